@@ -57,7 +57,7 @@ synth: install
 secrets: install
 	$(LOCAL) check-secrets
 
-audit: install ## known vulnerabilities of what is pinned; fails where nobody can be asked
+audit: install ## known vulnerabilities of what is pinned; fails if no database answers
 	$(LOCAL) audit
 
 test: check ## what a contributor waits for: check, then every promise at least once, on this machine alone
@@ -125,7 +125,7 @@ local-down: install ## stop what `make local` started
 	$(LOCAL) down
 
 # With the SDK's own settings, so AWS_PROFILE and AWS_REGION count.
-aws: install ## what is assumed of AWS, looked at in your account, which costs some cents: make aws ARGS='--no-bursts'
+aws: install ## checks in your account what is assumed of AWS, for some cents: make aws ARGS='--no-bursts'
 	@$(BIN) -m ticketlock_local.aws $(ARGS)
 
 clean: ## stop `make local` and remove everything that is generated

@@ -59,13 +59,13 @@ def table(title: str, steps: Sequence[Step]) -> Table:
 def verdict(requests: Iterable[Billed], name: str) -> tuple[str, int]:
     """How this engine has counted, in words and as the exit code: 0 if it counts by the rules."""
     applied = [request for request in requests if not request.refused]
-    told = [request for request in applied if request.by_engine is not None]
-    if not told:
+    reported = [request for request in applied if request.by_engine is not None]
+    if not reported:
         return f"{name} reports no units.", 1
-    otherwise = sum(request.by_engine != request.by_rule for request in told)
-    untold = len(applied) - len(told)
+    otherwise = sum(request.by_engine != request.by_rule for request in reported)
+    unreported = len(applied) - len(reported)
     words = f"{name} counts {otherwise} requests differently"
-    return f"{words}, and {untold} not at all." if untold else f"{words}.", int(otherwise + untold > 0)
+    return f"{words}, and {unreported} not at all." if unreported else f"{words}.", int(otherwise + unreported > 0)
 
 
 def main() -> int:

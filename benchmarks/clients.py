@@ -127,9 +127,9 @@ def crowd(bench: Bench, console: Console, plan: Plan) -> list[Check]:
     """Fifty clients on one lock, of ours and of the peer's."""
     work = f"{plan.work_s * 1_000:.0f} ms of work"
     tried = {poll_s: bench.crowd(plan, poll_s, seconds=plan.poll_seconds) for poll_s in bench.polls_s}
-    told = ", ".join(f"{figures.grants:.2f} at {poll_s} s" for poll_s, figures in tried.items())
+    rates = ", ".join(f"{figures.grants:.2f} at {poll_s} s" for poll_s, figures in tried.items())
     console.print(
-        f"{CLIENTS} clients, {work}: the peer's grants a second, by its poll interval: {told}", highlight=False
+        f"{CLIENTS} clients, {work}: the peer's grants a second, by its poll interval: {rates}", highlight=False
     )
     # Of those that are as fast, the one with the fewest requests.
     most = max(figures.grants for figures in tried.values())

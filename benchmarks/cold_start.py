@@ -49,12 +49,12 @@ import take_ticket
 initialised = time.process_time()
 turn = kit_of_events.take(take_ticket, "first")
 called = time.process_time()
-import check_position, release, wait_for_call
+import check_position, release, wait_for_wake_up
 spent = []
 for number in range(int(sys.argv[3])):
     holder = kit_of_events.take(take_ticket, f"order-{number}")
     waiter = kit_of_events.take(take_ticket, f"order-{number}")
-    wait_for_call.handler(kit_of_events.step("WaitForCall", waiter), None)
+    wait_for_wake_up.handler(kit_of_events.step("WaitForWakeUp", waiter), None)
     began = time.process_time()
     release.handler({"turn": holder}, None)
     granted = check_position.handler(kit_of_events.step("CheckPosition", waiter), None)
@@ -81,7 +81,7 @@ def take(take_ticket, entity):
     return take_ticket.handler(event, None)["lock"]["turn"]
 
 def step(state, turn):
-    more = {"taskToken": "token", "entered": ENTERED, "retry": 0} if state == "WaitForCall" else {}
+    more = {"taskToken": "token", "entered": ENTERED, "retry": 0} if state == "WaitForWakeUp" else {}
     return {"turn": turn, "leaseSeconds": 60, "execution": turn["session"]["execution"], **more}
 """
 

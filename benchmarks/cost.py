@@ -50,7 +50,7 @@ CYCLE = "= an uncontended cycle"
 CYCLE_WITHOUT_HEARTBEAT = "= the same, without heartbeat"
 BEAT = "a further heartbeat, each half lease"
 PARKED = "a parked half lease: renew the queue row"
-CALLED = "woken: poll, and take the lock"
+WOKEN = "woken: poll, and take the lock"
 POLL = "a waiting poll behind 1"
 POLL_DEEP = f"a waiting poll behind {DEEP:,}"
 POLL_KEEP = "a waiting poll that also renews the queue row"
@@ -118,10 +118,10 @@ class Steps:
 
     def park(self, turn: Mapping[str, Any], retry: int = 0) -> None:
         """One waiter parks, or renews its row while it is parked."""
-        parked = self._workflow.wait_for_call(self._payload("WaitForCall", self._of_a_task(turn, retry)))
+        parked = self._workflow.wait_for_wake_up(self._payload("WaitForWakeUp", self._of_a_task(turn, retry)))
         assert parked.keys["stays"], parked
 
-    def look(self, turn: Mapping[str, Any], *, granted: bool = False) -> None:
+    def poll(self, turn: Mapping[str, Any], *, granted: bool = False) -> None:
         """One waiter polls."""
         found = self._workflow.check_position(self._payload("CheckPosition", self._of_a_task(turn))).reply
         assert (found["status"] == "granted") is granted, found
@@ -210,19 +210,19 @@ def uncontended(steps: Steps) -> list[Cost]:
 
 def contended(steps: Steps, kept: Cost) -> list[Cost]:
     """A queue: the costs of joining, waiting, renewing the row, waking and being granted."""
-    called = steps.way is HandOver.CALLBACK
+    woken = steps.way is HandOver.CALLBACK
     held = steps.take("wanted", "holder")
     steps.beat(held)
     turns: list[Mapping[str, Any]] = []
     costs = [steps.counted("join the queue", lambda: turns.append(steps.take("wanted", "waiter")))]
-    if called:
+    if woken:
         costs.append(steps.counted("park: leave the task token, poll", lambda: steps.park(turns[0])))
     else:
-        costs += [steps.counted(POLL, lambda: steps.look(turns[0])), deep(steps)]
+        costs += [steps.counted(POLL, lambda: steps.poll(turns[0])), deep(steps)]
     costs.append(kept)
-    freed = "release, and wake the next" if called else "release, and check whether to wake"
+    freed = "release, and wake the next" if woken else "release, and check whether to wake"
     costs.append(steps.counted(freed, lambda: steps.release(held)))
-    costs.append(steps.counted(CALLED if called else POLL_GRANTED, lambda: steps.look(turns[0], granted=True)))
+    costs.append(steps.counted(WOKEN if woken else POLL_GRANTED, lambda: steps.poll(turns[0], granted=True)))
     return costs
 
 
@@ -230,7 +230,7 @@ def deep(steps: Steps) -> Cost:
     """A poll from far behind."""
     steps.take("deep", "holder")
     last = [steps.take("deep", f"waiter-{waiter}") for waiter in range(DEEP)][-1]
-    return steps.counted(POLL_DEEP, lambda: steps.look(last))
+    return steps.counted(POLL_DEEP, lambda: steps.poll(last))
 
 
 def half_a_lease_later(steps: Steps) -> tuple[Cost, Cost]:
@@ -238,15 +238,15 @@ def half_a_lease_later(steps: Steps) -> tuple[Cost, Cost]:
     holder = steps.take("kept", "holder", lease_s=SHORT_LEASE_S)
     waiter = steps.take("kept", "waiter", lease_s=SHORT_LEASE_S)
     steps.beat(holder)
-    called = steps.way is HandOver.CALLBACK
-    if called:
+    woken = steps.way is HandOver.CALLBACK
+    if woken:
         steps.park(waiter)
     # The table's time is real here: after half a lease, a step renews the lease.
     time.sleep(SHORT_LEASE_S / 2)
     beat = steps.counted(BEAT, lambda: steps.beat(holder, 1))
-    if called:
+    if woken:
         return beat, steps.counted(PARKED, lambda: steps.park(waiter, 1))
-    return beat, steps.counted(POLL_KEEP, lambda: steps.look(waiter))
+    return beat, steps.counted(POLL_KEEP, lambda: steps.poll(waiter))
 
 
 def clean_ups(steps: Steps) -> list[Cost]:
@@ -293,7 +293,7 @@ def total(step: str, costs: Sequence[Cost]) -> Cost:
 def transitions_by_step(endpoint: str, way: HandOver) -> Mapping[str, float]:
     """State transitions, as AWS bills them: with retries, without those of the task itself."""
     work = Work(seconds=60)
-    waiting = "WaitForCall" if way is HandOver.CALLBACK else "CheckPosition"
+    waiting = "WaitForWakeUp" if way is HandOver.CALLBACK else "CheckPosition"
     with stage(endpoint, {"work": work, "quick": Work()}, hand_over=way) as opened:
         cycle, _ = made(opened, finished(opened, opened.start("alone", function="quick")))
         holder = opened.start("wanted")
@@ -310,7 +310,7 @@ def transitions_by_step(endpoint: str, way: HandOver) -> Mapping[str, float]:
         lean, _ = made(opened, finished(opened, opened.start("alone", function="quick")))
     by_step = {CYCLE: cycle, CYCLE_WITHOUT_HEARTBEAT: lean, BEAT: beats / further_beats}
     if way is HandOver.CALLBACK:
-        return {**by_step, PARKED: again / (times - 1), CALLED: waited - cycle}
+        return {**by_step, PARKED: again / (times - 1), WOKEN: waited - cycle}
     return {**by_step, **dict.fromkeys((POLL, POLL_DEEP, POLL_KEEP, POLL_GRANTED), (waited - cycle) / times)}
 
 
@@ -385,8 +385,8 @@ a wait with a wake-up are its own, the park and the poll, and those of a polling
 
 Events, of an execution's 25,000: a poll {budget.EVENTS_PER_POLL}, a beat {budget.EVENTS_PER_BEAT}, a parked half \
 lease {budget.EVENTS_PER_PARK}; a poll of one that parks,
-with the {budget.PARKS_A_LOOK} half leases before it, {budget.EVENTS_PER_PARKED_LOOK} at most; to continue in another \
-execution {budget.EVENTS_PER_WAITING_CONTINUATION} (waiting)
+with the {budget.PARKS_PER_POLL} half leases before it, {budget.EVENTS_PER_PARKED_POLL} at most; to continue in \
+another execution {budget.EVENTS_PER_WAITING_CONTINUATION} (waiting)
 or {budget.EVENTS_PER_HOLDING_CONTINUATION} (holding)."""
 
 

@@ -74,8 +74,8 @@ class CountingProxy:
 
     def counts(self) -> Counts:
         """What was sent since the last call; the next counts begin at zero."""
-        told = self._say("counts")
-        return Counts(told["requests"], told["write_units"], told["read_units"])
+        counts = self._say("counts")
+        return Counts(counts["requests"], counts["write_units"], counts["read_units"])
 
     def passed(self) -> list[Passed]:
         """Each request since the last counts, in the order in which they came."""
@@ -129,17 +129,17 @@ class _Passing:
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _NOT_FORWARDED}
         async with self.session.request(request.method, self.engine_url, headers=headers, data=body) as answer:
             content = await answer.read()
-            told = {name: value for name, value in answer.headers.items() if name.lower() not in _NOT_FORWARDED}
+            headers = {name: value for name, value in answer.headers.items() if name.lower() not in _NOT_FORWARDED}
         if answer.status == 200 and operation in WRITES | _READS:
             reply = json.loads(content)
             self._note(operation in WRITES, reply.pop("ConsumedCapacity", None))
             # As for a client that has not asked for units.
             content = json.dumps(reply).encode()
-        return web.Response(status=answer.status, headers=told, body=content)
+        return web.Response(status=answer.status, headers=headers, body=content)
 
-    def _note(self, writes: bool, told: Any) -> None:
-        if told:
-            units = sum(each["CapacityUnits"] for each in ([told] if isinstance(told, dict) else told))
+    def _note(self, writes: bool, consumed: Any) -> None:
+        if consumed:
+            units = sum(each["CapacityUnits"] for each in ([consumed] if isinstance(consumed, dict) else consumed))
             self.units[writes] = (self.units[writes] or 0) + units
 
     def command(self, line: str) -> object:
@@ -152,13 +152,13 @@ class _Passing:
             return None
         if line == "passed":
             return self.passed
-        told = {
+        counts = {
             "requests": dict(self.requests),
             "write_units": self.units[True],
             "read_units": self.units[False],
         }
         self.requests, self.passed, self.units = Counter(), [], {True: None, False: None}
-        return told
+        return counts
 
 
 async def _serve(engine_url: str) -> None:

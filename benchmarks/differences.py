@@ -112,10 +112,10 @@ def read_units(subject: Subject) -> str:
 
 def _units(send: Callable[[], Any]) -> str:
     try:
-        told = send().get("ConsumedCapacity")
+        consumed = send().get("ConsumedCapacity")
     except NotImplementedError:
-        told = None
-    return "tells none" if told is None else f"{told['CapacityUnits']:g}"
+        consumed = None
+    return "reports none" if consumed is None else f"{consumed['CapacityUnits']:g}"
 
 
 def _partition(subject: Subject, items: int, size: int) -> dict[str, Any]:
@@ -261,7 +261,7 @@ def exact_limit(subject: Subject) -> str:
 def page_size(subject: Subject) -> str:
     """How much of 1.5 MB a first page holds."""
     page = subject.client.query(**subject.table, **_partition(subject, 30, 50 * _KB))
-    return f"{page['Count'] * 50} KB, {'goes on' if 'LastEvaluatedKey' in page else 'the end'}"
+    return f"{page['Count'] * 50} KB, {'continues' if 'LastEvaluatedKey' in page else 'the end'}"
 
 
 def too_large(subject: Subject) -> str:
@@ -317,7 +317,7 @@ QUESTIONS: Sequence[tuple[str, str, Callable[[Subject], str]]] = (
     ("ALL_OLD from Update, Put, Delete, transaction", "yes, yes, yes, yes", old_items),
     ("a refused transaction leaves", "nothing", half_transactions),
     ("a Query with Limit = the number of items", "may be more", exact_limit),
-    ("a page of 1.5 MB", "1 MB, goes on", page_size),
+    ("a page of 1.5 MB", "1 MB, continues", page_size),
     ("an item of 401 KB", "ValidationException", too_large),
     ("a value that no expression uses", "ValidationException", unused_value),
     ("the order of sort keys", "UTF-8", order_of_keys),
@@ -375,8 +375,8 @@ def main() -> int:
             for name in ("moto", "memory", *urls):
                 table.add_column(name)
                 with engine_named(name, urls.__getitem__) as engine:
-                    for row, told in zip(rows, answers(engine), strict=True):
-                        row.append(told)
+                    for row, answer in zip(rows, answers(engine), strict=True):
+                        row.append(answer)
         finally:
             # Also what was found before an interrupt.
             for row in rows:

@@ -101,7 +101,7 @@ def measure(way: str) -> HandOver:
         calm, burst = rounds.run("calm", START_EVERY_S), rounds.run("burst", BURST_EVERY_S)
         long_wait = rounds.transitions_of_a_long_wait()
     gaps = gaps_s(calm)
-    waiters = [run for run in calm if run.looks]
+    waiters = [run for run in calm if run.polls]
     return HandOver(
         way=way,
         gap_median_s=statistics.median(gaps),
@@ -110,7 +110,7 @@ def measure(way: str) -> HandOver:
         burst_s=took_s(burst),
         in_ticket_order=keeps_ticket_order(calm) and keeps_ticket_order(burst),
         overlaps=len(overlaps(calm)) + len(overlaps(burst)),
-        polls_per_waiter=sum(run.looks for run in waiters) / max(1, len(waiters)),
+        polls_per_waiter=sum(run.polls for run in waiters) / max(1, len(waiters)),
         transitions=long_wait,
     )
 

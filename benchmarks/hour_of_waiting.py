@@ -132,8 +132,8 @@ class Execution:
             if kind == "Wait":
                 yield self._turn["waitSeconds"]
             elif kind == "states:startExecution.sync:2":
-                goes_on = execution_arn()
-                yield from self._walk(self._world.continues, self._world.continues["StartAt"], goes_on)
+                continuation = execution_arn()
+                yield from self._walk(self._world.continues, self._world.continues["StartAt"], continuation)
             elif kind == "lambda:invoke.waitForTaskToken":
                 yield from self._parked(name, state, execution)
                 name = next(catch["Next"] for catch in state["Catch"] if "States.Timeout" in catch["ErrorEquals"])
@@ -176,7 +176,7 @@ class Execution:
         if name == "Heartbeat":
             self._workflow.heartbeat(event)
         else:
-            parked = self._workflow.wait_for_call(event)
+            parked = self._workflow.wait_for_wake_up(event)
             assert parked.keys["stays"], parked
         return self._turn
 

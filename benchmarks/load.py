@@ -211,7 +211,7 @@ def _table(load: Load, everything_s: float) -> Table:
         "started a second": f"{(len(runs) - 1) * 1_000 / max(1, started[-1] - started[0]):.1f}",
         "seconds, from the first start to the last task's end": f"{seconds:.1f}",
         "grants per second": f"{len(granted) / seconds:.1f}" if seconds > 0 else "-",
-        "polls per grant": f"{sum(run.looks for run in runs) / max(1, len(granted)):.2f}",
+        "polls per grant": f"{sum(run.polls for run in runs) / max(1, len(granted)):.2f}",
         "gap from one task to the next, median": f"{statistics.median(gaps_s(granted)):.2f} s" if granted else "-",
         "memory of the emulator and its functions, peak": f"{load.peak.bytes / _MIB:,.0f} MiB",
         "processes, peak": f"{load.peak.processes}",

@@ -248,11 +248,11 @@ def crowd(side: Side, plan: Plan, poll_s: float, *, processes: int = 1) -> Crowd
             stack.enter_context(ended(side.start(url, "locks", "crowd", CLIENTS // processes, *times)))
             for _ in range(processes)
         ]
-        told = [each.communicate(timeout=_TIMEOUT_S)[0].splitlines() for each in running]
-    if any(each.returncode != 0 for each in running) or not all(told):
+        outputs = [each.communicate(timeout=_TIMEOUT_S)[0].splitlines() for each in running]
+    if any(each.returncode != 0 for each in running) or not all(outputs):
         raise LocalCloudError(f"a crowd of {side.name} has failed, see above")
-    counted = [[int(word) for word in lines[0].split()] for lines in told]
-    all_stays = [_stay(line) for lines in told for line in lines[1:]]
+    counted = [[int(word) for word in lines[0].split()] for lines in outputs]
+    all_stays = [_stay(line) for lines in outputs for line in lines[1:]]
     began, ended_at = max(each[0] for each in counted) / _NS, min(each[1] for each in counted) / _NS
     granted = [stay for stay in all_stays if stay.granted_s is not None and began <= stay.granted_s < ended_at]
     overtaken = [overtakers(stay, all_stays) for stay in all_stays]
@@ -276,8 +276,8 @@ def best_poll_s(side: Side, plan: Plan, polls_s: Sequence[float], console: Conso
     if len(polls_s) == 1:
         return polls_s[0]
     tried = {poll_s: crowd(side, plan, poll_s).grants for poll_s in polls_s}
-    told = ", ".join(f"{grants:.2f} at {poll_s} s" for poll_s, grants in tried.items())
-    console.print(f"{side.name}: grants a second by its poll interval: {told}", highlight=False)
+    rates = ", ".join(f"{grants:.2f} at {poll_s} s" for poll_s, grants in tried.items())
+    console.print(f"{side.name}: grants a second by its poll interval: {rates}", highlight=False)
     return max(poll_s for poll_s, grants in tried.items() if grants >= max(tried.values()) * _AS_FAST)
 
 

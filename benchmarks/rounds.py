@@ -23,7 +23,7 @@ START_EVERY_S = 0.12
 # longer than its function may, is ended and called again, and none of them ever starts.
 ASKING_AT_MOST = 12
 _WARM_UP_EVERY_S = 0.25
-_LOOK_EVERY_S = 0.1
+_POLL_EVERY_S = 0.1
 
 
 @contextmanager
@@ -87,7 +87,7 @@ def run_round(
             if time.monotonic() > began + timeout_s:
                 raise LocalCloudError(f"{len(arns)} of {executions} executions are started after {timeout_s:.0f} s")
             if len(asking) >= asking_at_most:
-                time.sleep(_LOOK_EVERY_S)
+                time.sleep(_POLL_EVERY_S)
         arns.append(begin(number))
         asking.append(arns[-1])
     wait_for_all(client, arns, timeout_s=timeout_s)

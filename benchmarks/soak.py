@@ -56,7 +56,7 @@ MOST_S_FOR_A_LOCK = 10
 _BESIDE = Path(__file__).parent
 _TIMEOUT_S = 400.0
 # Of each crowd: when all fail, they fail alike.
-_REASONS_TOLD = 20
+_REASONS_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def seen_of(done: Sequence[Done], left: Left) -> Crowd:
     turns = sorted((turn for each in done for turn in each.turns), key=lambda turn: turn.stay.granted_s or 0)
     failed = [error for each in done for error in each.failed]
     if not turns:
-        raise SystemExit("\n".join(["no lock was granted:", *failed[:_REASONS_TOLD]]))
+        raise SystemExit("\n".join(["no lock was granted:", *failed[:_REASONS_SHOWN]]))
     by_lock: dict[int, list[Turn]] = defaultdict(list)
     for turn in turns:
         by_lock[turn.lock].append(turn)
@@ -344,8 +344,8 @@ def main() -> int:
 
     for check in checks:
         print(f"{'PASS  ' if check.kept else 'FAILED'} {check.text}")
-    for name, told in reasons.items():
-        for reason in told[:_REASONS_TOLD]:
+    for name, texts in reasons.items():
+        for reason in texts[:_REASONS_SHOWN]:
             print(f"FAILED {name}: {reason}")
     return 0 if all(check.kept for check in checks) else 1
 

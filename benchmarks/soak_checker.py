@@ -45,13 +45,13 @@ class Checker:
         with self._accused():
             exclusion(holding)
 
-    def sees_write(self, items: Iterable[Item], step: int, looked: int, now_ms: int, *, late: bool) -> None:
+    def sees_write(self, items: Iterable[Item], step: int, read_step: int, now_ms: int, *, late: bool) -> None:
         """A write was applied.
 
         Args:
             items: of the lock, as they are now.
             step: a number that grows from request to request.
-            looked: the step of the read that the write depends on.
+            read_step: the step of the read that the write depends on.
             now_ms: the time.
             late: whether it was a late copy, whose sender no longer waits.
         """
@@ -85,7 +85,7 @@ class Checker:
                     next((each.row for each in rows_before.values() if each.row.owner == holder.owner), None),
                     before,
                     [each for each in rows_before.values() if each.row.owner not in self._served],
-                    looked,
+                    read_step,
                     now_ms,
                     shared=holder.shared,
                     permits=self.permits,

@@ -102,9 +102,9 @@ def _watched(client: Any) -> Iterator[list[Used]]:
     over = threading.Event()
 
     def watch() -> None:
-        seen.append(_look(client, watchers=1))
+        seen.append(_usage(client, watchers=1))
         while not over.wait(_SAMPLE_EVERY_S):
-            seen.append(_look(client, watchers=1))
+            seen.append(_usage(client, watchers=1))
 
     tracemalloc.start()
     with ThreadPoolExecutor(1) as pool:
@@ -117,7 +117,7 @@ def _watched(client: Any) -> Iterator[list[Used]]:
     watcher.result()
 
 
-def _look(client: Any, watchers: int = 0) -> Used:
+def _usage(client: Any, watchers: int = 0) -> Used:
     asking = client._holdings
     process = psutil.Process(os.getpid())
     return Used(
@@ -177,7 +177,7 @@ def by_threads(life: Life) -> Lived:
 
         with _watched(locks) as seen, ThreadPoolExecutor(WORKERS) as pool:
             workers = [pool.submit(work) for _ in range(WORKERS)]
-    return _lived([worker.exception() or worker.result() for worker in workers], seen, _look(locks))
+    return _lived([worker.exception() or worker.result() for worker in workers], seen, _usage(locks))
 
 
 async def by_tasks(life: Life) -> Lived:
@@ -200,7 +200,7 @@ async def by_tasks(life: Life) -> Lived:
 
         with _watched(locks) as seen:
             workers = await asyncio.gather(*(work() for _ in range(WORKERS)), return_exceptions=True)
-    return _lived(workers, seen, _look(locks))
+    return _lived(workers, seen, _usage(locks))
 
 
 _BY: dict[Kind, Callable[[Life], Lived]] = {

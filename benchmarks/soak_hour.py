@@ -117,7 +117,7 @@ class Wire:
         self.is_cut = False
         self._world = world
         # The step of the read that a task's next write depends on; each acquisition is a task of its own.
-        self._looked: dict[str, int] = {}
+        self._read_steps: dict[str, int] = {}
 
     def __getattr__(self, operation: str) -> Any:
         async def send(**parameters: Any) -> Any:
@@ -146,17 +146,17 @@ class Wire:
         if isinstance(fault, Fault):
             world.memory.faults.append(fault)
         try:
-            answer = world.apply(operation, parameters, self._looked.get(me))
+            answer = world.apply(operation, parameters, self._read_steps.get(me))
         except BotoCoreError:
             await asyncio.sleep(_TIME_OUT_S)
             raise
         except ClientError:
             # A refusal returns the stored item.
             if fault is None:
-                self._looked[me] = world.step
+                self._read_steps[me] = world.step
             raise
         if operation == "query" and "ExclusiveStartKey" not in parameters:
-            self._looked[me] = world.step
+            self._read_steps[me] = world.step
         return answer
 
 
@@ -334,7 +334,7 @@ class _World:
         self._late.add(copy)
         copy.add_done_callback(self._late.discard)
 
-    def apply(self, operation: str, parameters: Mapping[str, Any], looked: int | None, *, late: bool = False) -> Any:
+    def apply(self, operation: str, parameters: Mapping[str, Any], read_step: int | None, *, late: bool = False) -> Any:
         """Let the table answer, and its lock's invariant checker see what has changed."""
         self.step += 1
         self.polls += operation == "query"
@@ -348,8 +348,8 @@ class _World:
                 now_ms = self.clock.wall_ms
                 checker = self.checkers[int(entity.partition("-")[2])]
                 # Without a poll it is based on the state at the write itself.
-                looked = self.step if looked is None else looked
-                checker.sees_write(self._partition(entity), self.step, looked, now_ms, late=late)
+                read_step = self.step if read_step is None else read_step
+                checker.sees_write(self._partition(entity), self.step, read_step, now_ms, late=late)
 
     def _partition(self, entity: str) -> Any:
         found: Any = self.memory.query(
@@ -373,5 +373,5 @@ def _remembers(client: LockClient) -> int:
         len(client._holdings._held)
         + len(client._waiters)
         + len(client._to_the_end.under_way)
-        + len(client._heartbeat._tellings)
+        + len(client._heartbeat._callbacks)
     )

@@ -98,8 +98,8 @@ class Meter:
             params["ReturnConsumedCapacity"] = "TOTAL"
 
     def _note(self, parsed: Mapping[str, Any], model: Any, **_: Any) -> None:
-        told = parsed.get("ConsumedCapacity", [])
-        units = sum(table["CapacityUnits"] for table in ([told] if isinstance(told, Mapping) else told))
+        consumed = parsed.get("ConsumedCapacity", [])
+        units = sum(table["CapacityUnits"] for table in ([consumed] if isinstance(consumed, Mapping) else consumed))
         with self.mutex:
             if model.name in _WRITES:
                 self.writes += units
@@ -246,10 +246,10 @@ def costs(subject: Subject, console: Console, engine: str) -> list[Check]:
                 found = cost(subject, read_all(keys, level, together=together))
                 _row(reads, count, level.name, how, found)
                 if level is SERIALIZABLE and together and count == 10:
-                    told = (found.requests, found.reads)
+                    measured = (found.requests, found.reads)
                     requests, units = READ_TARGETS
                     checks.append(
-                        Check(f"reads of 10, get_all: {requests} request, {units} units", told == READ_TARGETS)
+                        Check(f"reads of 10, get_all: {requests} request, {units} units", measured == READ_TARGETS)
                     )
         _row(
             updates,
@@ -421,9 +421,11 @@ def rivals(subject: Subject, console: Console, seconds: float) -> list[Check]:
         "commits of the luckiest and the unluckiest", *(f"{max(race.commits)}, {min(race.commits)}" for race in races)
     )
     console.print(table)
-    told = f"{WORK_S * 1_000:.0f} ms and {one_by_one_s * 1_000:.1f} ms of requests allow {allowed:.1f} a second"
+    allowance = f"{WORK_S * 1_000:.0f} ms and {one_by_one_s * 1_000:.1f} ms of requests allow {allowed:.1f} a second"
     return [
-        Check(f"in turn: at least {LEAST_OF_ALLOWED} of what {told}", in_turn.a_second >= LEAST_OF_ALLOWED * allowed),
+        Check(
+            f"in turn: at least {LEAST_OF_ALLOWED} of what {allowance}", in_turn.a_second >= LEAST_OF_ALLOWED * allowed
+        ),
         Check(f"in turn: at most {MOST_TRIES} tries a commit", in_turn.tries_a_commit <= MOST_TRIES),
     ]
 

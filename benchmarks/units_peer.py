@@ -166,16 +166,16 @@ def scalardb(name: str, settings: Mapping[str, str], url: str) -> Iterator[Side]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        told, said = process.stdin, process.stdout
+        requests, replies = process.stdin, process.stdout
 
         def answer() -> str:
-            line = said.readline().strip()
+            line = replies.readline().strip()
             if not line:
                 raise LocalCloudError(f"{name} has ended, with {process.wait()}")
             return line
 
         def ask(*words: object) -> str:
-            print(*words, file=told, flush=True)
+            print(*words, file=requests, flush=True)
             return answer()
 
         def rivals(item: int, seconds: int) -> Rivals:
@@ -192,7 +192,7 @@ def scalardb(name: str, settings: Mapping[str, str], url: str) -> Iterator[Side]
             assert answer() == "ready"
             yield Side(name, update, read, rivals)
         finally:
-            told.close()
+            requests.close()
 
 
 class Ours:
@@ -305,7 +305,7 @@ def race(
     return found
 
 
-def told(console: Console, title: str, engine_name: str, results: Mapping[int, Mapping[str, Found]]) -> None:
+def show(console: Console, title: str, engine_name: str, results: Mapping[int, Mapping[str, Found]]) -> None:
     """Print the results."""
     table = Table(title=f"{title}, on {engine_name}", title_justify="left")
     table.add_column("N", justify="right")
@@ -396,8 +396,8 @@ def main() -> int:
                     for many in sizes
                 }
                 reads = {10: race(sides, proxy, lambda side: side.read, 10, 5 if chosen.quick else 20)}
-                told(console, "a transaction that reads and updates N items", name, updates)
-                told(console, "a transaction that only reads 10 items", name, reads)
+                show(console, "a transaction that reads and updates N items", name, updates)
+                show(console, "a transaction that only reads 10 items", name, reads)
                 rivals(console, name, sides, 2 if chosen.quick else 15)
                 met = judged(console, updates) and met
                 if chosen.save:

@@ -224,7 +224,7 @@ class Soak:
         self.killed = self.snapshots = self.missed = self.wrong_sums = 0
         self.swept: list[Swept] = []
         self.failed: list[str] = []
-        self._told_committed: list[int] = []
+        self._reported_committed: list[int] = []
         self._client: Any = make_client(**client_arguments(plan.endpoint))
         self._units = Units(plan.units, client=self._client)
         self._lock, self._over = threading.Lock(), threading.Event()
@@ -241,7 +241,7 @@ class Soak:
     def run(self) -> float:
         """Run all units. Returns how many seconds they took."""
         began = time.monotonic()
-        beside = [threading.Thread(target=self._again, args=(each,)) for each in (self._sweep, self._look)]
+        beside = [threading.Thread(target=self._again, args=(each,)) for each in (self._sweep, self._check_sums)]
         shares = [
             threading.Thread(target=self._see_through, args=(process, began)) for process in range(self.plan.processes)
         ]
@@ -269,14 +269,14 @@ class Soak:
         for number, outcome in outcomes.items():
             if outcome is Outcome.COMMITTED:
                 due.update(self.plan.transfer(number))
-        told = [number for number in self._told_committed if outcomes[number] is not Outcome.COMMITTED]
+        wrong = [number for number in self._reported_committed if outcomes[number] is not Outcome.COMMITTED]
         items = [loaded(item) for item in self._scan(self.plan.accounts)]
         balances = {item["id"]: int(item["balance"]) for item in items}
         marks = sum(_MARK in item for item in items)
         rows = [row for row in self._scan(self.plan.units) if "expiresAt" not in row]
         return [
             Check("every unit has an outcome", Outcome.PENDING not in outcomes.values()),
-            Check("what a caller was told to be committed is", not told),
+            Check("what was reported as committed is", not wrong),
             Check("the sum is kept", sum(balances.values()) == OPENING * len(due)),
             Check("each account holds what the committed units have moved", balances == dict(due)),
             Check("no mark is left", marks == 0),
@@ -322,7 +322,7 @@ class Soak:
         with self._lock:
             self.became[self.plan.way(number)][what] += 1
             if what == "committed":
-                self._told_committed.append(number)
+                self._reported_committed.append(number)
 
     def _again(self, what: Callable[[], None]) -> None:
         while not self._over.wait(_EVERY_S):
@@ -337,7 +337,7 @@ class Soak:
     def _sweep(self) -> None:
         self.swept.append(self._units.sweep(parts=2, timeout=10))
 
-    def _look(self) -> None:
+    def _check_sums(self) -> None:
         accounts = self._units.table(self.plan.accounts)
         names = random.choice([_CONTENDED, group(random.randrange(GROUPS))])
         found = self._units.get_all([(accounts, {"id": name}) for name in names], isolation=SERIALIZABLE)
@@ -393,7 +393,7 @@ def shown(run: Soak, took_s: float) -> Table:
     return table
 
 
-def told(run: Soak) -> str:
+def in_words(run: Soak) -> str:
     """The other counts."""
     swept = sum(run.swept, Swept())
     return (
@@ -420,7 +420,7 @@ def main() -> int:
         run, took_s = soak(url, total=total, processes=4, a_second=50)
         checks = run.checks()
     console.print(shown(run, took_s))
-    console.print(told(run), highlight=False)
+    console.print(in_words(run), highlight=False)
     for check in checks:
         print(f"{'PASS  ' if check.kept else 'FAILED'} {check.text}")
     for reason in run.failed[:_REASONS_TOLD]:

@@ -14,7 +14,7 @@ from ticketlock_local.engines.emulator import Emulator
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 
 # No test may reach an account, or use a profile's settings, by accident; a test that needs an endpoint names it.
-_NOBODY = {
+_NO_ACCOUNT = {
     "AWS_ACCESS_KEY_ID": "test",
     "AWS_SECRET_ACCESS_KEY": "test",
     "AWS_DEFAULT_REGION": "us-east-1",
@@ -23,7 +23,7 @@ _NOBODY = {
     "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
 }
 if "TICKETLOCK_TEST_ENDPOINT" not in os.environ:
-    os.environ |= _NOBODY
+    os.environ |= _NO_ACCOUNT
 # Before the first import of the CDK, which starts Node.
 os.environ |= {
     "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "18,20",

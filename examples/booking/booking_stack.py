@@ -19,7 +19,7 @@ import ticketlock
 
 _FUNCTION = Path(__file__).with_name("function")
 STATES = ("take_seat", "take_room", "pay", "let_go")
-# What is raised of these is no trouble that passes.
+# Errors that a retry of the same state cannot repair.
 _FOR_GOOD = ["ConditionFailed", "UnitConflict", "UnitForgotten", "UnitRolledBack"]
 
 
@@ -50,7 +50,7 @@ class BookingStack(Stack):
             timeout=Duration.hours(1),
             tracing_enabled=True,
         )
-        # Of an execution that is stopped, or times out, no state rolls anything back: this does.
+        # If an execution is stopped or times out, none of its states runs any more: this rolls its unit back.
         self._units.attach(workflow)
         assert self._units.roll_back is not None
         for name, value in {
@@ -108,7 +108,7 @@ def booking(scope: Construct, functions: Mapping[str, lambda_.IFunction]) -> sfn
             payload=sfn.TaskInput.from_object(
                 {
                     "execution": sfn.JsonPath.execution_id,
-                    # A redriven execution owns other units than before.
+                    # After a redrive the owner of the units is another one, since the first owner has ended.
                     "redrives": sfn.JsonPath.number_at("$$.Execution.RedriveCount"),
                     "trip": sfn.JsonPath.object_at("$.trip"),
                     **({} if function == "take_seat" else {"unit": sfn.JsonPath.string_at("$.unit")}),
@@ -127,7 +127,7 @@ def booking(scope: Construct, functions: Mapping[str, lambda_.IFunction]) -> sfn
     pay = state("Pay", "pay", nothing)
     not_booked = sfn.Fail(scope, "NotBooked", error_path="$.failure.Error", cause_path="$.failure.Cause")
     give_up = state("GiveUp", "let_go", nothing).next(not_booked)
-    # The redrive of an execution finds its unit rolled back; and others may have taken a seat meanwhile.
+    # After a redrive the unit is rolled back already; after a conflict, another booking has changed one of the items.
     begin_again = state("BeginAgain", "let_go", nothing).next(take_seat)
     for each in (take_room, pay):
         each.add_catch(begin_again, errors=["UnitRolledBack", "UnitConflict"], result_path=nothing)
@@ -136,7 +136,7 @@ def booking(scope: Construct, functions: Mapping[str, lambda_.IFunction]) -> sfn
 
 
 def _with_ticketlock(folder: Path) -> Path:
-    """The functions beside the library, which needs boto3 alone: the runtime has that."""
+    """A folder of the functions and the library; the library needs only boto3, which the runtime has."""
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(_FUNCTION, folder, dirs_exist_ok=True, ignore=ignored)
     shutil.copytree(Path(ticketlock.__file__).parent, folder / "ticketlock", ignore=ignored)

@@ -80,7 +80,7 @@ class OrdersStack(Stack):
             payload_response_only=True,
             result_path="$.receipt",
         )
-        tell = sfn.Pass(
+        notify = sfn.Pass(
             self,
             "TellReceipt",
             parameters={
@@ -93,7 +93,7 @@ class OrdersStack(Stack):
         locked = lock.serialize(
             self,
             "Payment",
-            charge.next(tell),
+            charge.next(notify),
             entity="$.customer",
             namespace="customers",
             record_wait=Duration.minutes(1),

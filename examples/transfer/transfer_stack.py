@@ -55,12 +55,12 @@ class TransferStack(Stack):
             CfnOutput(self, name, value=value)
 
     def _transfer(self, function: lambda_.Function) -> sfn.IChainable:
-        """Of one giver one transfer at a time, in the order of their tickets."""
+        """Run one transfer of each giver at a time, in the order of their tickets."""
         transfer = tasks.LambdaInvoke(
             self,
             "MoveMoney",
             lambda_function=function,
-            # What the function needs for the unit is data: the lock, and what the unit's name is made of.
+            # The function gets as data what its unit needs: the lock, and the parts of the unit's name.
             payload=sfn.TaskInput.from_object(
                 {
                     "transfer": sfn.JsonPath.object_at("$.transfer"),
@@ -73,7 +73,7 @@ class TransferStack(Stack):
             task_timeout=sfn.Timeout.duration(Duration.seconds(60)),
             retry_on_service_exceptions=False,
         )
-        # The lock does not come back, nor does money by waiting.
+        # A retry cannot succeed: a lost lock stays lost, and the giver does not get more money by waiting.
         transfer.add_retry(errors=["LockLost", "ConditionFailed"], max_attempts=0)
         # A function that timed out may still run: it commits the same unit, or none.
         transfer.add_retry(interval=Duration.seconds(1), backoff_rate=2, max_attempts=5)
@@ -107,7 +107,7 @@ class TransferStack(Stack):
 
 
 def _with_ticketlock(folder: Path) -> Path:
-    """The function beside the library, which needs boto3 alone: the runtime has that."""
+    """A folder of the function and the library; the library needs only boto3, which the runtime has."""
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(_FUNCTION, folder, dirs_exist_ok=True, ignore=ignored)
     shutil.copytree(Path(ticketlock.__file__).parent, folder / "ticketlock", ignore=ignored)

@@ -4,7 +4,7 @@
     LOCK_TABLE=locks JOB=nightly-report python worker.py
 
 The orchestrator's SIGTERM ends it at once. It frees the lock, or leaves the queue if it still waits, and the next one
-in line begins. Exit codes: 0, the job is done; 143, it was told to stop.
+in line begins. Exit codes: 0, the job is done; 143, a signal has stopped it.
 """
 
 import logging

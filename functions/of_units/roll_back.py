@@ -20,13 +20,13 @@ def units() -> Units:
 
 
 def handler(event: Mapping[str, Any], _context: Any) -> Mapping[str, Any]:
-    """See ``Units.end_owner``: each event ends one life of its execution, however late or often it comes."""
+    """See ``Units.end_owner``: each event ends one run of its execution; a late or duplicate event changes nothing."""
     ended = event["detail"]
     owner = unit_owner(ended["executionArn"], ended.get("redriveCount", 0))
     rolled_back = units().end_owner(owner)
     metrics = EphemeralMetrics(namespace="ticketlock")
     metrics.add_metric("RolledBackWithExecutions", unit=MetricUnit.Count, value=len(rolled_back))
     metrics.flush_metrics()
-    told = {"owner": owner, "status": ended["status"], "rolled_back": rolled_back}
-    logger.info("roll_back", extra=told)
-    return told
+    result = {"owner": owner, "status": ended["status"], "rolled_back": rolled_back}
+    logger.info("roll_back", extra=result)
+    return result

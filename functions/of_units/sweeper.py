@@ -41,9 +41,9 @@ def handler(_event: Mapping[str, Any], context: Any) -> Mapping[str, Any]:
     left_s = context.get_remaining_time_in_millis() / 1_000 - RESERVE_S
     swept = units().sweep(parts=PARTS, timeout=max(0, left_s))
     _emit(swept)
-    told = asdict(swept)
-    logger.info("sweeper", extra=told)
-    return told
+    result = asdict(swept)
+    logger.info("sweeper", extra=result)
+    return result
 
 
 def _emit(swept: Swept) -> None:

@@ -19,7 +19,7 @@ _LONGEST_SERVICE_NAME = 200
 
 
 class Metrics:
-    """The metrics that the functions of one construct emit; a dimension tells the constructs of an account apart.
+    """The metrics that the functions of one construct emit; a dimension distinguishes the constructs of an account.
 
     Each method takes the options of ``aws_cloudwatch.Metric``, such as ``period`` and ``statistic``.
 
@@ -40,7 +40,7 @@ class Metrics:
 
 
 def service_name_of(construct: Construct) -> str:
-    """The name that tells the metrics of one construct from others': it is unique in an account's Region."""
+    """The name that distinguishes the metrics of one construct from others': it is unique in an account's Region."""
     return Names.unique_resource_name(construct, max_length=_LONGEST_SERVICE_NAME, separator="-")
 
 
@@ -50,8 +50,12 @@ def alarm_actions_of(
     """The actions of the alarms, from a construct's properties.
 
     Raises:
-        ValueError: actions are given, but alarms are off.
+        ValueError: the topic is no construct; or actions are given, but alarms are off.
     """
+    if alarm_topic is not None and not hasattr(alarm_topic, "topic_arn"):
+        raise ValueError(
+            f"alarm_topic is {alarm_topic!r}; allowed: a topic as a construct, imported ones by Topic.from_topic_arn"
+        )
     topics = () if alarm_topic is None else (actions.SnsAction(alarm_topic),)
     if not alarms and (alarm_actions or topics):
         name = "alarm_actions" if alarm_actions else "alarm_topic"

@@ -26,7 +26,7 @@ def left(books: Books, names: Sequence[str], *, is_committed: bool = False, ago_
     if ago_s is None:
         ago_s = 0 if is_committed else -AGO_S
     then = ManualClock(int((time.time() - ago_s) * 1_000))
-    ann = Party(Books(books.engine, books.onlooker, books.tables, then), None)
+    ann = Party(Books(books.engine, books.plain_client, books.tables, then), None)
     with ann.begin() as made:
         for name in names:
             made.put(ann.accounts, {"id": name, "balance": 100, "secret": f"of {name}"})

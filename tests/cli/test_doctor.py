@@ -38,8 +38,8 @@ def test_a_lock_table_with_all_that_it_needs_is_in_order_and_stays_as_it_was(
     assert client.scan(TableName=table_name)["Items"] == before
 
 
-@pytest.mark.verify("each look is a process")
-def test_wrong_keys_and_a_missing_time_to_live_are_found(command: Command, client: Any) -> None:
+@pytest.mark.verify("each check is a process")
+def test_a_table_with_wrong_keys_is_found_and_named_by_the_commands_that_read_it(command: Command, client: Any) -> None:
     name = f"other-{uuid.uuid4().hex[:8]}"
     client.create_table(
         TableName=name,
@@ -51,6 +51,9 @@ def test_wrong_keys_and_a_missing_time_to_live_are_found(command: Command, clien
     found = verdicts(ended)
     assert ended.exit_code == 78
     assert (found["table"], found["keys"], found["time to live"]) == ("ok", "BAD", "BAD")
+    assert [what for what in found if what.startswith(("dynamodb:", "permissions"))] == ["permissions"]
+    for words in (("ls",), ("show", "order-42")):
+        assert f"is '{name}' a lock table? `ticketlock doctor`" in command.run(*words, "--table", name).err
     client.delete_table(TableName=name)
 
 
@@ -62,7 +65,7 @@ def test_missing_permissions_are_found_one_by_one(command: Command, denying: str
     assert (found["table"], found["dynamodb:PutItem"], found["clock"]) == ("?", "BAD", "ok")
 
 
-@pytest.mark.verify("each look is a process")
+@pytest.mark.verify("each check is a process")
 def test_a_clock_that_is_far_off_is_found(command: Command, an_hour_ahead: str) -> None:
     ended = command.run("doctor", "--endpoint-url", an_hour_ahead)
     (line,) = [line for line in ended.out.splitlines() if " clock: " in line]
@@ -80,26 +83,26 @@ def test_an_endpoint_that_does_not_answer_is_not_in_order_and_nothing_else_is_ch
     assert ended.err == "ticketlock: the endpoint does not answer: the other checks were skipped\n"
 
 
-@pytest.mark.verify("each look is a process")
+@pytest.mark.verify("each check is a process")
 def test_an_endpoint_that_is_always_busy_is_not_in_order(command: Command, throttling: str) -> None:
     ended = command.run("doctor", "--endpoint-url", throttling)
     assert (ended.exit_code, verdicts(ended)["endpoint"]) == (69, "BAD")
 
 
-@pytest.mark.verify("each look is a process")
+@pytest.mark.verify("each check is a process")
 def test_an_endpoint_that_is_no_dynamodb_is_not_in_order(command: Command, web_page: str) -> None:
     ended = command.run("doctor", "--endpoint-url", web_page)
     assert (ended.exit_code, verdicts(ended)["endpoint"]) == (69, "BAD")
 
 
-@pytest.mark.verify("each look is a process")
+@pytest.mark.verify("each check is a process")
 def test_an_endpoint_is_not_asked_without_credentials(command: Command) -> None:
     ended = command.run("doctor", AWS_ACCESS_KEY_ID="", AWS_SECRET_ACCESS_KEY="")
     assert ended.exit_code == 78
     assert verdicts(ended) == {"versions": "ok", "endpoint": "?", "credentials": "BAD"}
 
 
-@pytest.mark.verify("each look is a process")
+@pytest.mark.verify("each check is a process")
 def test_a_missing_table_is_found(command: Command) -> None:
     ended = command.run("doctor", "--table", "none")
     assert ended.exit_code == 78

@@ -10,7 +10,7 @@ from kit.command import Command, until
 
 from ticketlock import LockClient
 
-pytestmark = pytest.mark.verify("each command is a process; tests/client asks resuming")
+pytestmark = pytest.mark.verify("each command is a process; tests/client tests resuming")
 
 
 def holders(locks: LockClient, entity: str) -> list[str]:

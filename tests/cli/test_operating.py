@@ -10,7 +10,7 @@ from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock import LockClient
 
-pytestmark = pytest.mark.verify("each command is a process; tests/locks asks what operators may do")
+pytestmark = pytest.mark.verify("each command is a process; tests/locks tests what operators may do")
 
 
 def held(locks: LockClient, entity: str) -> int:
@@ -48,7 +48,7 @@ def test_a_lock_without_a_holder_cannot_be_freed_by_force(command: Command, enti
     assert (ended.exit_code, ended.err) == (76, f"ticketlock: no one holds the lock on '{entity}'\n")
 
 
-def test_a_limit_holds_whatever_the_users_ask_for(command: Command, locks: LockClient, entity: str) -> None:
+def test_a_limit_replaces_the_number_that_the_users_ask_for(command: Command, locks: LockClient, entity: str) -> None:
     ended = command.run("limit", entity, "2", text="y\n")
     assert (ended.exit_code, ended.out) == (0, f"{entity}: 2 permits, held by 0, 0 waiting\n")
     assert "not used yet" in ended.err
@@ -126,7 +126,8 @@ def test_a_table_is_created_once(command: Command, emulator: Emulator, entity: s
     name = f"locks-{uuid.uuid4().hex[:8]}"
     missing = command.run("run", entity, "--table", name, "--", "true")
     assert missing.exit_code == 78
-    assert f"`ticketlock init --table {name}` creates it" in missing.err
+    assert "check its name, the Region and the account" in missing.err
+    assert f"For a new table: `ticketlock init --table {name}`" in missing.err
     assert command.run("init", "--table", name, text="n\n").exit_code == 1
     assert command.run("init", "--table", name, text="y\n").out.startswith(f"created the table '{name}'")
     assert command.run("init", "--table", name, "--yes").out.startswith(f"there was already the table '{name}'")

@@ -1,4 +1,4 @@
-"""docs/command.md and docs/table.md say what is true: their examples are run, their templates compared and deployed."""
+"""docs/command.md and docs/table.md are correct: their examples are run, their templates compared and deployed."""
 
 import json
 import re
@@ -132,12 +132,12 @@ def test_the_template_makes_the_librarys_table() -> None:
 
 
 def test_the_templates_policies_are_the_constructs_grants() -> None:
-    use, call = cloudformation()["UseLocks"]["Properties"]["PolicyDocument"]["Statement"]
+    use, wake = cloudformation()["UseLocks"]["Properties"]["PolicyDocument"]["Statement"]
     assert use["Action"] == list(grants._USE)
     assert use["Condition"] == grants._LOCKS_ONLY
-    assert (call["Action"], call["Condition"]) == ("dynamodb:Query", grants._CALLS)
-    look, scan = cloudformation()["ReadLocks"]["Properties"]["PolicyDocument"]["Statement"]
-    assert look["Condition"] == grants._LOCKS_ONLY
+    assert (wake["Action"], wake["Condition"]) == ("dynamodb:Query", grants._TO_WAKE)
+    read, scan = cloudformation()["ReadLocks"]["Properties"]["PolicyDocument"]["Statement"]
+    assert read["Condition"] == grants._LOCKS_ONLY
     assert scan["Condition"]["ForAllValues:StringEquals"] == {"dynamodb:Attributes": list(grants._LISTED)}
 
 

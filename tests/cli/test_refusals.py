@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from kit.command import Command, Ended
 
-pytestmark = pytest.mark.verify("each refusal is a process; the library's own tests ask the refusals")
+pytestmark = pytest.mark.verify("each refusal is a process; the library's own tests have the refusals")
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 NOWHERE = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
@@ -84,7 +84,7 @@ def test_no_region(command: Command) -> None:
 
 
 def test_no_such_profile(command: Command) -> None:
-    is_one_line(command.run("ls", "--profile", "nobody"), 78, "nobody")
+    is_one_line(command.run("ls", "--profile", "absent"), 78, "absent")
 
 
 def test_an_endpoint_that_is_no_url(command: Command) -> None:

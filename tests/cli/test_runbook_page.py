@@ -15,7 +15,7 @@ from ticketlock.locks._claim import Claim
 from ticketlock.locks._items import Session
 from ticketlock.locks._outcomes import Position
 from ticketlock.testing import MemoryDynamoDB
-from ticketlock.workflow._event_budget import PARKS_A_LOOK
+from ticketlock.workflow._event_budget import PARKS_PER_POLL
 
 PAGE = "docs/runbook.md"
 HOLDER, WORKFLOW, WAITER = (
@@ -66,5 +66,5 @@ def test_each_command_that_the_page_names_is_there() -> None:
 
 
 def test_the_history_of_a_waiting_execution_has_the_counted_events() -> None:
-    assert PARKS_A_LOOK == 10
+    assert PARKS_PER_POLL == 10
     assert "After ten times the execution passes" in " ".join(text(PAGE).split())

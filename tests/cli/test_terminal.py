@@ -75,7 +75,7 @@ class Session:
         """Wait until the pattern is printed; forget everything up to its end."""
         found: list[re.Match[str]] = []
 
-        def look() -> bool:
+        def is_shown() -> bool:
             with suppress(BlockingIOError, OSError):
                 self._seen += os.read(self._screen, 65_536).decode()
             match = re.search(pattern, self._seen)
@@ -83,7 +83,7 @@ class Session:
                 found.append(match)
             return bool(found)
 
-        assert wait_until(look, timeout_s=LONG_S), f"not seen: {pattern!r}; seen: {self._seen!r}"
+        assert wait_until(is_shown, timeout_s=LONG_S), f"not seen: {pattern!r}; seen: {self._seen!r}"
         self._seen = self._seen[found[0].end() :]
         return found[0].group()
 

@@ -9,14 +9,14 @@ import pytest
 from cli.left_units import AGO_S, books_on, left, some_names
 from kit.command import Command, Ended
 from kit.engines import Engine
-from kit.units import MARK, Books, dumped
+from kit.units import MARK, Books, Party, dumped
 from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock.units._ids import new_id
 
-pytestmark = pytest.mark.verify("each command is a process; tests/units asks what operators may do")
+pytestmark = pytest.mark.verify("each command is a process; tests/units tests what operators may do")
 
-NOBODYS = "01K9AA0000SA1M0SPPS3EJ8KYB"
+UNKNOWN_UNIT = "01K9AA0000SA1M0SPPS3EJ8KYB"
 
 
 @pytest.fixture
@@ -114,10 +114,22 @@ class TestOne:
         unit = left(books, ["\x1b[2J[red]"])
         assert "id=\\x1b[2J[red]" in ask("show", unit).out
 
-    def test_that_has_no_record_cannot_be_shown(self, ask: Any) -> None:
-        ended = ask("show", NOBODYS)
+    def test_that_is_saved_is_shown_with_its_owner_and_without_items(self, ask: Any, books: Books) -> None:
+        ann = Party(books, None)
+        saving = ann.begin()
+        saving.put(ann.accounts, {"id": "a", "balance": 1})
+        unit = saving.save(keep_for=900, owner="job-7")
+        _, facts, items = ask("show", unit).out.splitlines()
+        assert facts.startswith("saved, lease ")
+        assert facts.endswith("; owner job-7")
+        assert items == "What a saved unit writes is not listed."
+        assert ask("rollback", unit, "--yes").exit_code == 0
+        assert ask("show", unit).out.splitlines()[-1] == "No items."
+
+    def test_that_has_no_record_cannot_be_shown(self, ask: Any, books: Books) -> None:
+        ended = ask("show", UNKNOWN_UNIT)
         assert (ended.exit_code, ended.out) == (76, "")
-        assert ended.err == f"ticketlock: there is no record of the unit {NOBODYS}\n"
+        assert ended.err == f"ticketlock: there is no record of the unit {UNKNOWN_UNIT} in '{books.tables['units']}'\n"
 
 
 class TestSettling:
@@ -145,7 +157,7 @@ class TestSettling:
         assert books.everything() == before
 
     def test_of_one_without_a_record_says_so(self, ask: Any) -> None:
-        ended = ask("settle", NOBODYS, "--json")
+        ended = ask("settle", UNKNOWN_UNIT, "--json")
         assert (ended.exit_code, json.loads(ended.out)["outcome"]) == (76, "forgotten")
 
     def test_says_what_keeps_it_from_finishing_without_values(self, ask: Any, books: Books) -> None:
@@ -182,13 +194,13 @@ class TestRollingBack:
         assert books.everything() == before
 
     def test_of_one_without_a_record_is_refused(self, ask: Any) -> None:
-        assert ask("rollback", NOBODYS, "--yes").exit_code == 76
+        assert ask("rollback", UNKNOWN_UNIT, "--yes").exit_code == 76
 
 
 class TestRepairing:
     def test_writes_nothing_without_the_option_and_asks_first(self, ask: Any, books: Books) -> None:
         left(books, ["a"], is_committed=True)
-        marked(books, "b", {"unit": NOBODYS, "kind": "write"})
+        marked(books, "b", {"unit": UNKNOWN_UNIT, "kind": "write"})
         before, table = books.everything(), books.tables["accounts"]
         told = ask("repair", table)
         assert (told.exit_code, told.out.splitlines()[-1]) == (0, "Nothing was written: add --write to do it.")
@@ -215,7 +227,8 @@ class TestRepairing:
         marked(books, "a", {"unit": new_id(int(time.time() * 1_000)), "kind": "write"})
         table = books.tables["accounts"]
         ended = ask("repair", table, "--write", "--yes")
-        assert (ended.exit_code, last_line(ended)) == (78, "ticketlock: 1 mark needs you")
+        told = f"1 mark left for you to decide: 1 missing. Is '{books.tables['units']}' the units table of these units?"
+        assert (ended.exit_code, last_line(ended)) == (78, f"ticketlock: {told} Only then use --lost-records")
         told = json.loads(ask("repair", table, "--write", "--yes", "--lost-records", "--json").out)
         assert [(each["record"], each["action"]) for each in told["marks"]] == [("missing", "unmarked")]
         assert MARK not in (books.raw("accounts", {"id": "a"}) or {})
@@ -230,7 +243,7 @@ class TestRepairing:
 
 
 class TestBadInput:
-    """Each is told in a line, and writes nothing."""
+    """Each is reported in one line, and nothing is written."""
 
     @pytest.fixture(autouse=True)
     def nothing_is_written(self, books: Books) -> Iterator[None]:
@@ -245,7 +258,7 @@ class TestBadInput:
         assert ended.exit_code == 2
         assert last_line(ended).startswith('ticketlock: UNIT is "unit-42"; allowed: the `id` of a unit')
 
-    @pytest.mark.parametrize("words", [("ls",), ("settle", NOBODYS), ("repair", "accounts", "--write", "--yes")])
+    @pytest.mark.parametrize("words", [("ls",), ("settle", UNKNOWN_UNIT), ("repair", "accounts", "--write", "--yes")])
     def test_no_table_of_units_named_at_all(self, command: Command, words: tuple[str, ...]) -> None:
         ended = command.run("units", *words)
         assert ended.exit_code == 2
@@ -262,7 +275,7 @@ class TestBadInput:
     def test_a_lock_table_instead(self, ask: Any, books: Books, table_name: str, word: str) -> None:
         more = {
             "ls": (),
-            "settle": (NOBODYS,),
+            "settle": (UNKNOWN_UNIT,),
             "repair": (books.tables["accounts"], "--write", "--yes", "--lost-records"),
         }
         ended = ask(word, *more[word], "--units-table", table_name)

@@ -19,7 +19,7 @@ from ticketlock.cli._explained import Explained
 from ticketlock.cli._local import serving
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.units import Record
-from ticketlock.units._administration import Standing, look, roll_back, settle
+from ticketlock.units._administration import Standing, inspect, roll_back, settle
 from ticketlock.units._heads import Heads
 from ticketlock.units._ids import new_id
 from ticketlock.units._marks import Marks
@@ -116,7 +116,7 @@ def test_the_policy_is_what_is_used(books: Books) -> None:
     boss.units.open_units()
     left(books, ["cy"], is_committed=True)
     boss.units.repair(boss.accounts, write=True)
-    for steps in (look(heads, marks, settled), settle(heads, marks, settled), roll_back(heads, marks, forced)):
+    for steps in (inspect(heads, marks, settled), settle(heads, marks, settled), roll_back(heads, marks, forced)):
         boss.units._performer.follow(steps)
     used: dict[str, set[str]] = {"units": set(), "accounts": {"DescribeTable"}}
     for sent in boss.line.sent:

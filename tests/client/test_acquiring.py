@@ -19,11 +19,11 @@ def test_try_acquire_takes_a_lock_whose_holder_crashed_long_ago(moved: Moved, en
 def test_an_infinite_record_wait_outlasts_every_other(moved: Moved, entity: str) -> None:
     day_s = 24 * 3_600
     lease = moved.client().acquire(entity, lease=2 * day_s)
-    looks: list[Position] = []
-    waiting = meanwhile(lambda: moved.client().acquire(entity, record_wait=math.inf, on_wait=looks.append))
-    until(lambda: looks)
+    polls: list[Position] = []
+    waiting = meanwhile(lambda: moved.client().acquire(entity, record_wait=math.inf, on_wait=polls.append))
+    until(lambda: polls)
     moved.clock.advance(day_s)
-    seen = len(looks)
-    until(lambda: len(looks) > seen + 1)
+    seen = len(polls)
+    until(lambda: len(polls) > seen + 1)
     lease.release()
     assert outcome(waiting).is_held()

@@ -175,15 +175,15 @@ def test_wrong_wall_clocks_do_not_change_the_order_of_waiters(moved: Moved, enti
     waiting: list[Any] = []
 
     def stand(name: str, clocks: ManualClock) -> None:
-        looks: list[Position] = []
+        polls: list[Position] = []
         locks = moved.client(clocks=clocks)
 
         def wait() -> None:
-            with locks.acquire(entity, on_wait=looks.append):
+            with locks.acquire(entity, on_wait=polls.append):
                 entered.append(name)
 
         waiting.append(meanwhile(wait))
-        until(lambda: looks, f"the ticket of {name}")
+        until(lambda: polls, f"the ticket of {name}")
 
     lease = moved.client().acquire(entity)
     stand("first, wrong", moved.clock.another_machine(wall_is_off_s=off_s))
@@ -199,13 +199,13 @@ def test_wrong_wall_clocks_do_not_change_the_order_of_waiters(moved: Moved, enti
 def test_a_record_wait_does_not_depend_on_the_wall_clock(moved: Moved, entity: str, off_s: int) -> None:
     machine = moved.clock.another_machine()
     holder = moved.client(lease=1_000).acquire(entity)
-    looks: list[Position] = []
-    waiting = meanwhile(lambda: moved.client(clocks=machine).acquire(entity, record_wait=30, on_wait=looks.append))
-    until(lambda: looks)
+    polls: list[Position] = []
+    waiting = meanwhile(lambda: moved.client(clocks=machine).acquire(entity, record_wait=30, on_wait=polls.append))
+    until(lambda: polls)
     machine.set_wall(machine.wall_ms + 1_000 * off_s)
     moved.clock.advance(25)
-    seen = len(looks)
-    until(lambda: len(looks) > seen + 1)
+    seen = len(polls)
+    until(lambda: len(polls) > seen + 1)
     moved.clock.advance(6)
     with pytest.raises(RecordWaitExceeded):
         outcome(waiting)
@@ -255,24 +255,24 @@ def test_a_lock_that_is_acquired_after_a_freeze_has_a_full_lease(
 
 def test_waiters_keep_their_places_however_long_they_wait(moved: Moved, entity: str) -> None:
     entered: list[str] = []
-    looks: dict[str, list[Position]] = {"first": [], "second": []}
+    polls: dict[str, list[Position]] = {"first": [], "second": []}
     waiting: list[Any] = []
     lease = moved.client(lease=7_200).acquire(entity)
-    for name in looks:
+    for name in polls:
         locks = moved.client(check_every=(0.005, 0.02), record_wait=7_200)
 
         def wait(name: str = name, locks: LockClient = locks) -> None:
-            with locks.acquire(entity, on_wait=looks[name].append):
+            with locks.acquire(entity, on_wait=polls[name].append):
                 entered.append(name)
 
         waiting.append(meanwhile(wait))
-        until(partial(looks.__getitem__, name))
-    tickets = {name: seen[0].place.ticket for name, seen in looks.items()}
+        until(partial(polls.__getitem__, name))
+    tickets = {name: seen[0].place.ticket for name, seen in polls.items()}
     for _ in range(20):
         moved.clock.advance(20)
-        seen = {name: len(each) for name, each in looks.items()}
-        until(partial(_each_has_grown, looks, seen))
-    assert {name: seen[-1].place.ticket for name, seen in looks.items()} == tickets
+        seen = {name: len(each) for name, each in polls.items()}
+        until(partial(_each_has_grown, polls, seen))
+    assert {name: seen[-1].place.ticket for name, seen in polls.items()} == tickets
     lease.release()
     for each in waiting:
         outcome(each)

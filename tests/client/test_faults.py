@@ -44,11 +44,11 @@ def test_a_fault_while_a_waiter_joins_the_queue_leaves_one_row_at_most(
     moved: Moved, entity: str, fault: Fault, requests_before: int
 ) -> None:
     holder = moved.client().acquire(entity)
-    looks: list[Position] = []
+    polls: list[Position] = []
     locks = moved.client()
     moved.memory.faults.extend([*[None] * requests_before, fault])
-    waiting = meanwhile(lambda: locks.acquire(entity, on_wait=looks.append))
-    until(lambda: len(looks) > 1)
+    waiting = meanwhile(lambda: locks.acquire(entity, on_wait=polls.append))
+    until(lambda: len(polls) > 1)
     until(lambda: moved.queue_of(entity) == 1)
     holder.release()
     lease = outcome(waiting)

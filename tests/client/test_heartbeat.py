@@ -76,7 +76,7 @@ def test_a_lease_without_a_heartbeat_is_not_renewed(place: Emulated, entity: str
     locks = place.client(wire=wire, lease=SHORT_S)
     locks.acquire(entity, heartbeat=False)
     renewed = wire.renewals(entity)
-    until(lambda: wire.renewals(f"{entity}, witness") >= 2, _witness(locks, entity))
+    until(lambda: wire.renewals(f"{entity}, control") >= 2, _control(locks, entity))
     assert wire.renewals(entity) == renewed
 
 
@@ -86,7 +86,7 @@ def test_no_renewal_follows_a_release(place: Emulated, entity: str) -> None:
     lease = locks.acquire(entity)
     lease.release()
     renewed = wire.renewals(entity)
-    until(lambda: wire.renewals(f"{entity}, witness") >= 2, _witness(locks, entity))
+    until(lambda: wire.renewals(f"{entity}, control") >= 2, _control(locks, entity))
     assert wire.renewals(entity) == renewed
     assert place.is_free(entity)
 
@@ -101,7 +101,7 @@ def test_a_renewal_in_progress_during_the_release_neither_revives_the_lease_nor_
         assert gate.reached.wait(30)
         lease.release()
         renewed = wire.renewals(entity)
-    until(lambda: wire.renewals(f"{entity}, witness") >= 2, _witness(locks, entity))
+    until(lambda: wire.renewals(f"{entity}, control") >= 2, _control(locks, entity))
     assert wire.renewals(entity) == renewed
     assert not lease.is_held()
     assert place.is_free(entity)
@@ -195,7 +195,7 @@ def test_a_lease_that_cannot_be_renewed_is_in_danger_and_then_lost_and_each_is_r
         moved.clock.advance(0.2 * SHORT_S)
         until(lambda: told.news == ["danger", "lost"])
     assert not lease.is_held()
-    _let_a_lease_be_lost(moved, f"{entity}, witness")
+    _let_a_lease_be_lost(moved, f"{entity}, control")
     assert told.news == ["danger", "lost"]
 
 
@@ -218,16 +218,16 @@ def test_danger_is_reported_once_even_after_a_recovery(moved: Moved, entity: str
 
 def test_a_lease_that_was_detached_is_held_after_its_block(moved: Moved, entity: str) -> None:
     locks = moved.client()
-    with locks.acquire(entity, owner="somebody", lease=60) as lease:
+    with locks.acquire(entity, owner="build-7", lease=60) as lease:
         lease.detach()
-    assert locks.resume(entity, "somebody", lease=60).fencing_token == lease.fencing_token
+    assert locks.resume(entity, "build-7", lease=60).fencing_token == lease.fencing_token
 
 
 def test_the_end_of_a_released_lease_is_not_reported(moved: Moved, entity: str, told: Told) -> None:
     lease = moved.client(lease=SHORT_S, heartbeat=False).acquire(entity, **told.wishes())
     lease.release()
     moved.clock.advance(10 * SHORT_S)
-    _let_a_lease_be_lost(moved, f"{entity}, witness")
+    _let_a_lease_be_lost(moved, f"{entity}, control")
     assert told.news == []
 
 
@@ -291,7 +291,7 @@ def test_a_lock_that_was_lost_is_not_renewed_again(place: Emulated, entity: str,
     place.lose(entity)
     until(lambda: told.news == ["lost"])
     renewed = wire.renewals(entity)
-    until(lambda: wire.renewals(f"{entity}, witness") >= 2, _witness(locks, entity))
+    until(lambda: wire.renewals(f"{entity}, control") >= 2, _control(locks, entity))
     assert wire.renewals(entity) == renewed
     with pytest.raises(LockLost):
         lease.renew()
@@ -337,14 +337,14 @@ def test_the_repr_of_a_lease_shows_its_remaining_time(moved: Moved, entity: str)
     assert "held, 59.9 s left" in repr(lease)
 
 
-def _witness(locks: Any, entity: str) -> str:
+def _control(locks: Any, entity: str) -> str:
     """Acquire another lock, whose renewals show that time has passed."""
-    locks.acquire(f"{entity}, witness")
-    return "a renewal of the witness"
+    locks.acquire(f"{entity}, control")
+    return "a renewal of the control lock"
 
 
 def _let_a_lease_be_lost(moved: Moved, entity: str) -> None:
-    """The client is busy with another lock's end, so whatever else was due has been done."""
+    """The client is busy with another lock's end, so everything else that was due has been done."""
     lost: list[object] = []
     moved.client(lease=1, heartbeat=False).acquire(entity, on_lost=lost.append)
     moved.clock.advance(1)

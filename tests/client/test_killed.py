@@ -43,8 +43,8 @@ def killed_holder(programs: Programs) -> int:
     return token
 
 
-def longest_look_ms() -> int:
-    """That of the first in line, by the client's default."""
+def longest_sleep_ms() -> int:
+    """How long the first in line sleeps between two polls, at most, by the client's default."""
     _, longest_s = inspect.signature(LockClient).parameters["check_every"].default
     return int(longest_s * 1_000)
 
@@ -59,7 +59,7 @@ def test_a_lock_of_a_killed_process_is_taken_soon_after_its_lease_as_guaranteed(
         taken_ms = time.time() * 1_000
         assert lease.fencing_token > token
     # The reply that told the time; plus the poll that finds the lease expired, and the transaction.
-    assert until_ms < taken_ms <= until_ms + SURELY_OVER_MS + longest_look_ms() + 3 * LONGEST_REPLY_MS
+    assert until_ms < taken_ms <= until_ms + SURELY_OVER_MS + longest_sleep_ms() + 3 * LONGEST_REPLY_MS
 
 
 def try_it(locks: LockClient, entity: str) -> Lease | None:

@@ -37,7 +37,7 @@ def seen(
         ahead=turns,
         next_free_ms=None if free_in_ms is None else now.likely_ms + free_in_ms,
         mean_hold_ms=mean_hold_ms,
-        holders=() if free_in_ms is None else (Holder("somebody", 1, now.latest_ms, now.earliest_ms, None),),
+        holders=() if free_in_ms is None else (Holder("build-7", 1, now.latest_ms, now.earliest_ms, None),),
         now=now,
         turns=turns,
         fencing_token=token,
@@ -67,7 +67,7 @@ def test_a_waiter_always_sleeps_a_little_and_wakes_in_time_to_extend_its_row(
 
 
 @given(free_in_ms, holds_ms, jitters)
-def test_the_first_in_line_polls_every_0_4_seconds_whatever_it_expects(
+def test_the_first_in_line_polls_every_0_4_seconds_even_if_it_expects_a_long_hold(
     free_in_ms: int | None, hold_ms: int | None, jitter: float
 ) -> None:
     assert sleep_ms(seen(0, free_in_ms=free_in_ms, mean_hold_ms=hold_ms), jitter=jitter) <= LONGEST_MS
@@ -172,13 +172,13 @@ class Line:
     Attributes:
         hold_ms: how long the holder works that got the lock at that time.
         idle_ms: for each grant from the queue: when it came, and how long the lock had been free.
-        looks: the number of polls of each.
+        polls: the number of polls of each.
     """
 
     clients: int
     hold_ms: Callable[[float], float]
     idle_ms: list[tuple[float, float]] = field(default_factory=list)
-    looks: list[tuple[float, int]] = field(default_factory=list)
+    polls: list[tuple[float, int]] = field(default_factory=list)
     now_ms: float = 0.0
 
     def __post_init__(self) -> None:
@@ -201,20 +201,20 @@ class Line:
     def idle_after(self, ms: float) -> list[float]:
         return [idle for at_ms, idle in self.idle_ms if at_ms >= ms]
 
-    def looks_after(self, ms: float) -> float:
-        return statistics.mean(looks for at_ms, looks in self.looks if at_ms >= ms)
+    def polls_after(self, ms: float) -> float:
+        return statistics.mean(polls for at_ms, polls in self.polls if at_ms >= ms)
 
     def _client(self) -> Iterator[float]:
         hand_over_ms = 0.0
         while True:
             yield 3 * REQUEST_MS
             self._issued += 1
-            ticket, looks = self._issued, 0
+            ticket, polls = self._issued, 0
             self._rows.append(ticket)
             pace = Pace(Bounds(), hand_over_ms)
             while True:
                 yield pace.sleep_ms(self._seen(ticket), lease_ms=LEASE_MS, rest_ms=None, jitter=self._random.random())
-                looks += 1
+                polls += 1
                 yield REQUEST_MS / 2
                 mine = self._holder_since_ms is None and self._rows[0] == ticket
                 yield REQUEST_MS / 2
@@ -225,7 +225,7 @@ class Line:
             self._rows.remove(ticket)
             self._holder_since_ms, self._token = built_ms, self._token + 1
             self.idle_ms.append((self.now_ms, self.now_ms - self._free_since_ms))
-            self.looks.append((self.now_ms, looks))
+            self.polls.append((self.now_ms, polls))
             mean_ms = self._mean_ms
             yield REQUEST_MS / 2
             yield self.hold_ms(self.now_ms)
@@ -257,19 +257,19 @@ def test_a_queue_of_fifty_hands_the_lock_over_at_once_with_few_polls(hold_ms: in
     fifty = line(50, lambda _: hold_ms, seconds)
     assert statistics.mean(fifty.idle_after(5_000)) < 15
     # Five further requests: a refused try, a ticket, a row, the grant, the release.
-    assert fifty.looks_after(5_000) <= 5.1
+    assert fifty.polls_after(5_000) <= 5.1
 
 
 def test_a_waiter_polls_about_as_often_behind_two_hundred_as_behind_ten() -> None:
     ten, many = (line(clients, lambda _: 50, 40) for clients in (11, 201))
-    assert 5 + many.looks_after(14_000) < 1.3 * (5 + ten.looks_after(14_000))
+    assert 5 + many.polls_after(14_000) < 1.3 * (5 + ten.polls_after(14_000))
 
 
 def test_irregular_holds_are_not_overslept_by_more_than_they_last() -> None:
     chance = random.Random(2)
     irregular = line(50, lambda _: chance.expovariate(1 / 50), 60)
     assert statistics.mean(irregular.idle_after(5_000)) < 50
-    assert irregular.looks_after(5_000) < 15
+    assert irregular.polls_after(5_000) < 15
 
 
 def test_after_long_holds_short_ones_are_found_soon() -> None:
@@ -289,16 +289,16 @@ def test_after_short_holds_a_long_one_is_not_polled_all_the_time() -> None:
 
     changing = line(20, suddenly, 100)
     assert max(idle for at_ms, idle in changing.idle_ms if at_ms > 20_000) < LONGEST_MS + 50
-    assert changing.looks_after(40_000) < 150
+    assert changing.polls_after(40_000) < 150
 
 
 def test_the_first_in_line_polls_a_closed_lock_more_and_more_rarely() -> None:
     """Found by a random schedule: an operator had closed the lock, and the first in line asked 70 times a second."""
-    pace, at_ms, looks = Pace(Bounds()), 0.0, 0
+    pace, at_ms, polls = Pace(Bounds()), 0.0, 0
     while at_ms < 20_000:
         at_ms += sleep_ms(seen(0, free_in_ms=None, at_ms=int(at_ms)), pace=pace)
-        looks += 1
-    assert looks < 150
+        polls += 1
+    assert polls < 150
 
 
 def test_the_first_in_line_polls_again_at_once_if_its_poll_did_not_read_the_lock() -> None:

@@ -20,7 +20,7 @@ def test_all_of_them_are_held_and_freed_together(place: Emulated, locks: LockCli
     assert all(place.is_free(each) for each in entities)
 
 
-def test_they_are_taken_in_one_order_whatever_order_is_given(locks: LockClient, entities: list[str]) -> None:
+def test_they_are_taken_in_one_order_however_they_are_listed(locks: LockClient, entities: list[str]) -> None:
     group = locks.acquire_all([entities[2], entities[0], entities[1]])
     assert [lease.entity for lease in group.leases] == entities
 

@@ -26,13 +26,13 @@ def test_on_wait_gets_the_holders_and_whether_the_lock_is_closed(moved: Moved, e
     seen: list[Position] = []
     lease = moved.client().acquire(entity, owner="build-7")
     waiting = meanwhile(lambda: moved.client().acquire(entity, on_wait=seen.append))
-    until(lambda: seen, "a look")
+    until(lambda: seen, "a poll")
     assert [holder.owner for holder in seen[-1].holders] == ["build-7"]
     assert not seen[-1].is_closed
     moved.table.set_limit(LockName(entity), 0)
     lease.release()
     with moved.time_flies():
-        until(lambda: seen[-1].is_closed, "a look at a closed lock")
+        until(lambda: seen[-1].is_closed, "a poll of a closed lock")
         moved.table.unset_limit(LockName(entity))
         outcome(waiting).release()
 
@@ -41,11 +41,11 @@ def test_a_waiter_that_an_operator_removed_joins_again_and_learns_of_it(moved: M
     seen: list[Position] = []
     lease = moved.client().acquire(entity)
     waiting = meanwhile(lambda: moved.client().acquire(entity, on_wait=seen.append))
-    until(lambda: seen, "a look")
+    until(lambda: seen, "a poll")
     removed = moved.client().remove_waiter(entity, seen[0].place.ticket)
     assert removed is not None
     with moved.time_flies():
-        until(lambda: seen[-1].place_lost, "another place")
+        until(lambda: seen[-1].place_lost, "another position")
         lease.release()
         outcome(waiting).release()
 

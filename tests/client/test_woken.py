@@ -213,10 +213,10 @@ def test_a_waiter_whose_row_was_removed_is_woken_and_joins_again(memory: MemoryD
 
 def test_an_interrupted_acquisition_is_not_woken(memory: MemoryDynamoDB, clock: ManualClock) -> None:
     lease = client(memory, clock).acquire("e")
-    looks: list[Position] = []
+    polls: list[Position] = []
 
     def enough(seen: Position) -> None:
-        looks.append(seen)
+        polls.append(seen)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

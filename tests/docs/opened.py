@@ -58,7 +58,7 @@ class _Handler(SimpleHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Nobody reads it."""
+        """Print no log."""
 
 
 class Site:

@@ -39,13 +39,13 @@ def rounded_up(ms: float) -> float:
 
 
 def test_what_the_page_reckons_by_the_bound_of_liveness_is_so() -> None:
-    _, longest_look_s = defaults(LockClient)["check_every"]
-    assert told(r"the longest of `check_every`, ([\d.]+) s unless set") == [longest_look_s]
+    _, longest_sleep_s = defaults(LockClient)["check_every"]
+    assert told(r"the longest of `check_every`, ([\d.]+) s unless set") == [longest_sleep_s]
     lease_s, reply_ms, crash_s = told(
         r"With a lease of (\d+) s and replies of (\d+) ms, the first in line has the lock ([\d.]+) s after"
     )
     uncertain_ms = _time._DATE_RESOLUTION_MS + reply_ms + DRIFT_MS
-    judged_ms = EXPIRY_MARGIN_MS + uncertain_ms + longest_look_s * 1_000
+    judged_ms = EXPIRY_MARGIN_MS + uncertain_ms + longest_sleep_s * 1_000
     assert crash_s == rounded_up(lease_s * 1_000 + uncertain_ms + judged_ms)
     more_s, of_replies_ms = told(r"for ([\d.]+) s more at the latest, where replies take (\d+) ms")
     assert of_replies_ms == reply_ms

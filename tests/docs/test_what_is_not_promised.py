@@ -59,7 +59,7 @@ class Stock:
 
 
 class BehindACache:
-    """Queries are answered from a copy of the table; whatever else is asked, by the table."""
+    """Queries are answered from a copy of the table; other requests, by the table."""
 
     def __init__(self, memory: MemoryDynamoDB, clock: ManualClock) -> None:
         self.meta = memory.meta

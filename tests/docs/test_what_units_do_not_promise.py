@@ -144,7 +144,7 @@ def test_a_plain_update_that_leaves_the_version_is_not_noticed_and_is_lost(
 ) -> None:
     with ann.begin() as unit:
         unit.update(ann.accounts, account, TAKE, TEN)
-        books.onlooker.update_item(
+        books.plain_client.update_item(
             TableName=books.tables["accounts"],
             Key=dumped(account),
             UpdateExpression=SET,
@@ -167,7 +167,7 @@ def test_an_item_that_time_to_live_deletes_under_a_mark_is_gone_though_its_unit_
 ) -> None:
     _, unfinished = half_finished(ann, both)
     # What time to live does: it asks for no mark.
-    books.onlooker.delete_item(TableName=books.tables["accounts"], Key=dumped(unfinished))
+    books.plain_client.delete_item(TableName=books.tables["accounts"], Key=dumped(unfinished))
     ben.units.sweep()
     assert books.raw("accounts", unfinished) is None
 
@@ -213,7 +213,7 @@ def test_a_row_that_something_on_the_way_sends_again_after_its_answer_stays(
         for sent in ann.line.sent
         if sent.operation == "PutItem" and sent.parameters["Item"]["row"]["S"].startswith("w#")
     ]
-    books.onlooker.put_item(**row)
+    books.plain_client.put_item(**row)
     for _ in range(2):
         books.clock.advance(LEASE_S + COPIES_S)
         ben.units.sweep()
@@ -228,7 +228,7 @@ def test_a_record_that_is_deleted_by_hand_takes_away_what_was_not_finished(
     unit = killed(ann, partial(both_to_zero, ann, both), 5, is_sent=False)
     assert balances(ben, both) == [0, 0]
     head = dumped({"unit": unit.id, "row": "head"})
-    books.onlooker.delete_item(TableName=books.tables["units"], Key=head)
+    books.plain_client.delete_item(TableName=books.tables["units"], Key=head)
     assert sorted(found == 0 for found in balances(ben, both)) == [False, True]
 
 
@@ -245,8 +245,8 @@ def test_units_under_two_tables_of_units_take_each_other_for_ended_and_write_ove
 ) -> None:
     _, unfinished = half_finished(ann, both)
     elsewhere = {**books.tables, "units": f"units-{uuid.uuid4().hex[:8]}"}
-    make_table(books.onlooker, elsewhere["units"], KEYS["units"])
-    eve = Party(Books(books.engine, books.onlooker, elsewhere, books.clock), None)
+    make_table(books.plain_client, elsewhere["units"], KEYS["units"])
+    eve = Party(Books(books.engine, books.plain_client, elsewhere, books.clock), None)
     assert_writes_over(eve, books, unfinished)
 
 
@@ -263,7 +263,7 @@ def test_a_principal_with_access_to_the_units_table_decides_what_a_unit_writes(
 ) -> None:
     unit = killed(ann, partial(both_to_zero, ann, both), 5, is_sent=False)
     forged = [Entry(ann.accounts.name, dumped(key), "id", "change", dumped({"balance": 1_000_000})) for key in both]
-    books.onlooker.update_item(
+    books.plain_client.update_item(
         TableName=books.tables["units"],
         Key=dumped({"unit": unit.id, "row": "head"}),
         UpdateExpression="SET writes = :forged",

@@ -58,7 +58,7 @@ class Cloud:
     Attributes:
         outputs: the stack's: TableName, StateMachineArn, ExampleTargetArn, ExampleFunctionArn; those of the stack
             beside it also include ExampleSleeperArn.
-        calls_waiters: whether its waiters are called; they poll otherwise.
+        wakes_waiters: whether its waiters are woken; they poll otherwise.
         failing_function: the ARN of a target that always fails.
     """
 
@@ -67,11 +67,11 @@ class Cloud:
         endpoint: str,
         outputs: Mapping[str, str],
         *,
-        calls_waiters: bool = True,
+        wakes_waiters: bool = True,
         failing_function: str = "",
     ) -> None:
         self.endpoint = endpoint
-        self.calls_waiters = calls_waiters
+        self.wakes_waiters = wakes_waiters
         self._arguments = client_arguments(endpoint)
         self._clients: dict[str, Any] = {}
         self.outputs = outputs
@@ -250,7 +250,7 @@ class Cloud:
     def wait_until_parked(self, arn: str) -> None:
         """Wait until an execution is parked: its function has stored the token, and found no reason to poll."""
         self.wait_until(
-            lambda: any(line.get("stays") for line in self.log_lines("wait_for_call", arn)), f"{arn} being parked"
+            lambda: any(line.get("stays") for line in self.log_lines("wait_for_wake_up", arn)), f"{arn} being parked"
         )
 
     def items(self) -> list[Mapping[str, Any]]:

@@ -42,7 +42,7 @@ def guarded_emulator() -> Iterator[Emulator]:
 
 @pytest.fixture(scope="session")
 def cloud(guarded_emulator: Emulator) -> Cloud:
-    """The ready-made stack: waiters are called, and a lease lasts for 60 s."""
+    """The ready-made stack: waiters are woken, and a lease lasts for 60 s."""
     endpoint = guarded_emulator.endpoint
     failing = _failing_function(endpoint)
     context = {"poll": str(POLL_S), "removal_policy": "destroy", "targets": failing}
@@ -62,7 +62,7 @@ def beside(guarded_emulator: Emulator) -> Mapping[str, Cloud]:
     for name in ("Polling", "ShortLease"):
         own = {key.removeprefix(name): value for key, value in outputs.items() if key.startswith((name, "Example"))}
         _check_that_it_guards(endpoint, own["TableName"])
-        clouds[name] = Cloud(endpoint, own, calls_waiters=name != "Polling")
+        clouds[name] = Cloud(endpoint, own, wakes_waiters=name != "Polling")
     return clouds
 
 
@@ -74,7 +74,7 @@ def polling(beside: Mapping[str, Cloud]) -> Cloud:
 
 @pytest.fixture(scope="session")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    """The plain template, deployed as its page says, where the CDK has never been: waiters are called."""
+    """The plain template, deployed as its page says, where the CDK has never been: waiters are woken."""
     folder = tmp_path_factory.mktemp("plain") / "template"
     write_to(folder)
     with Emulator(env={"AUTH": "true"}) as emulator:
@@ -96,14 +96,14 @@ _ANOTHER = pytest.mark.verify("another deployment; tests/workflow/interpreted as
 _WAYS = ["cloud", pytest.param("polling", marks=_ANOTHER), pytest.param("plain", marks=_ANOTHER)]
 
 
-@pytest.fixture(params=_WAYS, ids=["called", "polling", "plain template"])
+@pytest.fixture(params=_WAYS, ids=["woken", "polling", "plain template"])
 def either(request: pytest.FixtureRequest) -> Cloud:
     """Both hand-overs, and both ways to deploy."""
     found: Cloud = request.getfixturevalue(request.param)
     return found
 
 
-@pytest.fixture(params=_WAYS[:2], ids=["called", "polling"])
+@pytest.fixture(params=_WAYS[:2], ids=["woken", "polling"])
 def of_the_app(request: pytest.FixtureRequest) -> Cloud:
     """Both hand-overs, with the example workflow as a target."""
     found: Cloud = request.getfixturevalue(request.param)
@@ -112,7 +112,7 @@ def of_the_app(request: pytest.FixtureRequest) -> Cloud:
 
 @pytest.fixture(scope="session")
 def short_lease(beside: Mapping[str, Cloud]) -> Cloud:
-    """Waiters are called, and a lease lasts for 10 s."""
+    """Waiters are woken, and a lease lasts for 10 s."""
     return _warmed_up(beside["ShortLease"])
 
 

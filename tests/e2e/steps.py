@@ -41,8 +41,8 @@ class Steps:
         reply: Turn = self._run_with(turn, "check_position", "CheckPosition")
         return reply
 
-    def wait_for_call(self, turn: Turn, token: str = "stale") -> None:
-        self._run_with(turn, "wait_for_call", "WaitForCall", token)
+    def wait_for_wake_up(self, turn: Turn, token: str = "stale") -> None:
+        self._run_with(turn, "wait_for_wake_up", "WaitForWakeUp", token)
 
     def heartbeat(self, turn: Turn, token: str = "stale") -> None:
         self._run_with(turn, "heartbeat", "Heartbeat", token)

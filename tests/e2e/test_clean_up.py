@@ -75,7 +75,7 @@ def test_the_nested_work_of_a_stopped_execution_is_stopped_and_the_next_in_line_
     of_the_app.wait_until_held(entity)
     waiting = of_the_app.sleep(entity, 0)
     of_the_app.wait_until_queued(entity, waiting)
-    if of_the_app.calls_waiters:
+    if of_the_app.wakes_waiters:
         of_the_app.wait_until_parked(waiting)
     held_for(of_the_app, holder, HELD_FOR_S)
     work = of_the_app.nested(holder, entity)
@@ -90,7 +90,7 @@ def test_the_nested_work_of_a_stopped_execution_is_stopped_and_the_next_in_line_
     assert granted_ms is not None
     assert granted_ms >= round(child["stopDate"].timestamp() * 1_000)
     hand_over_s = (granted_ms - stopped_ms) / 1_000
-    mode = "called" if of_the_app.calls_waiters else "polling"
+    mode = "woken" if of_the_app.wakes_waiters else "polling"
     measured(f"from the stop to the next hold, nested work, {mode}", hand_over_s)
     assert hand_over_s < LONGEST_HAND_OVER_S
     assert cleaned_up(of_the_app, holder) == {**NOTHING, "CleanedUpHolds": 1}

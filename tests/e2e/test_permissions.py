@@ -27,7 +27,7 @@ from ticketlock.workflow._turn import grant_of, place_of
 
 pytestmark = pytest.mark.verify("a deployment of its own; tests/infra asks which permissions there are")
 
-STEPS = ("take_ticket", "wait_for_call", "check_position", "heartbeat", "release", "clean_up")
+STEPS = ("take_ticket", "wait_for_wake_up", "check_position", "heartbeat", "release", "clean_up")
 
 
 def test_the_demo_keeps_its_promises_with_these_roles(cloud: Cloud) -> None:
@@ -103,10 +103,10 @@ def joins_again(steps: Steps) -> bool:
     return bool(place_of(steps.check_position(waiter)).ticket > place_of(waiter).ticket)
 
 
-def calls_the_first_when_it_gives_up(steps: Steps) -> bool:
+def wakes_the_first_when_it_gives_up(steps: Steps) -> bool:
     holder, first, second = steps.take_ticket(), steps.take_ticket(), steps.take_ticket()
     callback = steps.callbacks.new()
-    steps.wait_for_call(first, callback.token)
+    steps.wait_for_wake_up(first, callback.token)
     steps.free(holder)
     assert steps.check_position({**second, "waitUntilMs": 1})["status"] == "RecordWaitExceeded"
     return steps.callbacks.is_answered(callback)
@@ -114,7 +114,7 @@ def calls_the_first_when_it_gives_up(steps: Steps) -> bool:
 
 def parks(steps: Steps) -> bool:
     steps.take_ticket()
-    steps.wait_for_call(steps.take_ticket())
+    steps.wait_for_wake_up(steps.take_ticket())
     return True
 
 
@@ -122,7 +122,7 @@ def does_not_park_at_its_turn(steps: Steps) -> bool:
     holder, waiter = steps.take_ticket(), steps.take_ticket()
     steps.free(holder)
     callback = steps.callbacks.new()
-    steps.wait_for_call(waiter, callback.token)
+    steps.wait_for_wake_up(waiter, callback.token)
     return steps.callbacks.is_answered(callback)
 
 
@@ -143,7 +143,7 @@ def waited_for(steps: Steps) -> tuple[Turn, Callback]:
     """A holder, and the task of one that has parked behind it."""
     holder, waiter = steps.take_ticket(), steps.take_ticket()
     callback = steps.callbacks.new()
-    steps.wait_for_call(waiter, callback.token)
+    steps.wait_for_wake_up(waiter, callback.token)
     return holder, callback
 
 
@@ -182,7 +182,7 @@ def releases(steps: Steps) -> bool:
     return steps.cloud.is_free(steps.entity)
 
 
-def releases_and_calls(steps: Steps) -> bool:
+def releases_and_wakes(steps: Steps) -> bool:
     holder, callback = waited_for(steps)
     steps.release(holder)
     return steps.callbacks.is_answered(callback)
@@ -269,16 +269,16 @@ NEEDS = [
     Need("take_ticket", "dynamodb:UpdateItem", takes_at_once),
     Need("take_ticket", "dynamodb:PutItem", joins),
     Need("take_ticket", "dynamodb:Query", takes_past_the_count),
-    Need("wait_for_call", "dynamodb:GetItem", first_call("wait_for_call", parks)),
-    Need("wait_for_call", "dynamodb:UpdateItem", parks),
-    Need("wait_for_call", "dynamodb:Query", parks),
-    Need("wait_for_call", "states:SendTaskSuccess", does_not_park_at_its_turn),
+    Need("wait_for_wake_up", "dynamodb:GetItem", first_call("wait_for_wake_up", parks)),
+    Need("wait_for_wake_up", "dynamodb:UpdateItem", parks),
+    Need("wait_for_wake_up", "dynamodb:Query", parks),
+    Need("wait_for_wake_up", "states:SendTaskSuccess", does_not_park_at_its_turn),
     Need("check_position", "dynamodb:GetItem", first_call("check_position", takes_its_turn)),
     Need("check_position", "dynamodb:Query", takes_its_turn),
     Need("check_position", "dynamodb:UpdateItem", takes_its_turn),
     Need("check_position", "dynamodb:DeleteItem", takes_its_turn),
     Need("check_position", "dynamodb:PutItem", joins_again),
-    Need("check_position", "states:SendTaskSuccess", calls_the_first_when_it_gives_up, silent=True),
+    Need("check_position", "states:SendTaskSuccess", wakes_the_first_when_it_gives_up, silent=True),
     Need("heartbeat", "dynamodb:GetItem", first_call("heartbeat", beats)),
     Need("heartbeat", "dynamodb:UpdateItem", beats),
     Need("heartbeat", "dynamodb:Query", beats_after_a_release_that_was_left_to_it, silent=True),
@@ -286,7 +286,7 @@ NEEDS = [
     Need("heartbeat", "states:SendTaskFailure", beats_without_the_lock),
     Need("release", "dynamodb:GetItem", first_call("release", releases)),
     Need("release", "dynamodb:UpdateItem", releases),
-    Need("release", "dynamodb:Query", releases_and_calls, silent=True),
+    Need("release", "dynamodb:Query", releases_and_wakes, silent=True),
     Need("release", "states:SendTaskSuccess", releases_and_ends_the_heartbeat),
     Need("release", "states:SendTaskFailure", releases_too_late),
     Need("release", "states:DescribeExecution", stops_the_work_that_timed_out, silent=True),

@@ -90,7 +90,7 @@ def an_hour_ago(deployed: Deployed) -> Iterator[UnitsWorld]:
     for use, rows in books.everything().items():
         names = {"units": ("unit", "row"), "accounts": ("id",), "lines": ("pk", "sk")}[use]
         for row in rows:
-            books.onlooker.delete_item(TableName=books.tables[use], Key={name: {"S": row[name]} for name in names})
+            books.plain_client.delete_item(TableName=books.tables[use], Key={name: {"S": row[name]} for name in names})
     with ExitStack() as stack:
         yield UnitsWorld(books, None, stack)
 

@@ -11,7 +11,7 @@ Item = dict[str, dict[str, Any]]
 
 
 def wire(value: Any) -> dict[str, Any]:
-    """A value as an AttributeValue: whatever is a dictionary of one type already stays."""
+    """A value as an AttributeValue; one that is an AttributeValue already stays."""
     match value:
         case bool():
             return {"BOOL": value}

@@ -1,6 +1,6 @@
-"""The evaluator beside the engines: whatever is asked of both, random expressions on random items, has one answer.
+"""The evaluator beside the engines: random expressions on random items have the same answer from both.
 
-Where an engine differs from AWS's documentation, `test_where_engines_differ.py` tells it; what of it random expressions
+Where an engine differs from AWS's documentation, `test_where_engines_differ.py` shows it; what of it random expressions
 meet is left out here.
 """
 
@@ -91,7 +91,7 @@ def compared(engine: Engine, strategy: Any, kind: str, examples: int) -> Counter
     beside, differences = Beside(engine), DIFFERENCES.get(engine.name, Differences())
     answers: Counter[str] = Counter()
     requests: st.SearchStrategy[Any] = strategy.map(lambda pieces: written(kind, pieces))
-    # What is found once is found again, by everybody; a failure is shown as it was met: shrinking takes minutes.
+    # The seed is fixed, so a failure can be repeated everywhere; it is shown unshrunk: shrinking takes minutes.
     chosen = settings(max_examples=examples, derandomize=True, database=None, phases=[Phase.generate])
 
     @chosen

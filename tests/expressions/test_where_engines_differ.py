@@ -1,4 +1,4 @@
-"""What the engines do otherwise than documented, as docs/engines.md tells it: no more, and no less."""
+"""Where the engines differ from the documentation: exactly as docs/engines.md lists it."""
 
 import uuid
 
@@ -84,17 +84,17 @@ PROJECTIONS = {
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "listed"),
     [("ConditionExpression", CONDITIONS), ("UpdateExpression", UPDATES), ("ProjectionExpression", PROJECTIONS)],
 )
-def test_the_page_lists_what_an_engine_does_differently(engine: Engine, kind: str, told: dict[str, set[str]]) -> None:
+def test_the_page_lists_what_an_engine_does_differently(engine: Engine, kind: str, listed: dict[str, set[str]]) -> None:
     beside = Beside(engine)
     otherwise = set()
-    for text in told:
+    for text in listed:
         found = beside.ask(ITEM, with_values(kind, text, {**VALUES, **_CHOICES}))
         if not found.are_alike():
             otherwise.add(text)
-    assert otherwise == {text for text, engines in told.items() if engine.name in engines}
+    assert otherwise == {text for text, engines in listed.items() if engine.name in engines}
 
 
 @pytest.mark.parametrize("update", ["REMOVE a", "DELETE a :set"])

@@ -1,4 +1,4 @@
-"""What is wrong whatever the item: told before any item is looked at, in DynamoDB's words."""
+"""What is wrong for every item is refused before an item is read, in DynamoDB's words."""
 
 import contextlib
 from typing import Any
@@ -239,7 +239,7 @@ _WORDS = (
     st.lists(st.sampled_from(_WORDS.split(" ")), min_size=1, max_size=12),
     st.sampled_from(["", " "]),
 )
-def test_whatever_the_text_it_is_an_expression_or_refused(kind: str, words: list[str], between: str) -> None:
+def test_every_text_is_an_expression_or_refused(kind: str, words: list[str], between: str) -> None:
     request = {
         kind: between.join(words),
         "ExpressionAttributeNames": {"#n": "n"},

@@ -116,7 +116,7 @@ class Typical:
         self.lock = TicketLock(stack, "Lock", targets=[self.target_function, self.target_machine])
         self.functions = {
             "take_ticket": self.lock.take_ticket,
-            "wait_for_call": self.lock.wait_for_call,
+            "wait_for_wake_up": self.lock.wait_for_wake_up,
             "check_position": self.lock.check_position,
             "heartbeat": self.lock.heartbeat,
             "release": self.lock.release,

@@ -121,7 +121,7 @@ def test_a_grant_that_is_given_twice_is_one_policy(stack, synthesise):
 @pytest.mark.verify("stacks of its own, each synthesised")
 @pytest.mark.parametrize("kind", [iam.User, iam.Group])
 def test_users_and_groups_are_granted_too(kind, stack, synthesise):
-    grantee = kind(stack, "Somebody")
+    grantee = kind(stack, "Grantee")
     TicketLock(stack, "Lock").grant_use(grantee)
     found = synthesise(stack)
     (policy,) = [each for each in found.of_type("AWS::IAM::Policy").values() if f"{kind.__name__}s" in each]

@@ -6,7 +6,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_lambda as lambda_
 from ticketlock_cdk import TicketLock
 
-STEPS = ["take_ticket", "wait_for_call", "check_position", "heartbeat", "release", "clean_up"]
+STEPS = ["take_ticket", "wait_for_wake_up", "check_position", "heartbeat", "release", "clean_up"]
 
 
 @pytest.fixture(params=STEPS)
@@ -48,11 +48,11 @@ def test_each_has_logs_that_end(function, typical):
     assert log_group["Properties"]["RetentionInDays"] == 30
 
 
-@pytest.mark.parametrize("step", ["take_ticket", "wait_for_call", "check_position", "heartbeat", "release"])
+@pytest.mark.parametrize("step", ["take_ticket", "wait_for_wake_up", "check_position", "heartbeat", "release"])
 def test_no_function_outlives_its_state(step, typical):
     states = typical.definition["States"]
     timeouts = {
-        "wait_for_call": states["WaitForCall"]["TimeoutSeconds"],
+        "wait_for_wake_up": states["WaitForWakeUp"]["TimeoutSeconds"],
         "take_ticket": states["TakeTicket"]["TimeoutSeconds"],
         "check_position": states["CheckPosition"]["TimeoutSeconds"],
         "heartbeat": states["Hold"]["Branches"][1]["States"]["Heartbeat"]["TimeoutSeconds"],
@@ -63,8 +63,8 @@ def test_no_function_outlives_its_state(step, typical):
 
 def test_the_function_that_parks_ends_before_a_parking_does(typical):
     """Not before a brief parking ends: a cold start may take longer than that, and a late copy would park in vain."""
-    parked_for = typical.definition["States"]["WaitForCall"]["TimeoutSeconds"]
-    assert typical.synthesised.function(typical.lock.wait_for_call)["Timeout"] < parked_for
+    parked_for = typical.definition["States"]["WaitForWakeUp"]["TimeoutSeconds"]
+    assert typical.synthesised.function(typical.lock.wait_for_wake_up)["Timeout"] < parked_for
 
 
 @pytest.mark.verify("a stack of its own, synthesised")
@@ -113,7 +113,7 @@ class Called:
         self.found = synthesise(stack)
         self.stepping = [
             self.lock.take_ticket,
-            self.lock.wait_for_call,
+            self.lock.wait_for_wake_up,
             self.lock.check_position,
             self.lock.heartbeat,
             self.lock.release,
@@ -151,8 +151,8 @@ def test_the_machines_may_call_aliases_and_what_older_definitions_call(called):
     own = {called.found.id_of(function) for function in called.stepping}
     assert called.invoked(called.lock.state_machine) == {f"<{id}>" for id in own | set(called.aliases)}
     continues = called.lock.node.find_child("Serialize").node.find_child("Continue")
-    goes_on = [called.lock.wait_for_call, called.lock.check_position, called.lock.heartbeat]
-    own = {called.found.id_of(function) for function in goes_on}
+    later_steps = [called.lock.wait_for_wake_up, called.lock.check_position, called.lock.heartbeat]
+    own = {called.found.id_of(function) for function in later_steps}
     of_them = {id for id, each in called.aliases.items() if each["FunctionName"]["Ref"] in own}
     assert called.invoked(continues) == {f"<{id}>" for id in own | of_them}
 

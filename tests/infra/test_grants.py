@@ -5,7 +5,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from ticketlock_cdk import TicketLock
 
-from ticketlock.locks._hand_over import CALLED
+from ticketlock.locks._hand_over import READ_TO_WAKE
 from ticketlock.locks._reads import LISTED
 
 READS_THE_KEY = {"kms:Decrypt", "kms:DescribeKey"}
@@ -76,17 +76,17 @@ def test_a_client_reads_only_the_wake_up_token_of_a_session(everything, found, t
     assert of_sessions["Resource"] == table
     assert of_sessions["Condition"] == {
         "ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["session#*"]},
-        "ForAllValues:StringEquals": {"dynamodb:Attributes": ["pk", "sk", "callToken"]},
+        "ForAllValues:StringEquals": {"dynamodb:Attributes": ["pk", "sk", "wakeUpToken"]},
         "Null": {"dynamodb:LeadingKeys": "false", "dynamodb:Attributes": "false"},
         "StringEquals": {"dynamodb:Select": "SPECIFIC_ATTRIBUTES"},
     }
-    assert of_sessions["Condition"]["ForAllValues:StringEquals"]["dynamodb:Attributes"] == list(CALLED)
+    assert of_sessions["Condition"]["ForAllValues:StringEquals"]["dynamodb:Attributes"] == list(READ_TO_WAKE)
 
 
 def test_a_client_may_wake_the_next_workflow_of_this_lock(everything, found):
-    call = granted(found, everything.client)["states:SendTaskSuccess"]
+    wake = granted(found, everything.client)["states:SendTaskSuccess"]
     machines = found.of_type("AWS::StepFunctions::StateMachine")
-    assert {one["Ref"] for one in as_list(call["Resource"])} == set(machines)
+    assert {one["Ref"] for one in as_list(wake["Resource"])} == set(machines)
 
 
 def test_a_client_may_neither_start_nor_fail_nor_stop_a_workflow(everything, found):
@@ -122,10 +122,10 @@ def test_an_operator_lists_named_attributes_without_secrets(everything, found):
     listed = condition.pop("ForAllValues:StringEquals")["dynamodb:Attributes"]
     # Keys must be among them: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/specifying-conditions.html
     assert {"pk", "sk", "shared", "leaseUntilMs", *LISTED} <= set(listed)
-    assert not [name for name in listed if "task" in name.lower() or "call" in name.lower() or "*" in name]
+    assert not [name for name in listed if "task" in name.lower() or "wake" in name.lower() or "*" in name]
     assert condition == {
         "Null": {"dynamodb:Attributes": "false"},
-        # Otherwise all attributes come back, whatever the list says.
+        # Otherwise the reply has all attributes, also those that the list excludes.
         "StringEquals": {"dynamodb:Select": "SPECIFIC_ATTRIBUTES"},
     }
 

@@ -10,7 +10,7 @@ FUNCTION = "arn:aws:lambda:us-east-1:111122223333:function:work"
 ON_THE_TABLE = {
     "take_ticket": {"DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem"},
     "check_position": {"DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem"},
-    "wait_for_call": {"GetItem", "Query", "UpdateItem"},
+    "wait_for_wake_up": {"GetItem", "Query", "UpdateItem"},
     "heartbeat": {"GetItem", "Query", "UpdateItem"},
     "release": {"GetItem", "Query", "UpdateItem"},
     "clean_up": {"BatchGetItem", "DeleteItem", "GetItem", "Query", "UpdateItem"},
@@ -106,7 +106,7 @@ def test_the_first_step_may_answer_no_task(typical):
 @pytest.mark.parametrize(
     ("step", "answers"),
     [
-        ("wait_for_call", {"states:SendTaskSuccess"}),
+        ("wait_for_wake_up", {"states:SendTaskSuccess"}),
         ("check_position", {"states:SendTaskSuccess"}),
         ("heartbeat", ANSWERS),
         ("release", ANSWERS),

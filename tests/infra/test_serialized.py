@@ -52,7 +52,7 @@ class Typical:
     def __init__(self, outdir, synthesise):
         stack = Stack(App(outdir=outdir), "Typical")
         self.lock = TicketLock(stack, "Lock")
-        chain = self.lock.serialize(stack, "Chain", sfn.Pass(stack, "Look"), entity=ENTITY, lock_path="$.lock")
+        chain = self.lock.serialize(stack, "Chain", sfn.Pass(stack, "Inspect"), entity=ENTITY, lock_path="$.lock")
         invoked = self.lock.serialize(stack, "Function", function(stack), entity="{% $states.input.order.id %}")
         started = self.lock.serialize(
             stack,
@@ -150,7 +150,7 @@ def test_a_path_names_the_entity_and_each_entry_is_an_owner(typical):
 )
 def test_how_many_may_hold_and_whether_they_share_is_asked_for(arguments, asked, stack, synthesise):
     lock = TicketLock(stack, "Lock", permits=7)
-    fragment = lock.serialize(stack, "Ship", sfn.Pass(stack, "Look"), entity=ENTITY, **arguments)
+    fragment = lock.serialize(stack, "Ship", sfn.Pass(stack, "Inspect"), entity=ENTITY, **arguments)
     machine = attached(lock, stack, fragment)
     found = dict(states(synthesise(stack).definition(machine)))
     request = found["Ship.Enter"]["Parameters"]["lock"]["request"]
@@ -162,7 +162,7 @@ def test_how_many_may_hold_and_whether_they_share_is_asked_for(arguments, asked,
 def test_an_expression_may_say_whether_the_lock_is_shared(stack, synthesise):
     lock = TicketLock(stack, "Lock")
     entity, shared = "{% $states.input.id %}", "{% $states.input.reads %}"
-    fragment = lock.serialize(stack, "Ship", sfn.Pass(stack, "Look"), entity=entity, shared=shared, permits=1)
+    fragment = lock.serialize(stack, "Ship", sfn.Pass(stack, "Inspect"), entity=entity, shared=shared, permits=1)
     machine = attached(lock, stack, fragment)
     found = dict(states(synthesise(stack).definition(machine)))
     request = {"entity": entity, "namespace": "default", "permits": 1, "shared": shared}
@@ -187,14 +187,14 @@ def test_no_other_state_is_in_jsonata(typical):
 
 def test_a_machine_whose_own_language_is_jsonata_is_refused(stack):
     lock = TicketLock(stack, "Lock")
-    fragment = lock.serialize(stack, "Ship", sfn.Pass.jsonata(stack, "Look"), entity="{% $states.input.order.id %}")
+    fragment = lock.serialize(stack, "Ship", sfn.Pass.jsonata(stack, "Inspect"), entity="{% $states.input.order.id %}")
     machine = machine_of(stack, fragment, query_language=sfn.QueryLanguage.JSONATA)
     with pytest.raises(ValueError, match="machine is Test/Workflow, in JSONata; allowed: one in JSONPath"):
         lock.attach(machine)
 
 
 def test_a_machine_without_any_token_in_jsonata_is_refused_too(stack):
-    machine = machine_of(stack, sfn.Pass.jsonata(stack, "Look"), query_language=sfn.QueryLanguage.JSONATA)
+    machine = machine_of(stack, sfn.Pass.jsonata(stack, "Inspect"), query_language=sfn.QueryLanguage.JSONATA)
     with pytest.raises(ValueError, match="in JSONata"):
         TicketLock(stack, "Lock").attach(machine)
 
@@ -208,16 +208,16 @@ def test_an_imported_machine_cannot_be_attached(stack):
 
 def test_a_protected_state_may_be_in_jsonata(stack, synthesise):
     lock = TicketLock(stack, "Lock")
-    look = sfn.Pass.jsonata(stack, "Look", outputs="{% $states.input %}")
-    machine = attached(lock, stack, lock.serialize(stack, "Ship", look, entity=ENTITY))
+    inspect = sfn.Pass.jsonata(stack, "Inspect", outputs="{% $states.input %}")
+    machine = attached(lock, stack, lock.serialize(stack, "Ship", inspect, entity=ENTITY))
     found = dict(states(synthesise(stack).definition(machine)))
-    assert found["Look"]["QueryLanguage"] == "JSONata"
+    assert found["Inspect"]["QueryLanguage"] == "JSONata"
 
 
 def test_the_longest_id_makes_names_of_states_that_aws_takes(stack, synthesise):
     lock = TicketLock(stack, "Lock")
     id = "Ship-the_order. " + 34 * "x"
-    fragment = lock.serialize(stack, id, sfn.Pass(stack, "Look"), entity="e").to_single_state()
+    fragment = lock.serialize(stack, id, sfn.Pass(stack, "Inspect"), entity="e").to_single_state()
     machine = attached(lock, stack, fragment)
     names = [name for name, _ in states(synthesise(stack).definition(machine))]
     assert id in names
@@ -265,7 +265,7 @@ def test_the_longest_id_makes_names_of_states_that_aws_takes(stack, synthesise):
 )
 def test_an_invalid_argument_is_refused_by_name(arguments, message, stack):
     lock = TicketLock(stack, "Lock")
-    given = {"scope": stack, "id": "Ship", "protected": sfn.Pass(stack, "Look"), "entity": "e", **arguments}
+    given = {"scope": stack, "id": "Ship", "protected": sfn.Pass(stack, "Inspect"), "entity": "e", **arguments}
     with pytest.raises(ValueError, match="allowed") as refused:
         lock.serialize(**given)
     assert message in str(refused.value)
@@ -274,7 +274,7 @@ def test_an_invalid_argument_is_refused_by_name(arguments, message, stack):
 def test_values_that_are_known_only_at_deploy_time_are_accepted(stack, synthesise):
     lock = TicketLock(stack, "Lock")
     tenant = CfnParameter(stack, "Tenant").value_as_string
-    fragment = lock.serialize(stack, "Ship", sfn.Pass(stack, "Look"), entity=ENTITY, namespace=tenant)
+    fragment = lock.serialize(stack, "Ship", sfn.Pass(stack, "Inspect"), entity=ENTITY, namespace=tenant)
     machine = attached(lock, stack, fragment)
     found = dict(states(synthesise(stack).definition(machine)))
     assert found["Ship.Enter"]["Parameters"]["lock"]["request"] == {"entity.$": ENTITY, "namespace": "<Tenant>"}
@@ -300,7 +300,7 @@ def test_an_express_machine_is_refused_as_work_and_as_the_machine(stack):
 def test_without_heartbeat_a_chain_is_refused_as_nothing_bounds_its_time(stack):
     lock = TicketLock(stack, "Lock", heartbeat=False)
     with pytest.raises(ValueError, match="protected is a chain of states; allowed with heartbeat=False"):
-        lock.serialize(stack, "Ship", sfn.Pass(stack, "Look"), entity="e")
+        lock.serialize(stack, "Ship", sfn.Pass(stack, "Inspect"), entity="e")
 
 
 def test_without_heartbeat_the_work_has_the_time_out_that_the_lease_bounds(stack, synthesise):
@@ -334,7 +334,7 @@ def granted(synthesised, construct):
 def test_the_machine_has_the_permissions_of_its_states_and_no_others(typical):
     found, lock = typical.synthesised, typical.lock
     allowed = granted(found, typical.machine)
-    own = [lock.take_ticket, lock.wait_for_call, lock.check_position, lock.heartbeat, lock.release]
+    own = [lock.take_ticket, lock.wait_for_wake_up, lock.check_position, lock.heartbeat, lock.release]
     by_alias = {f"<{id}>" for id in found.of_type("AWS::Lambda::Alias")}
     invoked = {found.text(resource) for resource in allowed["lambda:InvokeFunction"]}
     work = "arn:aws:lambda:eu-west-1:123456789012:function:work"
@@ -360,7 +360,7 @@ def test_the_machine_may_write_sessions_only(typical):
     assert statement["Condition"] == {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["session#*"]}}
 
 
-@pytest.mark.parametrize("step", ["wait_for_call", "check_position", "heartbeat", "release", "clean_up"])
+@pytest.mark.parametrize("step", ["wait_for_wake_up", "check_position", "heartbeat", "release", "clean_up"])
 def test_a_step_may_answer_tasks_of_the_machine(step, typical):
     allowed = granted(typical.synthesised, getattr(typical.lock, step))
     machine = {"Ref": typical.synthesised.id_of(typical.machine)}
@@ -390,9 +390,9 @@ def test_the_machines_ends_are_cleaned_up(typical):
 
 def test_a_machine_that_is_never_woken_does_not_park(stack, synthesise):
     lock = TicketLock(stack, "Lock", hand_over=HandOver.POLL)
-    machine = attached(lock, stack, lock.serialize(stack, "Ship", sfn.Pass(stack, "Look"), entity="e"))
+    machine = attached(lock, stack, lock.serialize(stack, "Ship", sfn.Pass(stack, "Inspect"), entity="e"))
     synthesised = synthesise(stack)
-    assert "WaitForCall" not in str(synthesised.definition(machine))
+    assert "WaitForWakeUp" not in str(synthesised.definition(machine))
 
 
 @pytest.mark.parametrize("snap_start", [False, True], ids=["no snapshots", "snap_start"])
@@ -400,20 +400,20 @@ def test_a_machine_with_a_fragment_that_was_never_attached_fails_the_synthesis(s
     app = App(outdir=outdir)
     stack, other = Stack(app, "Locks"), Stack(app, "Orders")
     lock = TicketLock(stack, "Lock", snap_start=snap_start)
-    attached(lock, stack, lock.serialize(stack, "Bill", sfn.Pass(stack, "Look"), entity="e"))
+    attached(lock, stack, lock.serialize(stack, "Bill", sfn.Pass(stack, "Inspect"), entity="e"))
     for scope in (stack, other):
         fragment = lock.serialize(scope, "Ship", sfn.Pass(scope, "Nothing"), entity="e")
         sfn.StateMachine(scope, "Forgotten", definition_body=sfn.DefinitionBody.from_chainable(fragment))
     with pytest.raises(RuntimeError, match="was never attached") as refused:
         app.synth()
     told = [line.strip() for line in str(refused.value).splitlines() if "never attached" in line]
-    why = "has fragments of Locks/Lock (Ship) and was never attached; allowed: with attach(machine) of that lock"
+    why = "has fragments of Locks/Lock (Ship) and was never attached: call attach(machine) of that lock"
     assert told == [f"[Locks/Lock] state machine {name}/Forgotten {why}" for name in ("Locks", "Orders")]
 
 
 def test_attaching_a_machine_once_more_changes_nothing(stack, synthesise):
     lock = TicketLock(stack, "Lock")
-    machine = attached(lock, stack, lock.serialize(stack, "Ship", sfn.Pass(stack, "Look"), entity="e"))
+    machine = attached(lock, stack, lock.serialize(stack, "Ship", sfn.Pass(stack, "Inspect"), entity="e"))
     once = synthesise(stack).template
     lock.attach(machine)
     assert synthesise(stack).template == once
@@ -421,7 +421,7 @@ def test_attaching_a_machine_once_more_changes_nothing(stack, synthesise):
 
 def test_a_machine_may_have_fragments_of_several_locks(stack, synthesise):
     locks = [TicketLock(stack, name) for name in ("Orders", "Customers")]
-    inner = locks[0].serialize(stack, "Order", sfn.Pass(stack, "Look"), entity=ENTITY)
+    inner = locks[0].serialize(stack, "Order", sfn.Pass(stack, "Inspect"), entity=ENTITY)
     machine = machine_of(stack, locks[1].serialize(stack, "Customer", inner, entity="$.customer"))
     for lock in locks:
         lock.attach(machine)
@@ -434,7 +434,7 @@ def test_a_machine_may_be_in_another_stack(outdir):
     app = App(outdir=outdir)
     lock = TicketLock(Stack(app, "Locks"), "Lock")
     other = Stack(app, "Orders")
-    fragment = lock.serialize(other, "Ship", sfn.Pass(other, "Look"), entity=ENTITY)
+    fragment = lock.serialize(other, "Ship", sfn.Pass(other, "Inspect"), entity=ENTITY)
     child_of_other = sfn.StateMachine(
         other, "Own", definition_body=sfn.DefinitionBody.from_chainable(sfn.Pass(other, "Nothing"))
     )
@@ -468,7 +468,7 @@ class Warned:
         self.of = {entity: told[f"/{at.node.path}"] for entity, at in of.items() if f"/{at.node.path}" in told}
 
 
-def test_an_entity_that_looks_like_a_path_without_its_root_brings_a_warning(outdir):
+def test_an_entity_like_a_path_without_its_root_brings_a_warning(outdir):
     entities = ["order.id", "detail.order_id", "orders[0].id", "orders[0]"]
     warned = Warned(outdir, *entities).of
     assert list(warned) == entities

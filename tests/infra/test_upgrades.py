@@ -71,7 +71,7 @@ def test_a_setting_takes_no_permission_from_executions_that_began_before_it(befo
 
 
 def test_a_setting_takes_no_permission_from_a_function(before, after):
-    for step in ("take_ticket", "wait_for_call", "check_position", "heartbeat", "release", "clean_up"):
+    for step in ("take_ticket", "wait_for_wake_up", "check_position", "heartbeat", "release", "clean_up"):
         then, now = (allowed(each.found, getattr(each.lock, step)) for each in (before, after))
         assert then - now == set()
 
@@ -82,14 +82,14 @@ def test_a_setting_takes_no_permission_from_a_workflow_that_is_attached(outdir, 
     for settings in ({}, *OTHERS):
         stack = Stack(App(outdir=outdir), "Test")
         lock = TicketLock(stack, "Lock", **settings)
-        body = sfn.DefinitionBody.from_chainable(sfn.Pass(stack, "Look"))
+        body = sfn.DefinitionBody.from_chainable(sfn.Pass(stack, "Inspect"))
         workflow = sfn.StateMachine(stack, "Workflow", definition_body=body)
         lock.attach(workflow)
         granted.append(allowed(synthesise(stack), workflow))
     assert [granted[0] - others for others in granted[1:]] == [set()] * len(OTHERS)
 
 
-def test_waits_and_holds_continue_in_a_machine_that_supports_both_whatever_the_settings(before, after):
+def test_waits_and_holds_continue_in_a_machine_that_supports_both_with_any_settings(before, after):
     assert after.continuing()["States"].keys() == before.continuing()["States"].keys()
     assert after.continuing()["StartAt"] == before.continuing()["StartAt"]
 

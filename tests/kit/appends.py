@@ -69,23 +69,23 @@ def work(lists: Lists, process: int, way: str) -> None:
     for number in range(lists.each):
         keys = chance.sample(range(lists.count), chance.randint(1, min(4, lists.count)))
         written = keys[: chance.randint(0, len(keys))]
-        told: dict[str, Any] = {
+        said: dict[str, Any] = {
             "id": f"{process}/{number}",
             "begin": time.monotonic(),
             "appends": {f"list-{key}": process * 1_000_000 + number for key in written},
         }
         if way == "with units":
-            _in_a_unit(units, table, chance, [f"list-{key}" for key in keys], told)
+            _in_a_unit(units, table, chance, [f"list-{key}" for key in keys], said)
         else:
-            _one_by_one(lists, [f"list-{key}" for key in keys], told)
+            _one_by_one(lists, [f"list-{key}" for key in keys], said)
     _say("done")
 
 
 def _in_a_unit(
-    units: Units, table: UnitTable, chance: random.Random, names: Sequence[str], told: dict[str, Any]
+    units: Units, table: UnitTable, chance: random.Random, names: Sequence[str], said: dict[str, Any]
 ) -> None:
     unit = units.begin(engine=chance.choices(list(_WAYS), list(_WAYS.values()))[0])
-    _say({**told, "unit": unit.id})
+    _say({**said, "unit": unit.id})
     reads: dict[str, list[int]] = {}
     outcome: Outcome = "aborted"
     try:
@@ -96,27 +96,27 @@ def _in_a_unit(
                 found = [unit.get(table, {"id": name}) for name in names]
             for name, item in zip(names, found, strict=True):
                 reads[name] = [int(element) for element in (item or {}).get("elements", [])]
-                if name in told["appends"]:
-                    unit.put(table, {"id": name, "elements": [*reads[name], told["appends"][name]]})
+                if name in said["appends"]:
+                    unit.put(table, {"id": name, "elements": [*reads[name], said["appends"][name]]})
         outcome = "committed"
     except OutcomeUnknown:
         outcome = "unknown"
     except UnitError:
         pass
-    _say({**told, "end": time.monotonic(), "outcome": outcome, "reads": reads})
+    _say({**said, "end": time.monotonic(), "outcome": outcome, "reads": reads})
 
 
-def _one_by_one(lists: Lists, names: Sequence[str], told: dict[str, Any]) -> None:
+def _one_by_one(lists: Lists, names: Sequence[str], said: dict[str, Any]) -> None:
     client: Any = make_client(endpoint_url=lists.endpoint)
-    _say({**told, "unit": None})
+    _say({**said, "unit": None})
     reads: dict[str, list[int]] = {}
     for name in names:
         found = client.get_item(TableName=lists.lists, Key={"id": {"S": name}}, ConsistentRead=True).get("Item", {})
         reads[name] = [int(element["N"]) for element in found.get("elements", {"L": []})["L"]]
-    for name, element in told["appends"].items():
+    for name, element in said["appends"].items():
         elements = [{"N": str(each)} for each in (*reads[name], element)]
         client.put_item(TableName=lists.lists, Item={"id": {"S": name}, "elements": {"L": elements}})
-    _say({**told, "end": time.monotonic(), "outcome": "committed", "reads": reads})
+    _say({**said, "end": time.monotonic(), "outcome": "committed", "reads": reads})
 
 
 def _say(what: object) -> None:
@@ -164,9 +164,9 @@ class Writers:
 
     def _follow(self, process: int, kill_in: int | None, after_s: float) -> None:
         """Record what one process reports; kill it during its n-th unit."""
-        told = json.dumps([asdict(self.lists), process, self.way])
+        arguments = json.dumps([asdict(self.lists), process, self.way])
         running = subprocess.Popen(
-            [sys.executable, "-m", f"kit.{Path(__file__).stem}", told],
+            [sys.executable, "-m", f"kit.{Path(__file__).stem}", arguments],
             cwd=Path(__file__).parents[1],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -229,9 +229,9 @@ class Staff:
         raise AssertionError("a process has failed; see what it printed")
 
     def _start(self, process: int, first: int) -> "subprocess.Popen[str]":
-        told = json.dumps([asdict(self.bank), self.way, process, first])
+        arguments = json.dumps([asdict(self.bank), self.way, process, first])
         running = subprocess.Popen(
-            [sys.executable, "-m", f"kit.{Path(__file__).stem}", told],
+            [sys.executable, "-m", f"kit.{Path(__file__).stem}", arguments],
             cwd=Path(__file__).parents[1],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

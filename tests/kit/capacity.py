@@ -21,7 +21,7 @@ class Bill:
     since the larger of the two is billed.
     """
 
-    onlooker: Any
+    plain_client: Any
     requests: int = 0
     write_units: int = 0
     read_units: float = 0
@@ -65,7 +65,7 @@ class Bill:
     def _size(self, write: Mapping[str, Any]) -> int:
         whole = write.get("Key") or write["Item"]
         key = {name: whole[name] for name in ("pk", "sk")}
-        found = self.onlooker.get_item(TableName=write["TableName"], Key=key, ConsistentRead=True)
+        found = self.plain_client.get_item(TableName=write["TableName"], Key=key, ConsistentRead=True)
         return item_bytes(found["Item"]) if "Item" in found else 0
 
 

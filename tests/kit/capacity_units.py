@@ -78,8 +78,8 @@ class Meter:
         self._before = self._units()
 
     def _note(self, parsed: Mapping[str, Any], model: Any, **_: Any) -> None:
-        told = parsed.get("ConsumedCapacity", [])
-        each = [table["CapacityUnits"] for table in ([told] if isinstance(told, Mapping) else told)]
+        consumed = parsed.get("ConsumedCapacity", [])
+        each = [table["CapacityUnits"] for table in ([consumed] if isinstance(consumed, Mapping) else consumed)]
         by_engine = sum(each) if each else None
         self.billed.append(Billed(model.name, "Error" in parsed, self._units() - self._before, by_engine))
 
@@ -150,15 +150,15 @@ def _of_processes(world: World, others: int, counted: Counted) -> Iterator[Step]
     yield counted("a try that must not wait", lambda: _is_refused(lambda: bob.take(second, record_wait_ms=0)))
     yield counted("join: a try, the ticket, the row", lambda: places.append(bob.queued(second)))
     (waiting,) = places
-    yield counted("a poll", lambda: bob.look(second, waiting))
+    yield counted("a poll", lambda: bob.poll(second, waiting))
     leaving = carol.queued(third)
     yield counted("withdraw", lambda: carol.table.withdraw(third, leaving.place.ticket))
     world.advance(LEASE_MS * 2 // 3)
     yield counted("renew", lambda: alice.table.renew(first, grants[0].fencing_token))
-    yield counted("a poll that renews the queue row", lambda: bob.look(second, waiting))
+    yield counted("a poll that renews the queue row", lambda: bob.poll(second, waiting))
     yield counted("set data", lambda: alice.table.set_data(first, grants[0].fencing_token, DATA))
     yield counted("release", lambda: alice.table.release(first, grants[0]))
-    yield counted("a poll that takes the lock", lambda: _is_granted(bob.look(second, waiting)))
+    yield counted("a poll that takes the lock", lambda: _is_granted(bob.poll(second, waiting)))
     world.advance(LATE_MS)
     longer = replace(third, lease_ms=_LONG_LEASE_MS)
     yield counted("acquire past an expired holder", lambda: grants.append(carol.granted(longer)))
@@ -166,7 +166,7 @@ def _of_processes(world: World, others: int, counted: Counted) -> Iterator[Step]
     world.advance(LATE_MS)
     behind = alice.claim(lock, permits=permits)
     last = alice.queued(behind)
-    yield counted("a poll that sweeps an expired row", lambda: alice.look(behind, last))
+    yield counted("a poll that sweeps an expired row", lambda: alice.poll(behind, last))
     yield counted("show the lock and its queue", lambda: alice.table.inspect(lock))
     yield counted("set the limit", lambda: alice.table.set_limit(lock, permits))
     yield counted("release by force", lambda: alice.table.force_release(lock, grants[1].fencing_token))
@@ -188,7 +188,7 @@ def _of_executions(world: World, others: int, counted: Counted) -> Iterator[Step
     world.advance(LEASE_MS // 2)
     yield counted("... renews at a later heartbeat", holder.beats(1, TASK_TOKEN).run)
     yield counted("... releases, and wakes the next", holder.finishes().run)
-    yield counted("... is woken, and takes the lock", lambda: _is_granted(waiter.looks()))
+    yield counted("... is woken, and takes the lock", lambda: _is_granted(waiter.polls()))
     third.waits().parks(TASK_TOKEN)
     yield counted("... is stopped while it waits", third.cleaned_up)
     yield counted("... is stopped while it holds", waiter.cleaned_up)
@@ -199,7 +199,7 @@ def _of_many_waiters(world: World, others: int, counted: Counted) -> Iterator[St
     process.granted(process.claim(lock, permits=others + 1))
     claims = [process.claim(lock, permits=others + 1) for _ in range(MANY)]
     places = [process.queued(claim) for claim in claims]
-    yield counted(f"a poll behind {MANY - 1} waiters", lambda: process.look(claims[-1], places[-1]))
+    yield counted(f"a poll behind {MANY - 1} waiters", lambda: process.poll(claims[-1], places[-1]))
 
 
 def _is_refused(do: Callable[[], object]) -> None:

@@ -35,7 +35,7 @@ def holding(events: Iterable[Event], entity: str) -> set[str]:
 def waiting(events: Iterable[Event], entity: str) -> set[str]:
     """The processes with a row in the queue."""
     asking = operations(event for event in events if (event.entity, event.action) == (entity, "acquire"))
-    return {told[0].process for told in asking if len(told) > 1 and outcome(told) == "unknown"}
+    return {call[0].process for call in asking if len(call) > 1 and outcome(call) == "unknown"}
 
 
 def lease_runs(state: LockState) -> bool:

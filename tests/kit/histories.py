@@ -60,15 +60,15 @@ class Anomaly:
     Attributes:
         kind: its name.
         transactions: the ids of those that show it.
-        told: one sentence.
+        text: one sentence.
     """
 
     kind: str
     transactions: tuple[str, ...]
-    told: str
+    text: str
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.told}"
+        return f"{self.kind}: {self.text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +130,10 @@ def _has_an_order(left: Sequence[Transaction], lists: Mapping[str, tuple[int, ..
 
 def _fits(each: Transaction, lists: Mapping[str, tuple[int, ...]]) -> bool:
     for key in each.reads:
-        stands = lists.get(key, ())
-        may_see = [(*stands, each.appends[key])] if key in each.appends else []
+        found = lists.get(key, ())
+        may_see = [(*found, each.appends[key])] if key in each.appends else []
         if key not in each.reads_own or key not in each.appends:
-            may_see.append(stands)
+            may_see.append(found)
         if each.saw(key) not in may_see:
             return False
     return True
@@ -161,15 +161,15 @@ def _writers(history: Sequence[Transaction]) -> Writers:
 def _applied(history: Sequence[Transaction], writers: Writers) -> list[Transaction]:
     """Those that were applied: committed, or of unknown outcome and seen by a committed one."""
     applied = {each.id: each for each in history if each.outcome == "committed"}
-    looked = deque(applied.values())
-    while looked:
-        each = looked.popleft()
+    pending = deque(applied.values())
+    while pending:
+        each = pending.popleft()
         for key in each.reads:
             for element in each.saw(key):
                 writer = writers.get((key, element))
                 if writer is not None and writer.outcome == "unknown" and writer.id not in applied:
                     applied[writer.id] = writer
-                    looked.append(writer)
+                    pending.append(writer)
     return [each for each in history if each.id in applied]
 
 
@@ -182,8 +182,8 @@ def _dirty_reads(history: Iterable[Transaction], writers: Writers) -> Iterator[A
             for element in each.saw(key):
                 writer = writers.get((key, element), each)
                 if writer is not each and writer.outcome == "aborted":
-                    told = f"{each.id} saw {element} in {key}, which {writer.id} appended and aborted"
-                    yield Anomaly("dirty read", (each.id, writer.id), told)
+                    text = f"{each.id} saw {element} in {key}, which {writer.id} appended and aborted"
+                    yield Anomaly("dirty read", (each.id, writer.id), text)
 
 
 def _garbage_reads(applied: Iterable[Transaction], writers: Writers) -> Iterator[Anomaly]:
@@ -191,8 +191,8 @@ def _garbage_reads(applied: Iterable[Transaction], writers: Writers) -> Iterator
         for key in each.reads:
             for element in each.saw(key):
                 if (key, element) not in writers:
-                    told = f"{each.id} saw {element} in {key}, which no transaction appended"
-                    yield Anomaly("garbage read", (each.id,), told)
+                    text = f"{each.id} saw {element} in {key}, which no transaction appended"
+                    yield Anomaly("garbage read", (each.id,), text)
 
 
 def _duplicates(applied: Iterable[Transaction]) -> Iterator[Anomaly]:
@@ -200,8 +200,8 @@ def _duplicates(applied: Iterable[Transaction]) -> Iterator[Anomaly]:
         for key in each.reads:
             saw = each.saw(key)
             for element in sorted({element for element in saw if saw.count(element) > 1}):
-                told = f"{each.id} saw {element} {saw.count(element)} times in {key}, where it was appended once"
-                yield Anomaly("duplicate element", (each.id,), told)
+                text = f"{each.id} saw {element} {saw.count(element)} times in {key}, where it was appended once"
+                yield Anomaly("duplicate element", (each.id,), text)
 
 
 def _internal(applied: Iterable[Transaction]) -> Iterator[Anomaly]:
@@ -211,11 +211,11 @@ def _internal(applied: Iterable[Transaction]) -> Iterator[Anomaly]:
                 continue
             saw = each.saw(key)
             if own in saw and saw[-1] != own:
-                told = f"{each.id} saw {list(saw)} in {key} with its own {own} before elements of others"
-                yield Anomaly("internal inconsistency", (each.id,), told)
+                text = f"{each.id} saw {list(saw)} in {key} with its own {own} before elements of others"
+                yield Anomaly("internal inconsistency", (each.id,), text)
             elif own not in saw and key in each.reads_own:
-                told = f"{each.id} appended {own} to {key} and then saw {list(saw)} there"
-                yield Anomaly("internal inconsistency", (each.id,), told)
+                text = f"{each.id} appended {own} to {key} and then saw {list(saw)} there"
+                yield Anomaly("internal inconsistency", (each.id,), text)
 
 
 def _by_key(applied: Iterable[Transaction]) -> Mapping[str, list[Transaction]]:
@@ -238,8 +238,8 @@ def _incompatible_orders(applied: Iterable[Transaction]) -> Iterator[Anomaly]:
         for each in readers:
             saw = each.saw(key)
             if saw != order[: len(saw)]:
-                told = f"{each.id} saw {list(saw)} in {key}, and {longest.id} saw {list(order)}"
-                yield Anomaly("incompatible orders", (each.id, longest.id), told)
+                text = f"{each.id} saw {list(saw)} in {key}, and {longest.id} saw {list(order)}"
+                yield Anomaly("incompatible orders", (each.id, longest.id), text)
 
 
 def _lost_updates(applied: Iterable[Transaction]) -> Iterator[Anomaly]:
@@ -250,8 +250,8 @@ def _lost_updates(applied: Iterable[Transaction]) -> Iterator[Anomaly]:
                 same[each.saw_of_others(key)].append(each.id)
         for saw, ids in same.items():
             if len(ids) > 1:
-                told = f"{' and '.join(ids)} each saw {list(saw)} in {key} and appended to that"
-                yield Anomaly("lost update", tuple(ids), told)
+                text = f"{' and '.join(ids)} each saw {list(saw)} in {key} and appended to that"
+                yield Anomaly("lost update", tuple(ids), text)
 
 
 def _lost_appends(applied: Collection[Transaction]) -> Iterator[Anomaly]:
@@ -261,8 +261,8 @@ def _lost_appends(applied: Collection[Transaction]) -> Iterator[Anomaly]:
         for key, element in each.appends.items():
             later = [reader for reader in readers.get(key, ()) if each.over_at < reader.begin]
             if later and (key, element) not in seen:
-                told = f"{each.id} appended {element} to {key}, and not even {later[-1].id} saw it later"
-                yield Anomaly("lost append", (each.id, later[-1].id), told)
+                text = f"{each.id} appended {element} to {key}, and not even {later[-1].id} saw it later"
+                yield Anomaly("lost append", (each.id, later[-1].id), text)
 
 
 # Cycles.

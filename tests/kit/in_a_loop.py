@@ -1,7 +1,7 @@
 """The client for tasks, for tests with threads: a loop in a thread, with one task for each calling thread.
 
 So the same tests run on both clients: the test's ``locks.acquire("order-42")`` is awaited in the loop, by the task that
-stands for the calling thread.
+takes the place of the calling thread.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The promises, each as a function: what must hold after every step, whichever process is next and whatever fails.
+"""The promises, each as a function: what must hold after every step, in any order of processes and under any fault.
 
 They compare the table and the holders' views from outside, with the true time, which no process knows.
 """
@@ -75,14 +75,15 @@ def fencing(before: LockItem | None, after: LockItem | None, highest: int) -> No
         raise Broken(f"fencing: the token fell from {highest} to {after.fencing_token}")
 
 
-def told(owner: str, fencing_token: int, granted: Collection[int]) -> None:
-    """A holder is told a token that it was granted.
+def own_token(owner: str, fencing_token: int, granted: Collection[int]) -> None:
+    """A holder receives a token that it was granted.
 
     Args:
-        granted: all tokens that it was granted: a late copy of its request may cause another grant before it is told.
+        granted: all tokens that it was granted: before the reply arrives, a late copy of its request may cause another
+            grant.
     """
     if fencing_token not in granted:
-        raise Broken(f"fencing: {owner} was told {fencing_token}, and granted {sorted(granted)}")
+        raise Broken(f"fencing: {owner} received {fencing_token}, and was granted {sorted(granted)}")
 
 
 def counts(item: LockItem | None, raw: Item | None, standing: Collection[Row] = ()) -> None:
@@ -149,7 +150,7 @@ def none_declared_void(
     before: LockItem | None,
     after: LockItem | None,
     standing: "Iterable[Standing]",
-    looked: int,
+    read_step: int,
     now_ms: float,
     *,
     by: str,
@@ -158,7 +159,7 @@ def none_declared_void(
 
     Args:
         standing: the rows before, of those that wait.
-        looked: the step of the read that the request depends on.
+        read_step: the step of the read that the request depends on.
     """
     if before is None or after is None or after.void_up_to == before.void_up_to:
         return
@@ -166,7 +167,7 @@ def none_declared_void(
         raise Broken(f"no eviction: {by} declared a ticket void after {now_ms - before.ticket_at_ms:.0f} ms")
     for each in standing:
         is_declared = before.void_up_to < each.row.ticket <= after.void_up_to
-        if is_declared and each.since < looked and each.row.lease_until_ms >= now_ms:
+        if is_declared and each.since < read_step and each.row.lease_until_ms >= now_ms:
             raise Broken(f"no eviction: {by} declared the row of {each.row.owner} void, ticket {each.row.ticket}")
 
 
@@ -227,7 +228,7 @@ def no_overtaking(
     granted: Row | None,
     before: LockItem | None,
     standing: Collection[Standing],
-    looked: int,
+    read_step: int,
     now_ms: float,
     *,
     shared: bool,
@@ -243,7 +244,7 @@ def no_overtaking(
         granted: the row that became the grant; None for a grant without one.
         before: the lock item before the grant.
         standing: the rows before it, of those that wait.
-        looked: the step of the read that the grant depends on.
+        read_step: the step of the read that the grant depends on.
         slips: the tickets that were overtaken so far; those that are overtaken now are added. None for a read that was
             no snapshot: it may show the last grant, and yet not a row that existed before it.
     """
@@ -261,13 +262,13 @@ def no_overtaking(
     def fit_in(rows: Collection[Row]) -> bool:
         return len(rows) < left and all(row.shared == shared for row in rows)
 
-    seen = [each.row for each in passed if each.alive_since < looked]
+    seen = [each.row for each in passed if each.alive_since < read_step]
     if seen and not fit_in(seen):
         raise Broken(f"no overtaking: {owner} overtook {[(row.owner, row.ticket) for row in seen]}")
     if slips is None or fit_in([each.row for each in passed]):
         return
     for each in passed:
-        if each.alive_since >= looked:
+        if each.alive_since >= read_step:
             if each.row.ticket in slips:
                 raise Broken(
                     f"no overtaking: {owner} overtook {each.row.owner}, {each.row.ticket}, which was overtaken before"
@@ -286,10 +287,12 @@ def idle(asleep_ms: float, poll_ms: float) -> None:
         raise Broken(f"idle: without faults the lock was free for {asleep_ms:.0f} ms while all slept")
 
 
-def told_of_its_end(owner: str, fencing_token: int, is_its_own: bool) -> None:
-    """A holder whose grant was ended by another process is told so."""
+def own_end(owner: str, fencing_token: int, is_its_own: bool) -> None:
+    """The release of a holder whose grant another process has ended does not report success."""
     if not is_its_own:
-        raise Broken(f"told: another process ended the grant {fencing_token} of {owner}, whose calls reported success")
+        raise Broken(
+            f"outcomes: another process ended the grant {fencing_token} of {owner}, whose calls reported success"
+        )
 
 
 def liveness(idle_ms: float, quiet_ms: float) -> None:
@@ -306,7 +309,7 @@ def liveness(idle_ms: float, quiet_ms: float) -> None:
 
 
 def wait_not_too_short(waited_ms: float, record_wait_ms: int | None, clock_is_off_ms: float) -> None:
-    """A caller that is told that its record wait is over has waited for so long; without one, it is never over.
+    """A caller whose record wait is reported as over has waited for so long; without one, it is never over.
 
     Args:
         clock_is_off_ms: by how much the clock of the record wait may be off.
@@ -316,7 +319,7 @@ def wait_not_too_short(waited_ms: float, record_wait_ms: int | None, clock_is_of
 
 
 def wait_not_too_long(waited_ms: float, record_wait_ms: int, clock_is_off_ms: float) -> None:
-    """A caller that does not get the lock within its record wait is told so at its end, or one poll later."""
+    """A caller that does not get the lock within its record wait is refused when the wait ends, or one poll later."""
     if waited_ms > record_wait_ms + clock_is_off_ms + LONGEST_POLL_MS:
         raise Broken(f"liveness: a record wait of {record_wait_ms} ms lasted {waited_ms:.0f} ms")
 

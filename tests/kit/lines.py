@@ -37,7 +37,7 @@ def event(process: str, kind: Kind, at_ms: int, *, action: Action = "acquire", t
 
 def line(waiters: int) -> list[Event]:
     """Some waiters in a queue, which are granted the lock one after the other."""
-    return [told for place in range(waiters) for told in stay(f"{place}", place, place, waiters)]
+    return [each for place in range(waiters) for each in stay(f"{place}", place, place, waiters)]
 
 
 def stay(process: str, ticket: int, turn: int, waiters: int, **wishes: Any) -> Iterator[Event]:
@@ -45,8 +45,8 @@ def stay(process: str, ticket: int, turn: int, waiters: int, **wishes: Any) -> I
     granted_ms = 1_000 * (turn + 1)
     yield event(process, "invoked", 10 * ticket, **wishes)
     yield event(process, "stands", 10 * ticket + 5, ticket=ticket, until_ms=FOREVER_MS)
-    looked_ms = granted_ms - 20 if waiters > 1 else 10 * ticket
-    yield event(process, "applied", granted_ms, ticket=ticket, fencing_token=100 + turn, looked_ms=looked_ms)
+    polled_ms = granted_ms - 20 if waiters > 1 else 10 * ticket
+    yield event(process, "applied", granted_ms, ticket=ticket, fencing_token=100 + turn, polled_ms=polled_ms)
     yield event(process, "holds", granted_ms + 900)
     yield event(process, "invoked", granted_ms + 910, action="release")
     yield event(process, "applied", granted_ms + 930, action="release")
@@ -58,8 +58,8 @@ class Client:
 
     Attributes:
         busy_until_ms: when the answer arrives that it waits for.
-        looked_ms: the beginning of its last poll.
-        looked: of a poll that found its own turn: the last token that was granted then.
+        polled_ms: the beginning of its last poll.
+        seen_token: the last token that had been granted when its poll found its turn.
         row_until_ms: the end of its row's lease.
         hold_until_ms: the end of its grant's lease.
     """
@@ -67,13 +67,13 @@ class Client:
     name: str
     shared: bool
     busy_until_ms: int
-    looked_ms: int
+    polled_ms: int
     ticket: int | None = None
     row_until_ms: int | None = None
-    looked: int | None = None
+    seen_token: int | None = None
     hold_until_ms: int | None = None
     has_written: bool = False
-    is_dead: bool = False
+    has_crashed: bool = False
 
 
 @dataclass
@@ -98,7 +98,7 @@ class Reference:
         return [
             (happens, each)
             for each in self._clients
-            if not each.is_dead and each.busy_until_ms < self._now_ms
+            if not each.has_crashed and each.busy_until_ms < self._now_ms
             for happens in self._next(each)
         ]
 
@@ -114,18 +114,20 @@ class Reference:
         if client.row_until_ms < self._now_ms:
             return [self.join, self.refuse]
         # Only while no grant was made since it polled.
-        if client.looked == self.token:
+        if client.seen_token == self.token:
             return [self.take_its_turn]
         return [self.poll_and_may_enter] if self._may_enter(client) else [*[self.poll] * 9, self.refuse]
 
     def pass_time(self) -> None:
         self._now_ms += _STEP_MS
         # Crashed clients block others until their leases end.
-        self._clients = [each for each in self._clients if not each.is_dead or self._stands(each) or self._holds(each)]
+        self._clients = [
+            each for each in self._clients if not each.has_crashed or self._stands(each) or self._holds(each)
+        ]
 
     def arrive(self, *, shared: bool) -> None:
         name = f"client {len(self.events)}"
-        client = Client(name=name, shared=shared, busy_until_ms=0, looked_ms=self._now_ms - 3)
+        client = Client(name=name, shared=shared, busy_until_ms=0, polled_ms=self._now_ms - 3)
         self._clients.append(client)
         self._tell(client, "invoked", -3, shared=shared, permits=self.permits)
 
@@ -137,7 +139,7 @@ class Reference:
     def join(self, client: Client) -> None:
         """Take a ticket; a client that had one before has lost its position."""
         self._issued += 1
-        client.ticket, client.row_until_ms, client.looked = self._issued, None, None
+        client.ticket, client.row_until_ms, client.seen_token = self._issued, None, None
 
     def stand(self, client: Client) -> None:
         client.row_until_ms = self._now_ms + _LEASE_MS
@@ -149,10 +151,10 @@ class Reference:
         if client.row_until_ms < self._now_ms + _LEASE_MS // 2:
             self.stand(client)
         else:
-            self._stay(client, "looks")
+            self._stay(client, "polls")
 
     def poll_and_may_enter(self, client: Client) -> None:
-        client.looked, client.looked_ms = self.token, self._now_ms - 3
+        client.seen_token, client.polled_ms = self.token, self._now_ms - 3
 
     def take_its_turn(self, client: Client) -> None:
         self._grant(client, ticket=client.ticket)
@@ -169,7 +171,7 @@ class Reference:
         is_applied = self._holds(client)
         self.counter += is_applied
         if self.chance.random() < _UNHEARD:
-            client.is_dead = True
+            client.has_crashed = True
         else:
             self._tell(client, "applied" if is_applied else "refused", 3, action="update")
 
@@ -182,22 +184,22 @@ class Reference:
 
     def crash(self, client: Client) -> None:
         """It crashes."""
-        client.is_dead = True
+        client.has_crashed = True
 
     def _grant(self, client: Client, *, ticket: int | None) -> None:
         self.token += 1
         client.row_until_ms, client.hold_until_ms = None, self._now_ms + _LEASE_MS
         if self.chance.random() < _UNHEARD:
-            client.is_dead = True
+            client.has_crashed = True
             return
         # Replies may be slow.
         late_ms = self.chance.choice((3, 3, 4 * _STEP_MS))
         client.busy_until_ms = self._now_ms + late_ms
-        numbers = {"ticket": ticket, "fencing_token": self.token, "looked_ms": client.looked_ms}
+        numbers = {"ticket": ticket, "fencing_token": self.token, "polled_ms": client.polled_ms}
         self._tell(client, "applied", late_ms, **numbers)
 
     def _stay(self, client: Client, kind: Kind, **facts: Any) -> None:
-        client.looked_ms = client.busy_until_ms = self._now_ms + 3
+        client.polled_ms = client.busy_until_ms = self._now_ms + 3
         self._tell(client, kind, 3, **facts)
 
     def _tell(self, client: Client, kind: Kind, after_ms: int, **facts: Any) -> None:

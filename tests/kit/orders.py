@@ -42,8 +42,8 @@ def every_order(
 ) -> Iterator[tuple[tuple[int, ...], Made]]:
     """Run steppers in every order in which their requests can arrive, each order anew from ``start``.
 
-    Of orders that differ only in two neighbouring requests, if these cannot tell which was first, one is run ("sleep
-    sets", Godefroid 1996): so sessions must have different sort keys.
+    Of orders that differ only in two neighbouring requests, if their results do not show which was first, one is run
+    ("sleep sets", Godefroid 1996): so sessions must have different sort keys.
 
     Args:
         world: whose time is set back before each order.

@@ -21,14 +21,14 @@ def drawn(events: Sequence[Event], title: str, subtitle: str) -> Picture:
     for event in events:
         groups.setdefault(event.entity, {}).setdefault(event.process, []).append(event)
     lanes = {
-        entity: [_lane(process, told, end_ms) for process, told in processes.items()]
+        entity: [_lane(process, own, end_ms) for process, own in processes.items()]
         for entity, processes in groups.items()
     }
     return Picture(lanes, title=title, subtitle=subtitle, legend=_LEGEND)
 
 
 def _lane(process: str, events: Sequence[Event], end_ms: int) -> Lane:
-    released = {each.of: told[-1].local_ms for told in _of(events, "release") if (each := told[0]).of}
+    released = {each.of: call[-1].local_ms for call in _of(events, "release") if (each := call[0]).of}
     spans: list[Span] = []
     marks: list[int] = []
     for asking in _of(events, "acquire"):

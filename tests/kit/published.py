@@ -28,7 +28,7 @@ _PAGE = 100
 
 @dataclass
 class PublishedContender:
-    """One process and one lock: ``join``, ``look`` until it is inside, ``heartbeat``, ``release``."""
+    """One process and one lock: ``join``, ``poll`` until it is inside, ``heartbeat``, ``release``."""
 
     lock: LockName
     lease_ms: int
@@ -51,7 +51,7 @@ class PublishedContender:
         )
         return ticket
 
-    def look(self, ticket: int) -> Steps[bool]:
+    def poll(self, ticket: int) -> Steps[bool]:
         """Whether this process holds the lock: no unexpired row comes before its own."""
         request = Read(*lock_prefix(self.lock), limit=_PAGE)
         while True:

@@ -38,7 +38,7 @@ class RecordedLocks:
             "applied",
             ticket=lease._grant.ticket,
             fencing_token=lease.fencing_token,
-            looked_ms=waiting.looked_ms,
+            polled_ms=waiting.polled_ms,
             until_ms=lease._deadline.local_ms,
         )
         return RecordedLease(self._recorder, asking, lease)
@@ -52,9 +52,9 @@ class RecordedLease:
         self._recorder = recorder
         self._asking = asking
 
-    def look(self) -> bool:
+    def check(self) -> bool:
         """Whether the holder may rely on the lock; if it may, that is recorded."""
-        # With the time before the check: a process that is suspended in between is told no.
+        # With the time before the check: a process that is suspended in between gets False.
         now_ms = self._recorder.now_ms()
         is_held = self.lease.is_held()
         if is_held:
@@ -78,7 +78,7 @@ class RecordedLease:
         return True
 
     def release(self) -> None:
-        self.look()
+        self.check()
         releasing = self._recorder.begin("release", self._asking.entity, of=self._asking.operation)
         try:
             self.lease.release()
@@ -88,7 +88,7 @@ class RecordedLease:
         releasing.tell("applied")
 
     def __enter__(self) -> Self:
-        self.look()
+        self.check()
         return self
 
     def __exit__(
@@ -102,11 +102,11 @@ class _Waiting:
     """Follows a wait.
 
     Attributes:
-        looked_ms: after the last poll that found another owner's turn; None before there was one.
+        polled_ms: after the last poll that found another owner's turn; None before there was one.
     """
 
     def __init__(self, recorder: Recorder, asking: Recording) -> None:
-        self.looked_ms: int | None = None
+        self.polled_ms: int | None = None
         self._recorder = recorder
         self._asking = asking
         self._ticket_and_lease: tuple[int, int] | None = None
@@ -114,9 +114,9 @@ class _Waiting:
     def __call__(self, seen: Position) -> None:
         place = seen.place
         if self._ticket_and_lease == (place.ticket, place.lease_until_ms):
-            self._asking.tell("looks")
+            self._asking.tell("polls")
         else:
             self._ticket_and_lease = place.ticket, place.lease_until_ms
             until_ms = seen.now.local_of(place.lease_until_ms)
             self._asking.tell("stands", ticket=place.ticket, until_ms=until_ms)
-        self.looked_ms = self._recorder.now_ms()
+        self.polled_ms = self._recorder.now_ms()

@@ -10,7 +10,7 @@ from botocore.awsrequest import AWSResponse
 from kit.world import Process, Stepper, Table
 
 from ticketlock import Claim, LockTable
-from ticketlock.locks._hand_over import CallingContender
+from ticketlock.locks._hand_over import WakingContender
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._answers import Reply
 from ticketlock.wire._requests import Request, Steps
@@ -45,7 +45,7 @@ class TaskService:
     quotes: bool = False
 
     @property
-    def called(self) -> list[str]:
+    def answered(self) -> list[str]:
         """The tokens that were answered."""
         return [answer.task_token for answer in self.answers]
 
@@ -123,7 +123,7 @@ class Callback(Stepper[T]):
         service: TaskService | None = None,
     ) -> None:
         self.service = service if service is not None else TaskService()
-        super().__init__(process, lambda now: verb(CallingContender(claim, now)))
+        super().__init__(process, lambda now: verb(WakingContender(claim, now)))
 
     @property
     def answers(self) -> list[TaskAnswer]:

@@ -8,7 +8,7 @@ from kit.step_functions import Callback, TaskService
 from kit.world import LEASE_MS, Process, World
 
 from ticketlock import Grant, LockName, Position, Released
-from ticketlock.locks._hand_over import await_call
+from ticketlock.locks._hand_over import await_wake_up
 from ticketlock.locks._items import Holder, Row, Session, lock_key
 from ticketlock.workflow._clean_up import CleanedUp, clean_up
 from ticketlock.workflow._session import beat, finish, note_continuation
@@ -51,18 +51,18 @@ class Execution:
         self.place = self._process().queued(self.claim).place
         return self
 
-    def parks(self, token: str = "call") -> "Execution":
-        self._steps(lambda me: await_call(me, self.place, self.session, token, 0, lambda _: True)).run()
+    def parks(self, token: str = "wake-up") -> "Execution":
+        self._steps(lambda me: await_wake_up(me, self.place, self.session, token, 0, lambda _: True)).run()
         return self
 
-    def looks(self) -> Grant | Position:
-        found = self.late_look().run().result
+    def polls(self) -> Grant | Position:
+        found = self.late_poll().run().result
         assert found is not None
         if isinstance(found, Position):
             self.place = found.place
         return found
 
-    def late_look(self) -> Callback[Grant | Position]:
+    def late_poll(self) -> Callback[Grant | Position]:
         return self._steps(lambda me: me.check_turn(self.place, None))
 
     def beats(self, number: int, token: str = "beat") -> Callback[Grant]:
@@ -71,7 +71,7 @@ class Execution:
     def finishes(self) -> Callback[Released]:
         return self._steps(lambda me: finish(me, self.grant, self.session))
 
-    def goes_on_in(self, execution: str, count: int = 1) -> "Execution":
+    def continues_in(self, execution: str, count: int = 1) -> "Execution":
         self._steps(lambda me: note_continuation(me, self.session, execution, count)).run()
         return self
 
@@ -127,6 +127,6 @@ class Execution:
 def gets_the_lock_when_the_lease_is_over(world: World, successor: Execution) -> bool:
     """Not before, and then at the next poll."""
     world.advance(LEASE_MS // 2)
-    too_early = successor.looks()
+    too_early = successor.polls()
     world.advance(LEASE_MS // 2 + 4_000)
-    return isinstance(too_early, Position) and isinstance(successor.looks(), Grant)
+    return isinstance(too_early, Position) and isinstance(successor.polls(), Grant)

@@ -14,7 +14,7 @@ _PASSED_ON = 65_536
 
 
 class Tunnel:
-    """Connects each client to one server, whatever a CONNECT names.
+    """Connects each client to one server, whichever host a CONNECT names.
 
     Args:
         target: the server's address.
@@ -69,7 +69,7 @@ class Tunnel:
         writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         await writer.drain()
         if breaks_off:
-            # After the client was told that it is accepted.
+            # After the client has got the reply that accepts it.
             await reader.read(1)
             _reset(writer)
             return

@@ -157,7 +157,7 @@ class Books:
     """
 
     engine: Engine
-    onlooker: Any
+    plain_client: Any
     tables: Mapping[str, str]
     clock: ManualClock = field(default_factory=lambda: ManualClock(int(time.time() * 1_000)))
 
@@ -183,11 +183,11 @@ class Books:
 
     def write(self, use: str, item: Mapping[str, Any]) -> None:
         """Put an item without a unit."""
-        self.onlooker.put_item(TableName=self.tables[use], Item=dumped(item))
+        self.plain_client.put_item(TableName=self.tables[use], Item=dumped(item))
 
     def raw(self, use: str, key: Key) -> dict[str, Any] | None:
         """An item as stored, in Python values; None if there is none."""
-        found = self.onlooker.get_item(TableName=self.tables[use], Key=dumped(key), ConsistentRead=True)
+        found = self.plain_client.get_item(TableName=self.tables[use], Key=dumped(key), ConsistentRead=True)
         return loaded(found["Item"]) if "Item" in found else None
 
     def item(self, use: str, key: Key) -> dict[str, Any] | None:
@@ -217,7 +217,7 @@ class Books:
         }
 
     def _scanned(self, name: str) -> list[Any]:
-        pages = self.onlooker.get_paginator("scan").paginate(TableName=name, ConsistentRead=True)
+        pages = self.plain_client.get_paginator("scan").paginate(TableName=name, ConsistentRead=True)
         return [loaded(item) for page in pages for item in page["Items"]]
 
 

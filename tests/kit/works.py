@@ -70,7 +70,7 @@ def _add_one(shared: Shared, read_and_write: Callable[[RecordedLease], tuple[int
     with shared.locks() as locks:
         with shared.recorded(locks).acquire(shared.entity) as lease:
             found, write = read_and_write(lease)
-            lease.look()
+            lease.check()
             say(found)
             assert sys.stdin.readline() == "go on\n"
             say(lease.update(found, write))
@@ -126,7 +126,7 @@ def come_and_go(shared: Shared) -> None:
                     if entity in counters and not lease.lease.shared:
                         counter = counters[entity]
                         lease.update(counter.read(), counter.in_a_transaction(lease.lease))
-                    lease.look()
+                    lease.check()
             except (RecordWaitExceeded, TableError, BotoCoreError):
                 # Recorded as refused, or unknown.
                 pass

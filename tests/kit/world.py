@@ -34,7 +34,7 @@ class World:
 
     Attributes:
         entities: those whose items a process has tried to change.
-        grants: each with when its owner was first told of it, by a counter of requests and replies.
+        grants: each with when its owner first learned of it, by a counter of requests and replies.
     """
 
     engine: Engine
@@ -53,19 +53,19 @@ class World:
     def lock(self, namespace: str = "default") -> LockName:
         return LockName(f"entity-{uuid.uuid4().hex}", namespace)
 
-    def told(self, found: object, asked: int) -> None:
-        """A process was told something; a new grant is counted."""
+    def heard(self, found: object, asked: int) -> None:
+        """A process has received a result; a new grant is counted."""
         if isinstance(found, Grant):
-            told = Acquisition(
+            first = Acquisition(
                 process=found.owner,
                 entity=f"{found.lock.namespace}/{found.lock.entity}",
                 outcome="applied",
                 invoked_ms=asked,
-                looked_ms=asked,
+                polled_ms=asked,
                 granted_ms=next(self.ticks),
                 fencing_token=found.fencing_token,
             )
-            self.grants.setdefault((found.lock, found.owner, found.fencing_token), told)
+            self.grants.setdefault((found.lock, found.owner, found.fencing_token), first)
 
     def keeps_its_promises(self, client: Any) -> None:
         """Check the promises in the table, with a client of its own, and those of the grants."""
@@ -85,7 +85,7 @@ class Table(LockTable):
     def run(self, steps: Callable[[Moment], Steps[T]], *, sleep: Callable[[float], object] | None = None) -> T:
         asked = next(self._world.ticks)
         found = super().run(steps, sleep=sleep)
-        self._world.told(found, asked)
+        self._world.heard(found, asked)
         return found
 
 
@@ -104,7 +104,7 @@ class Process:
     def __init__(self, world: World, wall_is_off_ms: int, *, cold: bool) -> None:
         self.world = world
         self.wall_is_off_ms = wall_is_off_ms
-        self.stood_still_ms = 0
+        self.paused_ms = 0
         self.sent: list[Sent] = []
         self.faults: list[Callable[[str], None]] = []
         self.client = world.engine.client()
@@ -115,7 +115,7 @@ class Process:
             self.table.now()
 
     def read(self) -> Reading:
-        local_ms = self.world.now_ms - 1_700_000_000_000 - self.stood_still_ms
+        local_ms = self.world.now_ms - 1_700_000_000_000 - self.paused_ms
         return Reading(local_ms=local_ms, wall_ms=self.world.now_ms + self.wall_is_off_ms)
 
     def sleep(self, seconds: float) -> None:
@@ -124,7 +124,7 @@ class Process:
     def stand_still(self, ms: int) -> None:
         """Pause together with the local clock."""
         self.world.advance(ms)
-        self.stood_still_ms += ms
+        self.paused_ms += ms
 
     def _before(self, params: dict[str, Any], model: Any, **_: Any) -> None:
         self.sent.append(Sent(model.name, params))
@@ -155,7 +155,7 @@ class Process:
         assert isinstance(found, Position), found
         return found
 
-    def look(self, claim: Claim, position: Position, wait_until_ms: int | None = None) -> Grant | Position:
+    def poll(self, claim: Claim, position: Position, wait_until_ms: int | None = None) -> Grant | Position:
         return self.table.check_turn(claim, position.place, wait_until_ms)
 
     def steps(self, claim: Claim, verb: Callable[[Contender], Steps[T]]) -> "Stepper[T]":
@@ -219,7 +219,7 @@ class Stepper(Generic[T]):
             self.next_request = move()
         except StopIteration as end:
             self.done, self.result, self.next_request = True, end.value, None
-            self._process.world.told(end.value, self._asked)
+            self._process.world.heard(end.value, self._asked)
         except Exception as error:
             self.done, self.error, self.next_request = True, error, None
 
@@ -247,7 +247,7 @@ class Touched:
         return cls(frozenset(write.key["sk"]["S"] for write in writes_of(request)), changed=applied)
 
     def may_swap_with(self, other: "Touched") -> bool:
-        """Whether neither can tell which of the two was first."""
+        """Whether the result is the same, whichever of the two was first."""
         return not (self.changed and other._sees(self.keys)) and not (other.changed and self._sees(other.keys))
 
     def _sees(self, keys: frozenset[str]) -> bool:

@@ -50,7 +50,7 @@ def test_a_row_may_be_deleted_a_day_after_its_lease_and_an_extension_postpones_i
     key = row_key(lock, position.place.ticket)
     assert expires_in_s(bob, key) == pytest.approx(DAY_S, abs=5)
     world.advance(LEASE_MS // 2)
-    bob.look(claim, position)
+    bob.poll(claim, position)
     assert expires_in_s(bob, key) == pytest.approx(DAY_S, abs=5)
 
 

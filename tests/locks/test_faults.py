@@ -65,7 +65,7 @@ def test_a_turn_whose_reply_was_lost_is_one_grant(alice: Process, bob: Process, 
     position = bob.queued(second)
     alice.table.release(first, grant)
     bob.faults = [passes, reply_lost]
-    assert isinstance(bob.look(second, position), Grant)
+    assert isinstance(bob.poll(second, position), Grant)
     assert counts(bob, lock) == (1, 0, 0)
 
 
@@ -196,7 +196,7 @@ def test_a_table_whose_requests_take_over_a_second_lets_newcomers_in_and_counts_
     bob.faults.clear()
     alice.table.release(first, grant)
     for claim, position in line:
-        turn = bob.look(claim, position)
+        turn = bob.poll(claim, position)
         assert isinstance(turn, Grant)
         bob.table.release(claim, turn)
     assert counts(alice, lock) == (0, 0, 0)
@@ -235,9 +235,9 @@ def test_a_join_in_one_transaction_succeeds_though_ten_others_come_first(
 def test_a_crash_between_ticket_and_row_costs_the_next_acquisition_one_poll(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
-    first, dead = alice.claim(lock), bob.claim(lock)
+    first, crashing = alice.claim(lock), bob.claim(lock)
     grant = alice.granted(first)
-    bob.crash_after(2, dead, lambda me: me.take_ticket(None))
+    bob.crash_after(2, crashing, lambda me: me.take_ticket(None))
     alice.table.release(first, grant)
     assert counts(alice, lock) == (0, 1, 0)
     world.advance(5_000)
@@ -278,7 +278,7 @@ def test_a_young_ticket_without_a_row_is_not_declared_void(
     carol.granted(carol.claim(lock))
     position = stalled.to_the_end()
     assert isinstance(position, Position)
-    found = bob.look(joining, position)
+    found = bob.poll(joining, position)
     assert isinstance(found, Position)
     assert not found.place_lost
 
@@ -315,10 +315,10 @@ def test_a_row_that_arrives_after_its_ticket_was_declared_void_is_ignored(
     position = stalled.to_the_end()
     assert isinstance(position, Position)
     carol.table.release(third, healed)
-    late = bob.look(stalling, position)
+    late = bob.poll(stalling, position)
     assert isinstance(late, Position)
     assert late.place_lost
-    assert isinstance(bob.look(stalling, late), Grant)
+    assert isinstance(bob.poll(stalling, late), Grant)
     assert counts(bob, lock) == (1, 0, 0)
 
 
@@ -335,7 +335,7 @@ def test_a_late_copy_of_a_row_neither_blocks_the_line_for_long_nor_spoils_the_co
     assert late_copy is not None
     assert isinstance(position, Position)
     alice.table.release(first, grant)
-    turn = bob.look(second, position)
+    turn = bob.poll(second, position)
     assert isinstance(turn, Grant)
     bob.table.release(second, turn)
     assert bob.table.perform(late_copy).applied
@@ -344,10 +344,10 @@ def test_a_late_copy_of_a_row_neither_blocks_the_line_for_long_nor_spoils_the_co
     waiting = last.queued(fourth)
     carol.table.release(third, holding)
     world.advance(LEASE_MS // 2)
-    kept = last.look(fourth, waiting)
+    kept = last.poll(fourth, waiting)
     assert isinstance(kept, Position)
     world.advance(LEASE_MS // 2 + 4_000)
-    assert isinstance(last.look(fourth, kept), Grant)
+    assert isinstance(last.poll(fourth, kept), Grant)
     assert counts(last, lock) == (1, 0, 0)
 
 
@@ -362,14 +362,14 @@ def test_a_late_copy_of_a_holders_row_is_ignored(alice: Process, bob: Process, c
     assert late_copy is not None
     assert isinstance(position, Position)
     alice.table.release(first, grant)
-    turn = bob.look(second, position)
+    turn = bob.poll(second, position)
     assert isinstance(turn, Grant)
     bob.table.perform(late_copy)
     waiting = carol.queued(third)
-    looked = carol.look(third, waiting)
-    assert isinstance(looked, Position)
+    polled = carol.poll(third, waiting)
+    assert isinstance(polled, Position)
     bob.table.release(second, turn)
-    assert isinstance(carol.look(third, looked), Grant)
+    assert isinstance(carol.poll(third, polled), Grant)
 
 
 def test_a_retried_join_counts_once_and_keeps_the_older_row(
@@ -382,7 +382,7 @@ def test_a_retried_join_counts_once_and_keeps_the_older_row(
     newer = bob.queued(twice)
     assert newer.place.ticket > older.place.ticket
     alice.table.release(first, grant)
-    found = bob.look(twice, newer)
+    found = bob.poll(twice, newer)
     assert isinstance(found, Grant)
     assert found.ticket == older.place.ticket
     assert [row.owner for row in bob.table.inspect(lock).rows] == [third.owner]
@@ -423,9 +423,9 @@ def test_crashed_waiters_do_not_make_newcomers_after_the_next_grant_sleep_longer
     for _ in range(3):
         # After the refused try and the ticket.
         world.process().crash_after(2, carol.claim(lock), lambda me: me.take_ticket(None))
-    behind_the_dead = bob.queued(second)
+    behind_the_crashed = bob.queued(second)
     alice.table.release(first, held)
-    assert isinstance(bob.look(second, behind_the_dead), Grant)
+    assert isinstance(bob.poll(second, behind_the_crashed), Grant)
     assert carol.queued(carol.claim(lock)).ahead == 0
 
 
@@ -436,20 +436,20 @@ def test_a_crash_after_any_request_of_an_acquisition_blocks_the_lock_for_one_lea
     """Refused try, ticket, row, poll, turn: bob crashes after each; carol gets the lock within a lease and the
     margin.
     """
-    first, dead, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
+    first, crashing, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
     grant = alice.granted(first)
-    joining = bob.steps(dead, lambda me: me.take_ticket(None))
+    joining = bob.steps(crashing, lambda me: me.take_ticket(None))
     for _ in range(min(requests, 3)):
         joining.step()
     alice.table.release(first, grant)
     if requests > 3:
         assert isinstance(joining.result, Position)
         place = joining.result.place
-        bob.crash_after(requests - 3, dead, lambda me: me.check_position(place))
+        bob.crash_after(requests - 3, crashing, lambda me: me.check_position(place))
     found = carol.take(third)
     waited_ms = 0
     while isinstance(found, Position) and waited_ms < LEASE_MS + 8_000:
         world.advance(2_000)
         waited_ms += 2_000
-        found = carol.look(third, found)
+        found = carol.poll(third, found)
     assert isinstance(found, Grant)

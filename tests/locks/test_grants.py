@@ -155,8 +155,8 @@ def test_with_several_permits_the_waiters_ahead_keep_their_permits(world: World,
     first_place, second_place = first.queued(first_claim), second.queued(second_claim)
     holders[0].table.release(claims[0], grants[0])
     # One permit is free, and it is the first waiter's, whichever polls first.
-    assert isinstance(second.look(second_claim, second_place), Position)
-    assert isinstance(first.look(first_claim, first_place), Grant)
+    assert isinstance(second.poll(second_claim, second_place), Position)
+    assert isinstance(first.poll(first_claim, first_place), Grant)
 
 
 def test_another_number_of_permits_is_refused_and_writes_nothing(alice: Process, bob: Process, lock: LockName) -> None:
@@ -199,4 +199,4 @@ def test_an_invalid_end_of_the_record_wait_is_refused(
     claim = bob.claim(lock)
     position = bob.queued(claim)
     with pytest.raises(InvalidLockRequest, match=r"^wait_until_ms is "):
-        bob.look(claim, position, wait_until_ms=wait_until_ms)
+        bob.poll(claim, position, wait_until_ms=wait_until_ms)

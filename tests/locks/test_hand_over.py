@@ -19,7 +19,7 @@ class TestAWakeUpIsAHint:
         waiter.parks().run()
         place = waiter.place
         assert line.service.answer(TaskAnswer(waiter.token))
-        found = waiter.looks()
+        found = waiter.polls()
         assert isinstance(found, Position)
         assert found.place.ticket == place.ticket
 
@@ -27,14 +27,14 @@ class TestAWakeUpIsAHint:
         waiter = line.held().waiter()
         waiter.parks().run()
         assert [line.releases().run().error for _ in range(3)] == [None] * 3
-        assert line.service.called == [waiter.token]
-        assert isinstance(waiter.looks(), Grant)
+        assert line.service.answered == [waiter.token]
+        assert isinstance(waiter.polls(), Grant)
 
     def test_the_retry_of_a_release_that_crashed_before_the_wake_up_wakes_the_next(self, line: Line) -> None:
         waiter = line.held().waiter()
         waiter.parks().run()
-        died = line.releases()
-        died.step()
+        crashed = line.releases()
+        crashed.step()
         assert not waiter.has_word()
         line.releases().run()
         assert waiter.has_word()
@@ -45,24 +45,24 @@ class TestAWakeUpIsAHint:
             waiter.parks().run()
         line.service.gone.add(first.token)
         line.releases().run()
-        assert line.service.called == [second.token]
+        assert line.service.answered == [second.token]
         # It is not its turn: it polls, and parks again.
-        assert isinstance(second.looks(), Position)
-        assert isinstance(first.looks(), Grant)
+        assert isinstance(second.polls(), Position)
+        assert isinstance(first.polls(), Grant)
 
     def test_a_waiter_that_has_not_parked_yet_makes_the_release_wake_the_next(self, line: Line) -> None:
         first, second = line.held().waiter(), line.waiter()
         second.parks().run()
         line.releases().run()
-        assert line.service.called == [second.token]
+        assert line.service.answered == [second.token]
         assert not first.stays_parked()
 
     def test_a_foreign_token_in_the_session_costs_time_only(self, line: Line) -> None:
         waiter = line.held().waiter()
-        waiter.parks("of somebody else").run()
+        waiter.parks("of another owner").run()
         line.releases().run()
-        assert line.service.called == ["of somebody else"]
-        assert isinstance(waiter.looks(), Grant)
+        assert line.service.answered == ["of another owner"]
+        assert isinstance(waiter.polls(), Grant)
 
     def test_a_wake_up_that_arrives_after_the_next_grant_changes_nothing(self, line: Line) -> None:
         first, second = line.held().waiter(), line.waiter()
@@ -70,7 +70,7 @@ class TestAWakeUpIsAHint:
             waiter.parks().run()
         late = line.releases()
         late.step()
-        granted = first.looks()
+        granted = first.polls()
         assert isinstance(granted, Grant)
         late.run()
         assert late.error is None
@@ -78,7 +78,7 @@ class TestAWakeUpIsAHint:
 
     @pytest.mark.parametrize("error", [RequestNotApplied, OutcomeUnknown, TableRefused])
     @pytest.mark.parametrize("requests", [1, 2, 3])
-    def test_a_release_succeeds_whatever_fails_while_it_wakes_the_next(
+    def test_a_release_succeeds_though_waking_the_next_fails(
         self, line: Line, requests: int, error: type[TableError]
     ) -> None:
         line.held().waiter().parks().run()
@@ -108,7 +108,9 @@ class TestAWakeUpIsAHint:
 
 class TestAHolderThatStallsWhileItWakesTheNext:
     @pytest.mark.parametrize("set_back_ms", [0, 60_000])
-    def test_knows_how_much_is_left_of_its_lease_whatever_its_clocks_say(self, world: World, set_back_ms: int) -> None:
+    def test_knows_how_much_is_left_of_its_lease_though_its_clocks_are_wrong(
+        self, world: World, set_back_ms: int
+    ) -> None:
         line = Line(world, permits=2).held().held()
         first, second = line.waiter(), line.waiter()
         second.parks().run()
@@ -133,44 +135,44 @@ class TestWhoIsWoken:
         for waiter in waiters:
             waiter.parks().run()
         line.releases(0).run()
-        assert line.service.called == [waiters[0].token]
-        assert isinstance(waiters[0].looks(), Grant)
+        assert line.service.answered == [waiters[0].token]
+        assert isinstance(waiters[0].polls(), Grant)
         for holder in (1, 2):
             process, claim, grant = line.holders[holder]
             process.table.release(claim, grant)
-        assert line.service.called == [waiters[0].token]
-        caller = line.process()
-        Callback(caller, caller.claim(line.lock, permits=3), lambda me: me.call_next(), line.service).run()
-        assert line.service.called == [waiter.token for waiter in waiters[:3]]
+        assert line.service.answered == [waiters[0].token]
+        waker = line.process()
+        Callback(waker, waker.claim(line.lock, permits=3), lambda me: me.wake_next(), line.service).run()
+        assert line.service.answered == [waiter.token for waiter in waiters[:3]]
 
     def test_no_one_is_woken_if_no_permit_is_free(self, line: Line) -> None:
         line.held().waiter().parks().run()
-        caller = line.process()
-        calling = Callback(caller, caller.claim(line.lock), lambda me: me.call_next(), line.service).run()
-        assert (calling.result, line.service.answers) == (0, [])
+        waker = line.process()
+        waking = Callback(waker, waker.claim(line.lock), lambda me: me.wake_next(), line.service).run()
+        assert (waking.result, line.service.answers) == (0, [])
 
     def test_a_waiter_is_woken_if_the_holder_has_expired(self, world: World, line: Line) -> None:
         """Any client may wake it: the lease has ended, and a crashed holder wakes no one."""
         waiter = line.held().waiter()
         world.advance(LEASE_MS // 2)
-        waiter.looks()
+        waiter.polls()
         waiter.parks().run()
         world.advance(LEASE_MS // 2 + 4_000)
-        caller = line.process()
-        Callback(caller, caller.claim(line.lock), lambda me: me.call_next(), line.service).run()
+        waker = line.process()
+        Callback(waker, waker.claim(line.lock), lambda me: me.wake_next(), line.service).run()
         assert waiter.has_word()
 
     def test_no_one_with_an_expired_row_is_woken(self, world: World, line: Line) -> None:
         line.held()
-        dead = line.waiter()
-        dead.parks().run()
+        expired = line.waiter()
+        expired.parks().run()
         world.advance(LEASE_MS // 2)
         living = line.waiter()
         living.parks().run()
         world.advance(LEASE_MS // 2 + 4_000)
-        caller = line.process()
-        Callback(caller, caller.claim(line.lock), lambda me: me.call_next(), line.service).run()
-        assert line.service.called == [living.token]
+        waker = line.process()
+        Callback(waker, waker.claim(line.lock), lambda me: me.wake_next(), line.service).run()
+        assert line.service.answered == [living.token]
 
     def test_a_waiter_that_polls_has_its_turn_and_no_one_behind_it_is_woken(self, line: Line) -> None:
         polling = line.held().process()
@@ -179,7 +181,7 @@ class TestWhoIsWoken:
         line.waiter().parks().run()
         line.releases().run()
         assert line.service.answers == []
-        assert isinstance(polling.look(claim, position), Grant)
+        assert isinstance(polling.poll(claim, position), Grant)
 
     def test_a_row_without_a_session_has_none(self, line: Line) -> None:
         polling = line.held().process()
@@ -201,9 +203,9 @@ class TestWhoIsWoken:
         line.releases().run()
         assert line.service.answers == []
         waiter.parks().run()
-        caller = line.process()
-        Callback(caller, caller.claim(line.lock), lambda me: me.call_next(), line.service).run()
-        assert line.service.called == [waiter.token]
+        waker = line.process()
+        Callback(waker, waker.claim(line.lock), lambda me: me.wake_next(), line.service).run()
+        assert line.service.answered == [waiter.token]
 
     def test_several_waiters_with_stale_tokens_are_skipped(self, line: Line) -> None:
         waiters = [line.held().waiter(), *(line.waiter() for _ in range(3))]
@@ -211,7 +213,7 @@ class TestWhoIsWoken:
             waiter.parks().run()
         line.service.gone |= {waiter.token for waiter in waiters[:3]}
         line.releases().run()
-        assert line.service.called == [waiters[3].token]
+        assert line.service.answered == [waiters[3].token]
 
 
 class TestTheCostOfAWakeUp:

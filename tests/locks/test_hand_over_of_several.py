@@ -12,15 +12,15 @@ def park(*waiters: Waiter) -> None:
         assert waiter.stays_parked()
 
 
-def come_in_as_called(waiters: list[Waiter]) -> list[Waiter]:
+def come_in_as_woken(waiters: list[Waiter]) -> list[Waiter]:
     """Each woken waiter polls, and wakes the next; returns the new holders, in order."""
-    looked: list[Waiter] = []
+    polled: list[Waiter] = []
     inside: list[Waiter] = []
-    while called := [waiter for waiter in waiters if waiter.has_word() and waiter not in looked]:
-        looked.append(called[0])
+    while woken := [waiter for waiter in waiters if waiter.has_word() and waiter not in polled]:
+        polled.append(woken[0])
         # A wake-up is a hint: beyond a waiter that was woken and has not polled yet, others are woken too.
-        if isinstance(called[0].comes_in().to_the_end(), Grant):
-            inside.append(called[0])
+        if isinstance(woken[0].comes_in().to_the_end(), Grant):
+            inside.append(woken[0])
     return inside
 
 
@@ -30,8 +30,8 @@ def test_a_writers_release_lets_all_readers_in_one_waking_the_next(line: Line, r
     waiters = [line.waiter(shared=True) for _ in range(readers)]
     park(*waiters)
     line.releases().run()
-    assert line.service.called
-    assert come_in_as_called(waiters) == waiters
+    assert line.service.answered
+    assert come_in_as_woken(waiters) == waiters
 
 
 def test_the_chain_ends_at_the_writer_behind_the_readers(line: Line) -> None:
@@ -40,7 +40,7 @@ def test_the_chain_ends_at_the_writer_behind_the_readers(line: Line) -> None:
     writer, late = line.waiter(), line.waiter(shared=True)
     park(*readers, writer, late)
     line.releases().run()
-    assert come_in_as_called(readers) == readers
+    assert come_in_as_woken(readers) == readers
     assert not writer.has_word()
     assert not late.has_word()
 
@@ -50,11 +50,11 @@ def test_the_last_reader_wakes_the_writer_and_no_one_behind_it(line: Line) -> No
     writer, late = line.waiter(), line.waiter(shared=True)
     park(writer, late)
     line.releases(0).run()
-    assert line.service.called == []
+    assert line.service.answered == []
     line.releases(1).run()
-    assert line.service.called == [writer.token]
-    assert isinstance(writer.looks(), Grant)
-    assert isinstance(late.looks(), Position)
+    assert line.service.answered == [writer.token]
+    assert isinstance(writer.polls(), Grant)
+    assert isinstance(late.polls(), Position)
 
 
 def test_a_writer_that_gives_up_lets_the_readers_behind_it_join_the_holders(line: Line) -> None:
@@ -63,7 +63,7 @@ def test_a_writer_that_gives_up_lets_the_readers_behind_it_join_the_holders(line
     readers = [line.waiter(shared=True) for _ in range(3)]
     park(writer, *readers)
     writer.gives_up().run()
-    assert come_in_as_called(readers) == readers
+    assert come_in_as_woken(readers) == readers
 
 
 def test_each_new_holder_wakes_the_next_until_the_limit_is_reached(world: World) -> None:
@@ -72,4 +72,4 @@ def test_each_new_holder_wakes_the_next_until_the_limit_is_reached(world: World)
     park(*waiters)
     for holder in range(3):
         line.releases(holder).run()
-    assert come_in_as_called(waiters) == waiters[:3]
+    assert come_in_as_woken(waiters) == waiters[:3]

@@ -25,15 +25,15 @@ def test_a_waiter_whose_record_wait_ends_wakes_the_next_if_a_permit_is_free(worl
     second.parks().run()
     world.advance(10_000)
 
-    def freed_after_the_look(_operation: str) -> None:
-        """By somebody who cannot call."""
+    def freed_after_the_poll(_operation: str) -> None:
+        """By a client that cannot wake waiters."""
         process.table.release(claim, grant)
 
-    first.faults = [freed_after_the_look]
+    first.faults = [freed_after_the_poll]
     step = workflow.check_position(step_event("CheckPosition", turn))
     assert step.reply["status"] == "RecordWaitExceeded"
     assert second.has_word()
-    assert isinstance(second.looks(), Grant)
+    assert isinstance(second.polls(), Grant)
 
 
 def test_a_release_in_python_wakes_a_waiting_execution(line: Line) -> None:
@@ -41,8 +41,8 @@ def test_a_release_in_python_wakes_a_waiting_execution(line: Line) -> None:
     waiter.parks().run()
     process, claim, grant = line.holders[0]
     line.service.table(process).release(claim, grant)
-    assert line.service.called == [waiter.token]
-    assert isinstance(waiter.looks(), Grant)
+    assert line.service.answered == [waiter.token]
+    assert isinstance(waiter.polls(), Grant)
 
 
 def test_a_withdrawal_in_python_wakes_the_next_if_a_permit_is_free(line: Line) -> None:
@@ -51,8 +51,8 @@ def test_a_withdrawal_in_python_wakes_the_next_if_a_permit_is_free(line: Line) -
     process, claim, grant = line.holders[0]
     process.table.release(claim, grant)
     assert line.service.table(first.process).withdraw(first.claim, first.place.ticket) is None
-    assert line.service.called == [second.token]
-    assert isinstance(second.looks(), Grant)
+    assert line.service.answered == [second.token]
+    assert isinstance(second.polls(), Grant)
 
 
 def test_a_withdrawal_that_finds_its_own_grant_wakes_no_one(line: Line) -> None:
@@ -60,7 +60,7 @@ def test_a_withdrawal_that_finds_its_own_grant_wakes_no_one(line: Line) -> None:
     second.parks().run()
     process, claim, grant = line.holders[0]
     process.table.release(claim, grant)
-    taken = first.looks()
+    taken = first.polls()
     assert isinstance(taken, Grant)
     won = line.service.table(first.process).withdraw(first.claim, first.place.ticket)
     assert won is not None
@@ -73,18 +73,18 @@ def test_a_record_wait_that_ends_in_python_wakes_the_next_if_a_permit_is_free(li
     second.parks().run()
     process, claim, grant = line.holders[0]
 
-    def freed_after_the_look(_operation: str) -> None:
-        """By somebody who cannot call."""
+    def freed_after_the_poll(_operation: str) -> None:
+        """By a client that cannot wake waiters."""
         process.table.release(claim, grant)
 
     table = line.service.table(first.process)
     # It reads the time, which otherwise comes before the first poll.
     table.now()
-    first.process.faults = [freed_after_the_look]
+    first.process.faults = [freed_after_the_poll]
     with pytest.raises(RecordWaitExceeded):
         table.check_turn(first.claim, first.place, wait_until_ms=0)
-    assert line.service.called == [second.token]
-    assert isinstance(second.looks(), Grant)
+    assert line.service.answered == [second.token]
+    assert isinstance(second.polls(), Grant)
 
 
 @pytest.mark.parametrize(
@@ -101,6 +101,6 @@ def test_a_try_to_park_outranks_every_earlier_one(line: Line, earlier: tuple[int
     turn = turn_of(workflow, execution_arn(), request(line))
     for token, (second, retry) in [("newest", later), ("older", earlier)]:
         entered = f"2027-01-15T08:00:0{second}.123Z"
-        workflow.wait_for_call(step_event("WaitForCall", turn, token, entered=entered, retry=retry))
+        workflow.wait_for_wake_up(step_event("WaitForWakeUp", turn, token, entered=entered, retry=retry))
     line.releases().run()
-    assert line.service.called == ["newest"]
+    assert line.service.answered == ["newest"]

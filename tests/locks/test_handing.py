@@ -16,7 +16,7 @@ ALONE, IN_VAIN = ["TransactWriteItems"], ["TransactWriteItems", "UpdateItem"]
 
 def next_in_line(waiter: Process, claim: Claim) -> Next:
     """Join the queue and poll: the first in line."""
-    found = waiter.look(claim, waiter.queued(claim))
+    found = waiter.poll(claim, waiter.queued(claim))
     assert isinstance(found, Position)
     return Next(claim, found)
 
@@ -65,7 +65,7 @@ def test_the_grant_is_as_by_a_poll(alice: Process, bob: Process, lock: LockName)
     released = releases(alice, held, grant, following, "from alice")
     taken = hears(bob, following, released)
     assert taken is not None
-    found = bob.look(waiting, following.seen)
+    found = bob.poll(waiting, following.seen)
     assert isinstance(found, Grant)
     assert replace(taken, deadline_ms=0, deadline_wall_ms=0) == replace(found, deadline_ms=0, deadline_wall_ms=0)
     assert (taken.fencing_token, taken.ticket) == (grant.fencing_token + 1, following.seen.place.ticket)
@@ -90,7 +90,7 @@ def test_a_waiter_that_does_not_learn_of_its_grant_finds_it_by_a_poll(
     grant = alice.granted(held)
     following = next_in_line(bob, waiting)
     releases(alice, held, grant, following)
-    found = bob.look(waiting, following.seen)
+    found = bob.poll(waiting, following.seen)
     assert isinstance(found, Grant)
     assert found.fencing_token == grant.fencing_token + 1
 
@@ -289,5 +289,5 @@ def test_a_row_that_comes_after_the_poll_is_overtaken_by_that_grant_only(
     taken = handed_over(alice, held, grant, bob, following)
     # Alice's poll belongs to the grant before.
     assert bob.operations(lambda: releases(bob, waiting, taken, alice_behind)) == IN_VAIN
-    found = carol.look(late, Position(Place(ticket, 0), 0, None, None, (), carol.table.now()))
+    found = carol.poll(late, Position(Place(ticket, 0), 0, None, None, (), carol.table.now()))
     assert isinstance(found, Grant)

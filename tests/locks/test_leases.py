@@ -40,12 +40,12 @@ def test_an_expired_holder_is_replaced_by_the_first_in_line(
     second, third = bob.claim(lock), carol.claim(lock)
     first_place, last_place = bob.queued(second), carol.queued(third)
     world.advance(LEASE_MS // 2)
-    kept, kept_too = bob.look(second, first_place), carol.look(third, last_place)
+    kept, kept_too = bob.poll(second, first_place), carol.poll(third, last_place)
     world.advance(LEASE_MS // 2 + 4_000)
     assert isinstance(kept, Position)
     assert isinstance(kept_too, Position)
-    assert isinstance(carol.look(third, kept_too), Position)
-    found = bob.look(second, kept)
+    assert isinstance(carol.poll(third, kept_too), Position)
+    found = bob.poll(second, kept)
     assert isinstance(found, Grant)
     assert found.took_over == 1
 

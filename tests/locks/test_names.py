@@ -1,4 +1,4 @@
-"""Names that look alike belong to different locks."""
+"""Similar names belong to different locks."""
 
 import uuid
 

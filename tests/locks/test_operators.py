@@ -55,12 +55,12 @@ class TestAWaiterIsRemoved:
         place, next_place = bob.queued(removed), carol.queued(behind)
         world.advance(SETTLED_MS)
         alice.table.remove_waiter(lock, place.place.ticket)
-        found = bob.look(removed, place)
+        found = bob.poll(removed, place)
         assert isinstance(found, Position)
         assert (found.place_lost, found.place.ticket > next_place.place.ticket) == (True, True)
         alice.table.release(claim, grant)
-        assert isinstance(bob.look(removed, found), Position)
-        assert isinstance(carol.look(behind, next_place), Grant)
+        assert isinstance(bob.poll(removed, found), Position)
+        assert isinstance(carol.poll(behind, next_place), Grant)
 
     def test_that_has_crashed_stays_counted_as_after_a_sweep(
         self, world: World, alice: Process, bob: Process, lock: LockName
@@ -109,7 +109,7 @@ class TestAWaiterIsRemoved:
         grant = alice.granted(claim)
         place = bob.queued(waits)
         alice.table.release(claim, grant)
-        assert isinstance(bob.look(waits, place), Grant)
+        assert isinstance(bob.poll(waits, place), Grant)
         assert alice.table.remove_waiter(lock, place.place.ticket) is None
         assert [holder.owner for holder in item_of(alice, lock).holders] == [waits.owner]
 

@@ -1,6 +1,6 @@
 """Parking: a client that frees a permit polls for the next in line, and a waiter that parks polls for a free permit.
 
-So one of the two sees the other, in whatever order their requests arrive.
+So one of the two sees the other, in every order of their requests.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from kit.world import LEASE_MS, Process, Stepper, World, exclusion_held
 from locks.waiting_line import Line
 
 from ticketlock import Grant, Place, Position, RecordWaitExceeded
-from ticketlock.locks._hand_over import await_call
+from ticketlock.locks._hand_over import await_wake_up
 from ticketlock.locks._items import row_key
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._requests import Steps
@@ -33,7 +33,7 @@ class TestNoWakeUpIsLost:
         for order, (line, parking) in every_order(world, start):
             assert line.waiters[0].has_word(), order
             told_by.add(parking.result is None)
-            assert isinstance(line.waiters[0].looks(), Grant), order
+            assert isinstance(line.waiters[0].polls(), Grant), order
         # It ended its task by itself, or was woken.
         assert told_by == {True, False}
 
@@ -49,22 +49,22 @@ class TestNoWakeUpIsLost:
                 found = yield from me.take_ticket(None)
                 if isinstance(found, Grant):
                     return found
-                yield from await_call(me, found.place, session, "token", 0, lambda _: True)
+                yield from await_wake_up(me, found.place, session, "token", 0, lambda _: True)
                 return found.place
 
             arriving = Callback(process, claim, arrive, line.service)
             return (line, arriving), [arriving, line.releases()]
 
-        granted = called = 0
+        granted = woken = 0
         for order, (line, arriving) in every_order(world, start):
             if isinstance(arriving.result, Grant):
                 granted += 1
             else:
-                called += 1
-                assert line.service.called == ["token"], order
+                woken += 1
+                assert line.service.answered == ["token"], order
             assert exclusion_held(processes), order
         assert granted > 0
-        assert called > 0
+        assert woken > 0
 
     @ON_ONE_ENGINE
     def test_in_every_order_of_two_parkings_and_a_release(self, world: World, processes: list[Process]) -> None:
@@ -76,7 +76,7 @@ class TestNoWakeUpIsLost:
         for order, line in every_order(world, start):
             first, _ = line.waiters
             assert first.has_word(), order
-            assert isinstance(first.looks(), Grant), order
+            assert isinstance(first.polls(), Grant), order
 
     @ON_ONE_ENGINE
     def test_in_every_order_of_the_first_giving_up_the_second_parking_and_a_release(
@@ -93,12 +93,12 @@ class TestNoWakeUpIsLost:
             assert exclusion_held(processes), order
             if isinstance(leaving.result, Grant):
                 took += 1
-                assert isinstance(line.waiters[1].looks(), Position), order
+                assert isinstance(line.waiters[1].polls(), Position), order
                 continue
             assert isinstance(leaving.error, RecordWaitExceeded), order
             left += 1
             assert line.waiters[1].has_word(), order
-            assert isinstance(line.waiters[1].looks(), Grant), order
+            assert isinstance(line.waiters[1].polls(), Grant), order
         assert took > 0
         assert left > 0
 
@@ -114,7 +114,7 @@ class TestNoWakeUpIsLost:
 
         for order, line in every_order(world, start):
             assert all(waiter.has_word() for waiter in line.waiters), order
-            assert all(isinstance(waiter.looks(), Grant) for waiter in line.waiters), order
+            assert all(isinstance(waiter.polls(), Grant) for waiter in line.waiters), order
 
 
 class TestParking:
@@ -132,7 +132,7 @@ class TestParking:
         first, second = line.held().waiter(), line.waiter()
         world.advance(LEASE_MS // 2)
         for waiter in (first, second):
-            waiter.looks()
+            waiter.polls()
         world.advance(LEASE_MS // 2 + 4_000)
         assert not first.stays_parked()
         assert second.stays_parked()
@@ -147,7 +147,7 @@ class TestParking:
     def test_an_owner_that_holds_already_ends_its_task_at_once(self, line: Line) -> None:
         waiter = line.held().waiter()
         line.releases().run()
-        assert isinstance(waiter.looks(), Grant)
+        assert isinstance(waiter.polls(), Grant)
         assert not waiter.stays_parked()
 
     def test_a_waiter_beyond_what_the_poll_reads_stays_parked(self, line: Line) -> None:
@@ -171,18 +171,18 @@ class TestParking:
 
     def test_only_the_newest_token_is_woken(self, line: Line) -> None:
         waiter = line.held().waiter()
-        waiter.parks("first look", 0).run()
-        waiter.parks("second look", 1).run()
+        waiter.parks("first park", 0).run()
+        waiter.parks("second park", 1).run()
         line.releases().run()
-        assert line.service.called == ["second look"]
+        assert line.service.answered == ["second park"]
 
     def test_a_late_copy_of_an_earlier_parking_does_not_take_the_place_of_a_newer_token(self, line: Line) -> None:
         waiter = line.held().waiter()
-        late = waiter.parks("first look", 0)
-        waiter.parks("second look", 1).run()
+        late = waiter.parks("first park", 0)
+        waiter.parks("second park", 1).run()
         assert late.run().error is None
         line.releases().run()
-        assert line.service.called == ["second look"]
+        assert line.service.answered == ["second park"]
 
     @ON_ONE_ENGINE
     def test_in_every_order_of_a_parking_its_copy_and_the_next_one_the_newest_token_stays(
@@ -191,11 +191,11 @@ class TestParking:
         def start() -> tuple[Line, Steppers]:
             line = Line(world, processes).held()
             waiter = line.waiter()
-            return line, [waiter.parks("first look", 0), waiter.parks("first look", 0), waiter.parks("second look", 1)]
+            return line, [waiter.parks("first park", 0), waiter.parks("first park", 0), waiter.parks("second park", 1)]
 
         for order, line in every_order(world, start):
             line.releases().run()
-            assert line.service.called == ["second look"], order
+            assert line.service.answered == ["second park"], order
 
     def test_a_parked_waiters_session_may_be_deleted_a_day_after_the_lease(self, line: Line) -> None:
         waiter = line.held().waiter()

@@ -13,7 +13,7 @@ from ticketlock.locks._items import lock_key, row_key
 from ticketlock.wire._attributes import number
 
 
-def test_grants_follow_ticket_order_in_whatever_order_the_waiters_poll(world: World, lock: LockName) -> None:
+def test_grants_follow_ticket_order_in_any_order_of_polls(world: World, lock: LockName) -> None:
     holder = world.process()
     holding = holder.claim(lock)
     grant = holder.granted(holding)
@@ -26,7 +26,7 @@ def test_grants_follow_ticket_order_in_whatever_order_the_waiters_poll(world: Wo
         for index in reversed(range(len(waiters))):
             if index in order:
                 continue
-            found = waiters[index].look(claims[index], positions[index])
+            found = waiters[index].poll(claims[index], positions[index])
             if isinstance(found, Grant):
                 order.append(index)
                 waiters[index].table.release(claims[index], found)
@@ -41,7 +41,7 @@ def test_a_newcomer_does_not_overtake_a_waiter_when_the_lock_becomes_free(
     waiting = bob.queued(second)
     alice.table.release(first, grant)
     assert isinstance(carol.take(carol.claim(lock)), Position)
-    assert isinstance(bob.look(second, waiting), Grant)
+    assert isinstance(bob.poll(second, waiting), Grant)
 
 
 def test_joining_is_a_refused_try_a_ticket_and_a_row(alice: Process, bob: Process, lock: LockName) -> None:
@@ -53,7 +53,7 @@ def test_a_poll_of_a_held_lock_is_one_query(alice: Process, bob: Process, lock: 
     alice.granted(alice.claim(lock))
     claim = bob.claim(lock)
     position = bob.queued(claim)
-    assert bob.operations(lambda: bob.look(claim, position)) == ["Query"]
+    assert bob.operations(lambda: bob.poll(claim, position)) == ["Query"]
 
 
 def test_my_turn_is_one_query_and_one_transaction(alice: Process, bob: Process, lock: LockName) -> None:
@@ -61,7 +61,7 @@ def test_my_turn_is_one_query_and_one_transaction(alice: Process, bob: Process, 
     grant = alice.granted(first)
     position = bob.queued(second)
     alice.table.release(first, grant)
-    assert bob.operations(lambda: bob.look(second, position)) == ["Query", "TransactWriteItems"]
+    assert bob.operations(lambda: bob.poll(second, position)) == ["Query", "TransactWriteItems"]
 
 
 @pytest.mark.parametrize("permits", [1, 3])
@@ -80,7 +80,7 @@ def test_a_poll_reads_one_row_more_than_permits_behind_a_few_and_behind_10_000(
         stand_in_line(world, alice, lock, first.place.ticket, extra, lease_ms=asked["lease_ms"])
         claim = last.claim(lock, **asked)
         position = last.queued(claim)
-        assert last.operations(lambda: last.look(claim, position)) == ["Query"]
+        assert last.operations(lambda: last.poll(claim, position)) == ["Query"]
         assert last.sent[-1].response["ScannedCount"] == 1 + permits + 1
         assert position.ahead == extra + 1
 
@@ -93,7 +93,7 @@ def test_a_readers_poll_reads_past_a_hundred_readers_and_no_further(
     stand_in_line(world, alice, lock, first.place.ticket, 250, {"shared": {"BOOL": True}})
     claim = carol.claim(lock, shared=True)
     position = carol.queued(claim)
-    assert carol.operations(lambda: carol.look(claim, position)) == ["Query", "Query"]
+    assert carol.operations(lambda: carol.poll(claim, position)) == ["Query", "Query"]
     assert [sent.response["ScannedCount"] for sent in carol.sent[-2:]] == [3, 100]
 
 
@@ -144,10 +144,10 @@ def test_a_waiter_keeps_its_place_past_its_lease_by_polling(
         world.advance(LEASE_MS // 2)
         grant = alice.table.renew(first, grant.fencing_token)
         assert isinstance(position, Position)
-        position = bob.look(second, position)
+        position = bob.poll(second, position)
     alice.table.release(first, grant)
     assert isinstance(position, Position)
-    found = bob.look(second, position)
+    found = bob.poll(second, position)
     assert isinstance(found, Grant)
     assert found.ticket == ticket
 
@@ -161,13 +161,13 @@ def test_a_waiter_that_sleeps_as_long_as_advised_and_polls_late_keeps_its_place(
     joined = bob.queued(sleeper)
     # Just before the half-life of its row: what this poll leaves of the lease must last for the sleep and the delay.
     world.advance(LEASE_MS // 2 - 500)
-    slept = bob.look(sleeper, joined)
+    slept = bob.poll(sleeper, joined)
     assert isinstance(slept, Position)
     behind = carol.queued(third)
     alice.table.renew(first, grant.fencing_token)
     world.advance(LEASE_MS // 2 + late_ms)
-    carol.look(third, behind)
-    woken = bob.look(sleeper, slept)
+    carol.poll(third, behind)
+    woken = bob.poll(sleeper, slept)
     assert isinstance(woken, Position)
     assert not woken.place_lost
 
@@ -183,28 +183,28 @@ def test_a_row_that_is_extended_while_it_is_swept_is_not_overtaken(
     waiting = carol.queued(third)
     alice.table.release(first, alice.table.renew(first, grant.fencing_token))
     world.advance(LEASE_MS // 2 + 4_000)
-    look = carol.steps(third, lambda me: me.check_position(waiting.place))
-    look.step()
+    poll = carol.steps(third, lambda me: me.check_position(waiting.place))
+    poll.step()
     woken = bob.steps(sleeper, lambda me: me.extend(slept.place))
     woken.to_the_end()
-    assert isinstance(look.to_the_end(), Position)
+    assert isinstance(poll.to_the_end(), Position)
 
 
 def test_a_crashed_waiter_is_swept_and_the_queue_moves_on(
     world: World, alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
-    first, dead, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
+    first, crashed, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
     grant = alice.granted(first)
-    bob.queued(dead)
+    bob.queued(crashed)
     position = carol.queued(third)
     for _ in range(3):
         world.advance(LEASE_MS // 2)
         grant = alice.table.renew(first, grant.fencing_token)
-        looked = carol.look(third, position)
-        assert isinstance(looked, Position)
-        position = looked
+        polled = carol.poll(third, position)
+        assert isinstance(polled, Position)
+        position = polled
     alice.table.release(first, grant)
-    assert isinstance(carol.look(third, position), Grant)
+    assert isinstance(carol.poll(third, position), Grant)
     assert carol.table.inspect(lock).rows == ()
 
 
@@ -218,10 +218,10 @@ def test_a_waiter_whose_row_was_swept_learns_it_and_joins_at_the_end(
     for _ in range(3):
         world.advance(LEASE_MS // 2)
         grant = alice.table.renew(first, grant.fencing_token)
-        looked = carol.look(third, position)
-        assert isinstance(looked, Position)
-        position = looked
-    woken = bob.look(sleeper, slept)
+        polled = carol.poll(third, position)
+        assert isinstance(polled, Position)
+        position = polled
+    woken = bob.poll(sleeper, slept)
     assert isinstance(woken, Position)
     assert woken.place_lost
     assert woken.place.ticket > position.place.ticket
@@ -232,7 +232,7 @@ def test_a_waiter_whose_record_wait_has_ended_leaves_the_queue(alice: Process, b
     claim = bob.claim(lock)
     position = bob.queued(claim)
     with pytest.raises(RecordWaitExceeded):
-        bob.look(claim, position, wait_until_ms=position.now.likely_ms)
+        bob.poll(claim, position, wait_until_ms=position.now.likely_ms)
     state = bob.table.inspect(lock)
     assert state.item is not None
     assert (state.rows, state.item.waiting) == ((), 0)
@@ -245,7 +245,7 @@ def test_a_waiter_whose_record_wait_has_ended_still_takes_its_turn(
     grant = alice.granted(first)
     position = bob.queued(second)
     alice.table.release(first, grant)
-    assert isinstance(bob.look(second, position, wait_until_ms=position.now.likely_ms), Grant)
+    assert isinstance(bob.poll(second, position, wait_until_ms=position.now.likely_ms), Grant)
 
 
 def test_a_waiter_that_withdraws_lets_the_next_one_through(
@@ -257,7 +257,7 @@ def test_a_waiter_that_withdraws_lets_the_next_one_through(
     position = carol.queued(third)
     assert bob.table.withdraw(second, leaving.place.ticket) is None
     alice.table.release(first, grant)
-    assert isinstance(carol.look(third, position), Grant)
+    assert isinstance(carol.poll(third, position), Grant)
 
 
 def test_when_the_queue_is_empty_again_a_grant_is_one_write_again(
@@ -267,7 +267,7 @@ def test_when_the_queue_is_empty_again_a_grant_is_one_write_again(
     grant = alice.granted(first)
     position = bob.queued(second)
     alice.table.release(first, grant)
-    found = bob.look(second, position)
+    found = bob.poll(second, position)
     assert isinstance(found, Grant)
     bob.table.release(second, found)
     assert carol.operations(lambda: carol.granted(carol.claim(lock))) == ["UpdateItem"]
@@ -304,7 +304,7 @@ def test_tickets_of_38_digits_keep_their_order(world: World, alice: Process, bob
     assert [position.place.ticket for position in positions] == [huge + 1, huge + 2, huge + 3]
     alice.table.release(first, grant)
     for claim, position in zip(claims, positions, strict=True):
-        found = bob.look(claim, position)
+        found = bob.poll(claim, position)
         assert isinstance(found, Grant)
         assert found.ticket == position.place.ticket
         bob.table.release(claim, found)
@@ -328,8 +328,8 @@ def test_a_turn_is_refused_if_the_lock_has_changed_since_the_poll(
     grant = alice.granted(first)
     waiting = bob.queued(second)
     alice.table.release(first, grant)
-    look = bob.steps(second, lambda me: me.check_position(waiting.place))
-    look.step()
+    poll = bob.steps(second, lambda me: me.check_position(waiting.place))
+    poll.step()
     alice.client.update_item(
         TableName=world.engine.table_name,
         Key=lock_key(lock),
@@ -338,7 +338,7 @@ def test_a_turn_is_refused_if_the_lock_has_changed_since_the_poll(
             name: number(value) for name, value in ((":zero", 0), (":one", 1)) if name in change
         },
     )
-    turn = look.next_request
+    turn = poll.next_request
     assert turn is not None
     assert not bob.table.perform(turn).applied
     state = bob.table.inspect(lock)

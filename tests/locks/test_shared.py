@@ -27,9 +27,9 @@ def test_a_writer_waits_for_every_reader(alice: Process, bob: Process, carol: Pr
     writes = carol.claim(lock)
     place = carol.queued(writes)
     for reader, claim, grant in reads:
-        assert isinstance(carol.look(writes, place), Position)
+        assert isinstance(carol.poll(writes, place), Position)
         reader.table.release(claim, grant)
-    assert isinstance(carol.look(writes, place), Grant)
+    assert isinstance(carol.poll(writes, place), Grant)
 
 
 def test_a_reader_does_not_overtake_a_waiting_writer(
@@ -41,18 +41,16 @@ def test_a_reader_does_not_overtake_a_waiting_writer(
     writer = bob.queued(writes)
     late = sharing(carol, lock)
     reader = carol.queued(late)
-    assert isinstance(carol.look(late, reader), Position)
+    assert isinstance(carol.poll(late, reader), Position)
     alice.table.release(first, grant)
-    assert isinstance(carol.look(late, reader), Position)
-    written = bob.look(writes, writer)
+    assert isinstance(carol.poll(late, reader), Position)
+    written = bob.poll(writes, writer)
     assert isinstance(written, Grant)
     bob.table.release(writes, written)
-    assert isinstance(carol.look(late, reader), Grant)
+    assert isinstance(carol.poll(late, reader), Grant)
 
 
-def test_readers_in_a_row_hold_together_in_whatever_order_they_poll(
-    world: World, alice: Process, lock: LockName
-) -> None:
+def test_readers_in_a_row_hold_together_in_any_order_of_polls(world: World, alice: Process, lock: LockName) -> None:
     writes = alice.claim(lock)
     grant = alice.granted(writes)
     readers = [(reader := world.process(), claim := sharing(reader, lock), reader.queued(claim)) for _ in range(5)]
@@ -60,10 +58,10 @@ def test_readers_in_a_row_hold_together_in_whatever_order_they_poll(
     writes_again = last.claim(lock)
     place = last.queued(writes_again)
     alice.table.release(writes, grant)
-    assert isinstance(last.look(writes_again, place), Position)
-    granted = [reader.look(claim, where) for reader, claim, where in reversed(readers)]
+    assert isinstance(last.poll(writes_again, place), Position)
+    granted = [reader.poll(claim, where) for reader, claim, where in reversed(readers)]
     assert all(isinstance(each, Grant) for each in granted)
-    assert isinstance(last.look(writes_again, place), Position)
+    assert isinstance(last.poll(writes_again, place), Position)
 
 
 def test_a_run_of_readers_longer_than_a_page_is_read_to_its_end(world: World, alice: Process, lock: LockName) -> None:
@@ -73,7 +71,7 @@ def test_a_run_of_readers_longer_than_a_page_is_read_to_its_end(world: World, al
     claims = [sharing(bob, lock) for _ in range(12)]
     places = [bob.queued(claim) for claim in claims]
     alice.table.release(writes, grant)
-    assert isinstance(bob.look(claims[-1], places[-1]), Grant)
+    assert isinstance(bob.poll(claims[-1], places[-1]), Grant)
 
 
 def test_how_many_turns_are_ahead_counts_readers_in_a_row_once(world: World, alice: Process, lock: LockName) -> None:
@@ -81,7 +79,7 @@ def test_how_many_turns_are_ahead_counts_readers_in_a_row_once(world: World, ali
     alice.granted(writes)
     line = [(reader := world.process(), claim := sharing(reader, lock), reader.queued(claim)) for _ in range(3)]
     reader, claim, place = line[-1]
-    seen = reader.look(claim, place)
+    seen = reader.poll(claim, place)
     assert isinstance(seen, Position)
     assert (seen.ahead, seen.turns) == (2, 0)
 
@@ -115,7 +113,7 @@ def test_a_reader_that_comes_while_the_last_waiting_writer_is_granted_waits_for_
     alice.table.release(held, grant)
     reading = bob.steps(sharing(bob, lock), lambda me: me.take_ticket(0))
     reading.step()  # refused: one waits
-    assert isinstance(carol.look(writes, place), Grant)
+    assert isinstance(carol.poll(writes, place), Grant)
     with pytest.raises(RecordWaitExceeded):
         reading.to_the_end()
 
@@ -141,7 +139,7 @@ class TestAnOperatorsLimit:
         places = [process.queued(claim) for process, claim in zip(processes[1:], claims[1:], strict=True)]
         world.process().table.set_limit(lock, 3)
         found = [
-            process.look(claim, place) for process, claim, place in zip(processes[1:], claims[1:], places, strict=True)
+            process.poll(claim, place) for process, claim, place in zip(processes[1:], claims[1:], places, strict=True)
         ]
         assert [isinstance(each, Grant) for each in found] == [True, True, False]
 
@@ -155,9 +153,9 @@ class TestAnOperatorsLimit:
         place = late.queued(waits)
         for process, claim, grant in zip(processes, claims, grants, strict=True):
             assert process.table.renew(claim, grant.fencing_token).fencing_token == grant.fencing_token
-            assert isinstance(late.look(waits, place), Position)
+            assert isinstance(late.poll(waits, place), Position)
             process.table.release(claim, grant)
-        assert isinstance(late.look(waits, place), Grant)
+        assert isinstance(late.poll(waits, place), Grant)
 
     def test_zero_closes_the_lock_to_all(self, alice: Process, bob: Process, lock: LockName) -> None:
         alice.table.set_limit(lock, 0)

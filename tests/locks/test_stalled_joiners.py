@@ -133,12 +133,12 @@ class Verdict(Generic[H]):
 
 
 def judge(
-    races: Races[H], look_at: Callable[[Race[H]], None] = lambda _: None, *, swaps_count: bool = False
+    races: Races[H], check: Callable[[Race[H]], None] = lambda _: None, *, swaps_count: bool = False
 ) -> Verdict[H]:
-    """Run the race under every schedule; ``look_at`` it after each, while its table is unchanged."""
+    """Run the race under every schedule; ``check`` it after each, while its table is unchanged."""
     verdict: Verdict[H] = Verdict([])
     for _, race in every_order(races.world, races.start, alike=races.contenders, swaps_count=swaps_count):
-        look_at(race)
+        check(race)
         verdict.races.append(race)
     return verdict
 
@@ -167,7 +167,7 @@ class OurRaces:
         race.runners += [self._runner(race, HOLDER, held), self._runner(race, FIRST), self._runner(race, SECOND)]
         return race, race.runners
 
-    def look_at(self, race: Race[Grant]) -> None:
+    def check(self, race: Race[Grant]) -> None:
         """No one is lost or overtaken, nothing is left over, and the table itself never had two holders."""
         inspector = self.processes[HOLDER]
         assert exclusion_held(list(self.processes.values())), race.schedule
@@ -185,16 +185,16 @@ class OurRaces:
         for step, name, grant in race.entries:
             other = FIRST if name == SECOND else SECOND
             if tickets[self.claims[other].owner] < tickets[grant.owner]:
-                self._look_at_overtaking(race.schedule[: step + 1], name, other, race)
+                self._check_overtaking(race.schedule[: step + 1], name, other, race)
 
-    def _look_at_overtaking(self, until_then: list[str], name: str, other: str, race: Race[Grant]) -> None:
+    def _check_overtaking(self, until_then: list[str], name: str, other: str, race: Race[Grant]) -> None:
         """A grant past a live row must have polled before the row was written."""
         entered = [entered for step, entered, _ in race.entries if step < len(until_then) - 1]
         if other in entered or f"{other}: PutItem" not in until_then:
             return
-        looks = [step for step, text in enumerate(until_then) if text == f"{name}: Query"]
-        assert looks, race.schedule
-        assert looks[-1] < until_then.index(f"{other}: PutItem"), race.schedule
+        polls = [step for step, text in enumerate(until_then) if text == f"{name}: Query"]
+        assert polls, race.schedule
+        assert polls[-1] < until_then.index(f"{other}: PutItem"), race.schedule
         self.overtakings += 1
 
     def _runner(self, race: Race[Grant], name: str, held: Grant | None = None) -> Runner[Grant]:
@@ -244,7 +244,7 @@ class PublishedRaces:
         def come(now: Moment) -> Steps[int | None]:
             me = PublishedContender(lock, LEASE_MS, now)
             ticket = yield from me.join()
-            return ticket if (yield from me.look(ticket)) else None
+            return ticket if (yield from me.poll(ticket)) else None
 
         def leave(now: Moment, ticket: int) -> Steps[object]:
             return PublishedContender(lock, LEASE_MS, now).release(ticket)
@@ -255,7 +255,7 @@ class PublishedRaces:
 def used_before(process: Process, lock: LockName) -> None:
     """The lock has been used once, so that the counter exists."""
     assert published(process, lock, lambda me: me.join()) == 1
-    assert published(process, lock, lambda me: me.look(1))
+    assert published(process, lock, lambda me: me.poll(1))
     assert published(process, lock, lambda me: me.release(1))
 
 
@@ -266,7 +266,7 @@ def published(process: Process, lock: LockName, verb: Callable[[PublishedContend
 @IN_MEMORY_FIRST
 def test_two_processes_that_stall_anywhere_never_hold_together_and_both_get_the_lock(world: World) -> None:
     races = OurRaces(world)
-    verdict = judge(races, races.look_at)
+    verdict = judge(races, races.check)
     assert verdict.two_inside == set()
     # 238 when this was written (896 with the swaps); in 110 of them both held it one after the other.
     assert 200 < len(verdict.schedules) < 300
@@ -276,7 +276,7 @@ def test_two_processes_that_stall_anywhere_never_hold_together_and_both_get_the_
 
 
 @IN_MEMORY_FIRST
-def test_the_same_search_convicts_the_published_protocol(world: World) -> None:
+def test_the_same_search_finds_the_fault_in_the_published_protocol(world: World) -> None:
     verdict = judge(PublishedRaces(world))
     the_older_row_appears_late = (
         "first: UpdateItem",
@@ -286,8 +286,8 @@ def test_the_same_search_convicts_the_published_protocol(world: World) -> None:
         "first: PutItem",
         "first: Query",
     )
-    convicting = [schedule for schedule in verdict.two_inside if schedule[:6] == the_older_row_appears_late]
-    assert len(convicting) == 1
+    found = [schedule for schedule in verdict.two_inside if schedule[:6] == the_older_row_appears_late]
+    assert len(found) == 1
     assert len(verdict.schedules) > len(verdict.two_inside)
 
 
@@ -305,13 +305,13 @@ def test_in_the_published_protocol_a_stalled_holder_revives_its_row_while_a_succ
 ) -> None:
     first = published(alice, lock, lambda me: me.join())
     second = published(bob, lock, lambda me: me.join())
-    assert published(alice, lock, lambda me: me.look(first))
+    assert published(alice, lock, lambda me: me.poll(first))
     world.advance(LEASE_MS // 2)
     assert published(bob, lock, lambda me: me.heartbeat(second))
     world.advance(LEASE_MS // 2 + 4_000)
-    assert published(bob, lock, lambda me: me.look(second))
+    assert published(bob, lock, lambda me: me.poll(second))
     assert published(alice, lock, lambda me: me.heartbeat(first))
-    assert published(alice, lock, lambda me: me.look(first))
+    assert published(alice, lock, lambda me: me.poll(first))
 
 
 def test_a_stalled_holder_cannot_renew_while_a_successor_holds(
@@ -321,10 +321,10 @@ def test_a_stalled_holder_cannot_renew_while_a_successor_holds(
     grant = alice.granted(first)
     waiting = bob.queued(second)
     world.advance(LEASE_MS // 2)
-    kept = bob.look(second, waiting)
+    kept = bob.poll(second, waiting)
     assert isinstance(kept, Position)
     world.advance(LEASE_MS // 2 + 4_000)
-    assert isinstance(bob.look(second, kept), Grant)
+    assert isinstance(bob.poll(second, kept), Grant)
     with pytest.raises(LockLost):
         alice.table.renew(first, grant.fencing_token)
 

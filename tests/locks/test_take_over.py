@@ -19,19 +19,19 @@ _OPERATOR = re.compile(r"\b(?:AND|OR|NOT|IN|BETWEEN)\b|<>|<=|>=|[=<>+-]|attribut
 ON_DEEP_ENGINES = pytest.mark.parametrize("engine", first_on("memory", deep_engine_names()), indirect=True)
 
 
-def dead_readers(world: World, lock: LockName, count: int) -> None:
+def expired_readers(world: World, lock: LockName, count: int) -> None:
     reader = world.process()
     for number in range(count):
         reader.granted(Claim(lock, f"reader-{number}", _SHORT_MS, shared=True))
     world.advance(2 * _SHORT_MS)
 
 
-@pytest.mark.parametrize("dead", [10, 11])
+@pytest.mark.parametrize("expired", [10, 11])
 def test_a_writer_replaces_more_than_ten_expired_readers_by_one_grant(
-    world: World, alice: Process, lock: LockName, dead: int
+    world: World, alice: Process, lock: LockName, expired: int
 ) -> None:
-    dead_readers(world, lock, dead)
-    assert alice.granted(alice.claim(lock)).took_over == dead
+    expired_readers(world, lock, expired)
+    assert alice.granted(alice.claim(lock)).took_over == expired
 
 
 def test_a_waiting_writer_replaces_eleven_expired_readers(
@@ -42,7 +42,7 @@ def test_a_waiting_writer_replaces_eleven_expired_readers(
     claim = alice.claim(lock)
     place = alice.queued(claim)
     world.advance(2 * _SHORT_MS)
-    assert isinstance(alice.look(claim, place), Grant)
+    assert isinstance(alice.poll(claim, place), Grant)
 
 
 def test_a_permit_is_free_again_though_twelve_holders_expired_and_the_limit_was_lowered_since(
@@ -59,7 +59,7 @@ def test_only_the_expired_holders_are_removed_and_the_others_keep_their_permits(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     for number in range(11):
-        bob.granted(Claim(lock, f"dead-{number}", _SHORT_MS, permits=12))
+        bob.granted(Claim(lock, f"expired-{number}", _SHORT_MS, permits=12))
     living = alice.claim(lock, permits=12)
     held = alice.granted(living)
     world.advance(2 * _SHORT_MS)
@@ -71,7 +71,7 @@ def test_only_the_expired_holders_are_removed_and_the_others_keep_their_permits(
 def test_a_hundred_expired_holders_are_removed_within_the_limits_of_an_expression(
     world: World, alice: Process, lock: LockName
 ) -> None:
-    dead_readers(world, lock, MAX_HOLDERS)
+    expired_readers(world, lock, MAX_HOLDERS)
     assert alice.granted(alice.claim(lock)).took_over == MAX_HOLDERS
     assert_bounded(alice.sent[-1].parameters)
 
@@ -85,7 +85,7 @@ def test_the_first_in_line_removes_them_within_these_limits_too(
     claim = alice.claim(lock)
     place = alice.queued(claim)
     world.advance(2 * _SHORT_MS)
-    assert isinstance(alice.look(claim, place), Grant)
+    assert isinstance(alice.poll(claim, place), Grant)
     (transaction,) = (sent for sent in alice.sent if sent.operation == "TransactWriteItems")
     assert_bounded(transaction.parameters["TransactItems"][0]["Update"])
 

@@ -24,7 +24,7 @@ def in_vain(process: Process, lock: LockName, *, waits: bool) -> RecordWaitExcee
         return at_once.value
     place = process.queued(claim)
     with pytest.raises(RecordWaitExceeded) as later:
-        process.look(claim, place, wait_until_ms=0)
+        process.poll(claim, place, wait_until_ms=0)
     return later.value
 
 

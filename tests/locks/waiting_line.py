@@ -9,7 +9,7 @@ from kit.step_functions import Callback, TaskService
 from kit.world import Process, World
 
 from ticketlock import Claim, Grant, Place, Position, Released
-from ticketlock.locks._hand_over import await_call
+from ticketlock.locks._hand_over import await_wake_up
 from ticketlock.locks._items import Session
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._requests import Steps
@@ -29,22 +29,22 @@ class Waiter:
     def token(self) -> str:
         return f"token of {self.session.fragment}"
 
-    def parks(self, token: str | None = None, look: int = 0, *, may_stay: bool = True) -> Callback[Position | None]:
+    def parks(self, token: str | None = None, park: int = 0, *, may_stay: bool = True) -> Callback[Position | None]:
         return self._steps(
-            lambda me: await_call(me, self.place, self.session, token or self.token, look, lambda _: may_stay)
+            lambda me: await_wake_up(me, self.place, self.session, token or self.token, park, lambda _: may_stay)
         )
 
     def stays_parked(self) -> bool:
         return self.parks().run().result is not None
 
-    def looks(self) -> Grant | Position:
+    def polls(self) -> Grant | Position:
         found = self.process.table.check_turn(self.claim, self.place, None)
         if isinstance(found, Position):
             self.place = found.place
         return found
 
     def has_word(self) -> bool:
-        return self.token in self.service.called
+        return self.token in self.service.answered
 
     def comes_in(self) -> Callback[Grant | Position]:
         """It polls, and wakes the next if there is room for more."""

@@ -8,17 +8,17 @@ from typing import Any
 from kit import invariants
 from property.chance import Chance
 
-from ticketlock.locks import _claim, _grants, _hand_over, _joiner, _modes, _onlooker, _operators, _protocol
+from ticketlock.locks import _claim, _grants, _hand_over, _joiner, _modes, _operators, _protocol, _queue_reader
 
 Places = tuple[tuple[Any, str], ...]
 
 PLACES: Mapping[str, Places] = {
-    "swept": ((_protocol, "_SWEPT_A_LOOK"),),
-    "page": ((_onlooker, "_PAGE"),),
+    "swept": ((_protocol, "_SWEPT_PER_POLL"),),
+    "page": ((_queue_reader, "_PAGE"),),
     "holders": tuple((each, "MAX_HOLDERS") for each in (_modes, _claim, _grants, invariants)),
     "tries": ((_protocol, "_TRIES"), (_joiner, "_TRIES")),
     "operators_tries": ((_operators, "_TRIES"),),
-    "stale_calls": ((_hand_over, "_STALE_CALLS"),),
+    "stale_tokens": ((_hand_over, "_STALE_TOKENS"),),
 }
 """The module or class that defines each of them."""
 
@@ -39,7 +39,7 @@ class Caps:
         holders: of a lock that is shared; also the highest limit.
         tries: of an operation that is refused because its item has changed.
         operators_tries: the same of an operator's operation.
-        stale_calls: waiters that a wake-up passes over because their tasks are closed.
+        stale_tokens: waiters that a wake-up passes over because their tasks are closed.
     """
 
     swept: int = _real("swept")
@@ -47,9 +47,9 @@ class Caps:
     holders: int = _real("holders")
     tries: int = _real("tries")
     operators_tries: int = _real("operators_tries")
-    stale_calls: int = _real("stale_calls")
+    stale_tokens: int = _real("stale_tokens")
 
-    def told(self) -> list[str]:
+    def in_words(self) -> list[str]:
         """The caps that differ from the real ones, as a line of a log; nothing if none does."""
         changed = [f"{name} {value}" for name, value in asdict(self).items() if value != getattr(REAL, name)]
         return [f"0: at most {', '.join(changed)}"] if changed else []

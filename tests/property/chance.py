@@ -9,7 +9,7 @@ class Chance(Protocol):
     """Chooses one of several alternatives."""
 
     def pick(self, choices: int) -> int:
-        """A number from 0 to ``choices`` - 1; 0 is the dullest. If there is only one alternative, nothing is chosen."""
+        """A number from 0 to ``choices`` - 1; 0 is the simplest. A single alternative is not a choice."""
         ...
 
 
@@ -29,7 +29,7 @@ class Seeded:
 
 
 class Recorded:
-    """Choices from a list, and the dullest ones after its end."""
+    """Choices from a list, and the simplest ones after its end."""
 
     def __init__(self, picked: Sequence[int]) -> None:
         self._left = list(reversed(picked))

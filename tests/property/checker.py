@@ -24,14 +24,14 @@ from kit.invariants import (
     no_overtaking,
     none_declared_void,
     nothing_left,
+    own_end,
+    own_token,
     room,
-    told,
-    told_of_its_end,
     wait_not_too_long,
     wait_not_too_short,
 )
 from property.caps import REAL, Caps
-from property.clocks import NO_LOOK, Look, Machine, TrueTime
+from property.clocks import NO_POLL, Machine, Poll, TrueTime
 from property.parties import Ending, Held, Hold, Waiting
 from property.seen import Seen
 
@@ -136,7 +136,7 @@ class Checker:
         poll_ms: float = LONGEST_POLL_MS,
     ) -> None:
         """An acquisition begins."""
-        machine.looked = NO_LOOK
+        machine.polled = NO_POLL
         self.waiting[machine.name] = Waiting(
             owner, self.time.now_ms, record_wait_ms, machine, shared, by_table_time, poll_ms
         )
@@ -156,8 +156,8 @@ class Checker:
         self.served[self.waiting.pop(machine.name).owner] = inf
 
     def hears_of(self, machine: Machine, claim: Claim, grant: Grant, lease: Held) -> Hold:
-        """A holder is told of its grant."""
-        told(claim.owner, grant.fencing_token, self.tokens.get(claim.owner, ()))
+        """A holder learns of its grant."""
+        own_token(claim.owner, grant.fencing_token, self.tokens.get(claim.owner, ()))
         return self.believes(machine, claim, grant.fencing_token, lease)
 
     def believes(self, machine: Machine, claim: Claim, fencing_token: int, lease: Held) -> Hold:
@@ -174,32 +174,32 @@ class Checker:
         self._asks_for_exclusion()
         return hold
 
-    def goes_on(self) -> None:
-        """A holder is told of its renewal."""
+    def hears_of_its_renewal(self) -> None:
+        """A holder learns of its renewal."""
         self._asks_for_exclusion()
 
-    def is_told_a_loss(self, hold: Hold) -> None:
-        """A call has told a holder that its lock is lost: its lease must say so, too."""
+    def hears_of_a_loss(self, hold: Hold) -> None:
+        """A call has reported to a holder that its lock is lost: its lease must report it, too."""
         if not hold.is_over and hold.lease.is_held():
-            raise Broken(f"told: {hold.owner} was told that {hold.fencing_token} is lost, and its lease says held")
+            raise Broken(f"outcomes: {hold.owner} heard that {hold.fencing_token} is lost, and its lease says held")
 
     def ended_well(self, hold: Hold, *, is_sure: bool) -> None:
-        """A holder was told only that its lock is free, and its work is done.
+        """The release of a holder reported only that its lock is free, and its work is done.
 
         Args:
             is_sure: whether each of its requests was answered.
         """
         end = self.ends.get(hold.fencing_token)
         if end is None:
-            raise Broken(f"told: {hold.owner} was told that {hold.fencing_token} is free, and it is still held")
+            raise Broken(f"outcomes: {hold.owner} heard that {hold.fencing_token} is free, and it is still held")
         # If its own request got no answer, it takes another process's release of this owner for its own. Likewise if a
         # grant came after its work: no other holder has worked beside it.
         harmless = self._may_release(hold.owner, end.by) or (end.is_taken and hold.over_ms <= end.at_ms)
         is_its_own = end.by == hold.machine.name or (harmless and not is_sure)
-        told_of_its_end(hold.owner, hold.fencing_token, is_its_own)
+        own_end(hold.owner, hold.fencing_token, is_its_own)
 
-    def freed(self, machine: Machine, fencing_token: int, *, is_told_so: bool, is_sure: bool) -> None:
-        """An operator, or another process of an owner, was told whether it has freed a grant.
+    def freed(self, machine: Machine, fencing_token: int, *, is_reported: bool, is_sure: bool) -> None:
+        """An operator, or another process of an owner, learns whether it has freed a grant.
 
         Args:
             is_sure: whether each of its requests was answered.
@@ -207,11 +207,11 @@ class Checker:
         end = self.ends.get(fencing_token)
         did = end is not None and end.by == machine.name
         # Each of its requests was answered, and a late copy has freed the grant: the sender cannot know.
-        untold = is_sure and end is not None and end.step in self.copies
-        if did and not is_told_so and not untold:
-            raise Broken(f"told: {machine.name} has freed {fencing_token}, and was told that it was not held")
-        if is_told_so and is_sure and not did:
-            raise Broken(f"told: {machine.name} was told that it has freed {fencing_token}, and has not")
+        cannot_know = is_sure and end is not None and end.step in self.copies
+        if did and not is_reported and not cannot_know:
+            raise Broken(f"outcomes: {machine.name} has freed {fencing_token}, and heard that it was not held")
+        if is_reported and is_sure and not did:
+            raise Broken(f"outcomes: {machine.name} heard that it has freed {fencing_token}, and has not")
 
     def met(self, error: Exception, hold: Hold | None = None) -> None:
         """An acquisition, or a hold, has ended with an error."""
@@ -257,28 +257,28 @@ class Checker:
         self.longest_asleep_ms = max(self.longest_asleep_ms, self._asleep_ms)
         idle(self._asleep_ms, first.poll_ms)
 
-    def sees_write(self, step: int, sender: Machine, look: Look) -> None:
+    def sees_write(self, step: int, sender: Machine, poll: Poll) -> None:
         """A request was applied, or refused.
 
         Args:
-            look: the read of the lock that the request depends on.
+            poll: the read of the lock that the request depends on.
         """
         if not self.reads_table:
             return
         self._asks_for_exclusion()
         before, rows, now_ms = self.item, self.rows, self.time.now_ms
         # Without an earlier read it depends on the items at the write itself.
-        looked = look.step or step
+        polled = poll.step or step
         self.sees_table(step, sender.name)
         holding = {holder.owner for holder in before.holders} if before is not None else set()
-        standing = [each for each in rows.values() if self._waits(each.row, holding, looked)]
+        standing = [each for each in rows.values() if self._waits(each.row, holding, polled)]
         granted = [each for each in self.item.holders if each.owner not in holding] if self.item is not None else []
         for holder in granted:
             assert self.item is not None
             self._serves(holder.owner, self.item.issued)
         gone = [each.row for each in standing if each.row.ticket not in self.rows and not self._is_served(each.row)]
         if before is not None and self.item is not None and self.item.waiting < before.waiting:
-            # They have withdrawn, and will be told so.
+            # They have withdrawn, and their next poll finds that.
             for row in gone:
                 self._serves(row.owner, row.ticket)
         gone = [row for row in gone if not self._is_served(row)]
@@ -288,7 +288,7 @@ class Checker:
         no_eviction(self.item, gone, now_ms, by=sender.name)
         meant = {token for token, end in self.ends.items() if end.is_freed}
         no_holder_evicted(before, self.item, now_ms, by=sender.name, meant=meant)
-        none_declared_void(before, self.item, standing, looked, now_ms, by=sender.name)
+        none_declared_void(before, self.item, standing, polled, now_ms, by=sender.name)
         self._follows_tickets(before, self.item, rows.keys() - self.rows.keys())
         if self.is_fair and gone:
             raise Broken(f"no eviction: no fault was injected, and yet {sender.name} gave its position up")
@@ -297,7 +297,7 @@ class Checker:
             limit(before, self.item)
             limit_as_set(self.item, self.limits)
         for holder in granted:
-            self._sees_grant(step, holder, before, rows, standing, look)
+            self._sees_grant(step, holder, before, rows, standing, poll)
         here = {holder.owner for holder in self.item.holders} if self.item is not None else set()
         self.left.update(dict.fromkeys(holding - here, step))
 
@@ -308,7 +308,7 @@ class Checker:
         before: LockItem | None,
         rows: Mapping[int, Standing],
         standing: Collection[Standing],
-        look: Look,
+        poll: Poll,
     ) -> None:
         permits = before.permits if before is not None else self.permits
         self.grants += 1
@@ -323,12 +323,12 @@ class Checker:
             next((row for row in gone if row.owner == holder.owner), None),
             before,
             standing,
-            look.step or step,
+            poll.step or step,
             self.time.now_ms,
             shared=holder.shared,
             permits=permits,
             owner=holder.owner,
-            slips=self.slips if look.is_snapshot else None,
+            slips=self.slips if poll.is_snapshot else None,
         )
 
     def nothing_is_left(self) -> None:
@@ -342,7 +342,7 @@ class Checker:
 
     def sees_table(self, step: int, by: str = "") -> None:
         """Read the items after a machine has changed them."""
-        self.seen.looks(step)
+        self.seen.refreshes(step)
         for holder in self.seen.ended:
             self._ends(holder, step, by, is_taken=self.seen.came > 0)
 
@@ -424,6 +424,6 @@ class Checker:
     def _is_served(self, row: Row) -> bool:
         return row.ticket <= self.served.get(row.owner, -1)
 
-    def _waits(self, row: Row, holding: set[str], looked: int) -> bool:
+    def _waits(self, row: Row, holding: set[str], polled: int) -> bool:
         """Whether the owner of a row is still waiting with it, and was when the request's read began."""
-        return not self._is_served(row) and row.owner not in holding and self.left.get(row.owner, -1) < looked
+        return not self._is_served(row) and row.owner not in holding and self.left.get(row.owner, -1) < polled

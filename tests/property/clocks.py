@@ -41,7 +41,7 @@ class Pending:
     began: int | None = None
 
 
-class Look(NamedTuple):
+class Poll(NamedTuple):
     """A read of the lock.
 
     Attributes:
@@ -53,7 +53,7 @@ class Look(NamedTuple):
     is_snapshot: bool = True
 
 
-NO_LOOK = Look()
+NO_POLL = Poll()
 
 
 @dataclass
@@ -63,8 +63,8 @@ class Machine:
     Attributes:
         rate: how fast its local clock runs.
         wall_is_off_ms: by how much its wall clock is wrong.
-        looked: its last read of the lock.
-        called: its callback tasks that were answered.
+        polled: its last read of the lock.
+        answered_tasks: its callback tasks that were answered.
         frozen_at_ms, set_back_at_ms: when it was last frozen, and its wall clock set back.
         unheard: how many of its requests may have been applied without an answer.
         conflict_at_ms: when a request of it last conflicted with one of another machine.
@@ -81,9 +81,9 @@ class Machine:
     pending: Pending | None = None
     wakes_at_ms: float = 0
     paused_until_ms: float = 0
-    looked: Look = NO_LOOK
+    polled: Poll = NO_POLL
     waits_for_task: str | None = None
-    called: set[str] = field(default_factory=set)
+    answered_tasks: set[str] = field(default_factory=set)
     frozen_at_ms: float = 0
     set_back_at_ms: float = 0
     unheard: int = 0
@@ -117,7 +117,7 @@ class Machine:
 
     def answered(self, task_token: str) -> None:
         """One of its callback tasks is answered: if it waits for that task, it continues."""
-        self.called.add(task_token)
+        self.answered_tasks.add(task_token)
         if self.waits_for_task == task_token:
             self.wakes_at_ms = min(self.wakes_at_ms, self.time.now_ms)
 

@@ -64,7 +64,7 @@ def all_schedules(run: Callable[[Chance], World], again: Callable[[Sequence[int]
             return
 
 
-def told_in_short(picked: Sequence[int]) -> str:
+def in_short(picked: Sequence[int]) -> str:
     """Choices in one line, without zeros at the end."""
     last = max((at for at, choice in enumerate(picked) if choice), default=-1)
     return " ".join(map(str, picked[: last + 1]))

@@ -16,8 +16,8 @@ from functools import partial
 
 from property.chance import Chance
 from property.clocks import Machine
-from property.enumerated import all_schedules, to_its_end, told_in_short
-from property.failures import again, told
+from property.enumerated import all_schedules, in_short, to_its_end
+from property.failures import again, noted
 from property.faults import ON_A_REQUEST, PAUSES_MS, Faults, may_befall
 from property.scripts import crashing, holder, left_to_itself
 from property.world import World
@@ -35,7 +35,7 @@ class Kind:
             between its ticket and its row.
         shared: whether the machines share the lock.
         permits: the limit.
-        calls: whether a release wakes the next waiter, which is parked until then.
+        wakes: whether a release wakes the next waiter, which is parked until then.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Kind:
     before: str | None = None
     shared: tuple[bool, bool] = (False, False)
     permits: int = 1
-    calls: bool = False
+    wakes: bool = False
 
 
 KINDS = (
@@ -64,8 +64,8 @@ KINDS = (
     Kind("two readers, one fault", 2, 1, shared=(True, True)),
     Kind("two permits and a crashed holder", 4, 0, before="holder", permits=2),
     Kind("two permits and a crashed holder, one fault", 1, 1, before="holder", permits=2),
-    Kind("workflows that are woken", 3, 0, calls=True),
-    Kind("workflows that are woken, one fault", 1, 1, calls=True),
+    Kind("workflows that are woken", 3, 0, wakes=True),
+    Kind("workflows that are woken, one fault", 1, 1, wakes=True),
 )
 
 
@@ -73,15 +73,15 @@ def run(kind: Kind, chance: Chance) -> World:
     """One schedule of two machines.
 
     Raises:
-        Broken, Unexpected: a promise was broken, or something else was raised; its note tells what happened before.
+        Broken, Unexpected: a promise was broken, or something else was raised; its notes say what happened before.
     """
-    world = World(chance, Faults(), kind.permits, calls=kind.calls)
-    with told(world.checker.log):
-        _goes_on_to_its_end(world, kind, chance)
+    world = World(chance, Faults(), kind.permits, wakes=kind.wakes)
+    with noted(world.checker.log):
+        _continues_to_its_end(world, kind, chance)
     return world
 
 
-def _goes_on_to_its_end(world: World, kind: Kind, chance: Chance) -> None:
+def _continues_to_its_end(world: World, kind: Kind, chance: Chance) -> None:
     world.checker.is_fair = kind.faults == 0 and kind.before is None
     if kind.before is not None:
         world.add("c", crashing(kind.before), rate=1, wall_is_off_ms=0)
@@ -140,4 +140,4 @@ def every(kind: Kind) -> Iterator[World]:
     Raises:
         Broken, Unexpected: a promise was broken, or another error was raised; its notes list the choices.
     """
-    return all_schedules(partial(run, kind), lambda picked: again(kind=kind.name, choices=told_in_short(picked)))
+    return all_schedules(partial(run, kind), lambda picked: again(kind=kind.name, choices=in_short(picked)))

@@ -9,7 +9,7 @@ from kit.invariants import Broken
 from property import caps, operators, scripts
 from property.caps import REAL, Caps
 from property.chance import Chance
-from property.failures import told
+from property.failures import noted
 from property.faults import Faults
 from property.world import OPERATOR, World
 
@@ -45,8 +45,8 @@ def mixed(chance: Chance) -> Faults:
 def begun(chance: Chance, faults: Faults, limits: Caps = REAL) -> World:
     """A world with its machines, about to begin; its caps must be set."""
     permits = min([1, 1, 1, 2, 3][chance.pick(5)], limits.holders)
-    calls, take_ms = chance.pick(2) == 1, [0, 0, 0, 5, 50][chance.pick(5)]
-    world = World(chance, faults, permits, calls=calls, caps=limits, transactions_take_ms=take_ms)
+    wakes, take_ms = chance.pick(2) == 1, [0, 0, 0, 5, 50][chance.pick(5)]
+    world = World(chance, faults, permits, wakes=wakes, caps=limits, transactions_take_ms=take_ms)
     rounds = [1, 1, 2, 2, 3][chance.pick(5)]
     if permits == 1 and limits.holders > CRASHED_READERS and chance.pick(16) == 15:
         with_crashed_readers(world)
@@ -69,7 +69,7 @@ def begun(chance: Chance, faults: Faults, limits: Caps = REAL) -> World:
 
 def with_crashed_readers(world: World) -> None:
     """Many readers have crashed before the other machines begin: more than any cap on what one write removes."""
-    names = [f"dead{number}" for number in range(CRASHED_READERS)]
+    names = [f"crashed{number}" for number in range(CRASHED_READERS)]
     for name in names:
         world.add(name, scripts.crashing("reader"), rate=1, wall_is_off_ms=0)
     faults, world.faults = world.faults, Faults()
@@ -95,14 +95,14 @@ def run(chance: Chance, faults: Faults | None = None, limits: Caps | None = None
     with limits.set():
         world = begun(chance, faults, limits)
         world.checker.is_fair = world.faults == Faults()
-        world.checker.log += limits.told()
-        with told(world.checker.log):
-            _goes_on_to_its_end(world)
+        world.checker.log += limits.in_words()
+        with noted(world.checker.log):
+            _continues_to_its_end(world)
             scripts.left_to_itself(world)
     return world
 
 
-def _goes_on_to_its_end(world: World) -> None:
+def _continues_to_its_end(world: World) -> None:
     while world.step():
         if world.steps > _MOST_STEPS // 2:
             # From now on no faults are injected: every machine must come to an end.

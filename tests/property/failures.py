@@ -16,7 +16,7 @@ FAILURES = (Broken, Unexpected)
 
 
 @contextmanager
-def told(log: Sequence[str] = ()) -> Iterator[None]:
+def noted(log: Sequence[str] = ()) -> Iterator[None]:
     """Within the block a failure is reported with what happened before.
 
     Args:

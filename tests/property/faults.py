@@ -61,7 +61,7 @@ class Faults:
         }
 
     def which(self, names: tuple[str, ...], chance: Chance) -> str | None:
-        """Draw one of these faults, mostly none; the dullest choice is none."""
+        """Draw one of these faults, mostly none; the simplest choice is none."""
         drawn = chance.pick(1_000) if self._sums[names] else 0
         if not 0 < drawn <= self._sums[names]:
             return None

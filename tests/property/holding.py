@@ -66,7 +66,7 @@ class Client:
         """Nothing was due."""
 
     def tell(self, lease: BaseLease, what: Due) -> None:
-        """The error tells the caller."""
+        """Do nothing: the error reports it to the caller."""
 
     def join_idle(self) -> None:
         """No thread is left."""
@@ -74,7 +74,7 @@ class Client:
 
 def contender(world: World, claim: Claim, now: Moment) -> Contender:
     """A contender that wakes waiters, in a world where waiters are woken."""
-    return contender_class(calls=world.calls)(claim, now)
+    return contender_class(wakes=world.wakes)(claim, now)
 
 
 def works(client: Client, lease: BaseLease, held: Hold, verbs: Iterable[Verb]) -> Actions[None]:
@@ -87,10 +87,10 @@ def works(client: Client, lease: BaseLease, held: Hold, verbs: Iterable[Verb]) -
                 yield from client.holdings.renew(lease)
             elif verb == "show":
                 yield from client.holdings.set_data(lease, "at work")
-            checker.goes_on()
+            checker.hears_of_its_renewal()
     except (LockLost, TableError) as error:
         if isinstance(error, LockLost):
-            checker.is_told_a_loss(held)
+            checker.hears_of_a_loss(held)
         checker.met(error, held)
         held.ends()
         return

@@ -137,25 +137,25 @@ def _frees(
             world.checker.may_free.setdefault(holder.fencing_token, set()).add(machine.name)
         return whose(holder)
 
-    unheard, is_told_so = machine.unheard, True
+    unheard, is_reported = machine.unheard, True
     identity = f"{machine.name}, {world.steps}"
     try:
         yield from driver.run(
             lambda now: release_of(
-                world.lock, is_meant, now, contender_class(calls=world.calls), by=identity, by_force=by_force
+                world.lock, is_meant, now, contender_class(wakes=world.wakes), by=identity, by_force=by_force
             )
         )
     except LockLost:
-        is_told_so = False
+        is_reported = False
     except TableError:
         return
     if meant:
-        world.checker.freed(machine, meant[-1], is_told_so=is_told_so, is_sure=machine.unheard == unheard)
+        world.checker.freed(machine, meant[-1], is_reported=is_reported, is_sure=machine.unheard == unheard)
 
 
 def _limited(world: World, driver: Driver, permits: int) -> Actions[bool]:
     try:
-        yield from driver.run(lambda now: set_limit(world.lock, permits, now, contender_class(calls=world.calls)))
+        yield from driver.run(lambda now: set_limit(world.lock, permits, now, contender_class(wakes=world.wakes)))
     except TableError:
         return False
     return True

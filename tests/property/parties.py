@@ -65,8 +65,8 @@ class Hold(Belief):
 
         They do not if its machine was frozen with its local clock, and its wall clock set back: it cannot notice that.
         """
-        told_by_none = min(self.machine.frozen_at_ms, self.machine.set_back_at_ms) >= self.since_ms
-        return not self.is_over and not told_by_none and self.lease.is_held()
+        no_clock_shows_it = min(self.machine.frozen_at_ms, self.machine.set_back_at_ms) >= self.since_ms
+        return not self.is_over and not no_clock_shows_it and self.lease.is_held()
 
     @property
     def is_over(self) -> bool:
@@ -87,7 +87,7 @@ class Ending:
         by: the machine that sent the request; empty for TTL, or for the deletion of the item.
         is_taken: whether a later grant has removed it, since its lease had ended.
         is_freed: whether a machine has freed it that may: its owner, or an operator by force. Then the promises no
-            longer cover what other processes with the same grant believe, except that they are told in the end.
+            longer cover what other processes with the same grant believe, except that they learn it in the end.
     """
 
     step: int

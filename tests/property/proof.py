@@ -17,7 +17,7 @@ from property.every import KINDS, Kind, every
 from property.explore import run
 from property.failures import again
 from property.report import Hunt, Report, chunks, hunted
-from property.stateful import RULED, told_by_hypothesis
+from property.stateful import RULED, found_by_hypothesis
 from property.units import proof as units
 from property.world import World
 
@@ -65,7 +65,7 @@ def random_ones(seeds: Iterable[int]) -> Found:
 def ruled_ones(seed: int) -> Found:
     """Schedules that Hypothesis' rules make from a seed of their own."""
     found = Found()
-    story = told_by_hypothesis(seed, each=found.saw)
+    story = found_by_hypothesis(seed, each=found.saw)
     if story is not None:
         found.broken.append(f"{story}\n{again(ruled=seed)}")
     return found

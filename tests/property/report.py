@@ -66,11 +66,11 @@ class Report:
             if caught is None:
                 sought = f"{', '.join(sorted(broken.caught_by))} in {_HUNTED:,} schedules, {took_s:.0f} s"
                 self.failures.append(f"not caught by {sought}: {broken.name}")
-                told = "NOT CAUGHT", "-"
+                cells = "NOT CAUGHT", "-"
             else:
-                told = caught.promise, again(caught.seed, broken.name)
+                cells = caught.promise, again(caught.seed, broken.name)
                 count += 1
-            table.add_row(broken.name, *([seen_in] if has_seen else []), *told)
+            table.add_row(broken.name, *([seen_in] if has_seen else []), *cells)
         self.console.print(table)
         return count
 

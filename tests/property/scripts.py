@@ -20,7 +20,7 @@ from ticketlock.client._pace import Bounds, Pace
 from ticketlock.client._wait import Waits
 from ticketlock.errors import LockLost, OutcomeUnknown, RecordWaitExceeded, RequestNotApplied, TableError
 from ticketlock.locks._claim import Claim
-from ticketlock.locks._hand_over import await_call
+from ticketlock.locks._hand_over import await_wake_up
 from ticketlock.locks._items import Session
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._writes import mint_ticket
@@ -76,12 +76,12 @@ def at_once(
     *,
     others_wait: bool = False,
 ) -> Actions[Grant]:
-    """Acquire as the Python client does; if waiters are not woken by call, as one process with the other machines."""
+    """Acquire as the Python client does; if waiters are not woken, as one process with the other machines."""
     pace = Pace(bounds)
 
     def remembers(seen: Position) -> None:
         if seen.is_next and seen.fencing_token is not None:
-            world.next_polls.setdefault((seen.place.ticket, seen.fencing_token), machine.looked)
+            world.next_polls.setdefault((seen.place.ticket, seen.fencing_token), machine.polled)
 
     waits = Waits(claim, remembers, pace, expects_others=others_wait)
     waits.wake = partial(_wakes, machine, waits)
@@ -98,7 +98,7 @@ def at_once(
         )
 
     line = Line(TABLE, world.lock)
-    with nullcontext() if world.calls else world.lines.standing(line, waits):
+    with nullcontext() if world.wakes else world.lines.standing(line, waits):
         grant = yield from driver.run(steps)
     if grant.next_may_enter:
         world.lines.has_room(line, grant.fencing_token)
@@ -117,7 +117,7 @@ def step_by_step(world: World, machine: Machine, driver: Driver, claim: Claim, w
     for park in itertools.count():
         if isinstance(found, Grant):
             return found
-        if world.calls and claim.session is not None and wait_ms is None:
+        if world.wakes and claim.session is not None and wait_ms is None:
             yield from _parked(world, machine, driver, claim, found.place, park)
         else:
             yield Sleep(_POLL_MS)
@@ -138,7 +138,7 @@ def hold(
     """Acquire the lock, do these, and release it."""
     checker = world.checker
     poll_ms = (
-        _LONGEST_BEHIND * bounds.longest_ms if claim.session is None else LEASE_MS / 2 if world.calls else _POLL_MS
+        _LONGEST_BEHIND * bounds.longest_ms if claim.session is None else LEASE_MS / 2 if world.wakes else _POLL_MS
     )
     checker.asks(
         machine,
@@ -169,7 +169,7 @@ def holder(*, shared: bool) -> Script:
 
     def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
         owner = f"{machine.name}/1"
-        session = Session(machine.name, owner) if world.calls else None
+        session = Session(machine.name, owner) if world.wakes else None
         claim = Claim(world.lock, owner, LEASE_MS, permits=world.permits, shared=shared, session=session)
         if session is None:
             acquisition = at_once(world, machine, driver, claim, None, ONCE)
@@ -270,9 +270,11 @@ def _parked(world: World, machine: Machine, driver: Driver, claim: Claim, place:
         # If the function fails, its task continues until its time-out.
         with suppress(OutcomeUnknown, RequestNotApplied):
             yield from driver.run(
-                lambda now: await_call(contender(world, claim, now), place, session, task_token, park, lambda _: True)
+                lambda now: await_wake_up(
+                    contender(world, claim, now), place, session, task_token, park, lambda _: True
+                )
             )
-        if task_token not in machine.called:
+        if task_token not in machine.answered_tasks:
             machine.waits_for_task = task_token
             yield Sleep(ends_at_ms - world.time.now_ms)
             machine.waits_for_task = None

@@ -41,7 +41,7 @@ class Seen:
         """The items themselves, not copies: the engine replaces items, and never changes one."""
         return list(self.memory._service.tables[TABLE].partition(self.lock.entity))
 
-    def looks(self, step: int) -> None:
+    def refreshes(self, step: int) -> None:
         """Read the items."""
         raw, rows = None, {}
         for item in self.items():
@@ -50,7 +50,7 @@ class Seen:
                 continue
             known = self._known.get(item["sk"]["S"])
             if known is None or known[0] is not item:
-                known = self._known[item["sk"]["S"]] = item, self._stands(Row.parse(item), step)
+                known = self._known[item["sk"]["S"]] = item, self._standing(Row.parse(item), step)
             rows[known[1].row.ticket] = known[1]
         self.rows, self.ended, self.came = rows, (), 0
         if raw is not self.raw:
@@ -60,5 +60,5 @@ class Seen:
             self.ended = tuple(holder for token, holder in before.items() if token not in after)
             self.came = len(after - before.keys())
 
-    def _stands(self, row: Row, step: int) -> Standing:
+    def _standing(self, row: Row, step: int) -> Standing:
         return Standing.now(row, self.rows.get(row.ticket), step, self.time.now_ms)

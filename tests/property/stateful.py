@@ -23,7 +23,7 @@ from kit.invariants import Broken
 from property import caps
 from property.chance import Recorded
 from property.explore import begun
-from property.failures import FAILURES, story_of, told
+from property.failures import FAILURES, noted, story_of
 from property.faults import ON_A_REQUEST, SKEWS_MS, Faults
 from property.scripts import left_to_itself
 from property.world import World
@@ -32,7 +32,7 @@ RULED = 500
 """Schedules that are drawn from one seed."""
 _RULES = 120
 _LAST_STEPS = 10_000
-_ANYBODY = st.integers(0, 8)
+_INDEX = st.integers(0, 8)
 
 
 class Drawn:
@@ -60,8 +60,8 @@ class Schedules(RuleBasedStateMachine):
         self.world = begun(chance, Faults(), limits)
 
     @precondition(lambda self: self.world.ready())
-    @rule(who=_ANYBODY, times=st.integers(1, 8))
-    def goes_on(self, who: int, times: int) -> None:
+    @rule(who=_INDEX, times=st.integers(1, 8))
+    def lets_a_machine_continue(self, who: int, times: int) -> None:
         """The same machine several times in a row: a request and its answer are two steps."""
         ready = self.world.ready()
         machine = ready[who % len(ready)]
@@ -78,30 +78,30 @@ class Schedules(RuleBasedStateMachine):
 
     @precondition(lambda self: not self.world.is_over and not self.world.ready())
     @rule()
-    def everybody_sleeps(self) -> None:
+    def every_machine_sleeps(self) -> None:
         self._lets(self.world.let_time_pass)
 
     @precondition(
         lambda self: any(each.pending is not None and not each.pending.applied for each in self.world.ready())
     )
-    @rule(who=_ANYBODY, fault=st.sampled_from(ON_A_REQUEST))
+    @rule(who=_INDEX, fault=st.sampled_from(ON_A_REQUEST))
     def a_request_meets_a_fault(self, who: int, fault: str) -> None:
         asking = [each for each in self.world.ready() if each.pending is not None and not each.pending.applied]
         self._lets(lambda: self.world.befalls(fault, asking[who % len(asking)]))
 
     @precondition(lambda self: self.world.late)
-    @rule(which=_ANYBODY)
+    @rule(which=_INDEX)
     def a_late_copy_arrives(self, which: int) -> None:
         self._lets(lambda: self.world.late_one_arrives(which % len(self.world.late)))
 
     @precondition(lambda self: self.world.may_meet("jump"))
-    @rule(who=_ANYBODY, to=st.integers(0, 3))
+    @rule(who=_INDEX, to=st.integers(0, 3))
     def a_wall_clock_is_set(self, who: int, to: int) -> None:
         self._strikes("jump", who, to)
 
     @precondition(lambda self: self.world.may_meet("crash"))
-    @rule(who=_ANYBODY, fault=st.sampled_from(["pause", "freeze", "crash"]), how=st.integers(0, 3))
-    def a_machine_stands_still(self, who: int, fault: str, how: int) -> None:
+    @rule(who=_INDEX, fault=st.sampled_from(["pause", "freeze", "crash"]), how=st.integers(0, 3))
+    def a_machine_stops(self, who: int, fault: str, how: int) -> None:
         self._strikes(fault, who, how)
 
     @rule(skew_ms=st.sampled_from(SKEWS_MS))
@@ -136,7 +136,7 @@ class Schedules(RuleBasedStateMachine):
         log = self.world.checker.log
         known = len(log)
         try:
-            with told():
+            with noted():
                 return happen()
         except FAILURES:
             self.has_failed = True
@@ -146,7 +146,7 @@ class Schedules(RuleBasedStateMachine):
                 note(line)
 
 
-def told_by_hypothesis(
+def found_by_hypothesis(
     from_seed: int, examples: int = RULED, each: Callable[[World], object] = lambda _: None
 ) -> str | None:
     """Search; returns the shortest story that breaks a promise, if there is one.
@@ -155,7 +155,7 @@ def told_by_hypothesis(
         each: called with each world that has ended.
     """
 
-    class Told(Schedules):
+    class Observed(Schedules):
         def teardown(self) -> None:
             super().teardown()
             if hasattr(self, "world") and not self.has_failed:
@@ -171,8 +171,8 @@ def told_by_hypothesis(
         phases=[Phase.generate, Phase.shrink],
     )
     try:
-        with told():
-            run_state_machine_as_test(seed(from_seed)(Told), settings=chosen)
+        with noted():
+            run_state_machine_as_test(seed(from_seed)(Observed), settings=chosen)
     except FAILURES as failure:
         return story_of(failure)
     return None

@@ -59,21 +59,21 @@ def _acquires(world: World, machine: Machine) -> Hold:
     return world.checker.holds[-1]
 
 
-def test_a_look_that_finds_the_lock_as_it_is_and_the_rows_as_they_were_overtakes_once_more() -> None:
+def test_a_poll_that_finds_the_lock_as_it_is_and_the_rows_as_they_were_overtakes_once_more() -> None:
     world = World(Recorded([]), Faults())
     for name in "hrxy":
         world.add(name, holder(shared=False), rate=1, wall_is_off_ms=0)
     before, passed, first, second = world.machines
     _acquires(world, before)
-    _goes_on_to(world, passed, "put_item")
+    _continues_to(world, passed, "put_item")
     for machine in (first, second):
         _sleeps(world, machine)
     _ends(world, before)
     for machine in (first, second):
-        _goes_on_to(world, machine, "query")
+        _continues_to(world, machine, "query")
     # Both poll before the row is put; one poll takes so long that the other machine has come and gone.
     world.befalls("torn", second)
-    _goes_on_to(world, first, "transact_write_items")
+    _continues_to(world, first, "transact_write_items")
     _sleeps(world, passed)
     _ends(world, first)
     # The lock item in its new state, the row in its old one, absent; the other's row in its new state, gone.
@@ -84,7 +84,7 @@ def test_a_look_that_finds_the_lock_as_it_is_and_the_rows_as_they_were_overtakes
     assert world.checker.slips == world.checker.rows.keys()
 
 
-def _goes_on_to(world: World, machine: Machine, operation: str) -> None:
+def _continues_to(world: World, machine: Machine, operation: str) -> None:
     """Continue it until it has sent such a request."""
     while machine.pending is None or machine.pending.call.operation != operation:
         world.go_on(machine) if machine.is_ready() else world.let_time_pass()

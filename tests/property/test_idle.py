@@ -48,7 +48,7 @@ def test_a_patient_waiter_finds_the_lock_free_within_one_poll_though_many_before
     assert left_by_the_impatient().checker.last_owner == "patient/0"
 
 
-def test_a_waiter_that_goes_by_those_before_it_alone_leaves_the_lock_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pace_that_only_counts_the_waiters_ahead_leaves_the_lock_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_pace, "_LONGEST_BEHIND", 1_000)
     with pytest.raises(Broken, match=r"^idle: "):
         left_by_the_impatient()

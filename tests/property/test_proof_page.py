@@ -13,8 +13,8 @@ PAGE = "docs/proof.md"
 
 def numbers_of(heading: str, part: str) -> list[int]:
     """The numbers in a part's row of a table of the page."""
-    (told,) = (what for name, what, _ in rows(PAGE, heading) if name == part)
-    return [int(number) for number in re.findall(r"\d+", told)]
+    (listed,) = (what for name, what, _ in rows(PAGE, heading) if name == part)
+    return [int(number) for number in re.findall(r"\d+", listed)]
 
 
 def test_the_broken_locks_are_as_many_as_there_are() -> None:
@@ -31,11 +31,11 @@ def test_the_kinds_of_schedules_are_as_many_as_there_are_and_as_far_as_they_go()
 def test_the_kinds_of_schedules_of_units_are_as_many_as_there_are_and_as_far_as_they_go() -> None:
     of_units = every_of_units.KINDS
     fair, at_one_fault = ([kind.preemptions for kind in of_units if kind.faults == faults] for faults in (0, 1))
-    told = [min(fair), max(fair), min(at_one_fault), max(at_one_fault), len(of_units)]
-    assert numbers_of("", "units: every schedule, up to a bound") == told
+    listed = [min(fair), max(fair), min(at_one_fault), max(at_one_fault), len(of_units)]
+    assert numbers_of("", "units: every schedule, up to a bound") == listed
 
 
-def test_each_kind_of_schedules_of_units_is_told_with_its_bounds() -> None:
+def test_each_kind_of_schedules_of_units_is_listed_with_its_bounds() -> None:
     kinds = {kind.name: kind for kind in every_of_units.KINDS}
     there_are = [
         [name, str(kind.preemptions), str(kinds[f"{name}, one fault"].preemptions)]
@@ -46,10 +46,10 @@ def test_each_kind_of_schedules_of_units_is_told_with_its_bounds() -> None:
     assert [[what.partition(":")[0], fair, faulty] for what, fair, _, faulty, _ in table[2:]] == there_are
 
 
-def test_the_broken_units_are_told_with_a_promise_that_they_break() -> None:
-    told = [row for row in rows(PAGE, "The simulated world of units") if len(row) == 2]
-    begins = told.index(["caught by", "what is broken"])
-    caught = {name: promise for promise, names in told[begins + 2 :] for name in names.split("; ")}
+def test_the_broken_units_are_listed_with_a_promise_that_they_break() -> None:
+    listed = [row for row in rows(PAGE, "The simulated world of units") if len(row) == 2]
+    begins = listed.index(["caught by", "what is broken"])
+    caught = {name: promise for promise, names in listed[begins + 2 :] for name in names.split("; ")}
     assert caught.keys() == VARIANTS.keys()
     assert all(promise in VARIANTS[name].caught_by for name, promise in caught.items())
     assert numbers_of("Results of the last runs", "units: broken ones")[0] == len(VARIANTS)

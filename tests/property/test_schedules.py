@@ -13,7 +13,7 @@ from property.faults import ON_A_REQUEST, Faults
 from property.on_purpose import first_broken
 from property.scripts import client
 from property.seen import TABLE
-from property.stateful import told_by_hypothesis
+from property.stateful import found_by_hypothesis
 from property.world import World
 
 SCHEDULES, A_TEST = 400, 50
@@ -28,7 +28,7 @@ EVERY = {
 # `make proof` searches for these for longer.
 RARELY_CAUGHT = {
     "a count that is put back without declaring tickets void",
-    "a partial page taken for the whole queue",
+    "a partial page treated as the whole queue",
     "not equal for the limit",
     "an expired holder removed though it has renewed",
     "a turn without the token that was seen",
@@ -43,8 +43,8 @@ RARELY_CAUGHT = {
 CAUGHT_LATE = {
     "a lease written by the wall clock",
     "a limit without a number",
-    "a loss that the lease does not hear of",
-    "a release that takes every refusal for its own earlier try",
+    "a loss that the lease does not report",
+    "a release that treats every refusal as its own earlier attempt",
     "a row that is put again",
     "a sweep that lowers the count",
     "no room beside a holder",
@@ -57,7 +57,7 @@ CAUGHT_BY_EVERY = (
     ("a free lock, two faults", "a release without a condition"),
     ("a crashed holder, one fault", "a flag for an empty queue in place of the count"),
     ("a crashed waiter", "a crashed waiter is waited for"),
-    ("a crashed waiter", "without the condition NOBODY_WAITS"),
+    ("a crashed waiter", "without the condition NO_WAITER_IS_COUNTED"),
     ("a reader and a writer", "a release that does nothing"),
 )
 
@@ -76,7 +76,7 @@ def test_random_schedules_with_faults_keep_every_promise(first: int) -> None:
 
 def test_schedules_by_hypothesis_keep_every_promise() -> None:
     grants = []
-    assert told_by_hypothesis(0, 50, lambda world: grants.append(world.checker.grants)) is None
+    assert found_by_hypothesis(0, 50, lambda world: grants.append(world.checker.grants)) is None
     assert sum(grants) > 50
 
 

@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError,
 from property.caps import REAL, Caps
 from property.chance import Chance
 from property.checker import Checker
-from property.clocks import NO_LOOK, Look, Machine, Pending, TrueTime
+from property.clocks import NO_POLL, Machine, Pending, Poll, TrueTime
 from property.faults import (
     JUMPS_MS,
     LATEST_MS,
@@ -51,14 +51,14 @@ class Late:
 
     Attributes:
         arrives_ms: when it arrives at the latest; a scheduler may let it arrive before.
-        looked: its sender's last read of the lock by then.
+        polled: its sender's last read of the lock by then.
     """
 
     call: Call
     sender: Machine
     sent_ms: float
     arrives_ms: float
-    looked: Look
+    polled: Poll
 
 
 @dataclass
@@ -66,12 +66,12 @@ class World:
     """All participants of a world; ``step`` lets one thing happen.
 
     Attributes:
-        calls: whether a release wakes the next waiter by a call.
+        wakes: whether a release wakes the next waiter, which is parked until then.
         caps: those of the protocol.
         transactions_take_ms: for how long a transaction is in progress: other writes conflict with it meanwhile.
         late: copies of requests that will arrive later.
         tasks: the callback tasks that wait for their answers.
-        lines: waiters that a release wakes, if the machines stand for threads of one process.
+        lines: waiters that a release wakes, if the machines are threads of one process.
         next_polls: the first poll of a waiter that found it next in line, by its ticket and the fencing token: a
             release that grants the lock to it depends on that poll.
     """
@@ -79,7 +79,7 @@ class World:
     chance: Chance
     faults: Faults
     permits: int = 1
-    calls: bool = False
+    wakes: bool = False
     caps: Caps = REAL
     transactions_take_ms: int = 0
     time: TrueTime = field(default_factory=TrueTime)
@@ -94,7 +94,7 @@ class World:
         self.tasks: dict[str, Machine] = {}
         self.steps = 0
         self.lines = Lines()
-        self.next_polls: dict[tuple[int, int], Look] = {}
+        self.next_polls: dict[tuple[int, int], Poll] = {}
 
     def add(
         self,
@@ -118,7 +118,7 @@ class World:
     def task(self, machine: Machine, task_token: str) -> Iterator[None]:
         """A callback task of Step Functions, open within the block."""
         self.tasks[task_token] = machine
-        machine.called.discard(task_token)
+        machine.answered_tasks.discard(task_token)
         try:
             yield
         finally:
@@ -198,7 +198,7 @@ class World:
         copy = self.late.pop(which)
         self.checker.log.append(f"{self.steps}: a late copy of {copy.sender.name}'s {copy.call.operation} arrives")
         self.checker.copies.add(self.steps)
-        self._perform(Pending(copy.call), copy.sender, copy.looked)
+        self._perform(Pending(copy.call), copy.sender, copy.polled)
         self.checker.struck()
 
     def expires(self) -> None:
@@ -226,17 +226,17 @@ class World:
         """
         self.steps += 1
         self.checker.struck(victim)
-        told = fault
+        what = fault
         if fault == "jump":
             victim.set_wall(JUMPS_MS[how])
-            told = f"its wall clock is off by {JUMPS_MS[how]} ms"
+            what = f"its wall clock is off by {JUMPS_MS[how]} ms"
         elif fault == "crash":
             victim.crash()
             self.checker.is_no_more(victim)
         else:
-            told = f"{fault} for {PAUSES_MS[how]} ms"
+            what = f"{fault} for {PAUSES_MS[how]} ms"
             (victim.freeze if fault == "freeze" else victim.pause)(PAUSES_MS[how])
-        self.checker.log.append(f"{self.steps}: {victim.name}: {told}")
+        self.checker.log.append(f"{self.steps}: {victim.name}: {what}")
 
     def befalls(self, fault: str, machine: Machine, late_by_ms: float = _NEVER_MS) -> bool:
         """Inject a fault into the request that a machine has sent, if possible.
@@ -257,13 +257,13 @@ class World:
         elif fault == "conflict":
             self._fails(pending, _conflict(pending.call.operation))
         elif fault == "reply_lost":
-            self._perform(pending, machine, machine.looked)
+            self._perform(pending, machine, machine.polled)
             machine.unheard += 1
             self._fails(pending, ReadTimeoutError(endpoint_url="world"))
         else:
-            looked = machine.looked if machine.looked.step else Look(self.steps)
+            polled = machine.polled if machine.polled.step else Poll(self.steps)
             arrives_ms = self.time.now_ms + late_by_ms
-            self.late.append(Late(pending.call, machine, self.time.now_ms, arrives_ms, looked))
+            self.late.append(Late(pending.call, machine, self.time.now_ms, arrives_ms, polled))
             if fault == "twice":
                 self._apply(machine, pending)
             else:
@@ -304,7 +304,7 @@ class World:
             machine.pending = Pending(action)
 
     def _apply(self, machine: Machine, pending: Pending) -> None:
-        self._perform(pending, machine, machine.looked)
+        self._perform(pending, machine, machine.polled)
         pending.applied = True
         refusal = pending.error.response if isinstance(pending.error, ClientError) else {}
         machine.backs_off = "TransactionConflict" in str(refusal)
@@ -313,19 +313,19 @@ class World:
         # The reply shows the state of the lock: the first page of a Query, or a refusal with the lock item.
         asked = pending.call.parameters
         is_first_page = pending.call.operation == "query" and "ExclusiveStartKey" not in asked
-        is_look = is_first_page and asked["ExpressionAttributeValues"][":partition"]["S"] == self.lock.entity
-        if is_look or (asked.get("Key") == lock_key(self.lock) and "Item" in refusal):
-            machine.looked = Look(pending.began or self.steps, pending.began is None)
+        is_poll = is_first_page and asked["ExpressionAttributeValues"][":partition"]["S"] == self.lock.entity
+        if is_poll or (asked.get("Key") == lock_key(self.lock) and "Item" in refusal):
+            machine.polled = Poll(pending.began or self.steps, pending.began is None)
 
-    def _of_the_next(self, call: Call) -> Look | None:
-        """The look of the waiter to which a release grants the lock; None of all other requests."""
+    def _of_the_next(self, call: Call) -> Poll | None:
+        """The poll of the waiter to which a release grants the lock; None for all other requests."""
         grant = call.parameters.get("TransactItems", [{}])[0].get("Update", {})
         if "#last" not in grant.get("ExpressionAttributeNames", ()):
             return None
         values = grant["ExpressionAttributeValues"]
-        return self.next_polls.get((int(values[":ticket"]["N"]), int(values[":seen_token"]["N"])), NO_LOOK)
+        return self.next_polls.get((int(values[":ticket"]["N"]), int(values[":seen_token"]["N"])), NO_POLL)
 
-    def _perform(self, pending: Pending, sender: Machine, looked: Look) -> None:
+    def _perform(self, pending: Pending, sender: Machine, polled: Poll) -> None:
         if pending.call.service == "stepfunctions":
             self._answer(pending)
             return
@@ -337,7 +337,7 @@ class World:
         if pending.first is not None and pending.error is None:
             pending.answer = self._torn(pending.first, pending.answer)
         if pending.call.operation not in READS:
-            self.checker.sees_write(self.steps, sender, self._of_the_next(pending.call) or looked)
+            self.checker.sees_write(self.steps, sender, self._of_the_next(pending.call) or polled)
 
     def _torn(self, first: Any, then: Any) -> Any:
         """A reply in which each item is in its old or its new state."""
@@ -346,7 +346,7 @@ class World:
         items = []
         for sk in sorted(was.keys() | became.keys()):
             found = was.get(sk)
-            # The dullest choice: the lock item in its old state, the rows in their new one.
+            # The simplest choice: the lock item in its old state, the rows in their new one.
             if found != became.get(sk) and sk.endswith("/") == bool(self.chance.pick(2)):
                 found = became.get(sk)
             if found is not None and (last is None or sk <= last["sk"]["S"]):

@@ -1,4 +1,4 @@
-"""What is told and what is not: another's owner in full in the error of a wait alone, a task token never at all.
+"""What is logged: another's owner is named in full only in the error of a wait, a task token never.
 
 Of functions: their log lines, their metrics, what they raise, the causes they give. Of clients and the command: what
 goes to the logger. An execution's own ARN is told, so that its lines are found.
@@ -20,7 +20,7 @@ import heartbeat
 import pytest
 import release
 import take_ticket
-import wait_for_call
+import wait_for_wake_up
 from kit.command import Command
 from kit.events import MACHINE
 from kit.places import Moved
@@ -31,13 +31,13 @@ from ticketlock import LockClient, LockLost, LockName, RecordWaitExceeded, Table
 from ticketlock.locks._items import Session
 from ticketlock.wire._clocks import SystemClocks
 
-pytestmark = pytest.mark.verify("reads all that is logged on many ways; nothing else depends on it")
+pytestmark = pytest.mark.verify("reads all logs of many runs; nothing else depends on it")
 
 ENTITY = "order-42"
 
 
 class Functions:
-    """The functions, over a table in memory: what each call has told, beside the execution that it was for."""
+    """The functions over a table in memory; records the output of each call with its execution."""
 
     def __init__(self, table: Table, lines: io.StringIO, capsys: pytest.CaptureFixture[str]) -> None:
         self.table = table
@@ -57,7 +57,7 @@ class Functions:
         return self.tokens[-1]
 
     def call(self, handler: Callable[..., Any], event: Mapping[str, Any], of: Execution) -> Any:
-        """Call one, and take down all that it tells: what it raises too, which Lambda logs."""
+        """Call one and record all its output, also what it raises, which Lambda logs."""
         reply = raised = None
         try:
             reply = handler(event, None)
@@ -83,9 +83,9 @@ class Functions:
         return of.turn["status"]
 
     def parks(self, of: Execution) -> Any:
-        return self.call(wait_for_call.handler, of.event("WaitForCall", self.token()), of)
+        return self.call(wait_for_wake_up.handler, of.event("WaitForWakeUp", self.token()), of)
 
-    def looks(self, of: Execution) -> Any:
+    def polls(self, of: Execution) -> Any:
         of.turn = self.call(check_position.handler, of.event("CheckPosition"), of)
         return of.turn["status"]
 
@@ -99,10 +99,10 @@ class Functions:
         request = {"entity": ENTITY, "task": {"functionArn": FUNCTION}}
         return self.call(clean_up.handler, of.end_event(request), of)
 
-    # What must not be found.
+    # What no log may contain.
 
     def secrets_told(self) -> list[str]:
-        """Whatever was told that is another's owner, or a task token."""
+        """Other owners and task tokens in what was logged, returned or raised."""
         return [
             text
             for execution, text in self.told
@@ -141,13 +141,13 @@ def test_the_functions_log_no_other_owner_and_no_task_token(functions: Functions
     for each in (waiter, third):
         assert functions.takes_ticket(each) == "parked"
         functions.parks(each)
-        assert functions.looks(each) == "parked"
+        assert functions.polls(each) == "parked"
     fragment = {"entity": ENTITY}
     assert functions.takes_ticket(in_a_fragment, fragment, workMachine="", place=f"Payment/{uuid.uuid4()}") == "parked"
     functions.beats(holder, retry=1)
     functions.releases(holder)
     functions.beats(holder, retry=2)
-    assert functions.looks(waiter) == "granted"
+    assert functions.polls(waiter) == "granted"
     functions.cleans_up_after(third)
     functions.cleans_up_after(waiter)
     hashed = hashlib.sha256(holder.arn.encode()).hexdigest()[:8]
@@ -200,7 +200,7 @@ def test_nor_when_a_record_wait_ends(functions: Functions) -> None:
 
 
 def test_a_refused_request_is_logged_without_its_text(functions: Functions) -> None:
-    """Its cause quotes what the caller itself has written; a lock that came along with the input it does not."""
+    """Its cause quotes the caller's own values, but not a lock that another workflow has added to the input."""
     holder = functions.execution()
     functions.takes_ticket(holder)
     foreign = {"owner": holder.arn, "taskToken": functions.token()}
@@ -264,7 +264,7 @@ def test_a_client_logs_no_owner(moved: Moved, caplog: pytest.LogCaptureFixture) 
     assert any("waiting for" in text for text in told)
     told += ["".join(traceback.format_exception(lost.value))]
     assert [text for text in told for owner in OWNERS if owner in text] == []
-    # The error of a wait names the holder, for whoever waited.
+    # The error of a wait names the holder to the caller that waited.
     assert all([owner for owner, _, _ in each.value.holders] == [OWNERS[0]] for each in (in_vain, too_long))
     # That of a call that names an owner may name it again.
     assert [owner for owner in OWNERS[:2] if owner in str(stolen.value)] == []

@@ -1,6 +1,6 @@
-"""Whatever a lock, an owner or a place is called: an operation reaches the items of its own lock, and no others.
+"""For any name of a lock, an owner or a session: an operation reaches the items of its own lock, and no others.
 
-What belongs to whom is said here once more, as a function from a key to one lock: so no key has two.
+The test has its own definition of ownership, a function from a key to one lock, so no key belongs to two.
 """
 
 import json
@@ -36,7 +36,7 @@ def lock_of(key: Key) -> tuple[str, str]:
     return key[0], key[1].partition("/")[0]
 
 
-# Texts that somebody would try.
+# Texts that an attacker would try.
 
 _PIECES = [
     "/",
@@ -98,7 +98,7 @@ locks = some.builds(LockName, entities, namespaces)
 
 @dataclass
 class Watched:
-    """A client of a DynamoDB in memory, and the keys of all that it asked for and was shown.
+    """A client of a DynamoDB in memory, and the keys of all items that it named or received.
 
     Attributes:
         keys: of items that were written, named or read.
@@ -165,13 +165,13 @@ class Place:
         return {(item["pk"]["S"], item["sk"]["S"]): item for item in self.memory.items()}
 
     def is_used(self, lock: LockName, *, shared: bool = False) -> None:
-        """Somebody holds it, somebody waits, somebody has died in line."""
+        """It has a holder, waiters, and waiters that have crashed."""
         assert isinstance(self.table.take_ticket(Claim(lock, "neighbour-1", LEASE_MS, shared=shared), None), Grant)
         for owner in ("neighbour-2", "neighbour-3"):
             assert isinstance(self.table.take_ticket(Claim(lock, owner, LEASE_MS), None), Position)
 
     def does_everything(self, lock: LockName, owner: str = "me", data: str | None = None) -> None:
-        """Every operation that there is, on one lock."""
+        """Every operation, on one lock."""
         mine, last = Claim(lock, owner, LEASE_MS, data=data), Claim(lock, owner + "5", LEASE_MS)
         grant = self.table.take_ticket(mine, None)
         assert isinstance(grant, Grant)
@@ -182,7 +182,7 @@ class Place:
         for dies in (3, 4):
             assert isinstance(self.table.take_ticket(Claim(lock, f"{owner}{dies}", LEASE_MS), None), Position)
         found = self.table.take_ticket(last, None)
-        # The holder and the first two in line are dead in the end: taken over, swept.
+        # The leases of the holder and of the first two waiters end: they are taken over, and swept.
         for _ in range(6):
             self.clock.advance(LEASE_MS * 0.4 / 1_000)
             if isinstance(found, Position):
@@ -268,7 +268,7 @@ def test_a_workflows_input_reaches_its_lock_and_its_own_session_or_nothing(
     given_place = {"place": "Payment/4711", "workMachine": ""} if in_a_fragment else {}
     asked = ticket_event(EXECUTION, named if in_a_fragment else {**named, "task": TASK}, **given_place)
     step = Workflow(place.table).take_ticket(asked)
-    # The reply can be sent, whatever stands in it.
+    # The reply can be sent with any content.
     json.dumps(step.reply, ensure_ascii=False).encode()
     status = step.reply["lock"]["turn"]["status"]
     if not (is_valid("entity", entity) and is_valid("namespace", namespace)):
@@ -295,7 +295,7 @@ def test_no_lock_has_an_item_where_a_session_is_nor_a_session_where_a_lock_is(
     for one in (lock_key(lock), row_key(lock, 1)):
         assert lock_of((one["pk"]["S"], one["sk"]["S"])) == (lock.entity, lock.namespace)
         assert one != key
-    # And each item tells whose it is.
+    # And each item names its owner.
     assert Session.of_key(key) == Session(execution, place)
 
 
@@ -316,7 +316,7 @@ def test_the_longest_names_are_within_the_bounds_of_dynamodb() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(lock=locks, first=owners, second=owners, data=some.none() | crafted)
-def test_two_owners_of_one_lock_are_two_holders_whatever_their_names(
+def test_two_owners_of_one_lock_are_two_holders_under_any_names(
     lock: LockName, first: str, second: str, data: str | None
 ) -> None:
     assume(first != second)

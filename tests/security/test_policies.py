@@ -1,4 +1,4 @@
-"""The library with the policies of the pages: what it needs is allowed, and what nobody should do is not."""
+"""The library with the policies of the pages: what it needs is allowed, and nothing else is."""
 
 import json
 import re
@@ -34,7 +34,7 @@ def confined() -> list[Statement]:
 
 
 def live(table: LockTable, lock: LockName, pass_time: Callable[[float], None]) -> None:
-    """All that a client does with a lock: alone, in line, behind the dead."""
+    """All requests of a client for a lock: alone, in the queue, behind crashed owners."""
     me, other, dying = (Claim(lock, owner, LEASE_MS) for owner in ("me", "other", "dying"))
     grant = table.take_ticket(me, None)
     assert isinstance(grant, Grant)
@@ -45,7 +45,7 @@ def live(table: LockTable, lock: LockName, pass_time: Callable[[float], None]) -
     table.set_data(me, grant.fencing_token, "seen")
     for claim in (dying, other):
         found = table.take_ticket(claim, None)
-    # The holder and the first in line are dead in the end.
+    # The leases of the holder and of the first waiter end.
     while not isinstance(found, Grant):
         pass_time(LEASE_MS * 0.4 / 1_000)
         found = table.check_turn(other, found.place, None)
@@ -82,7 +82,7 @@ def without(policy: str, action: str) -> list[Statement]:
 
 
 def operates(table: LockTable, lock: LockName) -> None:
-    """All that an operator does who only looks."""
+    """All requests of an operator who only reads."""
     table.inspect(lock)
     list(table.list_locks())
 
@@ -124,7 +124,7 @@ def session_of(table: Table) -> Any:
     ("operation", "more"),
     [
         ("get_item", {}),
-        ("get_item", {"ProjectionExpression": "callToken"}),
+        ("get_item", {"ProjectionExpression": "wakeUpToken"}),
         ("put_item", {}),
         ("delete_item", {}),
         ("update_item", {"UpdateExpression": "SET finishedToken = :token"}),
@@ -154,7 +154,7 @@ NAMED = {"Select": "SPECIFIC_ATTRIBUTES"}
         {"ProjectionExpression": "pk, sk, taskToken[0], waiting", **NAMED},
         {"ProjectionExpression": "pk, sk, finishedToken", **NAMED},
         {"ProjectionExpression": "pk, sk, #t", "ExpressionAttributeNames": {"#t": "taskToken"}, **NAMED},
-        # What it does not get it may guess, letter by letter.
+        # Values that it does not receive it could guess with conditions, letter by letter.
         {"ProjectionExpression": "pk", "FilterExpression": "begins_with(taskToken, :x)", **NAMED},
         {
             "ProjectionExpression": "pk",
@@ -177,7 +177,7 @@ def test_no_policy_allows_reading_the_token_of_a_heartbeat(
 def test_the_same_read_without_the_token_is_allowed(table: Table) -> None:
     key = session_of(table)
     of_one = {"KeyConditionExpression": "#k = :partition", "ExpressionAttributeValues": {":partition": key["pk"]}}
-    aliases = {"ExpressionAttributeNames": {"#k": "pk", "#t": "callToken"}}
+    aliases = {"ExpressionAttributeNames": {"#k": "pk", "#t": "wakeUpToken"}}
     query = {**of_one, **aliases, "ProjectionExpression": "#k, sk, #t", "FilterExpression": "#t > :x", **NAMED}
     assert all(allows(of_table_page("UseLocks"), asked) for asked in asked_by("query", query))
     scan = {"ProjectionExpression": "pk, sk, waiting", "FilterExpression": "held BETWEEN :x AND :y", **NAMED}

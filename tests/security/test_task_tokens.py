@@ -1,4 +1,4 @@
-"""What somebody gets who has a task token and may answer tasks: time of others, never a lock."""
+"""What a stolen task token allows a principal that may answer tasks: to delay others, never to get a lock."""
 
 import pytest
 from security.workflows import LEASE_S, Table
@@ -12,16 +12,16 @@ def test_a_parked_waiter_that_is_woken_without_reason_gets_nothing_and_keeps_its
     first = table.execution("first").asks("order-42").parks("its token")
     second = table.execution("second").asks("order-42").parks("another")
     for waiter in (second, first, second):
-        # Its task was answered by a stranger: it goes on to its next look.
-        looked = table.workflow.check_position(waiter.event("CheckPosition")).reply
-        assert looked["status"] == "parked"
-        assert looked["place"]["ticket"] == waiter.turn["place"]["ticket"]
+        # Its task was answered by a stranger: it polls next.
+        polled = table.workflow.check_position(waiter.event("CheckPosition")).reply
+        assert polled["status"] == "parked"
+        assert polled["place"]["ticket"] == waiter.turn["place"]["ticket"]
 
 
 def test_a_heartbeat_that_is_ended_by_a_stranger_costs_the_holder_its_lease(table: Table) -> None:
     holder = table.execution("holder").asks("order-42")
     holder.beats("a token that a stranger answers with success")
-    # So it beats no more, and its work goes on.
+    # So its heartbeat stops, and its work continues.
     table.clock.advance(2 * LEASE_S)
     next_one = table.execution("next").asks("order-42")
     assert next_one.turn["status"] == "granted"

@@ -1,4 +1,4 @@
-"""Whoever may start executions, and nothing else: what its input cannot say."""
+"""A principal that may start executions, and nothing else: what its input cannot change."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from kit.events import CONTINUE_MACHINE
 from security.workflows import ARN, FUNCTION, Execution, Table
 
 TASK = {"functionArn": FUNCTION}
-SOMEBODY = f"{ARN}:execution:serialize:somebody"
+OTHER_EXECUTION = f"{ARN}:execution:serialize:other"
 
 
 @pytest.fixture
@@ -23,16 +23,16 @@ def status(execution: Execution, request: Any) -> str:
 @pytest.mark.parametrize(
     "more",
     [
-        {"owner": SOMEBODY},
-        {"execution": SOMEBODY},
-        {"session": {"execution": SOMEBODY, "place": "serialize"}},
+        {"owner": OTHER_EXECUTION},
+        {"execution": OTHER_EXECUTION},
+        {"session": {"execution": OTHER_EXECUTION, "place": "serialize"}},
         {"turn": {"status": "granted"}},
         {"lock": {"turn": {"status": "granted"}}},
         {"place": "serialize"},
         {"leaseSeconds": 10**9},
         {"targets": ["*"]},
         {"taskToken": "stolen"},
-        {"task": {**TASK, "input": {"lock": {"owner": SOMEBODY, "fencingToken": 10**12}}}},
+        {"task": {**TASK, "input": {"lock": {"owner": OTHER_EXECUTION, "fencingToken": 10**12}}}},
         {"task": {**TASK, "kind": "execution"}},
         {"task": [TASK]},
     ],
@@ -92,7 +92,7 @@ def test_the_work_gets_the_locks_own_owner_and_token(execution: Execution) -> No
     ],
     ids=str,
 )
-def test_the_last_in_line_neither_frees_nor_overtakes_another_owner_whatever_it_asks_for(
+def test_the_last_in_line_neither_frees_nor_overtakes_another_owner_by_any_input(
     more: dict[str, Any], told: str, table: Table, execution: Execution
 ) -> None:
     holder, waiter = table.execution("holder").asks("order-42"), table.execution("waiter").asks("order-42")

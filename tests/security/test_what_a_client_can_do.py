@@ -1,4 +1,4 @@
-"""What is not promised: whoever may write the table may do this to every lock in it. docs/threat-model.md says so."""
+"""What is not promised: a client that may write the table may do this to every lock in it (docs/threat-model.md)."""
 
 import pytest
 from security.workflows import Table
@@ -14,7 +14,7 @@ VICTIM, INTRUDER = Claim(LOCK, "victim", LEASE_MS), Claim(LOCK, "intruder", LEAS
 
 @pytest.fixture
 def locks(table: Table) -> LockTable:
-    """As everybody has it who may write the table."""
+    """The lock table of a client that may write the table."""
     return table.over(table.memory.client)
 
 

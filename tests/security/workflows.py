@@ -1,4 +1,4 @@
-"""Executions of the serialised workflow, step by step, over a table in memory and a Step Functions that takes notes."""
+"""Executions of the serialised workflow, step by step, over a table in memory and a recording Step Functions."""
 
 import json
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Table:
         self.workflow = Workflow(self.over(self.memory.client))
 
     def over(self, client: Any) -> LockTable:
-        """The table, by a client of somebody's."""
+        """The table, through a given client."""
         return LockTable(
             "locks", client=client, step_functions=self._step_functions, clocks=self.clock, sleep=self.clock.sleep
         )
@@ -58,7 +58,7 @@ class Execution:
 
     def end_event(self, request: Any, status: str = "ABORTED") -> dict[str, Any]:
         detail = {"executionArn": self.arn, "stateMachineArn": MACHINE, "status": status, "input": json.dumps(request)}
-        # Whatever its own time is, it is over.
+        # Long past, by any clock.
         return {"detail": detail | {"stopDate": 10**13}}
 
     # The steps, by the library's own calls.
@@ -69,7 +69,7 @@ class Execution:
         return self
 
     def parks(self, token: str) -> "Execution":
-        self.table.workflow.wait_for_call(self.event("WaitForCall", token))
+        self.table.workflow.wait_for_wake_up(self.event("WaitForWakeUp", token))
         return self
 
     def beats(self, token: str, retry: int = 0) -> Any:

@@ -36,7 +36,7 @@ def wire(value: int | str) -> dict[str, str]:
 
 
 def holds(memory: MemoryDynamoDB, condition: str, **values: int | str) -> bool:
-    """Whether a condition is true of the item that stands there."""
+    """Whether a condition holds for the stored item."""
     given = {f":{name}": wire(value) for name, value in values.items()}
     try:
         memory.transact_write_items(

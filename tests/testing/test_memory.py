@@ -1,4 +1,4 @@
-"""The DynamoDB in memory, where the contract that runs on it does not look."""
+"""The DynamoDB in memory: behaviour that the contract does not test."""
 
 import threading
 from typing import Any

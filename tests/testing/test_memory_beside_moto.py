@@ -1,4 +1,4 @@
-"""The DynamoDB in memory beside another one: whatever random processes send, late copies too, has one answer."""
+"""The DynamoDB in memory and moto answer all requests of random processes alike, also late copies."""
 
 import contextlib
 import random
@@ -93,7 +93,7 @@ def moto() -> Iterator[Any]:
 
 @dataclass
 class Owner:
-    """Somebody who does anything at any time, with what it was told at some time before."""
+    """An owner that sends any request at any time, with positions and grants from earlier replies."""
 
     table: LockTable
     claim: Claim
@@ -101,11 +101,11 @@ class Owner:
     grants: list[Grant] = field(default_factory=list)
 
     def does_something(self, choose: random.Random) -> None:
-        doing = choose.choice(["take", "look", "look", "leave", "renew", "release"])
+        doing = choose.choice(["take", "poll", "poll", "leave", "renew", "release"])
         try:
             if doing == "take":
                 self._told(self.table.take_ticket(self.claim, None))
-            elif doing == "look" and self.places:
+            elif doing == "poll" and self.places:
                 self._told(self.table.check_turn(self.claim, choose.choice(self.places[-2:]).place, None))
             elif doing == "leave" and self.places:
                 self.table.withdraw(self.claim, choose.choice(self.places[-2:]).place.ticket)

@@ -1,4 +1,4 @@
-"""The DynamoDB in memory: its conditions, updates and numbers, where the contract does not look."""
+"""The DynamoDB in memory: conditions, updates and numbers that the contract does not test."""
 
 from typing import Any
 

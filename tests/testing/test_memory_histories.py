@@ -43,7 +43,7 @@ class Schedule:
         ended = []
         party = parties[0]
         while parties:
-            # Mostly one goes on for a while: else hardly anything is whole between two steps of another one.
+            # Mostly one continues for a while: otherwise few transactions would end between two steps of another one.
             if party not in parties or self.choose.random() < 0.2:
                 party = self.choose.choice(parties)
             self.now += 1

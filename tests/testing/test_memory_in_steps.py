@@ -255,7 +255,7 @@ def test_a_transaction_that_reads_sees_all_or_nothing_of_concurrent_transactions
     }
     for turn in turns:
         if turn == "plain":
-            # Whoever comes while an item is taken is refused, and changes nothing.
+            # A request for an item that a transaction has taken is refused, and changes nothing.
             assert write_meets(memory, "x") in ("", "TransactionConflictException")
         else:
             parties[turn].step()
@@ -315,7 +315,7 @@ def test_a_token_that_is_forgotten_lets_a_transaction_be_applied_again(memory: M
     assert seen(memory) == "20"
 
 
-def test_an_engine_that_knows_no_tokens_applies_whatever_comes(memory: MemoryDynamoDB) -> None:
+def test_an_engine_that_knows_no_tokens_applies_every_copy(memory: MemoryDynamoDB) -> None:
     with memory.outage(Fault.TOKEN_FORGOTTEN):
         for _ in range(3):
             memory.transact_write_items(TransactItems=[adding("x")], ClientRequestToken="once")

@@ -1,4 +1,4 @@
-"""`make audit` says "not audited" where no advisory source answers, and finds what one knows."""
+"""`make audit` says "not audited" if no advisory source answers, and reports the advisories that one knows."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""`make aws`, before and beside AWS: who is asked, what counts as seen, what the exit code says."""
+"""`make aws`: the question before it, what counts as seen, and the exit code; no AWS account is used."""
 
 import io
 from collections.abc import Callable
@@ -115,8 +115,8 @@ def deployed(endpoint: str = "https://sts.eu-west-1.amazonaws.com") -> Deployed:
     return Deployed(where, OwnStack(where), {}, Bursts(0))
 
 
-def looking(look: Callable[[Deployed], tuple[bool, str]], emulator_lacks: str = "") -> Check:
-    return check(assumed="something", emulator_lacks=emulator_lacks)(look)
+def observing(observe: Callable[[Deployed], tuple[bool, str]], emulator_lacks: str = "") -> Check:
+    return check(assumed="something", emulator_lacks=emulator_lacks)(observe)
 
 
 class TestWhatCountsAsSeen:
@@ -124,7 +124,7 @@ class TestWhatCountsAsSeen:
         ("as_assumed", "verdict"), [(True, Verdict.AS_ASSUMED), (False, Verdict.OTHERWISE)], ids=str
     )
     def test_a_check_that_observes_something_is_a_verdict(self, as_assumed: bool, verdict: Verdict) -> None:
-        assert looking(lambda _: (as_assumed, "this")).seen_in(deployed()) == Seen(verdict, "this")
+        assert observing(lambda _: (as_assumed, "this")).seen_in(deployed()) == Seen(verdict, "this")
 
     @pytest.mark.parametrize(
         "error",
@@ -140,15 +140,15 @@ class TestWhatCountsAsSeen:
         ],
         ids=lambda error: type(error).__name__,
     )
-    def test_a_check_that_fails_has_seen_nothing_whatever_its_error(self, error: Exception) -> None:
+    def test_a_check_that_fails_with_any_error_has_seen_nothing(self, error: Exception) -> None:
         def fails(_: Deployed) -> tuple[bool, str]:
             raise error
 
-        assert looking(fails).seen_in(deployed()).verdict is Verdict.NOT_SEEN
+        assert observing(fails).seen_in(deployed()).verdict is Verdict.NOT_SEEN
 
     @pytest.mark.parametrize("as_assumed", [True, False])
-    def test_what_an_emulator_lacks_is_not_seen_there_whatever_it_shows(self, as_assumed: bool) -> None:
-        lacking = looking(lambda _: (as_assumed, "this"), emulator_lacks="it has no clock")
+    def test_what_an_emulator_lacks_is_never_seen_there(self, as_assumed: bool) -> None:
+        lacking = observing(lambda _: (as_assumed, "this"), emulator_lacks="it has no clock")
         seen = lacking.seen_in(deployed("http://127.0.0.1:4566"))
         assert seen.verdict is Verdict.NOT_SEEN
         assert "it has no clock" in seen.what
@@ -166,7 +166,7 @@ class TestWhatCountsAsSeen:
             raise NotSeen("nothing")
 
         stack = deployed()
-        first, second = (looking(lambda where: (True, where.once(fails))).seen_in(stack) for _ in range(2))
+        first, second = (observing(lambda where: (True, where.once(fails))).seen_in(stack) for _ in range(2))
         assert first == second == Seen(Verdict.NOT_SEEN, "nothing")
         assert len(tries) == 1
 
@@ -216,7 +216,7 @@ def test_an_account_that_may_reserve_no_concurrency_can_deploy_the_stack() -> No
 
 class TestTheReport:
     def lines(self, *verdicts: Verdict) -> list[report.Line]:
-        return [(looking(lambda _: (True, "")), Seen(verdict, "this")) for verdict in verdicts]
+        return [(observing(lambda _: (True, "")), Seen(verdict, "this")) for verdict in verdicts]
 
     @pytest.mark.parametrize(
         ("verdicts", "left", "code"),

@@ -1,4 +1,4 @@
-"""`make aws` makes one stack and one bucket, and deletes these and no others, however it ends: on an emulator.
+"""`make aws` makes one stack and one bucket, and deletes these and no others, also if it fails: on an emulator.
 
 The stack is a small one of the tests' own; `tests/e2e/test_aws.py` deploys the real one.
 """
@@ -89,12 +89,12 @@ def in_an_account_of(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, folder
     return Place(Account.of(boto3.Session()), folder)
 
 
-def looks(do: Callable[[Deployed], object]) -> Check:
-    def look(deployed: Deployed) -> tuple[bool, str]:
+def observes(do: Callable[[Deployed], object]) -> Check:
+    def observe(deployed: Deployed) -> tuple[bool, str]:
         do(deployed)
-        return True, "looked"
+        return True, "observed"
 
-    return check(assumed="something")(look)
+    return check(assumed="something")(observe)
 
 
 def sends(number: int) -> Callable[[object], None]:
@@ -109,7 +109,7 @@ def test_a_run_checks_what_it_has_deployed_and_leaves_nothing(place: Place) -> N
         outputs.append(deployed.outputs)
         there.extend(place.left_of_the_run())
 
-    lines, left = place.runs(looks(sees))
+    lines, left = place.runs(observes(sees))
     assert [seen.verdict for _, seen in lines] == [Verdict.AS_ASSUMED]
     assert [set(each) for each in outputs] == [{"Url"}]
     assert there == [place.stack.name, place.stack.bucket]
@@ -165,7 +165,7 @@ def test_a_deployment_that_fails_leaves_nothing(place: Place) -> None:
 
 
 def test_a_check_that_fails_is_not_seen_and_the_next_one_runs(place: Place) -> None:
-    lines, left = place.runs(looks(lambda deployed: deployed.outputs["Missing"]), looks(lambda _: None))
+    lines, left = place.runs(observes(lambda deployed: deployed.outputs["Missing"]), observes(lambda _: None))
     assert [seen.verdict for _, seen in lines] == [Verdict.NOT_SEEN, Verdict.AS_ASSUMED]
     assert left == []
 
@@ -174,7 +174,7 @@ def test_a_check_that_fails_is_not_seen_and_the_next_one_runs(place: Place) -> N
 def test_a_run_that_is_interrupted_leaves_nothing(place: Place, number: signal.Signals) -> None:
     before = signal.getsignal(number)
     with pytest.raises(KeyboardInterrupt):
-        place.runs(looks(sends(number)), looks(lambda _: pytest.fail("it went on")))
+        place.runs(observes(sends(number)), observes(lambda _: pytest.fail("it went on")))
     assert place.left_of_the_run() == []
     assert signal.getsignal(number) is before
 
@@ -188,7 +188,7 @@ def test_a_second_interrupt_does_not_break_the_deletion_off(place: Place) -> Non
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        run(place.account, place.stack, [looks(sends(signal.SIGINT))], Bursts(0), tells, app=place.app())
+        run(place.account, place.stack, [observes(sends(signal.SIGINT))], Bursts(0), tells, app=place.app())
     assert any(text.startswith("Still deleting") for text in told)
     assert place.left_of_the_run() == []
 
@@ -199,12 +199,12 @@ def test_a_run_whose_terminal_is_gone_leaves_nothing(place: Place) -> None:
             raise BrokenPipeError
 
     with pytest.raises(BrokenPipeError):
-        run(place.account, place.stack, [looks(lambda _: None)], Bursts(0), tells, app=place.app())
+        run(place.account, place.stack, [observes(lambda _: None)], Bursts(0), tells, app=place.app())
     assert place.left_of_the_run() == []
 
 
 def test_after_the_time_limit_of_a_run_no_check_begins_and_none_counts_as_seen(place: Place) -> None:
-    lines, left = place.runs(looks(lambda _: pytest.fail("it began")), longest_s=0.0)
+    lines, left = place.runs(observes(lambda _: pytest.fail("it began")), longest_s=0.0)
     assert [seen.verdict for _, seen in lines] == [Verdict.NOT_SEEN]
     assert left == []
 
@@ -214,7 +214,7 @@ def test_what_cannot_be_deleted_is_listed_with_the_command_that_does_it(
 ) -> None:
     with Emulator() as doomed:
         place = in_an_account_of(doomed, monkeypatch, tmp_path)
-        _, left = place.runs(looks(lambda _: doomed.stop()))
+        _, left = place.runs(observes(lambda _: doomed.stop()))
     assert len(left) == 2
     assert f"delete-stack --region us-east-1 --stack-name {place.stack.id}" in left[0]
     assert f"aws s3 rb --force s3://{place.stack.bucket}" in left[1]
@@ -228,7 +228,7 @@ def test_the_tag_says_which_run_made_a_stack(place: Place) -> None:
         described = place.account.client("cloudformation").describe_stacks(StackName=deployed.stack.id)
         tags.extend(described["Stacks"][0]["Tags"])
 
-    place.runs(looks(sees))
+    place.runs(observes(sees))
     assert {"Key": RUN_TAG, "Value": place.stack.run} in tags
 
 
@@ -236,7 +236,7 @@ def test_a_bucket_that_is_gone_already_is_none_that_is_left(place: Place) -> Non
     def empties(deployed: Deployed) -> None:
         assert deployed.stack.delete() == []
 
-    _, left = place.runs(looks(empties))
+    _, left = place.runs(observes(empties))
     assert left == []
     with pytest.raises(ClientError):
         place.account.client("s3").head_bucket(Bucket=place.stack.bucket)

@@ -1,4 +1,4 @@
-"""Benchmarks that ask engines say what an engine does not tell, and go on where it fails."""
+"""Benchmarks of engines report what an engine does not count, and continue if one fails."""
 
 import subprocess
 import sys
@@ -48,9 +48,9 @@ def test_the_error_of_a_failing_engine_is_its_result_and_the_next_measurement_fo
 
 
 def test_an_engine_without_capacity_units_is_reported_as_such(engine: Engine) -> None:
-    assert write_units(Subject(engine)) == "tells none"
+    assert write_units(Subject(engine)) == "reports none"
     requests = [request for step in life_of_a_lock(MeteredWorld(engine), 0) for request in step.requests]
-    assert verdict(requests, "memory") == ("memory tells no units.", 1)
+    assert verdict(requests, "memory") == ("memory reports no units.", 1)
 
 
 AS_THE_RULES = Billed("PutItem", refused=False, by_rule=1, by_engine=1)
@@ -114,7 +114,7 @@ def test_the_race_of_locks_runs_to_its_end_with_ours_alone() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "PASS   a cycle of ours is 2 requests" in done.stdout
-    assert "PASS   50 ms of work: nobody of ours is overtaken twice" in done.stdout
+    assert "PASS   50 ms of work: no client of ours is overtaken twice" in done.stdout
     assert "a killed holder" in done.stdout
 
 

@@ -1,4 +1,4 @@
-"""The demo's verdict over executions, written as their story would have been read."""
+"""The demo's verdict on executions as they would be read from their event histories."""
 
 from typing import Any
 
@@ -86,7 +86,7 @@ def test_being_overtaken_twice_fails() -> None:
 
 
 def test_being_passed_by_a_grant_that_polled_after_the_row_was_written_fails() -> None:
-    verdict = judge([done("a", 1, ticket=2, looked_ms=101), done("b", 2, ticket=1)], {})
+    verdict = judge([done("a", 1, ticket=2, polled_ms=101), done("b", 2, ticket=1)], {})
     assert verdict.failures == ("no overtaking: a (token 101) passed b (token 102), in the queue when it polled",)
 
 

@@ -1,4 +1,4 @@
-"""What is read from the history of an execution, on engines that record the branches of a hold and that do not."""
+"""What is read from an execution's event history, on engines that record the branches of a hold and others."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -61,17 +61,17 @@ def test_a_history_that_has_only_begun_names_the_waiter_and_its_entity() -> None
 
 def test_a_waiter_knows_its_ticket_and_no_token() -> None:
     run = read_history("one", WAITED[:4])
-    assert (run.ticket, run.fencing_token, run.ticket_ms, run.looks) == (7, None, START_MS + 200, 0)
+    assert (run.ticket, run.fencing_token, run.ticket_ms, run.polls) == (7, None, START_MS + 200, 0)
 
 
 def test_the_grant_is_found_in_the_poll_that_got_it() -> None:
     run = read_history("one", HELD)
-    assert (run.ticket, run.fencing_token, run.ticket_ms, run.looks) == (7, 70, START_MS + 200, 1)
+    assert (run.ticket, run.fencing_token, run.ticket_ms, run.polls) == (7, 70, START_MS + 200, 1)
 
 
 def test_the_grant_is_found_in_the_first_step_without_a_wait() -> None:
     run = read_history("one", [started(), left(0.2, "TakeTicket", GRANTED), entered(0.2, "Hold", "Parallel")])
-    assert (run.ticket, run.fencing_token, run.looks) == (7, 70, 0)
+    assert (run.ticket, run.fencing_token, run.polls) == (7, 70, 0)
 
 
 def test_a_ticket_whose_reply_was_lost_is_taken_from_the_row() -> None:
@@ -81,7 +81,7 @@ def test_a_ticket_whose_reply_was_lost_is_taken_from_the_row() -> None:
 
 def test_the_poll_that_got_the_lock_began_with_its_step_and_was_answered_at_its_end() -> None:
     run = read_history("one", HELD)
-    assert (run.looked_ms, run.granted_ms) == (START_MS + 1_200, START_MS + 1_300)
+    assert (run.polled_ms, run.granted_ms) == (START_MS + 1_200, START_MS + 1_300)
     assert read_history("one", WAITED[:4]).granted_ms is None
 
 
@@ -91,22 +91,22 @@ def place(ticket: int, until_s: int) -> Any:
 
 
 def test_a_row_is_certainly_in_the_queue_from_each_poll_to_the_end_of_its_lease() -> None:
-    looks = [started(), left(1, "TakeTicket", place(7, 60)), left(40, "CheckPosition", place(7, 100))]
-    run = read_history("one", looks)
+    polls = [started(), left(1, "TakeTicket", place(7, 60)), left(40, "CheckPosition", place(7, 100))]
+    run = read_history("one", polls)
     assert run.standings == (
         Standing(START_MS + 1_000, START_MS + 60_000),
         Standing(START_MS + 40_000, START_MS + 100_000),
     )
     assert run.shared
-    lost = read_history("one", [*looks, left(200, "CheckPosition", place(9, 260))])
+    lost = read_history("one", [*polls, left(200, "CheckPosition", place(9, 260))])
     assert (lost.ticket, lost.standings) == (9, (Standing(START_MS + 200_000, START_MS + 260_000),))
 
 
 def test_a_wait_that_ends_without_the_lock_was_in_the_queue_until_its_last_poll() -> None:
     refused = {"lock": {"turn": {"status": "RecordWaitExceeded", "cause": "why"}}}
-    looks = [started(), left(1, "TakeTicket", place(7, 60)), left(40, "CheckPosition", place(7, 100))]
+    polls = [started(), left(1, "TakeTicket", place(7, 60)), left(40, "CheckPosition", place(7, 100))]
     ended = [left(80, "CheckPosition", refused), event(80, "ExecutionFailed", error="RecordWaitExceeded", cause="why")]
-    run = read_history("one", [*looks, *ended])
+    run = read_history("one", [*polls, *ended])
     (acquisition,) = history(recorded(run)).acquisitions
     assert (acquisition.outcome, acquisition.ticket, acquisition.shared) == ("refused", 7, True)
     assert acquisition.standings[0] == Standing(START_MS + 1_000, START_MS + 40_000)

@@ -1,4 +1,4 @@
-"""dynoxide is built beside the old build, which stays until the new one is complete; it runs when it says so."""
+"""dynoxide is built beside the old build, which is replaced when the new one is complete; it is awaited."""
 
 import sys
 from pathlib import Path

@@ -71,7 +71,7 @@ def work_beside_beat(timeout: int = 1) -> dict[str, Any]:
 
 
 def no_beat(event: Any, context: Any) -> None:
-    """A beat that nobody answers."""
+    """A beat that is never answered."""
 
 
 Engine = Callable[..., AbstractContextManager[StepFunctions]]

@@ -183,7 +183,7 @@ def test_an_anomaly_names_the_transactions_and_what_they_read() -> None:
     assert found.transactions == ("b", "a")
 
 
-# What is no history.
+# Input that is not a history.
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def changed(history: list[Transaction], draw: Any) -> list[Transaction]:
 
 @settings(max_examples=100, deadline=None)
 @given(serial())
-def test_whatever_is_applied_one_after_the_other_passes(history: list[Transaction]) -> None:
+def test_transactions_that_were_applied_one_after_the_other_pass(history: list[Transaction]) -> None:
     assert anomalies(history) == []
     assert is_strictly_serialisable(history)
 

@@ -1,4 +1,4 @@
-"""The checker of histories: what is as it should be passes, and each broken promise is found by its name."""
+"""The checker of histories: correct histories pass, and each broken promise is found by its name."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -39,7 +39,7 @@ def without(events: Sequence[Event], process: int | str, kind: str) -> list[Even
     return [each for each in events if (each.process, each.kind, each.action) != (str(process), kind, "acquire")]
 
 
-# What is as it should be.
+# Correct histories.
 
 
 @settings(max_examples=300, deadline=None)
@@ -67,14 +67,14 @@ def test_what_good_locks_do_has_every_outcome_of_those_with_a_place_and_without_
 
 
 class WithoutAQueue(Reference):
-    """Whoever finds room comes in."""
+    """Any client takes the lock if a permit is free."""
 
     def rows_before(self, _: Client) -> list[Client]:
         return []
 
 
 class WithoutALimit(Reference):
-    """Whoever is the first in line comes in."""
+    """The first in the queue takes the lock, though no permit is free."""
 
     def holding(self) -> list[Client]:
         return []
@@ -89,12 +89,12 @@ class ForgetsItsToken(Reference):
 
 
 class LetsNewcomersPass(Reference):
-    """Whoever has no number yet comes in where nobody holds, past the queue."""
+    """A client without a ticket takes a free lock, past the queue."""
 
     def rows_before(self, client: Client) -> list[Client]:
         return [] if client.ticket is None else super().rows_before(client)
 
-    def somebody_waits(self) -> bool:
+    def has_waiters(self) -> bool:
         return False
 
 
@@ -190,7 +190,7 @@ def test_tokens_that_fall_break_fencing(waiters: int, data: st.DataObject) -> No
 
 
 def test_tokens_of_grants_whose_answers_crossed_may_be_in_either_order() -> None:
-    events = changed(line(2), 1, "applied", lambda each: replace(each, fencing_token=99, looked_ms=900))
+    events = changed(line(2), 1, "applied", lambda each: replace(each, fencing_token=99, polled_ms=900))
     for kind in ("holds", "stands"):
         events = without(without(events, 0, kind), 1, kind)
     assert broken(events) == set()
@@ -210,11 +210,11 @@ def test_two_grants_that_change_their_turns_break_the_order(waiters: int, data: 
 
 
 def overtaken(times: int, *, after_a_grant: bool = True) -> list[Event]:
-    """The first one is passed, so many times, by grants that had looked before its row stood."""
+    """The first one is passed, so many times, by grants whose polls began before its row was written."""
     first = [*stay("first", 1, times + 1, 2)]
     before = [*stay("before", 0, 0, 2)] if after_a_grant else []
     passing = [told for turn in range(1, times + 1) for told in stay(f"{turn}", turn + 1, turn, 2)]
-    return [*before, *first, *[replace(each, looked_ms=0) if each.looked_ms else each for each in passing]]
+    return [*before, *first, *[replace(each, polled_ms=0) if each.polled_ms else each for each in passing]]
 
 
 def test_a_grant_in_progress_while_a_row_was_written_is_the_one_slip() -> None:
@@ -270,16 +270,16 @@ def test_a_reader_passes_no_writer() -> None:
 def test_a_waiter_without_a_grant_can_be_overtaken_until_its_last_poll_in_the_queue(end: tuple[Event]) -> None:
     gone = without(without([*stay("0", 0, 1, 2), *stay("1", 1, 0, 2)], 0, "applied"), 0, "holds")
     answered_ms = 1_000
-    assert broken([*gone, event("0", "looks", answered_ms + 1), *end]) == {"no overtaking"}
+    assert broken([*gone, event("0", "polls", answered_ms + 1), *end]) == {"no overtaking"}
     # It may have left meanwhile, or been granted the lock and not have heard of it.
-    assert broken([*gone, event("0", "looks", answered_ms), *end]) == set()
+    assert broken([*gone, event("0", "polls", answered_ms), *end]) == set()
     assert broken([*gone, *end]) == set()
 
 
 def test_a_waiter_that_is_passed_until_it_gives_up_is_one_failure_for_each_that_passed() -> None:
     first = [event("first", "invoked", 0), event("first", "stands", 5, ticket=0, until_ms=30_000)]
     passing = [told for turn in range(3) for told in stay(f"{turn}", turn + 1, turn, 2)]
-    failures = verdict([*first, event("first", "looks", 29_900), event("first", "refused", 30_000), *passing]).failures
+    failures = verdict([*first, event("first", "polls", 29_900), event("first", "refused", 30_000), *passing]).failures
     assert [failure for failure in failures if "passed first" in failure] == [
         f"no overtaking: {turn} (token {100 + turn}) passed first, in the queue when it polled" for turn in range(3)
     ]
@@ -287,7 +287,7 @@ def test_a_waiter_that_is_passed_until_it_gives_up_is_one_failure_for_each_that_
 
 def test_the_row_of_a_waiter_that_gave_up_may_be_passed_when_its_lease_may_have_ended() -> None:
     gave_up = without(without([*stay("0", 0, 1, 2), *stay("1", 1, 0, 2)], 0, "applied"), 0, "holds")
-    gave_up = [*gave_up, event("0", "looks", 2_000), event("0", "refused", 2_100)]
+    gave_up = [*gave_up, event("0", "polls", 2_000), event("0", "refused", 2_100)]
     assert broken(gave_up) == {"no overtaking"}
     assert broken(changed(gave_up, 0, "stands", lambda each: replace(each, until_ms=1_000))) == set()
 
@@ -328,7 +328,7 @@ def test_an_unknown_update_may_be_in_the_counter_or_not(value: int, names: set[s
     assert broken([*update("0", 0, 10), *update("1", 1, 20, "unknown")], value=value) == names
 
 
-# What is left.
+# Leftovers.
 
 NOW = Moment(local_ms=0, earliest_ms=5_000, latest_ms=5_000, wall_ms=5_000)
 

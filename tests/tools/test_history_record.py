@@ -1,4 +1,4 @@
-"""What is recorded can be read back and put together, whoever wrote it and however it ended; and can be drawn."""
+"""Recorded histories are read back and combined, whichever process wrote them and however they ended; and drawn."""
 
 import threading
 from pathlib import Path
@@ -102,7 +102,7 @@ def test_a_client_whose_lease_has_ended_records_no_hold_and_a_release_that_was_r
     with client(memory, clock) as locks:
         lease = RecordedLocks(locks, Recorder(path, "0")).acquire(ENTITY)
         clock.advance(61)
-        assert not lease.look()
+        assert not lease.check()
         with pytest.raises(LockLost):
             lease.release()
     (acquisition,) = history(told(path)).acquisitions
@@ -124,7 +124,7 @@ def test_a_wait_records_since_when_its_row_is_in_the_queue(
         waits.join()
     (acquisition,) = history(told(path)).acquisitions
     (standing,) = acquisition.standings
-    assert acquisition.invoked_ms <= standing.from_ms <= acquisition.looked_ms
+    assert acquisition.invoked_ms <= standing.from_ms <= acquisition.polled_ms
     assert acquisition.ticket is not None
 
 
@@ -134,12 +134,12 @@ def test_a_wait_that_ends_without_the_lock_records_its_polls(
     with client(memory, clock) as locks, client(memory, clock) as others, others.acquire(ENTITY):
         recorder = Recorder(path, "0")
         waits = meanwhile(lambda: RecordedLocks(locks, recorder).acquire(ENTITY, record_wait=20))
-        until(lambda: any(event.kind == "looks" for event in told(path)), "a look")
+        until(lambda: any(event.kind == "polls" for event in told(path)), "a poll")
         clock.advance(21)
         with pytest.raises(RecordWaitExceeded):
             outcome_of(waits)
-    first, second, *looks, last = [event.kind for event in told(path)]
-    assert (first, second, set(looks), last) == ("invoked", "stands", {"looks"}, "refused")
+    first, second, *polls, last = [event.kind for event in told(path)]
+    assert (first, second, set(polls), last) == ("invoked", "stands", {"polls"}, "refused")
     (acquisition,) = history(told(path)).acquisitions
     assert acquisition.ticket is not None
     assert len(acquisition.standings) == 1

@@ -1,4 +1,4 @@
-"""What is asked after every test of a client fails where a promise is broken: what is asked is the contract's."""
+"""The checks after every test of a client find broken promises; they are the checks of the contract."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ TOO_MANY: Any = {"UpdateExpression": "SET held = :two", "ExpressionAttributeValu
 
 
 @pytest.mark.leaves_a_promise_broken("the count is changed behind the lock's back")
-def test_a_count_that_is_wrong_is_found_on_the_emulator_whatever_the_entity(place: Emulated, entity: str) -> None:
+def test_a_count_that_is_wrong_is_found_on_the_emulator_for_any_entity(place: Emulated, entity: str) -> None:
     another = f"{entity}, another"
     place.client().acquire(another)
     place.table.client.update_item(TableName=place.table_name, Key=lock_key(LockName(another)), **TOO_MANY)

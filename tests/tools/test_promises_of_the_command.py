@@ -1,4 +1,4 @@
-"""What is asked after every test of the command fails where a promise is broken: what is asked is the contract's."""
+"""The checks after every test of the command find broken promises; they are the checks of the contract."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is asked after every test of the contract fails where a promise is broken."""
+"""The checks after every test of the contract find broken promises."""
 
 from typing import Any
 
@@ -25,32 +25,32 @@ def held_and_waited_for(alice: Process, bob: Process, lock: LockName) -> None:
     ("count", "wrong"), [("held", 0), ("held", 2), ("heldShared", 1), ("waiting", 0)], ids=lambda value: str(value)
 )
 def test_a_count_that_is_wrong_is_found(
-    world: World, alice: Process, lock: LockName, onlooker: Any, count: str, wrong: int
+    world: World, alice: Process, lock: LockName, plain_client: Any, count: str, wrong: int
 ) -> None:
     update(alice, lock, f"SET {count} = :wrong", {":wrong": {"N": str(wrong)}})
     with pytest.raises(Broken, match="counts: "):
-        world.keeps_its_promises(onlooker)
+        world.keeps_its_promises(plain_client)
 
 
 @pytest.mark.usefixtures("held_and_waited_for")
-def test_a_count_of_waiters_may_be_too_high(world: World, alice: Process, lock: LockName, onlooker: Any) -> None:
+def test_a_count_of_waiters_may_be_too_high(world: World, alice: Process, lock: LockName, plain_client: Any) -> None:
     update(alice, lock, "SET waiting = :more", {":more": {"N": "7"}})
-    world.keeps_its_promises(onlooker)
+    world.keeps_its_promises(plain_client)
 
 
 @pytest.mark.usefixtures("held_and_waited_for")
-def test_an_expired_row_need_not_be_counted(world: World, alice: Process, lock: LockName, onlooker: Any) -> None:
+def test_an_expired_row_need_not_be_counted(world: World, alice: Process, lock: LockName, plain_client: Any) -> None:
     update(alice, lock, "SET waiting = :none", {":none": {"N": "0"}})
     world.advance(LEASE_MS + 4_000)
-    world.keeps_its_promises(onlooker)
+    world.keeps_its_promises(plain_client)
 
 
 @pytest.mark.usefixtures("held_and_waited_for")
 @pytest.mark.leaves_a_promise_broken("a row is written that says nothing")
-def test_a_row_that_cannot_be_read_is_found(world: World, alice: Process, lock: LockName, onlooker: Any) -> None:
+def test_a_row_that_cannot_be_read_is_found(world: World, alice: Process, lock: LockName, plain_client: Any) -> None:
     alice.client.put_item(TableName=world.engine.table_name, Item=row_key(lock, 7))
     with pytest.raises(Broken, match="a row without 'owner'"):
-        world.keeps_its_promises(onlooker)
+        world.keeps_its_promises(plain_client)
 
 
 @pytest.mark.leaves_a_promise_broken("the test itself says so")
@@ -64,14 +64,14 @@ def test_an_error_that_the_mark_does_not_name_is_no_broken_promise(request: pyte
 @pytest.mark.leaves_a_promise_broken("the token is set back behind the lock's back")
 @pytest.mark.parametrize("by", [1, 2], ids=["the same token again", "a smaller token"])
 def test_a_fencing_token_that_does_not_grow_is_found(
-    world: World, alice: Process, bob: Process, lock: LockName, onlooker: Any, by: int
+    world: World, alice: Process, bob: Process, lock: LockName, plain_client: Any, by: int
 ) -> None:
     claim = alice.claim(lock)
     alice.table.release(claim, alice.granted(claim))
     update(alice, lock, "SET fencingToken = fencingToken - :by", {":by": {"N": str(by)}})
     bob.granted(bob.claim(lock))
     with pytest.raises(Broken, match="fencing: "):
-        world.keeps_its_promises(onlooker)
+        world.keeps_its_promises(plain_client)
 
 
 def update(process: Process, lock: LockName, change: str, values: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""`make check` fails on a secret in a tracked file: here on trees with secrets that are made up."""
+"""`make check` fails on a secret in a tracked file: here on generated trees with made-up secrets."""
 
 import base64
 import hashlib
@@ -77,7 +77,7 @@ def test_an_unpacked_archive_passes_and_the_output_says_that_it_was_not_checked(
 ) -> None:
     (tmp_path / "settings.py").write_text(SECRETS["its secret"]())
     assert check_secrets(tmp_path) == 0
-    assert "NO SECRET WAS LOOKED FOR" in capfd.readouterr().err
+    assert "NOT SEARCHED FOR SECRETS" in capfd.readouterr().err
 
 
 def test_an_archive_is_let_through_without_git_and_a_checkout_is_not(

@@ -1,4 +1,4 @@
-"""``make soak``, for minutes in the place of an hour: what it judges is so, and it sees what is broken."""
+"""``make soak``, for minutes instead of an hour: its verdicts are correct, and it finds what is broken."""
 
 import time
 from collections.abc import Iterable
@@ -44,11 +44,11 @@ def test_a_waiter_that_ignores_the_waiters_before_it_is_found_to_overtake(monkey
 def test_a_newcomer_that_ignores_the_waiters_is_found_to_overtake_without_a_poll(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_conditions, "NOBODY_WAITS", "waiting >= :zero")
+    monkeypatch.setattr(_conditions, "NO_WAITER_IS_COUNTED", "waiting >= :zero")
     assert any("no overtaking" in told for told in hour(SHORT).broken)
 
 
-@pytest.mark.always("the guarantees name it: nobody starves")
+@pytest.mark.always("the guarantees name it: no waiter starves")
 def test_waiters_of_two_processes_each_get_their_turn_and_leave_nothing() -> None:
     assert broken(judged("10 waiters", waiters(10), asked=10, locks=1)) == []
 

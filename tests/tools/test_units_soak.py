@@ -21,7 +21,7 @@ def test_a_short_soak_with_killed_processes_breaks_no_promise(emulator: Emulator
 def test_lost_and_left_over_items_are_found(emulator: Emulator) -> None:
     run, _ = soak(emulator.endpoint, total=60, processes=3, a_second=50)
     client: Any = make_client(**client_arguments(emulator.endpoint))
-    mark = {"M": {"unit": {"S": "of nobody"}, "kind": {"S": "write"}}}
+    mark = {"M": {"unit": {"S": "unknown"}, "kind": {"S": "write"}}}
     client.put_item(
         TableName=run.plan.accounts, Item={"id": {"S": "account-0-0"}, "balance": {"N": "0"}, "_tluMark": mark}
     )

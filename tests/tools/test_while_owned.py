@@ -1,4 +1,4 @@
-"""What the local cloud starts ends with whoever started it, however that one dies."""
+"""The processes that the local cloud starts end with their owner, even if it is killed."""
 
 import shutil
 import signal

@@ -22,7 +22,7 @@ from kit.units import (
 
 from ticketlock.errors import InvalidUnitRequest, UnitRolledBack
 from ticketlock.units import OpenUnit, Outcome, Record
-from ticketlock.units._administration import Settled, Shown, Standing, look, open_units, roll_back, settle
+from ticketlock.units._administration import Settled, Shown, Standing, inspect, open_units, roll_back, settle
 from ticketlock.units._heads import Heads
 from ticketlock.units._marks import Marks
 
@@ -33,7 +33,7 @@ LEASE_S, MARGIN_S, COPIES_S = 60, 5, 600
 SET, NOUGHT = "SET balance = :n", {":n": 0}
 # Incompressible, so that it does not fit into the record.
 LONG = random.Random(0).randbytes(8_000)
-NOBODYS, OTHER = "01K9AA0000SA1M0SPPS3EJ8KYB", "01K9AA0000SA1M0SPPS3EJ8KYC"
+UNKNOWN_ID, OTHER = "01K9AA0000SA1M0SPPS3EJ8KYB", "01K9AA0000SA1M0SPPS3EJ8KYC"
 HEAD = {
     "state": "rolledBack",
     "rev": 0,
@@ -76,8 +76,8 @@ def opened(party: Party, unit: str) -> OpenUnit | None:
     return next((each for each in party.units.open_units() if each.unit == unit), None)
 
 
-def looked(party: Party, unit: str) -> Shown | None:
-    return party.units._performer.follow(look(Heads(party.books.tables["units"]), MARKS, unit))
+def inspected(party: Party, unit: str) -> Shown | None:
+    return party.units._performer.follow(inspect(Heads(party.books.tables["units"]), MARKS, unit))
 
 
 def settled(party: Party, unit: str) -> Settled:
@@ -89,28 +89,28 @@ def rolled_back(party: Party, unit: str) -> Settled:
 
 
 def standings(party: Party, unit: str) -> list[Standing]:
-    shown = looked(party, unit)
+    shown = inspected(party, unit)
     assert shown is not None
     assert shown.items is not None
     return [each.standing for each in shown.items]
 
 
-def keys_of(told: Settled) -> list[Key]:
-    return [{name: value["S"] for name, value in entry.key.items()} for entry in told.ended]
+def keys_of(known: Settled) -> list[Key]:
+    return [{name: value["S"] for name, value in entry.key.items()} for entry in known.ended]
 
 
 def test_both_faces_list_what_is_open_and_repair_what_no_record_leads_to(books: Books, ann: Party) -> None:
-    books.write("units", {"unit": NOBODYS, "row": "head", **HEAD})
-    told = opened(ann, NOBODYS)
-    assert told is not None
-    assert (told.state, told.rolled_back_by, told.items) == (Outcome.ROLLED_BACK, OTHER, None)
+    books.write("units", {"unit": UNKNOWN_ID, "row": "head", **HEAD})
+    known = opened(ann, UNKNOWN_ID)
+    assert known is not None
+    assert (known.state, known.rolled_back_by, known.items) == (Outcome.ROLLED_BACK, OTHER, None)
     key = books.account()
-    books.write("accounts", {**key, "balance": 1, MARK: {"unit": NOBODYS, "kind": "write"}})
+    books.write("accounts", {**key, "balance": 1, MARK: {"unit": UNKNOWN_ID, "kind": "write"}})
     for write in (False, True):
         (found,) = [each for each in ann.units.repair(ann.accounts, write=write) if each.key == key]
-        assert (found.unit, found.record, found.action) == (NOBODYS, Record.ROLLED_BACK, "unmarked")
+        assert (found.unit, found.record, found.action) == (UNKNOWN_ID, Record.ROLLED_BACK, "unmarked")
         assert marks(books, [key]) == (not write)
-    books.onlooker.delete_item(TableName=books.tables["units"], Key=dumped({"unit": NOBODYS, "row": "head"}))
+    books.plain_client.delete_item(TableName=books.tables["units"], Key=dumped({"unit": UNKNOWN_ID, "row": "head"}))
 
 
 class TestAList:
@@ -121,9 +121,9 @@ class TestAList:
         with ann.begin(engine="marked", name=some_name()) as unit:
             for key in keys:
                 unit.update(ann.accounts, key, SET, NOUGHT)
-        (told,) = seen
-        assert told is not None
-        assert (told.state, told.items, told.is_closed) == (Outcome.PENDING, 2, False)
+        (known,) = seen
+        assert known is not None
+        assert (known.state, known.items, known.is_closed) == (Outcome.PENDING, 2, False)
         assert opened(ben, unit.id) is None
 
     @THREADS_ONLY
@@ -144,40 +144,40 @@ class TestAList:
         assert pending.lease_ends_in_s == pytest.approx(-30, abs=4)
 
     @THREADS_ONLY
-    def test_counts_items_that_stand_in_rows_of_their_own_and_does_not_where_these_are_gone(
+    def test_counts_items_in_rows_of_their_own_unless_the_rows_are_gone(
         self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
     ) -> None:
         unit = killed(units_world, keys, is_committed=True, noise=LONG)
-        told = opened(ben, unit)
-        assert told is not None
-        assert told.items == 2
+        known = opened(ben, unit)
+        assert known is not None
+        assert known.items == 2
         for row in books.everything()["units"]:
             if row["unit"] == unit and row["row"].startswith("w#"):
                 key = dumped({name: row[name] for name in ("unit", "row")})
-                books.onlooker.delete_item(TableName=books.tables["units"], Key=key)
-        told = opened(ben, unit)
-        assert told is not None
-        assert told.items is None
+                books.plain_client.delete_item(TableName=books.tables["units"], Key=key)
+        known = opened(ben, unit)
+        assert known is not None
+        assert known.items is None
 
     @THREADS_ONLY
-    def test_leaves_out_what_no_unit_has_written_and_tells_it(
+    def test_leaves_out_what_no_unit_has_written_and_reports_it(
         self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key], caplog: pytest.LogCaptureFixture
     ) -> None:
         unit = killed(units_world, keys, is_committed=True)
         books.write("units", {"unit": "0", "row": "head", "state": "new", "rev": 1})
-        told: list[InvalidUnitRequest] = []
+        known: list[InvalidUnitRequest] = []
         heads = Heads(books.tables["units"])
-        found = ben.units._performer.follow(open_units(heads, told.append))
+        found = ben.units._performer.follow(open_units(heads, known.append))
         assert unit in [each.unit for each in found]
-        assert any('"unit": {"S": "0"}' in str(each) for each in told)
+        assert any('"unit": {"S": "0"}' in str(each) for each in known)
         assert opened(ben, "0") is None
         assert any('"unit": {"S": "0"}' in message for message in caplog.messages)
-        books.onlooker.delete_item(TableName=books.tables["units"], Key=dumped({"unit": "0", "row": "head"}))
+        books.plain_client.delete_item(TableName=books.tables["units"], Key=dumped({"unit": "0", "row": "head"}))
 
 
 @THREADS_ONLY
 class TestShowing:
-    def test_tells_which_marks_stand(self, units_world: UnitsWorld, ben: Party, keys: list[Key]) -> None:
+    def test_shows_which_items_are_marked(self, units_world: UnitsWorld, ben: Party, keys: list[Key]) -> None:
         unit = killed(units_world, keys, is_committed=True)
         assert standings(ben, unit) == [Standing.THERE] * 2
         ben.units.get(ben.accounts, keys[0])
@@ -187,23 +187,23 @@ class TestShowing:
         settled(ben, unit)
         assert sorted(each.value for each in standings(ben, unit)) == ["off", "off, written"]
 
-    def test_tells_marks_of_others_and_what_no_unit_has_written(
+    def test_shows_marks_of_others_and_what_no_unit_has_written(
         self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
     ) -> None:
         unit = killed(units_world, keys, is_committed=True)
-        for key, strange in zip(keys, ({"unit": NOBODYS, "kind": "write"}, "a secret"), strict=True):
+        for key, strange in zip(keys, ({"unit": UNKNOWN_ID, "kind": "write"}, "a secret"), strict=True):
             books.write("accounts", {**(books.raw("accounts", key) or {}), MARK: strange})
         assert set(standings(ben, unit)) == {Standing.OF_ANOTHER, Standing.STRANGE}
 
-    def test_tells_tables_that_are_gone(self, books: Books, units_world: UnitsWorld, ben: Party) -> None:
+    def test_shows_tables_that_are_gone(self, books: Books, units_world: UnitsWorld, ben: Party) -> None:
         ann, gone = units_world.party(), f"{books.tables['accounts']}-gone"
-        make_table(books.onlooker, gone, {"id": "S"})
+        make_table(books.plain_client, gone, {"id": "S"})
         unit = ann.begin(engine="marked")
         unit.put(ann.units.table(gone), some_account())
         crashes(ann, 1, is_sent=True)
         with pytest.raises(Killed):
             unit.commit()
-        books.onlooker.delete_table(TableName=gone)
+        books.plain_client.delete_table(TableName=gone)
         assert standings(ben, unit.id) == [Standing.NO_TABLE]
 
     def test_writes_nothing(self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]) -> None:
@@ -220,9 +220,9 @@ class TestSettling:
         self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
     ) -> None:
         unit = killed(units_world, keys, is_committed=True)
-        told = settled(ben, unit)
-        assert told.outcome is Outcome.COMMITTED
-        assert sorted(map(str, keys_of(told))) == sorted(map(str, keys))
+        known = settled(ben, unit)
+        assert known.outcome is Outcome.COMMITTED
+        assert sorted(map(str, keys_of(known))) == sorted(map(str, keys))
         assert (marks(books, keys), balances(books, keys)) == (0, [0, 0])
         assert settled(ben, unit).ended == []
 
@@ -242,8 +242,8 @@ class TestSettling:
     ) -> None:
         unit = killed(units_world, keys, is_committed=False)
         books.clock.advance(LEASE_S + MARGIN_S)
-        told = settled(ben, unit)
-        assert (told.outcome, len(told.ended)) == (Outcome.ROLLED_BACK, 2)
+        known = settled(ben, unit)
+        assert (known.outcome, len(known.ended)) == (Outcome.ROLLED_BACK, 2)
         assert (marks(books, keys), balances(books, keys)) == (0, [100, 100])
 
     def test_leaves_one_alone_whose_lease_runs(
@@ -254,14 +254,14 @@ class TestSettling:
         assert settled(ben, unit).outcome is Outcome.PENDING
         assert books.everything() == before
 
-    def test_tells_what_is_decided_where_an_item_cannot_be_finished(
+    def test_returns_the_outcome_although_an_item_cannot_be_finished(
         self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
     ) -> None:
         unit = killed(units_world, keys, is_committed=True)
         books.write("accounts", {**(books.raw("accounts", keys[0]) or {}), MARK: "a secret"})
-        told = settled(ben, unit)
-        assert told.outcome is Outcome.COMMITTED
-        assert isinstance(told.failed, InvalidUnitRequest)
+        known = settled(ben, unit)
+        assert known.outcome is Outcome.COMMITTED
+        assert isinstance(known.failed, InvalidUnitRequest)
 
 
 @THREADS_ONLY
@@ -270,9 +270,9 @@ class TestRollingBack:
         self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
     ) -> None:
         unit = killed(units_world, keys, is_committed=False)
-        told = rolled_back(ben, unit)
-        assert told.outcome is Outcome.ROLLED_BACK
-        assert sorted(map(str, keys_of(told))) == sorted(map(str, keys))
+        known = rolled_back(ben, unit)
+        assert known.outcome is Outcome.ROLLED_BACK
+        assert sorted(map(str, keys_of(known))) == sorted(map(str, keys))
         assert (marks(books, keys), balances(books, keys)) == (0, [100, 100])
         assert ben.units.outcome(unit=unit) is Outcome.ROLLED_BACK
         again = rolled_back(ben, unit)
@@ -292,8 +292,8 @@ class TestRollingBack:
         ends = set()
         for number in range(1, 9):
             keys: list[Key] = [books.account(), books.account()]
-            outcome, is_told_so = self.rolled_back_before(number, units_world.party(), ben, keys)
-            assert is_told_so == (outcome is Outcome.ROLLED_BACK)
+            outcome, is_rolled_back = self.rolled_back_before(number, units_world.party(), ben, keys)
+            assert is_rolled_back == (outcome is Outcome.ROLLED_BACK)
             if outcome is not Outcome.FORGOTTEN:
                 assert marks(books, keys) == 0
                 assert balances(books, keys) == ([100, 100] if outcome is Outcome.ROLLED_BACK else [0, 0])
@@ -301,21 +301,21 @@ class TestRollingBack:
         assert ends >= {Outcome.ROLLED_BACK, Outcome.COMMITTED}
 
     def rolled_back_before(self, number: int, ann: Party, ben: Party, keys: list[Key]) -> tuple[Outcome, bool]:
-        """The outcome of a unit that is rolled back before its n-th request, and whether the unit was told so."""
+        """The outcome of a unit that is rolled back before its n-th request, and whether its commit raised that."""
         unit = ann.begin(engine="marked")
-        told: list[Settled] = []
-        before_the_nth(ann, number, lambda: told.append(rolled_back(ben, unit.id)))
+        known: list[Settled] = []
+        before_the_nth(ann, number, lambda: known.append(rolled_back(ben, unit.id)))
         for key in keys:
             unit.update(ann.accounts, key, SET, NOUGHT)
         try:
             unit.commit()
         except UnitRolledBack:
-            return told[0].outcome, True
-        return told[0].outcome if told else Outcome.COMMITTED, False
+            return known[0].outcome, True
+        return known[0].outcome if known else Outcome.COMMITTED, False
 
 
 @THREADS_ONLY
-@pytest.mark.parametrize("ask", [looked, settled, rolled_back])
+@pytest.mark.parametrize("ask", [inspected, settled, rolled_back])
 def test_what_is_no_id_is_refused_before_anything_is_sent(ann: Party, ask: Callable[[Party, str], object]) -> None:
     refused = pytest.raises(InvalidUnitRequest, match=r"unit is .*; allowed: the `id` of a unit")
 
@@ -329,8 +329,8 @@ def test_what_is_no_id_is_refused_before_anything_is_sent(ann: Party, ask: Calla
 @THREADS_ONLY
 def test_a_unit_without_a_record_is_forgotten_and_nothing_is_written(books: Books, ann: Party) -> None:
     before = books.everything()
-    assert looked(ann, NOBODYS) is None
-    assert {settled(ann, NOBODYS).outcome, rolled_back(ann, NOBODYS).outcome} == {Outcome.FORGOTTEN}
+    assert inspected(ann, UNKNOWN_ID) is None
+    assert {settled(ann, UNKNOWN_ID).outcome, rolled_back(ann, UNKNOWN_ID).outcome} == {Outcome.FORGOTTEN}
     assert books.everything() == before
 
 

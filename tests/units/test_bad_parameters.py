@@ -215,7 +215,7 @@ def test_a_number_that_cannot_be_a_key_is_named(ann: Party, bad: Any) -> None:
     ],
     ids=lambda given: None if isinstance(given, str) else "-".join(given),
 )
-def test_what_an_update_does_not_take_is_named_and_the_unit_goes_on(
+def test_what_an_update_does_not_take_is_named_and_the_unit_stays_open(
     books: Books, ann: Party, account: Key, way: str, blind: bool, field: str, given: dict[str, Any]
 ) -> None:
     before = books.everything()
@@ -257,7 +257,7 @@ def test_a_condition_on_an_attribute_of_ours_is_refused_for_users_items_have_non
     ],
     ids=["no text of a number", "no text in a set", "no UTF-8", "a name without UTF-8", "no text of a placeholder"],
 )
-def test_a_value_that_is_none_of_the_low_level_api_s_is_refused_and_the_unit_goes_on(
+def test_a_value_that_is_none_of_the_low_level_api_s_is_refused_and_the_unit_stays_open(
     books: Books, ann: Party, account: Key, values: Any
 ) -> None:
     before = books.everything()

@@ -24,7 +24,7 @@ Opened = Callable[[int, int, int], Bank]
 
 
 @pytest.fixture
-def onlooker(emulator: Emulator) -> Any:
+def plain_client(emulator: Emulator) -> Any:
     return make_client(endpoint_url=emulator.endpoint)
 
 
@@ -35,41 +35,41 @@ def proxy(emulator: Emulator) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def opened(proxy: Proxy, onlooker: Any) -> Iterator[Opened]:
+def opened(proxy: Proxy, plain_client: Any) -> Iterator[Opened]:
     tables: list[str] = []
 
     def open_bank(processes: int, accounts: int, transfers: int) -> Bank:
         name = f"bank-{uuid.uuid4().hex[:8]}"
         bank = Bank(proxy.url, f"{name}-units", f"{name}-accounts", accounts, transfers, processes)
-        bank.open(onlooker)
+        bank.open(plain_client)
         tables.extend((bank.units, bank.accounts))
         return bank
 
     yield open_bank
     for table in tables:
-        onlooker.delete_table(TableName=table)
+        plain_client.delete_table(TableName=table)
 
 
 @SIZES
 def test_the_sum_is_kept_and_each_transfer_is_made_exactly_once(
-    opened: Opened, proxy: Proxy, onlooker: Any, processes: int, accounts: int, transfers: int, kills: int
+    opened: Opened, proxy: Proxy, plain_client: Any, processes: int, accounts: int, transfers: int, kills: int
 ) -> None:
     bank = opened(processes, accounts, transfers)
     proxy.random_faults = RandomFaults(bank.seed, ODDS)
     with Staff(bank, "with units", kills) as staff:
         staff.work()
-    assert bank.broken(onlooker) == []
-    assert bank.receipts(onlooker) == transfers
+    assert bank.broken(plain_client) == []
+    assert bank.receipts(plain_client) == transfers
     assert staff.killed == processes * kills
     assert proxy.injected[reply_lost] > 0
 
 
 @SIZES
 def test_without_units_money_is_lost_or_made(
-    opened: Opened, onlooker: Any, processes: int, accounts: int, transfers: int, kills: int
+    opened: Opened, plain_client: Any, processes: int, accounts: int, transfers: int, kills: int
 ) -> None:
     """The opposite, without lost replies, and in the small bank without a kill: the same check detects it."""
     bank = opened(processes, accounts, transfers)
     with Staff(bank, "without units", kills - 1) as staff:
         staff.work()
-    assert bank.broken(onlooker) == ["the sum", "exactly once"]
+    assert bank.broken(plain_client) == ["the sum", "exactly once"]

@@ -1,4 +1,4 @@
-"""DynamoDB evaluates a blind update like the unit does, whatever its expressions look like."""
+"""DynamoDB evaluates a blind update as the unit does, with all kinds of expressions."""
 
 from typing import Any
 

@@ -66,7 +66,7 @@ class TestAnItemThatHasChanged:
     ) -> None:
         unit = ann.begin()
         rests_on_it(ann, unit, account)
-        books.onlooker.delete_item(TableName=ann.accounts.name, Key={"id": {"S": account["id"]}})
+        books.plain_client.delete_item(TableName=ann.accounts.name, Key={"id": {"S": account["id"]}})
         self.refused(books, ann, unit, account)
         assert books.raw("accounts", account) is None
 

@@ -20,7 +20,7 @@ def test_the_end_of_the_block_commits(books: Books, ann: Party, account: Key, ot
     assert books.version(account) == books.version(other) == unit.id
 
 
-def test_a_unit_without_a_block_is_committed_when_it_is_told_to(books: Books, ann: Party, account: Key) -> None:
+def test_a_unit_without_a_block_is_committed_by_commit(books: Books, ann: Party, account: Key) -> None:
     unit = ann.begin()
     unit.update(ann.accounts, account, TAKE, TEN)
     assert books.balance(account) == 100
@@ -28,7 +28,7 @@ def test_a_unit_without_a_block_is_committed_when_it_is_told_to(books: Books, an
     assert books.balance(account) == 90
 
 
-def test_an_exception_in_the_block_rolls_back_and_goes_on(books: Books, ann: Party, account: Key) -> None:
+def test_an_exception_in_the_block_rolls_back_and_is_raised(books: Books, ann: Party, account: Key) -> None:
     before = books.everything()
     raised = RuntimeError("of the caller's")
 

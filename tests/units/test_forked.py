@@ -1,4 +1,4 @@
-"""A child that was forked within a unit: the unit stays its parent's, whatever the child does and wherever it ends."""
+"""A child that was forked within a unit: the unit stays its parent's, in all that the child does."""
 
 import os
 import signal
@@ -38,7 +38,7 @@ def code_of_a_fork(act: Callable[[], object]) -> int:
 
 @contextmanager
 def another_thread_in(mutex: Any) -> Iterator[None]:
-    """Within the block another thread has it: in a child nobody gives it back."""
+    """Within the block another thread holds it: a child has no thread that releases it."""
     has_it, may_go = threading.Event(), threading.Event()
 
     def hold() -> None:

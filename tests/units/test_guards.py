@@ -330,7 +330,7 @@ class TestWhatIsRefused:
     def test_a_table_with_a_local_index(self, books: Books, ann: Party) -> None:
         name = f"orders-{uuid.uuid4().hex[:8]}"
         keys = [("pk", "HASH"), ("sk", "RANGE")]
-        books.onlooker.create_table(
+        books.plain_client.create_table(
             TableName=name,
             BillingMode="PAY_PER_REQUEST",
             AttributeDefinitions=[{"AttributeName": each, "AttributeType": "S"} for each in ("pk", "sk", "rank")],
@@ -350,7 +350,7 @@ class TestWhatIsRefused:
             with pytest.raises(InvalidUnitRequest, match="local secondary indexes"):
                 ann.units.table(name, guarded=True)
         finally:
-            books.onlooker.delete_table(TableName=name)
+            books.plain_client.delete_table(TableName=name)
 
 
 def test_there_are_so_many_guards_of_a_table_at_most() -> None:

@@ -32,7 +32,7 @@ Run = Callable[[str, int, int], Writers]
 
 @pytest.fixture
 def run(emulator: Emulator) -> Iterator[Run]:
-    onlooker: Any = make_client(endpoint_url=emulator.endpoint)
+    plain_client: Any = make_client(endpoint_url=emulator.endpoint)
     tables: list[str] = []
 
     with Proxy(emulator.endpoint) as proxy:
@@ -41,16 +41,16 @@ def run(emulator: Emulator) -> Iterator[Run]:
         def run(way: str, processes: int, each: int) -> Writers:
             name = f"lists-{uuid.uuid4().hex[:8]}"
             lists = Lists(proxy.url, f"{name}-units", f"{name}-lists", 4, each)
-            lists.open(onlooker)
+            lists.open(plain_client)
             tables.extend((lists.units, lists.lists))
             proxy.random_faults = RandomFaults(lists.seed, ODDS) if way == "with units" else None
-            writers = Writers(lists, way, processes, Units(lists.units, client=onlooker))
+            writers = Writers(lists, way, processes, Units(lists.units, client=plain_client))
             writers.run()
             return writers
 
         yield run
     for table in tables:
-        onlooker.delete_table(TableName=table)
+        plain_client.delete_table(TableName=table)
 
 
 @SIZES

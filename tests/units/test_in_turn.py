@@ -227,7 +227,7 @@ def test_a_call_whose_turn_does_not_come_in_time_runs_again_all_the_same(
         meets_others(units, units.table(tables.accounts), name)
         assert other.is_held()
     assert tables.balance(name) == 102
-    assert "a unit goes on without its turn" in caplog.text
+    assert "a unit runs without its turn" in caplog.text
 
 
 def test_without_a_table_of_locks_it_runs_again_all_the_same(

@@ -20,7 +20,7 @@ class TestTheKeysOfAnIndex:
     def name(self, books: Books) -> Iterator[str]:
         name = f"orders-{uuid.uuid4().hex[:8]}"
         keys = [("by-owner", "HASH"), ("at", "RANGE")]
-        books.onlooker.create_table(
+        books.plain_client.create_table(
             TableName=name,
             BillingMode="PAY_PER_REQUEST",
             AttributeDefinitions=[
@@ -36,9 +36,9 @@ class TestTheKeysOfAnIndex:
                 }
             ],
         )
-        books.onlooker.get_waiter("table_exists").wait(TableName=name)
+        books.plain_client.get_waiter("table_exists").wait(TableName=name)
         yield name
-        books.onlooker.delete_table(TableName=name)
+        books.plain_client.delete_table(TableName=name)
 
     @pytest.mark.parametrize(
         ("attribute", "bad"),
@@ -52,7 +52,7 @@ class TestTheKeysOfAnIndex:
         with ann.begin(engine=way) as unit:
             unit.put(orders, {"id": "a", "by-owner": "ann", "at": 5})
             unit.put(orders, {"id": "b"})
-        before = books.onlooker.scan(TableName=name, ConsistentRead=True)["Items"]
+        before = books.plain_client.scan(TableName=name, ConsistentRead=True)["Items"]
         unit = ann.begin(engine=way)
         given: Any = ("SET #key = :bad", {":bad": bad}, {"#key": attribute})
         with pytest.raises(InvalidUnitRequest, match=attribute):
@@ -62,4 +62,4 @@ class TestTheKeysOfAnIndex:
         with pytest.raises(InvalidUnitRequest, match=attribute):
             unit.put(orders, {"id": "a", attribute: bad})
         unit.commit()
-        assert books.onlooker.scan(TableName=name, ConsistentRead=True)["Items"] == before
+        assert books.plain_client.scan(TableName=name, ConsistentRead=True)["Items"] == before

@@ -39,16 +39,16 @@ def table_with(books: Books, **indexes: Any) -> Iterator[str]:
         "sk",
         *(each["AttributeName"] for many in indexes.values() for one in many for each in one["KeySchema"]),
     }
-    books.onlooker.create_table(
+    books.plain_client.create_table(
         TableName=name,
         BillingMode="PAY_PER_REQUEST",
         AttributeDefinitions=[{"AttributeName": key, "AttributeType": KINDS[key]} for key in sorted(used)],
         KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
         **indexes,
     )
-    books.onlooker.get_waiter("table_exists").wait(TableName=name)
+    books.plain_client.get_waiter("table_exists").wait(TableName=name)
     yield name
-    books.onlooker.delete_table(TableName=name)
+    books.plain_client.delete_table(TableName=name)
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ def test_a_local_index_is_read_as_its_table(books: Books, ann: Party, level: Any
     for name in table_with(books, LocalSecondaryIndexes=[index(name, *each) for name, each in LOCAL.items()]):
         table = ann.units.table(name)
         for number in range(1, 4):
-            books.onlooker.put_item(TableName=name, Item=plain(number))
+            books.plain_client.put_item(TableName=name, Item=plain(number))
         unit = ann.begin()
         unit.update(table, key(3), "SET #r = :r", {":r": 15}, {"#r": "rank"})
         ann.line.sent.clear()

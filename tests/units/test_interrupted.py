@@ -13,7 +13,7 @@ from ticketlock.units import Unit
 LEASE_S, COPIES_S = 60, 600
 SET = "SET balance = :balance"
 OLD, NEW = [1, 1, None], [2, 2, 2]
-MAY_STAND: dict[str, list[list[Any]]] = {"rolled back": [OLD], "unknown": [OLD, NEW], "committed": [NEW]}
+ALLOWED: dict[str, list[list[Any]]] = {"rolled back": [OLD], "unknown": [OLD, NEW], "committed": [NEW]}
 
 ENGINE = pytest.mark.parametrize("engine", ["native", "marked"])
 WHERE = pytest.mark.parametrize(
@@ -26,7 +26,7 @@ class Interrupted:
 
     Attributes:
         number: the request at which it was interrupted.
-        told: the outcome that the unit reports.
+        reported: the outcome that the unit reports.
     """
 
     def __init__(self, books: Books, ann: Party, ben: Party, keys: list[Key], unit: Unit, number: int) -> None:
@@ -34,9 +34,9 @@ class Interrupted:
         self._books, self._ann, self._ben, self._keys, self._unit = books, ann, ben, keys, unit
         # No lease delays those who ask.
         self._ann.line.losses.clear()
-        self.told = self._told()
+        self.reported = self._reported()
 
-    def _told(self) -> str:
+    def _reported(self) -> str:
         with pytest.raises(UnitFinished) as finished:
             self._unit.get(self._ann.accounts, self._keys[0])
         return next(each for each in ("rolled back", "unknown", "committed") if f"{each}:" in str(finished.value))
@@ -44,7 +44,7 @@ class Interrupted:
     def balances(self) -> list[Any]:
         """As a reader finds them: all of the unit or nothing, as the unit reports."""
         found = [item and item["balance"] for item in self._ben.units.get_all(self._all())]
-        assert found in MAY_STAND[self.told], self.number
+        assert found in ALLOWED[self.reported], self.number
         return found
 
     def has_marks(self) -> bool:
@@ -55,12 +55,12 @@ class Interrupted:
         before = len(self._ann.line.sent)
         with pytest.raises(UnitFinished):
             self._unit.update(self._ann.accounts, self._keys[0], SET, {":balance": 3})
-        if self.told == "committed":
+        if self.reported == "committed":
             self._unit.commit()
         else:
             with pytest.raises(UnitFinished):
                 self._unit.commit()
-        if self.told == "rolled back":
+        if self.reported == "rolled back":
             self._unit.rollback()
         else:
             with pytest.raises(UnitFinished):
@@ -152,7 +152,7 @@ def test_what_was_raised_is_what_the_caller_gets(ann: Party, account: Key, engin
 @THREADS_ONLY
 @ENGINE
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit, TimeoutError, RuntimeError])
-def test_whatever_is_raised_in_a_statement_or_a_commit_is_raised_and_the_unit_is_over(
+def test_every_exception_in_a_statement_or_a_commit_is_raised_and_the_unit_is_over(
     books: Books, ann: Party, account: Key, engine: str, kind: type[BaseException]
 ) -> None:
     def handle_a_signal() -> None:
@@ -274,7 +274,7 @@ class TestABlockInWhichAnInterruptWasCaught:
 @THREADS_ONLY
 @ENGINE
 class TestASignalHandlerThatUsesTheUnit:
-    def test_is_refused_and_the_unit_goes_on(self, books: Books, ann: Party, account: Key, engine: str) -> None:
+    def test_is_refused_and_the_unit_stays_open(self, books: Books, ann: Party, account: Key, engine: str) -> None:
         refused: list[type[Exception]] = []
 
         def handle_a_signal() -> None:
@@ -290,9 +290,7 @@ class TestASignalHandlerThatUsesTheUnit:
         assert refused == [InvalidUnitRequest] * 3 + [UnitFinished] * 3
         assert books.balance(account) == 2
 
-    def test_and_raises_what_it_was_told_ends_the_unit(
-        self, books: Books, ann: Party, account: Key, engine: str
-    ) -> None:
+    def test_and_raises_the_refusal_ends_the_unit(self, books: Books, ann: Party, account: Key, engine: str) -> None:
         for operation in ("GetItem", "UpdateItem" if engine == "marked" else "TransactWriteItems"):
             ann.line.between[operation] = lambda: unit.get(ann.accounts, account)
             with pytest.raises((InvalidUnitRequest, UnitFinished)), ann.begin(engine=engine) as unit:

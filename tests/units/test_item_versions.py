@@ -79,7 +79,7 @@ def test_a_delete_that_is_pending_is_rolled_back_by_an_older_unit_that_saves_the
         ann.line.between["UpdateItem"] = older.commit
 
     ann.line.between["UpdateItem"] = marked
-    with pytest.raises(UnitRolledBack) as told:
+    with pytest.raises(UnitRolledBack) as raised:
         unit.commit()
-    assert told.value.by == older.id
+    assert raised.value.by == older.id
     assert books.item("accounts", saved) == {**saved, "version": 3, "balance": 7}

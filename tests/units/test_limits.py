@@ -34,7 +34,7 @@ class TestATableWithALocalIndex:
             "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "colour", "KeyType": "RANGE"}],
             "Projection": {"ProjectionType": "ALL"},
         }
-        books.onlooker.create_table(
+        books.plain_client.create_table(
             TableName=name,
             BillingMode="PAY_PER_REQUEST",
             AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in ("pk", "sk", "colour")],
@@ -42,12 +42,12 @@ class TestATableWithALocalIndex:
             LocalSecondaryIndexes=[index],
         )
         yield name
-        books.onlooker.delete_table(TableName=name)
+        books.plain_client.delete_table(TableName=name)
 
     def test_is_written_in_one_request(self, books: Books, ann: Party, name: str) -> None:
         with ann.begin() as unit:
             unit.put(ann.units.table(name), {"pk": "a", "sk": "b", "colour": "red"})
-        assert books.onlooker.scan(TableName=name)["Count"] == 1
+        assert books.plain_client.scan(TableName=name)["Count"] == 1
 
     def test_is_not_written_by_marks(self, books: Books, ann: Party, account: Key, name: str) -> None:
         before = books.everything()
@@ -57,7 +57,7 @@ class TestATableWithALocalIndex:
         with pytest.raises(InvalidUnitRequest, match="local secondary indexes"):
             unit.commit()
         assert books.everything() == before
-        assert books.onlooker.scan(TableName=name)["Count"] == 0
+        assert books.plain_client.scan(TableName=name)["Count"] == 0
 
 
 def test_a_blind_update_of_a_unit_that_is_committed_by_marks_is_read_at_the_commit(

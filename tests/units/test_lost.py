@@ -75,18 +75,18 @@ def test_one_that_loses_any_one_request_is_committed_once(ann: Party, transfer: 
 
 
 @pytest.mark.parametrize("what", [Lost.NOT_SENT, Lost.REQUEST, Lost.REPLY], ids=lambda what: what.value)
-def test_one_that_loses_all_from_some_request_on_tells_rightly_what_became_of_it(
+def test_one_that_loses_all_from_some_request_on_raises_the_error_that_is_true(
     ann: Party, transfer: Transfer, what: Lost
 ) -> None:
     """It is reported as not applied until the commit is sent, and as unknown from then on."""
     for first in range(1, transfer.requests + 1):
         ann.loses(what, first, 1_000)
         is_the_commit = first == transfer.requests
-        with pytest.raises(TicketLockError) as told:
+        with pytest.raises(TicketLockError) as raised:
             transfer.run()
         ann.line.losses.clear()
         perhaps = is_the_commit and what in (Lost.REQUEST, Lost.REPLY)
-        assert type(told.value) is (OutcomeUnknown if perhaps else RequestNotApplied), f"from request {first} on"
+        assert type(raised.value) is (OutcomeUnknown if perhaps else RequestNotApplied), f"from request {first} on"
         assert transfer.times() == int(is_the_commit and what is Lost.REPLY)
 
 
@@ -109,7 +109,7 @@ class TestACommitWhoseRepliesAreAllLost:
         assert books.balance(account) == 7
 
     @THREADS_ONLY
-    def test_is_known_by_its_name_whatever_others_have_written_since(
+    def test_is_known_by_its_name_although_others_have_written_since(
         self, books: Books, ann: Party, ben: Party, account: Key
     ) -> None:
         ann.loses(Lost.REPLY, 1, 1_000, COMMIT)
@@ -130,10 +130,10 @@ class TestACommitWhoseRepliesAreAllLost:
 
 def test_a_commit_that_never_arrives_is_unknown_and_named_units_say_whom_to_ask(ann: Party, transfer: Transfer) -> None:
     ann.loses(Lost.REQUEST, 1, 1_000, COMMIT)
-    with pytest.raises(OutcomeUnknown) as told:
+    with pytest.raises(OutcomeUnknown) as raised:
         transfer.run()
     assert transfer.times() == 0
-    assert ("outcome(" in str(told.value)) == (transfer.name is not None)
+    assert ("outcome(" in str(raised.value)) == (transfer.name is not None)
 
 
 def test_after_an_unknown_outcome_the_unit_is_finished(ann: Party, account: Key) -> None:
@@ -152,7 +152,7 @@ class TestWhatAnotherClientWritesBetweenTwoAttempts:
 
     pytestmark = THREADS_ONLY
 
-    def becomes_unknown(self, ann: Party, unit: Unit, write: Callable[[], object]) -> None:
+    def ends_unknown(self, ann: Party, unit: Unit, write: Callable[[], object]) -> None:
         ann.loses(Lost.REQUEST, 1, operation=COMMIT)
 
         def at_the_next() -> None:
@@ -167,15 +167,15 @@ class TestWhatAnotherClientWritesBetweenTwoAttempts:
     def test_as_the_version_of_an_item(self, books: Books, ann: Party, account: Key) -> None:
         unit = ann.begin()
         unit.update(ann.accounts, account, TAKE, TEN)
-        self.becomes_unknown(ann, unit, lambda: books.write("accounts", {**account, VERSION: 5}))
+        self.ends_unknown(ann, unit, lambda: books.write("accounts", {**account, VERSION: 5}))
 
     def test_as_the_receipt_of_a_name(self, books: Books, ann: Party, account: Key) -> None:
         name = some_name()
         receipt = {"unit": f"name#{name}", "row": "receipt"}
         unit = ann.begin(name=name)
         unit.update(ann.accounts, account, TAKE, TEN)
-        self.becomes_unknown(ann, unit, lambda: books.write("units", receipt))
-        books.onlooker.delete_item(TableName=books.tables["units"], Key=dumped(receipt))
+        self.ends_unknown(ann, unit, lambda: books.write("units", receipt))
+        books.plain_client.delete_item(TableName=books.tables["units"], Key=dumped(receipt))
 
 
 def test_all_attempts_to_commit_are_under_the_units_own_token(ann: Party, account: Key) -> None:
@@ -251,7 +251,7 @@ class TestACopyOfACommitThatArrivesLate:
     def arrives(self, books: Books, ann: Party) -> None:
         """The request as it was sent: a copy that arrives after its sender has given it up."""
         (commit, *_) = [sent for sent in ann.line.sent if sent.operation == COMMIT]
-        books.onlooker.transact_write_items(**commit.parameters)
+        books.plain_client.transact_write_items(**commit.parameters)
 
     def test_is_applied_if_nothing_has_changed_which_is_why_it_is_unknown(
         self, books: Books, ann: Party, transfer: Transfer

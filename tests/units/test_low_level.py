@@ -149,7 +149,7 @@ def test_several_items_are_read_together(client: UnitClient, at: dict[str, Any])
     assert reply == {"Responses": [{}, {"Item": {"balance": {"N": "100"}}}]}
 
 
-def test_a_condition_that_does_not_hold_is_told_at_its_line(client: UnitClient, at: dict[str, Any]) -> None:
+def test_a_condition_that_does_not_hold_is_raised_at_its_line(client: UnitClient, at: dict[str, Any]) -> None:
     condition = {"ConditionExpression": "balance > :n", "ExpressionAttributeValues": {":n": {"N": "100"}}}
     with pytest.raises(ConditionFailed) as raised:
         client.delete_item(**at, **condition)

@@ -1,4 +1,4 @@
-"""Units that are committed by marks: whatever their size, and wherever their process is killed."""
+"""Units that are committed by marks: of every size, and with their process killed at every request."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -126,7 +126,7 @@ class TestAProcessThatIsKilled:
                 assert at_once in (old, [2] * self.KEYS), number
                 assert [book_balance(ben, key) for key in keys] == at_once
                 ends.add(at_once[0])
-                self.goes_on(books, ben, keys, at_once)
+                self.is_finished_by_the_next(books, ben, keys, at_once)
             else:
                 break
             sweep(ben)
@@ -134,7 +134,7 @@ class TestAProcessThatIsKilled:
         assert ends == {1, 2}
         assert number > 2 * self.KEYS
 
-    def goes_on(self, books: Books, ben: Party, keys: list[Key], found: list[Any]) -> None:
+    def is_finished_by_the_next(self, books: Books, ben: Party, keys: list[Key], found: list[Any]) -> None:
         """The next unit on an item finishes it, once no other process can continue the first unit."""
         books.clock.advance(LEASE_S + 3)
         with ben.begin() as unit:
@@ -237,10 +237,10 @@ class TestAnotherUnitsMark:
             self.meets(ann, keys, older.commit)
         assert books.balance(keys[0]) == 5
 
-    def test_that_is_not_taken_off_in_time_leaves_no_doubt_about_the_unit_that_met_it(
+    def test_that_is_not_removed_in_time_leaves_no_doubt_about_the_unit_that_met_it(
         self, books: Books, ann: Party, ben: Party, keys: list[Key]
     ) -> None:
-        told = []
+        raised = []
 
         def collide() -> None:
             books.clock.advance(LEASE_S + 3)
@@ -250,11 +250,11 @@ class TestAnotherUnitsMark:
             try:
                 unit.commit()
             except TableError as error:
-                told.append(type(error))
+                raised.append(type(error))
 
         with pytest.raises(UnitRolledBack):
             self.meets(ann, keys, collide)
-        assert told == [RequestNotApplied]
+        assert raised == [RequestNotApplied]
 
     def test_is_waited_for_under_a_lease_that_is_renewed(
         self, books: Books, ann: Party, ben: Party, keys: list[Key], account: Key

@@ -158,7 +158,7 @@ def test_an_item_with_the_key_of_the_receipt_in_a_table_of_a_users_is_no_receipt
     books: Books, units_world: UnitsWorld, ann: Party
 ) -> None:
     name, table = some_name(), f"mine-{uuid.uuid4().hex}"
-    make_table(books.onlooker, table, KEYS["units"])
+    make_table(books.plain_client, table, KEYS["units"])
     key = {"unit": f"name#{name}", "row": "receipt"}
     with ann.begin() as unit:
         unit.put(ann.units.table(table), {**key, "n": 0})
@@ -169,7 +169,7 @@ def test_an_item_with_the_key_of_the_receipt_in_a_table_of_a_users_is_no_receipt
         quicker.update(ben.units.table(table), key, "SET n = :n", {":n": 5})
     with pytest.raises(UnitConflict):
         unit.commit()
-    books.onlooker.delete_table(TableName=table)
+    books.plain_client.delete_table(TableName=table)
     assert books.receipt(name) is None
 
 
@@ -184,7 +184,7 @@ def test_a_receipt_that_no_unit_has_written_is_named(books: Books, ann: Party, s
         with pytest.raises(InvalidUnitRequest, match=name):
             ask()
     assert books.receipt(name) == {**receipt, **strange}
-    books.onlooker.delete_item(TableName=books.tables["units"], Key=dumped(receipt))
+    books.plain_client.delete_item(TableName=books.tables["units"], Key=dumped(receipt))
 
 
 @THREADS_ONLY

@@ -1,4 +1,4 @@
-"""The outcome of a name or of a unit is final: whichever process asks, and whatever may still arrive."""
+"""The outcome of a name or of a unit is final for every process that asks, even if requests still arrive late."""
 
 import pytest
 from kit.crashes import crashes
@@ -53,8 +53,8 @@ class TestOfAName:
             takes_ten(ann, account, name=name).commit()
         (late, *_) = (sent.parameters for sent in ann.line.sent if sent.operation == "TransactWriteItems")
         assert ben.units.outcome(name=name) is Outcome.ROLLED_BACK
-        with pytest.raises(books.onlooker.exceptions.TransactionCanceledException):
-            books.onlooker.transact_write_items(**late)
+        with pytest.raises(books.plain_client.exceptions.TransactionCanceledException):
+            books.plain_client.transact_write_items(**late)
         assert books.balance(account) == 100
 
     def test_after_an_unknown_outcome_is_committed_if_it_was(

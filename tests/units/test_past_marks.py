@@ -75,7 +75,7 @@ def lose_rows(books: Books, unit: str, begins: str) -> None:
     for row in books.everything()["units"]:
         if row["unit"] == unit and row["row"].startswith(begins):
             key = dumped({name: row[name] for name in ("unit", "row")})
-            books.onlooker.delete_item(TableName=books.tables["units"], Key=key)
+            books.plain_client.delete_item(TableName=books.tables["units"], Key=key)
 
 
 def before_the(number: int, operation: str, party: Party, do: Callable[[], object]) -> None:
@@ -101,7 +101,7 @@ class TestAUnitThatIsPending:
 
 
 class TestAUnitThatIsCommittedAndNotFinished:
-    def test_shows_to_uncommitted_reads_what_stands_there_yet(
+    def test_shows_the_old_value_to_uncommitted_reads(
         self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
     ) -> None:
         killed(units_world, keys, is_committed=True)
@@ -122,7 +122,7 @@ class TestAUnitThatIsCommittedAndNotFinished:
         assert [each["TableName"] == ben.accounts.name for each in asked] == [True, True, False, False, True]
         assert all(each["ConsistentRead"] and "ProjectionExpression" not in each for each in asked)
 
-    def test_is_told_and_left_as_it_is_where_rows_of_what_it_writes_are_lost(
+    def test_is_reported_and_left_as_it_is_where_rows_of_what_it_writes_are_lost(
         self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
     ) -> None:
         """The new values are lost; the old values are not the newest committed ones."""
@@ -141,7 +141,7 @@ class TestAUnitThatIsCommittedAndNotFinished:
         assert stored(books, keys) == before
         lose_rows(books, unit, "")
 
-    def test_is_told_to_a_writer_of_an_item_with_its_mark_that_it_does_not_write(
+    def test_is_reported_to_a_writer_of_an_item_with_its_mark_that_it_does_not_write(
         self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
     ) -> None:
         unit = killed(units_world, keys, is_committed=True)
@@ -179,7 +179,7 @@ class TestAUnitThatWasRolledBackAndForgotten:
     ) -> None:
         (marks,) = late["TransactWriteItems"]
         with pytest.raises(ClientError, match="TransactionCanceled"):
-            books.onlooker.transact_write_items(**marks)
+            books.plain_client.transact_write_items(**marks)
         assert books.raw("accounts", keys[2]) is None
 
     @LEVELS
@@ -187,7 +187,7 @@ class TestAUnitThatWasRolledBackAndForgotten:
         self, books: Books, ben: Party, keys: list[Key], late: dict[str, list[Any]], level: Isolation
     ) -> None:
         for each in late["UpdateItem"]:
-            books.onlooker.update_item(**each)
+            books.plain_client.update_item(**each)
         assert has_marks(books, keys) == [True, True, False]
         assert read(ben, keys, level) == OLD
         with ben.begin() as unit:

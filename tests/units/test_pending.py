@@ -38,7 +38,7 @@ def test_items_are_as_they_were_and_have_a_mark(books: Books, before: dict[str, 
         assert found == item
 
 
-def test_of_an_item_that_is_to_be_made_the_key_and_the_mark_stand_there(books: Books, made: Key) -> None:
+def test_an_item_that_is_to_be_made_has_its_key_and_the_mark(books: Books, made: Key) -> None:
     found = books.raw("accounts", made) or {}
     assert found.pop(MARK)["kind"] == "insert"
     assert found == made
@@ -49,7 +49,7 @@ def test_cleaned_it_is_no_item_and_a_scan_may_leave_it_out(books: Books, ben: Pa
     found = books.raw("accounts", made)
     assert found is not None
     assert ben.units.clean(found) is None
-    pages = books.onlooker.get_paginator("scan").paginate(
+    pages = books.plain_client.get_paginator("scan").paginate(
         TableName=books.tables["accounts"], **ben.units.VISIBLE.parameters
     )
     seen = [item["id"]["S"] for page in pages for item in page["Items"]]

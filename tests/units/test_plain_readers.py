@@ -52,7 +52,7 @@ def test_a_query_of_the_table_resource_leaves_placeholders_out(tables: OwnTables
         assert resource.query(**condition, FilterExpression=units.VISIBLE.condition)["Count"] == there
 
 
-def test_a_filter_of_ones_own_stands_beside_it(tables: OwnTables, units: Units) -> None:
+def test_a_filter_of_ones_own_is_combined_with_it(tables: OwnTables, units: Units) -> None:
     resource: Any = boto3.resource("dynamodb", endpoint_url=tables.engine.endpoint_url).Table(tables.accounts)
     found = resource.scan(FilterExpression=units.VISIBLE.condition & Attr("id").begins_with("p"))["Items"]
     assert [item["id"] for item in found] == ["plain"]

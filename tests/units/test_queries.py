@@ -201,9 +201,9 @@ class TestBesideOthers:
             unit.query(ann.lines, of(order))
             unit.update(ann.lines, line(order, 1), SET, {":n": 2})
             self.changes(ben, order)
-        stands = books.raw("lines", line(order, 1))
-        assert stands is not None
-        assert stands == {**line(order, 1), "amount": 2, VERSION: stands[VERSION]}
+        stored = books.raw("lines", line(order, 1))
+        assert stored is not None
+        assert stored == {**line(order, 1), "amount": 2, VERSION: stored[VERSION]}
         unit = ann.begin(isolation=level)
         (shown,) = unit.query(ann.lines, of(order) & Key("sk").eq(3))
         self.changes(ben, order, 3)
@@ -275,7 +275,7 @@ class TestPastAMark:
         has_written = any(operation in ("UpdateItem", "PutItem", "DeleteItem") for operation in ben.line.operations)
         assert has_written == (level is SERIALIZABLE)
 
-    def test_uncommitted_is_what_stands_there(self, books: Books, ann: Party, ben: Party, order: str) -> None:
+    def test_uncommitted_is_the_item_as_stored(self, books: Books, ann: Party, ben: Party, order: str) -> None:
         left(books, ann, order, "committed")
         assert amounts(ben.begin(isolation=UNCOMMITTED).query(ben.lines, of(order))) == BEFORE
 
@@ -333,7 +333,7 @@ class TestInTheWordsOfTheLowLevelApi:
             "ExpressionAttributeValues": {":pk": {"S": order}, ":n": {"N": "20"}},
             "ScanIndexForward": False,
         }
-        theirs = books.onlooker.query(**given)
+        theirs = books.plain_client.query(**given)
         ours = ann.begin().client.query(**given)
         assert ours == {name: theirs[name] for name in ("Items", "Count", "ScannedCount")}
 

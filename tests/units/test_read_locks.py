@@ -1,4 +1,4 @@
-"""Units that mark what they read: no other unit writes it until they end, whatever happens to them."""
+"""Units that mark what they read: no other unit writes it until they end, in every way in which a unit can end."""
 
 from collections.abc import Callable
 from functools import partial
@@ -35,7 +35,9 @@ def absent() -> Key:
     return some_account()
 
 
-def test_what_it_has_read_stands_until_it_ends(books: Books, ann: Party, ben: Party, account: Key, absent: Key) -> None:
+def test_what_it_has_read_stays_the_same_until_it_ends(
+    books: Books, ann: Party, ben: Party, account: Key, absent: Key
+) -> None:
     with locking(ann) as unit:
         assert [unit.get(ann.accounts, account), unit.get(ann.accounts, absent)] == [{**account, "balance": 100}, None]
         books.clock.advance(1)
@@ -103,7 +105,7 @@ def test_what_others_write_between_the_read_and_the_mark_is_read_again(
 
 
 @THREADS_ONLY
-def test_an_older_unit_takes_the_mark_off_and_the_younger_is_told(
+def test_an_older_unit_removes_the_mark_and_the_younger_is_rolled_back(
     books: Books, ann: Party, ben: Party, account: Key, other: Key
 ) -> None:
     older = ben.begin()
@@ -142,7 +144,7 @@ class TestItsLease:
         unit.commit()
         assert books.balance(account) == 1
 
-    def test_once_it_is_over_the_unit_is_told_and_never_commits(
+    def test_once_it_is_over_the_unit_gets_an_error_and_never_commits(
         self, books: Books, ann: Party, ben: Party, account: Key
     ) -> None:
         unit = locking(ann)
@@ -199,7 +201,7 @@ class TestRefusals:
         with pytest.raises(InvalidUnitRequest, match="isolation"):
             locking(ann).query(ann.lines, Key_("pk").eq("order-1"), isolation=isolation)
 
-    def test_of_a_save_after_which_it_goes_on(self, books: Books, ann: Party, account: Key) -> None:
+    def test_of_a_save_after_which_it_is_resumed(self, books: Books, ann: Party, account: Key) -> None:
         unit = locking(ann)
         unit.update(ann.accounts, account, SET, {":n": 1})
         with pytest.raises(InvalidUnitRequest, match="isolation"):

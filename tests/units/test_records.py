@@ -49,7 +49,7 @@ def test_rows_that_their_owner_did_not_delete_are_swept(
     assert "expiresAt" in rows(books, unit)["head"]
 
 
-def test_a_closed_record_whose_rows_stand_yet_is_not_forgotten_by_time_to_live(
+def test_time_to_live_keeps_a_closed_record_that_still_has_rows(
     books: Books, units_world: UnitsWorld, account: Key
 ) -> None:
     ann = units_world.party(sleep=books.clock.sleep)
@@ -88,7 +88,7 @@ def test_a_process_that_slept_past_its_lease_writes_down_nothing(
     assert books.balance(account) == 100
 
 
-def test_a_unit_that_stood_still_until_its_record_was_gone_is_told_so_and_writes_nothing(
+def test_a_unit_that_paused_until_its_record_was_gone_is_forgotten_and_writes_nothing(
     books: Books, ann: Party, ben: Party, account: Key, other: Key
 ) -> None:
     unit = ann.begin(engine="marked")
@@ -104,7 +104,7 @@ def test_a_unit_that_stood_still_until_its_record_was_gone_is_told_so_and_writes
             for _twice in range(2):
                 books.clock.advance(LATER_S)
                 ben.units.sweep()
-            books.onlooker.delete_item(
+            books.plain_client.delete_item(
                 TableName=books.tables["units"], Key={"unit": {"S": unit.id}, "row": {"S": "head"}}
             )
 
@@ -142,7 +142,7 @@ class TestADecisionWithoutAnAnswer:
         books.clock.advance(15)
         assert units_world.party().units.sweep().rolled_back == 1
         assert books.balance(other) == 50
-        books.onlooker.transact_write_items(**late)
+        books.plain_client.transact_write_items(**late)
         reader = units_world.party()
         assert reader.units.get(reader.accounts, other) == {**other, "balance": 0}
 
@@ -160,7 +160,7 @@ class TestADecisionWithoutAnAnswer:
                     ben.units.sweep()
                     books.clock.advance(LATER_S)
                 ben.units.sweep()
-                books.onlooker.delete_item(
+                books.plain_client.delete_item(
                     TableName=books.tables["units"], Key={"unit": {"S": unit.id}, "row": {"S": "head"}}
                 )
 

@@ -54,15 +54,15 @@ def marked(books: Books, mark: object, **more: object) -> Key:
 def forget(books: Books, unit: str) -> None:
     """Delete a record with a plain client."""
     head = dumped({"unit": unit, "row": "head"})
-    books.onlooker.delete_item(TableName=books.tables["units"], Key=head)
+    books.plain_client.delete_item(TableName=books.tables["units"], Key=head)
 
 
 def found_in(party: Party, keys: list[Key], **how: bool) -> list[tuple[Record, str]]:
     """What is reported of the marks in these items, one for each."""
-    return [(each.record, each.action) for each in told_of(party, keys, **how)]
+    return [(each.record, each.action) for each in reports_of(party, keys, **how)]
 
 
-def told_of(party: Party, keys: list[Key], **how: bool) -> list[FoundMark]:
+def reports_of(party: Party, keys: list[Key], **how: bool) -> list[FoundMark]:
     return [each for each in party.units.repair(party.accounts, **how) if each.key in keys]
 
 
@@ -74,7 +74,7 @@ def test_the_marks_of_a_unit_that_is_on_its_way_are_left(
     assert marks(books, keys) == 2
 
 
-def test_those_of_one_whose_lease_is_over_are_taken_off_once_it_is_rolled_back(
+def test_those_of_one_whose_lease_is_over_are_removed_once_it_is_rolled_back(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
 ) -> None:
     unit = killed(units_world, keys, is_committed=False)
@@ -107,7 +107,7 @@ def test_items_with_a_number_in_their_key_are_finished(books: Books, units_world
     assert books.item("lines", key) == {**key, "amount": 1}
 
 
-def test_a_mark_that_comes_back_once_its_unit_is_closed_is_taken_off_and_told(
+def test_a_mark_that_comes_back_once_its_unit_is_closed_is_removed_and_reported(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
 ) -> None:
     killed(units_world, keys, is_committed=True)
@@ -121,7 +121,7 @@ def test_a_mark_that_comes_back_once_its_unit_is_closed_is_taken_off_and_told(
 
 
 @pytest.mark.parametrize("lost_records", [False, True])
-def test_a_mark_whose_record_time_to_live_has_deleted_is_taken_off(
+def test_a_mark_whose_record_time_to_live_has_deleted_is_removed(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key], lost_records: bool
 ) -> None:
     forget(books, killed(units_world, keys, is_committed=True))
@@ -137,19 +137,19 @@ def test_a_mark_whose_record_cannot_have_gone_yet_is_left_until_it_is_said_to_be
     books.clock.advance(DAY_S - MARGIN_S)
     assert found_in(ben, keys, write=True) == [(Record.MISSING, "left")] * 2
     assert marks(books, keys) == 2
-    assert all(each.needs_you for each in told_of(ben, keys))
+    assert all(each.needs_you for each in reports_of(ben, keys))
     assert found_in(ben, keys, write=True, lost_records=True) == [(Record.MISSING, "unmarked")] * 2
     assert marks(books, keys) == 0
 
 
 def test_with_another_table_of_units_a_unit_that_runs_is_not_broken(books: Books, ann: Party, keys: list[Key]) -> None:
     elsewhere = {**books.tables, "units": f"units-{uuid.uuid4().hex[:8]}"}
-    make_table(books.onlooker, elsewhere["units"], KEYS["units"])
-    eve = Party(Books(books.engine, books.onlooker, elsewhere, books.clock), None)
+    make_table(books.plain_client, elsewhere["units"], KEYS["units"])
+    eve = Party(Books(books.engine, books.plain_client, elsewhere, books.clock), None)
     beside_each_request(ann, lambda: eve.units.repair(eve.accounts, write=True))
     both_to_nought(ann, keys)
     assert [books.balance(key) for key in keys] == [0, 0]
-    books.onlooker.delete_table(TableName=elsewhere["units"])
+    books.plain_client.delete_table(TableName=elsewhere["units"])
 
 
 def test_beside_each_request_of_a_unit_it_changes_nothing(
@@ -160,7 +160,7 @@ def test_beside_each_request_of_a_unit_it_changes_nothing(
     assert (marks(books, keys), [books.balance(key) for key in keys]) == (0, [0, 0])
 
 
-def test_a_unit_that_stands_still_past_its_lease_is_told_that_it_was_rolled_back(
+def test_a_unit_that_pauses_past_its_lease_learns_that_it_was_rolled_back(
     books: Books, ann: Party, ben: Party, keys: list[Key]
 ) -> None:
     def stands_still() -> None:
@@ -184,7 +184,7 @@ def test_a_unit_that_stands_still_past_its_lease_is_told_that_it_was_rolled_back
     assert (marks(books, keys), [books.balance(key) for key in keys]) == (0, [100, 100])
 
 
-def test_a_mark_that_goes_between_the_scan_and_the_read_is_not_told(
+def test_a_mark_that_goes_between_the_scan_and_the_read_is_not_reported(
     units_world: UnitsWorld, ann: Party, ben: Party, keys: list[Key]
 ) -> None:
     killed(units_world, keys, is_committed=True)
@@ -200,7 +200,7 @@ def test_a_lease_that_is_renewed_meanwhile_is_left(
     later_ms = books.clock.wall_ms + LEASE_S * 1_000
 
     def renew() -> None:
-        books.onlooker.update_item(
+        books.plain_client.update_item(
             TableName=books.tables["units"],
             Key=dumped({"unit": unit, "row": "head"}),
             UpdateExpression="SET leaseUntilMs = :until",
@@ -212,16 +212,16 @@ def test_a_lease_that_is_renewed_meanwhile_is_left(
     assert marks(books, keys) == 2
 
 
-def test_what_no_unit_has_written_is_left_and_its_value_is_not_told(books: Books, ben: Party) -> None:
+def test_what_no_unit_has_written_is_left_and_its_value_is_not_shown(books: Books, ben: Party) -> None:
     key = marked(books, "a secret")
-    (found,) = told_of(ben, [key], write=True, lost_records=True)
+    (found,) = reports_of(ben, [key], write=True, lost_records=True)
     assert (found.record, found.action, found.unit, found.why) == (Record.STRANGE, "left", None, None)
     assert found.needs_you
     assert marks(books, [key]) == 1
-    books.onlooker.delete_item(TableName=books.tables["accounts"], Key=dumped(key))
+    books.plain_client.delete_item(TableName=books.tables["accounts"], Key=dumped(key))
 
 
-def test_a_mark_of_a_committed_unit_that_does_not_write_the_item_is_left_and_told(
+def test_a_mark_of_a_committed_unit_that_does_not_write_the_item_is_left_and_reported(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
 ) -> None:
     killed(units_world, keys, is_committed=True)
@@ -229,7 +229,7 @@ def test_a_mark_of_a_committed_unit_that_does_not_write_the_item_is_left_and_tol
     assert copy is not None
     other = {"id": f"copy of {keys[0]['id']}"}
     books.write("accounts", {**copy, **other})
-    (found,) = told_of(ben, [other], write=True)
+    (found,) = reports_of(ben, [other], write=True)
     assert (found.record, found.action) == (Record.UNCLEAR, "left")
     assert found.why is not None
     assert "does not name this item" in found.why
@@ -259,7 +259,7 @@ def test_a_placeholder_whose_record_is_gone_is_deleted(books: Books, ben: Party)
 
 
 @pytest.mark.parametrize("is_committed", [False, True])
-def test_without_being_told_to_it_writes_nothing_and_tells_what_it_would_do(
+def test_without_write_it_changes_nothing_and_reports_what_it_would_do(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key], is_committed: bool
 ) -> None:
     killed(units_world, keys, is_committed=is_committed)
@@ -276,7 +276,7 @@ def test_it_reads_beyond_the_first_page(books: Books, ben: Party) -> None:
     scans = ben.sends(lambda: ben.units.repair(ben.accounts, write=True)).count("Scan")
     assert (scans > 1, marks(books, keys)) == (True, 0)
     for key in keys:
-        books.onlooker.delete_item(TableName=books.tables["accounts"], Key=dumped(key))
+        books.plain_client.delete_item(TableName=books.tables["accounts"], Key=dumped(key))
 
 
 @pytest.mark.parametrize("is_committed", [False, True])
@@ -302,7 +302,7 @@ def test_a_table_of_another_kind_or_none_in_the_place_of_the_units_own_is_refuse
 ) -> None:
     killed(units_world, keys, is_committed=True)
     name = books.engine.table_name if is_there else f"units-{uuid.uuid4().hex[:8]}"
-    elsewhere = Books(books.engine, books.onlooker, {**books.tables, "units": name}, books.clock)
+    elsewhere = Books(books.engine, books.plain_client, {**books.tables, "units": name}, books.clock)
     before = books.everything()
     with pytest.raises(TableRefused if is_there else TableNotFound):
         repaired_by(elsewhere)

@@ -41,12 +41,12 @@ def saved(party: Party, execution: str, redrives: int) -> str:
 
 
 @IN_MEMORY
-@pytest.mark.parametrize(("told", "redrives"), [({}, 0), ({"redriveCount": 0}, 0), ({"redriveCount": 2}, 2)], ids=str)
+@pytest.mark.parametrize(("more", "redrives"), [({}, 0), ({"redriveCount": 0}, 0), ({"redriveCount": 2}, 2)], ids=str)
 def test_it_rolls_back_the_units_of_the_life_that_has_ended(
-    ann: Party, execution: str, told: dict[str, int], redrives: int
+    ann: Party, execution: str, more: dict[str, int], redrives: int
 ) -> None:
     mine, another = saved(ann, execution, redrives), saved(ann, execution, redrives + 1)
-    assert function.handler(event(execution, **told), None)["rolled_back"] == [mine]
+    assert function.handler(event(execution, **more), None)["rolled_back"] == [mine]
     with pytest.raises(UnitRolledBack):
         ann.units.resume(mine)
     assert ann.units.outcome(unit=another) is Outcome.PENDING
@@ -67,8 +67,12 @@ def test_it_emits_how_many_it_has_rolled_back_and_says_which(
     ann: Party, execution: str, number: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = {saved(ann, execution, 0) for _ in range(number)}
-    told = function.handler(event(execution), None)
-    assert (told["owner"], told["status"], set(told["rolled_back"])) == (unit_owner(execution, 0), "ABORTED", names)
+    result = function.handler(event(execution), None)
+    assert (result["owner"], result["status"], set(result["rolled_back"])) == (
+        unit_owner(execution, 0),
+        "ABORTED",
+        names,
+    )
     [emitted] = [line for line in map(json.loads, capsys.readouterr().out.splitlines()) if "_aws" in line]
     assert (emitted["RolledBackWithExecutions"], emitted["service"]) == ([float(number)], "Transactions")
 

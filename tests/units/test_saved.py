@@ -36,7 +36,7 @@ def rows(books: Books, unit: str) -> list[str]:
     return [row["row"] for row in books.everything()["units"] if row["unit"] == unit]
 
 
-def test_another_process_goes_on_with_what_it_has_read_and_stated(
+def test_another_process_continues_with_what_it_has_read_and_stated(
     books: Books, ann: Party, ben: Party, account: Key, other: Key
 ) -> None:
     new, gone, counted = some_account(), books.account(1), books.account(1)
@@ -61,7 +61,7 @@ def test_another_process_goes_on_with_what_it_has_read_and_stated(
 
 
 @pytest.mark.parametrize("engine", ["native", "marked"])
-def test_it_is_committed_only_while_all_that_it_has_read_stands(
+def test_it_is_committed_only_while_all_that_it_has_read_is_unchanged(
     books: Books, ann: Party, ben: Party, account: Key, other: Key, engine: Any
 ) -> None:
     unit = ann.begin(engine=engine)
@@ -74,7 +74,7 @@ def test_it_is_committed_only_while_all_that_it_has_read_stands(
     assert books.balance(account) == 100
 
 
-def test_what_a_lower_read_saw_has_to_stand_when_a_statement_rests_on_it(ann: Party, ben: Party, account: Key) -> None:
+def test_what_a_lower_read_saw_is_checked_if_a_statement_depends_on_it(ann: Party, ben: Party, account: Key) -> None:
     unit = ann.begin()
     unit.get(ann.accounts, account, isolation=COMMITTED)
     name = unit.save()
@@ -175,7 +175,7 @@ class TestTheEndOfASavedUnit:
             ann.units.resume(name)
         assert (ann.units.outcome(unit=name), books.balance(account)) == (Outcome.ROLLED_BACK, 100)
 
-    def test_it_is_rolled_back_by_its_id_also_under_the_one_that_goes_on(
+    def test_it_is_rolled_back_by_its_id_even_after_another_process_has_resumed_it(
         self, books: Books, ann: Party, ben: Party, account: Key
     ) -> None:
         name = saved(ann, account)
@@ -186,7 +186,7 @@ class TestTheEndOfASavedUnit:
         assert books.balance(account) == 100
         assert ann.units.rollback(name) is Outcome.ROLLED_BACK
 
-    def test_rollback_by_its_id_tells_of_a_commit(self, books: Books, ann: Party, account: Key) -> None:
+    def test_rollback_by_its_id_returns_a_commit(self, books: Books, ann: Party, account: Key) -> None:
         name = saved(ann, account)
         ann.units.resume(name).commit()
         assert (ann.units.rollback(name), books.balance(account)) == (Outcome.COMMITTED, 90)
@@ -224,12 +224,12 @@ class TestTheEndOfASavedUnit:
         swept = ann.units.sweep()
         assert (swept.open >= 1, swept.oldest_ms) == (True, 0)
 
-    def test_no_process_is_told_the_outcome_of_one_whose_record_is_gone(
+    def test_the_outcome_of_one_whose_record_is_gone_is_forgotten_for_every_process(
         self, books: Books, ann: Party, ben: Party, account: Key
     ) -> None:
         name = saved(ann, account)
         unit = ben.units.resume(name)
-        books.onlooker.delete_item(TableName=books.tables["units"], Key={"unit": {"S": name}, "row": {"S": "head"}})
+        books.plain_client.delete_item(TableName=books.tables["units"], Key={"unit": {"S": name}, "row": {"S": "head"}})
         with pytest.raises(UnitForgotten):
             unit.commit()
         with pytest.raises(UnitForgotten):
@@ -417,7 +417,7 @@ def test_a_save_after_one_that_failed_half_way_has_what_was_stated_in_between(
     assert books.balance(account) == 90
 
 
-def test_resuming_tells_the_outcome_of_a_commit_that_was_not_answered(
+def test_resuming_shows_the_outcome_of_a_commit_that_was_not_answered(
     books: Books, ann: Party, ben: Party, account: Key
 ) -> None:
     name = saved(ann, account)

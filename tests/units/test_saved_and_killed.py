@@ -1,4 +1,4 @@
-"""A process that is killed while it saves a unit, or commits one that it has resumed: another one goes on."""
+"""A process that is killed while it saves a unit, or commits one that it has resumed: another one resumes it."""
 
 import os
 from typing import Any
@@ -90,7 +90,7 @@ class TestAProcessThatIsKilled:
                 ends.add(is_committed := ben.units.rollback(name) is Outcome.COMMITTED)
                 found = ben.units.get_all([(ben.accounts, key) for key in keys])
                 assert [item and item["balance"] for item in found] == ([1] * 3 if is_committed else [100, 50, None])
-                # What was marked is free once the lease of whoever was killed is over.
+                # What was marked is free once the lease of the killed process is over.
                 books.clock.advance(63)
                 with ben.begin() as after:
                     for key in keys:

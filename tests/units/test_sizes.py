@@ -148,7 +148,7 @@ class TestAUnitOfFourMegabytes:
         assert books.everything() == before
 
     @pytest.mark.parametrize("does", ["deletes", "shrinks", "reads"])
-    def test_counts_what_stands_there(self, books: Books, ann: Party, account: Key, does: str) -> None:
+    def test_counts_the_stored_item(self, books: Books, ann: Party, account: Key, does: str) -> None:
         """Also in the requests that mark items without a version, and in the deciding one."""
         keys = self.keys()
         for key in keys:

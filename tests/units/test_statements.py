@@ -130,7 +130,7 @@ def test_attributes_of_units_are_shown_to_no_reader(ann: Party, account: Key) ->
 
 @pytest.mark.parametrize("condition", [ENOUGH, Attr("balance").gte(101)], ids=["text", "Attr"])
 class TestACondition:
-    def test_that_does_not_hold_is_told_at_its_line_and_the_unit_goes_on(
+    def test_that_does_not_hold_is_raised_at_its_line_and_the_unit_stays_open(
         self, books: Books, ann: Party, account: Key, condition: Any
     ) -> None:
         values = {":n": 101} if condition is ENOUGH else None
@@ -151,7 +151,7 @@ class TestACondition:
         assert books.raw("accounts", account) is None
 
 
-def test_a_condition_stands_beside_the_names_and_values_of_the_update(books: Books, ann: Party, account: Key) -> None:
+def test_a_condition_shares_the_names_and_values_of_the_update(books: Books, ann: Party, account: Key) -> None:
     with ann.begin() as unit:
         unit.update(
             ann.accounts,
@@ -164,7 +164,7 @@ def test_a_condition_stands_beside_the_names_and_values_of_the_update(books: Boo
     assert books.balance(account) == 95
 
 
-def test_an_update_that_does_not_fit_the_item_names_the_item_and_the_unit_goes_on(
+def test_an_update_that_does_not_fit_the_item_names_the_item_and_the_unit_stays_open(
     books: Books, ann: Party, account: Key
 ) -> None:
     missing = some_account()

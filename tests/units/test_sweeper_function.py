@@ -67,8 +67,8 @@ def test_it_sweeps_the_table_to_its_end_and_leaves_nothing_of_its_own(
     books: Books, units_world: UnitsWorld, sweeper: Party
 ) -> None:
     left(units_world, 3)
-    told = function.handler({}, Context(LEFT_S))
-    assert (told["rolled_back"], told["is_whole"]) == (3, True)
+    result = function.handler({}, Context(LEFT_S))
+    assert (result["rolled_back"], result["is_whole"]) == (3, True)
     scanned = {sent.parameters["Segment"] for sent in sweeper.line.sent if sent.operation == "Scan"}
     assert scanned == set(range(function.PARTS))
     assert [row for row in books.everything()["units"] if row["unit"] == "sweep"] == []
@@ -81,8 +81,8 @@ def test_it_stops_when_what_is_left_of_its_time_is_the_reserve(
 ) -> None:
     left(units_world, 3)
     sweeper.line.between["DeleteItem"] = lambda: books.clock.advance(passed_s)
-    told = function.handler({}, Context(LEFT_S))
-    assert (told["is_whole"], told["rolled_back"]) == (is_whole, 3 if is_whole else 1)
+    result = function.handler({}, Context(LEFT_S))
+    assert (result["is_whole"], result["rolled_back"]) == (is_whole, 3 if is_whole else 1)
 
 
 @in_memory
@@ -92,11 +92,11 @@ def test_it_emits_all_of_it_in_each_pass(
     units_world: UnitsWorld, number: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left(units_world, number)
-    told = function.handler({}, Context(LEFT_S))
-    assert told["rolled_back"] >= number
+    result = function.handler({}, Context(LEFT_S))
+    assert result["rolled_back"] >= number
     [line] = [each for each in map(json.loads, capsys.readouterr().out.splitlines()) if "_aws" in each]
-    assert {name: line[name] for name in EMITTED} == {name: [float(told[field])] for name, field in EMITTED.items()}
-    assert (line["StoppedSweeps"], line["service"]) == ([float(not told["is_whole"])], "Transactions")
+    assert {name: line[name] for name in EMITTED} == {name: [float(result[field])] for name, field in EMITTED.items()}
+    assert (line["StoppedSweeps"], line["service"]) == ([float(not result["is_whole"])], "Transactions")
     [emitted] = line["_aws"]["CloudWatchMetrics"]
     assert {metric["Name"] for metric in emitted["Metrics"]} == {*EMITTED, "StoppedSweeps"}
     assert (emitted["Namespace"], emitted["Dimensions"]) == ("ticketlock", [["service"]])

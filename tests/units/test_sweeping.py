@@ -82,7 +82,7 @@ def test_a_unit_that_is_on_its_way_is_left_alone(
     assert marks(books, keys) == 3
 
 
-def test_one_whose_lease_is_over_is_rolled_back_and_its_marks_are_taken_off(
+def test_one_whose_lease_is_over_is_rolled_back_and_its_marks_are_removed(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
 ) -> None:
     empty(books)
@@ -154,7 +154,7 @@ def test_a_table_that_is_deleted_does_not_keep_the_items_of_others_from_being_fi
 ) -> None:
     empty(books)
     ann, gone = units_world.party(), f"a-{uuid.uuid4().hex}"
-    make_table(books.onlooker, gone, {"id": "S"})
+    make_table(books.plain_client, gone, {"id": "S"})
     unit = ann.begin(engine="marked")
     unit.put(ann.units.table(gone), some_account())
     unit.update(ann.accounts, account, "SET balance = :n", {":n": 0})
@@ -162,7 +162,7 @@ def test_a_table_that_is_deleted_does_not_keep_the_items_of_others_from_being_fi
     crashes(ann, 2, is_sent=is_committed)
     with pytest.raises(Killed):
         unit.commit()
-    books.onlooker.delete_table(TableName=gone)
+    books.plain_client.delete_table(TableName=gone)
     books.clock.advance(LEASE_S + MARGIN_S)
     assert ben.units.sweep() == Swept(rolled_back=not is_committed, finished=1, open=1)
     assert books.item("accounts", account) == {**account, "balance": 0 if is_committed else 100}
@@ -188,7 +188,7 @@ STRANGE: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("row", STRANGE)
-def test_a_strange_row_is_left_and_told_and_the_others_are_swept(
+def test_a_strange_row_is_left_and_reported_and_the_others_are_swept(
     books: Books,
     units_world: UnitsWorld,
     ben: Party,
@@ -210,4 +210,4 @@ def empty(books: Books) -> None:
     """Delete what other tests have left."""
     for row in books.everything()["units"]:
         key = {name: {"S": row[name]} for name in ("unit", "row")}
-        books.onlooker.delete_item(TableName=books.tables["units"], Key=key)
+        books.plain_client.delete_item(TableName=books.tables["units"], Key=key)

@@ -26,7 +26,7 @@ def empty(books: Books) -> None:
     """Delete what other tests have left."""
     for row in books.everything()["units"]:
         key = {name: {"S": row[name]} for name in ("unit", "row")}
-        books.onlooker.delete_item(TableName=books.tables["units"], Key=key)
+        books.plain_client.delete_item(TableName=books.tables["units"], Key=key)
 
 
 def left(world: UnitsWorld, *keys: Key, is_committed: bool = False, inserts: bool = True) -> None:
@@ -73,7 +73,7 @@ def test_in_parts_it_does_what_it_does_in_one(books: Books, units_world: UnitsWo
     assert {(scan["Segment"], scan["TotalSegments"]) for scan in scans(ben)} == {(part, PARTS) for part in range(PARTS)}
 
 
-def test_it_stops_when_its_time_is_over_and_the_next_goes_on_there(
+def test_it_stops_when_its_time_is_over_and_the_next_continues_there(
     books: Books, units_world: UnitsWorld, ben: Party
 ) -> None:
     for _ in range(5):
@@ -103,7 +103,7 @@ def test_after_the_end_it_begins_at_the_beginning(books: Books, units_world: Uni
     assert ben.units.sweep(timeout=LONG_S) == Swept(closed=2)
 
 
-def test_each_part_goes_on_at_its_own_place(books: Books, units_world: UnitsWorld, ben: Party) -> None:
+def test_each_part_continues_at_its_own_position(books: Books, units_world: UnitsWorld, ben: Party) -> None:
     for _ in range(12):
         left(units_world, books.account())
     books.clock.advance(LEASE_S + MARGIN_S)
@@ -179,7 +179,7 @@ def test_a_strange_place_is_no_place(books: Books, units_world: UnitsWorld, ben:
     assert places(books) == []
 
 
-class TestWhatItTells:
+class TestWhatItReturns:
     def test_how_old_the_oldest_unit_is_that_is_on_its_way(
         self, books: Books, units_world: UnitsWorld, ben: Party
     ) -> None:

@@ -10,7 +10,7 @@ WAYS = pytest.mark.parametrize("way", ["native", "marked"])
 
 
 def arn_of(books: Books, use: str) -> str:
-    arn: str = books.onlooker.describe_table(TableName=books.tables[use])["Table"]["TableArn"]
+    arn: str = books.plain_client.describe_table(TableName=books.tables[use])["Table"]["TableArn"]
     return arn
 
 

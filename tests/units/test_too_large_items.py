@@ -50,7 +50,7 @@ class TestToMark:
             unit.update(ann.accounts, key, SET, ONE)
         assert plain(books, key) == {**item, "balance": 1}
 
-    def test_one_without_is_told_and_rolls_the_unit_back(self, books: Books, ann: Party, account: Key) -> None:
+    def test_one_without_is_refused_and_rolls_the_unit_back(self, books: Books, ann: Party, account: Key) -> None:
         key = some_account()
         books.write("accounts", padded(key, self.BOUND + 1))
         before = books.everything()
@@ -70,8 +70,8 @@ class TestToWrite:
 
     def update(self, ann: Party, unit: Any, item: dict[str, Any], size: int) -> None:
         """An update that lets an item grow up to so many bytes."""
-        stands = size_of({"id": {"S": item["id"]}, "balance": {"N": "1"}, "padding": {"B": item["padding"]}})
-        more = noise(size - stands - len("more"))
+        own_bytes = size_of({"id": {"S": item["id"]}, "balance": {"N": "1"}, "padding": {"B": item["padding"]}})
+        more = noise(size - own_bytes - len("more"))
         unit.update(ann.accounts, {"id": item["id"]}, "SET more = :more", {":more": more})
 
     @pytest.mark.parametrize(("way", "room"), [("native", VERSION_ROOM), ("marked", MARK_ROOM)])
@@ -89,7 +89,7 @@ class TestToWrite:
         assert MARK not in found
 
     @pytest.mark.parametrize("way", ["native", "marked"])
-    def test_one_that_would_grow_past_it_is_refused_at_the_line_and_the_unit_goes_on(
+    def test_one_that_would_grow_past_it_is_refused_at_the_line_and_the_unit_stays_open(
         self, books: Books, ann: Party, account: Key, way: str
     ) -> None:
         item = padded(some_account(), 390 * KB)

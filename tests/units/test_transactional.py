@@ -63,7 +63,7 @@ def test_the_argument_of_the_unit_has_the_name_that_was_asked_for(
     assert tables.balance(name) == 101
 
 
-def test_what_the_function_raises_rolls_back_and_goes_on(
+def test_an_exception_of_the_function_rolls_back_and_is_raised(
     tables: OwnTables, units: Units, accounts: UnitTable, name: str
 ) -> None:
     @units.transactional()
@@ -95,7 +95,7 @@ def test_a_call_that_meets_a_conflict_runs_again(
 
 @pytest.mark.parametrize(
     "error",
-    [UnitConflict([]), UnitRolledBack("by hand"), UnitContended("in the way")],
+    [UnitConflict([]), UnitRolledBack("by hand"), UnitContended("pending")],
     ids=lambda each: type(each).__name__,
 )
 def test_what_another_try_may_do_better_runs_again_until_the_last_try(units: Units, error: Exception) -> None:
@@ -271,7 +271,7 @@ class TestUnderALock:
         with pytest.raises(InvalidUnitRequest, match=r"^under is .*held lock"):
             count()
 
-    def test_what_it_raises_goes_on_and_nothing_has_run(self, units: Units) -> None:
+    def test_an_exception_of_it_is_raised_and_nothing_has_run(self, units: Units) -> None:
         @units.transactional(under=lambda event: Fence(event["lock"], "locks"))
         def count(event: Any, *, unit: Unit) -> None:
             raise AssertionError((event, unit.id))
@@ -332,13 +332,20 @@ class TestRefusals:
         def work(*, unit: Unit) -> Iterator[str]:
             yield unit.id
 
-        with pytest.raises(TypeError, match="is a generator function, and begins after its call: use begin"):
+        with pytest.raises(TypeError, match=r"is a generator function, whose body runs .*: use begin"):
             units.transactional()(work)
+
+    def test_a_function_that_is_decorated_without_parentheses(self, units: Units) -> None:
+        def work(*, unit: Unit) -> None: ...
+
+        decorate: Any = units.transactional
+        with pytest.raises(TypeError, match=r"write @units\.transactional\(\), with parentheses"):
+            decorate(work)
 
     def test_a_function_that_does_not_take_the_unit(self, units: Units) -> None:
         def work(account: str) -> None: ...
 
-        with pytest.raises(TypeError, match="the unit is given as 'unit', and the function does not take it"):
+        with pytest.raises(TypeError, match="the unit is passed as the keyword argument 'unit'"):
             units.transactional()(work)
 
     def test_a_result_whose_work_would_run_after_the_commit(
@@ -364,13 +371,13 @@ class TestRefusals:
             ("isolation", "serializable"),
             ("timeout", -1),
             ("name", 5),
-            ("name", "{nobody}"),
+            ("name", "{unknown}"),
             ("name", "{"),
             ("under", "order-42"),
             ("under", asyncio.sleep),
         ],
     )
-    def test_an_argument_that_is_wrong_is_told_at_once(self, units: Units, field: str, value: Any) -> None:
+    def test_an_argument_that_is_wrong_is_refused_at_once(self, units: Units, field: str, value: Any) -> None:
         def work(account: str, *, unit: Unit) -> None: ...
 
         transactional: Any = units.transactional

@@ -79,7 +79,7 @@ def test_nor_once_the_lock_was_taken_away_between_the_statements_and_the_commit(
     unit = ann.begin(under=fence)
     unit.update(ann.accounts, account, TAKE, TEN)
     LockTable(locks_table, client=books.client()).force_release(fence.lock, fence.fencing_token)
-    with pytest.raises(LockLost):
+    with pytest.raises(LockLost, match=f"by the table {locks_table}: nothing was written"):
         unit.commit()
     assert books.balance(account) == 100
 
@@ -193,12 +193,12 @@ class TestWhatIsNoLock:
         assert raised.value.field == f"lock.{field}"
 
     @pytest.mark.parametrize("lock", [None, "order-42", ["order-42"], 7])
-    def test_what_is_no_object_is_told(self, lock: Any) -> None:
+    def test_what_is_no_object_is_named(self, lock: Any) -> None:
         with pytest.raises(InvalidLockRequest, match=r"^lock is .*as the workflow passes it to its task"):
             Fence(lock, "locks")
 
     @pytest.mark.parametrize("table", ["", None, 7])
-    def test_a_table_without_a_name_is_told(self, table: Any) -> None:
+    def test_a_table_without_a_name_is_named(self, table: Any) -> None:
         with pytest.raises(InvalidLockRequest, match=r"^table_name is "):
             Fence(self.WHOLE, table)
 

@@ -52,7 +52,7 @@ def test_nor_when_another_owner_holds_it_since(
         assert books.balance(account) == 100
 
 
-def test_a_lost_lock_is_told_before_a_conflict(
+def test_a_lost_lock_is_reported_before_a_conflict(
     books: Books, ben: Party, lease: Lease, unit: Unit, account: Key
 ) -> None:
     ben.changes(account, 55)
@@ -62,7 +62,7 @@ def test_a_lost_lock_is_told_before_a_conflict(
     assert books.balance(account) == 55
 
 
-def test_a_conflict_is_told_while_it_is_held(books: Books, ben: Party, unit: Unit, account: Key) -> None:
+def test_a_conflict_is_reported_while_it_is_held(books: Books, ben: Party, unit: Unit, account: Key) -> None:
     ben.changes(account, 55)
     with pytest.raises(UnitConflict):
         unit.commit()

@@ -40,7 +40,7 @@ def test_the_end_of_the_block_commits(tables: OwnTables, run: Any, names: list[s
     assert [tables.balance(name) for name in names] == [90, 110]
 
 
-def test_what_is_raised_inside_rolls_back_and_goes_on(tables: OwnTables, run: Any, names: list[str]) -> None:
+def test_an_exception_in_the_block_rolls_back_and_is_raised(tables: OwnTables, run: Any, names: list[str]) -> None:
     async def work(units: aio.Units, accounts: UnitTable) -> None:
         async with units.begin() as unit:
             await move(unit, accounts, names)
@@ -122,15 +122,13 @@ def test_a_task_that_is_cancelled_inside_rolls_back(tables: OwnTables, run: Any,
     assert [tables.balance(name) for name in names] == [100, 100]
 
 
-def test_a_commit_whose_task_is_cancelled_goes_on_to_its_end_before_the_units_are_closed(
-    tables: OwnTables, names: list[str]
-) -> None:
+def test_a_commit_whose_task_is_cancelled_ends_before_the_units_are_closed(tables: OwnTables, names: list[str]) -> None:
     async def main() -> None:
-        is_on_its_way, may_go_on = asyncio.Event(), asyncio.Event()
+        is_on_its_way, may_continue = asyncio.Event(), asyncio.Event()
 
         async def hold_back(**_: Any) -> None:
             is_on_its_way.set()
-            await may_go_on.wait()
+            await may_continue.wait()
 
         async def commit(units: aio.Units) -> None:
             async with units.begin() as unit:
@@ -144,7 +142,7 @@ def test_a_commit_whose_task_is_cancelled_goes_on_to_its_end_before_the_units_ar
                 committing.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await committing
-                may_go_on.set()
+                may_continue.set()
             assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(main())
@@ -208,11 +206,11 @@ class TestABlockInWhichATimeOutWasCaught:
         self, tables: OwnTables, names: list[str], operation: str, how: str
     ) -> None:
         async def main() -> None:
-            may_go_on, caught = asyncio.Event(), asyncio.timeout(None)
+            may_continue, caught = asyncio.Event(), asyncio.timeout(None)
 
             async def hold_back(**_: Any) -> None:
                 caught.reschedule(asyncio.get_running_loop().time())
-                await may_go_on.wait()
+                await may_continue.wait()
 
             async with own_client(tables) as dynamodb, aio.Units(tables.units_name, client=dynamodb) as units:
                 accounts = await units.table(tables.accounts)
@@ -234,7 +232,7 @@ class TestABlockInWhichATimeOutWasCaught:
                     with pytest.raises(UnitFinished, match="ended without an error, but its unit"):
                         await (in_a_block() if how == "block" else units.transactional()(work)())
                 finally:
-                    may_go_on.set()
+                    may_continue.set()
 
         asyncio.run(main())
         moved = [90, 110] if operation == "TransactWriteItems" else [100, 100]
@@ -255,11 +253,11 @@ class TestTasksThatUseOneUnitAtOnce:
     @pytest.mark.parametrize("end", ["commit", "rollback", "end of the block"])
     def test_end_it_while_a_statement_is_under_way(self, tables: OwnTables, names: list[str], end: str) -> None:
         async def main() -> None:
-            is_on_its_way, may_go_on = asyncio.Event(), asyncio.Event()
+            is_on_its_way, may_continue = asyncio.Event(), asyncio.Event()
 
             async def hold_back(**_: Any) -> None:
                 is_on_its_way.set()
-                await may_go_on.wait()
+                await may_continue.wait()
 
             async with own_client(tables) as dynamodb, aio.Units(tables.units_name, client=dynamodb) as units:
                 accounts, unit = await units.table(tables.accounts), units.begin()
@@ -269,7 +267,7 @@ class TestTasksThatUseOneUnitAtOnce:
                 ends = {"commit": unit.commit, "rollback": unit.rollback}
                 with pytest.raises(InvalidUnitRequest, match="one thread or task at a time"):
                     await (ends[end]() if end in ends else unit.__aexit__(None, None, None))
-                may_go_on.set()
+                may_continue.set()
                 if end in ends:
                     await moving
                     await unit.commit()

@@ -61,9 +61,9 @@ def test_a_waiter_has_one_place(
 ) -> None:
     holder = near.acquire(entity)
     trouble = proxy.trouble(fault, is_meant)
-    looks: list[Position] = []
-    waiting = meanwhile(lambda: locks.acquire(entity, on_wait=looks.append))
-    until(lambda: len(looks) > 1)
+    polls: list[Position] = []
+    waiting = meanwhile(lambda: locks.acquire(entity, on_wait=polls.append))
+    until(lambda: len(polls) > 1)
     assert trouble.met.is_set()
     assert place.queue_of(entity) == 1
     holder.release()

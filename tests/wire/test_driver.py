@@ -132,7 +132,7 @@ def test_a_service_whose_replies_are_all_too_slow_to_tell_table_time_is_given_up
     def slowly(_: Call) -> Any:
         nonlocal asked
         asked += 1
-        assert asked < 10, "it goes on for ever"
+        assert asked < 10, "it never ends"
         clock.advance(6)
         return dated(clock)
 
@@ -181,7 +181,7 @@ def test_a_request_that_certainly_was_not_applied_is_refused_for_good_by_a_later
         drive(Driver("locks", TIME_CHECK, clock, 8_000).send(request_), clock, one_after_the_other(earlier, later))
 
 
-def test_a_read_is_refused_for_good_whatever_the_outcome_of_an_earlier_attempt() -> None:
+def test_a_read_is_refused_for_good_even_after_an_attempt_with_an_unknown_outcome() -> None:
     clock = ManualClock()
     outcomes = one_after_the_other(REPLY_LOST, answer("AccessDeniedException"))
     with pytest.raises(TableRefused):
@@ -250,7 +250,7 @@ class Silent:
 
 
 @TRANSACTIONS
-def test_a_transaction_is_not_retried_beyond_the_life_of_its_token_whatever_its_callers_patience(
+def test_a_transaction_is_not_retried_beyond_the_life_of_its_token_with_any_patience_of_its_caller(
     transaction: Request,
 ) -> None:
     clock = ManualClock()
@@ -262,7 +262,7 @@ def test_a_transaction_is_not_retried_beyond_the_life_of_its_token_whatever_its_
     assert service.last_attempt_ms - first_ms > TOKEN_IS_SAFE_FOR_MS / 2
 
 
-def goes_on(clock: ManualClock, ms: int) -> None:
+def runs_on(clock: ManualClock, ms: int) -> None:
     clock.advance(ms / 1_000)
 
 
@@ -287,7 +287,7 @@ def second_attempt(transaction: Request, clock: ManualClock, after: Callable[[Ma
 
 
 @TRANSACTIONS
-@pytest.mark.parametrize("machine", [goes_on, is_frozen, is_set_back])
+@pytest.mark.parametrize("machine", [runs_on, is_frozen, is_set_back])
 @pytest.mark.parametrize("ms", [TOKEN_IS_SAFE_FOR_MS - 1, TOKEN_IS_SAFE_FOR_MS])
 def test_until_then_it_is_retried_even_after_a_sleep(
     transaction: Request, machine: Callable[[ManualClock, int], None], ms: int
@@ -296,7 +296,7 @@ def test_until_then_it_is_retried_even_after_a_sleep(
 
 
 @TRANSACTIONS
-@pytest.mark.parametrize("machine", [goes_on, is_frozen, is_set_back])
+@pytest.mark.parametrize("machine", [runs_on, is_frozen, is_set_back])
 @pytest.mark.parametrize("ms", [TOKEN_IS_SAFE_FOR_MS + 1, TOKEN_IS_KNOWN_FOR_MS + 1])
 def test_a_machine_that_slept_for_longer_by_either_clock_does_not_retry_it(
     transaction: Request, machine: Callable[[ManualClock, int], None], ms: int

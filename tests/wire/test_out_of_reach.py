@@ -25,7 +25,7 @@ def test_a_lease_that_cannot_be_renewed_is_in_danger_then_lost_and_no_one_else_h
         told.append("lost")
         is_lost.set()
 
-    def is_held_by_nobody_else() -> bool:
+    def no_other_owner_holds_it() -> bool:
         other = near.try_acquire(entity)
         assert other is None or not lease.is_held()
         return True
@@ -34,7 +34,7 @@ def test_a_lease_that_cannot_be_renewed_is_in_danger_then_lost_and_no_one_else_h
     lease = locks.acquire(entity, danger=1.5, on_danger=lambda _: told.append("danger"), on_lost=note_loss)
     with proxy.black_hole():
         deadline = lease.deadline
-        until(lambda: is_held_by_nobody_else() and is_lost.is_set(), "the loss")
+        until(lambda: no_other_owner_holds_it() and is_lost.is_set(), "the loss")
     assert told == ["danger", "lost"]
     assert lost_at[0] >= deadline
     assert not lease.is_held()
@@ -59,7 +59,7 @@ def test_a_waiter_keeps_its_place_through_a_silence(place: Far, proxy: Proxy, ne
         second = meanwhile(lambda: place.near.client().acquire(entity))
         until(lambda: place.queue_of(entity) == 2)
         holder.release()
-        until(lambda: hole.met.is_set(), "a look")
+        until(lambda: hole.met.is_set(), "a poll")
     lease = outcome(first)
     lease.release()
     assert outcome(second).fencing_token == lease.fencing_token + 1 == holder.fencing_token + 2

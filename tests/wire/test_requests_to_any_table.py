@@ -81,7 +81,7 @@ def test_a_refusal_by_one_of_two_tables_writes_to_neither_and_says_which(
     assert stored(performer, "orders", "tea", tables["orders"]) == []
 
 
-def test_items_come_in_the_order_of_their_keys_whatever_the_order_of_the_reply(
+def test_items_come_in_the_order_of_their_keys_in_any_order_of_the_reply(
     performer: AnyTable, tables: dict[str, str]
 ) -> None:
     wanted = [(use, put(use, "ada", day).key) for day in ("2026-11-03", "2026-11-01") for use in ("orders", "stock")]

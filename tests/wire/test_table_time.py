@@ -1,4 +1,4 @@
-"""Table time: the bounds contain the true time, whatever this machine's clocks do."""
+"""Table time: the bounds contain the true time, even if this machine's clocks are wrong."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ def test_a_cold_process_knows_nothing() -> None:
     assert TableTime().at(reading()) is None
 
 
-def test_one_date_bounds_table_time_to_two_seconds_whatever_the_wall_clock_says() -> None:
+def test_one_date_bounds_table_time_to_two_seconds_even_if_the_wall_clock_is_wrong() -> None:
     moment = at(told())
     assert moment.earliest_ms == DATE_MS
     assert DATE_MS + 2_000 <= moment.latest_ms <= DATE_MS + 2_001
@@ -222,8 +222,8 @@ def test_the_true_table_time_always_lies_within_the_bounds(
 @settings(deadline=None)
 @given(history=st.lists(exchanges, min_size=2, max_size=20))
 def test_a_lease_that_one_process_wrote_is_not_taken_as_expired_early_by_another(history: list[Exchange]) -> None:
-    """Leases are written by the upper bound and judged by the lower: whatever the two processes know, a lease lasts its
-    length.
+    """Leases are written by the upper bound and judged by the lower: with any bounds of the two processes a lease lasts
+    its length.
     """
     writer, judge = TableTime(), TableTime()
     local_ms = LOCAL_MS

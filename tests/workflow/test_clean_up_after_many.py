@@ -1,4 +1,4 @@
-"""Thousands of executions end at once: the clean-up finishes its events, whatever is throttled."""
+"""Thousands of executions end at once: the clean-up finishes its events, even if requests are throttled."""
 
 import random
 from collections import Counter

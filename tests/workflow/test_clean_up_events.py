@@ -109,7 +109,7 @@ def test_a_users_workflow_is_recognised_by_its_sessions(
     execution = execution_arn()
     assert take(workflow, execution, held, place="first/1")["status"] == "granted"
     assert take(workflow, execution, waited_for, place="second/2")["status"] == "parked"
-    other_machine = event(alice, execution, {"anything": "at all"}, machine=f"{MACHINE}-of-somebody")
+    other_machine = event(alice, execution, {"anything": "at all"}, machine=f"{MACHINE}-of-others")
     step = workflow.clean_up(other_machine, state_machine=MACHINE, lease_ms=LEASE_MS)
     assert step.metrics == {"CleanedUpPlaces": 1, "HoldsLeftToLease": 1}
     assert alice.table.inspect(waited_for).rows == ()
@@ -125,7 +125,7 @@ def test_a_nested_execution_in_a_users_workflow_is_stopped_and_the_lock_freed(
     work = f"{CHILD.replace('stateMachine', 'execution')}:{turn['workName']}"
     service.described[work] = {"status": "RUNNING"}
     step = workflow.clean_up(
-        event(alice, execution, None, machine=f"{MACHINE}-of-somebody"), state_machine=MACHINE, lease_ms=LEASE_MS
+        event(alice, execution, None, machine=f"{MACHINE}-of-others"), state_machine=MACHINE, lease_ms=LEASE_MS
     )
     assert service.closings == [work]
     assert step.metrics == {"CleanedUpHolds": 1}
@@ -135,8 +135,8 @@ def test_a_nested_execution_in_a_users_workflow_is_stopped_and_the_lock_freed(
 def test_an_execution_of_a_users_workflow_that_never_asked_for_its_lock_is_ignored(
     workflow: Workflow, alice: Process, lock: LockName
 ) -> None:
-    """Its input may look like one of ours."""
-    other_machine = event(alice, execution_arn(), request(lock), machine=f"{MACHINE}-of-somebody")
+    """Its input may have the form of ours."""
+    other_machine = event(alice, execution_arn(), request(lock), machine=f"{MACHINE}-of-others")
     step = workflow.clean_up(other_machine, state_machine=MACHINE, lease_ms=LEASE_MS)
     assert step.metrics == {}
     assert alice.table.inspect(lock).item is None

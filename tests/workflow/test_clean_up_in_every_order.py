@@ -32,8 +32,8 @@ class TestInEveryOrder:
         for order, (dead, successor, releasing) in every_order(world, start):
             assert releasing.error is None, order
             assert {answer.error for answer in dead.service.answers} == {None}, order
-            assert {"beat", "call"} <= set(dead.service.called), order
-            assert isinstance(successor.looks(), Grant), order
+            assert {"beat", "wake-up"} <= set(dead.service.answered), order
+            assert isinstance(successor.polls(), Grant), order
             assert exclusion_held(processes), order
 
     def test_a_release_in_progress_frees_the_lock_of_a_function_that_the_clean_up_leaves(
@@ -46,7 +46,7 @@ class TestInEveryOrder:
 
         for order, (successor, releasing) in every_order(world, start):
             assert releasing.error is None, order
-            assert isinstance(successor.looks(), Grant), order
+            assert isinstance(successor.polls(), Grant), order
             assert exclusion_held(processes), order
 
     @pytest.mark.verify("many orders, each of many requests")
@@ -64,10 +64,10 @@ class TestInEveryOrder:
 
         for order, (dead, successor, beating) in every_order(world, start):
             assert beating.error is None or isinstance(beating.error, LockLost), order
-            assert "beat" in dead.service.called, order
+            assert "beat" in dead.service.answered, order
             assert {answer.error for answer in dead.service.answers} <= {None, "LockLost"}, order
             assert dead.holder() is None, order
-            assert isinstance(successor.looks(), Grant), order
+            assert isinstance(successor.polls(), Grant), order
             assert exclusion_held(processes), order
 
     @pytest.mark.parametrize("held_ms", [0, LEASE_MS // 2])
@@ -80,8 +80,8 @@ class TestInEveryOrder:
             return (dead, successor), [dead.beats(1), dead.cleans_up()]
 
         for order, (dead, successor) in every_order(world, start):
-            assert dead.service.called == ["beat"], order
-            assert isinstance(successor.looks(), Position), order
+            assert dead.service.answered == ["beat"], order
+            assert isinstance(successor.polls(), Position), order
             assert gets_the_lock_when_the_lease_is_over(world, successor), order
             assert exclusion_held(processes), order
 
@@ -100,27 +100,27 @@ class TestInEveryOrder:
             dead = Execution(processes, lock, nested=nested).waits()
             successor = Execution(processes, lock, service=dead.service, name="successor").waits().parks()
             bob.table.release(claim, grant)
-            looking = dead.late_look()
-            return (dead, successor, looking), [looking, dead.cleans_up()]
+            polling = dead.late_poll()
+            return (dead, successor, polling), [polling, dead.cleans_up()]
 
         taken = left = 0
-        for order, (dead, successor, looking) in every_order(world, start):
+        for order, (dead, successor, polling) in every_order(world, start):
             assert exclusion_held([*processes, bob]), order
-            if isinstance(looking.result, Grant):
+            if isinstance(polling.result, Grant):
                 taken += 1
             else:
                 left += 1
-            found = successor.looks()
+            found = successor.polls()
             if isinstance(found, Position):
                 # By a function that may be running, or by a poll that came after the clean-up.
                 assert dead.holder() is not None or dead.rows(), order
                 world.advance(LEASE_MS // 2)
-                successor.looks()
+                successor.polls()
                 world.advance(LEASE_MS // 2 + 4_000)
-                assert isinstance(successor.looks(), Grant), order
-            elif isinstance(looking.result, Grant):
+                assert isinstance(successor.polls(), Grant), order
+            elif isinstance(polling.result, Grant):
                 assert nested, order
-                assert dead.service.closings == [dead.work_of(looking.result.fencing_token)], order
+                assert dead.service.closings == [dead.work_of(polling.result.fencing_token)], order
         assert taken > 0
         assert left > 0
 
@@ -139,7 +139,7 @@ class TestInEveryOrder:
             assert [each.error for each in cleaning] == [None, None], order
             assert dead.rows() == [], order
             assert dead.waiting() >= 1, order
-            assert isinstance(successor.looks(), Position), order
+            assert isinstance(successor.polls(), Position), order
             assert exclusion_held([*processes, bob]), order
 
     def test_two_deliveries_of_one_event_free_a_lock_once(self, world: World, processes: list[Process]) -> None:
@@ -150,8 +150,8 @@ class TestInEveryOrder:
 
         for order, (dead, successor, cleaning) in every_order(world, start):
             assert [each.error for each in cleaning] == [None, None], order
-            assert "call" in dead.service.called, order
-            assert isinstance(successor.looks(), Grant), order
+            assert "wake-up" in dead.service.answered, order
+            assert isinstance(successor.polls(), Grant), order
             assert exclusion_held(processes), order
 
     def test_a_successor_that_takes_the_lock_over_is_not_affected(self, world: World, processes: list[Process]) -> None:
@@ -161,13 +161,13 @@ class TestInEveryOrder:
         def start() -> tuple[tuple[Execution, Execution, Callback[Grant | Position]], Steppers]:
             dead, successor = self.a_holder_and_a_waiter(world, processes, nested=True)
             world.advance(LEASE_MS // 2)
-            successor.looks()
+            successor.polls()
             world.advance(LEASE_MS // 2 + 4_000)
-            looking = successor.late_look()
-            return (dead, successor, looking), [looking, dead.cleans_up(stopped_at_ms)]
+            polling = successor.late_poll()
+            return (dead, successor, polling), [polling, dead.cleans_up(stopped_at_ms)]
 
-        for order, (dead, successor, looking) in every_order(world, start):
-            assert isinstance(looking.result, Grant), order
+        for order, (dead, successor, polling) in every_order(world, start):
+            assert isinstance(polling.result, Grant), order
             assert successor.holder() is not None, order
             assert dead.holder() is None, order
             assert exclusion_held(processes), order
@@ -182,7 +182,7 @@ class TestInEveryOrder:
 
         for order, (dead, releasing) in every_order(world, start):
             assert releasing.error is None, order
-            assert dead.service.called == ["beat"], order
+            assert dead.service.answered == ["beat"], order
             assert dead.holder() is None, order
             assert exclusion_held(processes), order
 

@@ -1,7 +1,7 @@
 """Cleaning up after executions that were stopped while they held the lock.
 
-Best effort, and safe: whatever is late, duplicated or refused, at most one owner holds, and a stopped one no longer
-than its lease.
+Best effort, and safe: even if requests are late, duplicated or refused, at most one owner holds, and a stopped one no
+longer than its lease.
 """
 
 import pytest
@@ -32,8 +32,8 @@ class TestAHolder:
         dead.holds()
         successor.waits().parks()
         dead.cleaned_up()
-        assert dead.service.called == ["call"]
-        assert isinstance(successor.looks(), Grant)
+        assert dead.service.answered == ["wake-up"]
+        assert isinstance(successor.polls(), Grant)
 
     def test_it_is_left_to_its_lease_while_its_nested_execution_is_not_seen_closed(
         self, world: World, dead: Execution, successor: Execution
@@ -43,7 +43,7 @@ class TestAHolder:
         successor.waits().parks()
         assert dead.cleaned_up() == CleanedUp(left_to_lease=True)
         assert dead.service.answers == []
-        assert isinstance(successor.looks(), Position)
+        assert isinstance(successor.polls(), Position)
         assert gets_the_lock_when_the_lease_is_over(world, successor)
 
     def test_it_is_left_to_its_lease_if_it_is_unknown_whether_its_nested_execution_is_closed(
@@ -74,7 +74,7 @@ class TestAHolder:
         dead.nested = nested
         dead.holds().beats(0, "parked").run()
         dead.cleaned_up()
-        assert dead.service.called == ["parked"]
+        assert dead.service.answered == ["parked"]
         assert isinstance(dead.beats(1, "next").run().error, LockLost)
         assert [(answer.task_token, answer.error) for answer in dead.service.answers] == [
             ("parked", None),
@@ -92,15 +92,15 @@ class TestAHolder:
         world.advance(LEASE_MS // 2)
         assert isinstance(dead.beats(1, "next").run().error, LockLost)
         assert dead.holder() == before
-        successor.looks()
+        successor.polls()
         world.advance(LEASE_MS // 2 + 4_000)
-        assert isinstance(successor.looks(), Grant)
+        assert isinstance(successor.polls(), Grant)
 
     def test_an_event_that_is_delivered_twice_is_one(self, dead: Execution, successor: Execution) -> None:
         dead.holds()
         successor.waits()
         assert dead.cleaned_up() == CleanedUp(freed=True)
-        assert isinstance(successor.looks(), Grant)
+        assert isinstance(successor.polls(), Grant)
         before = dead.stored()
         assert dead.cleaned_up() == CleanedUp()
         assert dead.stored() == before
@@ -169,7 +169,7 @@ class TestAHolder:
         world.advance(5_000)
         left_over = dead.stored()[-1]
         bob.table.release(claim, grant)
-        redriven = dead.looks()
+        redriven = dead.polls()
         assert isinstance(redriven, Grant)
         # A late copy of the PutItem of the second join.
         bob.client.put_item(TableName=world.engine.table_name, Item=left_over)
@@ -193,7 +193,7 @@ class TestAHolder:
         while isinstance(cleaning.next_request, ReadItems):
             cleaning.step()
         bob.table.release(claim, grant)
-        redriven = dead.looks()
+        redriven = dead.polls()
         assert isinstance(redriven, Grant)
         assert not cleaning.to_the_end().freed
         holder = dead.holder()
@@ -230,7 +230,7 @@ class TestAHolder:
         assert dead.cleaned_up() == CleanedUp(left=1, freed=True)
         assert (dead.rows(), dead.holder()) == ([], None)
         assert dead.waiting() >= 1
-        assert dead.service.called == ["call"]
+        assert dead.service.answered == ["wake-up"]
 
     def test_a_crash_after_any_request_is_made_up_for_by_the_next_delivery(
         self, world: World, processes: list[Process]
@@ -244,7 +244,7 @@ class TestAHolder:
                 dying.step()
             dead.cleaned_up()
             assert dead.holder() is None, requests
-            assert isinstance(successor.looks(), Grant), requests
+            assert isinstance(successor.polls(), Grant), requests
 
     def test_a_clean_up_that_crashed_before_the_wake_up_is_completed_by_the_next_delivery(
         self, dead: Execution, successor: Execution
@@ -255,4 +255,4 @@ class TestAHolder:
         while dead.holder() is not None:
             dying.step()
         dead.cleaned_up()
-        assert dead.service.called == ["call"]
+        assert dead.service.answered == ["wake-up"]

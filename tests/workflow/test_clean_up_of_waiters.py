@@ -1,6 +1,6 @@
 """Cleaning up after executions that were stopped while they waited.
 
-Best effort, and safe: whatever is late, duplicated or refused, at most one owner holds.
+Best effort, and safe: even if requests are late, duplicated or refused, at most one owner holds.
 """
 
 import pytest
@@ -22,7 +22,7 @@ class TestAWaiter:
         assert dead.cleaned_up() == CleanedUp(left=1)
         assert dead.rows() == []
         assert dead.waiting() >= 1
-        found = successor.looks()
+        found = successor.polls()
         assert isinstance(found, Position)
         assert found.ahead == 0
 
@@ -40,8 +40,8 @@ class TestAWaiter:
         successor.waits().parks()
         bob.table.release(claim, grant)
         dead.cleaned_up()
-        assert dead.service.called == ["call"]
-        assert isinstance(successor.looks(), Grant)
+        assert dead.service.answered == ["wake-up"]
+        assert isinstance(successor.polls(), Grant)
 
     def test_an_execution_that_was_never_in_the_queue_changes_nothing(
         self, dead: Execution, successor: Execution, bob: Process
@@ -78,7 +78,7 @@ class TestAWaiter:
         world.advance(LEASE_MS // 2)
         successor.waits()
         world.advance(LEASE_MS // 2 + 4_000)
-        assert isinstance(successor.looks(), Grant)
+        assert isinstance(successor.polls(), Grant)
         before = dead.stored()
         assert dead.cleaned_up(stopped_at_ms) == CleanedUp()
         assert dead.stored() == before
@@ -106,7 +106,7 @@ class TestAWaiter:
         bob.granted(bob.claim(dead.claim.lock))
         dead.waits()
         world.advance(LEASE_MS // 2)
-        dead.looks()
+        dead.polls()
         assert dead.cleaned_up() == CleanedUp(left=1)
 
     def test_both_rows_of_a_retried_join_are_deleted(self, dead: Execution, bob: Process) -> None:
@@ -132,7 +132,7 @@ class TestAWaiter:
             dead.cleaned_up()
             assert dead.rows() == [], requests
             assert dead.waiting() >= 1, requests
-            assert isinstance(successor.looks(), Grant), requests
+            assert isinstance(successor.polls(), Grant), requests
 
     def test_the_count_that_it_leaves_is_healed(self, world: World, dead: Execution, bob: Process) -> None:
         claim = bob.claim(dead.claim.lock)
@@ -149,8 +149,8 @@ class TestAWaiter:
     def test_a_lock_that_it_took_between_the_read_and_the_deletion_is_freed_when_its_work_is_closed(
         self, dead: Execution, bob: Process
     ) -> None:
-        cleaning, look = self.about_to_take_its_turn(dead, bob)
-        taken = look.run().result
+        cleaning, poll = self.about_to_take_its_turn(dead, bob)
+        taken = poll.run().result
         assert isinstance(taken, Grant)
         assert cleaning.to_the_end() == CleanedUp(freed=True)
         assert dead.service.closings == [dead.work_of(taken.fencing_token)]
@@ -160,8 +160,8 @@ class TestAWaiter:
         self, dead: Execution, bob: Process
     ) -> None:
         dead.nested = False
-        cleaning, look = self.about_to_take_its_turn(dead, bob)
-        assert isinstance(look.run().result, Grant)
+        cleaning, poll = self.about_to_take_its_turn(dead, bob)
+        assert isinstance(poll.run().result, Grant)
         assert cleaning.to_the_end() == CleanedUp(left_to_lease=True)
         assert dead.holder() is not None
         assert dead.is_stopped()
@@ -176,7 +176,7 @@ class TestAWaiter:
         cleaning = dead.cleans_up()
         while isinstance(cleaning.next_request, ReadItems):
             cleaning.step()
-        return cleaning, dead.late_look()
+        return cleaning, dead.late_poll()
 
     def test_a_late_copy_of_the_row_of_a_former_holder_does_not_lower_the_count(
         self, dead: Execution, successor: Execution, bob: Process
@@ -193,7 +193,7 @@ class TestAWaiter:
         assert isinstance(position, Position)
         dead.place = position.place
         bob.table.release(claim, grant)
-        served = dead.looks()
+        served = dead.polls()
         assert isinstance(served, Grant)
         dead.processes[0].table.release(dead.claim, served)
         holding = bob.granted(claim)
@@ -211,7 +211,7 @@ class TestAContinuation:
     @pytest.mark.parametrize("closes", [True, False])
     def test_it_is_closed_before_anything_else_is_done(self, dead: Execution, bob: Process, closes: bool) -> None:
         bob.granted(bob.claim(dead.claim.lock))
-        dead.waits().goes_on_in("wait-1")
+        dead.waits().continues_in("wait-1")
         if not closes:
             dead.service.never_close.add("wait-1")
         cleaning = dead.cleans_up()
@@ -224,7 +224,7 @@ class TestAContinuation:
 
     def test_only_the_newest_still_runs(self, dead: Execution, bob: Process) -> None:
         bob.granted(bob.claim(dead.claim.lock))
-        dead.waits().goes_on_in("wait-1").goes_on_in("wait-2", 2).goes_on_in("wait-1")
+        dead.waits().continues_in("wait-1").continues_in("wait-2", 2).continues_in("wait-1")
         dead.cleaned_up()
         assert dead.service.closings == ["wait-2"]
 
@@ -232,11 +232,11 @@ class TestAContinuation:
         """It took the lock while it was being stopped."""
         claim = bob.claim(dead.claim.lock)
         grant = bob.granted(claim)
-        dead.waits().goes_on_in("wait-1")
+        dead.waits().continues_in("wait-1")
         bob.table.release(claim, grant)
         cleaning = dead.cleans_up()
         while not isinstance(cleaning.next_request, Closing):
             cleaning.step()
-        assert isinstance(dead.looks(), Grant)
+        assert isinstance(dead.polls(), Grant)
         assert cleaning.to_the_end() == CleanedUp(freed=True)
         assert dead.holder() is None

@@ -22,7 +22,7 @@ def take(workflow: Workflow, lock: LockName, default_permits: int = 1, place: st
     return turn_of(workflow, execution_arn(), request, targets=[CHILD], defaultPermits=default_permits, **more)
 
 
-def look(workflow: Workflow, turn: Any) -> Any:
+def poll(workflow: Workflow, turn: Any) -> Any:
     return workflow.check_position(step_event("CheckPosition", turn)).reply
 
 
@@ -59,9 +59,9 @@ def test_as_many_hold_as_there_are_permits_and_the_next_comes_after_one_of_them(
 ) -> None:
     turns = [take(workflow, lock, default_permits=2, **asked) for _ in range(3)]
     assert [turn["status"] for turn in turns] == ["granted", "granted", "parked"]
-    assert look(workflow, turns[2])["status"] == "parked"
+    assert poll(workflow, turns[2])["status"] == "parked"
     workflow.release({"turn": turns[0]})
-    third = look(workflow, turns[2])
+    third = poll(workflow, turns[2])
     assert third["status"] == "granted"
     for turn in (turns[1], third):
         workflow.release({"turn": turn})
@@ -75,13 +75,13 @@ def test_readers_hold_together_until_the_last_has_released(workflow: Workflow, a
     late = take(workflow, lock, shared=True)
     assert [turn["status"] for turn in (*readers, writer, late)] == ["granted", "granted", "parked", "parked"]
     for reader in readers:
-        assert look(workflow, writer)["status"] == "parked"
-        assert look(workflow, late)["status"] == "parked"
+        assert poll(workflow, writer)["status"] == "parked"
+        assert poll(workflow, late)["status"] == "parked"
         workflow.release({"turn": reader})
-    writer = look(workflow, writer)
+    writer = poll(workflow, writer)
     assert writer["status"] == "granted"
     workflow.release({"turn": writer})
-    late = look(workflow, late)
+    late = poll(workflow, late)
     assert late["status"] == "granted"
     workflow.release({"turn": late})
     assert item_of(alice, lock).holders == ()
@@ -119,14 +119,14 @@ class TestAnotherNumberOfPermits:
         holder = take(workflow, lock)
         waiter, behind = take(workflow, lock), take(workflow, lock)
         write_permits(alice, lock, 2)
-        refused = look(workflow, waiter)
+        refused = poll(workflow, waiter)
         assert (refused["status"], "2 permits, not 1" in refused["cause"]) == ("PermitsMismatch", True)
         state = alice.table.inspect(lock)
         assert [row.owner for row in state.rows] == [behind["claim"]["owner"]]
         assert item_of(alice, lock).waiting == 1
         assert [each.owner for each in item_of(alice, lock).holders] == [holder["claim"]["owner"]]
         # A step may run twice.
-        assert look(workflow, waiter) == refused
+        assert poll(workflow, waiter) == refused
         assert item_of(alice, lock).waiting == 1
 
     def test_sharing_a_lock_with_several_permits_is_refused_too(
@@ -135,7 +135,7 @@ class TestAnotherNumberOfPermits:
         take(workflow, lock)
         reader = take(workflow, lock, shared=True)
         write_permits(alice, lock, 3)
-        assert look(workflow, reader)["status"] == "PermitsMismatch"
+        assert poll(workflow, reader)["status"] == "PermitsMismatch"
         assert alice.table.inspect(lock).rows == ()
 
     def test_an_execution_whose_earlier_try_got_the_lock_continues_with_its_grant(
@@ -144,15 +144,15 @@ class TestAnotherNumberOfPermits:
         holder = take(workflow, lock)
         waiter = take(workflow, lock)
         workflow.release({"turn": holder})
-        won = look(workflow, waiter)
+        won = poll(workflow, waiter)
         write_permits(alice, lock, 2)
-        again = look(workflow, waiter)
+        again = poll(workflow, waiter)
         assert (again["status"], again["grant"]["fencingToken"]) == ("granted", won["grant"]["fencingToken"])
 
     def test_an_operators_limit_applies_to_all(self, workflow: Workflow, alice: Process, lock: LockName) -> None:
         turns = [take(workflow, lock) for _ in range(2)]
         alice.table.set_limit(lock, 2)
-        assert look(workflow, turns[1])["status"] == "granted"
+        assert poll(workflow, turns[1])["status"] == "granted"
         assert take(workflow, lock, permits=7)["status"] == "parked"
 
     def test_there_is_nothing_to_clean_up_after(self, workflow: Workflow, alice: Process, lock: LockName) -> None:

@@ -29,8 +29,8 @@ def taken(workflow: Workflow, entity: str) -> dict[str, Any]:
 
 
 def workflow_over(memory: MemoryDynamoDB, clock: ManualClock) -> Workflow:
-    asked_by_nobody: Any = object()
-    return Workflow(LockTable("locks", client=memory.client, step_functions=asked_by_nobody, clocks=clock))
+    never_called: Any = object()
+    return Workflow(LockTable("locks", client=memory.client, step_functions=never_called, clocks=clock))
 
 
 def test_a_lock_is_freed_though_one_hung_request_could_outlast_its_lease(

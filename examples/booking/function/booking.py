@@ -44,7 +44,7 @@ def pay(event: dict[str, Any], _context: Any) -> None:
 
 
 def let_go(event: dict[str, Any], _context: Any) -> str:
-    """Roll it back, which may be done again; there is nothing to compensate for."""
+    """Roll it back, which may be repeated; no state has written anything that must be undone."""
     return units.rollback(event["unit"]).value
 
 

@@ -1,4 +1,4 @@
-"""Moves money from one account to another: once, however often the state is retried, and only under the lock."""
+"""Moves money from one account to another: once, also if the state is retried, and only under the lock."""
 
 import json
 import os
@@ -15,10 +15,10 @@ sqs: Any = boto3.client("sqs")
 
 
 def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
-    """Move the money, then tell others."""
+    """Move the money, then send the receipt."""
     print(json.dumps(event))
     move(event)
-    # If this fails, the state is retried: the money stays where it is, and the receipt is sent then.
+    # If this fails, the state is retried: the retry moves no money again, and sends the receipt.
     receipt = {"transferId": event["transfer"]["id"], "amount": event["transfer"]["amount"]}
     sqs.send_message(QueueUrl=os.environ["RECEIPTS_URL"], MessageBody=json.dumps(receipt))
     return receipt

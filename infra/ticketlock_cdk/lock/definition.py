@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ticketlock.workflow._event_budget import PARKS_A_LOOK
+from ticketlock.workflow._event_budget import PARKS_PER_POLL
 from ticketlock_cdk.assets import source_folder
 from ticketlock_cdk.lock.settings import HandOver, Settings
 
-_PARKED = ("WaitForCall", "WaitForCallBriefly")
+_PARKED = ("WaitForWakeUp", "WaitForWakeUpBriefly")
 _WORK = ("InvokeFunction", "StartExecution")
 
 
@@ -37,9 +37,9 @@ def serialize_definition(settings: Settings, targets: Sequence[str]) -> dict[str
         choices = states["MyTurn?"]["Choices"]
         choices[:] = [choice for choice in choices if choice["Next"] not in _PARKED]
     else:
-        states["WaitForCall"]["TimeoutSeconds"] = settings.lease_s // 2
-        states["WaitForCall"]["Retry"][0]["MaxAttempts"] = PARKS_A_LOOK - 1
-        states["WaitForCallBriefly"]["TimeoutSeconds"] = settings.poll_s
+        states["WaitForWakeUp"]["TimeoutSeconds"] = settings.lease_s // 2
+        states["WaitForWakeUp"]["Retry"][0]["MaxAttempts"] = PARKS_PER_POLL - 1
+        states["WaitForWakeUpBriefly"]["TimeoutSeconds"] = settings.poll_s
     if settings.heartbeat:
         _set_heartbeat(states["Hold"]["Branches"][1]["States"]["Heartbeat"], settings)
     else:

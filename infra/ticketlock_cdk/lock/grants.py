@@ -13,7 +13,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from ticketlock.locks._hand_over import CALLED
+from ticketlock.locks._hand_over import READ_TO_WAKE
 from ticketlock_cdk.encryption import let_read, let_write
 from ticketlock_cdk.lock.environment import Environment, environment_of
 
@@ -34,9 +34,9 @@ _LOCKS_ONLY: dict[str, dict[str, object]] = {
     "ForAllValues:StringNotLike": {"dynamodb:LeadingKeys": [SESSIONS]},
     "Null": {"dynamodb:LeadingKeys": "false"},
 }
-_CALLS: dict[str, dict[str, object]] = {
+_TO_WAKE: dict[str, dict[str, object]] = {
     "ForAllValues:StringLike": {"dynamodb:LeadingKeys": [SESSIONS]},
-    "ForAllValues:StringEquals": {"dynamodb:Attributes": list(CALLED)},
+    "ForAllValues:StringEquals": {"dynamodb:Attributes": list(READ_TO_WAKE)},
     "Null": {"dynamodb:LeadingKeys": "false", "dynamodb:Attributes": "false"},
     # Otherwise all attributes are returned, regardless of the list.
     "StringEquals": {"dynamodb:Select": "SPECIFIC_ATTRIBUTES"},
@@ -149,7 +149,7 @@ def grant_use(grantee: Grantee, *, table: dynamodb.ITable, machines: Sequence[sf
     https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/specifying-conditions.html
     """
     grant = _on_table(grantee, table, _USE, _LOCKS_ONLY)
-    grant = grant.combine(_on_table(grantee, table, ("dynamodb:Query",), _CALLS))
+    grant = grant.combine(_on_table(grantee, table, ("dynamodb:Query",), _TO_WAKE))
     grant = grant.combine(grantee.grant_on_machines("states:SendTaskSuccess", machines))
     return grant if table.encryption_key is None else grant.combine(let_write(grantee.grantable, table.encryption_key))
 

@@ -53,7 +53,9 @@ _CHECK_POSITION = _Step(
     ("dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"),
 )
 # Update: the session. Query: the front.
-_WAIT_FOR_CALL = _Step("WaitForCall", "wait_for_call", ("dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"))
+_WAIT_FOR_WAKE_UP = _Step(
+    "WaitForWakeUp", "wait_for_wake_up", ("dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem")
+)
 # Update: the lease, the session; the lock, if the release failed. Query: the next waiter then.
 _HEARTBEAT = _Step("Heartbeat", "heartbeat", ("dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"))
 # Update: the session, the lock. Query: the next waiter.
@@ -92,14 +94,14 @@ class LockFunctions(Construct):
         all: all functions.
         arns: the ARNs that state machines invoke, by the construct's id: the alias of the newest version.
         take_ticket: checks the request; takes the lock or joins the queue.
-        wait_for_call: stores the task token of a parked waiter.
+        wait_for_wake_up: stores the task token of a parked waiter.
         check_position: polls once, and takes the lock if it is the execution's turn.
         heartbeat: renews the lease.
         release: frees the lock.
         clean_up: leaves the queue, and frees locks, for an execution that was stopped.
         called_by_machines: the ARNs that a state machine may invoke, by the construct's id, for any settings: an
             execution continues with the definition that it began with, which may name the function itself.
-        calling: the functions that complete callback tasks: their own, or the next waiter's.
+        answering: the functions that complete callback tasks: their own, or the next waiter's.
         failing: the functions that fail callback tasks.
     """
 
@@ -125,14 +127,14 @@ class LockFunctions(Construct):
         self._code = lambda_.Code.from_asset(str(stage_functions(Path(stage.asset_outdir))))
         timeout = Duration.seconds(settings.function_timeout_s)
         self.take_ticket = self._function(_TAKE_TICKET, timeout)
-        self.wait_for_call = self._function(_WAIT_FOR_CALL, Duration.seconds(settings.heartbeat_timeout_s))
+        self.wait_for_wake_up = self._function(_WAIT_FOR_WAKE_UP, Duration.seconds(settings.heartbeat_timeout_s))
         self.check_position = self._function(_CHECK_POSITION, timeout)
         self.heartbeat = self._function(_HEARTBEAT, Duration.seconds(settings.heartbeat_timeout_s))
         self.release = self._function(_RELEASE, timeout)
         self.clean_up = self._function(
             _CLEAN_UP, Duration.seconds(_CLEAN_UP_S), reserved_concurrent_executions=machines.clean_up_concurrency
         )
-        self.calling = [self.wait_for_call, self.check_position, self.heartbeat, self.release, self.clean_up]
+        self.answering = [self.wait_for_wake_up, self.check_position, self.heartbeat, self.release, self.clean_up]
         self.failing = [self.heartbeat, self.release]
 
     def _function(self, step: _Step, timeout: Duration, **more: Any) -> lambda_.Function:

@@ -49,7 +49,7 @@ class SerializeMachine(Construct):
             "removal_policy": removal_policy,
             "encryption_key": encryption_key,
         }
-        steps = ("CheckPosition", "WaitForCall", "Heartbeat")
+        steps = ("CheckPosition", "WaitForWakeUp", "Heartbeat")
         going_on = {f"{step}Arn": functions.arns[step] for step in steps}
         self.continues = self._machine("Continue", continue_definition(settings), going_on)
         let_invoke(self.continues, [arn for step in steps for arn in functions.called_by_machines[step]])

@@ -101,7 +101,7 @@ class Serialized(sfn.StateMachineFragment):
         return single.branch(self)
 
     def _warn_of_a_constant(self, entity: Any) -> None:
-        """Warn if a fixed entity looks like a path: one entity for all executions is probably not meant then."""
+        """Warn if a fixed entity looks like a path: then one entity for all executions is probably a mistake."""
         if not isinstance(entity, str) or Token.is_unresolved(entity) or not _PATH_WITHOUT_ITS_ROOT.fullmatch(entity):
             return
         Annotations.of(self).add_warning_v2(
@@ -162,7 +162,7 @@ class Serialized(sfn.StateMachineFragment):
             comment=self._definition["WaitForTurn"]["Comment"],
         )
         states: dict[str, Any] = {"TakeTicket": take_ticket, "WaitForTurn": sleep, "MyTurn?": my_turn}
-        for name in ("WaitForCall", "WaitForCallBriefly", "CheckPosition", "ContinueWaiting"):
+        for name in ("WaitForWakeUp", "WaitForWakeUpBriefly", "CheckPosition", "ContinueWaiting"):
             if name in self._definition:
                 states[name] = self._custom(name)
         for name in [name for name in states if name != "MyTurn?"]:

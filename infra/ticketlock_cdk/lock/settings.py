@@ -57,7 +57,7 @@ class Settings:
     hand_over: HandOver = HandOver.CALLBACK
     heartbeat: bool = True
     work_timeout_s: int = 0
-    polls_an_execution: int = most_polls_an_execution(called=True)
+    polls_an_execution: int = most_polls_an_execution(woken=True)
     beats_an_execution: int = BEATS_AN_EXECUTION
 
     @classmethod
@@ -89,7 +89,7 @@ class Settings:
         wait: float | Literal["Infinity"] = "Infinity"
         if default_record_wait != "Infinity":
             wait = _seconds("default_record_wait", default_record_wait, or_else=' or "Infinity"')
-        most_polls = most_polls_an_execution(called=hand_over == HandOver.CALLBACK)
+        most_polls = most_polls_an_execution(woken=hand_over == HandOver.CALLBACK)
         polls = most_polls if polls_an_execution is None else polls_an_execution
         for name, value, least, most in (
             ("permits", permits, 1, MAX_HOLDERS),

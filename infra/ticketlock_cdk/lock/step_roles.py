@@ -36,10 +36,10 @@ class StepRoles:
     """
 
     def __init__(self, functions: LockFunctions) -> None:
-        self._calling = [_StepRole(function) for function in functions.calling]
-        self._failing = [role for role in self._calling if role.function in functions.failing]
+        self._answering = [_StepRole(function) for function in functions.answering]
+        self._failing = [role for role in self._answering if role.function in functions.failing]
         self._clean_up, self._release = (
-            next(role for role in self._calling if role.function is function)
+            next(role for role in self._answering if role.function is function)
             for function in (functions.clean_up, functions.release)
         )
 
@@ -48,7 +48,7 @@ class StepRoles:
 
         The resource is the same as in the CDK's ``grant_task_response``.
         """
-        for role in self._calling:
+        for role in self._answering:
             actions = ["states:SendTaskSuccess"]
             if role in self._failing:
                 actions.append("states:SendTaskFailure")
@@ -122,7 +122,7 @@ class _StepRole:
 
     def _new_policy(self, place: Construct, what: str) -> _Filling:
         step = self.function.node.id
-        # One statement for many ARNs, whatever the app's settings are.
+        # One statement for many ARNs, under any settings of the app.
         document = iam.PolicyDocument(minimize=True)
         if place.node.path not in self._filling and self._inline.left >= _A_POLICY + _A_STATEMENT + _AN_ARN:
             self._inline.left -= _A_POLICY

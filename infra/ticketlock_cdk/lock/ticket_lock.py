@@ -91,7 +91,7 @@ class TicketLock(LockMetrics, Construct):
     Attributes:
         table: the lock table.
         state_machine: the serialised workflow.
-        take_ticket, wait_for_call, check_position, heartbeat, release, clean_up: its functions.
+        take_ticket, wait_for_wake_up, check_position, heartbeat, release, clean_up: its functions.
         dead_letter_queue: the events of ended executions whose clean-up failed.
         service_name: the dimension ``service`` of its metrics, and its name in the logs.
         alarms: its alarms by what they watch, such as ``LostLeases``; empty unless ``alarms`` is True.
@@ -209,7 +209,7 @@ class TicketLock(LockMetrics, Construct):
         self.check_position: lambda_.Function = functions.check_position
         self.heartbeat: lambda_.Function = functions.heartbeat
         self.release: lambda_.Function = functions.release
-        self.wait_for_call: lambda_.Function = functions.wait_for_call
+        self.wait_for_wake_up: lambda_.Function = functions.wait_for_wake_up
         self.clean_up: lambda_.Function = functions.clean_up
         self.dead_letter_queue: sqs.IQueue = dead_letter_queue
         self._settings = settings

@@ -19,17 +19,17 @@ from ticketlock_cdk.ended_executions import EndedExecutions
 from ticketlock_cdk.functions import Hosting, new_function
 from ticketlock_cdk.units.access import ROLL_BACK_SAVED
 
-# Of some thousand units of one execution; the event of one that takes longer is repeated, and goes on.
+# Enough for some thousand units of one execution; if it takes longer, the event is delivered again and continues.
 _LONGEST = Duration.minutes(5)
-# Many executions may end at once; the events above it wait.
+# Many executions may end at once; further events wait.
 _CONCURRENCY = 5
 
 
 class RollBack(Construct):
     """Rolls back the saved units of executions of the watched state machines that fail, time out or are stopped.
 
-    Not of those that succeed: such an execution has committed its units, or left them to somebody else. It is best
-    effort, as EventBridge's delivery is; the time for which a unit is kept is the guarantee.
+    It does not watch executions that succeed: such an execution has committed its units, or left them to another
+    process. Like EventBridge's delivery this is best effort; the time for which a unit is kept is the guarantee.
 
     Attributes:
         function: the function.

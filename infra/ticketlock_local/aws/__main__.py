@@ -49,7 +49,7 @@ def _what(stack: OwnStack, starts: int) -> str:
             f"makes    the stack {stack.name}, and the bucket {stack.bucket} for its files",
             "deletes  both, also when it fails or is interrupted, and nothing else",
             "takes    some 15 to 40 minutes",
-            f"costs    {cost.told(starts)}",
+            f"costs    {cost.in_words(starts)}",
             f"by hand  aws cloudformation delete-stack --stack-name {stack.name}, should this process be killed",
         ]
     )

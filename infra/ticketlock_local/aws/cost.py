@@ -18,7 +18,7 @@ def estimate_usd(burst_starts: int) -> float:
     return _ALL_ELSE_USD + _A_TRANSITION_USD * (_TRANSITIONS + _TRANSITIONS_A_START * burst_starts)
 
 
-def told(burst_starts: int) -> str:
+def in_words(burst_starts: int) -> str:
     """The same in words."""
     bursts = f"two bursts of {burst_starts} executions" if burst_starts else "no bursts"
     return f"about ${estimate_usd(burst_starts):.2f}, with {bursts} (prices of us-east-1, without a free tier)"

@@ -139,7 +139,7 @@ class Deployed:
         request = {
             "TableName": self.outputs["TableName"],
             "KeyConditionExpression": "pk = :session",
-            "FilterExpression": "attribute_exists(callToken)",
+            "FilterExpression": "attribute_exists(wakeUpToken)",
             "ExpressionAttributeValues": {":session": {"S": f"session#{arn}"}},
             "ConsistentRead": True,
             "Select": "COUNT",
@@ -147,7 +147,7 @@ class Deployed:
         dynamodb = self.account.client("dynamodb")
         self.wait_for(lambda: dynamodb.query(**request)["Count"] > 0, f"{arn} being parked")
 
-    def wait_for(self, look: Callable[[], T | None], what: str, patience_s: float = PATIENCE_S) -> T:
+    def wait_for(self, probe: Callable[[], T | None], what: str, patience_s: float = PATIENCE_S) -> T:
         """Poll until something is found that is neither None nor False.
 
         Raises:
@@ -155,7 +155,7 @@ class Deployed:
         """
         deadline = time.monotonic() + patience_s
         while True:
-            found = look()
+            found = probe()
             if found is not None and found is not False:
                 return found
             if time.monotonic() > deadline:
@@ -245,7 +245,7 @@ def ends_of_parking(history: History) -> list[str]:
     Raises:
         NotSeen: it is not in the history.
     """
-    parked = in_state(history, "WaitForCall", "WaitForCallBriefly")
+    parked = in_state(history, "WaitForWakeUp", "WaitForWakeUpBriefly")
     ends = [event["type"] for event in parked if event["type"] in ("TaskSucceeded", "TaskTimedOut", "TaskFailed")]
     if not ends:
         raise NotSeen("the history has no end of the parking")

@@ -193,11 +193,11 @@ class OwnStack:
         return found
 
 
-def _until(look: "Callable[[], Any]", patience_s: float) -> Any:
+def _until(probe: "Callable[[], Any]", patience_s: float) -> Any:
     """Poll until something is found; None if nothing is found in time."""
     deadline = time.monotonic() + patience_s
     while True:
-        found = look()
+        found = probe()
         if found is not None or time.monotonic() >= deadline:
             return found
         time.sleep(_POLL_EVERY_S)

@@ -1,4 +1,4 @@
-"""The report: what is assumed, and what was seen."""
+"""The report: each assumption, and what was seen."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -21,11 +21,11 @@ def table(lines: Sequence[Line]) -> Table:
     for name in ("", "assumed", "seen"):
         made.add_column(name, overflow="fold", ratio=1)
     for check, seen in lines:
-        told = Text(f"{seen.verdict}: ", style=_STYLES[seen.verdict]).append(seen.what, style="default")
+        result = Text(f"{seen.verdict}: ", style=_STYLES[seen.verdict]).append(seen.what, style="default")
         assumed = Text(check.assumed)
         if check.link:
             assumed.append(f"\n{check.link}", style="dim")
-        made.add_row(Text(check.sentence), assumed, told)
+        made.add_row(Text(check.sentence), assumed, result)
     return made
 
 

@@ -1,4 +1,4 @@
-"""Looks for secrets in the tracked files, with detect-secrets and .secrets.baseline, without any network request."""
+"""Searches the tracked files for secrets with detect-secrets and .secrets.baseline, without any network request."""
 
 import shutil
 import subprocess
@@ -17,9 +17,9 @@ _OLD_BASELINE = 3
 
 
 def check_secrets(root: Path = ROOT, *, hook: Path = _HOOK) -> int:
-    """Return 0 if no tracked file of a working tree has a text that looks like a secret.
+    """Return 0 if no tracked file of a working tree has a text that may be a secret.
 
-    In an unpacked archive, which is not a checkout, it does not look for secrets, and prints that.
+    In an unpacked archive, which is not a checkout, it does not search, and prints that.
 
     Raises:
         LocalCloudError: nothing is tracked in a checkout, or git or detect-secrets cannot be run.
@@ -29,7 +29,7 @@ def check_secrets(root: Path = ROOT, *, hook: Path = _HOOK) -> int:
     except LocalCloudError as error:
         if (root / ".git").exists():
             raise
-        print(f"NO SECRET WAS LOOKED FOR, because this is not a git checkout: {error}", file=sys.stderr)
+        print(f"NOT SEARCHED FOR SECRETS, because this is not a git checkout: {error}", file=sys.stderr)
         return 0
     with tempfile.TemporaryDirectory(prefix="ticketlock-secrets-") as folder:
         # A copy: the hook may write to it.
@@ -47,7 +47,9 @@ def _tracked(root: Path) -> list[str]:
     # A file that was deleted without a commit is still tracked.
     files = [name for name in listed.stdout.split("\0") if name and (root / name).is_file()]
     if listed.returncode != 0 or not files:
-        raise LocalCloudError(f"no tracked file in {root}, so no secret could be looked for: {listed.stderr.strip()}")
+        raise LocalCloudError(
+            f"no tracked file in {root}, so there is nothing to search for secrets: {listed.stderr.strip()}"
+        )
     return files
 
 
@@ -55,4 +57,4 @@ def _run(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[st
     try:
         return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     except OSError as error:
-        raise LocalCloudError(f"secrets cannot be looked for: {error}") from error
+        raise LocalCloudError(f"cannot search for secrets: {error}") from error

@@ -77,11 +77,11 @@ def deploy(
             env=client_environment(emulator.endpoint),
         )
         stacks: dict[str, dict[str, str]] = json.loads(outputs.read_text())
-    told = stacks.get(stack, {})
-    if "TableName" in told:
+    of_stack = stacks.get(stack, {})
+    if "TableName" in of_stack:
         # The emulator's CloudFormation leaves out the time to live that the template has.
-        create_table(told["TableName"], client=boto3.client("dynamodb", **client_arguments(emulator.endpoint)))
-    return told
+        create_table(of_stack["TableName"], client=boto3.client("dynamodb", **client_arguments(emulator.endpoint)))
+    return of_stack
 
 
 def _bootstrap(endpoint: str) -> None:
@@ -93,6 +93,6 @@ def _bootstrap(endpoint: str) -> None:
         with tempfile.TemporaryDirectory(prefix="ticketlock-bootstrap-") as folder:
             environment = f"aws://{_ACCOUNT}/{REGION}"
             run_cdk("bootstrap", environment, env=client_environment(endpoint), folder=Path(folder))
-        # The bucket's policy demands TLS, which a loopback emulator does not speak (it looks with AUTH=true).
+        # The bucket's policy demands TLS, which a loopback emulator does not speak; it enforces policies with AUTH.
         bucket = f"cdk-hnb659fds-assets-{_ACCOUNT}-{REGION}"
         boto3.client("s3", **client_arguments(endpoint)).delete_bucket_policy(Bucket=bucket)

@@ -60,7 +60,7 @@ def events(run: Execution) -> list[Event]:
     # Of other locks' executions only the work is known.
     granted_ms = run.granted_ms if run.granted_ms is not None else run.work_started_ms
     if run.fencing_token is not None and granted_ms is not None:
-        numbers = {"ticket": run.ticket, "fencing_token": run.fencing_token, "looked_ms": run.looked_ms}
+        numbers = {"ticket": run.ticket, "fencing_token": run.fencing_token, "polled_ms": run.polled_ms}
         found.append(_event(asking, "applied", granted_ms, **numbers))
     elif run.error.startswith("RecordWaitExceeded"):
         found.append(_event(asking, "refused", run.ended_ms or run.started_ms, error=run.error))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 RECORD_WAIT_S = 300
 
 _POLL_S = 0.25
-_LOOKS = ("TakeTicket", "CheckPosition")
+_POLLING_STATES = ("TakeTicket", "CheckPosition")
 _ENDS = {
     "ExecutionSucceeded": "SUCCEEDED",
     "ExecutionFailed": "FAILED",
@@ -41,13 +41,13 @@ class Execution:
         ticket_ms: when it learned its ticket.
         ticket: its ticket; the last one, if it has lost its position in the queue.
         standings: when its row with that ticket was certainly in the queue.
-        looked_ms: when the step of its last poll began.
+        polled_ms: when the step of its last poll began.
         granted_ms: when that step ended with the grant.
         fencing_token: of its grant.
         held_from_ms, held_until_ms: from entering to leaving the state that holds the lock.
         work_started_ms, work_ended_ms: the times that the work itself has returned.
         shared, permits: as in its request.
-        looks: how often it polled.
+        polls: how often it polled.
         error: name and cause of its failure.
     """
 
@@ -59,7 +59,7 @@ class Execution:
     ticket_ms: int | None = None
     ticket: int | None = None
     standings: tuple[Standing, ...] = ()
-    looked_ms: int | None = None
+    polled_ms: int | None = None
     granted_ms: int | None = None
     fencing_token: int | None = None
     held_from_ms: int | None = None
@@ -68,7 +68,7 @@ class Execution:
     work_ended_ms: int | None = None
     shared: bool = False
     permits: int = 1
-    looks: int = 0
+    polls: int = 0
     error: str = ""
 
     @property
@@ -142,8 +142,8 @@ def _after(execution: Execution, event: Mapping[str, Any]) -> Execution:
         name = event["stateEnteredEventDetails"]["name"]
         if name == "Hold":
             return replace(execution, held_from_ms=at)
-        if name in _LOOKS:
-            return replace(execution, looked_ms=at, looks=execution.looks + (name == "CheckPosition"))
+        if name in _POLLING_STATES:
+            return replace(execution, polled_ms=at, polls=execution.polls + (name == "CheckPosition"))
     if kind.endswith("StateExited"):
         return _left(execution, event["stateExitedEventDetails"], at)
     return execution
@@ -152,7 +152,7 @@ def _after(execution: Execution, event: Mapping[str, Any]) -> Execution:
 def _left(execution: Execution, details: Mapping[str, Any], at: int) -> Execution:
     if details["name"] == "Hold":
         return replace(execution, held_until_ms=at)
-    if details["name"] not in _LOOKS:
+    if details["name"] not in _POLLING_STATES:
         return execution
     turn = json.loads(details["output"])["lock"]["turn"]
     claim, grant, place = (turn.get(part, {}) for part in ("claim", "grant", "place"))

@@ -108,15 +108,15 @@ def axis(seconds: float, cells: int) -> str:
 
 def events(run: Execution) -> Sequence[tuple[int, str]]:
     """List the execution's events so far: times in milliseconds since the epoch, and what happened."""
-    told: list[tuple[int, str]] = [(run.started_ms, f"{run.name} starts")]
-    if run.ticket_ms is not None and run.ticket is not None and (run.looks or run.fencing_token is None):
-        told.append((run.ticket_ms, f"{run.name} waits for its turn, ticket {run.ticket}"))
+    found: list[tuple[int, str]] = [(run.started_ms, f"{run.name} starts")]
+    if run.ticket_ms is not None and run.ticket is not None and (run.polls or run.fencing_token is None):
+        found.append((run.ticket_ms, f"{run.name} waits for its turn, ticket {run.ticket}"))
     if run.held_from_ms is not None:
         numbers = f"ticket {run.ticket}, fencing token {run.fencing_token}"
-        told.append((run.held_from_ms, f"{run.name} holds {run.entity}: {numbers}"))
+        found.append((run.held_from_ms, f"{run.name} holds {run.entity}: {numbers}"))
     if run.ended_ms is not None:
-        told.append((run.ended_ms, f"{run.name} {_ending(run)}"))
-    return told
+        found.append((run.ended_ms, f"{run.name} {_ending(run)}"))
+    return found
 
 
 def _ending(run: Execution) -> str:

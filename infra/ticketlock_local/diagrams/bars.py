@@ -58,11 +58,11 @@ class Figures:
     @classmethod
     def load(cls, path: Path) -> "Figures":
         """Read what ``save`` has written."""
-        told = json.loads(path.read_text())
+        stored = json.loads(path.read_text())
         groups = [
-            Group(group["name"], group["unit"], [Bar(**bar) for bar in group["bars"]]) for group in told["groups"]
+            Group(group["name"], group["unit"], [Bar(**bar) for bar in group["bars"]]) for group in stored["groups"]
         ]
-        return cls(told["title"], told["note"], groups)
+        return cls(stored["title"], stored["note"], groups)
 
 
 def bars(figures: Figures) -> str:

@@ -198,8 +198,8 @@ class _Panel:
 
 
 def _path(into: ElementTree.Element, line: str, *, dashed: bool) -> None:
-    look = {"d": line, "fill": "none", "stroke": _LINE, "stroke-width": "1.2", "marker-end": "url(#tip)"}
-    ElementTree.SubElement(into, "path", look | ({"stroke-dasharray": "5 3"} if dashed else {}))
+    style = {"d": line, "fill": "none", "stroke": _LINE, "stroke-width": "1.2", "marker-end": "url(#tip)"}
+    ElementTree.SubElement(into, "path", style | ({"stroke-dasharray": "5 3"} if dashed else {}))
 
 
 def write_text(
@@ -215,11 +215,11 @@ def write_text(
     halo: bool = False,
 ) -> None:
     """Put a line of text at a place."""
-    look = {"x": px(x), "y": px(y), "font-size": f"{size}", "font-weight": weight, "fill": fill}
-    look["text-anchor"] = anchor
+    style = {"x": px(x), "y": px(y), "font-size": f"{size}", "font-weight": weight, "fill": fill}
+    style["text-anchor"] = anchor
     if halo:
-        look |= {"paint-order": "stroke", "stroke": _CARD, "stroke-width": "3"}
-    ElementTree.SubElement(into, "text", look).text = text
+        style |= {"paint-order": "stroke", "stroke": _CARD, "stroke-width": "3"}
+    ElementTree.SubElement(into, "text", style).text = text
 
 
 def px(value: float) -> str:

@@ -52,8 +52,8 @@ class Graph:
 
 
 def _labels(edges: Sequence[Edge]) -> str:
-    told = [edge.label for edge in edges if edge.label]
-    return ("or " if len(told) < len(edges) else "") + " or ".join(told) if told else ""
+    labels = [edge.label for edge in edges if edge.label]
+    return ("or " if len(labels) < len(edges) else "") + " or ".join(labels) if labels else ""
 
 
 Slot = tuple[str, int]

@@ -75,16 +75,16 @@ class Recording:
     @classmethod
     def load(cls, path: Path) -> "Recording":
         """Read what ``save`` has written."""
-        told = json.loads(path.read_text())
+        stored = json.loads(path.read_text())
         runs = [
             Run(
                 run["way"],
                 [Execution(each["started"], each["polls"], (*each["work"],)) for each in run["executions"]],
                 [(at, operation) for at, operation in run["requests"]],
             )
-            for run in told["runs"]
+            for run in stored["runs"]
         ]
-        return cls(told["note"], runs)
+        return cls(stored["note"], runs)
 
 
 def hand_overs(recording: Recording) -> str:

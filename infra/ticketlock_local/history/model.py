@@ -36,7 +36,7 @@ class Acquisition:
         process, entity: the process, and the entity that it asked for.
         outcome: whether it was granted.
         invoked_ms: when it asked.
-        looked_ms: the poll that its grant is based on began after this.
+        polled_ms: the poll that its grant is based on began after this.
         granted_ms: when the answer arrived; None if it has not.
         ticket: the last ticket that it received; None if it received none: then a grant came at once, with the newest
             ticket there was.
@@ -50,7 +50,7 @@ class Acquisition:
     entity: str
     outcome: Outcome
     invoked_ms: int
-    looked_ms: int
+    polled_ms: int
     granted_ms: int | None = None
     ticket: int | None = None
     fencing_token: int | None = None
@@ -165,10 +165,10 @@ def fencing(acquisitions: Iterable[Acquisition]) -> Iterator[str]:
             yield f"fencing: {one} and {other} were granted the same token"
     seen: set[int] = set()
     for grant in grants:
-        if grant.after_ms > _granted_ms(grant.of) and id(grant.witness) not in seen:
+        if grant.after_ms > _granted_ms(grant.of) and id(grant.bounded_by) not in seen:
             # A wrong token puts many grants in the wrong order; naming one is enough.
-            seen.add(id(grant.witness))
-            yield f"fencing: {grant.witness} was granted after {grant.of}, whose token is greater"
+            seen.add(id(grant.bounded_by))
+            yield f"fencing: {grant.bounded_by} was granted after {grant.of}, whose token is greater"
 
 
 def no_overtaking(acquisitions: Iterable[Acquisition]) -> Iterator[str]:
@@ -182,7 +182,7 @@ def no_overtaking(acquisitions: Iterable[Acquisition]) -> Iterator[str]:
     passed: dict[int, list[Acquisition]] = {}
     for waiter, before in _passed(everybody, grants):
         for grant in before:
-            if _stood(waiter, grant.of.looked_ms, grant.until_ms):
+            if _stood(waiter, grant.of.polled_ms, grant.until_ms):
                 passed.setdefault(grant.number, []).append(waiter)
         surely = [each.of for each in _excluding(waiter, before) if _stood(waiter, each.after_ms, each.until_ms)]
         if len(surely) > 1:
@@ -262,15 +262,15 @@ class _Grant:
     Attributes:
         number: its position in the order of tokens.
         after_ms: it was made after this.
-        until_ms: and by then.
-        witness: the process whose grant, with no greater token, shows ``after_ms``.
+        until_ms: it was made by then.
+        bounded_by: the acquisition that shows ``after_ms``; its token is not greater.
     """
 
     number: int
     of: Acquisition
     after_ms: int
     until_ms: int
-    witness: Acquisition
+    bounded_by: Acquisition
 
 
 def _grants(acquisitions: Iterable[Acquisition]) -> list[_Grant]:
@@ -283,14 +283,14 @@ def _grants(acquisitions: Iterable[Acquisition]) -> list[_Grant]:
     grants: list[_Grant] = []
     # The last observed holder of each kind, shared or exclusive: any grant that it excludes was made later.
     held: dict[bool, Acquisition] = {}
-    after_ms, witness = -1, None
+    after_ms, bounded_by = -1, None
     for number, each in enumerate(granted):
-        bounds = [(each.looked_ms, each)]
+        bounds = [(each.polled_ms, each)]
         bounds += [(_granted_ms(other), other) for other in held.values() if other.excludes(each)]
         latest_ms, latest = max(bounds, key=lambda bound: bound[0])
-        if witness is None or latest_ms > after_ms:
-            after_ms, witness = latest_ms, latest
-        grants.append(_Grant(number, each, after_ms, until_ms[number], witness))
+        if bounded_by is None or latest_ms > after_ms:
+            after_ms, bounded_by = latest_ms, latest
+        grants.append(_Grant(number, each, after_ms, until_ms[number], bounded_by))
         if each.held_until_ms is not None:
             held[each.shared] = max(held.get(each.shared, each), each, key=_granted_ms)
     return grants
@@ -335,7 +335,7 @@ def _fits_in(grant: _Grant, passed: Sequence[Acquisition], grants: Sequence[_Gra
     if any(each.shared != grant.of.shared for each in passed):
         return False
     held = sum(
-        _granted_ms(other.of) <= grant.of.looked_ms and (other.of.held_until_ms or 0) >= grant.until_ms
+        _granted_ms(other.of) <= grant.of.polled_ms and (other.of.held_until_ms or 0) >= grant.until_ms
         for other in grants[: grant.number]
     )
     return len(passed) < (MAX_HOLDERS if grant.of.shared else grant.of.permits) - held

@@ -69,7 +69,7 @@ class Picture:
     Args:
         groups: the lanes of each entity, from top to bottom.
         title: the headline.
-        subtitle: what stands under it.
+        subtitle: the line under it.
         pixels_a_second: how wide a second is, unless the picture would be too narrow for its words.
     """
 
@@ -198,8 +198,8 @@ class Picture:
         weight: str = "400",
         anchor: str = "start",
     ) -> None:
-        look = {"font-size": f"{size}", "font-weight": weight, "fill": fill, "text-anchor": anchor}
-        self._add("text", text, {"x": _number(x), "y": _number(y), **look})
+        style = {"font-size": f"{size}", "font-weight": weight, "fill": fill, "text-anchor": anchor}
+        self._add("text", text, {"x": _number(x), "y": _number(y), **style})
 
     def _add(self, tag: str, text: str | None = None, attributes: dict[str, str] | None = None) -> ElementTree.Element:
         added = ElementTree.SubElement(self._svg, tag, attributes or {})

@@ -11,7 +11,7 @@ from ticketlock.wire._clocks import SystemClocks
 from ticketlock_local.history.model import Acquisition, History, Outcome, Standing, Update
 
 Action = Literal["acquire", "release", "update"]
-Kind = Literal["invoked", "stands", "looks", "holds"] | Outcome
+Kind = Literal["invoked", "stands", "polls", "holds"] | Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class Event:
         process, operation: the process, and the unique name of the operation.
         action, entity: what is done, and on which entity.
         kind: ``invoked`` comes first, an outcome last. Between them an acquisition ``stands`` in the queue, with a
-            ticket and a lease, and ``looks`` (polls) and finds both unchanged; afterwards it ``holds`` the lock. An
+            ticket and a lease, and ``polls`` and finds both unchanged; afterwards it ``holds`` the lock. An
             operation without an outcome is unknown.
         local_ms: by the machine's monotonic clock.
         wall_ms: milliseconds since the epoch.
@@ -30,7 +30,7 @@ class Event:
         shared, permits: as in the request.
         ticket, fencing_token: as in the reply.
         until_ms: the end of a row's lease, or of the grant's, by the local clock.
-        looked_ms: before the poll that a grant is based on.
+        polled_ms: before the poll that a grant is based on.
         found: the value of a counter.
         error: why it was refused, or is unknown.
     """
@@ -48,7 +48,7 @@ class Event:
     ticket: int | None = None
     fencing_token: int | None = None
     until_ms: int | None = None
-    looked_ms: int | None = None
+    polled_ms: int | None = None
     found: int | None = None
     error: str | None = None
 
@@ -139,10 +139,10 @@ class Seen:
 
 def operations(events: Iterable[Event]) -> list[list[Event]]:
     """The events of each operation, its invocation first."""
-    told: dict[str, list[Event]] = {}
+    traces: dict[str, list[Event]] = {}
     for event in events:
-        told.setdefault(event.operation, []).append(event)
-    return list(told.values())
+        traces.setdefault(event.operation, []).append(event)
+    return list(traces.values())
 
 
 def history(events: Iterable[Event]) -> History:
@@ -150,72 +150,72 @@ def history(events: Iterable[Event]) -> History:
     acquiring: list[list[Event]] = []
     updating: list[list[Event]] = []
     belonging: dict[str, list[list[Event]]] = {}
-    for told in operations(events):
-        if told[0].action == "acquire":
-            acquiring.append(told)
-        elif told[0].action == "update":
-            updating.append(told)
-        if told[0].of is not None:
-            belonging.setdefault(told[0].of, []).append(told)
+    for trace in operations(events):
+        if trace[0].action == "acquire":
+            acquiring.append(trace)
+        elif trace[0].action == "update":
+            updating.append(trace)
+        if trace[0].of is not None:
+            belonging.setdefault(trace[0].of, []).append(trace)
     return History(
-        [_acquisition(told, belonging.get(told[0].operation, ())) for told in acquiring],
-        [_update(told) for told in updating],
+        [_acquisition(trace, belonging.get(trace[0].operation, ())) for trace in acquiring],
+        [_update(trace) for trace in updating],
     )
 
 
-def outcome(told: Sequence[Event]) -> Outcome:
+def outcome(trace: Sequence[Event]) -> Outcome:
     """The outcome of the operation of these events."""
-    for event in told:
+    for event in trace:
         if event.kind == "applied" or event.kind == "refused":
             return event.kind
     return "unknown"
 
 
-def _acquisition(told: Sequence[Event], belonging: Sequence[Sequence[Event]]) -> Acquisition:
-    invoked = told[0]
-    answer = next((event for event in told if event.kind == "applied"), None)
-    ticket = next((event.ticket for event in reversed(told) if event.ticket is not None), None)
+def _acquisition(trace: Sequence[Event], belonging: Sequence[Sequence[Event]]) -> Acquisition:
+    invoked = trace[0]
+    answer = next((event for event in trace if event.kind == "applied"), None)
+    ticket = next((event.ticket for event in reversed(trace) if event.ticket is not None), None)
     updates = [each[0] for each in belonging if each[0].action == "update" and outcome(each) == "applied"]
     # A process that writes relies on the lock, whether or not it has checked that it holds it.
-    held = [event.local_ms for event in told if event.kind == "holds"] + [sent.local_ms for sent in updates]
+    held = [event.local_ms for event in trace if event.kind == "holds"] + [sent.local_ms for sent in updates]
     releases = [outcome(each) for each in belonging if each[0].action == "release"]
     return Acquisition(
         process=invoked.process,
         entity=invoked.entity,
-        outcome=outcome(told),
+        outcome=outcome(trace),
         invoked_ms=invoked.local_ms,
-        looked_ms=invoked.local_ms if answer is None or answer.looked_ms is None else answer.looked_ms,
+        polled_ms=invoked.local_ms if answer is None or answer.polled_ms is None else answer.polled_ms,
         granted_ms=answer.local_ms if answer is not None else None,
         ticket=ticket,
         fencing_token=answer.fencing_token if answer is not None else None,
-        standings=_standings(told, ticket),
+        standings=_standings(trace, ticket),
         held_until_ms=max(held, default=None),
         shared=bool(invoked.shared),
         permits=invoked.permits or 1,
-        is_over=outcome(told) == "refused" or any(each != "unknown" for each in releases),
+        is_over=outcome(trace) == "refused" or any(each != "unknown" for each in releases),
     )
 
 
-def _standings(told: Sequence[Event], ticket: int | None) -> tuple[Standing, ...]:
+def _standings(trace: Sequence[Event], ticket: int | None) -> tuple[Standing, ...]:
     # With another ticket it had another position.
-    stood = [event for event in told if event.kind == "stands" and event.ticket == ticket]
-    last_ms = max((event.local_ms for event in told if event.kind in ("stands", "looks")), default=0)
+    stood = [event for event in trace if event.kind == "stands" and event.ticket == ticket]
+    last_ms = max((event.local_ms for event in trace if event.kind in ("stands", "polls")), default=0)
     standings = []
     for event in stood:
         until_ms = event.until_ms or event.local_ms
-        if outcome(told) != "applied":
+        if outcome(trace) != "applied":
             # After its last poll it may have left, or been granted the lock without learning it.
             until_ms = min(until_ms, last_ms)
         standings.append(Standing(event.local_ms, until_ms))
     return tuple(standings)
 
 
-def _update(told: Sequence[Event]) -> Update:
-    sent = told[0]
+def _update(trace: Sequence[Event]) -> Update:
+    sent = trace[0]
     return Update(
         process=sent.process,
         entity=sent.entity,
-        outcome=outcome(told),
+        outcome=outcome(trace),
         found=sent.found or 0,
         sent_ms=sent.local_ms,
     )

@@ -331,7 +331,7 @@ async def _nap(waits: Waits, seconds: float) -> None:
     woken = asyncio.Event()
     # Set before it is checked: a wake-up from now on sets it.
     waits.wake = functools.partial(_from_any_thread, asyncio.get_running_loop(), woken)
-    if not waits.is_called:
+    if not waits.is_woken:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await woken.wait()

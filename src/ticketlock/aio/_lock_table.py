@@ -19,7 +19,7 @@ class LockTable(AsyncPerformer):
     @property
     def contender(self) -> type[Contender]:
         """The class of its contenders; with a Step Functions client they wake the next in line."""
-        return contender_class(calls=self._step_functions is not None)
+        return contender_class(wakes=self._step_functions is not None)
 
     def contending(self, claim: Claim, steps: Callable[[Contender], Steps[T]]) -> Actions[T]:
         """Perform the steps of one claim, as a generator of calls and sleeps.

@@ -140,7 +140,7 @@ class Unit:
 
     async def commit(self) -> None:
         """Commit: write everything or nothing. Calling it again does nothing."""
-        with self._verbs.life.telling():
+        with self._verbs.life.reporting():
             await self._end(self._verbs.commit(), "to commit")
 
     async def rollback(self) -> None:
@@ -149,7 +149,7 @@ class Unit:
 
     async def save(self, *, keep_for: Seconds = 86_400, owner: str | None = None) -> str:
         """Save the unit for ``Units.resume`` and return its id; this object can no longer be used."""
-        with self._verbs.life.telling():
+        with self._verbs.life.reporting():
             saved: str = await self._follow(self._verbs.save(keeping(keep_for, owner)))
         return saved
 

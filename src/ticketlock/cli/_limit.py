@@ -60,7 +60,7 @@ def force(table: LockTable, lock: LockName, fencing_token: int | None, *, yes: b
 @table_options
 @click.pass_context
 def limit(context: click.Context, /, entity: str, permits: int | None, unset: bool, yes: bool, namespace: str) -> None:
-    """Limit how many may hold the lock on ENTITY at once, whatever number its users ask for; 0 closes it.
+    """Limit how many may hold the lock on ENTITY at once; replaces the number its users ask for; 0 closes it.
 
     Current holders keep the lock. The limit stays until you set another one, or unset it.
     """
@@ -69,7 +69,7 @@ def limit(context: click.Context, /, entity: str, permits: int | None, unset: bo
     table, lock, name = settings_of(context).lock_table(), LockName(entity, namespace), plain(entity)
     if not yes:
         item = table.inspect(lock).item
-        now = "not used yet" if item is None else f"now {item.permits}, held by {item.held}"
+        now = "not used yet" if item is None else f"now {permits_of(item.permits)}, held by {item.held}"
         click.confirm(f"{_what(permits, unset=unset)} '{name}' ({now})?", abort=True, err=True)
     if not unset:
         assert permits is not None

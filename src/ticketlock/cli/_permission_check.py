@@ -26,11 +26,11 @@ def trial_findings(client: Any, table_name: str) -> Iterator[Finding]:
     key: Mapping[str, Any] = {"Key": _KEY}
     check = {"ConditionCheck": {**write, **key}}
     other = {"Delete": {**write, "Key": {**_KEY, "sk": {"S": "ticketlock doctor/0"}}}}
-    look = Read({"pk": {"S": "ticketlock doctor"}}, {"sk": {"S": "-"}}, limit=1)
+    read = Read({"pk": {"S": "ticketlock doctor"}}, {"sk": {"S": "-"}}, limit=1)
     scan = {**list_page().parameters(table_name), "Limit": 1}
     trials: list[tuple[str, str, Callable[[], Any]]] = [
         ("GetItem", _TO_USE, lambda: client.get_item(**TIME_CHECK.parameters(table_name))),
-        ("Query", _TO_USE, lambda: client.query(**look.parameters(table_name))),
+        ("Query", _TO_USE, lambda: client.query(**read.parameters(table_name))),
         ("PutItem", _TO_USE, lambda: client.put_item(**write, Item=_KEY)),
         ("UpdateItem", _TO_USE, lambda: client.update_item(**write, **key)),
         ("DeleteItem", _TO_USE, lambda: client.delete_item(**write, **key)),

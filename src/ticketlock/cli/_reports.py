@@ -113,7 +113,9 @@ def _first_of(holders: list[dict[str, Any]]) -> str:
     if not holders:
         return "-"
     more = f" and {len(holders) - 1} more" if len(holders) > 1 else ""
-    return plain(holders[0]["owner"]) + more + (" (shared)" if holders[0]["shared"] else "")
+    is_over = all(each["leaseEndsInSeconds"] <= 0 for each in holders)
+    shared = " (shared)" if holders[0]["shared"] else ""
+    return plain(holders[0]["owner"]) + more + shared + (" (lease expired)" if is_over else "")
 
 
 def state(lock: LockName, found: LockState) -> dict[str, Any]:
@@ -177,7 +179,7 @@ def _waiters(waiters: list[dict[str, Any]]) -> RenderableType:
             str(each["ticket"]),
             span(round(each["waitingForSeconds"] * 1_000)),
             _lease(each["leaseEndsInSeconds"]),
-            "void" if each["isVoid"] else "workflow, is called" if each["isCalled"] else "",
+            "void" if each["isVoid"] else "workflow, parked" if each["isParked"] else "",
         )
     return made
 
@@ -198,7 +200,7 @@ def _waiter(row: Row, found: LockState) -> dict[str, Any]:
         "owner": row.owner,
         "ticket": row.ticket,
         "shared": row.shared,
-        "isCalled": row.session is not None,
+        "isParked": row.session is not None,
         "isVoid": found.item is None or row.ticket <= found.item.void_up_to,
         "waitingForSeconds": _seconds(found.now.likely_ms - row.created_at_ms),
         "leaseEndsInSeconds": _seconds(row.lease_until_ms - found.now.likely_ms),

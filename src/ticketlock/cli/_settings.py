@@ -26,7 +26,7 @@ class Settings:
     Attributes:
         table: its name.
         region, profile, endpoint_url: as for AWS tools; None for the environment and AWS configuration files.
-        call: whether the next workflow in line is woken when a lock becomes free.
+        wake: whether the next workflow in line is woken when a lock becomes free.
         units_table: the name of the units table.
         prefix: the prefix of the attributes that units add to items; None for the default.
     """
@@ -35,7 +35,7 @@ class Settings:
     region: str | None = None
     profile: str | None = None
     endpoint_url: str | None = None
-    call: bool = True
+    wake: bool = True
     units_table: str | None = None
     prefix: str | None = None
 
@@ -114,7 +114,7 @@ class Settings:
         return region if endpoint.endswith(".amazonaws.com") else f"{region} ({endpoint})"
 
     def _step_functions(self) -> Any:
-        return self.client("stepfunctions") if self.call else None
+        return self.client("stepfunctions") if self.wake else None
 
 
 def settings_of(context: click.Context) -> Settings:
@@ -149,7 +149,7 @@ def _of_locks(*, environment: bool) -> list[Callable[[F], F]]:
         click.option("--table", metavar="NAME", help="The lock table.", **_MORE, **variable),
         *_of_connection(),
         click.option(
-            "--call/--no-call",
+            "--wake/--no-wake",
             help="Wake the next workflow in line when a lock becomes free.  [default: wake it, if permitted]",
             **_MORE,
         ),

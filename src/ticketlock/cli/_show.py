@@ -27,7 +27,7 @@ _ORDERS: dict[str, Callable[[Listed], Any]] = {
     "oldest": lambda each: each.waited_since_ms,
 }
 # Reading one lock takes one request.
-_LOOKS_AT_ONCE = 16
+_READS_AT_ONCE = 16
 
 
 @click.command(
@@ -64,8 +64,8 @@ def list_locks(
         and (not busy or lock.held or lock.waiting)
     ]
     found.sort(key=lambda lock: (lock.lock.entity, lock.lock.namespace))
-    looked_at = [each for each in _looked_at(table, found) if not busy or each.lock.held or each.waiting]
-    listed = sorted(looked_at, key=_ORDERS[sort])
+    entries = [each for each in _in_detail(table, found) if not busy or each.lock.held or each.waiting]
+    listed = sorted(entries, key=_ORDERS[sort])
     if as_json:
         click.echo(_json([summary(lock) for lock in listed]))
     elif listed:
@@ -74,8 +74,8 @@ def list_locks(
         click.echo("No locks.", err=True)
 
 
-def _looked_at(table: LockTable, locks: Sequence[LockSummary]) -> list[Listed]:
-    def look(lock: LockSummary) -> Listed:
+def _in_detail(table: LockTable, locks: Sequence[LockSummary]) -> list[Listed]:
+    def read(lock: LockSummary) -> Listed:
         if not lock.held and not lock.waiting:
             return Listed(lock, None)
         try:
@@ -84,9 +84,9 @@ def _looked_at(table: LockTable, locks: Sequence[LockSummary]) -> list[Listed]:
             # A caller that may list all locks may lack the permission to read some.
             return Listed(lock, None)
 
-    pool = ThreadPoolExecutor(_LOOKS_AT_ONCE)
+    pool = ThreadPoolExecutor(_READS_AT_ONCE)
     try:
-        return list(pool.map(look, locks))
+        return list(pool.map(read, locks))
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -18,7 +18,7 @@ FORWARDED = (
     signal.SIGTSTP,
     signal.SIGCONT,
 )
-_LOOKS_FOR_THE_REST_EVERY_S = 0.05
+_CHECKS_FOR_THE_REST_EVERY_S = 0.05
 _TTY_STOPS = (signal.SIGTTIN, signal.SIGTTOU)
 
 
@@ -59,7 +59,7 @@ class Supervision:
             self._child.send(signal.SIGCONT)
             self._tend(terminal)
             while not self._is_over():
-                self._signals.wait(self._next_look_s())
+                self._signals.wait(self._next_check_s())
                 self._pass_signals_on(terminal)
                 self._tend(terminal)
         return self._kill_at_s is not None
@@ -69,12 +69,12 @@ class Supervision:
             return False
         return self._kill_at_s is None or not self._child.has_left_others()
 
-    def _next_look_s(self) -> float | None:
+    def _next_check_s(self) -> float | None:
         if self._kill_at_s is None:
             return None
         if self._child.exit_code is not None:
-            return _LOOKS_FOR_THE_REST_EVERY_S
-        return max(_LOOKS_FOR_THE_REST_EVERY_S, self._kill_at_s - time.monotonic())
+            return _CHECKS_FOR_THE_REST_EVERY_S
+        return max(_CHECKS_FOR_THE_REST_EVERY_S, self._kill_at_s - time.monotonic())
 
     def _pass_signals_on(self, terminal: Terminal) -> None:
         for number in self._signals.take():

@@ -12,7 +12,7 @@ from rich.text import Text
 from ticketlock.cli._reports import add_row, table_of
 from ticketlock.cli._wording import lease, plain, span
 from ticketlock.units import FoundMark, OpenUnit, Outcome
-from ticketlock.units._administration import Looked, Shown
+from ticketlock.units._administration import Inspected, Shown
 from ticketlock.units._packing import Entry
 from ticketlock.units._values import PYTHON
 from ticketlock.wire._attributes import Item
@@ -38,7 +38,7 @@ def unit_json(unit: OpenUnit) -> dict[str, Any]:
 
 def shown_json(shown: Shown, *, values: bool) -> dict[str, Any]:
     """A unit with its items."""
-    items = None if shown.items is None else [_looked_json(each, values=values) for each in shown.items]
+    items = None if shown.items is None else [_inspected_json(each, values=values) for each in shown.items]
     return {**unit_json(shown.unit), "items": items}
 
 
@@ -109,10 +109,13 @@ def units_table(units: Sequence[OpenUnit]) -> Table:
 def shown_table(shown: Shown, *, values: bool) -> RenderableType:
     """A unit with its items, for people."""
     title = Text(shown.unit.unit, style="bold")
-    owner = "" if shown.unit.owner is None else f"; of {plain(shown.unit.owner)}"
+    owner = "" if shown.unit.owner is None else f"; owner {plain(shown.unit.owner)}"
     facts = Text(f"{state_told(shown.unit)}; begun {span(_ms(shown.unit.age_s))} ago{owner}")
     if shown.items is None:
         return Group(title, facts, Text("The rows with what it writes are missing."))
+    if not shown.items:
+        is_saved = shown.unit.is_saved and shown.unit.state is Outcome.PENDING
+        return Group(title, facts, Text("What a saved unit writes is not listed." if is_saved else "No items."))
     made = table_of(("table", "item", "writes", "mark"), (), ("sets", "removes") if values else ())
     for each in shown.items:
         entry = each.entry
@@ -130,9 +133,9 @@ def marks_table(found: Sequence[FoundMark], *, write: bool) -> Table:
     return made
 
 
-def _looked_json(looked: Looked, *, values: bool) -> dict[str, Any]:
-    entry = looked.entry
-    told = {**entry_json(entry), "writes": _writes(entry), "mark": looked.standing.value}
+def _inspected_json(inspected: Inspected, *, values: bool) -> dict[str, Any]:
+    entry = inspected.entry
+    told = {**entry_json(entry), "writes": _writes(entry), "mark": inspected.standing.value}
     return {**told, "sets": dict(entry.assigned), "removes": list(entry.removed)} if values else told
 
 

@@ -97,7 +97,7 @@ def leave(me: Contender, *, only_the_place: bool = False) -> Steps[None]:
     Args:
         only_the_place: keep a grant, since another process with the same owner may be working under it.
     """
-    queue = yield from me.look(lambda seen: bool(seen.mine), _PATIENCE_MS)
+    queue = yield from me.read_queue(lambda seen: bool(seen.mine), _PATIENCE_MS)
     for row in queue.mine:
         won = yield from me.withdraw(row.ticket)
         # A release in this process may have granted the lock since the poll.

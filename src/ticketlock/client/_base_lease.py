@@ -193,7 +193,7 @@ class BaseLease:
 
     @property
     def _how_it_ended(self) -> str:
-        """By itself, for whoever reads of its loss."""
+        """How it ended by itself, as a clause of the error."""
         return f"its lease has ended, and {'it could not be renewed' if self._heartbeat else 'nothing renewed it'}"
 
     def _is_watched(self) -> bool:

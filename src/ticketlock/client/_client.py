@@ -339,7 +339,7 @@ class LockClient:
             woken = Latch()
             # Set before `is_closed` is checked: a wake-up or a close from now on opens it.
             waits.wake = woken.open
-            if not (waits.is_called or self._closing.is_open):
+            if not (waits.is_woken or self._closing.is_open):
                 woken.wait(seconds)
         else:
             self._closing.wait(seconds)

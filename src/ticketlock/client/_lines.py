@@ -1,4 +1,4 @@
-"""The waiters of one process, by lock: a release in this process wakes the next of them, whatever client it uses. No
+"""The waiters of one process, by lock: a release in this process wakes the next of them, even if another client. No
 I/O.
 
 A wake-up is only a hint. A woken waiter takes the lock by the same conditional write as any other, or polls. A waiter

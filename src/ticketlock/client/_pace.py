@@ -43,7 +43,7 @@ _LONGEST_BEHIND = 20
 _REQUESTS = 3
 _SLOWLY = 1.25
 _GRANTS_THAT_TELL = 3
-# The minimum, whatever was asked for, and however late it is.
+# The minimum, also if a setting is shorter, or if the holder is late.
 _ALWAYS_MS = 5
 
 

@@ -52,18 +52,18 @@ class Waits:
         self.pace = pace
         self.expects_others = expects_others
         self.saw_others = self.is_over = self.sleeps = False
-        self.wake: Callable[[], object] = _nobody_sleeps
+        self.wake: Callable[[], object] = _no_thread_sleeps
         self._on_wait = on_wait
-        self._looks = 0
+        self._polls = 0
         self._seen: Position | None = None
         self._token: int | None = None
         self._handed: HandedOver | None = None
 
     def __call__(self, seen: Position) -> None:
         _log.debug("waiting for %r: ticket %s, %s ahead", self.lock.entity, seen.place.ticket, seen.ahead)
-        self._looks += 1
+        self._polls += 1
         # The first report comes from joining: its count may include crashed waiters.
-        self.saw_others |= bool(seen.holders) or (self._looks > 1 and seen.ahead > 0)
+        self.saw_others |= bool(seen.holders) or (self._polls > 1 and seen.ahead > 0)
         self._seen = seen
         if self._on_wait is not None:
             try:
@@ -83,7 +83,7 @@ class Waits:
         return self._seen.place.ticket if self._seen is not None else None
 
     @property
-    def is_called(self) -> bool:
+    def is_woken(self) -> bool:
         """Whether the last release or grant in this process makes this waiter the next one, by its last poll.
 
         Each fencing token since that poll stands for a waiter before it that got the lock, or for a newcomer past the
@@ -99,7 +99,7 @@ class Waits:
     def hears_of(self, fencing_token: int) -> None:
         """Learn of a grant after which there is room."""
         self._token = fencing_token
-        if self.is_called:
+        if self.is_woken:
             self.wake()
 
     @property
@@ -119,5 +119,5 @@ class Waits:
         return handed
 
 
-def _nobody_sleeps() -> None:
+def _no_thread_sleeps() -> None:
     pass

@@ -38,7 +38,7 @@ def take_at_once(claim: Claim, now: Moment) -> Write:
             every(
                 only_if.KNOWN_FORMAT,
                 only_if.PERMITS_AS_ASKED,
-                only_if.NOBODY_WAITS,
+                only_if.NO_WAITER_IS_COUNTED,
                 *claim.mode.room_conditions,
                 only_if.NOT_A_HOLDER_YET,
             ),
@@ -55,7 +55,7 @@ def take_over(claim: Claim, now: Moment, seen: LockItem, expired: Sequence[Holde
         expired=expired,
         update=["issued = issued + :one", *_NEXT_TOKEN],
         condition=every(
-            only_if.NOBODY_WAITS, only_if.NO_GRANT_SINCE_I_LOOKED, *_capacity(expired), only_if.NOT_A_HOLDER_YET
+            only_if.NO_WAITER_IS_COUNTED, only_if.NO_GRANT_SINCE_I_READ, *_capacity(expired), only_if.NOT_A_HOLDER_YET
         ),
     )
 
@@ -74,8 +74,8 @@ def take_past_the_count(claim: Claim, now: Moment, seen: LockItem, expired: Sequ
         expired=expired,
         update=["issued = issued + :one", *_NEXT_TOKEN, *healing],
         condition=every(
-            only_if.NO_TICKET_SINCE_I_LOOKED,
-            only_if.NO_GRANT_SINCE_I_LOOKED,
+            only_if.NO_TICKET_SINCE_I_READ,
+            only_if.NO_GRANT_SINCE_I_READ,
             *_capacity(expired),
             only_if.NOT_A_HOLDER_YET,
         ),
@@ -93,9 +93,9 @@ def take_my_turn(claim: Claim, now: Moment, ticket: int, seen: LockItem, expired
         ticket=ticket,
         update=[*_NEXT_TOKEN, "nowServing = :ticket", *(["waiting = waiting - :one"] if counted else [])],
         condition=every(
-            only_if.NO_GRANT_SINCE_I_LOOKED,
+            only_if.NO_GRANT_SINCE_I_READ,
             only_if.MY_TICKET_IS_NOT_VOID,
-            *([only_if.SOMEBODY_IS_COUNTED] if counted else []),
+            *([only_if.A_WAITER_IS_COUNTED] if counted else []),
             *_capacity(expired),
             only_if.NOT_A_HOLDER_YET,
         ),
@@ -124,7 +124,7 @@ def hand_over(
     """
     left = {} if data_left is None else {":data_left": {"S": data_left}}
     sign = "" if mode is claim.mode else "+" if claim.shared else "-"
-    last_mode = only_if.ALL_HOLDERS_SHARE if mode.shared else only_if.NOBODY_SHARES
+    last_mode = only_if.ALL_HOLDERS_SHARE if mode.shared else only_if.NO_HOLDER_SHARES
     # With other holders, only a waiter in the same mode can follow.
     room = (only_if.ONE_HOLDS, only_if.NOT_CLOSED) if sign else (only_if.NO_MORE_HOLD_THAN_MAY,)
     changes = [
@@ -145,9 +145,9 @@ def hand_over(
         update=f"SET {', '.join(changes)} REMOVE #last, #last_token" + ("" if left else ", dataLeft"),
         condition=every(
             only_if.THE_LAST_HOLDS_WITH_ITS_TOKEN,
-            only_if.NO_GRANT_SINCE_I_LOOKED,
+            only_if.NO_GRANT_SINCE_I_READ,
             only_if.MY_TICKET_IS_NOT_VOID,
-            only_if.SOMEBODY_IS_COUNTED,
+            only_if.A_WAITER_IS_COUNTED,
             only_if.PERMITS_AS_ASKED,
             last_mode,
             *room,

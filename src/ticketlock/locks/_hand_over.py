@@ -14,20 +14,20 @@ from ticketlock.locks import _reads as reads
 from ticketlock.locks._items import Session
 from ticketlock.locks._outcomes import BY_THE_OWNER, Grant, Hold, Place, Position, Released, Releasing
 from ticketlock.locks._protocol import Contender
-from ticketlock.locks._queue import Queue, expired_holders, position_of, the_turn_is_told
+from ticketlock.locks._queue import Queue, expired_holders, position_of, the_turn_is_known
 from ticketlock.wire._attributes import Item, number
 from ticketlock.wire._requests import Steps, Write
 from ticketlock.wire._step_functions import TaskAnswer
 
 # The attributes of a session that `TicketLock.grant_use` lets a client read; not the token of a heartbeat.
-CALLED = ("pk", "sk", "callToken")
+READ_TO_WAKE = ("pk", "sk", "wakeUpToken")
 _PATIENCE_MS = 1_500
 _SESSION_OUTLIVES_ITS_LEASE_S = 24 * 3_600
 # How many waiters with stale tokens are skipped: they are about to poll, or have crashed.
-_STALE_CALLS = 3
+_STALE_TOKENS = 3
 
 
-def await_call(
+def await_wake_up(
     me: Contender,
     place: Place,
     session: Session,
@@ -54,7 +54,7 @@ def await_call(
             "Update",
             session.key(),
             condition=only_if.NO_LATER_PARK,
-            update="SET callToken = :task_token, park = :park, expiresAt = :expires_at",
+            update="SET wakeUpToken = :task_token, park = :park, expiresAt = :expires_at",
             values={
                 ":task_token": {"S": task_token},
                 ":park": number(park_number),
@@ -69,7 +69,7 @@ def await_call(
     return None
 
 
-class CallingContender(Contender):
+class WakingContender(Contender):
     """A contender that wakes the next in line whenever it leaves the lock or the queue."""
 
     def release(
@@ -84,14 +84,14 @@ class CallingContender(Contender):
         released = yield from self.free(held, finished_at_ms, data_left=data_left, releasing=releasing)
         # None: an earlier try freed the lock, and may have failed before it woke a waiter.
         if released.waiting != 0:
-            yield from self.call_next()
+            yield from self.wake_next()
         return released
 
     def check_turn(self, place: Place, wait_until_ms: int | None) -> Steps[Grant | Position]:
         """Poll once, and wake the next in line if there is room for it too; see ``Contender.check_turn``."""
         found = yield from super().check_turn(place, wait_until_ms)
         if isinstance(found, Grant) and found.next_may_enter:
-            yield from self.call_next()
+            yield from self.wake_next()
             return self.as_known_now(found)
         return found
 
@@ -99,33 +99,33 @@ class CallingContender(Contender):
         """Leave the queue and wake the next in line; see ``Contender.withdraw``."""
         won = yield from super().withdraw(ticket)
         if won is None:
-            yield from self.call_next()
+            yield from self.wake_next()
         return won
 
-    def call_next(self) -> Steps[int]:
+    def wake_next(self) -> Steps[int]:
         """Wake as many of the first in line as may take the lock.
 
         Returns:
             How many were woken. A failure on the way raises nothing: a wake-up is only a hint.
         """
-        called = served = 0
+        woken = served = 0
         tried: set[int] = set()
         try:
-            for more in (1, 1 + _STALE_CALLS):
+            for more in (1, 1 + _STALE_TOKENS):
                 wanted = self.claim.permits + more
-                queue = yield from self.look(_that_many_live(wanted), _PATIENCE_MS)
+                queue = yield from self.read_queue(_that_many_live(wanted), _PATIENCE_MS)
                 if queue.item is None or not queue.live:
                     break
                 mode = queue.live[0].mode
                 free = queue.item.room(mode, without=expired_holders(queue.item, self.now)) - served
                 for row in queue.live[:wanted]:
                     if free <= 0 or row.mode is not mode:
-                        return called
+                        return woken
                     if row.ticket in tried:
                         continue
                     tried.add(row.ticket)
-                    answered = row.session is not None and (yield from _call(self, row.session))
-                    called += answered
+                    answered = row.session is not None and (yield from _wake(self, row.session))
+                    woken += answered
                     # A waiter without a session polls by itself, and it is its turn.
                     if answered or row.session is None:
                         served += 1
@@ -134,17 +134,17 @@ class CallingContender(Contender):
                     break
                 # The skipped waiters are about to poll, or have crashed: a waiter behind them may be parked.
         except TicketLockError:
-            return called
-        return called
+            return woken
+        return woken
 
 
-def contender_class(*, calls: bool) -> type[Contender]:
+def contender_class(*, wakes: bool) -> type[Contender]:
     """The class of a table's contenders.
 
     Args:
-        calls: whether there is a Step Functions client to wake waiters with.
+        wakes: whether there is a Step Functions client to wake waiters with.
     """
-    return CallingContender if calls else Contender
+    return WakingContender if wakes else Contender
 
 
 def _that_many_live(wanted: int) -> Callable[[Queue], bool]:
@@ -164,17 +164,17 @@ def session_expires_at_s(lease_until_ms: int) -> int:
     return lease_until_ms // 1_000 + _SESSION_OUTLIVES_ITS_LEASE_S
 
 
-def _call(me: Contender, session: Session) -> Steps[bool]:
-    item = yield from find_session(me, session, _PATIENCE_MS, CALLED)
-    if item is None or "callToken" not in item:
+def _wake(me: Contender, session: Session) -> Steps[bool]:
+    item = yield from find_session(me, session, _PATIENCE_MS, READ_TO_WAKE)
+    if item is None or "wakeUpToken" not in item:
         return False
-    answered = yield from me.send(TaskAnswer(item["callToken"]["S"], patience_ms=_PATIENCE_MS))
+    answered = yield from me.send(TaskAnswer(item["wakeUpToken"]["S"], patience_ms=_PATIENCE_MS))
     return answered.applied
 
 
 def _still_waiting(me: Contender, place: Place) -> Steps[Position | None]:
     """Poll, and extend the queue row; None if the turn may have come, or the row is lost."""
-    queue = yield from me.look(the_turn_is_told)
+    queue = yield from me.read_queue(the_turn_is_known)
     item = queue.item
     if item is None or place.ticket <= item.void_up_to or item.holder(me.claim.owner) is not None:
         return None

@@ -5,8 +5,8 @@ from dataclasses import replace
 from ticketlock.errors import OutcomeUnknown, RequestNotApplied
 from ticketlock.locks import _writes as write
 from ticketlock.locks._items import LockItem, Row
-from ticketlock.locks._onlooker import Onlooker
 from ticketlock.locks._outcomes import Place
+from ticketlock.locks._queue_reader import QueueReader
 from ticketlock.wire._attributes import Item, integer
 from ticketlock.wire._requests import Pause, Steps
 
@@ -14,7 +14,7 @@ _TRIES = 5
 _MOST_COME_FIRST = 100
 
 
-class Joiner(Onlooker):
+class Joiner(QueueReader):
     """A contender that can join the queue."""
 
     def join(self) -> Steps[tuple[Place, LockItem]]:

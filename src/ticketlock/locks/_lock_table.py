@@ -49,7 +49,7 @@ class LockTable(Performer):
     @property
     def contender(self) -> type[Contender]:
         """The class of its contenders; with a Step Functions client they wake the next in line."""
-        return contender_class(calls=self._step_functions is not None)
+        return contender_class(wakes=self._step_functions is not None)
 
     def take_ticket(self, claim: Claim, record_wait_ms: int | None) -> Grant | Position:
         """Acquire the lock at once, or join the queue.

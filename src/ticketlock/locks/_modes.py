@@ -55,7 +55,7 @@ class Mode(ABC):
         """The permits of a claim in this mode, for a lock (or a default) with ``permits``."""
 
     @abstractmethod
-    def turn_is_told(self, others: Sequence["Mode"], mine: int, permits: int) -> bool:
+    def turn_is_known(self, others: Sequence["Mode"], mine: int, permits: int) -> bool:
         """Whether a waiter has read enough of the front of the queue to decide whether it is its turn.
 
         Args:
@@ -74,7 +74,7 @@ class _Exclusive(Mode):
 
     @property
     def room_conditions(self) -> tuple[str, ...]:
-        return only_if.A_PERMIT_IS_FREE, only_if.NOBODY_SHARES
+        return only_if.A_PERMIT_IS_FREE, only_if.NO_HOLDER_SHARES
 
     @property
     def as_granted(self) -> str:
@@ -86,7 +86,7 @@ class _Exclusive(Mode):
     def permits_to_ask(self, permits: int) -> int:
         return permits
 
-    def turn_is_told(self, others: Sequence[Mode], mine: int, permits: int) -> bool:
+    def turn_is_known(self, others: Sequence[Mode], mine: int, permits: int) -> bool:
         return len(others) + mine > permits
 
 
@@ -111,7 +111,7 @@ class _Shared(Mode):
     def permits_to_ask(self, _permits: int) -> int:
         return 1
 
-    def turn_is_told(self, others: Sequence[Mode], mine: int, _permits: int) -> bool:
+    def turn_is_known(self, others: Sequence[Mode], mine: int, _permits: int) -> bool:
         return mine > 0 or not all(self.fits_beside(other) for other in others) or len(others) > MAX_HOLDERS
 
 

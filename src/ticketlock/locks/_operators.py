@@ -101,7 +101,7 @@ def remove_waiter(lock: LockName, ticket: int, now: Moment, contender: type[Cont
         if _is_counted(row, item, now):
             reply = yield write.withdraw(Claim(lock, row.owner, MIN_LEASE_MS), ticket, now)
         else:
-            reply = yield write.delete_dead_row(lock, row)
+            reply = yield write.delete_stale_row(lock, row)
         now = reply.now
         if reply.applied:
             if item is not None:
@@ -124,7 +124,7 @@ def _is_counted(row: Row, item: LockItem | None, now: Moment) -> bool:
 def _wake_next(lock: LockName, item: LockItem, now: Moment, contender: type[Contender]) -> Steps[None]:
     """Wake the waiters that may take the lock now."""
     if item.permits > 0 and item.waiting > 0:
-        yield from contender(Claim(lock, "operator", MIN_LEASE_MS, permits=item.permits), now).call_next()
+        yield from contender(Claim(lock, "operator", MIN_LEASE_MS, permits=item.permits), now).wake_next()
 
 
 def resume(lock: LockName, owner: str, lease_ms: int, now: Moment) -> Steps[tuple[Claim, Grant]]:

@@ -53,13 +53,13 @@ from ticketlock.locks._outcomes import (
     no_wait,
     wait_is_over,
 )
-from ticketlock.locks._queue import Queue, expired_holders, position_of, somebody_lives, the_turn_is_told
+from ticketlock.locks._queue import Queue, expired_holders, has_a_live_row, position_of, the_turn_is_known
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._requests import Steps, Write
 from ticketlock.wire._table_time import Moment
 
 _TRIES = 5
-_SWEPT_A_LOOK = 25
+_SWEPT_PER_POLL = 25
 
 
 class Contender(Joiner):
@@ -142,7 +142,7 @@ class Contender(Joiner):
                 if expired:
                     take = partial(grants.take_over, self.claim, seen=item, expired=expired)
                 continue
-            queue = yield from self.look(until=somebody_lives)
+            queue = yield from self.read_queue(until=has_a_live_row)
             if queue.mine:
                 return queue.mine[0]
             if queue.live or queue.item is None:
@@ -155,14 +155,14 @@ class Contender(Joiner):
                 expired = ()
                 continue
             # Healing voids every row, so first all expired rows must be deleted: one may have been extended since.
-            heal = old and len(queue.dead) <= _SWEPT_A_LOOK
+            heal = old and len(queue.stale) <= _SWEPT_PER_POLL
             take = partial(grants.take_past_the_count, self.claim, seen=queue.item, expired=expired, heal=heal)
         return None
 
     def check_position(self, place: Place) -> Steps[Grant | Position]:
         """Poll: take the lock if it is my turn, else extend my queue row."""
         for _ in range(_TRIES):
-            queue = yield from self.look(until=the_turn_is_told)
+            queue = yield from self.read_queue(until=the_turn_is_known)
             item = queue.item
             if item is not None and (holder := item.holder(self.claim.owner)) is not None:
                 won = yield from self.report(item, holder, place.ticket)
@@ -307,7 +307,7 @@ class Contender(Joiner):
             return Released(held_ms, lease_was_over)
         return Released(held_ms, lease_was_over, was.waiting, was.fencing_token)
 
-    def call_next(self) -> Steps[int]:
+    def wake_next(self) -> Steps[int]:
         """Wake the waiters that may take the lock now. This contender wakes none: the waiters poll.
 
         Returns:
@@ -347,8 +347,8 @@ class Contender(Joiner):
         The count stays: a late copy of a row may be among them, and too high a count is safe.
         """
         revived = False
-        for row in queue.dead[:_SWEPT_A_LOOK]:
-            reply = yield from self.send(write.delete_dead_row(self.claim.lock, row))
+        for row in queue.stale[:_SWEPT_PER_POLL]:
+            reply = yield from self.send(write.delete_stale_row(self.claim.lock, row))
             revived |= not reply.applied and reply.item is not None
         return revived
 
@@ -418,7 +418,7 @@ class Contender(Joiner):
         lease_ms = self.claim.lease_ms
         until_ms = holder.lease_until_ms
         for _ in range(_TRIES):
-            # Never later than one lease after the request was built, whatever the item says.
+            # At most one lease after the request was built, even if the item has a later end.
             deadline_ms = min(built.local_ms + lease_ms, self.now.local_of(until_ms))
             if deadline_ms - self.now.local_ms >= lease_ms * 3 // 4:
                 return Grant(

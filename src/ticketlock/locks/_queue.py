@@ -20,14 +20,14 @@ class Queue:
     Attributes:
         live: other waiters' rows that count.
         mine: the reader's own rows; several after a retried join.
-        dead: rows that do not count: void, expired, or of an owner that holds the lock already.
+        stale: rows that do not count: void, expired, or of an owner that holds the lock already.
     """
 
     claim: Claim
     item: LockItem | None = None
     live: list[Row] = field(default_factory=list)
     mine: list[Row] = field(default_factory=list)
-    dead: list[Row] = field(default_factory=list)
+    stale: list[Row] = field(default_factory=list)
     last_ticket_seen: int = -1
     to_the_end: bool = False
 
@@ -39,7 +39,7 @@ class Queue:
         if row.owner == self.claim.owner and not void:
             self.mine.append(row)
         elif void or is_over(row.lease_until_ms, now) or (item is not None and item.holder(row.owner) is not None):
-            self.dead.append(row)
+            self.stale.append(row)
         else:
             self.live.append(row)
 
@@ -74,15 +74,15 @@ class Queue:
         return not self.mine and (self.to_the_end or self.last_ticket_seen >= ticket)
 
 
-def somebody_lives(queue: Queue) -> bool:
+def has_a_live_row(queue: Queue) -> bool:
     """Whether a live row was read."""
     return bool(queue.live or queue.mine)
 
 
-def the_turn_is_told(queue: Queue) -> bool:
+def the_turn_is_known(queue: Queue) -> bool:
     """Whether enough of the front was read to decide whether it is the reader's turn."""
     permits = queue.item.permits if queue.item is not None else 1
-    return queue.claim.mode.turn_is_told([row.mode for row in queue.live], len(queue.mine), permits)
+    return queue.claim.mode.turn_is_known([row.mode for row in queue.live], len(queue.mine), permits)
 
 
 def is_over(lease_until_ms: int, now: Moment) -> bool:

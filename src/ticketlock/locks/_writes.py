@@ -116,7 +116,7 @@ def join_together(claim: Claim, seen: LockItem, now: Moment, *, counted: bool) -
         "Update",
         lock_key(claim.lock),
         update=f"SET {', '.join(['issued = issued + :one', 'ticketAtMs = :now', *more, LOCK_EXPIRES])}",
-        condition=every(only_if.KNOWN_FORMAT, only_if.PERMITS_AS_ASKED, only_if.NO_TICKET_SINCE_I_LOOKED),
+        condition=every(only_if.KNOWN_FORMAT, only_if.PERMITS_AS_ASKED, only_if.NO_TICKET_SINCE_I_READ),
         names=NAMES,
         values=lock_values(claim, now) | {":issued": number(seen.issued), ":now": number(now.latest_ms)},
     )
@@ -152,7 +152,7 @@ def delete_my_row(claim: Claim, ticket: int) -> Write:
     )
 
 
-def delete_dead_row(lock: LockName, row: Row) -> Write:
+def delete_stale_row(lock: LockName, row: Row) -> Write:
     """Sweep a row that is void, or that has expired and was not extended since it was read."""
     return Write(
         "Delete",
@@ -169,7 +169,7 @@ def withdraw(claim: Claim, ticket: int, now: Moment) -> TransactWrite:
         "Update",
         lock_key(claim.lock),
         update=f"SET waiting = waiting - :one, {LOCK_EXPIRES}",
-        condition=every(only_if.SOMEBODY_IS_COUNTED, only_if.MY_TICKET_IS_NOT_VOID, only_if.NOT_A_HOLDER_YET),
+        condition=every(only_if.A_WAITER_IS_COUNTED, only_if.MY_TICKET_IS_NOT_VOID, only_if.NOT_A_HOLDER_YET),
         names={"#me": holder_attribute(claim.owner)},
         values=lock_values(claim, now) | {":ticket": number(ticket)},
     )

@@ -39,7 +39,7 @@ class MemoryDynamoDB:
         lock_table: the name of a lock table to create; None for no table.
         clock: its wall clock is the service's time.
         transactions_take_s: how long, by that clock, a transaction is in progress. Meanwhile other writes to its items
-            meet a conflict, and a repetition of it is told that it is in progress. 0: it takes no time.
+            meet a conflict, and a repetition of it is refused as in progress. 0: it takes no time.
 
     Attributes:
         sent: the requests so far.
@@ -98,9 +98,9 @@ class MemoryDynamoDB:
 
         Others see what they would see on DynamoDB. A plain read returns an item of a TransactWriteItems unchanged until
         the item's own step has changed it, so two plain reads may see half of the transaction. Other writes and other
-        transactions meet a conflict while an item is reserved; a copy with the same token is told that the transaction
-        is in progress. A TransactGetItems meets a conflict if one of its items is reserved, or changes before all of
-        them have been checked again.
+        transactions meet a conflict while an item is reserved; a copy with the same token is refused, since the
+        transaction is in progress. A TransactGetItems meets a conflict if one of its items is reserved, or changes
+        before all of them have been checked again.
 
         Args:
             operation: ``"transact_write_items"`` or ``"transact_get_items"``.

@@ -13,7 +13,7 @@ from ticketlock.wire._item_requests import Get, GetMany, GetTogether, Query
 from ticketlock.wire._requests import ForkingSteps, Request, TransactWrite, Write
 
 _NEVER = "attribute_exists(#key) AND attribute_not_exists(#key)"
-_NOBODY: dict[str, tuple[Any, Any]] = {"S": ("ticketlock", "ticketlock 2"), "N": ("0", "1"), "B": (b"ticketlock", b"2")}
+_KEYS: dict[str, tuple[Any, Any]] = {"S": ("ticketlock", "ticketlock 2"), "N": ("0", "1"), "B": (b"ticketlock", b"2")}
 """Key values: two of each type."""
 
 
@@ -71,4 +71,4 @@ def _trials(table: UnitTable) -> Iterator[tuple[str, Request]]:
 
 
 def _key(table: UnitTable, which: int) -> Item:
-    return {each.name: {each.kind: _NOBODY[each.kind][which]} for each in table.schema.keys}
+    return {each.name: {each.kind: _KEYS[each.kind][which]} for each in table.schema.keys}

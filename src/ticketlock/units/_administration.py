@@ -25,7 +25,7 @@ from ticketlock.wire._table_time import Moment
 _log = logging.getLogger("ticketlock")
 
 OUTCOMES = {"pending": Outcome.PENDING, "committed": Outcome.COMMITTED, "rolledBack": Outcome.ROLLED_BACK}
-"""The outcome that each state in a record stands for."""
+"""The outcome for each state in a record."""
 
 
 class Standing(Enum):
@@ -97,7 +97,7 @@ class OpenUnit:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class Inspected:
     """One item of a unit.
 
     Attributes:
@@ -119,7 +119,7 @@ class Shown:
     """
 
     unit: OpenUnit
-    items: list[Looked] | None
+    items: list[Inspected] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ def open_units(heads: Heads, strange: Callable[[InvalidUnitRequest], object] = w
             return [unit for _, unit in sorted(found, key=lambda each: each[0].age)]
 
 
-def look(heads: Heads, marks: Marks, unit: str) -> ForkingSteps[Shown | None]:
+def inspect(heads: Heads, marks: Marks, unit: str) -> ForkingSteps[Shown | None]:
     """A unit with its items as they are now; None if there is no record of it.
 
     Raises:
@@ -186,8 +186,8 @@ def look(heads: Heads, marks: Marks, unit: str) -> ForkingSteps[Shown | None]:
         return None
     head = Head.of(reply.item)
     entries = yield from read_entries(heads, head)
-    looked = None if entries is None else (yield from _look_at(unit, entries, marks))
-    return Shown(OpenUnit.of(head, reply.now, None if entries is None else len(entries)), looked)
+    inspected = None if entries is None else (yield from _inspect_items(unit, entries, marks))
+    return Shown(OpenUnit.of(head, reply.now, None if entries is None else len(entries)), inspected)
 
 
 def settle(heads: Heads, marks: Marks, unit: str) -> ForkingSteps[Settled]:
@@ -217,47 +217,48 @@ def _end(heads: Heads, marks: Marks, unit: str, *, is_forced: bool) -> ForkingSt
         if reply.item is None:
             return Settled(Outcome.FORGOTTEN)
         head, now = Head.of(reply.item), reply.now
-        told = OpenUnit.of(head, now, None)
+        known = OpenUnit.of(head, now, None)
         if head.is_closed or (is_forced and head.state == "committed"):
-            return Settled(told.state, told)
+            return Settled(known.state, known)
         if head.state == "pending":
             lease_runs = now.earliest_ms <= head.lease_until_ms
             if lease_runs and not is_forced:
-                return Settled(Outcome.PENDING, told)
+                return Settled(Outcome.PENDING, known)
             seen_ms = None if is_forced else head.lease_until_ms
             flipped: Reply = yield heads.roll_back(unit, now.latest_ms, lease_seen_ms=seen_ms)
             if not flipped.applied:
                 # Its lease was renewed, or another process has ended it.
                 continue
             head = replace(head, state="rolledBack", final_ms=now.latest_ms)
-        # The outcome is final, whatever happens to the items.
-        told = OpenUnit.of(head, now, None)
+        # The outcome is final, even if some items cannot be finished yet.
+        known = OpenUnit.of(head, now, None)
         ended: list[Entry] = []
         try:
             entries = yield from read_entries(heads, head)
-            looked = yield from _look_at(unit, entries or (), marks)
+            inspected = yield from _inspect_items(unit, entries or (), marks)
             yield from sweep_one(head, now, heads, marks, Swept())
-            ended = [each.entry for each in looked if each.standing is Standing.THERE]
+            ended = [each.entry for each in inspected if each.standing is Standing.THERE]
         except (TableError, InvalidUnitRequest) as error:
-            return Settled(told.state, told, ended, error)
-        return Settled(told.state, told, ended)
+            return Settled(known.state, known, ended, error)
+        return Settled(known.state, known, ended)
 
 
-def _look_at(unit: str, entries: Sequence[Entry], marks: Marks) -> ForkingSteps[list[Looked]]:
-    looked: list[Looked] = []
+def _inspect_items(unit: str, entries: Sequence[Entry], marks: Marks) -> ForkingSteps[list[Inspected]]:
+    inspected: list[Inspected] = []
     for _, of_table in groupby(sorted(entries, key=_table), _table):
         for batch in cut(list(of_table), MOST_TOGETHER):
             try:
                 reply: Reply = yield GetMany([(entry.table, entry.key) for entry in batch])
             except TableNotFound:
-                looked += [Looked(entry, Standing.NO_TABLE) for entry in batch]
+                inspected += [Inspected(entry, Standing.NO_TABLE) for entry in batch]
             except TableRefused:
-                looked += [Looked(entry, Standing.UNKNOWN) for entry in batch]
+                inspected += [Inspected(entry, Standing.UNKNOWN) for entry in batch]
             else:
-                looked += [
-                    Looked(entry, _standing(unit, item, marks)) for entry, item in zip(batch, reply.items, strict=True)
+                inspected += [
+                    Inspected(entry, _standing(unit, item, marks))
+                    for entry, item in zip(batch, reply.items, strict=True)
                 ]
-    return looked
+    return inspected
 
 
 def _table(entry: Entry) -> str:

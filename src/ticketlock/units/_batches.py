@@ -10,7 +10,7 @@ from ticketlock.units._work import Place
 T = TypeVar("T")
 
 SURELY_TOGETHER = MOST_BYTES // MAX_ITEM_BYTES
-"""How many items fit into one transaction, whatever their sizes."""
+"""How many items of any sizes fit into one transaction."""
 
 _BESIDE_BYTES = 16 * 1_024 + MAX_ITEM_BYTES
 """Room for the unit's head, a receipt and a lock, which may be as large as any item."""

@@ -1,4 +1,4 @@
-"""The error that tells a unit that another process has ended it, by what its record says."""
+"""The error of a unit that another process has ended, as its record shows."""
 
 from ticketlock.errors import TicketLockError, UnitChanged, UnitForgotten, UnitRolledBack
 from ticketlock.units._heads import Head
@@ -6,7 +6,7 @@ from ticketlock.wire._attributes import Item
 
 
 def ended(row: Item | None, unit: str) -> TicketLockError:
-    """Why a write to a unit's head was refused whose condition is that the unit is pending, and this coordinator's.
+    """Why a write to a unit's head was refused: its condition is that the unit is pending, and this coordinator's.
 
     Args:
         row: the head, as returned with the refusal; None for none.
@@ -24,5 +24,5 @@ def ended(row: Item | None, unit: str) -> TicketLockError:
         why = f" by the unit {head.by}, which is older"
     elif head.is_saved:
         owner = "" if head.owner is None else f", or because {head.owner} has ended"
-        why = f", by its id, because its time was over, because its name was used or given up{owner}"
+        why = f", by its id, because it was saved for a time that is over, because its name was used or given up{owner}"
     return UnitRolledBack(f"the unit {unit} was rolled back{why}", head.by)

@@ -73,6 +73,6 @@ def guarded_by(place: Place) -> str | None:
 def guard_key(table: str, partition: Value) -> Attributes:
     """The key of a partition's guard."""
     ((kind, content),) = partition.items()
-    told = content if isinstance(content, bytes) else str(content).encode()
-    slot = int.from_bytes(hashlib.sha256(kind.encode() + told).digest()) % SLOTS
+    encoded = content if isinstance(content, bytes) else str(content).encode()
+    slot = int.from_bytes(hashlib.sha256(kind.encode() + encoded).digest()) % SLOTS
     return canonical_item(dict(row_key(f"{GUARD}#{table}#{slot:05}", GUARD)))

@@ -30,16 +30,16 @@ _STATES: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What one read of a head tells.
+    """A head, as one read returned it.
 
     Attributes:
         unit: the id.
         state: pending, or how it has ended.
         born_ms: when its first try began, by a wall clock.
-        lease_until_ms: of a pending one, in table time: afterwards anybody may roll it back.
+        lease_until_ms: of a pending one, in table time: afterwards any process may roll it back.
         final_ms: of an ended one, when, in table time.
-        is_closed: whether every item is as it should be.
-        by: who has rolled it back, if another unit has.
+        is_closed: whether every item is finished: it has its new value, and no mark.
+        by: the id of the unit that has rolled it back, if one has.
         rev: of a saved one, how many times it was saved or resumed: which coordinator's it is.
         attempt: names the rows of what it writes.
         pieces: how many such rows there are; 0 where the head has all.
@@ -73,7 +73,7 @@ class Head:
 
     @property
     def is_saved(self) -> bool:
-        """Whether its rows hold what a unit has read and stated, for whoever goes on with it: it marks nothing."""
+        """Whether its rows hold what a unit has read and stated, for a later coordinator: it marks nothing itself."""
         return self.coordinator is not None
 
     @property
@@ -86,7 +86,7 @@ class Head:
         """The head in a row.
 
         Raises:
-            InvalidUnitRequest: somebody else has written it.
+            InvalidUnitRequest: no unit has written it.
         """
         try:
             state: Any = row["state"]["S"]
@@ -129,27 +129,27 @@ def keys_key(head: Head, at: int) -> Item:
 
 
 def rows_expire_at(head: Head) -> Mapping[str, str]:
-    """When the rows beside the head of a saved unit may go: not while anybody may resume it."""
+    """When the rows beside the head of a saved unit may be deleted: not while a coordinator may resume it."""
     return number(head.lease_until_ms // 1_000 + _ROWS_OUTLIVE_THE_LEASE_BY_S)
 
 
 def with_writes(head: Head, entries: Sequence[Entry]) -> tuple[Head, list[bytes]]:
-    """A head that knows what its unit writes, and the pieces that do not fit into it."""
+    """A head that holds what its unit writes, or how many pieces of it there are, and those pieces."""
     return with_pieces(head, packed(entries))
 
 
 def with_pieces(head: Head, pieces: list[bytes]) -> tuple[Head, list[bytes]]:
-    """The same of what is packed."""
+    """The same for contents that are packed already."""
     if len(pieces) == 1 and len(pieces[0]) <= INLINE_BYTES:
         return replace(head, inline=pieces[0], pieces=0), []
     return replace(head, pieces=len(pieces)), pieces
 
 
 def piece_in(row: Item) -> bytes:
-    """The part of what its unit writes that stands in a row.
+    """The part of what its unit writes that a row holds.
 
     Raises:
-        InvalidUnitRequest: somebody else has written it.
+        InvalidUnitRequest: no unit has written the row.
     """
     try:
         return bytes(row["data"]["B"])
@@ -161,7 +161,7 @@ def entries_of(head: Head, pieces: Sequence[bytes]) -> list[Entry]:
     """What its unit writes.
 
     Raises:
-        InvalidUnitRequest: somebody else has written it.
+        InvalidUnitRequest: no unit has written these rows.
     """
     return entries_in(head, [head.inline] if head.pieces == 0 else pieces)
 
@@ -170,7 +170,7 @@ def entries_in(head: Head, pieces: Sequence[bytes]) -> list[Entry]:
     """The entries in some of its rows, which belong together.
 
     Raises:
-        InvalidUnitRequest: somebody else has written them.
+        InvalidUnitRequest: no unit has written these rows.
     """
     try:
         return unpacked(pieces)
@@ -198,15 +198,15 @@ class Heads:
         return Scan(only_if.A_HEAD_THAT_STAYS, (), after, self.table, names, part)
 
     def read_pieces(self, head: Head) -> list[Get]:
-        """Read what does not stand in it."""
+        """Read the rows of what its unit writes."""
         return [Get(self.table, piece_key(head, at)) for at in range(head.pieces)]
 
     def open(self, head: Head) -> Write:
-        """The unit begins to mark items."""
+        """Write a new head, before the unit marks its first item."""
         return self._write("Put", head.unit, only_if.NO_SUCH_ROW, item=_row(head))
 
     def put_piece(self, head: Head, at: int, piece: bytes, not_after_local_ms: int) -> Write:
-        """Write down what it writes; not once somebody may have closed its record."""
+        """Write a row of what it writes; not sent once another process may have closed the record."""
         key = piece_key(head, at)
         return Write(
             "Put",
@@ -219,7 +219,7 @@ class Heads:
         )
 
     def delete_rows(self, head: Head) -> list[Write]:
-        """Forget all rows beside it."""
+        """Delete all rows beside it."""
         keys = [
             Write("Delete", keys_key(head, at), only_if.ROW_IS_THERE, names=_NAMES, table=self.table)
             for at in range(head.keys)
@@ -227,11 +227,11 @@ class Heads:
         return [*keys, *(self.delete_piece(head, at) for at in range(head.pieces))]
 
     def delete_piece(self, head: Head, at: int) -> Write:
-        """Forget it."""
+        """Delete one row of what it writes."""
         return Write("Delete", piece_key(head, at), only_if.ROW_IS_THERE, names=_NAMES, table=self.table)
 
     def is_pending(self, head: Head) -> Write:
-        """The check that nobody has ended it."""
+        """Check that no process has ended it."""
         return self._write("ConditionCheck", head.unit, _mine(), values={":rev": number(head.rev)})
 
     def renew(self, head: Head, lease_until_ms: int) -> Write:
@@ -244,25 +244,25 @@ class Heads:
         return [Get(self.table, keys_key(head, at)) for at in range(head.keys)]
 
     def put_keys(self, head: Head, piece: bytes) -> Write:
-        """Write down what it is about to mark, as its last row of keys."""
+        """Write the keys of what it is about to mark, as its last row of keys."""
         key = keys_key(head, head.keys - 1)
         return Write(
             "Put", key, only_if.NO_SUCH_ROW, item={**key, "data": {"B": piece}}, names=_NAMES, table=self.table
         )
 
     def add_keys(self, head: Head) -> Write:
-        """Its head knows of one more row of keys."""
+        """Count one more row of keys in its head."""
         values = {":rev": number(head.rev), ":keys": number(head.keys), ":before": number(head.keys - 1)}
         condition = every(_mine(), only_if.KEYS_AS_I_SAW)
         return self._write("Update", head.unit, condition, update="SET #keys = :keys", values=values)
 
     def announce(self, head: Head) -> Write:
-        """Its head knows how many rows of what it writes there will be."""
+        """Note in its head how many rows of what it writes there will be."""
         values = {":rev": number(head.rev), ":pieces": number(head.pieces)}
         return self._write("Update", head.unit, _mine(), update="SET pieces = :pieces", values=values)
 
     def commit_with_writes(self, head: Head, now_ms: int) -> Write:
-        """The deciding write of a head that did not have what it writes before."""
+        """The deciding write of a head that did not hold what its unit writes before."""
         made = self.commit(head, now_ms)
         if head.pieces:
             return made
@@ -306,26 +306,26 @@ class Heads:
         return self._write("Update", unit, every(*conditions), update=update, values=values)
 
     def close(self, head: Head, now_ms: int) -> Write:
-        """Every item is as it should be; the record may be forgotten, once there are no pieces of it left."""
+        """Close a record of which every item is finished; it may be deleted once none of its rows is left."""
         update = "SET closed = :yes" if head.has_rows else "SET closed = :yes, #ttl = :until"
         values = {":yes": {"BOOL": True}, ":until": _until(now_ms)}
         return self._write("Update", head.unit, only_if.HEAD_IS_FINAL, update=update, values=values)
 
     def forget(self, head: Head, now_ms: int) -> Write:
-        """No piece is left of a closed record: it may be forgotten."""
+        """Let a closed record be deleted by time to live: none of its rows is left."""
         values = {":until": _until(now_ms)}
         return self._write("Update", head.unit, only_if.HEAD_IS_CLOSED, update="SET #ttl = :until", values=values)
 
     # Of saved units.
 
     def save(self, head: Head, seen: Head | None) -> Write:
-        """A unit is saved for the first time; or by the coordinator that has resumed it, and nobody else has since."""
+        """Save a unit for the first time, or again by its coordinator, unless another one has resumed it since."""
         if seen is None:
             return self._write("Put", head.unit, only_if.NO_SUCH_ROW, item=_row(head))
         return self._write("Put", head.unit, _mine(), item=_row(head), values={":rev": number(seen.rev)})
 
     def put_saved_piece(self, head: Head, at: int, piece: bytes, tries: int) -> Write:
-        """Write down what it has read and stated, before its head says so: it goes by time to live.
+        """Write a row of what it has read and stated, before the head that names it; time to live deletes it.
 
         Args:
             tries: how many times its coordinator has tried to save it: a try that failed may have left other rows.
@@ -338,13 +338,13 @@ class Heads:
         )
 
     def claim(self, head: Head, coordinator: str) -> Write:
-        """A coordinator goes on with it, and nobody who did before."""
+        """A coordinator resumes it: no earlier one can commit or save it from now on."""
         values: Item = {":rev": number(head.rev), ":next": number(head.rev + 1), ":coordinator": {"S": coordinator}}
         update = "SET #rev = :next, #coordinator = :coordinator"
         return self._write("Update", head.unit, _mine(), update=update, values=values)
 
     def end_saved(self, head: Head, state: State, now_ms: int) -> Write:
-        """Its coordinator ends it: nothing is marked for it, so it is closed at once."""
+        """End it by its coordinator: it has marked nothing under its own id, so it is closed at once."""
         update = "SET #state = :ended, finalMs = :now, closed = :yes"
         values = {":rev": number(head.rev), ":ended": {"S": state}, ":now": number(now_ms), ":yes": {"BOOL": True}}
         if head.pieces == 0:
@@ -359,7 +359,7 @@ class Heads:
 
 
 def _row(head: Head) -> Item:
-    """A pending head as it stands in the table."""
+    """A pending head as a row of the table."""
     item: dict[str, Any] = {
         **head_key(head.unit),
         "state": {"S": "pending"},

@@ -12,7 +12,7 @@ from ticketlock.wire._requests import ForkingSteps
 def ending(verbs: Verbs, driver: Driver, steps: ForkingSteps[T]) -> Actions[T]:
     """Perform steps of a unit. If anything else than their own error is raised meanwhile, end the unit.
 
-    The exception is raised again, whatever the unit's outcome is.
+    The exception is raised again, with every outcome of the unit.
     """
     try:
         return (yield from driver.follow(steps))

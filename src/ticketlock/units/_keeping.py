@@ -1,4 +1,4 @@
-"""What a heartbeat renews between the statements of a unit: the lease of its read locks."""
+"""The lease of a unit's read locks, which a heartbeat renews between the unit's statements."""
 
 import weakref
 
@@ -11,13 +11,13 @@ RENEWED_EVERY_MS = 20_000
 
 
 class Kept:
-    """One unit's read locks. They are renewed while anybody has the unit: one that is thrown away is left to its lease.
+    """One unit's read locks. They are renewed while the unit is referenced: one without references ends by its lease.
 
     Args:
         locking: the unit.
 
     Attributes:
-        is_watched: whether a heartbeat has been told of it.
+        is_watched: whether a heartbeat watches it.
     """
 
     def __init__(self, locking: Locking) -> None:
@@ -35,7 +35,7 @@ class Kept:
         if locking is not None and locking.is_kept:
             yield from locking.renew()
 
-    # What the heartbeat asks.
+    # What the heartbeat calls.
 
     def _due_ms(self, reading: Reading) -> int:
         if self._due_at_ms is None:
@@ -51,4 +51,4 @@ class Kept:
         return locking is not None and locking.is_kept
 
     def _callback(self, what: Due) -> None:
-        """Nobody is told: the unit finds out by its next request."""
+        """None: the unit's next request finds out."""

@@ -9,7 +9,7 @@ from ticketlock.errors import ClientClosed, InvalidUnitRequest, TicketLockError,
 from ticketlock.wire._process import OwnProcess
 
 State = Literal["open", "committing", "committed", "rolled back", "saved", "unknown"]
-_TOLD = {"committing": "on its way to be committed", "unknown": "over, and its outcome unknown"}
+_IN_WORDS = {"committing": "being committed", "unknown": "over, and its outcome unknown"}
 
 
 class Life:
@@ -17,19 +17,19 @@ class Life:
 
     Attributes:
         state: open, or how it has ended.
-        is_told: whether an error has told the caller of its commit that it was not committed.
+        is_reported: whether its commit has raised an error, so that the caller knows that it was not committed.
     """
 
     def __init__(self, unit: str) -> None:
         self.state: State = "open"
-        self.is_told = False
+        self.is_reported = False
         self._unit = unit
         self._process = OwnProcess()
         self._in_use = threading.Lock()
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, with whatever outcome."""
+        """Whether it has ended: committed, rolled back, saved, or with an unknown outcome."""
         return self.state not in ("open", "committing")
 
     @property
@@ -43,7 +43,7 @@ class Life:
         return self._process.is_this
 
     def check_process(self) -> None:
-        """Refuse to go on in a forked child.
+        """Refuse to continue in a forked child.
 
         Raises:
             ClientClosed: this is one.
@@ -63,7 +63,7 @@ class Life:
             UnitFinished: the unit has ended.
             ClientClosed: this process was forked from the one that has begun it.
         """
-        # Before the lock: whoever had it at the fork is not here to give it back.
+        # Before the lock: a thread of the parent that held it at the fork does not exist here to release it.
         self.check_process()
         if not self._in_use.acquire(blocking=False):
             self.check_open()
@@ -82,25 +82,25 @@ class Life:
             UnitFinished: says how the unit has ended.
         """
         if self.state != "open":
-            then = "`resume` goes on with it" if self.state == "saved" else "begin another"
+            then = "`resume` continues it" if self.state == "saved" else "begin another"
             raise UnitFinished(f"the unit {self._unit} is {self._became}: {then}")
 
     @contextmanager
-    def telling(self) -> Iterator[None]:
+    def reporting(self) -> Iterator[None]:
         """Within the block the caller commits the unit; note whether an error says that it was not committed."""
         try:
             yield
         except TicketLockError:
-            self.is_told = self.state != "open"
+            self.is_reported = self.state != "open"
             raise
 
-    def check_committed_or_told(self) -> None:
-        """Refuse to end a block without an error if its unit was not committed and no error has told the caller so.
+    def check_committed_or_reported(self) -> None:
+        """Refuse to end a block without an error if its unit was not committed and its commit has raised no error.
 
         Raises:
             UnitFinished: says how the unit has ended.
         """
-        if self.state not in ("committed", "saved") and not self.is_told:
+        if self.state not in ("committed", "saved") and not self.is_reported:
             raise UnitFinished(
                 f"the block has ended without an error, but its unit {self._unit} is {self._became}: what has "
                 "ended it, a conflict, an interrupt or a cancellation in one of its methods, was caught in the block"
@@ -108,4 +108,4 @@ class Life:
 
     @property
     def _became(self) -> str:
-        return _TOLD.get(self.state, self.state)
+        return _IN_WORDS.get(self.state, self.state)

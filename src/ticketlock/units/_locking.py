@@ -1,8 +1,8 @@
-"""Units that mark what they read, when they read it: nobody else writes it until they end.
+"""Units that mark what they read, when they read it: no other unit writes it until they end.
 
-A unit's record, and in it the key of an item, is there before the item is marked, so whoever finds the unit killed
-knows where its marks may stand. The item is read first, and marked with the version that was read: a mark that comes
-late, or again, changes nothing then that anybody rests on.
+A unit writes the key of an item into its record before it marks the item, so that a process that finds the unit crashed
+knows which items may have its marks. The item is read first, and marked on the condition that it still has the version
+that was read: a late or duplicate copy of that request marks no version that the unit has not read.
 """
 
 import logging
@@ -51,7 +51,7 @@ class Locking(MarkedCommit):
     ) -> None:
         super().__init__(commit, marks, heads, meeting, [])
         self._read = read
-        # The owner's last look comes too early for copies of marks: rule 4.
+        # Copies of marks may arrive after the coordinator has finished: it leaves the closing to the sweeper.
         self._has_read_marks = True
         self.is_over = self._is_lost = False
 
@@ -99,15 +99,15 @@ class Locking(MarkedCommit):
         """A whole new lease, between two statements or beside one.
 
         Raises:
-            UnitRolledBack, UnitForgotten: it was ended by somebody else.
+            UnitRolledBack, UnitForgotten: another process has ended it.
             TableError: it is not known whether it was renewed.
         """
         now: Moment = (yield Pause(0)).now
         head, until_ms, ends_local_ms = self._head, now.latest_ms + LEASE_MS, now.local_ms + LEASE_MS - CLOCKS_DRIFT_MS
         reply: Reply = yield self._heads.prolong(head, until_ms)
         if not reply.applied:
-            stands = Head.of(reply.item) if reply.item is not None else None
-            if stands is None or stands.state != "pending" or stands.lease_until_ms < until_ms:
+            found = Head.of(reply.item) if reply.item is not None else None
+            if found is None or found.state != "pending" or found.lease_until_ms < until_ms:
                 self._is_lost = True
                 raise self._ended(reply.item)
         self._ends_local_ms = max(self._ends_local_ms, ends_local_ms)
@@ -119,7 +119,7 @@ class Locking(MarkedCommit):
             yield from self.renew()
 
     def let_go(self) -> ForkingSteps[None]:
-        """Roll it back, if it has not ended; what fails is left to its lease."""
+        """Roll it back, if it has not ended. If that fails, other processes may roll it back after its lease."""
         if not self._is_recorded or self.is_over:
             return
         self.is_over = True
@@ -146,23 +146,23 @@ class Locking(MarkedCommit):
         reply = yield TransactWrite((write, self._heads.put_keys(head, row)))
         self._note(reply)
         if not reply.applied:
-            stands = Head.of(reply.items[0]) if reply.items[0] is not None else None
-            if stands is None or stands.state != "pending" or stands.keys != head.keys:
+            found = Head.of(reply.items[0]) if reply.items[0] is not None else None
+            if found is None or found.state != "pending" or found.keys != head.keys:
                 raise self._ended(reply.items[0])
 
     def _sort(self, places: Sequence[Place], reply: Reply, met: list[Marked], conflicts: list[Place]) -> list[Place]:
-        """A mark of its own stands on what was read, or on another version: then that is read again."""
+        """Treat an item that has a mark of this unit already as a conflict if its version is not the one read."""
         own: list[Place] = []
-        stand = {id(place): item for place, item in zip(places, reply.items, strict=False)}
+        found = {id(place): item for place, item in zip(places, reply.items, strict=False)}
         for place in super()._sort(places, reply, met, conflicts):
-            item = stand[id(place)]
+            item = found[id(place)]
             is_absent = item is not None and self._marks.is_placeholder(item)
             as_seen = self._marks.version_in(item) == self._marks.version_in(place.seen)
             (own if as_seen and is_absent == (place.seen is None) else conflicts).append(place)
         return own
 
     def commits(self, commit: Commit) -> ForkingSteps[None]:
-        """The rest of its way, with what it commits beside its items as it is known now."""
+        """Commit it, with what it commits beside its items as it is known now."""
         self._commit, self.is_over = commit, True
         yield from self.steps()
 

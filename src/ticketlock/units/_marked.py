@@ -154,7 +154,7 @@ class MarkedCommit:
         return now.latest_ms + LEASE_MS
 
     def _keep_lease(self) -> ForkingSteps[None]:
-        """Renew the lease if half of it is over, by table time: the local clock may have stood still."""
+        """Renew the lease if half of it is over, by table time: the local clock may have stopped."""
         now: Moment = (yield Pause(0)).now
         if now.latest_ms < self._renew_at_ms:
             return
@@ -352,7 +352,7 @@ class MarkedCommit:
         for batch in cut(unmarked, _AT_ONCE):
             for reply in (yield Together(tuple(batch))):
                 if isinstance(reply, TableError):
-                    _log.warning("a mark of the unit %s was not taken off yet: %s", self._head.unit, reply)
+                    _log.warning("a mark of the unit %s is not removed yet: %s", self._head.unit, reply)
 
     def _kind_of(self, place: Place) -> Mark:
         return Mark(self._head.unit, "insert" if place.seen is None else "write")

@@ -1,9 +1,10 @@
-"""Whose a saved unit is: an execution of a workflow, for example, with whose end the unit ends.
+"""The owners of saved units, for example executions of a workflow: the end of an owner rolls its units back.
 
-The rows of an owner are one partition of the units' own table: one for each unit that was saved under it, and one that
-says that it has ended. A save writes the former in the transaction that writes the head, and asks there that the latter
-is missing. Whoever ends the owner writes the latter first, and reads the others then: so each save came before that,
-and its unit is found, or it is refused, however late it comes.
+The rows of an owner are one partition of the units table: one row for each unit that was saved under it, and one row
+that says that it has ended. A save writes the former first, and then the head, in a transaction that requires that the
+latter does not exist. The process that ends the owner first writes the latter and then reads the others. So every save
+is either refused, even if it arrives late, or its row is found. If the row were written in the transaction of the head,
+it could be applied after the check, and the end and its query could come in between.
 """
 
 from ticketlock.errors import TableError
@@ -19,30 +20,32 @@ from ticketlock.wire._requests import Attributes, ForkingSteps, Pause, Together,
 from ticketlock.wire._table_time import Moment
 
 _ENDED = "ended"
-_NAMES = {"#unit": "unit", "#state": "state"}
+_NAMES = {"#unit": "unit", "#ttl": TIME_TO_LIVE}
 
 
-def saved_under(table: str, head: Head) -> tuple[Write, Write]:
-    """What a save writes and asks beside the head of its unit: that it is found by its owner, which has not ended."""
-    assert head.owner is not None
-    key = row_key(_partition(head.owner), head.unit)
-    item: Item = {**key, TIME_TO_LIVE: rows_expire_at(head)}
-    end = row_key(_partition(head.owner), _ENDED)
-    return (
-        Write("Put", key, only_if.NO_HEAD, item=item, names=_NAMES, table=table),
-        Write("ConditionCheck", end, only_if.NO_SUCH_ROW, names=_NAMES, table=table),
-    )
+def found_by_owner(table: str, head: Head, owner: str) -> Write:
+    """The row of a unit in its owner's partition, written before its head: a query may see half of a transaction."""
+    key, until = row_key(_partition(owner), head.unit), rows_expire_at(head)
+    item: Item = {**key, TIME_TO_LIVE: until}
+    values = {":until": until}
+    return Write("Put", key, only_if.NO_ROW_THAT_STAYS_AS_LONG, item=item, names=_NAMES, values=values, table=table)
+
+
+def owner_goes_on(table: str, owner: str) -> Write:
+    """The check, beside the head of a saved unit, that its owner has not ended."""
+    end = row_key(_partition(owner), _ENDED)
+    return Write("ConditionCheck", end, only_if.NO_SUCH_ROW, names=_NAMES, table=table)
 
 
 def end_owner(heads: Heads, owner: str) -> ForkingSteps[list[str]]:
-    """Roll back what was saved under an owner, and refuse what comes later.
+    """Roll back the units that were saved under an owner, and refuse later saves.
 
     Returns:
-        The units that were rolled back by that.
+        The units that this call has rolled back.
 
     Raises:
-        InvalidUnitRequest: somebody else has written a record.
-        TableError: perhaps not all of them are; do it again.
+        InvalidUnitRequest: no unit has written one of the records.
+        TableError: perhaps not all of them are rolled back; call it again.
     """
     now: Moment = (yield Pause(0)).now
     yield _end(heads.table, owner, now)
@@ -65,17 +68,18 @@ def _roll_back(units: list[str], heads: Heads, owner: str, now: Moment) -> Forki
     for unit, reply in zip(units, (yield Together(writes)), strict=True):
         if isinstance(reply, TableError):
             raise reply
-        # What refuses it may be an earlier attempt of its own.
+        # The refusal may come from an earlier attempt of this very write.
         if reply.applied or (reply.repeated and reply.item is not None and Head.of(reply.item).state == "rolledBack"):
             rolled_back.append(unit)
     return rolled_back
 
 
 def _end(table: str, owner: str, now: Moment) -> Write:
-    """No unit is saved under it any more."""
-    key = row_key(_partition(owner), _ENDED)
-    item: Item = {**key, TIME_TO_LIVE: number(now.latest_ms // 1_000 + RECEIPT_IS_KEPT_S)}
-    return Write("Put", key, only_if.NO_SUCH_ROW, item=item, names=_NAMES, table=table)
+    """No unit is saved under it any more: from now on, also if an earlier end is about to be forgotten."""
+    key, until = row_key(_partition(owner), _ENDED), number(now.latest_ms // 1_000 + RECEIPT_IS_KEPT_S)
+    item: Item = {**key, TIME_TO_LIVE: until}
+    values = {":until": until}
+    return Write("Put", key, only_if.NO_ROW_THAT_STAYS_AS_LONG, item=item, names=_NAMES, values=values, table=table)
 
 
 def _saved(table: str, owner: str, after: Attributes | None) -> Query:
@@ -84,5 +88,5 @@ def _saved(table: str, owner: str, after: Attributes | None) -> Query:
 
 
 def _partition(owner: str) -> str:
-    """In the place of a unit's id, of which it can be none."""
+    """The partition of an owner; no unit has such an id."""
     return f"owner#{owner}"

@@ -1,4 +1,4 @@
-"""What a marked unit is about to write, as rows of its record keep it until every item is finished: a redo log."""
+"""What a marked unit is about to write, in rows of its record until every item is finished: a redo log."""
 
 import base64
 import json
@@ -74,9 +74,9 @@ def unpacked(pieces: Sequence[bytes]) -> list[Entry]:
     ]
 
 
-def in_pieces(told: Any) -> list[bytes]:
+def in_pieces(value: Any) -> list[bytes]:
     """Encode JSON as pieces that fit into rows."""
-    whole = zlib.compress(json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode())
+    whole = zlib.compress(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
     return [whole[begin : begin + _PIECE_BYTES] for begin in range(0, len(whole), _PIECE_BYTES)]
 
 
@@ -103,13 +103,13 @@ def _value_told(value: Mapping[str, Any]) -> dict[str, Any]:
     return {kind: content}
 
 
-def item_read(told: Mapping[str, Any]) -> dict[str, Any]:
+def item_read(encoded: Mapping[str, Any]) -> dict[str, Any]:
     """Decode AttributeValues from JSON."""
-    return {name: _value_read(value) for name, value in told.items()}
+    return {name: _value_read(value) for name, value in encoded.items()}
 
 
-def _value_read(told: Mapping[str, Any]) -> dict[str, Any]:
-    ((kind, content),) = told.items()
+def _value_read(encoded: Mapping[str, Any]) -> dict[str, Any]:
+    ((kind, content),) = encoded.items()
     if kind == "B":
         return {"B": base64.b64decode(content)}
     if kind == "BS":

@@ -205,8 +205,8 @@ class Querying:
         index = self._asked.index
         if index is None or place.image is None or self._is_laid_over(place):
             return None
-        stands = self._asked.covers(place.image) and self._index_key(place.image) == self._index_key(item)
-        return _Row(place, self._entry(place.image)) if stands else None
+        is_there = self._asked.covers(place.image) and self._index_key(place.image) == self._index_key(item)
+        return _Row(place, self._entry(place.image)) if is_there else None
 
     def _index_key(self, image: Attributes | None) -> list[Any]:
         return [] if image is None else [image.get(key.name) for key in self._asked.keys]

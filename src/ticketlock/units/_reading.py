@@ -43,6 +43,9 @@ class Isolation(Enum):
 
 UNCOMMITTED, COMMITTED, SERIALIZABLE, READ_LOCK = Isolation
 
+LEVELS = "one of the levels of ticketlock.units: UNCOMMITTED, COMMITTED, SERIALIZABLE or READ_LOCK"
+"""What an error about a level says is allowed."""
+
 Records = dict[str, Head | None]
 """Heads by unit; None if there is none."""
 
@@ -122,7 +125,7 @@ class Reading:
                 reply: Reply = yield self._heads.read_together(sorted(units))
                 heads = (Head.of(row) if row is not None else None for row in reply.items)
                 after = dict(zip(sorted(units), heads, strict=True))
-            if all(_tells(after[unit]) or (unit in before and _same(before[unit], after[unit])) for unit in units):
+            if all(_undecided(after[unit]) or (unit in before and _same(before[unit], after[unit])) for unit in units):
                 return items, after
             before = after
 
@@ -181,7 +184,7 @@ def _is_pending(head: Head | None) -> bool:
     return head is not None and head.state == "pending"
 
 
-def _tells(head: Head | None) -> bool:
+def _undecided(head: Head | None) -> bool:
     """Whether a unit had not been decided before this read either: its items had their committed values then."""
     return head is not None and not head.is_closed and head.state != "committed"
 

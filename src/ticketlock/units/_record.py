@@ -1,4 +1,4 @@
-"""The record of a saved unit, in the hands of the coordinator that goes on with it."""
+"""The record of a saved unit, as the coordinator that has resumed it uses it."""
 
 import logging
 from dataclasses import replace
@@ -28,11 +28,12 @@ class SavedRecord:
         self._head, self._heads = head, heads
 
     def roll_back(self) -> ForkingSteps[None]:
-        """End it, if it is this coordinator's still.
+        """End it, if it still belongs to this coordinator.
 
         Raises:
-            UnitChanged, UnitForgotten: it is not, or not there any more.
-            TableError: nothing is known of it.
+            UnitChanged: another coordinator has resumed it.
+            UnitForgotten: there is no record of it any more.
+            TableError: it is not known whether it was ended.
         """
         now: Moment = (yield Pause(0)).now
         reply: Reply = yield self._heads.end_saved(self._head, "rolledBack", now.latest_ms)
@@ -41,10 +42,10 @@ class SavedRecord:
         yield from self.forget()
 
     def explain(self, error: TicketLockError, name: str | None, seen: Receipt) -> ForkingSteps[None]:
-        """Tell the reason that lies in the record or the name, and not of rivals that the commit has met as well.
+        """Raise the reason that the record or the name shows, in place of a conflict with rivals in the same commit.
 
         Args:
-            error: what would be told.
+            error: the error of the commit.
             name: of the unit, if it has one.
             seen: the receipt of the name as the unit has seen it.
 
@@ -57,16 +58,16 @@ class SavedRecord:
             try:
                 yield from self.check_name(name, seen)
             except TableError as failed:
-                _log.debug("the name of the unit %s was not asked for: %s", self._head.unit, failed)
+                _log.debug("the name of the unit %s was not checked: %s", self._head.unit, failed)
 
     def check_is_mine(self, error: TicketLockError) -> ForkingSteps[None]:
-        """Refuse to tell of rivals where it was another coordinator of the same unit.
+        """Check that no other coordinator of the same unit is the cause of an error.
 
         Args:
-            error: what would be told.
+            error: the error of the commit.
 
         Raises:
-            UnitChanged, UnitRolledBack, UnitForgotten: it is not this coordinator's any more.
+            UnitChanged, UnitRolledBack, UnitForgotten: the record does not belong to this coordinator any more.
         """
         try:
             reply: Reply = yield self._heads.read(self._head.unit)
@@ -77,15 +78,16 @@ class SavedRecord:
             raise ended(reply.item, self._head.unit) from error
 
     def check_name(self, name: str, seen: Receipt) -> ForkingSteps[None]:
-        """End it if its name was used or given up since: nobody that goes on with it could commit it.
+        """End it if its name was used or given up since: no coordinator could commit it any more.
 
         Args:
             seen: the receipt of the name as the unit has seen it.
 
         Raises:
-            UnitRolledBack: it was.
-            UnitChanged, UnitForgotten: it was, and the record is not this coordinator's any more, or not there.
-            TableError: the name could not be asked for.
+            UnitRolledBack: the name was used or given up.
+            UnitChanged: it was, and another coordinator has resumed the unit.
+            UnitForgotten: it was, and there is no record of the unit any more.
+            TableError: the name could not be read.
         """
         reply: Reply = yield read_receipt(self._heads.table, name)
         if Receipt.of(reply.item) == seen:
@@ -97,7 +99,7 @@ class SavedRecord:
         raise name_refused(name)
 
     def forget(self) -> ForkingSteps[None]:
-        """It has ended: delete its rows, and let it be forgotten; what fails is left to a sweep."""
+        """Delete its rows after its end, and let time to live delete its head; if that fails, a sweep does it."""
         if not self._head.pieces:
             return
         try:
@@ -107,7 +109,7 @@ class SavedRecord:
             _log.warning("the record of the saved unit %s is not forgotten yet: %s", self._head.unit, error)
 
     def forget_rows(self) -> ForkingSteps[None]:
-        """It was saved anew: delete the rows of before; what fails goes by time to live."""
+        """Delete the rows of the previous save after a new one; if that fails, time to live deletes them."""
         rows = tuple(self._heads.delete_piece(self._head, at) for at in range(self._head.pieces))
         if rows:
             yield Together(rows)

@@ -1,9 +1,9 @@
-"""How a coordinator goes on with a saved unit: it claims the record, so that nobody who did before commits or saves it.
+"""A coordinator resumes a saved unit: it claims the record, so that no earlier coordinator can commit or save it.
 
 A step that was saved before writes nothing, so it claims nothing: another coordinator keeps the unit.
 
-Each writes under an id of its own; the record decides which of them counts, in the transaction that commits. So nothing
-of one coordinator's can be taken for another's, however late its requests come.
+Each coordinator writes under an id of its own, and the transaction that commits checks in the record that this id is
+the last one. So even late requests of one coordinator cannot be mistaken for another's.
 """
 
 import zlib
@@ -31,7 +31,7 @@ from ticketlock.wire._requests import ForkingSteps
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """A saved unit, for whoever goes on with it.
+    """A saved unit, as the coordinator that resumes it gets it.
 
     Attributes:
         terms: what it was begun with.
@@ -47,7 +47,7 @@ class Resumed:
 
 
 def resume(given: Any, own: Terms, units_table: str, marks: Marks, tables: Tables) -> ForkingSteps[Resumed]:
-    """Go on with a saved unit.
+    """Resume a saved unit.
 
     Args:
         given: what its `save` has returned.
@@ -55,7 +55,8 @@ def resume(given: Any, own: Terms, units_table: str, marks: Marks, tables: Table
 
     Raises:
         InvalidUnitRequest: it is no id, or of a unit that was not saved, or saved under another prefix.
-        UnitRolledBack: it was rolled back, its time is over, or its name was used or given up since.
+        UnitRolledBack: it was rolled back, the time for which it was saved is over, or its name was used or given up
+            since.
         UnitForgotten: there is no record of it.
         TableError: the table could not be used.
     """
@@ -106,7 +107,7 @@ def _is_the_same(again: Head, head: Head) -> bool:
 
 
 def _end_the_one_before(head: Head, heads: Heads, now_ms: int) -> ForkingSteps[None]:
-    """Nobody waits for the marks of a coordinator that cannot commit any more."""
+    """Roll back what the previous coordinator has marked: it cannot commit any more, and others would wait for it."""
     if head.coordinator is None or head.coordinator == head.attempt:
         return
     try:
@@ -128,11 +129,11 @@ def _resumed(
     if prefix != marks.prefix:
         raise InvalidUnitRequest("prefix", marks.prefix, f"{prefix!r}, which the saved unit {head.unit} uses")
     if terms.name is not None and not terms.repeats_step:
-        # Nobody that went on with it before can commit it by now: a receipt that is new is another unit's.
+        # No earlier coordinator can commit it any more: a new receipt belongs to another unit.
         yield from SavedRecord(head, Heads(units_table)).check_name(terms.name, receipt or NEVER_USED)
     known, guards = {}, Guards(units_table)
     for name in names:
-        # Of the units' own table it has read guards.
+        # Its reads of the units table are reads of guards.
         is_guard = name == guards.table.name
         known[name] = guards.table if is_guard else (yield from tables.table(name, guarded=name in guarded or None))
     work = Work(marks)

@@ -1,6 +1,6 @@
-"""What a saved unit's record holds, and the way it gets there: the new rows first, then the head that names them.
+"""Writes a saved unit into its record: the new rows first, then the head that names them.
 
-So a crash in between has saved nothing, and what was saved before stands. The rows go by time to live.
+So a crash in between saves nothing, and the unit stays as it was saved before. Time to live deletes the rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,10 @@ from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError, Uni
 from ticketlock.units._commit import Fate
 from ticketlock.units._ended import ended
 from ticketlock.units._heads import Head, Heads, with_pieces
-from ticketlock.units._owners import saved_under
+from ticketlock.units._owners import found_by_owner, owner_goes_on
 from ticketlock.units._packing import in_pieces, item_read, item_told
 from ticketlock.units._reading import Isolation, image_of
+from ticketlock.units._record import SavedRecord
 from ticketlock.units._rows import Receipt
 from ticketlock.units._steps import with_step
 from ticketlock.units._tables import UnitTable
@@ -27,7 +28,7 @@ _OF_ITEMS = ("Key", "ExpressionAttributeValues")
 
 @dataclass(frozen=True, slots=True)
 class SavedLock:
-    """The lock that a saved unit is under, as it was held then: its holder need not be there any more."""
+    """The lock that a saved unit is under, as it was held at the save; its holder may have ended since."""
 
     check: Mapping[str, Any]
 
@@ -41,9 +42,9 @@ class Keeping:
     """How a unit is saved.
 
     Attributes:
-        ms: for how long; afterwards anybody may roll it back.
-        owner: whose end is its end; None for nobody's.
-        tries: how many times its coordinator has tried it, this one included.
+        ms: for how long; afterwards any process may roll it back.
+        owner: the owner with whose end the unit is rolled back; None for none.
+        tries: how many times its coordinator has tried to save it, this one included.
     """
 
     ms: int
@@ -54,7 +55,7 @@ class Keeping:
 def save(
     terms: Terms, work: Work, receipt: Receipt | None, heads: Heads, keeping: Keeping, fate: Fate
 ) -> ForkingSteps[Head]:
-    """Write down what a unit has read and stated, in place of what it was resumed with.
+    """Save what a unit has read and stated, in place of what it was resumed with.
 
     Args:
         receipt: of its name, as it was seen; None where it has none.
@@ -82,14 +83,16 @@ def save(
         steps=with_step(frozenset() if before is None else before.steps, terms.step),
     )
     head, pieces = with_pieces(made, in_pieces(told))
-    rows = tuple(heads.put_saved_piece(head, at, piece, keeping.tries) for at, piece in enumerate(pieces))
-    for written in (yield Together(rows)) if rows else ():
+    rows = [heads.put_saved_piece(head, at, piece, keeping.tries) for at, piece in enumerate(pieces)]
+    if head.owner is not None:
+        rows.append(found_by_owner(heads.table, head, head.owner))
+    for written in (yield Together(tuple(rows))) if rows else ():
         if isinstance(written, TableError):
             raise _not_saved(written) from written
     fate.became = "unknown"
     try:
         put = heads.save(head, before)
-        reply = yield put if head.owner is None else TransactWrite((put, *saved_under(heads.table, head)))
+        reply = yield put if head.owner is None else TransactWrite((put, owner_goes_on(heads.table, head.owner)))
     except OutcomeUnknown:
         raise
     except TableError:
@@ -97,21 +100,21 @@ def save(
         raise
     if not reply.applied and not _is_saved_by(reply, terms.unit):
         fate.became = "rolled back"
-        if any(reply.refused[1:]):
+        if not reply.refused[0]:
             if before is not None:
-                yield heads.end_saved(before, "rolledBack", now.latest_ms)
+                yield from SavedRecord(before, heads).roll_back()
             raise UnitRolledBack(f"the unit {terms.id} was not saved, and is rolled back: {head.owner} has ended")
         raise ended(reply.item, terms.id)
     return head
 
 
 def _not_saved(error: TableError) -> TableError:
-    """Of a row that its head does not name yet: whether it is there or not, nothing was saved."""
+    """The error of a row that no head names yet: with or without that row, nothing was saved."""
     return RequestNotApplied(f"the unit was not saved ({error})") if isinstance(error, OutcomeUnknown) else error
 
 
 def _is_saved_by(reply: Reply, coordinator: str) -> bool:
-    """Whether an earlier attempt of it was applied: nobody else writes rows under this name."""
+    """Whether an earlier attempt of this save was applied: only this coordinator writes rows under its id."""
     return reply.item is not None and Head.of(reply.item).attempt == coordinator
 
 
@@ -158,7 +161,7 @@ def work_of(told: Mapping[str, Any], work: Work, tables: Mapping[str, UnitTable]
 
 def _place_told(place: Place) -> list[Any]:
     glimpse = [] if place.glimpse is None else [_told(place.glimpse[0])]
-    # What was only read is told once.
+    # An item that was only read is stored once.
     image = [] if place.image == place.before else [_told(place.image)]
     flags = [place.is_read, place.is_written, place.is_checked]
     return [place.table.name, item_told(place.key), _told(place.seen), image, glimpse, *flags, place.cut]

@@ -146,11 +146,11 @@ class Turn:
 
     def is_missed(self, error: TicketLockError) -> None:
         """Note that the turn did not come: the next try runs without it."""
-        _log.warning("a unit goes on without its turn at %s: %s", ", ".join(sorted(self.entities)), error)
+        _log.warning("a unit runs without its turn at %s: %s", ", ".join(sorted(self.entities)), error)
 
 
 def entity_of(table: str, key: Mapping[str, Any]) -> str:
-    """The entity of the lock that stands for an item. Several items may share one by chance.
+    """The entity of the lock for an item. Several items may share one by chance.
 
     Args:
         table: the table's name.

@@ -246,7 +246,7 @@ class Unit:
                 returns which.
             TableError: nothing was written.
         """
-        with self._verbs.life.telling():
+        with self._verbs.life.reporting():
             self._follow(self._verbs.commit())
 
     def rollback(self) -> None:
@@ -280,7 +280,7 @@ class Unit:
             OutcomeUnknown: its present state may or may not be saved; ``resume`` finds out.
             TableError: it was not saved, and may continue.
         """
-        with self._verbs.life.telling():
+        with self._verbs.life.reporting():
             saved: str = self._follow(self._verbs.save(keeping(keep_for, owner)))
         return saved
 

@@ -48,7 +48,7 @@ class UnitsTable(Performer):
     def _keep(self, kept: Kept, *, is_over: bool) -> None:
         """Have a unit's read locks renewed from its first statement to its end."""
         if not self._driver.is_of_this_process:
-            # Neither the heartbeat's thread is here nor, perhaps, whoever had its mutex at the fork.
+            # The heartbeat's thread does not exist here; a thread of the parent may have held its mutex at the fork.
             return
         if is_over or not kept._is_watched_on():
             self._heartbeat.forget(kept)

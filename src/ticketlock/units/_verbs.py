@@ -25,10 +25,10 @@ from ticketlock.units._before_and_after import Both
 from ticketlock.units._commit import MOST_ACTIONS, Commit, Fate, conflict
 from ticketlock.units._guards import Guards
 from ticketlock.units._heads import Heads
+from ticketlock.units._item_reads import take_in
 from ticketlock.units._keeping import Kept
 from ticketlock.units._life import Life
 from ticketlock.units._locking import Locking
-from ticketlock.units._looks import take_in
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Meeting
@@ -36,6 +36,7 @@ from ticketlock.units._native import commit_natively
 from ticketlock.units._queries import Found, Querying
 from ticketlock.units._reading import (
     COMMITTED,
+    LEVELS,
     READ_LOCK,
     SERIALIZABLE,
     UNCOMMITTED,
@@ -177,7 +178,7 @@ class Verbs:
     def _level(self, isolation: Isolation | None) -> Isolation:
         level = self.terms.isolation if isolation is None else isolation
         if not isinstance(level, Isolation):
-            raise InvalidUnitRequest("isolation", isolation, "UNCOMMITTED, COMMITTED, SERIALIZABLE or READ_LOCK")
+            raise InvalidUnitRequest("isolation", isolation, LEVELS)
         if level is READ_LOCK and self._locking is None:
             raise InvalidUnitRequest("isolation", isolation, "another level, or a unit that was begun with READ_LOCK")
         return level
@@ -351,7 +352,7 @@ class Verbs:
         return bool(guards) or self.terms.engine == "marked"
 
     def _read_blind(self, touched: Sequence[Place]) -> ForkingSteps[None]:
-        """Read the targets of blind updates, so few at once that one transaction can hold them whatever their sizes."""
+        """Read the targets of blind updates, so few at once that one transaction can hold items of any sizes."""
         for batch in cut([place for place in touched if place.blind is not None], SURELY_TOGETHER):
             yield from self._take_in(batch)
 
@@ -397,8 +398,8 @@ class Verbs:
         A forked child leaves the block too, and the unit to its parent.
 
         Raises:
-            UnitFinished: the block ends without an error, the unit was not committed, and no error has told the caller
-                so.
+            UnitFinished: the block ends without an error, the unit was not committed, and its commit has raised no
+                error.
         """
         if not self.life.is_of_this_process:
             return
@@ -413,14 +414,14 @@ class Verbs:
                     self.life.state = "rolled back"
                     yield from self._let_go()
         elif error is None:
-            self.life.check_committed_or_told()
+            self.life.check_committed_or_reported()
 
     def rollback(self) -> ForkingSteps[None]:
         """End the unit; nothing is written. A saved unit ends with it."""
         if self.life.state != "rolled back":
             with self.life.alone():
                 self.life.state = "rolled back"
-        self.life.is_told = True
+        self.life.is_reported = True
         yield from self._let_go()
         if self._record is not None and (self.terms.repeats_step or not self.repeated):
             yield from self._record.roll_back()

@@ -8,7 +8,7 @@ from ticketlock.wire._table_time import Moment, Reading
 
 
 class InconclusiveAnswer(Exception):
-    """The service answered, but the answer does not tell the outcome: the request must be sent again.
+    """The service answered, but the answer does not show the outcome: the request must be sent again.
 
     Attributes:
         perhaps_applied: whether the request may have been applied.
@@ -82,7 +82,7 @@ class Reply:
     Attributes:
         applied: False if a condition did not hold, or if the callback task to be answered has ended.
         items: of a Read the items; of an applied Write what it returns; of a refused Write the item that refused it; of
-            a refused TransactWrite one entry for each write. None stands for "no such item" and "not asked for".
+            a refused TransactWrite one entry for each write. None means "no such item" or "not asked for".
         refused: of a refused TransactWrite: for each write whether it was refused.
         now: the moment of the reply.
         last_key: of a Read: the key after which the next page begins; None at the end.

@@ -26,7 +26,7 @@ class Heartbeat(Generic[L]):
         self._clocks = clocks
         self._tend = tend
         self._watches: dict[L, asyncio.Task[None]] = {}
-        self._tellings: set[asyncio.Task[None]] = set()
+        self._callbacks: set[asyncio.Task[None]] = set()
 
     def watch(self, lease: L) -> None:
         """Watch a lease from now on."""
@@ -44,20 +44,20 @@ class Heartbeat(Generic[L]):
         if lease._callback(what) is None:
             return
 
-        async def tell() -> None:
+        async def call() -> None:
             callback = lease._callback(what)
             if callback is None:
                 return
             try:
-                told = callback(lease)
-                if inspect.isawaitable(told):
-                    await told
+                result = callback(lease)
+                if inspect.isawaitable(result):
+                    await result
             except Exception:
                 _log.exception("on_%s of %r failed", what, lease)
 
-        telling = asyncio.create_task(tell())
-        self._tellings.add(telling)
-        telling.add_done_callback(self._tellings.discard)
+        calling = asyncio.create_task(call())
+        self._callbacks.add(calling)
+        calling.add_done_callback(self._callbacks.discard)
 
     def join_idle(self) -> None:
         """Nothing to do: a cancelled task ends by itself."""

@@ -107,7 +107,7 @@ class Driver:
                 return moment
             # No bound learned: the reply took over 5 s, or the clocks jumped. Ask again.
             if self.clocks.read().local_ms > last_ms:
-                raise RequestNotApplied(f"no reply told table time within {self._give_up_after_ms} ms")
+                raise RequestNotApplied(f"no reply carried table time within {self._give_up_after_ms} ms")
 
     def perform(self, request: Request) -> Actions[Reply]:
         """Send a request until it is applied or refused, and return the reply with its moment.
@@ -156,7 +156,7 @@ class Driver:
             # By the clock that moved further: the local one stops in a frozen machine.
             if too_late_ms is not None and first.local_ms + passed_ms(first, sent) > too_late_ms:
                 given_up = OutcomeUnknown if perhaps_applied else RequestNotApplied
-                raise given_up("not sent: it would have come too late")
+                raise given_up("not sent: it would have arrived too late")
             self._process.check()
             if passed_ms(first, sent) > request.repeatable_for_ms:
                 if perhaps_applied:
@@ -178,15 +178,15 @@ class Driver:
                     # An error of this attempt says nothing about earlier ones.
                     if perhaps_applied:
                         meaning = OutcomeUnknown(f"an earlier attempt may have been applied; then: {meaning}")
-                    told, cause = _told(request, meaning, error)
-                    raise told from cause
+                    shown, cause = _shown(request, meaning, error)
+                    raise shown from cause
                 perhaps_applied |= meaning.perhaps_applied and request.may_write
                 pause_ms = self._jitter() * min(_LONGEST_BACKOFF_MS, _FIRST_BACKOFF_MS << attempt)
                 if self._is_the_last(request, perhaps_applied, first, pause_ms, last_ms):
                     in_the_end = OutcomeUnknown if perhaps_applied else meaning.in_the_end
                     over = in_the_end(f"gave up after {attempt + 1} attempts: {error}")
-                    told, cause = _told(request, over, error)
-                    raise told from cause
+                    shown, cause = _shown(request, over, error)
+                    raise shown from cause
             else:
                 received = self._received(request, sent, response)
                 return Answer(response, received, request.may_write, items, unanswered=perhaps_applied)
@@ -203,7 +203,7 @@ class Driver:
         return perhaps_applied and passed_ms(first, now) + pause_ms > request.repeatable_for_ms
 
     def _received(self, request: Request, sent: Reading, response: Any) -> Reading:
-        """Use the Date of an answer if it tells table time."""
+        """Use the Date of an answer if it carries table time."""
         received = self.clocks.read()
         if request.tells_time:
             date_ms = _sdk.date_ms(response)
@@ -219,13 +219,14 @@ class Driver:
 
 def _not_found(names: Sequence[str]) -> TableNotFound:
     """Name the missing table; of several tables the service does not say which."""
-    which = repr(names[0]) if len(names) == 1 else f"of the name of one of {', '.join(map(repr, names))}"
-    return TableNotFound(f"there is no table {which} in this account and Region")
+    if len(names) == 1:
+        return TableNotFound(f"there is no table {names[0]!r} in this account and Region")
+    return TableNotFound(f"one of the tables {', '.join(map(repr, names))} does not exist in this account and Region")
 
 
-def _told(request: Request, error: TableError, cause: Exception) -> tuple[TableError, Exception | None]:
+def _shown(request: Request, error: TableError, cause: Exception) -> tuple[TableError, Exception | None]:
     """The error for the caller, and its cause, without what the request leaves out of logs."""
-    told = request.as_told(error)
-    if told is not error:
-        return told, None
-    return told, cause.cause if isinstance(cause, NotSigned) else cause
+    shown = request.as_shown(error)
+    if shown is not error:
+        return shown, None
+    return shown, cause.cause if isinstance(cause, NotSigned) else cause

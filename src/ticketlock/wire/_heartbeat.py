@@ -110,7 +110,7 @@ class Heartbeat(Generic[L]):
         if lease._callback(what) is None:
             return
 
-        def tell() -> None:
+        def call() -> None:
             callback = lease._callback(what)
             if callback is None:
                 return
@@ -120,7 +120,7 @@ class Heartbeat(Generic[L]):
                 _log.exception("on_%s of %r failed", what, lease)
 
         try:
-            threading.Thread(target=tell, name=f"ticketlock-on-{what}", daemon=True).start()
+            threading.Thread(target=call, name=f"ticketlock-on-{what}", daemon=True).start()
         except RuntimeError as error:
             _log.error("on_%s of %r could not be called: %s", what, lease, error)
 

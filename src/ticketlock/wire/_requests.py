@@ -1,7 +1,7 @@
 """Requests to tables and their replies, as values: a protocol yields requests and is sent replies.
 
-Each request tells the driver what it needs: its calls, the items in their answer, whether it may write, whether the
-answer tells table time. A reply says *applied* or *refused*. If the driver could not determine the outcome of a
+Each request states what the driver needs: its calls, the items in their answer, whether it may write, whether the
+answer carries table time. A reply says *applied* or *refused*. If the driver could not determine the outcome of a
 request, it throws ``OutcomeUnknown`` into the protocol; it never folds it into the other two.
 """
 
@@ -83,7 +83,7 @@ class Request(ABC):
         """
         return (table,)
 
-    def as_told(self, error: TableError) -> TableError:
+    def as_shown(self, error: TableError) -> TableError:
         """The error without what must not be logged."""
         return error
 
@@ -321,7 +321,7 @@ class Scan(Request):
 
 @dataclass(frozen=True, slots=True)
 class TimeCheck(Request):
-    """A read whose answer's Date tells table time.
+    """A read whose answer's Date is used as table time.
 
     Attributes:
         key: the key of an item that need not exist.
@@ -347,7 +347,7 @@ class TimeCheck(Request):
 
 @dataclass(frozen=True, slots=True)
 class Pause(Request):
-    """A pause; its reply only tells the time."""
+    """A pause; its reply has only the time."""
 
     tells_time: ClassVar[bool] = False
 

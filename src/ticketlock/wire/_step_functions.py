@@ -41,7 +41,7 @@ class TaskAnswer(Request):
         """At most its patience."""
         return usual_ms if self.patience_ms is None else min(usual_ms, self.patience_ms)
 
-    def as_told(self, error: TableError) -> TableError:
+    def as_shown(self, error: TableError) -> TableError:
         """Without the token, which the service quotes in its refusal."""
         return type(error)(str(error).replace(self.task_token, "..."))
 

@@ -6,7 +6,7 @@ running function can be neither stopped nor seen to have ended.
 
 The items are read by their keys, which the session records, and never searched for in the queue: many executions may
 end at once. Nothing here depends on the order in which events arrive. The grant is read first and released by its
-fencing token, so a later grant is kept, whoever holds it.
+fencing token, so a later grant is kept, of any owner.
 """
 
 from collections.abc import Callable, Sequence
@@ -111,7 +111,7 @@ def is_anything_left(me: Contender, session: Session, stopped_at_ms: int) -> Ste
     """
     left = yield from find(me, session, stopped_at_ms)
     if not left and _a_waiter_may_enter(left.item, me):
-        yield from me.call_next()
+        yield from me.wake_next()
     return bool(left)
 
 
@@ -144,7 +144,7 @@ def clean_up(me: Contender, session: Session, stopped_at_ms: int, work_of: WorkO
     if item is not None and state.holder is not None:
         freed, held = yield from _free(me, session, _held(me, state.holder, item), work_of)
     if left or freed or _a_waiter_may_enter(item, me):
-        yield from me.call_next()
+        yield from me.wake_next()
     return CleanedUp(left=left, freed=freed, left_to_lease=held)
 
 

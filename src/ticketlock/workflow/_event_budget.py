@@ -13,13 +13,13 @@ MAX_EVENTS = 23_000
 EVENTS_PER_POLL = 9
 """A poll: Choice and Wait, entered and exited; the task: entered, scheduled, started, succeeded, exited."""
 
-PARKS_A_LOOK = 10
+PARKS_PER_POLL = 10
 """How often a parked waiter extends its row by retries, at each half of its lease, before it takes a step to poll."""
 
 EVENTS_PER_PARK = 4
 """Scheduled, started, submitted, timed out."""
 
-EVENTS_PER_PARKED_LOOK = 13 + (PARKS_A_LOOK - 1) * EVENTS_PER_PARK
+EVENTS_PER_PARKED_POLL = 13 + (PARKS_PER_POLL - 1) * EVENTS_PER_PARK
 """At most: a poll; the callback task before it, which has one event more than the task of a poll; its retries."""
 
 EVENTS_PER_BEAT = 4
@@ -44,14 +44,14 @@ BEATS_AN_EXECUTION = 2_000
 """How many heartbeats a continuation sends."""
 
 
-def events_of_a_poll(since_ms: int, lease_ms: int, *, called: bool) -> int:
+def events_of_a_poll(since_ms: int, lease_ms: int, *, woken: bool) -> int:
     """How many events a poll has cost a waiter, this long after the one before."""
-    if not called:
+    if not woken:
         return EVENTS_PER_POLL
-    parks = min(PARKS_A_LOOK - 1, max(0, since_ms) // (lease_ms // 2))
-    return EVENTS_PER_PARKED_LOOK - (PARKS_A_LOOK - 1 - parks) * EVENTS_PER_PARK
+    parks = min(PARKS_PER_POLL - 1, max(0, since_ms) // (lease_ms // 2))
+    return EVENTS_PER_PARKED_POLL - (PARKS_PER_POLL - 1 - parks) * EVENTS_PER_PARK
 
 
-def most_polls_an_execution(*, called: bool) -> int:
+def most_polls_an_execution(*, woken: bool) -> int:
     """How often a continuation polls."""
-    return 450 if called else 2_000
+    return 450 if woken else 2_000

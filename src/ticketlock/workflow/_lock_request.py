@@ -96,7 +96,7 @@ def _limit(fields: Mapping[str, Any], default_permits: int) -> tuple[int, bool]:
     shared = fields.get("shared", False)
     if not isinstance(shared, bool):
         raise InvalidLockRequest("shared", shared, "true or false")
-    # A lock that is shared has one permit, whatever the default for other requests is.
+    # A lock that is shared has one permit, even if the default for other requests is another number.
     mode = mode_of(shared=shared)
     asked = fields["permits"] if "permits" in fields else mode.permits_to_ask(default_permits)
     permits = whole_number("permits", asked, 1, MAX_HOLDERS)
@@ -136,7 +136,7 @@ def _object(field: str, value: Any, known: Collection[str], *, ignored: str = ""
     for name in value:
         if name not in known and name != ignored:
             path = shown(f"{field}.{name}" if field == "task" else name).strip('"')
-            raise InvalidLockRequest(path, value[name], f"no such field: only {', '.join(sorted(known))}")
+            raise InvalidLockRequest(path, value[name], f"only the fields {', '.join(sorted(known))}")
     return value
 
 

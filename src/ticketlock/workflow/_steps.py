@@ -18,7 +18,7 @@ from ticketlock.errors import (
     TaskNotAllowed,
 )
 from ticketlock.locks._claim import Claim
-from ticketlock.locks._hand_over import await_call
+from ticketlock.locks._hand_over import await_wake_up
 from ticketlock.locks._items import Session
 from ticketlock.locks._lock_table import LockTable
 from ticketlock.locks._outcomes import Grant, Position
@@ -127,13 +127,13 @@ class Workflow:
         execution = event["execution"]
         session = Session(execution, place or _PLACE)
         owner = execution if place is None else f"{execution}/{place}"
-        is_called = event["handOver"] == "callback"
+        is_woken = event["handOver"] == "callback"
         claim = Claim(
             request.lock,
             owner,
             int(event["leaseSeconds"] * 1_000),
             permits=request.permits,
-            session=session if is_called else None,
+            session=session if is_woken else None,
             shared=request.shared,
             noted_in=session,
         )
@@ -149,7 +149,7 @@ class Workflow:
         step = self._found(turn, claim, found)
         return Step({"lock": {"turn": step.reply}, "task": request.task}, step.metrics, step.keys)
 
-    def wait_for_call(self, event: Mapping[str, Any]) -> Step:
+    def wait_for_wake_up(self, event: Mapping[str, Any]) -> Step:
         """Park: store the callback task's token for the client that frees the lock, and extend the queue row.
 
         Args:
@@ -165,7 +165,7 @@ class Workflow:
             longer = self._sleep(turn, claim, seen, slack_ms=_CLOCKS_DIFFER_MS)
             return turn["status"] == "parkedBriefly" or longer.status == "parked"
 
-        seen = self._run(claim, lambda me: await_call(me, place, session, event["taskToken"], park, may_stay))
+        seen = self._run(claim, lambda me: await_wake_up(me, place, session, event["taskToken"], park, may_stay))
         metrics = {} if seen is None else _age(turn, seen)
         return Step({}, metrics, turns.log_keys(claim, place.ticket) | {"stays": seen is not None})
 
@@ -193,11 +193,11 @@ class Workflow:
         most = turn["pollsAnExecution"]
         if is_first:
             most = min(most, budget.FIRST_POLLS)
-            looked_ms = found.now.likely_ms if isinstance(found, Position) else found.since_ms
+            polled_ms = found.now.likely_ms if isinstance(found, Position) else found.since_ms
             turn["events"] += budget.events_of_a_poll(
-                looked_ms - turn["lookedMs"], claim.lease_ms, called=turns.is_called(turn)
+                polled_ms - turn["lookedMs"], claim.lease_ms, woken=turns.is_woken(turn)
             )
-            turn["lookedMs"] = looked_ms
+            turn["lookedMs"] = polled_ms
         if isinstance(found, Position) and turn["pollsHere"] >= most:
             return self._continue(turn, claim, found)
         step = self._found(turn, claim, found)
@@ -340,7 +340,7 @@ class Workflow:
     def _sleep(self, turn: Turn, claim: Claim, found: Position, *, slack_ms: int = 0) -> Sleep:
         waited_ms = max(0, found.now.likely_ms - turn["arrivedMs"])
         rest_ms = None if turn["waitUntilMs"] is None else turn["waitUntilMs"] - found.now.likely_ms
-        if turns.is_called(turn):
+        if turns.is_woken(turn):
             return next_sleep(
                 found, lease_ms=claim.lease_ms, poll_ms=turn["pollMs"], rest_ms=rest_ms, slack_ms=slack_ms
             )

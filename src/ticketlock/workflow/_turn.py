@@ -67,7 +67,7 @@ def claim_of(turn: Turn, event: Mapping[str, Any] | None = None) -> Claim:
         claim["owner"],
         lease_ms,
         permits=claim["permits"],
-        session=session_of(turn) if is_called(turn) else None,
+        session=session_of(turn) if is_woken(turn) else None,
         shared=claim["shared"],
         noted_in=session_of(turn),
     )
@@ -78,7 +78,7 @@ def session_of(turn: Turn) -> Session:
     return Session(turn["session"]["execution"], turn["session"]["place"])
 
 
-def is_called(turn: Turn) -> bool:
+def is_woken(turn: Turn) -> bool:
     """Whether the waiter is woken when its turn may have come."""
     return bool(turn["handOver"] == "callback")
 

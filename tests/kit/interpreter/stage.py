@@ -16,7 +16,7 @@ import clean_up
 import heartbeat
 import release
 import take_ticket
-import wait_for_call
+import wait_for_wake_up
 from kit.engines import create_table
 from kit.interpreter.harness import Machine, Outcome, StepFunctions, Work, until
 from kit.interpreter.lambda_server import Function, Handler, LambdaContext, function_arn
@@ -33,7 +33,7 @@ HALF_LIFE_S = LEASE_S // 2
 HANDLERS: Mapping[str, Handler] = {
     "TakeTicket": take_ticket.handler,
     "CheckPosition": check_position.handler,
-    "WaitForCall": wait_for_call.handler,
+    "WaitForWakeUp": wait_for_wake_up.handler,
     "Heartbeat": heartbeat.handler,
     "Release": release.handler,
 }
@@ -102,15 +102,17 @@ class Stage:
     def wait_until_parked(self, arn: str) -> None:
         """Wait until a waiter has left the token of its callback task."""
         until(
-            lambda: "callToken" in (self.session(arn) or {}), 10, lambda: f"{arn} to park: {self.machine.entered(arn)}"
+            lambda: "wakeUpToken" in (self.session(arn) or {}),
+            10,
+            lambda: f"{arn} to park: {self.machine.entered(arn)}",
         )
 
-    def spoil_call_token(self, arn: str) -> None:
+    def spoil_wake_up_token(self, arn: str) -> None:
         """Change the token as if a later task of the waiter had replaced this one."""
         self.client.update_item(
             TableName=self.table_name,
             Key=Session(arn, "serialize").key(),
-            UpdateExpression="SET callToken = :token",
+            UpdateExpression="SET wakeUpToken = :token",
             ExpressionAttributeValues={":token": {"S": "stale"}},
         )
 
@@ -170,8 +172,8 @@ def stage(
         for machine in (definition, continuing):
             put(
                 machine,
-                "WaitForCall/Retry",
-                [{**machine["States"]["WaitForCall"]["Retry"][0], "MaxAttempts": parks - 1}],
+                "WaitForWakeUp/Retry",
+                [{**machine["States"]["WaitForWakeUp"]["Retry"][0], "MaxAttempts": parks - 1}],
             )
     for path, value in (change or {}).items():
         put(definition, path, value)

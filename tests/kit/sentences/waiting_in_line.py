@@ -90,10 +90,10 @@ def test_those_who_share_enter_together_when_their_turn_comes(locks: LockClient,
     assert sorted(line.entered) == ["first", "second"]
 
 
-def test_on_wait_of_a_free_lock_is_told_nothing(locks: LockClient, entity: str) -> None:
-    looks: list[Position] = []
-    locks.acquire(entity, on_wait=looks.append)
-    assert looks == []
+def test_on_wait_of_a_free_lock_is_never_called(locks: LockClient, entity: str) -> None:
+    polls: list[Position] = []
+    locks.acquire(entity, on_wait=polls.append)
+    assert polls == []
 
 
 def test_an_exception_in_on_wait_ends_the_wait_and_the_queue_is_left(

@@ -81,7 +81,7 @@ BROKEN_ELSEWHERE = (
             (
                 _grants,
                 "take_at_once",
-                without(_grants.take_at_once, _conditions.A_PERMIT_IS_FREE, _conditions.NOBODY_SHARES),
+                without(_grants.take_at_once, _conditions.A_PERMIT_IS_FREE, _conditions.NO_HOLDER_SHARES),
             ),
         ),
     ),
@@ -89,7 +89,7 @@ BROKEN_ELSEWHERE = (
         "not equal for the limit",
         "the AWS sample of a Step Functions semaphore, by <>: it never recovers from a lower limit",
         frozenset({"limit"}),
-        ((type(EXCLUSIVE), "room_conditions", ("held <> permits", _conditions.NOBODY_SHARES)),),
+        ((type(EXCLUSIVE), "room_conditions", ("held <> permits", _conditions.NO_HOLDER_SHARES)),),
     ),
     BrokenLock(
         "an expired holder removed though it has renewed",

@@ -26,7 +26,7 @@ _expired_holders = _queue.expired_holders
 _free = Contender.free
 _observe = TableTime.observe
 _with_whole_lease = Contender._with_whole_lease
-_look = Contender.look
+_read_queue = Contender.read_queue
 _NEVER_MS = 10**15
 
 
@@ -37,9 +37,9 @@ class _Roomy(LockItem):
         return 1
 
 
-def _look_without_room(me: Any, until: Any, patience_ms: int | None = None) -> Steps[Queue]:
-    queue = yield from _look(me, until, patience_ms)
-    if until is not _queue.somebody_lives or queue.item is None:
+def _queue_with_room(me: Any, until: Any, patience_ms: int | None = None) -> Steps[Queue]:
+    queue = yield from _read_queue(me, until, patience_ms)
+    if until is not _queue.has_a_live_row or queue.item is None:
         return queue
     values = {each.name: getattr(queue.item, each.name) for each in fields(queue.item)}
     return replace(queue, item=_Roomy(**values))
@@ -132,11 +132,11 @@ FOUND = (
         "past the count without checking the room",
         "a reader that found the queue empty came in beside a writer that was granted meanwhile",
         frozenset({"limit"}),
-        ((Contender, "look", _look_without_room),),
+        ((Contender, "read_queue", _queue_with_room),),
     ),
     BrokenLock(
         "the Date of a reply to a frozen machine",
-        "a machine that was frozen while a reply arrived, its local clock with it, took the table's time for earlier",
+        "a machine that was frozen while a reply arrived, its local clock with it, took the table's time to be earlier",
         frozenset({"exclusion"}),
         ((TableTime, "observe", _observe_after_a_freeze),),
         Faults(freeze=10),
@@ -169,29 +169,29 @@ FOUND = (
         Faults(),
     ),
     BrokenLock(
-        "a release that takes every refusal for its own earlier try",
-        "a lock that was freed by force, or whose item was deleted, was never told as lost",
-        frozenset({"told"}),
+        "a release that treats every refusal as its own earlier attempt",
+        "a lock that was freed by force, or whose item was deleted, was never reported as lost",
+        frozenset({"outcomes"}),
         ((Contender, "free", _free_or_freed_before),),
         Faults(pause=5),
     ),
     BrokenLock(
-        "a lock that was freed by force, and yet not",
-        "an operator whose reply was lost was told that the lock was not held",
-        frozenset({"told"}),
+        "a lock that was freed by force, and reported as not held",
+        "an operator whose reply was lost heard that the lock was not held",
+        frozenset({"outcomes"}),
         ((Contender, "free", _forced_in_vain),),
         Faults(reply_lost=300),
     ),
     BrokenLock(
-        "a loss that the lease does not hear of",
-        "the table had told set_data that the lock is lost, and is_held() said yes for a minute",
-        frozenset({"told"}),
+        "a loss that the lease does not report",
+        "set_data had learned from the table that the lock is lost, and is_held() was true for a minute",
+        frozenset({"outcomes"}),
         ((Holdings, "set_data", _shown_without_consequence),),
         Faults(pause=5),
     ),
     BrokenLock(
         "a last try whose answer is ignored",
-        "at the fifth refusal in a row the lock was taken, and its owner told that it was not",
+        "at the fifth refusal in a row the lock was taken, and its owner heard that it was not",
         frozenset({"counts", "nothing left"}),
         ((Contender, "acquire_at_once", _last_answer_unseen),),
         Faults(),

@@ -30,9 +30,9 @@ from ticketlock.wire._table_time import Moment
 _hand_over = _grants.hand_over
 _take_my_turn = _grants.take_my_turn
 _take_past_the_count = _grants.take_past_the_count
-_delete_dead_row = _writes.delete_dead_row
+_delete_stale_row = _writes.delete_stale_row
 _take_in = Queue.take_in
-_look = Contender.look
+_read_queue = Contender.read_queue
 _room = LockItem.room
 _with_whole_lease = Contender._with_whole_lease
 _TAKES = ("take_at_once", "take_over", "take_past_the_count")
@@ -74,15 +74,15 @@ def _sweep_and_count(lock: LockName, row: Row) -> TransactWrite:
         "Update",
         lock_key(lock),
         update="SET waiting = waiting - :one",
-        condition=_conditions.SOMEBODY_IS_COUNTED,
+        condition=_conditions.A_WAITER_IS_COUNTED,
         values={":one": number(1), ":zero": number(0)},
     )
-    return TransactWrite((_delete_dead_row(lock, row), fewer))
+    return TransactWrite((_delete_stale_row(lock, row), fewer))
 
 
 def _first_page(me: Any, until: Any, patience_ms: int | None = None) -> Steps[Queue]:
     """A poll that takes one page for the whole queue."""
-    return (yield from _look(me, (lambda _: True) if until is _queue.somebody_lives else until, patience_ms))
+    return (yield from _read_queue(me, (lambda _: True) if until is _queue.has_a_live_row else until, patience_ms))
 
 
 def _taken_in_as_alive(queue: Queue, row: Row, now: Moment) -> None:
@@ -146,19 +146,19 @@ BROKEN_MODELS = (
         ((_grants, "take_past_the_count", _heal_without_void),),
     ),
     BrokenLock(
-        "a partial page taken for the whole queue",
+        "a partial page treated as the whole queue",
         "a model of this lock",
         frozenset({"no overtaking", "no eviction", "counts"}),
-        ((Contender, "look", _first_page),),
+        ((Contender, "read_queue", _first_page),),
     ),
     BrokenLock(
         "a sweep that lowers the count",
         "a model of this lock: a late copy of a row's PutItem is swept as well, and was counted off already",
         frozenset({"counts"}),
-        ((_writes, "delete_dead_row", _sweep_and_count),),
+        ((_writes, "delete_stale_row", _sweep_and_count),),
     ),
     BrokenLock(
-        "a grant to one who holds already",
+        "a grant to an owner that holds already",
         "a model of this lock: a repeated request counts a permit twice",
         frozenset({"counts"}),
         (
@@ -170,7 +170,7 @@ BROKEN_MODELS = (
         "a turn without the token that was seen",
         "a model of this lock: a Query is no snapshot",
         frozenset({"limit", "no overtaking", "counts", "liveness"}),
-        ((_grants, "take_my_turn", _first_without(_take_my_turn, _conditions.NO_GRANT_SINCE_I_LOOKED)),),
+        ((_grants, "take_my_turn", _first_without(_take_my_turn, _conditions.NO_GRANT_SINCE_I_READ)),),
     ),
     BrokenLock(
         "tokens that begin anew with a new item",
@@ -187,7 +187,7 @@ BROKEN_MODELS = (
     BrokenLock(
         "a release that does nothing",
         "a lease that does all the work",
-        frozenset({"told", "liveness", "nothing left"}),
+        frozenset({"outcomes", "liveness", "nothing left"}),
         ((Contender, "free", _released_by_nothing),),
     ),
     BrokenLock(
@@ -196,7 +196,7 @@ BROKEN_MODELS = (
         frozenset({"liveness", "nothing left", "counts"}),
         ((Contender, "withdraw", _withdrawn_by_nothing),),
     ),
-    _dropped("NOBODY_WAITS", "a newcomer overtakes waiters", "no overtaking"),
+    _dropped("NO_WAITER_IS_COUNTED", "a newcomer overtakes waiters", "no overtaking"),
     _dropped("MY_LEASE_GROWS", "a late renewal shortens the lease", "leases grow"),
     _dropped(
         "MY_LEASE_IS_AS_I_SAW",
@@ -205,7 +205,7 @@ BROKEN_MODELS = (
         "leases grow",
     ),
     _dropped(
-        "NO_TICKET_SINCE_I_LOOKED",
+        "NO_TICKET_SINCE_I_READ",
         "a waiter has joined since the queue was read to its end",
         "no overtaking",
         "no eviction",
@@ -234,25 +234,25 @@ BROKEN_MODELS = (
     ),
     BrokenLock(
         "a turn that leaves the count",
-        "the queue never looks empty again: one write never takes the lock",
+        "the queue never appears empty again: one write never takes the lock",
         frozenset({"counts"}),
         ((_grants, "take_my_turn", _turn_leaves_the_count),),
     ),
     BrokenLock(
-        "a release that grants the lock to one that has left",
+        "a release that grants the lock to a waiter that has left",
         "no waiter polls its row: the lock is held for a lease without work",
         frozenset({"nothing left", "counts", "no eviction", "liveness", "idle"}),
         ((_grants, "hand_over", _handed_without_the_row),),
     ),
     BrokenLock(
-        "a release that grants the lock to any that waits",
+        "a release that grants the lock to any waiter",
         "a waiter of its process passes those of others",
         frozenset({"no overtaking"}),
         ((Waits, "following", property(_any_waiter)),),
     ),
     BrokenLock(
         "a record wait of a millisecond",
-        "seconds taken for milliseconds",
+        "seconds treated as milliseconds",
         frozenset({"liveness"}),
         ((scripts, "acquire", _acquire_impatiently),),
     ),
@@ -264,7 +264,7 @@ BROKEN_MODELS = (
     ),
     BrokenLock(
         "the token before the write",
-        "a holder is told the token that was in the item, not the one that it was granted",
+        "a holder receives the token that was in the item, not the one that it was granted",
         frozenset({"fencing"}),
         ((Contender, "_with_whole_lease", _settled_with_the_last_token),),
     ),

@@ -59,7 +59,7 @@ def _holds(world: World, machine: Machine, driver: Driver, claim: Claim) -> Acti
 
     ticket = yield from driver.run(lambda now: me(now).join())
     until_ms = yield from _beats(world, driver, me, ticket)
-    while until_ms is not None and not (yield from driver.run(lambda now: me(now).look(ticket))):
+    while until_ms is not None and not (yield from driver.run(lambda now: me(now).poll(ticket))):
         yield Sleep(1_000)
         until_ms = yield from _beats(world, driver, me, ticket)
     hold = None
@@ -72,7 +72,7 @@ def _holds(world: World, machine: Machine, driver: Driver, claim: Claim) -> Acti
                 hold = world.checker.believes(machine, claim, ticket, lease)
             elif deadline.local_ms >= lease.deadline.local_ms:
                 lease.deadline = deadline
-            world.checker.goes_on()
+            world.checker.hears_of_its_renewal()
             yield Sleep(ms)
             until_ms = yield from _beats(world, driver, me, ticket)
     if hold is not None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from botocore.exceptions import BotoCoreError, ClientError
 from property.units.calls import Beside
-from property.units.checker import COMMITTED as TOLD_COMMITTED
+from property.units.checker import COMMITTED as REPORTED_COMMITTED
 from property.units.checker import Key, Record
 from property.units.machines import Machine
 from property.units.sweeps import sweeper, sweeper_in_parts
@@ -81,10 +81,10 @@ def asker(rounds: int, names: Sequence[str]) -> Script:
             unit = units[world.chance.pick(len(units))] if name is None else None
             steps = outcome_of_name(UNITS, name) if name is not None else outcome_of_unit(UNITS, unit or "")
             try:
-                told = yield from machine.driver.follow(steps)
+                outcome = yield from machine.driver.follow(steps)
             except TableError:
                 continue
-            checker.sees_outcome(told.name, asked_at, name=name, unit=unit)
+            checker.sees_outcome(outcome.name, asked_at, name=name, unit=unit)
 
     return script
 
@@ -118,7 +118,7 @@ def _ends_an_owner(world: UnitsWorld, machine: Machine) -> Actions[None]:
     except TableError:
         return
     world.checker.saves.ended.add(owner)
-    world.checker.tells(f"{machine.name} has ended {owner}, and rolled back {rolled_back}")
+    world.checker.notes(f"{machine.name} has ended {owner}, and rolled back {rolled_back}")
 
 
 def plain_writer(rounds: int, _: Sequence[str] = ()) -> Script:
@@ -165,9 +165,9 @@ def _plain_write(world: UnitsWorld, machine: Machine, key: Key) -> Actions[None]
         "ExpressionAttributeValues": values,
     }
     checker.begins(record)
-    checker.tells(f"{machine.name} writes {unit} to {key} beside units")
+    checker.notes(f"{machine.name} writes {unit} to {key} beside units")
     yield Beside("dynamodb", operation, asked, record)
-    record.told, record.told_at = TOLD_COMMITTED, checker.step
+    record.reported, record.reported_at = REPORTED_COMMITTED, checker.step
 
 
 def grantor(rounds: int, _: Sequence[str] = ()) -> Script:

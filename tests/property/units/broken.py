@@ -107,7 +107,7 @@ VARIANTS: Mapping[str, Variant] = {
             ((_verbs, "MarkedCommit", changes.MarkedWithoutChecks),),
         ),
         Variant(
-            "marked: what was read is looked at, and then committed",
+            "marked: what was read is validated in a request before the commit",
             by(*ISOLATION),
             ((_verbs, "MarkedCommit", changes.MarkedThatValidatesFirst),),
         ),
@@ -185,22 +185,22 @@ VARIANTS: Mapping[str, Variant] = {
         ),
         Variant(
             "commit of any state",
-            by("atomicity", "told", *ISOLATION),
+            by("atomicity", "outcomes", *ISOLATION),
             ((Heads, "commit", changes.without(Heads.commit, _facts.HEAD_IS_PENDING)),),
         ),
         Variant(
             "rollback of any state",
-            by("atomicity", "told", *READS, *ISOLATION),
+            by("atomicity", "outcomes", *READS, *ISOLATION),
             ((Heads, "roll_back", changes.roll_back_of_any),),
         ),
         Variant(
-            "the mark of a pending unit is taken off",
+            "the mark of a pending unit is removed",
             by("atomicity", *ISOLATION),
             ((Meeting, "resolve", changes.unmark_of_pending),),
         ),
         Variant(
             "time to live at the commit",
-            by("atomicity", "told", *READS, *ISOLATION),
+            by("atomicity", "outcomes", *READS, *ISOLATION),
             ((Heads, "commit", changes.commit_with_time_to_live),),
             HALF_WAY_FOR_DAYS,
             cast=CHECKS,
@@ -211,28 +211,30 @@ VARIANTS: Mapping[str, Variant] = {
             ((_verbs, "MarkedCommit", changes.MarkedThatClosesBefore),),
         ),
         Variant(
-            "gone taken for rolled back, by a reader",
+            "a reader treats a missing record as rolled back",
             by(*READS, *ISOLATION),
-            ((_reading, "_tells", changes.tells_of_gone),),
+            ((_reading, "_undecided", changes.undecided_or_gone),),
             STUCK,
             cast=CUTS,
         ),
         Variant(
-            "gone taken for rolled back, by its coordinator",
-            by("told"),
-            ((_verbs, "MarkedCommit", changes.MarkedThatIsToldOfGone),),
+            "a coordinator treats its missing record as rolled back",
+            by("outcomes"),
+            ((_verbs, "MarkedCommit", changes.MarkedThatTakesGoneAsRolledBack),),
             UNHEARD_DAYS,
             cast=SLEEPERS,
         ),
         Variant(
-            "a refusal is told whatever may come late",
-            by("told"),
-            ((_verbs, "MarkedCommit", changes.MarkedThatTellsTheRefusal),),
+            "a refusal is reported although an earlier attempt may still arrive",
+            by("outcomes"),
+            ((_verbs, "MarkedCommit", changes.MarkedThatReportsTheRefusal),),
             CUT_OFF,
         ),
         Variant("dirty committed reads", by(*READS), ((Reading, "_images", changes.images_dirty),)),
         Variant(
-            "committed reads of what stands there", by(*READS), ((Reading, "_images", changes.images_as_they_stand),)
+            "committed reads that ignore the unit's record",
+            by(*READS),
+            ((Reading, "_images", changes.images_of_the_items),),
         ),
         Variant(
             "a cut without a second read of the heads",
@@ -258,12 +260,12 @@ VARIANTS: Mapping[str, Variant] = {
         ),
         Variant(
             "a new token for each try",
-            by("atomicity", "told"),
+            by("atomicity", "outcomes"),
             ((TransactWrite, "calls", changes.new_token(TransactWrite.calls)),),
         ),
         Variant(
-            "a refusal after a lost reply taken for a conflict",
-            by("told"),
+            "a refusal after a lost reply is treated as a conflict",
+            by("outcomes"),
             ((_verbs, "commit_natively", changes.commits_natively_taking_refusals),),
             LATE,
             cast=replace(INSERTS, engines=("native", "marked"), rests_ms=NO_REST),
@@ -283,7 +285,10 @@ VARIANTS: Mapping[str, Variant] = {
             cast=replace(SLEEPERS, rounds=8, beside={"sweeper": 24}),
         ),
         Variant(
-            "told before it is decided", by("told"), ((_verbs, "MarkedCommit", changes.MarkedThatTellsBefore),), CUT_OFF
+            "a rollback is reported before the record is decided",
+            by("outcomes"),
+            ((_verbs, "MarkedCommit", changes.MarkedThatReportsBefore),),
+            CUT_OFF,
         ),
         Variant("wound without order", by("order"), ((Meeting, "pass_by", changes.pass_by_without_order),)),
         Variant(
@@ -295,13 +300,13 @@ VARIANTS: Mapping[str, Variant] = {
         ),
         Variant(
             "a record that is made again",
-            by("atomicity", "told", *READS, *ISOLATION),
+            by("atomicity", "outcomes", *READS, *ISOLATION),
             ((Heads, "open", changes.open_again),),
             TWICE_AND_HALF_WAY,
             cast=INSERTS,
         ),
         Variant(
-            "a token that is outlived",
+            "a transaction that is repeated after its token is forgotten",
             by("atomicity"),
             ((TransactWrite, "repeatable_for_ms", changes.FOR_EVER_MS),),
             Faults({"reply_lost": 100, "overslept": 200}),
@@ -314,22 +319,22 @@ VARIANTS: Mapping[str, Variant] = {
             Faults({"refused": 60}),
         ),
         Variant(
-            "a sweep to which every age is enough",
+            "a sweep that ignores the age of a unit",
             by("alive", "nothing left"),
             ((_sweeping, "sweep_one", changes.sweep_of_any_age),),
             OFTEN,
         ),
         Variant(
-            "a sweep that stays where the one before was cut short",
+            "a sweep that keeps its stored position at the end of the table",
             by("nothing left"),
             ((PlaceOfPart, "forget", PlaceOfPart.read),),
             cast=SWEEPS,
         ),
         Variant(
-            "a network that doubles what is answered",
+            "a network that duplicates an answered request",
             by("nothing left", "atomicity"),
             (),
-            Faults({"doubled": 60}),
+            Faults({"duplicated": 60}),
         ),
         Variant(
             "a save without rev",
@@ -351,7 +356,7 @@ VARIANTS: Mapping[str, Variant] = {
         ),
         Variant(
             "a commit of a saved unit in any state",
-            by("fork", "told", "atomicity"),
+            by("fork", "outcomes", "atomicity"),
             ((Heads, "end_saved", changes.without(Heads.end_saved, _facts.HEAD_IS_PENDING)),),
             cast=SAVES,
         ),
@@ -364,11 +369,11 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a save that does not ask whether its owner has ended",
             by("owner"),
-            ((_saving, "saved_under", changes.saved_under_an_ended_one),),
+            ((_saving, "owner_goes_on", changes.saved_under_an_ended_one),),
             cast=SAVES,
         ),
         Variant(
-            "an end of an owner that looks for its units first",
+            "an end of an owner that reads its units before it refuses saves",
             by("owner"),
             ((_owners, "end_owner", changes.end_owner_too_late),),
             cast=SAVES,
@@ -380,7 +385,7 @@ VARIANTS: Mapping[str, Variant] = {
             cast=SAVES,
         ),
         Variant(
-            "an upgraded read lock that is taken off as one of reading",
+            "an upgraded read lock that is unmarked without its write",
             by("atomicity", *ISOLATION, *READS),
             ((_locking, "entry_of", changes.entry_of_what_was_read),),
             cast=LOCKING,
@@ -392,7 +397,7 @@ VARIANTS: Mapping[str, Variant] = {
             cast=LOCKING,
         ),
         Variant(
-            "a read lock whose key is not written down",
+            "a read lock whose key is not in the record",
             by("nothing left"),
             ((Locking, "_write_keys", changes.write_no_keys),),
             cast=LOCKING,
@@ -405,7 +410,7 @@ VARIANTS: Mapping[str, Variant] = {
             cast=replace(SLEEPERS, rounds=8, beside={"sweeper": 24}, locking=True),
         ),
         Variant(
-            "a name that is taken whatever stands there",
+            "a name that is taken unconditionally",
             by("exactly once"),
             (
                 (_facts, "RECEIPT_ROLLED_BACK_AS_I_SAW", changes.ALWAYS),

@@ -21,8 +21,8 @@ from ticketlock.errors import (
 from ticketlock.units import _commit, _finishing, _marked, _native, _owners, _reading, _saving, _sweeping
 from ticketlock.units._guards import Guards
 from ticketlock.units._heads import Head, Heads, head_key
+from ticketlock.units._item_reads import take_in
 from ticketlock.units._locking import Locking
-from ticketlock.units._looks import take_in
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Marked, Meeting
@@ -110,7 +110,7 @@ class MarkedWithoutTheHead(MarkedCommit):
 
 
 class MarkedPastTheLease(MarkedCommit):
-    """Marks however late it is.
+    """Marks even after the end of its lease.
 
     A process pauses before it sends a mark again. Meanwhile its unit is rolled back, and closed after ten minutes, when
     no copy can arrive any more. The process continues, marks the item, and crashes: no process reads the record again,
@@ -131,7 +131,7 @@ class LockingPastTheLease(Locking):
 def write_no_keys(self: Locking, _places: Sequence[Place]) -> ForkingSteps[None]:
     """Its record does not say what it marks.
 
-    A process dies with its marks; nobody meets them, and a sweep does not find them.
+    A process crashes with its marks; no process meets them, and a sweep does not find them.
     """
     return (yield from _WRITE_KEYS(self, []))
 
@@ -145,7 +145,7 @@ def entry_of_what_was_read(place: Place) -> Entry:
     return made if place.seen is None else replace(made, kind="unmark", assigned={}, removed=())
 
 
-class MarkedThatTellsBefore(MarkedCommit):
+class MarkedThatReportsBefore(MarkedCommit):
     """Reports its end before the record says so."""
 
     def _abort(self, error: Any) -> ForkingSteps[bool]:
@@ -179,12 +179,12 @@ def pass_by_without_order(self: Meeting, met: Marked) -> ForkingSteps[None]:
         yield self._heads.roll_back(head.unit, now.latest_ms, by=self._age[1])
 
 
-def tells_of_gone(head: Head | None) -> bool:
-    """A unit that is gone, or closed, counts as not committed: what was read is taken as committed."""
+def undecided_or_gone(head: Head | None) -> bool:
+    """A unit that is gone, or closed, counts as not committed: what was read is treated as committed."""
     return head is None or head.is_closed or head.state != "committed"
 
 
-class MarkedThatIsToldOfGone(MarkedCommit):
+class MarkedThatTakesGoneAsRolledBack(MarkedCommit):
     """A record that is gone counts as rolled back."""
 
     def _ended(self, row: Any) -> Any:
@@ -192,7 +192,7 @@ class MarkedThatIsToldOfGone(MarkedCommit):
         return UnitRolledBack(str(error)) if isinstance(error, UnitForgotten) else error
 
 
-class MarkedThatTellsTheRefusal(MarkedCommit):
+class MarkedThatReportsTheRefusal(MarkedCommit):
     """Reports the reason of a refusal, even if an earlier attempt may still arrive."""
 
     @property
@@ -242,13 +242,13 @@ def one_by_one(self: Reading, batch: Sequence[Wanted]) -> ForkingSteps[Any]:
 
 
 def images_dirty(self: Reading, batch: Sequence[Wanted], items: Any, heads: Any) -> ForkingSteps[Any]:
-    """The value that a pending unit is about to write is taken as committed."""
-    told = {unit: None if head is None else replace(head, state="committed") for unit, head in heads.items()}
-    return (yield from _IMAGES(self, batch, items, told))
+    """The value that a pending unit is about to write is treated as committed."""
+    as_committed = {unit: None if head is None else replace(head, state="committed") for unit, head in heads.items()}
+    return (yield from _IMAGES(self, batch, items, as_committed))
 
 
-def images_as_they_stand(self: Reading, _batch: Any, items: Any, _records: Any) -> ForkingSteps[Any]:
-    """The item's present value, whatever its unit's outcome is."""
+def images_of_the_items(self: Reading, _batch: Any, items: Any, _records: Any) -> ForkingSteps[Any]:
+    """The item's present value, without the outcome of the unit whose mark it has."""
     yield from ()
     return [_reading.image_of(item, self._marks) for item in items]
 
@@ -266,7 +266,7 @@ def new_token(original: Callable[..., Any]) -> Callable[..., Any]:
 def commits_natively_taking_refusals(
     places: Sequence[Place], marks: Marks, commit: Any, meeting: Meeting
 ) -> ForkingSteps[None]:
-    """A refusal is taken as one of the last attempt, even if an earlier one had no answer."""
+    """A refusal is treated as one of the last attempt, even if an earlier one had no answer."""
     steps = _COMMIT_NATIVELY(places, marks, commit, meeting)
     request = next(steps)
     while True:
@@ -340,9 +340,9 @@ def finish_without_mark(entry: Any, unit: str, marks: Marks) -> Write:
 _FINISH = _finishing.finish
 
 
-def work_without_checks(told: Any, work: Any, tables: Any) -> None:
+def work_without_checks(saved: Any, work: Any, tables: Any) -> None:
     """What was only read before the save is not checked."""
-    _WORK_OF(told, work, tables)
+    _WORK_OF(saved, work, tables)
     for place in work.places.values():
         place.is_checked = False
 
@@ -354,9 +354,8 @@ def with_no_step(saved: frozenset[bytes], _step: Any) -> frozenset[bytes]:
     return saved
 
 
-def saved_under_an_ended_one(table: str, head: Head) -> tuple[Write, Write]:
-    put, asks = _SAVED_UNDER(table, head)
-    return put, replace(asks, condition=ALWAYS)
+def saved_under_an_ended_one(table: str, owner: str) -> Write:
+    return replace(_OWNER_GOES_ON(table, owner), condition=ALWAYS)
 
 
 def end_owner_too_late(heads: Heads, owner: str) -> ForkingSteps[list[str]]:
@@ -368,7 +367,7 @@ def end_owner_too_late(heads: Heads, owner: str) -> ForkingSteps[list[str]]:
     return (yield from _owners._roll_back(units, heads, owner, now))
 
 
-_SAVED_UNDER = _owners.saved_under
+_OWNER_GOES_ON = _owners.owner_goes_on
 
 # Late and duplicate requests.
 
@@ -377,7 +376,8 @@ def commit_that_creates(self: Heads, head: Head, now_ms: int) -> Write:
     """Creates a head if there is none.
 
     A process sends the commit again after it has slept for days: meanwhile its unit was rolled back, closed and
-    deleted. The process is told that the unit is committed, and so is every process that asks; no item is written.
+    deleted. The process, and every one that asks for the outcome, learns that the unit is committed; no item is
+    written.
     """
     made = _COMMIT(self, head, now_ms)
     return replace(made, condition=f"attribute_not_exists(#unit) OR ({made.condition})")
@@ -420,7 +420,7 @@ def sweep_of_any_age(
 _SWEEP_ONE = _sweeping.sweep_one
 
 FOR_EVER_MS = math.inf
-"""A transaction is sent again under its token, however long ago the first attempt was.
+"""A transaction is sent again under its token at any time after its first attempt.
 
 The service forgets a token after ten minutes. A blind append, which only the token protects, is applied again.
 """

@@ -49,7 +49,7 @@ class Record:
     Attributes:
         id: the id under which it writes.
         number: the element that it appends.
-        began, told_at: the steps at which it began, and at which the machine was told its end.
+        began, reported_at: the steps at which it began, and at which its end was reported to the machine.
         seen: what it has read, and the commit checks.
         missed: keys that were not in a range that it has read, and the commit checks: it may read them again.
         writes: the new values of the items that it writes, by key.
@@ -57,7 +57,7 @@ class Record:
         name: of which only one unit is committed.
         knows_name_at: the step at which it has learned the outcome of its name.
         fence: the token of the lock that it is under.
-        told: how it ended, as far as the machine was told.
+        reported: how it ended, as reported to the machine.
         is_plain: whether it is a write of a plain writer.
         machine: the name of the machine that runs it.
         born_ms: when its first try began, by that machine's wall clock.
@@ -76,8 +76,8 @@ class Record:
     name: str | None = None
     knows_name_at: int | None = None
     fence: int | None = None
-    told: str | None = None
-    told_at: float = inf
+    reported: str | None = None
+    reported_at: float = inf
     is_plain: bool = False
     is_gone: bool = False
     machine: str = ""
@@ -156,7 +156,7 @@ class UnitChecker:
         """The contents of the items, once every commit is finished."""
         return self.commits[-1].state
 
-    def tells(self, what: str) -> None:
+    def notes(self, what: str) -> None:
         self.log.append(f"{self.step}: {what}")
 
     def begins(self, record: Record) -> Record:
@@ -172,15 +172,15 @@ class UnitChecker:
             raise Broken(f"atomicity: {unit} was committed, and no machine has begun it")
         if unit in self.committed:
             raise Broken(f"atomicity: {unit} was committed twice")
-        self.tells(
+        self.notes(
             f"{unit} is committed: reads {_short(record.has_read)}, writes {_short(record.writes)} {record.blind}"
         )
-        if record.told in NOT_COMMITTED:
-            raise Broken(f"told: {unit} was told {record.told} at {record.told_at}, and is committed now")
+        if record.reported in NOT_COMMITTED:
+            raise Broken(f"outcomes: {unit} ended as {record.reported} at {record.reported_at}, and is committed now")
         if record.saved_as is not None:
             self.saves.sees_commit(record.saved_as, unit)
         if unit in self.rolled_back or record.saved_as in self.rolled_back:
-            raise Broken(f"told: {unit} was told to be rolled back, and is committed now")
+            raise Broken(f"outcomes: {unit} was reported as rolled back, and is committed now")
         for key, value in (*dict.fromkeys(record.missed).items(), *record.seen.items()):
             if self.state[key] != value:
                 raise Broken(f"serialisable: {unit} saw {value} in {key}, and is committed over {self.state[key]}")
@@ -200,23 +200,25 @@ class UnitChecker:
     def _sees_name(self, record: Record, name: str) -> None:
         if name in self.names:
             raise Broken(f"exactly once: {record.id} and {self.names[name].id} are committed under the name {name}")
-        for each, asked_at, told_at in self.given_up:
+        for each, asked_at, reported_at in self.given_up:
             if each == name and record.knows_name_at is not None and record.knows_name_at < asked_at:
-                raise Broken(f"told: {name} was told at {told_at} to be rolled back, and {record.id} is committed")
+                raise Broken(
+                    f"outcomes: {name} was reported as rolled back at {reported_at}, and {record.id} is committed"
+                )
         self.names[name] = record
 
     # Ends.
 
-    def sees_end(self, record: Record, told: str) -> None:
-        """The machine that runs a unit is told its end."""
-        record.told, record.told_at = told, self.step
-        self.tells(f"{record.id} is told: {told}")
-        self.aborts += told != COMMITTED
-        if told in NOT_COMMITTED and record.id in self.committed:
-            raise Broken(f"told: {record.id} is told {told}, and was committed at {self.committed[record.id].at}")
-        if told == REPEATED and record.name not in self.names:
-            raise Broken(f"exactly once: {record.id} is told that {record.name} was used, and it was not")
-        if told != COMMITTED:
+    def sees_end(self, record: Record, end: str) -> None:
+        """The end of a unit is reported to the machine that runs it."""
+        record.reported, record.reported_at = end, self.step
+        self.notes(f"{record.id} ends: {end}")
+        self.aborts += end != COMMITTED
+        if end in NOT_COMMITTED and record.id in self.committed:
+            raise Broken(f"outcomes: {record.id} ends as {end}, and was committed at {self.committed[record.id].at}")
+        if end == REPEATED and record.name not in self.names:
+            raise Broken(f"exactly once: {record.id} is repeated, and {record.name} was not used")
+        if end != COMMITTED:
             return
         if record.is_read_only:
             if any(record.seen.get(key) is not None for key in record.missed):
@@ -224,27 +226,27 @@ class UnitChecker:
             if record.has_read:
                 self.sees_cut(record.id, record.has_read, record.began, is_one_instant=True, kind="serialisable")
         elif record.id not in self.committed:
-            raise Broken(f"told: {record.id} is told that it is committed, and it is not")
+            raise Broken(f"outcomes: {record.id} ends as committed, and is not")
 
-    def sees_outcome(self, told: str, asked_at: int, *, name: str | None = None, unit: str | None = None) -> None:
+    def sees_outcome(self, outcome: str, asked_at: int, *, name: str | None = None, unit: str | None = None) -> None:
         """A machine has asked for the outcome of a unit or a name."""
-        self.tells(f"outcome of {name or unit}: {told}")
+        self.notes(f"outcome of {name or unit}: {outcome}")
         if name is not None:
-            if told == "COMMITTED" and name not in self.names:
-                raise Broken(f"told: the name {name} is told to be committed, and it is not")
-            if told == "ROLLED_BACK":
+            if outcome == "COMMITTED" and name not in self.names:
+                raise Broken(f"outcomes: the name {name} is reported as committed, and it is not")
+            if outcome == "ROLLED_BACK":
                 self.given_up.append((name, asked_at, self.step))
                 # The name was committed before.
                 if name in self.names and self.committed[self.names[name].id].visible_at < asked_at:
-                    raise Broken(f"told: the name {name} is told to be rolled back, and it was committed")
+                    raise Broken(f"outcomes: the name {name} is reported as rolled back, and it was committed")
         if unit is not None:
             is_committed = unit in self.committed or unit in self.saves.committed
-            if told == "COMMITTED" and not is_committed:
-                raise Broken(f"told: {unit} is told to be committed, and it is not")
-            if told == "ROLLED_BACK":
+            if outcome == "COMMITTED" and not is_committed:
+                raise Broken(f"outcomes: {unit} is reported as committed, and it is not")
+            if outcome == "ROLLED_BACK":
                 self.rolled_back.add(unit)
                 if is_committed:
-                    raise Broken(f"told: {unit} is told to be rolled back, and it is committed")
+                    raise Broken(f"outcomes: {unit} is reported as rolled back, and it is committed")
 
     def sees_rollback(self, unit: str, by: str | None, lease_left_ms: float | None) -> None:
         """A unit is rolled back: by itself, by an older unit, or because its lease has ended.
@@ -275,8 +277,8 @@ class UnitChecker:
                     raise Broken(f"committed reads: {who} saw {value} in {key}: {self._history(key, began)}")
             return
         if not any(all(state[key] == value for key, value in found.items()) for state in self._states(began)):
-            told = {key: self._history(key, began) for key in found}
-            raise Broken(f"{kind}: {who} saw {_short(found)}: no state since {began}: {told}")
+            history = {key: self._history(key, began) for key in found}
+            raise Broken(f"{kind}: {who} saw {_short(found)}: no state since {began}: {history}")
 
     def sees_uncommitted(self, who: str, key: Key, value: Value) -> None:
         """An uncommitted read: its value must have been committed at some time."""
@@ -292,8 +294,8 @@ class UnitChecker:
         return [commit.state for commit in self.commits[first:]]
 
     def _history(self, key: Key, began: int) -> str:
-        told = [f"{commit.state[key]} from {commit.at}" for commit in self.commits]
-        return f"since {began}, of {', '.join(told[-6:])}"
+        history = [f"{commit.state[key]} from {commit.at}" for commit in self.commits]
+        return f"since {began}, of {', '.join(history[-6:])}"
 
     def sees_plain_read(self, who: str, found: Mapping[Key, Value], began: int) -> None:
         """Note several items of one instant for the history, as a transaction that only reads."""
@@ -316,14 +318,14 @@ class UnitChecker:
             keys = {key for key in (*record.writes, *record.blind) if key in record.blind or record.is_change(key)}
             appends = {_named(key): record.number for key in keys}
             outcome: Outcome = "unknown"
-            if record.told == COMMITTED:
+            if record.reported == COMMITTED:
                 outcome = "committed"
-            elif record.told in NOT_COMMITTED:
+            elif record.reported in NOT_COMMITTED:
                 outcome = "aborted"
             # A unit that reads one item and nothing else is not checked: a single read may see half of a transaction.
             if outcome == "committed" and not appends and len(reads) < 2:
                 continue
-            end = max(record.began, min(record.told_at, self.step))
+            end = max(record.began, min(record.reported_at, self.step))
             transaction = Transaction(
                 id=record.id, begin=record.began, end=end, outcome=outcome, reads=reads, appends=appends
             )

@@ -1,13 +1,13 @@
 """Every schedule of two units on two items, as far as a bound: all orders of their requests, a fault at every place.
 
 A step is a request that is performed and answered; where the kind says so, each step of a transaction inside the
-service is one. Whoever goes on goes on until it sleeps, unless it is preempted; how often that happens is bounded, and
-so is the number of faults, as for locks (``property.every``). Time passes when all sleep. A copy of a request that is
-late arrives at any place, or never.
+service is one. A machine continues until it sleeps, unless it is preempted; the number of preemptions is bounded, and
+so is the number of faults, as for locks (``property.every``). Time passes when all sleep. A late copy of a request
+arrives at any later step, or never.
 
-What is never varied: every clock is right, a pause is longer than a lease and begins when a request is under way,
-requests that one unit has under way at once are performed in their order, a transaction changes its items in theirs,
-and time to live is far off.
+What is never varied: every clock is right, a pause is longer than a lease and begins when a request is in progress,
+requests that one unit sends concurrently are performed in their order, a transaction changes its items in their order,
+and TTL deletes nothing.
 """
 
 from collections.abc import Iterator, Sequence, Sized
@@ -16,8 +16,8 @@ from functools import partial
 
 from kit.invariants import Broken
 from property.chance import Chance
-from property.enumerated import all_schedules, to_its_end, told_in_short
-from property.failures import again, told
+from property.enumerated import all_schedules, in_short, to_its_end
+from property.failures import again, noted
 from property.units.beside import read_beside
 from property.units.calls import WRITES
 from property.units.casts import KEYS
@@ -48,7 +48,7 @@ _TIME_KEY = row_key("0", "0")
 
 
 class _Dull:
-    """Chooses what is dullest."""
+    """Chooses what is simplest."""
 
     def pick(self, _choices: int) -> int:
         return 0
@@ -83,17 +83,17 @@ class Kind:
     """One exhaustive search.
 
     Attributes:
-        of: what the machines do, beside each other.
-        preemptions: how often at most a machine is interrupted that could go on.
-        faults: how many at most: a write that is late, or is applied and comes once more, both without an answer; a
+        of: what each machine does.
+        preemptions: how often at most a machine is interrupted that could continue.
+        faults: how many at most: a write that is late, or is applied and arrives once more, both without an answer; a
             crash, a pause.
-        in_steps: whether others go on between two steps of a transaction.
-        exist: the items that stand there before.
-        before: what another machine has left: nothing, or it died when its unit had marked both items, and its lease is
-            over, or when it was decided.
+        in_steps: whether other machines continue between two steps of a transaction.
+        exist: the items that exist before.
+        before: what a third machine has left: nothing, or a unit with both items marked and its lease over (it crashed
+            before the commit), or a committed unit (it crashed right after the commit).
         is_append_only: whether nothing is deleted.
         keys: the items.
-        is_guarded: whether the table that has ranges is.
+        is_guarded: whether the table with ranges is guarded.
     """
 
     name: str
@@ -149,13 +149,13 @@ _INSERT_DELETE = Kind(
     "a marked insert and a delete", (appends("marked", X), _DELETES), 3, exist=(), is_append_only=False
 )
 _FINISH = Kind(
-    "a decided unit that died, and two who finish it",
+    "a committed unit that crashed, and two that finish it",
     (appends("marked", *_XY), appends("native", *_YX)),
     2,
     before="decided",
 )
 _ROLL_BACK = Kind(
-    "a marked unit that died, and two who roll it back",
+    "a marked unit that crashed, and two that roll it back",
     (appends("marked", *_XY), appends("native", *_YX)),
     2,
     before="marked",
@@ -256,10 +256,10 @@ def run(kind: Kind, chance: Chance) -> UnitsWorld:
     """One schedule of two machines.
 
     Raises:
-        Broken, Unexpected: a promise was broken, or something else was raised; its note tells what happened before.
+        Broken, Unexpected: a promise was broken, or something else was raised; its notes say what happened before.
     """
     log: list[str] = []
-    with told(log):
+    with noted(log):
         world = UnitsWorld(
             _Dull(), NONE, list(kind.keys), kind.is_append_only, in_steps=kind.in_steps, is_guarded=kind.is_guarded
         )
@@ -285,18 +285,18 @@ def _what_was_before(world: UnitsWorld, kind: Kind) -> None:
         while world.go():
             pass
     if kind.before is not None:
-        dead, decided = (
-            world.add("dead", _script(appends("marked", *kind.keys)), rate=1),
+        crashing, decided = (
+            world.add("crashing", _script(appends("marked", *kind.keys)), rate=1),
             len(world.checker.committed) + 1,
         )
         while not (are_marked() if kind.before == "marked" else len(world.checker.committed) == decided):
             world.go()
-        world.crash(dead)
+        world.crash(crashing)
         world.time.now_ms += _PAUSE_MS
 
 
 def _to_their_end(world: UnitsWorld, kind: Kind, chance: Chance, machines: list[Machine]) -> None:
-    # Of two that are alike the first begins: its place is the other's.
+    # If the two are alike, the first begins: schedules that the other begins are the same.
     schedule, first = _Schedule(world, world.checker.step + _MOST_STEPS), machines[chance.pick(2)]
     to_its_end(schedule, chance, first, preemptions=kind.preemptions, faults=kind.faults)
     while world.network.late:
@@ -310,7 +310,7 @@ def _to_their_end(world: UnitsWorld, kind: Kind, chance: Chance, machines: list[
 
 @dataclass(frozen=True)
 class _Schedule:
-    """The machines of a world, and its transactions that nobody hears.
+    """The machines of a world, and its transactions whose sender has given up.
 
     Attributes:
         last: the step at which everything should be over.
@@ -324,7 +324,7 @@ class _Schedule:
         return self.world.network.late
 
     def ready(self) -> Sequence[Machine | AtWork] | None:
-        """Machines that send something or have a transaction at work, and transactions that nobody hears."""
+        """Machines that send a request or have a transaction in progress, and transactions without a sender."""
         world = self.world
         _hear(world)
         ready: list[Machine | AtWork] = [each for each in world.machines if each.ready() or _works_of(world, each)]
@@ -332,7 +332,7 @@ class _Schedule:
         if not ready and world.is_over:
             return None
         if world.checker.step > self.last:
-            raise Broken(f"liveness: after {_MOST_STEPS} steps somebody is still at work")
+            raise Broken(f"liveness: after {_MOST_STEPS} steps a machine or a transaction is still active")
         return ready
 
     def let_time_pass(self) -> None:
@@ -369,7 +369,7 @@ class _Schedule:
         else:
             who.pause(_PAUSE_MS)
             world.calm_since_ms += _PAUSE_MS
-        world.checker.tells(f"{who.name}: {fault}")
+        world.checker.notes(f"{who.name}: {fault}")
 
 
 def _sent(machine: Machine) -> Pending | None:
@@ -379,7 +379,7 @@ def _sent(machine: Machine) -> Pending | None:
 
 
 def _hear(world: UnitsWorld) -> None:
-    """Whatever a machine does by itself: it hears answers, wakes, asks for the time, until it sends something."""
+    """Let machines receive answers, wake and ask for the time, until each is about to send another request."""
     for machine in world.machines:
         while quiet := [strand for strand in machine.ready() if _is_quiet(strand)]:
             world.go_on((machine, quiet[0]))
@@ -404,6 +404,4 @@ def every(kind: Kind) -> Iterator[UnitsWorld]:
     Raises:
         Broken, Unexpected: a promise was broken, or something else was raised; its notes say by which choices.
     """
-    return all_schedules(
-        partial(run, kind), lambda picked: again(units=True, kind=kind.name, choices=told_in_short(picked))
-    )
+    return all_schedules(partial(run, kind), lambda picked: again(units=True, kind=kind.name, choices=in_short(picked)))

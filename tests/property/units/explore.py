@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from kit.invariants import Broken
 from property.chance import Chance
-from property.failures import told
+from property.failures import noted
 from property.units import scripts
 from property.units.beside import BESIDE_CLIENTS
 from property.units.casts import KEYS, Cast, drawn_cast
@@ -95,12 +95,12 @@ def run(chance: Chance, faults: Faults | None = None, caps: Caps | None = None, 
     """One schedule, to its end.
 
     Raises:
-        Broken, Unexpected: a promise was broken, or something else was raised; its note tells what happened before.
+        Broken, Unexpected: a promise was broken, or something else was raised; its notes say what happened before.
     """
     faults = faults or mixed(chance)
     caps = caps or drawn_caps(chance)
     log: list[str] = [f"0: {caps}, {faults.rates}"]
-    with caps.set(), told(log):
+    with caps.set(), noted(log):
         world = begun(chance, faults, caps, cast)
         log += world.checker.log
         world.checker.log = log

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 from property.chance import Chance
 
-ON_A_REQUEST = ("request_lost", "reply_lost", "late", "twice", "throttled", "conflict", "doubled", "refused")
+ON_A_REQUEST = ("request_lost", "reply_lost", "late", "twice", "throttled", "conflict", "duplicated", "refused")
 ON_ANYTHING = ("crash", "pause", "freeze", "jump", "expire", "outage", "overslept", "half_way")
 ON_A_TRANSACTION = ("abandoned",)
-ONLY_ON_WRITES = ("late", "twice", "doubled")
+ONLY_ON_WRITES = ("late", "twice", "duplicated")
 
 RATES = {
     "request_lost": 10,
@@ -72,7 +72,7 @@ class Faults:
         return not any(self.rates.values())
 
     def which(self, names: tuple[str, ...], chance: Chance) -> str | None:
-        """Draw one of these faults, mostly none; the dullest choice is none."""
+        """Draw one of these faults, mostly none; the simplest choice is none."""
         drawn = chance.pick(1_000) if self._sums[names] else 0
         if not 0 < drawn <= self._sums[names]:
             return None

@@ -75,7 +75,7 @@ class Network:
         """
         call = pending.call
         self.struck[fault] += 1
-        self.checker.tells(f"{machine.name}'s {in_short(call)}: {fault}")
+        self.checker.notes(f"{machine.name}'s {in_short(call)}: {fault}")
         if fault == "request_lost":
             self._fails(pending, ConnectTimeoutError(endpoint_url="world"))
         elif fault == "throttled":
@@ -93,8 +93,8 @@ class Network:
             # With the signature of the time when it was sent.
             self.late.append(Late(call, pending.signed_ms, self.time.now_ms + after_ms))
             if fault != "late":
-                self.service.performs(call, pending if fault == "doubled" else None)
-            if fault != "doubled":
+                self.service.performs(call, pending if fault == "duplicated" else None)
+            if fault != "duplicated":
                 self._fails(pending, ReadTimeoutError(endpoint_url="world"))
 
     def first_due(self) -> int | None:
@@ -106,13 +106,13 @@ class Network:
         self.checker.step += 1
         copy = self.late.pop(which)
         if self.time.now_ms - copy.signed_ms <= LATEST_MS:
-            self.checker.tells(f"a late copy arrives of {in_short(copy.call)}")
+            self.checker.notes(f"a late copy arrives of {in_short(copy.call)}")
             self.service.performs(copy.call, None)
 
     def abandons(self, work: AtWork) -> None:
         """The sender of a transaction stops waiting for its answer, and the service continues it."""
         if work.pending is not None:
-            self.checker.tells(f"{work.which.operation} is abandoned by its sender")
+            self.checker.notes(f"{work.which.operation} is abandoned by its sender")
             self.struck["abandoned"] += 1
             self._fails(work.pending, ReadTimeoutError(endpoint_url="world"))
             work.pending = None

@@ -23,7 +23,7 @@ class Found(Counts[UnitsWorld]):
     """What a part of the search of units has found.
 
     Attributes:
-        aborts: tries of units that did not end with a commit, as far as their machines were told.
+        aborts: tries of units that did not end with a commit, as reported to their machines.
         struck: how often each fault was injected.
     """
 
@@ -46,7 +46,7 @@ class Found(Counts[UnitsWorld]):
 
     @property
     def never_struck(self) -> list[str]:
-        """Faults that were never injected; nothing if the search is too short to tell."""
+        """Faults that were never injected; nothing if the search is too short to show it."""
         return [each for each in STRIKES if not self.struck[each]] if self.schedules >= ENOUGH else []
 
     @property

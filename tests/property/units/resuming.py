@@ -31,7 +31,7 @@ def one_that_resumes(world: UnitsWorld, machine: Machine, plan: Plan) -> Actions
     step = _step_of(plan)
     record.step = None if step is None else step.name
     checker.begins(record)
-    checker.tells(f"{machine.name} resumes {unit} as {own}: {plan.statements} {plan.keeping} {record.step}")
+    checker.notes(f"{machine.name} resumes {unit} as {own}: {plan.statements} {plan.keeping} {record.step}")
     steps = resume(unit, Terms(own, wall_ms, 10_000, step=step), UNITS, MARKS, world.tables)
     try:
         resumed = yield from machine.driver.follow(steps)
@@ -42,7 +42,7 @@ def one_that_resumes(world: UnitsWorld, machine: Machine, plan: Plan) -> Actions
         return
     if resumed.is_committed:
         if unit not in checker.saves.committed:
-            raise Broken(f"told: {own} is told that {unit} is committed, and it is not")
+            raise Broken(f"outcomes: {own} finds {unit} committed, and it is not")
         return
     verbs = verbs_of(world, resumed.terms)
     verbs.goes_on(resumed)

@@ -21,15 +21,15 @@ class Saves:
     committed: dict[str, str] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
     steps: dict[str, dict[str, str]] = field(default_factory=dict)
-    _stood: dict[str, tuple[str, str, str]] = field(default_factory=dict)
+    _known: dict[str, tuple[str, str, str]] = field(default_factory=dict)
 
     def sees(self, checker: Any, unit: str, saved_by: str, coordinator: str, *, state: str, owner: str | None) -> None:
         """The record of a saved unit was written."""
         before, is_committed = self.coordinators.get(unit), state == "committed"
-        stands = (saved_by, coordinator, state)
-        if owner in self.ended and state != "rolledBack" and stands != self._stood.get(unit):
+        now = (saved_by, coordinator, state)
+        if owner in self.ended and state != "rolledBack" and now != self._known.get(unit):
             raise Broken(f"owner: {unit} is {state} by {coordinator}, and its owner {owner} has ended")
-        self._stood[unit] = stands
+        self._known[unit] = now
         self.coordinators[unit] = (saved_by, coordinator)
         if before is not None and saved_by not in before:
             raise Broken(f"fork: {unit} is saved by {saved_by}, and {before[1]} has resumed it")
@@ -38,7 +38,7 @@ class Saves:
         if before is None or before[0] != saved_by:
             self._sees_step(unit, saved_by, checker.records[saved_by].step)
         if before != (saved_by, coordinator):
-            checker.tells(f"{unit} is saved by {saved_by}, and {coordinator} resumes it")
+            checker.notes(f"{unit} is saved by {saved_by}, and {coordinator} resumes it")
 
     def _sees_step(self, unit: str, saved_by: str, step: str | None) -> None:
         """A coordinator has saved the unit with a step."""

@@ -94,7 +94,7 @@ class Service:
                 pending.is_at_work = True
             if not (self.chance.pick(2) if self.in_steps is None else self.in_steps):
                 while work in self.at_work:
-                    self.goes_on(work)
+                    self.takes_a_step(work)
             return
         answer, error = None, None
         try:
@@ -106,23 +106,23 @@ class Service:
         if error is None and call.operation in WRITES:
             self._sees_write(call)
 
-    def goes_on(self, work: AtWork) -> bool:
+    def takes_a_step(self, work: AtWork) -> bool:
         """Perform one step of a transaction. Returns whether steps are left."""
-        goes_on = work.which.step()
+        is_under_way = work.which.step()
         work.taken += 1
         is_write = work.which.operation == "TransactWriteItems"
-        if is_write and goes_on and work.taken == len(work.call.parameters["TransactItems"]) + 1:
+        if is_write and is_under_way and work.taken == len(work.call.parameters["TransactItems"]) + 1:
             unit = written_by(work.call)
             if unit is not None:
                 work.commit = self.checker.sees_commit(unit, inf)
         if is_write and work.taken > len(work.call.parameters["TransactItems"]) + 1:
             self._sees_heads(work.call)
-        if not goes_on:
+        if not is_under_way:
             self.at_work.remove(work)
             if work.commit is not None:
                 work.commit.visible_at = self.checker.step
             self._answers(work)
-        return goes_on
+        return is_under_way
 
     @staticmethod
     def _answers(work: AtWork) -> None:

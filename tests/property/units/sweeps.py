@@ -1,7 +1,7 @@
 """Sweeps in the simulated world of units: of the whole table, or of parts at once; to the end, or for a time.
 
-One that runs out of time, or whose machine crashes, has kept how far it came. Whoever sweeps next, in as many parts,
-goes on there: another machine, or two at once.
+A sweep that runs out of time, or whose machine crashes, has stored its position. The next sweep of as many parts
+continues there, on another machine, or on two at once.
 """
 
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ def one_sweep(world: UnitsWorld, machine: Machine, parts: int, time_ms: int | No
         world.struck[SWEPT_ON] += before != machine.name and parts in _kept(world)
     swept: Swept = yield from machine.driver.follow(sweep(Heads(UNITS), MARKS, parts=parts, until_ms=until_ms))
     world.struck[CUT_SHORT] += not swept.is_whole
-    world.checker.tells(f"{machine.name} has swept {parts} parts for {time_ms} ms: {swept}")
+    world.checker.notes(f"{machine.name} has swept {parts} parts for {time_ms} ms: {swept}")
     return swept
 
 

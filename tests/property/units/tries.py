@@ -6,7 +6,7 @@ from typing import Any
 
 from boto3.dynamodb.conditions import Key as KeyOf
 from kit.invariants import Broken
-from property.units.checker import COMMITTED as TOLD_COMMITTED
+from property.units.checker import COMMITTED as REPORTED_COMMITTED
 from property.units.checker import NOT_COMMITTED, REPEATED, SAVED, Key, Record, Value
 from property.units.faults import BESIDE
 from property.units.machines import Machine
@@ -104,7 +104,7 @@ def one_try(world: UnitsWorld, machine: Machine, plan: Plan, born_ms: int) -> Ac
     record.machine, record.born_ms = machine.name, born_ms
     checker.begins(record)
     verbs = verbs_of(world, terms)
-    checker.tells(f"{machine.name} begins {unit}: {plan.statements} {plan.engine} {plan.name} {record.fence}")
+    checker.notes(f"{machine.name} begins {unit}: {plan.statements} {plan.engine} {plan.name} {record.fence}")
     return (yield from to_its_end(world, machine, verbs, record, plan))
 
 
@@ -120,27 +120,27 @@ def to_its_end(world: UnitsWorld, machine: Machine, verbs: Verbs, record: Record
             yield from own.states(verb, keys)
             yield from _thinks(world)
         if plan.keeping is not None:
-            # Another machine may resume it before this one is told that it is saved.
+            # Another machine may resume it before this one learns that it is saved.
             record.saved_as = verbs.terms.id
             world.saved[unit] = record
             yield from follow(verbs.save(plan.keeping))
-            told = SAVED
+            end = SAVED
         else:
             yield from follow(verbs.commit())
-            told = REPEATED if verbs.repeated else TOLD_COMMITTED
+            end = REPEATED if verbs.repeated else REPORTED_COMMITTED
     except InvalidUnitRequest:
         raise
     except TicketLockError as error:
-        told = type(error).__name__
+        end = type(error).__name__
         if verbs.life.state == "open":
-            told = "given up"
-        checker.sees_end(record, told)
-        in_time(world, began_ms, f"{unit} was told {told}")
+            end = "given up"
+        checker.sees_end(record, end)
+        in_time(world, began_ms, f"{unit} ended as {end}")
         if _troubles(world) == quiet:
-            _has_let_go(world, unit, told)
+            _has_let_go(world, unit, end)
         return not isinstance(error, _ONCE_MORE)
-    checker.sees_end(record, told)
-    in_time(world, began_ms, f"{unit} was told {told}")
+    checker.sees_end(record, end)
+    in_time(world, began_ms, f"{unit} ended as {end}")
     return True
 
 
@@ -162,11 +162,11 @@ def _troubles(world: UnitsWorld) -> int:
     return sum(count for name, count in world.struck.items() if name != "refused" and name not in BESIDE)
 
 
-def _has_let_go(world: UnitsWorld, unit: str, told: str) -> None:
-    """A machine that is told that its unit is not committed, while its requests are answered, has rolled it back."""
+def _has_let_go(world: UnitsWorld, unit: str, end: str) -> None:
+    """A machine whose unit ends uncommitted, while its requests are answered, has rolled it back."""
     head = world.service.head(unit)
-    if head is not None and head["state"]["S"] == "pending" and told in NOT_COMMITTED:
-        raise Broken(f"let go: {unit} was told {told}, and other units that meet its marks wait for its lease")
+    if head is not None and head["state"]["S"] == "pending" and end in NOT_COMMITTED:
+        raise Broken(f"let go: {unit} ended as {end}, and other units that meet its marks wait for its lease")
 
 
 class OwnUnit:
@@ -296,9 +296,9 @@ class OwnUnit:
         elif value != self._own(key):
             raise Broken(f"own reads: {record.id} has {self._own(key)} in {key}, and met {value}")
 
-    def _writes(self, key: Key, value: Value, told: Value) -> None:
-        if value != told:
-            raise Broken(f"own reads: {self.record.id} wrote {value} to {key}, and is told {told}")
+    def _writes(self, key: Key, value: Value, returned: Value) -> None:
+        if value != returned:
+            raise Broken(f"own reads: {self.record.id} wrote {value} to {key}, and {returned} was returned")
         self.record.writes[key] = value
 
 

@@ -161,9 +161,9 @@ class UnitsWorld:
         """Continue a strand of a machine, or a transaction in the service."""
         self.checker.step += 1
         if isinstance(who, AtWork):
-            self._work_goes_on(who)
+            self._work_continues(who)
         else:
-            self._strand_goes_on(*who)
+            self._strand_continues(*who)
 
     def calm(self) -> None:
         """End fault injection."""
@@ -183,12 +183,12 @@ class UnitsWorld:
             ms = max(1, until_ms - self.time.now_ms)
         self.time.now_ms += ms
         while self.service.at_work and self.service.at_work[0].began_ms < self.time.now_ms - _LONGEST_AT_WORK_MS:
-            self._work_goes_on(self.service.at_work[0])
+            self._work_continues(self.service.at_work[0])
         if not self.faults.are_none:
             # Another server, with another clock, sends the next reply.
             self.time.skew_ms = SKEWS_MS[self.chance.pick(len(SKEWS_MS))]
 
-    def _strand_goes_on(self, machine: Machine, strand: Strand) -> None:
+    def _strand_continues(self, machine: Machine, strand: Strand) -> None:
         pending = strand.pending
         if pending is None:
             self._resume(machine, strand)
@@ -197,8 +197,8 @@ class UnitsWorld:
         else:
             self.network.carries(machine, pending, self.faults)
 
-    def _work_goes_on(self, work: AtWork) -> None:
-        if self.service.goes_on(work) and self.faults.which(ON_A_TRANSACTION, self.chance):
+    def _work_continues(self, work: AtWork) -> None:
+        if self.service.takes_a_step(work) and self.faults.which(ON_A_TRANSACTION, self.chance):
             self.network.abandons(work)
 
     # What is done.
@@ -242,7 +242,7 @@ class UnitsWorld:
 
     def _is_half_way(self, machine: Machine) -> bool:
         """Whether its unit is committed, but not finished."""
-        own = [each for each in self.checker.records.values() if each.machine == machine.name and each.told is None]
+        own = [each for each in self.checker.records.values() if each.machine == machine.name and each.reported is None]
         return any(each.id in self.checker.committed and self.service.head(each.id) is not None for each in own)
 
     def _something_fails(self) -> bool:
@@ -265,17 +265,17 @@ class UnitsWorld:
         return True
 
     def _strikes(self, fault: str, victim: Machine) -> None:
-        told = fault
+        what = fault
         if fault == "jump":
             off_ms = JUMPS_MS[self.chance.pick(len(JUMPS_MS))]
             victim.set_wall(off_ms)
-            told = f"its wall clock is off by {off_ms} ms"
+            what = f"its wall clock is off by {off_ms} ms"
         elif fault == "crash":
             self._crashes(victim)
         elif fault == "outage":
             victim.outage = IN_AN_OUTAGE[self.chance.pick(len(IN_AN_OUTAGE))]
             ms = OUTAGES_MS[self.chance.pick(len(OUTAGES_MS))]
-            victim.outage_until_ms, told = self.time.now_ms + ms, f"{victim.outage} for {ms} ms"
+            victim.outage_until_ms, what = self.time.now_ms + ms, f"{victim.outage} for {ms} ms"
         else:
             choices = OVERSLEPT_MS if fault == "overslept" else PAUSES_MS
             ms = choices[self.chance.pick(len(choices))]
@@ -285,8 +285,8 @@ class UnitsWorld:
                 for each in victim.strands
             )
             (victim.freeze if fault == "freeze" else victim.pause)(ms)
-            told = f"{fault} for {ms} ms"
-        self.checker.tells(f"{victim.name}: {told}")
+            what = f"{fault} for {ms} ms"
+        self.checker.notes(f"{victim.name}: {what}")
 
     def _crashes(self, victim: Machine) -> None:
         """A machine crashes; what it has sent may arrive, and another machine may resume its unit."""

@@ -100,10 +100,10 @@ def slept_through(stage: Stage, waiter: str) -> int:
     return sum(event["type"] == "TaskTimedOut" for event in stage.machine.history(waiter))
 
 
-def call_token(stage: Stage, waiter: str) -> str:
+def wake_up_token(stage: Stage, waiter: str) -> str:
     found = stage.session(waiter)
     assert found is not None
-    token: str = found["callToken"]["S"]
+    token: str = found["wakeUpToken"]["S"]
     return token
 
 
@@ -132,11 +132,11 @@ class TestAStoppedWaiter:
         stopped, behind = park(stage), park(stage)
         stage.machine.stop(stopped)
         lease_until_ms = lease_of(stage, stopped)
-        token = call_token(stage, behind)
+        token = wake_up_token(stage, behind)
         work.finish.set()
         assert stage.machine.wait(holder).status == "SUCCEEDED"
         # Woken in place of the stopped one, it polls before its turn and parks again.
-        until(lambda: call_token(stage, behind) != token, LEASE_S, lambda: "another parking")
+        until(lambda: wake_up_token(stage, behind) != token, LEASE_S, lambda: "another parking")
         before = slept_through(stage, behind)
         stage.clean_up(stopped)
         assert granted_at(stage, behind, LEASE_S) < lease_until_ms

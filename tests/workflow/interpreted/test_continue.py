@@ -18,7 +18,7 @@ pytestmark = pytest.mark.verify(
     "moto's interpreter waits in real time; `make test` asks the ways that most executions take"
 )
 
-EVENTS_PER_LOOK = {True: budget.EVENTS_PER_PARKED_LOOK, False: budget.EVENTS_PER_POLL}
+EVENTS_PER_POLL = {True: budget.EVENTS_PER_PARKED_POLL, False: budget.EVENTS_PER_POLL}
 """The most polls of an execution, for a waiter that parks, and for one that polls."""
 
 
@@ -48,7 +48,7 @@ def test_a_parked_wait_continues_in_a_continuation(open_stage: Open) -> None:
     stage, work, holder, waiter = with_a_waiter(open_stage, polls_an_execution=2, parks=1, hand_over=HandOver.CALLBACK)
     stage.machine.wait_until_entered(waiter, "ContinueWaiting", 3 * LEASE_S)
     (child,) = stage.continuations("wait-")
-    stage.continues.wait_until_entered(child, "WaitForCall")
+    stage.continues.wait_until_entered(child, "WaitForWakeUp")
     work.finish.set()
     assert stage.machine.wait(holder).status == "SUCCEEDED"
     assert stage.machine.wait(waiter, HALF_LIFE_S + 30).status == "SUCCEEDED"
@@ -154,10 +154,10 @@ class TestEventBudget:
         with waiting(open_stage, hand_over=HandOver.CALLBACK, parks=2) as (stage, waiter, _):
             stage.machine.wait_until_entered(waiter, "CheckPosition", 60, more_than=2)
             events = round_of(stage.machine.history(waiter), "MyTurn?")
-        print_row("a parked look with one retry", events)
-        most = events + (budget.PARKS_A_LOOK - 2) * budget.EVENTS_PER_PARK
-        print_row("a parked look at most", most)
-        assert most == budget.EVENTS_PER_PARKED_LOOK
+        print_row("a parked poll with one retry", events)
+        most = events + (budget.PARKS_PER_POLL - 2) * budget.EVENTS_PER_PARK
+        print_row("a parked poll at most", most)
+        assert most == budget.EVENTS_PER_PARKED_POLL
 
     def test_a_waiting_continuation_costs_what_the_budget_counts(self, open_stage: Open, print_row: Any) -> None:
         with waiting(open_stage, polls_an_execution=2) as (stage, waiter, _):
@@ -178,18 +178,18 @@ class TestEventBudget:
         year_s, lease_s, poll_s = 365 * 24 * 3_600, 60, 5
         beats = year_s / (lease_s / 2)
         # A poller's sleeps grow with a thousandth of the time that it has waited, up to half a lease.
-        looks = {True: beats / budget.PARKS_A_LOOK, False: beats + 1_000 * (1 + lease_s / 2 / poll_s)}
-        for called, most in looks.items():
-            first = budget.FIRST_POLLS * EVENTS_PER_LOOK[called]
+        polls = {True: beats / budget.PARKS_PER_POLL, False: beats + 1_000 * (1 + lease_s / 2 / poll_s)}
+        for woken, most in polls.items():
+            first = budget.FIRST_POLLS * EVENTS_PER_POLL[woken]
             continuations = (budget.WAITING_EVENTS - first) / budget.EVENTS_PER_WAITING_CONTINUATION
-            assert continuations * budget.most_polls_an_execution(called=called) > most
+            assert continuations * budget.most_polls_an_execution(woken=woken) > most
             print_row("continuations that a wait may have", int(continuations))
         left = budget.MAX_EVENTS - budget.WAITING_EVENTS - 2 * budget.FIRST_BEATS * budget.EVENTS_PER_BEAT
         assert left / budget.EVENTS_PER_HOLDING_CONTINUATION * budget.BEATS_AN_EXECUTION > beats
 
     def test_an_execution_with_continuations_stays_below_the_limit(self) -> None:
-        for called in (True, False):
-            spent = budget.most_polls_an_execution(called=called) * EVENTS_PER_LOOK[called]
+        for woken in (True, False):
+            spent = budget.most_polls_an_execution(woken=woken) * EVENTS_PER_POLL[woken]
             assert spent < budget.MAX_EVENTS
         assert budget.BEATS_AN_EXECUTION * budget.EVENTS_PER_BEAT < budget.MAX_EVENTS
 

@@ -368,7 +368,7 @@ def test_a_long_wait_and_a_long_hold_continue_in_other_executions(open_user: Ope
 def test_every_function_may_run_twice(open_user: OpenUser, mode: Twice) -> None:
     work = Work(seconds=0.3)
     user = open_user("branches", work)
-    for name in ("TakeTicket", "WaitForCall", "CheckPosition", "Heartbeat", "Release"):
+    for name in ("TakeTicket", "WaitForWakeUp", "CheckPosition", "Heartbeat", "Release"):
         user.stage.function(name).twice = mode
     arns = [user.start() for _ in range(2)]
     assert {user.machine.wait(arn, 90).status for arn in arns} == {"SUCCEEDED"}
@@ -390,7 +390,9 @@ def test_a_lost_lease_stops_the_protected_states_and_fails_the_fragment(open_use
     work.finish.set()
 
 
-@pytest.mark.parametrize(("name", "hand_over", "state"), [("chain", CALLBACK, "Call"), ("polled_chain", POLL, "Turn")])
+@pytest.mark.parametrize(
+    ("name", "hand_over", "state"), [("chain", CALLBACK, "WakeUp"), ("polled_chain", POLL, "Turn")]
+)
 def test_a_waiter_parks_or_polls_as_the_hand_over_says(
     open_user: OpenUser, name: str, hand_over: HandOver, state: str
 ) -> None:

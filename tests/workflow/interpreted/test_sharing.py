@@ -105,11 +105,11 @@ def test_readers_behind_a_writer_are_all_woken_when_it_is_done(
     for name in ("second", "third", "fourth"):
         readers.append(stage.start(ENTITY, function=name, shared=True))
         stage.wait_until_parked(readers[-1])
-    parked = [stage.machine.entered(arn)["WaitForCall"] for arn in readers]
+    parked = [stage.machine.entered(arn)["WaitForWakeUp"] for arn in readers]
     first.finish.set()
     assert all(map(runs, (second, third, fourth)))
     # Woken: none of them has slept until a time-out, or parked again.
-    assert [stage.machine.entered(arn)["WaitForCall"] for arn in readers] == parked
+    assert [stage.machine.entered(arn)["WaitForWakeUp"] for arn in readers] == parked
     for work in (second, third, fourth):
         work.finish.set()
     assert {stage.machine.wait(arn).status for arn in (writer, *readers)} == {"SUCCEEDED"}
@@ -158,7 +158,7 @@ def test_another_number_than_the_lock_has_fails_by_name_and_leaves_nothing_behin
 @pytest.mark.parametrize(
     ("hand_over", "polls"),
     [(HandOver.CALLBACK, 100), (HandOver.POLL, 100), (HandOver.POLL, 2)],
-    ids=["called", "polling", "in another execution"],
+    ids=["woken", "polling", "in another execution"],
 )
 def test_a_number_that_changes_while_it_waits_fails_by_name_and_it_leaves_the_queue(
     open_with: Callable[..., Stage], works: dict[str, Work], hand_over: HandOver, polls: int

@@ -323,7 +323,7 @@ def _harness_arns(stack: Stack, lock: TicketLock) -> dict[str, str]:
     functions = {
         "TakeTicket": lock.take_ticket,
         "CheckPosition": lock.check_position,
-        "WaitForCall": lock.wait_for_call,
+        "WaitForWakeUp": lock.wait_for_wake_up,
         "Heartbeat": lock.heartbeat,
         "Release": lock.release,
     }
@@ -391,7 +391,7 @@ class UserStage:
 
     def wait_until_parked(self, arn: str) -> None:
         until(
-            lambda: any("callToken" in session for session in self.sessions(arn)),
+            lambda: any("wakeUpToken" in session for session in self.sessions(arn)),
             20,
             lambda: f"{arn} to park: {self.machine.entered(arn)}",
         )

@@ -12,7 +12,7 @@ _ANY = "it asks no role for the resource of such an answer"
 
 def _ends_of_the_wait(deployed: Deployed, machine: str) -> tuple[bool, str]:
     """Make an execution of a machine wait behind another, and return how its parking ended."""
-    name = entity("called")
+    name = entity("woken")
     holder = deployed.nest(name, 15, machine)
     deployed.until_held(name, holder)
     waiter = deployed.nest(name, 0, machine)
@@ -24,11 +24,11 @@ def _ends_of_the_wait(deployed: Deployed, machine: str) -> tuple[bool, str]:
 
 
 @check(
-    assumed="WaitForCall succeeds: SendTaskSuccess is authorised by the machine's ARN",
+    assumed="WaitForWakeUp succeeds: SendTaskSuccess is authorised by the machine's ARN",
     link=_STATES,
     emulator_lacks=_ANY,
 )
-def a_function_calls_a_waiter_by_the_machines_arn(deployed: Deployed) -> tuple[bool, str]:
+def a_function_wakes_a_waiter_by_the_machines_arn(deployed: Deployed) -> tuple[bool, str]:
     """Make one execution wait behind another."""
     return _ends_of_the_wait(deployed, deployed.outputs["StateMachineArn"])
 
@@ -38,7 +38,7 @@ def a_function_calls_a_waiter_by_the_machines_arn(deployed: Deployed) -> tuple[b
     link=_ALIASES,
     emulator_lacks=_ANY,
 )
-def a_function_calls_a_waiter_that_was_started_by_an_alias(deployed: Deployed) -> tuple[bool, str]:
+def a_function_wakes_a_waiter_that_was_started_by_an_alias(deployed: Deployed) -> tuple[bool, str]:
     """Make a version and an alias of the stack's machine, which are deleted with it."""
     machine = deployed.outputs["StateMachineArn"]
     version = deployed.step_functions.publish_state_machine_version(stateMachineArn=machine)["stateMachineVersionArn"]

@@ -49,10 +49,10 @@ def _payloads(history: History) -> list[Mapping[str, Any]]:
 @check(
     assumed="0, 1, 2 and so on, one more with each beat",
     link=_CONTEXT,
-    emulator_lacks="its histories do not tell the tries of a task inside a Parallel",
+    emulator_lacks="its histories do not have the tries of a task inside a Parallel",
 )
 def the_retry_count_goes_up_by_one_with_each_beat(deployed: Deployed) -> tuple[bool, str]:
-    """Looks at what the heartbeat's function was called with."""
+    """Checks the events that the heartbeat's function was called with."""
     counts = [payload["retry"] for payload in _payloads(deployed.once(_held))]
     return counts == list(range(len(counts))), f"{counts}"
 
@@ -60,10 +60,10 @@ def the_retry_count_goes_up_by_one_with_each_beat(deployed: Deployed) -> tuple[b
 @check(
     assumed="it never goes back, so that it and the retry count together rise",
     link=_CONTEXT,
-    emulator_lacks="its histories do not tell the tries of a task inside a Parallel",
+    emulator_lacks="its histories do not have the tries of a task inside a Parallel",
 )
 def the_entered_time_never_goes_back_over_retries(deployed: Deployed) -> tuple[bool, str]:
-    """Looks at what the heartbeat's function was called with."""
+    """Checks the events that the heartbeat's function was called with."""
     entered = [payload["entered"] for payload in _payloads(deployed.once(_held))]
     times = [datetime.fromisoformat(each) for each in entered]
     stays = "the same each time" if len(set(entered)) == 1 else " then ".join(entered)
@@ -73,7 +73,7 @@ def the_entered_time_never_goes_back_over_retries(deployed: Deployed) -> tuple[b
 @check(
     assumed="4: scheduled, started, submitted, timed out",
     link=_EVENTS,
-    emulator_lacks="its histories do not tell the tries of a task inside a Parallel",
+    emulator_lacks="its histories do not have the tries of a task inside a Parallel",
 )
 def a_beat_is_four_events_of_the_history(deployed: Deployed) -> tuple[bool, str]:
     """Count the events from one attempt of the heartbeat to the next."""

@@ -49,8 +49,8 @@ def the_errors_of_throttled_nested_starts_are_retried(deployed: Deployed) -> tup
         errors.update(each["error"] for each in json.loads(end["output"]) if each["error"])
     if not errors:
         raise NotSeen(f"{wanted} starts at once, none throttled; --burst-starts asks for more ({_QUOTAS})")
-    told = ", ".join(f"{name} {count} times" for name, count in errors.items())
-    return errors.keys() <= _retried(deployed), f"{told}, of {wanted} starts"
+    text = ", ".join(f"{name} {count} times" for name, count in errors.items())
+    return errors.keys() <= _retried(deployed), f"{text}, of {wanted} starts"
 
 
 def _retried(deployed: Deployed) -> set[str]:

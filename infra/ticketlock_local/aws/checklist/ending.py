@@ -80,8 +80,8 @@ def _details(deployed: Deployed, *arns: str) -> Mapping[str, Mapping[str, Any]]:
 
 def _told(detail: Mapping[str, Any]) -> tuple[bool, str]:
     there = [f"{name} {detail[name]!r}" for name in ("status", "error", "redriveCount") if name in detail]
-    told = (detail.get("status"), detail.get("error"), detail.get("redriveCount")) == ("ABORTED", "Stopped", 0)
-    return told, f"{', '.join(there)}; all of it: {', '.join(sorted(detail))}"
+    as_assumed = (detail.get("status"), detail.get("error"), detail.get("redriveCount")) == ("ABORTED", "Stopped", 0)
+    return as_assumed, f"{', '.join(there)}; all of it: {', '.join(sorted(detail))}"
 
 
 @check(assumed="the detail has status ABORTED, error and redriveCount 0", link=_EVENTS, emulator_lacks=_OF_ITS_OWN)

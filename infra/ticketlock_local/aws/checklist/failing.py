@@ -21,7 +21,7 @@ class _Failed:
 
     Attributes:
         error: the execution's error.
-        caught: the error of the task that ran the work; empty if the history does not tell.
+        caught: the error of the task that ran the work; empty if the history does not have it.
         cause: the cause of that error, as an object; empty if it is not one.
         is_free: whether the lock was free afterwards.
     """
@@ -89,7 +89,7 @@ def _object(cause: str) -> Mapping[str, Any]:
 
 def _returned(failed: _Failed, status: str) -> tuple[bool, str]:
     if not failed.caught:
-        raise NotSeen(f"the history tells no failure of the task; the execution failed with {failed.error}")
+        raise NotSeen(f"the history has no failure of the task; the execution failed with {failed.error}")
     what = f"{failed.caught}, Status {failed.cause.get('Status')}; the cause has {', '.join(failed.cause) or 'nothing'}"
     return (failed.caught, failed.cause.get("Status")) == ("States.TaskFailed", status), what
 
@@ -109,13 +109,13 @@ _NO_TIME_OUT = "it does not end executions at their own time-outs"
     emulator_lacks=_NOT_UNWRAPPED,
 )
 def a_nested_execution_that_fails_says_so_in_the_cause(deployed: Deployed) -> tuple[bool, str]:
-    """Looks at the task that ran the work."""
+    """Checks the task that ran the work."""
     return _returned(deployed.once(_fails), "FAILED")
 
 
 @check(assumed=f"the execution's error is {ERROR}, the work's own; the lock is free", link=_ERRORS)
 def a_nested_execution_that_fails_frees_the_lock(deployed: Deployed) -> tuple[bool, str]:
-    """Looks at the execution and at the lock."""
+    """Checks the execution and the lock."""
     return _freed(deployed.once(_fails), ERROR)
 
 
@@ -125,7 +125,7 @@ def a_nested_execution_that_fails_frees_the_lock(deployed: Deployed) -> tuple[bo
     emulator_lacks=_NO_TIME_OUT,
 )
 def a_nested_execution_that_times_out_says_so_in_the_cause(deployed: Deployed) -> tuple[bool, str]:
-    """Looks at the task that ran the work."""
+    """Checks the task that ran the work."""
     return _returned(deployed.once(_times_out), "TIMED_OUT")
 
 
@@ -135,7 +135,7 @@ def a_nested_execution_that_times_out_says_so_in_the_cause(deployed: Deployed) -
     emulator_lacks=_NO_TIME_OUT,
 )
 def a_nested_execution_that_times_out_frees_the_lock(deployed: Deployed) -> tuple[bool, str]:
-    """Looks at the execution and at the lock."""
+    """Checks the execution and the lock."""
     return _freed(deployed.once(_times_out), "Work.Timeout", "Work.TaskFailed")
 
 
@@ -145,7 +145,7 @@ def a_nested_execution_that_times_out_frees_the_lock(deployed: Deployed) -> tupl
     emulator_lacks=_NOT_UNWRAPPED,
 )
 def a_nested_execution_that_is_stopped_says_so_in_the_cause(deployed: Deployed) -> tuple[bool, str]:
-    """Looks at the task that ran the work."""
+    """Checks the task that ran the work."""
     return _returned(deployed.once(_is_stopped), "ABORTED")
 
 
@@ -155,7 +155,7 @@ def a_nested_execution_that_is_stopped_says_so_in_the_cause(deployed: Deployed) 
     emulator_lacks=_NOT_UNWRAPPED,
 )
 def a_nested_execution_that_is_stopped_frees_the_lock(deployed: Deployed) -> tuple[bool, str]:
-    """Looks at the execution and at the lock."""
+    """Checks the execution and the lock."""
     return _freed(deployed.once(_is_stopped), "Stopped")
 
 
@@ -165,5 +165,5 @@ def a_nested_execution_that_is_stopped_frees_the_lock(deployed: Deployed) -> tup
     emulator_lacks="every exception has one name there",
 )
 def a_function_that_raises_frees_the_lock(deployed: Deployed) -> tuple[bool, str]:
-    """Looks at the execution and at the lock."""
+    """Checks the execution and the lock."""
     return _freed(deployed.once(_raises), ERROR)

@@ -14,7 +14,7 @@ _CONDITIONS = "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/
 _TRANSACTIONS = "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html"
 _STATES = "https://docs.aws.amazon.com/service-authorization/latest/reference/list_awsstepfunctions.html"
 _NOT_ENFORCED = "it enforces no role here, or no condition"
-_SESSION = {"pk": {"S": "session#nobody"}, "sk": {"S": "/"}}
+_SESSION = {"pk": {"S": "session#none"}, "sk": {"S": "/"}}
 
 
 def _operator(deployed: Deployed) -> boto3.Session:
@@ -63,7 +63,7 @@ def an_operator_may_not_scan_for_task_tokens(deployed: Deployed) -> tuple[bool, 
     return _refuses(
         deployed.once(_operator),
         lambda dynamodb: dynamodb.scan(
-            TableName=table, ProjectionExpression="pk, callToken", Select="SPECIFIC_ATTRIBUTES"
+            TableName=table, ProjectionExpression="pk, wakeUpToken", Select="SPECIFIC_ATTRIBUTES"
         ),
     )
 
@@ -107,7 +107,7 @@ def a_client_may_not_read_a_session(deployed: Deployed) -> tuple[bool, str]:
 
 
 @check(
-    assumed="refused: of a session it may ask for callToken alone",
+    assumed="refused: of a session it may ask for wakeUpToken alone",
     link=_CONDITIONS,
     emulator_lacks=_NOT_ENFORCED,
 )
@@ -140,13 +140,13 @@ def a_client_may_not_write_a_session_in_a_transaction(deployed: Deployed) -> tup
 
 
 @check(
-    assumed="its WaitForCall succeeds: a client may answer by the machine's ARN",
+    assumed="its WaitForWakeUp succeeds: a client may answer by the machine's ARN",
     link=_STATES,
     emulator_lacks=_NOT_ENFORCED,
 )
-def a_clients_release_calls_the_workflow_that_waits(deployed: Deployed) -> tuple[bool, str]:
+def a_clients_release_wakes_the_workflow_that_waits(deployed: Deployed) -> tuple[bool, str]:
     """Hold a lock as a client, let a workflow park behind it, and release."""
-    session, name = deployed.once(_client), entity("called")
+    session, name = deployed.once(_client), entity("woken")
     locks = LockClient(
         deployed.outputs["TableName"],
         client=deployed.table_of(session).client,

@@ -68,7 +68,7 @@ def the_stack_is_deleted_while_one_waits_and_one_holds(deployed: Deployed) -> tu
 
 @check(assumed="no table, function, log group or state machine is left", link=_POLICY)
 def nothing_of_the_stack_is_left(deployed: Deployed) -> tuple[bool, str]:
-    """Look for the stack's resources by their names."""
+    """Search for the stack's resources by their names."""
     _, left, there = deployed.once(_deleted)
     if left:
         raise NotSeen("the stack was not deleted")

@@ -144,7 +144,7 @@ def an_uncontended_execution_consumes_six_write_units(deployed: Deployed) -> tup
     alone = deployed.once(_alone)
     arns, cloudwatch = alone.arns, deployed.account.client("cloudwatch")
 
-    def told() -> float | None:
+    def write_units() -> float | None:
         points: Sequence[Mapping[str, Any]] = cloudwatch.get_metric_statistics(
             Namespace="AWS/DynamoDB",
             MetricName="ConsumedWriteCapacityUnits",
@@ -157,7 +157,7 @@ def an_uncontended_execution_consumes_six_write_units(deployed: Deployed) -> tup
         return sum(point["Sum"] for point in points) if points else None
 
     patience_s = _METRICS_COME_WITHIN_S if deployed.account.is_aws else 0.0
-    units = deployed.wait_for(told, "CloudWatch to tell the table's write units", patience_s)
+    units = deployed.wait_for(write_units, "CloudWatch to report the table's write units", patience_s)
     return units / len(arns) == 6, f"{units:g} in {len(arns)} executions, {units / len(arns):g} each"
 
 

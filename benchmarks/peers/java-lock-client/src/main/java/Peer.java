@@ -35,13 +35,13 @@ public final class Peer {
   private final String table;
 
   private Peer(String endpoint, String table) {
-    AwsBasicCredentials nobody = AwsBasicCredentials.create("test", System.getProperty("peer.key"));
+    AwsBasicCredentials credentials = AwsBasicCredentials.create("test", System.getProperty("peer.key"));
     this.table = table;
     this.dynamodb =
         DynamoDbClient.builder()
             .endpointOverride(URI.create(endpoint))
             .region(Region.US_EAST_1)
-            .credentialsProvider(StaticCredentialsProvider.create(nobody))
+            .credentialsProvider(StaticCredentialsProvider.create(credentials))
             .httpClientBuilder(ApacheHttpClient.builder().maxConnections(200))
             .build();
   }

@@ -3,7 +3,7 @@
 from kit.command import Command
 
 from ticketlock import Claim, LockClient, Position
-from ticketlock.locks._hand_over import await_call
+from ticketlock.locks._hand_over import await_wake_up
 from ticketlock.locks._items import Session
 
 
@@ -14,7 +14,7 @@ def park(locks: LockClient, entity: str) -> None:
     found = locks.table.take_ticket(claim, None)
     assert isinstance(found, Position)
     parked = locks.table.contend(
-        claim, lambda me: await_call(me, found.place, session, "the task token", 1, lambda _: True)
+        claim, lambda me: await_wake_up(me, found.place, session, "the task token", 1, lambda _: True)
     )
     assert parked is not None
 
@@ -32,7 +32,7 @@ def test_a_parked_workflow_is_woken_when_the_command_has_ended(
 
 
 def test_a_command_wakes_no_one_if_told_so(command: Command, locks: LockClient, entity: str) -> None:
-    run = command.start("-vv", "run", entity, "--no-call", "--", "sh", "-c", "echo inside; read go")
+    run = command.start("-vv", "run", entity, "--no-wake", "--", "sh", "-c", "echo inside; read go")
     assert run.line() == "inside"
     park(locks, entity)
     ended = run.end("on\n")

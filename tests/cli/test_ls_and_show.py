@@ -9,7 +9,7 @@ from kit.command import Command, interrupt, until
 
 from ticketlock import Claim, LockClient, LockName
 
-pytestmark = pytest.mark.verify("each look is a process; tests/locks asks what is looked at")
+pytestmark = pytest.mark.verify("each command is a process; tests/locks tests what is read")
 
 
 def test_a_list_has_the_locks_by_name(command: Command, locks: LockClient, entity: str) -> None:
@@ -47,8 +47,8 @@ def test_a_list_has_the_holders_and_the_oldest_waiter(command: Command, locks: L
 
 def test_an_expired_waiter_is_not_the_oldest(command: Command, locks: LockClient, entity: str) -> None:
     with locks.acquire(entity):
-        dead, alive = Claim(LockName(entity), "dead", 8_000), Claim(LockName(entity), "alive", 600_000)
-        locks.table.take_ticket(dead, None)
+        expired, alive = Claim(LockName(entity), "expired", 8_000), Claim(LockName(entity), "alive", 600_000)
+        locks.table.take_ticket(expired, None)
         found: Any = locks.table.take_ticket(alive, None)
         first = ""
         while first != "alive":
@@ -127,7 +127,7 @@ def test_a_lock_is_shown_with_its_holder_and_its_queue(command: Command, locks: 
         assert holder["fencingToken"] == lease.fencing_token
         assert 0 <= holder["heldForSeconds"] < 60
         assert 0 < holder["leaseEndsInSeconds"] < 65
-        assert (row["isVoid"], row["isCalled"], row["shared"]) == (False, False, False)
+        assert (row["isVoid"], row["isParked"], row["shared"]) == (False, False, False)
         assert row["ticket"] > lease.fencing_token - 2
         assert (shown["entity"], shown["namespace"], shown["permits"]) == (entity, "default", 1)
         people = command.run("show", entity).out
@@ -148,6 +148,7 @@ def test_a_holder_past_its_lease_is_shown_as_such(command: Command, locks: LockC
     while "expired" not in people:
         people = command.run("show", entity).out
     assert " left" not in people
+    assert " (lease expired) " in command.run("ls", "--busy", "--prefix", entity).out
 
 
 def test_a_name_from_the_table_cannot_command_the_terminal(command: Command, locks: LockClient, entity: str) -> None:

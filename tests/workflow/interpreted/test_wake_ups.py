@@ -32,11 +32,11 @@ def test_the_next_in_line_runs_as_soon_as_it_is_woken(open_stage: Open) -> None:
     work, after = Work(seconds=60), Work()
     stage = open_stage({"work": work, "next": after}, hand_over=CALLBACK)
     holder, waiting = queue_up(stage, work, 3)
-    looks = stage.machine.entered(waiting[0])["CheckPosition"]
+    polls = stage.machine.entered(waiting[0])["CheckPosition"]
     work.finish.set()
     assert {stage.machine.wait(arn).status for arn in (holder, *waiting)} == {"SUCCEEDED"}
     # Woken, each polled once and took the lock.
-    assert stage.machine.entered(waiting[0])["CheckPosition"] == looks + 1
+    assert stage.machine.entered(waiting[0])["CheckPosition"] == polls + 1
     assert len(after.runs) == 3
     assert [run.event["lock"]["owner"] for run in after.runs] == waiting
     tokens = [run.event["lock"]["fencingToken"] for run in (*work.runs, *after.runs)]
@@ -51,8 +51,8 @@ def test_a_parked_waiter_extends_its_row_without_a_transition(open_stage: Open) 
     assert stage.machine.wait(holder, 60).status == "SUCCEEDED"
     assert stage.machine.wait(waiter).status == "SUCCEEDED"
     entered = stage.machine.entered(waiter)
-    assert (entered["WaitForCall"], entered["CheckPosition"], entered["MyTurn?"]) == (1, 1, 2)
-    assert len(stage.engine.invocations_of("WaitForCall")) >= 3
+    assert (entered["WaitForWakeUp"], entered["CheckPosition"], entered["MyTurn?"]) == (1, 1, 2)
+    assert len(stage.engine.invocations_of("WaitForWakeUp")) >= 3
     assert work.overlaps() == []
 
 
@@ -60,7 +60,7 @@ def test_a_lost_wake_up_costs_time_only(open_stage: Open) -> None:
     work = Work(seconds=60)
     stage = open_stage({"work": work, "next": Work()}, hand_over=CALLBACK)
     holder, (waiter,) = queue_up(stage, work, 1)
-    stage.spoil_call_token(waiter)
+    stage.spoil_wake_up_token(waiter)
     work.finish.set()
     assert stage.machine.wait(holder).status == "SUCCEEDED"
     assert stage.machine.wait(waiter, HALF_LIFE_S + 30).status == "SUCCEEDED"
@@ -109,7 +109,7 @@ def test_a_crashed_holder_wakes_no_one_and_is_replaced_after_its_lease(open_stag
 def test_every_function_may_run_twice(open_stage: Open, mode: Twice) -> None:
     work = Work(seconds=0.3)
     stage = open_stage(work, hand_over=CALLBACK)
-    for name in ("TakeTicket", "WaitForCall", "CheckPosition", "Heartbeat", "Release"):
+    for name in ("TakeTicket", "WaitForWakeUp", "CheckPosition", "Heartbeat", "Release"):
         stage.function(name).twice = mode
     arns = [stage.start("order-42") for _ in range(4)]
     assert {stage.machine.wait(arn, 90).status for arn in arns} == {"SUCCEEDED"}
@@ -125,7 +125,7 @@ def test_a_park_that_fails_falls_back_to_polling(open_stage: Open) -> None:
     def break_down(_event: object) -> None:
         raise RuntimeError("no parking")
 
-    stage.function("WaitForCall").before = break_down
+    stage.function("WaitForWakeUp").before = break_down
     holder, _ = queue_up(stage, work, 0)
     waiter = stage.start("order-42", function="next")
     stage.machine.wait_until_entered(waiter, "WaitForTurn")

@@ -17,7 +17,7 @@ from property.faults import Faults
 from property.on_purpose import first_broken
 from property.proof import Found, all_of, random_ones
 from property.report import Report
-from property.stateful import Schedules, told_by_hypothesis
+from property.stateful import Schedules, found_by_hypothesis
 from property.units import broken as units
 from property.units import every as every_of_units
 
@@ -63,10 +63,10 @@ def test_a_lock_that_only_fails_is_not_caught() -> None:
         run(Seeded(0))
 
 
-def test_an_unexpected_error_is_told_by_every_part_of_the_search() -> None:
+def test_an_unexpected_error_is_reported_by_every_part_of_the_search() -> None:
     with ROTTEN.instead():
-        told = [random_ones(range(2)).broken[0], all_of(KINDS[0]).broken[0], told_by_hypothesis(0, 1)]
-    assert [str(each).partition(":")[0] for each in told] == ["unexpected TypeError"] * 3
+        failures = [random_ones(range(2)).broken[0], all_of(KINDS[0]).broken[0], found_by_hypothesis(0, 1)]
+    assert [str(each).partition(":")[0] for each in failures] == ["unexpected TypeError"] * 3
 
 
 def test_what_a_seed_breaks_is_shown_again_shorter(
@@ -74,8 +74,8 @@ def test_what_a_seed_breaks_is_shown_again_shorter(
 ) -> None:
     caught = first_broken(REVIVING, range(200))
     assert caught is not None
-    told = shown(again(seed=caught.seed, lock=REVIVING.name), monkeypatch, capsys)
-    first, shorter, last, *story = told.splitlines()
+    printed = shown(again(seed=caught.seed, lock=REVIVING.name), monkeypatch, capsys)
+    first, shorter, last, *story = printed.splitlines()
     assert first.partition(":")[0] == last.partition(":")[0] == caught.promise
     fewer, choices = (int(number.strip(":").replace(",", "")) for number in shorter.split() if number[0].isdigit())
     assert fewer < choices
@@ -90,8 +90,8 @@ def test_what_one_of_every_schedule_breaks_is_shown_again(
         with pytest.raises(Broken) as broken:
             list(every(kind))
         *_, command = broken.value.__notes__
-        told = shown(command, monkeypatch, capsys)
-    assert told.startswith(str(broken.value))
+        printed = shown(command, monkeypatch, capsys)
+    assert printed.startswith(str(broken.value))
 
 
 def test_what_one_of_every_schedule_of_units_breaks_is_shown_again(
@@ -102,14 +102,22 @@ def test_what_one_of_every_schedule_of_units_breaks_is_shown_again(
         with pytest.raises(Broken) as broken:
             list(every_of_units.every(kind))
         *_, command = broken.value.__notes__
-        told = shown(command, monkeypatch, capsys)
-    assert told.startswith(str(broken.value))
+        printed = shown(command, monkeypatch, capsys)
+    assert printed.startswith(str(broken.value))
 
 
 def test_a_seed_of_units_that_breaks_nothing_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert shown(again(units=True, seed=0), monkeypatch, capsys).endswith("commits, every promise kept\n")
+
+
+def test_a_search_for_broken_units_passes_over_what_does_not_catch_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as found:
+        shown(again(variant=DIRTY.name), monkeypatch, capsys)
+    assert str(found.value).partition(":")[0] in DIRTY.caught_by
 
 
 @pytest.mark.parametrize("asked", [{"kind": "two marked units"}, {"units": True, "ruled": 3}])
@@ -165,7 +173,7 @@ def test_after_a_failure_of_a_rule_nothing_more_happens_that_could_hide_it() -> 
     schedules.world = begun(Seeded(0), Faults())
     with ROTTEN.instead():
         with pytest.raises(Unexpected):
-            schedules.goes_on(who=0, times=8)
+            schedules.lets_a_machine_continue(who=0, times=8)
         steps = schedules.world.steps
         schedules.teardown()
     assert schedules.world.steps == steps

@@ -10,5 +10,5 @@ from ticketlock.workflow import Step
 
 @observed
 def handler(event: Mapping[str, Any]) -> Step:
-    """See ``Workflow.wait_for_call``."""
-    return workflow().wait_for_call(event)
+    """See ``Workflow.wait_for_wake_up``."""
+    return workflow().wait_for_wake_up(event)

@@ -16,7 +16,7 @@ from ticketlock.wire._table_time import Moment
 _PAGE = 100
 
 
-class Onlooker:
+class QueueReader:
     """The base of a contender for a lock.
 
     Args:
@@ -40,7 +40,7 @@ class Onlooker:
         self.now = reply.now
         return reply
 
-    def look(self, until: Callable[[Queue], bool], patience_ms: int | None = None) -> Steps[Queue]:
+    def read_queue(self, until: Callable[[Queue], bool], patience_ms: int | None = None) -> Steps[Queue]:
         """Read the lock item and the queue from its front, until ``until`` is satisfied or the queue ends."""
         request = reads.read_front(self.claim, patience_ms)
         queue = Queue(self.claim)
