@@ -1,5 +1,6 @@
 """A saved unit remembers which steps have saved it: a step that is tried again after its save adds nothing."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -193,7 +194,11 @@ class TestAStepThatHasNotSavedIt:
         resumed.put(ann.accounts, {**account, "texts": [some_name() for _ in range(300)]})
         resumed.save()
         other = ann.units.resume(unit, step="room")
-        ends = {"saves it": other.save, "commits it": other.commit, "rolls it back": other.rollback}
+        ends: dict[str, Callable[[], object]] = {
+            "saves it": other.save,
+            "commits it": other.commit,
+            "rolls it back": other.rollback,
+        }
         # Before its second request, for the rows of what was saved when the first one was answered.
         ben.line.between["GetItem"] = lambda: ben.line.between.update(GetItem=ends[goes_on])
         if goes_on == "rolls it back":
