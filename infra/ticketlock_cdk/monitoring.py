@@ -19,7 +19,7 @@ _LONGEST_SERVICE_NAME = 200
 
 
 class Metrics:
-    """The metrics that the functions of one construct emit; a dimension tells the constructs of an account apart.
+    """The metrics that the functions of one construct emit; a dimension distinguishes the constructs of an account.
 
     Each method takes the options of ``aws_cloudwatch.Metric``, such as ``period`` and ``statistic``.
 
@@ -40,7 +40,7 @@ class Metrics:
 
 
 def service_name_of(construct: Construct) -> str:
-    """The name that tells the metrics of one construct from others': it is unique in an account's Region."""
+    """The name that distinguishes the metrics of one construct from others': it is unique in an account's Region."""
     return Names.unique_resource_name(construct, max_length=_LONGEST_SERVICE_NAME, separator="-")
 
 

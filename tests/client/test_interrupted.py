@@ -116,7 +116,7 @@ def close(scene: Scene) -> Callable[[], object]:
     return scene.locks.close
 
 
-MANY = pytest.mark.verify("thousands of opcodes, each in a client of its own; make test asks some of them")
+MANY = pytest.mark.verify("thousands of opcodes, each in a client of its own; make test runs some of them")
 WORKS = [acquire, wait, give_up, acquire_all, renew, release, release_all, leave, close]
 
 

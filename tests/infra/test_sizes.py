@@ -84,7 +84,7 @@ def assert_within_the_quotas(*stacks):
             assert size(found, rule["EventPattern"]) <= PATTERN
         for permission in found.of_type("AWS::Lambda::Permission").values():
             arns = ARNS["AWS::Lambda::Function"], ARNS["AWS::Events::Rule"]
-            # The name of the statement, and what is around it all.
+            # The name of the statement, and the document around the statements.
             let_in[str(permission["FunctionName"])] += sum(map(len, arns)) + 100 + 160
     assert {role: characters for role, characters in inline.items() if characters > INLINE} == {}
     assert max(let_in.values()) <= FUNCTION_POLICY

@@ -276,7 +276,7 @@ def test_two_processes_that_stall_anywhere_never_hold_together_and_both_get_the_
 
 
 @IN_MEMORY_FIRST
-def test_the_same_search_convicts_the_published_protocol(world: World) -> None:
+def test_the_same_search_finds_the_fault_in_the_published_protocol(world: World) -> None:
     verdict = judge(PublishedRaces(world))
     the_older_row_appears_late = (
         "first: UpdateItem",
@@ -286,8 +286,8 @@ def test_the_same_search_convicts_the_published_protocol(world: World) -> None:
         "first: PutItem",
         "first: Query",
     )
-    convicting = [schedule for schedule in verdict.two_inside if schedule[:6] == the_older_row_appears_late]
-    assert len(convicting) == 1
+    found = [schedule for schedule in verdict.two_inside if schedule[:6] == the_older_row_appears_late]
+    assert len(found) == 1
     assert len(verdict.schedules) > len(verdict.two_inside)
 
 

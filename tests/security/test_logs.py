@@ -200,7 +200,7 @@ def test_nor_when_a_record_wait_ends(functions: Functions) -> None:
 
 
 def test_a_refused_request_is_logged_without_its_text(functions: Functions) -> None:
-    """Its cause quotes what the caller itself has written; a lock that came along with the input it does not."""
+    """Its cause quotes the caller's own values, but not a lock that another workflow has added to the input."""
     holder = functions.execution()
     functions.takes_ticket(holder)
     foreign = {"owner": holder.arn, "taskToken": functions.token()}

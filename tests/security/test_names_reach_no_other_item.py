@@ -1,6 +1,6 @@
 """For any name of a lock, an owner or a session: an operation reaches the items of its own lock, and no others.
 
-What belongs to whom is said here once more, as a function from a key to one lock: so no key has two.
+The test has its own definition of ownership, a function from a key to one lock, so no key belongs to two.
 """
 
 import json
@@ -98,7 +98,7 @@ locks = some.builds(LockName, entities, namespaces)
 
 @dataclass
 class Watched:
-    """A client of a DynamoDB in memory, and the keys of all that it asked for and was shown.
+    """A client of a DynamoDB in memory, and the keys of all items that it named or received.
 
     Attributes:
         keys: of items that were written, named or read.
@@ -295,7 +295,7 @@ def test_no_lock_has_an_item_where_a_session_is_nor_a_session_where_a_lock_is(
     for one in (lock_key(lock), row_key(lock, 1)):
         assert lock_of((one["pk"]["S"], one["sk"]["S"])) == (lock.entity, lock.namespace)
         assert one != key
-    # And each item tells whose it is.
+    # And each item names its owner.
     assert Session.of_key(key) == Session(execution, place)
 
 

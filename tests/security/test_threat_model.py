@@ -19,7 +19,7 @@ def test_each_test_of_this_folder_shows_a_claim_of_the_page() -> None:
 def claims() -> list[str]:
     """The rows, the list entries and the paragraphs of the page, each with the sentence that leads it in."""
     prose = re.sub(r"^```.*?^```$", "", PAGE, flags=re.DOTALL | re.MULTILINE)
-    # What stands before the first heading says what the page is about.
+    # The text before the first heading is an introduction.
     _, *sections = re.split(r"^## .*$", prose, flags=re.MULTILINE)
     found, lead = [], ""
     for block in (each for section in sections for each in re.split(r"\n{2,}", section.strip())):

@@ -1,7 +1,7 @@
 """``make engines``: the contract on every engine, with dynoxide if cargo can build it.
 
-What is on the command line goes to pytest, and its exit code is this one's. Says at the end on which engines the
-contract ran, and in the last line of all when dynoxide was not among them.
+It passes its arguments to pytest, and exits with pytest's exit code. At the end it prints on which engines the
+contract ran; the last line says if dynoxide was not among them.
 """
 
 import os
@@ -31,8 +31,8 @@ _CONTRACT = (
 )
 
 
-def told(code: int, engines: Sequence[str]) -> str:
-    """What pytest's exit code says of the contract on these engines."""
+def verdict_of(code: int, engines: Sequence[str]) -> str:
+    """The verdict on the contract on these engines, from pytest's exit code."""
     names = {each.value: each.name.lower().replace("_", " ") for each in pytest.ExitCode}
     if code == pytest.ExitCode.OK:
         verdict = "The contract held on"
@@ -47,7 +47,7 @@ def told(code: int, engines: Sequence[str]) -> str:
 
 
 def main() -> int:
-    """Run the contract, and say where."""
+    """Run the contract, and print on which engines it ran."""
     missing: LocalCloudError | None = None
     os.environ[DYNOXIDE] = "1"
     try:
@@ -56,11 +56,11 @@ def main() -> int:
         missing = error
         del os.environ[DYNOXIDE]
     code = _ended(subprocess.Popen([sys.executable, "-m", "pytest", *_CONTRACT, *sys.argv[1:]], cwd=ROOT))
-    # What cargo says may have brackets.
+    # cargo's output may have brackets.
     console = Console(stderr=True, soft_wrap=True, markup=False)
     if missing is not None:
         console.print(str(missing), style="bold red")
-    console.print(told(code, engine_names()), style="bold red" if code or missing is not None else "green")
+    console.print(verdict_of(code, engine_names()), style="bold red" if code or missing is not None else "green")
     return code
 
 

@@ -1,7 +1,7 @@
-"""A long history of many processes, some of which are suspended past their leases or killed: recorded, and judged.
+"""A long history of many processes, some of which are suspended past their leases or killed: recorded and judged.
 
-``PYTHONPATH=tests python -m tools.long_history --processes 8 --seconds 60`` prints what was seen, and ends with 1 if a
-promise is broken, or if the run did not come to its end: the history and its picture then stay in ``build/histories``.
+``PYTHONPATH=tests python -m tools.long_history --processes 8 --seconds 60`` prints the counts, and exits with 1 if a
+promise is broken, or if the run failed: then the history and its picture stay in ``build/histories``.
 """
 
 import argparse
@@ -70,22 +70,22 @@ def record(kept: Kept, processes: int, seconds: float, done: Done) -> Verdict:
 
 
 def judged(kept: Kept, recording: Callable[[], Verdict]) -> Verdict:
-    """What is wrong with what is recorded, also where the recording does not come to its end."""
+    """Judge the recorded history, also if the recording has failed."""
     try:
         return recording()
     except Exception as error:
         # Processes still run, so the locks and the counters cannot be checked.
         verdict = judge(kept.read(), {})
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        return replace(verdict, failures=(f"the run did not come to its end: {reason}", *verdict.failures))
+        return replace(verdict, failures=(f"the run failed: {reason}", *verdict.failures))
 
 
 def report(kept: Kept, done: Done, verdict: Verdict) -> Table:
-    """What was seen."""
+    """The counts, as a table."""
     events = kept.events()
     recorded = operations(events)
     acquisitions = kept.read().acquisitions
-    outcomes = Counter((told[0].action, outcome(told)) for told in recorded)
+    outcomes = Counter((each[0].action, outcome(each)) for each in recorded)
     table = Table("history", "", title="Processes that are suspended and killed")
     rows = {
         "processes": len({event.process for event in events}),
@@ -97,7 +97,7 @@ def report(kept: Kept, done: Done, verdict: Verdict) -> Table:
         "leases found lost at the release": outcomes["release", "refused"],
         "updates": f"{outcomes['update', 'applied']:,}",
         "updates refused by the fence": outcomes["update", "refused"],
-        "operations with an unknown outcome": sum(outcome(told) == "unknown" for told in recorded),
+        "operations with an unknown outcome": sum(outcome(each) == "unknown" for each in recorded),
         "grants before one of an earlier ticket": sum(
             overtakings(alone).total() for alone in by_entity(acquisitions).values()
         ),

@@ -1,4 +1,4 @@
-"""`make aws` makes one stack and one bucket, and deletes these and no others, however it ends: on an emulator.
+"""`make aws` makes one stack and one bucket, and deletes these and no others, also if it fails: on an emulator.
 
 The stack is a small one of the tests' own; `tests/e2e/test_aws.py` deploys the real one.
 """

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from ticketlock_local.checkout import ROOT
-from tools.every_engine import told
+from tools.every_engine import verdict_of
 
 pytestmark = pytest.mark.verify("runs pytest in processes of its own, and tests no part of the product")
 
@@ -28,13 +28,13 @@ def begun(path: Path, *arguments: str) -> subprocess.Popen[str]:
 
 def test_only_a_test_that_fails_breaks_the_contract() -> None:
     three = ["moto", "ministack", "dynoxide"]
-    assert told(0, three) == "The contract held on: moto, ministack, dynoxide."
-    assert told(1, three) == "The contract BROKE on one of: moto, ministack, dynoxide."
-    assert told(-9, three) == "Nothing is known of the contract (status -9) on: moto, ministack, dynoxide."
+    assert verdict_of(0, three) == "The contract held on: moto, ministack, dynoxide."
+    assert verdict_of(1, three) == "The contract BROKE on one of: moto, ministack, dynoxide."
+    assert verdict_of(-9, three) == "Nothing is known of the contract (status -9) on: moto, ministack, dynoxide."
 
 
 def test_the_last_line_says_that_it_did_not_run_on_dynoxide() -> None:
-    assert told(0, ["moto", "ministack"]).endswith(
+    assert verdict_of(0, ["moto", "ministack"]).endswith(
         "It did NOT run on dynoxide, so on two engines of others instead of three."
     )
 

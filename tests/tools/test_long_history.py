@@ -1,4 +1,4 @@
-"""Long histories: each run ends with a verdict, however it goes."""
+"""Long histories: each run ends with a verdict, also if it fails."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -41,7 +41,7 @@ def recorded(request: pytest.FixtureRequest) -> Iterator[Kept]:
         (BrokenPipeError(), "BrokenPipeError"),
     ],
 )
-def test_a_run_that_does_not_come_to_its_end_says_so_in_a_line_and_is_judged_and_drawn(
+def test_a_run_that_fails_says_so_in_a_line_and_is_judged_and_drawn(
     recorded: Kept, error: Exception, reason: str
 ) -> None:
     def ends_badly() -> Verdict:
@@ -50,7 +50,7 @@ def test_a_run_that_does_not_come_to_its_end_says_so_in_a_line_and_is_judged_and
         raise error
 
     first, *failures = judged(recorded, ends_badly).failures
-    assert first.startswith(f"the run did not come to its end: {reason}")
+    assert first.startswith(f"the run failed: {reason}")
     assert "\n" not in first
     assert [failure.partition(":")[0] for failure in failures] == ["exclusion"]
     recorded.draw(first)
@@ -62,7 +62,7 @@ def test_a_run_that_ends_before_anything_was_recorded_is_drawn(recorded: Kept) -
         raise EmulatorError("it did not start")
 
     (failure,) = judged(recorded, ends_badly).failures
-    assert failure == "the run did not come to its end: EmulatorError: it did not start"
+    assert failure == "the run failed: EmulatorError: it did not start"
     recorded.draw("it did not start")
     assert recorded.picture.exists()
 

@@ -1,6 +1,6 @@
 """The metrics that the functions emit, as CDK metrics.
 
-The TicketLocks in an account share the namespace; the dimension ``service`` tells them apart. The entity is not a
+The TicketLocks in an account share the namespace; the dimension ``service`` distinguishes them. The entity is not a
 dimension, since each combination of dimensions is billed as a separate metric:
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch_concepts.html
 """

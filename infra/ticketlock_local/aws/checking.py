@@ -1,4 +1,4 @@
-"""A check: what is assumed, where AWS says so, and a function that observes it."""
+"""A check: an assumption, the AWS page that states it, and a function that observes it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

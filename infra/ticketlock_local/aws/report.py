@@ -1,4 +1,4 @@
-"""The report: what is assumed, and what was seen."""
+"""The report: each assumption, and what was seen."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -69,17 +69,17 @@ def audit(sources: Sources | None = None) -> int:
     """
     asked = _Audit(sources if sources is not None else Sources())
     known = [
-        _told("the packages of requirements.txt, as installed", asked.installed),
-        *(_told(file, partial(asked.pinned, ROOT / file)) for file in _PINNED),
-        _told("package-lock.json", partial(asked.locked, ROOT)),
+        _reported("the packages of requirements.txt, as installed", asked.installed),
+        *(_reported(file, partial(asked.pinned, ROOT / file)) for file in _PINNED),
+        _reported("package-lock.json", partial(asked.locked, ROOT)),
     ]
     if any(each.advisories for each in known):
         return 1
     return 2 if any(each.unanswered for each in known) else 0
 
 
-def _told(what: str, ask: Callable[[], _Known]) -> _Known:
-    """Find and print what is known of one list of packages."""
+def _reported(what: str, ask: Callable[[], _Known]) -> _Known:
+    """Find and print the advisories about one list of packages."""
     try:
         known = ask()
     except _Unanswered as unanswered:

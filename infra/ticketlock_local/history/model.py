@@ -262,7 +262,7 @@ class _Grant:
     Attributes:
         number: its position in the order of tokens.
         after_ms: it was made after this.
-        until_ms: and by then.
+        until_ms: it was made by then.
         bounded_by: the acquisition that shows ``after_ms``; its token is not greater.
     """
 

@@ -69,7 +69,7 @@ class Picture:
     Args:
         groups: the lanes of each entity, from top to bottom.
         title: the headline.
-        subtitle: what stands under it.
+        subtitle: the line under it.
         pixels_a_second: how wide a second is, unless the picture would be too narrow for its words.
     """
 

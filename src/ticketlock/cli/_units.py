@@ -5,7 +5,7 @@ import click
 from ticketlock.cli._explained import first_sentence
 from ticketlock.cli._settings import units_group_options
 from ticketlock.cli._units_ending import rollback, settle
-from ticketlock.cli._units_looking import list_units, show
+from ticketlock.cli._units_listing import list_units, show
 from ticketlock.cli._units_repair import repair
 
 

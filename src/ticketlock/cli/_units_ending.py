@@ -14,7 +14,7 @@ from ticketlock.cli._exits import (
 from ticketlock.cli._of_units import Desk, OfUnits
 from ticketlock.cli._settings import settings_of, units_options
 from ticketlock.cli._show import json_option
-from ticketlock.cli._units_looking import no_record
+from ticketlock.cli._units_listing import no_record
 from ticketlock.cli._units_reports import entry_json, item_told, items_told, json_of, state_told
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units import Outcome

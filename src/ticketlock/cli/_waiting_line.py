@@ -38,13 +38,13 @@ class WaitingLine:
         """Show the result of the last poll, and how long the wait has lasted."""
         if self._shows and self._seen is not None:
             waited_s = int(time.monotonic() - self._began_s)
-            line = Text(f"{self._entity}: {_place(self._seen)}, {waited_s} s; {self._in_the_way(self._seen)}")
+            line = Text(f"{self._entity}: {_place(self._seen)}, {waited_s} s; {self._obstacle(self._seen)}")
             # A line that the terminal wraps cannot be overwritten.
             line.truncate(_columns() - 1, overflow="ellipsis")
             self._write(f"\r{line.plain}\x1b[K")
             self._drawn = True
 
-    def _in_the_way(self, seen: Position) -> str:
+    def _obstacle(self, seen: Position) -> str:
         """What the wait is for: the holder, or a closed lock."""
         if seen.is_closed:
             return "closed by an operator"

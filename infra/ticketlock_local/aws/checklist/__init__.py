@@ -1,1 +1,1 @@
-"""The checks: one function each, named by its sentence, with what is assumed and where AWS says so."""
+"""The checks: one function each, named by its sentence, with the assumption and the AWS page that states it."""

@@ -21,7 +21,7 @@ class _Failed:
 
     Attributes:
         error: the execution's error.
-        caught: the error of the task that ran the work; empty if the history does not tell.
+        caught: the error of the task that ran the work; empty if the history does not have it.
         cause: the cause of that error, as an object; empty if it is not one.
         is_free: whether the lock was free afterwards.
     """
