@@ -1,5 +1,6 @@
 """Rules that invoke a function whenever an execution of a watched state machine fails, times out or is stopped."""
 
+from aws_cdk import Token
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_lambda as lambda_
@@ -14,6 +15,24 @@ _MACHINES_A_RULE = 12
 # Each rule needs a statement in the function's own policy, which has at most 20 KB:
 # https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
 _MOST_RULES = 40
+
+
+UNQUALIFIED = "the ARN of a state machine, without a version, an alias or a Map's label"
+"""What ``is_named_by_events`` allows, for messages."""
+
+
+def is_named_by_events(arn: str) -> bool:
+    """Whether events name a state machine by this ARN, as far as it is known at synth.
+
+    They name a version or an alias beside it. Parts of the ARN, or all of it, may be known only at deploy time.
+    https://docs.aws.amazon.com/step-functions/latest/dg/eventbridge-integration.html
+    """
+    if Token.is_unresolved(arn) and ":" not in arn:
+        return True
+    match arn.split(":"):
+        case ["arn", partition, "states", region, account, "stateMachine", name]:
+            return all((partition, region, account, name)) and "/" not in name
+    return False
 
 
 class EndedExecutions:

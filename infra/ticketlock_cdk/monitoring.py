@@ -50,8 +50,12 @@ def alarm_actions_of(
     """The actions of the alarms, from a construct's properties.
 
     Raises:
-        ValueError: actions are given, but alarms are off.
+        ValueError: the topic is no construct; or actions are given, but alarms are off.
     """
+    if alarm_topic is not None and not hasattr(alarm_topic, "topic_arn"):
+        raise ValueError(
+            f"alarm_topic is {alarm_topic!r}; allowed: a topic as a construct, imported ones by Topic.from_topic_arn"
+        )
     topics = () if alarm_topic is None else (actions.SnsAction(alarm_topic),)
     if not alarms and (alarm_actions or topics):
         name = "alarm_actions" if alarm_actions else "alarm_topic"

@@ -3,7 +3,6 @@
 With ``transactions`` in the context it has a TransactionTables, too.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,12 +15,11 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from ticketlock_cdk.context import Context
+from ticketlock_cdk.ended_executions import UNQUALIFIED, is_named_by_events
 from ticketlock_cdk.examples import example_function, example_workflow
 from ticketlock_cdk.lock.lock_functions import CLEAN_UP_CONCURRENCY
 from ticketlock_cdk.lock.ticket_lock import TicketLock
 from ticketlock_cdk.units.transaction_tables import TransactionTables
-
-_MACHINE_ARN = re.compile(r"arn:[\w-]+:states:[\w-]+:\d{12}:stateMachine:[\w-]+")
 
 
 class TicketlockStack(Stack):
@@ -163,8 +161,8 @@ def _transaction_tables(
 
 
 def _workflow(units: TransactionTables, number: int, arn: str) -> sfn.IStateMachine:
-    if not _MACHINE_ARN.fullmatch(arn):
-        raise ValueError(f"workflows[{number}] is {arn!r}; allowed: the ARN of a state machine, without a version")
+    if not is_named_by_events(arn):
+        raise ValueError(f"workflows[{number}] is {arn!r}; allowed: {UNQUALIFIED}")
     return sfn.StateMachine.from_state_machine_arn(units, f"Workflow{number}", arn)
 
 

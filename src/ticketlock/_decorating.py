@@ -75,12 +75,13 @@ class Decorator:
         """
         self._check_is_no_generator(function)
         if not any(inspect.iscoroutinefunction(each) for each in _called(function, wrapped=True)):
-            raise TypeError(f"{_name_of(function)} is no coroutine function: use {self.for_threads}")
+            raise TypeError(f"{_name_of(function)} is not a coroutine function: use {self.for_threads}")
 
     def _check_is_no_generator(self, function: Callable[..., Any]) -> None:
         if any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in _called(function)):
             raise TypeError(
-                f"{_name_of(function)} is a generator function, and begins after its call: use {self.by_hand}"
+                f"{_name_of(function)} is a generator function, whose body runs after the call has returned: "
+                f"use {self.by_hand}"
             )
 
     def check_is_over(self, function: Callable[..., Any], result: Any) -> None:

@@ -39,7 +39,7 @@ def test_a_lock_table_with_all_that_it_needs_is_in_order_and_stays_as_it_was(
 
 
 @pytest.mark.verify("each check is a process")
-def test_wrong_keys_and_a_missing_time_to_live_are_found(command: Command, client: Any) -> None:
+def test_a_table_with_wrong_keys_is_found_and_named_by_the_commands_that_read_it(command: Command, client: Any) -> None:
     name = f"other-{uuid.uuid4().hex[:8]}"
     client.create_table(
         TableName=name,
@@ -51,6 +51,9 @@ def test_wrong_keys_and_a_missing_time_to_live_are_found(command: Command, clien
     found = verdicts(ended)
     assert ended.exit_code == 78
     assert (found["table"], found["keys"], found["time to live"]) == ("ok", "BAD", "BAD")
+    assert [what for what in found if what.startswith(("dynamodb:", "permissions"))] == ["permissions"]
+    for words in (("ls",), ("show", "order-42")):
+        assert f"is '{name}' a lock table? `ticketlock doctor`" in command.run(*words, "--table", name).err
     client.delete_table(TableName=name)
 
 

@@ -148,6 +148,7 @@ def test_a_holder_past_its_lease_is_shown_as_such(command: Command, locks: LockC
     while "expired" not in people:
         people = command.run("show", entity).out
     assert " left" not in people
+    assert " (lease expired) " in command.run("ls", "--busy", "--prefix", entity).out
 
 
 def test_a_name_from_the_table_cannot_command_the_terminal(command: Command, locks: LockClient, entity: str) -> None:

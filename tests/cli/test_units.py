@@ -9,7 +9,7 @@ import pytest
 from cli.left_units import AGO_S, books_on, left, some_names
 from kit.command import Command, Ended
 from kit.engines import Engine
-from kit.units import MARK, Books, dumped
+from kit.units import MARK, Books, Party, dumped
 from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock.units._ids import new_id
@@ -114,10 +114,22 @@ class TestOne:
         unit = left(books, ["\x1b[2J[red]"])
         assert "id=\\x1b[2J[red]" in ask("show", unit).out
 
-    def test_that_has_no_record_cannot_be_shown(self, ask: Any) -> None:
+    def test_that_is_saved_is_shown_with_its_owner_and_without_items(self, ask: Any, books: Books) -> None:
+        ann = Party(books, None)
+        saving = ann.begin()
+        saving.put(ann.accounts, {"id": "a", "balance": 1})
+        unit = saving.save(keep_for=900, owner="job-7")
+        _, facts, items = ask("show", unit).out.splitlines()
+        assert facts.startswith("saved, lease ")
+        assert facts.endswith("; owner job-7")
+        assert items == "What a saved unit writes is not listed."
+        assert ask("rollback", unit, "--yes").exit_code == 0
+        assert ask("show", unit).out.splitlines()[-1] == "No items."
+
+    def test_that_has_no_record_cannot_be_shown(self, ask: Any, books: Books) -> None:
         ended = ask("show", UNKNOWN_UNIT)
         assert (ended.exit_code, ended.out) == (76, "")
-        assert ended.err == f"ticketlock: there is no record of the unit {UNKNOWN_UNIT}\n"
+        assert ended.err == f"ticketlock: there is no record of the unit {UNKNOWN_UNIT} in '{books.tables['units']}'\n"
 
 
 class TestSettling:
@@ -215,7 +227,8 @@ class TestRepairing:
         marked(books, "a", {"unit": new_id(int(time.time() * 1_000)), "kind": "write"})
         table = books.tables["accounts"]
         ended = ask("repair", table, "--write", "--yes")
-        assert (ended.exit_code, last_line(ended)) == (78, "ticketlock: 1 mark needs you")
+        told = f"1 mark left for you to decide: 1 missing. Is '{books.tables['units']}' the units table of these units?"
+        assert (ended.exit_code, last_line(ended)) == (78, f"ticketlock: {told} Only then use --lost-records")
         told = json.loads(ask("repair", table, "--write", "--yes", "--lost-records", "--json").out)
         assert [(each["record"], each["action"]) for each in told["marks"]] == [("missing", "unmarked")]
         assert MARK not in (books.raw("accounts", {"id": "a"}) or {})

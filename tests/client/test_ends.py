@@ -145,7 +145,7 @@ class TestFork:
 
     def test_it_cannot_use_the_client_and_the_error_says_what_to_do(self, told: dict[str, Any]) -> None:
         for verb in ("acquire", "again", "inspect"):
-            assert "make another one here" in str(told["child"][verb]), verb
+            assert "create a new client here" in str(told["child"][verb]), verb
 
     def test_it_cannot_reach_the_table_in_any_other_way(self, told: dict[str, Any]) -> None:
         """Parent and child share one connection: each could get the reply to the other's request."""

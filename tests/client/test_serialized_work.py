@@ -85,7 +85,7 @@ COROUTINES: list[Any] = [
 @pytest.mark.parametrize("work", GENERATORS, ids=lambda work: type(work).__name__)
 def test_any_kind_of_generator_function_is_refused_at_once(locks: LockClient, work: Any) -> None:
     decorate = locks.serialized("order-42")
-    with pytest.raises(TypeError, match="begins after its call: use acquire"):
+    with pytest.raises(TypeError, match="body runs after the call has returned: use acquire"):
         decorate(work)
 
 

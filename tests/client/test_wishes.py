@@ -16,6 +16,11 @@ NO_DURATION: list[Any] = [math.nan, -1, True, "soon", None, timedelta(seconds=-1
 NO_BOOLEAN: list[Any] = [2, 1, 0, "no", "true", "", [], 1.0]
 LONG = 10**5_000  # Python refuses to write it.
 
+
+async def no_one_awaits(_: object) -> None:
+    """A coroutine function: its calls do nothing unless someone awaits them."""
+
+
 WRONG: list[dict[str, Any]] = [
     *({"lease": value} for value in NO_DURATION if value is not None),
     {"lease": 0.999},
@@ -34,6 +39,7 @@ WRONG: list[dict[str, Any]] = [
     {"shared": None},
     {"reentrant": None},
     *({name: value} for name in ("on_lost", "on_danger", "on_wait") for value in ("told", 1, True)),
+    {"on_wait": no_one_awaits},
     {"data": "x" * 257},
     {"data": ""},
     {"data": 7},

@@ -1,8 +1,7 @@
 """The example in examples/booking, deployed by the CDK: one unit over three states is written once, or not at all.
 
-The roles are enforced: a try fails where its function lacks a permission for a while. The emulator tells an execution
-nothing of redrives, which it does not know: there the definition has the number that AWS gives before the first one,
-and what a redrive does is done by hand. It names every exception of a function alike: tests/workflow/interpreted asks
+The roles are enforced: a try fails where its function lacks a permission for a while. The emulator redrives nothing:
+what a redrive does is done by hand. It names every exception of a function alike: tests/workflow/interpreted asks
 by which names the states go on.
 """
 
@@ -25,7 +24,6 @@ from ticketlock.units import Outcome, Units
 pytestmark = pytest.mark.verify("a deployment of its own; tests/units asks the same of saved units and their owners")
 
 APP = Path(__file__).parents[2] / "examples" / "booking" / "app.py"
-REDRIVES = '"redrives.$":"$$.Execution.RedriveCount"'
 SAVE, COMMIT = "dynamodb:ConditionCheckItem", "dynamodb:UpdateItem"
 PRICE = 200
 
@@ -125,14 +123,7 @@ NOTHING, BOOKED = (3, 3, 500), (2, 2, 500 - PRICE)
 def bookings(guarded_emulator: Emulator) -> Bookings:
     outputs = deploy(guarded_emulator, app=APP, stack="Booking")
     renamed = {"StateMachineArn": outputs["BookingWorkflowArn"], "TableName": outputs["UnitsTableName"]}
-    cloud = Cloud(guarded_emulator.endpoint, {**outputs, **renamed})
-    arn = outputs["BookingWorkflowArn"]
-    definition = cloud.step_functions.describe_state_machine(stateMachineArn=arn)["definition"]
-    assert REDRIVES in definition
-    cloud.step_functions.update_state_machine(
-        stateMachineArn=arn, definition=definition.replace(REDRIVES, '"redrives":0')
-    )
-    return Bookings(cloud)
+    return Bookings(Cloud(guarded_emulator.endpoint, {**outputs, **renamed}))
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """State machines whose executions save units: what rolls those back, with least permissions, and nothing else."""
 
 import pytest
-from aws_cdk import App, Stack
+from aws_cdk import App, Aws, Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
@@ -150,6 +150,40 @@ def test_an_express_machine_is_refused(stack):
         units.attach(express)
 
 
+@pytest.mark.parametrize(
+    "arn",
+    [
+        f"{ARN}:prod",
+        f"{ARN}:1",
+        f"{ARN}/label",
+        ARN.replace("stateMachine", "execution"),
+        ARN.replace("states", "lambda"),
+        f"arn:{Aws.PARTITION}:states:{Aws.REGION}:{Aws.ACCOUNT_ID}:stateMachine:Booking:prod",
+    ],
+)
+def test_an_arn_that_no_event_names_is_refused(stack, arn):
+    """An event names the machine, whether the execution was started by a version, an alias or neither."""
+    units = TransactionTables(stack, "Units")
+    with pytest.raises(ValueError, match=r"machine is .*; allowed: the ARN of a state machine, without"):
+        units.attach(sfn.StateMachine.from_state_machine_arn(stack, "Imported", arn))
+    assert units.roll_back is None
+
+
+@pytest.mark.parametrize("partition", ["aws", "aws-cn", "aws-us-gov"])
+def test_a_machine_may_have_any_name_and_be_in_any_partition(stack, partition):
+    units = TransactionTables(stack, "Units")
+    arn = ARN.replace(":aws:", f":{partition}:").replace("Booking", "Book.it+now@(v2)!")
+    units.attach(sfn.StateMachine.from_state_machine_arn(stack, "Imported", arn))
+    assert units.roll_back is not None
+
+
+@pytest.mark.parametrize("given", [ARN, None, 7], ids=["an ARN", "None", "a number"])
+def test_what_is_no_construct_is_refused_with_the_way_to_import_one(stack, given):
+    units = TransactionTables(stack, "Units")
+    with pytest.raises(ValueError, match=r"^machine is .*; allowed: .*StateMachine\.from_state_machine_arn"):
+        units.attach(given)
+
+
 def test_a_machine_of_another_region_is_refused(outdir):
     app = App(outdir=outdir)
     here, there = (
@@ -171,19 +205,19 @@ class TestTheReadyMadeStack:
 
     @STACKS
     def test_rolls_back_after_the_workflows_that_are_named(self, stack_with):
-        found = stack_with(transactions="true", workflows=f"{ARN},{ARN}2", clean_up_concurrency="none")
+        found = stack_with(transactions="true", workflows=f"{ARN},{ARN}.2", clean_up_concurrency="none")
         [watched] = [
             rule["EventPattern"]["detail"]["stateMachineArn"]
             for rule in found.of_type("AWS::Events::Rule").values()
             if ARN in rule.get("EventPattern", {}).get("detail", {}).get("stateMachineArn", [])
         ]
-        assert watched == [ARN, f"{ARN}2"]
+        assert watched == [ARN, f"{ARN}.2"]
         [function] = [
             each for each in found.of_type("AWS::Lambda::Function").values() if each["Handler"] == "roll_back.handler"
         ]
         assert "ReservedConcurrentExecutions" not in function
 
-    @pytest.mark.parametrize("arn", ["Booking", f"{ARN}:1", ARN.replace("states", "lambda")])
+    @pytest.mark.parametrize("arn", ["Booking", f"{ARN}:1", f"{ARN}/label", ARN.replace("states", "lambda")])
     def test_refuses_what_is_no_state_machine(self, arn, stack_with):
         with pytest.raises(ValueError, match=r"workflows\[0\] is .*; allowed: the ARN of a state machine, without"):
             stack_with(transactions="true", workflows=arn)

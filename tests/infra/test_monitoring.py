@@ -184,6 +184,12 @@ def test_actions_without_alarms_are_refused(stack: Stack):
         TicketLock(stack, "Lock", alarm_topic=topic)
 
 
+def test_a_topic_by_its_arn_is_refused_with_the_way_to_import_one(stack: Stack):
+    arn = "arn:aws:sns:eu-west-1:123456789012:on-call"
+    with pytest.raises(ValueError, match=rf"^alarm_topic is '{arn}'; allowed: .*Topic\.from_topic_arn"):
+        TicketLock(stack, "Lock", alarms=True, alarm_topic=arn)
+
+
 def shown(value):
     """A dashboard's body as text, with `<logical id>` for each reference."""
     return "".join(part if isinstance(part, str) else f"<{part.get('Ref', '')}>" for part in value["Fn::Join"][1])

@@ -407,7 +407,7 @@ def test_a_machine_with_a_fragment_that_was_never_attached_fails_the_synthesis(s
     with pytest.raises(RuntimeError, match="was never attached") as refused:
         app.synth()
     told = [line.strip() for line in str(refused.value).splitlines() if "never attached" in line]
-    why = "has fragments of Locks/Lock (Ship) and was never attached; allowed: with attach(machine) of that lock"
+    why = "has fragments of Locks/Lock (Ship) and was never attached: call attach(machine) of that lock"
     assert told == [f"[Locks/Lock] state machine {name}/Forgotten {why}" for name in ("Locks", "Orders")]
 
 

@@ -112,6 +112,14 @@ def test_a_seed_of_units_that_breaks_nothing_says_so(
     assert shown(again(units=True, seed=0), monkeypatch, capsys).endswith("commits, every promise kept\n")
 
 
+def test_a_search_for_broken_units_passes_over_what_does_not_catch_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as found:
+        shown(again(variant=DIRTY.name), monkeypatch, capsys)
+    assert str(found.value).partition(":")[0] in DIRTY.caught_by
+
+
 @pytest.mark.parametrize("asked", [{"kind": "two marked units"}, {"units": True, "ruled": 3}])
 def test_a_world_is_not_asked_for_what_the_other_one_has(
     asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

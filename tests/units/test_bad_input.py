@@ -135,6 +135,41 @@ def test_a_bad_statement_is_refused_by_its_field_and_the_unit_stays_open(
 
 
 @pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (
+            lambda ann, unit, key: unit.update(ann.accounts, key, "balance = :n", ONE),
+            'update is "balance = :n"; allowed: what DynamoDB accepts (Invalid UpdateExpression: Syntax error',
+        ),
+        (
+            lambda ann, unit, key: unit.update(ann.accounts, key, "SET name = :n", ONE, condition="id > :n"),
+            'update is {"ConditionExpression": "id > :n", "UpdateExpression": "SET name = :n"}; allowed: what Dyn',
+        ),
+        (
+            lambda ann, unit, key: unit.delete(ann.accounts, key, condition=Attr("balance").between(2, 1)),
+            'delete is "balance BETWEEN :tlu_v0 AND :tlu_v1"; allowed: what DynamoDB accepts (Invalid Condition',
+        ),
+        (
+            lambda ann, unit, _: unit.get(ann.accounts, {"name": "a"}),
+            "key.id is null; allowed: a value of type S: 'id' is the partition key of the table '",
+        ),
+        (lambda ann, unit, _: unit.get_all([ann.accounts]), "wanted is [<UnitTable '"),
+        (
+            lambda ann, unit, key: unit.get(ann.accounts, key, isolation="COMMITTED"),
+            'isolation is "COMMITTED"; allowed: one of the levels of ticketlock.units: UNCOMMITTED, ',
+        ),
+    ],
+    ids=["an update", "two expressions", "a condition object", "a key", "a table", "a level"],
+)
+def test_the_error_shows_what_was_given_and_why_dynamodb_would_refuse_it(
+    ann: Party, account: Key, use: Use, message: str
+) -> None:
+    with pytest.raises(InvalidUnitRequest) as refused:
+        use(ann, ann.begin(), account)
+    assert str(refused.value).startswith(message)
+
+
+@pytest.mark.parametrize(
     ("field", "terms"),
     [
         ("name", {"name": ""}),

@@ -6,7 +6,7 @@ import pytest
 from kit.engines import engine_names, first_on
 from kit.units import THREADS_ONLY, Books, Key, Killed, Lost, Party, UnitsWorld, some_name
 
-from ticketlock.errors import InvalidUnitRequest, OutcomeUnknown, TableError, UnitRolledBack
+from ticketlock.errors import InvalidUnitRequest, OutcomeUnknown, TableError, UnitChanged, UnitRolledBack
 from ticketlock.units import Outcome, unit_owner
 
 TAKE, TEN = "SET balance = balance - :n", {":n": 10}
@@ -71,6 +71,14 @@ class TestTheEndOfAnOwner:
         [row] = rows_of(books, owner)
         assert (row["row"], "expiresAt" in row) == ("ended", True)
 
+    def test_counts_its_thirty_days_anew_each_time(self, books: Books, ann: Party, ben: Party, owner: str) -> None:
+        """Also where the row of an earlier end has expired, and is not deleted yet."""
+        ann.units.end_owner(owner)
+        books.clock.advance(30 * 24 * 3_600)
+        ben.units.end_owner(owner)
+        [row] = rows_of(books, owner)
+        assert row["expiresAt"] >= books.clock.wall_ms // 1_000 + 30 * 24 * 3_600
+
     def test_reads_its_own_rows_alone(self, ann: Party, account: Key, owner: str) -> None:
         saved(ann, account, owner)
         sent = ann.sends(lambda: ann.units.end_owner(owner))
@@ -80,18 +88,25 @@ class TestTheEndOfAnOwner:
         names = {saved(ann, account, owner) for _ in range(103)}
         assert set(ann.units.end_owner(owner)) == names
 
+    def test_reads_every_page_of_its_rows(self, books: Books, ann: Party, account: Key) -> None:
+        owner = some_name().ljust(1_024, "o")
+        names = {saved(ann, account, owner) for _ in range(4)}
+        for row in rows_of(books, owner):
+            books.write("units", {**row, "padding": "x" * 390_000})
+        sent = ann.sends(lambda: ann.units.end_owner(owner))
+        assert sent.count("Query") > 1
+        assert {ann.units.outcome(unit=name) for name in names} == {Outcome.ROLLED_BACK}
+
 
 class TestASave:
-    def test_after_the_end_of_its_owner_is_refused(
-        self, books: Books, ann: Party, ben: Party, account: Key, owner: str
-    ) -> None:
+    def test_after_the_end_of_its_owner_is_refused(self, ann: Party, ben: Party, account: Key, owner: str) -> None:
         unit = ann.begin()
         unit.update(ann.accounts, account, TAKE, TEN)
         ben.units.end_owner(owner)
         with pytest.raises(UnitRolledBack, match=f"{owner} has ended"):
             unit.save(owner=owner)
         assert ann.units.outcome(unit=unit.id) is Outcome.FORGOTTEN
-        assert [row["row"] for row in rows_of(books, owner)] == ["ended"]
+        assert ben.units.end_owner(owner) == []
 
     def test_after_the_end_of_its_owner_ends_a_unit_that_was_saved_before(
         self, ann: Party, ben: Party, account: Key, owner: str
@@ -101,6 +116,19 @@ class TestASave:
         with pytest.raises(UnitRolledBack):
             unit.save(owner=owner)
         assert ann.units.outcome(unit=unit.id) is Outcome.ROLLED_BACK
+
+    @pytest.mark.parametrize("outcome", [Outcome.PENDING, Outcome.COMMITTED])
+    def test_after_the_end_of_its_owner_says_who_has_the_unit_by_then(
+        self, ann: Party, ben: Party, account: Key, owner: str, outcome: Outcome
+    ) -> None:
+        unit = ann.units.resume(saved(ann, account, None))
+        another = ben.units.resume(unit.id)
+        if outcome is Outcome.COMMITTED:
+            another.commit()
+        ben.units.end_owner(owner)
+        with pytest.raises(UnitChanged):
+            unit.save(owner=owner)
+        assert ann.units.outcome(unit=unit.id) is outcome
 
     @pytest.mark.parametrize("next_owner", [None, "another"])
     def test_says_whose_the_unit_is_from_then_on(
@@ -119,16 +147,19 @@ class TestASave:
         assert (first["row"], last["row"]) == (name, name)
         assert 9_800 < last["expiresAt"] - first["expiresAt"] < 10_000
 
-    def test_costs_one_request_as_without_an_owner(self, ann: Party, owner: str) -> None:
+    def test_costs_one_request_more_than_without_an_owner(self, ann: Party, owner: str) -> None:
         unit, other = ann.begin(), ann.begin()
         assert ann.sends(lambda: unit.save())[-1:] == ["PutItem"]
-        assert ann.sends(lambda: other.save(owner=owner)) == ["TransactWriteItems"]
+        assert ann.sends(lambda: other.save(owner=owner)) == ["PutItem", "TransactWriteItems"]
 
-    @pytest.mark.parametrize("what", [Lost.NOT_SENT, Lost.REQUEST, Lost.REPLY], ids=lambda what: what.value)
+    @pytest.mark.parametrize(
+        "what", [Lost.NOT_SENT, Lost.REQUEST, Lost.REPLY, Lost.CONFLICT], ids=lambda what: what.value
+    )
     def test_whose_request_is_lost_is_made_good(
         self, books: Books, ann: Party, ben: Party, account: Key, owner: str, what: Lost
     ) -> None:
-        ann.loses(what, 1, operation="TransactWriteItems")
+        for operation in ("PutItem", "TransactWriteItems"):
+            ann.loses(what, 1, operation=operation)
         name = saved(ann, account, owner)
         ben.units.resume(name).commit()
         assert books.balance(account) == 90
@@ -150,7 +181,7 @@ class TestASave:
         unit.commit()
 
 
-@pytest.mark.parametrize("what", [Lost.NOT_SENT, Lost.REQUEST, Lost.REPLY], ids=lambda what: what.value)
+@pytest.mark.parametrize("what", [Lost.NOT_SENT, Lost.REQUEST, Lost.REPLY, Lost.CONFLICT], ids=lambda what: what.value)
 def test_any_lost_request_of_the_end_of_an_owner_is_made_good(books: Books, ann: Party, ben: Party, what: Lost) -> None:
     for number in range(1, 5):
         owner, key = some_name(), books.account(100)
@@ -195,6 +226,17 @@ class TestInAnyOrder:
             assert first in ben.units.end_owner(mine)
             assert ann.units.outcome(unit=unit.id) in (Outcome.ROLLED_BACK, Outcome.FORGOTTEN)
         assert outcomes == {"found", "refused"}
+
+    def test_a_save_that_its_owner_refuses_says_who_has_resumed_the_unit_meanwhile(
+        self, units_world: UnitsWorld, books: Books, owner: str
+    ) -> None:
+        ann, ben = units_world.party(), units_world.party()
+        unit = ann.units.resume(saved(ann, books.account(100), None))
+        ben.units.end_owner(owner)
+        ann.line.between["UpdateItem"] = lambda: ben.units.resume(unit.id)
+        with pytest.raises(UnitChanged):
+            unit.save(owner=owner)
+        assert ann.units.outcome(unit=unit.id) is Outcome.PENDING
 
     @pytest.mark.parametrize("how", [Lost.KILLED_BEFORE, Lost.KILLED_AFTER], ids=["before", "after"])
     def test_who_is_killed_on_the_way_leaves_the_rest_to_the_next_event(

@@ -332,13 +332,20 @@ class TestRefusals:
         def work(*, unit: Unit) -> Iterator[str]:
             yield unit.id
 
-        with pytest.raises(TypeError, match="is a generator function, and begins after its call: use begin"):
+        with pytest.raises(TypeError, match=r"is a generator function, whose body runs .*: use begin"):
             units.transactional()(work)
+
+    def test_a_function_that_is_decorated_without_parentheses(self, units: Units) -> None:
+        def work(*, unit: Unit) -> None: ...
+
+        decorate: Any = units.transactional
+        with pytest.raises(TypeError, match=r"write @units\.transactional\(\), with parentheses"):
+            decorate(work)
 
     def test_a_function_that_does_not_take_the_unit(self, units: Units) -> None:
         def work(account: str) -> None: ...
 
-        with pytest.raises(TypeError, match="the unit is given as 'unit', and the function does not take it"):
+        with pytest.raises(TypeError, match="the unit is passed as the keyword argument 'unit'"):
             units.transactional()(work)
 
     def test_a_result_whose_work_would_run_after_the_commit(

@@ -104,8 +104,11 @@ class TestTransactional:
         def plain(*, unit: aio.Unit) -> None: ...
 
         work: Any = plain
-        with pytest.raises(TypeError, match=r"is no coroutine function: use ticketlock\.units\.Units"):
+        with pytest.raises(TypeError, match=r"is not a coroutine function: use ticketlock\.units\.Units"):
             units_of(tables).transactional()(work)
+        decorate: Any = units_of(tables).transactional
+        with pytest.raises(TypeError, match="with parentheses"):
+            decorate(work)
 
 
 def test_a_call_that_met_others_holds_the_lock_of_the_item_in_its_next_try(tables: OwnTables, names: list[str]) -> None:

@@ -79,7 +79,7 @@ def test_nor_once_the_lock_was_taken_away_between_the_statements_and_the_commit(
     unit = ann.begin(under=fence)
     unit.update(ann.accounts, account, TAKE, TEN)
     LockTable(locks_table, client=books.client()).force_release(fence.lock, fence.fencing_token)
-    with pytest.raises(LockLost):
+    with pytest.raises(LockLost, match=f"by the table {locks_table}: nothing was written"):
         unit.commit()
     assert books.balance(account) == 100
 

@@ -164,7 +164,8 @@ def test_a_refusal_by_the_service_has_its_code_and_message(code: str) -> None:
 def test_an_error_for_missing_credentials_or_region_says_to_configure_them(error: BotoCoreError) -> None:
     found = meaning(error)
     assert isinstance(found, TableRefused)
-    assert "configure the AWS credentials and Region" in str(found)
+    assert ": configure the AWS credentials and Region of this process (AWS_PROFILE; " in str(found)
+    assert ".:" not in str(found)
 
 
 def test_any_other_error_of_the_sdk_is_a_table_error_with_its_text() -> None:

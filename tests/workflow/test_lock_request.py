@@ -102,12 +102,12 @@ def test_the_parent_of_a_nested_execution_may_be_named_in_the_input_and_changes_
 @pytest.mark.parametrize("name", ["AWS_STEP_FUNCTIONS_STARTED_BY", "AWS_REGION", ""])
 def test_no_other_field_is_accepted_beside_it(name: str) -> None:
     more: dict[str, Any] = {name: "arn"}
-    with pytest.raises(InvalidLockRequest, match="no such field: only entity, namespace"):
+    with pytest.raises(InvalidLockRequest, match="allowed: only the fields entity, namespace"):
         parsed(**more)
 
 
 def test_a_fragment_has_no_such_parent() -> None:
-    with pytest.raises(InvalidLockRequest, match="no such field"):
+    with pytest.raises(InvalidLockRequest, match="allowed: only the fields entity, namespace"):
         parsed_place(AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID="arn")
 
 

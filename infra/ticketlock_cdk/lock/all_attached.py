@@ -58,7 +58,7 @@ class AllAttached:
         ids = sorted({each.node.id for each in self._fragments if f'"{each.node.id}.TakeTicket":' in text})
         message = (
             f"state machine {_owner(machine).node.path} has fragments of {self._lock.node.path} ({', '.join(ids)}) "
-            "and was never attached; allowed: with attach(machine) of that lock"
+            "and was never attached: call attach(machine) of that lock"
         )
         return [message]
 

@@ -18,6 +18,7 @@ from constructs import Construct
 from ticketlock.units._marks import Marks
 from ticketlock.units._rows import KEY
 from ticketlock_cdk.encryption import let_logs_use
+from ticketlock_cdk.ended_executions import UNQUALIFIED, is_named_by_events
 from ticketlock_cdk.functions import MEMORY_MB, Hosting
 from ticketlock_cdk.lock.environment import Environment, environment_of
 from ticketlock_cdk.lock.grants import Grantee, beside
@@ -53,11 +54,11 @@ class TransactionTables(UnitsMetrics, Construct):
         removal_policy: what happens to the table and to the logs when they are removed from the stack.
         log_retention: how long logs are kept.
         encryption_key: your KMS key for the table, the logs and the dead letters.
-        vpc: a network for the sweeper, from which it must reach DynamoDB.
+        vpc: a network for the functions, from which they must reach DynamoDB.
         vpc_subnets: which of its subnets.
-        security_groups: those of the sweeper; by default a new one without inbound rules.
-        memory_size: the sweeper's memory, in MB: 256 to 10,240.
-        architecture: that of its processor.
+        security_groups: those of the functions; by default a new one without inbound rules.
+        memory_size: the functions' memory, in MB: 256 to 10,240.
+        architecture: that of their processor.
         reserve_concurrency: whether to reserve one concurrent invocation for the sweeper, so that no two passes run at
             once, and five for the function that ``attach`` adds; False if the quota leaves nothing to reserve: two
             passes do no harm.
@@ -181,13 +182,22 @@ class TransactionTables(UnitsMetrics, Construct):
             machine: a Standard one, also of another stack, or imported.
 
         Raises:
-            ValueError: it is an Express one, for whose end no event is sent, or in another Region or account; or there
-                is no room for one more.
+            ValueError: it is no construct, an Express machine, for whose end no event is sent, imported as a version or
+                an alias, or in another Region or account; or there is no room for one more.
         """
+        if not hasattr(machine, "state_machine_arn"):
+            raise ValueError(
+                f"machine is {machine!r}; allowed: a state machine as a construct, imported ones by "
+                "StateMachine.from_state_machine_arn"
+            )
         if is_express(machine):
             raise ValueError(
                 f"machine is {machine.node.path}, an Express state machine; allowed: a Standard one, since no event "
                 "is sent when an Express execution ends"
+            )
+        if not is_named_by_events(machine.state_machine_arn):
+            raise ValueError(
+                f"machine is {machine.node.path}, imported as {machine.state_machine_arn}; allowed: {UNQUALIFIED}"
             )
         self._environment.check("machine", machine.node.path, environment_of(machine))
         if machine in self._attached:

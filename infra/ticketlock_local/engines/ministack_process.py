@@ -8,12 +8,14 @@ ends, SIGKILL included; then this process ends itself and its functions' process
 let it run on, an owner writes DETACH before it closes the pipe.
 """
 
+import importlib
 import os
 import runpy
 import shutil
 import signal
 import sys
 import threading
+from typing import Any
 
 DETACH = b"detach"
 _GRACE_S = 2.0
@@ -24,11 +26,31 @@ def main(work_folder: str) -> None:
     orphaned = threading.Event()
     threading.Thread(target=_watch_owner, args=(orphaned, work_folder), daemon=True).start()
     sys.argv = ["ministack"]
+    _count_redrives()
     try:
         runpy.run_module("ministack", run_name="__main__")
     finally:
         if orphaned.is_set():
             _vanish(work_folder)
+
+
+def _count_redrives() -> None:
+    """Give every execution `$$.Execution.RedriveCount`, as AWS does. ministack redrives none, and leaves it out."""
+    machines: Any = importlib.import_module("ministack.services.stepfunctions")
+    resolve, evaluate = machines._resolve_ctx_path, machines._evaluate_jsonata
+
+    def with_count(context: dict[str, Any] | None) -> dict[str, Any] | None:
+        if context:
+            context["Execution"].setdefault("RedriveCount", 0)
+        return context
+
+    def resolve_with_count(path: str, context: dict[str, Any]) -> Any:
+        return resolve(path, with_count(context))
+
+    def evaluate_with_count(expression: str, raw_input: Any, ctx: dict[str, Any] | None = None, *more: Any) -> Any:
+        return evaluate(expression, raw_input, with_count(ctx), *more)
+
+    machines._resolve_ctx_path, machines._evaluate_jsonata = resolve_with_count, evaluate_with_count
 
 
 def _watch_owner(orphaned: threading.Event, work_folder: str) -> None:

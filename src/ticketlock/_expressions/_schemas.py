@@ -163,23 +163,21 @@ def check_key(item: Item, key: KeyAttribute, table: str) -> None:
         ItemInvalid: it is missing, of the wrong type, empty or too long.
     """
     if key.name not in item:
-        raise ItemInvalid(f"the attribute {key.name!r} is missing: it is {key} of {table!r}, of type {key.kind}")
+        raise ItemInvalid(f"a value of type {key.kind}: {key.name!r} is {key} {table!r}, and is missing")
     _check_key(item[key.name], key)
 
 
 def _check_key(value: Value, key: KeyAttribute) -> None:
     ((kind, content),) = value.items()
     if kind != key.kind:
-        raise ItemInvalid(
-            f"the attribute {key.name!r} is {key}, and of type {key.kind} there; it is of type {kind} here"
-        )
+        raise ItemInvalid(f"a value of type {key.kind}: {key.name!r} is {key}, and this one is of type {kind}")
     if kind == "N":
         return
     size, most = size_of_value(value), _MOST_BYTES[key.role]
     if not 1 <= size <= most:
         shown = content[:40]
         raise ItemInvalid(
-            f"the attribute {key.name!r} is {key}, with 1 to {most:,} bytes; it has {size:,}: {shown!r}"
+            f"1 to {most:,} bytes: {key.name!r} is {key}, and this one has {size:,}: {shown!r}"
             f"{'...' if len(content) > len(shown) else ''}"
         )
 

@@ -29,7 +29,7 @@ from ticketlock.units._settings import Settings
 from ticketlock.units._sweeping import Swept
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._terms import Engine, HeldLock, Terms, Under
-from ticketlock.units._transactional import AGAIN, TRANSACTIONAL, Wishes
+from ticketlock.units._transactional import AGAIN, TRANSACTIONAL, Wishes, check_has_parentheses
 from ticketlock.units._turns import Contended, Locks, Turn, check_locks
 from ticketlock.units._verbs import Verbs
 from ticketlock.wire._actions import T
@@ -205,6 +205,7 @@ class Units:
 
     def transactional(
         self,
+        function: None = None,
         *,
         tries: int = 10,
         unit_as: str = "unit",
@@ -220,6 +221,7 @@ class Units:
                 is another awaitable, or an iterator: it has not run, and nothing is committed.
             InvalidUnitRequest: as in ``ticketlock.units.Units``.
         """
+        check_has_parentheses(function)
         wishes = Wishes(tries, unit_as, name, isolation, timeout, under)
         wishes.check(self._settings, self._clocks)
 

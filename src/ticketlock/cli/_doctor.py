@@ -15,7 +15,7 @@ from ticketlock.cli._explained import Explained
 from ticketlock.cli._finding import Finding
 from ticketlock.cli._permission_check import trial_findings
 from ticketlock.cli._settings import Settings, settings_of, table_options
-from ticketlock.cli._table_check import table_findings
+from ticketlock.cli._table_check import KEYS, table_findings
 from ticketlock.locks._reads import TIME_CHECK
 from ticketlock.wire import _sdk
 
@@ -55,8 +55,15 @@ def _findings(settings: Settings) -> Iterator[Finding]:
         if endpoint.verdict == "bad":
             raise Ended("the endpoint does not answer: the other checks were skipped", UNAVAILABLE)
         return
-    yield from table_findings(client, settings.table_name)
-    yield from trial_findings(client, settings.table_name)
+    has_wrong_keys = False
+    for finding in table_findings(client, settings.table_name):
+        has_wrong_keys |= finding.what == KEYS and finding.verdict == "bad"
+        yield finding
+    if has_wrong_keys:
+        # Every trial would fail for its key.
+        yield Finding("unsure", "permissions", "not checked, because the keys are wrong")
+    else:
+        yield from trial_findings(client, settings.table_name)
     yield clock_finding(client, settings.table_name)
 
 

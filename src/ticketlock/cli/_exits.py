@@ -29,6 +29,9 @@ NOT_EXECUTABLE = 126
 NOT_FOUND = 127
 SIGNALLED = "128+n"
 
+# Part of the error of a table with other keys.
+_OF_ANOTHER_KIND = "ValidationException"
+
 MEANINGS: Mapping[int | str, str] = {
     0: "success; `run` exits with the program's code",
     ANSWER_WAS_NO: "you declined the confirmation: nothing was done",
@@ -94,10 +97,14 @@ def explained(error: Exception, *, table: str | None, place: str) -> click.Click
         return Ended(f"{error} ({place})", UNAVAILABLE)
     if isinstance(error, TableNotFound):
         return Ended(
-            f"there is no table {table!r} in {place}: `ticketlock init --table {table}` creates it", CONFIGURATION
+            f"there is no table {table!r} in {place}: check its name, the Region and the account. "
+            f"For a new table: `ticketlock init --table {table}`",
+            CONFIGURATION,
         )
     if isinstance(error, RequestNotApplied | OutcomeUnknown):
         return Ended(f"the table {table!r} in {place} cannot be reached: {error}", UNAVAILABLE)
+    if isinstance(error, TableRefused) and _OF_ANOTHER_KIND in str(error):
+        return Ended(f"{error}: is {table!r} a lock table? `ticketlock doctor` checks its keys", CONFIGURATION)
     if isinstance(error, TableRefused | PermitsMismatch | UnsupportedFormat):
         return Ended(str(error), CONFIGURATION)
     if isinstance(error, RecordWaitExceeded):

@@ -69,7 +69,7 @@ def limit(context: click.Context, /, entity: str, permits: int | None, unset: bo
     table, lock, name = settings_of(context).lock_table(), LockName(entity, namespace), plain(entity)
     if not yes:
         item = table.inspect(lock).item
-        now = "not used yet" if item is None else f"now {item.permits}, held by {item.held}"
+        now = "not used yet" if item is None else f"now {permits_of(item.permits)}, held by {item.held}"
         click.confirm(f"{_what(permits, unset=unset)} '{name}' ({now})?", abort=True, err=True)
     if not unset:
         assert permits is not None

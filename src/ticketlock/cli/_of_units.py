@@ -29,7 +29,7 @@ class OfUnits(Explained):
         0: "success",
         WAIT_IS_OVER: "the unit is pending, and its lease has not expired",
         LEASE_LOST: "there is no record of the unit, or, for `rollback`, it is committed",
-        CONFIGURATION: "configuration: the tables, credentials, Region, a permission; or marks are left that need you",
+        CONFIGURATION: "configuration: the tables, credentials, Region, a permission; or marks are left to you",
     }
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -113,7 +113,9 @@ def _first_of(holders: list[dict[str, Any]]) -> str:
     if not holders:
         return "-"
     more = f" and {len(holders) - 1} more" if len(holders) > 1 else ""
-    return plain(holders[0]["owner"]) + more + (" (shared)" if holders[0]["shared"] else "")
+    is_over = all(each["leaseEndsInSeconds"] <= 0 for each in holders)
+    shared = " (shared)" if holders[0]["shared"] else ""
+    return plain(holders[0]["owner"]) + more + shared + (" (lease expired)" if is_over else "")
 
 
 def state(lock: LockName, found: LockState) -> dict[str, Any]:

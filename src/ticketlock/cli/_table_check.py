@@ -9,6 +9,8 @@ from ticketlock.cli._finding import Finding
 from ticketlock.locks._create_table import LOCK_TABLE
 from ticketlock.wire._attributes import TIME_TO_LIVE
 
+KEYS = "keys"
+"""What the finding about the table's keys is called."""
 _DENIED = frozenset({"AccessDeniedException", "AccessDenied"})
 
 
@@ -38,9 +40,9 @@ def _keys(described: Any, wanted: Any) -> Finding:
     found, needed = shape(described), shape(wanted)
     shown = ", ".join(f"{name} ({role}, {kind})" for name, (role, kind) in found.items())
     if found == needed:
-        return Finding("good", "keys", shown)
+        return Finding("good", KEYS, shown)
     return Finding(
-        "bad", "keys", f"{shown}; a lock table has pk (HASH, S), sk (RANGE, S): create one with `ticketlock init`"
+        "bad", KEYS, f"{shown}; a lock table has pk (HASH, S), sk (RANGE, S): is the name that of your lock table?"
     )
 
 

@@ -25,9 +25,9 @@ _ORDERS: dict[str, Callable[[OpenUnit], Any]] = {
 }
 
 
-def no_record(unit: str) -> Ended:
-    """The error for a unit whose record was deleted, or that never had one."""
-    return Ended(f"there is no record of the unit {plain(unit)}", LEASE_LOST)
+def no_record(unit: str, table: str) -> Ended:
+    """The error for a unit whose record was deleted, or that never had one, or has it in another table."""
+    return Ended(f"there is no record of the unit {plain(unit)} in '{plain(table)}'", LEASE_LOST)
 
 
 @click.command(
@@ -82,7 +82,7 @@ def show(context: click.Context, unit: str, values: bool, as_json: bool) -> None
     desk = Desk(settings_of(context))
     shown = desk.follow(inspect(desk.heads, desk.marks, unit))
     if shown is None:
-        raise no_record(unit)
+        raise no_record(unit, desk.heads.table)
     if as_json:
         click.echo(json_of(shown_json(shown, values=values)))
     else:

@@ -54,9 +54,9 @@ def repair(context: click.Context, table: str, write: bool, yes: bool, lost_reco
         click.echo(json_of({**told, "marks": [mark_json(each) for each in found]}))
     else:
         _tell(data.name, found, write=write)
-    left = sum(each.needs_you for each in found)
+    left = Counter(each.record for each in found if each.needs_you)
     if left:
-        raise Ended(f"{_marks(left)} {'needs' if left == 1 else 'need'} you", CONFIGURATION)
+        raise Ended(_left(left, desk.heads.table), CONFIGURATION)
 
 
 def _tell(name: str, found: Sequence[FoundMark], *, write: bool) -> None:
@@ -72,6 +72,14 @@ def _tell(name: str, found: Sequence[FoundMark], *, write: bool) -> None:
         click.echo(f"For {unknown} of the unmarked items no record is left of what was to be written.")
     if not write:
         click.echo("Nothing was written: add --write to do it.")
+
+
+def _left(left: Counter[Record], units_table: str) -> str:
+    kinds = ", ".join(f"{number} {record.value}" for record, number in left.items())
+    told = f"{_marks(left.total())} left for you to decide: {kinds}"
+    if Record.MISSING in left:
+        told += f". Is '{plain(units_table)}' the units table of these units? Only then use --lost-records"
+    return told
 
 
 def _marks(number: int) -> str:

@@ -109,10 +109,13 @@ def units_table(units: Sequence[OpenUnit]) -> Table:
 def shown_table(shown: Shown, *, values: bool) -> RenderableType:
     """A unit with its items, for people."""
     title = Text(shown.unit.unit, style="bold")
-    owner = "" if shown.unit.owner is None else f"; of {plain(shown.unit.owner)}"
+    owner = "" if shown.unit.owner is None else f"; owner {plain(shown.unit.owner)}"
     facts = Text(f"{state_told(shown.unit)}; begun {span(_ms(shown.unit.age_s))} ago{owner}")
     if shown.items is None:
         return Group(title, facts, Text("The rows with what it writes are missing."))
+    if not shown.items:
+        is_saved = shown.unit.is_saved and shown.unit.state is Outcome.PENDING
+        return Group(title, facts, Text("What a saved unit writes is not listed." if is_saved else "No items."))
     made = table_of(("table", "item", "writes", "mark"), (), ("sets", "removes") if values else ())
     for each in shown.items:
         entry = each.entry

@@ -1,5 +1,6 @@
 """A client's defaults, and the arguments of each acquisition, checked and completed. No I/O."""
 
+import inspect
 import math
 import os
 import socket
@@ -97,7 +98,7 @@ class Defaults:
         """The name of a lock."""
         if isinstance(entity, LockName):
             if namespace is not None:
-                raise InvalidLockRequest("namespace", namespace, "nothing, beside a LockName")
+                raise InvalidLockRequest("namespace", namespace, "no namespace: the LockName has one")
             return entity
         return LockName(entity, self._namespace if namespace is None else namespace)
 
@@ -114,6 +115,8 @@ class Defaults:
         lease_ms = self.lease_ms(wishes.lease)
         boolean("reentrant", wishes.reentrant)
         callback("on_wait", wishes.on_wait)
+        if inspect.iscoroutinefunction(wishes.on_wait):
+            raise InvalidLockRequest("on_wait", wishes.on_wait, "a plain function: no one awaits what it returns")
         claim = Claim(
             lock,
             wishes.owner if wishes.owner is not None else f"{self.owner_name}/{uuid.uuid4().hex}",

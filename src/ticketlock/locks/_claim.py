@@ -50,7 +50,7 @@ class Claim:
         whole_number("lease_ms", self.lease_ms, MIN_LEASE_MS, MAX_LEASE_MS)
         whole_number("permits", self.permits, 1, MAX_HOLDERS)
         if self.permits != self.mode.permits_to_ask(self.permits):
-            raise InvalidLockRequest("permits", self.permits, "1, of a claim that shares the lock")
+            raise InvalidLockRequest("permits", self.permits, "1 if shared is true: up to 100 may share a lock")
         if self.data is not None:
             text("data", self.data, DATA_BYTES)
 

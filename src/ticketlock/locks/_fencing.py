@@ -55,7 +55,7 @@ def fenced_update(
     """Return the arguments of an UpdateItem that does the same; ``update`` begins with its SET clause."""
     clause, *rest = (update.split(maxsplit=1) if isinstance(update, str) else []) or [""]
     if clause.upper() != "SET" or not rest:
-        raise InvalidLockRequest("update", update, "an update expression: begin with SET, to which the token is added")
+        raise InvalidLockRequest("update", update, "an update expression that begins with SET, to add the token")
     value = _token(fencing_token, attribute, native=native)
     return _fenced({"UpdateExpression": f"SET #lockToken = :lockToken, {rest[0]}"}, value, attribute, more)
 

@@ -42,7 +42,7 @@ class LockName:
 def lock_name(value: object) -> LockName:
     """Check that ``value`` is a ``LockName``; an entity alone has no namespace."""
     if not isinstance(value, LockName):
-        raise InvalidLockRequest("lock", value, "a LockName")
+        raise InvalidLockRequest("lock", value, "a LockName, as `lock(entity)` of a client returns it")
     return value
 
 

@@ -14,7 +14,7 @@ from ticketlock._expressions._values import order_of
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units._marks import Marks
 from ticketlock.units._tables import UnitTable
-from ticketlock.units._values import PYTHON, Phrase, refusing
+from ticketlock.units._values import PYTHON, Phrase, expressions_in, refusing
 from ticketlock.wire._attributes import Item
 
 MOST_ITEMS = 2**31 - 1
@@ -144,13 +144,14 @@ def asked(table: UnitTable, given: Given, marks: Marks) -> Asked:
     index = None if given.index is None else _index(table, given)
     keys = table.schema.keys if index is None else index.keys
     parameters = given.parameters()
-    with refusing("query"):
+    with refusing("query", expressions_in(parameters)):
         expressions = Expressions(parameters)
         found = key_range([key.name for key in keys], [key.kind for key in keys], expressions)
     marks.check_free_of_ours(words["filter"], expressions.filters_by)
     for key in keys:
         if key.name in expressions.filters_by:
-            raise InvalidUnitRequest(words["filter"], key.name, "attributes that are no keys: those go with the range")
+            allowed = f"attributes that are no keys: conditions on keys go into {words['key_condition']}"
+            raise InvalidUnitRequest(words["filter"], key.name, allowed)
     checked = Asked(given, table, index, keys, parameters, expressions, found, None)
     return checked if given.after is None else replace(checked, after=_after(checked, given.after))
 

@@ -86,7 +86,11 @@ def refused_beside(commit: Commit, reply: Reply, first: int) -> TicketLockError 
         first: the position of the first write beside the items.
     """
     if commit.lock_check is not None and reply.refused[-1]:
-        return LockLost("the lock is not held with this fencing token any more: nothing was written")
+        # The usual mistake beside a loss: the function was given the table of another lock.
+        table = commit.lock_check["ConditionCheck"]["TableName"]
+        return LockLost(
+            f"the lock is not held with this fencing token any more, by the table {table}: nothing was written"
+        )
     at = first + (commit.name is not None)
     if commit.saved is not None and reply.refused[at]:
         return ended(reply.items[at], commit.saved.unit)

@@ -12,6 +12,7 @@ ONLY_HOLDS_A_PLACE = "#mark.#kind = :insert AND attribute_not_exists(#version)"
 
 # In the units table.
 NO_SUCH_ROW = "attribute_not_exists(#unit)"
+NO_ROW_THAT_STAYS_AS_LONG = "attribute_not_exists(#unit) OR #ttl < :until"
 ROW_IS_THERE = "attribute_exists(#unit)"
 NOT_WRITTEN_SINCE_THIS_TRY = "attribute_not_exists(#unit) OR #try < :try"
 NO_HEAD = "attribute_not_exists(#state)"

@@ -215,7 +215,7 @@ def _check_selected(table: UnitTable, given: Parameters) -> None:
 def _projection(given: Parameters) -> Expressions:
     expression("ProjectionExpression", given.get("ProjectionExpression"))
     LOW_LEVEL.names(given.get(_NAMES, {}))
-    with refusing("ProjectionExpression"):
+    with refusing("ProjectionExpression", given.get("ProjectionExpression")):
         return Expressions({name: given[name] for name in _PROJECTION if name in given})
 
 

@@ -118,7 +118,8 @@ class Meeting:
             elif is_older and now.local_ms - first_ms >= GRACE_MS:
                 yield from self._ends(self._heads.roll_back(head.unit, now.latest_ms, by=self._age[1]))
             elif not is_older and now.local_ms - self._began_ms >= self._timeout_ms:
-                raise UnitContended(f"waited {self._timeout_ms / 1_000} s for the unit {head.unit}, which is pending")
+                waited = f"waited {self._timeout_ms / 1_000:g} s for the unit {head.unit} to end"
+                raise UnitContended(f"{waited}: run this unit again")
             else:
                 yield Pause(pause_ms * (0.5 + self._jitter() / 2))
                 pause_ms = min(2 * pause_ms, _LONGEST_PAUSE_MS)

@@ -1,9 +1,10 @@
 """The owners of saved units, for example executions of a workflow: the end of an owner rolls its units back.
 
 The rows of an owner are one partition of the units table: one row for each unit that was saved under it, and one row
-that says that it has ended. A save writes the former in the transaction that writes the head, on the condition that the
+that says that it has ended. A save writes the former first, and then the head, in a transaction that requires that the
 latter does not exist. The process that ends the owner first writes the latter and then reads the others. So every save
-was either applied before, and its unit is found, or it is refused, even if it arrives late.
+is either refused, even if it arrives late, or its row is found. If the row were written in the transaction of the head,
+it could be applied after the check, and the end and its query could come in between.
 """
 
 from ticketlock.errors import TableError
@@ -19,19 +20,21 @@ from ticketlock.wire._requests import Attributes, ForkingSteps, Pause, Together,
 from ticketlock.wire._table_time import Moment
 
 _ENDED = "ended"
-_NAMES = {"#unit": "unit", "#state": "state"}
+_NAMES = {"#unit": "unit", "#ttl": TIME_TO_LIVE}
 
 
-def saved_under(table: str, head: Head) -> tuple[Write, Write]:
-    """What a save adds to the write of its unit's head: a row under the owner, and a check that it has not ended."""
-    assert head.owner is not None
-    key = row_key(_partition(head.owner), head.unit)
-    item: Item = {**key, TIME_TO_LIVE: rows_expire_at(head)}
-    end = row_key(_partition(head.owner), _ENDED)
-    return (
-        Write("Put", key, only_if.NO_HEAD, item=item, names=_NAMES, table=table),
-        Write("ConditionCheck", end, only_if.NO_SUCH_ROW, names=_NAMES, table=table),
-    )
+def found_by_owner(table: str, head: Head, owner: str) -> Write:
+    """The row of a unit in its owner's partition, written before its head: a query may see half of a transaction."""
+    key, until = row_key(_partition(owner), head.unit), rows_expire_at(head)
+    item: Item = {**key, TIME_TO_LIVE: until}
+    values = {":until": until}
+    return Write("Put", key, only_if.NO_ROW_THAT_STAYS_AS_LONG, item=item, names=_NAMES, values=values, table=table)
+
+
+def owner_goes_on(table: str, owner: str) -> Write:
+    """The check, beside the head of a saved unit, that its owner has not ended."""
+    end = row_key(_partition(owner), _ENDED)
+    return Write("ConditionCheck", end, only_if.NO_SUCH_ROW, names=_NAMES, table=table)
 
 
 def end_owner(heads: Heads, owner: str) -> ForkingSteps[list[str]]:
@@ -72,10 +75,11 @@ def _roll_back(units: list[str], heads: Heads, owner: str, now: Moment) -> Forki
 
 
 def _end(table: str, owner: str, now: Moment) -> Write:
-    """No unit is saved under it any more."""
-    key = row_key(_partition(owner), _ENDED)
-    item: Item = {**key, TIME_TO_LIVE: number(now.latest_ms // 1_000 + RECEIPT_IS_KEPT_S)}
-    return Write("Put", key, only_if.NO_SUCH_ROW, item=item, names=_NAMES, table=table)
+    """No unit is saved under it any more: from now on, also if an earlier end is about to be forgotten."""
+    key, until = row_key(_partition(owner), _ENDED), number(now.latest_ms // 1_000 + RECEIPT_IS_KEPT_S)
+    item: Item = {**key, TIME_TO_LIVE: until}
+    values = {":until": until}
+    return Write("Put", key, only_if.NO_ROW_THAT_STAYS_AS_LONG, item=item, names=_NAMES, values=values, table=table)
 
 
 def _saved(table: str, owner: str, after: Attributes | None) -> Query:

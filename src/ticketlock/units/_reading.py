@@ -43,6 +43,9 @@ class Isolation(Enum):
 
 UNCOMMITTED, COMMITTED, SERIALIZABLE, READ_LOCK = Isolation
 
+LEVELS = "one of the levels of ticketlock.units: UNCOMMITTED, COMMITTED, SERIALIZABLE or READ_LOCK"
+"""What an error about a level says is allowed."""
+
 Records = dict[str, Head | None]
 """Heads by unit; None if there is none."""
 

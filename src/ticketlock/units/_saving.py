@@ -11,9 +11,10 @@ from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError, Uni
 from ticketlock.units._commit import Fate
 from ticketlock.units._ended import ended
 from ticketlock.units._heads import Head, Heads, with_pieces
-from ticketlock.units._owners import saved_under
+from ticketlock.units._owners import found_by_owner, owner_goes_on
 from ticketlock.units._packing import in_pieces, item_read, item_told
 from ticketlock.units._reading import Isolation, image_of
+from ticketlock.units._record import SavedRecord
 from ticketlock.units._rows import Receipt
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._terms import Terms, check_of
@@ -80,14 +81,16 @@ def save(
         owner=keeping.owner,
     )
     head, pieces = with_pieces(made, in_pieces(told))
-    rows = tuple(heads.put_saved_piece(head, at, piece, keeping.tries) for at, piece in enumerate(pieces))
-    for written in (yield Together(rows)) if rows else ():
+    rows = [heads.put_saved_piece(head, at, piece, keeping.tries) for at, piece in enumerate(pieces)]
+    if head.owner is not None:
+        rows.append(found_by_owner(heads.table, head, head.owner))
+    for written in (yield Together(tuple(rows))) if rows else ():
         if isinstance(written, TableError):
             raise _not_saved(written) from written
     fate.became = "unknown"
     try:
         put = heads.save(head, before)
-        reply = yield put if head.owner is None else TransactWrite((put, *saved_under(heads.table, head)))
+        reply = yield put if head.owner is None else TransactWrite((put, owner_goes_on(heads.table, head.owner)))
     except OutcomeUnknown:
         raise
     except TableError:
@@ -95,9 +98,9 @@ def save(
         raise
     if not reply.applied and not _is_saved_by(reply, terms.unit):
         fate.became = "rolled back"
-        if any(reply.refused[1:]):
+        if not reply.refused[0]:
             if before is not None:
-                yield heads.end_saved(before, "rolledBack", now.latest_ms)
+                yield from SavedRecord(before, heads).roll_back()
             raise UnitRolledBack(f"the unit {terms.id} was not saved, and is rolled back: {head.owner} has ended")
         raise ended(reply.item, terms.id)
     return head

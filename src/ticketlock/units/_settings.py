@@ -12,7 +12,7 @@ from ticketlock.units._ids import new_id
 from ticketlock.units._marks import Marks
 from ticketlock.units._outcomes import NAME_BYTES, Outcome, outcome_of_name, outcome_of_unit
 from ticketlock.units._owners import end_owner
-from ticketlock.units._reading import READ_LOCK, SERIALIZABLE, Isolation
+from ticketlock.units._reading import LEVELS, READ_LOCK, SERIALIZABLE, Isolation
 from ticketlock.units._resuming import Resumed, resume
 from ticketlock.units._saving import Keeping
 from ticketlock.units._sweeping import MOST_PARTS, Swept, sweep
@@ -56,7 +56,7 @@ class Settings:
         if name is not None:
             text("name", name, NAME_BYTES, InvalidUnitRequest)
         if not isinstance(isolation, Isolation):
-            raise InvalidUnitRequest("isolation", isolation, "UNCOMMITTED, COMMITTED, SERIALIZABLE or READ_LOCK")
+            raise InvalidUnitRequest("isolation", isolation, LEVELS)
         if under is not None and not callable(getattr(under, "condition_check", None)):
             raise InvalidUnitRequest("under", under, "a held lock: a Lease or a Fence of ticketlock, for example")
         if engine not in (None, "native", "marked"):

@@ -12,7 +12,7 @@ from ticketlock._expressions._values import size_of
 from ticketlock.errors import ConditionFailed, InvalidUnitRequest
 from ticketlock.units._marks import Marks
 from ticketlock.units._tables import UnitTable
-from ticketlock.units._values import PYTHON, Phrase, expression, refusing
+from ticketlock.units._values import PYTHON, Phrase, expression, expressions_in, refusing
 from ticketlock.wire._attributes import Item
 
 Kind = Literal["put", "update", "delete", "check"]
@@ -57,7 +57,8 @@ class Statement:
                 return self.change.applied_to(image, self.key)
         except (ExpressionInvalid, ItemInvalid) as error:
             item = f"the item {PYTHON.back(self.key)} of {self.table.name} as it is"
-            raise InvalidUnitRequest(self.kind, error.message, f"what DynamoDB takes for {item}") from error
+            allowed = f"what DynamoDB accepts for {item} ({error.message})"
+            raise InvalidUnitRequest(self.kind, expressions_in(self.parameters), allowed) from error
         return {"put": self.item, "delete": None, "check": image}[self.kind]
 
 
@@ -106,7 +107,7 @@ def statement(kind: Kind, table: UnitTable, given: Given, marks: Marks) -> State
     if kind == "update" and given.update is None:
         raise InvalidUnitRequest("update", None, "an update expression")
     parameters = given.parameters()
-    with refusing(kind):
+    with refusing(kind, expressions_in(parameters)):
         expressions = Expressions(parameters)
         change = ItemUpdate(expressions, table.key_names) if kind == "update" else None
     # The values are checked only now, as parts of the item and the expressions.

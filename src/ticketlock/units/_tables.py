@@ -18,7 +18,7 @@ NAME_BYTES = 1_024
 """The longest name of a table, which may be an ARN."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class UnitTable:
     """A table, as ``Units.table`` knows it.
 
@@ -31,6 +31,10 @@ class UnitTable:
     name: str
     schema: Schema
     is_guarded: bool = False
+
+    def __repr__(self) -> str:
+        """Its name: an error that shows a table needs no more."""
+        return f"<{'guarded ' if self.is_guarded else ''}UnitTable {self.name!r}>"
 
     @property
     def key_names(self) -> tuple[str, ...]:
@@ -68,16 +72,16 @@ class UnitTable:
             InvalidUnitRequest: its contents do not fit the table, or an index.
             ItemTooLarge: it is too large.
         """
+        key = PYTHON.back({name: item[name] for name in self.key_names if name in item})
         try:
             check_item(item, self.schema, MAX_ITEM_BYTES - room_bytes)
         except ItemTooBig as error:
-            key = PYTHON.back({name: item[name] for name in self.key_names})
             raise ItemTooLarge(
                 f"the item {key} of {self.name} has no room for what units add: {error.message}", phase
             ) from error
         except ItemInvalid as error:
             raise InvalidUnitRequest(
-                "item", error.message, f"what the table {self.name} and its indexes take"
+                "item", key, f"what the table {self.name} and its indexes accept ({error.message})"
             ) from error
 
 
@@ -135,5 +139,5 @@ class Tables:
     def check_own(self, table: Any) -> UnitTable:
         """Refuse everything but what ``Units.table`` of the same ``Units`` has returned."""
         if not isinstance(table, UnitTable) or self._known.get(table.name) is not table:
-            raise InvalidUnitRequest("table", table, "what `table` of the same Units has returned")
+            raise InvalidUnitRequest("table", table, "a table of this Units, as its `table(...)` returned it")
         return table

@@ -80,6 +80,16 @@ class Tries:
         self.terms = dataclasses.replace(self.terms, unit=new_id(self._clocks.read().wall_ms))
 
 
+def check_has_parentheses(given: object) -> None:
+    """Refuse ``@units.transactional`` on a function, which would be its first argument.
+
+    Raises:
+        TypeError: there is such an argument.
+    """
+    if given is not None:
+        raise TypeError("transactional takes keyword arguments only: write @units.transactional(), with parentheses")
+
+
 @dataclass(frozen=True, slots=True)
 class Wishes:
     """The arguments of ``transactional``.
@@ -125,7 +135,7 @@ class Wishes:
             inspect.signature(function).bind_partial(**{self.unit_as: None})
         except TypeError as error:
             raise TypeError(
-                f"the unit is given as {self.unit_as!r}, and the function does not take it: {error}"
+                f"the unit is passed as the keyword argument {self.unit_as!r}; the function does not take it: {error}"
             ) from None
         return Calls(self, KeyOf(TRANSACTIONAL, self.name, function, self.unit_as) if self.name is not None else None)
 

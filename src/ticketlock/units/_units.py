@@ -21,7 +21,7 @@ from ticketlock.units._settings import Settings
 from ticketlock.units._sweeping import Swept
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._terms import Engine, HeldLock, Terms, Under
-from ticketlock.units._transactional import AGAIN, TRANSACTIONAL, Wishes
+from ticketlock.units._transactional import AGAIN, TRANSACTIONAL, Wishes, check_has_parentheses
 from ticketlock.units._turns import Contended, Locks, Turn, check_locks
 from ticketlock.units._unit import Unit
 from ticketlock.units._units_table import UnitsTable
@@ -166,7 +166,7 @@ class Units:
         """Roll back every unit that was saved under an owner and is pending; a later save under it is refused.
 
         May be repeated, and called beside running units: what was committed stays so. It reads the rows of that owner
-        alone, whatever the table holds. Saves are refused for 30 days.
+        alone, whatever the table holds. Each call refuses saves for 30 days.
 
         Args:
             owner: as in ``Unit.save``.
@@ -206,6 +206,7 @@ class Units:
 
     def transactional(
         self,
+        function: None = None,
         *,
         tries: int = 10,
         unit_as: str = "unit",
@@ -246,6 +247,7 @@ class Units:
                 function, or a function that does not take the unit; from a call that returns an awaitable or an
                 iterator, of which nothing has run and nothing is committed.
         """
+        check_has_parentheses(function)
         wishes = Wishes(tries, unit_as, name, isolation, timeout, under)
         wishes.check(self._settings, self._clocks)
 

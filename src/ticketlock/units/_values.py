@@ -40,12 +40,25 @@ class Phrase:
 
 
 @contextmanager
-def refusing(field: str) -> Iterator[None]:
-    """Within the block DynamoDB might not accept the expression or value of a field."""
+def refusing(field: str, given: object) -> Iterator[None]:
+    """Within the block DynamoDB might not accept the expressions or the value of a field."""
     try:
         yield
     except (ExpressionInvalid, ItemInvalid) as error:
-        raise InvalidUnitRequest(field, error.message, "what DynamoDB takes") from error
+        raise InvalidUnitRequest(field, given, f"what DynamoDB accepts ({error.message})") from error
+
+
+def expressions_in(parameters: Mapping[str, Any]) -> object:
+    """The expressions in the parameters of a request, as an error shows them: one as its text, several by name.
+
+    A condition object's own placeholders say nothing to its author: the names of the attributes stand for them.
+    """
+    found = {name: text for name, text in parameters.items() if name.endswith("Expression")}
+    made = [name for name in parameters.get("ExpressionAttributeNames", {}) if name.startswith(("#tlk", "#tlu"))]
+    for placeholder in sorted(made, key=len, reverse=True):
+        attribute = parameters["ExpressionAttributeNames"][placeholder]
+        found = {name: text.replace(placeholder, attribute) for name, text in found.items()}
+    return next(iter(found.values())) if len(found) == 1 else found
 
 
 class Python:
@@ -93,7 +106,7 @@ class LowLevel(Python):
 
     def item(self, field: str, given: Any) -> Attributes:
         """The item, in canonical form: equal values look the same."""
-        with refusing(field):
+        with refusing(field, given):
             return canonical_item(dict(_attributes(field, given)))
 
     def values(self, given: Any) -> Item:

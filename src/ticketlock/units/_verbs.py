@@ -36,6 +36,7 @@ from ticketlock.units._native import commit_natively
 from ticketlock.units._queries import Found, Querying
 from ticketlock.units._reading import (
     COMMITTED,
+    LEVELS,
     READ_LOCK,
     SERIALIZABLE,
     UNCOMMITTED,
@@ -175,7 +176,7 @@ class Verbs:
     def _level(self, isolation: Isolation | None) -> Isolation:
         level = self.terms.isolation if isolation is None else isolation
         if not isinstance(level, Isolation):
-            raise InvalidUnitRequest("isolation", isolation, "UNCOMMITTED, COMMITTED, SERIALIZABLE or READ_LOCK")
+            raise InvalidUnitRequest("isolation", isolation, LEVELS)
         if level is READ_LOCK and self._locking is None:
             raise InvalidUnitRequest("isolation", isolation, "another level, or a unit that was begun with READ_LOCK")
         return level

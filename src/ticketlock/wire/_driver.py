@@ -219,8 +219,9 @@ class Driver:
 
 def _not_found(names: Sequence[str]) -> TableNotFound:
     """Name the missing table; of several tables the service does not say which."""
-    which = repr(names[0]) if len(names) == 1 else f"of the name of one of {', '.join(map(repr, names))}"
-    return TableNotFound(f"there is no table {which} in this account and Region")
+    if len(names) == 1:
+        return TableNotFound(f"there is no table {names[0]!r} in this account and Region")
+    return TableNotFound(f"one of the tables {', '.join(map(repr, names))} does not exist in this account and Region")
 
 
 def _shown(request: Request, error: TableError, cause: Exception) -> tuple[TableError, Exception | None]:

@@ -24,5 +24,5 @@ class OwnProcess:
         """
         if not self.is_this:
             raise ClientClosed(
-                f"the client was made in process {self._pid}, from which this one was forked: make another one here"
+                f"the client was made in process {self._pid}, from which this one was forked: create a new client here"
             )

@@ -99,7 +99,7 @@ def check_client(client: "DynamoDBClient") -> None:
     attempts = (config.retries or {}).get("total_max_attempts")
     if attempts != 1:
         raise ValueError(
-            f"the client makes up to {attempts or 'several'} attempts for each request; ticketlock retries itself: "
+            f"the client makes up to {attempts or 'several'} attempts at a request, but ticketlock retries by itself: "
             "give it Config(retries={'total_max_attempts': 1})"
         )
     for setting, value, most in (
@@ -131,7 +131,8 @@ def check_items(client: Any, items: Sequence[Mapping[str, Any]]) -> None:
     shape = model.operation_model("TransactWriteItems").input_shape
     report = ParamValidator().validate({"TransactItems": items}, shape)
     if report.has_errors():
-        raise InvalidLockRequest("items", f"{len(items)} items", report.generate_report())
+        allowed = f"what TransactWriteItems accepts ({report.generate_report()})"
+        raise InvalidLockRequest("items", f"{len(items)} items", allowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,10 @@ _NOT_APPLIED = frozenset(
         "ReplicatedWriteConflictException",
     }
 )
+_CONFIGURE = (
+    "configure the AWS credentials and Region of this process (AWS_PROFILE; "
+    "or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_DEFAULT_REGION; or a role)"
+)
 # The callback task has timed out, or its execution has ended: no task waits for the answer.
 _TASK_IS_GONE = frozenset({"TaskTimedOut", "TaskDoesNotExist", "InvalidToken"})
 _EXECUTION_IS_UNKNOWN = "ExecutionDoesNotExist"
@@ -181,7 +186,7 @@ def meaning(error: Failure) -> Refusal | TryAgain | TableError:
     if isinstance(error, NotSigned):
         return _meaning_of_no_credentials(error)
     if isinstance(error, _departure.WITHOUT_CREDENTIALS):
-        return TableRefused(f"{error}: configure the AWS credentials and Region of this process")
+        return TableRefused(f"{str(error).rstrip('.')}: {_CONFIGURE}")
     if isinstance(error, _departure.NEVER_MADE):
         return TableRefused(str(error))
     return TryAgain(perhaps_applied=not _departure.surely_had_not_left(error))

@@ -136,7 +136,7 @@ def _object(field: str, value: Any, known: Collection[str], *, ignored: str = ""
     for name in value:
         if name not in known and name != ignored:
             path = shown(f"{field}.{name}" if field == "task" else name).strip('"')
-            raise InvalidLockRequest(path, value[name], f"no such field: only {', '.join(sorted(known))}")
+            raise InvalidLockRequest(path, value[name], f"only the fields {', '.join(sorted(known))}")
     return value
 
 

@@ -363,7 +363,7 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a save that does not ask whether its owner has ended",
             by("owner"),
-            ((_saving, "saved_under", changes.saved_under_an_ended_one),),
+            ((_saving, "owner_goes_on", changes.saved_under_an_ended_one),),
             cast=SAVES,
         ),
         Variant(

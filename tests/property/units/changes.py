@@ -350,9 +350,8 @@ def work_without_checks(saved: Any, work: Any, tables: Any) -> None:
 _WORK_OF = _saving.work_of
 
 
-def saved_under_an_ended_one(table: str, head: Head) -> tuple[Write, Write]:
-    put, asks = _SAVED_UNDER(table, head)
-    return put, replace(asks, condition=ALWAYS)
+def saved_under_an_ended_one(table: str, owner: str) -> Write:
+    return replace(_OWNER_GOES_ON(table, owner), condition=ALWAYS)
 
 
 def end_owner_too_late(heads: Heads, owner: str) -> ForkingSteps[list[str]]:
@@ -364,7 +363,7 @@ def end_owner_too_late(heads: Heads, owner: str) -> ForkingSteps[list[str]]:
     return (yield from _owners._roll_back(units, heads, owner, now))
 
 
-_SAVED_UNDER = _owners.saved_under
+_OWNER_GOES_ON = _owners.owner_goes_on
 
 # Late and duplicate requests.
 
