@@ -136,7 +136,7 @@ FOUND = (
     ),
     BrokenLock(
         "the Date of a reply to a frozen machine",
-        "a machine that was frozen while a reply arrived, its local clock with it, took the table's time to be earlier",
+        "a machine that was frozen while a reply arrived, with its local clock, judged the table's time to be earlier",
         frozenset({"exclusion"}),
         ((TableTime, "observe", _observe_after_a_freeze),),
         Faults(freeze=10),
