@@ -1,6 +1,7 @@
 """The arguments of a client and an acquisition: invalid ones are refused, and nothing is written."""
 
 import math
+from collections.abc import Hashable
 from datetime import timedelta
 from functools import partial
 from inspect import signature
@@ -57,7 +58,11 @@ WRONG: list[dict[str, Any]] = [
 
 
 def named(wrong: dict[str, Any]) -> str:
-    return ", ".join(f"{name}={'a long number' if value is LONG else value}" for name, value in wrong.items())
+    # The same in each process that collects the tests.
+    shown = {LONG: "a long number", no_one_awaits: "a coroutine function"}
+    return ", ".join(
+        f"{name}={shown.get(value, value) if isinstance(value, Hashable) else value}" for name, value in wrong.items()
+    )
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=named)
