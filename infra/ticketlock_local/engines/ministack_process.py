@@ -26,7 +26,9 @@ def main(work_folder: str) -> None:
     orphaned = threading.Event()
     threading.Thread(target=_watch_owner, args=(orphaned, work_folder), daemon=True).start()
     sys.argv = ["ministack"]
-    _count_redrives()
+    machines: Any = importlib.import_module("ministack.services.stepfunctions")
+    _count_redrives(machines)
+    _name_states_of_branches(machines)
     try:
         runpy.run_module("ministack", run_name="__main__")
     finally:
@@ -34,9 +36,8 @@ def main(work_folder: str) -> None:
             _vanish(work_folder)
 
 
-def _count_redrives() -> None:
+def _count_redrives(machines: Any) -> None:
     """Give every execution `$$.Execution.RedriveCount`, as AWS does. ministack redrives none, and leaves it out."""
-    machines: Any = importlib.import_module("ministack.services.stepfunctions")
     resolve, evaluate = machines._resolve_ctx_path, machines._evaluate_jsonata
 
     def with_count(context: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -51,6 +52,19 @@ def _count_redrives() -> None:
         return evaluate(expression, raw_input, with_count(ctx), *more)
 
     machines._resolve_ctx_path, machines._evaluate_jsonata = resolve_with_count, evaluate_with_count
+
+
+def _name_states_of_branches(machines: Any) -> None:
+    """Give each branch a context of its own, as AWS does.
+
+    In ministack they share one: a state that is retried in one branch finds the name of another's as `$$.State.Name`.
+    """
+    run = machines._run_sub_machine
+
+    def run_with_own_context(states: Any, start_at: str, input_data: Any, execution: Any, ctx: dict[str, Any]) -> Any:
+        return run(states, start_at, input_data, execution, dict(ctx))
+
+    machines._run_sub_machine = run_with_own_context
 
 
 def _watch_owner(orphaned: threading.Event, work_folder: str) -> None:
