@@ -36,6 +36,11 @@ def takes(party: Party, unit: str, key: Key, step: str | None, **keeping: Any) -
     return resumed
 
 
+def before_the_second_attempt(party: Party, act: Callable[[], object]) -> None:
+    """Act between the first and the second PutItem of a party."""
+    party.line.between["PutItem"] = lambda: party.line.between.update(PutItem=act)
+
+
 def record(books: Books, unit: str) -> dict[str, Any]:
     return books.raw("units", {"unit": unit, "row": "head"}) or {}
 
@@ -239,6 +244,39 @@ class TestAStepThatHasNotSavedIt:
         ben.units.resume(unit).commit()
         assert books.balance(account) == 90
 
+    @THREADS_ONLY
+    @pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
+    def test_is_not_said_to_be_unsaved_if_others_save_the_unit_before_its_save_is_answered(
+        self, books: Books, ann: Party, ben: Party, account: Key, other: Key
+    ) -> None:
+        unit = begun(ann)
+        resumed = ann.units.resume(unit, step="seat")
+        resumed.update(ann.accounts, account, TAKE, TEN)
+        ann.loses(Lost.REPLY, 1, operation="PutItem")
+        before_the_second_attempt(ann, lambda: takes(ben, unit, other, "room"))
+        with pytest.raises(OutcomeUnknown, match="resume"):
+            resumed.save()
+        with pytest.raises(UnitFinished, match="unknown"):
+            resumed.save()
+        assert takes(ann, unit, account, "seat").repeated
+        ann.units.resume(unit).commit()
+        assert [books.balance(key) for key in (account, other)] == [90, 40]
+
+    @THREADS_ONLY
+    @pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
+    @pytest.mark.parametrize("steps", [["room"], ["room", "car"]], ids=len)
+    def test_is_said_to_be_unsaved_if_its_save_is_lost_and_others_save_the_unit(
+        self, ann: Party, ben: Party, account: Key, other: Key, steps: list[str]
+    ) -> None:
+        unit = begun(ann)
+        resumed = ann.units.resume(unit, step="seat")
+        resumed.update(ann.accounts, account, TAKE, TEN)
+        ann.loses(Lost.REQUEST, 1, operation="PutItem")
+        before_the_second_attempt(ann, lambda: [takes(ben, unit, other, step) for step in steps])
+        with pytest.raises(UnitChanged):
+            resumed.save()
+        assert not takes(ann, unit, account, "seat").repeated
+
     def test_may_commit_it(self, books: Books, ann: Party, account: Key) -> None:
         unit = begun(ann)
         with ann.units.resume(unit, step="pay") as resumed:
@@ -324,7 +362,9 @@ class TestTheStepsOfAUnit:
         assert [len(bytes(each)) for each in record(books, unit)["steps"]] == [16, 16, 16]
 
     @pytest.mark.parametrize(
-        "step", ["", 7, b"seat", "s" * (LONGEST + 1)], ids=["empty", "number", "bytes", "too long"]
+        "step",
+        ["", 7, b"seat", "s" * (LONGEST + 1), "\ud800"],
+        ids=["empty", "number", "bytes", "too long", "surrogate"],
     )
     def test_are_texts(self, ann: Party, step: Any) -> None:
         unit = begun(ann)

@@ -99,6 +99,11 @@ def save(
         fate.became = "rolled back"
         raise
     if not reply.applied and not _is_saved_by(reply, terms.unit):
+        if _is_perhaps_succeeded(reply, head):
+            raise OutcomeUnknown(
+                f"other processes have resumed and saved the unit {terms.id} since, before or after this save: "
+                "`resume` shows what is saved"
+            )
         fate.became = "rolled back"
         if not reply.refused[0]:
             if before is not None:
@@ -116,6 +121,17 @@ def _not_saved(error: TableError) -> TableError:
 def _is_saved_by(reply: Reply, coordinator: str) -> bool:
     """Whether an earlier attempt of this save was applied: only this coordinator writes rows under its id."""
     return reply.item is not None and Head.of(reply.item).attempt == coordinator
+
+
+def _is_perhaps_succeeded(reply: Reply, made: Head) -> bool:
+    """Whether an earlier attempt of this save may have been applied, and a later coordinator has saved the unit since.
+
+    A claim and a save raise `rev` by one each, and no save drops a step.
+    """
+    if not reply.repeated or reply.item is None:
+        return False
+    found = Head.of(reply.item)
+    return found.state != "rolledBack" and found.rev >= made.rev + 2 and made.steps <= found.steps
 
 
 def _unit_told(terms: Terms, work: Work, receipt: Receipt | None) -> dict[str, Any]:
