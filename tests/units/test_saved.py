@@ -5,7 +5,18 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kit.units import THREADS_ONLY, Books, Interrupt, Key, Lost, Party, UnitsWorld, some_account, some_name
+from kit.units import (
+    THREADS_ONLY,
+    Books,
+    Interrupt,
+    Key,
+    Lost,
+    Party,
+    UnitsWorld,
+    some_account,
+    some_line,
+    some_name,
+)
 
 from ticketlock.errors import (
     ConditionFailed,
@@ -352,6 +363,23 @@ class TestRefusals:
         name = saved(ann, account)
         with pytest.raises(InvalidUnitRequest, match="prefix"):
             units_world.party(prefix="_other").units.resume(name)
+
+    @pytest.mark.parametrize("knows", ["another prefix", "an unguarded table"])
+    def test_by_a_process_that_cannot_go_on_leaves_the_unit_to_the_one_that_has_it(
+        self, units_world: UnitsWorld, books: Books, account: Key, knows: str
+    ) -> None:
+        owner = units_world.party(guarded=True)
+        unit = owner.begin()
+        unit.update(owner.accounts, account, TAKE, TEN)
+        unit.get(owner.lines, some_line())
+        going_on = owner.units.resume(unit.save())
+        stranger = units_world.party(prefix="_other") if knows == "another prefix" else units_world.party()
+        before = books.everything()
+        with pytest.raises(InvalidUnitRequest, match="prefix" if knows == "another prefix" else "guarded"):
+            stranger.units.resume(unit.id)
+        assert books.everything() == before
+        going_on.commit()
+        assert books.balance(account) == 90
 
     def test_a_blind_condition_that_fails_when_it_is_saved_leaves_the_unit_as_it_was(
         self, ann: Party, account: Key

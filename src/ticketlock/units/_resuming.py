@@ -77,23 +77,26 @@ def resume(given: Any, own: Terms, units_table: str, marks: Marks, tables: Table
         if reply.now.earliest_ms > head.lease_until_ms:
             yield heads.roll_back(given, reply.now.latest_ms, lease_seen_ms=head.lease_until_ms)
             continue
-        mine, repeats_step = head, replace(own, saved=head).repeats_step
-        if not repeats_step:
-            claimed: Reply = yield heads.claim(head, own.unit)
-            if not claimed.applied and not _is_claimed_by(claimed, own.unit):
-                continue
-            mine = replace(head, rev=head.rev + 1, coordinator=own.unit)
-        pieces = yield from read_pieces(heads, mine)
+        pieces = yield from read_pieces(heads, head)
         if pieces is None:
             again: Reply = yield heads.read(given)
-            if again.item is not None and not _is_the_same(Head.of(again.item), mine):
+            if again.item is not None and not _is_the_same(Head.of(again.item), head):
                 continue
             raise UnitForgotten(f"the rows of the saved unit {given} are gone")
-        if not repeats_step:
-            yield from _end_the_one_before(head, heads, reply.now.latest_ms)
-        return (
-            yield from _resumed(mine, [mine.inline] if mine.pieces == 0 else pieces, own, marks, tables, units_table)
-        )
+        # Before the claim: a process that cannot go on leaves the unit to the one that has it.
+        told = [head.inline] if head.pieces == 0 else pieces
+        resumed = yield from _resumed(head, told, own, marks, tables, units_table)
+        if resumed.terms.repeats_step:
+            return resumed
+        claimed: Reply = yield heads.claim(head, own.unit)
+        if not claimed.applied and not _is_claimed_by(claimed, own.unit):
+            continue
+        mine = replace(head, rev=head.rev + 1, coordinator=own.unit)
+        yield from _end_the_one_before(head, heads, claimed.now.latest_ms)
+        if resumed.terms.name is not None:
+            # No earlier coordinator can commit it any more: a new receipt belongs to another unit.
+            yield from SavedRecord(mine, heads).check_name(resumed.terms.name, resumed.receipt or NEVER_USED)
+        return replace(resumed, terms=replace(resumed.terms, saved=mine))
 
 
 def _is_claimed_by(reply: Reply, coordinator: str) -> bool:
@@ -128,9 +131,6 @@ def _resumed(
         raise foreign_row(head_key(head.unit)) from error
     if prefix != marks.prefix:
         raise InvalidUnitRequest("prefix", marks.prefix, f"{prefix!r}, which the saved unit {head.unit} uses")
-    if terms.name is not None and not terms.repeats_step:
-        # No earlier coordinator can commit it any more: a new receipt belongs to another unit.
-        yield from SavedRecord(head, Heads(units_table)).check_name(terms.name, receipt or NEVER_USED)
     known, guards = {}, Guards(units_table)
     for name in names:
         # Its reads of the units table are reads of guards.

@@ -216,6 +216,8 @@ class UnitChecker:
         self.aborts += end != COMMITTED
         if end in NOT_COMMITTED and record.id in self.committed:
             raise Broken(f"outcomes: {record.id} ends as {end}, and was committed at {self.committed[record.id].at}")
+        if end == "UnitChanged":
+            self.saves.sees_refusal(record.id)
         if end == REPEATED and record.name not in self.names:
             raise Broken(f"exactly once: {record.id} is repeated, and {record.name} was not used")
         if end != COMMITTED:

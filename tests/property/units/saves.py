@@ -13,12 +13,14 @@ class Saves:
     Attributes:
         coordinators: the id of the coordinator that has saved it last, and of the one that has resumed it since.
         committed: the id under which each was committed.
+        savers: the coordinators that have saved a unit.
         ended: the owners whose end was reported.
         steps: the steps of each that were saved, with the coordinator that saved them.
     """
 
     coordinators: dict[str, tuple[str, str]] = field(default_factory=dict)
     committed: dict[str, str] = field(default_factory=dict)
+    savers: set[str] = field(default_factory=set)
     ended: set[str] = field(default_factory=set)
     steps: dict[str, dict[str, str]] = field(default_factory=dict)
     _known: dict[str, tuple[str, str, str]] = field(default_factory=dict)
@@ -36,6 +38,7 @@ class Saves:
         if is_committed and unit not in self.committed:
             raise Broken(f"atomicity: the record of {unit} is committed, and no coordinator has committed it")
         if before is None or before[0] != saved_by:
+            self.savers.add(saved_by)
             self._sees_step(unit, saved_by, checker.records[saved_by].step)
         if before != (saved_by, coordinator):
             checker.notes(f"{unit} is saved by {saved_by}, and {coordinator} resumes it")
@@ -48,6 +51,11 @@ class Saves:
         if step in done:
             raise Broken(f"step: {unit} is saved by {saved_by} with the step {step!r}, which {done[step]} has saved")
         done[step] = saved_by
+
+    def sees_refusal(self, coordinator: str) -> None:
+        """A coordinator was told that another one has resumed its unit, so that nothing of it was written."""
+        if coordinator in self.savers:
+            raise Broken(f"outcomes: {coordinator} is told that nothing of it was saved, and it has saved the unit")
 
     def sees_repeated_step(self, unit: str, step: str | None) -> None:
         """A coordinator was told that its step has saved the unit already."""
