@@ -272,3 +272,25 @@ def test_killed_or_interrupted_at_any_request_it_leaves_all_of_it_or_nothing(
         else:
             break
     assert ends == {1, 2}
+
+
+@THREADS_ONLY
+@pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
+def test_items_that_were_read_before_and_after_the_unit_was_rolled_back_are_not_returned(
+    books: Books, ann: Party, ben: Party, account: Key, other: Key
+) -> None:
+    older = locking(ben)
+    older.get(ben.accounts, other)
+    books.clock.advance(1)
+    unit = locking(ann)
+
+    def older_takes_both() -> None:
+        for key in (account, other):
+            older.update(ben.accounts, key, SET, {":n": 7})
+        older.commit()
+
+    # When it has marked one item, and asks about the mark in the other one.
+    ann.line.between["GetItem"] = older_takes_both
+    with pytest.raises(UnitRolledBack):
+        unit.get_all([(ann.accounts, account), (ann.accounts, other)])
+    assert [books.balance(key) for key in (account, other)] == [7, 7]

@@ -74,7 +74,7 @@ class Locking(MarkedCommit):
     def _lock(self, places: Sequence[Place]) -> ForkingSteps[None]:
         try:
             yield from self._write_keys(places)
-            left = list(places)
+            left, rounds = list(places), 0
             while left:
                 for place in left:
                     place.is_read = False
@@ -83,12 +83,24 @@ class Locking(MarkedCommit):
                 left, met, _ = yield from self._mark_some(left)
                 for each in met:
                     yield from self._meeting.pass_by(each, self._keep_lease)
+                rounds += 1
+            if rounds > 1:
+                yield from self._check_pending()
         except TicketLockError as error:
             self.is_over = True
             if self._is_recorded:
                 yield from self._abort(error)
             raise
         self._marked += places
+
+    def _check_pending(self) -> ForkingSteps[None]:
+        """Check that its earlier marks are in place: while it waited for the last one, others may have rolled it back.
+
+        Then the items were read at different moments, and others may have written the first ones in between.
+        """
+        reply: Reply = yield self._heads.read(self._head.unit)
+        if reply.item is None or Head.of(reply.item).state != "pending":
+            raise self._ended(reply.item)
 
     @property
     def is_kept(self) -> bool:
