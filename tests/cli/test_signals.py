@@ -21,7 +21,8 @@ def test_a_signal_reaches_the_command_once(command: Command, entity: str, name: 
     number = getattr(signal, name)
     script = (
         "import os, signal\n"
-        f"signal.signal({int(number)}, lambda *_: print('got it', flush=True))\n"
+        # Not `print`: the signal may arrive inside the `print` below, which raises if it is entered again.
+        f"signal.signal({int(number)}, lambda *_: os.write(1, b'got it\\n'))\n"
         "print('ready', os.getpgrp() == os.getpid(), flush=True)\n"
         "input(); print('bye')\n"
     )
@@ -37,9 +38,9 @@ def test_the_lock_is_released_only_after_the_end_of_a_command_that_takes_its_tim
     command: Command, locks: LockClient, entity: str
 ) -> None:
     slow = (
-        "import signal, sys\n"
+        "import os, signal, sys\n"
         "def stop(*_):\n"
-        "    print('stopping', flush=True); input(); sys.exit(3)\n"
+        "    os.write(1, b'stopping\\n'); sys.stdin.readline(); sys.exit(3)\n"
         "signal.signal(signal.SIGTERM, stop)\n"
         "print('ready', flush=True)\n"
         "signal.pause()\n"
