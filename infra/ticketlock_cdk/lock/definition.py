@@ -90,7 +90,10 @@ def continue_definition(settings: Settings) -> dict[str, Any]:
     heartbeat = copy.deepcopy(serialize["Hold"]["Branches"][1]["States"]["Heartbeat"])
     del heartbeat["End"]
     ends = ["ContinueHolding", "LockLost", "EventBudgetExceeded"]
-    heartbeat |= {"Next": "Ended", "Catch": [{"ErrorEquals": ends, "ResultPath": "$.seam", "Next": "BeatsOver"}]}
+    heartbeat |= {
+        "Next": "Ended",
+        "Catch": [{"ErrorEquals": ends, "ResultPath": "$.heartbeatEnd", "Next": "BeatsOver"}],
+    }
     states["Heartbeat"] = heartbeat
     states["Ended"] = {
         "Comment": "The work has ended.",
@@ -101,7 +104,7 @@ def continue_definition(settings: Settings) -> dict[str, Any]:
     states["BeatsOver"] = {
         "Comment": "The lock is lost, or no heartbeats are left here: the first execution continues.",
         "Type": "Pass",
-        "Parameters": {"status.$": "$.seam.Error", "Cause.$": "$.seam.Cause"},
+        "Parameters": {"status.$": "$.heartbeatEnd.Error", "Cause.$": "$.heartbeatEnd.Cause"},
         "End": True,
     }
     return {"Comment": _CONTINUES, "StartAt": "WaitingOrHolding?", "States": states}

@@ -254,14 +254,14 @@ class Serialized(sfn.StateMachineFragment):
         )
         go_on = self._custom("ContinueHolding", states)
         hold_on = sfn.Choice(self, self._named("HoldOn?"), comment=states["HoldOn?"]["Comment"])
-        heartbeat.add_catch(next_beats, errors=["ContinueHolding"], result_path="$.seam")
+        heartbeat.add_catch(next_beats, errors=["ContinueHolding"], result_path="$.heartbeatEnd")
         next_beats.next(go_on)
         go_on.add_catch(heartbeat, result_path=sfn.JsonPath.DISCARD)
         go_on.next(hold_on)
         for choice in states["HoldOn?"]["Choices"]:
             name = choice["Next"]
-            then = next_beats if name == "NextBeats" else self._failed(name, "$.seam.Cause", states)
-            hold_on.when(sfn.Condition.string_equals("$.seam.status", choice["StringEquals"]), then)
+            then = next_beats if name == "NextBeats" else self._failed(name, "$.heartbeatEnd.Cause", states)
+            hold_on.when(sfn.Condition.string_equals("$.heartbeatEnd.status", choice["StringEquals"]), then)
         hold_on.otherwise(sfn.Succeed(self, self._named("HeartbeatEnded"), comment=states["HeartbeatEnded"]["Comment"]))
         return heartbeat
 

@@ -45,7 +45,7 @@ ROW_IS_AS_I_SAW = "#owner = :seen_owner AND leaseUntilMs = :seen_lease"
 
 # On a session item.
 NO_LATER_PARK = "attribute_not_exists(park) OR park <= :park"
-NO_LATER_CONTINUATION = "attribute_not_exists(seam) OR seam <= :seam"
+NO_LATER_CONTINUATION = "attribute_not_exists(continuations) OR continuations <= :continuations"
 NO_LATER_TICKET = "attribute_not_exists(ticket) OR ticket < :ticket"
 NO_CLAIM_YET = "attribute_not_exists(entity)"
 NO_LATER_BEAT = (

@@ -171,10 +171,10 @@ def note_continuation(me: Contender, session: Session, execution: str, count: in
     """Record a continuation before it is started: a clean-up stops it.
 
     Args:
-        count: the number of this continuation; ``seam`` in the table.
+        count: the number of this continuation; ``continuations`` in the table.
     """
-    values = {":execution": {"S": execution}, ":seam": number(count)}
-    update = "SET continuation = :execution, seam = :seam, expiresAt = :expires_at"
+    values = {":execution": {"S": execution}, ":continuations": number(count)}
+    update = "SET continuation = :execution, continuations = :continuations, expiresAt = :expires_at"
     yield from _note(me, session, update, only_if.NO_LATER_CONTINUATION, values, {})
 
 

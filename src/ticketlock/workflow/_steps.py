@@ -195,9 +195,9 @@ class Workflow:
             most = min(most, budget.FIRST_POLLS)
             polled_ms = found.now.likely_ms if isinstance(found, Position) else found.since_ms
             turn["events"] += budget.events_of_a_poll(
-                polled_ms - turn["lookedMs"], claim.lease_ms, woken=turns.is_woken(turn)
+                polled_ms - turn["polledMs"], claim.lease_ms, woken=turns.is_woken(turn)
             )
-            turn["lookedMs"] = polled_ms
+            turn["polledMs"] = polled_ms
         if isinstance(found, Position) and turn["pollsHere"] >= most:
             return self._continue(turn, claim, found)
         step = self._found(turn, claim, found)
@@ -361,7 +361,7 @@ class Workflow:
                 return self._found(turn, claim, won)
             over = EventBudgetExceeded(f"not the turn after {turn['polls']:,} polls: the event history is full")
             return Step(turns.refusal(over), {}, keys | {"refused": str(over)})
-        continuation = turn["seams"] + 1
+        continuation = turn["continuations"] + 1
         name = waiting_name(claim.owner, continuation)
         session = turns.session_of(turn)
         execution = execution_arn(turn["continueMachine"], name)
@@ -371,10 +371,10 @@ class Workflow:
             "status": "continued",
             "continueName": name,
             "pollsHere": 0,
-            "seams": continuation,
+            "continuations": continuation,
             "events": turn["events"] + budget.EVENTS_PER_WAITING_CONTINUATION,
         }
-        return Step(reply, {}, keys | {"seam": continuation})
+        return Step(reply, {}, keys | {"continuation": continuation})
 
 
 def _refused(error: PermitsMismatch | RecordWaitExceeded, claim: Claim, ticket: int | None = None) -> Step:

@@ -45,10 +45,10 @@ def new_turn(claim: Claim, session: Session, event: Mapping[str, Any], arrived_m
         "beatsAnExecution": event["beatsAnExecution"],
         "polls": 0,  # in all executions
         "pollsHere": 0,  # in the present execution
-        "seams": 0,  # continuations so far
+        "continuations": 0,  # continuations so far
         "events": 0,  # of its history that the first execution has spent
         "beats": 0,  # before those of the present execution
-        "lookedMs": arrived_ms,  # when the first execution polled last
+        "polledMs": arrived_ms,  # when the first execution polled last
     }
 
 

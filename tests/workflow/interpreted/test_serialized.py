@@ -31,7 +31,7 @@ def echo(event: Any, _context: Any) -> Any:
 # No null among them: the interpreter would invoke the function without an event.
 PAYLOADS: list[Any] = [
     {"order": 42, "lines": [{"sku": "tea"}], "none": None},
-    {"lock": "mine", "payload": [1], "failure": {"Error": "E"}, "task": {}, "ignored": 1, "seam": 2},
+    {"lock": "mine", "payload": [1], "failure": {"Error": "E"}, "task": {}, "ignored": 1, "heartbeatEnd": 2},
     {},
     [1, [2], None],
     [],
