@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import fields
+from typing import Any
 
 import pytest
 from aws_cdk import Duration, Stack
@@ -185,9 +186,9 @@ def test_actions_without_alarms_are_refused(stack: Stack):
 
 
 def test_a_topic_by_its_arn_is_refused_with_the_way_to_import_one(stack: Stack):
-    arn = "arn:aws:sns:eu-west-1:123456789012:on-call"
+    arn: Any = "arn:aws:sns:eu-west-1:123456789012:on-call"
     with pytest.raises(ValueError, match=rf"^alarm_topic is '{arn}'; allowed: .*Topic\.from_topic_arn"):
-        TicketLock(stack, "Lock", alarms=True, alarm_topic=arn)  # type: ignore[arg-type]
+        TicketLock(stack, "Lock", alarms=True, alarm_topic=arn)
 
 
 def shown(value):

@@ -59,7 +59,7 @@ def read_items(*keys: Attributes) -> ReadItems:
 
 
 def session_in(found: Item | None, session: Session) -> Item | None:
-    """``found`` if it is this session's item; it may be that of a fragment whose id begins with this one's."""
+    """``found`` if it is the item of ``session``; it may be that of a fragment whose id begins with the same text."""
     return found if found is not None and found["sk"] == session.key()["sk"] else None
 
 

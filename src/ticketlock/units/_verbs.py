@@ -8,11 +8,10 @@ from typing import Any
 
 from ticketlock._checks import boolean
 from ticketlock._expressions._values import Item as Attributes
-from ticketlock._expressions._values import Value, canonical_item
+from ticketlock._expressions._values import Value
 from ticketlock.errors import (
     InvalidUnitRequest,
     OutcomeUnknown,
-    TableRefused,
     TicketLockError,
     UnitConflict,
     UnitError,
@@ -20,19 +19,17 @@ from ticketlock.errors import (
 )
 from ticketlock.units._asked import Given as QueryGiven
 from ticketlock.units._asked import asked
-from ticketlock.units._batches import SURELY_TOGETHER, cut, has_unknown_sizes
 from ticketlock.units._before_and_after import Both
-from ticketlock.units._commit import MOST_ACTIONS, Commit, Fate, conflict
+from ticketlock.units._commit import Commit, Fate, conflict
+from ticketlock.units._committing import Committing, read_blind
 from ticketlock.units._guards import Guards
 from ticketlock.units._heads import Heads
 from ticketlock.units._item_reads import take_in
 from ticketlock.units._keeping import Kept
 from ticketlock.units._life import Life
 from ticketlock.units._locking import Locking
-from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Meeting
-from ticketlock.units._native import commit_natively
 from ticketlock.units._queries import Found, Querying
 from ticketlock.units._reading import (
     COMMITTED,
@@ -43,7 +40,6 @@ from ticketlock.units._reading import (
     Isolation,
     Reading,
     Wanted,
-    is_as_seen,
 )
 from ticketlock.units._record import SavedRecord
 from ticketlock.units._resuming import Resumed
@@ -55,7 +51,6 @@ from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._terms import Terms, check_of
 from ticketlock.units._turns import Turn
 from ticketlock.units._values import Python
-from ticketlock.units._ways import check_may_mark, fits_one_request
 from ticketlock.units._work import VERSION_BYTES, Place, Work
 from ticketlock.units._writes import may_be_sent_blindly
 from ticketlock.wire._answers import Reply
@@ -90,12 +85,12 @@ class Verbs:
         self._record = None if terms.saved is None else SavedRecord(terms.saved, self._heads)
         self._fate = Fate()
         self._saves = 0
-        self._marked: MarkedCommit | None = None
+        self._committing: Committing | None = None
         self._locking: Locking | None = None
         self.kept: Kept | None = None
         if terms.isolation is READ_LOCK:
             begun = Commit(terms.unit, units_table, terms.born_ms, fate=self._fate)
-            self._marked = self._locking = Locking(begun, marks, self._heads, self._meeting, self._read_in)
+            self._locking = Locking(begun, marks, self._heads, self._meeting, self._read_in)
             self.kept = Kept(self._locking)
 
     def goes_on(self, resumed: Resumed) -> None:
@@ -166,11 +161,11 @@ class Verbs:
             yield from self._take_in(blind)
             if level is SERIALIZABLE and own.is_guarded:
                 # Before the items, so that an insert in between is detected.
-                yield from self._look_at_guard(own, checked.range.partition)
+                yield from self._read_guard(own, checked.range.partition)
             querying = Querying(checked, level, self._work, self._work.marks, self._reading, self._approach)
             return (yield from querying.steps())
 
-    def _look_at_guard(self, table: UnitTable, partition: Value) -> ForkingSteps[None]:
+    def _read_guard(self, table: UnitTable, partition: Value) -> ForkingSteps[None]:
         guard = self._guards.of(table, partition, self._work)
         yield from take_in([guard], self._work, self._reading, MOST_TOGETHER)
         guard.is_checked = True
@@ -313,57 +308,8 @@ class Verbs:
             yield from self._record.forget()
 
     def _commit(self) -> ForkingSteps[None]:
-        terms, marks = self.terms, self._work.marks
-        touched = [place for place in self._work.places.values() if place.is_touched]
-        guards = self._guards.of_inserts(touched, self._work)
-        if guards:
-            touched = yield from self._with(guards)
-        if self._locking is not None and self._locking.is_begun:
-            check_may_mark(touched)
-            yield from self._locking.commits(self._terms_of_commit())
-            return
-        if not any(place.writes for place in touched) and not terms.beside:
-            yield from self._validate(touched)
-            return
-        if not self._has_to_mark(guards) and self._fits_one_request(touched):
-            try:
-                yield from commit_natively(touched, marks, self._terms_of_commit(), self._meeting)
-                return
-            except TableRefused:
-                # Nothing was written. The cause may be the sizes of items that were not read.
-                if not has_unknown_sizes(touched):
-                    raise
-                yield from self._read_blind(touched)
-                if self._fits_one_request(touched):
-                    raise
-        yield from self._read_blind(touched)
-        check_may_mark(touched)
-        yield from self._commit_by_marks(touched)
-
-    def _with(self, guards: Sequence[Place]) -> ForkingSteps[list[Place]]:
-        """The items of the commit, with the guards of those that it inserts."""
-        yield from (self._read_in(guards) if self._locking is None else self._locking.lock_all(guards))
-        for guard in guards:
-            guard.image, guard.is_written = canonical_item(dict(guard.key)), True
-        return [place for place in self._work.places.values() if place.is_touched]
-
-    def _has_to_mark(self, guards: Sequence[Place]) -> bool:
-        # A process that finds the guard of a committed unit must find its items too.
-        return bool(guards) or self.terms.engine == "marked"
-
-    def _read_blind(self, touched: Sequence[Place]) -> ForkingSteps[None]:
-        """Read the targets of blind updates, so few at once that one transaction can hold items of any sizes."""
-        for batch in cut([place for place in touched if place.blind is not None], SURELY_TOGETHER):
-            yield from self._take_in(batch)
-
-    def _commit_by_marks(self, places: Sequence[Place]) -> ForkingSteps[None]:
-        marked = MarkedCommit(self._terms_of_commit(), self._work.marks, self._heads, self._meeting, places)
-        self._marked = marked
-        yield from marked.steps()
-
-    def _terms_of_commit(self) -> Commit:
-        terms = self.terms
-        return Commit(
+        terms, work = self.terms, self._work
+        begun = Commit(
             terms.unit,
             self._heads.table,
             terms.born_ms,
@@ -373,24 +319,11 @@ class Verbs:
             lock_check=check_of(terms.under) if terms.under is not None else None,
             fate=self._fate,
         )
-
-    def _fits_one_request(self, touched: Sequence[Place]) -> bool:
-        return fits_one_request(touched, self.terms, MOST_ACTIONS)
-
-    def _validate(self, places: Sequence[Place]) -> ForkingSteps[None]:
-        """Check that all that was read is unchanged at one instant; what one request has read is of one instant."""
-        if len({place.cut for place in places}) < 2 and not self._guards.are_among(places):
-            return
-        if not self._fits_one_request(places):
-            # Marked commits check them at one instant as well.
-            check_may_mark(places)
-            yield from self._commit_by_marks(places)
-            return
-        found = yield from self._reading.serializable([Wanted(place.table, place.key) for place in places])
-        marks = self._work.marks
-        changed = [place for place, item in zip(places, found, strict=True) if not is_as_seen(item, place.seen, marks)]
-        if changed:
-            raise conflict(changed)
+        committing = Committing(
+            terms, begun, work, self._guards, self._heads, self._meeting, self._reading, self._locking, self._take_in
+        )
+        self._committing = committing
+        yield from committing.steps()
 
     def leave(self, error: BaseException | None) -> ForkingSteps[None]:
         """End the block: commit, or roll back after an exception.
@@ -442,7 +375,7 @@ class Verbs:
     def _save(self, keeping: Keeping) -> ForkingSteps[None]:
         if self.terms.saved is not None:
             check_room(self.terms.saved.steps, self.terms.step)
-        yield from self._read_blind(list(self._work.places.values()))
+        yield from read_blind(self._work.places.values(), self._take_in)
         self._saves += 1
         keeping = replace(keeping, tries=self._saves)
         try:
@@ -463,9 +396,11 @@ class Verbs:
         """The same, and leave nothing behind if possible: a marked commit is rolled back, or finished."""
         is_under_way = not self.life.is_over
         self.abandon()
-        if is_under_way and self._marked is not None:
+        marked = self._committing.marked if self._committing is not None else None
+        marked = marked or self._locking
+        if is_under_way and marked is not None:
             try:
-                yield from self._marked.give_up()
+                yield from marked.give_up()
             except TicketLockError as error:
                 _log.warning("the interrupted unit %s is left to its lease: %s", self.terms.unit, error)
             self.life.state = self._fate.became

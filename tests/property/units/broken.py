@@ -25,6 +25,7 @@ from property.units.faults import NONE, RATES, Faults
 from property.units.world import UnitsWorld
 
 from ticketlock.units import (
+    _committing,
     _facts,
     _locking,
     _marked,
@@ -38,6 +39,7 @@ from ticketlock.units import (
     _verbs,
     _writes,
 )
+from ticketlock.units._committing import Committing
 from ticketlock.units._guards import Guards
 from ticketlock.units._heads import Heads
 from ticketlock.units._locking import Locking
@@ -99,17 +101,17 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "native: what was read is not checked",
             by(*ISOLATION),
-            ((_verbs, "commit_natively", changes.native_without_checks),),
+            ((_committing, "commit_natively", changes.native_without_checks),),
         ),
         Variant(
             "marked: what was read is not checked",
             by(*ISOLATION),
-            ((_verbs, "MarkedCommit", changes.MarkedWithoutChecks),),
+            ((_committing, "MarkedCommit", changes.MarkedWithoutChecks),),
         ),
         Variant(
             "marked: what was read is validated in a request before the commit",
             by(*ISOLATION),
-            ((_verbs, "MarkedCommit", changes.MarkedThatValidatesFirst),),
+            ((_committing, "MarkedCommit", changes.MarkedThatValidatesFirst),),
         ),
         Variant(
             "a guard that inserts do not write",
@@ -120,14 +122,14 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a guard that queries do not read",
             by(*ISOLATION),
-            ((Verbs, "_look_at_guard", changes.query_unguarded),),
+            ((Verbs, "_read_guard", changes.query_unguarded),),
             cast=RANGES,
         ),
         Variant(
             "a guard that is read after the items",
             by(*ISOLATION),
             (
-                (Verbs, "_look_at_guard", changes.query_unguarded),
+                (Verbs, "_read_guard", changes.query_unguarded),
                 (Querying, "steps", changes.steps_and_the_guard),
             ),
             cast=RANGES,
@@ -135,7 +137,7 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "an item and its guard in one transaction",
             by(*ISOLATION),
-            ((Verbs, "_has_to_mark", changes.never_by_marks),),
+            ((Committing, "_has_to_mark", changes.never_by_marks),),
             NONE,
             Caps(),
             replace(RANGES, engines=(None,)),
@@ -169,7 +171,7 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "an insert's mark without the check on the head",
             by("atomicity", "nothing left", *READS, *ISOLATION),
-            ((_verbs, "MarkedCommit", changes.MarkedWithoutTheHead),),
+            ((_committing, "MarkedCommit", changes.MarkedWithoutTheHead),),
             TWICE,
             cast=INSERTS,
         ),
@@ -208,7 +210,7 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "closed before applied",
             by("atomicity", *READS, *ISOLATION),
-            ((_verbs, "MarkedCommit", changes.MarkedThatClosesBefore),),
+            ((_committing, "MarkedCommit", changes.MarkedThatClosesBefore),),
         ),
         Variant(
             "a reader treats a missing record as rolled back",
@@ -220,14 +222,14 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a coordinator treats its missing record as rolled back",
             by("outcomes"),
-            ((_verbs, "MarkedCommit", changes.MarkedThatTakesGoneAsRolledBack),),
+            ((_committing, "MarkedCommit", changes.MarkedThatTakesGoneAsRolledBack),),
             UNHEARD_DAYS,
             cast=SLEEPERS,
         ),
         Variant(
             "a refusal is reported although an earlier attempt may still arrive",
             by("outcomes"),
-            ((_verbs, "MarkedCommit", changes.MarkedThatReportsTheRefusal),),
+            ((_committing, "MarkedCommit", changes.MarkedThatReportsTheRefusal),),
             CUT_OFF,
         ),
         Variant("dirty committed reads", by(*READS), ((Reading, "_images", changes.images_dirty),)),
@@ -266,28 +268,28 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a refusal after a lost reply is treated as a conflict",
             by("outcomes"),
-            ((_verbs, "commit_natively", changes.commits_natively_taking_refusals),),
+            ((_committing, "commit_natively", changes.commits_natively_taking_refusals),),
             LATE,
             cast=replace(INSERTS, engines=("native", "marked"), rests_ms=NO_REST),
         ),
         Variant(
             "closed at once in spite of unanswered requests",
             by("nothing left"),
-            ((_verbs, "MarkedCommit", changes.MarkedThatClosesAtOnce),),
+            ((_committing, "MarkedCommit", changes.MarkedThatClosesAtOnce),),
             TWICE,
             cast=INSERTS,
         ),
         Variant(
             "marks after the lease",
             by("nothing left"),
-            ((_verbs, "MarkedCommit", changes.MarkedPastTheLease),),
+            ((_committing, "MarkedCommit", changes.MarkedPastTheLease),),
             DEADLY_DAYS,
             cast=replace(SLEEPERS, rounds=8, beside={"sweeper": 24}),
         ),
         Variant(
             "a rollback is reported before the record is decided",
             by("outcomes"),
-            ((_verbs, "MarkedCommit", changes.MarkedThatReportsBefore),),
+            ((_committing, "MarkedCommit", changes.MarkedThatReportsBefore),),
             CUT_OFF,
         ),
         Variant("wound without order", by("order"), ((Meeting, "pass_by", changes.pass_by_without_order),)),
@@ -315,7 +317,7 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a refusal that blocks the rollback",
             by("let go"),
-            ((_verbs, "MarkedCommit", changes.MarkedThatStaysWhenRefused),),
+            ((_committing, "MarkedCommit", changes.MarkedThatStaysWhenRefused),),
             Faults({"refused": 60}),
         ),
         Variant(

@@ -19,6 +19,7 @@ from ticketlock.errors import (
     UnitRolledBack,
 )
 from ticketlock.units import _commit, _finishing, _marked, _native, _owners, _reading, _saving, _sweeping
+from ticketlock.units._committing import Committing
 from ticketlock.units._guards import Guards
 from ticketlock.units._heads import Head, Heads, head_key
 from ticketlock.units._item_reads import take_in
@@ -29,7 +30,6 @@ from ticketlock.units._meeting import Marked, Meeting
 from ticketlock.units._packing import Entry
 from ticketlock.units._queries import Querying
 from ticketlock.units._reading import SERIALIZABLE, Reading, Wanted
-from ticketlock.units._verbs import Verbs
 from ticketlock.units._work import Place
 from ticketlock.wire._answers import Reply
 from ticketlock.wire._item_requests import Get
@@ -90,7 +90,7 @@ def steps_and_the_guard(self: Querying) -> ForkingSteps[Any]:
 _STEPS = Querying.steps
 
 
-def never_by_marks(self: Verbs, _guards: Any) -> bool:
+def never_by_marks(self: Committing, _guards: Any) -> bool:
     """One transaction writes an item and its guard.
 
     DynamoDB has applied the guard, but not the item yet. A query finds the new guard, and no item.

@@ -17,7 +17,7 @@ from property.units.tables import LOCKS, MARKS, TABLES, UNITS
 from property.units.world import Script, UnitsWorld
 
 from ticketlock.testing import _reads
-from ticketlock.units import _heads, _marked, _packing, _reading, _sweeping, _verbs
+from ticketlock.units import _committing, _heads, _marked, _packing, _reading, _sweeping, _verbs
 from ticketlock.units._guards import GUARD
 
 _CALM_AFTER = 1_500
@@ -49,13 +49,15 @@ class Caps:
         changes: list[tuple[Any, str, Any]] = []
         if self.actions is not None:
             changes += [
-                (_verbs, "MOST_ACTIONS", self.actions),
+                (_committing, "MOST_ACTIONS", self.actions),
                 (_marked, "MOST_ACTIONS", self.actions + 1),
                 (_marked, "_MARKS_TOGETHER", self.actions - 1),
                 (_marked, "_AT_ONCE", 2),
             ]
         if self.together is not None:
-            changes += [(module, "MOST_TOGETHER", self.together) for module in (_verbs, _reading, _sweeping)]
+            changes += [
+                (module, "MOST_TOGETHER", self.together) for module in (_verbs, _committing, _reading, _sweeping)
+            ]
         if self.inline_bytes is not None:
             changes += [(_heads, "INLINE_BYTES", self.inline_bytes), (_packing, "_PIECE_BYTES", 100)]
         if self.page_bytes is not None:

@@ -1,0 +1,118 @@
+"""Which way a unit is committed: in one request, by marks, or by a check of what it has read. No I/O, no clock."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from ticketlock._expressions._values import canonical_item
+from ticketlock.errors import TableRefused
+from ticketlock.units._batches import SURELY_TOGETHER, cut, has_unknown_sizes
+from ticketlock.units._commit import MOST_ACTIONS, Commit, conflict
+from ticketlock.units._guards import Guards
+from ticketlock.units._heads import Heads
+from ticketlock.units._item_reads import take_in
+from ticketlock.units._locking import Locking
+from ticketlock.units._marked import MarkedCommit
+from ticketlock.units._meeting import Meeting
+from ticketlock.units._native import commit_natively
+from ticketlock.units._reading import Reading, Wanted, is_as_seen
+from ticketlock.units._terms import Terms
+from ticketlock.units._ways import check_may_mark, fits_one_request
+from ticketlock.units._work import Place, Work
+from ticketlock.wire._item_requests import MOST_TOGETHER
+from ticketlock.wire._requests import ForkingSteps
+
+TakesIn = Callable[[Sequence[Place]], ForkingSteps[None]]
+
+
+@dataclass(slots=True)
+class Committing:
+    """The commit of one unit.
+
+    Attributes:
+        locking: its read locks; None at another level.
+        take_in: reads items for the unit.
+        marked: the commit by marks, once it has begun.
+    """
+
+    terms: Terms
+    commit: Commit
+    work: Work
+    guards: Guards
+    heads: Heads
+    meeting: Meeting
+    reading: Reading
+    locking: Locking | None
+    take_in: TakesIn
+    marked: MarkedCommit | None = None
+
+    def steps(self) -> ForkingSteps[None]:
+        """Write everything, or nothing."""
+        touched = self._touched()
+        guards = self.guards.of_inserts(touched, self.work)
+        if guards:
+            touched = yield from self._with(guards)
+        if self.locking is not None and self.locking.is_begun:
+            check_may_mark(touched)
+            yield from self.locking.commits(self.commit)
+            return
+        if not any(place.writes for place in touched) and not self.terms.beside:
+            yield from self._validate(touched)
+            return
+        if not self._has_to_mark(guards) and self._fits_one_request(touched):
+            try:
+                yield from commit_natively(touched, self.work.marks, self.commit, self.meeting)
+                return
+            except TableRefused:
+                # Nothing was written. The cause may be the sizes of items that were not read.
+                if not has_unknown_sizes(touched):
+                    raise
+                yield from read_blind(touched, self.take_in)
+                if self._fits_one_request(touched):
+                    raise
+        yield from read_blind(touched, self.take_in)
+        yield from self._commit_by_marks(touched)
+
+    def _touched(self) -> list[Place]:
+        return [place for place in self.work.places.values() if place.is_touched]
+
+    def _with(self, guards: Sequence[Place]) -> ForkingSteps[list[Place]]:
+        """The items of the commit, with the guards of those that it inserts."""
+        if self.locking is None:
+            yield from take_in(guards, self.work, self.reading, MOST_TOGETHER)
+        else:
+            yield from self.locking.lock_all(guards)
+        for guard in guards:
+            guard.image, guard.is_written = canonical_item(dict(guard.key)), True
+        return self._touched()
+
+    def _has_to_mark(self, guards: Sequence[Place]) -> bool:
+        # A process that finds the guard of a committed unit must find its items too.
+        return bool(guards) or self.terms.engine == "marked"
+
+    def _fits_one_request(self, touched: Sequence[Place]) -> bool:
+        return fits_one_request(touched, self.terms, MOST_ACTIONS)
+
+    def _commit_by_marks(self, places: Sequence[Place]) -> ForkingSteps[None]:
+        check_may_mark(places)
+        self.marked = MarkedCommit(self.commit, self.work.marks, self.heads, self.meeting, places)
+        yield from self.marked.steps()
+
+    def _validate(self, places: Sequence[Place]) -> ForkingSteps[None]:
+        """Check that all that was read is unchanged at one instant; what one request has read is of one instant."""
+        if len({place.cut for place in places}) < 2 and not self.guards.are_among(places):
+            return
+        if not self._fits_one_request(places):
+            # Marked commits check them at one instant as well.
+            yield from self._commit_by_marks(places)
+            return
+        found = yield from self.reading.serializable([Wanted(place.table, place.key) for place in places])
+        marks = self.work.marks
+        changed = [place for place, item in zip(places, found, strict=True) if not is_as_seen(item, place.seen, marks)]
+        if changed:
+            raise conflict(changed)
+
+
+def read_blind(places: Iterable[Place], take_in: TakesIn) -> ForkingSteps[None]:
+    """Read the targets of blind updates, so few at once that one transaction can hold items of any sizes."""
+    for batch in cut([place for place in places if place.blind is not None], SURELY_TOGETHER):
+        yield from take_in(batch)
