@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+import psutil
 from ticketlock_local.cloud.deploy import client_environment
 from ticketlock_local.engines.processes import wait_until
 
@@ -115,12 +116,9 @@ def until(condition: Callable[[], bool]) -> None:
 
 def lives(pid: int) -> bool:
     """Whether the process exists, and is no zombie."""
-    state = Path(f"/proc/{pid}/stat")
     try:
-        os.kill(pid, 0)
-        return not state.exists() or state.read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except ProcessLookupError:
-        # Also raised if it ends while it is read.
+        return psutil.Process(pid).status() not in {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
+    except psutil.NoSuchProcess:
         return False
 
 

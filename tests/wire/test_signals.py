@@ -2,12 +2,14 @@
 
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from threading import Thread, main_thread
 from types import FrameType
 
 import pytest
+from ticketlock_local.engines.processes import wait_until
 
 from ticketlock import LockTable
 from ticketlock.wire._sdk import make_client
@@ -27,12 +29,18 @@ def raised(request: pytest.FixtureRequest) -> Iterator[type[Exception]]:
     signal.signal(signal.SIGALRM, before)
 
 
+def waits_for_a_reply(thread: int) -> bool:
+    return sys._current_frames()[thread].f_code is socket.SocketIO.readinto.__code__
+
+
 def sends_a_signal_in_place_of_a_reply(server: socket.socket) -> None:
     connection, _ = server.accept()
     with connection:
         connection.recv(65_536)
         identity = main_thread().ident
         assert identity is not None
+        # Earlier, it would interrupt the construction of http.client's response, which then never closes its socket.
+        assert wait_until(lambda: waits_for_a_reply(identity), timeout_s=5)
         signal.pthread_kill(identity, signal.SIGALRM)
         connection.recv(65_536)
 
