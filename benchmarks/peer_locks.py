@@ -3,9 +3,9 @@
     make bench-peer, or: python benchmarks/peer_locks.py [--quick] [--side NAME ...]
 
 - cycle: acquire and release without contention; the requests are those that a proxy counts;
-- crowd: fifty clients take one lock repeatedly, with 50 ms of work, without a network and with 5 ms before each request,
-  and with 500 ms of work; each peer at the best of several poll intervals, then all in turn, and the median counts.
-  Ours in one process, where a release wakes the next in line, and in ten;
+- crowd: fifty clients take one lock repeatedly, with 50 ms of work, without a network and with 5 ms of one for each
+  request, and with 500 ms of work; each peer at the best of several poll intervals, then all in turn, and the median
+  counts. Ours in one process, where a release wakes the next in line, and in ten;
 - killed: a holder is killed while another client waits; the seconds until that client has the lock, with one lease for
 all.
 
