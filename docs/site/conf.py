@@ -57,7 +57,7 @@ _SECTIONS: Mapping[str, Sequence[str]] = {
         "glossary",
     ),
     "Workflows": ("construct", "workflows", "plain-cloudformation", "upgrades"),
-    "Python": ("client", "pessimistic", "processes-that-fork", "units", "testing"),
+    "Python": ("client", "pessimistic", "processes-that-fork", "units", "units-in-workflows", "testing"),
     "Command": ("command", "units-command"),
     "Operate": ("operations", "runbook", "aws", "scale", "threat-model", "table", "units-table"),
     "Reference": tuple(f"reference/{module}" for module in ("locks", "errors", "units", "asyncio", "testing", "cdk")),

@@ -27,6 +27,7 @@ PAGES = (
     "docs/coming-from-awslabs-transactions.md",
     "docs/pessimistic.md",
     "docs/units.md",
+    "docs/units-in-workflows.md",
 )
 KEYS = {"orders": {"id": "S"}, "accounts": {"id": "S"}, "lines": {"order": "S", "number": "N"}}
 OF_UNITS = "from ticketlock.units import"
