@@ -367,9 +367,10 @@ class Units:
         """The outcome of a name, or of a unit by its id; final, unless it is PENDING.
 
         If no unit of the name is committed yet, the name is given up: a unit that is being committed with it ends with
-        ``UnitRolledBack``, however late its request arrives. You may begin another one. A unit without a name that was
-        committed natively has left no record: it is FORGOTTEN. A unit that has not begun its commit is FORGOTTEN, too,
-        and may still be committed.
+        ``UnitRolledBack``, however late its request arrives. You may begin another one.
+
+        By its id, a unit that was committed natively is FORGOTTEN, unless it was saved: it has left no record. A unit
+        that has not begun its commit, is not saved and has no read locks is FORGOTTEN, too, and may still be committed.
 
         Args:
             name, unit: one of them.
