@@ -42,7 +42,7 @@ def test_calls_for_one_entity_run_one_at_a_time(place: Emulated, serialize: Seri
         begun += 1
         most = max(most, inside)
         if begun == 1:
-            until(lambda: inside > 1 or place.queue_of(f"order-{order}") > 0, "another call")
+            until(lambda: most > 1 or place.queue_of(f"order-{order}") > 0, "another call")
         inside -= 1
         return order
 
