@@ -7,7 +7,19 @@ from typing import Any
 import pytest
 from boto3.dynamodb.conditions import Key as Key_
 from kit.engines import engine_names, first_on
-from kit.units import MARK, THREADS_ONLY, Books, Interrupt, Key, Killed, Lost, Party, UnitsWorld, some_account
+from kit.units import (
+    MARK,
+    THREADS_ONLY,
+    Books,
+    Interrupt,
+    Key,
+    Killed,
+    Lost,
+    Party,
+    UnitsWorld,
+    some_account,
+    some_name,
+)
 
 from ticketlock.errors import InvalidUnitRequest, UnitConflict, UnitContended, UnitFinished, UnitRolledBack
 from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, Outcome, Unit
@@ -208,6 +220,19 @@ class TestRefusals:
             unit.save()
         unit.commit()
         assert books.balance(account) == 1
+
+
+def test_a_repeated_one_reads_and_writes_nothing(books: Books, ann: Party, account: Key, absent: Key) -> None:
+    name = some_name()
+    with locking(ann, name=name) as unit:
+        unit.update(ann.accounts, account, SET, {":n": 1})
+    before = books.everything()
+    with locking(ann, name=name) as again:
+        assert again.repeated
+        assert again.get(ann.accounts, account) == {**account, "balance": 1}
+        assert again.get_all([(ann.accounts, key) for key in (account, absent)]) == [{**account, "balance": 1}, None]
+        assert books.everything() == before
+    assert books.everything() == before
 
 
 def test_other_levels_mark_nothing(books: Books, ann: Party, account: Key) -> None:
