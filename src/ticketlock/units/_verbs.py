@@ -100,6 +100,8 @@ class Verbs:
         self._work, self._receipt = resumed.work, resumed.receipt
         is_name_used = (resumed.receipt or NEVER_USED).is_committed
         self.repeated = resumed.is_committed or resumed.terms.repeats_step or is_name_used
+        if resumed.is_committed:
+            self._fate.became = "committed"
 
     def begin(self) -> ForkingSteps[None]:
         """Find out whether the name was committed before; without a name, no request is sent."""
@@ -351,7 +353,7 @@ class Verbs:
                 # Another method may still be running when a task's error ends the block: its statement is not in the
                 # unit.
                 if self.life.state == "open":
-                    self.life.state = "rolled back"
+                    self.life.state = self._fate.became
                     yield from self._let_go()
         elif error is None:
             self.life.check_committed_or_reported()
@@ -360,7 +362,9 @@ class Verbs:
         """End the unit; nothing is written. A saved unit ends with it."""
         if self.life.state != "rolled back":
             with self.life.alone():
-                self.life.state = "rolled back"
+                self.life.state = self._fate.became
+                if self.life.state == "committed":
+                    self.life.check_open()
         self.life.is_reported = True
         yield from self._let_go()
         if self._record is not None and (self.terms.repeats_step or not self.repeated):
