@@ -367,7 +367,7 @@ class Verbs:
                     self.life.check_open()
         self.life.is_reported = True
         yield from self._let_go()
-        if self._record is not None and (self.terms.repeats_step or not self.repeated):
+        if self._record is not None:
             yield from self._record.roll_back()
 
     def save(self, keeping: Keeping) -> ForkingSteps[str]:
