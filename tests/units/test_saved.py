@@ -202,6 +202,25 @@ class TestTheEndOfASavedUnit:
         ann.units.resume(name).commit()
         assert (ann.units.rollback(name), books.balance(account)) == (Outcome.COMMITTED, 90)
 
+    def test_it_is_not_rolled_back_once_it_is_committed(self, ann: Party, ben: Party, account: Key) -> None:
+        name = saved(ann, account)
+        ann.units.resume(name).commit()
+        for end in (ben.units.resume(name).rollback, ben.units.resume(name, step="seat").rollback):
+            for _ in range(2):
+                with pytest.raises(UnitFinished, match=f"{name} is committed"):
+                    end()
+
+    def test_after_an_error_in_a_block_of_a_committed_one_it_is_still_committed(
+        self, ann: Party, ben: Party, account: Key
+    ) -> None:
+        name = saved(ann, account)
+        ann.units.resume(name).commit()
+        again = ben.units.resume(name)
+        with pytest.raises(ZeroDivisionError), again:
+            _ = 1 / 0
+        with pytest.raises(UnitFinished, match=f"{name} is committed"):
+            again.get(ben.accounts, account)
+
     def test_it_is_over_when_its_time_is(self, books: Books, ann: Party, ben: Party, account: Key) -> None:
         unit = ann.begin()
         unit.update(ann.accounts, account, TAKE, TEN)

@@ -48,7 +48,7 @@ class Units:
         table_name: the units table, as ``create_units_table`` creates it.
         client: a DynamoDB client of your own: no retries (``total_max_attempts`` 1), time-outs of at most 5 s.
         prefix: how the attributes begin that units add to your items: 1 to 16 bytes, without ``.[]``.
-        timeout: how long a unit waits for other units that block it, in seconds.
+        timeout: how long a unit waits for older units that block it, all waits together, in seconds.
         locks: a ``LockClient``: calls of ``transactional`` that met a conflict then queue for the items.
         clocks: where the time comes from.
         sleep: how to wait, in seconds.
