@@ -18,13 +18,6 @@ def owner() -> str:
     return some_name()
 
 
-def saved(party: Party, key: Key, owner: str | None, **terms: Any) -> str:
-    """A unit that takes ten from an account, and is saved."""
-    unit = party.begin(**terms)
-    unit.update(party.accounts, key, TAKE, TEN)
-    return unit.save(owner=owner)
-
-
 def rows_of(books: Books, owner: str) -> list[dict[str, Any]]:
     return [row for row in books.everything()["units"] if row["unit"] == f"owner#{owner}"]
 
@@ -34,8 +27,8 @@ class TestTheEndOfAnOwner:
         self, books: Books, ann: Party, ben: Party, owner: str
     ) -> None:
         keys = [books.account(100) for _ in range(4)]
-        mine = [saved(ann, keys[0], owner), saved(ben, keys[1], owner)]
-        others = [saved(ann, keys[2], some_name()), saved(ann, keys[3], None)]
+        mine = [ann.saves(keys[0], owner), ben.saves(keys[1], owner)]
+        others = [ann.saves(keys[2], some_name()), ann.saves(keys[3])]
         assert sorted(ben.units.end_owner(owner)) == sorted(mine)
         for name in mine:
             with pytest.raises(UnitRolledBack, match=owner):
@@ -47,7 +40,7 @@ class TestTheEndOfAnOwner:
     def test_leaves_a_committed_unit_alone(
         self, books: Books, ann: Party, ben: Party, account: Key, owner: str
     ) -> None:
-        name = saved(ann, account, owner)
+        name = ann.saves(account, owner)
         ann.units.resume(name).commit()
         assert ben.units.end_owner(owner) == []
         assert (ann.units.outcome(unit=name), books.balance(account)) == (Outcome.COMMITTED, 90)
@@ -56,14 +49,14 @@ class TestTheEndOfAnOwner:
     def test_ends_a_unit_that_another_process_has_resumed(
         self, books: Books, ann: Party, ben: Party, account: Key, owner: str, engine: Any
     ) -> None:
-        unit = ann.units.resume(saved(ann, account, owner, engine=engine))
+        unit = ann.units.resume(ann.saves(account, owner, engine=engine))
         assert ben.units.end_owner(owner) == [unit.id]
         with pytest.raises(UnitRolledBack):
             unit.commit()
         assert books.balance(account) == 100
 
     def test_may_come_again_and_again(self, ann: Party, account: Key, owner: str) -> None:
-        name = saved(ann, account, owner)
+        name = ann.saves(account, owner)
         assert [ann.units.end_owner(owner) for _ in range(3)] == [[name], [], []]
 
     def test_of_one_that_saved_nothing_leaves_a_row_that_goes(self, books: Books, ann: Party, owner: str) -> None:
@@ -80,17 +73,17 @@ class TestTheEndOfAnOwner:
         assert row["expiresAt"] >= books.clock.wall_ms // 1_000 + 30 * 24 * 3_600
 
     def test_reads_its_own_rows_alone(self, ann: Party, account: Key, owner: str) -> None:
-        saved(ann, account, owner)
+        ann.saves(account, owner)
         sent = ann.sends(lambda: ann.units.end_owner(owner))
         assert [each for each in sent if each not in ("GetItem",)] == ["PutItem", "Query", "UpdateItem"]
 
     def test_is_the_end_of_every_unit_however_many_there_are(self, ann: Party, account: Key, owner: str) -> None:
-        names = {saved(ann, account, owner) for _ in range(103)}
+        names = {ann.saves(account, owner) for _ in range(103)}
         assert set(ann.units.end_owner(owner)) == names
 
     def test_reads_every_page_of_its_rows(self, books: Books, ann: Party, account: Key) -> None:
         owner = some_name().ljust(1_024, "o")
-        names = {saved(ann, account, owner) for _ in range(4)}
+        names = {ann.saves(account, owner) for _ in range(4)}
         for row in rows_of(books, owner):
             books.write("units", {**row, "padding": "x" * 390_000})
         sent = ann.sends(lambda: ann.units.end_owner(owner))
@@ -111,7 +104,7 @@ class TestASave:
     def test_after_the_end_of_its_owner_ends_a_unit_that_was_saved_before(
         self, ann: Party, ben: Party, account: Key, owner: str
     ) -> None:
-        unit = ann.units.resume(saved(ann, account, None))
+        unit = ann.units.resume(ann.saves(account))
         ben.units.end_owner(owner)
         with pytest.raises(UnitRolledBack):
             unit.save(owner=owner)
@@ -121,7 +114,7 @@ class TestASave:
     def test_after_the_end_of_its_owner_says_who_has_the_unit_by_then(
         self, ann: Party, ben: Party, account: Key, owner: str, outcome: Outcome
     ) -> None:
-        unit = ann.units.resume(saved(ann, account, None))
+        unit = ann.units.resume(ann.saves(account))
         another = ben.units.resume(unit.id)
         if outcome is Outcome.COMMITTED:
             another.commit()
@@ -134,7 +127,7 @@ class TestASave:
     def test_says_whose_the_unit_is_from_then_on(
         self, books: Books, ann: Party, ben: Party, account: Key, owner: str, next_owner: str | None
     ) -> None:
-        name = ann.units.resume(saved(ann, account, owner)).save(owner=next_owner and some_name())
+        name = ann.units.resume(ann.saves(account, owner)).save(owner=next_owner and some_name())
         assert ben.units.end_owner(owner) == []
         ann.units.resume(name).commit()
         assert books.balance(account) == 90
@@ -160,7 +153,7 @@ class TestASave:
     ) -> None:
         for operation in ("PutItem", "TransactWriteItems"):
             ann.loses(what, 1, operation=operation)
-        name = saved(ann, account, owner)
+        name = ann.saves(account, owner)
         ben.units.resume(name).commit()
         assert books.balance(account) == 90
 
@@ -169,7 +162,7 @@ class TestASave:
     ) -> None:
         ann.loses(Lost.REPLY, 1, 1_000, "TransactWriteItems")
         with pytest.raises(OutcomeUnknown):
-            saved(ann, account, owner)
+            ann.saves(account, owner)
         assert len(ben.units.end_owner(owner)) == 1
 
     @pytest.mark.parametrize("owner", ["", 7, "o" * 1_025], ids=["empty", "a number", "too long"])
@@ -185,14 +178,14 @@ class TestASave:
 def test_any_lost_request_of_the_end_of_an_owner_is_made_good(books: Books, ann: Party, ben: Party, what: Lost) -> None:
     for number in ben.loses_each(what, at_least=3):
         owner, key = some_name(), books.account(100)
-        name = saved(ann, key, owner)
+        name = ann.saves(key, owner)
         assert ben.units.end_owner(owner) == [name], number
 
 
 def test_an_end_that_could_not_reach_every_unit_says_so_and_the_next_one_does(
     ann: Party, ben: Party, account: Key, owner: str
 ) -> None:
-    name = saved(ann, account, owner)
+    name = ann.saves(account, owner)
     loss = ben.loses(Lost.NOT_SENT, 1, 1_000, "UpdateItem")
     with pytest.raises(TableError):
         ben.units.end_owner(owner)
@@ -210,7 +203,7 @@ class TestInAnyOrder:
         for at, operation in enumerate(("PutItem", "Query", "UpdateItem")):
             mine, ann, ben, key = f"{owner}-{at}", units_world.party(), units_world.party(), books.account(100)
             # One is there already, so that there is something to roll back.
-            first, unit = saved(ann, key, mine), ann.begin()
+            first, unit = ann.saves(key, mine), ann.begin()
 
             def saves(unit: Any = unit, mine: str = mine) -> None:
                 try:
@@ -229,7 +222,7 @@ class TestInAnyOrder:
         self, units_world: UnitsWorld, books: Books, owner: str
     ) -> None:
         ann, ben = units_world.party(), units_world.party()
-        unit = ann.units.resume(saved(ann, books.account(100), None))
+        unit = ann.units.resume(ann.saves(books.account(100)))
         ben.units.end_owner(owner)
         ann.line.between["UpdateItem"] = lambda: ben.units.resume(unit.id)
         with pytest.raises(UnitChanged):
@@ -243,7 +236,7 @@ class TestInAnyOrder:
         kills = 0
         for number in range(1, 100):
             mine, ann, ben = f"{owner}-{number}", units_world.party(), units_world.party()
-            name = saved(ann, books.account(100), mine)
+            name = ann.saves(books.account(100), mine)
             ben.loses(how, number)
             try:
                 ben.units.end_owner(mine)
@@ -259,9 +252,9 @@ class TestInAnyOrder:
 class TestAnExecution:
     def test_is_another_owner_after_each_redrive(self, books: Books, ann: Party, account: Key, owner: str) -> None:
         execution = EXECUTION + owner
-        before = saved(ann, account, unit_owner(execution, 0))
+        before = ann.saves(account, unit_owner(execution, 0))
         assert ann.units.end_owner(unit_owner(execution, 0)) == [before]
-        after = saved(ann, account, unit_owner(execution, 1))
+        after = ann.saves(account, unit_owner(execution, 1))
         # The event of the first end comes once more.
         assert ann.units.end_owner(unit_owner(execution, 0)) == []
         ann.units.resume(after).commit()
@@ -280,5 +273,5 @@ class TestAnExecution:
 
 
 def test_an_operator_sees_whose_a_unit_is(ann: Party, account: Key, owner: str) -> None:
-    name = saved(ann, account, owner)
+    name = ann.saves(account, owner)
     assert [unit.owner for unit in ann.units.open_units() if unit.unit == name] == [owner]

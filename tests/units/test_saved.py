@@ -8,9 +8,7 @@ import pytest
 from kit.units import (
     THREADS_ONLY,
     Books,
-    Interrupt,
     Key,
-    Lost,
     Party,
     UnitsWorld,
     some_account,
@@ -22,8 +20,6 @@ from ticketlock.errors import (
     ConditionFailed,
     InvalidUnitRequest,
     LockLost,
-    OutcomeUnknown,
-    RequestNotApplied,
     UnitChanged,
     UnitConflict,
     UnitFinished,
@@ -34,13 +30,6 @@ from ticketlock.units import COMMITTED, READ_LOCK, Outcome
 
 TAKE, ADD, TEN = "SET balance = balance - :n", "SET balance = balance + :n", {":n": 10}
 A_DAY_S = 86_400
-
-
-def saved(party: Party, key: Key, **terms: Any) -> str:
-    """A unit that takes ten from an account, and is saved."""
-    unit = party.begin(**terms)
-    unit.update(party.accounts, key, TAKE, TEN)
-    return unit.save()
 
 
 def rows(books: Books, unit: str) -> list[str]:
@@ -120,7 +109,7 @@ class TestTheObjectThatWasSaved:
 class TestTwoProcessesThatGoOnWithOneUnit:
     @pytest.mark.parametrize("engine", ["native", "marked"])
     def test_the_last_one_counts(self, books: Books, ann: Party, ben: Party, account: Key, engine: Any) -> None:
-        name = saved(ann, account, engine=engine)
+        name = ann.saves(account, engine=engine)
         first, second = ann.units.resume(name), ben.units.resume(name)
         first.update(ann.accounts, account, TAKE, {":n": 50})
         with pytest.raises(UnitChanged):
@@ -131,7 +120,7 @@ class TestTwoProcessesThatGoOnWithOneUnit:
     def test_the_other_one_can_neither_save_it_nor_roll_it_back(
         self, books: Books, ann: Party, ben: Party, account: Key
     ) -> None:
-        name = saved(ann, account)
+        name = ann.saves(account)
         saving, rolling_back, last = ann.units.resume(name), ann.units.resume(name), ben.units.resume(name)
         with pytest.raises(UnitChanged):
             saving.save()
@@ -144,7 +133,7 @@ class TestTwoProcessesThatGoOnWithOneUnit:
     def test_one_that_comes_after_the_commit_writes_nothing(
         self, books: Books, ann: Party, ben: Party, account: Key, engine: Any
     ) -> None:
-        name = saved(ann, account, engine=engine)
+        name = ann.saves(account, engine=engine)
         late = ann.units.resume(name)
         ben.units.resume(name).commit()
         with pytest.raises(UnitChanged, match="committed it"):
@@ -157,7 +146,7 @@ class TestTwoProcessesThatGoOnWithOneUnit:
     def test_each_that_saves_it_hands_it_on_with_what_it_has_added(
         self, books: Books, ann: Party, ben: Party, account: Key
     ) -> None:
-        name = saved(ann, account)
+        name = ann.saves(account)
         for party in (ben, ann, ben):
             unit = party.units.resume(name)
             unit.update(party.accounts, account, TAKE, TEN)
@@ -170,7 +159,7 @@ class TestTheEndOfASavedUnit:
     def test_an_error_in_the_block_leaves_it_as_it_was_saved(
         self, books: Books, ann: Party, ben: Party, account: Key
     ) -> None:
-        name = saved(ann, account)
+        name = ann.saves(account)
         unit = ben.units.resume(name)
         unit.update(ben.accounts, account, TAKE, TEN)
         with pytest.raises(ZeroDivisionError), unit:
@@ -180,7 +169,7 @@ class TestTheEndOfASavedUnit:
         assert books.balance(account) == 90
 
     def test_rollback_ends_it_for_all(self, books: Books, ann: Party, ben: Party, account: Key) -> None:
-        name = saved(ann, account)
+        name = ann.saves(account)
         ben.units.resume(name).rollback()
         with pytest.raises(UnitRolledBack):
             ann.units.resume(name)
@@ -189,7 +178,7 @@ class TestTheEndOfASavedUnit:
     def test_it_is_rolled_back_by_its_id_even_after_another_process_has_resumed_it(
         self, books: Books, ann: Party, ben: Party, account: Key
     ) -> None:
-        name = saved(ann, account)
+        name = ann.saves(account)
         unit = ben.units.resume(name)
         assert ann.units.rollback(name) is Outcome.ROLLED_BACK
         with pytest.raises(UnitRolledBack):
@@ -198,12 +187,12 @@ class TestTheEndOfASavedUnit:
         assert ann.units.rollback(name) is Outcome.ROLLED_BACK
 
     def test_rollback_by_its_id_returns_a_commit(self, books: Books, ann: Party, account: Key) -> None:
-        name = saved(ann, account)
+        name = ann.saves(account)
         ann.units.resume(name).commit()
         assert (ann.units.rollback(name), books.balance(account)) == (Outcome.COMMITTED, 90)
 
     def test_it_is_not_rolled_back_once_it_is_committed(self, ann: Party, ben: Party, account: Key) -> None:
-        name = saved(ann, account)
+        name = ann.saves(account)
         ann.units.resume(name).commit()
         for end in (ben.units.resume(name).rollback, ben.units.resume(name, step="seat").rollback):
             for _ in range(2):
@@ -213,7 +202,7 @@ class TestTheEndOfASavedUnit:
     def test_after_an_error_in_a_block_of_a_committed_one_it_is_still_committed(
         self, ann: Party, ben: Party, account: Key
     ) -> None:
-        name = saved(ann, account)
+        name = ann.saves(account)
         ann.units.resume(name).commit()
         again = ben.units.resume(name)
         with pytest.raises(ZeroDivisionError), again:
@@ -249,7 +238,7 @@ class TestTheEndOfASavedUnit:
         for _ in range(2):
             ann.units.sweep()
             books.clock.advance(603)
-        saved(ann, account)
+        ann.saves(account)
         books.clock.advance(3_600)
         swept = ann.units.sweep()
         assert (swept.open >= 1, swept.oldest_ms) == (True, 0)
@@ -257,7 +246,7 @@ class TestTheEndOfASavedUnit:
     def test_the_outcome_of_one_whose_record_is_gone_is_forgotten_for_every_process(
         self, books: Books, ann: Party, ben: Party, account: Key
     ) -> None:
-        name = saved(ann, account)
+        name = ann.saves(account)
         unit = ben.units.resume(name)
         books.plain_client.delete_item(TableName=books.tables["units"], Key={"unit": {"S": name}, "row": {"S": "head"}})
         with pytest.raises(UnitForgotten):
@@ -272,19 +261,19 @@ class TestWhatIsKept:
         self, books: Books, units_world: UnitsWorld, ann: Party, ben: Party, account: Key
     ) -> None:
         lease = units_world.locks().acquire(some_name())
-        names = [saved(ann, account, under=lease) for _ in range(2)]
+        names = [ann.saves(account, under=lease) for _ in range(2)]
         ben.units.resume(names[0]).commit()
         assert books.balance(account) == 90
         units_world.take_away(lease)
         key = books.account(100)
-        name = saved(ann, key, under=lease)
+        name = ann.saves(key, under=lease)
         with pytest.raises(LockLost):
             ben.units.resume(name).commit()
         assert books.balance(key) == 100
 
     def test_of_a_name_one_unit_is_committed(self, books: Books, ann: Party, ben: Party, account: Key) -> None:
         name = some_name()
-        units = [saved(ann, account, name=name) for _ in range(2)]
+        units = [ann.saves(account, name=name) for _ in range(2)]
         ben.units.resume(units[0]).commit()
         with pytest.raises(UnitRolledBack, match=name):
             ben.units.resume(units[1])
@@ -296,7 +285,7 @@ class TestWhatIsKept:
         self, books: Books, ann: Party, ben: Party, account: Key
     ) -> None:
         name = some_name()
-        unit = saved(ann, account, name=name)
+        unit = ann.saves(account, name=name)
         assert ann.units.outcome(name=name) is Outcome.ROLLED_BACK
         with pytest.raises(UnitRolledBack, match=name):
             ben.units.resume(unit)
@@ -309,7 +298,7 @@ class TestWhatIsKept:
         self, books: Books, ann: Party, ben: Party, account: Key, other: Key, seen: str, engine: Any, same_item: bool
     ) -> None:
         name = some_name()
-        unit = saved(ann, account, name=name, engine=engine)
+        unit = ann.saves(account, name=name, engine=engine)
         resumed = ben.units.resume(unit) if seen == "at the commit" else None
         with ann.begin(name=name) as quicker:
             quicker.update(ann.accounts, account if same_item else other, TAKE, TEN)
@@ -325,7 +314,7 @@ class TestWhatIsKept:
     def test_a_unit_whose_marks_others_have_rolled_back_is_as_it_was_saved_while_its_name_is_unused(
         self, books: Books, ann: Party, ben: Party, account: Key
     ) -> None:
-        unit = saved(ann, account, name=some_name(), engine="marked")
+        unit = ann.saves(account, name=some_name(), engine="marked")
         resumed: Any = ben.units.resume(unit)
         ben.line.between["TransactWriteItems"] = lambda: ann.units.rollback(resumed._verbs.terms.unit)
         with pytest.raises(UnitRolledBack, match="was rolled back"):
@@ -337,7 +326,7 @@ class TestWhatIsKept:
     def test_its_isolation_is_that_of_its_begin(
         self, books: Books, ann: Party, ben: Party, account: Key, other: Key
     ) -> None:
-        resumed = ben.units.resume(saved(ann, account, isolation=COMMITTED))
+        resumed = ben.units.resume(ann.saves(account, isolation=COMMITTED))
         resumed.get(ben.accounts, other)
         ann.changes(other, 7)
         # At the default level this change would be a conflict.
@@ -348,7 +337,7 @@ class TestWhatIsKept:
     def test_its_age_counts_from_its_begin_so_that_it_rolls_back_a_unit_that_began_before_the_resume(
         self, books: Books, ann: Party, ben: Party, account: Key, other: Key
     ) -> None:
-        name = saved(ann, account)
+        name = ann.saves(account)
         books.clock.advance(1)
         younger = ben.begin(isolation=READ_LOCK)
         younger.get(ben.accounts, account)
@@ -395,7 +384,7 @@ class TestRefusals:
             ann.units.resume(ann.begin().id)
 
     def test_of_another_prefix(self, units_world: UnitsWorld, ann: Party, account: Key) -> None:
-        name = saved(ann, account)
+        name = ann.saves(account)
         with pytest.raises(InvalidUnitRequest, match="prefix"):
             units_world.party(prefix="_other").units.resume(name)
 
@@ -424,84 +413,3 @@ class TestRefusals:
         with pytest.raises(ConditionFailed):
             unit.save()
         unit.rollback()
-
-
-@pytest.mark.parametrize("what", [Lost.NOT_SENT, Lost.REQUEST, Lost.REPLY], ids=lambda what: what.value)
-def test_any_lost_request_of_saving_resuming_and_committing_is_made_good(
-    books: Books, ann: Party, ben: Party, what: Lost
-) -> None:
-    for party, at_least in ((ann, 2), (ben, 3)):
-        for number in party.loses_each(what, at_least):
-            key = books.account(100)
-            name = saved(ann, key)
-            ben.units.resume(name).commit()
-            assert books.balance(key) == 90, number
-
-
-def test_a_save_that_is_not_answered_is_unknown_until_it_is_resumed(
-    books: Books, ann: Party, ben: Party, account: Key
-) -> None:
-    unit = ann.begin()
-    unit.update(ann.accounts, account, TAKE, TEN)
-    ann.loses(Lost.REPLY, 1, 1_000, "PutItem")
-    with pytest.raises(OutcomeUnknown):
-        unit.save()
-    with pytest.raises(UnitFinished, match="unknown"):
-        unit.commit()
-    ben.units.resume(unit.id).commit()
-    assert books.balance(account) == 90
-
-
-def test_a_save_that_was_not_sent_leaves_the_unit_open(books: Books, ann: Party, account: Key) -> None:
-    unit = ann.begin()
-    unit.update(ann.accounts, account, TAKE, TEN)
-    loss = ann.loses(Lost.NOT_SENT, 1, 1_000, "PutItem")
-    with pytest.raises(RequestNotApplied):
-        unit.save()
-    ann.line.losses.remove(loss)
-    unit.commit()
-    assert books.balance(account) == 90
-
-
-def test_a_save_after_one_that_failed_half_way_has_what_was_stated_in_between(
-    books: Books, ann: Party, ben: Party, account: Key
-) -> None:
-    unit = ann.begin()
-    unit.put(ann.accounts, {**some_account(), "raw": os.urandom(4_000)})
-    # Its row is written, and the record that names it is not.
-    loss = ann.loses(Lost.NOT_SENT, 2, 1_000, "PutItem")
-    with pytest.raises(RequestNotApplied):
-        unit.save()
-    ann.line.losses.remove(loss)
-    unit.update(ann.accounts, account, TAKE, TEN)
-    ben.units.resume(unit.save()).commit()
-    assert books.balance(account) == 90
-
-
-def test_resuming_shows_the_outcome_of_a_commit_that_was_not_answered(
-    books: Books, ann: Party, ben: Party, account: Key
-) -> None:
-    name = saved(ann, account)
-    unit = ann.units.resume(name)
-    ann.loses(Lost.REQUEST, 1, 1_000)
-    with pytest.raises(OutcomeUnknown, match="resume"):
-        unit.commit()
-    ann.line.losses.clear()
-    again = ben.units.resume(name)
-    assert not again.repeated
-    again.commit()
-    assert books.balance(account) == 90
-
-
-@THREADS_ONLY
-def test_one_that_is_interrupted_in_a_statement_is_as_it_was_saved(
-    books: Books, ann: Party, ben: Party, account: Key, other: Key
-) -> None:
-    name = saved(ann, account)
-    unit = ann.units.resume(name)
-    ann.loses(Lost.INTERRUPTED_AFTER, 1)
-    with pytest.raises(Interrupt):
-        unit.get(ann.accounts, other)
-    ann.line.losses.clear()
-    ben.units.resume(name).commit()
-    assert books.balance(account) == 90
