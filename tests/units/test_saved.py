@@ -214,6 +214,16 @@ class TestTheEndOfASavedUnit:
             going_on.commit()
         assert books.balance(account) == 100
 
+    def test_after_its_time_a_process_that_resumed_it_before_may_commit_it_while_none_has_ended_it(
+        self, books: Books, ann: Party, ben: Party, account: Key
+    ) -> None:
+        unit = ann.begin()
+        unit.update(ann.accounts, account, TAKE, TEN)
+        going_on = ben.units.resume(unit.save(keep_for=1))
+        books.clock.advance(3_600)
+        going_on.commit()
+        assert books.balance(account) == 90
+
     def test_a_sweep_ends_it_and_nothing_stays_without_an_end(self, books: Books, ann: Party) -> None:
         unit = ann.begin()
         unit.put(ann.accounts, {**some_account(), "raw": os.urandom(4_000)})

@@ -86,7 +86,7 @@ class Querying:
         """Read page by page, to the end or as far as was asked.
 
         Raises:
-            UnitConflict: other calls are queueing for an item.
+            UnitConflict: other calls queue for an item that it has come to.
             TableError: the table could not be used.
         """
         given, shown, read = self._asked.given, list[Attributes](), 0
