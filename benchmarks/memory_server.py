@@ -16,9 +16,13 @@ from ticketlock.testing import MemoryDynamoDB
 
 
 @contextmanager
-def memory_server() -> Iterator[str]:
-    """Start one, and end it; yields its URL."""
-    command = [sys.executable, str(Path(__file__))]
+def memory_server(delay_s: float = 0) -> Iterator[str]:
+    """Start one, and end it; yields its URL.
+
+    Args:
+        delay_s: how long each request waits before it is served, as on its way through a network.
+    """
+    command = [sys.executable, str(Path(__file__)), str(delay_s)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -28,7 +32,7 @@ def memory_server() -> Iterator[str]:
             process.stdin.close()
 
 
-async def serve() -> None:
+async def serve(delay_s: float) -> None:
     """Serve until the process that started it has ended."""
     memory = MemoryDynamoDB(lock_table=None)
 
@@ -40,6 +44,8 @@ async def serve() -> None:
                     name.lower(): value for name, _, value in (line.partition(": ") for line in head.split("\r\n"))
                 }
                 body = await reader.readexactly(int(headers["content-length"]))
+                if delay_s:
+                    await asyncio.sleep(delay_s)
                 writer.write(_answer(memory, headers["x-amz-target"].rpartition(".")[2], body))
                 # The list of all sent requests is for tests.
                 memory.sent.clear()
@@ -67,4 +73,4 @@ def _answer(memory: MemoryDynamoDB, operation: str, body: bytes) -> bytes:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve())
+    asyncio.run(serve(float(sys.argv[1])))

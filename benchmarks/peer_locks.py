@@ -3,9 +3,9 @@
     make bench-peer, or: python benchmarks/peer_locks.py [--quick] [--side NAME ...]
 
 - cycle: acquire and release without contention; the requests are those that a proxy counts;
-- crowd: fifty clients take one lock repeatedly, with 50 and with 500 ms of work; each peer at the best of several
-  poll intervals, then all in turn, and the median counts. Ours in one process, where a release wakes the next in line,
-  and in ten;
+- crowd: fifty clients take one lock repeatedly, with 50 ms of work, without a network and with 5 ms of one for each
+  request, and with 500 ms of work; each peer at the best of several poll intervals, then all in turn, and the median
+  counts. Ours in one process, where a release wakes the next in line, and in ten;
 - killed: a holder is killed while another client waits; the seconds until that client has the lock, with one lease for
 all.
 
@@ -58,15 +58,24 @@ _AS_FAST = 0.98
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One kind of crowd, in seconds: the work, the time before counting, and the time of counting."""
+    """One kind of crowd, in seconds: the work, the time before counting, the time of counting, and the network's delay
+    of each request.
+    """
 
     work_s: float
     settle_s: float
     counted_s: float
+    network_s: float = 0
+
+    @property
+    def title(self) -> str:
+        """What the clients do."""
+        network = f", {self.network_s * 1_000:.0f} ms of network" if self.network_s else ""
+        return f"{self.work_s * 1_000:.0f} ms of work{network}"
 
 
-PLANS = (Plan(0.05, 6, 8), Plan(0.5, 6, 20))
-QUICK_PLANS = (Plan(0.05, 4, 3),)
+PLANS = (Plan(0.05, 6, 8), Plan(0.05, 6, 8, network_s=0.005), Plan(0.5, 6, 20))
+QUICK_PLANS = (Plan(0.05, 6, 4), Plan(0.05, 6, 4, network_s=0.005))
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +251,7 @@ def cycle(side: Side, cycles: int) -> tuple[float, float]:
 def crowd(side: Side, plan: Plan, poll_s: float, *, processes: int = 1) -> Crowd:
     """Fifty clients on one lock, in so many processes."""
     times = [round(each * 1_000) for each in (plan.work_s, poll_s, plan.settle_s, plan.counted_s)]
-    with memory_server() as url, ExitStack() as stack:
+    with memory_server(plan.network_s) as url, ExitStack() as stack:
         side.make_table(url, "locks")
         running = [
             stack.enter_context(ended(side.start(url, "locks", "crowd", CLIENTS // processes, *times)))
@@ -337,9 +346,8 @@ def crowds(found: Sequence[Side], console: Console, plan: Plan, *, quick: bool) 
             done.setdefault(side.name, []).append(crowd(side, plan, best[side.name]))
             if side.name == OURS:
                 done.setdefault(OURS_APART, []).append(crowd(side, plan, 0, processes=PROCESSES))
-    work = f"{plan.work_s * 1_000:.0f} ms of work"
     columns = ("poll, s", "grants a second", "to the best peer's", "out of order", "requests a grant")
-    table = _table(f"{CLIENTS} clients, {work}: at most {1 / plan.work_s:g} grants a second", "lock", *columns)
+    table = _table(f"{CLIENTS} clients, {plan.title}: at most {1 / plan.work_s:g} grants a second", "lock", *columns)
     grants = {name: statistics.median(each.grants for each in crowds) for name, crowds in done.items()}
     best_peers = max((each for name, each in grants.items() if name not in (OURS, OURS_APART)), default=None)
     for name, crowds in done.items():
@@ -356,11 +364,11 @@ def crowds(found: Sequence[Side], console: Console, plan: Plan, *, quick: bool) 
     if OURS not in done:
         return []
     slips = sum(each.beyond_one for name in (OURS, OURS_APART) for each in done[name])
-    checks = [Check(f"{work}: no client of ours is overtaken twice", slips == 0)]
+    checks = [Check(f"{plan.title}: no client of ours is overtaken twice", slips == 0)]
     if best_peers:
-        apart = f"{work}: from {PROCESSES} processes at least {LEAST_OF_THE_BEST} of the best peer's grants"
+        apart = f"{plan.title}: from {PROCESSES} processes at least {LEAST_OF_THE_BEST} of the best peer's grants"
         checks.append(Check(apart, grants[OURS_APART] >= LEAST_OF_THE_BEST * best_peers))
-        checks.append(Check(f"{work}: from one process more than the best peer's", grants[OURS] > best_peers))
+        checks.append(Check(f"{plan.title}: from one process more than the best peer's", grants[OURS] > best_peers))
     return checks
 
 
@@ -385,7 +393,7 @@ def _table(title: str, *columns: str) -> Table:
 def main() -> int:
     """Race and print; 1 if a promise is broken, or a program fails."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--quick", action="store_true", help="one round, one poll interval, 50 ms of work alone")
+    options.add_argument("--quick", action="store_true", help="one round, one poll interval, no 500 ms of work")
     options.add_argument("--side", action="append", choices=SIDES, help="default: all of them")
     chosen = options.parse_args()
     console = Console(width=120)

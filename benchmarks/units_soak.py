@@ -3,9 +3,10 @@
     make soak, or: PYTHONPATH=tests python benchmarks/units_soak.py [--quick] [--engine NAME]
 
 Units move money between accounts: natively, by marks, and in turn on a few contended accounts. Each has a name, so that
-its outcome can be asked for. One in fifty kills its own process, with SIGKILL, at a random moment within 150 ms of its
-first request; another process continues with the next unit. Meanwhile snapshots of groups of accounts show their sums,
-and the sweeper sweeps.
+its outcome can be asked for. One in fifty kills its own process, with SIGKILL, at a random moment within 50 ms of its
+first request; another process continues with the next unit. Units that meet the marks or the lock of a killed one wait
+for the end of its lease, so there are many more processes than cores. Meanwhile snapshots of groups of accounts show
+their sums, and the sweeper sweeps.
 
 At the end the sweeper runs as if every lease had ended and no late copy could arrive any more: the Date of the
 replies to it is set forward, since no process is left that could be running. Then the accounts must hold what the
@@ -15,11 +16,10 @@ On dynoxide, if it is built or cargo is installed; otherwise on ministack.
 """
 
 import argparse
-import json
+import multiprocessing
 import os
 import random
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -27,10 +27,11 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from email.utils import formatdate, parsedate_to_datetime
 from itertools import count
+from multiprocessing.connection import Connection
 from typing import Any
 
 from clients import Check
@@ -47,14 +48,18 @@ from ticketlock.errors import OutcomeUnknown, RequestNotApplied, UnitConflict, U
 from ticketlock.units import SERIALIZABLE, Outcome, Swept, Unit, Units
 from ticketlock.wire._sdk import make_client
 
-GROUPS, OF_A_GROUP, CONTENDED = 40, 100, 5
-"""Money stays in its group, and a group fits into one snapshot. Marks of a killed unit block others for a lease: since
-there are many groups, this blocks few. One group is contended."""
+GROUPS, OF_A_GROUP = 200, 100
+CONTENDED_GROUPS, OF_A_CONTENDED = 12, 5
+"""Money stays in its group, and a group fits into one snapshot. Marks and locks of a killed unit block others for a
+lease: since there are many groups, this blocks few."""
+
+PROCESSES, A_SECOND, TOTAL = 24, 50, 3_000
+LEASE_S = 4
 
 OPENING = 1_000
 WAYS = ("native", "marked", "in turn")
 KILLED_ONE_IN = 50
-KILLED_WITHIN_S = 0.15
+KILLED_WITHIN_S = 0.05
 LATER_S = 900
 """By then a lease has ended, and the time in which copies may arrive."""
 
@@ -68,6 +73,11 @@ _MARK = "_tluMark"
 _MET_OTHERS = (UnitConflict, UnitContended, UnitRolledBack)
 _GIVEN_UP = (*_MET_OTHERS, OutcomeUnknown, RequestNotApplied)
 _LAST_SWEEPS = 3
+_READY = "ready"
+_LAST_S, _IN_TIME_SHARE = 1, 0.99
+"""How much later how many must have ended; the others wait for the lease of a killed one."""
+# Forked from a process that has imported everything: to start Python anew after each kill would take the whole machine.
+_FORKED = multiprocessing.get_context("forkserver")
 _REASONS_TOLD = 20
 
 
@@ -76,8 +86,13 @@ def group(number: int) -> Sequence[str]:
     return [f"account-{number}-{each}" for each in range(OF_A_GROUP)]
 
 
-_CONTENDED = [f"contended-{each}" for each in range(CONTENDED)]
-_NAMES = [*_CONTENDED, *(name for number in range(GROUPS) for name in group(number))]
+def contended(number: int) -> Sequence[str]:
+    """The names of the accounts of a group whose units take turns."""
+    return [f"contended-{number}-{each}" for each in range(OF_A_CONTENDED)]
+
+
+_GROUPS = [*map(group, range(GROUPS)), *map(contended, range(CONTENDED_GROUPS))]
+_NAMES = [name for each in _GROUPS for name in each]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +123,13 @@ class Plan:
 
     def way(self, number: int) -> str:
         """How it is committed."""
-        return WAYS[number // self.processes % len(WAYS)]
+        return WAYS[number % len(WAYS)]
 
     def transfer(self, number: int) -> dict[str, int]:
         """What it adds to which accounts; the sum is 0."""
         chance, way = random.Random(self.name(number)), self.way(number)
         if way == "in turn":
-            names = chance.sample(_CONTENDED, 2)
+            names = chance.sample(contended(chance.randrange(CONTENDED_GROUPS)), 2)
         else:
             names = chance.sample(group(chance.randrange(GROUPS)), _MARKED_ITEMS if way == "marked" else 2)
         amounts = [chance.randint(1, _MOST_AMOUNT) for _ in names[1:]]
@@ -126,10 +141,6 @@ class Plan:
         chance = random.Random(f"{self.name(fifty)} dies")
         return chance.uniform(0, KILLED_WITHIN_S) if chance.randrange(KILLED_ONE_IN) == place else None
 
-    def share(self, process: int) -> range:
-        """The numbers of the units of one process."""
-        return range(process, self.total, self.processes)
-
 
 # A process.
 
@@ -137,23 +148,21 @@ class Plan:
 class Worker:
     """Runs units, until one of them kills it."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, parent: Connection) -> None:
         self._plan = plan
+        self._parent = parent
         self._dies_after_s: float | None = None
         client = make_client(**client_arguments(plan.endpoint))
         client.meta.events.register("before-send.dynamodb", self._sends)
         self._units = Units(plan.units, client=client)
-        self._in_turn = Units(plan.units, client=client, locks=LockClient(plan.locks, client=client, lease=8))
+        self._in_turn = Units(plan.units, client=client, locks=LockClient(plan.locks, client=client, lease=LEASE_S))
 
-    def work(self, process: int, first: int, began_s: float) -> None:
-        """Run its share of the units, from the n-th on, each at its time after ``began_s``."""
-        every_s = self._plan.processes / self._plan.a_second
-        for at, number in list(enumerate(self._plan.share(process)))[first:]:
-            time.sleep(max(0.0, began_s + at * every_s - time.monotonic()))
-            _say({"begins": number})
+    def work(self) -> None:
+        """Run the units whose numbers it gets, one after the other, until it gets none."""
+        self._parent.send(_READY)
+        while (number := self._parent.recv()) is not None:
             self._dies_after_s = self._plan.dies_after_s(number)
-            _say({"number": number, "became": self._run(number)})
-        _say({"done": True})
+            self._parent.send(self._run(number))
 
     def _run(self, number: int) -> str:
         name, way = self._plan.name(number), self._plan.way(number)
@@ -198,9 +207,8 @@ class Worker:
             timer.start()
 
 
-def _say(what: object) -> None:
-    sys.stdout.write(json.dumps(what) + "\n")
-    sys.stdout.flush()
+def _work(plan: Plan, parent: Connection) -> None:
+    Worker(plan, parent).work()
 
 
 # The parent process.
@@ -228,6 +236,12 @@ class Soak:
         self._client: Any = make_client(**client_arguments(plan.endpoint))
         self._units = Units(plan.units, client=self._client)
         self._lock, self._over = threading.Lock(), threading.Event()
+        # Each thread takes the next one.
+        self._numbers = iter(range(plan.total))
+        self._ended_s: list[float] = []
+        # A start reads the exit codes of other processes too, and each can be read once.
+        self._forking = threading.Lock()
+        self._all_ready, self._began_s = threading.Barrier(plan.processes, action=self._begin), 0.0
         for use in ("units", "accounts"):
             make_table(self._client, getattr(plan, use), KEYS[use])
         create_table(plan.locks, client=self._client)
@@ -239,17 +253,14 @@ class Soak:
             self._client.batch_write_item(RequestItems={plan.accounts: puts})
 
     def run(self) -> float:
-        """Run all units. Returns how many seconds they took."""
-        began = time.monotonic()
+        """Run all units. Returns how many seconds they took, from when all processes were ready."""
         beside = [threading.Thread(target=self._again, args=(each,)) for each in (self._sweep, self._check_sums)]
-        shares = [
-            threading.Thread(target=self._see_through, args=(process, began)) for process in range(self.plan.processes)
-        ]
-        for thread in [*beside, *shares]:
+        runs = [threading.Thread(target=self._run) for _ in range(self.plan.processes)]
+        for thread in [*beside, *runs]:
             thread.start()
-        for thread in shares:
+        for thread in runs:
             thread.join()
-        took_s = time.monotonic() - began
+        took_s = time.monotonic() - self._began_s
         self._over.set()
         for thread in beside:
             thread.join()
@@ -287,36 +298,55 @@ class Soak:
             Check("nothing failed that must not", not self.failed),
         ]
 
+    def check_pace(self) -> Check:
+        """All but those that waited for a lease ended as fast as they came."""
+        in_time_s = self.plan.total / self.plan.a_second + _LAST_S
+        in_time = sum(each <= in_time_s for each in self._ended_s)
+        text = f"{self.plan.a_second:g} a second: {in_time} of {self.plan.total} ended within {in_time_s:g} s"
+        return Check(text, in_time >= _IN_TIME_SHARE * self.plan.total)
+
     def _scan(self, table: str) -> list[Any]:
         pages = self._client.get_paginator("scan").paginate(TableName=table, ConsistentRead=True)
         return [item for page in pages for item in page["Items"]]
 
-    def _see_through(self, process: int, began_s: float) -> None:
-        """Start the process of a share, and another one after each that was killed."""
-        first: int | None = 0
-        while first is not None:
-            first = self._followed(process, first, began_s)
+    def _begin(self) -> None:
+        self._began_s = time.monotonic()
 
-    def _followed(self, process: int, first: int, began_s: float) -> int | None:
-        """Read one process's output to its end. Returns where the next one continues; None if nothing is left."""
-        command = [sys.executable, __file__, "--work", json.dumps([asdict(self.plan), process, first, began_s])]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as running:
-            assert running.stdout is not None
-            number = None
-            for line in running.stdout:
-                said = json.loads(line)
-                number = said.get("begins", number)
-                if "became" in said:
-                    self._became(said["number"], said["became"])
-        if running.returncode == 0:
-            return None
-        if running.returncode != -signal.SIGKILL or number is None:
-            self.failed.append(f"a process has ended with {running.returncode}")
-            return None
-        with self._lock:
-            self.killed += 1
-        return self.plan.share(process).index(number) + 1
+    def _run(self) -> None:
+        """Run units in one process after the other: a killed one is replaced."""
+        is_first = True
+        while self._see_to_its_end(is_first=is_first) == -signal.SIGKILL:
+            with self._lock:
+                self.killed += 1
+            is_first = False
+
+    def _see_to_its_end(self, *, is_first: bool) -> int | None:
+        """Run units in one process; the first ones begin together. Returns its exit code."""
+        process, theirs = _FORKED.Pipe()
+        running = _FORKED.Process(target=_work, args=(self.plan, theirs))
+        with self._forking:
+            running.start()
+        theirs.close()
+        # A killed process reports nothing more.
+        with process, suppress(EOFError, OSError):
+            assert process.recv() == _READY
+            if is_first:
+                self._all_ready.wait()
+            for number in self._numbers:
+                time.sleep(max(0.0, self._began_s + number / self.plan.a_second - time.monotonic()))
+                try:
+                    process.send(number)
+                    self._became(number, process.recv())
+                finally:
+                    self._ended_s.append(time.monotonic() - self._began_s)
+            process.send(None)
+        with self._forking:
+            running.join()
+        if running.exitcode not in (0, -signal.SIGKILL):
+            self.failed.append(f"a process has ended with {running.exitcode}")
+            # The others need not wait for one that cannot begin.
+            self._all_ready.abort()
+        return running.exitcode
 
     def _became(self, number: int, what: str) -> None:
         with self._lock:
@@ -339,7 +369,7 @@ class Soak:
 
     def _check_sums(self) -> None:
         accounts = self._units.table(self.plan.accounts)
-        names = random.choice([_CONTENDED, group(random.randrange(GROUPS))])
+        names = random.choice(_GROUPS)
         found = self._units.get_all([(accounts, {"id": name}) for name in names], isolation=SERIALIZABLE)
         self.snapshots += 1
         self.wrong_sums += sum(int(item["balance"]) for item in found if item) != OPENING * len(found)
@@ -408,17 +438,12 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--quick", action="store_true", help="a tenth of it")
     options.add_argument("--engine", choices=("dynoxide", "ministack"), help="default: dynoxide, if it can be had")
-    options.add_argument("--work", help=argparse.SUPPRESS)
     chosen = options.parse_args()
-    if chosen.work is not None:
-        plan, process, first, began_s = json.loads(chosen.work)
-        Worker(Plan(**plan)).work(process, first, began_s)
-        return 0
     console = Console(width=120)
-    total = 3_000 // (10 if chosen.quick else 1)
+    total = TOTAL // (10 if chosen.quick else 1)
     with engine(chosen.engine) as url:
-        run, took_s = soak(url, total=total, processes=4, a_second=50)
-        checks = run.checks()
+        run, took_s = soak(url, total=total, processes=PROCESSES, a_second=A_SECOND)
+        checks = [*run.checks(), run.check_pace()]
     console.print(shown(run, took_s))
     console.print(in_words(run), highlight=False)
     for check in checks:

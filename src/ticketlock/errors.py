@@ -15,7 +15,7 @@
     │   ├── ConditionFailed                 a statement's condition does not hold
     │   ├── UnitConflict                    what the unit has read has changed: run it again
     │   ├── UnitContended (TimeoutError)    another unit held an item until the time-out: run it again
-    │   ├── UnitRolledBack                  another process has rolled it back: run it again
+    │   ├── UnitRolledBack                  it is rolled back, for example by an older unit: run it again
     │   ├── UnitTooLarge                    more statements or data than a unit may have
     │   ├── ItemTooLarge                    an item would be larger than DynamoDB allows
     │   ├── UnitFinished (RuntimeError)     the unit was used after its end
@@ -242,10 +242,13 @@ class UnitContended(UnitError, TimeoutError):
 
 
 class UnitRolledBack(UnitError):
-    """Another process has rolled the unit back; nothing was written. Run it again.
+    """The unit is rolled back; nothing was written. Run it again.
+
+    Another unit, a sweep or an operator has rolled it back; or its name was used or given up; or its owner has ended;
+    or one of its requests got no answer, and it has rolled itself back.
 
     Attributes:
-        by: the id of the unit that rolled it back, if it is known; None for a sweep or an operator.
+        by: the id of the unit that rolled it back; None for every other reason.
     """
 
     def __init__(self, why: str, by: str | None = None) -> None:

@@ -50,10 +50,12 @@ def test_an_expired_waiter_is_not_the_oldest(command: Command, locks: LockClient
         expired, alive = Claim(LockName(entity), "expired", 8_000), Claim(LockName(entity), "alive", 600_000)
         locks.table.take_ticket(expired, None)
         found: Any = locks.table.take_ticket(alive, None)
-        first = ""
-        while first != "alive":
+
+        def oldest() -> Any:
             (listed,) = json.loads(command.run("ls", "--prefix", entity, "--json").out)
-            first = listed["oldestWaiter"]["owner"]
+            return listed["oldestWaiter"]["owner"]
+
+        until(lambda: oldest() == "alive")
         locks.table.withdraw(alive, found.place.ticket)
 
 
@@ -118,9 +120,8 @@ def test_a_list_can_be_limited_to_one_namespace(command: Command, locks: LockCli
 def test_a_lock_is_shown_with_its_holder_and_its_queue(command: Command, locks: LockClient, entity: str) -> None:
     with locks.acquire(entity, owner="the holder", data="a deployment", lease=60) as lease:
         waiter = command.start("run", entity, "--", "true")
-        shown: dict[str, Any] = {"waiters": []}
-        while not shown["waiters"]:
-            shown = json.loads(command.run("show", entity, "--json").out)
+        until(lambda: waiters(locks, entity) == 1)
+        shown: dict[str, Any] = json.loads(command.run("show", entity, "--json").out)
         (holder,) = shown.pop("holders")
         (row,) = shown.pop("waiters")
         assert (holder["owner"], holder["data"]) == ("the holder", "a deployment")
@@ -144,10 +145,8 @@ def test_an_unused_lock_is_shown_as_such(command: Command, entity: str) -> None:
 
 def test_a_holder_past_its_lease_is_shown_as_such(command: Command, locks: LockClient, entity: str) -> None:
     locks.acquire(entity, lease=8, heartbeat=False).detach()
-    people = ""
-    while "expired" not in people:
-        people = command.run("show", entity).out
-    assert " left" not in people
+    until(lambda: "expired" in command.run("show", entity).out)
+    assert " left" not in command.run("show", entity).out
     assert " (lease expired) " in command.run("ls", "--busy", "--prefix", entity).out
 
 
@@ -166,10 +165,7 @@ def test_a_watched_lock_is_printed_a_line_a_poll_until_a_signal(
     watch = command.start("show", entity, "--json", "--watch", "--every", "0.1")
     assert json.loads(watch.line())["holders"] == []
     with locks.acquire(entity, owner="the holder"):
-        holders: list[Any] = []
-        while not holders:
-            holders = json.loads(watch.line())["holders"]
-        assert holders[0]["owner"] == "the holder"
+        until(lambda: [each["owner"] for each in json.loads(watch.line())["holders"]] == ["the holder"])
     interrupt(watch)
     assert watch.end().exit_code == 0
 

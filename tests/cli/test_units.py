@@ -206,7 +206,7 @@ class TestRepairing:
         assert (told.exit_code, told.out.splitlines()[-1]) == (0, "Nothing was written: add --write to do it.")
         asked = ask("repair", table, "--write", text="n\n")
         assert asked.exit_code == 1
-        assert f"by the records in '{books.tables['units']}'" in asked.err
+        assert f"as the records in '{books.tables['units']}'" in asked.err
         assert books.everything() == before
         done = ask("repair", table, "--write", text="y\n")
         assert done.exit_code == 0

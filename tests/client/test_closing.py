@@ -74,10 +74,11 @@ def test_a_closed_client_refuses_everything(locks: LockClient, entity: str) -> N
             refused()
 
 
-def test_a_client_may_be_closed_twice(locks: LockClient, entity: str) -> None:
+def test_a_client_may_be_closed_twice(place: Emulated, locks: LockClient, entity: str) -> None:
     locks.acquire(entity)
     locks.close()
     locks.close()
+    assert place.is_free(entity)
 
 
 def test_closing_releases_no_lock_of_another_client(

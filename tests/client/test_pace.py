@@ -45,10 +45,15 @@ def seen(
 
 
 def sleep_ms(
-    position: Position, *, jitter: float = 0.5, rest_ms: float | None = None, pace: Pace | None = None
+    position: Position,
+    *,
+    jitter: float = 0.5,
+    rest_ms: float | None = None,
+    pace: Pace | None = None,
+    will_be_woken: bool = False,
 ) -> float:
     pace = pace or Pace(Bounds())
-    return pace.sleep_ms(position, lease_ms=LEASE_MS, rest_ms=rest_ms, jitter=jitter)
+    return pace.sleep_ms(position, lease_ms=LEASE_MS, rest_ms=rest_ms, jitter=jitter, will_be_woken=will_be_woken)
 
 
 turns = st.integers(0, 1_000)
@@ -107,6 +112,12 @@ def test_a_waiter_behind_others_wakes_before_its_turn_would_come_without_hand_ov
 def test_the_first_in_line_polls_when_the_holder_is_expected_to_leave(free_in_ms: int, jitter: float) -> None:
     ms = sleep_ms(seen(0, free_in_ms=free_in_ms, mean_hold_ms=500), jitter=jitter)
     assert free_in_ms < ms <= free_in_ms + 8
+
+
+@given(st.integers(0, 300), jitters)
+def test_if_the_release_will_wake_it_it_polls_half_a_hold_later_still(free_in_ms: int, jitter: float) -> None:
+    ms = sleep_ms(seen(0, free_in_ms=free_in_ms, mean_hold_ms=50), jitter=jitter, will_be_woken=True)
+    assert free_in_ms + 25 < ms <= free_in_ms + 33
 
 
 def test_then_it_polls_at_growing_intervals() -> None:

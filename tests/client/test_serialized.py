@@ -33,14 +33,16 @@ def serialize(place: Emulated, locks: LockClient) -> Serialize:
     return serialize
 
 
-def test_calls_for_one_entity_run_one_at_a_time(serialize: Serialize, entity: str) -> None:
-    inside, most = 0, 0
+def test_calls_for_one_entity_run_one_at_a_time(place: Emulated, serialize: Serialize, entity: str) -> None:
+    inside, most, begun = 0, 0, 0
 
     def work(order: str) -> str:
-        nonlocal inside, most
+        nonlocal inside, most, begun
         inside += 1
+        begun += 1
         most = max(most, inside)
-        until(lambda: True)
+        if begun == 1:
+            until(lambda: most > 1 or place.queue_of(f"order-{order}") > 0, "another call")
         inside -= 1
         return order
 

@@ -118,6 +118,29 @@ def test_a_release_grants_the_lock_to_the_next_by_its_last_poll(memory: MemoryDy
     assert (taken.data_left, taken.fencing_token, taken.is_held()) == ("done", lease.fencing_token + 1, True)
 
 
+def test_the_first_in_line_does_not_poll_when_a_release_of_its_process_is_expected(
+    memory: MemoryDynamoDB, clock: ManualClock
+) -> None:
+    """A release cannot grant the lock to a waiter that is polling."""
+    elsewhere = LockTable("locks", client=memory.client, clocks=clock)
+    elsewhere.take_ticket(Claim(LockName("elsewhere"), "theirs", 60_000), None)
+    here, detached = (client(memory, clock).acquire(entity) for entity in ("here", "detached"))
+    detached.detach()
+
+    def sleeps_s(entity: str, owner: str) -> float:
+        slept_s = []
+
+        def sleep(seconds: float) -> None:
+            slept_s.append(seconds)
+            elsewhere.release_as(LockName(entity), owner)
+
+        LockClient("locks", client=memory.client, clocks=clock, heartbeat=False, sleep=sleep).acquire(entity)
+        return slept_s[-1]
+
+    usual_s = max(sleeps_s("elsewhere", "theirs"), sleeps_s("detached", detached.owner))
+    assert sleeps_s("here", here.owner) > usual_s + 0.015
+
+
 class Meeting:
     """An SDK client that holds transactions back until they may be sent, and runs a function once after a query."""
 

@@ -27,6 +27,7 @@ PAGES = (
     "docs/coming-from-awslabs-transactions.md",
     "docs/pessimistic.md",
     "docs/units.md",
+    "docs/units-in-workflows.md",
 )
 KEYS = {"orders": {"id": "S"}, "accounts": {"id": "S"}, "lines": {"order": "S", "number": "N"}}
 OF_UNITS = "from ticketlock.units import"
@@ -118,7 +119,7 @@ def test_links_between_pages_lead_somewhere(page: str) -> None:
 def test_the_settings_and_their_defaults_are_those_of_the_client() -> None:
     told: dict[str, Any] = {}
     tables: list[dict[str, Any]] = []
-    for names, default, *_ in rows("docs/client.md", "Settings"):
+    for names, default, *_ in rows("docs/client-settings.md", "Settings"):
         if names in ("setting", "argument"):
             tables.append(told := {})
         told |= {name: ast.literal_eval(default.strip("`")) for name in re.findall(r"`(\w+)`", names)}
@@ -129,7 +130,7 @@ def test_the_settings_and_their_defaults_are_those_of_the_client() -> None:
 
 def test_the_errors_are_those_that_a_client_raises() -> None:
     others = {"EventBudgetExceeded", "TaskNotAllowed", "TicketLockError"} | units_errors()
-    told = {names.strip("`"): base.strip("`") for names, base, _ in rows("docs/client.md", "Errors")[2:]}
+    told = {names.strip("`"): base.strip("`") for names, base, _ in rows("docs/client-settings.md", "Errors")[2:]}
     assert set(told) == set(ticketlock.errors.__all__) - others
     for name, base in told.items():
         bases = [each.__name__ for each in getattr(ticketlock, name).__mro__]
@@ -149,5 +150,5 @@ def test_the_page_has_all_errors_of_units() -> None:
 def test_the_permissions_are_those_that_the_construct_grants() -> None:
     granted = re.search(r"^_USE = \((.*?)^\)", text("infra/ticketlock_cdk/lock/grants.py"), re.DOTALL | re.MULTILINE)
     assert granted is not None
-    told = text("docs/client.md").partition("\n## Permissions\n")[2].partition('"Resource"')[0]
+    told = text("docs/client-settings.md").partition("\n## Permissions\n")[2].partition('"Resource"')[0]
     assert re.findall(r'"(dynamodb:\w+)"', told) == re.findall(r'"(dynamodb:\w+)"', granted[1])

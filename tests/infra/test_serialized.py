@@ -242,7 +242,7 @@ def test_the_longest_id_makes_names_of_states_that_aws_takes(stack, synthesise):
         ({"permits": "2"}, 'permits is "2"'),
         ({"shared": 1}, "shared is 1; allowed: true or false"),
         ({"shared": None}, "shared is null"),
-        ({"shared": True, "permits": 2}, "permits is 2; allowed: 1, of a request that shares the lock"),
+        ({"shared": True, "permits": 2}, "permits is 2; allowed: 1, because `shared` is true"),
         (
             {"entity": "{% $states.input.id %}", "shared": "$.reads"},
             "shared is a path, and another field is in JSONata",

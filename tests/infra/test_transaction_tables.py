@@ -294,7 +294,7 @@ class TestMonitoring:
         ({"sweep_every": Duration.seconds(90)}, "sweep_every is 90 seconds; allowed: a Duration of whole minutes"),
         ({"sweep_every": Duration.days(2)}, "sweep_every is 172800 seconds; allowed: "),
         ({"sweep_every": 300}, "sweep_every is 300; allowed: a Duration"),
-        ({"prefix": "a.b"}, 'prefix is "a.b"; allowed: none of'),
+        ({"prefix": "a.b"}, 'prefix is "a.b"; allowed: text without `.`'),
         ({"memory_size": 128}, "memory_size is 128; allowed: a whole number from 256 to 10,240"),
         ({"data_tables": ["a name"]}, "data_tables[0] is 'a name'; allowed: a table as a construct, the name"),
         ({"data_tables": [42]}, "data_tables[0] is 42; allowed: a table as a construct"),

@@ -77,7 +77,7 @@ def roomy_engine_names() -> list[str]:
 
 
 def indexing_engine_names() -> list[str]:
-    """The engines with local secondary indexes: ours in memory has none."""
+    """The engines with secondary indexes: ours in memory has none."""
     return [name for name in engine_names() if name != "memory"]
 
 

@@ -2,11 +2,12 @@
 
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from enum import Enum
+from itertools import count
 from typing import Any, Literal, cast
 
 import pytest
@@ -270,6 +271,20 @@ class Party:
         loss = Loss(what, first, last if last is not None else first, operation)
         self.line.losses.append(loss)
         return loss
+
+    def loses_each(self, what: Lost, at_least: int) -> Iterator[int]:
+        """Lose one request in each turn of a loop: its first one, then its second, and so on, until a turn sends fewer.
+
+        Args:
+            at_least: how many requests a turn is known to send.
+        """
+        for number in count(1):
+            loss = self.loses(what, number)
+            yield number
+            self.line.losses.remove(loss)
+            if loss.seen < number:
+                assert number > at_least, f"only {number - 1} requests were lost"
+                return
 
     def changes(self, key: Key, balance: int) -> None:
         """Commit an account's new balance, in another unit."""

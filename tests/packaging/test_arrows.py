@@ -52,7 +52,7 @@ ALLOWED = [
     (SOURCE, "ticketlock/testing", SDK),
     (SOURCE, "ticketlock/cli", SDK | {"click", "rich"}),
     (ROOT, "functions", {"_observed", "aws_lambda_powertools", "boto3", "botocore"}),
-    # jsii is what aws_cdk is made with: whoever gives it something to call says so by a decorator of it.
+    # jsii is what aws_cdk is made with: code that gives it something to call declares that by one of its decorators.
     (INFRA, "ticketlock_cdk", {"aws_cdk", "constructs", "jsii"}),
 ]
 

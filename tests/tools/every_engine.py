@@ -16,8 +16,7 @@ from ticketlock_local.checkout import ROOT
 from ticketlock_local.engines.dynoxide import dynoxide_program
 from ticketlock_local.errors import LocalCloudError
 
-# On moto's interpreter there is one engine only. What needs many processes is asked of the client. Units do not run in
-# memory.
+# On moto's interpreter there is one engine only. What needs many processes is asked of the client.
 _CONTRACT = (
     "tests/locks",
     "tests/units",

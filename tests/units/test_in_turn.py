@@ -10,11 +10,11 @@ import pytest
 from boto3.dynamodb.types import Binary
 from kit.engines import Engine, engine_named, first_on
 from kit.places import until
-from kit.units import some_name
+from kit.units import MARK, some_name
 from units.own_tables import OwnTables
 
 from ticketlock import InvalidUnitRequest, LockClient, aio, create_table
-from ticketlock.units import COMMITTED, Unit, Units, UnitTable
+from ticketlock.units import COMMITTED, READ_LOCK, Unit, Units, UnitTable
 from ticketlock.units._turns import NAMESPACE, Contended, entity_of
 
 PATIENCE_S = 30
@@ -189,6 +189,25 @@ def test_one_that_stepped_back_and_whose_turn_does_not_come_in_time_runs_anyway(
     count()
     assert tables.balance(name) == 102
     assert not in_line.is_set()
+
+
+def test_one_that_steps_back_from_a_read_frees_what_it_has_marked(
+    tables: OwnTables, units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str, in_line: Any
+) -> None:
+    free, was_marked = some_name(), list[bool]()
+    tables.write({"id": free, "balance": 100})
+
+    @units.transactional(tries=1, isolation=READ_LOCK)
+    def read(*, unit: Unit) -> Any:
+        was_marked.append(MARK in tables.there(free))
+        return [(unit.get(accounts, {"id": each}) or {})["balance"] for each in (free, name)]
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(read)
+        until_waiting(locks, entity, 2)
+        in_line.set()
+        assert done.result(PATIENCE_S) == [100, 102]
+    assert was_marked == [False, False]
 
 
 def test_no_call_steps_back_for_a_read_that_the_commit_does_not_check(

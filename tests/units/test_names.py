@@ -21,6 +21,7 @@ from kit.units import (
 )
 
 from ticketlock.errors import InvalidUnitRequest, UnitConflict, UnitRolledBack
+from ticketlock.units import Outcome
 
 TAKE, TEN = "SET balance = balance - :n", {":n": 10}
 DAY_S = 24 * 3_600
@@ -145,6 +146,17 @@ def test_a_unit_that_writes_nothing_uses_its_name_all_the_same(books: Books, ann
     with ann.begin(name=name) as again:
         assert again.repeated
     assert books.balance(account) == 100
+
+
+def test_a_unit_that_was_repeated_when_it_was_saved_is_rolled_back_for_all(ann: Party, ben: Party) -> None:
+    name = some_name()
+    with ann.begin(name=name):
+        pass
+    unit = ann.begin(name=name).save()
+    again = ben.units.resume(unit)
+    assert again.repeated
+    again.rollback()
+    assert ann.units.outcome(unit=unit) is Outcome.ROLLED_BACK
 
 
 def test_a_name_may_have_any_text(books: Books, ann: Party) -> None:

@@ -36,6 +36,13 @@ def takes(party: Party, unit: str, key: Key, step: str | None, **keeping: Any) -
     return resumed
 
 
+def seated(party: Party, key: Key, **terms: Any) -> str:
+    """A unit that one step has saved: `seat`, which takes ten from an account."""
+    unit = begun(party, **terms)
+    takes(party, unit, key, "seat")
+    return unit
+
+
 def before_the_second_attempt(party: Party, act: Callable[[], object]) -> None:
     """Act between the first and the second PutItem of a party."""
     party.line.between["PutItem"] = lambda: party.line.between.update(PutItem=act)
@@ -81,8 +88,7 @@ class TestAStepThatHasSavedTheUnit:
     def test_evaluates_no_condition_and_sees_what_is_saved(
         self, ann: Party, ben: Party, account: Key, other: Key
     ) -> None:
-        unit = begun(ann)
-        takes(ann, unit, account, "seat")
+        unit = seated(ann, account)
         takes(ann, unit, other, "room")
         again = ben.units.resume(unit, step="seat")
         assert again.put(ben.accounts, {**account, "balance": 1}) is None
@@ -95,8 +101,7 @@ class TestAStepThatHasSavedTheUnit:
     def test_leaves_the_unit_to_its_present_process_when_it_is_tried_again_late(
         self, books: Books, ann: Party, ben: Party, account: Key, other: Key
     ) -> None:
-        unit = begun(ann)
-        takes(ann, unit, account, "seat")
+        unit = seated(ann, account)
         going_on = ben.units.resume(unit, step="room")
         takes(ann, unit, account, "seat")
         going_on.update(ben.accounts, other, TAKE, TEN)
@@ -117,8 +122,7 @@ class TestAStepThatHasSavedTheUnit:
     def test_is_repeated_also_once_the_unit_is_committed_and_may_end_in_any_way(
         self, books: Books, ann: Party, account: Key, engine: Any
     ) -> None:
-        unit = begun(ann, engine=engine)
-        takes(ann, unit, account, "seat")
+        unit = seated(ann, account, engine=engine)
         ann.units.resume(unit, step="pay").commit()
         for step in ("seat", "pay", None):
             with ann.units.resume(unit, step=step) as again:
@@ -128,8 +132,7 @@ class TestAStepThatHasSavedTheUnit:
         assert books.balance(account) == 90
 
     def test_of_a_unit_that_was_rolled_back_is_told_so(self, ann: Party, account: Key) -> None:
-        unit = begun(ann)
-        takes(ann, unit, account, "seat")
+        unit = seated(ann, account)
         ann.units.rollback(unit)
         with pytest.raises(UnitRolledBack):
             ann.units.resume(unit, step="seat")
@@ -219,11 +222,9 @@ class TestAStepThatHasNotSavedIt:
     def test_is_done_once_whichever_request_is_lost(
         self, books: Books, ann: Party, ben: Party, what: Lost, keeping: dict[str, Any]
     ) -> None:
-        for number in range(1, 6):
+        for number in ann.loses_each(what, at_least=4):
             key, unit = books.account(100), begun(ben)
-            ann.loses(what, number)
             takes(ann, unit, key, "seat", **keeping)
-            ann.line.losses.clear()
             assert takes(ben, unit, key, "seat", **keeping).repeated
             ben.units.resume(unit).commit()
             assert books.balance(key) == 90, number
@@ -289,8 +290,7 @@ class TestTheEndOfARepeatedStep:
     def test_is_no_commit_which_would_leave_out_what_it_has_stated(
         self, books: Books, ann: Party, account: Key, engine: Any
     ) -> None:
-        unit = begun(ann, engine=engine)
-        takes(ann, unit, account, "seat")
+        unit = seated(ann, account, engine=engine)
         again = ann.units.resume(unit, step="seat")
         with pytest.raises(InvalidUnitRequest, match="end with `save"):
             again.commit()
@@ -298,32 +298,28 @@ class TestTheEndOfARepeatedStep:
         assert (ann.units.outcome(unit=unit), books.balance(account)) == (Outcome.PENDING, 100)
 
     def test_is_not_that_of_its_block_without_a_save(self, books: Books, ann: Party, account: Key) -> None:
-        unit = begun(ann)
-        takes(ann, unit, account, "seat")
+        unit = seated(ann, account)
         with pytest.raises(InvalidUnitRequest, match="end with `save"), ann.units.resume(unit, step="seat"):
             pass
         ann.units.resume(unit, step="pay").commit()
         assert books.balance(account) == 90
 
     def test_may_be_an_error_which_leaves_the_unit_as_saved(self, books: Books, ann: Party, account: Key) -> None:
-        unit = begun(ann)
-        takes(ann, unit, account, "seat")
+        unit = seated(ann, account)
         with pytest.raises(ZeroDivisionError), ann.units.resume(unit, step="seat"):
             _ = 1 / 0
         ann.units.resume(unit).commit()
         assert books.balance(account) == 90
 
     def test_may_be_a_rollback_for_all(self, ann: Party, account: Key) -> None:
-        unit = begun(ann)
-        takes(ann, unit, account, "seat")
+        unit = seated(ann, account)
         ann.units.resume(unit, step="seat").rollback()
         assert ann.units.outcome(unit=unit) is Outcome.ROLLED_BACK
 
     def test_is_no_rollback_once_another_one_has_gone_on(
         self, books: Books, ann: Party, ben: Party, account: Key
     ) -> None:
-        unit = begun(ann)
-        takes(ann, unit, account, "seat")
+        unit = seated(ann, account)
         again, going_on = ann.units.resume(unit, step="seat"), ben.units.resume(unit, step="pay")
         with pytest.raises(UnitChanged):
             again.rollback()
@@ -384,8 +380,7 @@ class TestWithWhatElseIsSaved:
         self, books: Books, ann: Party, account: Key
     ) -> None:
         name = some_name()
-        unit = begun(ann, name=name)
-        takes(ann, unit, account, "seat")
+        unit = seated(ann, account, name=name)
         ann.begin(name=name).commit()
         assert takes(ann, unit, account, "seat").repeated
         with pytest.raises(UnitRolledBack, match=name):

@@ -72,7 +72,7 @@ def test_sharing_is_true_or_false(parse: Any, shared: Any) -> None:
 
 @BOTH
 def test_more_than_one_permit_of_a_request_that_shares_is_refused(parse: Any) -> None:
-    with pytest.raises(InvalidLockRequest, match=r"^permits is 2; allowed: 1, of a request that shares"):
+    with pytest.raises(InvalidLockRequest, match=r"^permits is 2; allowed: 1, because `shared` is true"):
         parse(shared=True, permits=2)
 
 

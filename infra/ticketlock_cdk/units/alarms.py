@@ -22,7 +22,8 @@ class UnitsAlarmThresholds:
     """The value, within five minutes or the time between two sweeps, from which on each alarm fires.
 
     Attributes:
-        oldest_open_unit: how long ago the oldest unit was begun that is not closed.
+        oldest_open_unit: how long ago the oldest unit was begun that is running or could not be finished; saved ones do
+            not count.
         committed_unfinished: committed units with an item that could not be finished.
         rolled_back_by_others: units whose processes had crashed, or were paused for a lease.
         sweeper_errors: failed passes.

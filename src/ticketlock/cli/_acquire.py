@@ -24,7 +24,9 @@ from ticketlock.cli._signals import Signals
 from ticketlock.cli._wait_in_line import Wish, lease_option, namespace_option, stand_in_line, waiting_options
 from ticketlock.cli._wording import plain
 
-_owner_option = click.option("--owner", required=True, metavar="ID", help="Who holds it, as `acquire` has said.")
+_HELD_BY = "The owner that you gave to `acquire`, or that it printed."
+
+_owner_option = click.option("--owner", required=True, metavar="ID", help=_HELD_BY)
 
 
 @click.command(
@@ -78,7 +80,7 @@ def renew(context: click.Context, /, entity: str, owner: str, namespace: str, le
     ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, LEASE_LOST, CONFIGURATION),
 )
 @click.argument("entity")
-@click.option("--owner", metavar="ID", help="Who holds it, as `acquire` has said.")
+@click.option("--owner", metavar="ID", help=_HELD_BY)
 @click.option("--force", "by_force", is_flag=True, help="Take it away from its current holder. Asks first.")
 @click.option("--fencing-token", type=int, metavar="N", help="With --force: only if the holder has this token.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")

@@ -23,7 +23,10 @@ _PATIENT: dict[str, Any] = {"read_timeout": 20, "retries": {"total_max_attempts"
 @table_options
 @click.pass_context
 def init(context: click.Context, /, yes: bool, deletion_protection: bool) -> None:
-    """Create the lock table, billed on demand, with time to live. An existing lock table is not changed."""
+    """Create the lock table, billed on demand, with time to live.
+
+    Of an existing lock table only time to live is enabled, if it is off.
+    """
     settings = settings_of(context)
     name, place = settings.table_name, settings.place()
     if not yes:

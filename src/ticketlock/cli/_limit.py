@@ -31,11 +31,9 @@ def force(table: LockTable, lock: LockName, fencing_token: int | None, *, yes: b
         lease = f"its lease ends in {span(rest_ms)}" if rest_ms > 0 else f"its lease expired {span(-rest_ms)} ago"
         click.echo(f"{plain(holder.owner)}, fencing token {holder.fencing_token}: {lease}", err=True)
     if not yes:
-        click.confirm(
-            f"Take the lock on '{name}' away? Until its next heartbeat this holder keeps working beside the next one",
-            abort=True,
-            err=True,
-        )
+        who = "this holder" if len(holders) == 1 else "each of these holders"
+        then = f"Until its next heartbeat, {who} may work at the same time as the next one"
+        click.confirm(f"Take the lock on '{name}' away? {then}", abort=True, err=True)
     for holder in holders:
         try:
             table.force_release(lock, holder.fencing_token)

@@ -43,11 +43,10 @@ def repair(context: click.Context, table: str, write: bool, yes: bool, lost_reco
     desk = Desk(settings)
     data = desk.table(table)
     if write and not yes:
-        which = "each mark whose unit has ended, or whose record is missing," if lost_records else "what has ended"
-        units = f"by the records in '{plain(desk.heads.table)}'"
-        click.confirm(
-            f"Finish or take off {which} in '{plain(data.name)}', {units} ({settings.place()})?", abort=True, err=True
-        )
+        lost = ", and those whose record is missing," if lost_records else ""
+        which = f"the marks of ended units{lost} in '{plain(data.name)}'"
+        records = f"as the records in '{plain(desk.heads.table)}' say"
+        click.confirm(f"Finish or remove {which}, {records} ({settings.place()})?", abort=True, err=True)
     found = desk.follow(repaired(data, desk.heads, desk.marks, write=write, lost_records=lost_records))
     if as_json:
         told = {"table": data.name, "unitsTable": desk.heads.table, "written": write}

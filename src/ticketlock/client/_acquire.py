@@ -22,6 +22,7 @@ def acquire(
     jitter: Callable[[], float],
     others_wait: bool = False,
     wakes: Callable[[], HandedOver | None] = lambda: None,
+    will_be_woken: Callable[[Position], bool] = lambda _: False,
 ) -> Steps[Grant]:
     """Wait for the lock and take it.
 
@@ -34,6 +35,7 @@ def acquire(
         others_wait: as in ``Contender.take_ticket``.
         wakes: called when a sleep ends; returns the grant that a release in this process has written for this
             waiter, or None.
+        will_be_woken: whether the lock, as the last poll found it, will be released in this process.
 
     Raises:
         RecordWaitExceeded: the record wait has ended; the contender has left the queue.
@@ -53,7 +55,14 @@ def acquire(
                 return won
             raise wait_is_over(found)
         on_wait(found)
-        yield from me.send(Pause(pace.sleep_ms(found, lease_ms=me.claim.lease_ms, rest_ms=rest_ms, jitter=jitter())))
+        sleep_ms = pace.sleep_ms(
+            found,
+            lease_ms=me.claim.lease_ms,
+            rest_ms=rest_ms,
+            jitter=jitter(),
+            will_be_woken=will_be_woken(found),
+        )
+        yield from me.send(Pause(sleep_ms))
         found = yield from _next_poll(me, found, wakes(), began_ms, record_wait_ms, jitter() * pace.longest_ms)
     return found
 

@@ -167,6 +167,7 @@ class Holdings(Generic[L]):
         with self._mutex:
             lease._caller = caller
             self._held.setdefault((lease.lock, caller), []).append(lease)
+            self._lines.takes(lease)
         try:
             if lease._is_watched():
                 self._heart.watch(lease)
@@ -234,6 +235,7 @@ class Holdings(Generic[L]):
     def _drop(self, lease: L) -> None:
         with self._mutex:
             key = lease.lock, lease._caller
+            self._lines.drops(lease)
             # Never remove the key in between: the caller's other leases must always be found.
             others = [each for each in self._held.get(key, ()) if each is not lease]
             if others:
@@ -276,6 +278,7 @@ class Holdings(Generic[L]):
                         jitter=random.random,
                         others_wait=waits.expects_others,
                         wakes=waits.wakes,
+                        will_be_woken=self._lines.will_release,
                     ),
                 )
         finally:

@@ -1,5 +1,5 @@
-"""The waiters of one process, by lock: a release in this process wakes the next of them, even if another client. No
-I/O.
+"""The waiters and the holders of one process: a release in this process wakes the next waiter, even if another client.
+No I/O.
 
 A wake-up is only a hint. A woken waiter takes the lock by the same conditional write as any other, or polls. A waiter
 that is not woken, or belongs to another process, polls at its pace. So a lost hint costs idle time, and a superfluous
@@ -10,10 +10,12 @@ import threading
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from weakref import ReferenceType, ref
+from weakref import ReferenceType, WeakValueDictionary, ref
 
+from ticketlock.client._base_lease import BaseLease
 from ticketlock.client._wait import Waits
 from ticketlock.locks._names import LockName
+from ticketlock.locks._outcomes import Position
 from ticketlock.wire._process import OwnProcess
 
 
@@ -31,7 +33,7 @@ class Line:
 
 
 class Lines:
-    """The waiters of this process, by lock."""
+    """The waiters of this process, by lock, and the owners of its leases."""
 
     def __init__(self) -> None:
         self._process = OwnProcess()
@@ -39,6 +41,8 @@ class Lines:
         self._mutex = threading.RLock()
         # Weak: an exception from a signal handler may end a wait between two instructions of `standing`.
         self._waiting: dict[Line, tuple[ReferenceType[Waits], ...]] = {}
+        # Weak: a client may be dropped with its leases.
+        self._leases: WeakValueDictionary[str, BaseLease] = WeakValueDictionary()
 
     @property
     def are_of_this_process(self) -> bool:
@@ -82,6 +86,18 @@ class Lines:
         first = self.first(line)
         if first is not None:
             first.hears_of(fencing_token)
+
+    def takes(self, lease: BaseLease) -> None:
+        """Learn of a lease that a client of this process holds."""
+        self._leases[lease.owner] = lease
+
+    def drops(self, lease: BaseLease) -> None:
+        """Learn that no client of this process will release it any more."""
+        self._leases.pop(lease.owner, None)
+
+    def will_release(self, seen: Position) -> bool:
+        """Whether clients of this process hold the lock, and nobody else: its release will wake the next waiter."""
+        return bool(seen.holders) and all(holder.owner in self._leases for holder in seen.holders)
 
 
 def _ticket(waits: Waits) -> int:

@@ -29,6 +29,10 @@ _FINEST_SHARE = 0.03
 _GROWTH = 0.5
 _LATER_GROWTH = 0.125
 
+# A release that wakes it should come before its poll: such a release cannot grant the lock to a waiter that is polling.
+_AFTER_THE_RELEASE_SHARE = 0.5
+_AFTER_THE_RELEASE_IN_SHORTEST_SLEEPS = 4
+
 # For the waiters behind it, in turns.
 _EARLY = 0.5
 _EARLY_BY_ROOT = 0.2
@@ -78,7 +82,9 @@ class Pace:
         """The longest sleep of the first in line."""
         return self._bounds.longest_ms
 
-    def sleep_ms(self, seen: Position, *, lease_ms: int, rest_ms: float | None, jitter: float) -> float:
+    def sleep_ms(
+        self, seen: Position, *, lease_ms: int, rest_ms: float | None, jitter: float, will_be_woken: bool = False
+    ) -> float:
         """How long to sleep after a poll.
 
         Args:
@@ -86,12 +92,14 @@ class Pace:
             lease_ms: the lease of the waiter's row.
             rest_ms: the remaining record wait; None for ever.
             jitter: a random number in [0, 1), so that waiters do not poll in step.
+            will_be_woken: whether the release will wake the first in line.
         """
         self._learn(seen)
         shortest_ms = self._bounds.shortest_ms
         hold_ms = seen.mean_hold_ms
         if hold_ms is None:
             hold_ms = int(min(_HOLD_IN_SHORTEST_SLEEPS * shortest_ms, self._bounds.longest_ms))
+        until_free_ms: float
         if seen.next_free_ms is not None:
             until_free_ms = seen.next_free_ms - seen.now.likely_ms
         elif seen.fencing_token is None:
@@ -101,6 +109,9 @@ class Pace:
             # It has no holder and yet is not granted: it is closed. Count from the last grant, or the first poll.
             until_free_ms = self._unchanged_since_ms - seen.now.local_ms
         if seen.turns == 0:
+            if will_be_woken:
+                least_ms = _AFTER_THE_RELEASE_IN_SHORTEST_SLEEPS * shortest_ms
+                until_free_ms += max(least_ms, hold_ms * _AFTER_THE_RELEASE_SHARE)
             ms = self._in_front_ms(until_free_ms, hold_ms, jitter)
             if seen.lease_over_ms is not None:
                 # If the holder has crashed, a poll after this moment takes the lock, and none before.

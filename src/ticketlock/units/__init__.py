@@ -7,7 +7,8 @@
         unit.update(accounts, {"id": "a"}, "SET balance = balance - :n", {":n": 10}, condition="balance >= :n")
         unit.update(accounts, {"id": "b"}, "SET balance = balance + :n", {":n": 10})
 
-``Units`` is for threads, ``ticketlock.aio.Units`` for asyncio. Every error is a ``UnitError`` or a ``TableError``.
+``Units`` is for threads, ``ticketlock.aio.Units`` for asyncio. Their errors are ``UnitError`` and ``TableError``; also
+``LockLost``, if a unit has lost the lock that it is under, and ``ClientClosed``, in a forked process.
 """
 
 from ticketlock.units._access import Denied

@@ -30,8 +30,8 @@ class Fate:
     """What a commit has achieved so far, for the code that handles an interrupt of it.
 
     Attributes:
-        became: rolled back, unless a request may have decided otherwise; then unknown, until it is known; committed,
-            once that is known.
+        became: rolled back, until a request may have decided it; unknown from then on; committed, once a reply says so,
+            or if the unit was committed when it was resumed.
     """
 
     became: Literal["rolled back", "unknown", "committed"] = "rolled back"

@@ -23,6 +23,6 @@ def ended(row: Item | None, unit: str) -> TicketLockError:
     if head.by is not None:
         why = f" by the unit {head.by}, which is older"
     elif head.is_saved:
-        owner = "" if head.owner is None else f", or because {head.owner} has ended"
-        why = f", by its id, because it was saved for a time that is over, because its name was used or given up{owner}"
+        owner = "" if head.owner is None else f", or its owner {head.owner!r} had ended"
+        why = f": by a `rollback`, or because its `keep_for` was over, its name was used or given up{owner}"
     return UnitRolledBack(f"the unit {unit} was rolled back{why}", head.by)

@@ -14,8 +14,8 @@ INSERT = "insert"
 
 _PREFIX_BYTES = 16
 """With a longer prefix both attributes would not fit into the room that is reserved for them in an item."""
-_PARTS_A_PATH = ".[]"
-
+_IN_PATHS = ".[]"
+"""They separate the steps of a path: a name with one of them would be read as several steps."""
 
 MarkKind = Literal["write", "insert", "read"]
 
@@ -49,8 +49,8 @@ class Marks:
 
     def __post_init__(self) -> None:
         text("prefix", self.prefix, _PREFIX_BYTES, InvalidUnitRequest)
-        if set(self.prefix) & set(_PARTS_A_PATH):
-            raise InvalidUnitRequest("prefix", self.prefix, f"none of {_PARTS_A_PATH}, which part the steps of a path")
+        if set(self.prefix) & set(_IN_PATHS):
+            raise InvalidUnitRequest("prefix", self.prefix, "text without `.`, `[` and `]`")
 
     @property
     def version(self) -> str:

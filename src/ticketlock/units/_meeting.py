@@ -3,7 +3,7 @@
 A process removes a mark, or applies it, only after it has read the unit's record in a final state, closed or gone. Of
 two pending units, the older one rolls back the younger one, and the younger one waits for the older one (wound-wait:
 Rosenkrantz, Stearns, Lewis, "System Level Concurrency Control for Distributed Database Systems", 1978): a unit never
-waits for a younger one, so no two wait for each other, and the oldest is never rolled back.
+waits for a younger one, so no two wait for each other, and the oldest is not rolled back while its lease runs.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ class Meeting:
         marks: the names of our attributes.
         heads: the records of units.
         age: of the unit that meets the marks.
-        timeout_ms: how long it waits in total.
+        timeout_ms: how long it waits for older units, all waits together.
         jitter: random numbers in [0, 1).
     """
 
@@ -60,7 +60,7 @@ class Meeting:
         self._age = age
         self._timeout_ms = timeout_ms
         self._jitter = jitter
-        self._began_ms: int | None = None
+        self._waited_ms = 0
 
     def resolve(self, met: Marked) -> ForkingSteps[tuple[Head, Moment] | None]:
         """Apply to a marked item what its unit's record says.
@@ -110,6 +110,7 @@ class Meeting:
             UnitContended: the time-out is over.
         """
         first_ms: int | None = None
+        waited_before_ms = self._waited_ms
         pause_ms: float = _FIRST_PAUSE_MS
         while (pending := (yield from self.resolve(met))) is not None:
             if meanwhile is not None:
@@ -117,18 +118,19 @@ class Meeting:
             head, now = pending
             is_older = self._age < head.age
             first_ms = now.local_ms if first_ms is None else first_ms
-            self._began_ms = now.local_ms if self._began_ms is None else self._began_ms
             if now.earliest_ms > head.lease_until_ms:
                 yield from self._ends(
                     self._heads.roll_back(head.unit, now.latest_ms, lease_seen_ms=head.lease_until_ms)
                 )
             elif is_older and now.local_ms - first_ms >= GRACE_MS:
                 yield from self._ends(self._heads.roll_back(head.unit, now.latest_ms, by=self._age[1]))
-            elif not is_older and now.local_ms - self._began_ms >= self._timeout_ms:
-                waited = f"waited {self._timeout_ms / 1_000:g} s for the unit {head.unit} to end"
+            elif not is_older and waited_before_ms + now.local_ms - first_ms >= self._timeout_ms:
+                waited = f"waited {self._timeout_ms / 1_000:g} s in all for older units, at last for {head.unit}"
                 raise UnitContended(f"{waited}: run this unit again")
             else:
-                yield Pause(pause_ms * (0.5 + self._jitter() / 2))
+                paused: Reply = yield Pause(pause_ms * (0.5 + self._jitter() / 2))
+                if not is_older:
+                    self._waited_ms = waited_before_ms + paused.now.local_ms - first_ms
                 pause_ms = min(2 * pause_ms, _LONGEST_PAUSE_MS)
 
     def _unmark(self, met: Marked) -> Write:

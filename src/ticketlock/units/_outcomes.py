@@ -20,8 +20,8 @@ class Outcome(Enum):
     Attributes:
         COMMITTED: everything was written.
         ROLLED_BACK: nothing was written, and nothing will be.
-        PENDING: it is being committed, and its lease has not ended.
-        FORGOTTEN: there is no record of it. A unit that has not begun its commit may still be committed.
+        PENDING: it is being committed, has read locks, or is saved, and its lease (or ``keep_for``) has not ended.
+        FORGOTTEN: there is no record of it. A unit that has no record yet may still be committed.
     """
 
     COMMITTED = "committed"

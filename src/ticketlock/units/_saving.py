@@ -108,7 +108,8 @@ def save(
         if not reply.refused[0]:
             if before is not None:
                 yield from SavedRecord(before, heads).roll_back()
-            raise UnitRolledBack(f"the unit {terms.id} was not saved, and is rolled back: {head.owner} has ended")
+            why = f"its owner {head.owner!r} has ended"
+            raise UnitRolledBack(f"the unit {terms.id} was not saved, and is rolled back: {why}")
         raise ended(reply.item, terms.id)
     return head
 

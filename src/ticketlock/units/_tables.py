@@ -132,7 +132,10 @@ class Tables:
             raise InvalidUnitRequest(field, given, "a table of yours: this one is the units' own")
         known = self._known[name]
         if guarded is not None and guarded != known.is_guarded:
-            allowed = f"{known.is_guarded}, as {name} was asked for before: one Units guards a table always or never"
+            allowed = (
+                f"{known.is_guarded}, as in the first call of `table` for {name}: "
+                "`guarded` must be the same in every `table(...)` call of a `Units`"
+            )
             raise InvalidUnitRequest("guarded", guarded, allowed)
         return known
 

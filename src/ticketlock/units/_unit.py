@@ -55,8 +55,14 @@ class Unit:
             isolation: a level for this read; by default the unit's.
 
         Raises:
-            InvalidUnitRequest: the key does not fit the table.
-            UnitContended: another unit blocked it until the time-out.
+            InvalidUnitRequest: the key does not fit the table, or the level is not allowed.
+            UnitConflict: the call is one of ``transactional``, and other calls queue for the item: the next try queues
+                for it too. The unit is over.
+            UnitContended: at ``READ_LOCK``: another unit blocked it until the time-out. The unit is over.
+            UnitRolledBack, UnitForgotten: at ``READ_LOCK``: another process has ended the unit.
+            ItemTooLarge: at ``READ_LOCK``: the item has no room for a mark; the unit is over. Or a blind update of the
+                item makes it larger than DynamoDB accepts.
+            ConditionFailed: the condition of a blind update of the item does not hold.
             TableError: the table could not be used.
         """
         found: dict[str, Any] | None
@@ -145,8 +151,9 @@ class Unit:
             ConditionFailed: the condition does not hold. The unit is as before the statement, and may continue.
             InvalidUnitRequest: names the field that is wrong, and what is allowed.
             ItemTooLarge: the item would be larger than DynamoDB accepts.
-            UnitConflict: the item has changed since the unit read it at a lower level; the unit is over.
-            UnitContended, TableError: as for ``get``: the item is read first.
+            UnitConflict: the item has changed since the unit read it at a lower level; the unit is over. Or as for
+                ``get``: the item is read first.
+            UnitContended, UnitRolledBack, UnitForgotten, TableError: as for ``get``.
         """
         found: dict[str, Any] | None = self._follow(
             item_before(self._verbs.put(table, item, condition, values, names, PYTHON))
@@ -178,7 +185,8 @@ class Unit:
             The item after the update; None with ``blind=True``.
 
         Raises:
-            ConditionFailed, InvalidUnitRequest, ItemTooLarge, UnitContended, TableError: as for ``put``.
+            ConditionFailed, InvalidUnitRequest, ItemTooLarge, TableError: as for ``put``, as are ``UnitConflict``,
+                ``UnitContended``, ``UnitRolledBack`` and ``UnitForgotten``.
         """
         steps = self._verbs.update(table, key, update, condition, values, names, PYTHON, blind=blind)
         found: dict[str, Any] | None = self._follow(item_after(steps))
@@ -237,7 +245,8 @@ class Unit:
             ConditionFailed: the condition of a blind update does not hold; nothing was written.
             LockLost: the lock that it is under is no longer held; nothing was written.
             UnitContended: another unit blocked it until the time-out; nothing was written, run it again.
-            UnitRolledBack: another process has rolled it back; nothing was written, run it again.
+            UnitRolledBack: it is rolled back, by another unit or process or because its name was used or given up;
+                nothing was written, run it again.
             UnitChanged: another process has resumed the saved unit since; nothing of this object was written.
             UnitTooLarge: it is too large; nothing was written.
             InvalidUnitRequest: its step was saved before: end it with ``save``; the unit may continue.

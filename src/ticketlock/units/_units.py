@@ -48,7 +48,7 @@ class Units:
         table_name: the units table, as ``create_units_table`` creates it.
         client: a DynamoDB client of your own: no retries (``total_max_attempts`` 1), time-outs of at most 5 s.
         prefix: how the attributes begin that units add to your items: 1 to 16 bytes, without ``.[]``.
-        timeout: how long a unit waits for other units that block it, in seconds.
+        timeout: how long a unit waits for older units that block it, all waits together, in seconds.
         locks: a ``LockClient``: calls of ``transactional`` that met a conflict then queue for the items.
         clocks: where the time comes from.
         sleep: how to wait, in seconds.
@@ -368,9 +368,10 @@ class Units:
         """The outcome of a name, or of a unit by its id; final, unless it is PENDING.
 
         If no unit of the name is committed yet, the name is given up: a unit that is being committed with it ends with
-        ``UnitRolledBack``, however late its request arrives. You may begin another one. A unit without a name that was
-        committed natively has left no record: it is FORGOTTEN. A unit that has not begun its commit is FORGOTTEN, too,
-        and may still be committed.
+        ``UnitRolledBack``, however late its request arrives. You may begin another one.
+
+        By its id, a unit that was committed natively is FORGOTTEN, unless it was saved: it has left no record. A unit
+        that has not begun its commit, is not saved and has no read locks is FORGOTTEN, too, and may still be committed.
 
         Args:
             name, unit: one of them.

@@ -4,7 +4,7 @@ import logging
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from ticketlock._checks import boolean
 from ticketlock._expressions._values import Item as Attributes
@@ -45,7 +45,7 @@ from ticketlock.units._record import SavedRecord
 from ticketlock.units._resuming import Resumed
 from ticketlock.units._rows import NEVER_USED, Receipt, read_receipt
 from ticketlock.units._saving import Keeping, save
-from ticketlock.units._statements import Given, Kind, Statement, field_of_target, statement
+from ticketlock.units._statements import Given, Kind, field_of_target, statement
 from ticketlock.units._steps import check_room
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._terms import Terms, check_of
@@ -56,6 +56,8 @@ from ticketlock.units._writes import may_be_sent_blindly
 from ticketlock.wire._answers import Reply
 from ticketlock.wire._item_requests import MOST_TOGETHER
 from ticketlock.wire._requests import ForkingSteps
+
+_T = TypeVar("_T")
 
 _log = logging.getLogger("ticketlock")
 
@@ -98,6 +100,8 @@ class Verbs:
         self._work, self._receipt = resumed.work, resumed.receipt
         is_name_used = (resumed.receipt or NEVER_USED).is_committed
         self.repeated = resumed.is_committed or resumed.terms.repeats_step or is_name_used
+        if resumed.is_committed:
+            self._fate.became = "committed"
 
     def begin(self) -> ForkingSteps[None]:
         """Find out whether the name was committed before; without a name, no request is sent."""
@@ -111,14 +115,22 @@ class Verbs:
         """A table by its name or its ARN, as in the low-level API."""
         return (yield from self._tables.table(given, "TableName"))
 
+    def _alone(self, steps: ForkingSteps[_T]) -> ForkingSteps[_T]:
+        """One method, while no other one is running. A conflict ends the unit, which frees what it has marked."""
+        with self.life.alone():
+            try:
+                return (yield from steps)
+            except UnitConflict:
+                yield from self._let_go()
+                raise
+
     # Reading.
 
     def get(
         self, wanted: Sequence[tuple[Any, Any]], isolation: Isolation | None, python: Python
     ) -> ForkingSteps[list[Any]]:
         """Items with the unit's own writes, None for each that does not exist; new ones are read as of one instant."""
-        with self.life.alone():
-            return (yield from self._get(wanted, isolation, python))
+        return (yield from self._alone(self._get(wanted, isolation, python)))
 
     def _get(
         self, wanted: Sequence[tuple[Any, Any]], isolation: Isolation | None, python: Python
@@ -145,25 +157,27 @@ class Verbs:
 
     def query(self, table: Any, given: QueryGiven, isolation: Isolation | None) -> ForkingSteps[Found]:
         """The items of a range with the unit's own writes; those of an index at COMMITTED at most."""
-        with self.life.alone():
-            level, own = self._level(isolation), self._tables.check_own(table)
-            if self._locking is not None and level in (SERIALIZABLE, READ_LOCK):
-                allowed = "COMMITTED or UNCOMMITTED for a query of such a unit: `get_all` marks what it has shown"
-                raise InvalidUnitRequest("isolation", level, allowed)
-            checked = asked(own, given, self._work.marks)
-            if checked.index is not None and level is SERIALIZABLE:
-                if isolation is not None:
-                    allowed = f"COMMITTED or UNCOMMITTED: the index {checked.index.name!r} is eventually consistent"
-                    raise InvalidUnitRequest("isolation", isolation, allowed)
-                level = COMMITTED
-            yield from self.begin()
-            blind = [place for place in self._work.places.values() if place.blind is not None and place.table is own]
-            yield from self._take_in(blind)
-            if level is SERIALIZABLE and own.is_guarded:
-                # Before the items, so that an insert in between is detected.
-                yield from self._read_guard(own, checked.range.partition)
-            querying = Querying(checked, level, self._work, self._work.marks, self._reading, self._approach)
-            return (yield from querying.steps())
+        return (yield from self._alone(self._query(table, given, isolation)))
+
+    def _query(self, table: Any, given: QueryGiven, isolation: Isolation | None) -> ForkingSteps[Found]:
+        level, own = self._level(isolation), self._tables.check_own(table)
+        if self._locking is not None and level in (SERIALIZABLE, READ_LOCK):
+            allowed = "COMMITTED or UNCOMMITTED for a query of such a unit: `get_all` marks what it has shown"
+            raise InvalidUnitRequest("isolation", level, allowed)
+        checked = asked(own, given, self._work.marks)
+        if checked.index is not None and level is SERIALIZABLE:
+            if isolation is not None:
+                allowed = f"COMMITTED or UNCOMMITTED: the index {checked.index.name!r} is eventually consistent"
+                raise InvalidUnitRequest("isolation", isolation, allowed)
+            level = COMMITTED
+        yield from self.begin()
+        blind = [place for place in self._work.places.values() if place.blind is not None and place.table is own]
+        yield from self._take_in(blind)
+        if level is SERIALIZABLE and own.is_guarded:
+            # Before the items, so that an insert in between is detected.
+            yield from self._read_guard(own, checked.range.partition)
+        querying = Querying(checked, level, self._work, self._work.marks, self._reading, self._approach)
+        return (yield from querying.steps())
 
     def _read_guard(self, table: UnitTable, partition: Value) -> ForkingSteps[None]:
         guard = self._guards.of(table, partition, self._work)
@@ -234,15 +248,10 @@ class Verbs:
         """
         item, phrase = python.item(field_of_target(kind), target), python.condition(condition)
         given = Given(item, phrase, python.values(values), python.names(names), update)
-        with self.life.alone():
-            made = statement(kind, self._tables.check_own(table), given, self._work.marks)
-            try:
-                return (yield from self._evaluated(made, blind=blind and self._locking is None))
-            except UnitConflict:
-                yield from self._let_go()
-                raise
+        return (yield from self._alone(self._evaluated(kind, table, given, blind=blind and self._locking is None)))
 
-    def _evaluated(self, made: Statement, *, blind: bool) -> ForkingSteps[Both]:
+    def _evaluated(self, kind: Kind, table: Any, given: Given, *, blind: bool) -> ForkingSteps[Both]:
+        made = statement(kind, self._tables.check_own(table), given, self._work.marks)
         yield from self.begin()
         if self.repeated:
             return None, None
@@ -344,7 +353,7 @@ class Verbs:
                 # Another method may still be running when a task's error ends the block: its statement is not in the
                 # unit.
                 if self.life.state == "open":
-                    self.life.state = "rolled back"
+                    self.life.state = self._fate.became
                     yield from self._let_go()
         elif error is None:
             self.life.check_committed_or_reported()
@@ -353,10 +362,12 @@ class Verbs:
         """End the unit; nothing is written. A saved unit ends with it."""
         if self.life.state != "rolled back":
             with self.life.alone():
-                self.life.state = "rolled back"
+                self.life.state = self._fate.became
+                if self.life.state == "committed":
+                    self.life.check_open()
         self.life.is_reported = True
         yield from self._let_go()
-        if self._record is not None and (self.terms.repeats_step or not self.repeated):
+        if self._record is not None:
             yield from self._record.roll_back()
 
     def save(self, keeping: Keeping) -> ForkingSteps[str]:
@@ -407,7 +418,7 @@ class Verbs:
 
     def _take_in(self, places: Sequence[Place]) -> ForkingSteps[None]:
         self._approach(places)
-        if self._locking is None:
+        if self._locking is None or self.repeated:
             yield from self._read_in(places)
             return
         try:

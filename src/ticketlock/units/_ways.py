@@ -8,6 +8,12 @@ from ticketlock.units._commit import MOST_ACTIONS, MOST_BYTES
 from ticketlock.units._terms import Terms
 from ticketlock.units._work import OURS_BYTES, Place
 
+_MAY_MARK = (
+    "a table without local secondary indexes, whose collections DynamoDB limits to 10 GB. A unit marks its items at "
+    'READ_LOCK, with engine="marked", if it inserts into a guarded table, and if it has more than '
+    f"{MOST_ACTIONS} items or {MOST_BYTES:,} bytes"
+)
+
 
 def fits_one_request(touched: Sequence[Place], terms: Terms, most: int) -> bool:
     """Whether one request of at most ``most`` actions can commit all, as far as the sizes of items are known.
@@ -37,8 +43,7 @@ def check_may_mark(touched: Sequence[Place]) -> None:
     """
     for place in touched:
         if place.table.schema.local_indexes:
-            allowed = "a table without local secondary indexes, whose collections DynamoDB limits to 10 GB"
-            raise InvalidUnitRequest("table", place.table.name, f"{allowed}, or at most {MOST_ACTIONS} items")
+            raise InvalidUnitRequest("table", place.table.name, _MAY_MARK)
         for image in (place.image, place.before):
             if image is not None:
                 place.table.check_item(image, "mark", OURS_BYTES)

@@ -99,9 +99,7 @@ class Driver:
             if moment is None:
                 answer = yield from self.send(self._time_check)
                 if _sdk.date_ms(answer.response) is None:
-                    raise TableRefused(
-                        "the replies of the service carry no Date: does something in between take it out?"
-                    )
+                    raise TableRefused("the service's replies have no `Date` header; a proxy may have removed it")
                 moment = self._moment(began)
             if moment is not None:
                 return moment

@@ -101,7 +101,7 @@ def _limit(fields: Mapping[str, Any], default_permits: int) -> tuple[int, bool]:
     asked = fields["permits"] if "permits" in fields else mode.permits_to_ask(default_permits)
     permits = whole_number("permits", asked, 1, MAX_HOLDERS)
     if permits != mode.permits_to_ask(permits):
-        raise InvalidLockRequest("permits", permits, "1, of a request that shares the lock")
+        raise InvalidLockRequest("permits", permits, "1, because `shared` is true")
     return permits, shared
 
 
@@ -120,11 +120,13 @@ def _task(task: Any, targets: Collection[str] | None) -> Mapping[str, Any]:
         raise InvalidLockRequest("task.input", work_input, "an object, to which `lock` is added")
     if "lock" in work_input:
         # Without its value: a `lock` from another payload names its owner.
-        raise InvalidLockRequest("task.input.lock", "there", "nothing: ticketlock adds `lock` itself")
+        raise InvalidLockRequest("task.input.lock", "set", "to leave it out, because ticketlock adds it")
     try:
         size = len(json.dumps(work_input, ensure_ascii=False).encode(errors="surrogatepass"))
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidLockRequest("task.input", f"{type(error).__name__}: {error}", "what JSON can say") from None
+        raise InvalidLockRequest(
+            "task.input", f"{type(error).__name__}: {error}", "a value that JSON can represent"
+        ) from None
     if size > MAX_INPUT_BYTES:
         raise InvalidLockRequest("task.input", f"{size:,} bytes", f"at most {MAX_INPUT_BYTES:,} bytes of JSON")
     return {"kind": _TARGETS[named[0]][0], "arn": target, "input": work_input}

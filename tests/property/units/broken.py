@@ -412,6 +412,12 @@ VARIANTS: Mapping[str, Variant] = {
             cast=replace(SLEEPERS, rounds=8, beside={"sweeper": 24}, locking=True),
         ),
         Variant(
+            "a repeated unit that marks what it reads",
+            by("exactly once"),
+            ((Verbs, "_take_in", changes.take_in_by_marks),),
+            cast=replace(LOCKING, names=("n1",)),
+        ),
+        Variant(
             "a name that is taken unconditionally",
             by("exactly once"),
             (

@@ -30,6 +30,7 @@ from ticketlock.units._meeting import Marked, Meeting
 from ticketlock.units._packing import Entry
 from ticketlock.units._queries import Querying
 from ticketlock.units._reading import SERIALIZABLE, Reading, Wanted
+from ticketlock.units._verbs import Verbs
 from ticketlock.units._work import Place
 from ticketlock.wire._answers import Reply
 from ticketlock.wire._item_requests import Get
@@ -143,6 +144,18 @@ def entry_of_what_was_read(place: Place) -> Entry:
     """An item that was marked when it was read is not written, although the unit has changed it since."""
     made = _marked.entry_of(place)
     return made if place.seen is None else replace(made, kind="unmark", assigned={}, removed=())
+
+
+def take_in_by_marks(self: Verbs, places: Sequence[Place]) -> ForkingSteps[None]:
+    """A repeated unit marks what it reads, and its end frees nothing: it has nothing to commit."""
+    repeated, self.repeated = self.repeated, False
+    try:
+        yield from _TAKE_IN(self, places)
+    finally:
+        self.repeated = repeated
+
+
+_TAKE_IN = Verbs._take_in
 
 
 class MarkedThatReportsBefore(MarkedCommit):

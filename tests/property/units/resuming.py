@@ -5,15 +5,14 @@ from copy import copy
 from kit.invariants import Broken
 from property.units.checker import Record
 from property.units.machines import Machine
-from property.units.tables import MARKS, UNITS, key_of
-from property.units.tries import Plan, to_its_end, unit_id, verbs_of
+from property.units.tables import MARKS, UNITS
+from property.units.tries import Plan, states_nothing, to_its_end, unit_id, verbs_of
 from property.units.world import UnitsWorld
 
 from ticketlock.errors import InvalidUnitRequest, TicketLockError
 from ticketlock.units._resuming import Resumed, resume
 from ticketlock.units._steps import Step
 from ticketlock.units._terms import Terms
-from ticketlock.units._values import PYTHON
 from ticketlock.units._verbs import Verbs
 from ticketlock.wire._actions import Actions
 
@@ -78,8 +77,7 @@ def _repeats(world: UnitsWorld, machine: Machine, verbs: Verbs, record: Record, 
     assert plan.keeping is not None
     world.checker.saves.sees_repeated_step(str(record.saved_as), record.step)
     for _, (key, *_) in plan.statements:
-        steps = verbs.delete(world.table_of(key), key_of(key), None, None, None, PYTHON)
-        assert (yield from machine.driver.follow(steps)) == (None, None)
+        yield from states_nothing(world, machine, verbs, key)
     assert (yield from machine.driver.follow(verbs.save(plan.keeping))) == record.saved_as
     world.checker.sees_end(record, "saved before")
 

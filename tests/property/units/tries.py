@@ -33,6 +33,7 @@ from ticketlock.wire._actions import Actions, Sleep
 # Without faults a unit ends within that time: a lease that it waits for, and its own time-outs.
 LONGEST_MS = 120_000
 _ONCE_MORE = (UnitConflict, UnitContended, UnitRolledBack)
+READS = ("get", "get all", "query")
 _APPEND = "SET #list = list_append(if_not_exists(#list, :none), :new)"
 NAMES = {"#list": ELEMENTS}
 
@@ -116,8 +117,11 @@ def to_its_end(world: UnitsWorld, machine: Machine, verbs: Verbs, record: Record
         yield from follow(verbs.begin())
         if record.knows_name_at is None:
             record.knows_name_at = checker.step
-        for verb, keys in () if verbs.repeated else plan.statements:
-            yield from own.states(verb, keys)
+        for verb, keys in plan.statements:
+            if verbs.repeated and verb not in READS:
+                yield from states_nothing(world, machine, verbs, keys[0])
+            else:
+                yield from own.states(verb, keys)
             yield from _thinks(world)
         if plan.keeping is not None:
             # Another machine may resume it before this one learns that it is saved.
@@ -140,8 +144,17 @@ def to_its_end(world: UnitsWorld, machine: Machine, verbs: Verbs, record: Record
             _has_let_go(world, unit, end)
         return not isinstance(error, _ONCE_MORE)
     checker.sees_end(record, end)
+    if end == REPEATED and world.service.head(unit) is not None:
+        raise Broken(f"exactly once: {unit} is repeated, and has written a record")
     in_time(world, began_ms, f"{unit} ended as {end}")
     return True
+
+
+def states_nothing(world: UnitsWorld, machine: Machine, verbs: Verbs, key: Key) -> Actions[None]:
+    """A statement of a repeated unit: it does nothing."""
+    found = yield from machine.driver.follow(verbs.delete(world.table_of(key), key_of(key), None, None, None, PYTHON))
+    if found != (None, None):
+        raise Broken(f"exactly once: {verbs.terms.unit} is repeated, and its statement has evaluated {key}: {found}")
 
 
 def in_time(world: UnitsWorld, began_ms: float, what: str) -> None:
