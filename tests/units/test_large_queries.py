@@ -63,6 +63,17 @@ def test_inserts_that_another_process_finishes_after_the_page_was_read_are_retur
     assert [(item["sk"], item["text"]) for item in found] == [(at, LARGE) for at in range(1, COUNT + 1)]
 
 
+def test_targets_of_blind_updates_are_returned_as_the_unit_leaves_them(books: Books, ann: Party, order: str) -> None:
+    keys = [{"pk": order, "sk": number} for number in range(1, COUNT + 1)]
+    for key in keys:
+        books.write("lines", {**key, "text": LARGE})
+    unit = ann.begin()
+    for key in keys:
+        unit.update(ann.lines, key, "ADD amount :n", {":n": 1}, blind=True)
+    found = unit.query(ann.lines, Key("pk").eq(order))
+    assert [(item["sk"], item["amount"]) for item in found] == [(at, 1) for at in range(1, COUNT + 1)]
+
+
 def test_the_record_of_a_unit_is_read_once_for_all_of_its_items(
     books: Books, units_world: UnitsWorld, ben: Party, order: str
 ) -> None:
