@@ -24,7 +24,6 @@ from ticketlock.errors import (
     LockLost,
     OutcomeUnknown,
     RequestNotApplied,
-    UnitChanged,
     UnitConflict,
     UnitFinished,
     UnitForgotten,
@@ -115,55 +114,6 @@ class TestTheObjectThatWasSaved:
             unit.save()
         ben.units.resume(unit.id).commit()
         assert ben.books.balance(account) == 90
-
-
-class TestTwoProcessesThatGoOnWithOneUnit:
-    @pytest.mark.parametrize("engine", ["native", "marked"])
-    def test_the_last_one_counts(self, books: Books, ann: Party, ben: Party, account: Key, engine: Any) -> None:
-        name = saved(ann, account, engine=engine)
-        first, second = ann.units.resume(name), ben.units.resume(name)
-        first.update(ann.accounts, account, TAKE, {":n": 50})
-        with pytest.raises(UnitChanged):
-            first.commit()
-        second.commit()
-        assert books.balance(account) == 90
-
-    def test_the_other_one_can_neither_save_it_nor_roll_it_back(
-        self, books: Books, ann: Party, ben: Party, account: Key
-    ) -> None:
-        name = saved(ann, account)
-        saving, rolling_back, last = ann.units.resume(name), ann.units.resume(name), ben.units.resume(name)
-        with pytest.raises(UnitChanged):
-            saving.save()
-        with pytest.raises(UnitChanged):
-            rolling_back.rollback()
-        last.commit()
-        assert books.balance(account) == 90
-
-    @pytest.mark.parametrize("engine", ["native", "marked"])
-    def test_one_that_comes_after_the_commit_writes_nothing(
-        self, books: Books, ann: Party, ben: Party, account: Key, engine: Any
-    ) -> None:
-        name = saved(ann, account, engine=engine)
-        late = ann.units.resume(name)
-        ben.units.resume(name).commit()
-        with pytest.raises(UnitChanged, match="committed it"):
-            late.commit()
-        with ann.units.resume(name) as again:
-            assert again.repeated
-            again.update(ann.accounts, account, TAKE, TEN)
-        assert books.balance(account) == 90
-
-    def test_each_that_saves_it_hands_it_on_with_what_it_has_added(
-        self, books: Books, ann: Party, ben: Party, account: Key
-    ) -> None:
-        name = saved(ann, account)
-        for party in (ben, ann, ben):
-            unit = party.units.resume(name)
-            unit.update(party.accounts, account, TAKE, TEN)
-            assert unit.save() == name
-        ann.units.resume(name).commit()
-        assert books.balance(account) == 60
 
 
 class TestTheEndOfASavedUnit:
