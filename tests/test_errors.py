@@ -104,11 +104,11 @@ def test_a_task_where_none_is_allowed_is_told_where_to_allow_it() -> None:
     assert "none (the construct's `targets` is empty)" in str(TaskNotAllowed("task.functionArn", ARN, ()))
 
 
-def test_another_number_of_permits_names_both() -> None:
-    error = PermitsMismatch(asked=2, stored=3)
-    assert (error.asked, error.stored) == (2, 3)
-    assert "has 3 permits, not 2" in str(error)
-    assert "has 1 permit, not 2" in str(PermitsMismatch(asked=2, stored=1))
+def test_another_number_of_permits_names_both_and_the_lock() -> None:
+    error = PermitsMismatch(asked=2, stored=3, entity="order-1")
+    assert (error.asked, error.stored, error.entity) == (2, 3, "order-1")
+    assert "the lock on 'order-1' has 3 permits, not 2" in str(error)
+    assert "has 1 permit, not 2" in str(PermitsMismatch(asked=2, stored=1, entity="order-1"))
 
 
 def test_a_newer_format_names_both_and_says_what_to_do() -> None:

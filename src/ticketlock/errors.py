@@ -110,13 +110,17 @@ class PermitsMismatch(TicketLockError):
     Attributes:
         asked: the caller's number.
         stored: the lock's number.
+        entity: what the lock is on.
     """
 
-    def __init__(self, asked: int, stored: int) -> None:
+    def __init__(self, asked: int, stored: int, entity: str) -> None:
         self.asked = asked
         self.stored = stored
+        self.entity = entity
         permits = "1 permit" if stored == 1 else f"{stored} permits"
-        super().__init__(f"the lock has {permits}, not {asked}: all its users must ask for the same number")
+        super().__init__(
+            f"the lock on {entity!r} has {permits}, not {asked}: all its users must ask for the same number"
+        )
 
 
 class UnsupportedFormat(TicketLockError):

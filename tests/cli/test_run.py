@@ -169,7 +169,7 @@ def test_another_number_of_permits_than_the_locks_is_refused(command: Command, e
     ended = command.run("run", entity, "--permits", "3", "--", "true")
     assert (ended.exit_code, ended.err) == (
         78,
-        "ticketlock: the lock has 2 permits, not 3: all its users must ask for the same number\n",
+        f"ticketlock: the lock on '{entity}' has 2 permits, not 3: all its users must ask for the same number\n",
     )
 
 

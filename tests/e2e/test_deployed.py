@@ -180,7 +180,10 @@ def test_as_many_run_at_once_as_there_are_permits(cloud: Cloud, entity: str, kep
     assert third["startedMs"] >= min(first["endedMs"], second["endedMs"])
     kept.check({entity: cloud.lock(entity)})
     refused = cloud.ended(cloud.sleep(entity, 0))
-    assert (refused.error, refused.cause.partition(",")[0]) == ("PermitsMismatch", "the lock has 2 permits")
+    assert (refused.error, refused.cause.partition(",")[0]) == (
+        "PermitsMismatch",
+        f"the lock on '{entity}' has 2 permits",
+    )
     assert cloud.is_free(entity)
 
 

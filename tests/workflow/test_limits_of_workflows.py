@@ -109,7 +109,7 @@ class TestAnotherNumberOfPermits:
         refused = take(workflow, lock, permits=3)
         assert refused == {
             "status": "PermitsMismatch",
-            "cause": "the lock has 2 permits, not 3: all its users must ask for the same number",
+            "cause": f"the lock on {lock.entity!r} has 2 permits, not 3: all its users must ask for the same number",
         }
         assert stored(alice, lock) == before
 

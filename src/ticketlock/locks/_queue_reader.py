@@ -69,6 +69,6 @@ class QueueReader:
             return None
         lock = LockItem.parse(item)
         if lock.permits != self.claim.permits and not lock.permits_are_set:
-            raise PermitsMismatch(self.claim.permits, lock.permits)
+            raise PermitsMismatch(self.claim.permits, lock.permits, self.claim.lock.entity)
         self.last_seen = lock
         return lock

@@ -146,7 +146,7 @@ def test_another_number_than_the_lock_has_fails_by_name_and_leaves_nothing_behin
         outcome = stage.machine.wait(refused)
         assert (outcome.status, outcome.error) == ("FAILED", "PermitsMismatch")
         assert stage.session(refused) is None
-        assert (outcome.cause or "").startswith("the lock has 2 permits, not ")
+        assert (outcome.cause or "").startswith(f"the lock on '{ENTITY}' has 2 permits, not ")
     state = stage.lock(ENTITY)
     assert state.item is not None
     assert (state.rows, state.item.waiting, state.item.permits) == ((), 0, 2)
@@ -278,5 +278,5 @@ class TestFragments:
         assert user.stage.run(ENTITY, function="work").status == "SUCCEEDED"
         outcome = user.run({"items": [{"line": 1}]})
         assert (outcome.status, outcome.error) == ("FAILED", "PermitsMismatch")
-        assert (outcome.cause or "").startswith("the lock has 1 permit, not 2")
+        assert (outcome.cause or "").startswith(f"the lock on '{ENTITY}' has 1 permit, not 2")
         assert user.stage.is_free(ENTITY)
