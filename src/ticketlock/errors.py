@@ -261,7 +261,7 @@ class UnitRolledBack(UnitError):
 
 
 class UnitTooLarge(UnitError):
-    """The unit has more statements or data than it may have; nothing was written."""
+    """The unit was begun with ``engine="native"``, and one request cannot commit it; nothing was written."""
 
 
 class ItemTooLarge(UnitError):

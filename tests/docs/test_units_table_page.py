@@ -108,7 +108,7 @@ def test_the_json_makes_the_librarys_table() -> None:
 @THREADS
 class TestThePermissions:
     def test_of_those_who_run_units_are_what_is_tried_and_to_describe_a_table(self, ann: Party) -> None:
-        tried = {action.partition(",")[0] for action, _ in _trials(ann.accounts)}
+        tried = {permission for permission, _, _ in _trials(ann.accounts)}
         assert granted("RunUnits") == tried | {"DescribeTable"}
 
     def test_of_those_who_run_units_are_enough(

@@ -21,7 +21,8 @@ from ticketlock.errors import TableError
 from ticketlock.locks._items import LockItem, is_lock_item
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._answers import Reply
-from ticketlock.wire._requests import Read, ReadItems, Request, Steps, TransactWrite, Write
+from ticketlock.wire._item_requests import GetMany
+from ticketlock.wire._requests import Read, Request, Steps, TransactWrite, Write
 from ticketlock.wire._table_time import Moment, Reading
 
 LEASE_MS = 60_000
@@ -242,8 +243,8 @@ class Touched:
     def by(cls, request: Request, *, applied: bool) -> "Touched":
         if isinstance(request, Read):
             return cls(prefix=request.prefix["sk"]["S"])
-        if isinstance(request, ReadItems):
-            return cls(frozenset(key["sk"]["S"] for key in request.keys))
+        if isinstance(request, GetMany):
+            return cls(frozenset(key["sk"]["S"] for _, key in request.keys))
         return cls(frozenset(write.key["sk"]["S"] for write in writes_of(request)), changed=applied)
 
     def may_swap_with(self, other: "Touched") -> bool:

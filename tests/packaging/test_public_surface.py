@@ -19,7 +19,16 @@ PROTOCOL = sorted(
     {path.relative_to(PACKAGE).with_suffix("").as_posix() for path in (PACKAGE / "locks").glob("*.py")} - PERFORMED
     | {
         f"wire/{name}"
-        for name in ("_actions", "_answers", "_attributes", "_batch_get", "_conditions", "_requests", "_step_functions")
+        for name in (
+            "_actions",
+            "_answers",
+            "_attributes",
+            "_batch_get",
+            "_conditions",
+            "_item_requests",
+            "_requests",
+            "_step_functions",
+        )
     }
     | {"client/_acquire", "client/_pace", "wire/_table_time", "workflow/_clean_up", "workflow/_session"}
 )

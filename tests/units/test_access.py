@@ -14,7 +14,7 @@ from ticketlock.units import Denied, Units
 ACTIONS = {
     "GetItem": "GetItem",
     "BatchGetItem": "BatchGetItem",
-    "TransactGetItems": "GetItem, in TransactGetItems",
+    "TransactGetItems": "GetItem",
     "Query": "Query",
     "PutItem": "PutItem",
     "UpdateItem": "UpdateItem",
@@ -50,18 +50,28 @@ def test_nothing_is_missing_and_nothing_is_written(tables: OwnTables) -> None:
 
 @pytest.mark.parametrize("operation", ACTIONS)
 def test_a_permission_that_is_missing_is_named(tables: OwnTables, operation: str) -> None:
+    (found,) = found_without(tables, operation)
+    assert (found.table, found.action) == (tables.accounts, f"dynamodb:{ACTIONS[operation]}")
+    assert operation in found.why
+    assert "not authorized" in found.why
+
+
+def test_a_permission_that_two_operations_need_is_named_once(tables: OwnTables) -> None:
+    (found,) = found_without(tables, "GetItem", "TransactGetItems")
+    assert found.action == "dynamodb:GetItem"
+
+
+def found_without(tables: OwnTables, *operations: str) -> list[Denied]:
+    """What is found where these operations on the accounts are refused."""
     client = tables.engine.client()
 
     def deny(request: Any, **_: Any) -> Any:
-        target, asked = request.headers["X-Amz-Target"].decode(), request.body.decode()
-        return denied(request) if target.endswith(f".{operation}") and tables.accounts in asked else None
+        operation, asked = request.headers["X-Amz-Target"].decode().rpartition(".")[-1], request.body.decode()
+        return denied(request) if operation in operations and tables.accounts in asked else None
 
     client.meta.events.register_first("before-send.dynamodb", deny)
     units = Units(tables.units_name, client=client)
-    (found,) = units.check_access([units.table(tables.accounts)])
-    assert isinstance(found, Denied)
-    assert (found.table, found.action) == (tables.accounts, f"dynamodb:{ACTIONS[operation]}")
-    assert "not authorized" in found.why
+    return units.check_access([units.table(tables.accounts)])
 
 
 def test_units_without_a_table_of_their_own_say_so(tables: OwnTables) -> None:

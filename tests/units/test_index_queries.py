@@ -183,6 +183,18 @@ def test_what_is_not_inserted_yet_is_not_there_in_an_index_that_has_keys_alone(
     assert [each["pk"] for each in found] == ["o"]
 
 
+def test_items_of_more_than_four_megabytes_are_found_in_an_index_that_has_keys_alone(
+    books: Books, ann: Party, orders: UnitTable
+) -> None:
+    named = [f"p{number:02}" for number in range(12)]
+    for each in named:
+        stored = {"pk": {"S": each}, "sk": {"N": "7"}, "text": {"S": "x" * 380_000}}
+        books.plain_client.put_item(TableName=orders.name, Item=stored)
+    found = ann.begin().query(orders, Key("sk").eq(7), index="inverted")
+    assert [each["pk"] for each in found] == named
+    assert "TransactGetItems" not in ann.line.operations
+
+
 @pytest.mark.parametrize(
     ("level", "consistent"), [(UNCOMMITTED, False), (COMMITTED, True), (None, True)], ids=lambda each: str(each)
 )

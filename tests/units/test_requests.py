@@ -101,7 +101,7 @@ class TestAHundredActions:
         unit.get_all([(ann.accounts, key) for key in keys])
         for key in keys:
             unit.put(ann.accounts, {**key, "balance": 1})
-        with pytest.raises(UnitTooLarge, match="101"):
+        with pytest.raises(UnitTooLarge, match="101 actions"):
             unit.commit()
         assert books.everything() == before
         assert commit_requests(ann) == 0
@@ -112,7 +112,7 @@ class TestAHundredActions:
         unit.get_all([(ann.accounts, key) for key in keys])
         for key in keys:
             unit.put(ann.accounts, {**key, "balance": 1})
-        with pytest.raises(UnitTooLarge):
+        with pytest.raises(UnitTooLarge, match=r"101 actions, .* the name"):
             unit.commit()
 
     def test_of_which_what_is_only_read_is_one(self, ann: Party) -> None:

@@ -20,7 +20,6 @@ from ticketlock.errors import (
     ConditionFailed,
     InvalidUnitRequest,
     LockLost,
-    UnitChanged,
     UnitConflict,
     UnitFinished,
     UnitForgotten,
@@ -106,55 +105,6 @@ class TestTheObjectThatWasSaved:
         assert ben.books.balance(account) == 90
 
 
-class TestTwoProcessesThatGoOnWithOneUnit:
-    @pytest.mark.parametrize("engine", ["native", "marked"])
-    def test_the_last_one_counts(self, books: Books, ann: Party, ben: Party, account: Key, engine: Any) -> None:
-        name = ann.saves(account, engine=engine)
-        first, second = ann.units.resume(name), ben.units.resume(name)
-        first.update(ann.accounts, account, TAKE, {":n": 50})
-        with pytest.raises(UnitChanged):
-            first.commit()
-        second.commit()
-        assert books.balance(account) == 90
-
-    def test_the_other_one_can_neither_save_it_nor_roll_it_back(
-        self, books: Books, ann: Party, ben: Party, account: Key
-    ) -> None:
-        name = ann.saves(account)
-        saving, rolling_back, last = ann.units.resume(name), ann.units.resume(name), ben.units.resume(name)
-        with pytest.raises(UnitChanged):
-            saving.save()
-        with pytest.raises(UnitChanged):
-            rolling_back.rollback()
-        last.commit()
-        assert books.balance(account) == 90
-
-    @pytest.mark.parametrize("engine", ["native", "marked"])
-    def test_one_that_comes_after_the_commit_writes_nothing(
-        self, books: Books, ann: Party, ben: Party, account: Key, engine: Any
-    ) -> None:
-        name = ann.saves(account, engine=engine)
-        late = ann.units.resume(name)
-        ben.units.resume(name).commit()
-        with pytest.raises(UnitChanged, match="committed it"):
-            late.commit()
-        with ann.units.resume(name) as again:
-            assert again.repeated
-            again.update(ann.accounts, account, TAKE, TEN)
-        assert books.balance(account) == 90
-
-    def test_each_that_saves_it_hands_it_on_with_what_it_has_added(
-        self, books: Books, ann: Party, ben: Party, account: Key
-    ) -> None:
-        name = ann.saves(account)
-        for party in (ben, ann, ben):
-            unit = party.units.resume(name)
-            unit.update(party.accounts, account, TAKE, TEN)
-            assert unit.save() == name
-        ann.units.resume(name).commit()
-        assert books.balance(account) == 60
-
-
 class TestTheEndOfASavedUnit:
     def test_an_error_in_the_block_leaves_it_as_it_was_saved(
         self, books: Books, ann: Party, ben: Party, account: Key
@@ -221,6 +171,16 @@ class TestTheEndOfASavedUnit:
         with pytest.raises(UnitRolledBack):
             going_on.commit()
         assert books.balance(account) == 100
+
+    def test_after_its_time_a_process_that_resumed_it_before_may_commit_it_while_none_has_ended_it(
+        self, books: Books, ann: Party, ben: Party, account: Key
+    ) -> None:
+        unit = ann.begin()
+        unit.update(ann.accounts, account, TAKE, TEN)
+        going_on = ben.units.resume(unit.save(keep_for=1))
+        books.clock.advance(3_600)
+        going_on.commit()
+        assert books.balance(account) == 90
 
     def test_a_sweep_ends_it_and_nothing_stays_without_an_end(self, books: Books, ann: Party) -> None:
         unit = ann.begin()

@@ -10,7 +10,7 @@ from kit.engines import first_on, roomy_engine_names
 from kit.units import MARK, VERSION, Books, Key, Party, dumped, some_account, some_line
 
 from ticketlock._expressions._values import size_of
-from ticketlock.errors import InvalidUnitRequest, ItemTooLarge, UnitTooLarge
+from ticketlock.errors import InvalidUnitRequest, ItemTooLarge, UnitConflict, UnitTooLarge
 from ticketlock.units import Unit
 
 KB = 1_024
@@ -190,6 +190,22 @@ class TestAUnitOfFourMegabytes:
         with pytest.raises(UnitTooLarge):
             unit.commit()
         assert writes(ann) == []
+
+    def test_by_what_others_have_written_to_what_it_only_read_is_a_conflict(
+        self, books: Books, ann: Party, ben: Party
+    ) -> None:
+        keys = [books.account() for _ in range(self.COUNT)]
+        unit = ann.begin()
+        for key in keys:
+            unit.get(ann.accounts, key)
+        unchanged = books.account()
+        unit.get(ann.accounts, unchanged)
+        for key in keys:
+            with ben.begin() as other:
+                other.put(ben.accounts, padded(key, ITEM - MARK_ROOM))
+        with pytest.raises(UnitConflict) as conflict:
+            unit.commit()
+        assert list(conflict.value.keys) == [(ann.accounts.name, key) for key in keys]
 
     @pytest.mark.parametrize("way", [None, "marked"])
     def test_by_what_its_blind_updates_find_there_is_committed(

@@ -10,6 +10,7 @@ from kit.units import KEYS, make_table, some_name
 
 from ticketlock import InvalidUnitRequest
 from ticketlock.units import Units, create_units_table
+from ticketlock.units._guards import guard_key
 
 
 @pytest.fixture
@@ -85,10 +86,20 @@ def test_a_table_with_items_of_another_kind_is_refused_and_left_alone(dynamodb: 
     assert time_to_live(dynamodb, name) == ("DISABLED", None)
 
 
-def test_a_table_in_which_a_sweep_has_left_its_place_is_one_of_units(dynamodb: Any, name: str) -> None:
+ROWS = {
+    "the place of a sweep": {"unit": {"S": "sweep"}, "row": {"S": "part#0of4"}},
+    "a guard": guard_key("lines", {"S": "order-1"}),
+    "a unit of an owner": {"unit": {"S": "owner#job-7"}, "row": {"S": "01M84M0Z4SJQJRYEQ8HG3GHPEB"}},
+    "the end of an owner": {"unit": {"S": "owner#job-7"}, "row": {"S": "ended"}},
+}
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+def test_a_table_whose_first_row_is_of_any_kind_is_one_of_units(dynamodb: Any, name: str, row: Any) -> None:
     make_table(dynamodb, name, KEYS["units"])
-    dynamodb.put_item(TableName=name, Item={"unit": {"S": "sweep"}, "row": {"S": "part#0of4"}})
+    dynamodb.put_item(TableName=name, Item=row)
     assert not create_units_table(name, client=dynamodb)
+    assert time_to_live(dynamodb, name) == ("ENABLED", "expiresAt")
 
 
 def test_a_resource_is_refused_by_the_name_of_the_argument() -> None:

@@ -10,7 +10,7 @@ from kit.stopped import LATE_MS, Execution, gets_the_lock_when_the_lease_is_over
 from kit.world import LEASE_MS, Process, World
 
 from ticketlock import Grant, LockLost, OutcomeUnknown, Place, Position
-from ticketlock.wire._requests import ReadItems
+from ticketlock.wire._item_requests import GetMany
 from ticketlock.wire._step_functions import Closing
 from ticketlock.workflow._clean_up import CleanedUp
 
@@ -190,7 +190,7 @@ class TestAHolder:
         stopped_at_ms = world.now_ms
         world.advance(5_000)
         cleaning = dead.cleans_up(stopped_at_ms)
-        while isinstance(cleaning.next_request, ReadItems):
+        while isinstance(cleaning.next_request, GetMany):
             cleaning.step()
         bob.table.release(claim, grant)
         redriven = dead.polls()

@@ -9,7 +9,7 @@ from kit.stopped import Execution
 from kit.world import LEASE_MS, Process, World
 
 from ticketlock import Grant, Position
-from ticketlock.wire._requests import ReadItems
+from ticketlock.wire._item_requests import GetMany
 from ticketlock.wire._step_functions import Closing
 from ticketlock.workflow._clean_up import CleanedUp
 
@@ -51,7 +51,7 @@ class TestAWaiter:
         before = dead.stored()
         cleaning = dead.cleans_up()
         while not cleaning.done:
-            assert isinstance(cleaning.next_request, ReadItems)
+            assert isinstance(cleaning.next_request, GetMany)
             cleaning.step()
         assert cleaning.result == CleanedUp()
         assert dead.stored() == before
@@ -174,7 +174,7 @@ class TestAWaiter:
         dead.waits()
         bob.table.release(claim, grant)
         cleaning = dead.cleans_up()
-        while isinstance(cleaning.next_request, ReadItems):
+        while isinstance(cleaning.next_request, GetMany):
             cleaning.step()
         return cleaning, dead.late_poll()
 
@@ -215,7 +215,7 @@ class TestAContinuation:
         if not closes:
             dead.service.never_close.add("wait-1")
         cleaning = dead.cleans_up()
-        while isinstance(cleaning.next_request, ReadItems):
+        while isinstance(cleaning.next_request, GetMany):
             cleaning.step()
         assert cleaning.next_request == Closing("wait-1")
         assert len(dead.rows()) == 1

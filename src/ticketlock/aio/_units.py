@@ -299,7 +299,8 @@ class Units:
 
         Raises:
             UnitConflict: at ``SERIALIZABLE``: the items have changed during the query.
-            InvalidUnitRequest, UnitContended, TableError: as in ``Unit.query``.
+            UnitContended, UnitRolledBack: at ``SERIALIZABLE``, of more than 100 items or 4 MB: as in ``Unit.commit``.
+            InvalidUnitRequest, TableError: as in ``Unit.query``.
         """
         async with self._outside(isolation) as unit:
             return await unit.query(

@@ -7,7 +7,8 @@ from ticketlock.locks._claim import Claim
 from ticketlock.locks._items import Session, lock_prefix
 from ticketlock.locks._names import LockName
 from ticketlock.wire._attributes import Item
-from ticketlock.wire._requests import Attributes, Read, ReadItems, Scan, TimeCheck
+from ticketlock.wire._item_requests import GetMany
+from ticketlock.wire._requests import Attributes, Read, Scan, TimeCheck
 
 # The attributes that `TicketLock.grant_read` lets a list read: no task tokens, and no holders, whose attribute names
 # a policy cannot know.
@@ -53,9 +54,9 @@ def read_session(session: Session, patience_ms: int | None = None, attributes: t
     return Read({"pk": key["pk"]}, {"sk": key["sk"]}, limit=1, patience_ms=patience_ms, attributes=attributes)
 
 
-def read_items(*keys: Attributes) -> ReadItems:
+def read_items(*keys: Attributes) -> GetMany:
     """Items by their keys, in one request; a duplicate key is read once."""
-    return ReadItems(tuple(key for position, key in enumerate(keys) if key not in keys[:position]))
+    return GetMany(tuple((None, key) for position, key in enumerate(keys) if key not in keys[:position]))
 
 
 def session_in(found: Item | None, session: Session) -> Item | None:

@@ -24,7 +24,7 @@ class Denied:
     Attributes:
         table: the table's name.
         action: the missing permission, for example ``dynamodb:ConditionCheckItem``.
-        why: the service's message.
+        why: the operation that the service has refused, and its message.
     """
 
     table: str
@@ -43,31 +43,34 @@ def check_access(units_table: str, known: Tables, tables: Iterable[Any]) -> Fork
         raise InvalidUnitRequest("tables", tables, "a list of what `table` has returned")
     keys = tuple(KeyAttribute(name, "S", role) for name, role in zip(KEY, ("HASH", "RANGE"), strict=True))
     own = UnitTable(units_table, Schema(units_table, keys))
-    denied = []
+    denied: dict[tuple[str, str], Denied] = {}
     for table in (own, *map(known.check_own, tables)):
-        for action, request in _trials(table):
+        for permission, operation, request in _trials(table):
             try:
                 yield request
             except TableRefused as error:
-                denied.append(Denied(table.name, f"dynamodb:{action}", str(error)))
-    return denied
+                found = Denied(table.name, f"dynamodb:{permission}", f"{operation}: {error}")
+                denied.setdefault((table.name, permission), found)
+    return list(denied.values())
 
 
-def _trials(table: UnitTable) -> Iterator[tuple[str, Request]]:
+def _trials(table: UnitTable) -> Iterator[tuple[str, str, Request]]:
+    """Permissions, the operations that show them, and a request each."""
     key, other = _key(table, 0), _key(table, 1)
     names, name = {"#key": table.key_names[0]}, table.name
 
     def never(operation: Any, key: Item, **more: Any) -> Write:
         return Write(operation, key, _NEVER, names=names, table=name, **more)
 
-    yield "GetItem", Get(name, key)
-    yield "BatchGetItem", GetMany([(name, key)])
-    yield "GetItem, in TransactGetItems", GetTogether([(name, key)])
-    yield "Query", Query(name, "#key = :key", names, {":key": key[table.key_names[0]]}, limit=1)
-    yield "PutItem", never("Put", key, item=key)
-    yield "UpdateItem", never("Update", key)
-    yield "DeleteItem", never("Delete", key)
-    yield "ConditionCheckItem", TransactWrite((never("ConditionCheck", key), never("Delete", other)))
+    yield "GetItem", "GetItem", Get(name, key)
+    yield "BatchGetItem", "BatchGetItem", GetMany([(name, key)])
+    yield "GetItem", "TransactGetItems", GetTogether([(name, key)])
+    yield "Query", "Query", Query(name, "#key = :key", names, {":key": key[table.key_names[0]]}, limit=1)
+    yield "PutItem", "PutItem", never("Put", key, item=key)
+    yield "UpdateItem", "UpdateItem", never("Update", key)
+    yield "DeleteItem", "DeleteItem", never("Delete", key)
+    both = TransactWrite((never("ConditionCheck", key), never("Delete", other)))
+    yield "ConditionCheckItem", "TransactWriteItems", both
 
 
 def _key(table: UnitTable, which: int) -> Item:

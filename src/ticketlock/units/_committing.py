@@ -18,6 +18,7 @@ from ticketlock.units._reading import Reading, Wanted, is_as_seen
 from ticketlock.units._terms import Terms
 from ticketlock.units._ways import check_may_mark, fits_one_request
 from ticketlock.units._work import Place, Work
+from ticketlock.wire._attributes import Item
 from ticketlock.wire._item_requests import MOST_TOGETHER
 from ticketlock.wire._requests import ForkingSteps
 
@@ -105,7 +106,16 @@ class Committing:
             # Marked commits check them at one instant as well.
             yield from self._commit_by_marks(places)
             return
-        found = yield from self.reading.serializable([Wanted(place.table, place.key) for place in places])
+        wanted = [Wanted(place.table, place.key) for place in places]
+        try:
+            found = yield from self.reading.serializable(wanted)
+        except TableRefused:
+            # They did fit into one request. If they do not any more, some have grown.
+            self._check_unchanged(places, (yield from self.reading.each_as_stored(wanted)))
+            raise
+        self._check_unchanged(places, found)
+
+    def _check_unchanged(self, places: Sequence[Place], found: Sequence[Item | None]) -> None:
         marks = self.work.marks
         changed = [place for place, item in zip(places, found, strict=True) if not is_as_seen(item, place.seen, marks)]
         if changed:

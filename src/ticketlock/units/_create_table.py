@@ -2,21 +2,21 @@
 
 from typing import TYPE_CHECKING, Any
 
+from ticketlock.units._guards import GUARDS_OF
 from ticketlock.units._ids import is_id
+from ticketlock.units._owners import OWNER
 from ticketlock.units._places import SWEEP
 from ticketlock.units._refusing import as_a_unit_request
-from ticketlock.units._rows import KEY, receipt_key
+from ticketlock.units._rows import KEY, NAME
 from ticketlock.wire._create_table import TableKind
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-_OF_NAMES = receipt_key("")["unit"]["S"]
-
 
 def _is_row(item: Any) -> bool:
     unit: str = item["unit"]["S"]
-    return is_id(unit) or unit.startswith(_OF_NAMES) or unit == SWEEP
+    return is_id(unit) or unit.startswith((NAME, OWNER, GUARDS_OF)) or unit == SWEEP
 
 
 UNITS_TABLE = TableKind("table of units", KEY, _is_row)
@@ -25,7 +25,8 @@ UNITS_TABLE = TableKind("table of units", KEY, _is_row)
 def create_units_table(table_name: str, *, client: "DynamoDBClient | None" = None, **more: Any) -> bool:
     """Create a units table, unless a table of that name exists, and wait until it can be used.
 
-    Its keys are ``unit`` and ``row``, both text. It is billed on demand, with TTL on ``expiresAt``.
+    Its keys are ``unit`` and ``row``, both text. It is billed on demand, with TTL on ``expiresAt``. A units table that
+    exists without TTL, for example after a restore, gets that.
 
     Args:
         table_name: its name.

@@ -22,6 +22,9 @@ from ticketlock.units._work import Place, Work
 GUARD = "guard"
 """The sort key of a guard, in place of the name of a unit's row."""
 
+GUARDS_OF = f"{GUARD}#"
+"""What precedes a table's name in place of a unit's id."""
+
 SLOTS = 16_384
 """Guards of one table. Partitions that share a guard are guarded together, which costs only conflicts."""
 
@@ -67,7 +70,7 @@ def guarded_by(place: Place) -> str | None:
         return None
     # A table of a user's may have keys of these names.
     name = str(place.key["unit"].get("S", ""))
-    return name.removeprefix(f"{GUARD}#").rpartition("#")[0] or None
+    return name.removeprefix(GUARDS_OF).rpartition("#")[0] or None
 
 
 def guard_key(table: str, partition: Value) -> Attributes:
@@ -75,4 +78,4 @@ def guard_key(table: str, partition: Value) -> Attributes:
     ((kind, content),) = partition.items()
     encoded = content if isinstance(content, bytes) else str(content).encode()
     slot = int.from_bytes(hashlib.sha256(kind.encode() + encoded).digest()) % SLOTS
-    return canonical_item(dict(row_key(f"{GUARD}#{table}#{slot:05}", GUARD)))
+    return canonical_item(dict(row_key(f"{GUARDS_OF}{table}#{slot:05}", GUARD)))

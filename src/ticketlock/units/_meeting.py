@@ -68,22 +68,29 @@ class Meeting:
         Returns:
             None once that is done; if the unit is pending, its head and the time of the read.
         """
-        reply: Reply = yield self._heads.read(met.mark.unit)
+        return (yield from self.resolve_all([met]))
+
+    def resolve_all(self, marked: Sequence[Marked]) -> ForkingSteps[tuple[Head, Moment] | None]:
+        """The same for items with the mark of one unit, whose record is read once."""
+        reply: Reply = yield self._heads.read(marked[0].mark.unit)
         head = Head.of(reply.item) if reply.item is not None else None
         if head is not None and not head.is_closed:
             if head.state == "pending":
                 return head, reply.now
             if head.state == "rolledBack":
-                yield from self._ends(self._unmark(met))
+                for met in marked:
+                    yield from self._ends(self._unmark(met))
                 return None
             entries = yield from read_committed(self._heads, head)
             if entries is not None:
-                yield from self._ends(finish(_entry_of(entries, head, met), head.unit, self._marks))
+                for met in marked:
+                    yield from self._ends(finish(_entry_of(entries, head, met), head.unit, self._marks))
                 return None
         # The unit has ended and had finished every item, so a mark that is still there has arrived late.
-        again: Reply = yield Get(met.table, met.key)
-        if again.item is not None and self._marks.mark_of(again.item) == met.mark:
-            yield from self._ends(self._unmark(met))
+        for met in marked:
+            again: Reply = yield Get(met.table, met.key)
+            if again.item is not None and self._marks.mark_of(again.item) == met.mark:
+                yield from self._ends(self._unmark(met))
         return None
 
     def _ends(self, request: Write) -> ForkingSteps[None]:

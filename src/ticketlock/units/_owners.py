@@ -19,6 +19,9 @@ from ticketlock.wire._item_requests import MOST_TOGETHER, Query
 from ticketlock.wire._requests import Attributes, ForkingSteps, Pause, Together, Write
 from ticketlock.wire._table_time import Moment
 
+OWNER = "owner#"
+"""What precedes an owner in place of a unit's id."""
+
 _ENDED = "ended"
 _NAMES = {"#unit": "unit", "#ttl": TIME_TO_LIVE}
 
@@ -89,4 +92,4 @@ def _saved(table: str, owner: str, after: Attributes | None) -> Query:
 
 def _partition(owner: str) -> str:
     """The partition of an owner; no unit has such an id."""
-    return f"owner#{owner}"
+    return f"{OWNER}{owner}"

@@ -1,7 +1,8 @@
 """Queries of a unit: the items of a range at the requested level of isolation, merged with the unit's own writes.
 
 A query reads page by page. Other units may be committed between the pages, and between the items of one page. The
-commit checks each item that a ``SERIALIZABLE`` query has returned; it does not detect items that were inserted.
+commit checks each item that a ``SERIALIZABLE`` query has come to, also if the filter has left it out. It detects items
+that others have inserted only in a guarded table.
 """
 
 from collections.abc import Callable, Sequence
@@ -85,7 +86,7 @@ class Querying:
         """Read page by page, to the end or as far as was asked.
 
         Raises:
-            UnitContended: another unit blocked it until the time-out.
+            UnitConflict: other calls queue for an item that it has come to.
             TableError: the table could not be used.
         """
         given, shown, read = self._asked.given, list[Attributes](), 0
@@ -153,7 +154,9 @@ class Querying:
                 rows.append(None if image is None else _Row(place, image, item))
         if marked:
             read = self._reading.serializable if self._level is SERIALIZABLE else self._reading.committed
-            found = yield from read(list(marked.values()))
+            # In a page the placeholder of a large item is small. A query does not promise that its items are of one
+            # instant, so each is read by itself.
+            found = yield from read(list(marked.values()), together=False)
             for at, whole in zip(marked, found, strict=True):
                 image, row = image_of(whole, self._marks), rows[at]
                 assert row is not None

@@ -74,51 +74,71 @@ class Reading:
         """Images, each read by itself, eventually consistently."""
         found: list[Attributes | None] = []
         for batch in cut(wanted, MOST_TOGETHER):
-            if len(batch) == 1:
-                reply: Reply = yield Get(batch[0].table.name, batch[0].key, is_consistent=False)
-            else:
-                reply = yield GetMany([(each.table.name, each.key) for each in batch], is_consistent=False)
-            found += [image_of(self._checked(item), self._marks) for item in reply.items]
+            items = yield from self._each(batch, is_consistent=False)
+            found += [image_of(item, self._marks) for item in items]
         return found
 
-    def committed(self, wanted: Sequence[Wanted]) -> ForkingSteps[list[Attributes | None]]:
-        """Images; up to 100 are of one instant, and beyond that each group of 100."""
+    def committed(self, wanted: Sequence[Wanted], *, together: bool = True) -> ForkingSteps[list[Attributes | None]]:
+        """Images; up to 100 are of one instant, and beyond that each group of 100.
+
+        Args:
+            together: whether that is so. Otherwise each is read by itself: a transaction reads up to 4 MB.
+        """
         images: list[Attributes | None] = []
         for batch in cut(wanted, MOST_TOGETHER):
             found = None
             while found is None:
-                items, heads = yield from self._of_one_instant(batch)
+                items, heads = yield from self._with_heads(batch, together=together)
                 found = yield from self._images(batch, items, heads)
             images += found
         return images
 
-    def serializable(self, wanted: Sequence[Wanted]) -> ForkingSteps[list[Item | None]]:
-        """Items with our attributes, as a unit may write them; items of units that have ended are finished first."""
+    def serializable(self, wanted: Sequence[Wanted], *, together: bool = True) -> ForkingSteps[list[Item | None]]:
+        """Items with our attributes, as a unit may write them; items of units that have ended are finished first.
+
+        Args:
+            together: as in ``committed``.
+        """
         found: list[Item | None] = []
         for batch in cut(wanted, MOST_TOGETHER):
             while True:
-                items, heads = yield from self._of_one_instant(batch)
-                marked = [met for each, item in zip(batch, items, strict=True) if (met := self._met(each, item))]
-                ended = [met for met in marked if not _is_pending(heads[met.mark.unit])]
+                items, heads = yield from self._with_heads(batch, together=together)
+                ended: dict[str, list[Marked]] = {}
+                for each, item in zip(batch, items, strict=True):
+                    met = self._met(each, item)
+                    if met is not None and not _is_pending(heads[met.mark.unit]):
+                        ended.setdefault(met.mark.unit, []).append(met)
                 if not ended:
                     break
-                for met in ended:
-                    yield from self._meeting.resolve(met)
+                for marked in ended.values():
+                    yield from self._meeting.resolve_all(marked)
             found += items
         return found
 
-    def _of_one_instant(self, batch: Sequence[Wanted]) -> ForkingSteps[tuple[list[Item | None], Records]]:
-        """Items of one instant, and the heads of the units that had marked them at that instant.
+    def each_as_stored(self, wanted: Sequence[Wanted]) -> ForkingSteps[list[Item | None]]:
+        """Items with our attributes, each read by itself; nothing is finished."""
+        found: list[Item | None] = []
+        for batch in cut(wanted, MOST_TOGETHER):
+            found += yield from self._each(batch)
+        return found
+
+    def _with_heads(
+        self, batch: Sequence[Wanted], *, together: bool
+    ) -> ForkingSteps[tuple[list[Item | None], Records]]:
+        """Items, and the heads of the units that had marked them, as they were when the items were read.
 
         The heads are read in a transaction as well. The service may have released what a deciding transaction has
         checked, and let others write it, before it has changed the head, so that a plain read would still find the unit
-        pending. A unit that is pending afterwards was pending at that instant, and a unit that was committed before was
-        committed at that instant. If a unit was committed in between, its state at that instant is unknown, and the
+        pending. A unit that is pending afterwards was pending before, and a unit that was committed before the items
+        were read was committed then. If a unit was committed in between, its state at that time is unknown, and the
         items are read again.
+
+        Args:
+            together: whether the items are of one instant, or each is read by itself.
         """
         before: Records = {}
         while True:
-            items = yield from self._together(batch)
+            items = yield from self._together(batch) if together else self._each(batch)
             units = {met.mark.unit for each, item in zip(batch, items, strict=True) if (met := self._met(each, item))}
             after: Records = {}
             if units:
@@ -131,9 +151,15 @@ class Reading:
 
     def _together(self, batch: Sequence[Wanted]) -> ForkingSteps[list[Item | None]]:
         if len(batch) == 1:
-            reply: Reply = yield Get(batch[0].table.name, batch[0].key)
+            return (yield from self._each(batch))
+        reply: Reply = yield GetTogether([(each.table.name, each.key) for each in batch])
+        return [self._checked(item) for item in reply.items]
+
+    def _each(self, batch: Sequence[Wanted], *, is_consistent: bool = True) -> ForkingSteps[list[Item | None]]:
+        if len(batch) == 1:
+            reply: Reply = yield Get(batch[0].table.name, batch[0].key, is_consistent)
         else:
-            reply = yield GetTogether([(each.table.name, each.key) for each in batch])
+            reply = yield GetMany([(each.table.name, each.key) for each in batch], is_consistent)
         return [self._checked(item) for item in reply.items]
 
     def _images(

@@ -3,7 +3,15 @@
 import logging
 from dataclasses import replace
 
-from ticketlock.errors import TableError, TicketLockError, UnitConflict, UnitRolledBack
+from ticketlock.errors import (
+    ConditionFailed,
+    LockLost,
+    TableError,
+    TicketLockError,
+    UnitConflict,
+    UnitContended,
+    UnitRolledBack,
+)
 from ticketlock.units._commit import name_refused
 from ticketlock.units._ended import ended
 from ticketlock.units._finishing import close
@@ -14,6 +22,8 @@ from ticketlock.wire._requests import ForkingSteps, Pause, Together
 from ticketlock.wire._table_time import Moment
 
 _log = logging.getLogger("ticketlock")
+
+_OTHERS_MAY_CAUSE = (ConditionFailed, LockLost, UnitConflict, UnitContended, UnitRolledBack)
 
 
 class SavedRecord:
@@ -42,7 +52,9 @@ class SavedRecord:
         yield from self.forget()
 
     def explain(self, error: TicketLockError, name: str | None, seen: Receipt) -> ForkingSteps[None]:
-        """Raise the reason that the record or the name shows, in place of a conflict with rivals in the same commit.
+        """Raise the reason that the record or the name shows, in place of an error that it may have caused.
+
+        Such an error tells the caller to run the unit again; but another coordinator may have committed it.
 
         Args:
             error: the error of the commit.
@@ -52,7 +64,7 @@ class SavedRecord:
         Raises:
             UnitChanged, UnitRolledBack, UnitForgotten: as ``check_is_mine`` and ``check_name``.
         """
-        if isinstance(error, UnitConflict):
+        if isinstance(error, _OTHERS_MAY_CAUSE):
             yield from self.check_is_mine(error)
         if name is not None and isinstance(error, UnitConflict | UnitRolledBack):
             try:

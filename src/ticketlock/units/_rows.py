@@ -13,6 +13,9 @@ from ticketlock.wire._requests import TimeCheck, Write
 KEY = ("unit", "row")
 RECEIPT_IS_KEPT_S = 30 * 24 * 3_600
 
+NAME = "name#"
+"""What precedes a name in place of a unit's id."""
+
 _IS_COMMITTED = {"committed": True, "rolledBack": False}
 _NAMES = {"#unit": "unit", "#state": "state", "#try": "try"}
 
@@ -73,7 +76,7 @@ def is_receipt_of(row: Item | None, unit: str) -> bool:
 
 def receipt_key(name: str) -> Item:
     """The key of a name's receipt."""
-    return row_key(f"name#{name}", "receipt")
+    return row_key(f"{NAME}{name}", "receipt")
 
 
 def read_receipt(table: str, name: str) -> Get:

@@ -118,7 +118,9 @@ class Unit:
 
         Raises:
             InvalidUnitRequest: names the argument that is wrong, and what is allowed.
-            UnitContended: another unit blocked it until the time-out.
+            UnitConflict: the call is one of ``transactional``, and other calls queue for an item that it has come to.
+                The unit is over.
+            ConditionFailed, ItemTooLarge: of a blind update of the table's items, which are read now.
             TableError: the table could not be used.
         """
         given = in_python(key_condition, filter, values, names, index, after, limit, forward)
@@ -273,7 +275,8 @@ class Unit:
         Your items are neither marked nor written. Blind updates are read and evaluated now.
 
         Args:
-            keep_for: for how many seconds, 1 s to 366 days. Afterwards it is rolled back.
+            keep_for: for how many seconds, 1 s to 366 days. Afterwards any process may roll it back: a sweep, or one
+                that resumes it or asks for its outcome. If none has, one that resumed it in time may still commit it.
             owner: text: the unit ends with it: for example an execution of a workflow, by ``unit_owner``.
                 ``Units.end_owner`` rolls the unit back, unless a later save names another owner, or none.
 

@@ -348,7 +348,8 @@ class Units:
 
         Raises:
             UnitConflict: at ``SERIALIZABLE``: they have changed meanwhile.
-            InvalidUnitRequest, UnitContended, TableError: as for ``Unit.query``.
+            UnitContended, UnitRolledBack: at ``SERIALIZABLE``, of more than 100 items or 4 MB: as for ``Unit.commit``.
+            InvalidUnitRequest, TableError: as for ``Unit.query``.
         """
         with self._outside(isolation) as unit:
             return unit.query(

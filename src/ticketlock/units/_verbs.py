@@ -172,7 +172,7 @@ class Verbs:
             level = COMMITTED
         yield from self.begin()
         blind = [place for place in self._work.places.values() if place.blind is not None and place.table is own]
-        yield from self._take_in(blind)
+        yield from read_blind(blind, self._take_in)
         if level is SERIALIZABLE and own.is_guarded:
             # Before the items, so that an insert in between is detected.
             yield from self._read_guard(own, checked.range.partition)

@@ -27,8 +27,9 @@ def fits_one_request(touched: Sequence[Place], terms: Terms, most: int) -> bool:
     fits = count <= most and size <= MOST_BYTES
     if terms.engine == "native" and not fits:
         raise UnitTooLarge(
-            f"the unit writes and checks {count} items of {size:,} bytes; one request of DynamoDB takes {most} items "
-            f"of {MOST_BYTES:,} bytes: leave out `engine`, so that the unit can be committed by marks"
+            f"the commit has {count} actions, one for each item, the name, the lock and the saved record, of "
+            f"{size:,} bytes; one request of DynamoDB takes {most} actions of {MOST_BYTES:,} bytes: leave out "
+            "`engine`, so that the unit can be committed by marks"
         )
     return fits
 

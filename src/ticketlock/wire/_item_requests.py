@@ -89,28 +89,29 @@ class GetMany(Request):
     """A read of up to 100 items, each by itself. The reply has one entry for each key, None if there is no item.
 
     Attributes:
-        keys: the tables' names with the key attributes, each key once.
+        keys: the tables' names, None for the driver's own, with the key attributes, each key once.
         is_consistent: as in ``Get``.
     """
 
-    keys: Sequence[tuple[str, Attributes]]
+    keys: Sequence[tuple[str | None, Attributes]]
     is_consistent: bool = True
 
-    def tables(self, _table: str) -> tuple[str, ...]:
+    def tables(self, table: str) -> tuple[str, ...]:
         """The tables of its keys."""
-        return tuple(sorted({table for table, _ in self.keys}))
+        return tuple(sorted({name or table for name, _ in self.keys}))
 
     def calls(self, table: str, _identity: str) -> Actions[Any]:
-        """The BatchGetItem."""
-        wanted = {name: [key for table, key in self.keys if table == name] for name in self.tables(table)}
-        return (yield from batch_get(wanted, is_consistent=self.is_consistent))
+        """The BatchGetItem. The service returns the items in any order; the answer has one for each key."""
+        keys = [(name or table, key) for name, key in self.keys]
+        wanted = {name: [key for its, key in keys if its == name] for name in self.tables(table)}
+        answer = yield from batch_get(wanted, is_consistent=self.is_consistent)
+        key_names = {name: tuple(key) for name, key in keys}
+        found = {_name(name, key_names[name], item): item for name in wanted for item in answer["Responses"][name]}
+        return {**answer, "Responses": [found.get(_name(name, key_names[name], key)) for name, key in keys]}
 
     def items(self, answer: Any) -> tuple[Item | None, ...]:
-        """The items, ordered by their keys: the service returns them in any order."""
-        key_names = {table: tuple(key) for table, key in self.keys}
-        responses = answer["Responses"]
-        found = {_name(table, names, item): item for table, names in key_names.items() for item in responses[table]}
-        return tuple(found.get(_name(table, key_names[table], key)) for table, key in self.keys)
+        """The items, in the order of the keys."""
+        return tuple(answer["Responses"])
 
 
 def _name(table: str, key_names: Sequence[str], item: Attributes) -> Hashable:

@@ -17,7 +17,6 @@ from ticketlock.errors import TableError
 from ticketlock.wire._actions import Actions, Call, Sleep
 from ticketlock.wire._answers import BrokenReply, Reply
 from ticketlock.wire._attributes import Item
-from ticketlock.wire._batch_get import batch_get
 
 # DynamoDB recognises the token of a transaction for ten minutes; after that it would apply the transaction again
 # (https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html). A request may arrive
@@ -248,28 +247,6 @@ class Read(Request):
     def gives_up_after_ms(self, usual_ms: int) -> int:
         """At most its patience."""
         return usual_ms if self.patience_ms is None else min(usual_ms, self.patience_ms)
-
-
-@dataclass(frozen=True, slots=True)
-class ReadItems(Request):
-    """Strongly consistent reads of items of the driver's own table by key: at most 100, each key once.
-
-    The reply has one entry for each key, in the order of the keys; None if there is no item.
-
-    Attributes:
-        keys: the key attributes of each item, with their values.
-    """
-
-    keys: tuple[Attributes, ...]
-
-    def calls(self, table: str, _identity: str) -> Actions[Any]:
-        """The BatchGetItem."""
-        return (yield from batch_get({table: self.keys}, is_consistent=True))
-
-    def items(self, answer: Any) -> tuple[Item | None, ...]:
-        """The items, ordered by their keys: the service returns them in any order."""
-        found = [item for items in answer["Responses"].values() for item in items]
-        return tuple(next((item for item in found if key.items() <= item.items()), None) for key in self.keys)
 
 
 @dataclass(frozen=True, slots=True)

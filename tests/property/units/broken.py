@@ -241,7 +241,7 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a cut without a second read of the heads",
             by("cuts", *ISOLATION),
-            ((Reading, "_of_one_instant", changes.of_one_instant_by_one_read),),
+            ((Reading, "_with_heads", changes.with_heads_by_one_read),),
             Faults({"pause": 60}),
             cast=CUTS,
         ),

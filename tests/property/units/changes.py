@@ -217,13 +217,13 @@ class MarkedThatReportsTheRefusal(MarkedCommit):
         pass
 
 
-def of_one_instant_by_one_read(self: Reading, batch: Sequence[Wanted]) -> ForkingSteps[Any]:
+def with_heads_by_one_read(self: Reading, batch: Sequence[Wanted], *, together: bool) -> ForkingSteps[Any]:
     """The heads are read once, after the items.
 
     The items are read when a unit has marked one of them, but not the other yet. It marks that as well, and is
     committed; then its head is read. One item is read as the unit writes it, the other as it was before.
     """
-    items = yield from self._together(batch)
+    items = yield from self._together(batch) if together else self._each(batch)
     units = {met.mark.unit for each, item in zip(batch, items, strict=True) if (met := self._met(each, item))}
     after = {}
     for unit in sorted(units):
