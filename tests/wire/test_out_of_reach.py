@@ -30,8 +30,8 @@ def test_a_lease_that_cannot_be_renewed_is_in_danger_then_lost_and_no_one_else_h
         assert other is None or not lease.is_held()
         return True
 
-    locks = place.client(lease=2)
-    lease = locks.acquire(entity, danger=1.5, on_danger=lambda _: told.append("danger"), on_lost=note_loss)
+    locks = place.client(lease=4)
+    lease = locks.acquire(entity, danger=3, on_danger=lambda _: told.append("danger"), on_lost=note_loss)
     with proxy.black_hole():
         deadline = lease.deadline
         until(lambda: no_other_owner_holds_it() and is_lost.is_set(), "the loss")
