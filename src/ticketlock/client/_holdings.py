@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from inspect import GEN_CREATED, getgeneratorstate
 from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
@@ -167,7 +168,7 @@ class Holdings(Generic[L]):
         with self._mutex:
             lease._caller = caller
             self._held.setdefault((lease.lock, caller), []).append(lease)
-            self._lines.takes(lease)
+            self._lines.takes(self._line(lease.lock), lease)
         try:
             if lease._is_watched():
                 self._heart.watch(lease)
@@ -235,7 +236,7 @@ class Holdings(Generic[L]):
     def _drop(self, lease: L) -> None:
         with self._mutex:
             key = lease.lock, lease._caller
-            self._lines.drops(lease)
+            self._lines.drops(self._line(lease.lock), lease)
             # Never remove the key in between: the caller's other leases must always be found.
             others = [each for each in self._held.get(key, ()) if each is not lease]
             if others:
@@ -278,7 +279,7 @@ class Holdings(Generic[L]):
                         jitter=random.random,
                         others_wait=waits.expects_others,
                         wakes=waits.wakes,
-                        will_be_woken=self._lines.will_release,
+                        will_be_woken=partial(self._lines.will_release, self._line(waits.lock)),
                     ),
                 )
         finally:

@@ -33,7 +33,7 @@ class Line:
 
 
 class Lines:
-    """The waiters of this process, by lock, and the owners of its leases."""
+    """The waiters of this process, by lock, and its leases, by lock and owner."""
 
     def __init__(self) -> None:
         self._process = OwnProcess()
@@ -42,7 +42,7 @@ class Lines:
         # Weak: an exception from a signal handler may end a wait between two instructions of `standing`.
         self._waiting: dict[Line, tuple[ReferenceType[Waits], ...]] = {}
         # Weak: a client may be dropped with its leases.
-        self._leases: WeakValueDictionary[str, BaseLease] = WeakValueDictionary()
+        self._leases: WeakValueDictionary[tuple[Line, str], BaseLease] = WeakValueDictionary()
 
     @property
     def are_of_this_process(self) -> bool:
@@ -87,17 +87,17 @@ class Lines:
         if first is not None:
             first.hears_of(fencing_token)
 
-    def takes(self, lease: BaseLease) -> None:
+    def takes(self, line: Line, lease: BaseLease) -> None:
         """Learn of a lease that a client of this process holds."""
-        self._leases[lease.owner] = lease
+        self._leases[line, lease.owner] = lease
 
-    def drops(self, lease: BaseLease) -> None:
+    def drops(self, line: Line, lease: BaseLease) -> None:
         """Learn that no client of this process will release it any more."""
-        self._leases.pop(lease.owner, None)
+        self._leases.pop((line, lease.owner), None)
 
-    def will_release(self, seen: Position) -> bool:
+    def will_release(self, line: Line, seen: Position) -> bool:
         """Whether clients of this process hold the lock, and nobody else: its release will wake the next waiter."""
-        return bool(seen.holders) and all(holder.owner in self._leases for holder in seen.holders)
+        return bool(seen.holders) and all((line, holder.owner) in self._leases for holder in seen.holders)
 
 
 def _ticket(waits: Waits) -> int:
