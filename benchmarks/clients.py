@@ -10,7 +10,6 @@
 All on ``ticketlock.testing``'s DynamoDB behind HTTP (``memory_server.py`` says why), anew for each run.
 """
 
-import argparse
 import json
 import os
 import statistics
@@ -24,6 +23,7 @@ from typing import Any
 from client_runs import Crowd, Cycle, Cycles, Figures
 from installed import installed
 from memory_server import memory_server
+from quick import options_of
 from rich.console import Console
 from rich.table import Table
 from ticketlock_local.errors import LocalCloudError
@@ -67,10 +67,15 @@ _PEER_SETTLES_S = 2
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One promise, and whether it was kept."""
+    """One promise, and whether it was kept.
+
+    Attributes:
+        is_of_speed: whether it compares durations or rates, which a short run on a busy machine may miss.
+    """
 
     text: str
     kept: bool
+    is_of_speed: bool = False
 
 
 class Bench:
@@ -118,8 +123,8 @@ def cycle(bench: Bench, console: Console) -> list[Check]:
     most = MOST_OF_THE_PEERS_DELAYED_CYCLE
     return [
         Check("a cycle is 2 requests", at_once["ours"].requests == delayed["ours"].requests == 2),
-        Check("a cycle takes less time than the peer's", at_once["ours"].ms < at_once["peer"].ms),
-        Check(f"with the delay, at most {most} of it", ratio <= most),
+        Check("a cycle takes less time than the peer's", at_once["ours"].ms < at_once["peer"].ms, is_of_speed=True),
+        Check(f"with the delay, at most {most} of it", ratio <= most, is_of_speed=True),
     ]
 
 
@@ -149,7 +154,9 @@ def crowd(bench: Bench, console: Console, plan: Plan) -> list[Check]:
     table.add_row("overtakings beyond the one slip, all rounds", f"{slips}", "-", "")
     console.print(table)
     return [
-        Check(f"{work}: at least {LEAST_OF_THE_PEER} of the peer's grants", ratio >= LEAST_OF_THE_PEER),
+        Check(
+            f"{work}: at least {LEAST_OF_THE_PEER} of the peer's grants", ratio >= LEAST_OF_THE_PEER, is_of_speed=True
+        ),
         Check(f"{work}: at most {MOST_REQUESTS} requests a grant", requests <= MOST_REQUESTS),
         Check(f"{work}: no one is overtaken more than once", slips == 0),
     ]
@@ -169,7 +176,7 @@ def depth(bench: Bench, console: Console) -> list[Check]:
     console.print(table)
     slips = sum(figures.beyond_the_slip for figures in each)
     return [
-        Check("requests a grant differ by less than 30 % with depth", abs(ratio - 1) < DEPTHS_DIFFER),
+        Check("requests a grant differ by less than 30 % with depth", abs(ratio - 1) < DEPTHS_DIFFER, is_of_speed=True),
         Check("no one is overtaken more than once there either", slips == 0),
     ]
 
@@ -195,13 +202,12 @@ def _row(table: Table, name: str, ours: float, theirs: float, *, turned: bool = 
 
 def main() -> int:
     """Measure and print; 1 if the peer cannot be installed, or a promise is broken."""
-    parser = argparse.ArgumentParser(description="LockClient beside python_dynamodb_lock")
-    parser.add_argument("--quick", action="store_true", help="one round, two poll intervals, half the time")
-    quick = parser.parse_args().quick
+    parser = options_of(__doc__, "one round, two poll intervals, half the time")
+    chosen = parser.parse_args()
     console = Console(width=110)
     checks: list[Check] = []
     try:
-        bench = Bench(installed("clients-peer", _REQUIREMENTS), quick=quick)
+        bench = Bench(installed("clients-peer", _REQUIREMENTS), quick=chosen.quick)
         console.print(f"{_REQUIREMENTS.read_text().split()[-1]} and ticketlock's LockClient", highlight=False)
         checks += cycle(bench, console)
         for plan in PLANS:
@@ -212,7 +218,7 @@ def main() -> int:
         return 1
     for check in checks:
         print(f"{'PASS  ' if check.kept else 'FAILED'} {check.text}")
-    return 0 if all(check.kept for check in checks) else 1
+    return 0 if all(check.kept or (chosen.quick and check.is_of_speed) for check in checks) else 1
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ in virtual time, in which steps and requests take no time. The task tokens have 
 ``--save`` writes the figures for the chart in the docs: ``python -m ticketlock_local diagrams``.
 """
 
-import argparse
 import heapq
 import json
 import random
@@ -21,6 +20,7 @@ from typing import Any
 
 from kit.capacity import Bill
 from kit.events import CONTINUE_MACHINE, execution_arn, handed_over
+from quick import options_of
 from rich.console import Console
 from rich.table import Table
 from ticketlock_cdk.lock.definition import continue_definition, serialize_definition
@@ -237,7 +237,7 @@ def counted() -> Mapping[str, Cost]:
 
 def main() -> int:
     """Count and print."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = options_of(__doc__, "the same: its hour is virtual")
     options.add_argument("--save", action="store_true", help="write docs/figures/hour-of-waiting.json")
     chosen = options.parse_args()
     costs = counted()

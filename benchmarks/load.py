@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 import psutil
+from quick import options_of
 from rich.console import Console
 from rich.table import Table
 from rounds import ASKING_AT_MOST, gaps_s, history, run_round, took_s, warm_up
 from ticketlock_local.cloud.deploy import client_arguments, deploy
+from ticketlock_local.cloud.starting import start
 from ticketlock_local.demo.checks import judge
-from ticketlock_local.demo.executions import Execution, start
+from ticketlock_local.demo.executions import Execution
 from ticketlock_local.engines.emulator import Emulator
 from ticketlock_local.errors import LocalCloudError
 from ticketlock_local.history.model import Verdict
@@ -33,12 +35,11 @@ from ticketlock.wire._sdk import make_client
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
 
-EXECUTIONS = 200
 ENTITIES = 20
 A_SECOND = 10
 WORK_S = 0.3
 
-_AT_ONCE = EXECUTIONS // ENTITIES
+_AT_ONCE = 10
 _TIMEOUT_S = 120.0
 _WARM_UP_TIMEOUT_S = 60.0
 _SAMPLE_EVERY_S = 0.5
@@ -115,7 +116,7 @@ def _resident(process: psutil.Process) -> int | None:
         return None
 
 
-def measure() -> Load:
+def measure(entities: int) -> Load:
     """Deploy, warm up, run everything, check it."""
     with Emulator() as emulator:
         outputs = deploy(emulator, context={"removal_policy": "destroy"})
@@ -126,7 +127,7 @@ def measure() -> Load:
             done = run_round(
                 step_functions,
                 begin,
-                EXECUTIONS,
+                entities * _AT_ONCE,
                 every_s=1 / A_SECOND,
                 timeout_s=_TIMEOUT_S,
                 asking_at_most=ASKING_AT_MOST,
@@ -173,14 +174,16 @@ def _strays(client: Any, table_name: str) -> list[str]:
 
 def main() -> int:
     """Measure and print; 1 if a guarantee was broken."""
+    chosen = options_of(__doc__, "two entities instead of twenty").parse_args()
+    entities = 2 if chosen.quick else ENTITIES
     began = time.monotonic()
     try:
-        load = measure()
+        load = measure(entities)
     except LocalCloudError as error:
         print(f"{error}; {_TOO_BUSY}", file=sys.stderr)
         return 1
     console = Console(width=100)
-    starts = f"{A_SECOND} started a second at most, {_AT_ONCE} on each of {ENTITIES} entities, {WORK_S} s of work each"
+    starts = f"{A_SECOND} started a second at most, {_AT_ONCE} on each of {entities} entities, {WORK_S} s of work each"
     console.print(f"Load on the emulator: {starts}", highlight=False)
     console.print(_table(load, time.monotonic() - began))
     if load.timed_out:
@@ -191,7 +194,8 @@ def main() -> int:
         print(f"FAILED: {failure}")
     if len(load.verdict.failures) > _FAILURES_SHOWN:
         print(f"FAILED: and {len(load.verdict.failures) - _FAILURES_SHOWN} more")
-    return 0 if load.verdict.passed else 1
+    # A short run on a busy machine is none of a busy lock.
+    return 0 if load.verdict.passed or (chosen.quick and load.timed_out) else 1
 
 
 def _table(load: Load, everything_s: float) -> Table:

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kit.mass_end import Ended, MassEnd
+from quick import options_of
 from rich.console import Console
 from rich.table import Table
 
@@ -25,12 +26,12 @@ CONCURRENCY = 10
 SHARES = {"all of them left nothing": 1.0, "half of them left a row": 0.5, "all of them left a row": 0.0}
 
 
-def mass_end(share: float) -> tuple[MassEnd, Sequence[Ended]]:
-    """Executions that end, this share of them with nothing left."""
+def mass_end(share: float, events: int) -> tuple[MassEnd, Sequence[Ended]]:
+    """So many executions that end, this share of them with nothing left."""
     mass = MassEnd()
-    nothing = round(EVENTS * share)
+    nothing = round(events * share)
     ended = mass.failed_works(nothing // 2) + mass.never_came(nothing - nothing // 2)
-    left = EVENTS - nothing
+    left = events - nothing
     if left:
         ended += mass.waiters(left // 2) + mass.waiters(left - left // 2)
     random.Random(1).shuffle(ended)
@@ -45,15 +46,16 @@ def counts(values: Sequence[int]) -> str:
 
 def main() -> int:
     """Count and print; 1 if an event failed, or if one of an execution that left nothing cost more than one request."""
+    events = 300 if options_of(__doc__, "300 events").parse_args().quick else EVENTS
     os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")
     console = Console(width=115)
-    made = Table(title=f"{EVENTS:,} clean-up events at {A_SECOND} a second (virtual time)", title_justify="left")
+    made = Table(title=f"{events:,} clean-up events at {A_SECOND} a second (virtual time)", title_justify="left")
     made.add_column("figure")
     rows: dict[str, list[str]] = {}
     kept = True
     for name, share in SHARES.items():
         made.add_column(name, justify="right")
-        mass, ended = mass_end(share)
+        mass, ended = mass_end(share, events)
         nothing = [each for each in ended if each.kind == "left nothing"]
         others = [each for each in ended if each.kind != "left nothing"]
         failed = sum(each.error is not None for each in ended)

@@ -5,7 +5,6 @@ other, not for the engine. ministack evaluates expressions slowly, and copies th
 """
 
 import asyncio
-import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ticketlock.testing import MemoryDynamoDB
+from ticketlock.testing._http import decoded, encoded
 
 
 @contextmanager
@@ -59,14 +59,11 @@ async def serve(delay_s: float) -> None:
 
 
 def _answer(memory: MemoryDynamoDB, operation: str, body: bytes) -> bytes:
-    asked = json.loads(body)
+    asked = decoded(body)
     # It reports no units; a proxy that counts asks any engine for them.
     asked.pop("ReturnConsumedCapacity", None)
     status, reply = memory._service.answer(operation, asked)
-    headers = reply.pop("ResponseMetadata")["HTTPHeaders"]
-    if "Error" in reply:
-        reply["__type"] = f"com.amazonaws.dynamodb.v20120810#{reply.pop('Error')['Code']}"
-    content = json.dumps(reply).encode()
+    headers, content = encoded(reply)
     lines = [f"{name}: {value}" for name, value in headers.items()]
     lines += ["content-type: application/x-amz-json-1.0", f"content-length: {len(content)}"]
     return "\r\n".join([f"HTTP/1.1 {status} -", *lines, "", ""]).encode() + content

@@ -32,8 +32,11 @@ def moto_server() -> Iterator[str]:
 
 def _serve(folder: str) -> None:
     sys.path.append(folder)
+    from moto.dynamodb import responses
     from moto.server import ThreadedMotoServer
 
+    # As of DynamoDB since 2022; moto still refuses a TransactGetItems of more than 25.
+    responses.TRANSACTION_MAX_ITEMS = 100
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     print(server.get_host_and_port()[1], flush=True)

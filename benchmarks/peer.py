@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 from installed import installed
+from quick import options_of
 from rich.console import Console
 from rich.table import Table
 from rounds import (
@@ -77,13 +78,13 @@ class Side:
     transitions: float
 
 
-def peer() -> Side:
+def peer(executions: int) -> Side:
     """Measure the peer."""
     with Emulator() as emulator:
         outputs = deploy(emulator, app=_APP)
         counter = {"LockName": {"S": LOCK}, "currentlockcount": {"N": "0"}}
         dynamodb = boto3.client("dynamodb", **client_arguments(emulator.endpoint))
-        dynamodb.put_item(TableName=outputs["TableName"], Item=counter)
+        dynamodb.put_item(TableName=outputs["CounterTableName"], Item=counter)
         client = boto3.client("stepfunctions", **client_arguments(emulator.endpoint))
         machine = outputs["StateMachineArn"]
 
@@ -93,7 +94,7 @@ def peer() -> Side:
             return client.start_execution(stateMachineArn=machine, input=text)["executionArn"]
 
         succeeded(run_round(client, begin, 1, every_s=EVERY_S, timeout_s=_TIMEOUT_S))
-        done = succeeded(run_round(client, begin, EXECUTIONS, every_s=EVERY_S, timeout_s=_TIMEOUT_S))
+        done = succeeded(run_round(client, begin, executions, every_s=EVERY_S, timeout_s=_TIMEOUT_S))
         polls = [_polls_of_the_peer(history(client, arn)) for arn in done]
         made = _transitions(client, done) + _UNREPORTED_OF_A_POLL * sum(polls)
     runs = done.values()
@@ -102,12 +103,12 @@ def peer() -> Side:
     return _side("peer", [replace(run, fencing_token=number + 1) for number, run in enumerate(by_work)], made)
 
 
-def ours(way: str) -> Side:
+def ours(way: str, executions: int) -> Side:
     """Measure one kind of hand-over of our lock."""
     with deployed(way, poll_s=POLL_S) as (client, outputs):
-        warm_up(client, starter(client, outputs, "warm-up", WORK_S), EXECUTIONS, timeout_s=_TIMEOUT_S)
+        warm_up(client, starter(client, outputs, "warm-up", WORK_S), executions, timeout_s=_TIMEOUT_S)
         begin = starter(client, outputs, LOCK, WORK_S)
-        done = succeeded(run_round(client, begin, EXECUTIONS, every_s=EVERY_S, timeout_s=_TIMEOUT_S))
+        done = succeeded(run_round(client, begin, executions, every_s=EVERY_S, timeout_s=_TIMEOUT_S))
         made = _transitions(client, done) + _UNTOLD_OF_A_HOLD * len(done)
     runs = list(done.values())
     return replace(_side(way, runs, made), by_ticket=keeps_ticket_order(runs))
@@ -138,14 +139,15 @@ def _side(name: str, runs: Sequence[Execution], made: int) -> Side:
 
 def main() -> int:
     """Measure and print; 1 if the peer cannot be installed, or ours breaks a promise."""
+    executions = 3 if options_of(__doc__, "three executions").parse_args().quick else EXECUTIONS
     try:
         installed(FOLDER.name, _REQUIREMENTS)
-        sides = [peer(), ours("callback"), ours("poll")]
+        sides = [peer(executions), *(ours(way, executions) for way in ("callback", "poll"))]
     except LocalCloudError as error:
         print(error, file=sys.stderr)
         return 1
     console = Console(width=110)
-    work = f"{EXECUTIONS} executions on one entity, started {EVERY_S * 1_000:.0f} ms apart, {WORK_S} s of work each"
+    work = f"{executions} executions on one entity, started {EVERY_S * 1_000:.0f} ms apart, {WORK_S} s of work each"
     console.print(f"{_REQUIREMENTS.read_text().split()[-1]} and ticketlock on the emulator: {work}", highlight=False)
     console.print(_table(*sides))
     return 0 if all(side.by_ticket and not side.overlaps for side in sides[1:]) else 1

@@ -27,7 +27,7 @@ class PeerStack(Stack):
         # The construct adds its table to the stack, and has no attribute for it.
         (table,) = [child for child in self.node.children if "Table" in child.node.id]
         CfnOutput(self, "StateMachineArn", value=machine.state_machine_arn)
-        CfnOutput(self, "TableName", value=getattr(table, "table_name"))  # noqa: B009
+        CfnOutput(self, "CounterTableName", value=getattr(table, "table_name"))  # noqa: B009
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@
 All except the hour are on ``ticketlock.testing``'s DynamoDB behind HTTP (``memory_server.py`` says why).
 """
 
-import argparse
 import json
 import subprocess
 import sys
@@ -29,6 +28,7 @@ from client_runs import overtakers
 from client_sides import Ours
 from clients import Check
 from memory_server import memory_server
+from quick import options_of
 from rich.console import Console
 from rich.table import Table
 from soak_checker import Left, left_in
@@ -306,8 +306,7 @@ def shown_lives(seconds: float, seen: Mapping[str, Lived]) -> Table:
 
 def main() -> int:
     """Run, print; 1 if a check fails."""
-    parser = argparse.ArgumentParser(description="load and soak")
-    parser.add_argument("--quick", action="store_true", help="a tenth of it")
+    parser = options_of(__doc__, "a tenth of it")
     less = 10 if parser.parse_args().quick else 1
     console = Console(width=110)
     checks: list[Check] = []

@@ -14,7 +14,6 @@ On dynoxide, which bills by the rules (docs/engines.md) and which cargo builds i
 whose read units mean nothing.
 """
 
-import argparse
 import os
 import random
 import statistics
@@ -30,6 +29,7 @@ from typing import Any
 
 import boto3
 from kit.units import KEYS, make_table
+from quick import options_of
 from rich.console import Console
 from rich.table import Table
 from ticketlock_local.cloud.deploy import client_environment
@@ -158,10 +158,15 @@ class Subject:
 
 @dataclass(frozen=True)
 class Check:
-    """One target, and whether it is met."""
+    """One target, and whether it is met.
+
+    Attributes:
+        is_of_speed: whether it compares durations, which a short run on a busy machine may miss.
+    """
 
     text: str
     met: bool
+    is_of_speed: bool = False
 
 
 # Costs.
@@ -328,7 +333,11 @@ def latency(subject: Subject, console: Console, rounds: int) -> list[Check]:
             times, ratios = (ours, plain, resource), (ours / plain, ours / resource)
             table.add_row(f"{count}", how, *(f"{each:.2f}" for each in (*times, *ratios)))
             checks.append(
-                Check(f"latency of {count}, {how}: at most {MOST_OF_PLAIN} of it", ours / plain <= MOST_OF_PLAIN)
+                Check(
+                    f"latency of {count}, {how}: at most {MOST_OF_PLAIN} of it",
+                    ours / plain <= MOST_OF_PLAIN,
+                    is_of_speed=True,
+                )
             )
     console.print(table)
     return checks
@@ -424,7 +433,9 @@ def rivals(subject: Subject, console: Console, seconds: float) -> list[Check]:
     allowance = f"{WORK_S * 1_000:.0f} ms and {one_by_one_s * 1_000:.1f} ms of requests allow {allowed:.1f} a second"
     return [
         Check(
-            f"in turn: at least {LEAST_OF_ALLOWED} of what {allowance}", in_turn.a_second >= LEAST_OF_ALLOWED * allowed
+            f"in turn: at least {LEAST_OF_ALLOWED} of what {allowance}",
+            in_turn.a_second >= LEAST_OF_ALLOWED * allowed,
+            is_of_speed=True,
         ),
         Check(f"in turn: at most {MOST_TRIES} tries a commit", in_turn.tries_a_commit <= MOST_TRIES),
     ]
@@ -449,8 +460,7 @@ def _row(table: Table, count: int, level: str, how: str, found: Meter) -> None:
 
 def main() -> int:
     """Measure and print; 1 if a target is not met, or there is no engine."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--quick", action="store_true", help="fewer rounds")
+    options = options_of(__doc__, "fewer rounds")
     quick = options.parse_args().quick
     console = Console(width=115)
     try:
@@ -465,7 +475,7 @@ def main() -> int:
         return 1
     for check in checks:
         console.print(f"{'met    ' if check.met else 'NOT MET'}  {check.text}", highlight=False)
-    return int(not all(check.met for check in checks))
+    return int(not all(check.met or (quick and check.is_of_speed) for check in checks))
 
 
 if __name__ == "__main__":

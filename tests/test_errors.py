@@ -1,7 +1,13 @@
 """The errors: one tree, drawn in its docstring, whose messages say what is wrong and what would be right."""
 
+import copy
 import inspect
+import multiprocessing
+import pickle
 import re
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from decimal import Decimal
 
 import pytest
 
@@ -81,10 +87,24 @@ def test_a_value_of_300_characters_is_shown_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(True, "true"), (None, "null"), ("é", '"é"'), ({"a": [1]}, '{"a": [1]}'), (b"x", "b'x'")]
+    ("value", "text", "in_json"),
+    [
+        (True, "True", "true"),
+        (None, "None", "null"),
+        ("é", '"é"', '"é"'),
+        ({"a": [1]}, "{'a': [1]}", '{"a": [1]}'),
+        (b"x", "b'x'", "b'x'"),
+        (float("-inf"), "-math.inf", "-Infinity"),
+        (float("nan"), "math.nan", "NaN"),
+    ],
 )
-def test_a_value_is_shown_as_the_json_that_it_was(value: object, text: str) -> None:
-    assert InvalidLockRequest("entity", value, "text").value == text
+def test_a_value_is_shown_as_in_python_and_one_of_a_json_document_as_there(
+    value: object, text: str, in_json: str
+) -> None:
+    error = InvalidLockRequest("entity", value, "text")
+    assert (error.value, str(error)) == (text, f"entity is {text}; allowed: text")
+    error = error.in_json()
+    assert (error.value, str(error)) == (in_json, f"entity is {in_json}; allowed: text")
 
 
 def test_half_a_surrogate_pair_is_shown_as_it_is_written() -> None:
@@ -115,3 +135,43 @@ def test_a_newer_format_names_both_and_says_what_to_do() -> None:
     error = UnsupportedFormat(stored=2, known=1)
     assert error.stored == 2
     assert str(error) == "the lock is in data format 2, but this version only knows 1: upgrade ticketlock"
+
+
+KEYS = {"id": "a", "n": Decimal(1), "raw": b"x"}
+MADE: dict[type[TicketLockError], Callable[[], TicketLockError]] = {
+    errors.InvalidLockRequest: lambda: errors.InvalidLockRequest("entity", object(), "text"),
+    errors.InvalidUnitRequest: lambda: errors.InvalidUnitRequest("key.id", object(), "text"),
+    errors.TaskNotAllowed: lambda: errors.TaskNotAllowed("task.functionArn", object(), (ARN,)),
+    errors.PermitsMismatch: lambda: errors.PermitsMismatch(2, 3, "order-1"),
+    errors.UnsupportedFormat: lambda: errors.UnsupportedFormat(2, 1),
+    errors.RecordWaitExceeded: lambda: errors.RecordWaitExceeded("why", [("an owner", 1, 2)], is_closed=True),
+    errors.ConditionFailed: lambda: errors.ConditionFailed("accounts", KEYS, "balance > :n"),
+    errors.UnitConflict: lambda: errors.UnitConflict([("accounts", KEYS)], inserted_into=["lines"]),
+    errors.UnitRolledBack: lambda: errors.UnitRolledBack("why", by="another"),
+    errors.ItemTooLarge: lambda: errors.ItemTooLarge("why", phase="mark"),
+    errors.CommittedUnfinished: lambda: errors.CommittedUnfinished("a unit", [("accounts", KEYS)], "why"),
+}
+"""How an error is made that takes more than a sentence."""
+
+
+@pytest.mark.parametrize("name", errors.__all__)
+def test_every_error_is_the_same_in_another_process(name: str) -> None:
+    kind = getattr(errors, name)
+    error = MADE[kind]() if kind in MADE else kind("why")
+    error.add_note("in the second state")
+    for there in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(there) is kind
+        assert str(there) == str(error)
+        assert (there.args, vars(there)) == (error.args, vars(error))
+
+
+def test_an_error_of_a_pool_of_processes_reaches_the_caller_and_leaves_the_pool_usable() -> None:
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        with pytest.raises(errors.UnitConflict) as raised:
+            pool.submit(_conflicts).result()
+        assert raised.value.keys == (("accounts", KEYS),)
+        assert pool.submit(len, "ab").result() == 2
+
+
+def _conflicts() -> None:
+    raise errors.UnitConflict([("accounts", KEYS)])

@@ -55,6 +55,7 @@ def _emit(swept: Swept) -> None:
         ("CommittedUnfinished", swept.unfinished),
         ("FinishedItems", swept.finished),
         ("OpenUnits", swept.open),
+        ("RefusedItems", swept.refused),
         ("RolledBackByOthers", swept.rolled_back),
         ("StoppedSweeps", int(not swept.is_whole)),
     ):

@@ -12,21 +12,41 @@ from ticketlock_cdk.machine_logs import machine_log_group
 from ticketlock_cdk.nag import acknowledge_wildcard
 
 _LONGEST_SLEEP_S = 10
+_FAILED = "ExampleFailed"
 _FUNCTION = f"""\
 import time
+
+
+class {_FAILED}(Exception):
+    pass
 
 
 def handler(event, _context):
     started = time.time()
     time.sleep(min(max(float(event.get("seconds", 1)), 0), {_LONGEST_SLEEP_S}))
     print("slept for", event["lock"]["entity"])
+    if "fail" in event:
+        raise {_FAILED}(event["fail"])
     return {{"startedMs": int(started * 1000), "endedMs": int(time.time() * 1000), "lock": event["lock"]}}
 """
 
 
 def example_workflow(scope: Construct, id: str, *, encryption_key: kms.IKey | None) -> sfn.StateMachine:
-    """A workflow that waits for the ``seconds`` of its input, 1 if it has none, and returns its input."""
+    """A workflow that waits for the ``seconds`` of its input, 1 if it has none, and returns its input.
+
+    With ``fail`` in its input, a text, it fails with that as the cause instead.
+    """
     returned = sfn.Pass(scope, f"{id}Returns", state_name="Return", comment="The output is the input.")
+    failed = sfn.Fail(
+        scope,
+        f"{id}Fails",
+        state_name="FailAsAsked",
+        comment="Stands for work that fails.",
+        error=_FAILED,
+        cause_path="$.fail",
+    )
+    end = sfn.Choice(scope, f"{id}Ends", state_name="FailOrReturn", comment="It fails if the input says so.")
+    end.when(sfn.Condition.is_present("$.fail"), failed).otherwise(returned)
     asked = sfn.Wait(
         scope,
         f"{id}Waits",
@@ -42,7 +62,7 @@ def example_workflow(scope: Construct, id: str, *, encryption_key: kms.IKey | No
         time=sfn.WaitTime.duration(Duration.seconds(1)),
     )
     choice = sfn.Choice(scope, f"{id}Chooses", state_name="HowLong", comment="How long, if the input says so.")
-    choice.when(sfn.Condition.is_present("$.seconds"), asked.next(returned)).otherwise(one_second.next(returned))
+    choice.when(sfn.Condition.is_present("$.seconds"), asked.next(end)).otherwise(one_second.next(end))
     machine = sfn.StateMachine(
         scope,
         id,
@@ -65,7 +85,10 @@ def example_workflow(scope: Construct, id: str, *, encryption_key: kms.IKey | No
 
 
 def example_function(scope: Construct, id: str, *, encryption_key: kms.IKey | None) -> lambda_.Function:
-    """A function that sleeps for the ``seconds`` of its input, at most 10, and returns when, and under which lock."""
+    """A function that sleeps for the ``seconds`` of its input, at most 10, and returns when, and under which lock.
+
+    With ``fail`` in its input, a text, it raises an error with that message instead.
+    """
     log_group = logs.LogGroup(
         scope,
         f"{id}Logs",

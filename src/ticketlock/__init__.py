@@ -15,6 +15,7 @@ from ticketlock.client._pessimistic import Pessimistic, pessimistic
 from ticketlock.errors import (
     AlreadyHeld,
     ClientClosed,
+    CommittedUnfinished,
     ConditionFailed,
     EventBudgetExceeded,
     InvalidLockRequest,
@@ -54,6 +55,7 @@ __all__ = [
     "AlreadyHeld",
     "Claim",
     "ClientClosed",
+    "CommittedUnfinished",
     "ConditionFailed",
     "EventBudgetExceeded",
     "Fence",

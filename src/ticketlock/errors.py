@@ -4,7 +4,7 @@
     ├── InvalidLockRequest (ValueError)     the request is malformed; nothing was written
     ├── TaskNotAllowed                      the work named in the request is not one of the targets
     ├── PermitsMismatch                     the lock exists with another number of permits
-    ├── UnsupportedFormat                   the lock was written by a newer version
+    ├── UnsupportedFormat                   a newer version wrote the lock, or the record
     ├── RecordWaitExceeded (TimeoutError)   the record wait ended before the caller got the lock
     ├── EventBudgetExceeded                 an execution came near the end of its event history
     ├── LockLost                            the lease ended, or another owner holds the lock
@@ -18,6 +18,7 @@
     │   ├── UnitRolledBack                  it is rolled back, for example by an older unit: run it again
     │   ├── UnitTooLarge                    more statements or data than a unit may have
     │   ├── ItemTooLarge                    an item would be larger than DynamoDB allows
+    │   ├── CommittedUnfinished             it is committed, and DynamoDB refuses new values: do not run it again
     │   ├── UnitFinished (RuntimeError)     the unit was used after its end
     │   ├── UnitChanged                     another process has resumed the saved unit since
     │   └── UnitForgotten                   another process has ended it, and its record is gone
@@ -33,10 +34,12 @@ The class names are also wire format: they are the error names of the state mach
 import collections.abc
 import datetime
 import json
+import math
 
 __all__ = [
     "AlreadyHeld",
     "ClientClosed",
+    "CommittedUnfinished",
     "ConditionFailed",
     "EventBudgetExceeded",
     "InvalidLockRequest",
@@ -70,7 +73,11 @@ _ITEMS_NAMED = 5
 
 
 class TicketLockError(Exception):
-    """The root of every error that ticketlock raises."""
+    """The root of every error that ticketlock raises. Each can be pickled, so it passes through pools of processes."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exceptions are unpickled by a call with `args`, which is the message alone.
+        return _as_it_was, (type(self), self.args, vars(self))
 
 
 class InvalidLockRequest(TicketLockError, ValueError):
@@ -84,7 +91,14 @@ class InvalidLockRequest(TicketLockError, ValueError):
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
         self.field, self.value, self.allowed = field, shown(value), allowed
+        self._value_in_json = shown_as_json(value)
         super().__init__(f"{field} is {self.value}; allowed: {allowed}")
+
+    def in_json(self) -> "InvalidLockRequest":
+        """This error, about a value in a JSON document."""
+        self.value = self._value_in_json
+        self.args = (f"{self.field} is {self.value}; allowed: {self.allowed}",)
+        return self
 
 
 class TaskNotAllowed(TicketLockError):
@@ -124,17 +138,15 @@ class PermitsMismatch(TicketLockError):
 
 
 class UnsupportedFormat(TicketLockError):
-    """The lock item was written in a data format that this version does not know.
+    """A lock, or a row of the units table, was written in a data format that this version does not know.
 
     Attributes:
-        stored: the number of the format in the item.
+        stored: the number of the format that was found.
     """
 
-    def __init__(self, stored: int, known: int) -> None:
+    def __init__(self, stored: int, known: int, what: str = "the lock") -> None:
         self.stored = stored
-        super().__init__(
-            f"the lock is in data format {stored}, but this version only knows {known}: upgrade ticketlock"
-        )
+        super().__init__(f"{what} is in data format {stored}, but this version only knows {known}: upgrade ticketlock")
 
 
 class RecordWaitExceeded(TicketLockError, TimeoutError):
@@ -191,12 +203,13 @@ class InvalidUnitRequest(UnitError, ValueError):
     Attributes:
         field: which, for example ``key.id``.
         value: its value, shortened.
-        allowed: the values that are allowed.
+        allowed: the values that are allowed, or what to do.
     """
 
-    def __init__(self, field: str, value: object, allowed: str) -> None:
+    def __init__(self, field: str, value: object, allowed: str, reason: str = "") -> None:
         self.field, self.value, self.allowed = field, shown(value), allowed
-        super().__init__(f"{field} is {self.value}; allowed: {allowed}")
+        given = f"{field} is {self.value}"
+        super().__init__(f"{f'{reason} ({given})' if reason else given}; allowed: {allowed}")
 
 
 class ConditionFailed(UnitError):
@@ -261,7 +274,10 @@ class UnitRolledBack(UnitError):
 
 
 class UnitTooLarge(UnitError):
-    """The unit was begun with ``engine="native"``, and one request cannot commit it; nothing was written."""
+    """The unit has too many items, or was begun with ``engine="native"`` and does not fit into one request.
+
+    Nothing was written.
+    """
 
 
 class ItemTooLarge(UnitError):
@@ -274,6 +290,32 @@ class ItemTooLarge(UnitError):
     def __init__(self, why: str, phase: str) -> None:
         self.phase = phase
         super().__init__(why)
+
+
+class CommittedUnfinished(UnitError):
+    """The unit is committed, and DynamoDB refuses to write the new values of some of its items. Do not run it again.
+
+    Its other items have their new values. Readers at ``COMMITTED`` see all of them; plain readers see the old values of
+    these items, and units that write them fail, until an operator has corrected them.
+
+    Attributes:
+        unit: its id.
+        keys: the items: for each the name of its table, and its key in Python values.
+    """
+
+    def __init__(
+        self, unit: str, keys: collections.abc.Iterable[tuple[str, collections.abc.Mapping[str, object]]], why: str
+    ) -> None:
+        self.unit = unit
+        self.keys = tuple((table, dict(key)) for table, key in keys)
+        self.why = why
+        named = ", ".join(_named(table, key) for table, key in self.keys[:_ITEMS_NAMED])
+        more = f" and {len(self.keys) - _ITEMS_NAMED} more" if len(self.keys) > _ITEMS_NAMED else ""
+        super().__init__(
+            f"DynamoDB refuses what the unit {unit} writes to {named}{more} ({why}). The unit is committed: do not run "
+            "it again. Until an operator ends these items with `ticketlock units correct`, plain readers see their old "
+            "values, and other units cannot write them"
+        )
 
 
 class UnitFinished(UnitError, RuntimeError):
@@ -311,6 +353,15 @@ class OutcomeUnknown(TableError):
     """
 
 
+def _as_it_was(
+    kind: type[TicketLockError], args: tuple[object, ...], attributes: collections.abc.Mapping[str, object]
+) -> TicketLockError:
+    error = kind.__new__(kind)
+    error.args = args
+    vars(error).update(attributes)
+    return error
+
+
 def _named(table: str, key: collections.abc.Mapping[str, object]) -> str:
     names = ", ".join(f"{name}={_as_python_shows_it(value)}" for name, value in key.items())
     return f"{table}[{names}]"
@@ -325,17 +376,29 @@ def _second(moment: datetime.datetime) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as an error message shows it: as JSON if possible, at most 300 characters."""
+    """A value as an error message shows it: as in Python, text in double quotes, at most 300 characters."""
+    if isinstance(value, str):
+        return shown_as_json(value)
+    return _printable(_as_python_shows_it(value))
+
+
+def shown_as_json(value: object) -> str:
+    """The same for a value of a JSON document."""
     try:
-        text = json.dumps(value, ensure_ascii=False)
+        return _printable(json.dumps(value, ensure_ascii=False))
     except Exception:
-        text = _as_python_shows_it(value)
+        return _printable(_as_python_shows_it(value))
+
+
+def _printable(text: str) -> str:
     # Half a surrogate pair cannot be encoded, neither in a function's reply nor in a log.
     text = text.encode(errors="backslashreplace").decode()
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 
 def _as_python_shows_it(value: object) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "math.nan" if math.isnan(value) else "math.inf" if value > 0 else "-math.inf"
     try:
         return repr(value)
     except Exception:

@@ -39,6 +39,18 @@ def left(books: Books, names: Sequence[str], *, is_committed: bool = False, ago_
     return unit.id
 
 
+def left_insert(books: Books, *, ago_s: int) -> str:
+    """The id of a committed unit that inserts into a guarded table, whose process crashed after its decision."""
+    then = ManualClock(int((time.time() - ago_s) * 1_000))
+    ann = Party(Books(books.engine, books.plain_client, books.tables, then), None, guarded=True)
+    unit = ann.begin()
+    unit.put(ann.lines, {"pk": "an order", "sk": 1})
+    crashes(ann, 1, is_sent=True)
+    with pytest.raises(Killed):
+        unit.commit()
+    return unit.id
+
+
 @contextmanager
 def books_on(engine: Engine, client: Any, names: dict[str, str]) -> Iterator[Books]:
     """Tables for units, deleted afterwards."""

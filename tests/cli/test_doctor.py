@@ -9,7 +9,10 @@ from kit.command import Command, Ended
 from ticketlock_local.cloud.deploy import client_arguments
 from ticketlock_local.engines.emulator import Emulator
 
+from ticketlock.cli._table_check import table_findings
+from ticketlock.locks._create_table import LOCK_TABLE
 from ticketlock.locks._reads import TIME_CHECK
+from ticketlock.testing import MemoryDynamoDB
 
 
 @pytest.fixture
@@ -50,7 +53,7 @@ def test_a_table_with_wrong_keys_is_found_and_named_by_the_commands_that_read_it
     ended = command.run("doctor", "--table", name)
     found = verdicts(ended)
     assert ended.exit_code == 78
-    assert (found["table"], found["keys"], found["time to live"]) == ("ok", "BAD", "BAD")
+    assert (found["table"], found["keys"], found["time to live"]) == ("ok", "BAD", "?")
     assert [what for what in found if what.startswith(("dynamodb:", "permissions"))] == ["permissions"]
     for words in (("ls",), ("show", "order-42")):
         assert f"is '{name}' a lock table? `ticketlock doctor`" in command.run(*words, "--table", name).err
@@ -107,6 +110,33 @@ def test_a_missing_table_is_found(command: Command) -> None:
     ended = command.run("doctor", "--table", "none")
     assert ended.exit_code == 78
     assert "there is no table 'none'" in ended.err
+    # The locks of a table that is in use are not in a new one.
+    assert "If these locks are in use, do not create a table" in ended.err
+
+
+AWS, EMULATOR = "https://dynamodb.eu-west-1.amazonaws.com", "http://127.0.0.1:4566"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "attribute", "verdict", "says"),
+    [
+        (AWS, "expiresAt", "good", "on expiresAt"),
+        (AWS, "until", "bad", "on until, not on expiresAt: expired items would never be deleted"),
+        (AWS, None, "bad", "off: expired items would never be deleted; `ticketlock init` enables it"),
+        (EMULATOR, None, "unsure", "off: an emulator may ignore the template's setting"),
+    ],
+)
+def test_a_time_to_live_that_is_off_is_bad_unless_an_emulator_may_have_ignored_the_template(
+    monkeypatch: pytest.MonkeyPatch, endpoint: str, attribute: str | None, verdict: str, says: str
+) -> None:
+    memory = MemoryDynamoDB(lock_table=None)
+    monkeypatch.setattr(memory.meta, "endpoint_url", endpoint)
+    memory.create_table(**LOCK_TABLE.definition("locks"))
+    if attribute is not None:
+        wanted = {"Enabled": True, "AttributeName": attribute}
+        memory.update_time_to_live(TableName="locks", TimeToLiveSpecification=wanted)
+    (found,) = [each for each in table_findings(memory.client, "locks") if each.what == "time to live"]
+    assert (found.verdict, found.text[: len(says)]) == (verdict, says)
 
 
 def test_an_operator_without_access_to_sessions_may_read_the_time() -> None:

@@ -1,6 +1,8 @@
 """`ticketlock local`: a table for trials, deleted when the command ends."""
 
 import signal
+import socket
+import struct
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -55,6 +57,30 @@ def test_it_answers_on_the_loopback_interface_and_ends_with_a_signal(command: Co
     assert local.end().exit_code == 0
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(endpoint, timeout=10)
+
+
+def test_a_client_that_is_killed_leaves_nothing_on_its_standard_error(command: Command) -> None:
+    local = command.start("local")
+    endpoint, _ = endpoint_and_lines(local)
+    port = int(endpoint.rpartition(":")[2])
+    for sent in (
+        b"",
+        b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n{",
+        b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}",
+    ):
+        client = socket.create_connection(("127.0.0.1", port))
+        client.sendall(sent)
+        # As the system ends the connections of a killed process that has data left to read: with a reset.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+    # It still answers.
+    with pytest.raises(urllib.error.HTTPError) as answered:
+        urllib.request.urlopen(urllib.request.Request(endpoint, data=b"{}"), timeout=10)
+    answered.value.close()
+    local.send(signal.SIGINT)
+    ended = local.end()
+    assert "Traceback" not in ended.err
+    assert "Exception" not in ended.err
 
 
 def test_in_a_checkout_it_names_the_whole_stack(command: Command) -> None:

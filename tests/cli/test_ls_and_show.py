@@ -170,6 +170,16 @@ def test_a_watched_lock_is_printed_a_line_a_poll_until_a_signal(
     assert watch.end().exit_code == 0
 
 
+def test_a_watched_lock_is_printed_into_a_pipe_too(command: Command, locks: LockClient, entity: str) -> None:
+    with locks.acquire(entity, owner="the holder"):
+        watch = command.start("show", entity, "--watch", "--every", "0.1")
+        assert watch.line() == f"{entity} in default"
+        until(lambda: watch.line().startswith("the holder"))
+    until(lambda: watch.line() == "No one holds it.")
+    interrupt(watch)
+    assert watch.end().exit_code == 0
+
+
 @pytest.mark.parametrize("arguments", [("show",), ("ls", "--every", "2"), ("run",), ("show", "")])
 def test_a_wrong_command_line_prints_the_usage(command: Command, arguments: tuple[str, ...]) -> None:
     ended = command.run(*arguments)

@@ -76,8 +76,7 @@ class Session:
         found: list[re.Match[str]] = []
 
         def is_shown() -> bool:
-            with suppress(BlockingIOError, OSError):
-                self._seen += os.read(self._screen, 65_536).decode()
+            self._reads()
             match = re.search(pattern, self._seen)
             if match is not None:
                 found.append(match)
@@ -86,6 +85,20 @@ class Session:
         assert wait_until(is_shown, timeout_s=LONG_S), f"not seen: {pattern!r}; seen: {self._seen!r}"
         self._seen = self._seen[found[0].end() :]
         return found[0].group()
+
+    def rest(self) -> str:
+        """What is printed until the process ends."""
+        assert wait_until(lambda: self._reads() or self.process.poll() is not None, timeout_s=LONG_S)
+        self.process.wait(LONG_S)
+        while self._reads():
+            pass
+        return self._seen
+
+    def _reads(self) -> bool:
+        before = len(self._seen)
+        with suppress(BlockingIOError, OSError):
+            self._seen += os.read(self._screen, 65_536).decode()
+        return len(self._seen) > before
 
     def close(self) -> None:
         if self.process.poll() is None:
@@ -243,11 +256,15 @@ def test_no_live_line_is_shown_if_stderr_is_no_terminal(
     assert errors.read_text() == ""
 
 
-def test_a_watched_lock_is_drawn_again_until_ctrl_c(on_a_terminal: Open, locks: LockClient, entity: str) -> None:
+def test_a_watched_lock_is_drawn_again_until_ctrl_c_and_stays_on_the_screen(
+    on_a_terminal: Open, locks: LockClient, entity: str
+) -> None:
     session = on_a_terminal("ticketlock", "show", entity, "--watch", "--every", "0.2")
     session.shows("Never used")
     with locks.acquire(entity, owner="the holder"):
         session.shows("the holder")
     session.shows("No one holds it")
     session.type("\x03")
-    assert session.process.wait(LONG_S) == 0
+    erase_line = "\x1b[2K"
+    assert "No one holds it" in session.rest().rpartition(erase_line)[2]
+    assert session.process.returncode == 0

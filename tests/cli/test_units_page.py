@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import click
 import pytest
-from cli.left_units import AGO_S, books_on, left
+from cli.left_units import AGO_S, books_on, left, left_insert
 from cli.pages import comparable, examples
 from kit.engines import Engine
 from kit.pages import blocks, rows, text
@@ -107,7 +107,7 @@ def test_the_page_is_found() -> None:
 
 
 def test_the_policy_is_what_is_used(books: Books) -> None:
-    """Except the actions that no unit here needs: those of a unit that puts whole items, or has rows of its own."""
+    """Except the actions that no unit here needs: of corrections, of a unit that has own rows."""
     (policy,) = blocks(PAGE, "json")
     granted = {each["Sid"]: {action.partition(":")[2] for action in each["Action"]} for each in json.loads(policy)}
     assert granted.keys() == {"OperateUnits", "EndMarks"}
@@ -116,12 +116,14 @@ def test_the_policy_is_what_is_used(books: Books) -> None:
     boss.units.open_units()
     left(books, ["cy"], is_committed=True)
     boss.units.repair(boss.accounts, write=True)
-    for steps in (inspect(heads, marks, settled), settle(heads, marks, settled), roll_back(heads, marks, forced)):
+    inserted = left_insert(books, ago_s=2 * AGO_S + AGO_S)
+    asked = (inspect(heads, marks, settled), settle(heads, marks, settled), roll_back(heads, marks, forced))
+    for steps in (*asked, settle(heads, marks, inserted)):
         boss.units._performer.follow(steps)
-    used: dict[str, set[str]] = {"units": set(), "accounts": {"DescribeTable"}}
+    used: dict[str, set[str]] = {"units": set(), "accounts": {"DescribeTable"}, "lines": set()}
     for sent in boss.line.sent:
         names = sent.parameters.get("RequestItems") or [sent.parameters["TableName"]]
         for name in names:
             used[name].add(sent.operation)
-    assert used["units"] | {"DeleteItem"} == granted["OperateUnits"]
-    assert used["accounts"] | {"DeleteItem", "PutItem"} == granted["EndMarks"]
+    assert used["units"] | {"ConditionCheckItem", "DeleteItem"} == granted["OperateUnits"]
+    assert used["accounts"] | used["lines"] | {"DeleteItem"} == granted["EndMarks"]

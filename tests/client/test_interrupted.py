@@ -110,6 +110,11 @@ def leave(scene: Scene) -> Callable[[], object]:
     return lambda: lease.__exit__(None, None, None)
 
 
+def leave_all(scene: Scene) -> Callable[[], object]:
+    group = scene.locks.acquire_all(ENTITIES)
+    return lambda: group.__exit__(None, None, None)
+
+
 def close(scene: Scene) -> Callable[[], object]:
     for each in ENTITIES:
         scene.locks.acquire(each)
@@ -176,6 +181,40 @@ def test_an_acquisition_in_which_an_exception_is_raised_gives_back_what_it_took_
         if scene.theirs is not None:
             scene.theirs.release()
         assert scene.is_free(), f"opcode {number}"
+        scene.locks.close()
+
+
+# The interpreter runs handlers at the first opcode of `__exit__`; its next ones only begin to guard it.
+UNGUARDED = 6
+# The state of a lease changes before that one.
+AT_THE_BEGINNING = range(UNGUARDED, 400, 2)
+
+
+@pytest.mark.parametrize("begin", [release, release_all, leave, leave_all], ids=lambda each: each.__name__)
+def test_a_release_in_which_an_exception_is_raised_is_renewed_no_more(
+    begin: Callable[[Scene], Callable[[], object]],
+) -> None:
+    for number in AT_THE_BEGINNING:
+        scene = Scene()
+        work = begin(scene)
+        with suppress(Interrupt), AtOpcode(number, interrupt) as at:
+            work()
+        renewed = [lease for lease in scene.locks._heartbeat._leases if lease._is_watched_on()]
+        assert not renewed, f"opcode {number}, in {at.where}"
+        scene.locks.close()
+        assert scene.is_free()
+
+
+def test_an_inner_block_in_whose_end_an_exception_is_raised_leaves_the_lock_to_the_outer_one() -> None:
+    for number in AT_THE_BEGINNING:
+        scene = Scene()
+        lease = scene.locks.acquire("a")
+        again = scene.locks.acquire("a", reentrant=True)
+        with suppress(Interrupt), AtOpcode(number, interrupt) as at:
+            again.__exit__(None, None, None)
+        assert lease.is_held(), f"opcode {number}, in {at.where}"
+        lease.release()
+        assert scene.is_free(), f"opcode {number}, in {at.where}"
         scene.locks.close()
 
 

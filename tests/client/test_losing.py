@@ -16,6 +16,24 @@ def test_a_lease_has_ended_at_its_deadline_without_any_event(moved: Moved, entit
     assert lease.remaining_s == 0
 
 
+def test_a_lease_is_shown_as_held_until_its_deadline(moved: Moved, entity: str) -> None:
+    lease = moved.client(heartbeat=False).acquire(entity)
+    moved.clock.advance(59.9)
+    assert ", held, 0.0 s left>" in repr(lease)
+    moved.clock.advance(0.1)
+    assert ", not held, its lease has expired>" in repr(lease)
+
+
+def test_the_log_of_a_loss_that_a_release_finds_shows_the_lease_as_lost(
+    moved: Moved, entity: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    lease = moved.client(heartbeat=False).acquire(entity)
+    moved.lose(entity)
+    with pytest.raises(LockLost):
+        lease.release()
+    assert ", lost> is lost: " in caplog.text
+
+
 def test_a_release_after_the_end_of_the_lease_raises_LockLost(moved: Moved, entity: str) -> None:
     lease = moved.client(heartbeat=False).acquire(entity)
     moved.clock.advance(61)

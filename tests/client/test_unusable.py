@@ -44,18 +44,18 @@ def test_without_a_region_the_error_says_where_to_set_one(make: Callable[..., ob
 
 @EACH
 def test_given_a_resource_the_error_says_which_client_is_needed(make: Callable[..., object]) -> None:
-    with pytest.raises(InvalidLockRequest, match=r"client is .*dynamodb.ServiceResource.*resource\.meta\.client"):
+    with pytest.raises(InvalidLockRequest, match=r"client is .*dynamodb.ServiceResource.*boto3\.client"):
         make(client=boto3.resource("dynamodb"))
 
 
 @EACH
 def test_given_the_table_of_a_resource_the_error_says_which_client_is_needed(make: Callable[..., object]) -> None:
-    with pytest.raises(InvalidLockRequest, match=r"client is .*dynamodb.Table.*resource\.meta\.client"):
+    with pytest.raises(InvalidLockRequest, match=r"client is .*dynamodb.Table.*boto3\.client"):
         make(client=boto3.resource("dynamodb").Table("locks"))
 
 
 def test_a_transaction_given_a_resource_says_which_client_is_needed(locks: LockClient, entity: str) -> None:
     lease = locks.acquire(entity)
     resource: Any = boto3.resource("dynamodb")
-    with pytest.raises(InvalidLockRequest, match=r"resource\.meta\.client"):
+    with pytest.raises(InvalidLockRequest, match=r"boto3\.client"):
         lease.transact_write([], client=resource)

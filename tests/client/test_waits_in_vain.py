@@ -3,7 +3,10 @@
 import pytest
 from kit.places import Moved, meanwhile, outcome, until
 
-from ticketlock import LockName, PermitsMismatch, Position, RecordWaitExceeded
+from ticketlock import Claim, Grant, LockName, LockTable, PermitsMismatch, Position, RecordWaitExceeded
+from ticketlock.client._acquire import _next_poll
+from ticketlock.locks._handing import Next, release_to
+from ticketlock.testing import ManualClock, MemoryDynamoDB
 
 
 @pytest.mark.parametrize("record_wait", [0, 2])
@@ -61,3 +64,23 @@ def test_a_waiter_leaves_the_queue_if_the_users_permits_differ_from_its_own_once
     with moved.time_flies(), pytest.raises(PermitsMismatch):
         outcome(waiting)
     assert moved.queue_of(entity) == 0
+
+
+def test_a_reader_that_a_release_grants_a_lock_whose_limit_is_unset_then_gives_it_back(
+    memory: MemoryDynamoDB, clock: ManualClock
+) -> None:
+    lock, table = LockName("order-42"), LockTable("locks", client=memory.client, clocks=clock)
+    held, waiting = Claim(lock, "alice", 60_000), Claim(lock, "bob", 60_000, shared=True)
+    table.set_limit(lock, 2)
+    grant, joined = table.take_ticket(held, None), table.take_ticket(waiting, None)
+    assert isinstance(grant, Grant)
+    assert isinstance(joined, Position)
+    seen = table.check_turn(waiting, joined.place, None)
+    assert isinstance(seen, Position)
+    assert table.contend(held, lambda me: release_to(me, grant, Next(waiting, seen))).handed is not None
+    table.unset_limit(lock, 3)
+    with pytest.raises(PermitsMismatch):
+        table.contend(waiting, lambda me: _next_poll(me, seen, None, 0, None, 0))
+    state = table.inspect(lock)
+    assert state.item is not None
+    assert (state.item.holders, state.rows) == ((), ())

@@ -75,12 +75,68 @@ def test_an_argument_out_of_its_bounds_is_refused_and_nothing_is_sent(
     assert moved.memory.sent == []
 
 
-@pytest.mark.parametrize("wrong", ["", "x" * 1_025, "\ud800", 42, None, b"order-42", pytest.param(LONG, id="long")])
+@pytest.mark.parametrize(
+    "wrong", ["", "x" * 1_025, "\ud800", True, 4.2, None, b"order-42", pytest.param(LONG, id="long")]
+)
 def test_an_invalid_entity_is_refused_and_nothing_is_sent(moved: Moved, wrong: Any) -> None:
     locks = moved.client()
     with pytest.raises(InvalidLockRequest):
         locks.acquire(wrong)
     assert moved.memory.sent == []
+
+
+def test_a_whole_number_is_the_entity_of_its_digits(moved: Moved) -> None:
+    locks = moved.client()
+    lease = locks.acquire(42)
+    assert lease.lock == LockName("42")
+    assert moved.client().try_acquire("42") is None
+    lease.release()
+
+
+@pytest.mark.parametrize("foreign", [{"timeout": 5}, {"blocking": False}], ids=str)
+def test_an_argument_of_other_locks_is_refused_with_the_name_of_ours(
+    moved: Moved, entity: str, foreign: dict[str, Any]
+) -> None:
+    locks = moved.client()
+    for acquire in (locks.acquire, locks.try_acquire):
+        with pytest.raises(TypeError, match=f"unexpected keyword argument '{next(iter(foreign))}'; record_wait is"):
+            acquire(entity, **foreign)
+    assert moved.memory.sent == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        ({"timeout": 5}, TypeError, "'timeout'; record_wait is"),
+        ({"retries": 5}, TypeError, "acquire.. got an unexpected keyword argument 'retries'"),
+        ({"lease": -3}, InvalidLockRequest, "lease is -3; allowed"),
+        ({"namespace": "a/b"}, InvalidLockRequest, "namespace is"),
+    ],
+    ids=str,
+)
+def test_a_wrong_option_of_the_decorator_is_refused_where_it_is_written(
+    moved: Moved, wrong: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        moved.client().serialized(key="order-42", **wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "shown"),
+    [
+        ({"permits": None}, "permits is None;"),
+        ({"lease": True}, "lease is True;"),
+        ({"lease": math.inf}, "lease is math.inf;"),
+        ({"record_wait": timedelta(seconds=-1)}, "record_wait is datetime.timedelta(days=-1, seconds=86399);"),
+        ({"record_wait": -1}, "record_wait is -1; allowed: a number of seconds from 0 on, or math.inf"),
+        ({"data": ("a", None)}, "data is ('a', None);"),
+    ],
+    ids=str,
+)
+def test_a_refusal_shows_the_value_as_python_does(moved: Moved, entity: str, wrong: dict[str, Any], shown: str) -> None:
+    with pytest.raises(InvalidLockRequest) as refused:
+        moved.client().acquire(entity, **wrong)
+    assert str(refused.value).startswith(shown)
 
 
 def test_a_refusal_is_a_value_error_that_says_what_is_allowed(moved: Moved, entity: str) -> None:
@@ -188,7 +244,7 @@ def test_native_is_true_or_false(moved: Moved, entity: str, wrong: Any) -> None:
             arguments(native=wrong)
 
 
-@pytest.mark.parametrize("wrong", [None, 42, "order-42", LockName("order-42"), [], ["a", "a"], [None], ["a", 42]])
+@pytest.mark.parametrize("wrong", [None, 42, "order-42", LockName("order-42"), [], ["a", "a"], [None], ["a", True]])
 def test_several_locks_are_a_list_of_entities(moved: Moved, wrong: Any) -> None:
     locks = moved.client()
     with pytest.raises(InvalidLockRequest):

@@ -66,6 +66,53 @@ def test_a_waiter_of_the_same_process_is_woken_by_the_release(moved: Moved, enti
     )
 
 
+def test_a_lock_that_is_free_again_after_a_grant_by_a_release_costs_one_request(
+    memory: MemoryDynamoDB, clock: ManualClock
+) -> None:
+    """Whichever client of the process has freed it."""
+    first = client(memory, clock, nothing)
+    lease = first.acquire("e")
+
+    def release() -> None:
+        clock.advance(0.5)
+        lease.release()
+
+    client(memory, clock, nothing, release).acquire("e").release()
+    memory.sent.clear()
+    assert first.acquire("e").is_held()
+    assert operations(memory) == ["UpdateItem"]
+
+
+def test_a_waiter_that_leaves_wakes_the_next_which_then_sleeps_as_the_first_in_line(moved: Moved, entity: str) -> None:
+    lease = moved.client(**SLOW).acquire(entity)
+    leaves, next_wire = moved.client(**SLOW), Wire()
+    leaving = meanwhile(lambda: leaves.acquire(entity))
+    until(lambda: moved.queue_of(entity) == 1, "a waiter")
+    waiting = meanwhile(lambda: moved.client(wire=next_wire, **SLOW).acquire(entity))
+    until(lambda: moved.queue_of(entity) == 2, "a waiter behind it")
+    leaves.close()
+    until(lambda: [sent.operation for sent in next_wire.sent][-1] == "Query", "its poll")
+    lease.release()
+    assert outcome(waiting).is_held()
+    with pytest.raises(ClientClosed):
+        outcome(leaving)
+
+
+def test_a_waiter_in_a_table_of_the_same_name_in_another_account_is_not_granted_the_lock(
+    memory: MemoryDynamoDB, clock: ManualClock
+) -> None:
+    other = MemoryDynamoDB(clock=clock)
+    lease, held = client(memory, clock).acquire("e"), client(other, clock).acquire("e")
+
+    def release() -> None:
+        memory.sent.clear()
+        lease.release()
+        assert operations(memory) == ["UpdateItem"]
+        held.release()
+
+    assert client(other, clock, nothing, release).acquire("e").is_held()
+
+
 def test_waiters_are_woken_one_after_the_other_in_order(moved: Moved, entity: str) -> None:
     lease = moved.client(**SLOW).acquire(entity)
     entered: list[int] = []

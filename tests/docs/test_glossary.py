@@ -35,18 +35,18 @@ def test_each_name_is_one_of_the_code(column: str) -> None:
     words = {word for name in names(column) for word in re.findall(r"[A-Za-z_]+", name)}
     known = set(re.findall(r"[A-Za-z_]+", code)) | {"statemachines", "asl", "json"}
     assert len(words) > 10
-    assert words - known - {"tlu", "_tlu"} == set()
+    assert words - known - {"tlu", "_tlu"} == set(), "the glossary gives names that the code does not have"
 
 
 def test_the_states_that_it_names_are_in_the_definition() -> None:
     definition = (ROOT / "statemachines" / "serialize.asl.json").read_text()
     states = [name for name in names("workflow") if re.fullmatch(r"([A-Z][a-z]+){1,3}\??", name)]
     assert states
-    assert [name for name in states if json.dumps(name) not in definition] == []
+    assert [name for name in states if json.dumps(name) not in definition] == [], "no state has this name"
 
 
 def test_no_term_is_defined_twice() -> None:
     cells = re.findall(r"^\| ([^|]+) \|", text(PAGE), re.MULTILINE)
     terms = Counter(term for cell in cells if cell != "term" for term in cell.split(", "))
     assert len(terms) > 40
-    assert [term for term, times in terms.items() if times > 1] == []
+    assert [term for term, times in terms.items() if times > 1] == [], "one term, one row"

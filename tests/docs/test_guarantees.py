@@ -55,7 +55,9 @@ def test_what_the_page_reckons_by_the_bound_of_liveness_is_so() -> None:
 def test_each_example_of_what_is_not_promised_is_linked_where_it_stands() -> None:
     links = re.findall(r"\[`(test_\w+)`\]\(\.\./(tests/[\w/]+\.py)\)", text(PAGE))
     assert links
-    assert [link for link in links if link[0] not in functions_of(ROOT / link[1])] == []
+    assert [link for link in links if link[0] not in functions_of(ROOT / link[1])] == [], (
+        "the linked file has no such test"
+    )
 
 
 @pytest.mark.parametrize("file", ["test_what_is_not_promised.py", "test_what_units_do_not_promise.py"])
@@ -69,7 +71,9 @@ def test_make_test_asks_every_guarantee_and_every_row_of_it(heading: str) -> Non
     section = text(PAGE).partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     assert asked_first(section)
     of_rows = [row for row in re.findall(r"^\|.*\|$", section, re.MULTILINE) if FILES.search(row)]
-    assert [row for row in of_rows if not asked_first(row)] == []
+    assert [row for row in of_rows if not asked_first(row)] == [], (
+        "a row names no test of `make test`: always(...) adds one"
+    )
 
 
 def asked_first(told: str) -> list[str]:

@@ -59,7 +59,8 @@ def is_there(name: str, folder: str) -> bool:
 
 @pytest.mark.parametrize("page", ALL_PAGES)
 def test_each_test_that_a_page_names_is_there(page: str) -> None:
-    assert [name for name in named(page) if not is_there(name, FOLDERS.get(page, ""))] == []
+    missing = [name for name in named(page) if not is_there(name, FOLDERS.get(page, ""))]
+    assert missing == [], "the page names tests that are not there: with their folder, as tests/cli/test_run.py"
 
 
 @pytest.mark.parametrize(
@@ -82,4 +83,4 @@ def test_a_test_that_is_not_there_is_missed(name: str) -> None:
 @pytest.mark.parametrize("page", ALL_PAGES)
 def test_each_command_that_a_page_names_is_there(page: str) -> None:
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert set(re.findall(r"`make ([\w-]+)", text(page))) - set(targets) == set()
+    assert set(re.findall(r"`make ([\w-]+)", text(page))) - set(targets) == set(), "no target of the Makefile"

@@ -4,6 +4,7 @@ What boto3 sends is answered from memory, what aiobotocore sends by the emulator
 """
 
 import ast
+import json
 import re
 import signal
 from collections.abc import Iterator
@@ -110,10 +111,12 @@ def test_links_between_pages_lead_somewhere(page: str) -> None:
     for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text(page)):
         path, _, anchor = link.partition("#")
         target = (ROOT / page).parent / path if path else ROOT / page
-        assert target.exists(), link
+        assert target.exists(), f"{page} links to {link}, which is not there"
         if anchor:
             headings = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
-            assert anchor in {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}, link
+            assert anchor in {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}, (
+                f"{link} is no heading"
+            )
 
 
 def test_the_settings_and_their_defaults_are_those_of_the_client() -> None:
@@ -144,7 +147,7 @@ def units_errors() -> set[str]:
 
 def test_the_page_has_all_errors_of_units() -> None:
     told = {name for names, *_ in rows("docs/units.md", "Errors")[2:] for name in re.findall(r"`(\w+)`", names)}
-    assert units_errors() - {"UnitError"} <= told
+    assert units_errors() - {"UnitError"} <= told, "each error of units has a row in docs/units.md, Errors"
 
 
 def test_the_permissions_are_those_that_the_construct_grants() -> None:
@@ -152,3 +155,11 @@ def test_the_permissions_are_those_that_the_construct_grants() -> None:
     assert granted is not None
     told = text("docs/client-settings.md").partition("\n## Permissions\n")[2].partition('"Resource"')[0]
     assert re.findall(r'"(dynamodb:\w+)"', told) == re.findall(r'"(dynamodb:\w+)"', granted[1])
+
+
+def test_every_page_and_the_package_ask_for_one_version_of_node() -> None:
+    asked = {
+        page: set(re.findall(r"Node \(?(\d+)", text(page))) for page in ("README.md", "CONTRIBUTING.md", "Makefile")
+    }
+    (engine,) = re.findall(r"\d+", json.loads(text("package.json"))["engines"]["node"])
+    assert asked == {page: {engine} for page in asked}, "each names the oldest version that works, as package.json does"

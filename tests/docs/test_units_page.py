@@ -24,8 +24,11 @@ def test_how_much_a_request_takes() -> None:
 
 
 def test_what_units_add_to_items() -> None:
-    added = f"Items up to 400 KB less {_work.VERSION_BYTES} bytes; less {_work.OURS_BYTES} bytes where"
-    assert says("docs/units.md", added)
+    ours, local = (
+        f"Items up to 400 KB less {_work.VERSION_BYTES} bytes",
+        f"less {_work.VERSION_BYTES} more for each local",
+    )
+    assert says("docs/units.md", f"{ours}, and {local} secondary index; less {_work.OURS_BYTES} bytes where")
 
 
 def test_for_how_long_units_wait_for_each_other() -> None:
@@ -47,7 +50,9 @@ def test_for_how_long_it_is_kept() -> None:
     assert _rows.RECEIPT_IS_KEPT_S == 30 * DAY_S
     assert says("docs/units.md", "which is kept for 30 days")
     assert _heads.CLOSED_IS_KEPT_S == DAY_S
-    assert says("docs/units-table.md", "a day after it was closed")
+    assert says("docs/units-table.md", "a day after it was closed, for a saved unit 30 days")
+    assert _heads.SAVED_IS_KEPT_S == _rows.RECEIPT_IS_KEPT_S
+    assert says("docs/units-in-workflows.md", "kept for 30 days after it was closed, as a name's receipt is")
 
 
 def test_when_a_sweep_checks_a_unit_again() -> None:

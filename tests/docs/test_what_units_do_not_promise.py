@@ -267,7 +267,7 @@ def test_a_principal_with_access_to_the_units_table_decides_what_a_unit_writes(
         TableName=books.tables["units"],
         Key=dumped({"unit": unit.id, "row": "head"}),
         UpdateExpression="SET writes = :forged",
-        ExpressionAttributeValues={":forged": {"B": packed(forged)[0]}},
+        ExpressionAttributeValues={":forged": {"B": packed(forged).pieces[0]}},
     )
     ben.units.sweep()
     assert sorted(map(books.balance, both)) == [0, 1_000_000]

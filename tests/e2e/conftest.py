@@ -45,11 +45,25 @@ def cloud(guarded_emulator: Emulator) -> Cloud:
     """The ready-made stack: waiters are woken, and a lease lasts for 60 s."""
     endpoint = guarded_emulator.endpoint
     failing = _failing_function(endpoint)
-    context = {"poll": str(POLL_S), "removal_policy": "destroy", "targets": failing}
-    outputs = deploy(guarded_emulator, context=context)
+    outputs = deploy(guarded_emulator, context=_context(failing))
     allow_answers_on_everything(endpoint)
     _check_that_it_guards(endpoint, outputs["TableName"])
     return _warmed_up(Cloud(endpoint, outputs, failing_function=failing))
+
+
+@pytest.fixture
+def deploy_permits(guarded_emulator: Emulator, cloud: Cloud) -> Iterator[Callable[[int], None]]:
+    """Deploys the ready-made stack again, with another number of permits; at the end with its first one."""
+
+    def deployed(permits: int) -> None:
+        deploy(guarded_emulator, context=_context(cloud.failing_function) | {"permits": str(permits)})
+
+    yield deployed
+    deployed(1)
+
+
+def _context(failing: str) -> dict[str, str]:
+    return {"poll": str(POLL_S), "removal_policy": "destroy", "targets": failing}
 
 
 @pytest.fixture(scope="session")

@@ -109,9 +109,10 @@ class Steps:
         return self._run(step, state, {"lock": {"turn": turn}}, turn["session"]["execution"], token)
 
     def _run(self, step: str, state: str, state_input: Any, execution: str, token: str = "") -> Any:
+        now = datetime.now(UTC).isoformat()
         context = {
-            "Execution": {"Id": execution},
-            "State": {"EnteredTime": datetime.now(UTC).isoformat(), "RetryCount": 0},
+            "Execution": {"Id": execution, "StartTime": now},
+            "State": {"EnteredTime": now, "RetryCount": 0},
             "Task": {"Token": token},
         }
         event = handed_over(self._tasks[state], lambda path: _followed(path, state_input, context))

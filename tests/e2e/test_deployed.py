@@ -1,5 +1,6 @@
 """The deployed stack, end to end: started as a user starts it, observed from outside."""
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -135,6 +136,24 @@ def test_a_refused_input_fails_by_name_and_writes_nothing(
     assert keys(cloud) <= before
 
 
+@pytest.mark.parametrize(
+    ("kind", "output", "error"),
+    [
+        # The emulator's name for every error of a function.
+        ("functionArn", "ExampleFunctionArn", "Runtime.HandlerError"),
+        ("stateMachineArn", "ExampleTargetArn", "ExampleFailed"),
+    ],
+)
+def test_an_example_fails_if_its_input_says_so_and_the_lock_is_free_then(
+    kind: str, output: str, error: str, cloud: Cloud, entity: str
+) -> None:
+    task = {kind: cloud.outputs[output], "input": {"seconds": 0, "fail": "sold out"}}
+    ended = cloud.run({"entity": entity, "task": task})
+    assert (ended.status, ended.error) == ("FAILED", error)
+    assert "sold out" in ended.cause
+    assert cloud.is_free(entity)
+
+
 def keys(cloud: Cloud) -> set[tuple[str, str]]:
     """Attributes of all items: the value of another execution's item may change in between."""
     return {(item["pk"]["S"], item["sk"]["S"]) for item in cloud.items()}
@@ -171,6 +190,18 @@ def test_readers_run_side_by_side_and_a_writer_alone(either: Cloud, entity: str,
     assert max(first["startedMs"], second["startedMs"]) < min(first["endedMs"], second["endedMs"])
     assert max(first["endedMs"], second["endedMs"]) <= last["startedMs"]
     kept.check({entity: either.lock(entity)})
+
+
+@pytest.mark.verify("two more deployments; tests/workflow/interpreted/test_sharing.py updates a definition")
+def test_a_deployment_with_another_number_of_permits_fails_no_execution(
+    cloud: Cloud, entity: str, kept: Kept, deploy_permits: Callable[[int], None]
+) -> None:
+    before = cloud.ended(cloud.sleep(entity, 0))
+    deploy_permits(2)
+    both = all_succeeded(kept, cloud, *(cloud.sleep(entity, 3) for _ in range(2)))
+    first, second = sorted((each.output for each in both), key=lambda output: output["lock"]["fencingToken"])
+    assert (before.status, cloud.item(entity).permits) == ("SUCCEEDED", 2)
+    assert second["startedMs"] < first["endedMs"]
 
 
 def test_as_many_run_at_once_as_there_are_permits(cloud: Cloud, entity: str, kept: Kept) -> None:

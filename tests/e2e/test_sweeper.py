@@ -241,6 +241,11 @@ def test_every_alarm_of_its_own_watches_what_a_pass_emits(deployed: Deployed) ->
         for alarm in deployed.client("cloudwatch").describe_alarms()["MetricAlarms"]
         if alarm["Namespace"] == emitted["Namespace"] and STACK in alarm["AlarmName"]
     ]
-    assert {alarm["MetricName"] for alarm in own} == {"OldestOpenUnitAge", "CommittedUnfinished", "RolledBackByOthers"}
+    assert {alarm["MetricName"] for alarm in own} == {
+        "OldestOpenUnitAge",
+        "CommittedUnfinished",
+        "RefusedItems",
+        "RolledBackByOthers",
+    }
     assert {alarm["MetricName"] for alarm in own} <= names
     assert all(alarm["Dimensions"] == [{"Name": "service", "Value": line["service"]}] for alarm in own)

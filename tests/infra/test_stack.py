@@ -224,7 +224,7 @@ def synthesise_app(root: Path, output: Path, environment: dict[str, str]) -> dic
     assert node is not None
     if not (tools / "node").exists():
         (tools / "node").symlink_to(node)
-    kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "JSII_", "XDG_CACHE"))}
+    kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "XDG_CACHE"))}
     done = subprocess.run(
         [sys.executable, str(root / "app.py")],
         env={**kept, "HOME": str(Path.home()), "PATH": str(tools), "CDK_OUTDIR": str(output), **environment},
@@ -234,6 +234,7 @@ def synthesise_app(root: Path, output: Path, environment: dict[str, str]) -> dic
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    assert "!!!!" not in done.stderr, f"the app prints the banner of the CDK's runtime:\n{done.stderr}"
     template: dict[str, Any] = json.loads((output / "Ticketlock.template.json").read_text())
     return template
 

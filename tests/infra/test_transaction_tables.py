@@ -22,6 +22,7 @@ ID = dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING)
 ALARMS = {
     "OldestOpenUnit": ("OldestOpenUnitAge", "Maximum", 15 * 60 * 1_000),
     "CommittedUnfinished": ("CommittedUnfinished", "Maximum", 1),
+    "RefusedItems": ("RefusedItems", "Maximum", 1),
     "RolledBackByOthers": ("RolledBackByOthers", "Sum", 1),
     "SweeperErrors": ("Errors", "Sum", 1),
     "SweeperThrottles": ("Throttles", "Sum", 1),
@@ -246,7 +247,7 @@ class TestMonitoring:
         [dashboard] = whole.found.of_type("AWS::CloudWatch::Dashboard").values()
         shown = json.dumps(dashboard["DashboardBody"])
         metrics = [getattr(whole.units, name)() for name in dir(whole.units) if name.startswith("metric_")]
-        assert len(metrics) == 8
+        assert len(metrics) == 9
         for metric in metrics:
             assert metric.dimensions == {"service": whole.units.service_name}
             assert f'\\"{metric.metric_name}\\"' in shown
@@ -268,10 +269,11 @@ class TestMonitoring:
         thresholds = UnitsAlarmThresholds(
             oldest_open_unit=Duration.hours(1),
             committed_unfinished=2,
-            rolled_back_by_others=3,
-            sweeper_errors=4,
-            sweeper_throttles=5,
-            dead_letters=6,
+            refused_items=3,
+            rolled_back_by_others=4,
+            sweeper_errors=5,
+            sweeper_throttles=6,
+            dead_letters=7,
         )
         units = TransactionTables(
             stack,
@@ -283,7 +285,7 @@ class TestMonitoring:
         )
         found = synthesise(stack)
         alarms = {name: found.one(units.alarms[name])["Properties"] for name in ALARMS}
-        assert [alarms[name]["Threshold"] for name in ALARMS] == [3_600_000, 2, 3, 4, 5, 6]
+        assert [alarms[name]["Threshold"] for name in ALARMS] == [3_600_000, 2, 3, 4, 5, 6, 7]
         assert {each["Period"] for each in alarms.values()} == {1_800}
         assert all(each["AlarmActions"] == [{"Ref": found.id_of(topic)}] for each in alarms.values())
 

@@ -125,6 +125,26 @@ def test_the_page_says_how_to_change_a_key_under_running_executions():
     assert "## Another key" in page
 
 
+def test_another_number_of_permits_changes_the_definition_alone(outdir, synthesise):
+    """Running executions keep their definition, and so their number and when they started."""
+    were, are = (Deployed(outdir, synthesise, permits=permits) for permits in (1, 3))
+    payloads = [
+        each.found.definition(each.lock.state_machine)["States"]["TakeTicket"]["Parameters"]["Payload"]
+        for each in (were, are)
+    ]
+    assert [payload["defaultPermits"] for payload in payloads] == [1, 3]
+    assert {payload["started.$"] for payload in payloads} == {"$$.Execution.StartTime"}
+    for kind in ("AWS::Lambda::Function", "AWS::Lambda::Version", "AWS::Lambda::Alias", "AWS::IAM::Policy"):
+        assert were.found.of_type(kind) == are.found.of_type(kind)
+
+
+def test_the_same_number_of_permits_is_the_same_template(outdir, synthesise):
+    were, are = (Deployed(outdir, synthesise, permits=3) for _ in range(2))
+    assert were.found.of_type("AWS::StepFunctions::StateMachine") == are.found.of_type(
+        "AWS::StepFunctions::StateMachine"
+    )
+
+
 def test_a_target_cannot_be_retired_and_allowed(stack):
     with pytest.raises(ValueError, match=r"retired_targets\[1\] is '.*:pay', which is among targets; allowed: in one"):
         TicketLock(stack, "Lock", targets=[FUNCTION], retired_targets=[MACHINE, FUNCTION])

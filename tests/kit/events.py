@@ -1,8 +1,10 @@
 """What the definition passes to its functions."""
 
+import itertools
 import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from kit.pages import text
@@ -12,11 +14,18 @@ from ticketlock.workflow import Workflow
 MACHINE = "arn:aws:states:us-east-1:123456789012:stateMachine:serialize"
 CONTINUE_MACHINE = f"{MACHINE}-continue"
 ENTERED = "2026-11-21T12:00:00.000Z"
+_started = itertools.count(1)
 
 
 def execution_arn() -> str:
     """The ARN of a new execution."""
     return f"{MACHINE.replace('stateMachine', 'execution')}:{uuid.uuid4()}"
+
+
+def started_at(order: int) -> str:
+    """When an execution started: the greater the number, the later."""
+    start = datetime(2026, 11, 21, tzinfo=UTC) + timedelta(milliseconds=order)
+    return start.isoformat(timespec="milliseconds")
 
 
 def tasks_of(states: Any, name: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -44,7 +53,7 @@ def handed_over(state: Mapping[str, Any], follow: Callable[[str], Any]) -> dict[
 
 def ticket_event(execution: str, request: Any, **more: Any) -> dict[str, Any]:
     """What TakeTicket passes to its function, with any target allowed; ``more`` is what else the CDK adds."""
-    paths = {"$": request, "$$.Execution.Id": execution}
+    paths = {"$": request, "$$.Execution.Id": execution, "$$.Execution.StartTime": started_at(next(_started))}
     deployed = {"targets": None, "continueMachine": CONTINUE_MACHINE}
     return handed_over(_TASKS["TakeTicket"], paths.__getitem__) | deployed | more
 

@@ -177,15 +177,43 @@ def limit_as_set(item: LockItem, limits: Collection[int]) -> None:
         raise Broken(f"limit: it is {item.permits}, and was set to {sorted(limits)}")
 
 
+def number_in_force(
+    before: LockItem | None,
+    after: LockItem,
+    rows: Iterable[Row],
+    *,
+    numbers: Mapping[int, int],
+    started: Mapping[str, int],
+) -> None:
+    """Of the deployments' numbers that of the latest execution with a ticket is in force, and is never set back.
+
+    Args:
+        rows: those after the write.
+        numbers: the number of each execution, by when it started.
+        started: when the execution of each owner started.
+    """
+    since_ms = after.permits_since_ms or 0
+    of_users = after.permits_of_users if after.permits_are_set else after.permits
+    if since_ms and of_users != numbers[since_ms]:
+        raise Broken(f"number: it is {of_users}, and the execution that started at {since_ms} has {numbers[since_ms]}")
+    same_item = before is not None and before.tokens_after == after.tokens_after
+    if same_item and before is not None and since_ms < (before.permits_since_ms or 0):
+        raise Broken(f"number: that of {before.permits_since_ms} was set back to that of {since_ms}")
+    owners = [each.owner for each in after.holders] + [row.owner for row in rows if row.ticket > after.void_up_to]
+    for owner in owners:
+        if since_ms < started[owner]:
+            raise Broken(f"number: it is that of {since_ms}, and {owner} started at {started[owner]}")
+
+
 def limit(before: LockItem | None, after: LockItem) -> None:
     """A grant finds room: fewer holders than permits, or only holders that share the lock as it does."""
     old = {holder.owner for holder in before.holders} if before is not None else set()
-    permits = before.permits if before is not None else after.permits
     for holder in after.holders:
         if holder.owner in old:
             continue
         others = [each for each in after.holders if each.owner != holder.owner]
-        if room(others, permits, shared=holder.shared) <= 0:
+        # A grant by the number of a later deployment stores it in the same write.
+        if room(others, after.permits, shared=holder.shared) <= 0:
             raise Broken(f"limit: {holder.owner} was granted beside {[each.owner for each in others]}")
 
 
@@ -285,6 +313,20 @@ def idle(asleep_ms: float, poll_ms: float) -> None:
     """
     if asleep_ms > poll_ms + SLEEPS_ROUND_MS:
         raise Broken(f"idle: without faults the lock was free for {asleep_ms:.0f} ms while all slept")
+
+
+def told_of_the_grant(owner: str, rows: Iterable[Row]) -> None:
+    """Once a caller is told that it has the lock, no row of its owner is in the queue: nobody would delete it."""
+    left = [row.ticket for row in rows if row.owner == owner]
+    if left:
+        raise Broken(f"told: {owner} was told of its grant, and its rows {left} stand in the queue")
+
+
+def told_that_it_has_left(owner: str, item: LockItem | None) -> None:
+    """Once a caller is told that it has left, its owner does not hold the lock: nobody would release it."""
+    holder = item.holder(owner) if item is not None else None
+    if holder is not None:
+        raise Broken(f"told: {owner} was told that it has left, and it holds the lock with {holder.fencing_token}")
 
 
 def own_end(owner: str, fencing_token: int, is_its_own: bool) -> None:

@@ -1,8 +1,11 @@
-"""Runs something at one opcode of ticketlock's own code, as a signal handler may."""
+"""Runs something at one opcode of ticketlock's own code, or of libraries in which it waits, as a signal handler may."""
 
+import concurrent.futures
 import dis
 import gc
+import queue
 import sys
+import threading
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
@@ -14,10 +17,14 @@ import ticketlock
 _ROOT = Path(ticketlock.__file__).parent
 OF_A_LOCK = ("client", "locks", "wire")
 OF_A_UNIT = ("units", "wire", "_expressions")
+_FUTURES = Path(concurrent.futures.__file__).parent
+OF_THREADS = ("wire/_at_once.py", "wire/_performer.py", _FUTURES, threading.__file__, queue.__file__)
+"""What starts threads and waits for them. Signal handlers run in Python's own libraries, too."""
 
 
 class AtOpcode:
-    """Within the block, something is run at the n-th opcode of this thread in the files of some rooms.
+    """Within the block, something is run at the n-th opcode of this thread in the files of some rooms: folders or files
+    of ticketlock, or absolute paths.
 
     Two kinds of opcodes are left out, since no code can guard them, and the interpreter runs no handler there (it does
     so after calls, at the beginning of functions and at backward jumps): those between the last one of a ``with`` block
@@ -28,7 +35,7 @@ class AtOpcode:
         where: the function in which it was run.
     """
 
-    def __init__(self, number: int, do: Callable[[], object], rooms: Iterable[str] = OF_A_LOCK) -> None:
+    def __init__(self, number: int, do: Callable[[], object], rooms: Iterable[str | Path] = OF_A_LOCK) -> None:
         self.passed = 0
         self.where = ""
         self._rooms = tuple(str(_ROOT / room) for room in rooms)

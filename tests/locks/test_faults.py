@@ -164,6 +164,7 @@ def test_the_next_try_recognises_a_row_of_its_own_whose_outcome_was_unknown(
     assert isinstance(together, TransactWrite)
     assert bob.table.perform(together).applied
     place, _ = joining.to_the_end()
+    assert place is not None
     assert [row.ticket for row in bob.table.inspect(lock).rows] == [place.ticket]
     assert counts(bob, lock) == (1, 1, 1)
 
@@ -212,6 +213,8 @@ def test_two_waiters_that_join_in_one_transaction_get_tickets_in_order(
         each.fail(RequestNotApplied("throttled"))
         each.step()
     (first, _), (second, _) = (each.to_the_end() for each in racing)
+    assert first is not None
+    assert second is not None
     assert first.ticket < second.ticket
     assert counts(alice, lock) == (1, 2, 2)
 
@@ -294,6 +297,7 @@ def test_a_row_is_not_written_later_than_a_second_after_its_ticket(
     first_number = bob.table.inspect(lock).item
     assert first_number is not None
     place, _ = stalled.to_the_end()
+    assert place is not None
     assert place.ticket > first_number.issued
 
 

@@ -6,10 +6,13 @@ import pytest
 from kit.world import Process
 
 from ticketlock import Claim, Grant, InvalidLockRequest, LockLost, LockName, Place, Position
+from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError
+from ticketlock.locks._hand_over import WakingContender
 from ticketlock.locks._handing import Next, release_to, take_handed
-from ticketlock.locks._items import LockItem
+from ticketlock.locks._items import LockItem, Session
 from ticketlock.locks._outcomes import BY_THE_OWNER, Hold, Released, Releasing
 from ticketlock.locks._writes import mint_ticket, put_row
+from ticketlock.wire._requests import Steps, TransactWrite
 
 ALONE, IN_VAIN = ["TransactWriteItems"], ["TransactWriteItems", "UpdateItem"]
 
@@ -103,6 +106,136 @@ def test_a_waiter_that_withdraws_too_late_gets_its_grant(alice: Process, bob: Pr
     won = bob.table.withdraw(waiting, following.seen.place.ticket)
     assert won is not None
     assert won.fencing_token == grant.fencing_token + 1
+
+
+def test_a_waiter_whose_row_has_gone_meanwhile_gets_its_grant_and_no_other_row(
+    alice: Process, bob: Process, lock: LockName
+) -> None:
+    held, waiting = alice.claim(lock), bob.claim(lock)
+    grant = alice.granted(held)
+    following = next_in_line(bob, waiting)
+    bob.world.advance(waiting.lease_ms // 2)
+    polling = bob.steps(waiting, lambda me: me.check_turn(following.seen.place, None))
+    polling.step()
+    releases(alice, held, grant, following)
+    # Its row is to be extended, and has gone; it joins again.
+    found = polling.to_the_end()
+    assert isinstance(found, Grant)
+    assert found.fencing_token == grant.fencing_token + 1
+    assert bob.table.inspect(lock).rows == ()
+
+
+def rows_of(process: Process, claim: Claim) -> list[int]:
+    return [row.ticket for row in process.table.inspect(claim.lock).rows if row.owner == claim.owner]
+
+
+def another_row(process: Process, claim: Claim) -> int:
+    """A row that an earlier try of the same owner has left."""
+    joined = process.table.contend(claim, lambda me: me.join())
+    assert joined[0] is not None
+    return joined[0].ticket
+
+
+def test_a_grant_for_another_ticket_than_its_own_is_found_by_a_poll_which_deletes_its_row(
+    alice: Process, bob: Process, lock: LockName
+) -> None:
+    held, waiting = alice.claim(lock), bob.claim(lock)
+    grant = alice.granted(held)
+    following = next_in_line(bob, waiting)
+    ticket = another_row(bob, waiting)
+    released = releases(alice, held, grant, following)
+    assert released.handed is not None
+    again = replace(following.seen, place=Place(ticket, following.seen.place.lease_until_ms))
+    assert hears(bob, Next(waiting, again), released) is None
+    assert isinstance(bob.poll(waiting, again), Grant)
+    assert rows_of(bob, waiting) == []
+
+
+def test_a_poll_that_finds_the_grant_deletes_a_row_that_it_did_not_reach(
+    alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
+    held, waiting = alice.claim(lock), bob.claim(lock)
+    grant = alice.granted(held)
+    following = next_in_line(bob, waiting)
+    for _ in range(3):
+        carol.queued(carol.claim(lock))
+    ticket = another_row(bob, waiting)
+    releases(alice, held, grant, following)
+    again = replace(following.seen, place=Place(ticket, following.seen.place.lease_until_ms))
+    assert isinstance(bob.poll(waiting, again), Grant)
+    assert rows_of(bob, waiting) == []
+
+
+def test_a_waiter_that_has_not_seen_the_holder_does_not_follow(alice: Process, bob: Process, lock: LockName) -> None:
+    """It waits for a lock of the same name, in a table of the same name in another account."""
+    held = alice.claim(lock)
+    grant = alice.granted(held)
+    following = next_in_line(bob, bob.claim(lock))
+    others = tuple(replace(each, owner="of another account") for each in following.seen.holders)
+    elsewhere = Next(following.claim, replace(following.seen, holders=others))
+    assert alice.operations(lambda: releases(alice, held, grant, elsewhere)) == ["UpdateItem"]
+
+
+def test_a_reader_that_is_granted_the_lock_wakes_the_readers_behind_it(
+    alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
+    held, waiting = alice.claim(lock), bob.claim(lock, shared=True)
+    grant = alice.granted(held)
+    following = next_in_line(bob, waiting)
+    parked = carol.claim(lock, shared=True, session=Session("execution", "parked"))
+    carol.queued(parked)
+    handed = releases(alice, held, grant, following).handed
+    assert handed is not None
+    woken = []
+
+    class Waking(WakingContender):
+        def wake_next(self) -> Steps[int]:
+            woken.append(self.claim)
+            return (yield from super().wake_next())
+
+    taken = bob.table.run(lambda now: take_handed(Waking(waiting, now), following.seen, handed))
+    assert taken is not None
+    assert woken == [waiting]
+
+
+def test_a_release_that_grants_the_lock_is_not_repeated_until_the_lease_that_it_writes_is_over(
+    alice: Process, bob: Process, lock: LockName
+) -> None:
+    held = alice.claim(lock)
+    grant = alice.granted(held)
+    seen = next_in_line(bob, bob.claim(lock)).seen
+    # Its client has shorter time-outs than this one.
+    waiting = bob.claim(lock, lease_ms=1_000)
+    following = Next(waiting, seen)
+    handing = alice.steps(held, lambda me: release_to(me, grant, following)).next_request
+    assert isinstance(handing, TransactWrite)
+    assert handing.gives_up_after_ms(8_000) == waiting.lease_ms // 4
+
+
+@pytest.mark.parametrize("given_up", [RequestNotApplied, OutcomeUnknown])
+def test_a_release_that_grants_the_lock_and_is_given_up_is_followed_by_the_release_alone(
+    alice: Process, bob: Process, lock: LockName, given_up: type[TableError]
+) -> None:
+    held, waiting = alice.claim(lock), bob.claim(lock)
+    grant = alice.granted(held)
+    following = next_in_line(bob, waiting)
+    releasing = alice.steps(held, lambda me: release_to(me, grant, following))
+    releasing.fail(given_up("the table is slow"))
+    assert releasing.to_the_end().handed is None
+    found = bob.poll(waiting, following.seen)
+    assert isinstance(found, Grant)
+
+
+def test_a_release_that_may_have_granted_the_lock_is_unknown_if_the_release_alone_fails_too(
+    alice: Process, bob: Process, lock: LockName
+) -> None:
+    held = alice.claim(lock)
+    grant = alice.granted(held)
+    following = next_in_line(bob, bob.claim(lock))
+    releasing = alice.steps(held, lambda me: release_to(me, grant, following))
+    releasing.fail(OutcomeUnknown("no answer"))
+    releasing.fail(RequestNotApplied("no connection"))
+    assert isinstance(releasing.error, OutcomeUnknown)
 
 
 def test_a_waiter_that_learns_of_it_late_has_a_full_lease(alice: Process, bob: Process, lock: LockName) -> None:
@@ -288,6 +421,6 @@ def test_a_row_that_comes_after_the_poll_is_overtaken_by_that_grant_only(
     carol.table.contend(late, lambda me: me.send(put_row(late, ticket, me.now.local_ms, me.now)))
     taken = handed_over(alice, held, grant, bob, following)
     # Alice's poll belongs to the grant before.
-    assert bob.operations(lambda: releases(bob, waiting, taken, alice_behind)) == IN_VAIN
+    assert bob.operations(lambda: releases(bob, waiting, taken, alice_behind)) == ["UpdateItem"]
     found = carol.poll(late, Position(Place(ticket, 0), 0, None, None, (), carol.table.now()))
     assert isinstance(found, Grant)

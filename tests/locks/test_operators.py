@@ -137,7 +137,7 @@ class TestALimitIsUnset:
 
     def test_of_a_lock_without_earlier_users_needs_a_given_number(self, alice: Process, lock: LockName) -> None:
         alice.table.set_limit(lock, 4)
-        with pytest.raises(InvalidLockRequest, match=r"^permits is null; allowed: the number that its users ask for"):
+        with pytest.raises(InvalidLockRequest, match=r"^permits is None; allowed: the number that its users ask for"):
             alice.table.unset_limit(lock)
         assert item_of(alice, lock).permits_are_set
         alice.table.unset_limit(lock, 1)

@@ -65,6 +65,21 @@ def test_it_says_so_even_if_its_first_reply_was_lost_and_others_have_held_the_lo
         alice.table.release(claim, grant)
 
 
+@pytest.mark.parametrize("is_retried", ["in one call", "by the next call"])
+def test_it_says_so_though_the_item_was_deleted_and_others_have_held_and_released_the_lock_since(
+    world: World, alice: Process, bob: Process, lock: LockName, is_retried: str
+) -> None:
+    claim, next_one = alice.claim(lock), bob.claim(lock)
+    grant = alice.granted(claim)
+    world.advance(1_000)
+    with_the_item(bob, grant)
+    bob.table.release(next_one, bob.granted(next_one))
+    alice.faults = [reply_lost] if is_retried == "in one call" else []
+    tried_before = Releasing(tried_before=is_retried == "by the next call")
+    with pytest.raises(LockLost):
+        alice.table.contend(claim, lambda me: me.release(grant, releasing=tried_before))
+
+
 def test_a_retried_release_succeeds_though_others_have_held_the_lock_since(
     alice: Process, bob: Process, lock: LockName
 ) -> None:

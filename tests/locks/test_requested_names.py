@@ -49,7 +49,7 @@ def test_a_record_wait_may_be_unlimited(asked: object) -> None:
 )
 def test_any_other_record_wait_is_refused_with_its_field_and_what_is_allowed(asked: object) -> None:
     with pytest.raises(InvalidLockRequest, match=r"recordWaitSeconds is .*Infinity") as refused:
-        record_wait_ms("recordWaitSeconds", asked)
+        record_wait_ms("recordWaitSeconds", asked, infinity='"Infinity"')
     assert refused.value.field == "recordWaitSeconds"
 
 

@@ -81,12 +81,14 @@ def test_the_floors_are_those_of_the_pages(page: str) -> None:
     ]
     lines = [line.strip() for line in (ROOT / page).read_text().splitlines()]
     first = lines.index(floors[0])
-    assert lines[first : first + len(floors)] == floors
+    assert lines[first : first + len(floors)] == floors, "the page lists the floors of FLOORS, the highest first"
 
 
 def test_every_module_of_the_library_is_in_a_room(library: Arrows) -> None:
     assert len(library) > 80
-    assert {module for module in library if room_of(module, FLOORS) == "ticketlock"} == {"ticketlock"}
+    assert {module for module in library if room_of(module, FLOORS) == "ticketlock"} == {"ticketlock"}, (
+        "a new package or module of the library needs its floor in FLOORS"
+    )
     assert {room_of(module, FLOORS) for module in library} == FLOORS.keys()
 
 
@@ -104,34 +106,39 @@ def test_no_arrow_hides_in_an_import_by_name_or_in_a_room_that_is_imported_whole
         or name.partition(".")[0] in BY_NAME
         or (name.startswith("ticketlock") and name not in library)
     }
-    assert hidden == set()
+    assert hidden == set(), "import the module that has the name: no test sees any other import"
     assert not [path for path in (SOURCE / "ticketlock").rglob("*.py") if BY_TEXT.search(path.read_text())]
 
 
 def test_a_module_imports_its_own_room_and_lower_floors_alone(library: Arrows) -> None:
-    assert forbidden(library, FLOORS) == []
+    assert forbidden(library, FLOORS) == [], (
+        "a module imports its own room and lower floors: docs/decisions/0022-rooms.md"
+    )
 
 
 def test_only_what_stays_out_of_the_functions_evaluates_expressions(library: Arrows) -> None:
     users = {
         room_of(module, FLOORS) for module, names in library.items() if any("._expressions" in name for name in names)
     }
-    assert users - {"ticketlock._expressions"} <= {"ticketlock.testing", "ticketlock.units"}
+    assert users - {"ticketlock._expressions"} <= {
+        "ticketlock.testing",
+        "ticketlock.units",
+    }, "the functions of locks are deployed without _expressions"
 
 
 def test_no_modules_of_the_library_import_each_other_in_a_circle(library: Arrows) -> None:
-    assert circle(library) == ()
+    assert circle(library) == (), "these modules import each other: move what they share below them"
 
 
 @pytest.mark.parametrize("package", INFRA_ROOMS)
 def test_no_modules_and_no_rooms_of_the_infrastructure_import_each_other_in_a_circle(package: str) -> None:
     found = arrows(INFRA, package)
     assert len(found) > 20
-    assert circle(found) == ()
+    assert circle(found) == (), "these modules import each other: move what they share below them"
     folders = [f"{package}.{name}" for name in INFRA_ROOMS[package]]
     assert all(any(module.startswith(folder + ".") for module in found) for folder in folders)
     alone = [module for module in found if not module.startswith(tuple(folder + "." for folder in folders))]
-    assert circle(between(found, [*folders, *alone])) == ()
+    assert circle(between(found, [*folders, *alone])) == (), "these folders import each other"
 
 
 @pytest.mark.parametrize(("root", "folder", "allowed"), ALLOWED, ids=[each[1] for each in ALLOWED])
@@ -139,7 +146,7 @@ def test_a_folder_brings_no_more_than_it_may(root: Path, folder: str, allowed: s
     found = arrows(root, folder)
     assert found
     own = {"ticketlock", folder.partition("/")[0]}
-    assert foreign(found) - own - sys.stdlib_module_names <= allowed
+    assert foreign(found) - own - sys.stdlib_module_names <= allowed, f"{folder} is shipped without these packages"
 
 
 class TestTheTestItself:

@@ -58,7 +58,7 @@ NOT_OF_THE_CLIENT = {
 
 
 def test_the_public_names_are_sorted_and_there() -> None:
-    assert ticketlock.__all__ == sorted(set(ticketlock.__all__))
+    assert ticketlock.__all__ == sorted(set(ticketlock.__all__)), "sort __all__, each name once"
     for name in ticketlock.__all__:
         assert hasattr(ticketlock, name)
         assert not name.startswith("_")
@@ -68,12 +68,12 @@ def test_every_public_name_has_a_docstring_of_its_own() -> None:
     for name in ticketlock.__all__:
         text = getattr(ticketlock, name).__doc__
         # A dataclass without one is given its signature.
-        assert text, name
+        assert text, f"{name} is public and has no docstring"
         assert not text.startswith(f"{name}("), name
 
 
 def test_every_error_is_among_the_public_names() -> None:
-    assert set(errors.__all__) <= set(ticketlock.__all__)
+    assert set(errors.__all__) <= set(ticketlock.__all__), "users catch errors by `from ticketlock import ...`"
 
 
 def test_a_star_import_brings_the_public_names_and_nothing_else() -> None:
@@ -86,20 +86,22 @@ def test_importing_ticketlock_loads_neither_the_cdk_nor_the_packages_of_function
     loads = "import sys, ticketlock; print(*{name.partition('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-c", loads], capture_output=True, text=True, check=True, timeout=60)
     assert "ticketlock" in done.stdout.split()
-    assert NOT_OF_THE_CLIENT.isdisjoint(done.stdout.split())
+    assert NOT_OF_THE_CLIENT.isdisjoint(done.stdout.split()), "the library needs boto3 only"
 
 
 @pytest.mark.parametrize("module", PROTOCOL)
 def test_a_module_of_the_protocol_does_no_io_and_reads_no_clock(library: Arrows, module: str) -> None:
     brings = library[f"ticketlock.{module.replace('/', '.')}"]
-    assert IO_AND_CLOCKS.isdisjoint(name.partition(".")[0] for name in brings)
+    used = IO_AND_CLOCKS & {name.partition(".")[0] for name in brings}
+    assert not used, "the protocol yields requests and is told the time: see locks/_protocol.py"
 
 
 @pytest.mark.parametrize("module", PROTOCOL)
 def test_a_module_of_the_protocol_rests_on_modules_of_the_protocol_alone(library: Arrows, module: str) -> None:
     ours = {name for name in library[f"ticketlock.{module.replace('/', '.')}"] if name.startswith("ticketlock")}
     rest = {f"ticketlock.{name.replace('/', '.')}" for name in PROTOCOL}
-    assert ours <= rest | {"ticketlock._checks", "ticketlock.errors"}
+    allowed = rest | {"ticketlock._checks", "ticketlock.errors"}
+    assert ours <= allowed, "a module of the protocol imports others of PROTOCOL alone"
 
 
 @pytest.fixture(scope="module")

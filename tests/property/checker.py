@@ -3,10 +3,12 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from math import inf
+from typing import TYPE_CHECKING
 
 from kit.invariants import (
     LEASE_MS,
     LONGEST_POLL_MS,
+    MOST_IDLE_MS,
     Broken,
     Standing,
     count_of_tickets,
@@ -24,9 +26,12 @@ from kit.invariants import (
     no_overtaking,
     none_declared_void,
     nothing_left,
+    number_in_force,
     own_end,
     own_token,
     room,
+    told_of_the_grant,
+    told_that_it_has_left,
     wait_not_too_long,
     wait_not_too_short,
 )
@@ -34,6 +39,9 @@ from property.caps import REAL, Caps
 from property.clocks import NO_POLL, Machine, Poll, TrueTime
 from property.parties import Ending, Held, Hold, Waiting
 from property.seen import Seen
+
+if TYPE_CHECKING:
+    from property.deployments import Deployments
 
 from ticketlock import LockName
 from ticketlock.errors import LockLost
@@ -56,6 +64,7 @@ class Checker:
         granted: the limit at each grant, by its token.
         tokens: those that each owner was granted.
         served: the ticket up to which each owner no longer waits; a late copy may put such a row into the queue again.
+        out: the owners whose callers were told that they have left.
         left: the step at which each owner ceased to hold the lock: until then its row was not waiting.
         slips: the tickets that were overtaken by a grant in progress.
         tickets: those that were taken, and whose rows have not gone.
@@ -66,6 +75,7 @@ class Checker:
         copies: the steps at which a late copy of a request arrived.
         may_free: the machines that may end another owner's grant, by its token.
         allied: the machines of each owner that has several.
+        deployments: whose numbers of permits the users ask with; None if all ask for ``permits``.
         reads_table: whether the items have our format.
         is_fair: whether no faults are injected in this world: then no machine meets an error or leaves anything.
     """
@@ -74,6 +84,7 @@ class Checker:
     memory: MemoryDynamoDB
     lock: LockName
     permits: int
+    deployments: "Deployments | None" = None
     reads_table: bool = True
     is_fair: bool = False
     has_lost: bool = False
@@ -93,6 +104,7 @@ class Checker:
     granted: dict[int, int] = field(default_factory=dict)
     tokens: dict[str, set[int]] = field(default_factory=dict)
     served: dict[str, float] = field(default_factory=dict)
+    out: set[str] = field(default_factory=set)
     left: dict[str, int] = field(default_factory=dict)
     slips: set[int] = field(default_factory=set)
     tickets: set[int] = field(default_factory=set)
@@ -138,7 +150,7 @@ class Checker:
         """An acquisition begins."""
         machine.polled = NO_POLL
         self.waiting[machine.name] = Waiting(
-            owner, self.time.now_ms, record_wait_ms, machine, shared, by_table_time, poll_ms
+            owner, self.time.now_ms, record_wait_ms, machine, shared, by_table_time, poll_ms, machine.unclear
         )
         self._meets_others()
 
@@ -150,14 +162,26 @@ class Checker:
         if self.is_fair and asked.record_wait_ms == 0 and not asked.met_others:
             raise Broken(f"liveness: the lock had no holder and no waiter, and yet {asked.owner} was refused")
         self.gave_up(machine)
+        self.has_left(asked)
 
-    def gave_up(self, machine: Machine) -> None:
-        """An acquisition has ended without the lock."""
-        self.served[self.waiting.pop(machine.name).owner] = inf
+    def gave_up(self, machine: Machine) -> Waiting:
+        """An acquisition has ended without the lock; it is yet to leave."""
+        asked = self.waiting.pop(machine.name)
+        self.served[asked.owner] = inf
+        return asked
+
+    def has_left(self, asked: Waiting) -> None:
+        """A caller is told that it has left. A copy of a request of its own may put it back."""
+        if self.reads_table and asked.is_clear and asked.owner not in self.allied:
+            self.out.add(asked.owner)
+            told_that_it_has_left(asked.owner, self.item)
 
     def hears_of(self, machine: Machine, claim: Claim, grant: Grant, lease: Held) -> Hold:
         """A holder learns of its grant."""
         own_token(claim.owner, grant.fencing_token, self.tokens.get(claim.owner, ()))
+        asked = self.waiting.get(machine.name)
+        if self.reads_table and asked is not None and asked.is_clear and claim.owner not in self.allied:
+            told_of_the_grant(claim.owner, [each.row for each in self.rows.values()])
         return self.believes(machine, claim, grant.fencing_token, lease)
 
     def believes(self, machine: Machine, claim: Claim, fencing_token: int, lease: Held) -> Hold:
@@ -239,15 +263,19 @@ class Checker:
         if first is None or self._room(shared=first.shared) <= 0:
             self._used_at_ms = max(self._used_at_ms, self.time.now_ms)
         else:
-            # A machine that is paused cannot take the lock.
-            self._used_at_ms = max(self._used_at_ms, first.machine.paused_until_ms)
+            # A machine that is paused cannot take the lock, nor one that meets the transactions of many others.
+            machine = first.machine
+            self._used_at_ms = max(self._used_at_ms, machine.paused_until_ms, machine.conflict_at_ms)
             idle_ms = self.time.now_ms - self._used_at_ms
             self.longest_idle_ms = max(self.longest_idle_ms, idle_ms)
             liveness(idle_ms, self.time.now_ms - self._struck_at_ms)
 
     def sees_sleep(self, ms: float) -> None:
         """All machines have slept for so long: was the lock free meanwhile, while there was a waiter?"""
-        first = self._first_in_line() if self.is_fair and self.reads_table else None
+        # Whatever a fault has left is over by then; a pause is a fault until its end.
+        ends_at_ms = [self._struck_at_ms, *(asked.machine.paused_until_ms for asked in self.waiting.values())]
+        is_quiet = self.is_fair or self.time.now_ms - max(ends_at_ms) > MOST_IDLE_MS
+        first = self._first_in_line() if is_quiet and self.reads_table else None
         if first is None or not self._is_free_for(first):
             self._asleep_ms = 0
             return
@@ -295,7 +323,18 @@ class Checker:
         fencing(before, self.item, self.highest_token)
         if self.item is not None:
             limit(before, self.item)
-            limit_as_set(self.item, self.limits)
+            if self.deployments is None or self.item.permits_are_set:
+                limit_as_set(self.item, self.limits)
+            if self.deployments is not None:
+                number_in_force(
+                    before,
+                    self.item,
+                    [each.row for each in self.rows.values()],
+                    numbers=self.deployments.numbers,
+                    started=self.deployments.started,
+                )
+        for owner in self.out.intersection(holder.owner for holder in granted):
+            told_that_it_has_left(owner, self.item)
         for holder in granted:
             self._sees_grant(step, holder, before, rows, standing, poll)
         here = {holder.owner for holder in self.item.holders} if self.item is not None else set()
@@ -310,7 +349,7 @@ class Checker:
         standing: Collection[Standing],
         poll: Poll,
     ) -> None:
-        permits = before.permits if before is not None else self.permits
+        permits = self.item.permits if self.item is not None else self.permits
         self.grants += 1
         self.last_owner = holder.owner
         self.highest_token = holder.fencing_token
@@ -390,7 +429,9 @@ class Checker:
         """Note which acquisitions have met a holder or a waiter."""
         item = self.item
         for asked in self.waiting.values():
-            is_full = item is not None and room(item.holders, item.permits, shared=asked.shared) <= 0
+            # A newcomer's own deployment may have a lower number than the lock.
+            permits = 1 if item is not None and self.deployments is not None else item.permits if item else 0
+            is_full = item is not None and room(item.holders, permits, shared=asked.shared) <= 0
             asked.met_others |= is_full or bool(self.rows)
 
     def _follows_tickets(self, before: LockItem | None, after: LockItem | None, gone: Collection[int]) -> None:

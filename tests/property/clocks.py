@@ -3,10 +3,12 @@
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from ticketlock.client._wait import Waits
 from ticketlock.wire._actions import Actions, Call
 from ticketlock.wire._table_time import Reading
 
@@ -31,6 +33,7 @@ class Pending:
     Attributes:
         first: for a Query that is not a snapshot: what it would have returned when it began.
         began: the step at which it began.
+        is_being_applied: whether the service is applying it, item by item, and has not answered yet.
     """
 
     call: Call
@@ -39,6 +42,7 @@ class Pending:
     error: BotoCoreError | ClientError | None = None
     first: Any = None
     began: int | None = None
+    is_being_applied: bool = False
 
 
 class Poll(NamedTuple):
@@ -67,6 +71,8 @@ class Machine:
         answered_tasks: its callback tasks that were answered.
         frozen_at_ms, set_back_at_ms: when it was last frozen, and its wall clock set back.
         unheard: how many of its requests may have been applied without an answer.
+        copies: how many of its requests have left a copy that may arrive later.
+        waits: its wait for a lock, as a client's.
         conflict_at_ms: when a request of it last conflicted with one of another machine.
         backs_off: whether its last request did: it sleeps, and sends it again.
     """
@@ -87,6 +93,8 @@ class Machine:
     frozen_at_ms: float = 0
     set_back_at_ms: float = 0
     unheard: int = 0
+    copies: int = 0
+    waits: Waits | None = None
     conflict_at_ms: float = 0
     backs_off: bool = False
 
@@ -132,15 +140,24 @@ class Machine:
         """Whether it may continue now."""
         if self.actions is None or self.paused_until_ms > self.time.now_ms:
             return False
-        return self.pending is not None or self.wakes_at_ms <= self.time.now_ms
+        if self.pending is not None:
+            return not self.pending.is_being_applied
+        return self.wakes_at_ms <= self.time.now_ms
 
     def ready_at_ms(self) -> float:
-        """When it may continue if nothing else happens."""
+        """When it may continue if nothing else happens, and nothing is applied for it."""
+        if self.pending is not None and self.pending.is_being_applied:
+            return inf
         return max(self.paused_until_ms, self.wakes_at_ms if self.pending is None else 0)
 
     @property
     def is_over(self) -> bool:
         return self.actions is None
+
+    @property
+    def unclear(self) -> int:
+        """How many of its requests may be applied without its knowledge, or once more."""
+        return self.unheard + self.copies
 
     def _go_on(self) -> None:
         now_ms = self.time.now_ms

@@ -9,6 +9,7 @@ from kit.invariants import Broken
 from property import caps, operators, scripts
 from property.caps import REAL, Caps
 from property.chance import Chance
+from property.deployments import Deployments, deployer
 from property.failures import noted
 from property.faults import Faults
 from property.world import OPERATOR, World
@@ -45,8 +46,14 @@ def mixed(chance: Chance) -> Faults:
 def begun(chance: Chance, faults: Faults, limits: Caps = REAL) -> World:
     """A world with its machines, about to begin; its caps must be set."""
     permits = min([1, 1, 1, 2, 3][chance.pick(5)], limits.holders)
-    wakes, take_ms = chance.pick(2) == 1, [0, 0, 0, 5, 50][chance.pick(5)]
-    world = World(chance, faults, permits, wakes=wakes, caps=limits, transactions_take_ms=take_ms)
+    wakes, take_ms = chance.pick(2) == 1, [0, None, None, 5, 50][chance.pick(5)]
+    in_steps = take_ms is None
+    world = World(
+        chance, faults, permits, wakes=wakes, caps=limits, transactions_take_ms=take_ms or 0, in_steps=in_steps
+    )
+    is_deployed = chance.pick(4) == 3
+    if is_deployed:
+        world.deployments = world.checker.deployments = Deployments(world.time, permits, permits)
     rounds = [1, 1, 2, 2, 3][chance.pick(5)]
     if permits == 1 and limits.holders > CRASHED_READERS and chance.pick(16) == 15:
         with_crashed_readers(world)
@@ -55,6 +62,9 @@ def begun(chance: Chance, faults: Faults, limits: Caps = REAL) -> World:
             world.add(f"i{number}", scripts.impatient())
     for number in range([2, 3, 3, 4, 4, 5, 6, 8][chance.pick(8)]):
         world.add("abcdefgh"[number], scripts.client(rounds))
+    if in_steps:
+        for number in range([0, 2, 4, 6][chance.pick(4)]):
+            world.add(f"b{number}", scripts.busy())
     if chance.pick(8) == 7:
         world.add(OPERATOR, operators.operator())
     if chance.pick(8) == 7:
@@ -64,6 +74,8 @@ def begun(chance: Chance, faults: Faults, limits: Caps = REAL) -> World:
     if chance.pick(16) == 15:
         for name in ("one", "other"):
             world.add(name, operators.pessimist("one/0"))
+    if is_deployed:
+        world.add("deployer", deployer(), rate=1, wall_is_off_ms=0)
     return world
 
 

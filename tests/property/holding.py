@@ -49,9 +49,16 @@ class Client:
 
     identity = TABLE
 
-    def contending(self, claim: Claim, steps: Callable[[Contender], Steps[T]]) -> Actions[T]:
+    @property
+    def patience_ms(self) -> int:
+        """The driver's."""
+        return self._driver.patience_ms
+
+    def contending(
+        self, claim: Claim, steps: Callable[[Contender], Steps[T]], *, until_ms: int | None = None
+    ) -> Actions[T]:
         """Steps of one claim."""
-        return self._driver.run(lambda now: steps(contender(self.world, claim, now)))
+        return self._driver.run(lambda now: steps(contender(self.world, claim, now)), until_ms=until_ms)
 
     def sending(self, request: Request) -> Actions[Answer]:
         """One request."""

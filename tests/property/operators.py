@@ -1,6 +1,7 @@
 """Machines that change another owner's lock: operators, and second processes of an owner."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from kit.invariants import LEASE_MS
@@ -9,12 +10,12 @@ from property.holding import Client, contender, works
 from property.world import World
 
 from ticketlock import Grant
-from ticketlock.errors import LockLost, RecordWaitExceeded, TableError
+from ticketlock.errors import InvalidLockRequest, LockLost, RecordWaitExceeded, TableError
 from ticketlock.locks._claim import Claim
 from ticketlock.locks._hand_over import contender_class
 from ticketlock.locks._inspect import inspect
-from ticketlock.locks._items import Holder
-from ticketlock.locks._operators import release_of, resume, set_limit
+from ticketlock.locks._items import Holder, LockItem
+from ticketlock.locks._operators import release_of, resume, set_limit, unset_limit
 from ticketlock.wire._actions import Actions, Sleep
 from ticketlock.wire._driver import Driver
 from ticketlock.wire._requests import Steps
@@ -35,6 +36,9 @@ def operator() -> Script:
             while not (yield from _limited(world, driver, permits)):
                 pass
             world.checker.limits = {permits}
+        if world.deployments is not None:
+            while not (yield from _unlimited(world, driver)):
+                pass
 
     return script
 
@@ -86,7 +90,7 @@ def pessimist(owner: str, rounds: int = 3) -> Script:
     def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
         checker = world.checker
         checker.allied.setdefault(owner, set()).add(machine.name)
-        claim = Claim(world.lock, owner, LEASE_MS, permits=world.permits)
+        claim = world.claim(owner)
         for _ in range(rounds):
             yield Sleep([1, 100, 3_000][world.chance.pick(3)])
             checker.asks(machine, owner, 0)
@@ -159,6 +163,22 @@ def _limited(world: World, driver: Driver, permits: int) -> Actions[bool]:
     except TableError:
         return False
     return True
+
+
+def _unlimited(world: World, driver: Driver) -> Actions[bool]:
+    """Unset the limit; a lock that nobody used before it is given a number, which the next deployment replaces."""
+    for permits in (None, world.permits):
+        with suppress(InvalidLockRequest):
+            try:
+                yield from driver.run(partial(_unset, world, permits))
+            except TableError:
+                return False
+            return True
+    raise AssertionError("unreachable")
+
+
+def _unset(world: World, permits: int | None, now: Moment) -> Steps[LockItem | None]:
+    return (yield from unset_limit(world.lock, permits, now, contender_class(wakes=world.wakes)))
 
 
 def _resumed(world: World, owner: str, now: Moment) -> Steps[tuple[Claim, Grant]]:

@@ -19,6 +19,7 @@ class Waiting:
         by_table_time: whether the record wait is counted in table time, from the ticket on; else by the local clock,
             from the beginning on.
         poll_ms: the longest sleep of its pace when it is the first in line.
+        unclear: how many of its machine's requests were unclear when it began.
         met_others: whether there was a holder or a waiter since it began.
     """
 
@@ -29,7 +30,13 @@ class Waiting:
     shared: bool
     by_table_time: bool
     poll_ms: float
+    unclear: int
     met_others: bool = False
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether each of its requests was answered, and no copy of one may arrive later."""
+        return self.machine.unclear == self.unclear
 
     @property
     def clock_is_off_ms(self) -> float:

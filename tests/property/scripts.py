@@ -45,6 +45,10 @@ _VERBS = ("renew", "renew", "show", "work")
 RECORD_WAITS_MS = (None, 0, 2_000, 30_000, 90_000)
 
 
+class Closed(Exception):
+    """The client is closed while it waits, or its task is cancelled."""
+
+
 def client(rounds: int = 2) -> Script:
     """So many acquisitions, each shared or not, with or without a record wait, as a client's or as a workflow's."""
 
@@ -54,16 +58,44 @@ def client(rounds: int = 2) -> Script:
                 yield Sleep([FIVE_WEEKS_MS, TWO_DAYS_MS][world.chance.pick(2)])
             shared = world.permits == 1 and world.chance.pick(4) == 3
             session = Session(machine.name, owner) if world.chance.pick(3) == 2 else None
-            claim = Claim(world.lock, owner, LEASE_MS, permits=world.permits, shared=shared, session=session)
+            claim = world.claim(owner, shared=shared, session=session)
+            if world.deployments is not None and world.chance.pick(4) == 3:
+                # It has started, and asks much later.
+                yield Sleep([3_000, 60_000][world.chance.pick(2)])
             wait_ms = RECORD_WAITS_MS[world.chance.pick(5)]
             if session is None:
                 others_wait = world.chance.pick(4) == 3
                 acquisition = at_once(world, machine, driver, claim, wait_ms, others_wait=others_wait)
             else:
                 acquisition = step_by_step(world, machine, driver, claim, wait_ms)
+            if world.in_steps and session is None and world.chance.pick(3) == 2:
+                acquisition = _closed_in_a_sleep(acquisition, world.chance.pick(6))
             yield from hold(world, machine, driver, claim, wait_ms, acquisition, _verbs(world))
 
     return script
+
+
+def _closed_in_a_sleep(acquisition: Actions[Grant], after: int) -> Actions[Grant]:
+    """The same acquisition, which ends in the sleep after so many others."""
+    action = next(acquisition)
+    while True:
+        if isinstance(action, Sleep):
+            if after == 0:
+                yield Sleep(action.ms / 2)
+                acquisition.close()
+                raise Closed
+            after -= 1
+        try:
+            answer = yield action
+        except Exception as error:
+            go = partial(acquisition.throw, error)
+        else:
+            go = partial(acquisition.send, answer)
+        try:
+            action = go()
+        except StopIteration as end:
+            grant: Grant = end.value
+            return grant
 
 
 def at_once(
@@ -85,24 +117,40 @@ def at_once(
 
     waits = Waits(claim, remembers, pace, expects_others=others_wait)
     waits.wake = partial(_wakes, machine, waits)
+    machine.waits = waits
+
+    line = Line(TABLE, world.lock)
 
     def steps(now: Moment) -> Steps[Grant]:
+        waits.contender = contender(world, claim, now)
         return acquire(
-            contender(world, claim, now),
+            waits.contender,
             wait_ms,
             pace,
             on_wait=waits,
             jitter=lambda: 0.5,
             others_wait=others_wait,
             wakes=waits.wakes,
+            will_be_woken=partial(world.lines.will_release, line),
         )
 
-    line = Line(TABLE, world.lock)
     with nullcontext() if world.wakes else world.lines.standing(line, waits):
-        grant = yield from driver.run(steps)
+        until_ms = None if wait_ms is None else machine.read().local_ms + wait_ms + driver.patience_ms
+        grant = yield from driver.run(steps, until_ms=until_ms)
     if grant.next_may_enter:
         world.lines.has_room(line, grant.fencing_token)
     return grant
+
+
+def _has_left(world: World, machine: Machine) -> None:
+    """Wake the next waiter of its process, as a client does."""
+    if machine.waits is not None:
+        world.lines.has_left(Line(TABLE, world.lock), machine.waits)
+
+
+def _tickets_of(machine: Machine) -> set[int]:
+    """The tickets that its wait as a client knows of."""
+    return machine.waits.tickets if machine.waits is not None else set()
 
 
 def _wakes(machine: Machine, waits: Waits) -> None:
@@ -148,19 +196,24 @@ def hold(
         by_table_time=claim.session is not None,
         poll_ms=poll_ms,
     )
+    machine.waits = None
     try:
         grant = yield from acquisition
     except RecordWaitExceeded:
         checker.refused(machine)
+        _has_left(world, machine)
         return
-    except TableError as error:
-        checker.met(error)
-        checker.gave_up(machine)
+    except (TableError, Closed) as error:
+        if not isinstance(error, Closed):
+            checker.met(error)
+        asked = checker.gave_up(machine)
         with suppress(TableError, LockLost):
-            yield from driver.run(lambda now: leave(contender(world, claim, now)))
+            yield from driver.run(lambda now: leave(contender(world, claim, now), _tickets_of(machine)))
+            checker.has_left(asked)
+            _has_left(world, machine)
         return
     client = Client(world, machine, driver)
-    lease = client.lease(claim, grant)
+    lease = client.holdings.keep(claim.owner, client.lease(claim, grant))
     yield from works(client, lease, checker.hears_of(machine, claim, grant, lease), verbs)
 
 
@@ -170,7 +223,7 @@ def holder(*, shared: bool) -> Script:
     def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
         owner = f"{machine.name}/1"
         session = Session(machine.name, owner) if world.wakes else None
-        claim = Claim(world.lock, owner, LEASE_MS, permits=world.permits, shared=shared, session=session)
+        claim = world.claim(owner, shared=shared, session=session)
         if session is None:
             acquisition = at_once(world, machine, driver, claim, None, ONCE)
         else:
@@ -191,9 +244,15 @@ def left_to_itself(world: World) -> None:
         return
     if checker.is_fair and not checker.has_lost:
         checker.nothing_is_left()
+    while world.applying:
+        world.applies_an_item(world.applying[0])
+    world.in_steps = False
     while world.late:
         world.late_one_arrives(0)
     world.faults = Faults()
+    if world.deployments is not None:
+        # One write is enough if the number stays the same: a lower one may have no room beside expired holders.
+        world.deployments.deploys(world.deployments.permits)
     world.add(LATECOMER, _latecomer, rate=1, wall_is_off_ms=0)
     last_step, grants = world.steps + _LAST_STEPS, checker.grants
     while not world.is_over:
@@ -209,7 +268,7 @@ def left_to_itself(world: World) -> None:
 
 def _latecomer(world: World, machine: Machine, driver: Driver) -> Actions[None]:
     """Acquires at once, and again when every lease has ended, which corrects the count; then one write is enough."""
-    claims = (Claim(world.lock, owner, LEASE_MS, permits=world.permits) for owner in machine.owners())
+    claims = map(world.claim, machine.owners())
     first = next(claims)
     yield from hold(world, machine, driver, first, None, at_once(world, machine, driver, first, None, ONCE), [])
     yield Sleep(LEASE_MS + REQUESTS_MS)
@@ -238,10 +297,27 @@ def impatient(rounds: int = 4) -> Script:
 
     def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
         for owner in itertools.islice(machine.owners(), rounds):
-            claim = Claim(world.lock, owner, LEASE_MS, permits=world.permits)
+            claim = world.claim(owner)
             wait_ms = [300, 1_000, 2_000][world.chance.pick(3)]
             acquisition = at_once(world, machine, driver, claim, wait_ms)
             yield from hold(world, machine, driver, claim, wait_ms, acquisition, [(1, "work")])
+
+    return script
+
+
+def busy(rounds: int = 6) -> Script:
+    """Acquires repeatedly as a client does, holds the lock for a moment, and often leaves early."""
+
+    def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
+        for owner in itertools.islice(machine.owners(), rounds):
+            shared = world.permits == 1 and world.chance.pick(6) == 5
+            claim = world.claim(owner, shared=shared)
+            wait_ms = [None, None, 100, 1_000][world.chance.pick(4)]
+            acquisition = at_once(world, machine, driver, claim, wait_ms)
+            if world.chance.pick(3) == 2:
+                acquisition = _closed_in_a_sleep(acquisition, world.chance.pick(6))
+            verbs = [([1, 5, 20, 100][world.chance.pick(4)], "work")]
+            yield from hold(world, machine, driver, claim, wait_ms, acquisition, verbs)
 
     return script
 
@@ -250,7 +326,7 @@ def crashing(how: str) -> Script:
     """Crashes while it holds the lock (``reader``: shared), or waits for it, or between ticket and row (``joiner``)."""
 
     def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
-        claim = Claim(world.lock, f"{machine.name}/1", LEASE_MS, permits=world.permits, shared=how == "reader")
+        claim = world.claim(f"{machine.name}/1", shared=how == "reader")
         if how in ("holder", "reader"):
             yield from driver.run(lambda now: Contender(claim, now).take_ticket(0))
         elif how == "waiter":

@@ -10,12 +10,20 @@ from property.scripts import at_once, hold
 from property.world import World
 
 from ticketlock.client import _pace
+from ticketlock.client._lines import Lines
 from ticketlock.locks._claim import Claim
 from ticketlock.wire._actions import Actions, Sleep
 from ticketlock.wire._driver import Driver
 
 HOLDS_MS = 19_000
 IMPATIENT = 40
+
+
+@pytest.fixture(autouse=True)
+def none_wakes_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if each waiter were of another process: only the pace decides when it polls."""
+    for hint in ("has_left", "has_room"):
+        monkeypatch.setattr(Lines, hint, lambda *_: None)
 
 
 def acquires_at(begins_ms: int, wait_ms: int | None, *holds_ms: int) -> Script:

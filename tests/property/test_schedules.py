@@ -38,6 +38,8 @@ RARELY_CAUGHT = {
     "a lease settled by what is known now",
     "a transaction without a token",
     "the Date of a reply to a frozen machine",
+    "a refusal beside a conflict",
+    "a waiter that only withdraws what it reads",
 }
 # In seconds; the others are caught in a moment.
 CAUGHT_LATE = {

@@ -7,9 +7,10 @@ may be injected. Nothing here waits: a schedule of hours takes milliseconds.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ReadTimeoutError
+from kit.invariants import LEASE_MS
 from property.caps import REAL, Caps
 from property.chance import Chance
 from property.checker import Checker
@@ -31,13 +32,18 @@ from property.faults import (
 )
 from property.seen import TABLE
 
+if TYPE_CHECKING:
+    from property.deployments import Deployments
+
 from ticketlock import LockName
+from ticketlock._expressions._values import Item
 from ticketlock.client._lines import Lines
-from ticketlock.locks._items import lock_key
+from ticketlock.locks._claim import Claim
+from ticketlock.locks._items import Session, lock_key
 from ticketlock.locks._reads import TIME_CHECK
 from ticketlock.testing import MemoryDynamoDB
+from ticketlock.testing._tables import ItemId, Table
 from ticketlock.wire._actions import Actions, Call, Fork, Sleep
-from ticketlock.wire._attributes import Item
 from ticketlock.wire._driver import Driver
 
 OPERATOR = "operator"
@@ -61,6 +67,25 @@ class Late:
     polled: Poll
 
 
+@dataclass(eq=False)
+class Applying:
+    """A transaction that the service has decided and applies item by item: of the others, readers see the old state.
+
+    Attributes:
+        step: the step at which it was decided.
+        token: its idempotency token.
+        left: the items that are not applied yet, and their old states.
+        pending: the request of a sender that waits for the answer.
+        next_at_ms: when the next item is applied at the earliest.
+    """
+
+    step: int
+    token: str | None
+    left: dict[ItemId, Item | None]
+    pending: Pending
+    next_at_ms: float
+
+
 @dataclass
 class World:
     """All participants of a world; ``step`` lets one thing happen.
@@ -69,9 +94,12 @@ class World:
         wakes: whether a release wakes the next waiter, which is parked until then.
         caps: those of the protocol.
         transactions_take_ms: for how long a transaction is in progress: other writes conflict with it meanwhile.
+        in_steps: whether the service applies a transaction item by item, and anything may happen in between.
         late: copies of requests that will arrive later.
+        applying: transactions that are decided and not yet applied.
         tasks: the callback tasks that wait for their answers.
         lines: waiters that a release wakes, if the machines are threads of one process.
+        deployments: whose numbers of permits the machines ask with; None if all ask for ``permits``.
         next_polls: the first poll of a waiter that found it next in line, by its ticket and the fencing token: a
             release that grants the lock to it depends on that poll.
     """
@@ -82,6 +110,7 @@ class World:
     wakes: bool = False
     caps: Caps = REAL
     transactions_take_ms: int = 0
+    in_steps: bool = False
     time: TrueTime = field(default_factory=TrueTime)
     lock: LockName = field(default_factory=lambda: LockName("entity"))
 
@@ -91,9 +120,11 @@ class World:
         self.checker = Checker(self.time, self.memory, self.lock, self.permits, caps=self.caps)
         self.machines: list[Machine] = []
         self.late: list[Late] = []
+        self.applying: list[Applying] = []
         self.tasks: dict[str, Machine] = {}
         self.steps = 0
         self.lines = Lines()
+        self.deployments: Deployments | None = None
         self.next_polls: dict[tuple[int, int], Poll] = {}
 
     def add(
@@ -113,6 +144,16 @@ class World:
         machine.actions = script(self, machine, Driver(TABLE, TIME_CHECK, machine, 8_000, jitter=self._jitter))
         self.machines.append(machine)
         self._resume(machine, lambda actions: next(actions))
+
+    def claim(self, owner: str, *, shared: bool = False, session: Session | None = None) -> Claim:
+        """What an acquisition asks for."""
+        permits, since_ms = self.permits, None
+        if self.deployments is not None:
+            is_behind = self.chance.pick(6) == 5
+            permits, since_ms = self.deployments.starts(owner, shared=shared, is_behind=is_behind)
+        return Claim(
+            self.lock, owner, LEASE_MS, permits=permits, shared=shared, session=session, permits_since_ms=since_ms
+        )
 
     @contextmanager
     def task(self, machine: Machine, task_token: str) -> Iterator[None]:
@@ -134,15 +175,18 @@ class World:
         due = [which for which, copy in enumerate(self.late) if copy.arrives_ms <= self.time.now_ms]
         if due:
             self.late_one_arrives(due[0])
-        elif self.is_over and all(copy.arrives_ms == _NEVER_MS for copy in self.late):
+        elif self.is_over and not self.applying and all(copy.arrives_ms == _NEVER_MS for copy in self.late):
             return False
         elif not self._something_fails():
-            ready = self.ready()
+            now_ms = self.time.now_ms
+            ready: list[Machine | Applying] = [*self.ready()]
+            ready += (each for each in self.applying if each.next_at_ms <= now_ms)
             # Time passes when no machine is ready, and sometimes before one continues.
             if not ready or self.chance.pick(10) == 9:
                 self.let_time_pass([1, 5, 20, 100, 700][self.chance.pick(5)] if ready else 0)
             else:
-                self.go_on(ready[self.chance.pick(len(ready))])
+                which: Machine | Applying = ready[self.chance.pick(len(ready))]
+                self.go_on(which) if isinstance(which, Machine) else self.applies_an_item(which)
         return True
 
     @property
@@ -158,8 +202,9 @@ class World:
         """Let so much time pass; or, with 0, until a machine is ready or a copy arrives."""
         self.steps += 1
         if ms == 0:
-            ready_at = [machine.ready_at_ms() for machine in self.machines if not machine.is_over]
-            until_ms = min(*ready_at, *(copy.arrives_ms for copy in self.late), _NEVER_MS)
+            ready_at = [each.ready_at_ms() for each in self.machines if not each.is_over]
+            applied_at = [each.next_at_ms for each in self.applying]
+            until_ms = min(*ready_at, *(copy.arrives_ms for copy in self.late), *applied_at, _NEVER_MS)
             ms = max(1, until_ms - self.time.now_ms)
             self.checker.sees_sleep(ms)
         self.time.now_ms += ms
@@ -190,6 +235,17 @@ class World:
             else:
                 self._resume(machine, lambda actions: actions.send(pending.answer))
 
+    def applies_an_item(self, which: Applying) -> None:
+        """The service applies one more item of a transaction; its sender is answered after the last one."""
+        self.steps += 1
+        item = list(which.left)[self.chance.pick(len(which.left))]
+        del which.left[item]
+        which.next_at_ms = self._applies_next_at_ms()
+        self.memory._service.tables.transactions.has_changed(item)
+        if not which.left:
+            self.applying.remove(which)
+            which.pending.is_being_applied = False
+
     # Faults.
 
     def late_one_arrives(self, which: int) -> None:
@@ -204,7 +260,12 @@ class World:
     def expires(self) -> None:
         """TTL deletes everything that it may, or some of it."""
         self.steps += 1
-        over = [item for item in self.memory.items(TABLE) if _expires_at_ms(item) < self.time.now_ms]
+        reserved = {item for each in self.applying for item in each.left}
+        over = [
+            item
+            for item in self.memory.items(TABLE)
+            if _expires_at_ms(item) < self.time.now_ms and _id_of(item) not in reserved
+        ]
         for item in over:
             if self.chance.pick(4) < 3:
                 self.memory.delete_item(TableName=TABLE, Key={"pk": item["pk"], "sk": item["sk"]})
@@ -249,7 +310,7 @@ class World:
         if not may_befall(fault, pending.call.operation):
             return False
         if fault == "torn":
-            pending.first, pending.began = self.memory.client.query(**pending.call.parameters), self.steps
+            pending.first, pending.began = self._asked(pending), pending.began or self.steps
         elif fault == "request_lost":
             self._fails(pending, ConnectTimeoutError(endpoint_url="world"))
         elif fault == "throttled":
@@ -264,6 +325,7 @@ class World:
             polled = machine.polled if machine.polled.step else Poll(self.steps)
             arrives_ms = self.time.now_ms + late_by_ms
             self.late.append(Late(pending.call, machine, self.time.now_ms, arrives_ms, polled))
+            machine.copies += 1
             if fault == "twice":
                 self._apply(machine, pending)
             else:
@@ -283,7 +345,8 @@ class World:
         return fault is not None
 
     def _fails(self, pending: Pending, error: BotoCoreError | ClientError) -> None:
-        pending.applied, pending.answer, pending.error = True, None, error
+        # The service may still be applying it.
+        pending.applied, pending.is_being_applied, pending.answer, pending.error = True, False, None, error
         if isinstance(error, ReadTimeoutError):
             self.time.now_ms += TIMED_OUT_MS
 
@@ -329,15 +392,60 @@ class World:
         if pending.call.service == "stepfunctions":
             self._answer(pending)
             return
-        client: Any = self.memory
         try:
-            pending.answer = getattr(client, pending.call.operation)(**pending.call.parameters)
+            pending.answer = self._asked(pending)
         except ClientError as error:
             pending.error = error
         if pending.first is not None and pending.error is None:
             pending.answer = self._torn(pending.first, pending.answer)
         if pending.call.operation not in READS:
             self.checker.sees_write(self.steps, sender, self._of_the_next(pending.call) or polled)
+
+    def _asked(self, pending: Pending) -> Any:
+        """The service's answer, if it answers at once."""
+        client: Any = self.memory
+        operation, parameters = pending.call.operation, pending.call.parameters
+        if operation in READS:
+            return self._read(pending)
+        if operation != "transact_write_items" or not self.in_steps:
+            return getattr(client, operation)(**parameters)
+        token = parameters.get("ClientRequestToken")
+        if any(each.token == token for each in self.applying):
+            raise answered("TransactionInProgressException", operation)
+        table, tables = self._table, self.memory._service.tables
+        before = {item: table.get(item[1]) for item in map(_written, parameters["TransactItems"])}
+        answer = client.transact_write_items(**parameters)
+        left = {item: was for item, was in before.items() if table.get(item[1]) is not was}
+        for item in left:
+            tables.transactions.takes(item)
+        if left:
+            pending.is_being_applied = True
+            self.applying.append(Applying(self.steps, token, left, pending, self._applies_next_at_ms()))
+        return answer
+
+    def _applies_next_at_ms(self) -> float:
+        return self.time.now_ms + [0, 1, 5, 20, 100, 500][self.chance.pick(6)]
+
+    def _read(self, pending: Pending) -> Any:
+        """What a read returns: what is not applied yet is in its old state."""
+        client: Any = self.memory
+        table = self._table
+        unapplied = {item[1]: was for each in self.applying for item, was in each.left.items()}
+        applied = {key: table.get(key) for key in unapplied}
+        for key, was in unapplied.items():
+            table.put(key, was)
+        try:
+            answer = getattr(client, pending.call.operation)(**pending.call.parameters)
+        finally:
+            for key, became in applied.items():
+                table.put(key, became)
+        if self.applying:
+            pending.began = min(pending.began or self.steps, *(each.step for each in self.applying))
+        return answer
+
+    @property
+    def _table(self) -> Table:
+        return self.memory._service.tables[TABLE]
 
     def _torn(self, first: Any, then: Any) -> Any:
         """A reply in which each item is in its old or its new state."""
@@ -362,6 +470,16 @@ class World:
             pending.error = answered("TaskTimedOut", pending.call.operation)
         else:
             machine.answered(task_token)
+
+
+def _id_of(item: Item) -> ItemId:
+    return TABLE, (item["pk"]["S"], item["sk"]["S"])
+
+
+def _written(action: Any) -> ItemId:
+    """The item that an action of a transaction writes."""
+    (asked,) = action.values()
+    return _id_of(asked.get("Key") or asked["Item"])
 
 
 def _expires_at_ms(item: Item) -> float:

@@ -187,3 +187,8 @@ def test_a_sum_that_does_not_fit_is_refused_and_not_rounded(memory: MemoryDynamo
 def test_a_number_is_shown_without_needless_digits(memory: MemoryDynamoDB, text: str, shown: str) -> None:
     put(memory, a={"N": text})
     assert memory.get_item(**LOCKS, Key=KEY)["Item"]["a"] == {"N": shown}
+
+
+def test_a_null_is_true(memory: MemoryDynamoDB) -> None:
+    put(memory, a={"NULL": True})
+    assert "Null attribute value types must have the value of true" in refused(put, memory, a={"NULL": False})

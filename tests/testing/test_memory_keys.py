@@ -108,7 +108,7 @@ def test_a_key_of_another_type_or_length_is_refused(memory: MemoryDynamoDB, key:
     [
         ("pk = :pk AND sk = :v", {"S": "1"}, "Condition parameter type does not match schema type"),
         ("pk = :pk AND begins_with(sk, :v)", {"S": "1"}, "Condition parameter type does not match schema type"),
-        ("pk = :pk AND sk.k = :v", {"N": "1"}, r"[sk, k] is not the sort key"),
+        ("pk = :pk AND sk.k = :v", {"N": "1"}, r"[sk, k] is not in the key"),
         ("pk = :pk AND sk IN (:v)", {"N": "1"}, "Invalid operator used in KeyConditionExpression"),
         ("pk = :pk AND sk > :v AND sk > :v", {"N": "1"}, "must only contain one condition per key"),
         ("pk = :pk AND size(sk) > :v", {"N": "1"}, "Invalid operator used in KeyConditionExpression"),

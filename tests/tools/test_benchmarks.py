@@ -1,5 +1,6 @@
-"""Benchmarks of engines report what an engine does not count, and continue if one fails."""
+"""Benchmarks run to their end, report what an engine does not count, and continue if one fails."""
 
+import re
 import subprocess
 import sys
 import time
@@ -16,12 +17,16 @@ from differences import Subject, answer, exact_limit, same_token, write_units
 from hour_of_waiting import chart, counted
 from kit.capacity_units import Billed, MeteredWorld, life_of_a_lock
 from kit.engines import Engine, engine_named
+from kit.units import KEYS, make_table
+from memory_server import memory_server
+from moto_server import moto_server
 from ticketlock_local.diagrams.bars import Figures
 from ticketlock_local.diagrams.files import FIGURES
 from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock import LockClient, create_table
 from ticketlock.testing import Fault
+from ticketlock.units import Units, create_units_table
 from ticketlock.wire._sdk import make_client
 
 pytestmark = pytest.mark.verify("tests no part of the product")
@@ -109,13 +114,60 @@ def test_the_proxy_may_be_told_of_its_engine_later_and_tells_which_requests_pass
         assert proxy.passed() == []
 
 
-def test_the_race_of_locks_runs_to_its_end_with_ours_alone() -> None:
-    command = [sys.executable, str(BENCHMARKS / "peer_locks.py"), "--quick", "--side", "ours"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+def test_a_unit_is_saved_resumed_and_committed_with_marks_on_the_engine_in_memory_of_the_benchmarks() -> None:
+    with memory_server() as endpoint:
+        client = make_client(endpoint_url=endpoint)
+        create_units_table("units", client=client)
+        make_table(client, "accounts", KEYS["accounts"])
+        units = Units("units", client=client)
+        accounts = units.table("accounts")
+        unit = units.begin()
+        for number in range(101):
+            unit.put(accounts, {"id": f"a-{number}", "photo": b"\x00\xff"})
+        units.resume(unit.save()).commit()
+        stored = units.get(accounts, {"id": "a-100"})
+        assert stored is not None
+        assert bytes(stored["photo"]) == b"\x00\xff"
+
+
+def test_a_hundred_items_are_read_together_on_the_server_of_moto() -> None:
+    with moto_server() as endpoint:
+        client = make_client(endpoint_url=endpoint)
+        create_units_table("units", client=client)
+        make_table(client, "accounts", KEYS["accounts"])
+        units = Units("units", client=client)
+        accounts = units.table("accounts")
+        with units.begin() as unit:
+            assert unit.get_all([(accounts, {"id": f"a-{number}"}) for number in range(100)]) == [None] * 100
+
+
+def programs(target: str) -> list[str]:
+    """The command lines of a target of the Makefile that run a benchmark, for a short run."""
+    dry = subprocess.run(
+        ["make", "--dry-run", "--no-print-directory", target, "ARGS=--quick"],
+        cwd=BENCHMARKS.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = dry.stdout.replace("\\\n", " ").splitlines()
+    return [line for line in lines if "benchmarks/" in line]
+
+
+# Left to a person, `make bench-peer ARGS=--quick`: these build an engine or a peer first, or load one for minutes.
+TAKE_LONG = ("peer.py", "peer_locks.py", "units_peer.py", "units_cost.py", "soak.py", "units_soak.py")
+LINES = [line for target in ("bench", "bench-peer", "soak") for line in programs(target)]
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if not any(f"/{name}" in line for name in TAKE_LONG)])
+def test_every_program_that_prints_figures_has_a_short_run_that_succeeds(line: str) -> None:
+    assert line.endswith(" --quick"), "without $(ARGS) in its recipe `make` cannot ask for a short run"
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=BENCHMARKS.parent, capture_output=True, text=True, check=False, timeout=900
+    )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "PASS   a cycle of ours is 2 requests" in done.stdout
-    assert "PASS   50 ms of work: no client of ours is overtaken twice" in done.stdout
-    assert "a killed holder" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+    assert re.search(r"\d", done.stdout), "it prints no figures"
 
 
 def test_an_hour_of_waiting_costs_what_the_picture_in_the_docs_shows() -> None:

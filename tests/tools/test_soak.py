@@ -1,6 +1,7 @@
 """``make soak``, for minutes instead of an hour: its verdicts are correct, and it finds what is broken."""
 
 import time
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 
@@ -12,6 +13,8 @@ from soak_checker import Left
 from soak_client import WORKERS, Life, Lived, Used, read
 from soak_crowd import KINDS, Done, Kind
 from soak_hour import Scale, hour
+from soak_steps import QUICK_S, Soak, Soaked
+from soak_steps import judged as judged_steps
 
 from ticketlock.locks import _conditions
 from ticketlock.locks._queue import Queue
@@ -51,6 +54,21 @@ def test_a_newcomer_that_ignores_the_waiters_is_found_to_overtake_without_a_poll
 @pytest.mark.always("the guarantees name it: no waiter starves")
 def test_waiters_of_two_processes_each_get_their_turn_and_leave_nothing() -> None:
     assert broken(judged("10 waiters", waiters(10), asked=10, locks=1)) == []
+
+
+def test_hand_overs_while_transactions_are_applied_item_by_item_leave_no_lock_idle_and_no_row() -> None:
+    seen = Soak(QUICK_S).run()
+    assert broken(judged_steps(seen)) == []
+    assert seen.failed == []
+
+
+def test_a_lock_that_is_idle_for_a_lease_and_what_is_left_are_found() -> None:
+    became = Counter({"grants": 90, "closed": 9, "cancelled": 9, "record waits over": 9})
+    seen = Soaked(60, became, handed=20, longest_idle_s=20.5, rows=1)
+    assert broken(judged_steps(seen)) == [
+        "no lock is idle for 1.5 s while someone waits for it",
+        "no row is left, and no holder",
+    ]
 
 
 def test_a_run_without_a_grant_reports_why() -> None:

@@ -62,6 +62,10 @@ BAD: dict[str, tuple[str, Use]] = {
     "a number out of range": ("item.n", lambda ann, unit, key: unit.put(ann.accounts, {**key, "n": Decimal("1E126")})),
     "an empty set": ("item.tags", lambda ann, unit, key: unit.put(ann.accounts, {**key, "tags": set()})),
     "a set of two types": ("item.tags", lambda ann, unit, key: unit.put(ann.accounts, {**key, "tags": {1, "a"}})),
+    "a name with half of a surrogate pair": (
+        "item",
+        lambda ann, unit, key: unit.put(ann.accounts, {**key, "\ud800": 1}),
+    ),
     "an object": ("item.what", lambda ann, unit, key: unit.put(ann.accounts, {**key, "what": object()})),
     "a float among values": ("values.:n", lambda ann, unit, key: unit.update(ann.accounts, key, SET, {":n": 1.5})),
     "an attribute that is called as ours": (
@@ -139,19 +143,35 @@ def test_a_bad_statement_is_refused_by_its_field_and_the_unit_stays_open(
     [
         (
             lambda ann, unit, key: unit.update(ann.accounts, key, "balance = :n", ONE),
-            'update is "balance = :n"; allowed: what DynamoDB accepts (Invalid UpdateExpression: Syntax error',
+            "Invalid UpdateExpression: Syntax error",
         ),
         (
             lambda ann, unit, key: unit.update(ann.accounts, key, "SET name = :n", ONE, condition="id > :n"),
-            'update is {"ConditionExpression": "id > :n", "UpdateExpression": "SET name = :n"}; allowed: what Dyn',
+            "Invalid UpdateExpression: Attribute name is a reserved keyword; reserved keyword: name (update is {",
         ),
         (
             lambda ann, unit, key: unit.delete(ann.accounts, key, condition=Attr("balance").between(2, 1)),
-            'delete is "balance BETWEEN :tlu_v0 AND :tlu_v1"; allowed: what DynamoDB accepts (Invalid Condition',
+            "Invalid ConditionExpression: The BETWEEN",
         ),
         (
             lambda ann, unit, _: unit.get(ann.accounts, {"name": "a"}),
-            "key.id is null; allowed: a value of type S: 'id' is the partition key of the table '",
+            "the partition key of the table '",
+        ),
+        (
+            lambda ann, unit, key: unit.update(ann.accounts, key, "SET balance = :n", {"n": 1}),
+            "Invalid UpdateExpression: An expression attribute value used in expression is not defined",
+        ),
+        (
+            lambda ann, unit, key: unit.update(ann.accounts, key, "SET debts = debts + :n", ONE),
+            "The provided expression refers to an attribute that does not exist in the item, for the item",
+        ),
+        (
+            lambda _, unit, key: unit.get("accounts", key),
+            'table is "accounts"; allowed: a table of this Units: units.table("accounts")',
+        ),
+        (
+            lambda _, unit, key: unit.get_all([key]),
+            "wanted is [{'id': ",
         ),
         (lambda ann, unit, _: unit.get_all([ann.accounts]), "wanted is [<UnitTable '"),
         (
@@ -159,7 +179,18 @@ def test_a_bad_statement_is_refused_by_its_field_and_the_unit_stays_open(
             'isolation is "COMMITTED"; allowed: one of the levels of ticketlock.units: UNCOMMITTED, ',
         ),
     ],
-    ids=["an update", "two expressions", "a condition object", "a key", "a table", "a level"],
+    ids=[
+        "an update",
+        "two expressions",
+        "a condition object",
+        "a key",
+        "a placeholder",
+        "a missing attribute",
+        "a table's name",
+        "a key without its table",
+        "a table",
+        "a level",
+    ],
 )
 def test_the_error_shows_what_was_given_and_why_dynamodb_would_refuse_it(
     ann: Party, account: Key, use: Use, message: str
@@ -167,6 +198,42 @@ def test_the_error_shows_what_was_given_and_why_dynamodb_would_refuse_it(
     with pytest.raises(InvalidUnitRequest) as refused:
         use(ann, ann.begin(), account)
     assert str(refused.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("use", "advice"),
+    [
+        (
+            lambda ann, unit, key: unit.update(ann.accounts, key, "SET name = :n", ONE),
+            "another name for it: write #name, and pass names={'#name': 'name'}",
+        ),
+        (
+            lambda ann, unit, key: unit.update(ann.accounts, key, "SET balance = :n", {"n": 1}),
+            "a value for it: pass values={':n': ...}, with the colon in the name",
+        ),
+        (
+            lambda ann, unit, key: unit.update(ann.accounts, key, "SET #b = :n", ONE, names={"b": "balance"}),
+            "an attribute for it: pass names={'#b': ...}, with the # in the name",
+        ),
+        (
+            lambda ann, unit, key: unit.update(ann.accounts, key, "SET debts = debts + :n", ONE),
+            "an update of what the item has: add a condition such as attribute_exists(balance), or use ADD",
+        ),
+        (lambda _, unit, key: unit.get_all([key]), "a list of pairs of a table and a key: [(table, {...}), ...]"),
+    ],
+    ids=["a reserved word", "a value", "a name", "a missing attribute", "keys without tables"],
+)
+def test_the_error_says_what_to_write_instead(ann: Party, account: Key, use: Use, advice: str) -> None:
+    with pytest.raises(InvalidUnitRequest) as refused:
+        use(ann, ann.begin(), account)
+    assert refused.value.allowed == advice
+
+
+def test_the_error_of_a_wrong_key_names_the_tables_key_and_the_given_one(ann: Party) -> None:
+    with pytest.raises(
+        InvalidUnitRequest, match=r"^the partition key of the table '.*' is 'id', and key has 'name' \("
+    ):
+        ann.begin().get(ann.accounts, {"name": "a"})
 
 
 @pytest.mark.parametrize(
@@ -279,3 +346,11 @@ class TestAPrefixThatItemsUseAlready:
         with theirs.begin() as unit:
             unit.put(theirs.accounts, {**key, "_tluColour": "red"})
         assert books.raw("accounts", key) == {**key, "_tluColour": "red", "myVersion": unit.id}
+
+
+def test_no_client_of_a_resource_is_recommended_since_it_converts_values() -> None:
+    resource: Any = boto3.resource("dynamodb")
+    with pytest.raises(InvalidUnitRequest) as refused:
+        Units("units", client=resource)
+    assert "resource.meta.client" not in str(refused.value)
+    assert "boto3.client('dynamodb')" in str(refused.value)

@@ -82,7 +82,11 @@ def test_a_parameter_of_another_kind_is_named(
     assert ann.line.sent == []
 
 
-@pytest.mark.parametrize("prefix", ["", None, 5, b"tlu", "p" * 17, "a.b", "a[0]", "\ud800"])
+OF_GUARDS = ["u", "unit", "r", "row", "f", "format"]
+"""How attributes of guards begin, which are items of units."""
+
+
+@pytest.mark.parametrize("prefix", ["", None, 5, b"tlu", "p" * 17, "a.b", "a[0]", "\ud800", *OF_GUARDS])
 def test_a_prefix_that_attributes_cannot_have_is_named(ann: Party, prefix: Any) -> None:
     with pytest.raises(InvalidUnitRequest) as refused:
         Units("units", client=ann.client, prefix=prefix)
@@ -193,7 +197,7 @@ def test_a_number_that_cannot_be_a_key_is_named(ann: Party, bad: Any) -> None:
         ("update", {"update": "SET #b = :n", "names": {"#b": ""}}),
         ("update", {"update": "SET #b = :n", "names": {"#b": "\ud800"}}),
         ("update", {"update": "SET #b = :n", "names": {"#" + "\ud800" * 255: "b"}}),
-        ("update", {"values": {":\ud800": 1}}),
+        ("values", {"values": {":\ud800": 1}}),
         ("update", {"update": "SET #b = :n", "names": {"#b": "b" * 65_536}}),
         ("update", {"update": f"SET #{'b' * 255} = :n", "names": {"#" + "b" * 255: "balance"}}),
         ("names", {"update": "SET #b = :n", "names": ["#b"]}),

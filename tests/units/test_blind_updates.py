@@ -52,11 +52,11 @@ def test_a_choice_does_not_let_it_past_a_mark(books: Books, ann: Party, name: st
     assert books.raw("accounts", account) == {**account, "balance": 101, VERSION: unit.id}
 
 
-@pytest.mark.parametrize(("operators", "sends"), [(298, "TransactWriteItems"), (299, "GetItem")])
+@pytest.mark.parametrize(("operators", "sends"), [(291, "TransactWriteItems"), (292, "GetItem")])
 def test_what_units_add_counts_among_the_operators_that_a_condition_may_have(
     books: Books, ann: Party, account: Key, operators: int, sends: str
 ) -> None:
-    """Up to 300; units use two of them."""
+    """Up to 300; units use nine of them."""
     negated = operators % 2 == 0
     condition = "NOT " * negated + " OR ".join(["balance > :n"] * ((operators - negated + 1) // 2))
     with ann.begin() as unit:
@@ -114,3 +114,18 @@ def test_one_that_does_not_fit_its_item_is_found_before_anything_is_marked(
     assert refused.value.field == "update"
     assert {sent.operation for sent in ann.line.sent} <= {"GetItem", "TransactGetItems", "BatchGetItem"}
     assert books.everything() == before
+
+
+@pytest.mark.parametrize(
+    "version",
+    [7, "v7", "1", "0" * 25, "0" * 27, "Z" * 27, ["0" * 26], None],
+    ids=["number", "text", "digit", "25 digits", "27 digits", "27 letters", "list", "null"],
+)
+def test_an_item_with_a_version_that_no_unit_has_written_is_refused_as_by_other_statements(
+    books: Books, ann: Party, version: Any
+) -> None:
+    key = books.plain_account()
+    books.write("accounts", {**key, "balance": 100, VERSION: version})
+    with pytest.raises(InvalidUnitRequest, match="one that no item uses: _tluVersion"), ann.begin() as unit:
+        unit.update(ann.accounts, key, ADD, ONE, blind=True)
+    assert books.balance(key) == 100

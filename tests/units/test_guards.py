@@ -60,6 +60,19 @@ def guard(books: Books, order: str) -> dict[str, Any] | None:
     return books.raw("units", {name: value["S"] for name, value in found.items()})
 
 
+@pytest.mark.parametrize("prefix", ["units", "rows", "formats", "U"])
+def test_a_prefix_that_is_longer_than_the_attributes_of_guards_is_none_of_theirs(
+    units_world: UnitsWorld, order: str, prefix: str
+) -> None:
+    ann, ben = (units_world.party(guarded=True, prefix=prefix) for _ in range(2))
+    unit = ann.begin()
+    unit.query(ann.lines, of(order))
+    unit.put(ann.lines, line(order, 4))
+    inserts(ben, order, 3)
+    with pytest.raises(UnitConflict):
+        unit.commit()
+
+
 @ENGINES
 class TestAnInsert:
     def test_conflicts_with_a_unit_that_has_queried_its_partition(
@@ -227,7 +240,7 @@ class TestTheGuard:
             unit.put(ann.lines, line(order, 4))
         found = guard(books, order) or {}
         assert found.pop(VERSION) == unit.id
-        assert found.keys() == {"unit", "row"}
+        assert found.keys() == {"unit", "row", "format"}
 
     def test_of_a_unit_that_was_killed_is_swept_with_its_items_and_is_no_unit(
         self, books: Books, ann: Party, ben: Party, order: str

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
@@ -14,9 +15,9 @@ from kit.opcodes import OF_A_UNIT, AtOpcode
 from kit.places import meanwhile, outcome
 from kit.units import KEYS, MARK, Interrupt, loaded, make_table, new_version
 
-from ticketlock import UnitConflict, UnitFinished
+from ticketlock import LockClient, UnitConflict, UnitFinished, create_table
 from ticketlock.testing import ManualClock, MemoryDynamoDB
-from ticketlock.units import Unit, Units, create_units_table
+from ticketlock.units import READ_LOCK, Unit, Units, create_units_table
 
 pytestmark = [
     # Python reports and ignores exceptions that are raised while it closes a generator.
@@ -46,7 +47,11 @@ class Scene:
         self.accounts = self.units.table("accounts")
 
     def _units(self) -> Units:
-        return Units("units", client=self.memory.client, clocks=self.clock, sleep=self.clock.sleep)
+        return self.units_with(None)
+
+    def units_with(self, locks: LockClient | None) -> Units:
+        """Another process, whose calls take turns with these locks."""
+        return Units("units", client=self.memory.client, clocks=self.clock, sleep=self.clock.sleep, locks=locks)
 
     def raw(self) -> list[dict[str, Any]]:
         return sorted(map(loaded, self.memory.items("accounts")), key=lambda item: str(item["id"]))
@@ -63,6 +68,14 @@ class Scene:
         except UnitFinished as finished:
             return next(each for each in ("rolled back", "unknown", "committed") if f"{each}:" in str(finished))
         return "open"
+
+    def records(self) -> list[str]:
+        """The states of the records of units."""
+        return [head["state"]["S"] for head in self.memory.items("units") if "state" in head]
+
+    def is_renewed(self) -> bool:
+        """Whether a heartbeat renews the read locks of the interrupted unit."""
+        return bool(self.units._performer._heartbeat._leases)
 
     def next_commits(self) -> None:
         accounts = self.others.table("accounts")
@@ -117,6 +130,34 @@ def marked_in_vain(scene: Scene) -> Work:
     return work
 
 
+def locking(scene: Scene) -> Work:
+    """Its first statement, after which a heartbeat renews it."""
+    unit = scene.units.begin(isolation=READ_LOCK)
+    return Work(unit, lambda: unit.get_all([(scene.accounts, {"id": name}) for name in NAMES]))
+
+
+def locked(scene: Scene) -> Unit:
+    unit = scene.units.begin(isolation=READ_LOCK)
+    unit.update(scene.accounts, {"id": "a"}, SET, {":balance": 2})
+    return unit
+
+
+def locking_more(scene: Scene) -> Work:
+    unit = locked(scene)
+    return Work(unit, lambda: state(scene, unit))
+
+
+def locked_and_rolled_back(scene: Scene) -> Work:
+    unit = locked(scene)
+    return Work(unit, unit.rollback)
+
+
+def locked_and_committed(scene: Scene) -> Work:
+    unit = locked(scene)
+    state(scene, unit)
+    return Work(unit, unit.commit)
+
+
 MANY = pytest.mark.verify("thousands of opcodes, each of a unit of its own; make test asks some of them")
 
 
@@ -167,12 +208,22 @@ def each_interrupted(begin: Callable[[Scene], Work], step: int) -> Iterator[Inte
             break
         yield it
         number += step
-    assert number > 2_000
+    assert number > 1_500
 
 
 @pytest.mark.parametrize(
     "begin",
-    [statements, native, marked, marked_at_the_end_of_a_block, marked_in_vain],
+    [
+        statements,
+        native,
+        marked,
+        marked_at_the_end_of_a_block,
+        marked_in_vain,
+        locking,
+        locking_more,
+        locked_and_rolled_back,
+        locked_and_committed,
+    ],
     ids=lambda each: each.__name__,
 )
 def test_an_exception_raised_anywhere_leaves_all_or_nothing_at_once_and_the_next_unit_commits(
@@ -187,11 +238,49 @@ def test_an_exception_raised_anywhere_leaves_all_or_nothing_at_once_and_the_next
     }
     for it in each_interrupted(begin, step):
         try:
-            balances, says = it.scene.balances(), it.scene.says(it.unit)
-            assert balances in may_be[says]
+            says = it.scene.says(it.unit)
+            if says == "open":
+                assert it.had_not_begun
+                it.unit.rollback()
+            assert it.scene.balances() in may_be[says]
             assert not any(MARK in item for item in it.scene.raw())
-            assert says != "open" or it.had_not_begun
+            assert "pending" not in it.scene.records()
+            assert not it.scene.is_renewed()
             it.scene.next_commits()
         except BaseException as error:
             error.add_note(f"opcode {it.passed}, in {it.where}")
             raise
+
+
+def test_an_exception_raised_while_a_call_takes_its_turn_leaves_no_lock_renewed() -> None:
+    """At every third opcode of ``Units`` and of ``LockClient``, but for those at the entry of a release."""
+    for number in count(2, 3):
+        scene = Scene()
+        create_table("locks", client=scene.memory.client)
+        locks = LockClient("locks", client=scene.memory.client, clocks=scene.clock, sleep=scene.clock.sleep)
+        it = outcome(meanwhile(partial(takes_its_turn, scene, locks, number)))
+        renewed = [lease for lease in locks._heartbeat._leases if lease._is_watched_on()]
+        assert not renewed, f"opcode {number}, in {it.where}"
+        locks.close()
+        if it.passed < number:
+            break
+    assert number > 500
+
+
+def takes_its_turn(scene: Scene, locks: LockClient, number: int) -> AtOpcode:
+    """A call whose first try meets a conflict."""
+    units = scene.units_with(locks)
+    accounts = units.table("accounts")
+    tries: list[None] = []
+
+    @units.transactional(tries=2)
+    def work(*, unit: Unit) -> None:
+        tries.append(None)
+        unit.update(accounts, {"id": "a"}, SET, {":balance": 2})
+        if len(tries) == 1:
+            with scene.others.begin() as other:
+                other.update(scene.others.table("accounts"), {"id": "a"}, SET, {":balance": 5})
+
+    with suppress(Interrupt), AtOpcode(number, interrupt, ["units/_units.py", "client/_client.py"]) as at:
+        work()
+    return at

@@ -233,3 +233,15 @@ def test_a_parameter_that_is_missing_is_named(client: UnitClient, at: dict[str, 
     with pytest.raises(InvalidUnitRequest) as raised:
         getattr(client, verb)(**{name: value for name, value in given.items() if name != missing})
     assert raised.value.field == missing
+
+
+@pytest.mark.parametrize("value", [{"NULL": False}, {"M": {"in": {"NULL": False}}}, {"L": [{"NULL": False}]}])
+def test_a_null_that_is_not_true_is_refused_at_the_statement(
+    tables: OwnTables, client: UnitClient, at: dict[str, Any], value: Any
+) -> None:
+    """DynamoDB would refuse it, for a marked unit after its decision."""
+    with pytest.raises(InvalidUnitRequest, match="Null attribute value types must have the value of true"):
+        client.put_item(TableName=tables.accounts, Item={**at["Key"], "nothing": value})
+    with pytest.raises(InvalidUnitRequest, match="Null attribute value types must have the value of true"):
+        client.update_item(**at, UpdateExpression="SET nothing = :v", ExpressionAttributeValues={":v": value})
+    client.put_item(TableName=tables.accounts, Item={**at["Key"], "nothing": {"NULL": True}})

@@ -136,7 +136,7 @@ def test_the_receipt_says_which_unit_it_was_and_is_kept_for_thirty_days(books: B
     assert receipt is not None
     expires_in_s = int(receipt.pop("expiresAt")) - books.clock.wall_ms // 1_000
     assert 30 * DAY_S - 5 <= expires_in_s <= 30 * DAY_S + 5
-    assert receipt == {"unit": f"name#{name}", "row": "receipt", "state": "committed", "by": unit.id, "try": 0}
+    assert receipt == {"unit": f"name#{name}", "row": "receipt", "format": 1, "state": "committed", "by": unit.id}
 
 
 def test_a_unit_that_writes_nothing_uses_its_name_all_the_same(books: Books, ann: Party, account: Key) -> None:
@@ -186,7 +186,13 @@ def test_an_item_with_the_key_of_the_receipt_in_a_table_of_a_users_is_no_receipt
 
 
 @pytest.mark.parametrize(
-    "strange", [{}, {"state": "rolledBack", "by": "", "try": 0}, {"state": "lost", "by": "", "try": 1}, {"state": 5}]
+    "strange",
+    [
+        {},
+        {"format": 1, "state": "rolledBack", "by": ""},
+        {"format": 1, "state": "lost", "by": "x"},
+        {"format": 1, "state": 5},
+    ],
 )
 def test_a_receipt_that_no_unit_has_written_is_named(books: Books, ann: Party, strange: Mapping[str, Any]) -> None:
     name = some_name()

@@ -2,7 +2,7 @@
 
 import pytest
 from kit.crashes import crashes
-from kit.units import THREADS_ONLY, Books, Key, Killed, Lost, Party, some_name
+from kit.units import THREADS_ONLY, Books, Key, Killed, Lost, Party, dumped, some_name
 
 from ticketlock.errors import InvalidUnitRequest, OutcomeUnknown, UnitConflict, UnitRolledBack
 from ticketlock.units import Outcome, Unit
@@ -126,3 +126,55 @@ def test_a_question_that_is_none_is_refused(books: Books, ann: Party, field: str
         ann.units.outcome(**asked)
     assert refused.value.field == field
     assert books.everything() == before
+
+
+@pytest.mark.parametrize("engine", ["native", "marked"])
+class TestANameWhoseReceiptTimeToLiveHasDeleted:
+    def test_may_be_given_up_again_for_a_unit_that_has_seen_the_first_time(
+        self, books: Books, ann: Party, ben: Party, account: Key, engine: str
+    ) -> None:
+        name = some_name()
+        ben.units.outcome(name=name)
+        unit = ann.begin(name=name, engine=engine)
+        unit.update(ann.accounts, account, TAKE, TEN)
+        expires(books, name)
+        assert ben.units.outcome(name=name) is Outcome.ROLLED_BACK
+        with pytest.raises(UnitRolledBack, match="given up"):
+            unit.commit()
+        assert books.balance(account) == 100
+
+    def test_is_as_free_as_it_was(self, books: Books, ann: Party, ben: Party, account: Key, engine: str) -> None:
+        name = some_name()
+        ben.units.outcome(name=name)
+        unit = ann.begin(name=name, engine=engine)
+        unit.update(ann.accounts, account, TAKE, TEN)
+        expires(books, name)
+        unit.commit()
+        assert (books.balance(account), ben.units.outcome(name=name)) == (90, Outcome.COMMITTED)
+
+    def test_leaves_a_saved_unit_that_may_be_resumed(
+        self, books: Books, ann: Party, ben: Party, account: Key, engine: str
+    ) -> None:
+        name = some_name()
+        ben.units.outcome(name=name)
+        saved = ann.saves(account, name=name, engine=engine)
+        expires(books, name)
+        ben.units.resume(saved).commit()
+        assert (books.balance(account), ben.units.outcome(name=name)) == (90, Outcome.COMMITTED)
+
+    def test_ends_a_saved_unit_if_it_is_given_up_again(
+        self, books: Books, ann: Party, ben: Party, account: Key, engine: str
+    ) -> None:
+        name = some_name()
+        ben.units.outcome(name=name)
+        saved = ann.saves(account, name=name, engine=engine)
+        expires(books, name)
+        assert ben.units.outcome(name=name) is Outcome.ROLLED_BACK
+        with pytest.raises(UnitRolledBack, match="given up"):
+            ben.units.resume(saved)
+
+
+def expires(books: Books, name: str) -> None:
+    """Time to live deletes the receipt of a name."""
+    key = dumped({"unit": f"name#{name}", "row": "receipt"})
+    books.plain_client.delete_item(TableName=books.tables["units"], Key=key)

@@ -1,6 +1,7 @@
 """Units that mark what they read: no other unit writes it until they end, in every way in which a unit can end."""
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -17,12 +18,15 @@ from kit.units import (
     Lost,
     Party,
     UnitsWorld,
+    make_table,
     some_account,
     some_name,
 )
 
 from ticketlock.errors import InvalidUnitRequest, UnitConflict, UnitContended, UnitFinished, UnitRolledBack
 from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, Outcome, Unit
+from ticketlock.units._locking import KEYS_TOGETHER
+from ticketlock.units._packing import Entry, packed
 
 SET = "SET balance = :n"
 LEASE_S, COPIES_S = 60, 600
@@ -385,3 +389,41 @@ def test_items_that_were_read_before_and_after_the_unit_was_rolled_back_are_not_
     with pytest.raises(UnitRolledBack):
         unit.get_all([(ann.accounts, account), (ann.accounts, other)])
     assert [books.balance(key) for key in (account, other)] == [7, 7]
+
+
+@pytest.fixture
+def notes(books: Books) -> Iterator[str]:
+    """A table whose keys may be as long as any."""
+    name = f"notes-{some_name()[-8:]}"
+    make_table(books.plain_client, name, {"pk": "S", "sk": "S"})
+    yield name
+    books.plain_client.delete_table(TableName=name)
+
+
+@pytest.mark.parametrize("units_engine", ["memory"], indirect=True)
+@pytest.mark.parametrize(("more", "rows"), [(-1, 1), (0, 1), (1, 2)])
+def test_keys_that_do_not_fit_into_one_row_of_its_record_are_in_two(
+    books: Books, ann: Party, ben: Party, notes: str, more: int, rows: int
+) -> None:
+    table, chance = ann.units.table(notes), random.Random(1)
+
+    def text(length: int) -> str:
+        # The characters that JSON escapes are longer in a row, and a mixture with others is packed worst.
+        kinds = [chr(each) for each in range(32)], list('"\\'), [chr(each) for each in range(35, 128) if each != 92]
+        weights = [share / len(kind) for share, kind in zip((0.66, 0.04, 0.3), kinds, strict=True) for _ in kind]
+        return "".join(chance.choices([*kinds[0], *kinds[1], *kinds[2]], weights, k=length))
+
+    keys = [{"pk": text(2_048), "sk": text(1_024)} for _ in range(KEYS_TOGETHER)]
+    entries = [Entry(notes, {name: {"S": part} for name, part in key.items()}, "pk", "unmark", {}) for key in keys]
+    fit = max(count for count in range(90, KEYS_TOGETHER + 1) if len(packed(entries[:count]).pieces) == 1)
+    assert fit + 1 <= KEYS_TOGETHER
+    with locking(ann) as unit:
+        assert unit.get_all([(table, key) for key in keys[: fit + more]]) == [None] * (fit + more)
+        of_keys = [row for row in books.everything()["units"] if row["unit"] == unit.id and row["row"].startswith("k#")]
+        assert len(of_keys) == rows
+        books.clock.advance(1)
+        for key in (keys[0], keys[fit + more - 1]):
+            with pytest.raises(UnitContended), ben.begin(timeout=0) as rival:
+                rival.put(ben.units.table(notes), key)
+    sweep(ann)
+    assert books.plain_client.scan(TableName=notes)["Items"] == []

@@ -53,13 +53,6 @@ def test_an_item_is_read_once_however_often_it_is_used(ann: Party, account: Key)
     assert ann.line.operations == ["GetItem", "TransactWriteItems"]
 
 
-def test_a_cut_asks_only_for_what_the_unit_has_not_read(ann: Party, account: Key, other: Key) -> None:
-    with ann.begin() as unit:
-        unit.get(ann.accounts, account)
-        unit.get_all([(ann.accounts, account), (ann.accounts, other)])
-    assert ann.line.operations[:2] == ["GetItem", "GetItem"]
-
-
 def test_a_name_costs_one_read_and_one_action(ann: Party, account: Key) -> None:
     with ann.begin(name=some_name()) as unit:
         unit.update(ann.accounts, account, ADD, ONE)

@@ -193,6 +193,26 @@ class TestTheEndOfASavedUnit:
         assert rows(books, name) == ["head"]
         assert "expiresAt" in (books.raw("units", {"unit": name, "row": "head"}) or {})
 
+    @pytest.mark.parametrize("size", [1, 8_000], ids=["in its record", "in rows of its own"])
+    @pytest.mark.parametrize("end", ["commit", "rollback", "sweep"])
+    def test_its_record_is_kept_for_30_days_without_what_it_has_stated(
+        self, books: Books, ann: Party, ben: Party, end: str, size: int
+    ) -> None:
+        unit = ann.begin()
+        unit.put(ann.accounts, {**some_account(), "raw": os.urandom(size)})
+        name = unit.save()
+        if end == "sweep":
+            books.clock.advance(A_DAY_S + 3)
+        else:
+            getattr(ben.units.resume(name), end)()
+        for _ in range(2):
+            ann.units.sweep()
+            books.clock.advance(603)
+        record = books.raw("units", {"unit": name, "row": "head"}) or {}
+        assert 0 <= int(record["expiresAt"]) - int(record["finalMs"]) // 1_000 - 30 * A_DAY_S <= 700
+        assert rows(books, name) == ["head"]
+        assert "writes" not in record
+
     def test_a_sweep_does_not_take_it_for_one_that_is_stuck(self, books: Books, ann: Party, account: Key) -> None:
         books.clock.advance(10 * A_DAY_S)
         for _ in range(2):

@@ -11,7 +11,7 @@ from kit.units import MARK, VERSION, Books, Key, Party, dumped, some_account, so
 
 from ticketlock._expressions._values import size_of
 from ticketlock.errors import InvalidUnitRequest, ItemTooLarge, UnitConflict, UnitTooLarge
-from ticketlock.units import Unit
+from ticketlock.units import Unit, _ways
 
 KB = 1_024
 ITEM, TRANSACTION, SUBSTITUTED = 400 * KB, 4 * KB * KB, 2 * KB * KB
@@ -106,6 +106,38 @@ class TestAnItem:
         unit.update(ann.accounts, large, "SET more = :more", {":more": "x" * 190 * KB}, blind=True)
         with pytest.raises(ItemTooLarge):
             unit.get(ann.accounts, large)
+
+
+class TestAUnitOfManyItems:
+    """The bound is lowered, so that the tests need not write 100,000 items."""
+
+    MOST = 120
+
+    @pytest.fixture(autouse=True)
+    def lowered(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert _ways.MOST_ITEMS == 100_000
+        monkeypatch.setattr(_ways, "MOST_ITEMS", self.MOST)
+
+    def unit_of(self, ann: Party, count: int) -> Unit:
+        unit = ann.begin()
+        for _ in range(count):
+            unit.put(ann.accounts, some_account())
+        return unit
+
+    @pytest.mark.parametrize("less", [1, 0])
+    def test_up_to_the_bound_is_committed_and_saved(self, books: Books, ann: Party, less: int) -> None:
+        before = len(books.everything()["accounts"])
+        ann.units.resume(self.unit_of(ann, self.MOST - less).save()).commit()
+        assert len(books.everything()["accounts"]) - before == self.MOST - less
+
+    @pytest.mark.parametrize("end", ["commit", "save"])
+    def test_above_it_is_refused(self, books: Books, ann: Party, end: str) -> None:
+        before = books.everything()
+        unit = self.unit_of(ann, self.MOST + 1)
+        with pytest.raises(UnitTooLarge, match="121 items, and may have up to 120: split it"):
+            getattr(unit, end)()
+        assert writes(ann) == []
+        assert books.everything() == before
 
 
 class TestAUnitOfFourMegabytes:

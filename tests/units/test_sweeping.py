@@ -22,7 +22,7 @@ pytestmark = [
 # Incompressible, so that it does not fit into the record.
 LONG = random.Random(0).randbytes(8_000)
 LEASE_S, COPIES_S, MARGIN_S = 60, 600, 5
-HEAD = {"state": "pending", "rev": 0, "born": 0, "leaseUntilMs": 0, "attempt": "1", "pieces": 0}
+HEAD = {"format": 1, "state": "pending", "rev": 0, "born": 0, "leaseUntilMs": 0, "attempt": "1", "pieces": 0}
 Left = Callable[[UnitsWorld, list[Key]], None]
 
 
@@ -203,7 +203,7 @@ def test_a_strange_row_is_left_and_reported_and_the_others_are_swept(
     after_its_decision(units_world, keys)
     swept = ben.units.sweep()
     assert (swept.finished, swept.open, swept.closed) == (3, 3, 0)
-    assert all(any(f'"unit": {{"S": "{unit}"}}' in message for message in caplog.messages) for unit in "0z")
+    assert all(any(f"'unit': {{'S': '{unit}'}}" in message for message in caplog.messages) for unit in "0z")
 
 
 def empty(books: Books) -> None:

@@ -152,6 +152,32 @@ def test_a_unit_with_many_items_may_be_left_half_finished_and_the_next_one_finis
     assert marks(books) == 0
 
 
+@pytest.mark.parametrize(("takes_s", "swept_in_a_pass"), [(LONG_S - 1, 3), (LONG_S, 3), (LONG_S + 1, 1)])
+def test_if_reading_takes_all_of_its_time_it_sweeps_one_unit(
+    books: Books, units_world: UnitsWorld, ben: Party, takes_s: int, swept_in_a_pass: int
+) -> None:
+    for _ in range(3):
+        left(units_world, books.account())
+    books.clock.advance(LEASE_S + MARGIN_S)
+    passes = []
+    for _ in range(3 // swept_in_a_pass):
+        ben.line.between["Scan"] = lambda: books.clock.advance(takes_s)
+        passes.append(ben.units.sweep(timeout=LONG_S).rolled_back)
+    assert passes == [swept_in_a_pass] * len(passes)
+
+
+def test_each_pass_with_too_little_time_for_one_unit_finishes_some_of_its_items(
+    books: Books, units_world: UnitsWorld, ben: Party
+) -> None:
+    left(units_world, *(books.account() for _ in range(203)), is_committed=True, inserts=False)
+    left_in_passes = []
+    for _ in range(3):
+        ben.line.between["Scan"] = lambda: books.clock.advance(LONG_S)
+        ben.units.sweep(timeout=LONG_S / 2)
+        left_in_passes.append(marks(books))
+    assert left_in_passes == [103, 3, 0]
+
+
 def test_a_part_that_cannot_be_read_does_not_keep_the_others_from_being_swept(
     books: Books, units_world: UnitsWorld, ben: Party
 ) -> None:

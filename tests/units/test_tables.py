@@ -1,10 +1,13 @@
-"""Tables as units know them: each is described once, by its name or its ARN, and is never the units table."""
+"""Tables as units know them: each is one, by its name or its ARN, and is never the units table."""
 
 import pytest
-from kit.units import THREADS_ONLY, Books, Key, Party, dumped
+from kit.units import THREADS_ONLY, Books, Key, Party, dumped, new_version
 
-from ticketlock import InvalidUnitRequest
+from ticketlock import InvalidUnitRequest, ItemTooLarge
+from ticketlock._expressions._schemas import Index, KeyAttribute, Schema
+from ticketlock._expressions._values import MAX_ITEM_BYTES, size_of
 from ticketlock.units import Units, UnitTable
+from ticketlock.units._work import VERSION_BYTES
 
 WAYS = pytest.mark.parametrize("way", ["native", "marked"])
 
@@ -71,3 +74,27 @@ def test_all_who_ask_for_a_table_at_once_get_the_same(books: Books, ann: Party, 
     assert quicker == [slower]
     for table in (slower, *quicker):
         assert units.get(table, account) == {**account, "balance": 100}
+
+
+@pytest.mark.parametrize("local", [0, 1, 5])
+def test_a_new_item_leaves_room_for_the_version_in_itself_and_in_each_local_index(local: int) -> None:
+    # DynamoDB counts the entries of local indexes with the item.
+    keys = (KeyAttribute("id", "S", "HASH"), KeyAttribute("at", "S", "RANGE"))
+    indexes = tuple(
+        Index(f"by-{number}", (keys[0], KeyAttribute("at", "S", "RANGE")), True, frozenset({"id", "at"}), None)
+        for number in range(local)
+    )
+    table = UnitTable("accounts", Schema("accounts", keys, indexes))
+    item = {"id": {"S": "a"}, "at": {"S": "b"}, "_tluVersion": {"S": new_version()}}
+    left = MAX_ITEM_BYTES // (1 + local) - size_of(item)
+
+    def is_taken(pad: int) -> bool:
+        try:
+            table.check_item({"id": {"S": "a"}, "at": {"S": "b"}, "pad": {"S": "x" * pad}}, "statement", VERSION_BYTES)
+        except ItemTooLarge:
+            return False
+        return True
+
+    largest = max(pad for pad in range(left - 200, left + 1) if is_taken(pad))
+    whole = {**item, "pad": {"S": "x" * largest}}
+    assert size_of(whole) * (1 + local) <= MAX_ITEM_BYTES

@@ -27,7 +27,7 @@ from ticketlock import (
     create_table,
 )
 from ticketlock.testing import ManualClock
-from ticketlock.units import Unit, Units, UnitTable
+from ticketlock.units import COMMITTED, READ_LOCK, Unit, Units, UnitTable
 from ticketlock.units._terms import Terms
 from ticketlock.units._transactional import Tries
 from ticketlock.wire._actions import Sleep
@@ -384,3 +384,87 @@ class TestRefusals:
         with pytest.raises(InvalidUnitRequest) as raised:
             transactional(**{field: value})(work)
         assert raised.value.field == field
+
+
+class TestACallThatIsGivenAUnit:
+    """It joins the unit: it neither begins nor commits one."""
+
+    def test_is_part_of_that_unit(self, tables: OwnTables, units: Units, accounts: UnitTable, name: str) -> None:
+        seen: list[Unit] = []
+
+        @units.transactional()
+        def count(*, unit: Unit) -> Any:
+            seen.append(unit)
+            return add_one(unit, accounts, name)
+
+        with units.begin() as unit:
+            assert count(unit=unit) == 101
+            assert tables.balance(name) == 100
+            assert count(unit=unit) == 102
+        assert seen == [unit, unit]
+        assert tables.balance(name) == 102
+
+    def test_is_rolled_back_with_it(self, tables: OwnTables, units: Units, accounts: UnitTable, name: str) -> None:
+        @units.transactional()
+        def count(*, unit: Unit) -> Any:
+            return add_one(unit, accounts, name)
+
+        unit = units.begin()
+        count(unit=unit)
+        unit.rollback()
+        assert tables.balance(name) == 100
+
+    def test_does_not_run_again_by_itself(self, units: Units) -> None:
+        runs: list[Unit] = []
+
+        @units.transactional(tries=3)
+        def conflicts(*, unit: Unit) -> None:
+            runs.append(unit)
+            raise UnitConflict([])
+
+        with pytest.raises(UnitConflict), units.begin() as unit:
+            conflicts(unit=unit)
+        assert runs == [unit]
+
+    def test_begins_its_own_if_that_is_none(
+        self, tables: OwnTables, units: Units, accounts: UnitTable, name: str
+    ) -> None:
+        @units.transactional()
+        def count(*, unit: Unit) -> Any:
+            return add_one(unit, accounts, name)
+
+        assert count(unit=None) == 101
+        assert tables.balance(name) == 101
+
+    @pytest.mark.parametrize("given", ["a unit", 1, object()], ids=["text", "a number", "an object"])
+    def test_refuses_what_is_no_unit(self, units: Units, given: Any) -> None:
+        @units.transactional()
+        def never(*, unit: Unit) -> None:
+            raise AssertionError(unit)
+
+        with pytest.raises(InvalidUnitRequest, match=r"^unit is .*; allowed: a unit"):
+            never(unit=given)
+
+    @pytest.mark.parametrize(
+        "promise",
+        [{"name": "count-1"}, {"under": lambda **_: None}, {"isolation": READ_LOCK}],
+        ids=lambda each: str(*each),
+    )
+    def test_is_refused_if_that_unit_does_not_keep_what_the_decorator_promises(
+        self, units: Units, promise: dict[str, Any]
+    ) -> None:
+        @units.transactional(**promise)
+        def never(*, unit: Unit) -> None:
+            raise AssertionError(unit)
+
+        (field,) = promise
+        with units.begin() as unit, pytest.raises(InvalidUnitRequest, match=f"^unit is .*{field}"):
+            never(unit=unit)
+
+    def test_joins_a_unit_of_a_higher_level(self, units: Units) -> None:
+        @units.transactional(isolation=COMMITTED)
+        def joins(*, unit: Unit) -> str:
+            return unit.id
+
+        with units.begin(isolation=READ_LOCK) as unit:
+            assert joins(unit=unit) == unit.id

@@ -8,6 +8,7 @@ from units.own_tables import OwnTables
 from units.tasks import PATIENCE_S, move, units_of
 
 from ticketlock import (
+    InvalidUnitRequest,
     LockLost,
     UnitConflict,
     aio,
@@ -99,6 +100,28 @@ class TestTransactional:
         with pytest.raises(UnitConflict):
             run(work)
         assert len(set(tried)) == 2
+
+    def test_a_call_that_is_given_a_unit_is_part_of_it(self, tables: OwnTables, run: Any, names: list[str]) -> None:
+        async def work(units: aio.Units, accounts: UnitTable) -> None:
+            @units.transactional()
+            async def moves(*, unit: aio.Unit) -> str:
+                await move(unit, accounts, names)
+                return unit.id
+
+            async with units.begin() as unit:
+                assert await moves(unit=unit) == unit.id
+                assert [tables.balance(name) for name in names] == [100, 100]
+            assert [tables.balance(name) for name in names] == [90, 110]
+
+            @units.transactional(name="once")
+            async def once(*, unit: aio.Unit) -> None:
+                raise AssertionError(unit)
+
+            async with units.begin() as unit:
+                with pytest.raises(InvalidUnitRequest, match="name"):
+                    await once(unit=unit)
+
+        run(work)
 
     def test_a_plain_function_is_refused_at_once(self, tables: OwnTables) -> None:
         def plain(*, unit: aio.Unit) -> None: ...

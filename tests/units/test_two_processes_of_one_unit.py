@@ -6,7 +6,7 @@ import pytest
 from kit.units import THREADS_ONLY, Books, Key, Party, UnitsWorld, some_account, some_name
 
 from ticketlock.errors import UnitChanged
-from ticketlock.units import READ_LOCK
+from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, Isolation
 
 TAKE, TEN = "SET balance = balance - :n", {":n": 10}
 
@@ -61,7 +61,7 @@ class TestTwoProcessesThatGoOnWithOneUnit:
 
 
 @THREADS_ONLY
-class TestOneThatIsOvertakenIsToldSoWhateverRefusesItsCommit:
+class TestOneThatIsOvertakenIsToldSoWhateverRefusesIt:
     """An error that says "run it again" would be wrong: the other process may have committed the unit."""
 
     @pytest.mark.parametrize("refused", ["a mark", "its decision"])
@@ -126,3 +126,24 @@ class TestOneThatIsOvertakenIsToldSoWhateverRefusesItsCommit:
         second.commit()
         with pytest.raises(UnitChanged, match="committed it"):
             late.commit()
+
+    @pytest.mark.parametrize("level", [SERIALIZABLE, COMMITTED], ids=lambda level: level.name)
+    def test_and_its_reads_of_items_that_the_other_one_s_commit_has_changed(
+        self, ann: Party, ben: Party, account: Key, other: Key, level: Isolation
+    ) -> None:
+        name = ann.saves(account)
+        late = ann.units.resume(name)
+        ben.units.resume(name).commit()
+        with pytest.raises(UnitChanged, match="committed it"):
+            late.get_all([(ann.accounts, account), (ann.accounts, other)], isolation=level)
+
+    def test_and_its_writes_of_items_that_the_other_one_s_commit_has_changed(
+        self, ann: Party, ben: Party, account: Key, other: Key
+    ) -> None:
+        name = ann.saves(account)
+        late, second = ann.units.resume(name), ben.units.resume(name)
+        late.get(ann.accounts, other, isolation=COMMITTED)
+        second.update(ben.accounts, other, TAKE, TEN)
+        second.commit()
+        with pytest.raises(UnitChanged, match="committed it"):
+            late.update(ann.accounts, other, TAKE, TEN)

@@ -2,7 +2,6 @@
 
 import asyncio
 from typing import Any, Literal
-from zlib import compress
 
 import pytest
 from aiobotocore.config import AioConfig
@@ -19,6 +18,7 @@ from ticketlock import (
     aio,
 )
 from ticketlock.units import COMMITTED, Swept, UnitTable
+from ticketlock.units._packing import packed
 from ticketlock.wire._sdk import CLIENT_SETTINGS
 
 # One that aiobotocore reaches.
@@ -280,6 +280,36 @@ class TestTasksThatUseOneUnitAtOnce:
         assert [tables.balance(name) for name in names] == moved
 
 
+def test_the_end_of_a_block_does_not_repeat_a_refusal_that_was_caught(tables: OwnTables, names: list[str]) -> None:
+    async def main() -> None:
+        is_on_its_way, may_continue = asyncio.Event(), asyncio.Event()
+
+        async def hold_back(**_: Any) -> None:
+            is_on_its_way.set()
+            await may_continue.wait()
+
+        async with own_client(tables) as dynamodb, aio.Units(tables.units_name, client=dynamodb) as units:
+            accounts = await units.table(tables.accounts)
+            dynamodb.meta.events.register("before-call.dynamodb.GetItem", hold_back)
+
+            async def work() -> None:
+                async with units.begin() as unit:
+                    moving.append(asyncio.create_task(move(unit, accounts, names)))
+                    await asyncio.wait_for(is_on_its_way.wait(), PATIENCE_S)
+                    with pytest.raises(InvalidUnitRequest, match="one thread or task at a time"):
+                        await unit.get(accounts, {"id": names[0]})
+
+            moving: list[asyncio.Task[None]] = []
+            with pytest.raises(UnitFinished, match=r"a method of its unit .* was under way"):
+                await work()
+            may_continue.set()
+            with pytest.raises(UnitFinished, match="rolled back"):
+                await moving[0]
+
+    asyncio.run(main())
+    assert [tables.balance(name) for name in names] == [100, 100]
+
+
 def test_all_tasks_that_ask_for_a_table_at_once_get_the_same(tables: OwnTables, names: list[str]) -> None:
     async def main() -> None:
         async with units_of(tables) as units:
@@ -297,9 +327,9 @@ def test_access_is_checked(run: Any) -> None:
 
 
 def test_a_sweep_in_parts_is_several_tasks_and_ends_what_was_left(tables: OwnTables, run: Any) -> None:
-    head = {"state": "pending", "rev": 0, "born": 0, "leaseUntilMs": 0, "attempt": "1", "pieces": 0}
+    head = {"format": 1, "state": "pending", "rev": 0, "born": 0, "leaseUntilMs": 0, "attempt": "1", "pieces": 0}
     for number in range(8):
-        row = {"unit": f"{number:026}", "row": "head", "writes": compress(b"[]"), **head}
+        row = {"unit": f"{number:026}", "row": "head", "writes": b"".join(packed([]).pieces), **head}
         tables.client.put_item(TableName=tables.units_name, Item=dumped(row))
 
     async def work(units: aio.Units, _: UnitTable) -> Swept:

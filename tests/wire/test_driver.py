@@ -14,8 +14,9 @@ from ticketlock.testing import ManualClock
 from ticketlock.wire._actions import Actions, Call, Sleep, T
 from ticketlock.wire._credentials import NotSigned
 from ticketlock.wire._driver import Driver
-from ticketlock.wire._requests import TOKEN_IS_SAFE_FOR_MS, Read, Request, TransactWrite, Write
+from ticketlock.wire._requests import TOKEN_IS_SAFE_FOR_MS, Read, Request, Steps, TransactWrite, Write
 from ticketlock.wire._step_functions import TaskAnswer
+from ticketlock.wire._table_time import Moment
 
 THROTTLED = ClientError({"Error": {"Code": "ThrottlingException", "Message": ""}}, "PutItem")
 REPLY_LOST = ReadTimeoutError(endpoint_url="https://dynamodb")
@@ -38,6 +39,24 @@ def test_a_request_with_a_last_moment_is_not_retried_after_it() -> None:
     clock.advance(70)
     with pytest.raises(RequestNotApplied):
         next(actions)
+
+
+@pytest.mark.parametrize(("rest_ms", "attempts"), [(-1, 1), (0, 1), (24, 1), (25, 2), (26, 2)])
+def test_steps_with_a_last_moment_send_each_request_once_and_none_again_after_it(rest_ms: int, attempts: int) -> None:
+    clock = ManualClock()
+    driver = Driver("locks", TIME_CHECK, clock, 8_000, jitter=lambda: 1)
+    calls = list[Call]()
+
+    def answered(call: Call) -> Any:
+        calls.append(call)
+        return THROTTLED
+
+    def steps(_: Moment) -> Steps[None]:
+        yield READ
+
+    with pytest.raises(RequestNotApplied):
+        drive(driver.run(steps, until_ms=clock.read().local_ms + rest_ms), clock, answered)
+    assert len(calls) == attempts
 
 
 def dated(clock: ManualClock, **more: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Requests that arrive long after they were given up and sent again have no effect."""
+"""Requests that arrive long after they were given up and sent again have no effect, or were reported as unknown."""
 
 from collections.abc import Callable, Iterator
 
@@ -9,7 +9,7 @@ from kit.places import PATIENCE_S, meanwhile, outcome, until
 from kit.proxy import Proxy
 from kit.sent import is_grant, is_release, is_renewal, is_row
 
-from ticketlock import LockClient
+from ticketlock import LockClient, OutcomeUnknown
 from ticketlock.testing import Sent
 
 # A quarter of it is the time-out after which a request is sent again.
@@ -104,3 +104,18 @@ def test_a_row_that_arrives_late_does_not_count_twice(
     lease.release()
     assert near.acquire(entity).fencing_token == lease.fencing_token + 1
     assert place.queue_of(entity) == 0
+
+
+def test_a_fenced_transaction_that_its_condition_refuses_may_have_an_earlier_attempt_that_arrives_late(
+    place: Far, proxy: Proxy, impatient: LockClient, entity: str, late: Late
+) -> None:
+    order = {"pk": {"S": f"order of {entity}"}, "sk": {"S": "-"}}
+    table, dynamodb = {"TableName": place.table_name}, place.near.dynamodb("threads", LEASE_S)
+    pay = {**table, "Item": {**order, "state": {"S": "paid"}}, "ConditionExpression": "attribute_exists(pk)"}
+    lease = impatient.acquire(entity)
+    proxy.trouble(late, lambda sent: sent.operation == "TransactWriteItems")
+    with pytest.raises(OutcomeUnknown):
+        lease.transact_write([{"Put": pay}])
+    dynamodb.put_item(**table, Item={**order, "state": {"S": "open"}})
+    arrives(late)
+    assert dynamodb.get_item(**table, Key=order)["Item"]["state"] == {"S": "paid"}

@@ -1,6 +1,8 @@
 """Performers of calls and sleeps: any exception, raised anywhere, reaches the steps, whose clean-up runs."""
 
 import itertools
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -144,3 +146,23 @@ def test_an_error_of_the_callers_own_sleep_is_raised_unchanged(memory: MemoryDyn
     with pytest.raises(type(error)) as raised:
         table.drive(steps())
     assert raised.value is error
+
+
+@pytest.mark.parametrize("how", ["opcodes", "signals"])
+def test_an_interrupt_anywhere_while_requests_are_sent_at_once_waits_only_for_those_that_have_begun(how: str) -> None:
+    ended = interrupts_at_once(how, "own")
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("how", ["opcodes", "signals"])
+def test_a_thread_pool_in_its_place_is_caught(how: str) -> None:
+    """An interrupt leaves its locks taken: it waits for ever, raises another error, or leaves requests under way."""
+    ended = interrupts_at_once(how, "pool")
+    assert ended.returncode != 0
+    assert "threading.py" in ended.stderr or "len(requests.ended)" in ended.stderr
+
+
+def interrupts_at_once(how: str, threads: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "wire.interrupts_at_once", how, threads]
+    environment = {**os.environ, "PYTHONPATH": "tests"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)

@@ -75,13 +75,16 @@ def test_a_refused_write_without_an_item_is_refused_by_nothing() -> None:
     assert meaning(cancelled({"Code": "ConditionalCheckFailed"}, REFUSED)) == Refusal((True, True), (None, ITEM))
 
 
-def test_a_refusal_counts_more_than_a_conflict_beside_it() -> None:
-    assert meaning(cancelled({"Code": "TransactionConflict"}, REFUSED)) == Refusal((False, True), (None, ITEM))
-
-
 @pytest.mark.parametrize("reason", ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"])
 def test_a_transaction_that_was_cancelled_for_a_transient_reason_was_not_applied(reason: str) -> None:
     assert meaning(cancelled(NOT_THIS_ONE, {"Code": reason})) == TryAgain(perhaps_applied=False)
+
+
+@pytest.mark.parametrize("reason", ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"])
+def test_a_failed_condition_beside_a_transient_reason_says_nothing(reason: str) -> None:
+    """Another transaction may be half applied: one item is changed, and the other is still reserved."""
+    assert meaning(cancelled({"Code": reason}, REFUSED)) == TryAgain(perhaps_applied=False)
+    assert meaning(cancelled(REFUSED, {"Code": reason})) == TryAgain(perhaps_applied=False)
 
 
 @pytest.mark.parametrize("reason", ["ValidationError", "ItemCollectionSizeLimitExceeded"])

@@ -43,11 +43,11 @@ def stored(process: Process, lock: LockName) -> Any:
 
 
 def write_permits(process: Process, lock: LockName, permits: int) -> None:
-    """What a waiter would find if the lock was created again with another number of permits."""
+    """What a waiter would find if users with another number of their own had created the lock again."""
     process.client.update_item(
         TableName=process.world.engine.table_name,
         Key=lock_key(lock),
-        UpdateExpression="SET #permits = :permits",
+        UpdateExpression="SET #permits = :permits REMOVE permitsSinceMs",
         ExpressionAttributeNames={"#permits": "permits"},
         ExpressionAttributeValues={":permits": {"N": str(permits)}},
     )

@@ -145,6 +145,7 @@ class Serialized(sfn.StateMachineFragment):
                     "request.$": "$.lock.request",
                     "place.$": "$.lock.place",
                     "execution.$": "$$.Execution.Id",
+                    "started.$": "$$.Execution.StartTime",
                     "workMachine": self._work_machine,
                     "continueMachine": "${ContinueArn}",
                     **ticket_settings(self._settings),

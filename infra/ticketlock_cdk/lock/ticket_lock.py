@@ -53,8 +53,8 @@ class TicketLock(LockMetrics, Construct):
         poll: the longest sleep of the front waiter: whole seconds, at least 1, at most half the lease.
         default_record_wait: the record wait of an execution whose input has no ``recordWaitSeconds``.
         permits: how many may hold a lock at once, for executions and fragments that do not set it themselves: 1 to
-            100. A lock keeps the number that it was first used with. Executions with another number fail with
-            ``PermitsMismatch``, unless an operator has set a limit.
+            100. A deployment may change it: from then on each lock of such executions has the new number. Executions
+            that set another number than their lock's fail with ``PermitsMismatch``, unless an operator has set a limit.
         hand_over: how a waiter learns that its turn may have come: it is woken (callback), or it polls.
         heartbeat: False for work that always ends within the lease: no renewal, two transitions fewer, and the work
             fails if it takes longer than ``work_timeout``.

@@ -25,6 +25,7 @@ class UnitsAlarmThresholds:
         oldest_open_unit: how long ago the oldest unit was begun that is running or could not be finished; saved ones do
             not count.
         committed_unfinished: committed units with an item that could not be finished.
+        refused_items: items of committed units whose new value DynamoDB refuses.
         rolled_back_by_others: units whose processes had crashed, or were paused for a lease.
         sweeper_errors: failed passes.
         sweeper_throttles: passes that Lambda throttled.
@@ -37,6 +38,7 @@ class UnitsAlarmThresholds:
 
     oldest_open_unit: Duration = _OLDEST_OPEN_UNIT
     committed_unfinished: int = 1
+    refused_items: int = 1
     rolled_back_by_others: int = 1
     sweeper_errors: int = 1
     sweeper_throttles: int = 1
@@ -82,6 +84,12 @@ class UnitsAlarms(Construct):
                 metrics.metric_committed_unfinished(period=period),
                 thresholds.committed_unfinished,
                 "An item of a committed unit could not get its new value: plain readers see the old one.",
+            ),
+            (
+                "RefusedItems",
+                metrics.metric_refused_items(period=period),
+                thresholds.refused_items,
+                "DynamoDB refuses an item's new value: an operator has to correct it, or to drop it.",
             ),
             (
                 "RolledBackByOthers",

@@ -37,6 +37,7 @@ def units_dashboard(
                     [
                         metrics.metric_open_units(label="read again by the next pass"),
                         metrics.metric_committed_unfinished(label="committed, not finished"),
+                        metrics.metric_refused_items(label="items that DynamoDB refuses"),
                     ],
                 ),
                 graph(

@@ -24,6 +24,10 @@ class UnitsMetrics(Metrics):
         """Committed units with an item that a pass could not finish; the maximum of one pass."""
         return self.metric("CommittedUnfinished", **{"statistic": cloudwatch.Stats.MAXIMUM, **options})
 
+    def metric_refused_items(self, **options: Any) -> cloudwatch.Metric:
+        """Items of committed units whose new value DynamoDB refuses; the maximum of one pass."""
+        return self.metric("RefusedItems", **{"statistic": cloudwatch.Stats.MAXIMUM, **options})
+
     def metric_rolled_back_by_others(self, **options: Any) -> cloudwatch.Metric:
         """Units that the sweeper rolled back because their lease had expired."""
         return self.metric("RolledBackByOthers", **options)

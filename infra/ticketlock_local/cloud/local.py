@@ -4,16 +4,30 @@ import json
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import boto3
+
 from ticketlock_local.checkout import BUILD, exclusive
-from ticketlock_local.cloud.deploy import client_environment, deploy
+from ticketlock_local.cloud.deploy import client_arguments, client_environment, deploy
+from ticketlock_local.cloud.starting import warm_up
 from ticketlock_local.engines.emulator import STOP_GRACE_S, Emulator, health
 from ticketlock_local.engines.processes import command_line, end_group
 
 _RECORD = BUILD / "local.json"
+# As the pages name the outputs.
+_EXPORTED = {
+    "TICKETLOCK_TABLE": "TableName",
+    "TICKETLOCK_UNITS_TABLE": "UnitsTableName",
+    "STATE_MACHINE_ARN": "StateMachineArn",
+    "EXAMPLE_TARGET_ARN": "ExampleTargetArn",
+    "EXAMPLE_FUNCTION_ARN": "ExampleFunctionArn",
+    "SWEEPER_NAME": "SweeperName",
+}
+# So many workers of each function are there for the user's first executions.
+_WARM_LOCKS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +53,7 @@ def up() -> int:
         else:
             _stop(running)
             running = _start()
-        print(_description(running))
+        print(description(running))
     return 0
 
 
@@ -57,6 +71,8 @@ def _start() -> RunningCloud:
     with Emulator() as emulator:
         print("Deploying to the emulator ...", file=sys.stderr)
         outputs = deploy(emulator, context={"transactions": "true"})
+        print("The first calls of the functions are slow: making them ...", file=sys.stderr)
+        warm_up(boto3.client("stepfunctions", **client_arguments(emulator.endpoint)), outputs, _WARM_LOCKS)
         running = RunningCloud(
             endpoint=emulator.endpoint,
             pid=emulator.pid,
@@ -80,7 +96,8 @@ def _recorded() -> RunningCloud | None:
     return RunningCloud(**json.loads(_RECORD.read_text())) if _RECORD.exists() else None
 
 
-def _description(running: RunningCloud) -> str:
+def description(running: RunningCloud) -> str:
+    """What `make local` prints: lines to paste into a shell."""
     execution_input = {
         "entity": "order-42",
         "recordWaitSeconds": 60,
@@ -89,27 +106,34 @@ def _description(running: RunningCloud) -> str:
             "input": {"hello": "world"},
         },
     }
-    environment = client_environment(running.endpoint)
-    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION")
-    start = [
-        *("aws", "--endpoint-url", running.endpoint, "stepfunctions", "start-execution"),
-        *("--state-machine-arn", running.outputs.get("StateMachineArn", "<StateMachineArn>")),
-        *("--input", json.dumps(execution_input)),
-    ]
+    start = ["aws", "stepfunctions", "start-execution"]
+    start += ["--state-machine-arn", running.outputs.get("StateMachineArn", "<StateMachineArn>")]
     return "\n".join(
         [
             f"endpoint  {running.endpoint}  (process {running.pid}; stop it with `make local-down`)",
-            *(f"output    {name} = {value}" for name, value in running.outputs.items()),
+            "",
+            "Paste these lines into your shell, for the AWS CLI, the command `ticketlock`, your own programs and your",
+            "own stack (docs/construct.md):",
+            "",
+            *_exports(running),
             "",
             "Run a workflow under the lock of its entity:",
             "",
-            " ".join(f"{name}={environment[name]}" for name in names) + " \\\n" + shlex.join(start),
+            shlex.join([*start, "--input", json.dumps(execution_input)]),
             "",
-            f"The same locks and units of work for the command {Path(sys.executable).with_name('ticketlock')},",
-            "and a place for your own stack (docs/construct.md), in a shell with these:",
-            "",
-            f"export AWS_ENDPOINT_URL={running.endpoint} TICKETLOCK_TABLE={running.outputs.get('TableName', '')}",
-            f"export TICKETLOCK_UNITS_TABLE={running.outputs.get('UnitsTableName', '')}",
-            "export " + " ".join(f"{name}={environment[name]}" for name in names),
+            'With "input": {"seconds": 5} it takes 5 seconds, with {"fail": "sold out"} it fails.',
         ]
     )
+
+
+def _exports(running: RunningCloud) -> Iterator[str]:
+    environment = client_environment(running.endpoint)
+    for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"):
+        yield f"export {name}={environment[name]}"
+    for name, output in _EXPORTED.items():
+        if output in running.outputs:
+            yield f"export {name}={running.outputs[output]}"
+    # For a stack of the user's own: the CDK's runtime prints a banner about some versions of Node.
+    yield "export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=18,20"
+    # A `ticketlock` or `python` that is there already wins.
+    yield f"export PATH=$PATH:{shlex.quote(str(Path(sys.executable).parent))}"

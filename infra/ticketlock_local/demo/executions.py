@@ -1,21 +1,16 @@
-"""Executions of the serialised workflow: starts them, waits for their ends, and reads their histories."""
+"""Executions of the serialised workflow, read from their histories."""
 
 import json
-import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ticketlock_local.errors import LocalCloudError
 from ticketlock_local.history.model import Standing
 
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
 
-RECORD_WAIT_S = 300
-
-_POLL_S = 0.25
 _POLLING_STATES = ("TakeTicket", "CheckPosition")
 _ENDS = {
     "ExecutionSucceeded": "SUCCEEDED",
@@ -23,10 +18,6 @@ _ENDS = {
     "ExecutionAborted": "ABORTED",
     "ExecutionTimedOut": "TIMED_OUT",
 }
-
-
-class ExecutionsUnfinished(LocalCloudError):
-    """Executions still run after the time limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,37 +73,6 @@ class Execution:
         if self.held_from_ms is None or self.held_until_ms is None:
             return None
         return self.held_until_ms - self.held_from_ms
-
-
-def start(client: "SFNClient", machine: str, name: str, entity: str, task: Mapping[str, Any]) -> str:
-    """Start an execution of the serialised workflow.
-
-    Args:
-        client: Step Functions.
-        machine: the ARN of the state machine.
-        name: the execution's name.
-        entity: the entity of its lock.
-        task: the work, as in the workflow's input.
-
-    Returns:
-        The execution's ARN.
-    """
-    request = {"entity": entity, "recordWaitSeconds": RECORD_WAIT_S, "task": task}
-    return client.start_execution(stateMachineArn=machine, name=name, input=json.dumps(request))["executionArn"]
-
-
-def wait_for_all(client: "SFNClient", executions: Iterable[str], *, timeout_s: float) -> None:
-    """Wait until all have ended, however they end.
-
-    Raises:
-        ExecutionsUnfinished: one still runs.
-    """
-    deadline = time.monotonic() + timeout_s
-    for arn in executions:
-        while client.describe_execution(executionArn=arn)["status"] == "RUNNING":
-            if time.monotonic() > deadline:
-                raise ExecutionsUnfinished(f"{arn} still runs after {timeout_s:.0f} s")
-            time.sleep(_POLL_S)
 
 
 def observe(client: "SFNClient", arn: str) -> Execution:

@@ -15,8 +15,9 @@ from rich.live import Live
 from ticketlock import LockName, LockState, LockTable
 from ticketlock_local.checkout import BUILD, ROOT
 from ticketlock_local.cloud.deploy import client_arguments, deploy
+from ticketlock_local.cloud.starting import ExecutionsUnfinished, start, warm_up
 from ticketlock_local.demo.checks import judge
-from ticketlock_local.demo.executions import Execution, ExecutionsUnfinished, observe, start, wait_for_all
+from ticketlock_local.demo.executions import Execution, observe
 from ticketlock_local.demo.picture import picture
 from ticketlock_local.demo.table import table
 from ticketlock_local.demo.timeline import Lines, Timeline
@@ -56,7 +57,7 @@ def main() -> int:
         console.print(f"Deployed in {time.monotonic() - began:.0f} s.")
         step_functions = boto3.client("stepfunctions", **client_arguments(emulator.endpoint))
         began = time.monotonic()
-        _warm_up(step_functions, outputs)
+        warm_up(step_functions, outputs, len(_RUNS))
         took = time.monotonic() - began
         console.print(f"The first calls of the functions, which are slow, took {took:.0f} s.\n")
         runs = _run(console, step_functions, outputs)
@@ -76,12 +77,6 @@ def plan(runs: Mapping[str, int], work_s: Sequence[float]) -> list[Planned]:
         for entity, count in runs.items()
         if number < count
     ]
-
-
-def _warm_up(client: "SFNClient", outputs: Mapping[str, str]) -> None:
-    """Make two executions wait for each other on each of as many locks as the demo will use."""
-    planned = plan(dict.fromkeys((f"warm-up-{number + 1}" for number in range(len(_RUNS))), 2), (0.1,))
-    wait_for_all(client, [_start(client, outputs, one) for one in planned], timeout_s=_TIMEOUT_S)
 
 
 def _run(console: Console, client: "SFNClient", outputs: Mapping[str, str]) -> list[Execution]:
@@ -105,7 +100,7 @@ def _watch(
             raise ExecutionsUnfinished(f"after {_TIMEOUT_S:.0f} s there still run: {', '.join(running)}")
         time.sleep(_START_EVERY_S if planned else _POLL_EVERY_S)
         if planned:
-            running.append(_start(client, outputs, planned.popleft()))
+            running.append(_started(client, outputs, planned.popleft()))
         now_ms = time.time_ns() // 1_000_000
         seen |= {arn: observe(client, arn) for arn in running}
         show(list(seen.values()), now_ms)
@@ -113,7 +108,7 @@ def _watch(
     return list(seen.values())
 
 
-def _start(client: "SFNClient", outputs: Mapping[str, str], planned: Planned) -> str:
+def _started(client: "SFNClient", outputs: Mapping[str, str], planned: Planned) -> str:
     task: dict[str, Any] = {"functionArn": outputs["ExampleFunctionArn"], "input": {"seconds": planned.work_s}}
     return start(client, outputs["StateMachineArn"], planned.name, planned.entity, task)
 

@@ -1,18 +1,27 @@
-"""What a Query asks of keys: one partition, and of the sort key at most one condition.
+"""What a Query asks of keys: one partition, and a range of its sort key.
+
+A key of a global index has up to four attributes for the partition and four for the sort order. A Query has an equation
+for each of the former, and conditions for the first ones of the latter: equations, but for the last, which may be a
+range.
 
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Query.KeyConditionExpressions.html
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/GSI.DesignPattern.MultiAttributeKeys.html
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ticketlock._expressions._errors import ExpressionInvalid
 from ticketlock._expressions._expressions import Expressions
-from ticketlock._expressions._paths import Steps, written
+from ticketlock._expressions._paths import written
 from ticketlock._expressions._tree import BeginsWith, Between, Comparison, Condition, Every, Path, Value
 from ticketlock._expressions._values import Value as Found
 
 _WRONG_TYPE = "One or more parameter values were invalid: Condition parameter type does not match schema type"
+_UNSUPPORTED = "Query key condition not supported"
+
+Kinds = Mapping[str, str]
+"""Types by the names of attributes, in the order of a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,62 +29,89 @@ class KeyRange:
     """The items that a Query asks for.
 
     Attributes:
-        partition: the value of their partition key.
-        bound: the condition on their sort key; None for none.
+        partition: the values of the attributes of their partition key, in its order.
+        bounds: the conditions on the first attributes of their sort key, in its order; none for the whole partition.
     """
 
-    partition: Found
-    bound: Condition | None
+    partition: tuple[Found, ...]
+    bounds: tuple[Condition, ...]
 
 
-def key_range(key_names: Sequence[str], key_kinds: Sequence[str], expressions: Expressions) -> KeyRange:
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One condition on one attribute.
+
+    Attributes:
+        values: those that it compares with.
+        is_equation: whether it allows one value only.
+    """
+
+    condition: Condition
+    values: tuple[Value, ...]
+    is_equation: bool
+
+
+def key_range(partition: Kinds, sort: Kinds, expressions: Expressions) -> KeyRange:
     """What the key condition of a Query asks for.
 
     Args:
-        key_names, key_kinds: the partition key's attribute and type and, where there is one, the sort key's.
+        partition, sort: the attributes of the partition key and, where there is one, of the sort key.
         expressions: those of the request.
 
     Raises:
         ExpressionInvalid: it is none that these keys answer.
     """
-    condition = expressions.key_condition
-    partition: Found | None = None
-    bound: Condition | None = None
-    for part in condition.conditions if isinstance(condition, Every) else (condition,):
-        match part:
-            case Comparison("=", Path() as path, Value() as value) | Comparison(
-                "=", Value() as value, Path() as path
-            ) if path.steps == tuple(key_names[:1]):
-                partition = _of_kind(key_kinds[0], expressions, value)
-                continue
-            case (
-                Comparison(("=" | "<" | "<=" | ">" | ">="), Path() as path, Value() as value)
-                | Comparison(("=" | "<" | "<=" | ">" | ">="), Value() as value, Path() as path)
-                | BeginsWith(Path() as path, Value() as value)
-            ):
-                values: tuple[Value, ...] = (value,)
-            case Between(Path() as path, Value() as low, Value() as high):
-                values = (low, high)
-            case _:
-                raise ExpressionInvalid("Invalid operator used in KeyConditionExpression")
-        _check_sort_key(key_names, path.steps, bound)
-        for each in values:
-            _of_kind(key_kinds[1], expressions, each)
-        bound = part
-    if partition is None:
-        raise ExpressionInvalid(f"Query condition missed key schema element: {key_names[0]}")
-    return KeyRange(partition, bound)
+    parts: dict[str, _Part] = {}
+    for condition in _conditions_in(expressions.key_condition):
+        path, part = _part(condition)
+        if path.steps not in {(name,) for name in (*partition, *sort)}:
+            raise ExpressionInvalid(f"{_UNSUPPORTED}: {written(path.steps)} is not in the key")
+        name = str(path.steps[0])
+        if name in parts:
+            raise ExpressionInvalid("KeyConditionExpressions must only contain one condition per key")
+        for value in part.values:
+            if {**partition, **sort}[name] not in expressions.value(value):
+                raise ExpressionInvalid(_WRONG_TYPE)
+        parts[name] = part
+    for name in partition:
+        if name not in parts:
+            raise ExpressionInvalid(f"Query condition missed key schema element: {name}")
+        if not parts[name].is_equation:
+            raise ExpressionInvalid(f"{_UNSUPPORTED}: {name} is in the partition key, which has to be equal to a value")
+    values = tuple(expressions.value(parts[name].values[0]) for name in partition)
+    return KeyRange(values, tuple(_bounds(list(sort), parts)))
 
 
-def _check_sort_key(key_names: Sequence[str], steps: Steps, bound: Condition | None) -> None:
-    if not steps or steps != tuple(key_names[1:]):
-        raise ExpressionInvalid(f"Query key condition not supported: {written(steps)} is not the sort key")
-    if bound is not None:
-        raise ExpressionInvalid("KeyConditionExpressions must only contain one condition per key")
+def _bounds(sort: list[str], parts: Mapping[str, _Part]) -> Iterator[Condition]:
+    """The conditions on a sort key: on its first attributes, of which only the last may be in a range."""
+    asked = [name for name in sort if name in parts]
+    for name, first in zip(asked, sort, strict=False):
+        if name != first:
+            raise ExpressionInvalid(
+                f"{_UNSUPPORTED}: a condition on {name} needs one on {first}, which comes before it"
+            )
+        if name != asked[-1] and not parts[name].is_equation:
+            raise ExpressionInvalid(f"{_UNSUPPORTED}: {name} is in a range, and {asked[-1]} comes after it")
+        yield parts[name].condition
 
 
-def _of_kind(kind: str, expressions: Expressions, value: Value) -> Found:
-    found = expressions.value(value)
-    if kind not in found:
-        raise ExpressionInvalid(_WRONG_TYPE)
-    return found
+def _conditions_in(condition: Condition | None) -> Iterator[Condition]:
+    if isinstance(condition, Every):
+        for each in condition.conditions:
+            yield from _conditions_in(each)
+    elif condition is not None:
+        yield condition
+
+
+def _part(condition: Condition) -> tuple[Path, _Part]:
+    match condition:
+        case Comparison(("=" | "<" | "<=" | ">" | ">=") as sign, Path() as path, Value() as value) | Comparison(
+            ("=" | "<" | "<=" | ">" | ">=") as sign, Value() as value, Path() as path
+        ):
+            return path, _Part(condition, (value,), sign == "=")
+        case BeginsWith(Path() as path, Value() as value):
+            return path, _Part(condition, (value,), False)
+        case Between(Path() as path, Value() as low, Value() as high):
+            return path, _Part(condition, (low, high), False)
+        case _:
+            raise ExpressionInvalid("Invalid operator used in KeyConditionExpression")

@@ -4,7 +4,8 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.htm
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -20,8 +21,12 @@ from ticketlock._expressions._values import (
     size_of_value,
 )
 
-_MOST_BYTES = {"HASH": 2_048, "RANGE": 1_024}
-_ROLES = {"HASH": "partition key", "RANGE": "sort key"}
+_MOST_BYTES = {"HASH": 2_048, "RANGE": 1_024, "INLINE_FILTER": 1_024}
+"""Of a filter attribute the documentation gives no limit, and treats it as a key otherwise: as of a sort key."""
+_ROLES = {"HASH": "partition key", "RANGE": "sort key", "INLINE_FILTER": "inline filter"}
+_INDEXES = ("GlobalSecondaryIndexes", "LocalSecondaryIndexes", "VectorIndexes")
+_LARGEST_FLOAT = Decimal(2**128 - 2**104)
+"""The largest 32-bit floating-point number: the elements of vectors are such numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,7 @@ class KeyAttribute:
     Attributes:
         name: the attribute's.
         kind: its type, ``"S"``, ``"N"`` or ``"B"``.
-        role: ``"HASH"`` or ``"RANGE"``.
+        role: ``"HASH"`` or ``"RANGE"``; in the search schema of a vector index ``"HASH"`` or ``"INLINE_FILTER"``.
         index: the index that it is a key of; None for the table.
     """
 
@@ -50,7 +55,8 @@ class Index:
 
     Attributes:
         name: the index's.
-        keys: its partition key and, where there is one, its sort key.
+        keys: the attributes of its partition key, and then those of its sort key, each in their order: a global
+            index has up to four of each.
         is_local: whether its entries share the table's 400 KB an item.
         key_names: its keys, and the table's.
         projected: the other attributes that it has; None for all.
@@ -71,6 +77,23 @@ class Index:
         return {name: value for name, value in item.items() if name in self.key_names | self.projected}
 
 
+@dataclass(frozen=True, slots=True)
+class VectorIndex:
+    """A vector index.
+
+    Attributes:
+        name: the index's.
+        vector: the attribute with the vector.
+        dimensions: how many numbers a vector has.
+        searched: the attributes of its search schema.
+    """
+
+    name: str
+    vector: str
+    dimensions: int
+    searched: tuple[KeyAttribute, ...]
+
+
 @dataclass(frozen=True)
 class Schema:
     """The keys of a table and of its indexes.
@@ -79,11 +102,15 @@ class Schema:
         table: the table's name.
         keys: its partition key and, where there is one, its sort key.
         indexes: its secondary indexes.
+        vectors: its vector indexes.
+        unknown: what its description has that this version does not know, and that may refuse items; None for nothing.
     """
 
     table: str
     keys: tuple[KeyAttribute, ...]
     indexes: tuple[Index, ...] = ()
+    vectors: tuple[VectorIndex, ...] = ()
+    unknown: str | None = None
 
     @classmethod
     def described(cls, table: Mapping[str, Any]) -> "Schema":
@@ -103,7 +130,9 @@ class Schema:
             for which in ("Global", "Local")
             for each in table.get(f"{which}SecondaryIndexes", ())
         )
-        return cls(table["TableName"], keys, indexes)
+        vectors = tuple(_vector_index(each, kinds) for each in table.get("VectorIndexes", ()))
+        made = cls(table["TableName"], keys, indexes, vectors)
+        return replace(made, unknown=_unknown(table, made))
 
     @cached_property
     def key_names(self) -> tuple[str, ...]:
@@ -114,6 +143,12 @@ class Schema:
     def index_keys(self) -> tuple[KeyAttribute, ...]:
         """The keys of its indexes."""
         return tuple(key for index in self.indexes for key in index.keys)
+
+    @cached_property
+    def index_attributes(self) -> frozenset[str]:
+        """The attributes of items that its indexes accept only in some form."""
+        vectors = (name for index in self.vectors for name in (index.vector, *(key.name for key in index.searched)))
+        return frozenset([*(key.name for key in self.index_keys), *vectors])
 
     @cached_property
     def local_indexes(self) -> tuple[Index, ...]:
@@ -129,6 +164,34 @@ def _index(
     everything = projection["ProjectionType"] == "ALL"
     projected = None if everything else frozenset(projection.get("NonKeyAttributes", ()))
     return Index(described["IndexName"], keys, is_local, names, projected)
+
+
+def _vector_index(described: Mapping[str, Any], kinds: Mapping[str, str]) -> VectorIndex:
+    name = described["IndexName"]
+    searched = tuple(
+        KeyAttribute(each["AttributeName"], kinds[each["AttributeName"]], each["SearchSchemaElementType"], name)
+        for each in described.get("SearchSchema", ())
+    )
+    return VectorIndex(name, described["VectorAttribute"]["AttributeName"], described["Dimensions"], searched)
+
+
+def _unknown(table: Mapping[str, Any], schema: Schema) -> str | None:
+    """What a description has that this version does not know, and that may refuse items.
+
+    An SDK leaves out members that are newer than itself. But the attributes that an index defines are in a list of
+    their own, which every SDK knows.
+    """
+    for member, value in table.items():
+        if member.endswith("Indexes") and member not in _INDEXES and value:
+            return f"the member {member} of its description"
+    keys = (*schema.keys, *schema.index_keys, *(key for index in schema.vectors for key in index.searched))
+    for key in keys:
+        if key.role not in _ROLES:
+            return f"{key.name!r}, an attribute with the role {key.role}"
+    for defined in table["AttributeDefinitions"]:
+        if defined["AttributeName"] not in {key.name for key in keys}:
+            return f"{defined['AttributeName']!r}, an attribute that is defined, and that no index which it knows uses"
+    return None
 
 
 def check_item(item: Item, schema: Schema, most_bytes: int = MAX_ITEM_BYTES) -> None:
@@ -149,6 +212,8 @@ def check_item(item: Item, schema: Schema, most_bytes: int = MAX_ITEM_BYTES) -> 
     for key in schema.index_keys:
         if key.name in item:
             _check_key(item[key.name], key)
+    for index in schema.vectors:
+        _check_vector(item, index)
     for name, value in item.items():
         _check_name(name, name)
         if "M" in value or "L" in value:
@@ -168,6 +233,8 @@ def check_key(item: Item, key: KeyAttribute, table: str) -> None:
 
 
 def _check_key(value: Value, key: KeyAttribute) -> None:
+    if key.role not in _ROLES:
+        return
     ((kind, content),) = value.items()
     if kind != key.kind:
         raise ItemInvalid(f"a value of type {key.kind}: {key.name!r} is {key}, and this one is of type {kind}")
@@ -180,6 +247,29 @@ def _check_key(value: Value, key: KeyAttribute) -> None:
             f"1 to {most:,} bytes: {key.name!r} is {key}, and this one has {size:,}: {shown!r}"
             f"{'...' if len(content) > len(shown) else ''}"
         )
+
+
+def _check_vector(item: Item, index: VectorIndex) -> None:
+    """Check what a vector index takes of an item, which need not have any of it.
+
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/VectorSearchTroubleshooting.html
+    """
+    for key in index.searched:
+        if key.name in item:
+            _check_key(item[key.name], key)
+    if index.vector not in item:
+        return
+    value, allowed = item[index.vector], f"a list of {index.dimensions:,} numbers"
+    told = f"{allowed}: {index.vector!r} is the vector of the index {index.name!r}"
+    if "L" not in value:
+        raise ItemInvalid(f"{told}, and this one is of type {''.join(value)}")
+    if len(value["L"]) != index.dimensions:
+        raise ItemInvalid(f"{told}, and this one has {len(value['L']):,}")
+    for at, element in enumerate(value["L"]):
+        if "N" not in element:
+            raise ItemInvalid(f"{told}, and its element {at} is of type {''.join(element)}")
+        if abs(Decimal(element["N"])) > _LARGEST_FLOAT:
+            raise ItemInvalid(f"{told}, each of 32 bits, and its element {at} is {element['N']}")
 
 
 def _check_nested(value: Value, attribute: str) -> None:

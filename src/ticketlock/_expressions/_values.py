@@ -75,8 +75,14 @@ def _canonical(value: Any, level: int) -> Value:
         return {"S": content}
     if kind == "N" and isinstance(content, str):
         return {"N": canonical_number(content)}
-    if kind in ("BOOL", "NULL") and isinstance(content, bool):
-        return {kind: content}
+    if kind == "BOOL" and isinstance(content, bool):
+        return {"BOOL": content}
+    if kind == "NULL" and content is True:
+        return {"NULL": True}
+    if kind == "NULL" and content is False:
+        raise ExpressionInvalid(
+            "One or more parameter values were invalid: Null attribute value types must have the value of true"
+        )
     if kind == "B" and isinstance(content, bytes | bytearray):
         return {"B": bytes(content)}
     if kind == "M" and isinstance(content, dict):

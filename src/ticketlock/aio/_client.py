@@ -5,7 +5,7 @@ import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from inspect import isawaitable
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, Never, ParamSpec, Self, TypeVar
 
 from ticketlock._checks import boolean, whole_number
 from ticketlock._decorating import Key, KeyOf
@@ -18,7 +18,7 @@ from ticketlock.client._holdings import HAS_LEFT, Holdings
 from ticketlock.client._lines import lines_of_this_process
 from ticketlock.client._serialized import SERIALIZED, check_arguments
 from ticketlock.client._wait import WaitEnded, Waits
-from ticketlock.client._wishes import Defaults, Seconds, Terms, Wishes, rest_s
+from ticketlock.client._wishes import Defaults, Entity, Seconds, Terms, Wishes, refuse_unknown, rest_s
 from ticketlock.errors import ClientClosed, RecordWaitExceeded
 from ticketlock.locks._claim import check_lease
 from ticketlock.locks._inspect import LockSummary, inspect, list_page
@@ -82,13 +82,13 @@ class LockClient:
             self._table, self._heartbeat, self._clocks, self._defaults.bounds, lines_of_this_process()
         )
 
-    def lock(self, entity: str | LockName, namespace: str | None = None) -> LockName:
+    def lock(self, entity: Entity, namespace: str | None = None) -> LockName:
         """The name of a lock; by default in the client's namespace."""
         return self._defaults.lock(entity, namespace)
 
     def acquire(
         self,
-        entity: str | LockName,
+        entity: Entity,
         *,
         namespace: str | None = None,
         record_wait: Seconds | None = None,
@@ -103,6 +103,7 @@ class LockClient:
         on_danger: Callable[[Lease], object] | None = None,
         danger: Seconds | None = None,
         on_wait: Callable[[Position], object] | None = None,
+        **unknown: Never,
     ) -> Acquiring[Lease]:
         """Wait for a lock in arrival order, and hold it; see ``ticketlock.LockClient.acquire``.
 
@@ -110,6 +111,7 @@ class LockClient:
         and ``reentrant`` the holder is the task that awaits or enters it. If a task was created for this call only, as
         by ``wait_for`` before Python 3.12, the holder is the task that made the call.
         """
+        refuse_unknown(unknown)
         lock = self.lock(entity, namespace)
         wishes = Wishes(
             record_wait, lease, data, permits, shared, owner, heartbeat, on_lost, on_danger, danger, reentrant, on_wait
@@ -128,7 +130,7 @@ class LockClient:
 
         return Acquiring(begin)
 
-    def try_acquire(self, entity: str | LockName, **more: Any) -> Asking[Lease | None]:
+    def try_acquire(self, entity: Entity, **more: Any) -> Asking[Lease | None]:
         """Take a lock if it is free; return None if it has a holder or a waiter."""
         at_once = self.acquire(entity, record_wait=0, **more).handed_on()
 
@@ -142,7 +144,7 @@ class LockClient:
 
     def acquire_all(
         self,
-        entities: Iterable[str | LockName],
+        entities: Iterable[Entity],
         *,
         namespace: str | None = None,
         record_wait: Seconds | None = None,
@@ -180,6 +182,7 @@ class LockClient:
             InvalidLockRequest: as in ``ticketlock.LockClient.serialized``.
         """
         check_arguments(key, options)
+        self._defaults.check_options(options)
 
         def decorate(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
             if isinstance(function, staticmethod | classmethod):
@@ -205,7 +208,7 @@ class LockClient:
 
     async def resume(
         self,
-        entity: str | LockName,
+        entity: Entity,
         owner: str,
         *,
         namespace: str | None = None,
@@ -222,13 +225,13 @@ class LockClient:
         made = self._made(Terms(claim, has_own_identity=False, heartbeat=heartbeat), grant)
         return self._holdings.keep(owner, made)
 
-    async def inspect(self, entity: str | LockName, *, namespace: str | None = None) -> LockState:
+    async def inspect(self, entity: Entity, *, namespace: str | None = None) -> LockState:
         """Read a lock, its holders and its whole queue."""
         self._check_usable()
         lock = self.lock(entity, namespace)
         return await self._table.run(lambda now: inspect(lock, now))
 
-    async def remove_waiter(self, entity: str | LockName, ticket: int, *, namespace: str | None = None) -> Row | None:
+    async def remove_waiter(self, entity: Entity, ticket: int, *, namespace: str | None = None) -> Row | None:
         """Delete a waiter's queue row; see ``ticketlock.LockTable.remove_waiter``."""
         self._check_usable()
         lock = self.lock(entity, namespace)
@@ -292,7 +295,7 @@ class LockClient:
             raise
         except BaseException as error:
             # Finish even if the caller is cancelled again.
-            await self._to_the_end(self._give_up(waiter, terms), f"to leave the queue of {terms.claim.lock!r}")
+            await self._to_the_end(self._give_up(waiter, terms, waits), f"to leave the queue of {terms.claim.lock!r}")
             if isinstance(error, WaitEnded):
                 raise error.error from None
             if isinstance(error, asyncio.CancelledError) and self._holdings.is_closed:
@@ -303,10 +306,10 @@ class LockClient:
             if not over.done():
                 over.set_result(None)
 
-    async def _give_up(self, waiter: "asyncio.Task[Grant]", terms: Terms) -> None:
+    async def _give_up(self, waiter: "asyncio.Task[Grant]", terms: Terms, waits: Waits) -> None:
         waiter.cancel()
         await asyncio.wait({waiter})
-        await self._table.drive(self._holdings.leave(terms))
+        await self._table.drive(self._holdings.leave(terms, waits))
 
     def _made(self, terms: Terms, grant: Grant) -> Lease:
         return Lease(terms, grant, self._clocks, self._table, self._holdings, self._to_the_end)

@@ -21,11 +21,13 @@ class LockTable(AsyncPerformer):
         """The class of its contenders; with a Step Functions client they wake the next in line."""
         return contender_class(wakes=self._step_functions is not None)
 
-    def contending(self, claim: Claim, steps: Callable[[Contender], Steps[T]]) -> Actions[T]:
-        """Perform the steps of one claim, as a generator of calls and sleeps.
+    def contending(
+        self, claim: Claim, steps: Callable[[Contender], Steps[T]], *, until_ms: int | None = None
+    ) -> Actions[T]:
+        """Perform the steps of one claim, as a generator of calls and sleeps; see ``ticketlock.LockTable.contending``.
 
         Raises:
             InvalidLockRequest: the lease is so short that it could end during one request that hangs.
         """
         check_lease(claim.lease_ms, self.client)
-        return self._driver.run(lambda now: steps(self.contender(claim, now)))
+        return self._driver.run(lambda now: steps(self.contender(claim, now)), until_ms=until_ms)

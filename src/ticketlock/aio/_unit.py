@@ -1,5 +1,6 @@
 """A unit of work for tasks."""
 
+import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -11,6 +12,7 @@ from ticketlock.units._low_level import LowLevelVerbs, Reply
 from ticketlock.units._queries import items_found
 from ticketlock.units._reading import Isolation
 from ticketlock.units._settings import keeping
+from ticketlock.units._shown import Shown
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._values import PYTHON
 from ticketlock.units._verbs import Verbs
@@ -20,12 +22,12 @@ Follow = Callable[[ForkingSteps[Any]], Coroutine[Any, Any, Any]]
 Seconds = Any
 
 
-class Unit:
+class Unit(Shown):
     """One unit of work; see ``ticketlock.units.Unit``.
 
-    Use it in ``async with``. It belongs to one task at a time. If a task is cancelled inside, the unit rolls back. If a
-    task is cancelled at the end, while the unit commits, the commit continues, and ``Units.close`` waits for it. In
-    both cases the unit has ended.
+    Use it in ``async with``. It belongs to one task at a time. If a task is cancelled before the end of the block, even
+    after its last ``await``, the unit rolls back. If a task is cancelled while the unit commits, the commit continues,
+    and ``Units.close`` waits for it. In both cases the unit has ended.
 
     Attributes:
         id: its id; that of a resumed unit is the one under which it was saved.
@@ -33,8 +35,7 @@ class Unit:
     """
 
     def __init__(self, verbs: Verbs, follow: Follow, to_the_end: ToTheEnd) -> None:
-        self.id = verbs.terms.id
-        self._verbs = verbs
+        super().__init__(verbs)
         self._follow = follow
         self._to_the_end = to_the_end
         self.client = UnitClient(LowLevelVerbs(verbs), follow)
@@ -141,6 +142,7 @@ class Unit:
     async def commit(self) -> None:
         """Commit: write everything or nothing. Calling it again does nothing."""
         with self._verbs.life.reporting():
+            await self._give_way()
             await self._end(self._verbs.commit(), "to commit")
 
     async def rollback(self) -> None:
@@ -160,7 +162,24 @@ class Unit:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if error is None:
+            await self._give_way()
         await self._end(self._verbs.leave(error), "to end")
+
+    async def _give_way(self) -> None:
+        """Before a commit let a cancellation come that was asked for since the last await: then roll back.
+
+        From the beginning of the commit on, a cancellation ends only the wait for it.
+        """
+        if self._verbs.life.is_over:
+            return
+        try:
+            await asyncio.sleep(0)
+            # A time-out that is over by now cancels the task after the loop has come to its timers.
+            await asyncio.sleep(0)
+        except BaseException as error:
+            await self._end(self._verbs.leave(error), "to roll back")
+            raise
 
     async def _end(self, steps: ForkingSteps[None], what: str) -> None:
         await self._to_the_end(self._follow(steps), f"{what} the unit {self.id}")

@@ -16,7 +16,7 @@ from ticketlock.errors import ClientClosed, TicketLockError
 from ticketlock.units._access import Denied, check_access
 from ticketlock.units._administration import OpenUnit, open_units
 from ticketlock.units._heads import Heads
-from ticketlock.units._interrupts import ending
+from ticketlock.units._interrupts import ending, is_of_steps
 from ticketlock.units._keeping import Kept
 from ticketlock.units._marks import Marks
 from ticketlock.units._outcomes import Outcome
@@ -66,22 +66,29 @@ class UnitsTable(AsyncPerformer):
         async def follow(steps: ForkingSteps[T]) -> T:
             self._check_is_open(steps)
             try:
-                return await self.drive(ending(verbs, self._driver, steps))
-            except TicketLockError:
-                raise
-            except BaseException:
-                # Perhaps before its first step.
+                try:
+                    return await self.drive(ending(verbs, self._driver, steps))
+                finally:
+                    self._keep(verbs)
+            except GeneratorExit:
+                # Its loop has ended.
                 verbs.abandon()
                 raise
-            finally:
-                if verbs.kept is not None:
-                    self._keep(verbs.kept, is_over=verbs.life.is_over)
+            except BaseException as error:
+                if not is_of_steps(error, steps):
+                    # Perhaps before the first step.
+                    await self.drive(self._driver.follow(verbs.give_up()))
+                    self._keep(verbs)
+                raise
 
         return follow
 
-    def _keep(self, kept: Kept, *, is_over: bool) -> None:
+    def _keep(self, verbs: Verbs) -> None:
         """Renew a unit's read locks from its first statement to its end."""
-        if is_over or not kept._is_watched_on():
+        kept = verbs.kept
+        if kept is None:
+            return
+        if verbs.life.is_over or not kept._is_watched_on():
             self._heartbeat.forget(kept)
         elif not kept.is_watched:
             kept.is_watched = True
@@ -148,6 +155,9 @@ class Units:
         self._client_options = client_options or {}
         self._exit = AsyncExitStack()
         self._to_the_end = ToTheEnd()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} in the table {self._performer.table_name!r}>"
 
     async def table(self, name: str, *, guarded: bool | None = None) -> UnitTable:
         """One of your tables, by name or ARN. The first call asks DynamoDB for its key."""
@@ -233,6 +243,12 @@ class Units:
 
             @functools.wraps(function)
             async def call(*args: Any, **kwargs: Any) -> Any:
+                if calls.joins(kwargs.get(unit_as), _terms_of):
+                    result: Any = function(*args, **kwargs)
+                    if isawaitable(result):
+                        result = await result
+                    TRANSACTIONAL.check_is_over(function, result)
+                    return result
                 turn = Turn(self._contended) if self._locks is not None else None
                 tries = calls.tries(self._settings, self._clocks, args, kwargs, turn)
                 async with AsyncExitStack() as line:
@@ -242,7 +258,7 @@ class Units:
                             async with unit:
                                 if unit.repeated:
                                     return None
-                                result: Any = function(*args, **{**kwargs, unit_as: unit})
+                                result = function(*args, **{**kwargs, unit_as: unit})
                                 if isawaitable(result):
                                     result = await result
                                 TRANSACTIONAL.check_is_over(function, result)
@@ -276,8 +292,9 @@ class Units:
     async def get_all(
         self, wanted: Sequence[tuple[UnitTable, Mapping[str, Any]]], *, isolation: Isolation = COMMITTED
     ) -> list[dict[str, Any] | None]:
-        """Get items as of one instant, outside of any unit; see ``Unit.get_all``."""
-        return await self._outside(isolation).get_all(wanted)
+        """Get items as of one instant, outside of any unit; see ``ticketlock.units.Units.get_all``."""
+        async with self._outside(isolation) as unit:
+            return await unit.get_all(wanted)
 
     async def query(
         self,
@@ -321,7 +338,7 @@ class Units:
 
     async def outcome(self, *, name: str | None = None, unit: str | None = None) -> Outcome:
         """The state of a unit, by its name or its id."""
-        return await self._performer.follow(self._settings.outcome(name, unit))
+        return await self._performer.follow(self._settings.outcome(self._clocks, name, unit))
 
     async def sweep(self, *, parts: int = 1, timeout: Seconds | None = None) -> Swept:
         """Roll back or finish units whose processes have crashed; see ``ticketlock.units.Units.sweep``."""
@@ -373,3 +390,7 @@ class Units:
     def _unit(self, terms: Terms, turn: Turn | None = None) -> tuple[Unit, Verbs]:
         verbs = Verbs(terms, self._settings.units_table, self._tables, self._settings.marks, turn)
         return Unit(verbs, self._performer.follows(verbs), self._to_the_end), verbs
+
+
+def _terms_of(given: object) -> Terms | None:
+    return given._verbs.terms if isinstance(given, Unit) else None

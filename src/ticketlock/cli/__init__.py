@@ -14,7 +14,10 @@ def main() -> int:
     except ModuleNotFoundError as missing:
         if missing.name not in ("click", "rich"):
             raise
-        sys.stderr.write("ticketlock: the command needs more packages: pip install 'click>=8.1.8,<9' 'rich>=13.9'\n")
+        sys.stderr.write(
+            "ticketlock: the command needs the extra cli: pip install '.[cli]' in a checkout; "
+            "with a wheel: pip install 'click>=8.1.8,<9' 'rich>=13.9'\n"
+        )
         return 78
     try:
         from ticketlock.cli._commands import run

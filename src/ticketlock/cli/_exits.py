@@ -97,8 +97,9 @@ def explained(error: Exception, *, table: str | None, place: str) -> click.Click
         return Ended(f"{error} ({place})", UNAVAILABLE)
     if isinstance(error, TableNotFound):
         return Ended(
-            f"there is no table {table!r} in {place}: check its name, the Region and the account. "
-            f"For a new table: `ticketlock init --table {table}`",
+            f"there is no table {table!r} in {place}: correct its name, the Region or the account. "
+            "If these locks are in use, do not create a table: no other caller would use it. "
+            "Before their first use: `ticketlock init`",
             CONFIGURATION,
         )
     if isinstance(error, RequestNotApplied | OutcomeUnknown):

@@ -1,7 +1,7 @@
 """``ticketlock local``: a DynamoDB in memory with a lock table, on the loopback interface, to try ticketlock."""
 
-import base64
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,10 +17,9 @@ from ticketlock.cli._explained import Explained
 from ticketlock.cli._settings import settings_of
 from ticketlock.cli._signals import Signals
 from ticketlock.testing import MemoryDynamoDB
-from ticketlock.testing._memory import _with_bytes
+from ticketlock.testing._http import decoded, encoded, failure
 
 _HOST = "127.0.0.1"
-_ERRORS = "com.amazonaws.dynamodb.v20120810#"
 
 
 @click.command(cls=Explained, example="ticketlock local --port 8000", ends=(0, USAGE))
@@ -71,6 +70,11 @@ def serving(memory: MemoryDynamoDB, port: int) -> Iterator[str]:
     class Server(ThreadingHTTPServer):
         daemon_threads = True
 
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            # A client that was killed has reset its connection: no one waits for the answer.
+            if not isinstance(sys.exception(), ConnectionError):
+                super().handle_error(request, client_address)
+
     with Server((_HOST, port), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
         thread.start()
@@ -86,22 +90,16 @@ def _answer(memory: MemoryDynamoDB, target: str, body: bytes) -> tuple[int, dict
     try:
         if not service.startswith("DynamoDB"):
             raise NotImplementedError(f"there is no {service or 'service of that kind'} here")
-        status, reply = memory._service.answer(operation, json.loads(body, object_hook=_with_bytes))
+        status, reply = memory._service.answer(operation, decoded(body))
     except NotImplementedError as unknown:
-        failure = {"__type": _ERRORS + "UnknownOperationException", "message": str(unknown)}
-        return 400, {}, json.dumps(failure).encode()
+        return _refusal("UnknownOperationException", unknown)
     except ValueError as wrong:
-        return 400, {}, json.dumps({"__type": _ERRORS + "SerializationException", "message": str(wrong)}).encode()
-    headers: dict[str, str] = reply.pop("ResponseMetadata")["HTTPHeaders"]
-    if "Error" in reply:
-        reply["__type"] = _ERRORS + reply.pop("Error")["Code"]
-    return status, headers, json.dumps(reply, default=_base64).encode()
+        return _refusal("SerializationException", wrong)
+    return status, *encoded(reply)
 
 
-def _base64(value: Any) -> str:
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    raise TypeError(f"{type(value)} is not a DynamoDB value")
+def _refusal(code: str, why: Exception) -> tuple[int, dict[str, str], bytes]:
+    return 400, {}, json.dumps({**failure(code), "message": str(why)}).encode()
 
 
 def _checkout() -> Path | None:

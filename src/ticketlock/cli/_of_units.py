@@ -8,7 +8,14 @@ import click
 from ticketlock.cli._exits import CONFIGURATION, LEASE_LOST, MEANINGS, UNAVAILABLE, WAIT_IS_OVER, Ended
 from ticketlock.cli._explained import Explained
 from ticketlock.cli._settings import Settings, settings_of
-from ticketlock.errors import InvalidUnitRequest, OutcomeUnknown, RequestNotApplied, TableNotFound, TableRefused
+from ticketlock.errors import (
+    CommittedUnfinished,
+    InvalidUnitRequest,
+    OutcomeUnknown,
+    RequestNotApplied,
+    TableNotFound,
+    TableRefused,
+)
 from ticketlock.units._heads import Heads
 from ticketlock.units._marks import Marks
 from ticketlock.units._tables import Tables, UnitTable
@@ -42,6 +49,8 @@ class OfUnits(Explained):
             if typed is None:
                 raise Ended(str(error), CONFIGURATION) from error
             raise click.UsageError(f"{typed} is {error.value}; allowed: {error.allowed}", ctx) from error
+        except CommittedUnfinished as error:
+            raise Ended(str(error), CONFIGURATION) from error
         except TableNotFound as error:
             raise Ended(f"{error}: {settings.place()}", CONFIGURATION) from error
         except TableRefused as error:

@@ -5,25 +5,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from rich import box
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ticketlock import LockName, LockState, LockSummary
+from ticketlock.cli._columns import Columns, Ending
 from ticketlock.cli._wording import lease, permits_and_who_set_them, plain, span
 from ticketlock.locks._inspect import first_in_line
 from ticketlock.locks._items import Holder, Row
-
-_WIDE = 10_000
-
-
-def console() -> Console:
-    """The console for tables: as wide as the terminal, and in a pipe as wide as the table needs."""
-    made = Console(highlight=False)
-    if not made.is_terminal:
-        made.width = _WIDE
-    return made
 
 
 @dataclass(frozen=True)
@@ -90,17 +79,16 @@ def summary(listed: Listed) -> dict[str, Any]:
     }
 
 
-def list_table(locks: Iterable[Listed]) -> Table:
+def list_table(locks: Iterable[Listed]) -> Columns:
     """Locks, for people."""
-    made = table_of(("entity", "namespace", "holder"), ("held for", "waiting", "oldest", "permits"))
+    made = Columns(("entity", "namespace", "holder"), ("held for", "waiting", "oldest", "permits"))
     for listed in locks:
         lock, holders, waiter = listed.lock, listed.holders, listed.oldest_waiter
         permits = f"{lock.permits} set" if lock.permits_are_set else str(lock.permits)
-        add_row(
-            made,
+        made.add(
             plain(lock.lock.entity),
             plain(lock.lock.namespace),
-            _first_of(holders) if holders or not lock.held else f"? ({lock.held})",
+            Ending(_first_of(holders) if holders or not lock.held else f"? ({lock.held})"),
             span(round(holders[0]["heldForSeconds"] * 1_000)) if holders else "-",
             str(listed.waiting),
             span(round(waiter["waitingForSeconds"] * 1_000)) if waiter else "-",
@@ -126,6 +114,7 @@ def state(lock: LockName, found: LockState) -> dict[str, Any]:
         "namespace": lock.namespace,
         "permits": item.permits if item else None,
         "permitsAreSet": item.permits_are_set if item else False,
+        "permitsSinceMs": item.permits_since_ms if item else None,
         "fencingToken": item.fencing_token if item else None,
         "meanHoldSeconds": _seconds(item.mean_hold_ms) if item else None,
         "dataLeft": item.data_left if item else None,
@@ -141,7 +130,9 @@ def state_tables(lock: LockName, found: LockState) -> RenderableType:
     if item is None:
         return Group(title, Text("Never used, or not for weeks."))
     facts = [
-        permits_and_who_set_them(item.permits, are_set=item.permits_are_set),
+        permits_and_who_set_them(
+            item.permits, are_set=item.permits_are_set, are_deployed=item.permits_since_ms is not None
+        ),
         f"last fencing token {item.fencing_token}",
     ]
     if item.mean_hold_ms is not None:
@@ -155,10 +146,9 @@ def state_tables(lock: LockName, found: LockState) -> RenderableType:
 def _holders(holders: list[dict[str, Any]]) -> RenderableType:
     if not holders:
         return Text("No one holds it.")
-    made = table_of(("holder",), ("fencing token", "held for", "lease"), ("data",))
+    made = Columns(("holder",), ("fencing token", "held for", "lease"), ("data",))
     for each in holders:
-        add_row(
-            made,
+        made.add(
             plain(each["owner"]) + (" (shared)" if each["shared"] else ""),
             str(each["fencingToken"]),
             span(round(each["heldForSeconds"] * 1_000)),
@@ -171,10 +161,9 @@ def _holders(holders: list[dict[str, Any]]) -> RenderableType:
 def _waiters(waiters: list[dict[str, Any]]) -> RenderableType:
     if not waiters:
         return Text("No one waits.")
-    made = table_of(("waiter",), ("ticket", "waiting for", "lease"), ("",))
+    made = Columns(("waiter",), ("ticket", "waiting for", "lease"), ("",))
     for each in waiters:
-        add_row(
-            made,
+        made.add(
             plain(each["owner"]) + (" (shared)" if each["shared"] else ""),
             str(each["ticket"]),
             span(round(each["waitingForSeconds"] * 1_000)),
@@ -213,27 +202,3 @@ def _lease(seconds: float) -> str:
 
 def _seconds(milliseconds: int | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1_000
-
-
-def add_row(table: Table, *cells: str) -> None:
-    """Add a row to a table."""
-    # As plain text: a name in brackets is not markup.
-    table.add_row(*(Text(cell) for cell in cells))
-
-
-def table_of(names: tuple[str, ...], numbers: tuple[str, ...], more: tuple[str, ...] = ()) -> Table:
-    """An empty table.
-
-    Args:
-        names: columns of text.
-        numbers: columns that are aligned to the right.
-        more: columns of text after the numbers.
-    """
-    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for name in names:
-        made.add_column(name, overflow="fold")
-    for name in numbers:
-        made.add_column(name, justify="right", no_wrap=True)
-    for name in more:
-        made.add_column(name, overflow="fold")
-    return made

@@ -17,6 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # A request that hangs must leave time for a retry within the lease.
 _READ_TIMEOUTS_A_LEASE = 4
+_OF_AWS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
 
 
 @dataclass
@@ -111,10 +112,15 @@ class Settings:
             endpoint = self.client().meta.endpoint_url
         except Exception:  # the error is being reported already
             return "this account and Region"
-        return region if endpoint.endswith(".amazonaws.com") else f"{region} ({endpoint})"
+        return region if is_of_aws(endpoint) else f"{region} ({endpoint})"
 
     def _step_functions(self) -> Any:
         return self.client("stepfunctions") if self.wake else None
+
+
+def is_of_aws(endpoint: str) -> bool:
+    """Whether an endpoint is AWS's own, and no emulator's."""
+    return endpoint.endswith(_OF_AWS)
 
 
 def settings_of(context: click.Context) -> Settings:

@@ -2,20 +2,23 @@
 
 import json
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import click
 from rich.live import Live
 
-from ticketlock import LockName, LockSummary, LockTable, TableRefused
+from ticketlock import LockName, LockState, LockSummary, LockTable, TableRefused
+from ticketlock.cli._columns import console
 from ticketlock.cli._durations import Duration
 from ticketlock.cli._exits import CONFIGURATION, UNAVAILABLE, USAGE
 from ticketlock.cli._explained import Explained
-from ticketlock.cli._reports import Listed, console, list_table, state, state_tables, summary
+from ticketlock.cli._reports import Listed, list_table, state, state_tables, summary
 from ticketlock.cli._settings import settings_of, table_options
 from ticketlock.cli._signals import Signals
 from ticketlock.cli._wait_in_line import namespace_option
+from ticketlock.wire._at_once import at_once
 
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
 
@@ -84,11 +87,7 @@ def _in_detail(table: LockTable, locks: Sequence[LockSummary]) -> list[Listed]:
             # A caller that may list all locks may lack the permission to read some.
             return Listed(lock, None)
 
-    pool = ThreadPoolExecutor(_READS_AT_ONCE)
-    try:
-        return list(pool.map(read, locks))
-    finally:
-        pool.shutdown(cancel_futures=True)
+    return at_once([partial(read, lock) for lock in locks], _READS_AT_ONCE)
 
 
 @click.command(
@@ -110,17 +109,29 @@ def show(context: click.Context, entity: str, namespace: str, as_json: bool, wat
         found = table.inspect(lock)
         click.echo(_json(state(lock, found))) if as_json else console().print(state_tables(lock, found))
         return
-    with Signals() as signals:
+    screen = console()
+    with Signals() as signals, ExitStack() as stack:
         if as_json:
-            while signals.ending() is None:
+
+            def show_once(found: LockState) -> None:
                 # One line for each read.
-                click.echo(json.dumps(state(lock, table.inspect(lock)), ensure_ascii=False))
-                signals.wait(every)
-            return
-        with Live(console=console(), auto_refresh=False, transient=True) as live:
-            while signals.ending() is None:
-                live.update(state_tables(lock, table.inspect(lock)), refresh=True)
-                signals.wait(every)
+                click.echo(json.dumps(state(lock, found), ensure_ascii=False))
+
+        elif screen.is_terminal:
+            # At the end the last one stays.
+            live = stack.enter_context(Live(console=screen, auto_refresh=False))
+
+            def show_once(found: LockState) -> None:
+                live.update(state_tables(lock, found), refresh=True)
+
+        else:
+
+            def show_once(found: LockState) -> None:
+                screen.print(state_tables(lock, found), end="\n\n")
+
+        while signals.ending() is None:
+            show_once(table.inspect(lock))
+            signals.wait(every)
 
 
 def _json(value: Any) -> str:

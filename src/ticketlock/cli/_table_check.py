@@ -6,11 +6,13 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from ticketlock.cli._finding import Finding
+from ticketlock.cli._settings import is_of_aws
 from ticketlock.locks._create_table import LOCK_TABLE
 from ticketlock.wire._attributes import TIME_TO_LIVE
 
 KEYS = "keys"
 """What the finding about the table's keys is called."""
+_KEPT = "expired items would never be deleted"
 _DENIED = frozenset({"AccessDeniedException", "AccessDenied"})
 
 
@@ -54,7 +56,8 @@ def _time_to_live(client: Any, table_name: str) -> Finding:
     status, attribute = found.get("TimeToLiveStatus", "DISABLED"), found.get("AttributeName")
     if status in ("ENABLED", "ENABLING") and attribute == TIME_TO_LIVE:
         return Finding("good", "time to live", f"on {attribute}")
-    wrong = f"on {attribute}" if status in ("ENABLED", "ENABLING") else "off"
-    return Finding(
-        "bad", "time to live", f"{wrong}: expired items are never deleted; `ticketlock init` enables it if it is off"
-    )
+    if status in ("ENABLED", "ENABLING"):
+        return Finding("bad", "time to live", f"on {attribute}, not on {TIME_TO_LIVE}: {_KEPT}")
+    if not is_of_aws(client.meta.endpoint_url):
+        return Finding("unsure", "time to live", f"off: an emulator may ignore the template's setting; on AWS {_KEPT}")
+    return Finding("bad", "time to live", f"off: {_KEPT}; `ticketlock init` enables it")

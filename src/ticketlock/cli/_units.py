@@ -4,6 +4,7 @@ import click
 
 from ticketlock.cli._explained import first_sentence
 from ticketlock.cli._settings import units_group_options
+from ticketlock.cli._units_correct import correct_item
 from ticketlock.cli._units_ending import rollback, settle
 from ticketlock.cli._units_listing import list_units, show
 from ticketlock.cli._units_repair import repair
@@ -23,5 +24,5 @@ def units() -> None:
     """List the units of work that are open, and end those of crashed processes."""
 
 
-for _command in (list_units, repair, rollback, settle, show):
+for _command in (correct_item, list_units, repair, rollback, settle, show):
     units.add_command(_command)

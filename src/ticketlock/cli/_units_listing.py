@@ -6,16 +6,17 @@ from typing import Any
 
 import click
 
+from ticketlock.cli._columns import console
 from ticketlock.cli._exits import CONFIGURATION, LEASE_LOST, UNAVAILABLE, USAGE, Ended
 from ticketlock.cli._of_units import Desk, OfUnits
-from ticketlock.cli._reports import console
 from ticketlock.cli._settings import settings_of, units_options
 from ticketlock.cli._show import json_option
 from ticketlock.cli._units_reports import json_of, shown_json, shown_table, state_of, unit_json, units_table
 from ticketlock.cli._wording import plain
-from ticketlock.errors import InvalidUnitRequest
+from ticketlock.errors import UnsupportedFormat
 from ticketlock.units import OpenUnit
 from ticketlock.units._administration import inspect, open_units
+from ticketlock.units._formats import Strange
 
 _ORDERS: dict[str, Callable[[OpenUnit], Any]] = {
     "age": lambda unit: -unit.age_s,
@@ -52,7 +53,10 @@ def list_units(context: click.Context, sort: str, as_json: bool) -> None:
     """
     desk = Desk(settings_of(context))
 
-    def strange(error: InvalidUnitRequest) -> None:
+    def strange(error: Strange) -> None:
+        if isinstance(error, UnsupportedFormat):
+            click.echo(f"ticketlock: {plain(str(error))}", err=True)
+            return
         click.echo(f"ticketlock: a row of {plain(desk.heads.table)} is not a unit's: {plain(error.value)}", err=True)
 
     listed = sorted(desk.follow(open_units(desk.heads, strange)), key=_ORDERS[sort])

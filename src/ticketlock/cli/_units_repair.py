@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import click
 
+from ticketlock.cli._columns import console
 from ticketlock.cli._exits import ANSWER_WAS_NO, CONFIGURATION, UNAVAILABLE, USAGE, Ended
 from ticketlock.cli._of_units import Desk, OfUnits
-from ticketlock.cli._reports import console
 from ticketlock.cli._settings import settings_of, units_options
 from ticketlock.cli._show import json_option
 from ticketlock.cli._units_reports import json_of, mark_json, marks_table

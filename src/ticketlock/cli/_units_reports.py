@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from ticketlock.cli._reports import add_row, table_of
+from ticketlock.cli._columns import Columns, Ending
 from ticketlock.cli._wording import lease, plain, span
 from ticketlock.units import FoundMark, OpenUnit, Outcome
 from ticketlock.units._administration import Inspected, Shown
@@ -63,6 +62,19 @@ def json_of(value: Any, indent: int | None = 2) -> str:
     return json.dumps(value, indent=indent, ensure_ascii=False, default=_base64)
 
 
+def bytes_read(value: Any) -> Any:
+    """Decode binary values in JSON of the low-level API."""
+    if isinstance(value, list):
+        return [bytes_read(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1 and isinstance(value.get("B"), str):
+        return {"B": base64.b64decode(value["B"])}
+    if len(value) == 1 and isinstance(value.get("BS"), list):
+        return {"BS": [base64.b64decode(each) for each in value["BS"]]}
+    return {name: bytes_read(each) for name, each in value.items()}
+
+
 def state_of(unit: OpenUnit) -> str:
     """In a word or two."""
     if unit.is_closed:
@@ -90,18 +102,17 @@ def item_told(entry: Entry) -> str:
     return f"{plain(entry.table)} {_key(entry.key)}"
 
 
-def units_table(units: Sequence[OpenUnit]) -> Table:
+def units_table(units: Sequence[OpenUnit]) -> Columns:
     """Units, for people."""
-    made = table_of(("unit", "state"), ("age", "lease", "items"), ("rolled back by",))
+    made = Columns(("unit", "state"), ("age", "lease", "items"), ("rolled back by",))
     for unit in units:
-        add_row(
-            made,
+        made.add(
             unit.unit,
             state_of(unit),
             span(_ms(unit.age_s)),
             _lease(unit),
             "?" if unit.items is None else str(unit.items),
-            plain(unit.rolled_back_by or "-"),
+            Ending(plain(unit.rolled_back_by or "-")),
         )
     return made
 
@@ -116,20 +127,20 @@ def shown_table(shown: Shown, *, values: bool) -> RenderableType:
     if not shown.items:
         is_saved = shown.unit.is_saved and shown.unit.state is Outcome.PENDING
         return Group(title, facts, Text("What a saved unit writes is not listed." if is_saved else "No items."))
-    made = table_of(("table", "item", "writes", "mark"), (), ("sets", "removes") if values else ())
+    made = Columns(("table", "item", "writes", "mark"), (), ("sets", "removes") if values else ())
     for each in shown.items:
         entry = each.entry
         more = (json_of(dict(entry.assigned), None), ", ".join(entry.removed)) if values else ()
         cells = (plain(entry.table), _key(entry.key), _writes(entry), each.standing.value, *map(plain, more))
-        add_row(made, *cells)
+        made.add(*cells)
     return Group(title, facts, made)
 
 
-def marks_table(found: Sequence[FoundMark], *, write: bool) -> Table:
+def marks_table(found: Sequence[FoundMark], *, write: bool) -> Columns:
     """The marks that a repair has found, for people."""
-    made = table_of(("item", "unit", "record", "was" if write else "would be"), ())
+    made = Columns(("item", "unit", "record", "was" if write else "would be"), ())
     for each in found:
-        add_row(made, _key(PYTHON.item("key", each.key)), each.unit or "-", each.record.value, each.action)
+        made.add(_key(PYTHON.item("key", each.key)), each.unit or "-", each.record.value, each.action)
     return made
 
 

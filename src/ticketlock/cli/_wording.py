@@ -27,8 +27,8 @@ def lease(rest_ms: int) -> str:
     return f"expired {span(-rest_ms)} ago" if rest_ms <= 0 else f"{span(rest_ms)} left"
 
 
-def permits_and_who_set_them(number: int, *, are_set: bool) -> str:
-    """A number of permits, and whether an operator has set it."""
+def permits_and_who_set_them(number: int, *, are_set: bool, are_deployed: bool) -> str:
+    """A number of permits, and whether an operator has set it, or it is that of a deployment."""
     if not are_set:
-        return permits_of(number)
+        return f"{permits_of(number)}, by deployment" if are_deployed else permits_of(number)
     return "closed by an operator (0 permits)" if number == 0 else f"{permits_of(number)}, set by an operator"

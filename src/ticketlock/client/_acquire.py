@@ -1,7 +1,6 @@
 """One acquisition: join the queue, poll and sleep until the turn comes, and leave the queue if the wait ends early."""
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Collection
 
 from ticketlock.client._pace import Pace
 from ticketlock.errors import OutcomeUnknown, PermitsMismatch, RequestNotApplied, TableRefused
@@ -85,9 +84,8 @@ def _next_poll(
             if handed is not None and (won := (yield from take_handed(me, seen, handed))) is not None:
                 return won
             return (yield from me.check_turn(seen.place, None))
-        except PermitsMismatch as mismatch:
+        except PermitsMismatch:
             # While an operator's limit counted, the permits that the claim asks for did not matter.
-            me.claim = replace(me.claim, permits=mismatch.stored, shared=False)
             left = yield from me.withdraw(seen.place.ticket)
             if left is not None:
                 yield from me.release(left, data_left=left.data_left)
@@ -100,19 +98,22 @@ def _next_poll(
                 return seen
 
 
-def leave(me: Contender, *, only_the_place: bool = False) -> Steps[None]:
+def leave(me: Contender, tickets: Collection[int] = (), *, only_the_place: bool = False) -> Steps[None]:
     """Undo an acquisition that was interrupted: delete its queue rows, release its grant.
 
     Args:
+        tickets: the last ones that the waiter knows of. A release may be granting it the lock, or its row is being
+            written: while such a transaction is being applied, a read may find neither its row nor the grant, and a
+            withdrawal waits for the end.
         only_the_place: keep a grant, since another process with the same owner may be working under it.
     """
     queue = yield from me.read_queue(lambda seen: bool(seen.mine), _PATIENCE_MS)
-    for row in queue.mine:
-        won = yield from me.withdraw(row.ticket)
-        # A release in this process may have granted the lock since the poll.
+    holder = queue.item.holder(me.claim.owner) if queue.item is not None else None
+    for each in sorted({row.ticket for row in queue.mine} | set(tickets)):
+        won = yield from me.withdraw(each)
         if won is not None and not only_the_place:
             yield from me.release(won, data_left=won.data_left)
-    holder = queue.item.holder(me.claim.owner) if queue.item is not None else None
+            holder = None
     if queue.item is not None and holder is not None and not only_the_place:
         held = yield from me.renew(holder.fencing_token)
         yield from me.release(held, data_left=queue.item.data_left)

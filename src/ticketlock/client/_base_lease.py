@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
 
 from ticketlock.client._wishes import Terms
-from ticketlock.errors import ClientClosed, LockLost
+from ticketlock.errors import ClientClosed, LockLost, TicketLockError
 from ticketlock.locks import _fencing
 from ticketlock.locks._claim import Claim
 from ticketlock.locks._names import LockName
@@ -66,8 +66,8 @@ class BaseLease:
         # "unreleased": its release failed, and may have been applied. It no longer counts as held; the release may be
         # retried.
         self._state: State = "held"
-        # The claims of reentrant acquisitions.
-        self._again: list[Claim] = []
+        # The claims of reentrant acquisitions; another object after each change.
+        self._again: tuple[Claim, ...] = ()
         self._in_danger = False
         self._renewing = False
         # The identity that distinguishes its release from another client's, and whether an earlier try may have been
@@ -150,12 +150,19 @@ class BaseLease:
         return _fencing.fenced_update(self.fencing_token, update, attribute=attribute, native=native, more=more)
 
     def __repr__(self) -> str:
-        is_here = self._pid == os.getpid()
-        state = f"{self._state}, {self.remaining_s:.1f} s left" if is_here else "of another process, not held here"
         return (
             f"<{type(self).__name__} {self.entity!r} in {self.namespace!r}, fencing token {self.fencing_token}, "
-            f"{state}>"
+            f"{self._shown_state()}>"
         )
+
+    def _shown_state(self) -> str:
+        """What `is_held` says, and why."""
+        if self._pid != os.getpid():
+            return "of another process, not held here"
+        if self._state == "held":
+            rest_s = self.remaining_s
+            return f"held, {rest_s:.1f} s left" if rest_s > 0 else "not held, its lease has expired"
+        return "lost" if self._was_taken else self._state
 
     # For the client and its heartbeat.
 
@@ -270,19 +277,19 @@ class BaseLease:
     def _hold_again(self, claim: Claim) -> bool:
         with self._mutex:
             if self._state == "held":
-                self._again.append(claim)
+                self._again = (*self._again, claim)
             return self._state == "held"
 
     def _hold_no_more(self, claim: Claim) -> None:
         """Undo ``_hold_again`` for a caller that was interrupted before it got the lease."""
         with self._mutex:
-            self._again = [each for each in self._again if each is not claim]
+            self._again = tuple(each for each in self._again if each is not claim)
 
     def _mark_released(self) -> State | Literal["still held"]:
         """Mark it released; return the state before, or "still held" if an outer acquisition still holds it."""
         with self._mutex:
             if self._again:
-                self._again.pop()
+                self._again = self._again[:-1]
                 return "still held"
             was, self._state = self._state, "released"
             return was
@@ -298,6 +305,22 @@ class BaseLease:
         with self._mutex:
             if self._state == "released":
                 self._state = "unreleased"
+
+    def _mark_interrupted(self, error: BaseException, again: tuple[Claim, ...]) -> None:
+        """If an interrupt came before a release had changed anything, mark it: the lease is no longer renewed.
+
+        Args:
+            error: what the release has raised.
+            again: the reentrant acquisitions before it.
+        """
+        if isinstance(error, TicketLockError) or self._is_left():
+            return
+        with self._mutex:
+            if self._state == "held" and self._again is again:
+                if again:
+                    self._again = again[:-1]
+                else:
+                    self._state = "unreleased"
 
     def _is_left(self) -> bool:
         """Whether the end of ``with`` must not release the lock: it is detached, or belongs to another process."""

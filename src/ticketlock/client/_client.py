@@ -7,18 +7,18 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Never, ParamSpec, Self, TypeVar
 
 from ticketlock._checks import boolean
 from ticketlock._decorating import Key, KeyOf
-from ticketlock.client._holdings import Holdings
+from ticketlock.client._holdings import Holdings, Holds
 from ticketlock.client._latch import Latch
 from ticketlock.client._lease import Lease, LeaseGroup
 from ticketlock.client._lines import lines_of_this_process
 from ticketlock.client._serialized import SERIALIZED, check_arguments
 from ticketlock.client._under_way import UnderWay
 from ticketlock.client._wait import WaitEnded, Waits
-from ticketlock.client._wishes import Defaults, Seconds, Terms, Wishes, rest_s
+from ticketlock.client._wishes import Defaults, Entity, Seconds, Terms, Wishes, refuse_unknown, rest_s
 from ticketlock.errors import ClientClosed, RecordWaitExceeded
 from ticketlock.locks._inspect import LockSummary
 from ticketlock.locks._items import Row
@@ -107,13 +107,13 @@ class LockClient:
         """The lock table, with the protocol's verbs."""
         return self._table
 
-    def lock(self, entity: str | LockName, namespace: str | None = None) -> LockName:
+    def lock(self, entity: Entity, namespace: str | None = None) -> LockName:
         """The name of a lock; by default in the client's namespace."""
         return self._defaults.lock(entity, namespace)
 
     def acquire(
         self,
-        entity: str | LockName,
+        entity: Entity,
         *,
         namespace: str | None = None,
         record_wait: Seconds | None = None,
@@ -128,11 +128,12 @@ class LockClient:
         on_danger: Callable[[Lease], object] | None = None,
         danger: Seconds | None = None,
         on_wait: Callable[[Position], object] | None = None,
+        **unknown: Never,
     ) -> Lease:
         """Wait for a lock in arrival order, and hold it.
 
         Args:
-            entity: what to lock: 1 to 1,024 bytes of text, or a ``LockName``.
+            entity: what to lock: 1 to 1,024 bytes of text, a whole number (42 is the same as "42"), or a ``LockName``.
             namespace: lets several independent locks exist on one entity.
             record_wait: how long to wait at most; 0 fails at once if the lock has a holder or a waiter; ``math.inf``
                 waits for ever.
@@ -157,8 +158,10 @@ class LockClient:
             InvalidLockRequest: an argument is out of its bounds; nothing was written.
             PermitsMismatch, UnsupportedFormat: the lock exists with another limit, or in a newer format.
             ClientClosed: the client was closed, or belongs to another process.
-            TableError: the table could not be used.
+            TableError: the table could not be used; raised 8 s after the end of the record wait at the latest, plus the
+                DynamoDB client's time-outs.
         """
+        refuse_unknown(unknown)
         wishes = Wishes(
             record_wait, lease, data, permits, shared, owner, heartbeat, on_lost, on_danger, danger, reentrant, on_wait
         )
@@ -179,7 +182,7 @@ class LockClient:
                 raise error.error from None
             raise
 
-    def try_acquire(self, entity: str | LockName, **more: Any) -> Lease | None:
+    def try_acquire(self, entity: Entity, **more: Any) -> Lease | None:
         """Take a lock if it is free; return None if it has a holder or a waiter.
 
         Args:
@@ -193,7 +196,7 @@ class LockClient:
 
     def acquire_all(
         self,
-        entities: Iterable[str | LockName],
+        entities: Iterable[Entity],
         *,
         namespace: str | None = None,
         record_wait: Seconds | None = None,
@@ -213,14 +216,15 @@ class LockClient:
         wait_ms = self._defaults.wait_ms(record_wait)
         began_ms = self._clocks.read().local_ms
         leases: list[Lease] = []
+        before = self._holds()
         try:
             for lock in self._defaults.in_one_order(entities, namespace):
                 rest = rest_s(wait_ms, self._clocks.read().local_ms - began_ms)
                 leases.append(self.acquire(lock, record_wait=rest, **more))
+            return self._group(leases)
         except BaseException:
-            self._group(leases)._give_back()
+            self._give_back_since(before)
             raise
-        return self._group(leases)
 
     def serialized(
         self, key: Key, *, lease_as: str | None = None, **options: Any
@@ -236,10 +240,12 @@ class LockClient:
         Raises:
             TypeError: at once, for a coroutine function (use ``ticketlock.aio``) or a generator function; from a call
                 that returns an awaitable or an iterator, which has not run.
-            InvalidLockRequest: at once, for an invalid key, such as a template that names no parameter; from a call
+            InvalidLockRequest: at once, for an invalid key, such as a template that names no parameter, or an option
+                that ``acquire`` would refuse (one that it does not have: TypeError); from a call
                 whose key is neither text nor a whole number. No lock is taken.
         """
         check_arguments(key, options)
+        self._defaults.check_options(options)
 
         def decorate(function: Callable[P, R]) -> Callable[P, R]:
             if isinstance(function, staticmethod | classmethod):
@@ -262,7 +268,7 @@ class LockClient:
 
     def resume(
         self,
-        entity: str | LockName,
+        entity: Entity,
         owner: str,
         *,
         namespace: str | None = None,
@@ -284,12 +290,12 @@ class LockClient:
             self._under_way.release(self._holdings.take_back(owner, claim))
             raise
 
-    def inspect(self, entity: str | LockName, *, namespace: str | None = None) -> LockState:
+    def inspect(self, entity: Entity, *, namespace: str | None = None) -> LockState:
         """Read a lock, its holders and its whole queue."""
         self._holdings.check_usable()
         return self._table.inspect(self.lock(entity, namespace))
 
-    def remove_waiter(self, entity: str | LockName, ticket: int, *, namespace: str | None = None) -> Row | None:
+    def remove_waiter(self, entity: Entity, ticket: int, *, namespace: str | None = None) -> Row | None:
         """Delete a waiter's queue row; see ``LockTable.remove_waiter``."""
         self._holdings.check_usable()
         return self._table.remove_waiter(self.lock(entity, namespace), ticket)
@@ -329,6 +335,12 @@ class LockClient:
         self.close()
 
     # Private.
+
+    def _holds(self) -> Holds[Lease]:
+        return self._holdings.holds_of(threading.current_thread())
+
+    def _give_back_since(self, before: Holds[Lease]) -> None:
+        self._under_way.release(self._holdings.give_back_since(threading.current_thread(), before))
 
     def _nap(self, waits: Waits, seconds: float) -> None:
         if self._sleep is not None:

@@ -51,6 +51,9 @@ from ticketlock.wire._table_time import Reading
 
 L = TypeVar("L", bound=BaseLease)
 
+Holds = list[tuple[L, tuple[Claim, ...]]]
+"""Leases, each with the claims of its reentrant acquisitions."""
+
 _log = logging.getLogger("ticketlock")
 
 # Less than the time for which one request is retried.
@@ -143,7 +146,7 @@ class Holdings(Generic[L]):
         except BaseException:
             waits.is_over = True
             if lease is None:
-                yield from self.leave(terms)
+                yield from self.leave(terms, waits)
             else:
                 yield from self.give_back(lease)
             raise
@@ -157,6 +160,23 @@ class Holdings(Generic[L]):
                 yield from self.give_back(lease)
             else:
                 lease._hold_no_more(claim)
+
+    def holds_of(self, caller: object) -> Holds[L]:
+        """What a caller holds now, for ``give_back_since``."""
+        with self._mutex:
+            held = [leases for (_, holder), leases in self._held.items() if holder is caller]
+            return [(lease, lease._again) for leases in held for lease in leases]
+
+    def give_back_since(self, caller: object, before: Holds[L]) -> Actions[None]:
+        """Undo all acquisitions of a caller that was interrupted before it received their leases."""
+        known = {id(lease): again for lease, again in before}
+        new = []
+        for lease, again in self.holds_of(caller):
+            if id(lease) not in known:
+                new.append(lease)
+            for claim in again[len(known.get(id(lease), again)) :]:
+                lease._hold_no_more(claim)
+        yield from self.each(new, self.give_back)
 
     def keep(self, caller: object, lease: L) -> L:
         """Remember a lease, and watch it.
@@ -215,7 +235,7 @@ class Holdings(Generic[L]):
         """
         failed_ms = 0
         for lease in leases:
-            lease._again.clear()
+            lease._again = ()
             if failed_ms >= _FAILS_FOR_MS:
                 _log.warning("%r was not released, and stays locked until its lease ends: other releases failed", lease)
                 lease._mark_released()
@@ -261,27 +281,36 @@ class Holdings(Generic[L]):
         lock = terms.claim.lock
         # Then trying to acquire at once would fail; but an owner that may have asked before must find its grant
         # or row.
-        expects_others = terms.has_own_identity and self.known.others_wait(lock, self._clocks.read().local_ms)
+        is_here = partial(self._lines.has, self._line(lock))
+        local_ms = self._clocks.read().local_ms
+        expects_others = terms.has_own_identity and self.known.others_wait(lock, local_ms, is_here)
         return Waits(terms.claim, on_wait, self.known.pace(lock), expects_others=expects_others)
 
     def acquire(self, terms: Terms, waits: Waits) -> Actions[Grant]:
         """Wait for the lock and take it. After any error except ``HAS_LEFT``, call ``leave`` to clean up."""
         self._waiting[id(waits)] = waits
+        if terms.record_wait_ms is not None:
+            waits.until_ms = self._clocks.read().local_ms + terms.record_wait_ms + self._table.patience_ms
+
+        def steps(me: Contender) -> Steps[Grant]:
+            waits.has_asked, waits.contender = True, me
+            return acquire(
+                me,
+                terms.record_wait_ms,
+                waits.pace,
+                on_wait=waits,
+                jitter=random.random,
+                others_wait=waits.expects_others,
+                wakes=waits.wakes,
+                will_be_woken=partial(self._lines.will_release, self._line(waits.lock)),
+            )
+
         try:
             with self._lines.standing(self._line(waits.lock), waits):
-                grant = yield from self._table.contending(
-                    terms.claim,
-                    lambda me: acquire(
-                        me,
-                        terms.record_wait_ms,
-                        waits.pace,
-                        on_wait=waits,
-                        jitter=random.random,
-                        others_wait=waits.expects_others,
-                        wakes=waits.wakes,
-                        will_be_woken=partial(self._lines.will_release, self._line(waits.lock)),
-                    ),
-                )
+                grant = yield from self._table.contending(terms.claim, steps, until_ms=waits.until_ms)
+        except RecordWaitExceeded:
+            self._lines.has_left(self._line(waits.lock), waits)
+            raise
         finally:
             self._waiting.pop(id(waits), None)
         if grant.next_may_enter:
@@ -289,13 +318,17 @@ class Holdings(Generic[L]):
         self.known.waited(waits, self._clocks.read().local_ms)
         return grant
 
-    def leave(self, terms: Terms) -> Actions[None]:
+    def leave(self, terms: Terms, waits: Waits) -> Actions[None]:
         """Undo an acquisition that was interrupted, as far as it is this acquisition's own."""
+        if not waits.has_asked:
+            return
         try:
             yield from self._table.contending(
                 terms.claim,
-                lambda me: leave(me, only_the_place=not terms.has_own_identity),
+                lambda me: leave(me, waits.tickets, only_the_place=not terms.has_own_identity),
+                until_ms=waits.until_ms,
             )
+            self._lines.has_left(self._line(waits.lock), waits)
         except TicketLockError as error:
             _log.warning("the queue row of %r was not deleted, and stays until it expires: %s", terms.claim.lock, error)
 
@@ -449,7 +482,7 @@ class Holdings(Generic[L]):
         releasing = lease._releasing
         # From now on this try may be interrupted anywhere, and may have been applied.
         lease._releasing = replace(releasing, tried_before=True)
-        waits = self._lines.first(self._line(lease.lock))
+        waits = self._lines.follower(self._line(lease.lock), lease.owner)
         following = waits.following if waits is not None else None
 
         def free(me: Contender) -> Steps[Released]:

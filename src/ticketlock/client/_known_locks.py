@@ -1,6 +1,7 @@
 """What a client remembers of the locks it has used. Hints only: what it forgets, it learns again. No I/O."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ticketlock.client._pace import Bounds, Pace
@@ -21,11 +22,13 @@ class _Known:
     Attributes:
         hand_over_ms: how long a hand-over takes, as measured by the last wait.
         crowded_until_ms: until when the waiters at the last release are assumed to be waiting still.
+        handed_to: the owner to whom the last release granted the lock; None if it granted it to none.
         distrusted_until_ms: until when that is not assumed, because the counted waiters turned out to have crashed.
     """
 
     hand_over_ms: float = 0.0
     crowded_until_ms: float = -math.inf
+    handed_to: str | None = None
     distrusted_until_ms: float = -math.inf
 
 
@@ -45,13 +48,18 @@ class KnownLocks:
         known = self._locks.get(lock)
         return Pace(self._bounds, known.hand_over_ms if known is not None else 0.0)
 
-    def others_wait(self, lock: LockName, local_ms: int) -> bool:
-        """Whether the last release, a moment ago, left more than one waiter; True only once for each release."""
+    def others_wait(self, lock: LockName, local_ms: int, is_here: Callable[[str], bool]) -> bool:
+        """Whether the last release, a moment ago, left more than one waiter, or granted the lock to one that has it
+        still; True only once for each release.
+
+        Args:
+            is_here: whether an owner has the lock in this process, or waits for it.
+        """
         known = self._locks.get(lock)
         if known is None or local_ms >= known.crowded_until_ms:
             return False
         known.crowded_until_ms = -math.inf
-        return True
+        return known.handed_to is None or is_here(known.handed_to)
 
     def waited(self, waits: Waits, local_ms: int) -> None:
         """Learn from a wait that ended with the lock."""
@@ -66,7 +74,8 @@ class KnownLocks:
         known = self._of(lock)
         known.crowded_until_ms = -math.inf
         counted = local_ms >= known.distrusted_until_ms and released.waiting is not None and released.waiting > 1
-        if counted or released.handed is not None:
+        known.handed_to = released.handed.holder.owner if released.handed is not None else None
+        if counted or known.handed_to is not None:
             known.crowded_until_ms = local_ms + min(released.held_ms, _CROWDED_MS)
 
     def _of(self, lock: LockName) -> _Known:

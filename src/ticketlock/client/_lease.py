@@ -9,6 +9,7 @@ from ticketlock.client._holdings import TRANSACTION_PATIENCE_S, Holdings
 from ticketlock.client._under_way import UnderWay
 from ticketlock.client._wishes import Seconds, Terms
 from ticketlock.errors import LockLost
+from ticketlock.locks._claim import Claim
 from ticketlock.locks._lock_table import LockTable
 from ticketlock.locks._outcomes import Grant
 from ticketlock.wire._actions import Actions
@@ -78,6 +79,8 @@ class Lease(BaseLease):
             LockLost: the lock is no longer held with this token; nothing was written.
             InvalidLockRequest: ``items`` is not a valid list of TransactWriteItems.
             ClientError: DynamoDB's, because another condition did not hold; nothing was written.
+            OutcomeUnknown: an attempt was not answered, and may be applied still, also if a condition of yours refused
+                a later attempt.
             TableError: the table could not be used.
         """
         dynamodb = client if client is not None else self._table.client
@@ -97,7 +100,12 @@ class Lease(BaseLease):
                 since.
             TableError: the table could not be used; the lease runs until its end.
         """
-        self._under_way.release(self._holdings.release(self, data_left, best_effort=best_effort))
+        again = self._again
+        try:
+            self._under_way.release(self._holdings.release(self, data_left, best_effort=best_effort))
+        except BaseException as error:
+            self._mark_interrupted(error, again)
+            raise
 
     def detach(self) -> None:
         """Leave the lock held, also at the end of ``with``, for another process (``LockClient.resume``)."""
@@ -113,7 +121,12 @@ class Lease(BaseLease):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._under_way.release(self._holdings.leave_block(self, error))
+        again = self._again
+        try:
+            self._under_way.release(self._holdings.leave_block(self, error))
+        except BaseException as raised:
+            self._mark_interrupted(raised, again)
+            raise
 
 
 class LeaseGroup:
@@ -137,7 +150,13 @@ class LeaseGroup:
         Raises:
             LockLost, TableError: from the first one that could not be released; the others were released.
         """
-        self._each(lambda lease: self._holdings.release(lease))
+        before = None
+        try:
+            before = [lease._again for lease in self.leases]
+            self._each(lambda lease: self._holdings.release(lease))
+        except BaseException as error:
+            self._mark_interrupted(error, before)
+            raise
 
     def __enter__(self) -> Self:
         try:
@@ -151,10 +170,18 @@ class LeaseGroup:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._each(lambda lease: self._holdings.leave_block(lease, error))
+        before = None
+        try:
+            before = [lease._again for lease in self.leases]
+            self._each(lambda lease: self._holdings.leave_block(lease, error))
+        except BaseException as raised:
+            self._mark_interrupted(raised, before)
+            raise
 
-    def _give_back(self) -> None:
-        self._each(lambda lease: self._holdings.give_back(lease))
+    def _mark_interrupted(self, error: BaseException, before: Sequence[tuple[Claim, ...]] | None) -> None:
+        for at, lease in enumerate(self.leases):
+            # Without `before` nothing had changed.
+            lease._mark_interrupted(error, lease._again if before is None else before[at])
 
     def _each(self, end: Callable[[Lease], Actions[None]]) -> None:
         self._under_way.release(self._holdings.each(self.leases, end))

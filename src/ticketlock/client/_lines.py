@@ -70,11 +70,24 @@ class Lines:
 
     def first(self, line: Line) -> Waits | None:
         """The waiter of this process with the lowest ticket; None if no waiter is known to have one."""
+        return min((each for each in self._waits(line) if each.ticket is not None), key=_ticket, default=None)
+
+    def follower(self, line: Line, holder: str) -> Waits | None:
+        """The waiter of this process with the lowest ticket, of those whose last poll has found this holder.
+
+        Waiters for a table of the same name in another account are in the same line.
+        """
+        found = (each for each in self._waits(line) if each.has_seen(holder))
+        return min(found, key=_ticket, default=None)
+
+    def has(self, line: Line, owner: str) -> bool:
+        """Whether a client of this process holds the lock for this owner, or waits for it."""
+        return (line, owner) in self._leases or any(each.claim.owner == owner for each in self._waits(line))
+
+    def _waits(self, line: Line) -> list[Waits]:
         with self._mutex:
             waiting = [each() for each in self._waiting.get(line, ())]
-        return min(
-            (each for each in waiting if each is not None and each.ticket is not None), key=_ticket, default=None
-        )
+        return [each for each in waiting if each is not None]
 
     def has_room(self, line: Line, fencing_token: int) -> None:
         """Tell the first waiter that the lock was released, or granted with room for another holder.
@@ -86,6 +99,16 @@ class Lines:
         first = self.first(line)
         if first is not None:
             first.hears_of(fencing_token)
+
+    def has_left(self, line: Line, left: Waits) -> None:
+        """Tell the waiters behind one that has left the queue without the lock: nobody else would tell them.
+
+        The next of them polls, if no other waiter of this process is before it.
+        """
+        first = self.first(line)
+        for each in self._waits(line):
+            if left.ticket is not None and _ticket(each) > left.ticket:
+                each.one_has_left(is_first_now=each is first)
 
     def takes(self, line: Line, lease: BaseLease) -> None:
         """Learn of a lease that a client of this process holds."""

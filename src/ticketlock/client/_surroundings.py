@@ -22,8 +22,15 @@ class Table(Protocol):
         """A value that is equal for all clients of one table."""
         ...
 
-    def contending(self, claim: Claim, steps: Callable[[Contender], Steps[T]]) -> Actions[T]:
-        """Perform the steps of one claim, as calls and sleeps."""
+    @property
+    def patience_ms(self) -> int:
+        """For how long one request is retried."""
+        ...
+
+    def contending(
+        self, claim: Claim, steps: Callable[[Contender], Steps[T]], *, until_ms: int | None = None
+    ) -> Actions[T]:
+        """Perform the steps of one claim, as calls and sleeps; send no request again after this moment."""
         ...
 
     def sending(self, request: Request) -> Actions[Answer]:

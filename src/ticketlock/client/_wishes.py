@@ -5,7 +5,7 @@ import math
 import os
 import socket
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -18,9 +18,14 @@ from ticketlock.locks._names import LockName, record_wait_ms
 
 Seconds = float | timedelta
 Told = Callable[[Any], object]
+Entity = str | int | LockName
+"""What to lock: text, a whole number, which is the same as its digits, or a whole name."""
 
 _OWNER_NAME_BYTES = 512
 _HOUR_MS = 3_600_000
+# Python does not write numbers of thousands of digits.
+_TOO_LONG = 10**1_024
+_OF_OTHER_LOCKS = frozenset({"blocking", "blocking_timeout", "timeout", "wait", "wait_timeout"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +53,18 @@ class Terms:
 class Wishes(NamedTuple):
     """The arguments of one acquisition, as the caller passed them."""
 
-    record_wait: Seconds | None
-    lease: Seconds | None
-    data: str | None
-    permits: int
-    shared: bool
-    owner: str | None
-    heartbeat: bool | None
-    on_lost: Told | None
-    on_danger: Told | None
-    danger: Seconds | None
-    reentrant: bool
-    on_wait: Told | None
+    record_wait: Seconds | None = None
+    lease: Seconds | None = None
+    data: str | None = None
+    permits: int = 1
+    shared: bool = False
+    owner: str | None = None
+    heartbeat: bool | None = None
+    on_lost: Told | None = None
+    on_danger: Told | None = None
+    danger: Seconds | None = None
+    reentrant: bool = False
+    on_wait: Told | None = None
 
 
 class Defaults:
@@ -94,13 +99,15 @@ class Defaults:
         self.owner_name = text("owner_name", name, _OWNER_NAME_BYTES)
         self._heartbeat = boolean("heartbeat", heartbeat)
 
-    def lock(self, entity: str | LockName, namespace: str | None) -> LockName:
+    def lock(self, entity: Entity, namespace: str | None) -> LockName:
         """The name of a lock."""
         if isinstance(entity, LockName):
             if namespace is not None:
                 raise InvalidLockRequest("namespace", namespace, "no namespace: the LockName has one")
             return entity
-        return LockName(entity, self._namespace if namespace is None else namespace)
+        is_number = isinstance(entity, int) and not isinstance(entity, bool) and abs(entity) < _TOO_LONG
+        name: Any = str(entity) if is_number else entity
+        return LockName(name, self._namespace if namespace is None else namespace)
 
     def lease_ms(self, lease: Seconds | None) -> int:
         """The length of a lease, in milliseconds."""
@@ -135,13 +142,19 @@ class Defaults:
             on_danger=callback("on_danger", wishes.on_danger),
         )
 
-    def in_one_order(self, entities: Iterable[str | LockName], namespace: str | None) -> list[LockName]:
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Refuse options of ``acquire`` before it is called with them."""
+        refuse_unknown(options.keys() - {"namespace", *Wishes._fields})
+        lock = self.lock("-", options.get("namespace"))
+        self.ask(lock, Wishes(**{name: value for name, value in options.items() if name != "namespace"}))
+
+    def in_one_order(self, entities: Iterable[Entity], namespace: str | None) -> list[LockName]:
         """The names of several locks, in the order in which all callers take them.
 
         Raises:
             InvalidLockRequest: one is named twice, or there is none.
         """
-        if isinstance(entities, str | LockName) or not isinstance(entities, Iterable):
+        if isinstance(entities, str | int | LockName) or not isinstance(entities, Iterable):
             raise InvalidLockRequest("entities", entities, "a list of entities")
         locks = sorted(
             (self.lock(each, None if isinstance(each, LockName) else namespace) for each in entities),
@@ -150,6 +163,17 @@ class Defaults:
         if not locks or len(set(locks)) < len(locks):
             raise InvalidLockRequest("entities", [lock.entity for lock in locks], "at least one, each once")
         return locks
+
+
+def refuse_unknown(names: Iterable[str]) -> None:
+    """Refuse keyword arguments that ``acquire`` does not have.
+
+    Raises:
+        TypeError: there is one; if other locks have it, it names ours.
+    """
+    for name in sorted(names):
+        ours = "; record_wait is how many seconds to wait at most, 0 not to wait" if name in _OF_OTHER_LOCKS else ""
+        raise TypeError(f"acquire() got an unexpected keyword argument {name!r}{ours}")
 
 
 def rest_s(record_wait_ms: int | None, waited_ms: int) -> float:

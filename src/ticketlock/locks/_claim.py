@@ -25,6 +25,8 @@ class Claim:
         permits: how many may hold the lock at once, 1 to 100. The first use of a lock sets its permits.
         shared: whether to hold the lock together with other holders that share it, up to 100. If False, at most
             ``permits`` owners hold it.
+        permits_since_ms: None for the caller's own number of permits. For a deployment's: when the execution that asks
+            started; of two deployments' numbers the later one is in force. 0 changes no lock's number.
         data: up to 256 bytes that are shown beside the holder.
         session: where a parked waiter stores its task token, so that it can be woken; None if it only polls.
         noted_in: the session item that records each ticket before its row is written, so that a clean-up finds the
@@ -42,6 +44,7 @@ class Claim:
     session: Session | None = None
     shared: bool = False
     noted_in: Session | None = None
+    permits_since_ms: int | None = None
 
     def __post_init__(self) -> None:
         lock_name(self.lock)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ticketlock._checks import boolean, text
-from ticketlock.errors import InvalidLockRequest, LockLost
+from ticketlock.errors import InvalidLockRequest, LockLost, OutcomeUnknown
 from ticketlock.locks import _conditions as only_if
 from ticketlock.locks._items import lock_key, token_attribute
 from ticketlock.locks._names import LockName
@@ -116,12 +116,20 @@ class FencedTransaction(Request):
 
         Raises:
             LockLost: the lock is not held with this token any more; nothing was written.
+            OutcomeUnknown: another condition did not hold, but an earlier attempt was not answered.
             ClientError: DynamoDB's, because another condition of the transaction did not hold; nothing was written.
         """
         if answer.refusal is None:
             return
         if answer.refusal.refused[0]:
+            # A late copy of an earlier attempt is refused too: no later grant has this token. One that was applied
+            # would have answered this attempt, by its client request token.
             lost = LockLost("the lock is not held with this fencing token any more: nothing was written")
             raise lost from answer.error
+        if answer.perhaps_applied:
+            raise OutcomeUnknown(
+                "an earlier attempt may still be applied: it was not answered, and a condition of the transaction "
+                f"refused a later one ({answer.error})"
+            ) from answer.error
         assert answer.error is not None
         raise answer.error

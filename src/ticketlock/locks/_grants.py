@@ -12,36 +12,39 @@ from ticketlock.locks._claim import Claim
 from ticketlock.locks._items import Holder, LockItem, holder_attribute, lock_key, token_attribute
 from ticketlock.locks._modes import MAX_HOLDERS, Mode
 from ticketlock.locks._outcomes import Hold, Releasing
+from ticketlock.locks._permits import in_force, left_as_it_is, numbering
 from ticketlock.wire._attributes import number
-from ticketlock.wire._conditions import either, every
+from ticketlock.wire._conditions import every
 from ticketlock.wire._requests import TransactWrite, Write
 from ticketlock.wire._table_time import Moment
 
 # Each counter of holders, and the placeholder for its change by a grant.
 _CHANGES = {"held": ":held_change", "heldShared": ":shared_change"}
+_HANDING_PATIENCE_MS = 1_500
 _NEXT_TOKEN = ("fencingToken = fencingToken + :one", "#my_token = fencingToken + :one")
 
 
-def take_at_once(claim: Claim, now: Moment) -> Write:
-    """Take a lock without holders and waiters, or create it: an uncontended acquisition is this one write."""
+def take_at_once(claim: Claim, now: Moment, seen: LockItem | None = None) -> Write:
+    """Take a lock without holders and waiters, or create it: an uncontended acquisition is this one write.
+
+    Args:
+        seen: the lock item as it was last read; None if it was not.
+    """
+    permits = numbering(claim, seen)
     return _grant(
         claim,
         now,
         update=[
             *write.CREATION,
+            *permits.changes,
             f"issued = {write.LAST_ISSUED} + :one",
             f"fencingToken = {write.LAST_TOKEN} + :one",
             f"#my_token = {write.LAST_TOKEN} + :one",
         ],
-        condition=either(
-            only_if.NO_LOCK_ITEM,
-            every(
-                only_if.KNOWN_FORMAT,
-                only_if.PERMITS_AS_ASKED,
-                only_if.NO_WAITER_IS_COUNTED,
-                *claim.mode.room_conditions,
-                only_if.NOT_A_HOLDER_YET,
-            ),
+        condition=permits.condition_with(
+            only_if.NO_WAITER_IS_COUNTED,
+            *permits.room_among(claim.mode.room_conditions),
+            only_if.NOT_A_HOLDER_YET,
         ),
     )
 
@@ -55,7 +58,10 @@ def take_over(claim: Claim, now: Moment, seen: LockItem, expired: Sequence[Holde
         expired=expired,
         update=["issued = issued + :one", *_NEXT_TOKEN],
         condition=every(
-            only_if.NO_WAITER_IS_COUNTED, only_if.NO_GRANT_SINCE_I_READ, *_capacity(expired), only_if.NOT_A_HOLDER_YET
+            only_if.NO_WAITER_IS_COUNTED,
+            only_if.NO_GRANT_SINCE_I_READ,
+            *_capacity(claim, seen, expired),
+            only_if.NOT_A_HOLDER_YET,
         ),
     )
 
@@ -76,7 +82,7 @@ def take_past_the_count(claim: Claim, now: Moment, seen: LockItem, expired: Sequ
         condition=every(
             only_if.NO_TICKET_SINCE_I_READ,
             only_if.NO_GRANT_SINCE_I_READ,
-            *_capacity(expired),
+            *_capacity(claim, seen, expired),
             only_if.NOT_A_HOLDER_YET,
         ),
     )
@@ -96,7 +102,7 @@ def take_my_turn(claim: Claim, now: Moment, ticket: int, seen: LockItem, expired
             only_if.NO_GRANT_SINCE_I_READ,
             only_if.MY_TICKET_IS_NOT_VOID,
             *([only_if.A_WAITER_IS_COUNTED] if counted else []),
-            *_capacity(expired),
+            *_capacity(claim, seen, expired),
             only_if.NOT_A_HOLDER_YET,
         ),
     )
@@ -148,7 +154,7 @@ def hand_over(
             only_if.NO_GRANT_SINCE_I_READ,
             only_if.MY_TICKET_IS_NOT_VOID,
             only_if.A_WAITER_IS_COUNTED,
-            only_if.PERMITS_AS_ASKED,
+            left_as_it_is(claim),
             last_mode,
             *room,
             only_if.NOT_A_HOLDER_YET,
@@ -165,13 +171,18 @@ def hand_over(
             ":last_release": write.release_trace(held, releasing),
         },
     )
-    return TransactWrite((grant, write.delete_my_row(claim, ticket)))
+    # The waiter's lease runs from the first attempt on; and if the table fails, the release alone is tried for as long
+    # as any other request.
+    patience_ms = min(_HANDING_PATIENCE_MS, claim.lease_ms // 4)
+    return TransactWrite((grant, write.delete_my_row(claim, ticket)), patience_ms=patience_ms)
 
 
-def _capacity(expired: Sequence[Holder]) -> tuple[str, ...]:
+def _capacity(claim: Claim, seen: LockItem, expired: Sequence[Holder]) -> tuple[str, ...]:
+    permits = numbering(claim, seen)
     # No grant since the read, so the holders are those that were read, or fewer: their list was checked for room.
     return (
         only_if.PERMITS_AS_I_SAW,
+        *([permits.condition] if permits.changes else []),
         only_if.A_PERMIT_IS_FREE_WITHOUT_THE_EXPIRED,
         *(only_if.expired_holder_as_seen(position) for position in range(len(expired))),
     )
@@ -202,8 +213,9 @@ def _grant(
             ":issued": number(seen.issued),
             ":seen_token": number(seen.fencing_token),
             ":seen_permits": number(seen.permits),
-            ":capacity": number(claim.mode.capacity(seen.permits) + len(expired)),
+            ":capacity": number(claim.mode.capacity(in_force(claim, seen).permits) + len(expired)),
         }
+        update = [*update, *numbering(claim, seen).changes]
     if ticket is not None:
         values |= {":ticket": number(ticket)}
     if seen is not None:

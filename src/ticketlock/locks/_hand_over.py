@@ -11,7 +11,7 @@ from collections.abc import Callable
 from ticketlock.errors import TicketLockError
 from ticketlock.locks import _conditions as only_if
 from ticketlock.locks import _reads as reads
-from ticketlock.locks._items import Session
+from ticketlock.locks._items import LockItem, Session
 from ticketlock.locks._outcomes import BY_THE_OWNER, Grant, Hold, Place, Position, Released, Releasing
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._queue import Queue, expired_holders, position_of, the_turn_is_known
@@ -86,6 +86,14 @@ class WakingContender(Contender):
         if released.waiting != 0:
             yield from self.wake_next()
         return released
+
+    def join(self) -> Steps[tuple[Place | None, LockItem]]:
+        """Join the queue and wake the next in line if this has raised the number of permits; see ``Joiner.join``."""
+        seen = self.last_seen
+        place, item = yield from super().join()
+        if seen is not None and seen.permits < item.permits:
+            yield from self.wake_next()
+        return place, item
 
     def check_turn(self, place: Place, wait_until_ms: int | None) -> Steps[Grant | Position]:
         """Poll once, and wake the next in line if there is room for it too; see ``Contender.check_turn``."""

@@ -7,12 +7,13 @@ at its next poll that it holds the lock.
 
 from dataclasses import dataclass, replace
 
+from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableRefused
 from ticketlock.locks import _grants as grants
 from ticketlock.locks._claim import Claim
 from ticketlock.locks._items import Holder
 from ticketlock.locks._outcomes import BY_THE_OWNER, Grant, HandedOver, Hold, Position, Released, Releasing
 from ticketlock.locks._protocol import Contender, check_data_left, hold_times
-from ticketlock.wire._requests import Steps
+from ticketlock.wire._requests import Steps, TransactWrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,10 @@ class Next:
 
     def may_follow(self, held: Hold, claim: Claim) -> bool:
         """Whether one write can release this hold and grant the lock to this waiter."""
-        is_known = self.seen.is_next and self.seen.fencing_token is not None
+        # A table of the same name in another account has the same locks, and no such holder.
+        releasing = held.owner, held.fencing_token
+        has_seen = any((each.owner, each.fencing_token) == releasing for each in self.seen.holders)
+        is_known = self.seen.is_next and self.seen.fencing_token is not None and has_seen
         both_share = claim.shared and self.claim.shared
         return is_known and not both_share and self.claim.lock == held.lock and self.claim.owner != held.owner
 
@@ -52,25 +56,42 @@ def release_to(
 
     Raises:
         LockLost, InvalidLockRequest: as in ``Contender.free``.
+        OutcomeUnknown: neither request had an answer, and one of them may have been applied.
     """
+    is_unclear = False
     if following.may_follow(held, me.claim):
         check_data_left(data_left)
         built, claim, place = me.now, following.claim, following.seen.place
         held_ms, mean_hold_ms = hold_times(held, built)
         token = following.seen.fencing_token or 0
         mode = me.claim.mode
-        reply = yield from me.send(
-            grants.hand_over(claim, built, place.ticket, token, held, mode, releasing, mean_hold_ms, data_left)
-        )
-        if reply.applied:
+        handing = grants.hand_over(claim, built, place.ticket, token, held, mode, releasing, mean_hold_ms, data_left)
+        is_applied, is_unclear = yield from _is_applied(me, handing)
+        if is_applied:
             by_ms = finished_at_ms if finished_at_ms is not None else built.latest_ms
             holder = Holder(
                 claim.owner, token + 1, built.latest_ms + claim.lease_ms, built.likely_ms, claim.data, claim.shared
             )
-            handed = HandedOver(holder, mean_hold_ms, data_left)
+            handed = HandedOver(place.ticket, holder, mean_hold_ms, data_left)
             return Released(held_ms, lease_was_over=held.lease_until_ms <= by_ms, handed=handed)
-        releasing = replace(releasing, tried_before=releasing.tried_before or reply.repeated)
-    return (yield from me.release(held, finished_at_ms, data_left=data_left, releasing=releasing))
+        releasing = replace(releasing, tried_before=releasing.tried_before or is_unclear)
+    try:
+        return (yield from me.release(held, finished_at_ms, data_left=data_left, releasing=releasing))
+    except (RequestNotApplied, TableRefused) as error:
+        if is_unclear:
+            raise OutcomeUnknown(f"the release that was sent before may have been applied; then: {error}") from error
+        raise
+
+
+def _is_applied(me: Contender, handing: TransactWrite) -> Steps[tuple[bool, bool]]:
+    """Whether a release that grants the lock was applied; and if not, whether an attempt may have been."""
+    try:
+        reply = yield from me.send(handing)
+    except RequestNotApplied:
+        return False, False
+    except OutcomeUnknown:
+        return False, True
+    return reply.applied, reply.repeated
 
 
 def take_handed(me: Contender, seen: Position, handed: HandedOver) -> Steps[Grant | None]:
@@ -82,8 +103,13 @@ def take_handed(me: Contender, seen: Position, handed: HandedOver) -> Steps[Gran
         handed: the grant from the release.
 
     Returns:
-        The grant, with a full lease; None if it has been changed since: poll.
+        The grant, with a full lease; None if it has been changed since, or if the waiter has joined the queue again: a
+        poll finds the grant, and deletes the other row.
     """
-    grant = yield from me.report(handed, handed.holder, seen.place.ticket)
-    # Other shared waiters may take the lock beside this one.
-    return replace(grant, next_may_enter=me.claim.shared) if grant is not None else None
+    if handed.ticket != seen.place.ticket:
+        return None
+    grant = yield from me.report(handed, handed.holder, handed.ticket)
+    if grant is None or not grant.next_may_enter:
+        return grant
+    yield from me.wake_next()
+    return me.as_known_now(grant)

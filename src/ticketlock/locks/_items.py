@@ -149,12 +149,16 @@ class LockItem:
         permits_kept_until_s: until when an operator's limit is kept; each new limit is kept one second longer than the
             one before, so the value also identifies it. None without a limit.
         permits_were_kept_until_s: that of the last limit, if it was unset.
+        permits_since_ms: when the execution started whose deployment's number of permits the lock has; 0 if that is not
+            known; None if the users ask for their own number.
         permits_of_users: what the users asked for before the limit was set; None without a limit, or if the lock had
             no users before.
         data_left: the data that the last holder left for the next.
         now_serving: the ticket of the last grant that came out of the queue; a hint.
         last_release: None before the first one.
         forced: the grants that were ended by force, until their leases end.
+        tokens_after: every grant of this item has a greater fencing token; a grant with another one is of an item that
+            was deleted since.
     """
 
     issued: int
@@ -173,6 +177,8 @@ class LockItem:
     permits_of_users: int | None = None
     last_release: LastRelease | None = None
     forced: tuple[Forced, ...] = ()
+    permits_since_ms: int | None = None
+    tokens_after: int = 0
 
     @classmethod
     def parse(cls, item: Item) -> "LockItem":
@@ -217,6 +223,8 @@ class LockItem:
                 for name, value in item.items()
                 if name.startswith(_FORCED)
             ),
+            permits_since_ms=_integer_if_there(item, "permitsSinceMs"),
+            tokens_after=_integer_if_there(item, "tokensAfter") or 0,
         )
 
     @property
@@ -234,6 +242,10 @@ class LockItem:
         if not all(mode.fits_beside(holder.mode) for holder in others):
             return 0
         return mode.capacity(self.permits) - len(others)
+
+    def leaves_room(self, mode: Mode) -> bool:
+        """Whether there are waiters, and room for another holder in this mode."""
+        return self.waiting > 0 and self.room(mode) > 0
 
     @property
     def permits_are_set(self) -> bool:

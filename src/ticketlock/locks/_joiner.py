@@ -15,13 +15,20 @@ _MOST_COME_FIRST = 100
 
 
 class Joiner(QueueReader):
-    """A contender that can join the queue."""
+    """A contender that can join the queue.
 
-    def join(self) -> Steps[tuple[Place, LockItem]]:
+    Attributes:
+        last_ticket: the last ticket whose row it has sent; None before the first.
+    """
+
+    last_ticket: int | None = None
+
+    def join(self) -> Steps[tuple[Place | None, LockItem]]:
         """Mint a ticket and write its row: two requests, or one transaction if the table is slow.
 
         Returns:
-            The ticket with its row's lease, and the lock item after the ticket was minted.
+            The ticket with its row's lease, and the lock item after the ticket was minted; without a ticket, the lock
+            item that names me as a holder.
 
         Raises:
             RequestNotApplied: no ticket got its row in time; no row was written.
@@ -30,8 +37,10 @@ class Joiner(QueueReader):
         perhaps_stands = False
         for _ in range(_TRIES):
             minted_at = self.now
-            reply = yield from self.send(write.mint_ticket(self.claim, minted_at))
+            reply = yield from self.send(write.mint_ticket(self.claim, minted_at, self.last_seen))
             item = self.checked_item(reply.item)
+            if item is not None and not reply.applied and item.holder(self.claim.owner) is not None:
+                return None, item
             if not reply.applied or item is None:
                 continue
             # `unused`: the ticket is counted in `waiting`, and its row cannot be written any more.
@@ -40,7 +49,7 @@ class Joiner(QueueReader):
             if self.now.local_ms <= last_ms:
                 try:
                     if (yield from self._noted(item.issued, last_ms)):
-                        was_sent = True
+                        was_sent, self.last_ticket = True, item.issued
                         lease_until_ms = self.now.latest_ms + self.claim.lease_ms
                         row = write.put_row(self.claim, item.issued, minted_at.local_ms, self.now)
                         reply = yield from self.send(row)
@@ -79,6 +88,7 @@ class Joiner(QueueReader):
                 break
             counted = unused and minted.issued > seen.void_up_to
             lease_until_ms = self.now.latest_ms + self.claim.lease_ms
+            self.last_ticket = seen.issued + 1
             reply = yield from self.send(write.join_together(self.claim, seen, self.now, counted=counted))
             joined = replace(seen, issued=seen.issued + 1, waiting=seen.waiting + (not counted))
             if reply.applied or self._is_mine(reply.items[1]):

@@ -151,7 +151,8 @@ class LockTable(Performer):
 
         Args:
             lock: its name; a lock without an operator's limit stays as it is.
-            permits: what the users ask for, 1 to 100; None for what they asked for before the limit was set.
+            permits: what the users ask for, 1 to 100; None for what they asked for before the limit was set. A lock
+                whose number is a deployment's gets the number of the latest deployment.
 
         Raises:
             InvalidLockRequest: ``permits`` is None, and the lock had no users before its limit was set.
@@ -233,10 +234,18 @@ class LockTable(Performer):
         check_lease(claim.lease_ms, self._client)
         return self.run(lambda now: steps(self.contender(claim, now)), sleep=sleep)
 
-    def contending(self, claim: Claim, steps: Callable[[Contender], Steps[T]]) -> Actions[T]:
-        """The same, as a generator of calls and sleeps that the caller performs."""
+    def contending(
+        self, claim: Claim, steps: Callable[[Contender], Steps[T]], *, until_ms: int | None = None
+    ) -> Actions[T]:
+        """The same, as a generator of calls and sleeps that the caller performs.
+
+        Args:
+            claim: the acquisition.
+            steps: those of its contender.
+            until_ms: the last moment on the local clock at which a request is sent again; None for no such moment.
+        """
         check_lease(claim.lease_ms, self._client)
-        return self._driver.run(lambda now: steps(self.contender(claim, now)))
+        return self._driver.run(lambda now: steps(self.contender(claim, now)), until_ms=until_ms)
 
     def _release_of(self, lock: LockName, whose: Callable[[Holder], bool], *, by_force: bool) -> Released:
         lock_name(lock)

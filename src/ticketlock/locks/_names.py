@@ -51,8 +51,13 @@ def owner_id(value: object) -> str:
     return text("owner", value, _OWNER_BYTES)
 
 
-def record_wait_ms(field: str, value: Any) -> int | None:
+def record_wait_ms(field: str, value: Any, infinity: str = "math.inf") -> int | None:
     """Read a record wait: seconds from 0, a ``timedelta``, or infinity, also as ``"Infinity"``.
+
+    Args:
+        field: the caller's name for it.
+        value: the record wait.
+        infinity: how an error names an unlimited one.
 
     Returns:
         Milliseconds, rounded up; None for an unlimited wait, or one of more than 10^9 seconds.
@@ -62,11 +67,10 @@ def record_wait_ms(field: str, value: Any) -> int | None:
     """
     if isinstance(value, str) and value == "Infinity":
         return None
-    value = in_seconds(value)
-    allowed = 'a number of seconds from 0 on, or "Infinity"'
+    given, value = value, in_seconds(value)
     # `not value >= 0` is also true for NaN.
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        raise InvalidLockRequest(field, value, allowed)
+        raise InvalidLockRequest(field, given, f"a number of seconds from 0 on, or {infinity}")
     if value * 1_000 > MAX_RECORD_WAIT_MS:
         return None
     return math.ceil(value * 1_000)

@@ -47,7 +47,8 @@ def unset_limit(lock: LockName, permits: int | None, now: Moment, contender: typ
     """Remove an operator's limit; the users' number counts again.
 
     Args:
-        permits: what the users ask for; None for what they asked for before the limit was set.
+        permits: what the users ask for; None for what they asked for before the limit was set. A lock whose number is a
+            deployment's gets the number of the latest deployment.
         contender: the class of this table's contenders, which wakes the waiters that may take the lock now.
 
     Returns:
@@ -64,11 +65,12 @@ def unset_limit(lock: LockName, permits: int | None, now: Moment, contender: typ
             if seen is not None and attempt:
                 yield from _wake_next(lock, seen, now, contender)
             return seen
-        wanted = permits if permits is not None else seen.permits_of_users
-        if wanted is None:
+        if permits is None and seen.permits_of_users is None:
             allowed = "the number that its users ask for: the lock had no users before its limit was set"
             raise InvalidLockRequest("permits", permits, allowed)
-        reply = yield write.unset_limit(lock, wanted, seen, now)
+        # The next execution would replace another number than its deployment's.
+        follows = seen.permits_since_ms is not None and seen.permits_of_users is not None
+        reply = yield write.unset_limit(lock, None if follows else permits, seen, now)
         now = reply.now
         if reply.applied and reply.item is not None:
             item = LockItem.parse(reply.item)
@@ -124,7 +126,8 @@ def _is_counted(row: Row, item: LockItem | None, now: Moment) -> bool:
 def _wake_next(lock: LockName, item: LockItem, now: Moment, contender: type[Contender]) -> Steps[None]:
     """Wake the waiters that may take the lock now."""
     if item.permits > 0 and item.waiting > 0:
-        yield from contender(Claim(lock, "operator", MIN_LEASE_MS, permits=item.permits), now).wake_next()
+        claim = Claim(lock, "operator", MIN_LEASE_MS, permits=item.permits, permits_since_ms=0)
+        yield from contender(claim, now).wake_next()
 
 
 def resume(lock: LockName, owner: str, lease_ms: int, now: Moment) -> Steps[tuple[Claim, Grant]]:
@@ -189,4 +192,5 @@ def _claim_of(lock: LockName, holder: Holder, item: LockItem, lease_ms: int) -> 
         permits=holder.mode.permits_to_ask(max(1, item.permits)),
         data=holder.data,
         shared=holder.shared,
+        permits_since_ms=0,
     )

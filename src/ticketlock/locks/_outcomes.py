@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from ticketlock.errors import RecordWaitExceeded
 from ticketlock.locks._items import Holder, LockItem, Row
+from ticketlock.locks._modes import SHARED, Mode
 from ticketlock.locks._names import LockName
 from ticketlock.wire._table_time import Moment
 
@@ -126,13 +127,19 @@ class HandedOver:
     """A grant that a release has written for the next waiter in line.
 
     Attributes:
+        ticket: the waiter's; its row is deleted.
         holder: the waiter, as a holder in the lock item.
         mean_hold_ms, data_left: their values after the release.
     """
 
+    ticket: int
     holder: Holder
     mean_hold_ms: int | None
     data_left: str | None
+
+    def leaves_room(self, mode: Mode) -> bool:
+        """Whether others may hold the lock beside it in this mode; it does not know whether any wait."""
+        return mode is SHARED
 
 
 @dataclass(frozen=True, slots=True)

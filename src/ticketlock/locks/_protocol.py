@@ -53,6 +53,7 @@ from ticketlock.locks._outcomes import (
     no_wait,
     wait_is_over,
 )
+from ticketlock.locks._permits import in_force
 from ticketlock.locks._queue import Queue, expired_holders, has_a_live_row, position_of, the_turn_is_known
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._requests import Steps, Write
@@ -88,8 +89,7 @@ class Contender(Joiner):
             return position_of(None, Place(found.ticket, found.lease_until_ms), self.now, ahead=0)
         if record_wait_ms == 0:
             raise no_wait(self.last_seen)
-        place, item = yield from self.join()
-        return position_of(item, place, self.now, ahead=item.ahead_of_the_last)
+        return (yield from self._joined())
 
     def check_turn(self, place: Place, wait_until_ms: int | None) -> Steps[Grant | Position]:
         """Poll once; take the lock if it is my turn; leave the queue if the record wait has ended.
@@ -133,10 +133,11 @@ class Contender(Joiner):
             item = self.checked_item(reply.item)
             if item is not None and (mine := item.holder(self.claim.owner)) is not None:
                 return (yield from self.report(item, mine, None))
+            at_once = partial(grants.take_at_once, self.claim, seen=item)
             take, expired = at_once, expired_holders(item, self.now)
             if item is None:
                 continue
-            if item.room(self.claim.mode, without=expired) <= 0:
+            if in_force(self.claim, item).room(self.claim.mode, without=expired) <= 0:
                 return None
             if item.waiting == 0:
                 if expired:
@@ -148,7 +149,7 @@ class Contender(Joiner):
             if queue.live or queue.item is None:
                 return None
             expired = expired_holders(queue.item, self.now)
-            if queue.item.room(self.claim.mode, without=expired) <= 0:
+            if in_force(self.claim, queue.item).room(self.claim.mode, without=expired) <= 0:
                 return None
             old = self._is_old(queue.item)
             if old and (yield from self._swept_a_live_row(queue)):
@@ -167,13 +168,12 @@ class Contender(Joiner):
             if item is not None and (holder := item.holder(self.claim.owner)) is not None:
                 won = yield from self.report(item, holder, place.ticket)
                 if won is not None:
-                    for row in queue.mine:
-                        yield from self.send(write.delete_my_row(self.claim, row.ticket))
+                    yield from self._delete_what_is_left(queue, item, place)
                     return won
                 continue
             place, is_void = yield from self._my_place(queue, place)
             if is_void or item is None or queue.surely_lacks(place.ticket):
-                return (yield from self._join_again())
+                return (yield from self._joined(again=True))
             ahead, turns = queue.ahead_of(place.ticket), queue.turns_before(place.ticket)
             if queue.mine and ahead < 2 and (yield from self._swept_a_live_row(queue)):
                 continue
@@ -188,7 +188,7 @@ class Contender(Joiner):
                 continue
             kept = yield from self.extend(place)
             if kept is None:
-                return (yield from self._join_again())
+                return (yield from self._joined(again=True))
             is_next = bool(queue.mine) and ahead == 0
             return position_of(item, kept, self.now, ahead, turns, is_next=is_next)
         return position_of(None, place, self.now, ahead=0)
@@ -202,7 +202,8 @@ class Contender(Joiner):
         reply = yield from self.send(write.withdraw(self.claim, ticket, self.now))
         if reply.applied or not reply.refused[0]:
             return None
-        item = self.checked_item(reply.items[0])
+        # Whatever number of permits it has by now: who leaves does not take it.
+        item = LockItem.parse(reply.items[0]) if reply.items[0] is not None else None
         won = None
         if item is not None and (holder := item.holder(self.claim.owner)) is not None:
             won = yield from self.report(item, holder, ticket)
@@ -291,14 +292,15 @@ class Contender(Joiner):
                 is_own = freed_by == (releasing.by or held.owner)
             else:
                 # Later releases have overwritten the record. A forced release would still be recorded, so the owner
-                # released it or, if its lease had ended, a grant removed it.
+                # released it or, if its lease had ended, a grant removed it; unless the item was deleted since.
                 tried_before = releasing.tried_before or reply.repeated
-                is_own = tried_before and found is not None and found.last_release is not None
-                is_own = is_own and (in_time or releasing.in_place)
+                is_recorded = found is not None and found.last_release is not None and found.tokens_after < token
+                is_own = tried_before and is_recorded and (in_time or releasing.in_place)
             if is_own:
                 return Released(held_ms, lease_was_over=not in_time)
             if in_time:
-                raise LockLost(f"the lock is not held with fencing token {token} any more: another client has freed it")
+                why = "another client has freed it, or deleted its item"
+                raise LockLost(f"the lock is not held with fencing token {token} any more: {why}")
             raise LockLost(f"the lease of fencing token {token} ended and the lock went to another owner")
         was = LockItem.parse(reply.item) if reply.item is not None else None
         holder = self._held_with(was, held.fencing_token)
@@ -341,6 +343,17 @@ class Contender(Joiner):
             yield from self.send(write.delete_my_row(self.claim, place.ticket))
         return place, is_void
 
+    def _delete_what_is_left(self, queue: Queue, item: LockItem, place: Place) -> Steps[None]:
+        """Delete the rows of mine that my grant has left: those that were read, and one that the poll did not reach.
+
+        The count stays: a late copy of a row may be among them.
+        """
+        left = {row.ticket for row in queue.mine}
+        if item.now_serving != place.ticket:
+            left.add(place.ticket)
+        for ticket in sorted(left):
+            yield from self.send(write.delete_my_row(self.claim, ticket))
+
     def _swept_a_live_row(self, queue: Queue) -> Steps[bool]:
         """Delete rows that do not count; return whether one has been extended since: then the poll is out of date.
 
@@ -366,9 +379,16 @@ class Contender(Joiner):
         row = Row.parse(reply.item) if reply.item is not None else None
         return Place(row.ticket, row.lease_until_ms) if row is not None and row.owner == self.claim.owner else None
 
-    def _join_again(self) -> Steps[Position]:
-        place, item = yield from self.join()
-        return replace(position_of(item, place, self.now, ahead=item.ahead_of_the_last), place_lost=True)
+    def _joined(self, *, again: bool = False) -> Steps[Grant | Position]:
+        """Join the queue, unless I hold the lock by now."""
+        while True:
+            place, item = yield from self.join()
+            if place is not None:
+                return replace(position_of(item, place, self.now, ahead=item.ahead_of_the_last), place_lost=again)
+            holder = item.holder(self.claim.owner)
+            won = None if holder is None else (yield from self.report(item, holder, None))
+            if won is not None:
+                return won
 
     def _granted(
         self,
@@ -386,7 +406,7 @@ class Contender(Joiner):
             holders, waiting = len(item.holders), item.waiting
         else:
             assert seen is not None
-            item, token = seen, seen.fencing_token + 1
+            item, token = in_force(self.claim, seen), seen.fencing_token + 1
             holders, waiting = len(item.holders) - took_over + 1, item.waiting - 1
         claim = self.claim
         lease_until_ms = built.latest_ms + claim.lease_ms
@@ -405,7 +425,8 @@ class Contender(Joiner):
 
     def report(self, item: LockItem | HandedOver, holder: Holder, ticket: int | None) -> Steps[Grant | None]:
         """Report a grant that an earlier try, or another holder's release, has written for me, with a full lease."""
-        return (yield from self._with_whole_lease(self.now, item, holder, ticket))
+        grant = yield from self._with_whole_lease(self.now, item, holder, ticket)
+        return replace(grant, next_may_enter=item.leaves_room(self.claim.mode)) if grant is not None else None
 
     def _with_whole_lease(
         self, built: Moment, item: LockItem | HandedOver, holder: Holder, ticket: int | None

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from ticketlock.errors import PermitsMismatch
 from ticketlock.locks import _reads as reads
 from ticketlock.locks._claim import Claim
 from ticketlock.locks._items import LockItem, Row, is_lock_item
+from ticketlock.locks._permits import check_permits
 from ticketlock.locks._queue import Queue
 from ticketlock.wire._answers import Reply
 from ticketlock.wire._attributes import Item
@@ -59,16 +59,16 @@ class QueueReader:
             request = replace(request, limit=_PAGE, after=reply.last_key)
 
     def checked_item(self, item: Item | None) -> LockItem | None:
-        """Parse the lock item, and check that its permits are the claim's, unless an operator has set the limit.
+        """Parse the lock item, and check that the claim may use the lock with its permits.
 
         Raises:
             PermitsMismatch: they are not.
             UnsupportedFormat: a newer version wrote the item.
         """
         if item is None:
+            self.last_seen = None
             return None
         lock = LockItem.parse(item)
-        if lock.permits != self.claim.permits and not lock.permits_are_set:
-            raise PermitsMismatch(self.claim.permits, lock.permits, self.claim.lock.entity)
+        check_permits(self.claim, lock)
         self.last_seen = lock
         return lock

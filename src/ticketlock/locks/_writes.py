@@ -21,8 +21,9 @@ from ticketlock.locks._items import (
 )
 from ticketlock.locks._names import LockName
 from ticketlock.locks._outcomes import Hold, Releasing
+from ticketlock.locks._permits import numbering
 from ticketlock.wire._attributes import number
-from ticketlock.wire._conditions import either, every
+from ticketlock.wire._conditions import every
 from ticketlock.wire._requests import TransactWrite, Write
 from ticketlock.wire._table_time import Moment
 
@@ -39,8 +40,8 @@ LOCK_EXPIRES = "expiresAt = if_not_exists(permitsKeptUntil, :expires_at)"
 # so after a deletion of the item tokens still rise, and older rows are void.
 CREATION = (
     "#format = :format",
-    "permits = if_not_exists(permits, :permits)",
     "voidUpTo = if_not_exists(voidUpTo, :epoch)",
+    "tokensAfter = if_not_exists(tokensAfter, :epoch)",
 )
 LAST_ISSUED = "if_not_exists(issued, :epoch)"
 LAST_TOKEN = "if_not_exists(fencingToken, :epoch)"
@@ -48,8 +49,15 @@ LAST_TOKEN = "if_not_exists(fencingToken, :epoch)"
 _KEPT_UNTIL_S = 221_845_392_000
 
 
-def mint_ticket(claim: Claim, now: Moment) -> Write:
-    """Mint a ticket. The only write that is not idempotent: a duplicate mints another; the count is healed later."""
+def mint_ticket(claim: Claim, now: Moment, seen: LockItem | None = None) -> Write:
+    """Mint a ticket. The only write that is not idempotent: a duplicate mints another; the count is healed later.
+
+    It requires that its owner is not a holder yet: a release may have granted it the lock, and then its row is gone.
+
+    Args:
+        seen: the lock item as it was last read; None if it was not.
+    """
+    permits = numbering(claim, seen)
     return Write(
         "Update",
         lock_key(claim.lock),
@@ -57,6 +65,7 @@ def mint_ticket(claim: Claim, now: Moment) -> Write:
         + ", ".join(
             [
                 *CREATION,
+                *permits.changes,
                 f"fencingToken = {LAST_TOKEN}",
                 "held = if_not_exists(held, :zero)",
                 "heldShared = if_not_exists(heldShared, :zero)",
@@ -66,8 +75,8 @@ def mint_ticket(claim: Claim, now: Moment) -> Write:
                 LOCK_EXPIRES,
             ]
         ),
-        condition=either(only_if.NO_LOCK_ITEM, every(only_if.KNOWN_FORMAT, only_if.PERMITS_AS_ASKED)),
-        names=NAMES,
+        condition=permits.condition_with(only_if.NOT_A_HOLDER_YET),
+        names=my_names(claim),
         values=lock_values(claim, now) | {":now": number(now.latest_ms)},
         returns="ALL_NEW",
     )
@@ -112,11 +121,14 @@ def join_together(claim: Claim, seen: LockItem, now: Moment, *, counted: bool) -
         counted: whether ``waiting`` already counts an earlier ticket of mine whose row was not written.
     """
     more = [] if counted else ["waiting = waiting + :one"]
+    permits = numbering(claim, seen)
+    # It creates no item.
+    changes = ["issued = issued + :one", "ticketAtMs = :now", *permits.changes, *more, LOCK_EXPIRES]
     number_taken = Write(
         "Update",
         lock_key(claim.lock),
-        update=f"SET {', '.join(['issued = issued + :one', 'ticketAtMs = :now', *more, LOCK_EXPIRES])}",
-        condition=every(only_if.KNOWN_FORMAT, only_if.PERMITS_AS_ASKED, only_if.NO_TICKET_SINCE_I_READ),
+        update=f"SET {', '.join(changes)}",
+        condition=every(only_if.KNOWN_FORMAT, permits.condition, only_if.NO_TICKET_SINCE_I_READ),
         names=NAMES,
         values=lock_values(claim, now) | {":issued": number(seen.issued), ":now": number(now.latest_ms)},
     )
@@ -261,8 +273,7 @@ def set_limit(lock: LockName, permits: int, seen: LockItem | None, now: Moment) 
         update="SET "
         + ", ".join(
             [
-                "#format = :format",
-                "voidUpTo = if_not_exists(voidUpTo, :epoch)",
+                *CREATION,
                 f"fencingToken = {LAST_TOKEN}",
                 f"issued = {LAST_ISSUED}",
                 *(f"{name} = if_not_exists({name}, :zero)" for name in ("waiting", "ticketAtMs", "held", "heldShared")),
@@ -282,25 +293,31 @@ def set_limit(lock: LockName, permits: int, seen: LockItem | None, now: Moment) 
     )
 
 
-def unset_limit(lock: LockName, permits: int, seen: LockItem, now: Moment) -> Write:
+def unset_limit(lock: LockName, permits: int | None, seen: LockItem, now: Moment) -> Write:
     """Remove an operator's limit; the users' number counts again.
 
     A late copy of this request cannot remove a later limit, and a late copy of an earlier ``set_limit`` sets nothing:
     the item keeps the second that identifies the removed limit, and the next limit gets the second after it.
 
     Args:
-        permits: what the users ask for.
+        permits: what the users ask for; None for what the item has of theirs.
         seen: the item, with its limit.
     """
     claim = Claim(lock, "operator", MIN_LEASE_MS)
+    changes = ["permits = permitsOfUsers" if permits is None else "permits = :limit"]
+    conditions = _limit_as_seen(seen)
+    if seen.permits_of_users is None:
+        # No user has asked for a number yet: a deployment may replace this one.
+        changes.append("permitsSinceMs = :zero")
+        conditions = *conditions, only_if.NO_USER_HAS_ASKED
     return Write(
         "Update",
         lock_key(lock),
-        update="SET permits = :limit, permitsWereKeptUntil = :seen_kept_until, expiresAt = :expires_at"
+        update=f"SET {', '.join(changes)}, permitsWereKeptUntil = :seen_kept_until, expiresAt = :expires_at"
         " REMOVE permitsKeptUntil, permitsOfUsers",
-        condition=every(only_if.KNOWN_FORMAT, *_limit_as_seen(seen)),
+        condition=every(only_if.KNOWN_FORMAT, *conditions),
         names=NAMES,
-        values=lock_values(claim, now) | _limit_seen(seen) | {":limit": number(permits)},
+        values=lock_values(claim, now) | _limit_seen(seen) | ({} if permits is None else {":limit": number(permits)}),
         returns="ALL_NEW",
     )
 
@@ -354,6 +371,7 @@ def lock_values(claim: Claim, now: Moment) -> dict[str, Any]:
         ":one": number(1),
         ":format": number(FORMAT),
         ":permits": number(claim.permits),
+        ":since": number(claim.permits_since_ms or 0),
         ":epoch": number(now.latest_ms),
         ":expires_at": number((now.latest_ms + claim.lease_ms) // 1_000 + _LOCK_ITEM_OUTLIVES_ITS_USE_S),
     }

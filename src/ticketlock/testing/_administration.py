@@ -20,6 +20,18 @@ def describe_table(tables: Tables, parameters: Parameters) -> Reply:
     return {"Table": tables[parameters["TableName"]].description()}
 
 
+def update_table(tables: Tables, parameters: Parameters) -> Reply:
+    """UpdateTable: vector indexes are created and deleted at once."""
+    table = tables[parameters["TableName"]]
+    kinds = {each["AttributeName"]: each["AttributeType"] for each in parameters.get("AttributeDefinitions", ())}
+    for update in parameters["VectorIndexUpdates"]:
+        if "Create" in update:
+            table.add_vector_index(update["Create"], kinds)
+        else:
+            table.remove_vector_index(update["Delete"]["IndexName"])
+    return {"TableDescription": table.description()}
+
+
 def delete_table(tables: Tables, parameters: Parameters) -> Reply:
     """DeleteTable: the table is gone at once."""
     return {"TableDescription": {**tables.remove(parameters["TableName"]).description(), "TableStatus": "DELETING"}}

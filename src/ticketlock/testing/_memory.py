@@ -1,7 +1,5 @@
 """A DynamoDB in memory, instead of a boto3 client or behind one."""
 
-import base64
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -13,6 +11,7 @@ from botocore.exceptions import ClientError
 
 from ticketlock._expressions._values import Item, copy_of_item
 from ticketlock.testing._faults import Fault, Refused
+from ticketlock.testing._http import decoded
 from ticketlock.testing._in_steps import InSteps
 from ticketlock.testing._service import ENDPOINT, Service
 from ticketlock.testing._tables import Table
@@ -210,6 +209,10 @@ class MemoryDynamoDB:
         """DescribeTable."""
         return self._answer("DescribeTable", parameters)
 
+    def update_table(self, **parameters: Any) -> Any:
+        """UpdateTable, of vector indexes."""
+        return self._answer("UpdateTable", parameters)
+
     def get_waiter(self, name: str) -> Any:
         """A boto3 waiter for a table, which exists as soon as it is created."""
         if name != "table_exists":
@@ -237,16 +240,7 @@ class MemoryDynamoDB:
 
     def _before_call(self, model: Any, params: Mapping[str, Any], **_: Any) -> tuple[AWSResponse, dict[str, Any]]:
         """The return value of a handler of ``before-call``: botocore uses it as the reply."""
-        status, reply = self._service.answer(model.name, json.loads(params["body"], object_hook=_with_bytes))
+        status, reply = self._service.answer(model.name, decoded(params["body"]))
         headers: Any = reply["ResponseMetadata"]["HTTPHeaders"]
         raw: Any = None
         return AWSResponse(ENDPOINT, status, headers, raw), reply
-
-
-def _with_bytes(value: dict[str, Any]) -> dict[str, Any]:
-    """Decode binary values from base64. A member ``B`` that is not text is an attribute of that name, not a value."""
-    if len(value) == 1 and isinstance(value.get("B"), str):
-        return {"B": base64.b64decode(value["B"])}
-    if len(value) == 1 and isinstance(value.get("BS"), list):
-        return {"BS": [base64.b64decode(member) for member in value["BS"]]}
-    return value

@@ -92,8 +92,9 @@ def query(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
     """Query: the partition key is given; the sort key may have one condition."""
     table = tables[parameters["TableName"]]
     expressions = Expressions(parameters)
-    asked = key_range(table.key_names, table.key_kinds, expressions)
-    pk, bound = table.key_part(0, asked.partition), asked.bound
+    kinds = list(zip(table.key_names, table.key_kinds, strict=True))
+    asked = key_range(dict(kinds[:1]), dict(kinds[1:]), expressions)
+    pk, bound = table.key_part(0, asked.partition[0]), asked.bounds[0] if asked.bounds else None
     is_forward = parameters.get("ScanIndexForward", True)
     after = None
     if "ExclusiveStartKey" in parameters:

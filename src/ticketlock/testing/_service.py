@@ -54,6 +54,7 @@ _OPERATIONS: Mapping[str, Callable[[Tables, Parameters], Reply]] = {
     "BatchWriteItem": _writes.batch_write_item,
     "CreateTable": _administration.create_table,
     "DescribeTable": _administration.describe_table,
+    "UpdateTable": _administration.update_table,
     "DeleteTable": _administration.delete_table,
     "DescribeTimeToLive": _administration.describe_time_to_live,
     "UpdateTimeToLive": _administration.update_time_to_live,

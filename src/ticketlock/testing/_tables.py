@@ -10,6 +10,7 @@ from typing import Any
 from ticketlock._expressions._values import MAX_ITEM_BYTES, Item, Value, canonical, canonical_item, size_of
 from ticketlock.testing._faults import Refused, invalid
 from ticketlock.testing._ongoing import Transactions
+from ticketlock.testing._vectors import Described, check_created, check_vectors, searched_in
 
 _MOST_BYTES_A_CHARACTER = 4
 _MAX_KEY_BYTES = (2_048, 1_024)
@@ -32,6 +33,8 @@ class Table:
         key_kinds: their types, ``"S"``, ``"N"`` or ``"B"``.
         ttl_attribute: the attribute of time to live; None while that is off.
         watches: collect which items are changed.
+        vector_indexes: their descriptions, by name.
+        searched_kinds: the types of the attributes in their search schemas.
     """
 
     def __init__(
@@ -47,6 +50,8 @@ class Table:
         self._key_set = frozenset(key_names)
         self.ttl_attribute = ttl_attribute
         self.watches: list[_Watch] = []
+        self.vector_indexes: dict[str, Described] = {}
+        self.searched_kinds: dict[str, str] = {}
         self._partitions: dict[KeyPart, _Partition] = {}
 
     @classmethod
@@ -59,27 +64,59 @@ class Table:
         roles = {element["KeyType"]: element["AttributeName"] for element in parameters["KeySchema"]}
         names = tuple(roles[role] for role in ("HASH", "RANGE") if role in roles)
         types = {each["AttributeName"]: each["AttributeType"] for each in parameters["AttributeDefinitions"]}
-        if set(names) != types.keys() or "HASH" not in roles:
+        indexes = parameters.get("VectorIndexes", ())
+        searched = {name for index in indexes for name in searched_in(index)}
+        if set(names) | (searched & types.keys()) != types.keys() or "HASH" not in roles:
             raise invalid(
                 "One or more parameter values were invalid: Some AttributeDefinitions are not used. "
                 f"AttributeDefinitions: {sorted(types)}, keys used: {sorted(names)}"
             )
         if not set(types.values()) <= {"S", "N", "B"}:
             raise invalid(f"Member must satisfy enum value set: [B, N, S], and is {sorted(types.values())}")
-        return cls(parameters["TableName"], names, key_kinds=tuple(types[name] for name in names))
+        made = cls(parameters["TableName"], names, key_kinds=tuple(types[name] for name in names))
+        for index in indexes:
+            made.add_vector_index(index, types)
+        return made
+
+    def add_vector_index(self, index: Described, kinds: Mapping[str, str]) -> None:
+        """Add a vector index; it is there at once. Items that it would refuse stay as they are.
+
+        Args:
+            kinds: the types of the attributes that the request defines.
+
+        Raises:
+            Refused: ValidationException.
+        """
+        check_created(index, kinds)
+        if index["IndexName"] in self.vector_indexes:
+            raise invalid(f"Attempting to create an index which already exists: {index['IndexName']}")
+        self.vector_indexes[index["IndexName"]] = index
+        self.searched_kinds |= {name: kinds[name] for name in searched_in(index)}
+
+    def remove_vector_index(self, name: str) -> None:
+        """Delete a vector index; it is gone at once.
+
+        Raises:
+            Refused: ResourceNotFoundException.
+        """
+        if name not in self.vector_indexes:
+            raise Refused("ResourceNotFoundException", f"Requested resource not found: index {name} not found")
+        del self.vector_indexes[name]
+        used = {each for index in self.vector_indexes.values() for each in searched_in(index)}
+        self.searched_kinds = {each: kind for each, kind in self.searched_kinds.items() if each in used}
 
     def description(self) -> dict[str, Any]:
         """The table's description, as in DescribeTable."""
         roles = zip(self.key_names, ("HASH", "RANGE"), strict=False)
+        kinds = self.searched_kinds | dict(zip(self.key_names, self.key_kinds, strict=False))
+        vectors = [{**index, "IndexStatus": "ACTIVE"} for index in self.vector_indexes.values()]
         return {
             "TableName": self.name,
             "TableStatus": "ACTIVE",
             "TableArn": f"arn:aws:dynamodb:us-east-1:123456789012:table/{self.name}",
             "KeySchema": [{"AttributeName": name, "KeyType": role} for name, role in roles],
-            "AttributeDefinitions": [
-                {"AttributeName": name, "AttributeType": kind}
-                for name, kind in zip(self.key_names, self.key_kinds, strict=False)
-            ],
+            "AttributeDefinitions": [{"AttributeName": name, "AttributeType": kind} for name, kind in kinds.items()],
+            **({"VectorIndexes": vectors} if vectors else {}),
             "BillingModeSummary": {"BillingMode": "PAY_PER_REQUEST"},
             "ItemCount": sum(1 for _ in self.items()),
         }
@@ -154,6 +191,7 @@ class Table:
         # Only text beyond ASCII is longer than its printed form, so most items need not be measured exactly.
         if len(repr(item)) * _MOST_BYTES_A_CHARACTER > MAX_ITEM_BYTES and size_of(item) > MAX_ITEM_BYTES:
             raise invalid("Item size has exceeded the maximum allowed size")
+        check_vectors(item, self.vector_indexes.values(), self.searched_kinds)
         return item
 
     def partition(

@@ -6,12 +6,20 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import groupby
 
-from ticketlock.errors import InvalidUnitRequest, TableError, TableNotFound, TableRefused
+from ticketlock.errors import (
+    CommittedUnfinished,
+    InvalidUnitRequest,
+    TableError,
+    TableNotFound,
+    TableRefused,
+    UnsupportedFormat,
+)
 from ticketlock.units._batches import cut
+from ticketlock.units._formats import Strange
 from ticketlock.units._heads import Head, Heads
 from ticketlock.units._ids import is_id
 from ticketlock.units._marks import Marks
-from ticketlock.units._meeting import read_entries
+from ticketlock.units._meeting import RedoLog, read_entries
 from ticketlock.units._outcomes import Outcome
 from ticketlock.units._packing import Entry
 from ticketlock.units._rows import TIME_CHECK
@@ -136,19 +144,19 @@ class Settled:
     outcome: Outcome
     unit: OpenUnit | None = None
     ended: Sequence[Entry] = ()
-    failed: TableError | InvalidUnitRequest | None = None
+    failed: CommittedUnfinished | TableError | InvalidUnitRequest | UnsupportedFormat | None = None
 
 
-def warn_of(error: InvalidUnitRequest) -> None:
-    """Log a row that no unit has written."""
+def warn_of(error: Strange) -> None:
+    """Log a row that no unit has written, or a newer version."""
     _log.warning("a row was left out: %s", error)
 
 
-def open_units(heads: Heads, strange: Callable[[InvalidUnitRequest], object] = warn_of) -> ForkingSteps[list[OpenUnit]]:
+def open_units(heads: Heads, strange: Callable[[Strange], object] = warn_of) -> ForkingSteps[list[OpenUnit]]:
     """The units whose records are still needed, the oldest first.
 
     Args:
-        strange: called with an error for each row that no unit has written.
+        strange: called with an error for each row that no unit has written, or a newer version.
 
     Raises:
         TableRefused: the table is not a units table.
@@ -164,14 +172,22 @@ def open_units(heads: Heads, strange: Callable[[InvalidUnitRequest], object] = w
             assert row is not None
             try:
                 head = Head.of(row)
-                entries = yield from read_entries(heads, head)
-            except InvalidUnitRequest as error:
+                count = yield from _count(heads, head)
+            except (InvalidUnitRequest, UnsupportedFormat) as error:
                 strange(error)
             else:
-                found.append((head, OpenUnit.of(head, page.now, None if entries is None else len(entries))))
+                found.append((head, OpenUnit.of(head, page.now, count)))
         after = page.last_key
         if after is None:
             return [unit for _, unit in sorted(found, key=lambda each: each[0].age)]
+
+
+def _count(heads: Heads, head: Head) -> ForkingSteps[int | None]:
+    """How many items a unit writes or has marked, in memory for one piece; None if the rows are gone."""
+    log, count = RedoLog(heads, head), 0
+    while entries := (yield from log.next()):
+        count += len(entries)
+    return None if log.is_gone else count
 
 
 def inspect(heads: Heads, marks: Marks, unit: str) -> ForkingSteps[Shown | None]:
@@ -179,6 +195,7 @@ def inspect(heads: Heads, marks: Marks, unit: str) -> ForkingSteps[Shown | None]
 
     Raises:
         InvalidUnitRequest: ``unit`` is no id, or no unit has written the record.
+        UnsupportedFormat: a newer version wrote it.
     """
     _check_id(unit)
     reply: Reply = yield heads.read(unit)
@@ -195,6 +212,7 @@ def settle(heads: Heads, marks: Marks, unit: str) -> ForkingSteps[Settled]:
 
     Raises:
         InvalidUnitRequest: ``unit`` is no id, or no unit has written the record.
+        UnsupportedFormat: a newer version wrote it.
         TableError: the outcome is not known.
     """
     return (yield from _end(heads, marks, unit, is_forced=False))
@@ -205,6 +223,7 @@ def roll_back(heads: Heads, marks: Marks, unit: str) -> ForkingSteps[Settled]:
 
     Raises:
         InvalidUnitRequest: ``unit`` is no id, or no unit has written the record.
+        UnsupportedFormat: a newer version wrote it.
         TableError: the outcome is not known.
     """
     return (yield from _end(heads, marks, unit, is_forced=True))
@@ -238,7 +257,7 @@ def _end(heads: Heads, marks: Marks, unit: str, *, is_forced: bool) -> ForkingSt
             inspected = yield from _inspect_items(unit, entries or (), marks)
             yield from sweep_one(head, now, heads, marks, Swept())
             ended = [each.entry for each in inspected if each.standing is Standing.THERE]
-        except (TableError, InvalidUnitRequest) as error:
+        except (CommittedUnfinished, TableError, InvalidUnitRequest, UnsupportedFormat) as error:
             return Settled(known.state, known, ended, error)
         return Settled(known.state, known, ended)
 

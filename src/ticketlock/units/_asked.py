@@ -95,7 +95,7 @@ class Asked:
     Attributes:
         given: the caller's arguments.
         table, index: where to read; no index for the table itself.
-        keys: those of the table or of the index, the partition key first.
+        keys: those of the table or of the index, the attributes of the partition key first.
         parameters: its expressions, as in the low-level API.
         expressions: the same, parsed.
         range: which items.
@@ -115,13 +115,13 @@ class Asked:
         """Whether an item is in the range."""
         return (
             all(key.name in item for key in self.keys)
-            and item[self.keys[0].name] == self.range.partition
-            and (self.range.bound is None or self.expressions.holds(self.range.bound, item))
+            and tuple(item[key.name] for key in self.keys if key.role == "HASH") == self.range.partition
+            and all(self.expressions.holds(bound, item) for bound in self.range.bounds)
         )
 
     def position(self, item: Attributes) -> Any:
         """Where an item is in the range; items of an index may share a position."""
-        return order_of(item[self.keys[1].name])[1] if len(self.keys) > 1 else 0
+        return tuple(order_of(item[key.name])[1] for key in self.keys if key.role == "RANGE")
 
     def start_key(self, item: Attributes) -> Attributes:
         """The key of an item, as the start key of what follows it."""
@@ -146,7 +146,7 @@ def asked(table: UnitTable, given: Given, marks: Marks) -> Asked:
     parameters = given.parameters()
     with refusing("query", expressions_in(parameters)):
         expressions = Expressions(parameters)
-        found = key_range([key.name for key in keys], [key.kind for key in keys], expressions)
+        found = key_range(_kinds(keys, "HASH"), _kinds(keys, "RANGE"), expressions)
     marks.check_free_of_ours(words["filter"], expressions.filters_by)
     for key in keys:
         if key.name in expressions.filters_by:
@@ -154,6 +154,10 @@ def asked(table: UnitTable, given: Given, marks: Marks) -> Asked:
             raise InvalidUnitRequest(words["filter"], key.name, allowed)
     checked = Asked(given, table, index, keys, parameters, expressions, found, None)
     return checked if given.after is None else replace(checked, after=_after(checked, given.after))
+
+
+def _kinds(keys: tuple[KeyAttribute, ...], role: str) -> dict[str, str]:
+    return {key.name: key.kind for key in keys if key.role == role}
 
 
 def _index(table: UnitTable, given: Given) -> Index:

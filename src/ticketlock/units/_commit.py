@@ -73,7 +73,7 @@ def writes_beside(commit: Commit, now_ms: int) -> tuple[Write, ...]:
     """The write that takes the name, and the one that ends the record of the saved unit."""
     writes: tuple[Write, ...] = ()
     if commit.name is not None:
-        after = Receipt(True, commit.unit, commit.receipt.tries)
+        after = Receipt(is_committed=True, unit=commit.unit)
         writes += (put_receipt(commit.units_table, commit.name, commit.receipt, after, now_ms),)
     if commit.saved is not None:
         writes += (Heads(commit.units_table).end_saved(commit.saved, "committed", now_ms),)
@@ -127,7 +127,7 @@ def has_written_beside(commit: Commit, items: Sequence[Item | None]) -> bool:
 
 def is_committed_by(row: Item | None, coordinator: str) -> bool:
     """Whether this coordinator has committed a saved unit."""
-    return row is not None and (head := Head.of(row)).state == "committed" and head.coordinator == coordinator
+    return row is not None and (row.get("state"), row.get("coordinator")) == ({"S": "committed"}, {"S": coordinator})
 
 
 def conflict(places: Sequence[Place]) -> UnitConflict:

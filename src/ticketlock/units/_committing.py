@@ -3,20 +3,20 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from ticketlock._expressions._values import canonical_item
 from ticketlock.errors import TableRefused
 from ticketlock.units._batches import SURELY_TOGETHER, cut, has_unknown_sizes
 from ticketlock.units._commit import MOST_ACTIONS, Commit, conflict
 from ticketlock.units._guards import Guards
 from ticketlock.units._heads import Heads
-from ticketlock.units._item_reads import take_in
+from ticketlock.units._item_reads import are_of_one_instant, take_in
 from ticketlock.units._locking import Locking
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._meeting import Meeting
 from ticketlock.units._native import commit_natively
 from ticketlock.units._reading import Reading, Wanted, is_as_seen
+from ticketlock.units._tables import Tables
 from ticketlock.units._terms import Terms
-from ticketlock.units._ways import check_may_mark, fits_one_request
+from ticketlock.units._ways import check_count, check_may_mark, fits_one_request
 from ticketlock.units._work import Place, Work
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._item_requests import MOST_TOGETHER
@@ -32,6 +32,7 @@ class Committing:
     Attributes:
         locking: its read locks; None at another level.
         take_in: reads items for the unit.
+        tables: those of its ``Units``.
         marked: the commit by marks, once it has begun.
     """
 
@@ -44,6 +45,7 @@ class Committing:
     reading: Reading
     locking: Locking | None
     take_in: TakesIn
+    tables: Tables
     marked: MarkedCommit | None = None
 
     def steps(self) -> ForkingSteps[None]:
@@ -53,7 +55,7 @@ class Committing:
         if guards:
             touched = yield from self._with(guards)
         if self.locking is not None and self.locking.is_begun:
-            check_may_mark(touched)
+            yield from self._check_may_mark(touched)
             yield from self.locking.commits(self.commit)
             return
         if not any(place.writes for place in touched) and not self.terms.beside:
@@ -79,11 +81,12 @@ class Committing:
     def _with(self, guards: Sequence[Place]) -> ForkingSteps[list[Place]]:
         """The items of the commit, with the guards of those that it inserts."""
         if self.locking is None:
-            yield from take_in(guards, self.work, self.reading, MOST_TOGETHER)
+            yield from take_in([guard for guard in guards if not guard.is_read], self.work, self.reading, MOST_TOGETHER)
         else:
             yield from self.locking.lock_all(guards)
         for guard in guards:
-            guard.image, guard.is_written = canonical_item(dict(guard.key)), True
+            self.guards.check(guard)
+            guard.image, guard.is_written = self.guards.image(guard), True
         return self._touched()
 
     def _has_to_mark(self, guards: Sequence[Place]) -> bool:
@@ -94,13 +97,19 @@ class Committing:
         return fits_one_request(touched, self.terms, MOST_ACTIONS)
 
     def _commit_by_marks(self, places: Sequence[Place]) -> ForkingSteps[None]:
-        check_may_mark(places)
+        yield from self._check_may_mark(places)
         self.marked = MarkedCommit(self.commit, self.work.marks, self.heads, self.meeting, places)
         yield from self.marked.steps()
 
+    def _check_may_mark(self, places: Sequence[Place]) -> ForkingSteps[None]:
+        check_count(places)
+        yield from self.tables.describe_again(place.table for place in places)
+        check_may_mark(places)
+
     def _validate(self, places: Sequence[Place]) -> ForkingSteps[None]:
         """Check that all that was read is unchanged at one instant; what one request has read is of one instant."""
-        if len({place.cut for place in places}) < 2 and not self.guards.are_among(places):
+        is_asserted = any(place.is_asserted for place in places)
+        if are_of_one_instant(places) and not is_asserted and not self.guards.are_among(places):
             return
         if not self._fits_one_request(places):
             # Marked commits check them at one instant as well.
@@ -108,7 +117,7 @@ class Committing:
             return
         wanted = [Wanted(place.table, place.key) for place in places]
         try:
-            found = yield from self.reading.serializable(wanted)
+            found = yield from self.reading.serializable(wanted, exactly=True)
         except TableRefused:
             # They did fit into one request. If they do not any more, some have grown.
             self._check_unchanged(places, (yield from self.reading.each_as_stored(wanted)))

@@ -1,13 +1,19 @@
 """The writes to a marked item after its unit has ended. Each is conditional on the mark, so it is applied once."""
 
-from ticketlock.errors import TableError
+from collections.abc import Sequence
+from typing import TypeGuard
+
+from ticketlock.errors import CommittedUnfinished, TableError, TableRefused
 from ticketlock.units import _facts as only_if
 from ticketlock.units._heads import Head, Heads
 from ticketlock.units._marks import Mark, Marks
 from ticketlock.units._packing import Entry
+from ticketlock.units._values import PYTHON
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._conditions import every
 from ticketlock.wire._requests import ForkingSteps, Together, Write
+
+_OF_CONTENTS = ("ValidationException", "ItemCollectionSizeLimitExceededException")
 
 
 def finish(entry: Entry, unit: str, marks: Marks) -> Write:
@@ -25,6 +31,17 @@ def finish(entry: Entry, unit: str, marks: Marks) -> Write:
     update, more_names, more_values = change(entry.assigned, entry.removed, ("#mark",))
     names, values = {**names, **more_names}, {**values, **more_values}
     return Write("Update", entry.key, only, update=update, names=names, values=values, table=entry.table)
+
+
+def is_for_contents(error: object) -> TypeGuard[TableRefused]:
+    """Whether DynamoDB refuses a write for its contents: no other permission, and no other process, would help."""
+    return isinstance(error, TableRefused) and str(error).startswith(_OF_CONTENTS)
+
+
+def not_finished(unit: str, refused: Sequence[tuple[Entry, TableRefused]]) -> CommittedUnfinished:
+    """The error that DynamoDB refuses what a committed unit writes to these items."""
+    keys = [(entry.table, PYTHON.back(entry.key) or {}) for entry, _ in refused]
+    return CommittedUnfinished(unit, keys, str(refused[0][1]))
 
 
 def change(assigned: Item, removed: tuple[str, ...], ours: tuple[str, ...] = ()) -> tuple[str, dict[str, str], Item]:

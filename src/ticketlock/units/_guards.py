@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from ticketlock._expressions._schemas import KeyAttribute, Schema
 from ticketlock._expressions._values import Item as Attributes
 from ticketlock._expressions._values import Value, canonical_item
+from ticketlock.units._formats import STAMP, check_row
 from ticketlock.units._rows import KEY, row_key
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._work import Place, Work
@@ -53,6 +54,22 @@ class Guards:
             for guard in (self.of(place.table, dict(place.key[place.table.key_names[0]]), work),)
         }
         return list(found.values())
+
+    @staticmethod
+    def image(guard: Place) -> Attributes:
+        """What an insert writes there."""
+        return canonical_item({**guard.key, **STAMP})
+
+    @staticmethod
+    def check(guard: Place) -> None:
+        """Refuse a guard that a newer version wrote: its inserts may be noticed in another way.
+
+        Raises:
+            UnsupportedFormat: its format is greater.
+            InvalidUnitRequest: no unit has written it.
+        """
+        if guard.before is not None:
+            check_row(guard.before)
 
     def are_among(self, places: Sequence[Place]) -> bool:
         """Whether one of these is a guard."""

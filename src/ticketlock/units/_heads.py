@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from ticketlock.units import _facts as only_if
-from ticketlock.units._packing import INLINE_BYTES, Entry, packed, unpacked
-from ticketlock.units._rows import foreign_row, row_key
+from ticketlock.units._formats import FORMAT_NAMES, FORMAT_VALUES, STAMP, Misshapen, check_row, foreign_row
+from ticketlock.units._packing import INLINE_BYTES, Entry, Unpacking, packed
+from ticketlock.units._rows import RECEIPT_IS_KEPT_S, row_key
 from ticketlock.wire._attributes import TIME_TO_LIVE, Item, integer, number
 from ticketlock.wire._conditions import every
 from ticketlock.wire._item_requests import Get, GetTogether
@@ -15,11 +16,16 @@ from ticketlock.wire._requests import Attributes, Scan, Write
 
 LEASE_MS = 60_000
 CLOSED_IS_KEPT_S = 24 * 3_600
+SAVED_IS_KEPT_S = RECEIPT_IS_KEPT_S
+"""After its end: longer than the 14 days in which an execution that has saved it may be redriven."""
+CORRECTION_IS_KEPT_S = 366 * 24 * 3_600
 _ROWS_OUTLIVE_THE_LEASE_BY_S = 24 * 3_600
 
 State = Literal["pending", "committed", "rolledBack"]
 
 _HEAD = "head"
+# What an ended unit was saved with is of no more use, and each sweep would read it.
+_WITHOUT_WRITES = " REMOVE writes"
 _NAMES = {"#unit": "unit", "#state": "state", "#rev": "rev", "#lease": "leaseUntilMs", "#coordinator": "coordinator"}
 _STATES: Mapping[str, Any] = {
     ":pending": {"S": "pending"},
@@ -86,8 +92,10 @@ class Head:
         """The head in a row.
 
         Raises:
+            UnsupportedFormat: a newer version wrote it.
             InvalidUnitRequest: no unit has written it.
         """
+        check_row(row)
         try:
             state: Any = row["state"]["S"]
             if state in get_args(State) and row["row"]["S"] == _HEAD:
@@ -108,8 +116,10 @@ class Head:
                     row["owner"]["S"] if "owner" in row else None,
                     frozenset(bytes(step) for step in row["steps"]["BS"]) if "steps" in row else frozenset(),
                 )
-        except (KeyError, ValueError):
-            pass
+        except KeyError as error:
+            raise foreign_row(row, Misshapen(f"which lacks {error}")) from error
+        except ValueError as error:
+            raise foreign_row(row) from error
         raise foreign_row(row)
 
 
@@ -128,18 +138,18 @@ def keys_key(head: Head, at: int) -> Item:
     return row_key(head.unit, f"k#{at:05}")
 
 
+def correction_key(unit: str, correction: str) -> Item:
+    """The key of the row that keeps an operator's correction."""
+    return row_key(unit, f"c#{correction}")
+
+
 def rows_expire_at(head: Head) -> Mapping[str, str]:
     """When the rows beside the head of a saved unit may be deleted: not while a coordinator may resume it."""
     return number(head.lease_until_ms // 1_000 + _ROWS_OUTLIVE_THE_LEASE_BY_S)
 
 
-def with_writes(head: Head, entries: Sequence[Entry]) -> tuple[Head, list[bytes]]:
-    """A head that holds what its unit writes, or how many pieces of it there are, and those pieces."""
-    return with_pieces(head, packed(entries))
-
-
 def with_pieces(head: Head, pieces: list[bytes]) -> tuple[Head, list[bytes]]:
-    """The same for contents that are packed already."""
+    """A head that holds what its unit writes, or how many rows of it there are, and the pieces for these rows."""
     if len(pieces) == 1 and len(pieces[0]) <= INLINE_BYTES:
         return replace(head, inline=pieces[0], pieces=0), []
     return replace(head, pieces=len(pieces)), pieces
@@ -149,33 +159,52 @@ def piece_in(row: Item) -> bytes:
     """The part of what its unit writes that a row holds.
 
     Raises:
-        InvalidUnitRequest: no unit has written the row.
+        UnsupportedFormat: a newer version wrote the row.
+        InvalidUnitRequest: no unit has written it.
     """
+    check_row(row)
     try:
         return bytes(row["data"]["B"])
     except KeyError as error:
         raise foreign_row(row) from error
 
 
-def entries_of(head: Head, pieces: Sequence[bytes]) -> list[Entry]:
-    """What its unit writes.
+def entries_in(head: Head) -> list[Entry]:
+    """What its unit writes, if the head has all of it.
 
     Raises:
-        InvalidUnitRequest: no unit has written these rows.
+        UnsupportedFormat: a newer version wrote it.
+        InvalidUnitRequest: no unit has written it.
     """
-    return entries_in(head, [head.inline] if head.pieces == 0 else pieces)
+    unpacking = UnpackingRows(head)
+    entries = unpacking.feed(head.inline)
+    unpacking.check_end()
+    return entries or []
 
 
-def entries_in(head: Head, pieces: Sequence[bytes]) -> list[Entry]:
-    """The entries in some of its rows, which belong together.
+class UnpackingRows:
+    """Decodes the rows of what its unit writes, one after the other.
 
-    Raises:
-        InvalidUnitRequest: no unit has written these rows.
+    Every method raises UnsupportedFormat if a newer version wrote a row, and InvalidUnitRequest if no unit has.
     """
-    try:
-        return unpacked(pieces)
-    except (AttributeError, TypeError, ValueError, zlib.error) as error:
-        raise foreign_row(head_key(head.unit)) from error
+
+    def __init__(self, head: Head) -> None:
+        self._row = head_key(head.unit)
+        self._unpacking = Unpacking(self._row)
+
+    def feed(self, piece: bytes) -> list[Entry] | None:
+        """As of ``Unpacking``."""
+        try:
+            return self._unpacking.feed(piece)
+        except (AttributeError, LookupError, TypeError, ValueError, zlib.error) as error:
+            raise foreign_row(self._row, error) from error
+
+    def check_end(self) -> None:
+        """As of ``Unpacking``."""
+        try:
+            self._unpacking.check_end()
+        except ValueError as error:
+            raise foreign_row(self._row, error) from error
 
 
 class Heads:
@@ -212,7 +241,7 @@ class Heads:
             "Put",
             key,
             only_if.NO_SUCH_ROW,
-            item={**key, "data": {"B": piece}},
+            item={**key, **STAMP, "data": {"B": piece}},
             names=_NAMES,
             not_after_local_ms=not_after_local_ms,
             table=self.table,
@@ -247,7 +276,7 @@ class Heads:
         """Write the keys of what it is about to mark, as its last row of keys."""
         key = keys_key(head, head.keys - 1)
         return Write(
-            "Put", key, only_if.NO_SUCH_ROW, item={**key, "data": {"B": piece}}, names=_NAMES, table=self.table
+            "Put", key, only_if.NO_SUCH_ROW, item={**key, **STAMP, "data": {"B": piece}}, names=_NAMES, table=self.table
         )
 
     def add_keys(self, head: Head) -> Write:
@@ -308,13 +337,41 @@ class Heads:
     def close(self, head: Head, now_ms: int) -> Write:
         """Close a record of which every item is finished; it may be deleted once none of its rows is left."""
         update = "SET closed = :yes" if head.has_rows else "SET closed = :yes, #ttl = :until"
-        values = {":yes": {"BOOL": True}, ":until": _until(now_ms)}
+        if head.is_saved:
+            update += _WITHOUT_WRITES
+        values = {":yes": {"BOOL": True}, ":until": _until(head, now_ms)}
         return self._write("Update", head.unit, only_if.HEAD_IS_FINAL, update=update, values=values)
 
     def forget(self, head: Head, now_ms: int) -> Write:
         """Let a closed record be deleted by time to live: none of its rows is left."""
-        values = {":until": _until(now_ms)}
+        values = {":until": _until(head, now_ms)}
         return self._write("Update", head.unit, only_if.HEAD_IS_CLOSED, update="SET #ttl = :until", values=values)
+
+    # Of corrections.
+
+    def is_not_finished(self, head: Head) -> Write:
+        """Check that it is committed, and that an item of it may not be finished."""
+        only = every(only_if.HEAD_IS_COMMITTED, only_if.HEAD_IS_NOT_CLOSED)
+        return self._write("ConditionCheck", head.unit, only)
+
+    def read_correction(self, unit: str, correction: str) -> Get:
+        """Read the row that keeps a correction."""
+        return Get(self.table, correction_key(unit, correction))
+
+    def keep_correction(self, head: Head, correction: str, told: Item, entry: Entry, now_ms: int) -> Write:
+        """Keep who has corrected an item, and what the unit would have written; time to live deletes it."""
+        key, pieces = correction_key(head.unit, correction), packed([entry]).pieces
+        item: dict[str, Any] = {
+            **key,
+            **STAMP,
+            **told,
+            "atMs": number(now_ms),
+            TIME_TO_LIVE: number(now_ms // 1_000 + CORRECTION_IS_KEPT_S),
+        }
+        if len(pieces) == 1:
+            # What fits into no row was never one item's: it is larger than DynamoDB allows.
+            item["data"] = {"B": pieces[0]}
+        return Write("Put", key, only_if.NO_SUCH_ROW, item=item, names=_NAMES, table=self.table)
 
     # Of saved units.
 
@@ -331,7 +388,7 @@ class Heads:
             tries: how many times its coordinator has tried to save it: a try that failed may have left other rows.
         """
         key = piece_key(head, at)
-        item: Item = {**key, "data": {"B": piece}, "try": number(tries), TIME_TO_LIVE: rows_expire_at(head)}
+        item: Item = {**key, **STAMP, "data": {"B": piece}, "try": number(tries), TIME_TO_LIVE: rows_expire_at(head)}
         names, values = {**_NAMES, "#try": "try"}, {":try": number(tries)}
         return Write(
             "Put", key, only_if.NOT_WRITTEN_SINCE_THIS_TRY, item=item, names=names, values=values, table=self.table
@@ -349,12 +406,15 @@ class Heads:
         values = {":rev": number(head.rev), ":ended": {"S": state}, ":now": number(now_ms), ":yes": {"BOOL": True}}
         if head.pieces == 0:
             update += ", #ttl = :until"
-            values[":until"] = _until(now_ms)
-        return self._write("Update", head.unit, _mine(), update=update, values=values)
+            values[":until"] = _until(head, now_ms)
+        return self._write("Update", head.unit, _mine(), update=update + _WITHOUT_WRITES, values=values)
 
     def _write(self, operation: Any, unit: str, condition: str, **more: Any) -> Write:
-        values = {**_STATES, **more.pop("values", {})}
-        names = {**_NAMES, "#by": "by", "#ttl": TIME_TO_LIVE, "#keys": "keys", "#owner": "owner"}
+        if condition != only_if.NO_SUCH_ROW:
+            # Some processes write a head that they have not read.
+            condition = every(only_if.KNOWN_FORMAT, condition)
+        values = {**_STATES, **FORMAT_VALUES, **more.pop("values", {})}
+        names = {**_NAMES, **FORMAT_NAMES, "#by": "by", "#ttl": TIME_TO_LIVE, "#keys": "keys", "#owner": "owner"}
         return Write(operation, head_key(unit), condition, names=names, values=values, table=self.table, **more)
 
 
@@ -362,6 +422,7 @@ def _row(head: Head) -> Item:
     """A pending head as a row of the table."""
     item: dict[str, Any] = {
         **head_key(head.unit),
+        **STAMP,
         "state": {"S": "pending"},
         "rev": number(head.rev),
         "born": number(head.born_ms),
@@ -382,8 +443,9 @@ def _row(head: Head) -> Item:
     return item
 
 
-def _until(now_ms: int) -> Mapping[str, str]:
-    return number(now_ms // 1_000 + CLOSED_IS_KEPT_S)
+def _until(head: Head, now_ms: int) -> Mapping[str, str]:
+    kept_s = SAVED_IS_KEPT_S if head.is_saved else CLOSED_IS_KEPT_S
+    return number(now_ms // 1_000 + kept_s)
 
 
 def _mine() -> str:

@@ -4,19 +4,19 @@ import secrets
 import string
 
 _DIGITS = "".join(each for each in string.digits + string.ascii_uppercase if each not in "ILOU")
-_LENGTH = 26
+LENGTH = 26
 _RANDOM_BITS = 80
 
 
 def new_id(wall_ms: int) -> str:
     """A new id of this moment, in the form of https://github.com/ulid/spec."""
     number = (wall_ms << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS)
-    return "".join(_DIGITS[(number >> (5 * place)) & 31] for place in reversed(range(_LENGTH)))
+    return "".join(_DIGITS[(number >> (5 * place)) & 31] for place in reversed(range(LENGTH)))
 
 
 def is_id(text: str) -> bool:
     """Whether a text has the form of an id."""
-    return len(text) == _LENGTH and set(text) <= set(_DIGITS)
+    return len(text) == LENGTH and set(text) <= set(_DIGITS)
 
 
 def begun_ms(unit: str) -> int:

@@ -1,6 +1,7 @@
 """Ends a unit if a signal handler raises within one of its methods, or a task is cancelled there."""
 
 from inspect import GEN_CLOSED, getgeneratorstate
+from typing import Any
 
 from ticketlock.errors import TicketLockError
 from ticketlock.units._verbs import Verbs
@@ -19,8 +20,12 @@ def ending(verbs: Verbs, driver: Driver, steps: ForkingSteps[T]) -> Actions[T]:
     except GeneratorExit:
         raise
     except BaseException as error:
-        if isinstance(error, TicketLockError) and getgeneratorstate(steps) == GEN_CLOSED:
-            # The steps' own error. A signal handler may raise such an error as well, if it has used the unit.
+        if is_of_steps(error, steps):
             raise
         yield from driver.follow(verbs.give_up())
         raise
+
+
+def is_of_steps(error: BaseException, steps: ForkingSteps[Any]) -> bool:
+    """Whether an error is the steps' own. A signal handler may raise such an error as well, if it has used the unit."""
+    return isinstance(error, TicketLockError) and getgeneratorstate(steps) == GEN_CLOSED

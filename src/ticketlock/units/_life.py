@@ -26,6 +26,7 @@ class Life:
         self._unit = unit
         self._process = OwnProcess()
         self._in_use = threading.Lock()
+        self._has_refused = False
 
     @property
     def is_over(self) -> bool:
@@ -67,6 +68,7 @@ class Life:
         self.check_process()
         if not self._in_use.acquire(blocking=False):
             self.check_open()
+            self._has_refused = True
             allowed = "a unit for one thread or task at a time: one of its methods is under way, await that first"
             raise InvalidUnitRequest("unit", self._unit, allowed)
         try:
@@ -83,7 +85,7 @@ class Life:
         """
         if self.state != "open":
             then = "`resume` continues it" if self.state == "saved" else "begin another"
-            raise UnitFinished(f"the unit {self._unit} is {self._became}: {then}")
+            raise UnitFinished(f"the unit {self._unit} is {self.in_words}: {then}")
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
@@ -94,6 +96,18 @@ class Life:
             self.is_reported = self.state != "open"
             raise
 
+    def check_can_end(self) -> None:
+        """Refuse to end a block beside a method that still runs, if a call was refused for it already.
+
+        Raises:
+            UnitFinished: the caller has caught that refusal, and not awaited the method.
+        """
+        if self._has_refused and self._in_use.locked():
+            raise UnitFinished(
+                f"the block has ended while a method of its unit {self._unit} was under way, beside which another call "
+                "was refused: the unit is rolled back; await each call before the next"
+            )
+
     def check_committed_or_reported(self) -> None:
         """Refuse to end a block without an error if its unit was not committed and its commit has raised no error.
 
@@ -102,10 +116,11 @@ class Life:
         """
         if self.state not in ("committed", "saved") and not self.is_reported:
             raise UnitFinished(
-                f"the block has ended without an error, but its unit {self._unit} is {self._became}: what has "
+                f"the block has ended without an error, but its unit {self._unit} is {self.in_words}: what has "
                 "ended it, a conflict, an interrupt or a cancellation in one of its methods, was caught in the block"
             )
 
     @property
-    def _became(self) -> str:
+    def in_words(self) -> str:
+        """The state, as a message shows it."""
         return _IN_WORDS.get(self.state, self.state)

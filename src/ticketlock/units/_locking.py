@@ -6,13 +6,13 @@ that was read: a late or duplicate copy of that request marks no version that th
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from ticketlock.errors import TicketLockError
 from ticketlock.units._batches import cut
 from ticketlock.units._commit import Commit
-from ticketlock.units._heads import LEASE_MS, Head, Heads, with_writes
+from ticketlock.units._heads import LEASE_MS, Head, Heads, with_pieces
 from ticketlock.units._marked import CLOCKS_DRIFT_MS, MarkedCommit, entry_of
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Marked, Meeting
@@ -26,7 +26,7 @@ from ticketlock.wire._table_time import Moment
 _log = logging.getLogger("ticketlock")
 
 KEYS_TOGETHER = 99
-"""Keys in a row: the largest fit, and so do their marks in a transaction, beside a check of the head."""
+"""Keys in a row at most: so many marks fit into a transaction, beside a check of the head."""
 
 
 class Locking(MarkedCommit):
@@ -39,6 +39,7 @@ class Locking(MarkedCommit):
 
     Attributes:
         is_over: whether its end has begun.
+        is_settled: whether an interrupt leaves nothing to do: it has ended, or has been given up.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Locking(MarkedCommit):
         self._read = read
         # Copies of marks may arrive after the coordinator has finished: it leaves the closing to the sweeper.
         self._has_read_marks = True
-        self.is_over = self._is_lost = False
+        self.is_over = self._is_lost = self.is_settled = False
 
     @property
     def is_begun(self) -> bool:
@@ -61,37 +62,48 @@ class Locking(MarkedCommit):
         return self._is_recorded
 
     def lock_all(self, places: Sequence[Place]) -> ForkingSteps[None]:
-        """Read items and mark them, those that were not.
+        """Read items and mark them, those that were not; all of them are as they were read at one instant.
 
         Raises:
             InvalidUnitRequest: a table of theirs takes no marks.
             UnitContended, UnitRolledBack, UnitForgotten, ItemTooLarge, TableError: the unit has ended.
         """
-        for batch in cut(list({id(place): place for place in places if not place.is_read}.values()), KEYS_TOGETHER):
+        once = list({id(place): place for place in places}.values())
+        batches = list(_of_one_row([place for place in once if not place.is_read]))
+        for batch in batches:
             check_may_mark(batch)
             yield from self._lock(batch)
+        if len(once) > max(1, *(len(batch) for batch in batches), 0):
+            yield from self._or_abort(self._check_pending())
 
     def _lock(self, places: Sequence[Place]) -> ForkingSteps[None]:
+        yield from self._or_abort(self._read_and_mark(places))
+        self._marked += places
+
+    def _or_abort(self, steps: ForkingSteps[None]) -> ForkingSteps[None]:
         try:
-            yield from self._write_keys(places)
-            left, rounds = list(places), 0
-            while left:
-                for place in left:
-                    place.is_read = False
-                yield from self._read(left)
-                check_may_mark(left)
-                left, met, _ = yield from self._mark_some(left)
-                for each in met:
-                    yield from self._meeting.pass_by(each, self._keep_lease)
-                rounds += 1
-            if rounds > 1:
-                yield from self._check_pending()
+            yield from steps
         except TicketLockError as error:
             self.is_over = True
             if self._is_recorded:
                 yield from self._abort(error)
+            self.is_settled = True
             raise
-        self._marked += places
+
+    def _read_and_mark(self, places: Sequence[Place]) -> ForkingSteps[None]:
+        yield from self._write_keys(places)
+        left, rounds = list(places), 0
+        while left:
+            for place in left:
+                place.is_read = False
+            yield from self._read(left)
+            check_may_mark(left)
+            left, met, _ = yield from self._mark_some(left)
+            for each in met:
+                yield from self._meeting.pass_by(each, self._keep_lease)
+            rounds += 1
+        if rounds > 1:
+            yield from self._check_pending()
 
     def _check_pending(self) -> ForkingSteps[None]:
         """Check that its earlier marks are in place: while it waited for the last one, others may have rolled it back.
@@ -140,6 +152,12 @@ class Locking(MarkedCommit):
             yield from self._unmark_all()
         except TicketLockError as error:
             _log.warning("the unit %s is left to its lease: %s", self._head.unit, error)
+        self.is_settled = True
+
+    def give_up(self) -> ForkingSteps[None]:
+        """As of a marked commit; once."""
+        self.is_over = self.is_settled = True
+        yield from super().give_up()
 
     def _write_keys(self, places: Sequence[Place]) -> ForkingSteps[None]:
         is_first = not self._is_recorded
@@ -152,8 +170,7 @@ class Locking(MarkedCommit):
         else:
             yield from self._keep_lease()
         self._head = head = replace(self._head, keys=self._head.keys + 1)
-        entries = [Entry(each.table.name, each.key, each.table.key_names[0], "unmark", {}) for each in places]
-        (row,) = packed(entries)
+        (row,) = _packed_keys(places)
         write = self._heads.open(head) if is_first else self._heads.add_keys(head)
         reply = yield TransactWrite((write, self._heads.put_keys(head, row)))
         self._note(reply)
@@ -188,7 +205,7 @@ class Locking(MarkedCommit):
         self._entries = [entry_of(place) for place in self._marked]
         try:
             yield from self._keep_lease()
-            self._head, pieces = with_writes(self._head, self._entries)
+            self._head, pieces = with_pieces(self._head, packed(self._entries).pieces)
             if pieces:
                 reply: Reply = yield self._heads.announce(self._head)
                 if not reply.applied:
@@ -197,8 +214,24 @@ class Locking(MarkedCommit):
             yield from self._decide()
         except TicketLockError as error:
             if not (yield from self._abort(error)):
+                self.is_settled = True
                 raise
         yield from self._finish()
+        self.is_settled = True
 
     def _deciding(self, now: Moment) -> Write:
         return self._heads.commit_with_writes(self._head, now.latest_ms)
+
+
+def _of_one_row(places: Sequence[Place]) -> Iterator[Sequence[Place]]:
+    """Batches whose keys fit into one row of the record each: long keys may not."""
+    for batch in cut(places, KEYS_TOGETHER):
+        if len(_packed_keys(batch)) == 1:
+            yield batch
+        else:
+            yield from cut(batch, max(1, len(batch) // 2))
+
+
+def _packed_keys(places: Sequence[Place]) -> list[bytes]:
+    keys = [Entry(each.table.name, each.key, each.table.key_names[0], "unmark", {}) for each in places]
+    return packed(keys).pieces

@@ -16,6 +16,7 @@ from ticketlock.errors import (
     OutcomeUnknown,
     RequestNotApplied,
     TableError,
+    TableRefused,
     TicketLockError,
     UnitRolledBack,
 )
@@ -23,11 +24,11 @@ from ticketlock.units import _facts as only_if
 from ticketlock.units._batches import cut, that_fit_together
 from ticketlock.units._commit import MOST_ACTIONS, Commit, conflict, refused_beside, refused_name, writes_beside
 from ticketlock.units._ended import ended
-from ticketlock.units._finishing import close, finish, unmark
-from ticketlock.units._heads import LEASE_MS, Head, Heads, with_writes
-from ticketlock.units._marks import Mark, Marks
+from ticketlock.units._finishing import close, finish, is_for_contents, not_finished, unmark
+from ticketlock.units._heads import LEASE_MS, Head, Heads, with_pieces
+from ticketlock.units._marks import Mark, MarkKind, Marks
 from ticketlock.units._meeting import Marked, Meeting
-from ticketlock.units._packing import Entry
+from ticketlock.units._packing import Entry, packed
 from ticketlock.units._work import Place
 from ticketlock.units._writes import as_seen, changed, check
 from ticketlock.wire._answers import Reply
@@ -81,6 +82,8 @@ class MarkedCommit:
         self._marked = [place for place in places if place.writes] + marked
         self._has_read_marks = bool(marked)
         self._entries = [entry_of(place) for place in self._marked]
+        # By a place's identity, the first piece that tells what becomes of it.
+        self._pieces: dict[int, int] = {}
         # Items that may have a mark of this unit.
         self._standing: dict[int, Place] = {}
         self._is_answered = True
@@ -98,6 +101,7 @@ class MarkedCommit:
             UnitConflict, LockLost, UnitContended, UnitRolledBack: nothing was written.
             UnitForgotten: another process has ended it, and its record is gone.
             OutcomeUnknown: it may or may not be committed.
+            CommittedUnfinished: it is committed, and DynamoDB refuses new values of it.
             TableError: nothing was written.
         """
         pieces = yield from self._begin()
@@ -139,7 +143,10 @@ class MarkedCommit:
         reply: Reply = yield Pause(0)
         commit = self._commit
         head = Head(commit.unit, "pending", commit.born_ms, self._leased(reply.now), attempt=commit.attempt)
-        self._head, pieces = with_writes(head, self._entries)
+        entries = packed(self._entries)
+        self._head, pieces = with_pieces(head, entries.pieces)
+        if pieces:
+            self._pieces = dict(zip(map(id, self._marked), entries.first_pieces, strict=True))
         return pieces
 
     def _write_down(self, pieces: Sequence[bytes]) -> ForkingSteps[None]:
@@ -219,7 +226,8 @@ class MarkedCommit:
         seen, values = as_seen(place, self._marks)
         condition = every(only_if.UNMARKED, seen)
         names = self._marks.names(place.table.key_names)
-        mark = Mark(self._head.unit, "insert" if place.seen is None else "write" if place.writes else "read")
+        kind: MarkKind = "insert" if place.seen is None else "write" if place.writes else "read"
+        mark = Mark(self._head.unit, kind, self._pieces.get(id(place)))
         if place.seen is None:
             item = {**place.key, self._marks.mark: mark.attribute()}
             return Write(
@@ -358,10 +366,20 @@ class MarkedCommit:
         return Mark(self._head.unit, "insert" if place.seen is None else "write")
 
     def _finish(self) -> ForkingSteps[None]:
-        """Write each item's new value, and close the record. What fails is left to processes that meet the marks."""
+        """Write each item's new value, and close the record. What fails is left to processes that meet the marks.
+
+        Raises:
+            CommittedUnfinished: DynamoDB refuses new values: no process can write them.
+        """
         unit = self._head.unit
         try:
-            yield from self._all([finish(entry, unit, self._marks) for entry in self._entries])
+            refused = yield from self._finish_items()
+        except TableError as error:
+            _log.warning("the unit %s is committed, and not finished yet: %s", unit, error)
+            return
+        if refused:
+            raise not_finished(unit, refused)
+        try:
             if not self._is_answered or self._has_read_marks:
                 # A copy of a mark may arrive late: a sweep checks the items again before the record is deleted.
                 return
@@ -369,6 +387,24 @@ class MarkedCommit:
             yield from close(self._heads, self._head, now.latest_ms)
         except TableError as error:
             _log.warning("the unit %s is committed, and not finished yet: %s", unit, error)
+
+    def _finish_items(self) -> ForkingSteps[list[tuple[Entry, TableRefused]]]:
+        """Write the new values; return those that DynamoDB refuses."""
+        refused, failed = list[tuple[Entry, TableRefused]](), None
+        for batch in cut(self._entries, _AT_ONCE):
+            replies = yield Together(tuple(finish(entry, self._head.unit, self._marks) for entry in batch))
+            for entry, reply in zip(batch, replies, strict=True):
+                if is_for_contents(reply):
+                    refused.append((entry, reply))
+                elif isinstance(reply, TableError):
+                    failed = reply
+                else:
+                    self._note(reply)
+        if failed is not None:
+            self._is_answered = False
+            if not refused:
+                raise failed
+        return refused
 
     def _all(self, requests: Sequence[Request]) -> ForkingSteps[None]:
         for batch in cut(requests, _AT_ONCE):

@@ -6,8 +6,10 @@ from typing import Any, Literal, get_args
 
 from ticketlock._checks import text
 from ticketlock.errors import InvalidUnitRequest
+from ticketlock.units._formats import NAME
 from ticketlock.units._ids import is_id
-from ticketlock.wire._attributes import Item
+from ticketlock.units._rows import KEY
+from ticketlock.wire._attributes import Item, integer, number
 
 INSERT = "insert"
 """The kind of mark in the placeholder of an item that does not exist yet."""
@@ -16,6 +18,9 @@ _PREFIX_BYTES = 16
 """With a longer prefix both attributes would not fit into the room that is reserved for them in an item."""
 _IN_PATHS = ".[]"
 """They separate the steps of a path: a name with one of them would be read as several steps."""
+
+_OF_GUARDS = (*KEY, NAME)
+"""The attributes of a guard, which is an item of units too."""
 
 MarkKind = Literal["write", "insert", "read"]
 
@@ -27,14 +32,18 @@ class Mark:
     Attributes:
         unit: its id.
         kind: ``write``; ``insert``, the item is only a placeholder; or ``read``, the unit has only read it.
+        piece: the first row that tells what the unit writes to the item; None if the unit's head tells it, or if the
+            unit has marked the item before it knew.
     """
 
     unit: str
     kind: MarkKind
+    piece: int | None = None
 
     def attribute(self) -> dict[str, Any]:
         """The attribute's value."""
-        return {"M": {"unit": {"S": self.unit}, "kind": {"S": self.kind}}}
+        fields: Item = {"unit": {"S": self.unit}, "kind": {"S": self.kind}}
+        return {"M": fields if self.piece is None else {**fields, "piece": number(self.piece)}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +60,9 @@ class Marks:
         text("prefix", self.prefix, _PREFIX_BYTES, InvalidUnitRequest)
         if set(self.prefix) & set(_IN_PATHS):
             raise InvalidUnitRequest("prefix", self.prefix, "text without `.`, `[` and `]`")
+        if any(name.startswith(self.prefix) for name in _OF_GUARDS):
+            allowed = f"text with which none of {', '.join(_OF_GUARDS)} begins, the attributes of guards"
+            raise InvalidUnitRequest("prefix", self.prefix, allowed)
 
     @property
     def version(self) -> str:
@@ -83,7 +95,8 @@ class Marks:
         unit, kind = (fields.get(name, {}).get("S", "") for name in ("unit", "kind"))
         if not is_id(str(unit)) or kind not in get_args(MarkKind):
             raise InvalidUnitRequest("prefix", self.prefix, f"one that no item uses: {self.mark} is {dict(found)}")
-        return Mark(unit, kind)
+        piece = fields.get("piece", {})
+        return Mark(unit, kind, integer(piece) if "N" in piece else None)
 
     def names(self, key_names: tuple[str, ...]) -> Mapping[str, str]:
         """What the placeholders of the conditions stand for."""

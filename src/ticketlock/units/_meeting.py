@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError, TableRefused, UnitContended
-from ticketlock.units._finishing import finish, unmark
-from ticketlock.units._heads import Head, Heads, entries_in, entries_of, piece_in
+from ticketlock.units._finishing import finish, is_for_contents, not_finished, unmark
+from ticketlock.units._heads import Head, Heads, UnpackingRows, entries_in, piece_in
 from ticketlock.units._marks import Mark, Marks
 from ticketlock.units._packing import Entry
 from ticketlock.wire._answers import Reply
@@ -81,10 +81,17 @@ class Meeting:
                 for met in marked:
                     yield from self._ends(self._unmark(met))
                 return None
-            entries = yield from read_committed(self._heads, head)
+            entries = yield from read_committed(self._heads, head, marked)
             if entries is not None:
-                for met in marked:
-                    yield from self._ends(finish(_entry_of(entries, head, met), head.unit, self._marks))
+                for met, entry in zip(marked, entries, strict=True):
+                    if entry is None:
+                        raise _not_named(head, met)
+                    try:
+                        yield from self._ends(finish(entry, head.unit, self._marks))
+                    except TableRefused as error:
+                        if not is_for_contents(error):
+                            raise
+                        raise TableRefused(str(not_finished(head.unit, [(entry, error)]))) from error
                 return None
         # The unit has ended and had finished every item, so a mark that is still there has arrived late.
         for met in marked:
@@ -137,15 +144,69 @@ class Meeting:
         return unmark(met.table, met.key, met.key_name, met.mark, self._marks)
 
 
-def _entry_of(entries: Sequence[Entry], head: Head, met: Marked) -> Entry:
-    for each in entries:
-        if each.is_of(met.table, met.key):
-            return each
+def _not_named(head: Head, met: Marked) -> TableRefused:
     # What the unit has committed is never undone.
-    raise TableRefused(
+    return TableRefused(
         f"the unit {head.unit} is committed, and its mark is in an item of {met.table} that it does not write: "
         f"{dict(met.key)}; do all processes use the same name for the table?"
     )
+
+
+class RedoLog:
+    """What a unit has marked, and what it writes there, of which one piece at a time is in memory.
+
+    Args:
+        head: of the unit. The items of a saved one are marked by the coordinators that resume it, under their own ids.
+        first: the piece to begin with: the first one of those that were compressed together.
+
+    Attributes:
+        is_gone: whether a row of it is gone, or was never written.
+    """
+
+    def __init__(self, heads: Heads, head: Head, first: int = 0) -> None:
+        self._heads, self._head = heads, head
+        of_keys = head.keys > 0 and head.state != "committed"
+        rows = [] if head.is_saved else heads.read_keys(head) if of_keys else heads.read_pieces(head)
+        self._left = iter(rows[first:])
+        self._is_inline = not rows and not head.is_saved
+        self._unpacking = UnpackingRows(head)
+        self.is_gone = False
+
+    def next(self) -> ForkingSteps[list[Entry]]:
+        """The next entries; none at the end, and if it is gone.
+
+        Raises:
+            TableError: a row could not be read.
+            UnsupportedFormat, InvalidUnitRequest: a newer version has written it, or no unit.
+        """
+        if self._is_inline:
+            self._is_inline = False
+            return entries_in(self._head)
+        for request in self._left:
+            reply: Reply = yield request
+            if reply.item is None:
+                self.is_gone = True
+                return []
+            entries = self._unpacking.feed(piece_in(reply.item))
+            if entries is not None:
+                return entries
+        self._unpacking.check_end()
+        return []
+
+    def check_closed(self) -> ForkingSteps[None]:
+        """Check that rows of a committed unit are gone because it was closed meanwhile: every item is finished.
+
+        Raises:
+            TableRefused: it was not closed, so its new values are lost.
+            TableError: its record could not be read.
+        """
+        # ticketlock deletes the rows only after that.
+        reply: Reply = yield self._heads.read(self._head.unit)
+        if reply.item is not None and not Head.of(reply.item).is_closed:
+            raise TableRefused(
+                f"the unit {self._head.unit} is committed, but rows with what it writes are gone from "
+                f"{self._heads.table}: restore them, or correct its items by hand"
+            )
 
 
 def read_entries(heads: Heads, head: Head) -> ForkingSteps[list[Entry] | None]:
@@ -153,16 +214,12 @@ def read_entries(heads: Heads, head: Head) -> ForkingSteps[list[Entry] | None]:
 
     Raises:
         TableError: the rows could not be read.
-        InvalidUnitRequest: no unit has written them.
+        UnsupportedFormat, InvalidUnitRequest: a newer version has written them, or no unit.
     """
-    if head.is_saved:
-        # The items of a saved unit are marked by the coordinators that resume it, under their own ids.
-        return []
-    if head.keys and head.state != "committed":
-        rows = yield from _read_rows(heads.read_keys(head))
-        return None if rows is None else [entry for row in rows for entry in entries_in(head, [row])]
-    pieces = yield from read_pieces(heads, head)
-    return None if pieces is None else entries_of(head, pieces)
+    log, found = RedoLog(heads, head), list[Entry]()
+    while some := (yield from log.next()):
+        found += some
+    return None if log.is_gone else found
 
 
 def read_pieces(heads: Heads, head: Head) -> ForkingSteps[list[bytes] | None]:
@@ -188,20 +245,27 @@ def _read_rows(requests: Sequence[Get]) -> ForkingSteps[list[bytes] | None]:
     return pieces
 
 
-def read_committed(heads: Heads, head: Head) -> ForkingSteps[list[Entry] | None]:
-    """What a committed unit writes; None if it was closed meanwhile, so that every item is finished.
+def read_committed(heads: Heads, head: Head, marked: Sequence[Marked]) -> ForkingSteps[list[Entry | None] | None]:
+    """What a committed unit writes to items with its mark; None if it was closed meanwhile, so that all are finished.
+
+    Returns:
+        For each item the entry, or None if the unit does not write it.
 
     Raises:
         TableRefused: its rows are gone although it was not closed, so its new values are lost.
         TableError, InvalidUnitRequest: as for ``read_entries``.
     """
-    entries = yield from read_entries(heads, head)
-    if entries is None:
-        # ticketlock deletes the rows only after that.
-        reply: Reply = yield heads.read(head.unit)
-        if reply.item is not None and not Head.of(reply.item).is_closed:
-            raise TableRefused(
-                f"the unit {head.unit} is committed, but rows with what it writes are gone from {heads.table}: restore "
-                "them, or correct its items by hand"
-            )
-    return entries
+    pieces = sorted({met.mark.piece for met in marked if met.mark.piece is not None})
+    found = dict[int, Entry]()
+    for log, is_whole in [*((RedoLog(heads, head, first), False) for first in pieces), (RedoLog(heads, head), True)]:
+        while len(found) < len(marked) and (entries := (yield from log.next())):
+            for at, met in enumerate(marked):
+                for entry in entries:
+                    if entry.is_of(met.table, met.key):
+                        found[at] = entry
+            if not is_whole:
+                break
+        if log.is_gone:
+            yield from log.check_closed()
+            return None
+    return [found.get(at) for at in range(len(marked))]

@@ -69,7 +69,7 @@ def commit_natively(places: Sequence[Place], marks: Marks, commit: Commit, meeti
             break
         commit.fate.became = "rolled back"
         met = _met(reply, places, marks)
-        error = _refusal(reply, places, met, commit)
+        error = _refusal(reply, places, met, commit, marks)
         if error is not None:
             raise error
         for each in met.values():
@@ -91,8 +91,14 @@ def _met(reply: Reply, places: Sequence[Place], marks: Marks) -> dict[int, Marke
     return met
 
 
-def _refusal(reply: Reply, places: Sequence[Place], met: dict[int, Marked], commit: Commit) -> TicketLockError | None:
-    """The error if the commit was refused for good; None if only marks blocked it."""
+def _refusal(
+    reply: Reply, places: Sequence[Place], met: dict[int, Marked], commit: Commit, marks: Marks
+) -> TicketLockError | None:
+    """The error if the commit was refused for good; None if only marks blocked it.
+
+    Raises:
+        InvalidUnitRequest: the target of a blind update has attributes with our prefix that no unit has written.
+    """
     beside = refused_beside(commit, reply, len(places))
     if beside is not None:
         return beside
@@ -100,6 +106,11 @@ def _refusal(reply: Reply, places: Sequence[Place], met: dict[int, Marked], comm
     changed = [place for place in refused if place.blind is None]
     if changed:
         return conflict(changed)
+    for at, place in enumerate(places):
+        item = reply.items[at] if place.blind is not None and reply.refused[at] else None
+        if item is not None:
+            # The unit has not read it: it may have a version that no unit has written.
+            marks.check_item(item)
     for place in refused:
         condition = place.blind.parameters.get("ConditionExpression", "") if place.blind is not None else ""
         return ConditionFailed(place.table.name, PYTHON.back(place.key) or {}, condition)

@@ -6,7 +6,7 @@ from ticketlock._checks import text
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units._heads import Head, Heads
 from ticketlock.units._ids import is_id
-from ticketlock.units._rows import Receipt, put_receipt, read_receipt
+from ticketlock.units._rows import Receipt, is_receipt_of, put_receipt, read_receipt
 from ticketlock.wire._answers import Reply
 from ticketlock.wire._requests import ForkingSteps, Pause
 from ticketlock.wire._table_time import Moment
@@ -30,15 +30,20 @@ class Outcome(Enum):
     FORGOTTEN = "forgotten"
 
 
-def outcome_of_name(table: str, name: str) -> ForkingSteps[Outcome]:
-    """The outcome of a name. A name that was not committed is given up, so that no late request can commit it."""
+def outcome_of_name(table: str, name: str, own: str) -> ForkingSteps[Outcome]:
+    """The outcome of a name. A name that was not committed is given up, so that no late request can commit it.
+
+    Args:
+        own: a new id. By it a unit notices that the name was given up, even if the receipt of an earlier time that it
+            was given up has gone since.
+    """
     text("name", name, NAME_BYTES, InvalidUnitRequest)
     reply: Reply = yield read_receipt(table, name)
     while not (found := Receipt.of(reply.item)).is_committed:
         now: Moment = (yield Pause(0)).now
-        given_up = Receipt(is_committed=False, unit="", tries=found.tries + 1)
+        given_up = Receipt(is_committed=False, unit=own)
         reply = yield put_receipt(table, name, found, given_up, now.latest_ms)
-        if reply.applied:
+        if reply.applied or is_receipt_of(reply.item, own):
             return Outcome.ROLLED_BACK
     return Outcome.COMMITTED
 

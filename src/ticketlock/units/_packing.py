@@ -5,9 +5,10 @@ import json
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ticketlock._expressions._values import Item as Attributes
+from ticketlock.units._formats import FORMAT, NAME, Misshapen, check_contents, fields
 from ticketlock.wire._attributes import Item
 
 Kind = Literal["put", "change", "delete", "unmark"]
@@ -16,6 +17,10 @@ INLINE_BYTES = 3 * 1_024
 """How much the head itself holds: up to this size it costs no more write units than an empty head."""
 
 _PIECE_BYTES = 350 * 1_024
+_TOGETHER_BYTES = 2 * 1_024 * 1_024
+MOST_BYTES = 8 * 1_024 * 1_024
+"""What was compressed together has so many bytes at most: a reader refuses more. One item of 400 KB has up to half."""
+_ENTRY = ("table", "keyName", "kind", "key", "assigned", "removed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,33 +61,135 @@ def _plain(item: Item) -> Attributes:
     return {name: dict(value) for name, value in item.items()}
 
 
-def packed(entries: Sequence[Entry]) -> list[bytes]:
-    """Encode entries as pieces that fit into rows."""
-    return in_pieces(
-        [
-            [each.table, each.key_name, each.kind, item_told(each.key), item_told(each.assigned), list(each.removed)]
-            for each in entries
-        ]
-    )
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Encoded entries.
+
+    Attributes:
+        pieces: they fit into rows.
+        first_pieces: for each entry, the number of the first piece that it needs.
+    """
+
+    pieces: list[bytes]
+    first_pieces: list[int]
 
 
-def unpacked(pieces: Sequence[bytes]) -> list[Entry]:
-    """Decode the entries in all pieces, in order."""
-    return [
-        Entry(table, item_read(key), key_name, kind, item_read(assigned), tuple(removed))
-        for table, key_name, kind, key, assigned, removed in of_pieces(pieces)
-    ]
+def packed(entries: Sequence[Entry]) -> Packed:
+    """Encode entries as pieces that fit into rows.
+
+    So many entries as are surely small enough together are compressed together, in one piece or in several consecutive
+    ones: a reader needs no others to decode them.
+    """
+    pieces, first_pieces = list[bytes](), list[int]()
+    together, size = list[str](), 0
+    for entry in entries:
+        told = _json_of(_entry_told(entry))
+        if together and size + len(told) > _TOGETHER_BYTES:
+            pieces += _cut(_entries_json(together))
+            together, size = [], 0
+        together.append(told)
+        first_pieces.append(len(pieces))
+        size += len(told)
+    return Packed(pieces + _cut(_entries_json(together)), first_pieces)
 
 
-def in_pieces(value: Any) -> list[bytes]:
-    """Encode JSON as pieces that fit into rows."""
-    whole = zlib.compress(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
+def unpacked(pieces: Sequence[bytes], row: Item) -> list[Entry]:
+    """Decode the entries in all pieces, in order.
+
+    Args:
+        row: the key of the row that they belong to.
+
+    Raises:
+        UnsupportedFormat: a newer version wrote them.
+        AttributeError, LookupError, TypeError, ValueError, zlib.error: no unit has written them.
+    """
+    unpacking = Unpacking(row)
+    found = [entry for piece in pieces for entry in unpacking.feed(piece) or ()]
+    unpacking.check_end()
+    return found
+
+
+class Unpacking:
+    """Decodes pieces one after the other, and holds only those that were compressed together.
+
+    Args:
+        row: the key of the row that they belong to.
+    """
+
+    def __init__(self, row: Item) -> None:
+        self._row = row
+        self._begin()
+
+    def _begin(self) -> None:
+        self._stream = zlib.decompressobj()
+        self._json = bytearray()
+        self._is_between = True
+
+    def feed(self, piece: bytes) -> list[Entry] | None:
+        """Decode one more piece; None if those that follow belong to the same entries.
+
+        Raises:
+            UnsupportedFormat, AttributeError, LookupError, TypeError, ValueError, zlib.error: as for ``unpacked``.
+        """
+        self._is_between = False
+        self._json += self._stream.decompress(piece, MOST_BYTES + 1 - len(self._json))
+        if len(self._json) > MOST_BYTES:
+            raise Misshapen(f"whose contents have more than {MOST_BYTES} bytes")
+        if not self._stream.eof:
+            return None
+        told = fields(check_contents(json.loads(self._json), self._row), ("entries",))
+        self._begin()
+        return [_entry_read(fields(each, _ENTRY)) for each in told["entries"]]
+
+    def check_end(self) -> None:
+        """Check that no piece is missing.
+
+        Raises:
+            ValueError: one is.
+        """
+        if not self._is_between:
+            raise Misshapen("whose contents end too early")
+
+
+def _entry_told(entry: Entry) -> dict[str, Any]:
+    return {
+        "table": entry.table,
+        "keyName": entry.key_name,
+        "kind": entry.kind,
+        "key": item_told(entry.key),
+        "assigned": item_told(entry.assigned),
+        "removed": list(entry.removed),
+    }
+
+
+def _entry_read(told: Mapping[str, Any]) -> Entry:
+    if told["kind"] not in get_args(Kind):
+        raise Misshapen(f"whose 'kind' is {told['kind']!r}")
+    key, assigned = item_read(told["key"]), item_read(told["assigned"])
+    return Entry(told["table"], key, told["keyName"], told["kind"], assigned, tuple(told["removed"]))
+
+
+def in_pieces(told: Mapping[str, Any]) -> list[bytes]:
+    """Encode the contents of a row, a mapping, as pieces that fit into rows."""
+    return _cut(_json_of({NAME: FORMAT, **told}))
+
+
+def _entries_json(entries: Sequence[str]) -> str:
+    return f'{{"{NAME}":{FORMAT},"entries":[{",".join(entries)}]}}'
+
+
+def _json_of(told: Any) -> str:
+    return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+
+
+def _cut(text: str) -> list[bytes]:
+    whole = zlib.compress(text.encode())
     return [whole[begin : begin + _PIECE_BYTES] for begin in range(0, len(whole), _PIECE_BYTES)]
 
 
-def of_pieces(pieces: Sequence[bytes]) -> Any:
-    """Decode the JSON in all pieces, in order."""
-    return json.loads(zlib.decompress(b"".join(pieces)))
+def of_pieces(pieces: Sequence[bytes], row: Item) -> Mapping[str, Any]:
+    """Decode the mapping in all pieces, in order; see ``unpacked``."""
+    return check_contents(json.loads(zlib.decompress(b"".join(pieces))), row)
 
 
 def item_told(item: Mapping[str, Any]) -> dict[str, Any]:

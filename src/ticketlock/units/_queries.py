@@ -145,7 +145,7 @@ class Querying:
             self._marks.check_item(item)
             place = self._work.place(self._asked.table, {name: item[name] for name in self._asked.table.key_names})
             image = image_of(item, self._marks)
-            if place.is_read:
+            if self._is_known(place):
                 rows.append(self._in_place(place, item))
             elif self._is_to_be_asked_for(item):
                 marked[len(rows)] = Wanted(place.table, place.key)
@@ -197,10 +197,15 @@ class Querying:
             return mine[:at], mine[at] if self._asked.index is not None else None
         return [row for row in mine if not self._comes_before(row, start) and not self._is_the_end(row, start)], None
 
+    def _is_known(self, place: Place) -> bool:
+        """Whether the unit's image is shown, and not what the table has. Below ``SERIALIZABLE`` that is newer."""
+        is_newest = self._level is not SERIALIZABLE and self._asked.index is None
+        return place.is_written if is_newest else place.is_read
+
     def _is_laid_over(self, place: Place) -> bool:
         """Whether the unit decides the item's position. In an index, an item that keeps its key stays in place."""
-        if not place.is_read or self._asked.index is None:
-            return place.is_read
+        if self._asked.index is None:
+            return self._is_known(place)
         return place.is_written and self._index_key(place.before) != self._index_key(place.image)
 
     def _in_place(self, place: Place, item: Attributes) -> _Row | None:
@@ -259,5 +264,5 @@ class Querying:
                 place.before = place.image = row.image
                 place.is_read, place.seen, place.cut = True, row.seen, self._work.cuts
             place.is_checked, place.glimpse = True, None
-        elif not place.is_read and (index is None or index.projected is None):
+        elif not self._is_known(place) and (index is None or index.projected is None):
             place.glimpse = (row.image,)

@@ -14,7 +14,6 @@ from ticketlock.units._batches import cut
 from ticketlock.units._heads import Head, Heads
 from ticketlock.units._marks import Mark, Marks
 from ticketlock.units._meeting import Marked, Meeting, read_committed
-from ticketlock.units._packing import Entry
 from ticketlock.units._tables import UnitTable
 from ticketlock.wire._answers import Reply
 from ticketlock.wire._attributes import Item
@@ -88,21 +87,26 @@ class Reading:
         for batch in cut(wanted, MOST_TOGETHER):
             found = None
             while found is None:
-                items, heads = yield from self._with_heads(batch, together=together)
+                items, heads = yield from self._with_heads(batch, together=together and len(batch) > 1)
                 found = yield from self._images(batch, items, heads)
             images += found
         return images
 
-    def serializable(self, wanted: Sequence[Wanted], *, together: bool = True) -> ForkingSteps[list[Item | None]]:
+    def serializable(
+        self, wanted: Sequence[Wanted], *, together: bool = True, exactly: bool = False
+    ) -> ForkingSteps[list[Item | None]]:
         """Items with our attributes, as a unit may write them; items of units that have ended are finished first.
 
         Args:
             together: as in ``committed``.
+            exactly: read even a single item in a transaction: a plain read may still find it as it was before a
+                transaction that is decided and not applied yet.
         """
         found: list[Item | None] = []
         for batch in cut(wanted, MOST_TOGETHER):
             while True:
-                items, heads = yield from self._with_heads(batch, together=together)
+                is_cut = exactly or (together and len(batch) > 1)
+                items, heads = yield from self._with_heads(batch, together=is_cut)
                 ended: dict[str, list[Marked]] = {}
                 for each, item in zip(batch, items, strict=True):
                     met = self._met(each, item)
@@ -150,8 +154,6 @@ class Reading:
             before = after
 
     def _together(self, batch: Sequence[Wanted]) -> ForkingSteps[list[Item | None]]:
-        if len(batch) == 1:
-            return (yield from self._each(batch))
         reply: Reply = yield GetTogether([(each.table.name, each.key) for each in batch])
         return [self._checked(item) for item in reply.items]
 
@@ -166,20 +168,17 @@ class Reading:
         self, batch: Sequence[Wanted], items: Sequence[Item | None], heads: Records
     ) -> ForkingSteps[list[Attributes | None] | None]:
         """The committed image of each item; None if a unit was closed meanwhile."""
-        entries: dict[str, list[Entry]] = {}
+        images = [image_of(item, self._marks) for item in items]
+        met = [self._met(each, item) for each, item in zip(batch, items, strict=True)]
         for unit, head in heads.items():
             if head is not None and head.state == "committed" and not head.is_closed:
-                read = yield from read_committed(self._heads, head)
-                if read is None:
+                marked = {at: each for at, each in enumerate(met) if each is not None and each.mark.unit == unit}
+                entries = yield from read_committed(self._heads, head, list(marked.values()))
+                if entries is None:
                     return None
-                entries[unit] = read
-        images = []
-        for each, item in zip(batch, items, strict=True):
-            image, met = image_of(item, self._marks), self._met(each, item)
-            for entry in entries.get(met.mark.unit, ()) if met is not None else ():
-                if met is not None and entry.is_of(met.table, met.key):
-                    image = entry.applied_to(image)
-            images.append(image)
+                for at, entry in zip(marked, entries, strict=True):
+                    if entry is not None:
+                        images[at] = entry.applied_to(images[at])
         return images
 
     def _met(self, wanted: Wanted, item: Item | None) -> Marked | None:

@@ -102,7 +102,7 @@ class SavedRecord:
             TableError: the name could not be read.
         """
         reply: Reply = yield read_receipt(self._heads.table, name)
-        if Receipt.of(reply.item) == seen:
+        if seen.still_lets(Receipt.of(reply.item)):
             return
         try:
             yield from self.roll_back()

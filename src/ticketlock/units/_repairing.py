@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Any, Literal
 
 from ticketlock._expressions._values import canonical_item
-from ticketlock.errors import InvalidUnitRequest, TableRefused
+from ticketlock.errors import InvalidUnitRequest, TableRefused, UnsupportedFormat
 from ticketlock.units._heads import CLOSED_IS_KEPT_S, Head, Heads
 from ticketlock.units._ids import begun_ms
 from ticketlock.units._marks import Mark, Marks
@@ -46,7 +46,8 @@ class Record(Enum):
         GONE: the same, and TTL has deleted the record.
         MISSING: there is no record although it cannot have expired: the units table is the wrong one, or was lost.
         STRANGE: no unit has written the mark.
-        UNCLEAR: the record does not name the item, rows of it are lost, or a request was refused.
+        UNCLEAR: the record does not name the item, rows of it are lost, a newer version wrote it, or a request was
+            refused.
     """
 
     PENDING = "pending"
@@ -168,7 +169,7 @@ class _Repairing:
         met = Marked(self.table.name, key, self.table.key_names[0], mark)
         try:
             return (yield from self._mark(met))
-        except (TableRefused, InvalidUnitRequest) as error:
+        except (TableRefused, InvalidUnitRequest, UnsupportedFormat) as error:
             # InvalidUnitRequest: the item or a row has attributes of ours that no unit has written.
             return FoundMark(PYTHON.back(key) or {}, mark.unit, Record.UNCLEAR, "left", str(error))
 
@@ -211,11 +212,11 @@ class _Repairing:
             return _Seen(Record.PENDING if lease_runs else Record.LEASE_OVER, head, now)
         if head.state == "rolledBack":
             return _Seen(Record.ROLLED_BACK, head, now)
-        entries = yield from read_committed(self.heads, head)
+        entries = yield from read_committed(self.heads, head, [met])
         if entries is None:
             # It was closed meanwhile.
             return _Seen(Record.CLOSED, head, now)
-        if not any(entry.is_of(met.table, met.key) for entry in entries):
+        if entries == [None]:
             why = f"the unit is committed, and its record does not name this item of {met.table}"
             return _Seen(Record.UNCLEAR, head, now, why)
         return _Seen(Record.COMMITTED, head, now)

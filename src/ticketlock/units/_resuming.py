@@ -7,12 +7,12 @@ the last one. So even late requests of one coordinator cannot be mistaken for an
 """
 
 import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ticketlock.errors import InvalidUnitRequest, OutcomeUnknown, RequestNotApplied, UnitForgotten
 from ticketlock.units._ended import ended
+from ticketlock.units._formats import fields, foreign_row
 from ticketlock.units._guards import Guards
 from ticketlock.units._heads import Head, Heads, head_key
 from ticketlock.units._ids import is_id
@@ -20,8 +20,8 @@ from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import read_pieces
 from ticketlock.units._packing import of_pieces
 from ticketlock.units._record import SavedRecord
-from ticketlock.units._rows import NEVER_USED, Receipt, foreign_row
-from ticketlock.units._saving import receipt_of, tables_of, terms_of, work_of
+from ticketlock.units._rows import NEVER_USED, Receipt
+from ticketlock.units._saving import SAVED, receipt_of, tables_of, terms_of, work_of
 from ticketlock.units._tables import Tables
 from ticketlock.units._terms import Terms
 from ticketlock.units._work import Work
@@ -58,6 +58,7 @@ def resume(given: Any, own: Terms, units_table: str, marks: Marks, tables: Table
         UnitRolledBack: it was rolled back, the time for which it was saved is over, or its name was used or given up
             since.
         UnitForgotten: there is no record of it.
+        UnsupportedFormat: a newer version has saved it.
         TableError: the table could not be used.
     """
     if not isinstance(given, str) or not is_id(given):
@@ -124,11 +125,11 @@ def _resumed(
     head: Head, pieces: list[bytes], own: Terms, marks: Marks, tables: Tables, units_table: str
 ) -> ForkingSteps[Resumed]:
     try:
-        told: Mapping[str, Any] = of_pieces(pieces)
+        told = fields(of_pieces(pieces, head_key(head.unit)), SAVED)
         terms, receipt, names = terms_of(told, own, head), receipt_of(told), tables_of(told)
         prefix, guarded = str(told["prefix"]), frozenset(told["guarded"])
-    except (LookupError, TypeError, ValueError, zlib.error) as error:
-        raise foreign_row(head_key(head.unit)) from error
+    except (AttributeError, LookupError, TypeError, ValueError, zlib.error) as error:
+        raise foreign_row(head_key(head.unit), error) from error
     if prefix != marks.prefix:
         raise InvalidUnitRequest("prefix", marks.prefix, f"{prefix!r}, which the saved unit {head.unit} uses")
     known, guards = {}, Guards(units_table)
@@ -137,5 +138,8 @@ def _resumed(
         is_guard = name == guards.table.name
         known[name] = guards.table if is_guard else (yield from tables.table(name, guarded=name in guarded or None))
     work = Work(marks)
-    work_of(told, work, known)
+    try:
+        work_of(told, work, known)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise foreign_row(head_key(head.unit), error) from error
     return Resumed(terms, work, receipt, is_committed=False)

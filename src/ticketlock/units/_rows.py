@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units import _facts as only_if
-from ticketlock.wire._attributes import TIME_TO_LIVE, Item, integer, number
+from ticketlock.units._formats import STAMP, check_row, foreign_row
+from ticketlock.wire._attributes import TIME_TO_LIVE, Item, number
 from ticketlock.wire._item_requests import Get
 from ticketlock.wire._requests import TimeCheck, Write
 
@@ -17,18 +17,12 @@ NAME = "name#"
 """What precedes a name in place of a unit's id."""
 
 _IS_COMMITTED = {"committed": True, "rolledBack": False}
-_NAMES = {"#unit": "unit", "#state": "state", "#try": "try"}
+_NAMES = {"#unit": "unit", "#state": "state", "#by": "by"}
 
 
 def row_key(unit: str, row: str) -> Item:
     """The key of a row."""
     return {"unit": {"S": unit}, "row": {"S": row}}
-
-
-def foreign_row(row: Item) -> InvalidUnitRequest:
-    """The error for a row of the units table that no unit has written."""
-    key = {name: dict(row[name]) for name in KEY}
-    return InvalidUnitRequest("units", key, "a table of their own: no unit has written this row")
 
 
 TIME_CHECK = TimeCheck(row_key("0", "0"))
@@ -40,30 +34,37 @@ class Receipt:
 
     Attributes:
         is_committed: whether a unit of that name was committed.
-        unit: the id of that unit; of a name that was given up, an id that no unit has.
-        tries: how many times the name was given up.
+        unit: the id of that unit; of a name that was given up, an id of its own; empty for a name that is not used.
     """
 
     is_committed: bool = False
     unit: str = ""
-    tries: int = 0
 
     @classmethod
     def of(cls, row: Item | None) -> "Receipt":
         """The receipt in a row; if there is no row, the receipt of an unused name.
 
         Raises:
-            InvalidUnitRequest: no unit has written the row.
+            UnsupportedFormat: a newer version wrote the row.
+            InvalidUnitRequest: no unit has written it.
         """
         if row is None:
             return NEVER_USED
+        check_row(row)
         try:
-            found = cls(_IS_COMMITTED[row["state"]["S"]], row["by"]["S"], integer(row["try"]))
-        except (KeyError, ValueError) as error:
+            found = cls(_IS_COMMITTED[row["state"]["S"]], row["by"]["S"])
+        except KeyError as error:
             raise foreign_row(row) from error
-        if not found.is_committed and found.tries < 1:
+        if not found.unit:
             raise foreign_row(row)
         return found
+
+    def still_lets(self, found: "Receipt") -> bool:
+        """Whether a unit that has seen this receipt may commit where it finds that one.
+
+        Time to live deletes the receipt of a name that was given up: then the name is as free as before.
+        """
+        return found == self or (found == NEVER_USED and not self.is_committed)
 
 
 NEVER_USED = Receipt()
@@ -85,17 +86,17 @@ def read_receipt(table: str, name: str) -> Get:
 
 
 def put_receipt(table: str, name: str, before: Receipt, after: Receipt, now_ms: int) -> Write:
-    """Commit a name, or give it up, if its receipt is unchanged."""
+    """Commit a name, or give it up, if its receipt is unchanged, or was given up and is deleted since."""
     key = receipt_key(name)
     condition, values = only_if.NO_SUCH_ROW, {}
-    if before.tries:
-        condition = only_if.RECEIPT_ROLLED_BACK_AS_I_SAW
-        values = {":rolled_back": {"S": "rolledBack"}, ":seen_try": number(before.tries)}
+    if before.unit:
+        condition = only_if.RECEIPT_GIVEN_UP_AS_I_SAW
+        values = {":rolled_back": {"S": "rolledBack"}, ":seen_by": {"S": before.unit}}
     item: Mapping[str, Any] = {
         **key,
+        **STAMP,
         "state": {"S": "committed" if after.is_committed else "rolledBack"},
         "by": {"S": after.unit},
-        "try": number(after.tries),
         TIME_TO_LIVE: number(now_ms // 1_000 + RECEIPT_IS_KEPT_S),
     }
     return Write("Put", key, condition, item=item, names=_NAMES, values=values, table=table)

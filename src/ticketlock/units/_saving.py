@@ -10,6 +10,7 @@ from typing import Any
 from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError, UnitRolledBack
 from ticketlock.units._commit import Fate
 from ticketlock.units._ended import ended
+from ticketlock.units._formats import check_row, fields
 from ticketlock.units._heads import Head, Heads, with_pieces
 from ticketlock.units._owners import found_by_owner, owner_goes_on
 from ticketlock.units._packing import in_pieces, item_read, item_told
@@ -24,6 +25,10 @@ from ticketlock.wire._answers import Reply
 from ticketlock.wire._requests import ForkingSteps, Pause, Together, TransactWrite
 
 _OF_ITEMS = ("Key", "ExpressionAttributeValues")
+SAVED = ("timeoutMs", "isolation", "name", "receipt", "under", "engine", "prefix", "cuts", "guarded", "places")
+"""The names in a saved unit."""
+_RECEIPT = ("isCommitted", "unit")
+_PLACE = ("table", "key", "seen", "image", "glimpse", "isRead", "isWritten", "isChecked", "cut")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,7 @@ def save(
         fate: unknown, from the moment at which a request may have handed the unit on.
 
     Raises:
+        UnsupportedFormat: a newer version has saved it since, or another unit of its owner.
         UnitChanged: another coordinator has resumed it since.
         UnitRolledBack, UnitForgotten: it was ended meanwhile, or its owner has ended.
         OutcomeUnknown: it may or may not be saved.
@@ -89,6 +95,9 @@ def save(
     for written in (yield Together(tuple(rows))) if rows else ():
         if isinstance(written, TableError):
             raise _not_saved(written) from written
+        if written.item is not None:
+            # Refused by a row that stays longer, or is of a newer version.
+            check_row(written.item)
     fate.became = "unknown"
     try:
         put = heads.save(head, before)
@@ -140,7 +149,7 @@ def _unit_told(terms: Terms, work: Work, receipt: Receipt | None) -> dict[str, A
         "timeoutMs": terms.timeout_ms,
         "isolation": terms.isolation.value,
         "name": terms.name,
-        "receipt": None if receipt is None else [receipt.is_committed, receipt.unit, receipt.tries],
+        "receipt": None if receipt is None else _receipt_told(receipt),
         "under": None if terms.under is None else _lock_told(check_of(terms.under)["ConditionCheck"]),
         "engine": terms.engine,
         "prefix": work.marks.prefix,
@@ -161,27 +170,47 @@ def terms_of(told: Mapping[str, Any], own: Terms, head: Head) -> Terms:
 
 def receipt_of(told: Mapping[str, Any]) -> Receipt | None:
     """The receipt of its name, as it was seen."""
-    return None if told["receipt"] is None else Receipt(*told["receipt"])
+    if told["receipt"] is None:
+        return None
+    seen = fields(told["receipt"], _RECEIPT)
+    return Receipt(is_committed=seen["isCommitted"], unit=seen["unit"])
 
 
 def work_of(told: Mapping[str, Any], work: Work, tables: Mapping[str, UnitTable]) -> None:
     """Put the unit's items into an empty work."""
     work.cuts = told["cuts"]
-    for table, key, seen, image, glimpse, is_read, is_written, is_checked, cut in told["places"]:
-        place = work.place(tables[table], item_read(key))
-        place.seen = _item(seen)
+    for each in told["places"]:
+        saved = fields(each, _PLACE)
+        place = work.place(tables[saved["table"]], item_read(saved["key"]))
+        place.seen = _item(saved["seen"])
         place.before = image_of(place.seen, work.marks)
-        place.image = _item(image[0]) if image else place.before
-        place.glimpse = (_item(glimpse[0]),) if glimpse else None
-        place.is_read, place.is_written, place.is_checked, place.cut = is_read, is_written, is_checked, cut
+        place.image = _item(saved["image"][0]) if saved["image"] else place.before
+        place.glimpse = (_item(saved["glimpse"][0]),) if saved["glimpse"] else None
+        place.is_read, place.is_written, place.is_checked = (
+            saved["isRead"],
+            saved["isWritten"],
+            saved["isChecked"],
+        )
+        place.cut = saved["cut"]
 
 
-def _place_told(place: Place) -> list[Any]:
-    glimpse = [] if place.glimpse is None else [_told(place.glimpse[0])]
-    # An item that was only read is stored once.
-    image = [] if place.image == place.before else [_told(place.image)]
-    flags = [place.is_read, place.is_written, place.is_checked]
-    return [place.table.name, item_told(place.key), _told(place.seen), image, glimpse, *flags, place.cut]
+def _receipt_told(receipt: Receipt) -> dict[str, Any]:
+    return {"isCommitted": receipt.is_committed, "unit": receipt.unit}
+
+
+def _place_told(place: Place) -> dict[str, Any]:
+    return {
+        "table": place.table.name,
+        "key": item_told(place.key),
+        "seen": _told(place.seen),
+        # An item that was only read is stored once.
+        "image": [] if place.image == place.before else [_told(place.image)],
+        "glimpse": [] if place.glimpse is None else [_told(place.glimpse[0])],
+        "isRead": place.is_read,
+        "isWritten": place.is_written,
+        "isChecked": place.is_checked,
+        "cut": place.cut,
+    }
 
 
 def _told(item: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -202,4 +231,4 @@ def _lock_field(name: str, told: Any) -> Any:
 
 def tables_of(told: Mapping[str, Any]) -> Sequence[str]:
     """The tables of its items."""
-    return sorted({place[0] for place in told["places"]})
+    return sorted({place["table"] for place in told["places"]})

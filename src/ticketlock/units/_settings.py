@@ -118,7 +118,7 @@ class Settings:
         """
         return end_owner(Heads(self.units_table), text("owner", owner, NAME_BYTES, InvalidUnitRequest))
 
-    def outcome(self, name: Any, unit: Any) -> ForkingSteps[Outcome]:
+    def outcome(self, clocks: Clocks, name: Any, unit: Any) -> ForkingSteps[Outcome]:
         """The outcome of a name, or of a unit.
 
         Raises:
@@ -127,7 +127,7 @@ class Settings:
         if (name is None) == (unit is None):
             raise InvalidUnitRequest("name", name, "a name or a unit: one of the two")
         if name is not None:
-            return outcome_of_name(self.units_table, name)
+            return outcome_of_name(self.units_table, name, new_id(clocks.read().wall_ms))
         return outcome_of_unit(self.units_table, unit)
 
 

@@ -12,7 +12,7 @@ from ticketlock._expressions._values import size_of
 from ticketlock.errors import ConditionFailed, InvalidUnitRequest
 from ticketlock.units._marks import Marks
 from ticketlock.units._tables import UnitTable
-from ticketlock.units._values import PYTHON, Phrase, expression, expressions_in, refusing
+from ticketlock.units._values import PYTHON, Phrase, advice, expression, expressions_in, refusing
 from ticketlock.wire._attributes import Item
 
 Kind = Literal["put", "update", "delete", "check"]
@@ -56,9 +56,9 @@ class Statement:
             if self.change is not None:
                 return self.change.applied_to(image, self.key)
         except (ExpressionInvalid, ItemInvalid) as error:
-            item = f"the item {PYTHON.back(self.key)} of {self.table.name} as it is"
-            allowed = f"what DynamoDB accepts for {item} ({error.message})"
-            raise InvalidUnitRequest(self.kind, expressions_in(self.parameters), allowed) from error
+            reason = f"{error.message}, for the item {PYTHON.back(self.key)} of {self.table.name} as it is"
+            given = expressions_in(self.parameters)
+            raise InvalidUnitRequest(self.kind, given, advice(error.message), reason) from error
         return {"put": self.item, "delete": None, "check": image}[self.kind]
 
 

@@ -6,12 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from ticketlock.errors import InvalidUnitRequest, TableError, TableNotFound
+from ticketlock.errors import (
+    CommittedUnfinished,
+    InvalidUnitRequest,
+    TableError,
+    TableNotFound,
+    TableRefused,
+    UnsupportedFormat,
+)
 from ticketlock.units._batches import cut
-from ticketlock.units._finishing import close, finish, unmark
+from ticketlock.units._finishing import close, finish, is_for_contents, not_finished, unmark
 from ticketlock.units._heads import Head, Heads
 from ticketlock.units._marks import Marks
-from ticketlock.units._meeting import read_committed, read_entries
+from ticketlock.units._meeting import RedoLog
 from ticketlock.units._packing import Entry
 from ticketlock.units._places import PlaceOfPart
 from ticketlock.units._rows import KEY
@@ -41,6 +48,7 @@ class Swept:
         closed: units whose record is no longer needed.
         open: units that the next sweep checks again: pending, or ended recently.
         unfinished: those of them that were committed, and have an item that could not be finished.
+        refused: items of those that DynamoDB refuses to write: an operator has to correct them.
         oldest_ms: the age of the oldest unit that is pending or could not be finished; 0 if there is none. Saved units
             do not count.
         is_whole: whether the sweep came to the end of the table; otherwise the next one with a time-out continues
@@ -54,6 +62,7 @@ class Swept:
     unfinished: int = 0
     oldest_ms: int = 0
     is_whole: bool = True
+    refused: int = 0
 
     def __add__(self, other: "Swept") -> "Swept":
         return Swept(
@@ -64,6 +73,7 @@ class Swept:
             self.unfinished + other.unfinished,
             max(self.oldest_ms, other.oldest_ms),
             self.is_whole and other.is_whole,
+            self.refused + other.refused,
         )
 
 
@@ -74,6 +84,24 @@ class _OutOfTime(Exception):
         return "the sweep's time is over"
 
 
+@dataclass(slots=True)
+class _Time:
+    """The time of one part. With too little of it one unit is swept, or some of its items are finished.
+
+    Otherwise sweeps whose time ends while they read would never come any further.
+
+    Attributes:
+        last_ms: when it ends, by the local clock.
+        has_advanced: whether a unit was swept, or items were finished.
+    """
+
+    last_ms: float = math.inf
+    has_advanced: bool = False
+
+    def is_over(self, now: Moment) -> bool:
+        return self.has_advanced and now.local_ms > self.last_ms
+
+
 def sweep(heads: Heads, marks: Marks, *, parts: int = 1, until_ms: int | None = None) -> ForkingSteps[Swept]:
     """End and finish the units that were left, and close those that are finished. Safe to repeat, and in parallel.
 
@@ -81,8 +109,8 @@ def sweep(heads: Heads, marks: Marks, *, parts: int = 1, until_ms: int | None = 
         heads: the records of units.
         marks: the names of our attributes.
         parts: how many parts of the table are swept at once.
-        until_ms: when to stop, by the local clock; the next sweep that has an end and as many parts continues there.
-            None: at the end of the table.
+        until_ms: when to stop, by the local clock, but for a first unit; the next sweep that has an end and as many
+            parts continues there. None: at the end of the table.
     """
     if parts == 1:
         return (yield from _sweep_part(heads, marks, (0, 1), until_ms))
@@ -99,7 +127,7 @@ def sweep(heads: Heads, marks: Marks, *, parts: int = 1, until_ms: int | None = 
 
 def _sweep_part(heads: Heads, marks: Marks, part: tuple[int, int], until_ms: int | None) -> ForkingSteps[Swept]:
     swept, after, place, is_kept = Swept(), None, PlaceOfPart(heads.table, part), False
-    last_ms = math.inf if until_ms is None else until_ms
+    time = _Time() if until_ms is None else _Time(until_ms)
     if until_ms is not None:
         kept: Reply = yield place.read()
         after, is_kept = place.after(kept.item), kept.item is not None
@@ -110,10 +138,11 @@ def _sweep_part(heads: Heads, marks: Marks, part: tuple[int, int], until_ms: int
             if until_ms is not None:
                 # The units before it may have taken long.
                 now = (yield Pause(0)).now
-            if now.local_ms > last_ms:
+            if time.is_over(now):
                 break
             assert row is not None
-            swept = yield from _sweep_row(row, now, heads, marks, swept, last_ms)
+            swept = yield from _sweep_row(row, now, heads, marks, swept, time)
+            time.has_advanced = True
             after = {name: row[name] for name in KEY}
         else:
             after = page.last_key
@@ -125,21 +154,23 @@ def _sweep_part(heads: Heads, marks: Marks, part: tuple[int, int], until_ms: int
             # After each page, so that a process that is killed has not swept in vain.
             yield place.keep(after, now.latest_ms)
             is_kept = True
-        if now.local_ms > last_ms:
+        if now.local_ms > time.last_ms:
             return replace(swept, is_whole=False)
 
 
-def _sweep_row(row: Item, now: Moment, heads: Heads, marks: Marks, swept: Swept, last_ms: float) -> ForkingSteps[Swept]:
+def _sweep_row(row: Item, now: Moment, heads: Heads, marks: Marks, swept: Swept, time: _Time) -> ForkingSteps[Swept]:
     head = None
     try:
         head = Head.of(row)
-        done: Swept = yield from sweep_one(head, now, heads, marks, swept, last_ms)
-    except (TableError, InvalidUnitRequest, _OutOfTime) as error:
+        done: Swept = yield from sweep_one(head, now, heads, marks, swept, time)
+    except (CommittedUnfinished, TableError, InvalidUnitRequest, UnsupportedFormat, _OutOfTime) as error:
         # InvalidUnitRequest: an item or a row has attributes of ours that no unit has written.
         _log.warning("the unit %s is left to the next sweep: %s", row["unit"]["S"], error)
         if head is None:
             return replace(swept, open=swept.open + 1)
-        swept = replace(swept, unfinished=swept.unfinished + (head.state == "committed"))
+        refused = len(error.keys) if isinstance(error, CommittedUnfinished) else 0
+        is_committed = head.state == "committed"
+        swept = replace(swept, unfinished=swept.unfinished + is_committed, refused=swept.refused + refused)
         return _left_open(swept, head, now)
     return done
 
@@ -150,7 +181,7 @@ def _left_open(swept: Swept, head: Head, now: Moment) -> Swept:
 
 
 def sweep_one(
-    seen: Head, now: Moment, heads: Heads, marks: Marks, swept: Swept, last_ms: float = math.inf
+    seen: Head, now: Moment, heads: Heads, marks: Marks, swept: Swept, time: _Time | None = None
 ) -> ForkingSteps[Swept]:
     """Sweep one unit, and add what was done to ``swept``."""
     head = seen
@@ -169,9 +200,7 @@ def sweep_one(
         head = replace(head, state="rolledBack", final_ms=now.latest_ms)
         swept = replace(swept, rolled_back=swept.rolled_back + 1)
     # If it was rolled back and has no rows, it has marked nothing: the rows are written before the first mark.
-    read = read_committed if head.state == "committed" else read_entries
-    entries = yield from read(heads, head)
-    count = yield from _finish(head, entries or (), marks, last_ms)
+    count = yield from _finish(RedoLog(heads, head), head, marks, time or _Time())
     swept = replace(swept, finished=swept.finished + count)
     if now.earliest_ms < head.final_ms + COPIES_COME_WITHIN_MS:
         return replace(swept, open=swept.open + 1)
@@ -179,15 +208,24 @@ def sweep_one(
     return replace(swept, closed=swept.closed + 1)
 
 
-def _finish(head: Head, entries: Sequence[Entry], marks: Marks, last_ms: float) -> ForkingSteps[int]:
-    """Finish every item of a unit that has ended. Returns how many had its mark."""
-    count = 0
-    for table, of_table in groupby(sorted(entries, key=_table), _table):
-        try:
-            count += yield from _finish_in(list(of_table), head, marks, last_ms)
-        except TableNotFound:
-            # Its items are gone, and the marks in them.
-            _log.warning("the table %s of the unit %s no longer exists", table, head.unit)
+def _finish(log: RedoLog, head: Head, marks: Marks, time: _Time) -> ForkingSteps[int]:
+    """Finish every item of a unit that has ended, piece by piece. Returns how many had its mark.
+
+    Raises:
+        CommittedUnfinished: DynamoDB refuses some of them; the others are finished.
+    """
+    count, refused = 0, list[tuple[Entry, TableRefused]]()
+    while entries := (yield from log.next()):
+        for table, of_table in groupby(sorted(entries, key=_table), _table):
+            try:
+                count += yield from _finish_in(list(of_table), head, marks, time, refused)
+            except TableNotFound:
+                # Its items are gone, and the marks in them.
+                _log.warning("the table %s of the unit %s no longer exists", table, head.unit)
+    if log.is_gone and head.state == "committed":
+        yield from log.check_closed()
+    if refused:
+        raise not_finished(head.unit, refused)
     return count
 
 
@@ -195,20 +233,30 @@ def _table(entry: Entry) -> str:
     return entry.table
 
 
-def _finish_in(entries: Sequence[Entry], head: Head, marks: Marks, last_ms: float) -> ForkingSteps[int]:
-    """Finish the items of one table."""
+def _finish_in(
+    entries: Sequence[Entry],
+    head: Head,
+    marks: Marks,
+    time: _Time,
+    refused: list[tuple[Entry, TableRefused]],
+) -> ForkingSteps[int]:
+    """Finish the items of one table; add to ``refused`` those of a committed unit that DynamoDB refuses."""
     count = 0
     for batch in cut(entries, MOST_TOGETHER):
         reply: Reply = yield GetMany([(entry.table, entry.key) for entry in batch])
-        if reply.now.local_ms > last_ms:
+        if time.is_over(reply.now):
             raise _OutOfTime
         left = [
-            _ended(head, entry, item, marks)
+            (entry, _ended(head, entry, item, marks))
             for entry, item in zip(batch, reply.items, strict=True)
             if item is not None and (mark := marks.mark_of(item)) is not None and mark.unit == head.unit
         ]
-        yield from _all(left)
-        count += len(left)
+        not_taken = yield from _all(left)
+        if not_taken and head.state != "committed":
+            raise not_taken[0][1]
+        refused += not_taken
+        count += len(left) - len(not_taken)
+        time.has_advanced |= len(left) > len(not_taken)
     return count
 
 
@@ -220,9 +268,15 @@ def _ended(head: Head, entry: Entry, item: Item, marks: Marks) -> Request:
     return unmark(entry.table, entry.key, entry.key_name, mark, marks)
 
 
-def _all(requests: Sequence[Request]) -> ForkingSteps[None]:
-    if not requests:
-        return
-    for reply in (yield Together(tuple(requests))):
-        if isinstance(reply, TableError):
+def _all(ends: Sequence[tuple[Entry, Request]]) -> ForkingSteps[list[tuple[Entry, TableRefused]]]:
+    """Send the writes that end items. Returns what was refused; raises if one of them could not be sent."""
+    refused = list[tuple[Entry, TableRefused]]()
+    if not ends:
+        return refused
+    replies = yield Together(tuple(request for _, request in ends))
+    for (entry, _), reply in zip(ends, replies, strict=True):
+        if is_for_contents(reply):
+            refused.append((entry, reply))
+        elif isinstance(reply, TableError):
             raise reply
+    return refused

@@ -1,5 +1,7 @@
 """The tables that units write to, with the names and types of their keys."""
 
+import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,29 +10,36 @@ from ticketlock._expressions._errors import ItemInvalid, ItemTooBig
 from ticketlock._expressions._schemas import Schema, check_item, check_key
 from ticketlock._expressions._values import MAX_ITEM_BYTES
 from ticketlock._expressions._values import Item as Attributes
-from ticketlock.errors import InvalidUnitRequest, ItemTooLarge
+from ticketlock.errors import InvalidUnitRequest, ItemTooLarge, OutcomeUnknown, RequestNotApplied
 from ticketlock.units._values import PYTHON
 from ticketlock.wire._answers import Reply
 from ticketlock.wire._item_requests import DescribeTable
-from ticketlock.wire._requests import ForkingSteps
+from ticketlock.wire._requests import ForkingSteps, Pause
+from ticketlock.wire._table_time import Moment
 
 NAME_BYTES = 1_024
 """The longest name of a table, which may be an ARN."""
+DESCRIPTION_LASTS_MS = 5 * 60_000
+"""How old the description of a table may be when a unit begins to write to it by marks."""
+
+_log = logging.getLogger("ticketlock")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(slots=True, repr=False, eq=False)
 class UnitTable:
     """A table, as ``Units.table`` knows it.
 
     Attributes:
         name: its name.
-        schema: its keys, and those of its indexes, with their types.
+        schema: its keys, and those of its indexes, with their types; replaced when the table is described again.
         is_guarded: whether queries detect inserts of other units.
+        described_ms: when it was described last, by the local clock.
     """
 
     name: str
     schema: Schema
     is_guarded: bool = False
+    described_ms: int = 0
 
     def __repr__(self) -> str:
         """Its name: an error that shows a table needs no more."""
@@ -48,6 +57,10 @@ class UnitTable:
             InvalidUnitRequest: an attribute of the key is missing, of another type, empty, or too long.
         """
         for each in self.schema.keys:
+            if each.name not in given:
+                names = ", ".join(map(repr, given)) or "nothing"
+                reason = f"{each} {self.name!r} is {each.name!r}, and {field} has {names}"
+                raise InvalidUnitRequest(f"{field}.{each.name}", None, f"a value of type {each.kind}", reason)
             try:
                 check_key(given, each, self.name)
             except ItemInvalid as error:
@@ -68,13 +81,15 @@ class UnitTable:
     def check_item(self, item: Attributes, phase: str, room_bytes: int) -> None:
         """Refuse an item that DynamoDB would refuse with ``room_bytes`` bytes of our attributes in it.
 
+        Each local index may repeat them, and its entries count with the item.
+
         Raises:
             InvalidUnitRequest: its contents do not fit the table, or an index.
             ItemTooLarge: it is too large.
         """
         key = PYTHON.back({name: item[name] for name in self.key_names if name in item})
         try:
-            check_item(item, self.schema, MAX_ITEM_BYTES - room_bytes)
+            check_item(item, self.schema, MAX_ITEM_BYTES - room_bytes * (1 + len(self.schema.local_indexes)))
         except ItemTooBig as error:
             raise ItemTooLarge(
                 f"the item {key} of {self.name} has no room for what units add: {error.message}", phase
@@ -86,7 +101,7 @@ class UnitTable:
 
 
 class Tables:
-    """The tables of one ``Units``, each described once, and known by one name.
+    """The tables of one ``Units``, each known by one name.
 
     Args:
         units_table: the units table, which is not a table of a user.
@@ -124,7 +139,7 @@ class Tables:
             if guarded and schema.local_indexes:
                 allowed = "a table without local secondary indexes: inserts into a guarded one are committed by marks"
                 raise InvalidUnitRequest("guarded", guarded, allowed)
-            self._known.setdefault(name, UnitTable(name, schema, bool(guarded)))
+            self._known.setdefault(name, UnitTable(name, schema, bool(guarded), reply.now.local_ms))
         if is_arn and given != self._arns[name]:
             allowed = f"a table of the client's own account and Region, where {name} is {self._arns[name]}"
             raise InvalidUnitRequest(field, given, allowed)
@@ -139,8 +154,36 @@ class Tables:
             raise InvalidUnitRequest("guarded", guarded, allowed)
         return known
 
+    def describe_again(self, tables: Iterable[UnitTable]) -> ForkingSteps[None]:
+        """Describe those of these tables again whose description is old: an index may have been added since.
+
+        Without an answer the old description stays: marked commits do not depend on DynamoDB's control plane.
+
+        Raises:
+            InvalidUnitRequest: it was replaced by a table with another key.
+            TableNotFound, TableRefused: there is no such table, or it may not be described.
+        """
+        # Guards are in the units table, which has no indexes.
+        own = {id(table): table for table in tables if self._known.get(table.name) is table}
+        now: Moment = (yield Pause(0)).now
+        for table in own.values():
+            if now.local_ms - table.described_ms < DESCRIPTION_LASTS_MS:
+                continue
+            table.described_ms = now.local_ms
+            try:
+                reply: Reply = yield DescribeTable(table.name)
+            except (RequestNotApplied, OutcomeUnknown) as error:
+                _log.warning("the indexes of %s may be others by now: %s", table.name, error)
+                continue
+            described: Any = reply.item
+            schema = Schema.described(described)
+            if schema.keys != table.schema.keys:
+                raise InvalidUnitRequest("table", table.name, "a table with the key that it had at its first use")
+            table.schema = schema
+
     def check_own(self, table: Any) -> UnitTable:
         """Refuse everything but what ``Units.table`` of the same ``Units`` has returned."""
         if not isinstance(table, UnitTable) or self._known.get(table.name) is not table:
-            raise InvalidUnitRequest("table", table, "a table of this Units, as its `table(...)` returned it")
+            wanted = f'units.table("{table}")' if isinstance(table, str) else "what its `table(...)` has returned"
+            raise InvalidUnitRequest("table", table, f"a table of this Units: {wanted}")
         return table

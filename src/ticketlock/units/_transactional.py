@@ -11,6 +11,7 @@ from ticketlock._checks import text, whole_number
 from ticketlock._decorating import Decorator, Key, KeyOf
 from ticketlock.errors import InvalidUnitRequest, TicketLockError, UnitConflict, UnitContended, UnitRolledBack
 from ticketlock.units._ids import new_id
+from ticketlock.units._reading import Isolation
 from ticketlock.units._settings import Settings
 from ticketlock.units._terms import HeldLock, Terms, Under
 from ticketlock.units._turns import Turn
@@ -170,6 +171,31 @@ class Calls:
         under = self._lock_of(args, kwargs)
         terms = settings.terms(clocks, name=name, isolation=wishes.isolation, under=under, timeout=wishes.timeout)
         return Tries(terms, wishes.tries, clocks, turn)
+
+    def joins(self, given: object, terms: Callable[[object], Terms | None]) -> bool:
+        """Whether a call is part of the unit that its caller passes; None is as if nothing was passed.
+
+        Args:
+            given: what the caller passes as the unit.
+            terms: the terms of a unit; None of anything else.
+
+        Raises:
+            InvalidUnitRequest: it is no unit, or it does not keep what the decorator promises.
+        """
+        if given is None:
+            return False
+        found, wishes = terms(given), self.wishes
+        if found is None:
+            raise InvalidUnitRequest(wishes.unit_as, given, "a unit, which the call then joins; or left out")
+        for field, wish in (("name", wishes.name), ("under", wishes.under)):
+            if wish is not None:
+                allowed = f"left out: the function has a `{field}`, so each call of it is a unit of its own"
+                raise InvalidUnitRequest(wishes.unit_as, found.id, allowed)
+        levels = list(Isolation)
+        if levels.index(found.isolation) < levels.index(wishes.isolation):
+            allowed = f"a unit whose isolation is {wishes.isolation} at least, as the function's; or left out"
+            raise InvalidUnitRequest(wishes.unit_as, f"{found.id}, {found.isolation}", allowed)
+        return True
 
     def _lock_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> HeldLock | None:
         if self.wishes.under is None:

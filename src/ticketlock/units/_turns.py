@@ -33,6 +33,14 @@ class Locks(Protocol):
         ...
 
 
+class ThreadLocks(Locks, Protocol):
+    """The one for threads: an interrupt may come before the caller of ``acquire_all`` receives its locks."""
+
+    def _holds(self) -> Any: ...
+
+    def _give_back_since(self, before: Any) -> None: ...
+
+
 def check_locks(locks: Any) -> None:
     """Refuse anything but a lock client.
 

@@ -11,6 +11,7 @@ from ticketlock.units._low_level import LowLevelVerbs
 from ticketlock.units._queries import items_found
 from ticketlock.units._reading import Isolation
 from ticketlock.units._settings import keeping
+from ticketlock.units._shown import Shown
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._values import PYTHON
 from ticketlock.units._verbs import Verbs
@@ -20,7 +21,7 @@ Follow = Callable[[ForkingSteps[Any]], Any]
 Seconds = Any
 
 
-class Unit:
+class Unit(Shown):
     """One unit of work: reads and writes of items in any tables, which are committed together or not at all.
 
     Use it in ``with``: the end of the block commits; an exception inside the block rolls back, and is raised to you. A
@@ -34,8 +35,7 @@ class Unit:
     """
 
     def __init__(self, verbs: Verbs, follow: Follow) -> None:
-        self.id = verbs.terms.id
-        self._verbs = verbs
+        super().__init__(verbs)
         self._follow = follow
         self.client = UnitClient(LowLevelVerbs(verbs), follow)
 
@@ -74,11 +74,16 @@ class Unit:
     ) -> list[dict[str, Any] | None]:
         """Several items: up to 100 are of one instant and take one request; beyond that, each group of 100.
 
-        At ``UNCOMMITTED`` each item is read by itself, 100 of them in one request.
+        That includes items that the unit has read before. At ``UNCOMMITTED`` each item is read by itself, 100 of them
+        in one request.
 
         Args:
             wanted: pairs of a table and a key.
-            isolation: as for ``get``, which lists the errors as well.
+            isolation: as for ``get``.
+
+        Raises:
+            UnitConflict: an item that the unit had read before has changed; below ``SERIALIZABLE``, one that it has
+                written. The unit is over. Or as for ``get``, which lists the other errors.
         """
         found: list[dict[str, Any] | None] = self._follow(self._verbs.get(wanted, isolation, PYTHON))
         return found
@@ -102,7 +107,8 @@ class Unit:
         Args:
             table: from ``Units.table``.
             key_condition: an equation of the partition key, and at most one condition on the sort key: text, or made
-                with ``boto3.dynamodb.conditions.Key``.
+                with ``boto3.dynamodb.conditions.Key``. Of an index whose keys have several attributes: an equation of
+                each of the partition key, and conditions on the first ones of the sort key, equations but for the last.
             filter: which of them are returned: text, or made with ``boto3.dynamodb.conditions.Attr``.
             values, names: what the placeholders of the expressions stand for.
             index: the name of a secondary index. Its items are eventually consistent, at ``COMMITTED`` at most, and the
@@ -248,7 +254,8 @@ class Unit:
             UnitRolledBack: it is rolled back, by another unit or process or because its name was used or given up;
                 nothing was written, run it again.
             UnitChanged: another process has resumed the saved unit since; nothing of this object was written.
-            UnitTooLarge: it is too large; nothing was written.
+            UnitTooLarge: it has too many items, or does not fit into the one request that it was begun for; nothing
+                was written.
             InvalidUnitRequest: its step was saved before: end it with ``save``; the unit may continue.
             UnitFinished: it was rolled back before, or an interrupt has left its outcome unknown. Also raised by the
                 end of the block if an interrupt or a statement's ``UnitConflict`` had ended the unit and was caught
@@ -287,6 +294,7 @@ class Unit:
             InvalidUnitRequest: ``keep_for`` is not such a time; or 100 other steps of the unit were saved. The unit may
                 continue.
             ConditionFailed, ItemTooLarge: of a blind update; the unit may continue.
+            UnitTooLarge: it has too many items; the unit may continue.
             UnitChanged: another process has resumed it since; nothing of this object was saved.
             UnitRolledBack, UnitForgotten: it has ended meanwhile, or its owner has.
             OutcomeUnknown: its present state may or may not be saved; ``resume`` finds out.

@@ -22,7 +22,7 @@ from ticketlock.units._sweeping import Swept
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._terms import Engine, HeldLock, Terms, Under
 from ticketlock.units._transactional import AGAIN, TRANSACTIONAL, Wishes, check_has_parentheses
-from ticketlock.units._turns import Contended, Locks, Turn, check_locks
+from ticketlock.units._turns import Contended, ThreadLocks, Turn, check_locks
 from ticketlock.units._unit import Unit
 from ticketlock.units._units_table import UnitsTable
 from ticketlock.units._verbs import Verbs
@@ -47,7 +47,8 @@ class Units:
     Args:
         table_name: the units table, as ``create_units_table`` creates it.
         client: a DynamoDB client of your own: no retries (``total_max_attempts`` 1), time-outs of at most 5 s.
-        prefix: how the attributes begin that units add to your items: 1 to 16 bytes, without ``.[]``.
+        prefix: how the attributes begin that units add to your items: 1 to 16 bytes, without ``.[]``; not
+            the beginning of ``unit``, ``row`` or ``format``.
         timeout: how long a unit waits for older units that block it, all waits together, in seconds.
         locks: a ``LockClient``: calls of ``transactional`` that met a conflict then queue for the items.
         clocks: where the time comes from.
@@ -68,7 +69,7 @@ class Units:
         client: "DynamoDBClient | None" = None,
         prefix: str = "_tlu",
         timeout: Seconds = 10,
-        locks: Locks | None = None,
+        locks: ThreadLocks | None = None,
         clocks: Clocks | None = None,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
@@ -81,8 +82,11 @@ class Units:
         self.VISIBLE: Visible = visible(self._settings.marks)
         self._tables = Tables(table_name)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} in the table {self._performer.table_name!r}>"
+
     def table(self, name: str, *, guarded: bool | None = None) -> UnitTable:
-        """A table of yours, by its name or its ARN. DynamoDB is asked for its key, once.
+        """A table of yours, by its name or its ARN. DynamoDB is asked for its keys and indexes.
 
         Args:
             name: the name or the ARN.
@@ -230,6 +234,9 @@ class Units:
         side effects outside the unit happen at each try. Before that the call waits: up to 25 ms, twice as long each
         time, at most a second. If the unit is committed by then, or may be, the error is raised at once.
 
+        A caller that passes a ``Unit`` itself, as this argument, makes the call part of that unit: the function runs
+        once, and the caller's unit commits or rolls back what it did. ``tries`` and ``timeout`` do not count then.
+
         With ``locks`` the call queues instead, in arrival order, for the items at which it met a conflict, holds their
         locks during the next try, and releases them afterwards. Other calls that come to such an item meanwhile step
         back before they read it, and run again when their turn comes; that does not count as a try. The queue is
@@ -247,7 +254,9 @@ class Units:
 
         Raises:
             InvalidUnitRequest: at once, for an argument or a name that is invalid; from a call whose name is neither
-                text nor a whole number, or for which ``under`` returns no held lock.
+                text nor a whole number, or for which ``under`` returns no held lock; from a call that is given
+                something else than a unit, or a unit although the decorator has a ``name`` or ``under``, or a unit of
+                a lower ``isolation``.
             TypeError: at once, for a coroutine function (``ticketlock.aio`` has ``Units`` for those), a generator
                 function, or a function that does not take the unit; from a call that returns an awaitable or an
                 iterator, of which nothing has run and nothing is committed.
@@ -264,6 +273,10 @@ class Units:
 
             @functools.wraps(function)
             def call(*args: Any, **kwargs: Any) -> Any:
+                if calls.joins(kwargs.get(unit_as), _terms_of):
+                    result = function(*args, **kwargs)
+                    TRANSACTIONAL.check_is_over(function, result)
+                    return result
                 turn = Turn(self._contended) if self._locks is not None else None
                 tries = calls.tries(self._settings, self._clocks, args, kwargs, turn)
                 with ExitStack() as line:
@@ -325,8 +338,17 @@ class Units:
     def get_all(
         self, wanted: Sequence[tuple[UnitTable, Mapping[str, Any]]], *, isolation: Isolation = COMMITTED
     ) -> list[dict[str, Any] | None]:
-        """Items of one instant, without the attributes of units, outside of any unit; see ``Unit.get_all``."""
-        return self._outside(isolation).get_all(wanted)
+        """Items of one instant, without the attributes of units, outside of any unit; see ``Unit.get_all``.
+
+        At ``SERIALIZABLE`` all are of one instant, however many. More than 100, or 4 MB, are checked together at the
+        end, which writes to them and to the units table, as the commit of a unit of that size does.
+
+        Raises:
+            UnitConflict, UnitContended, UnitRolledBack: at ``SERIALIZABLE``: as for ``Unit.commit``.
+            InvalidUnitRequest, TableError: as for ``Unit.get``.
+        """
+        with self._outside(isolation) as unit:
+            return unit.get_all(wanted)
 
     def query(
         self,
@@ -380,7 +402,7 @@ class Units:
             InvalidUnitRequest: neither is given, or both are.
             TableError: the table could not be used.
         """
-        return self._performer.follow(self._settings.outcome(name, unit))
+        return self._performer.follow(self._settings.outcome(self._clocks, name, unit))
 
     def sweep(self, *, parts: int = 1, timeout: Seconds | None = None) -> Swept:
         """End, finish and close the units of processes that were killed anywhere. Call it from time to time.
@@ -390,7 +412,8 @@ class Units:
         Args:
             parts: how many parts of the units table are swept at once: 1 to 32.
             timeout: for how long, up to 900 seconds: then it stops, and the next sweep with a time-out and as many
-                parts continues there. None: to the end of the table.
+                parts continues there. Each part sweeps one unit, or finishes up to 100 items of one, even if the time
+                is over by then. None: to the end of the table.
 
         Raises:
             InvalidUnitRequest: names the argument that is wrong.
@@ -432,14 +455,17 @@ class Units:
 
     def _stand_in_line(self, turn: Turn, timeout_ms: int, line: ExitStack) -> None:
         assert self._locks is not None
+        before = self._locks._holds()
         try:
             group = self._locks.acquire_all(**turn.wishes(timeout_ms))
+            for lease in group.leases:
+                line.callback(lease.release, best_effort=True)
+            turn.has_come()
         except TicketLockError as error:
             turn.is_missed(error)
-            return
-        for lease in group.leases:
-            line.callback(lease.release, best_effort=True)
-        turn.has_come()
+        except BaseException:
+            self._locks._give_back_since(before)
+            raise
 
     def _outside(self, isolation: Isolation) -> Unit:
         return self._unit(self._settings.terms_outside(self._clocks, isolation))[0]
@@ -447,3 +473,7 @@ class Units:
     def _unit(self, terms: Terms, turn: Turn | None = None) -> tuple[Unit, Verbs]:
         verbs = Verbs(terms, self._settings.units_table, self._tables, self._settings.marks, turn)
         return Unit(verbs, self._performer.follows(verbs)), verbs
+
+
+def _terms_of(given: object) -> Terms | None:
+    return given._verbs.terms if isinstance(given, Unit) else None

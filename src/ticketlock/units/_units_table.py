@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ticketlock.errors import TicketLockError
-from ticketlock.units._interrupts import ending
+from ticketlock.units._interrupts import ending, is_of_steps
 from ticketlock.units._keeping import Kept
 from ticketlock.units._rows import TIME_CHECK
 from ticketlock.units._verbs import Verbs
@@ -32,25 +32,26 @@ class UnitsTable(Performer):
 
         def follow(steps: ForkingSteps[T]) -> T:
             try:
-                return self.drive(ending(verbs, self._driver, steps))
-            except TicketLockError:
+                try:
+                    return self.drive(ending(verbs, self._driver, steps))
+                finally:
+                    self._keep(verbs)
+            except BaseException as error:
+                if not is_of_steps(error, steps):
+                    # Perhaps before the first step, or while its read locks were handed to the heartbeat.
+                    self.drive(self._driver.follow(verbs.give_up()))
+                    self._keep(verbs)
                 raise
-            except BaseException:
-                # The interrupt may have come before the first step.
-                verbs.abandon()
-                raise
-            finally:
-                if verbs.kept is not None:
-                    self._keep(verbs.kept, is_over=verbs.life.is_over)
 
         return follow
 
-    def _keep(self, kept: Kept, *, is_over: bool) -> None:
+    def _keep(self, verbs: Verbs) -> None:
         """Have a unit's read locks renewed from its first statement to its end."""
-        if not self._driver.is_of_this_process:
+        kept = verbs.kept
+        if kept is None or not self._driver.is_of_this_process:
             # The heartbeat's thread does not exist here; a thread of the parent may have held its mutex at the fork.
             return
-        if is_over or not kept._is_watched_on():
+        if verbs.life.is_over or not kept._is_watched_on():
             self._heartbeat.forget(kept)
         elif not kept.is_watched:
             kept.is_watched = True

@@ -15,7 +15,7 @@ from ticketlock._checks import text
 from ticketlock._expressions._errors import ExpressionInvalid, ItemInvalid
 from ticketlock._expressions._tokens import MAX_EXPRESSION_BYTES
 from ticketlock._expressions._values import Item as Attributes
-from ticketlock._expressions._values import canonical, canonical_item
+from ticketlock._expressions._values import canonical, canonical_item, check_text
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.wire._attributes import Item
 
@@ -45,7 +45,36 @@ def refusing(field: str, given: object) -> Iterator[None]:
     try:
         yield
     except (ExpressionInvalid, ItemInvalid) as error:
-        raise InvalidUnitRequest(field, given, f"what DynamoDB accepts ({error.message})") from error
+        raise InvalidUnitRequest(field, given, advice(error.message), error.message) from error
+
+
+_ADVICE = (
+    (
+        r"reserved keyword: (\S+)$",
+        r"another name for it: write #\1, and pass names={'#\1': '\1'}",
+    ),
+    (
+        r"attribute value used in expression is not defined; attribute value: :(\S+)$",
+        r"a value for it: pass values={':\1': ...}, with the colon in the name",
+    ),
+    (
+        r"attribute name used in the document path is not defined; attribute name: #(\S+)$",
+        r"an attribute for it: pass names={'#\1': ...}, with the # in the name",
+    ),
+    (
+        r"refers to an attribute that does not exist in the item$",
+        "an update of what the item has: add a condition such as attribute_exists(balance), or use ADD",
+    ),
+)
+
+
+def advice(message: str) -> str:
+    """What to do about an expression that DynamoDB would refuse with this message."""
+    for pattern, told in _ADVICE:
+        found = re.search(pattern, message)
+        if found is not None:
+            return found.expand(told)
+    return "what DynamoDB accepts"
 
 
 def expressions_in(parameters: Mapping[str, Any]) -> object:
@@ -72,6 +101,9 @@ class Python:
         """
         if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
             raise InvalidUnitRequest(field, given, "a mapping of attribute names to values")
+        with refusing(field, given):
+            for name in given:
+                check_text(name)
         return {name: _dumped(f"{field}.{name}", value) for name, value in given.items()}
 
     def back(self, item: Item | None) -> dict[str, Any] | None:

@@ -4,12 +4,14 @@ import logging
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from ticketlock._checks import boolean
 from ticketlock._expressions._values import Item as Attributes
 from ticketlock._expressions._values import Value
 from ticketlock.errors import (
+    CommittedUnfinished,
     InvalidUnitRequest,
     OutcomeUnknown,
     TicketLockError,
@@ -24,7 +26,7 @@ from ticketlock.units._commit import Commit, Fate, conflict
 from ticketlock.units._committing import Committing, read_blind
 from ticketlock.units._guards import Guards
 from ticketlock.units._heads import Heads
-from ticketlock.units._item_reads import take_in
+from ticketlock.units._item_reads import are_of_one_instant, each_once, take_in
 from ticketlock.units._keeping import Kept
 from ticketlock.units._life import Life
 from ticketlock.units._locking import Locking
@@ -51,6 +53,7 @@ from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._terms import Terms, check_of
 from ticketlock.units._turns import Turn
 from ticketlock.units._values import Python
+from ticketlock.units._ways import check_count
 from ticketlock.units._work import VERSION_BYTES, Place, Work
 from ticketlock.units._writes import may_be_sent_blindly
 from ticketlock.wire._answers import Reply
@@ -87,12 +90,16 @@ class Verbs:
         self._record = None if terms.saved is None else SavedRecord(terms.saved, self._heads)
         self._fate = Fate()
         self._saves = 0
+        # Whether a statement of this object writes.
+        self._has_written = False
         self._committing: Committing | None = None
         self._locking: Locking | None = None
         self.kept: Kept | None = None
         if terms.isolation is READ_LOCK:
             begun = Commit(terms.unit, units_table, terms.born_ms, fate=self._fate)
-            self._locking = Locking(begun, marks, self._heads, self._meeting, self._read_in)
+            # Without a reference to this object: nothing but the last reference to the unit keeps its read locks.
+            read = partial(take_in, work=self._work, reading=self._reading, most=MOST_TOGETHER)
+            self._locking = Locking(begun, marks, self._heads, self._meeting, read)
             self.kept = Kept(self._locking)
 
     def goes_on(self, resumed: Resumed) -> None:
@@ -102,6 +109,13 @@ class Verbs:
         self.repeated = resumed.is_committed or resumed.terms.repeats_step or is_name_used
         if resumed.is_committed:
             self._fate.became = "committed"
+
+    @property
+    def is_waiting_for_its_end(self) -> bool:
+        """Whether it is open and would write, or has read locks."""
+        if self.life.state != "open" or not self.life.is_of_this_process:
+            return False
+        return self._has_written or (self._locking is not None and self._locking.is_kept)
 
     def begin(self) -> ForkingSteps[None]:
         """Find out whether the name was committed before; without a name, no request is sent."""
@@ -120,8 +134,9 @@ class Verbs:
         with self.life.alone():
             try:
                 return (yield from steps)
-            except UnitConflict:
+            except UnitConflict as error:
                 yield from self._let_go()
+                yield from self._explain(error)
                 raise
 
     # Reading.
@@ -137,7 +152,7 @@ class Verbs:
     ) -> ForkingSteps[list[Any]]:
         level = self._level(isolation)
         if not isinstance(wanted, Sequence) or not all(isinstance(each, tuple) and len(each) == 2 for each in wanted):
-            raise InvalidUnitRequest("wanted", wanted, "a list of pairs: a table and a key")
+            raise InvalidUnitRequest("wanted", wanted, "a list of pairs of a table and a key: [(table, {...}), ...]")
         places = [self._place(table, python.item("key", key)) for table, key in wanted]
         yield from self.begin()
         if level in (SERIALIZABLE, READ_LOCK):
@@ -145,15 +160,31 @@ class Verbs:
             for place in places:
                 place.is_checked, place.glimpse = True, None
             return [python.back(place.image) for place in places]
+        images = yield from self._newest(places, level)
+        return [python.back(place.image if place.is_written else images[id(place)]) for place in places]
+
+    def _newest(self, places: Sequence[Place], level: Isolation) -> ForkingSteps[dict[int, Attributes | None]]:
+        """Images as they are now, by the places' identities; those that the unit has written are not shown.
+
+        Raises:
+            UnitConflict: what the unit has written has changed, and is to be shown beside items of this instant.
+        """
         yield from self._take_in([place for place in places if place.blind is not None])
-        # DynamoDB accepts each key once.
-        unread = {id(place): place for place in places if not place.is_read}
+        once = each_once(places)
+        own = [place for place in once if place.is_written]
+        if level is UNCOMMITTED or self.repeated or (len(own) == len(once) and are_of_one_instant(own)):
+            once = [place for place in once if not place.is_written]
         read = self._reading.eventually if level is UNCOMMITTED else self._reading.committed
-        found = yield from read([Wanted(place.table, place.key) for place in unread.values()])
-        images = dict(zip(unread, found, strict=True))
-        for name, place in unread.items():
-            place.glimpse = (images[name],)
-        return [python.back(place.image if place.is_read else images[id(place)]) for place in places]
+        images = yield from read([Wanted(place.table, place.key) for place in once])
+        found = list(zip(once, images, strict=True))
+        changed = [place for place, image in found if place.is_written and image != place.before]
+        if changed:
+            self.life.state = "rolled back"
+            raise conflict(changed)
+        for place, image in found:
+            if not place.is_written:
+                place.glimpse = (image,)
+        return {id(place): image for place, image in found}
 
     def query(self, table: Any, given: QueryGiven, isolation: Isolation | None) -> ForkingSteps[Found]:
         """The items of a range with the unit's own writes; those of an index at COMMITTED at most."""
@@ -175,13 +206,14 @@ class Verbs:
         yield from read_blind(blind, self._take_in)
         if level is SERIALIZABLE and own.is_guarded:
             # Before the items, so that an insert in between is detected.
-            yield from self._read_guard(own, checked.range.partition)
+            yield from self._read_guard(own, checked.range.partition[0])
         querying = Querying(checked, level, self._work, self._work.marks, self._reading, self._approach)
         return (yield from querying.steps())
 
     def _read_guard(self, table: UnitTable, partition: Value) -> ForkingSteps[None]:
         guard = self._guards.of(table, partition, self._work)
         yield from take_in([guard], self._work, self._reading, MOST_TOGETHER)
+        self._guards.check(guard)
         guard.is_checked = True
 
     def _level(self, isolation: Isolation | None) -> Isolation:
@@ -258,7 +290,7 @@ class Verbs:
         place = self._work.place(made.table, made.key)
         is_new = not place.is_read and place.blind is None
         if blind and is_new and not made.table.is_guarded and may_be_sent_blindly(made):
-            place.blind = made
+            place.blind, self._has_written = made, True
             return None, None
         yield from self._take_in([place])
         # An error in another task may have ended the block meanwhile.
@@ -267,6 +299,7 @@ class Verbs:
         before = place.image
         # Also if the condition fails: what the caller does next depends on the item as it was read.
         place.is_checked = True
+        place.is_asserted |= made.kind == "check"
         after = made.applied_to(before)
         if after is not None:
             made.table.check_item(after, "statement", VERSION_BYTES)
@@ -274,7 +307,8 @@ class Verbs:
             allowed = f'"marked", or None: {made.table.name} is guarded, and inserts into it are committed by marks'
             raise InvalidUnitRequest("engine", "native", allowed)
         place.image = after
-        place.is_written |= made.kind != "check"
+        if made.kind != "check":
+            place.is_written = self._has_written = True
         return before, after
 
     def _check_as_glimpsed(self, place: Place) -> None:
@@ -303,15 +337,25 @@ class Verbs:
             yield from self.begin()
             if not self.repeated:
                 yield from self._commit()
+        except CommittedUnfinished:
+            yield from self._is_committed()
+            raise
         except (OutcomeUnknown, UnitForgotten):
             self.life.state = "unknown"
             raise
         except TicketLockError as error:
             self.life.state = "rolled back"
             yield from self._let_go()
-            if self._record is not None:
-                yield from self._record.explain(error, self.terms.name, self._receipt or NEVER_USED)
+            yield from self._explain(error)
             raise
+        yield from self._is_committed()
+
+    def _explain(self, error: TicketLockError) -> ForkingSteps[None]:
+        """Raise another error if another coordinator of the same saved unit is the cause of this one."""
+        if self._record is not None:
+            yield from self._record.explain(error, self.terms.name, self._receipt or NEVER_USED)
+
+    def _is_committed(self) -> ForkingSteps[None]:
         self.life.state = "committed"
         if self._record is not None and not self.repeated:
             yield from self._record.forget()
@@ -329,7 +373,16 @@ class Verbs:
             fate=self._fate,
         )
         committing = Committing(
-            terms, begun, work, self._guards, self._heads, self._meeting, self._reading, self._locking, self._take_in
+            terms,
+            begun,
+            work,
+            self._guards,
+            self._heads,
+            self._meeting,
+            self._reading,
+            self._locking,
+            self._take_in,
+            self._tables,
         )
         self._committing = committing
         yield from committing.steps()
@@ -348,6 +401,7 @@ class Verbs:
         if self.life.state == "open":
             try:
                 if error is None:
+                    self.life.check_can_end()
                     yield from self.commit()
             finally:
                 # Another method may still be running when a task's error ends the block: its statement is not in the
@@ -386,6 +440,7 @@ class Verbs:
     def _save(self, keeping: Keeping) -> ForkingSteps[None]:
         if self.terms.saved is not None:
             check_room(self.terms.saved.steps, self.terms.step)
+        check_count([place for place in self._work.places.values() if place.is_touched])
         yield from read_blind(self._work.places.values(), self._take_in)
         self._saves += 1
         keeping = replace(keeping, tries=self._saves)
@@ -404,14 +459,22 @@ class Verbs:
             self.life.state = self._fate.became
 
     def give_up(self) -> ForkingSteps[None]:
-        """The same, and leave nothing behind if possible: a marked commit is rolled back, or finished."""
+        """The same, and leave nothing behind if possible: a marked commit is rolled back, or finished.
+
+        Calling it again does nothing.
+        """
         is_under_way = not self.life.is_over
         self.abandon()
         marked = self._committing.marked if self._committing is not None else None
-        marked = marked or self._locking
+        if self._locking is not None:
+            # A rollback may have been interrupted, too, or the last writes of a commit.
+            marked = self._locking
+            is_under_way = marked.is_begun and not marked.is_settled
         if is_under_way and marked is not None:
             try:
                 yield from marked.give_up()
+            except CommittedUnfinished as error:
+                _log.warning("%s", error)
             except TicketLockError as error:
                 _log.warning("the interrupted unit %s is left to its lease: %s", self.terms.unit, error)
             self.life.state = self._fate.became
@@ -428,7 +491,14 @@ class Verbs:
                 self.life.state = "rolled back"
 
     def _read_in(self, places: Sequence[Place]) -> ForkingSteps[None]:
-        yield from take_in(places, self._work, self._reading, MOST_TOGETHER)
+        if self.repeated:
+            # What it has read need not be as it was: it writes nothing, and may have written that itself.
+            places = [place for place in places if not place.is_read]
+        try:
+            yield from take_in(places, self._work, self._reading, MOST_TOGETHER)
+        except UnitConflict:
+            self.life.state = "rolled back"
+            raise
 
     def _let_go(self) -> ForkingSteps[None]:
         if self._locking is not None:

@@ -34,7 +34,8 @@ class Place:
         image: the item as the unit has it now, without our attributes.
         is_written: whether a statement of the unit has written it.
         is_checked: whether the unit may commit only while the item is unchanged.
-        cut: the number of the read that returned it: items of one read are of one instant.
+        is_asserted: whether a ``check`` promises that of the instant of the commit, even if the unit writes nothing.
+        cut: the number of the last read that returned it: items of one read are of one instant.
         blind: an update that DynamoDB is to evaluate; the item was not read.
     """
 
@@ -47,6 +48,7 @@ class Place:
     image: Attributes | None = None
     is_written: bool = False
     is_checked: bool = False
+    is_asserted: bool = False
     cut: int = 0
     blind: Statement | None = None
 

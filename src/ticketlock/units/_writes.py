@@ -11,6 +11,7 @@ from ticketlock._expressions._values import MAX_ITEM_BYTES, size_of
 from ticketlock._expressions._values import Item as Attributes
 from ticketlock.units import _facts as only_if
 from ticketlock.units._finishing import change
+from ticketlock.units._ids import LENGTH
 from ticketlock.units._marks import Marks
 from ticketlock.units._statements import Statement
 from ticketlock.units._work import Place
@@ -20,6 +21,7 @@ from ticketlock.wire._requests import Write
 
 # With more changes an Update would come near the limits of expressions; the whole item is put instead.
 _MOST_CHANGES = 100
+_FORM_OF_VERSIONS: Item = {":text": {"S": "S"}, ":length": {"N": str(LENGTH)}}
 _SET = re.compile(r"(?<![#:.\w])SET\b", re.IGNORECASE)
 
 
@@ -87,7 +89,7 @@ def _blind(place: Place, unit: str, marks: Marks) -> Write:
         unmarked_and(given.get("ConditionExpression")),
         update=with_version(given["UpdateExpression"]),
         names={**given.get("ExpressionAttributeNames", {}), "#version": marks.version, "#mark": marks.mark},
-        values={**given.get("ExpressionAttributeValues", {}), ":unit": {"S": unit}},
+        values={**given.get("ExpressionAttributeValues", {}), **_FORM_OF_VERSIONS, ":unit": {"S": unit}},
         table=place.table.name,
     )
 
@@ -101,11 +103,12 @@ def with_version(update: str) -> str:
 
 
 def unmarked_and(condition: str | None) -> str:
-    """A user's condition that also requires that the item has no mark."""
+    """A user's condition that also requires that the item has no mark, and no version that no unit has written."""
+    ours = every(only_if.UNMARKED, only_if.OF_UNITS_ALONE)
     if condition is None:
-        return only_if.UNMARKED
+        return ours
     # DynamoDB refuses redundant parentheses.
-    return f"{only_if.UNMARKED} AND {f'({condition})' if _is_choice(condition) else condition}"
+    return f"{ours} AND {f'({condition})' if _is_choice(condition) else condition}"
 
 
 def _is_choice(condition: str) -> bool:
@@ -122,19 +125,18 @@ def may_be_sent_blindly(update: Statement) -> bool:
     """Whether DynamoDB accepts an update with our additions, and does the same as the unit would.
 
     The expressions must stay within their limits with our additions, and must not use our placeholders. An update whose
-    values fill half of an item needs to read the other half, and one that writes the key of an index needs to be
+    values fill half of an item needs to read the other half, and one that writes an attribute of an index needs to be
     checked. An update that only removes does not create a missing item; together with our version, which it sets, it
     would.
     """
     parameters = update.parameters
     names = {*parameters.get("ExpressionAttributeNames", {}), *parameters.get("ExpressionAttributeValues", {})}
     values_bytes = size_of(parameters.get("ExpressionAttributeValues", {}))
-    keys = {key.name for key in update.table.schema.index_keys}
     touched = set(update.change.paths) if update.change is not None else set()
     return (
         values_bytes <= MAX_ITEM_BYTES // 2
-        and not names & {"#version", "#mark", ":unit"}
-        and not touched & keys
+        and not names & {"#version", "#mark", ":unit", *_FORM_OF_VERSIONS}
+        and not touched & update.table.schema.index_attributes
         and _is_taken(parameters)
         and _makes_an_item(update)
     )

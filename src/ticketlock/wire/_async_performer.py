@@ -59,6 +59,11 @@ class AsyncPerformer:
         """Perform the steps of a protocol: send each request that they yield."""
         return await self.drive(self._driver.run(steps))
 
+    @property
+    def patience_ms(self) -> int:
+        """For how long one request is retried while the service throttles or fails."""
+        return self._driver.patience_ms
+
     def sending(self, request: Request) -> Actions[Answer]:
         """Send one request until it is applied or refused; a generator of calls and sleeps."""
         return self._driver.send(request)

@@ -35,6 +35,9 @@ class Driver:
         clocks: the source of time.
         give_up_after_ms: for how long one request is retried while the service throttles or fails.
         jitter: random numbers in [0, 1), so that retries of several clients do not collide again.
+
+    Attributes:
+        patience_ms: for how long one request is retried.
     """
 
     def __init__(
@@ -48,7 +51,7 @@ class Driver:
         self.clocks = clocks
         self._table_name = table_name
         self._time_check = time_check
-        self._give_up_after_ms = give_up_after_ms
+        self.patience_ms = give_up_after_ms
         self._jitter = jitter
         self._time = TableTime()
         # Re-entrant: a signal handler that uses the table may interrupt the thread that has this lock.
@@ -60,20 +63,26 @@ class Driver:
         """Whether it was made in this process, and not in one that this was forked from."""
         return self._process.is_this
 
-    def run(self, steps: Callable[[Moment], Steps[T]]) -> Actions[T]:
-        """Perform the steps of the protocol: send each request that they yield."""
-        return (yield from self.follow(steps((yield from self.now()))))
+    def run(self, steps: Callable[[Moment], Steps[T]], *, until_ms: int | None = None) -> Actions[T]:
+        """Perform the steps of the protocol: send each request that they yield.
 
-    def follow(self, generator: ForkingSteps[T]) -> Actions[T]:
+        Args:
+            steps: gets the time at their beginning.
+            until_ms: the last moment on the local clock at which a request is sent again, however long it is retried
+                otherwise; None for no such moment. Each is sent once.
+        """
+        return (yield from self.follow(steps((yield from self.now(until_ms))), until_ms=until_ms))
+
+    def follow(self, generator: ForkingSteps[T], *, until_ms: int | None = None) -> Actions[T]:
         """The same for steps that do not need the time at their beginning, and may send several requests at once."""
         try:
             request = next(generator)
             while True:
                 try:
                     if isinstance(request, Together):
-                        reply = yield Fork(tuple(map(self._course, request.requests)))
+                        reply = yield Fork(tuple(self._course(each, until_ms) for each in request.requests))
                     else:
-                        reply = yield from self.perform(request)
+                        reply = yield from self.perform(request, until_ms)
                 except TableError as error:
                     request = generator.throw(error)
                 else:
@@ -82,22 +91,24 @@ class Driver:
             result: T = end.value
             return result
 
-    def _course(self, each: Request | ForkingSteps[Any]) -> Actions[Any]:
-        return self.perform(each) if isinstance(each, Request) else self.follow(each)
+    def _course(self, each: Request | ForkingSteps[Any], until_ms: int | None) -> Actions[Any]:
+        if isinstance(each, Request):
+            return self.perform(each, until_ms)
+        return self.follow(each, until_ms=until_ms)
 
-    def now(self) -> Actions[Moment]:
+    def now(self, until_ms: int | None = None) -> Actions[Moment]:
         """The present moment in table time; asks the table if it is not known.
 
         It is the moment of the call, not of the answer: what a caller had finished by then is finished.
         """
         # Before any lock is taken: at the fork another thread may have held it, and that thread does not exist here.
         self._process.check()
-        last_ms = self.clocks.read().local_ms + self._give_up_after_ms
+        last_ms = _earlier(self.clocks.read().local_ms + self.patience_ms, until_ms)
         while True:
             began = self.clocks.read()
             moment = self._moment(began)
             if moment is None:
-                answer = yield from self.send(self._time_check)
+                answer = yield from self.send(self._time_check, until_ms)
                 if _sdk.date_ms(answer.response) is None:
                     raise TableRefused("the service's replies have no `Date` header; a proxy may have removed it")
                 moment = self._moment(began)
@@ -105,9 +116,9 @@ class Driver:
                 return moment
             # No bound learned: the reply took over 5 s, or the clocks jumped. Ask again.
             if self.clocks.read().local_ms > last_ms:
-                raise RequestNotApplied(f"no reply carried table time within {self._give_up_after_ms} ms")
+                raise RequestNotApplied(f"no reply carried table time within {self.patience_ms} ms")
 
-    def perform(self, request: Request) -> Actions[Reply]:
+    def perform(self, request: Request, until_ms: int | None = None) -> Actions[Reply]:
         """Send a request until it is applied or refused, and return the reply with its moment.
 
         Raises:
@@ -116,11 +127,11 @@ class Driver:
                 since then.
             TableError: any other, if a retry cannot help.
         """
-        answer = yield from self.send(request)
+        answer = yield from self.send(request, until_ms)
         now = self._moment(answer.received)
         if now is None:
             try:
-                now = yield from self.now()
+                now = yield from self.now(until_ms)
             except TableError as error:
                 if not answer.perhaps_applied:
                     raise
@@ -132,8 +143,12 @@ class Driver:
         last_key = answer.response.get("LastEvaluatedKey")
         return Reply(True, answer.items, now, last_key=last_key, unanswered=answer.unanswered)
 
-    def send(self, request: Request) -> Actions[Answer]:
+    def send(self, request: Request, until_ms: int | None = None) -> Actions[Answer]:
         """Send a request until the service has applied or refused it.
+
+        Args:
+            request: the request.
+            until_ms: as in ``run``.
 
         Raises:
             RequestNotApplied, OutcomeUnknown, TableError: as in ``perform``. If an earlier attempt may have been
@@ -141,10 +156,9 @@ class Driver:
                 then the protocol reads the item.
             ClientClosed: this process was forked from the one that created the driver.
         """
-        last_ms = self.clocks.read().local_ms + request.gives_up_after_ms(self._give_up_after_ms)
         too_late_ms = request.too_late_ms()
-        if too_late_ms is not None:
-            last_ms = min(last_ms, too_late_ms)
+        last_ms = self.clocks.read().local_ms + request.gives_up_after_ms(self.patience_ms)
+        last_ms = _earlier(_earlier(last_ms, too_late_ms), until_ms)
         identity = uuid.uuid4().hex
         perhaps_applied = False
         first: Reading | None = None
@@ -213,6 +227,11 @@ class Driver:
     def _moment(self, reading: Reading) -> Moment | None:
         with self._time_lock:
             return self._time.at(reading)
+
+
+def _earlier(moment_ms: int, other_ms: int | None) -> int:
+    """The earlier of two moments, of which the second may be none."""
+    return moment_ms if other_ms is None else min(moment_ms, other_ms)
 
 
 def _not_found(names: Sequence[str]) -> TableNotFound:

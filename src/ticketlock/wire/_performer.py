@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from botocore.exceptions import BotoCoreError
@@ -13,6 +13,7 @@ from ticketlock.errors import TableError
 from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions, Call, Course, Fork, NoAnswer, Sleep, T
 from ticketlock.wire._answers import Answer, Reply
+from ticketlock.wire._at_once import at_once
 from ticketlock.wire._clocks import Clocks, SystemClocks
 from ticketlock.wire._credentials import NotSigned, refreshable
 from ticketlock.wire._departure import of_no_library
@@ -108,6 +109,11 @@ class Performer:
         """
         return self.drive(self._driver.perform(request))
 
+    @property
+    def patience_ms(self) -> int:
+        """For how long one request is retried while the service throttles or fails."""
+        return self._driver.patience_ms
+
     def sending(self, request: Request) -> Actions[Answer]:
         """Send one request until it is applied or refused; a generator of calls and sleeps."""
         return self._driver.send(request)
@@ -139,8 +145,8 @@ class Performer:
 
     def _act(self, action: Call | Sleep | Fork, dynamodb: "DynamoDBClient", wait: Callable[[float], object]) -> Any:
         if isinstance(action, Fork):
-            with ThreadPoolExecutor(min(_sdk.most_at_once(self._client), len(action.courses))) as pool:
-                return list(pool.map(self._come_of, action.courses))
+            works = [partial(self._come_of, course) for course in action.courses]
+            return at_once(works, _sdk.most_at_once(self._client))
         if isinstance(action, Sleep):
             try:
                 return wait(action.ms / 1_000)

@@ -168,6 +168,7 @@ class TransactWrite(Request):
         writes: ours.
         given: a caller's own writes, after ours, in the format of TransactWriteItems.
         token: the client request token, the same in all attempts; None for one that the driver generates.
+        patience_ms: for how long to retry at most; None for as long as the driver does.
     """
 
     may_write: ClassVar[bool] = True
@@ -176,6 +177,7 @@ class TransactWrite(Request):
     writes: tuple[Write, ...]
     given: tuple[Mapping[str, Any], ...] = ()
     token: str | None = None
+    patience_ms: int | None = None
 
     def tables(self, table: str) -> tuple[str, ...]:
         """The tables of its writes."""
@@ -186,6 +188,10 @@ class TransactWrite(Request):
         """The transaction."""
         ours: list[Mapping[str, Any]] = [{write.operation: write.parameters(table)} for write in self.writes]
         return (yield transact_write_call([*ours, *self.given], self.token or identity))
+
+    def gives_up_after_ms(self, usual_ms: int) -> int:
+        """At most its patience."""
+        return usual_ms if self.patience_ms is None else min(usual_ms, self.patience_ms)
 
     def too_late_ms(self) -> int | None:
         """That of its first write."""

@@ -84,7 +84,7 @@ def check_is_client(client: Any) -> None:
     """
     if getattr(getattr(client, "meta", None), "config", None) is None:
         low_level = "a low-level DynamoDB client, as boto3.client('dynamodb') makes one"
-        raise InvalidLockRequest("client", repr(client), f"{low_level}; of a resource, its resource.meta.client")
+        raise InvalidLockRequest("client", repr(client), f"{low_level}. A resource's own client converts values: none")
 
 
 def check_client(client: "DynamoDBClient") -> None:
@@ -208,11 +208,13 @@ def _meaning_of_answer(error: ClientError) -> Refusal | TryAgain | TableError:
     if code == "TransactionCanceledException":
         reasons = response.get("CancellationReasons", [])
         codes = [reason.get("Code") for reason in reasons]
+        # First: what a transient reason stood in the way of was not checked. Another transaction that is being applied
+        # may have changed one item, and not yet the other.
+        if _TRANSIENT_REASONS.intersection(codes):
+            return TryAgain(perhaps_applied=False)
         if "ConditionalCheckFailed" in codes:
             refused = tuple(code == "ConditionalCheckFailed" for code in codes)
             return Refusal(refused, tuple(reason.get("Item") or None for reason in reasons))
-        if _TRANSIENT_REASONS.intersection(codes):
-            return TryAgain(perhaps_applied=False)
         return TableRefused(f"the transaction was cancelled: {'; '.join(_causes(reasons))}")
     if code in _TASK_IS_GONE or code == _EXECUTION_IS_UNKNOWN:
         return Refusal((True,), (None,))

@@ -96,7 +96,8 @@ def find(me: Contender, session: Session, stopped_at_ms: int) -> Steps[Left]:
     if item is not None:
         # The item has what matters of the claim now.
         mode = holder.mode if holder is not None else EXCLUSIVE
-        me.claim = replace(me.claim, shared=mode.shared, permits=mode.permits_to_ask(max(1, item.permits)))
+        permits = mode.permits_to_ask(max(1, item.permits))
+        me.claim = replace(me.claim, shared=mode.shared, permits=permits, permits_since_ms=0)
     return Left(
         item=item,
         rows=tuple(row for row in rows if row.owner == me.claim.owner and row.created_at_ms <= youngest_ms),

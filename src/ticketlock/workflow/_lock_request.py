@@ -1,7 +1,8 @@
 """The input of the serialised workflow: checked and completed once, before anything is written."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,7 @@ class LockRequest:
         lock: the lock's name.
         record_wait_ms: how long to wait at most; None for ever.
         permits: how many may hold the lock at once.
+        names_permits: whether the input says so; otherwise it is the deployment's number.
         shared: whether it is held together with other holders that share it.
         task: ``{"kind": "function" or "execution", "arn": str, "input": object}``.
     """
@@ -38,6 +40,7 @@ class LockRequest:
     lock: LockName
     record_wait_ms: int | None
     permits: int
+    names_permits: bool
     shared: bool
     task: Mapping[str, Any]
 
@@ -57,11 +60,12 @@ class LockRequest:
             InvalidLockRequest: a field is missing, unknown or out of its bounds; the message names it.
             TaskNotAllowed: the task's target is not in ``targets``.
         """
-        fields = _object("the input", request, _FIELDS, ignored=_STARTED_BY)
-        lock, wait_ms = _lock(fields, default_record_wait)
-        permits, shared = _limit(fields, default_permits)
-        task = _task(fields["task"] if "task" in fields else _missing("task"), targets)
-        return cls(lock, wait_ms, permits, shared, task)
+        with _of_json():
+            fields = _object("the input", request, _FIELDS, ignored=_STARTED_BY)
+            lock, wait_ms = _lock(fields, default_record_wait)
+            permits, shared = _limit(fields, default_permits)
+            task = _task(fields["task"] if "task" in fields else _missing("task"), targets)
+        return cls(lock, wait_ms, permits, "permits" in fields, shared, task)
 
     @classmethod
     def parse_place(cls, request: Any, *, default_record_wait: Any, default_permits: int) -> "LockRequest":
@@ -70,16 +74,28 @@ class LockRequest:
         Raises:
             InvalidLockRequest: a field is missing, unknown or out of its bounds; the message names it.
         """
-        fields = _object("the lock request", request, _FIELDS - {"task"})
-        lock, wait_ms = _lock(fields, default_record_wait)
-        permits, shared = _limit(fields, default_permits)
-        return cls(lock, wait_ms, permits, shared, {})
+        with _of_json():
+            fields = _object("the lock request", request, _FIELDS - {"task"})
+            lock, wait_ms = _lock(fields, default_record_wait)
+            permits, shared = _limit(fields, default_permits)
+        return cls(lock, wait_ms, permits, "permits" in fields, shared, {})
+
+
+@contextmanager
+def _of_json() -> Iterator[None]:
+    """Within the block an error shows a value as it is in JSON."""
+    try:
+        yield
+    except InvalidLockRequest as error:
+        raise error.in_json() from None
 
 
 def _lock(fields: Mapping[str, Any], default_record_wait: Any) -> tuple[LockName, int | None]:
     entity = _entity(fields["entity"] if "entity" in fields else _missing("entity"))
     lock = LockName(entity, fields.get("namespace", DEFAULT_NAMESPACE))
-    return lock, record_wait_ms("recordWaitSeconds", fields.get("recordWaitSeconds", default_record_wait))
+    return lock, record_wait_ms(
+        "recordWaitSeconds", fields.get("recordWaitSeconds", default_record_wait), infinity='"Infinity"'
+    )
 
 
 def _entity(value: Any) -> str:

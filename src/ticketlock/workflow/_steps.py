@@ -106,7 +106,8 @@ class Workflow:
         """Check the request; take the lock or join the queue.
 
         Args:
-            event: ``request`` (the execution's input), ``execution`` (its ARN, which is the owner), ``targets``,
+            event: ``request`` (the execution's input), ``execution`` (its ARN, which is the owner), ``started`` (when
+                it started, which orders the numbers of permits of two deployments), ``targets``,
                 ``defaultRecordWaitSeconds``, ``defaultPermits``, ``leaseSeconds``, ``pollSeconds``, ``handOver``,
                 ``continueMachine``, ``pollsAnExecution``, ``beatsAnExecution``. In a fragment also
                 ``place``, which with the execution is the owner; its request names no task.
@@ -136,6 +137,7 @@ class Workflow:
             session=session if is_woken else None,
             shared=request.shared,
             noted_in=session,
+            permits_since_ms=_permits_since_ms(request, event),
         )
         wait_ms = request.record_wait_ms
         if place is not None:
@@ -385,8 +387,19 @@ def _refused(error: PermitsMismatch | RecordWaitExceeded, claim: Claim, ticket: 
 
 def _order(event: Mapping[str, Any]) -> int:
     """A number that rises with each try of a callback task, across continuations."""
-    entered_ms = int(datetime.fromisoformat(event["entered"]).timestamp() * 1_000)
-    return entered_ms * _TRIES_A_MS + int(event["retry"])
+    return _epoch_ms(event["entered"]) * _TRIES_A_MS + int(event["retry"])
+
+
+def _permits_since_ms(request: LockRequest, event: Mapping[str, Any]) -> int | None:
+    """As in ``Claim``. A request that shares the lock has one permit in every deployment, so it changes no number."""
+    if request.names_permits:
+        return None
+    # The definition of an earlier version does not say when the execution started.
+    return 0 if request.shared or "started" not in event else _epoch_ms(event["started"])
+
+
+def _epoch_ms(time: str) -> int:
+    return int(datetime.fromisoformat(time).timestamp() * 1_000)
 
 
 def _age(turn: Turn, found: Position) -> Mapping[str, float]:

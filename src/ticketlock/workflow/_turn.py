@@ -33,6 +33,7 @@ def new_turn(claim: Claim, session: Session, event: Mapping[str, Any], arrived_m
             "owner": claim.owner,
             "leaseMs": claim.lease_ms,
             "permits": claim.permits,
+            "permitsSinceMs": claim.permits_since_ms,
             "shared": claim.shared,
         },
         "session": {"execution": session.execution, "place": session.fragment},
@@ -70,6 +71,8 @@ def claim_of(turn: Turn, event: Mapping[str, Any] | None = None) -> Claim:
         session=session_of(turn) if is_woken(turn) else None,
         shared=claim["shared"],
         noted_in=session_of(turn),
+        # A turn of an earlier version does not say.
+        permits_since_ms=claim.get("permitsSinceMs", 0),
     )
 
 

@@ -1,23 +1,27 @@
 """Bugs of this lock that the search has found: each is put back, to show that the search finds it again."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from property.broken.lock import ALWAYS, BrokenLock
+from botocore.exceptions import ClientError
+from property import scripts
+from property.broken.lock import ALWAYS, BrokenLock, without
 from property.caps import Caps
 from property.faults import Faults
 
+from ticketlock.client import _acquire
 from ticketlock.client._holdings import Holdings
 from ticketlock.errors import LockLost
-from ticketlock.locks import _conditions, _hand_over, _protocol, _queue, _writes
+from ticketlock.locks import _conditions, _hand_over, _handing, _protocol, _queue, _writes
 from ticketlock.locks._items import Holder, LockItem, Row
-from ticketlock.locks._outcomes import Grant, Hold, Released
+from ticketlock.locks._outcomes import Grant, HandedOver, Hold, Position, Released
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._queue import Queue
-from ticketlock.wire import _requests
+from ticketlock.wire import _requests, _sdk
 from ticketlock.wire import _table_time as _time
 from ticketlock.wire._actions import Actions, Call
+from ticketlock.wire._answers import Refusal
 from ticketlock.wire._requests import Steps, Write
 from ticketlock.wire._table_time import _DATE_RESOLUTION_MS, Moment, Reading, TableTime
 
@@ -25,6 +29,9 @@ _acquire_at_once = Contender.acquire_at_once
 _expired_holders = _queue.expired_holders
 _free = Contender.free
 _observe = TableTime.observe
+_leave = _acquire.leave
+_meaning_of_answer = _sdk._meaning_of_answer
+_take_handed = _handing.take_handed
 _with_whole_lease = Contender._with_whole_lease
 _read_queue = Contender.read_queue
 _NEVER_MS = 10**15
@@ -106,6 +113,28 @@ def _last_answer_unseen(me: Contender) -> Steps[Grant | Row | None]:
         except StopIteration as end:
             found: Grant | Row | None = end.value
             return found
+
+
+def _handed_for_any_ticket(me: Contender, seen: Position, handed: HandedOver) -> Steps[Grant | None]:
+    return (yield from _take_handed(me, seen, replace(handed, ticket=seen.place.ticket)))
+
+
+def _only_what_was_read(me: Contender, queue: Queue, *_: Any) -> Steps[None]:
+    for row in queue.mine:
+        yield from me.send(_writes.delete_my_row(me.claim, row.ticket))
+
+
+def _refused_beside_a_conflict(error: ClientError) -> Any:
+    response: Any = error.response
+    reasons = response.get("CancellationReasons", [])
+    refused = tuple(each.get("Code") == "ConditionalCheckFailed" for each in reasons)
+    if any(refused):
+        return Refusal(refused, tuple(each.get("Item") or None for each in reasons))
+    return _meaning_of_answer(error)
+
+
+def _leave_what_is_read(me: Contender, _tickets: Collection[int]) -> Steps[None]:
+    return _leave(me)
 
 
 FOUND = (
@@ -190,9 +219,37 @@ FOUND = (
         Faults(pause=5),
     ),
     BrokenLock(
+        "a second row of a waiter that a release grants the lock",
+        "it polled while the release was being applied, found neither its row nor the grant, and joined again: the row "
+        "stayed, and all others waited for a lease",
+        frozenset({"told"}),
+        (
+            (_writes, "mint_ticket", without(_writes.mint_ticket, _conditions.NOT_A_HOLDER_YET)),
+            (_acquire, "take_handed", _handed_for_any_ticket),
+            (Contender, "_delete_what_is_left", _only_what_was_read),
+        ),
+        Faults(),
+    ),
+    BrokenLock(
+        "a refusal beside a conflict",
+        "a waiter whose record wait was over withdrew while a release that grants it the lock was being applied: its "
+        "row was gone, the lock item was still reserved, and it was told that it had left",
+        frozenset({"told"}),
+        ((_sdk, "_meaning_of_answer", _refused_beside_a_conflict),),
+        Faults(),
+    ),
+    BrokenLock(
+        "a waiter that only withdraws what it reads",
+        "its client was closed while a release that grants it the lock was being applied: it found neither its row nor "
+        "the grant, and left the lock held",
+        frozenset({"told"}),
+        ((scripts, "leave", _leave_what_is_read),),
+        Faults(),
+    ),
+    BrokenLock(
         "a last try whose answer is ignored",
         "at the fifth refusal in a row the lock was taken, and its owner heard that it was not",
-        frozenset({"counts", "nothing left"}),
+        frozenset({"told", "counts", "nothing left"}),
         ((Contender, "acquire_at_once", _last_answer_unseen),),
         Faults(),
         Caps(tries=2),

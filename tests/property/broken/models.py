@@ -14,7 +14,7 @@ from property.broken.lock import ALWAYS, BrokenLock, without
 
 from ticketlock.client._acquire import acquire
 from ticketlock.client._wait import Waits
-from ticketlock.locks import _conditions, _grants, _queue, _writes
+from ticketlock.locks import _conditions, _grants, _permits, _queue, _writes
 from ticketlock.locks._handing import Next
 from ticketlock.locks._items import Holder, LockItem, Row, lock_key
 from ticketlock.locks._modes import Mode
@@ -221,6 +221,33 @@ BROKEN_MODELS = (
         ((_conditions, "NO_SUCH_ROW", "attribute_exists(pk) OR attribute_not_exists(pk)"),),
     ),
     BrokenLock(
+        "the number of the last request",
+        "a late execution of an earlier deployment sets its number of permits again",
+        frozenset({"number"}),
+        (
+            (_permits, "_is_later", lambda claim, _: bool(claim.permits_since_ms)),
+            (_permits, "_LATER", replace(_permits._LATER, condition=_conditions.NO_LIMIT_IS_SET)),
+        ),
+    ),
+    BrokenLock(
+        "a number that ends with its first execution",
+        "a lock keeps the number of its first use, whatever is deployed",
+        frozenset({"number"}),
+        ((_permits, "_is_later", lambda *_: False), (_permits, "_LATER", _permits._OF_NO_TIME)),
+    ),
+    BrokenLock(
+        "room by the number before",
+        "a grant that lowers the number of permits is judged by the higher one",
+        frozenset({"limit"}),
+        ((_permits, "_LATER", replace(_permits._LATER, room=_conditions.A_PERMIT_IS_FREE)),),
+    ),
+    BrokenLock(
+        "a limit that hides a deployment",
+        "when it is unset the number of the deployment before it is in force again",
+        frozenset({"number"}),
+        ((_permits, "_LATER_BENEATH_A_LIMIT", _permits._LEFT),),
+    ),
+    BrokenLock(
         "heals at once",
         "a ticket is declared void before its row could follow",
         frozenset({"no eviction"}),
@@ -241,7 +268,7 @@ BROKEN_MODELS = (
     BrokenLock(
         "a release that grants the lock to a waiter that has left",
         "no waiter polls its row: the lock is held for a lease without work",
-        frozenset({"nothing left", "counts", "no eviction", "liveness", "idle"}),
+        frozenset({"nothing left", "counts", "no eviction", "liveness", "idle", "told"}),
         ((_grants, "hand_over", _handed_without_the_row),),
     ),
     BrokenLock(

@@ -1,23 +1,25 @@
 """The clients beside units in the simulated world: readers, sweepers, plain writers, and other holders of the lock."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from botocore.exceptions import BotoCoreError, ClientError
-from property.units.calls import Beside
+from property.units.calls import FOR_A_VERSION, FOR_NO_ITEM, FOR_NO_VERSION, Beside
 from property.units.checker import COMMITTED as REPORTED_COMMITTED
 from property.units.checker import Key, Record
+from property.units.corrections import operator
 from property.units.machines import Machine
 from property.units.sweeps import sweeper, sweeper_in_parts
 from property.units.tables import LOCKS, MARKS, OWNERS, UNITS, elements, key_of
-from property.units.tries import NAMES, in_time, unit_id, value_of, verbs_of
+from property.units.tries import APPEND, NAMES, in_time, unit_id, value_of, verbs_of
 from property.units.world import Script, UnitsWorld
 
-from ticketlock.errors import TableError
+from ticketlock.errors import TableError, TicketLockError
 from ticketlock.units import _owners
 from ticketlock.units._administration import roll_back
 from ticketlock.units._heads import Heads
 from ticketlock.units._outcomes import outcome_of_name, outcome_of_unit
-from ticketlock.units._reading import COMMITTED, UNCOMMITTED, Isolation
+from ticketlock.units._reading import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation
 from ticketlock.units._terms import Terms
 from ticketlock.units._values import PYTHON
 from ticketlock.wire._actions import Actions, Call, Sleep
@@ -40,7 +42,10 @@ def reader(rounds: int, _: Sequence[str] = ()) -> Script:
         for _ in range(rounds):
             pick = world.chance.pick
             keys = world.some(1 + pick(len(world.keys)))
-            yield from read_beside(world, machine, keys, [COMMITTED, COMMITTED, UNCOMMITTED][pick(3)])
+            if pick(4) == 3:
+                yield from _read_all_at_once(world, machine, keys)
+            else:
+                yield from read_beside(world, machine, keys, [COMMITTED, COMMITTED, UNCOMMITTED][pick(3)])
             yield Sleep([0, 10, 1_000, 40_000][pick(4)])
 
     return script
@@ -67,24 +72,43 @@ def read_beside(world: UnitsWorld, machine: Machine, keys: Sequence[Key], level:
             checker.sees_uncommitted(who, key, value)
 
 
-def asker(rounds: int, names: Sequence[str]) -> Script:
+def _read_all_at_once(world: UnitsWorld, machine: Machine, keys: Sequence[Key]) -> Actions[None]:
+    """What `units.get_all` does at SERIALIZABLE: all are of one instant, however many requests read them."""
+    checker, wall_ms = world.checker, machine.read().wall_ms
+    record = Record(unit_id(world, wall_ms), world.numbers, checker.step, world.time.now_ms)
+    record.machine, record.born_ms = machine.name, wall_ms
+    checker.begins(record)
+    verbs = verbs_of(world, Terms(record.id, wall_ms, 10_000, SERIALIZABLE))
+    wanted = [(world.table_of(each), key_of(each)) for each in keys]
+    try:
+        items = yield from machine.driver.follow(verbs.get(wanted, SERIALIZABLE, PYTHON))
+        record.seen = {key: value_of(item) for key, item in zip(keys, items, strict=True)}
+        yield from machine.driver.follow(verbs.commit())
+    except TicketLockError as error:
+        checker.sees_end(record, type(error).__name__)
+        return
+    checker.sees_end(record, REPORTED_COMMITTED)
+
+
+def asker(rounds: int, names: Sequence[str], rests_ms: Sequence[int] = (10, 1_000, 30_000, 70_000, 700_000)) -> Script:
     """Asks for the outcomes of units and of names."""
 
     def script(world: UnitsWorld, machine: Machine) -> Actions[None]:
         for _ in range(rounds):
-            yield Sleep([10, 1_000, 30_000, 70_000][world.chance.pick(4)])
-            asked_at, checker = world.checker.step, world.checker
+            yield Sleep(rests_ms[world.chance.pick(len(rests_ms))])
+            asked_at, asked_ms, checker = world.checker.step, world.time.now_ms, world.checker
             units = [each for each, record in checker.records.items() if not record.is_plain]
             name = names[world.chance.pick(len(names))] if names and world.chance.pick(2) else None
             if name is None and not units:
                 continue
             unit = units[world.chance.pick(len(units))] if name is None else None
-            steps = outcome_of_name(UNITS, name) if name is not None else outcome_of_unit(UNITS, unit or "")
+            own = unit_id(world, machine.read().wall_ms)
+            steps = outcome_of_name(UNITS, name, own) if name is not None else outcome_of_unit(UNITS, unit or "")
             try:
                 outcome = yield from machine.driver.follow(steps)
             except TableError:
                 continue
-            checker.sees_outcome(outcome.name, asked_at, name=name, unit=unit)
+            checker.sees_outcome(outcome.name, asked_at, name=name, unit=unit, asked_ms=asked_ms)
 
     return script
 
@@ -122,7 +146,7 @@ def _ends_an_owner(world: UnitsWorld, machine: Machine) -> Actions[None]:
 
 
 def plain_writer(rounds: int, _: Sequence[str] = ()) -> Script:
-    """Writes beside units by their two rules: only unmarked items, at the version that it has read."""
+    """Writes beside units by the rules of docs/units.md: on condition of what it has read, and with a new version."""
 
     def script(world: UnitsWorld, machine: Machine) -> Actions[None]:
         for _ in range(rounds):
@@ -141,29 +165,33 @@ def _plain_write(world: UnitsWorld, machine: Machine, key: Key) -> Actions[None]
     began = checker.step
     where = {"TableName": key[0], "Key": {name: {"S": part} for name, part in key_of(key).items()}}
     item = (yield Call("dynamodb", "get_item", {**where, "ConsistentRead": True})).get("Item")
-    if item is None or MARKS.mark in item:
+    if item is not None and MARKS.mark in item:
+        return
+    if item is None and world.table_of(key).is_guarded:
+        # Only units insert into a guarded table.
         return
     unit = unit_id(world, machine.read().wall_ms)
     record = Record(unit, world.numbers, began, is_plain=True)
-    seen = elements(item)
-    names = {"#mark": MARKS.mark, "#version": MARKS.version}
-    condition = "attribute_not_exists(#mark) AND #version = :seen"
-    values = {":seen": {"S": item[MARKS.version]["S"]}}
-    record.seen[key] = seen
-    if not world.is_append_only and world.chance.pick(4) == 3:
-        record.writes[key] = None
-        operation, asked = "delete_item", {**where}
+    seen = record.seen[key] = None if item is None else elements(item)
+    names, values = {"#mark": MARKS.mark, "#version": MARKS.version, "#key": next(iter(where["Key"]))}, {}
+    if item is None:
+        condition = FOR_NO_ITEM
+    elif MARKS.version in item:
+        condition, values = FOR_A_VERSION, {":seen": item[MARKS.version]}
     else:
-        record.writes[key] = (*seen, record.number)
-        operation = "update_item"
-        asked = {**where, "UpdateExpression": "SET #list = list_append(#list, :new), #version = :unit"}
+        condition = FOR_NO_VERSION
+    asked = {**where, "ConditionExpression": condition}
+    if item is not None and not world.is_append_only and world.chance.pick(4) == 3:
+        record.writes[key], operation = None, "delete_item"
+    else:
+        record.writes[key], operation = (*(seen or ()), record.number), "update_item"
+        asked["UpdateExpression"] = f"{APPEND}, #version = :unit"
         names |= NAMES
-        values |= {":unit": {"S": unit}, ":new": {"L": [{"N": str(record.number)}]}}
-    asked |= {
-        "ConditionExpression": condition,
-        "ExpressionAttributeNames": names,
-        "ExpressionAttributeValues": values,
-    }
+        values |= {":unit": {"S": unit}, ":new": {"L": [{"N": str(record.number)}]}, ":none": {"L": []}}
+    said = f"{condition} {asked.get('UpdateExpression', '')}"
+    asked["ExpressionAttributeNames"] = {name: each for name, each in names.items() if name in said}
+    if values:
+        asked["ExpressionAttributeValues"] = values
     checker.begins(record)
     checker.notes(f"{machine.name} writes {unit} to {key} beside units")
     yield Beside("dynamodb", operation, asked, record)
@@ -198,8 +226,11 @@ BESIDE_CLIENTS: Mapping[str, Callable[[int, Sequence[str]], Script]] = {
     "sweeper in parts": sweeper_in_parts,
     "another in parts": sweeper_in_parts,
     "asker": asker,
+    "patient asker": partial(asker, rests_ms=(70_000, 100_000, 700_000)),
     "ender": ender,
     "plain": plain_writer,
     "grantor": grantor,
+    "operator": operator,
+    "another operator": operator,
 }
 """Each client by its name; made from a number of rounds, and the names in use."""

@@ -6,13 +6,17 @@ from typing import Any
 
 from property.chance import Chance
 from property.on_purpose import BrokenOnPurpose
-from property.units import changes, explore
+from property.units import beside, changes, explore
 from property.units.casts import (
+    ASSERTIONS,
     CHECKS,
+    CORRECTIONS,
     CUTS,
     INSERTS,
     LOCKING,
+    NAMED,
     NO_REST,
+    OLDER,
     RANGES,
     SAVES,
     SLEEPERS,
@@ -26,6 +30,7 @@ from property.units.world import UnitsWorld
 
 from ticketlock.units import (
     _committing,
+    _correcting,
     _facts,
     _locking,
     _marked,
@@ -48,19 +53,21 @@ from ticketlock.units._meeting import Meeting
 from ticketlock.units._places import PlaceOfPart
 from ticketlock.units._queries import Querying
 from ticketlock.units._reading import Reading
+from ticketlock.units._rows import Receipt
 from ticketlock.units._verbs import Verbs
 from ticketlock.wire._requests import TransactWrite
 
 OFTEN = Faults({name: 3 * rate for name, rate in RATES.items()})
 STUCK = Faults({"pause": 60, "crash": 8, "outage": 20})
+REFUSING = Faults({"refused for good": 200, "late": 30, "twice": 30, "pause": 20})
 LATE = Faults({"late": 150, "pause": 40})
-HALF_WAY_FOR_DAYS = Faults({"half_way": 200, "expire": 100})
+HALF_WAY_FOR_DAYS = Faults({"half_way": 200})
 TWICE_AND_HALF_WAY = Faults({"twice": 150, "half_way": 100})
 DEADLY_DAYS = Faults({"throttled": 250, "overslept": 300, "crash": 12})
 HALF_WAY = Faults({"half_way": 100, "pause": 30})
 TWICE = Faults({"twice": 150, "late": 50})
-DAYS = Faults({"throttled": 60, "overslept": 200, "crash": 10, "expire": 150})
-UNHEARD_DAYS = Faults({"reply_lost": 60, "overslept": 200, "expire": 150})
+DAYS = Faults({"throttled": 60, "overslept": 200, "crash": 10})
+UNHEARD_DAYS = Faults({"reply_lost": 60, "overslept": 200})
 CUT_OFF = Faults({"late": 100, "reply_lost": 100, "outage": 30, "abandoned": 60})
 
 
@@ -254,6 +261,48 @@ VARIANTS: Mapping[str, Variant] = {
         ),
         Variant("a cut by plain reads", by("cuts", *ISOLATION), ((Reading, "_together", changes.one_by_one),)),
         Variant(
+            "a cut without what the unit has read before",
+            by("cuts"),
+            ((Verbs, "_read_in", changes.read_in_the_new_alone),),
+        ),
+        Variant(
+            "a committed read of what the unit has read before",
+            by("cuts", "committed reads"),
+            ((Verbs, "_newest", changes.newest_of_the_new_alone),),
+        ),
+        Variant(
+            "a cut under read locks that may be gone",
+            by("cuts"),
+            ((Locking, "lock_all", changes.lock_all_unchecked),),
+            Faults({"pause": 150}),
+            Caps(),
+            cast=replace(LOCKING, verbs=("append", "get", "get all")),
+        ),
+        Variant(
+            "a unit that only reads, and is not validated",
+            by(*ISOLATION),
+            ((Committing, "_validate", changes.validate_nothing),),
+            caps=Caps(together=2),
+        ),
+        Variant(
+            "a check that counts as a read",
+            by("checks"),
+            ((Committing, "_validate", changes.validate_no_checks),),
+        ),
+        Variant(
+            "a check by a plain read at the commit",
+            by("checks"),
+            ((Reading, "serializable", changes.serializable_by_plain_reads),),
+            NONE,
+            cast=ASSERTIONS,
+        ),
+        Variant(
+            "a plain writer whose condition for an old item holds for a deleted one",
+            by(*ISOLATION, "atomicity"),
+            ((beside, "FOR_NO_VERSION", "attribute_not_exists(#mark) AND attribute_not_exists(#version)"),),
+            cast=OLDER,
+        ),
+        Variant(
             "a placeholder deleted unconditionally",
             by("atomicity", *ISOLATION),
             tuple((module, "unmark", changes.unmark_unconditionally) for module in (_marked, _meeting, _sweeping)),
@@ -319,6 +368,20 @@ VARIANTS: Mapping[str, Variant] = {
             by("let go"),
             ((_committing, "MarkedCommit", changes.MarkedThatStaysWhenRefused),),
             Faults({"refused": 60}),
+        ),
+        Variant(
+            "a commit that does not report what DynamoDB refuses after the decision",
+            by("told"),
+            ((_committing, "MarkedCommit", changes.MarkedThatKeepsSilent),),
+            REFUSING,
+            cast=CORRECTIONS,
+        ),
+        Variant(
+            "a correction of an item that may be finished",
+            by("atomicity", *ISOLATION, *READS),
+            ((_correcting, "_ends", changes.without(_correcting._ends, _facts.MARKED_BY_THE_UNIT)),),
+            REFUSING,
+            cast=CORRECTIONS,
         ),
         Variant(
             "a sweep that ignores the age of a unit",
@@ -418,10 +481,26 @@ VARIANTS: Mapping[str, Variant] = {
             cast=replace(LOCKING, names=("n1",)),
         ),
         Variant(
+            "a name that is given up by a counter",
+            by("outcomes"),
+            ((beside, "outcome_of_name", changes.given_up_by_a_counter),),
+            NONE,
+            Caps(receipts_are_kept_s=60),
+            NAMED,
+        ),
+        Variant(
+            "a name whose receipt was deleted counts as used",
+            by("kept"),
+            ((Receipt, "still_lets", Receipt.__eq__),),
+            NONE,
+            Caps(receipts_are_kept_s=60),
+            NAMED,
+        ),
+        Variant(
             "a name that is taken unconditionally",
             by("exactly once"),
             (
-                (_facts, "RECEIPT_ROLLED_BACK_AS_I_SAW", changes.ALWAYS),
+                (_facts, "RECEIPT_GIVEN_UP_AS_I_SAW", changes.ALWAYS),
                 (_facts, "NO_SUCH_ROW", changes.ALWAYS),
             ),
         ),

@@ -5,14 +5,20 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 from property.faults import answered
-from property.units.checker import Record
+from property.units.checker import Key, Record
 from property.units.tables import LOCKS, MARKS, UNITS
 
+from ticketlock.units._guards import GUARD
 from ticketlock.wire._actions import Call
 
 TRANSACTIONS = frozenset({"transact_write_items", "transact_get_items"})
 COMMITS = frozenset({"transact_write_items"})
 WRITES = frozenset({"put_item", "update_item", "delete_item", "transact_write_items"})
+
+FOR_A_VERSION = "attribute_not_exists(#mark) AND #version = :seen"
+FOR_NO_VERSION = "attribute_not_exists(#mark) AND attribute_not_exists(#version) AND attribute_exists(#key)"
+FOR_NO_ITEM = "attribute_not_exists(#key)"
+"""The conditions of a plain writer, for each thing that it may have found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +29,25 @@ class Beside(Call):
     token: int | None = None
 
 
+def finished_by(call: Call) -> tuple[str, Key] | None:
+    """The committed unit whose new value a write gives to an item, and the item."""
+    asked = call.parameters
+    if call.operation not in ("put_item", "update_item") or isinstance(call, Beside) or asked["TableName"] == UNITS:
+        return None
+    item = asked.get("Item", {})
+    if MARKS.version not in item and "#version = :unit" not in asked.get("UpdateExpression", ""):
+        return None
+    key = asked.get("Key") or item
+    name = "id" if asked["TableName"] == "accounts" else "sk"
+    return str(asked["ExpressionAttributeValues"][":unit"]["S"]), (asked["TableName"], str(key[name]["S"]))
+
+
 def written_by(call: Call) -> str | None:
-    """The unit that a transaction commits, if it does: natively, or by its head."""
+    """The unit that a transaction commits, if it does: natively, or by its head; or the correction that it makes."""
+    for action in call.parameters["TransactItems"]:
+        kind, _, correction = action.get("Put", {}).get("Item", {}).get("row", {}).get("S", "").partition("#")
+        if kind == "c":
+            return str(correction)
     for action in call.parameters["TransactItems"]:
         for asked in action.values():
             if asked["TableName"] == UNITS and "#state = :committed" in asked.get("UpdateExpression", ""):
@@ -50,9 +73,15 @@ def may_be_refused(call: Call) -> bool:
     """Whether the service may refuse it for its contents; it never refuses what comes after a unit's decision."""
     asked = call.parameters
     if call.operation == "put_item":
-        return asked["TableName"] == UNITS or MARKS.mark in asked["Item"]
+        is_a_row = asked["TableName"] == UNITS and asked["Item"]["row"] != {"S": GUARD}
+        return is_a_row or MARKS.mark in asked["Item"]
     is_mark = call.operation == "update_item" and asked.get("UpdateExpression") == "SET #mark = :mark"
     return (is_mark or call.operation in COMMITS) and not isinstance(call, Beside)
+
+
+def is_a_plain_insert(call: Call) -> bool:
+    """Whether a plain writer puts an item where it has found none."""
+    return isinstance(call, Beside) and call.parameters["ConditionExpression"] == FOR_NO_ITEM
 
 
 def in_short(call: Call) -> str:

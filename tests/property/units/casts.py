@@ -31,6 +31,7 @@ class Cast:
         saves: whether units are saved, and resumed by any coordinator.
         beside: the other clients, and how many rounds each has.
         is_guarded: whether the table with ranges is guarded.
+        is_older: whether some items are there that no unit has written.
     """
 
     keys: int
@@ -44,6 +45,7 @@ class Cast:
     saves: bool = False
     is_guarded: bool = False
     locking: bool = False
+    is_older: bool = False
 
     @property
     def is_append_only(self) -> bool:
@@ -59,6 +61,10 @@ INSERTS = Cast(1, 3, 4, verbs=("put", "delete"), engines=("marked",))
 """Items are created and deleted: a missing item has no version."""
 CHECKS = Cast(2, 3, 4, verbs=("append", "get", "check"), engines=("marked", "native"), rests_ms=NO_REST)
 """Each item is written by one unit, and only read by another at the same time."""
+ASSERTIONS = Cast(2, 3, 6, verbs=("check", "append"), engines=("native",), rests_ms=NO_REST)
+"""Units that do nothing but check, while others write what they check."""
+OLDER = Cast(2, 2, 4, verbs=("delete", "put", "append"), beside={"plain": 16}, rests_ms=NO_REST, is_older=True)
+"""Items that no unit has written before, and that units and a plain writer change and delete."""
 SLEEPERS = Cast(2, 1, 4, verbs=("append",), engines=("marked",), beside={"sweeper": 12})
 """For days, no process meets the marks except the sweeper."""
 TOKENS = Cast(2, 2, 3, verbs=("blind", "blind", "append"), engines=("native",))
@@ -69,6 +75,18 @@ SAVES = Cast(
     2, 3, 5, verbs=("append", "append", "get", "blind"), beside={"asker": 3, "ender": 2}, rests_ms=NO_REST, saves=True
 )
 """Units are saved, and resumed by one, two or three coordinators at once."""
+NAMED = Cast(
+    3,
+    2,
+    8,
+    verbs=("append",),
+    engines=("native",),
+    names=("n1",),
+    beside={"patient asker": 12},
+    rests_ms=(1_000, 70_000),
+    saves=True,
+)
+"""Units are saved under one name, for whose outcome another machine asks again and again."""
 LOCKING = Cast(2, 3, 4, verbs=("append", "get", "get all", "check"), rests_ms=NO_REST, locking=True)
 """Some units mark what they read, and write some of it."""
 SWEEPS = Cast(
@@ -81,7 +99,17 @@ SWEEPS = Cast(
     rests_ms=NO_REST,
 )
 """Two sweep beside units, in parts and for a short time."""
-SMALL = (CUTS, INSERTS, CHECKS, SLEEPERS, TOKENS, SAVES, RANGES, LOCKING, SWEEPS)
+CORRECTIONS = Cast(
+    2,
+    3,
+    4,
+    verbs=("append", "put", "get"),
+    engines=("marked",),
+    beside={"operator": 8, "another operator": 8, "reader": 6, "sweeper": 3},
+    rests_ms=NO_REST,
+)
+"""The service refuses new values of committed units, and two operators correct them."""
+SMALL = (CUTS, INSERTS, CHECKS, ASSERTIONS, OLDER, SLEEPERS, TOKENS, SAVES, NAMED, RANGES, LOCKING, SWEEPS, CORRECTIONS)
 
 
 def drawn_cast(chance: Chance) -> Cast:
@@ -101,9 +129,11 @@ def drawn_cast(chance: Chance) -> Cast:
             ("asker", 3, 3),
             ("plain", 3, 4),
             ("grantor", 3, 4),
+            ("operator", 4, 3),
         )
         if pick(one_of) == one_of - 1
     }
     rests_ms, saves, is_guarded, locking = RESTS_MS[pick(2)], pick(4) == 3, pick(2) == 1, pick(3) == 2
+    is_older = pick(4) == 3
     beside |= {"ender": 2} if saves else {}
-    return Cast(keys, clients, rounds, verbs, ENGINES, names, beside, rests_ms, saves, is_guarded, locking)
+    return Cast(keys, clients, rounds, verbs, ENGINES, names, beside, rests_ms, saves, is_guarded, locking, is_older)

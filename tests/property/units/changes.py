@@ -11,6 +11,7 @@ from property.on_purpose import asking_less
 from property.units.tables import UNITS
 
 from ticketlock.errors import (
+    CommittedUnfinished,
     OutcomeUnknown,
     TableError,
     TableRefused,
@@ -27,9 +28,11 @@ from ticketlock.units._locking import Locking
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Marked, Meeting
+from ticketlock.units._outcomes import Outcome, outcome_of_name
 from ticketlock.units._packing import Entry
 from ticketlock.units._queries import Querying
 from ticketlock.units._reading import SERIALIZABLE, Reading, Wanted
+from ticketlock.units._rows import Receipt, read_receipt
 from ticketlock.units._verbs import Verbs
 from ticketlock.units._work import Place
 from ticketlock.wire._answers import Reply
@@ -48,6 +51,16 @@ def native_without_checks(places: Sequence[Place], marks: Marks, commit: Any, me
 
 
 _COMMIT_NATIVELY = _native.commit_natively
+
+
+class MarkedThatKeepsSilent(MarkedCommit):
+    """Leaves to others what DynamoDB has refused, as if they could write it."""
+
+    def _finish(self) -> ForkingSteps[None]:
+        try:
+            yield from super()._finish()
+        except CommittedUnfinished:
+            return
 
 
 class MarkedWithoutChecks(MarkedCommit):
@@ -82,7 +95,7 @@ def steps_and_the_guard(self: Querying) -> ForkingSteps[Any]:
     """The guard is read after the items: an insert in between is in the guard already, and was not among the items."""
     found = yield from _STEPS(self)
     if self._asked.table.is_guarded and self._level is SERIALIZABLE:
-        guard = Guards(UNITS).of(self._asked.table, self._asked.range.partition, self._work)
+        guard = Guards(UNITS).of(self._asked.table, self._asked.range.partition[0], self._work)
         yield from take_in([guard], self._work, self._reading, 1)
         guard.is_checked = True
     return found
@@ -269,6 +282,59 @@ def images_of_the_items(self: Reading, _batch: Any, items: Any, _records: Any) -
 _IMAGES = Reading._images
 
 
+def read_in_the_new_alone(self: Verbs, places: Sequence[Place]) -> ForkingSteps[None]:
+    """A cut has the items that the unit had read before as they were then: it mixes instants."""
+    return (yield from _READ_IN(self, [place for place in places if not place.is_read]))
+
+
+_READ_IN = Verbs._read_in
+
+
+def newest_of_the_new_alone(self: Verbs, places: Sequence[Place], level: Any) -> ForkingSteps[Any]:
+    """The same below SERIALIZABLE: a unit that polls what it has read never sees it change."""
+    found = yield from _NEWEST(self, [place for place in places if not place.is_read], level)
+    return {**{id(place): place.image for place in places}, **found}
+
+
+_NEWEST = Verbs._newest
+
+
+def lock_all_unchecked(self: Locking, places: Sequence[Place]) -> ForkingSteps[None]:
+    """A cut has items under earlier read locks, which another unit may have taken away."""
+    for place in places:
+        if not place.is_read:
+            yield from self._lock([place])
+
+
+def validate_nothing(_self: Committing, _places: Sequence[Place]) -> ForkingSteps[None]:
+    """A unit that only reads is committed without a check: what several requests have read is not of one instant."""
+    yield from ()
+
+
+def validate_no_checks(self: Committing, places: Sequence[Place]) -> ForkingSteps[None]:
+    """A `check` counts as any read: of one item it is true as of the read, not as of the commit."""
+    for place in places:
+        place.is_asserted = False
+    yield from _VALIDATE(self, places)
+
+
+_VALIDATE = Committing._validate
+
+
+def serializable_by_plain_reads(
+    self: Reading, wanted: Sequence[Wanted], *, together: bool = True, exactly: bool = False
+) -> ForkingSteps[Any]:
+    """The commit checks a single item by a plain read.
+
+    A transaction that changes the item is decided, and its machine knows it; the service has not applied it yet.
+    """
+    del exactly
+    return (yield from _SERIALIZABLE(self, wanted, together=together))
+
+
+_SERIALIZABLE = Reading.serializable
+
+
 def new_token(original: Callable[..., Any]) -> Callable[..., Any]:
     def calls(self: TransactWrite, table: str, _identity: str) -> Any:
         return original(replace(self, token=uuid.uuid4().hex), table, "")
@@ -377,10 +443,18 @@ def end_owner_too_late(heads: Heads, owner: str) -> ForkingSteps[list[str]]:
     now = (yield Pause(0)).now
     yield _owners._end(heads.table, owner, now)
     units = [row["row"]["S"] for row in page.items if row["row"]["S"] != "ended"]
-    return (yield from _owners._roll_back(units, heads, owner, now))
+    return (yield from _owners._roll_back(units, heads, owner, now, []))
 
 
 _OWNER_GOES_ON = _owners.owner_goes_on
+
+
+def given_up_by_a_counter(table: str, name: str, _own: str) -> ForkingSteps[Outcome]:
+    """The identity is a number, which begins again once time to live has deleted the receipt."""
+    found = Receipt.of((yield read_receipt(table, name)).item)
+    before = 0 if found.is_committed else int(found.unit or 0)
+    return (yield from outcome_of_name(table, name, f"{before + 1:026}"))
+
 
 # Late and duplicate requests.
 
@@ -420,14 +494,12 @@ class MarkedThatStaysWhenRefused(MarkedCommit):
         return (yield from super()._abort(error))
 
 
-def sweep_of_any_age(
-    seen: Head, now: Moment, heads: Heads, marks: Marks, swept: Any, last_ms: float
-) -> ForkingSteps[Any]:
+def sweep_of_any_age(seen: Head, now: Moment, heads: Heads, marks: Marks, swept: Any, time: Any) -> ForkingSteps[Any]:
     """Every unit is old enough, as with an age that overflows: upstream's bug.
 
     A unit whose lease is running is rolled back; a record is closed before the last copy of a mark has arrived.
     """
-    return (yield from _SWEEP_ONE(seen, replace(now, earliest_ms=LONGEST_MS), heads, marks, swept, last_ms))
+    return (yield from _SWEEP_ONE(seen, replace(now, earliest_ms=LONGEST_MS), heads, marks, swept, time))
 
 
 _SWEEP_ONE = _sweeping.sweep_one

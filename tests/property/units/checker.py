@@ -6,13 +6,16 @@ it was running; at the end the tables must equal the model.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
 from kit.histories import Outcome, Transaction, anomalies
 from kit.invariants import Broken
+from property.clocks import TrueTime
 from property.units.saves import Saves
+
+from ticketlock.units import _rows
 
 Key = tuple[str, str]
 """The name of a table, and an item in it."""
@@ -51,6 +54,8 @@ class Record:
         number: the element that it appends.
         began, reported_at: the steps at which it began, and at which its end was reported to the machine.
         seen: what it has read, and the commit checks.
+        asserted: keys of its checks: what it has seen there must hold at its commit.
+        ends_at, ends_ms: the step at which its commit began, and when.
         missed: keys that were not in a range that it has read, and the commit checks: it may read them again.
         writes: the new values of the items that it writes, by key.
         blind: keys to which the service appends its element.
@@ -70,6 +75,9 @@ class Record:
     began: int
     began_ms: float = 0
     seen: dict[Key, Value] = field(default_factory=dict)
+    asserted: set[Key] = field(default_factory=set)
+    ends_at: int = 0
+    ends_ms: float = 0
     missed: set[Key] = field(default_factory=set)
     writes: dict[Key, Value] = field(default_factory=dict)
     blind: set[Key] = field(default_factory=set)
@@ -135,13 +143,16 @@ class UnitChecker:
 
     keys: Sequence[Key]
     is_append_only: bool
+    time: TrueTime
     step: int = 0
     log: list[str] = field(default_factory=list)
     records: dict[str, Record] = field(default_factory=dict)
     commits: list[Commit] = field(default_factory=list)
     committed: dict[str, Commit] = field(default_factory=dict)
     names: dict[str, Record] = field(default_factory=dict)
-    given_up: list[tuple[str, int, int]] = field(default_factory=list)
+    given_up: list[tuple[str, int, int, float]] = field(default_factory=list)
+    receipts_deleted: dict[str, int] = field(default_factory=dict)
+    first_used: dict[str, int] = field(default_factory=dict)
     rolled_back: set[str] = field(default_factory=set)
     cuts: list[Transaction] = field(default_factory=list)
     token: int = 0
@@ -158,6 +169,10 @@ class UnitChecker:
 
     def notes(self, what: str) -> None:
         self.log.append(f"{self.step}: {what}")
+
+    def was_there(self, key: Key) -> None:
+        """An item is there from the beginning, and nothing is in its list."""
+        self.commits[0] = replace(self.commits[0], state={**self.commits[0].state, key: ()})
 
     def begins(self, record: Record) -> Record:
         self.records[record.id] = record
@@ -198,14 +213,42 @@ class UnitChecker:
         return commit
 
     def _sees_name(self, record: Record, name: str) -> None:
-        if name in self.names:
+        if name in self.names and self._is_kept(self.names[name].ends_ms):
             raise Broken(f"exactly once: {record.id} and {self.names[name].id} are committed under the name {name}")
-        for each, asked_at, reported_at in self.given_up:
-            if each == name and record.knows_name_at is not None and record.knows_name_at < asked_at:
+        for each, asked_at, reported_at, asked_ms in self.given_up:
+            knows_at = record.knows_name_at
+            if each == name and knows_at is not None and knows_at < asked_at and self._is_kept(asked_ms):
                 raise Broken(
                     f"outcomes: {name} was reported as rolled back at {reported_at}, and {record.id} is committed"
                 )
         self.names[name] = record
+        self.first_used.setdefault(name, self.step)
+
+    def _is_kept(self, since_ms: float) -> bool:
+        """Whether the receipt of what began then must still be there."""
+        return self.time.now_ms <= since_ms + 1_000 * (_rows.RECEIPT_IS_KEPT_S - 1)
+
+    def sees_receipt_deleted(self, name: str) -> None:
+        """Time to live has deleted the receipt of a name."""
+        self.receipts_deleted[name] = self.step
+        self.notes(f"the receipt of {name} is deleted")
+
+    def sees_own_end(self, coordinator: str, saved_by: str, *, has_receipt: bool) -> None:
+        """A coordinator has rolled a saved unit back.
+
+        Args:
+            saved_by: who has saved it last.
+            has_receipt: whether its name has a receipt.
+        """
+        record, saver = self.records[coordinator], self.records[saved_by]
+        name = saver.name or ""
+        if self.first_used.get(name, inf) <= (saver.knows_name_at or 0):
+            # It was repeated, and is of no use any more.
+            return
+        # While it resumes the unit it knows of no other reason than the name.
+        is_about_the_name = record.number == 0 and coordinator != saved_by
+        if is_about_the_name and not has_receipt and self.receipts_deleted.get(name, -1) < record.began:
+            raise Broken(f"kept: {record.saved_as} is rolled back by {coordinator}, and {name} has no receipt")
 
     # Ends.
 
@@ -227,19 +270,31 @@ class UnitChecker:
                 raise Broken(f"serialisable: {record.id} is committed, and has missed what it has seen: {record.seen}")
             if record.has_read:
                 self.sees_cut(record.id, record.has_read, record.began, is_one_instant=True, kind="serialisable")
+            if record.asserted:
+                self._holds_at_the_end(record)
         elif record.id not in self.committed:
             raise Broken(f"outcomes: {record.id} ends as committed, and is not")
 
-    def sees_outcome(self, outcome: str, asked_at: int, *, name: str | None = None, unit: str | None = None) -> None:
-        """A machine has asked for the outcome of a unit or a name."""
+    def sees_outcome(
+        self,
+        outcome: str,
+        asked_at: int,
+        *,
+        name: str | None = None,
+        unit: str | None = None,
+        asked_ms: float = 0,
+    ) -> None:
+        """A machine has asked for the outcome of a unit or a name, since ``asked_ms``."""
         self.notes(f"outcome of {name or unit}: {outcome}")
         if name is not None:
             if outcome == "COMMITTED" and name not in self.names:
                 raise Broken(f"outcomes: the name {name} is reported as committed, and it is not")
             if outcome == "ROLLED_BACK":
-                self.given_up.append((name, asked_at, self.step))
+                self.given_up.append((name, asked_at, self.step, asked_ms))
                 # The name was committed before.
-                if name in self.names and self.committed[self.names[name].id].visible_at < asked_at:
+                first = self.names.get(name)
+                is_told = first is not None and self.committed[first.id].visible_at < asked_at
+                if first is not None and is_told and self._is_kept(first.ends_ms):
                     raise Broken(f"outcomes: the name {name} is reported as rolled back, and it was committed")
         if unit is not None:
             is_committed = unit in self.committed or unit in self.saves.committed
@@ -281,6 +336,13 @@ class UnitChecker:
         if not any(all(state[key] == value for key, value in found.items()) for state in self._states(began)):
             history = {key: self._history(key, began) for key in found}
             raise Broken(f"{kind}: {who} saw {_short(found)}: no state since {began}: {history}")
+
+    def _holds_at_the_end(self, record: Record) -> None:
+        """What a unit that only reads has checked must hold at an instant of its commit, as of any other unit."""
+        checked = {key: record.seen[key] for key in record.asserted}
+        states = self._states(record.ends_at)
+        if not any(all(state[key] == value for key, value in checked.items()) for state in states):
+            raise Broken(f"checks: {record.id} is committed, and {_short(checked)} was over by {record.ends_at}")
 
     def sees_uncommitted(self, who: str, key: Key, value: Value) -> None:
         """An uncommitted read: its value must have been committed at some time."""

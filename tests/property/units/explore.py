@@ -12,12 +12,13 @@ from property.failures import noted
 from property.units import scripts
 from property.units.beside import BESIDE_CLIENTS
 from property.units.casts import KEYS, Cast, drawn_cast
+from property.units.corrections import last_operator
 from property.units.faults import A_DAY_MS, Faults, mixed
 from property.units.tables import LOCKS, MARKS, TABLES, UNITS
 from property.units.world import Script, UnitsWorld
 
 from ticketlock.testing import _reads
-from ticketlock.units import _committing, _heads, _marked, _packing, _reading, _sweeping, _verbs
+from ticketlock.units import _committing, _heads, _marked, _packing, _reading, _rows, _sweeping, _verbs
 from ticketlock.units._guards import GUARD
 
 _CALM_AFTER = 1_500
@@ -36,12 +37,14 @@ class Caps:
         together: items that are read together; None for DynamoDB's limit.
         inline_bytes: how much the head itself holds.
         page_bytes: of a query or a scan; None for DynamoDB's limit.
+        receipts_are_kept_s: until time to live may delete the receipt of a name; None for as long as in a table.
     """
 
     actions: int | None = None
     together: int | None = None
     inline_bytes: int | None = None
     page_bytes: int | None = None
+    receipts_are_kept_s: int | None = None
 
     @contextmanager
     def set(self) -> Iterator[None]:
@@ -59,9 +62,12 @@ class Caps:
                 (module, "MOST_TOGETHER", self.together) for module in (_verbs, _committing, _reading, _sweeping)
             ]
         if self.inline_bytes is not None:
-            changes += [(_heads, "INLINE_BYTES", self.inline_bytes), (_packing, "_PIECE_BYTES", 100)]
+            changes += [(_heads, "INLINE_BYTES", self.inline_bytes), (_packing, "_PIECE_BYTES", 150)]
+            changes.append((_packing, "_TOGETHER_BYTES", 200))
         if self.page_bytes is not None:
             changes.append((_reads, "_PAGE_BYTES", self.page_bytes))
+        if self.receipts_are_kept_s is not None:
+            changes.append((_rows, "RECEIPT_IS_KEPT_S", self.receipts_are_kept_s))
         with ExitStack() as stack:
             for module, name, value in changes:
                 stack.enter_context(patch.object(module, name, value))
@@ -75,6 +81,7 @@ def drawn_caps(chance: Chance) -> Caps:
         [None, None, None, 2][chance.pick(4)],
         [None, None, 0][chance.pick(3)],
         [None, 300][chance.pick(2)],
+        [None, 60, 600][chance.pick(3)],
     )
 
 
@@ -86,6 +93,10 @@ def begun(chance: Chance, faults: Faults, caps: Caps, cast: Cast | None = None) 
         chance, faults, keys, cast.is_append_only, cuts_are_whole=caps.together is None, is_guarded=cast.is_guarded
     )
     world.service.memory.put_item(TableName=LOCKS, Item={"pk": {"S": "lock"}, "token": {"N": "0"}})
+    if cast.is_older:
+        for key in keys:
+            if chance.pick(2):
+                world.was_there(key)
     for number in range(cast.clients):
         world.add("abcdef"[number], scripts.client(cast))
     for name, rounds in cast.beside.items():
@@ -133,6 +144,7 @@ def left_to_itself(world: UnitsWorld, *, with_unit: bool | None = None) -> None:
     """
     world.calm()
     _one_more(world, "last reader", scripts.final_reader)
+    _one_more(world, "last operator", last_operator)
     if world.chance.pick(2) if with_unit is None else with_unit:
         _one_more(world, "last unit", scripts.final_unit)
     parts, time_ms = [1, 2][world.chance.pick(2)], [None, 0, 20][world.chance.pick(3)]

@@ -2,15 +2,26 @@
 
 A machine that has ``overslept`` paused between two attempts of a write, for longer than the service remembers the token
 of a transaction; one that is ``half_way`` pauses when its unit is committed, but not finished. The service refuses the
-contents of a ``refused`` request: only of requests that a unit sends before it is committed.
+contents of a ``refused`` request, which a unit sends before it is committed; and it refuses ``for good`` what a
+committed unit writes to an item, until an operator corrects that, or the service takes it.
 """
 
 from collections.abc import Mapping
 
 from property.chance import Chance
 
-ON_A_REQUEST = ("request_lost", "reply_lost", "late", "twice", "throttled", "conflict", "duplicated", "refused")
-ON_ANYTHING = ("crash", "pause", "freeze", "jump", "expire", "outage", "overslept", "half_way")
+ON_A_REQUEST = (
+    "request_lost",
+    "reply_lost",
+    "late",
+    "twice",
+    "throttled",
+    "conflict",
+    "duplicated",
+    "refused",
+    "refused for good",
+)
+ON_ANYTHING = ("crash", "pause", "freeze", "jump", "outage", "overslept", "half_way")
 ON_A_TRANSACTION = ("abandoned",)
 ONLY_ON_WRITES = ("late", "twice", "duplicated")
 
@@ -25,10 +36,10 @@ RATES = {
     "pause": 4,
     "freeze": 1,
     "jump": 1,
-    "expire": 1,
     "abandoned": 15,
     "outage": 2,
     "refused": 3,
+    "refused for good": 6,
     "overslept": 4,
     "half_way": 6,
 }
@@ -50,6 +61,9 @@ BESIDE = (
     "ended by another",
     "sweep cut short",
     "swept on by another",
+    "corrected",
+    "deleted by time to live",
+    "a receipt deleted",
 )
 """Events that are not drawn: they result from faults, from the cast, and from time."""
 STRIKES = (*RATES, *BESIDE)

@@ -7,8 +7,17 @@ from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError,
 from property.chance import Chance
 from property.clocks import TrueTime
 from property.faults import LATEST_MS, TIMED_OUT_MS, answered, drawn_lateness_ms
-from property.units.calls import TRANSACTIONS, WRITES, Beside, conflict, in_short, may_be_refused
-from property.units.checker import UnitChecker
+from property.units.calls import (
+    TRANSACTIONS,
+    WRITES,
+    Beside,
+    conflict,
+    finished_by,
+    in_short,
+    is_a_plain_insert,
+    may_be_refused,
+)
+from property.units.checker import Key, UnitChecker
 from property.units.faults import ON_A_REQUEST, ONLY_ON_WRITES, Faults
 from property.units.machines import Machine, Pending
 from property.units.service import AtWork, Service
@@ -32,6 +41,8 @@ class Network:
     Attributes:
         struck: how often each fault was injected.
         late: copies that will arrive later.
+        told: the machines that were told that the service refuses what a unit of theirs writes to an item, and whether
+            they know that no earlier attempt was applied.
     """
 
     chance: Chance
@@ -40,6 +51,8 @@ class Network:
     struck: Counter[str]
     service: Service
     late: list[Late] = field(default_factory=list)
+    told: dict[tuple[str, str], bool] = field(default_factory=dict)
+    _unanswered: set[tuple[str, str, Key]] = field(default_factory=set)
 
     def carries(self, machine: Machine, pending: Pending, faults: Faults) -> None:
         """Deliver a request of a machine, or inject a fault into it."""
@@ -53,7 +66,14 @@ class Network:
             self.befalls(fault, machine, pending)
         else:
             self.struck["ended by another"] += self._is_of_another(machine, pending.call)
-            self.service.performs(pending.call, pending)
+            self._performs(machine, pending)
+
+    def _performs(self, machine: Machine, pending: Pending) -> None:
+        self.service.performs(pending.call, pending)
+        finished = finished_by(pending.call)
+        if finished is not None and "ValidationException" in str(pending.error):
+            who, is_sure = (machine.name, finished[0]), (machine.name, *finished) not in self._unanswered
+            self.told[who] = self.told.get(who, False) or is_sure
 
     def _drawn(self, machine: Machine, call: Call, faults: Faults) -> str | None:
         fault, is_cut_off = faults.which(ON_A_REQUEST, self.chance), machine.outage_until_ms > self.time.now_ms
@@ -63,7 +83,12 @@ class Network:
             return "reply_lost" if is_cut_off else None
         if fault == "conflict" and call.operation not in (WRITES | TRANSACTIONS):
             return None
+        if fault in ("twice", "duplicated") and is_a_plain_insert(call):
+            # Once the item is deleted, no condition refuses the second copy.
+            return "reply_lost"
         if fault == "refused" and not may_be_refused(call):
+            return None
+        if fault == "refused for good" and finished_by(call) is None:
             return None
         return fault
 
@@ -73,7 +98,7 @@ class Network:
         Args:
             after_ms: when the copy that it leaves arrives; None to draw that.
         """
-        call = pending.call
+        call, finished = pending.call, finished_by(pending.call)
         self.struck[fault] += 1
         self.checker.notes(f"{machine.name}'s {in_short(call)}: {fault}")
         if fault == "request_lost":
@@ -84,6 +109,10 @@ class Network:
             self._fails(pending, conflict(call))
         elif fault == "refused":
             self._fails(pending, answered("ValidationException", call.operation))
+        elif fault == "refused for good":
+            assert finished is not None
+            self.service.refuses.add(finished)
+            self._performs(machine, pending)
         elif fault == "reply_lost":
             self.service.performs(call, None)
             self._fails(pending, ReadTimeoutError(endpoint_url="world"))
@@ -96,6 +125,8 @@ class Network:
                 self.service.performs(call, pending if fault == "duplicated" else None)
             if fault != "duplicated":
                 self._fails(pending, ReadTimeoutError(endpoint_url="world"))
+        if finished is not None and isinstance(pending.error, ReadTimeoutError):
+            self._unanswered.add((machine.name, *finished))
 
     def first_due(self) -> int | None:
         """The copy that arrives now; None if none does."""

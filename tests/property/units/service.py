@@ -9,12 +9,14 @@ from typing import Any
 from botocore.exceptions import ClientError
 from property.chance import Chance
 from property.clocks import TrueTime
-from property.units.calls import TRANSACTIONS, WRITES, Beside, written_by
+from property.faults import answered
+from property.units.calls import TRANSACTIONS, WRITES, Beside, finished_by, written_by
 from property.units.checker import Commit, Key, UnitChecker, Value
 from property.units.machines import Pending
 from property.units.tables import MARKS, UNITS, create_tables, elements
 
 from ticketlock.testing import InSteps, MemoryDynamoDB
+from ticketlock.units._rows import NAME
 from ticketlock.wire._actions import Call
 
 
@@ -42,6 +44,7 @@ class Service:
     Attributes:
         in_steps: whether other machines may continue between two steps of a transaction; None to draw that each time.
         struck: how often each fault was injected.
+        refuses: for which units it refuses to give an item its new value, whoever asks.
         at_work: transactions that have begun and are not over, in the order in which they began.
     """
 
@@ -50,6 +53,7 @@ class Service:
     checker: UnitChecker
     struck: Counter[str]
     in_steps: bool | None
+    refuses: set[tuple[str, Key]] = field(default_factory=set)
     at_work: list[AtWork] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -77,6 +81,23 @@ class Service:
             found[key] = None if item is None or MARKS.is_placeholder(item) else elements(item)
         return found
 
+    def time_to_live(self) -> None:
+        """Now and then one row whose time is over is deleted: that is no fault, and may happen at any moment."""
+        now_s = self.memory._service.wall_ms // 1_000
+        over = [row for row in self.memory.items(UNITS) if "expiresAt" in row and int(row["expiresAt"]["N"]) < now_s]
+        if not over or self.chance.pick(3) != 2:
+            return
+        row = over[self.chance.pick(len(over))]
+        try:
+            self.memory.delete_item(TableName=UNITS, Key={name: row[name] for name in ("unit", "row")})
+        except ClientError:
+            # A transaction has it.
+            return
+        self.struck["deleted by time to live"] += 1
+        if row["row"]["S"] == "receipt":
+            self.struck["a receipt deleted"] += 1
+            self.checker.sees_receipt_deleted(row["unit"]["S"].removeprefix(NAME))
+
     # Requests.
 
     def performs(self, call: Call, pending: Pending | None) -> None:
@@ -98,6 +119,8 @@ class Service:
             return
         answer, error = None, None
         try:
+            if self._refuses(call):
+                raise answered("ValidationException", call.operation)
             answer = getattr(client, call.operation)(**call.parameters)
         except ClientError as refused:
             error = refused
@@ -105,6 +128,16 @@ class Service:
             pending.is_over, pending.answer, pending.error = True, answer, error
         if error is None and call.operation in WRITES:
             self._sees_write(call)
+
+    def _refuses(self, call: Call) -> bool:
+        """Whether it refuses the contents of a write; sometimes it takes them later, as after an index was deleted."""
+        finished = finished_by(call)
+        if finished not in self.refuses:
+            return False
+        if self.chance.pick(12) == 11:
+            self.refuses.remove(finished)
+            return False
+        return True
 
     def takes_a_step(self, work: AtWork) -> bool:
         """Perform one step of a transaction. Returns whether steps are left."""
@@ -160,6 +193,10 @@ class Service:
         if head is not None and "coordinator" in head:
             saved_by, coordinator = head["attempt"]["S"], head["coordinator"]["S"]
             owner = head["owner"]["S"] if "owner" in head else None
+            if asked.get("ExpressionAttributeValues", {}).get(":ended") == {"S": "rolledBack"} == head["state"]:
+                name = self.checker.records[saved_by].name
+                receipt = self.memory._service.tables[UNITS].get((f"{NAME}{name}", "receipt"))
+                self.checker.sees_own_end(coordinator, saved_by, has_receipt=receipt is not None)
             self.checker.saves.sees(self.checker, unit, saved_by, coordinator, state=str(state), owner=owner)
         elif state == "committed" and unit not in self.checker.committed:
             self.checker.sees_commit(unit, self.checker.step)

@@ -36,7 +36,14 @@ def test_everything_that_may_go_wrong_does_somewhere_in_a_search() -> None:
 
 
 TAKES_A_WHILE = {
+    "a check by a plain read at the commit",
+    "a check that counts as a read",
     "a claim of a saved unit without rev",
+    "a committed read of what the unit has read before",
+    "a cut under read locks that may be gone",
+    "a cut without what the unit has read before",
+    "a plain writer whose condition for an old item holds for a deleted one",
+    "a unit that only reads, and is not validated",
     "a commit of a saved unit in any state",
     "a commit of a saved unit without rev",
     "a cut by plain reads",

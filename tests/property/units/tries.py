@@ -14,6 +14,7 @@ from property.units.tables import ELEMENTS, LOCKS, MARKS, UNITS, key_of
 from property.units.world import UnitsWorld
 
 from ticketlock.errors import (
+    CommittedUnfinished,
     ConditionFailed,
     InvalidUnitRequest,
     TicketLockError,
@@ -34,7 +35,7 @@ from ticketlock.wire._actions import Actions, Sleep
 LONGEST_MS = 120_000
 _ONCE_MORE = (UnitConflict, UnitContended, UnitRolledBack)
 READS = ("get", "get all", "query")
-_APPEND = "SET #list = list_append(if_not_exists(#list, :none), :new)"
+APPEND = "SET #list = list_append(if_not_exists(#list, :none), :new)"
 NAMES = {"#list": ELEMENTS}
 
 
@@ -130,7 +131,8 @@ def to_its_end(world: UnitsWorld, machine: Machine, verbs: Verbs, record: Record
             yield from follow(verbs.save(plan.keeping))
             end = SAVED
         else:
-            yield from follow(verbs.commit())
+            record.ends_at, record.ends_ms = checker.step, world.time.now_ms
+            yield from _commits(world, machine, verbs)
             end = REPEATED if verbs.repeated else REPORTED_COMMITTED
     except InvalidUnitRequest:
         raise
@@ -148,6 +150,22 @@ def to_its_end(world: UnitsWorld, machine: Machine, verbs: Verbs, record: Record
         raise Broken(f"exactly once: {unit} is repeated, and has written a record")
     in_time(world, began_ms, f"{unit} ended as {end}")
     return True
+
+
+def _commits(world: UnitsWorld, machine: Machine, verbs: Verbs) -> Actions[None]:
+    """The commit, which reports what the service refuses after the decision."""
+    told, unit = False, verbs.terms.unit
+    try:
+        yield from machine.driver.follow(verbs.commit())
+    except CommittedUnfinished as error:
+        told = True
+        if error.unit != unit or not error.keys:
+            raise Broken(f"told: {unit} is reported as {error.unit}, with {error.keys}") from error
+    may_know = world.network.told.get((machine.name, unit))
+    if told and may_know is None:
+        raise Broken(f"told: the commit of {unit} has reported an item that is not refused")
+    if may_know and not told:
+        raise Broken(f"told: the commit of {unit} has not reported an item that is refused")
 
 
 def states_nothing(world: UnitsWorld, machine: Machine, verbs: Verbs, key: Key) -> Actions[None]:
@@ -206,7 +224,7 @@ class OwnUnit:
         elif verb == "blind":
             if self._number_is_in(key):
                 return
-            yield from follow(verbs.update(table, python_key, _APPEND, None, self.new, NAMES, PYTHON, blind=True))
+            yield from follow(verbs.update(table, python_key, APPEND, None, self.new, NAMES, PYTHON, blind=True))
             if self.verbs.terms.isolation is READ_LOCK and key not in self.record.seen:
                 # It is read and marked nevertheless.
                 _, after = yield from follow(
@@ -222,7 +240,7 @@ class OwnUnit:
         elif verb == "append":
             if self._number_is_in(key):
                 return
-            steps = verbs.update(table, python_key, _APPEND, None, self.new, NAMES, PYTHON)
+            steps = verbs.update(table, python_key, APPEND, None, self.new, NAMES, PYTHON)
             before, after = yield from follow(steps)
             self._meets(key, value_of(PYTHON.back(before)), began)
             self._writes(key, (*(self._own(key) or ()), self.record.number), value_of(PYTHON.back(after)))
@@ -242,6 +260,7 @@ class OwnUnit:
             except ConditionFailed:
                 before, _ = yield from follow(verbs.check(table, python_key, conditions[1], None, NAMES, PYTHON))
             self._meets(key, value_of(PYTHON.back(before)), began)
+            self.record.asserted.add(key)
 
     def _queries(self, began: int) -> Actions[None]:
         """Query the range, and note missing keys. Only in a guarded table the commit checks that they stay missing."""
@@ -273,23 +292,32 @@ class OwnUnit:
     def _reads(
         self, level: Isolation, found: Mapping[Key, Value], began: int, *, is_one_instant: bool | None = None
     ) -> None:
+        """Judge what a read has found: at SERIALIZABLE what the unit has read stays, below that only what it writes."""
         if is_one_instant is None:
             is_one_instant = self.world.cuts_are_whole
         record, checker = self.record, self.world.checker
-        for key in list(found):
-            if key in record.blind and level is not UNCOMMITTED:
-                self._meets(key, found[key], began)
-        of_others = {key: value for key, value in found.items() if key not in record.seen and key not in record.writes}
-        for key in found.keys() - of_others.keys():
+        blind = {key for key in found if key in record.blind and level is not UNCOMMITTED}
+        for key in blind:
+            self._meets(key, found[key], began)
+        stays = level in (SERIALIZABLE, READ_LOCK)
+        own = {key for key in found if key in record.writes or (stays and key in record.seen)}
+        for key in own:
             if found[key] != self._own(key):
                 raise Broken(f"own reads: {record.id} has {self._own(key)} in {key}, and read {found[key]}")
+        of_others = {key: value for key, value in found.items() if key not in own}
         if level is UNCOMMITTED:
             for key, value in of_others.items():
                 if key not in record.blind:
                     checker.sees_uncommitted(record.id, key, value)
+        elif is_one_instant and len(found) > 1 and not self.verbs.repeated:
+            # What it has read or written before is unchanged at the instant of the others; without others it is of any
+            # one instant since the unit began.
+            before = {key: record.seen[key] for key in own - blind if key in record.seen}
+            since = began if of_others else record.began
+            checker.sees_cut(record.id, {**of_others, **before}, since, is_one_instant=True)
         elif of_others:
             checker.sees_cut(record.id, of_others, began, is_one_instant=is_one_instant)
-        if level in (SERIALIZABLE, READ_LOCK):
+        if stays:
             record.seen.update(of_others)
 
     def _meets(self, key: Key, value: Value, began: int) -> None:

@@ -31,7 +31,7 @@ from property.units.faults import (
 from property.units.machines import Machine, Pending, Strand
 from property.units.network import Network
 from property.units.service import AtWork, Service
-from property.units.tables import UNITS
+from property.units.tables import ELEMENTS, UNITS, key_of
 
 from ticketlock._expressions._schemas import Schema
 from ticketlock.errors import TableError
@@ -73,7 +73,7 @@ class UnitsWorld:
 
     def __post_init__(self) -> None:
         self.struck: Counter[str] = Counter()
-        self.checker = UnitChecker(self.keys, self.is_append_only)
+        self.checker = UnitChecker(self.keys, self.is_append_only, self.time)
         self.service = Service(self.chance, self.time, self.checker, self.struck, self.in_steps)
         self.network = Network(self.chance, self.time, self.checker, self.struck, self.service)
         # The list of sent requests is not used, and would only grow.
@@ -125,6 +125,12 @@ class UnitsWorld:
         for _ in range(count):
             found.append(left.pop(self.chance.pick(len(left))))
         return found
+
+    def was_there(self, key: Key) -> None:
+        """An item of before, without a version, and with an empty list."""
+        item: Any = {name: {"S": part} for name, part in key_of(key).items()} | {ELEMENTS: {"L": []}}
+        self.service.memory.put_item(TableName=key[0], Item=item)
+        self.checker.was_there(key)
 
     def table_of(self, key: Key) -> UnitTable:
         return self.tables._known[key[0]]
@@ -184,6 +190,7 @@ class UnitsWorld:
         self.time.now_ms += ms
         while self.service.at_work and self.service.at_work[0].began_ms < self.time.now_ms - _LONGEST_AT_WORK_MS:
             self._work_continues(self.service.at_work[0])
+        self.service.time_to_live()
         if not self.faults.are_none:
             # Another server, with another clock, sends the next reply.
             self.time.skew_ms = SKEWS_MS[self.chance.pick(len(SKEWS_MS))]
@@ -256,11 +263,8 @@ class UnitsWorld:
             victims = [each for each in awake if any(strand.repeats is not None for strand in each.strands)]
         elif fault == "half_way":
             victims = [each for each in awake if self._is_half_way(each)]
-        if fault == "expire" or victims:
+        if victims:
             self.struck[fault] += 1
-        if fault == "expire":
-            self.service.memory.expire()
-        elif victims:
             self._strikes(fault, victims[self.chance.pick(len(victims))])
         return True
 

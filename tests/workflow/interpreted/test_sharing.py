@@ -94,6 +94,28 @@ def test_as_many_run_at_once_as_there_are_permits_and_the_next_after_one_of_them
     assert stage.is_free(ENTITY)
 
 
+@BOTH_WAYS
+def test_a_deployment_with_another_number_of_permits_lets_in_who_has_begun_before_it(
+    open_with: Callable[..., Stage], works: dict[str, Work], hand_over: HandOver
+) -> None:
+    stage = open_with(hand_over=hand_over)
+    first, second, third, _ = works.values()
+    running = [stage.start(ENTITY, function="first")]
+    assert runs(first)
+    running.append(stage.start(ENTITY, function="second"))
+    wait_until_queued(stage, running[1])
+    stage.machine.deploy(lambda text: text.replace('"defaultPermits": 1', '"defaultPermits": 2'))
+    running.append(stage.start(ENTITY, function="third"))
+    assert runs(second)
+    wait_until_queued(stage, running[2])
+    assert not first.finish.is_set()
+    assert not third.started.is_set()
+    for work in (first, second, third):
+        work.finish.set()
+    assert {stage.machine.wait(arn).status for arn in running} == {"SUCCEEDED"}
+    assert stage.is_free(ENTITY)
+
+
 def test_readers_behind_a_writer_are_all_woken_when_it_is_done(
     open_with: Callable[..., Stage], works: dict[str, Work]
 ) -> None:
@@ -163,7 +185,7 @@ def test_another_number_than_the_lock_has_fails_by_name_and_leaves_nothing_behin
 def test_a_number_that_changes_while_it_waits_fails_by_name_and_it_leaves_the_queue(
     open_with: Callable[..., Stage], works: dict[str, Work], hand_over: HandOver, polls: int
 ) -> None:
-    """As when the lock item was deleted by hand and created again by another user."""
+    """As when the lock item was deleted by hand and created again by users with a number of their own."""
     stage = open_with(hand_over=hand_over, polls_an_execution=polls)
     holder = stage.start(ENTITY, function="first")
     assert runs(works["first"])
@@ -174,7 +196,7 @@ def test_a_number_that_changes_while_it_waits_fails_by_name_and_it_leaves_the_qu
     stage.client.update_item(
         TableName=stage.table_name,
         Key=lock_key(LockName(ENTITY)),
-        UpdateExpression="SET #permits = :permits",
+        UpdateExpression="SET #permits = :permits REMOVE permitsSinceMs",
         ExpressionAttributeNames={"#permits": "permits"},
         ExpressionAttributeValues={":permits": {"N": "2"}},
     )

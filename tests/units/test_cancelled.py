@@ -1,0 +1,137 @@
+"""A task that was cancelled before the end of its unit's block commits nothing, whenever that was."""
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from kit.awaited import Awaited
+from kit.opcodes import AtOpcode
+from kit.units import KEYS, loaded, make_table
+
+from ticketlock import UnitFinished, aio
+from ticketlock.testing import MemoryDynamoDB
+from ticketlock.units import UnitTable, create_units_table
+
+KEY = {"id": "a"}
+SET = "SET balance = :n"
+End = Callable[[aio.Unit], Awaitable[None]]
+
+
+class Scene:
+    """A table, and what a task does with a unit that writes to it."""
+
+    def __init__(self) -> None:
+        self.memory = MemoryDynamoDB()
+        create_units_table("units", client=self.memory.client)
+        make_table(self.memory.client, "accounts", KEYS["accounts"])
+
+    @property
+    def is_committed(self) -> bool:
+        return [loaded(item)["balance"] for item in self.memory.items("accounts")] == [1]
+
+    def run(self, work: Callable[[aio.Units, UnitTable], Coroutine[Any, Any, None]]) -> None:
+        async def main() -> None:
+            async with aio.Units("units", client=Awaited(self.memory)) as units:
+                await work(units, await units.table("accounts"))
+
+        asyncio.run(main())
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def cancel_this_task() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+
+
+@pytest.mark.parametrize("end", ["block", "commit", "decorator"])
+def test_a_cancellation_after_the_last_await_of_the_block_rolls_back(scene: Scene, end: str) -> None:
+    async def work(units: aio.Units, accounts: UnitTable) -> None:
+        async def write(*, unit: aio.Unit) -> None:
+            await unit.update(accounts, KEY, SET, {":n": 1})
+            cancel_this_task()
+            if end == "commit":
+                await unit.commit()
+
+        if end == "decorator":
+            await units.transactional()(write)()
+        else:
+            async with units.begin() as unit:
+                await write(unit=unit)
+
+    with pytest.raises(asyncio.CancelledError):
+        scene.run(work)
+    assert not scene.is_committed
+
+
+def test_a_time_out_that_is_over_at_the_end_of_the_block_rolls_back(scene: Scene) -> None:
+    async def work(units: aio.Units, accounts: UnitTable) -> None:
+        async with asyncio.timeout(None) as time_out, units.begin() as unit:
+            await unit.update(accounts, KEY, SET, {":n": 1})
+            time_out.reschedule(asyncio.get_running_loop().time())
+
+    with pytest.raises(TimeoutError):
+        scene.run(work)
+    assert not scene.is_committed
+
+
+def test_ctrl_c_after_the_last_await_of_the_block_rolls_back(scene: Scene) -> None:
+    async def work(units: aio.Units, accounts: UnitTable) -> None:
+        async with units.begin() as unit:
+            await unit.update(accounts, KEY, SET, {":n": 1})
+            signal.raise_signal(signal.SIGINT)
+
+    # A process that a shell has started in the background ignores the signal.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            scene.run(work)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert not scene.is_committed
+
+
+def test_a_commit_before_which_the_task_was_cancelled_ends_the_unit(scene: Scene) -> None:
+    async def work(units: aio.Units, accounts: UnitTable) -> None:
+        async with units.begin() as unit:
+            await unit.update(accounts, KEY, SET, {":n": 1})
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None) as time_out:
+                    time_out.reschedule(asyncio.get_running_loop().time())
+                    await unit.commit()
+
+    with pytest.raises(UnitFinished, match="rolled back"):
+        scene.run(work)
+    assert not scene.is_committed
+
+
+def test_a_cancellation_at_any_opcode_of_the_end_rolls_back_until_the_commit_begins() -> None:
+    committed: list[bool] = []
+    number = 0
+    while True:
+        number += 1
+        scene, at = Scene(), AtOpcode(number, cancel_this_task, ["aio/_unit.py", "aio/_to_the_end.py"])
+
+        async def work(units: aio.Units, accounts: UnitTable, at: AtOpcode = at) -> None:
+            async with units.begin() as unit:
+                await unit.update(accounts, KEY, SET, {":n": 1})
+                at.__enter__()
+
+        try:
+            with suppress(asyncio.CancelledError):
+                scene.run(work)
+        finally:
+            at.__exit__()
+        if at.passed < number:
+            break
+        committed.append(scene.is_committed)
+    # None before the commit has begun, all afterwards.
+    assert committed == sorted(committed)
+    assert {False, True} == set(committed)

@@ -1,0 +1,115 @@
+"""A unit without references: nothing of it is kept alive, and work that no one has ended is reported."""
+
+import asyncio
+import gc
+from collections.abc import Iterator
+
+import pytest
+from kit.awaited import Awaited
+from kit.units import KEYS, make_table
+
+from ticketlock import aio
+from ticketlock.testing import MemoryDynamoDB
+from ticketlock.units import READ_LOCK, Unit, Units, UnitTable, create_units_table
+from ticketlock.units._keeping import Kept
+
+KEY = {"id": "a"}
+SET = "SET balance = :n"
+
+
+@pytest.fixture
+def memory() -> MemoryDynamoDB:
+    memory = MemoryDynamoDB()
+    create_units_table("units", client=memory.client)
+    make_table(memory.client, "accounts", KEYS["accounts"])
+    return memory
+
+
+@pytest.fixture
+def units(memory: MemoryDynamoDB) -> Units:
+    return Units("units", client=memory.client)
+
+
+@pytest.fixture
+def accounts(units: Units) -> UnitTable:
+    return units.table("accounts")
+
+
+@pytest.fixture
+def no_garbage_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def kept_by(unit: Unit | aio.Unit) -> Kept:
+    kept = unit._verbs.kept
+    assert kept is not None
+    assert kept._is_watched_on()
+    return kept
+
+
+@pytest.mark.usefixtures("no_garbage_collector")
+class TestReadLocksAreRenewedNoMoreAtOnceAfterTheLastReference:
+    def test_of_a_thread(self, units: Units, accounts: UnitTable) -> None:
+        unit = units.begin(isolation=READ_LOCK)
+        unit.update(accounts, KEY, SET, {":n": 1})
+        kept = kept_by(unit)
+        del unit
+        assert not kept._is_watched_on()
+
+    def test_of_a_task(self, memory: MemoryDynamoDB) -> None:
+        async def main() -> bool:
+            async with aio.Units("units", client=Awaited(memory)) as units:
+                accounts = await units.table("accounts")
+                unit = units.begin(isolation=READ_LOCK)
+                await unit.update(accounts, KEY, SET, {":n": 1})
+                kept = kept_by(unit)
+                del unit
+                return kept._is_watched_on()
+
+        assert not asyncio.run(main())
+
+
+class TestAUnitThatIsDropped:
+    def test_warns_if_it_would_have_written(self, units: Units, accounts: UnitTable) -> None:
+        unit = units.begin()
+        unit.update(accounts, KEY, SET, {":n": 1})
+        with pytest.warns(ResourceWarning, match=r"^the unit \w+ was never ended, and has written nothing: use it in"):
+            del unit
+
+    def test_warns_of_a_task_as_well(self, memory: MemoryDynamoDB) -> None:
+        async def main() -> None:
+            async with aio.Units("units", client=Awaited(memory)) as units:
+                unit = units.begin()
+                await unit.update(await units.table("accounts"), KEY, SET, {":n": 1}, blind=True)
+                with pytest.warns(ResourceWarning, match="never ended"):
+                    del unit
+
+        asyncio.run(main())
+
+    @pytest.mark.filterwarnings("error::ResourceWarning")
+    @pytest.mark.parametrize("end", ["nothing", "get", "commit", "rollback", "save"])
+    def test_is_silent_if_it_has_only_read_or_was_ended(self, units: Units, accounts: UnitTable, end: str) -> None:
+        unit = units.begin()
+        if end != "nothing":
+            unit.get(accounts, KEY)
+        if end in ("commit", "rollback", "save"):
+            unit.update(accounts, KEY, SET, {":n": 1})
+            getattr(unit, end)()
+        del unit
+
+
+def test_units_show_what_they_are(memory: MemoryDynamoDB, units: Units) -> None:
+    unit = units.begin()
+    before = repr(unit)
+    unit.rollback()
+    assert [repr(units), before, repr(unit)] == [
+        "<Units in the table 'units'>",
+        f"<Unit {unit.id}, open>",
+        f"<Unit {unit.id}, rolled back>",
+    ]
+    tasks = aio.Units("units", client=Awaited(memory))
+    assert repr(tasks) == "<Units in the table 'units'>"
+    assert repr(tasks.begin()).endswith(", open>")

@@ -1,0 +1,349 @@
+"""What a process of format 1 has left is read and ended by this version, and what a newer one leaves is refused."""
+
+import base64
+import json
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from boto3.dynamodb.conditions import Key as KeyOf
+from kit.units import MARK, Books, Party
+from units.golden_rows import STATES, empty_books, golden, party, path_of, written
+
+from ticketlock.errors import InvalidUnitRequest, UnitRolledBack, UnsupportedFormat
+from ticketlock.units import Outcome, Record, Swept
+from ticketlock.units._administration import inspect, open_units
+from ticketlock.units._heads import Heads
+
+LATER_S = 700
+A_YEAR_S = 370 * 86_400
+
+
+def heads(books: Books) -> list[Any]:
+    return [row for row in books.everything()["units"] if row["row"] == "head"]
+
+
+def head_of(books: Books) -> str:
+    (found,) = heads(books)
+    return str(found["unit"])
+
+
+def balances(books: Books) -> dict[str, Any]:
+    return {item["id"]: item.get("balance") for item in books.everything()["accounts"] if item["id"] != "lock"}
+
+
+def marks(books: Books) -> int:
+    return sum(MARK in item for use in ("accounts", "lines") for item in books.everything()[use])
+
+
+# What is read.
+
+
+def test_a_pending_unit_is_rolled_back_after_its_lease() -> None:
+    with golden("pending") as books:
+        ben = party(books)
+        assert ben.units.outcome(unit=head_of(books)) is Outcome.PENDING
+        books.clock.advance(LATER_S)
+        assert ben.units.sweep() == Swept(rolled_back=1, finished=2, open=1)
+        assert (balances(books), marks(books)) == ({"a": 100, "b": 100, "c": 100}, 0)
+
+
+@pytest.mark.parametrize("state", ["committed", "committed_with_rows"])
+@pytest.mark.parametrize("by", ["a reader", "a writer", "a sweep", "a repair", "an operator"])
+def test_a_committed_unit_is_read_and_finished(state: str, by: str) -> None:
+    with golden(state) as books:
+        ben = party(books)
+        if by == "a reader":
+            found = [ben.units.get(ben.accounts, {"id": name}) for name in ("a", "b", "new")]
+            assert [item and item.get("balance", "new") for item in found] == [0, None, "new"]
+            assert marks(books) == 3
+            return
+        do: dict[str, Callable[[], object]] = {
+            "a writer": lambda: ben.changes({"id": "a"}, 5),
+            "a sweep": ben.units.sweep,
+            "a repair": lambda: ben.units.repair(ben.accounts, write=True),
+            "an operator": lambda: ben.units.rollback(head_of(books)),
+        }
+        do[by]()
+        if by == "an operator":
+            shown = ben.units._performer.follow(inspect(Heads("units"), ben.units._settings.marks, head_of(books)))
+            assert shown is not None
+            assert shown.items is not None
+            assert [each.entry.kind for each in shown.items] == ["change", "delete", "put"]
+            return
+        assert balances(books)["a"] == (5 if by == "a writer" else 0)
+        if by == "a writer":
+            return
+        assert ("b" in balances(books), marks(books)) == (False, 0)
+        new = books.item("accounts", {"id": "new"}) or {}
+        assert (new["raw"], new["set"], new["deep"]) == (b"\x00\x01", {1, 2}, [{"a": None}, True])
+
+
+def test_rows_that_a_closed_unit_has_left_are_deleted() -> None:
+    with golden("closed_with_rows") as books:
+        assert party(books).units.sweep() == Swept(closed=1)
+        assert [row["row"] for row in books.everything()["units"]] == ["head"]
+        assert balances(books)["a"] == 0
+
+
+def test_a_unit_that_an_older_one_has_rolled_back_leaves_its_items_as_they_were() -> None:
+    with golden("rolled_back_by_an_older_unit") as books:
+        ben = party(books)
+        (seen,) = [each for each in ben.units._performer.follow(open_units(Heads("units"))) if each.rolled_back_by]
+        assert ben.units.outcome(unit=seen.unit) is Outcome.ROLLED_BACK
+        ben.changes({"id": "b"}, 7)
+        books.clock.advance(LATER_S)
+        ben.units.sweep()
+        assert (balances(books)["b"], marks(books)) == (7, 0)
+
+
+def test_what_a_unit_with_read_locks_has_marked_is_found_by_its_keys() -> None:
+    with golden("with_read_locks") as books:
+        books.clock.advance(LATER_S)
+        assert party(books).units.sweep() == Swept(rolled_back=1, finished=2, open=1)
+        assert (balances(books), marks(books)) == ({"a": 100, "b": 100, "c": 100}, 0)
+
+
+def test_a_saved_unit_is_resumed_with_all_that_it_has_read_and_stated() -> None:
+    with golden("saved") as books:
+        ben = party(books, guarded=True)
+        unit = ben.units.resume(head_of(books))
+        assert (unit.get(ben.accounts, {"id": "a"}) or {})["balance"] == 0
+        assert [unit.get(ben.accounts, {"id": name}) for name in ("b", "none")] == [None, None]
+        assert unit.get(ben.lines, {"pk": "p", "sk": 1}) == {"pk": "p", "sk": 1, "raw": b"\x00"}
+        unit.commit()
+        assert balances(books) == {"a": 0, "c": 100}
+        assert ben.units.outcome(name="charge-42") is Outcome.COMMITTED
+
+
+def test_a_saved_unit_is_rolled_back_with_its_owner() -> None:
+    with golden("saved") as books:
+        ben, unit = party(books), head_of(books)
+        assert ben.units.end_owner("execution") == [unit]
+        with pytest.raises(UnitRolledBack):
+            ben.units.resume(unit)
+
+
+def test_a_saved_unit_is_rolled_back_by_a_sweep_after_its_time() -> None:
+    with golden("saved") as books:
+        books.clock.advance(A_YEAR_S)
+        assert party(books).units.sweep().rolled_back == 1
+
+
+def test_a_saved_unit_that_its_head_holds_is_resumed_and_knows_its_steps() -> None:
+    with golden("saved_in_its_head") as books:
+        ben, unit = party(books), head_of(books)
+        ben.units.resume(unit).save()
+        assert ben.units.resume(unit, step="second").save() == unit
+        ben.units.resume(unit).commit()
+        assert balances(books) == {"a": 0, "b": 0, "c": 100}
+
+
+def test_names_are_committed_and_given_up_as_they_were() -> None:
+    with golden("names") as books:
+        ben = party(books)
+        assert [ben.units.outcome(name=name) for name in ("committed", "given up")] == [
+            Outcome.COMMITTED,
+            Outcome.ROLLED_BACK,
+        ]
+        with ben.begin(name="committed") as unit:
+            unit.update(ben.accounts, {"id": "b"}, "SET balance = :n", {":n": 0})
+        with ben.begin(name="given up") as other:
+            other.update(ben.accounts, {"id": "c"}, "SET balance = :n", {":n": 0})
+        assert (unit.repeated, balances(books)) == (True, {"a": 0, "b": 100, "c": 0})
+
+
+def test_nothing_is_saved_under_an_owner_that_has_ended() -> None:
+    with golden("an_owner_that_has_ended") as books, pytest.raises(UnitRolledBack, match="has ended"):
+        party(books).saves({"id": "a"}, owner="execution")
+
+
+def test_a_guard_notices_an_insert() -> None:
+    with golden("a_guard") as books:
+        ann, ben = (party(books, guarded=True) for _ in range(2))
+        unit = ann.begin()
+        assert len(unit.query(ann.lines, KeyOf("pk").eq("p"))) == 1
+        with ben.begin() as other:
+            other.put(ben.lines, {"pk": "p", "sk": 2})
+        unit.update(ann.accounts, {"id": "a"}, "SET balance = :n", {":n": 0})
+        with pytest.raises(Exception, match="inserted"):
+            unit.commit()
+
+
+def test_a_sweep_continues_where_the_last_one_has_stopped() -> None:
+    with golden("a_sweep_that_stopped") as books:
+        ben = party(books)
+        assert ben.units.sweep(timeout=10) == Swept(rolled_back=1, finished=1, open=1)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_what_is_written_now_has_the_shape_of_its_file(state: str) -> None:
+    """Whoever changes a shape raises its format, and adds files of the new one: those of the old one stay."""
+    then = json.loads(path_of(state).read_text())["tables"]["units"]
+    now = written(state)["tables"]["units"]
+    assert sorted(map(shape, now), key=str) == sorted(map(shape, then), key=str)
+
+
+def shape(row: dict[str, Any]) -> dict[str, Any]:
+    """The names and types in a row, what is packed in it included."""
+    with_contents = {name: contents(value["B"]) if set(value) == {"B"} else value for name, value in row.items()}
+    kind = row["row"]["S"].partition("#")[0] if row["row"]["S"].islower() else "of an owner"
+    return {"kind": kind, "format": row["format"], **names_in(with_contents)}
+
+
+def names_in(told: Any) -> Any:
+    if isinstance(told, dict):
+        return {name: names_in(each) for name, each in sorted(told.items())}
+    return [names_in(each) for each in told] if isinstance(told, list) else type(told).__name__
+
+
+def contents(packed: str) -> Any:
+    return json.loads(zlib.decompress(base64.b64decode(packed))) if packed else None
+
+
+# What is refused.
+
+NEWER = {"N": "2"}
+
+
+def newer(kind: str) -> Callable[[dict[str, Any]], object]:
+    """Makes rows of a newer version of those whose sort keys begin so."""
+
+    def change(row: dict[str, Any]) -> None:
+        if row["row"]["S"].startswith(kind):
+            row["format"] = NEWER
+
+    return change
+
+
+REFUSED: dict[str, tuple[str, str, Callable[[Party, str], object]]] = {
+    "resume": ("saved", "head", lambda ben, unit: ben.units.resume(unit)),
+    "resume, of its rows": ("saved", "w#", lambda ben, unit: ben.units.resume(unit)),
+    "a reader that meets its mark": ("committed", "head", lambda ben, _: ben.units.get(ben.accounts, {"id": "a"})),
+    "a reader, of its rows": ("committed_with_rows", "w#", lambda ben, _: ben.units.get(ben.accounts, {"id": "a"})),
+    "a writer that meets its mark": ("pending", "head", lambda ben, _: ben.changes({"id": "a"}, 1)),
+    "the outcome of a unit": ("committed", "head", lambda ben, unit: ben.units.outcome(unit=unit)),
+    "the outcome of a name": ("names", "receipt", lambda ben, _: ben.units.outcome(name="given up")),
+    "a unit of that name": ("names", "receipt", lambda ben, _: ben.begin(name="committed").commit()),
+    "rollback": ("pending", "head", lambda ben, unit: ben.units.rollback(unit)),
+    "end_owner": ("saved", "head", lambda ben, _: ben.units.end_owner("execution")),
+    "end_owner, of the row that names the unit": ("saved", "0", lambda ben, _: ben.units.end_owner("execution")),
+    "end_owner, of an end": ("an_owner_that_has_ended", "ended", lambda ben, _: ben.units.end_owner("execution")),
+    "a query of a guarded table": (
+        "a_guard",
+        "guard",
+        lambda ben, _: ben.begin().query(ben.lines, KeyOf("pk").eq("p")),
+    ),
+}
+
+
+@pytest.mark.parametrize("which", REFUSED)
+def test_a_newer_format_is_refused_by_name(which: str) -> None:
+    state, kind, do = REFUSED[which]
+    with golden(state, newer(kind)) as books:
+        if kind == "0":
+            for row in books.everything()["units"]:
+                if row["unit"] == "owner#execution":
+                    books.write("units", {**row, "format": 2})
+        before = all_but_the_end_of_an_owner(books)
+        unit = next((each["unit"] for each in heads(books)), "")
+        with pytest.raises(UnsupportedFormat, match="format 2, but this version only knows 1: upgrade") as caught:
+            do(party(books, guarded=True), str(unit))
+        assert caught.value.stored == 2
+        assert all_but_the_end_of_an_owner(books) == before
+
+
+def all_but_the_end_of_an_owner(books: Books) -> list[Any]:
+    return [row for rows in books.everything().values() for row in rows if row.get("row") != "ended"]
+
+
+@pytest.mark.parametrize("state", ["pending", "committed"])
+def test_a_sweep_leaves_a_unit_of_a_newer_version_and_does_the_others(
+    state: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with golden("a_sweep_that_stopped") as books:
+        books.clock.advance(LATER_S)
+        unit = next(each for each in heads(books) if each["state"] == "pending")
+        other = {**unit, "unit": "0" * 26, "format": 2, "state": state}
+        books.write("units", other)
+        assert party(books).units.sweep() == Swept(rolled_back=1, finished=1, open=2, closed=1)
+        assert books.raw("units", {"unit": "0" * 26, "row": "head"}) == other
+    (warned,) = [message for message in caplog.messages if "0" * 26 in message]
+    assert "is in data format 2, but this version only knows 1: upgrade ticketlock" in warned
+
+
+def test_a_sweep_begins_at_the_beginning_where_a_newer_one_has_stopped(caplog: pytest.LogCaptureFixture) -> None:
+    with golden("a_sweep_that_stopped", newer("part#")) as books:
+        assert party(books).units.sweep(timeout=10).open == 2
+    assert any("'part#0of1'" in message and "data format 2" in message for message in caplog.messages)
+
+
+def test_a_repair_leaves_the_marks_of_a_newer_version_and_says_why() -> None:
+    with golden("pending", newer("head")) as books:
+        books.clock.advance(LATER_S)
+        ben = party(books)
+        found = ben.units.repair(ben.accounts, write=True)
+        assert [each.record for each in found] == [Record.UNCLEAR] * 2
+        assert all("data format 2" in str(each.why) for each in found)
+        assert marks(books) == 2
+
+
+def test_open_units_are_listed_beside_one_of_a_newer_version() -> None:
+    with golden("a_sweep_that_stopped") as books:
+        unit = heads(books)[0]
+        books.write("units", {**unit, "unit": "0" * 26, "format": 2})
+        strange: list[Any] = []
+        listed = party(books).units._performer.follow(open_units(Heads("units"), strange.append))
+        assert (len(listed), [type(each) for each in strange]) == (2, [UnsupportedFormat])
+
+
+def test_a_process_that_has_lost_its_saved_unit_to_a_newer_version_is_told_so() -> None:
+    with empty_books() as books:
+        ann = party(books)
+        unit = ann.units.resume(ann.saves({"id": "a"}))
+        for head in heads(books):
+            books.write("units", {**head, "format": 2, "rev": head["rev"] + 2, "coordinator": "another"})
+        with pytest.raises(UnsupportedFormat):
+            unit.commit()
+        assert balances(books)["a"] == 100
+
+
+# What is foreign.
+
+
+@pytest.mark.parametrize("stored", [None, 0, "1"])
+def test_a_row_without_a_format_is_of_no_unit(stored: object) -> None:
+    def change(row: dict[str, Any]) -> None:
+        row.pop("format")
+        row.update({} if stored is None else {"format": {"N" if stored == 0 else "S": str(stored)}})
+
+    with golden("committed", change) as books:
+        ben = party(books)
+        with pytest.raises(InvalidUnitRequest, match=r"no unit has written this row, .*'format'"):
+            ben.units.outcome(unit=head_of(books))
+        assert ben.units.sweep().open == 1
+
+
+CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], type[Exception], str]] = {
+    "a tenth name of a place": (lambda told: told["places"][0].update(more=1), InvalidUnitRequest, "has 'more'"),
+    "a place without a name": (lambda told: told["places"][0].pop("seen"), InvalidUnitRequest, "lacks 'seen'"),
+    "a name more": (lambda told: told.update(more=1), InvalidUnitRequest, "has 'more'"),
+    "a name less": (lambda told: told.pop("places"), InvalidUnitRequest, "lacks 'places'"),
+    "no format": (lambda told: told.pop("format"), InvalidUnitRequest, "no number in its 'format'"),
+    "a newer format": (lambda told: told.update(format=2, more=1), UnsupportedFormat, "data format 2"),
+}
+
+
+@pytest.mark.parametrize("which", CHANGES)
+def test_a_saved_unit_of_another_shape_is_told_with_the_name_in_question(which: str) -> None:
+    change, error, told = CHANGES[which]
+    with empty_books() as books:
+        ann = party(books)
+        unit = ann.saves({"id": "a"})
+        (head,) = heads(books)
+        saved = json.loads(zlib.decompress(bytes(head["writes"])))
+        change(saved)
+        books.write("units", {**head, "writes": zlib.compress(json.dumps(saved).encode())})
+        with pytest.raises(error, match=told):
+            ann.units.resume(unit)

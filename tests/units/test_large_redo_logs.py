@@ -1,0 +1,146 @@
+"""What a unit writes is read piece by piece: whoever finishes it needs memory for one piece, however much it writes."""
+
+import random
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+from kit.crashes import crashes
+from kit.units import Books, Killed, Party, loaded
+from units.golden_rows import empty_books, party
+
+from ticketlock.errors import InvalidUnitRequest
+from ticketlock.units import Swept, Units
+from ticketlock.units import _packing as packing
+from ticketlock.units._heads import Head, piece_key, with_pieces
+from ticketlock.units._ids import new_id
+from ticketlock.units._packing import Entry, Unpacking, packed
+from ticketlock.units._rows import row_key
+
+MB = 1_024 * 1_024
+ITEMS, ITEM_BYTES = 12_000, 1_000
+
+
+def left(books: Books, items: int) -> str:
+    """A committed unit that writes so many items of 1 KB, of which one is there, with its mark."""
+    unit, made = new_id(books.clock.wall_ms), random.Random(0)
+    noise = [made.randbytes(ITEM_BYTES // 2).hex() for _ in range(64)]
+    entries = [
+        Entry(
+            "accounts",
+            {"id": {"S": f"{at:06}"}},
+            "id",
+            "put",
+            {"id": {"S": f"{at:06}"}, "noise": {"S": noise[at % 64]}},
+        )
+        for at in range(items)
+    ]
+    head, pieces = with_pieces(Head(unit, "pending", 0, 0, attempt="1"), packed(entries).pieces)
+    books.write("accounts", {"id": f"{items - 1:06}", "_tluMark": {"unit": unit, "kind": "write"}})
+    for at, piece in enumerate(pieces):
+        books.write("units", {**loaded(piece_key(head, at)), "format": 1, "data": piece})
+    books.write(
+        "units",
+        {
+            "unit": unit,
+            "row": "head",
+            "format": 1,
+            "state": "committed",
+            "rev": 0,
+            "born": 0,
+            "leaseUntilMs": 0,
+            "finalMs": books.clock.wall_ms,
+            "attempt": "1",
+            "pieces": head.pieces,
+        },
+    )
+    return unit
+
+
+def peak_bytes(do: Callable[[], object]) -> int:
+    """How much memory a call holds at most, beside what was held before."""
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        do()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("by", ["a sweep", "a list", "a reader", "a writer"])
+def test_it_is_finished_and_read_in_the_memory_of_a_few_pieces(by: str) -> None:
+    with empty_books() as books:
+        # A process that does not keep what it has sent.
+        units, last = Units("units", client=books.plain_client, clocks=books.clock), {"id": f"{ITEMS - 1:06}"}
+        accounts = units.table("accounts")
+        left(books, ITEMS)
+
+        def writes() -> None:
+            with units.begin() as unit:
+                unit.update(accounts, last, "SET balance = :n", {":n": 1})
+
+        do: dict[str, Callable[[], object]] = {
+            "a sweep": units.sweep,
+            "a list": units.open_units,
+            "a reader": lambda: units.get(accounts, last),
+            "a writer": writes,
+        }
+        assert peak_bytes(do[by]) < 24 * MB
+        found = units.get(accounts, last)
+        assert found is not None
+        assert len(found["noise"]) == ITEM_BYTES // 2 * 2
+
+
+def rows_read(ann: Party) -> list[str]:
+    """Which rows of what a unit writes a process has read so far."""
+    keys = [sent.parameters["Key"] for sent in ann.line.sent if sent.operation == "GetItem"]
+    return [key["row"]["S"] for key in keys if "row" in key and key["row"]["S"].startswith("w#")]
+
+
+@pytest.mark.parametrize(("number", "rows"), [(0, range(4)), (5, range(4, 8)), (11, range(8, 10))])
+@pytest.mark.parametrize("by", ["a reader", "a writer"])
+def test_an_item_is_found_in_the_rows_that_its_mark_names(by: str, number: int, rows: range) -> None:
+    with empty_books() as books:
+        ann, ben, noise = party(books), party(books), random.Random(0)
+        unit = ann.begin(engine="marked")
+        for at in range(12):
+            # Five of them are packed together, in four rows.
+            unit.put(ann.accounts, {"id": f"{at}", "noise": noise.randbytes(195_000).hex()})
+        crashes(ann, 1, is_sent=True)
+        with pytest.raises(Killed):
+            unit.commit()
+        key = {"id": f"{number}"}
+        if by == "a reader":
+            assert ben.units.get(ben.accounts, key) is not None
+        else:
+            ben.changes(key, 5)
+        assert rows_read(ben) == [f"w#1#{at:05}" for at in rows]
+
+
+def test_a_piece_is_decoded_without_those_before_it() -> None:
+    entries = [Entry("t", {"id": {"S": str(at)}}, "id", "put", {"x": {"S": "y" * 200_000}}) for at in range(40)]
+    pieces = packed(entries).pieces
+    assert len(pieces) > 3
+    found = [Unpacking(row_key("0", "head")).feed(piece) for piece in pieces]
+    assert [entry for some in found for entry in some or ()] == entries
+
+
+def test_what_unpacks_to_more_than_the_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with empty_books() as books:
+        left(books, 8_000)
+        ben: Party = party(books)
+        monkeypatch.setattr(packing, "MOST_BYTES", 1_000_000)
+        with pytest.raises(InvalidUnitRequest, match="more than 1000000 bytes"):
+            ben.units.get(ben.accounts, {"id": "007999"})
+        assert ben.units.sweep() == Swept(open=1, unfinished=1, oldest_ms=books.clock.wall_ms)
+
+
+def test_a_piece_that_is_cut_short_is_of_no_unit() -> None:
+    with empty_books() as books:
+        left(books, 3_000)
+        ben = party(books)
+        piece = max((row for row in books.everything()["units"] if row["row"][0] == "w"), key=lambda row: row["row"])
+        books.write("units", {**piece, "data": bytes(piece["data"])[:-100]})
+        with pytest.raises(InvalidUnitRequest, match="end too early"):
+            ben.units.get(ben.accounts, {"id": "002999"})
