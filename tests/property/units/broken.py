@@ -273,10 +273,8 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a cut under read locks that may be gone",
             by("cuts"),
-            ((Locking, "lock_all", changes.lock_all_unchecked),),
-            Faults({"pause": 150}),
-            Caps(),
-            cast=replace(LOCKING, verbs=("append", "get", "get all")),
+            ((Locking, "_check_pending", changes.check_no_earlier_marks),),
+            cast=replace(LOCKING, clients=4, verbs=("append", "append", "get all")),
         ),
         Variant(
             "a unit that only reads, and is not validated",

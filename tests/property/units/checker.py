@@ -53,6 +53,7 @@ class Record:
         id: the id under which it writes.
         number: the element that it appends.
         began, reported_at: the steps at which it began, and at which its end was reported to the machine.
+        reads_since: the step at which its first coordinator began: what it has read was so at that step or later.
         seen: what it has read, and the commit checks.
         asserted: keys of its checks: what it has seen there must hold at its commit.
         ends_at, ends_ms: the step at which its commit began, and when.
@@ -92,6 +93,11 @@ class Record:
     born_ms: int = 0
     saved_as: str | None = None
     step: str | None = None
+    reads_since: int = -1
+
+    def __post_init__(self) -> None:
+        if self.reads_since < 0:
+            self.reads_since = self.began
 
     @property
     def age(self) -> tuple[int, str]:
@@ -269,7 +275,7 @@ class UnitChecker:
             if any(record.seen.get(key) is not None for key in record.missed):
                 raise Broken(f"serialisable: {record.id} is committed, and has missed what it has seen: {record.seen}")
             if record.has_read:
-                self.sees_cut(record.id, record.has_read, record.began, is_one_instant=True, kind="serialisable")
+                self.sees_cut(record.id, record.has_read, record.reads_since, is_one_instant=True, kind="serialisable")
             if record.asserted:
                 self._holds_at_the_end(record)
         elif record.id not in self.committed:
