@@ -13,7 +13,7 @@ import pytest
 from kit.opcodes import AtOpcode
 from kit.places import meanwhile, outcome, until
 
-from ticketlock import Lease, LockClient, LockName, LockTable, TicketLockError
+from ticketlock import Lease, LeaseGroup, LockClient, LockName, LockTable, TicketLockError
 from ticketlock.client._lines import lines_of_this_process
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 
@@ -190,19 +190,36 @@ UNGUARDED = 6
 AT_THE_BEGINNING = range(UNGUARDED, 400, 2)
 
 
-@pytest.mark.parametrize("begin", [release, release_all, leave, leave_all], ids=lambda each: each.__name__)
-def test_a_release_in_which_an_exception_is_raised_is_renewed_no_more(
-    begin: Callable[[Scene], Callable[[], object]],
-) -> None:
+ENDS = pytest.mark.parametrize("begin", [release, release_all, leave, leave_all], ids=lambda each: each.__name__)
+
+
+def renewed_on(begin: Callable[[Scene], Callable[[], object]]) -> Iterator[str]:
+    """Interrupts releases at one opcode each; yields where one has left a lease that is renewed."""
     for number in AT_THE_BEGINNING:
         scene = Scene()
         work = begin(scene)
         with suppress(Interrupt), AtOpcode(number, interrupt) as at:
             work()
-        renewed = [lease for lease in scene.locks._heartbeat._leases if lease._is_watched_on()]
-        assert not renewed, f"opcode {number}, in {at.where}"
+        if any(lease._is_watched_on() for lease in scene.locks._heartbeat._leases):
+            yield f"opcode {number}, in {at.where}"
         scene.locks.close()
         assert scene.is_free()
+
+
+@ENDS
+def test_a_release_in_which_an_exception_is_raised_is_renewed_no_more(
+    begin: Callable[[Scene], Callable[[], object]],
+) -> None:
+    assert list(renewed_on(begin)) == []
+
+
+@ENDS
+def test_a_release_that_does_not_mark_its_lease_when_it_is_interrupted_is_caught(
+    begin: Callable[[Scene], Callable[[], object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for each in (Lease, LeaseGroup):
+        monkeypatch.setattr(each, "_mark_interrupted", lambda *_: None)
+    assert next(renewed_on(begin), None) is not None
 
 
 def test_an_inner_block_in_whose_end_an_exception_is_raised_leaves_the_lock_to_the_outer_one() -> None:

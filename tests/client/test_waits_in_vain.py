@@ -3,8 +3,8 @@
 import pytest
 from kit.places import Moved, meanwhile, outcome, until
 
-from ticketlock import Claim, Grant, LockName, LockTable, PermitsMismatch, Position, RecordWaitExceeded
-from ticketlock.client._acquire import _next_poll
+from ticketlock import Claim, ClientClosed, Grant, LockName, LockTable, PermitsMismatch, Position, RecordWaitExceeded
+from ticketlock.client._acquire import _next_poll, leave
 from ticketlock.locks._handing import Next, release_to
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 
@@ -66,21 +66,55 @@ def test_a_waiter_leaves_the_queue_if_the_users_permits_differ_from_its_own_once
     assert moved.queue_of(entity) == 0
 
 
+class GrantedUnderALimit:
+    """A reader that a release grants a lock, whose limit is then unset; the lock's number is not the reader's."""
+
+    def __init__(self, memory: MemoryDynamoDB, clock: ManualClock) -> None:
+        self.lock, self.table = LockName("order-42"), LockTable("locks", client=memory.client, clocks=clock)
+        held, self.waiting = Claim(self.lock, "alice", 60_000), Claim(self.lock, "bob", 60_000, shared=True)
+        self.table.set_limit(self.lock, 2)
+        grant, joined = self.table.take_ticket(held, None), self.table.take_ticket(self.waiting, None)
+        assert isinstance(grant, Grant)
+        assert isinstance(joined, Position)
+        seen = self.table.check_turn(self.waiting, joined.place, None)
+        assert isinstance(seen, Position)
+        self.seen: Position = seen
+        following = Next(self.waiting, seen)
+        assert self.table.contend(held, lambda me: release_to(me, grant, following)).handed is not None
+        self.table.unset_limit(self.lock, 3)
+
+    def left(self) -> tuple[int, int]:
+        """How many holders there are, and rows."""
+        state = self.table.inspect(self.lock)
+        assert state.item is not None
+        return len(state.item.holders), len(state.rows)
+
+
 def test_a_reader_that_a_release_grants_a_lock_whose_limit_is_unset_then_gives_it_back(
     memory: MemoryDynamoDB, clock: ManualClock
 ) -> None:
-    lock, table = LockName("order-42"), LockTable("locks", client=memory.client, clocks=clock)
-    held, waiting = Claim(lock, "alice", 60_000), Claim(lock, "bob", 60_000, shared=True)
-    table.set_limit(lock, 2)
-    grant, joined = table.take_ticket(held, None), table.take_ticket(waiting, None)
-    assert isinstance(grant, Grant)
-    assert isinstance(joined, Position)
-    seen = table.check_turn(waiting, joined.place, None)
-    assert isinstance(seen, Position)
-    assert table.contend(held, lambda me: release_to(me, grant, Next(waiting, seen))).handed is not None
-    table.unset_limit(lock, 3)
+    granted = GrantedUnderALimit(memory, clock)
     with pytest.raises(PermitsMismatch):
-        table.contend(waiting, lambda me: _next_poll(me, seen, None, 0, None, 0))
-    state = table.inspect(lock)
-    assert state.item is not None
-    assert (state.item.holders, state.rows) == ((), ())
+        granted.table.contend(granted.waiting, lambda me: _next_poll(me, granted.seen, None, 0, None, 0))
+    assert granted.left() == (0, 0)
+
+
+def test_it_also_gives_it_back_if_it_is_interrupted_before_its_next_poll(
+    memory: MemoryDynamoDB, clock: ManualClock
+) -> None:
+    granted = GrantedUnderALimit(memory, clock)
+    granted.table.contend(granted.waiting, leave)
+    assert granted.left() == (0, 0)
+
+
+def test_a_waiter_that_is_interrupted_leaves_the_queue_of_a_lock_with_another_number(moved: Moved, entity: str) -> None:
+    moved.client().acquire(entity)
+    moved.table.set_limit(LockName(entity), 1)
+    locks = moved.client(check_every=(100, 100), lease=600)
+    waiting = meanwhile(lambda: locks.acquire(entity, permits=3))
+    until(lambda: moved.queue_of(entity) == 1, "a waiter")
+    moved.table.unset_limit(LockName(entity))
+    locks.close()
+    with pytest.raises(ClientClosed):
+        outcome(waiting)
+    assert moved.queue_of(entity) == 0

@@ -94,6 +94,22 @@ def test_a_retried_release_succeeds_though_others_have_held_the_lock_since(
     assert not alice.table.release(claim, grant).lease_was_over
 
 
+def test_so_does_that_of_an_item_which_an_earlier_version_has_created(
+    world: World, alice: Process, bob: Process, lock: LockName
+) -> None:
+    first, claim, next_one = alice.claim(lock), alice.claim(lock), bob.claim(lock)
+    alice.table.release(first, alice.granted(first))
+    alice.client.update_item(
+        TableName=world.engine.table_name, Key=lock_key(lock), UpdateExpression="REMOVE tokensAfter"
+    )
+    world.advance(1_000)
+    grant = alice.granted(claim)
+    alice.table.release(claim, grant)
+    bob.table.release(next_one, bob.granted(next_one))
+    again = Releasing(tried_before=True)
+    assert not alice.table.contend(claim, lambda me: me.release(grant, releasing=again)).lease_was_over
+
+
 def test_a_duplicate_release_changes_nothing(alice: Process, lock: LockName) -> None:
     claim = alice.claim(lock)
     grant = alice.granted(claim)

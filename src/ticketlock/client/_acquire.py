@@ -107,7 +107,7 @@ def leave(me: Contender, tickets: Collection[int] = (), *, only_the_place: bool 
             withdrawal waits for the end.
         only_the_place: keep a grant, since another process with the same owner may be working under it.
     """
-    queue = yield from me.read_queue(lambda seen: bool(seen.mine), _PATIENCE_MS)
+    queue = yield from me.read_queue(lambda seen: bool(seen.mine), _PATIENCE_MS, only_leaves=True)
     holder = queue.item.holder(me.claim.owner) if queue.item is not None else None
     for each in sorted({row.ticket for row in queue.mine} | set(tickets)):
         won = yield from me.withdraw(each)

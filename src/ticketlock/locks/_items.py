@@ -158,7 +158,7 @@ class LockItem:
         last_release: None before the first one.
         forced: the grants that were ended by force, until their leases end.
         tokens_after: every grant of this item has a greater fencing token; a grant with another one is of an item that
-            was deleted since.
+            was deleted since. 0 if that is not known.
     """
 
     issued: int
@@ -224,7 +224,7 @@ class LockItem:
                 if name.startswith(_FORCED)
             ),
             permits_since_ms=_integer_if_there(item, "permitsSinceMs"),
-            tokens_after=_integer_if_there(item, "tokensAfter") or 0,
+            tokens_after=_tokens_after(item),
         )
 
     @property
@@ -299,6 +299,12 @@ class Row:
             session=Session.of_key(item["session"]["M"]) if "session" in item else None,
             shared="shared" in item,
         )
+
+
+def _tokens_after(item: Item) -> int:
+    after = _integer_if_there(item, "tokensAfter") or 0
+    # An item that was created without it gets it at a later use: then it is the time of that use, and says nothing.
+    return after if after <= integer(item["fencingToken"]) else 0
 
 
 def _last_release(item: Item) -> LastRelease | None:

@@ -40,8 +40,16 @@ class QueueReader:
         self.now = reply.now
         return reply
 
-    def read_queue(self, until: Callable[[Queue], bool], patience_ms: int | None = None) -> Steps[Queue]:
-        """Read the lock item and the queue from its front, until ``until`` is satisfied or the queue ends."""
+    def read_queue(
+        self, until: Callable[[Queue], bool], patience_ms: int | None = None, *, only_leaves: bool = False
+    ) -> Steps[Queue]:
+        """Read the lock item and the queue from its front, until ``until`` is satisfied or the queue ends.
+
+        Args:
+            until: whether enough was read.
+            patience_ms: for how long to retry at most; None for as long as the driver does.
+            only_leaves: whether the reader leaves the queue: then the lock may have any number of permits.
+        """
         request = reads.read_front(self.claim, patience_ms)
         queue = Queue(self.claim)
         while True:
@@ -50,7 +58,7 @@ class QueueReader:
                 if found is None:
                     continue
                 if is_lock_item(found):
-                    queue.item = self.checked_item(found)
+                    queue.item = LockItem.parse(found) if only_leaves else self.checked_item(found)
                 else:
                     queue.take_in(Row.parse(found), self.now)
             queue.to_the_end = reply.last_key is None

@@ -44,8 +44,8 @@ class _Roomy(LockItem):
         return 1
 
 
-def _queue_with_room(me: Any, until: Any, patience_ms: int | None = None) -> Steps[Queue]:
-    queue = yield from _read_queue(me, until, patience_ms)
+def _queue_with_room(me: Any, until: Any, *more: Any, **options: Any) -> Steps[Queue]:
+    queue = yield from _read_queue(me, until, *more, **options)
     if until is not _queue.has_a_live_row or queue.item is None:
         return queue
     values = {each.name: getattr(queue.item, each.name) for each in fields(queue.item)}

@@ -80,9 +80,9 @@ def _sweep_and_count(lock: LockName, row: Row) -> TransactWrite:
     return TransactWrite((_delete_stale_row(lock, row), fewer))
 
 
-def _first_page(me: Any, until: Any, patience_ms: int | None = None) -> Steps[Queue]:
+def _first_page(me: Any, until: Any, *more: Any, **options: Any) -> Steps[Queue]:
     """A poll that takes one page for the whole queue."""
-    return (yield from _read_queue(me, (lambda _: True) if until is _queue.has_a_live_row else until, patience_ms))
+    return (yield from _read_queue(me, (lambda _: True) if until is _queue.has_a_live_row else until, *more, **options))
 
 
 def _taken_in_as_alive(queue: Queue, row: Row, now: Moment) -> None:
