@@ -4,6 +4,7 @@ import random
 import uuid
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 from boto3.dynamodb.conditions import Key as KeyOf
@@ -71,8 +72,18 @@ def both(account: Key, other: Key) -> list[Key]:
 # What is not of one instant, and what is not there to be read.
 
 
+def of_a_unit(party: Party, key: Key) -> Any:
+    with party.begin() as unit:
+        return unit.get(party.accounts, key)
+
+
+def at_committed(party: Party, key: Key) -> Any:
+    return party.units.get(party.accounts, key)
+
+
+@pytest.mark.parametrize("read", [of_a_unit, at_committed])
 def test_two_units_of_one_single_read_each_may_see_half_of_a_unit_while_dynamodb_applies_it(
-    books: Books, ann: Party, ben: Party, both: list[Key]
+    books: Books, ann: Party, ben: Party, both: list[Key], read: Callable[[Party, Key], Any]
 ) -> None:
     unit = ann.begin()
     both_to_zero(ann, both, unit)
@@ -84,12 +95,7 @@ def test_two_units_of_one_single_read_each_may_see_half_of_a_unit_while_dynamodb
     on_its_way = memory.in_steps("transact_write_items", **ann.line.sent[-1].parameters)
     while books.balance(both[0]):
         assert on_its_way.step()
-    seen = []
-    for key in both:
-        with ben.begin() as reader:
-            found = reader.get(ben.accounts, key)
-            seen.append(found and found["balance"])
-    assert seen == [0, 50]
+    assert [read(ben, key)["balance"] for key in both] == [0, 50]
     on_its_way.finish()
     assert balances(ben, both) == [0, 0]
 

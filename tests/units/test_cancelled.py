@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
@@ -71,13 +72,85 @@ def test_a_cancellation_after_the_last_await_of_the_block_rolls_back(scene: Scen
     assert not scene.is_committed
 
 
-def test_a_time_out_that_is_over_at_the_end_of_the_block_rolls_back(scene: Scene) -> None:
+async def in_time(work: Coroutine[Any, Any, None]) -> None:
+    async with asyncio.timeout(0.1):
+        await work
+
+
+async def in_a_group(work: Coroutine[Any, Any, None]) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(work)
+
+
+async def in_two_groups(work: Coroutine[Any, Any, None]) -> None:
+    await in_a_group(in_a_group(work))
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        in_time,
+        lambda work: asyncio.wait_for(work, 0.1),
+        lambda work: in_time(in_two_groups(work)),
+        lambda work: asyncio.wait_for(in_two_groups(work), 0.1),
+    ],
+    ids=["timeout", "wait_for", "timeout around groups", "wait_for around groups"],
+)
+def test_a_time_out_that_is_over_at_the_end_of_the_block_rolls_back(
+    scene: Scene, runs: Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
+) -> None:
     async def work(units: aio.Units, accounts: UnitTable) -> None:
-        async with asyncio.timeout(None) as time_out, units.begin() as unit:
-            await unit.update(accounts, KEY, SET, {":n": 1})
-            time_out.reschedule(asyncio.get_running_loop().time())
+        async def write() -> None:
+            async with units.begin() as unit:
+                await unit.update(accounts, KEY, SET, {":n": 1})
+                time.sleep(0.2)
+
+        await runs(write())
 
     with pytest.raises(TimeoutError):
+        scene.run(work)
+    assert not scene.is_committed
+
+
+@pytest.mark.parametrize(
+    "runs", [lambda work: work, in_a_group, in_two_groups], ids=["a task", "a group", "two groups"]
+)
+def test_a_signal_in_the_block_whose_handler_cancels_the_task_rolls_back(
+    scene: Scene, runs: Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
+) -> None:
+    async def work(units: aio.Units, accounts: UnitTable) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+
+        async def write() -> None:
+            async with units.begin() as unit:
+                await unit.update(accounts, KEY, SET, {":n": 1})
+                signal.raise_signal(signal.SIGTERM)
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        await runs(write())
+
+    with pytest.raises(asyncio.CancelledError):
+        scene.run(work)
+    assert not scene.is_committed
+
+
+def test_a_task_whose_sibling_has_failed_in_the_block_rolls_back(scene: Scene) -> None:
+    async def work(units: aio.Units, accounts: UnitTable) -> None:
+        async def write() -> None:
+            async with units.begin() as unit:
+                await unit.update(accounts, KEY, SET, {":n": 1})
+                time.sleep(0.2)
+
+        async def fail() -> None:
+            await asyncio.sleep(0.1)
+            raise ValueError
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail())
+            group.create_task(write())
+
+    with pytest.raises(ExceptionGroup):
         scene.run(work)
     assert not scene.is_committed
 

@@ -183,6 +183,25 @@ def test_what_is_not_inserted_yet_is_not_there_in_an_index_that_has_keys_alone(
     assert [each["pk"] for each in found] == ["o"]
 
 
+@THREADS_ONLY
+def test_to_a_plain_reader_of_an_index_that_has_keys_alone_what_is_not_inserted_yet_looks_like_an_item(
+    books: Books, ben: Party, orders: UnitTable
+) -> None:
+    """The index has neither attribute for which ``VISIBLE`` looks."""
+    unit = ben.begin(engine="marked")
+    unit.put(ben.units.table(orders.name), {"pk": "p", "sk": 1})
+    crashes(ben, 1, is_sent=False)
+    with pytest.raises(Killed):
+        unit.commit()
+    found = books.plain_client.query(
+        TableName=orders.name,
+        IndexName="inverted",
+        KeyConditionExpression="sk = :one",
+        ExpressionAttributeValues={":one": {"N": "1"}},
+    )
+    assert [(each["pk"]["S"], each.keys()) for each in found["Items"]] == [("o", {"pk", "sk"}), ("p", {"pk", "sk"})]
+
+
 def test_items_of_more_than_four_megabytes_are_found_in_an_index_that_has_keys_alone(
     books: Books, ann: Party, orders: UnitTable
 ) -> None:

@@ -252,6 +252,27 @@ def test_an_exception_raised_anywhere_leaves_all_or_nothing_at_once_and_the_next
             raise
 
 
+# The interpreter runs handlers at the first opcode of `__exit__`; its next ones only begin to guard it.
+UNGUARDED = 3
+
+
+@pytest.mark.parametrize("begun", [lambda scene: scene.units.begin(), locked], ids=["writes", "has read locks"])
+def test_an_exception_raised_at_the_beginning_of_the_end_of_a_block_ends_the_unit(
+    begun: Callable[[Scene], Unit],
+) -> None:
+    def at_the_end(scene: Scene) -> Work:
+        unit = begun(scene)
+        unit.update(scene.accounts, {"id": "b"}, SET, {":balance": 2})
+        return Work(unit, lambda: unit.__exit__(None, None, None))
+
+    for number in range(UNGUARDED, 40):
+        it = outcome(meanwhile(partial(interrupted, at_the_end, number)))
+        where = f"opcode {number}, in {it.where}"
+        assert it.scene.says(it.unit) == "rolled back", where
+        assert not it.scene.is_renewed(), where
+        assert "pending" not in it.scene.records(), where
+
+
 def test_an_exception_raised_while_a_call_takes_its_turn_leaves_no_lock_renewed() -> None:
     """At every third opcode of ``Units`` and of ``LockClient``, but for those at the entry of a release."""
     for number in count(2, 3):

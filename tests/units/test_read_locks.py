@@ -149,6 +149,20 @@ def test_two_that_read_one_item_come_one_after_the_other(books: Books, ann: Part
         assert second.get(ben.accounts, account) == {**account, "balance": 1}
 
 
+def test_a_unit_that_writes_nothing_waits_for_it_if_it_has_a_name(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
+    """Its receipt is a write."""
+    holder = locking(ann)
+    holder.get(ann.accounts, account)
+    books.clock.advance(1)
+    with ben.begin(timeout=0) as passes:
+        passes.get(ben.accounts, account)
+    with pytest.raises(UnitContended), ben.begin(name=some_name(), timeout=0) as waits:
+        waits.get(ben.accounts, account)
+    holder.rollback()
+
+
 class TestItsTimeOut:
     """Of a unit that waits for older ones, each of which ends once the unit has slept long enough."""
 

@@ -21,6 +21,10 @@ from ticketlock.wire._requests import ForkingSteps
 Follow = Callable[[ForkingSteps[Any]], Coroutine[Any, Any, Any]]
 Seconds = Any
 
+# A signal of the loop, or a time-out that is over, takes up to three turns to cancel a task; each group of tasks around
+# that task, one more.
+_TURNS = 8
+
 
 class Unit(Shown):
     """One unit of work; see ``ticketlock.units.Unit``.
@@ -174,9 +178,8 @@ class Unit(Shown):
         if self._verbs.life.is_over:
             return
         try:
-            await asyncio.sleep(0)
-            # A time-out that is over by now cancels the task after the loop has come to its timers.
-            await asyncio.sleep(0)
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
         except BaseException as error:
             await self._end(self._verbs.leave(error), "to roll back")
             raise

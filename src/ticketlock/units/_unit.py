@@ -311,4 +311,10 @@ class Unit(Shown):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._follow(self._verbs.leave(error))
+        try:
+            self._follow(self._verbs.leave(error))
+        except BaseException:
+            if self._verbs.is_waiting_for_its_end:
+                # Interrupted before the first step: its read locks would be renewed as long as it is referenced.
+                self._follow(self._verbs.give_up())
+            raise
