@@ -99,7 +99,8 @@ class Execution:
         # No waiter is woken in this hour, so Step Functions gets no request.
         self._workflow = Workflow(LockTable("locks", client=client, clocks=world.clock, sleep=world.clock.sleep))
         self._execution = execution_arn()
-        given = {"$": REQUEST, "$$.Execution.Id": self._execution}
+        started = datetime.fromtimestamp(world.clock.wall_ms / 1_000, UTC).isoformat()
+        given = {"$": REQUEST, "$$.Execution.Id": self._execution, "$$.Execution.StartTime": started}
         payload = handed_over(world.serialize["States"]["TakeTicket"], given.__getitem__)
         self._turn: Mapping[str, Any] = self._workflow.take_ticket(payload).reply["lock"]["turn"]
         self._bill = Bill(world.memory.client)
