@@ -112,11 +112,8 @@ class Steps:
 
     def take(self, entity: str, execution: str, *, lease_s: int = LEASE_S, nested: bool = False) -> Mapping[str, Any]:
         """One execution takes a ticket. Returns its turn."""
-        given = {
-            "$": self._request(entity, nested=nested),
-            "$$.Execution.Id": arn(execution),
-            "$$.Execution.StartTime": self._began,
-        }
+        request = self._request(entity, nested=nested)
+        given = {"$": request, "$$.Execution.Id": arn(execution), "$$.Execution.StartTime": self._began}
         step = self._workflow.take_ticket(self._payload("TakeTicket", given, lease_s))
         turn: Mapping[str, Any] = step.reply["lock"]["turn"]
         return turn

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kit.capacity import Bill
-from kit.events import CONTINUE_MACHINE, ENTERED, execution_arn, handed_over
+from kit.events import CONTINUE_MACHINE, execution_arn, handed_over
 from quick import options_of
 from rich.console import Console
 from rich.table import Table
@@ -99,7 +99,8 @@ class Execution:
         # No waiter is woken in this hour, so Step Functions gets no request.
         self._workflow = Workflow(LockTable("locks", client=client, clocks=world.clock, sleep=world.clock.sleep))
         self._execution = execution_arn()
-        given = {"$": REQUEST, "$$.Execution.Id": self._execution, "$$.Execution.StartTime": ENTERED}
+        started = datetime.fromtimestamp(world.clock.wall_ms / 1_000, UTC).isoformat()
+        given = {"$": REQUEST, "$$.Execution.Id": self._execution, "$$.Execution.StartTime": started}
         payload = handed_over(world.serialize["States"]["TakeTicket"], given.__getitem__)
         self._turn: Mapping[str, Any] = self._workflow.take_ticket(payload).reply["lock"]["turn"]
         self._bill = Bill(world.memory.client)

@@ -127,7 +127,7 @@ def test_a_table_is_created_once(command: Command, emulator: Emulator, entity: s
     missing = command.run("run", entity, "--table", name, "--", "true")
     assert missing.exit_code == 78
     assert "correct its name, the Region or the account" in missing.err
-    assert f"For a new table: `ticketlock init --table {name}`" in missing.err
+    assert "Before their first use: `ticketlock init`" in missing.err
     assert command.run("init", "--table", name, text="n\n").exit_code == 1
     assert command.run("init", "--table", name, text="y\n").out.startswith(f"created the table '{name}'")
     assert command.run("init", "--table", name, "--yes").out.startswith(f"there was already the table '{name}'")

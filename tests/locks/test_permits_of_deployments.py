@@ -115,6 +115,18 @@ def test_a_lock_whose_users_name_another_number_does_not_follow_a_deployment(
     assert number(bob, lock) == (2, NEW)
 
 
+def test_a_lock_that_does_not_say_whose_number_it_has_follows_once_an_operator_has_set_the_new_one(
+    alice: Process, bob: Process, lock: LockName
+) -> None:
+    # As an earlier version leaves the item.
+    alice.table.release(first := alice.claim(lock, permits=1), alice.granted(first))
+    alice.table.set_limit(lock, 3)
+    alice.table.unset_limit(lock, 3)
+    bob.granted(asks(bob, lock, 3, OLD))
+    alice.granted(asks(alice, lock, 2, NEW))
+    assert number(bob, lock) == (2, NEW)
+
+
 def test_a_reader_accepts_any_deployments_number_and_changes_none(alice: Process, bob: Process, lock: LockName) -> None:
     alice.table.release(writer := asks(alice, lock, 3, NEW), alice.granted(writer))
     bob.granted(asks(bob, lock, 1, 0, shared=True))
