@@ -309,6 +309,16 @@ def test_a_process_that_has_lost_its_saved_unit_to_a_newer_version_is_told_so() 
         assert balances(books)["a"] == 100
 
 
+def test_a_saved_unit_stays_as_it_was_if_a_newer_version_has_ended_its_owner() -> None:
+    with golden("an_owner_that_has_ended", newer("ended")) as books:
+        ann = party(books)
+        unit = ann.saves({"id": "a"})
+        with pytest.raises(UnsupportedFormat):
+            ann.units.resume(unit).save(owner="execution")
+        ann.units.resume(unit).commit()
+        assert balances(books)["a"] == 90
+
+
 # What is foreign.
 
 
