@@ -226,10 +226,11 @@ class Locking(MarkedCommit):
 def _of_one_row(places: Sequence[Place]) -> Iterator[Sequence[Place]]:
     """Batches whose keys fit into one row of the record each: long keys may not."""
     for batch in cut(places, KEYS_TOGETHER):
-        if len(_packed_keys(batch)) == 1:
+        if len(batch) == 1 or len(_packed_keys(batch)) == 1:
             yield batch
-        else:
-            yield from cut(batch, max(1, len(batch) // 2))
+            continue
+        for part in cut(batch, len(batch) // 2):
+            yield from _of_one_row(part)
 
 
 def _packed_keys(places: Sequence[Place]) -> list[bytes]:
