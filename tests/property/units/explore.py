@@ -37,8 +37,8 @@ class Caps:
         together: items that are read together; None for DynamoDB's limit.
         inline_bytes: how much the head itself holds.
         page_bytes: of a query or a scan; None for DynamoDB's limit.
-        receipts_are_kept_s: until time to live may delete the receipt of a name, and the record of a saved unit that has ended;
-            None for as long as in a table.
+        receipts_are_kept_s: until time to live may delete the receipt of a name, and the record of a saved unit that
+            has ended; None for as long as in a table.
     """
 
     actions: int | None = None
