@@ -18,9 +18,12 @@ from kit.crashes import crashes
 from kit.engines import Engine
 from kit.units import KEYS, Books, Killed, Party, make_table
 
-from ticketlock.errors import UnitError
+from ticketlock.errors import CommittedUnfinished, UnitError
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 from ticketlock.units import COMMITTED, READ_LOCK
+from ticketlock.units._correcting import Correction, correct
+from ticketlock.units._heads import Heads
+from ticketlock.units._marks import Marks
 
 FILES = Path(__file__).parent / "golden"
 STOOD_AT_MS = 1_790_000_000_000
@@ -29,6 +32,15 @@ FORMAT = 1
 LONG = random.Random(0).randbytes(4_000).hex()
 """Does not fit into a head."""
 SET = "SET balance = :n"
+INDEX: Any = {
+    "IndexName": "by-meaning",
+    "VectorAttribute": {"AttributeName": "vector"},
+    "Projection": {"ProjectionType": "ALL"},
+    "Dimensions": 2,
+    "DistanceFunction": "COSINE",
+}
+CORRECTION = "01K6000000000000000000000A"
+"""The id of a correction."""
 
 
 @contextmanager
@@ -179,6 +191,28 @@ def a_sweep_that_stopped(books: Books) -> None:
     ben.units.sweep(timeout=10)
 
 
+def saved_and_ended(books: Books) -> None:
+    """One is committed, one rolled back: the heads stay, without what was saved."""
+    ann = party(books)
+    committed, given_up = (ann.units.resume(ann.saves({"id": name})) for name in "ab")
+    committed.commit()
+    given_up.rollback()
+
+
+def an_operator_s_correction(books: Books) -> None:
+    """An index was added after the statement, and DynamoDB has refused an item of a committed unit."""
+    ann, memory = party(books), books.engine.memory
+    assert memory is not None
+    unit = ann.begin(engine="marked")
+    unit.update(ann.accounts, {"id": "a"}, "SET vector = :v, image = :b", {":v": [1], ":b": b"\x00"})
+    memory.update_table(TableName="accounts", VectorIndexUpdates=[{"Create": INDEX}])
+    with suppress(CommittedUnfinished):
+        unit.commit()
+    correction = Correction(CORRECTION, None, "ada", "a wrong vector")
+    steps = correct(Heads("units"), Marks("_tlu"), unit.id, ann.accounts, {"id": {"S": "a"}}, correction)
+    ann.units._performer.follow(steps)
+
+
 STATES: dict[str, Callable[[Books], None]] = {
     made.__name__: made
     for made in (
@@ -194,6 +228,8 @@ STATES: dict[str, Callable[[Books], None]] = {
         an_owner_that_has_ended,
         a_guard,
         a_sweep_that_stopped,
+        saved_and_ended,
+        an_operator_s_correction,
     )
 }
 

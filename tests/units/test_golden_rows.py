@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from boto3.dynamodb.conditions import Key as KeyOf
 from kit.units import MARK, Books, Party
-from units.golden_rows import STATES, empty_books, golden, party, path_of, written
+from units.golden_rows import CORRECTION, STATES, empty_books, golden, party, path_of, written
 
 from ticketlock.errors import InvalidUnitRequest, UnitRolledBack, UnsupportedFormat
 from ticketlock.units import Outcome, Record, Swept
 from ticketlock.units._administration import inspect, open_units
+from ticketlock.units._correcting import Correction, correct
 from ticketlock.units._heads import Heads
 
 LATER_S = 700
@@ -138,6 +139,30 @@ def test_a_saved_unit_that_its_head_holds_is_resumed_and_knows_its_steps() -> No
         assert ben.units.resume(unit, step="second").save() == unit
         ben.units.resume(unit).commit()
         assert balances(books) == {"a": 0, "b": 0, "c": 100}
+
+
+def test_a_saved_unit_that_has_ended_is_known_as_committed_or_rolled_back() -> None:
+    with golden("saved_and_ended") as books:
+        ben, found = party(books), {}
+        for head in heads(books):
+            found[head["state"]] = ben.units.outcome(unit=head["unit"])
+            if head["state"] == "committed":
+                assert ben.units.resume(head["unit"]).repeated
+            else:
+                with pytest.raises(UnitRolledBack):
+                    ben.units.resume(head["unit"])
+        assert found == {"committed": Outcome.COMMITTED, "rolledBack": Outcome.ROLLED_BACK}
+
+
+def test_an_operator_s_correction_is_known_if_it_is_repeated() -> None:
+    with golden("an_operator_s_correction") as books:
+        ben, unit = party(books), head_of(books)
+        again = Correction(CORRECTION, None, "ada", "a wrong vector")
+        steps = correct(Heads("units"), ben.units._settings.marks, unit, ben.accounts, {"id": {"S": "a"}}, again)
+        assert ben.units._performer.follow(steps) == "dropped"
+        books.clock.advance(LATER_S)
+        assert ben.units.sweep() == Swept(closed=1)
+        assert (balances(books), marks(books)) == ({"a": 100, "b": 100, "c": 100}, 0)
 
 
 def test_names_are_committed_and_given_up_as_they_were() -> None:
@@ -307,6 +332,16 @@ def test_a_process_that_has_lost_its_saved_unit_to_a_newer_version_is_told_so() 
         with pytest.raises(UnsupportedFormat):
             unit.commit()
         assert balances(books)["a"] == 100
+
+
+def test_a_saved_unit_stays_as_it_was_if_a_newer_version_has_ended_its_owner() -> None:
+    with golden("an_owner_that_has_ended", newer("ended")) as books:
+        ann = party(books)
+        unit = ann.saves({"id": "a"})
+        with pytest.raises(UnsupportedFormat):
+            ann.units.resume(unit).save(owner="execution")
+        ann.units.resume(unit).commit()
+        assert balances(books)["a"] == 90
 
 
 # What is foreign.

@@ -24,7 +24,7 @@ from kit.units import (
 )
 
 from ticketlock.errors import InvalidUnitRequest, UnitConflict, UnitContended, UnitFinished, UnitRolledBack
-from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, Outcome, Unit
+from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, Outcome, Unit, _packing
 from ticketlock.units._locking import KEYS_TOGETHER
 from ticketlock.units._packing import Entry, packed
 
@@ -441,3 +441,15 @@ def test_keys_that_do_not_fit_into_one_row_of_its_record_are_in_two(
                 rival.put(ben.units.table(notes), key)
     sweep(ann)
     assert books.plain_client.scan(TableName=notes)["Items"] == []
+
+
+@pytest.mark.parametrize("units_engine", ["memory"], indirect=True)
+def test_keys_that_do_not_fit_into_two_rows_either_are_in_more(
+    books: Books, ann: Party, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_packing, "_TOGETHER_BYTES", 400)
+    keys = [{"id": some_name()} for _ in range(20)]
+    with locking(ann) as unit:
+        assert unit.get_all([(ann.accounts, key) for key in keys]) == [None] * len(keys)
+        rows = [row["row"] for row in books.everything()["units"] if row["unit"] == unit.id]
+        assert len([row for row in rows if row.startswith("k#")]) > 4

@@ -68,7 +68,7 @@ def save(
         fate: unknown, from the moment at which a request may have handed the unit on.
 
     Raises:
-        UnsupportedFormat: a newer version has saved it since, or another unit of its owner.
+        UnsupportedFormat: a newer version has saved it since, or another unit of its owner, or has ended its owner.
         UnitChanged: another coordinator has resumed it since.
         UnitRolledBack, UnitForgotten: it was ended meanwhile, or its owner has ended.
         OutcomeUnknown: it may or may not be saved.
@@ -115,6 +115,9 @@ def save(
             )
         fate.became = "rolled back"
         if not reply.refused[0]:
+            end = reply.items[1]
+            if end is not None:
+                check_row(end)
             if before is not None:
                 yield from SavedRecord(before, heads).roll_back()
             why = f"its owner {head.owner!r} has ended"

@@ -53,10 +53,10 @@ class Record:
         id: the id under which it writes.
         number: the element that it appends.
         began, reported_at: the steps at which it began, and at which its end was reported to the machine.
-        reads_since: the step at which its first coordinator began: what it has read was so at that step or later.
         seen: what it has read, and the commit checks.
         asserted: keys of its checks: what it has seen there must hold at its commit.
         ends_at, ends_ms: the step at which its commit began, and when.
+        resumed_from: the record of the coordinator that has saved it; None of a unit that was not resumed.
         missed: keys that were not in a range that it has read, and the commit checks: it may read them again.
         writes: the new values of the items that it writes, by key.
         blind: keys to which the service appends its element.
@@ -79,6 +79,7 @@ class Record:
     asserted: set[Key] = field(default_factory=set)
     ends_at: int = 0
     ends_ms: float = 0
+    resumed_from: "Record | None" = None
     missed: set[Key] = field(default_factory=set)
     writes: dict[Key, Value] = field(default_factory=dict)
     blind: set[Key] = field(default_factory=set)
@@ -93,16 +94,16 @@ class Record:
     born_ms: int = 0
     saved_as: str | None = None
     step: str | None = None
-    reads_since: int = -1
-
-    def __post_init__(self) -> None:
-        if self.reads_since < 0:
-            self.reads_since = self.began
 
     @property
     def age(self) -> tuple[int, str]:
         """The oldest unit is the least."""
         return self.born_ms, self.id
+
+    @property
+    def reads_since(self) -> int:
+        """The step since which it has read: of a resumed unit, from before it was saved."""
+        return self.began if self.resumed_from is None else self.resumed_from.reads_since
 
     @property
     def is_read_only(self) -> bool:

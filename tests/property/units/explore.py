@@ -37,7 +37,8 @@ class Caps:
         together: items that are read together; None for DynamoDB's limit.
         inline_bytes: how much the head itself holds.
         page_bytes: of a query or a scan; None for DynamoDB's limit.
-        receipts_are_kept_s: until time to live may delete the receipt of a name; None for as long as in a table.
+        receipts_are_kept_s: until time to live may delete the receipt of a name, and the record of a saved unit that
+            has ended; None for as long as in a table.
     """
 
     actions: int | None = None
@@ -68,6 +69,7 @@ class Caps:
             changes.append((_reads, "_PAGE_BYTES", self.page_bytes))
         if self.receipts_are_kept_s is not None:
             changes.append((_rows, "RECEIPT_IS_KEPT_S", self.receipts_are_kept_s))
+            changes.append((_heads, "SAVED_IS_KEPT_S", self.receipts_are_kept_s))
         with ExitStack() as stack:
             for module, name, value in changes:
                 stack.enter_context(patch.object(module, name, value))

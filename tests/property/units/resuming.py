@@ -62,7 +62,7 @@ def _takes_up(record: Record, resumed: Resumed, world: UnitsWorld) -> None:
     record.number, record.name, record.fence = before.number, before.name, before.fence
     record.knows_name_at, record.born_ms = before.knows_name_at, before.born_ms
     record.seen, record.writes, record.blind = copy(before.seen), copy(before.writes), copy(before.blind)
-    record.missed, record.reads_since = copy(before.missed), before.reads_since
+    record.missed, record.resumed_from = copy(before.missed), before
 
 
 def _step_of(plan: Plan) -> Step | None:

@@ -311,7 +311,7 @@ class OwnUnit:
                     checker.sees_uncommitted(record.id, key, value)
         elif is_one_instant and len(found) > 1 and not self.verbs.repeated:
             # What it has read or written before is unchanged at the instant of the others; without others it is of any
-            # one instant since the unit began.
+            # one instant since the unit began, which may have been before a save.
             before = {key: record.seen[key] for key in own - blind if key in record.seen}
             since = began if of_others else record.reads_since
             checker.sees_cut(record.id, {**of_others, **before}, since, is_one_instant=True)
