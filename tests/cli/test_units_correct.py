@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cli.left_units import books_on
 from kit.engines import Engine
-from kit.units import KEYS, MARK, Books, Party
+from kit.units import KEYS, MARK, VECTOR_INDEX, Books, Party
 
 from ticketlock.cli._local import serving
 from ticketlock.errors import CommittedUnfinished
@@ -17,13 +17,6 @@ from ticketlock.testing import MemoryDynamoDB
 
 pytestmark = pytest.mark.verify("each command is a process; tests/units tests what operators may do")
 
-INDEX: Any = {
-    "IndexName": "by-meaning",
-    "VectorAttribute": {"AttributeName": "vector"},
-    "Projection": {"ProjectionType": "ALL"},
-    "Dimensions": 2,
-    "DistanceFunction": "COSINE",
-}
 KEY = json.dumps({"id": {"S": "ann"}})
 
 
@@ -44,7 +37,7 @@ def unit(memory: MemoryDynamoDB, books: Books) -> str:
     """A unit that is committed: DynamoDB refuses what it writes to an account of 100."""
     books.write("accounts", {"id": "ann", "balance": 100})
     ann = Party(books, None)
-    memory.update_table(TableName="accounts", VectorIndexUpdates=[{"Create": INDEX}])
+    memory.update_table(TableName="accounts", VectorIndexUpdates=[{"Create": VECTOR_INDEX}])
     made = ann.begin(engine="marked")
     made.update(ann.accounts, {"id": "ann"}, "SET vector = :v, photo = :p", {":v": [1], ":p": b"\x00\xff"})
     with pytest.raises(CommittedUnfinished):

@@ -32,6 +32,14 @@ KEYS: Mapping[str, Mapping[str, str]] = {
     "lines": {"pk": "S", "sk": "N"},
 }
 """The tables, and their key attributes: the units table, and two of a user."""
+VECTOR_INDEX: Any = {
+    "IndexName": "by-meaning",
+    "VectorAttribute": {"AttributeName": "vector"},
+    "Projection": {"ProjectionType": "ALL"},
+    "Dimensions": 2,
+    "DistanceFunction": "COSINE",
+}
+"""An index that refuses an item whose attribute ``vector`` does not have two numbers."""
 _LOST_FOR_S = 2
 _ENDPOINT = "http://the.engine"
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from kit.crashes import crashes
 from kit.engines import Engine
-from kit.units import KEYS, Books, Killed, Party, make_table
+from kit.units import KEYS, VECTOR_INDEX, Books, Killed, Party, make_table
 
 from ticketlock.errors import CommittedUnfinished, UnitError
 from ticketlock.testing import ManualClock, MemoryDynamoDB
@@ -32,13 +32,6 @@ FORMAT = 1
 LONG = random.Random(0).randbytes(4_000).hex()
 """Does not fit into a head."""
 SET = "SET balance = :n"
-INDEX: Any = {
-    "IndexName": "by-meaning",
-    "VectorAttribute": {"AttributeName": "vector"},
-    "Projection": {"ProjectionType": "ALL"},
-    "Dimensions": 2,
-    "DistanceFunction": "COSINE",
-}
 CORRECTION = "01K6000000000000000000000A"
 """The id of a correction."""
 
@@ -205,7 +198,7 @@ def an_operator_s_correction(books: Books) -> None:
     assert memory is not None
     unit = ann.begin(engine="marked")
     unit.update(ann.accounts, {"id": "a"}, "SET vector = :v, image = :b", {":v": [1], ":b": b"\x00"})
-    memory.update_table(TableName="accounts", VectorIndexUpdates=[{"Create": INDEX}])
+    memory.update_table(TableName="accounts", VectorIndexUpdates=[{"Create": VECTOR_INDEX}])
     with suppress(CommittedUnfinished):
         unit.commit()
     correction = Correction(CORRECTION, None, "ada", "a wrong vector")

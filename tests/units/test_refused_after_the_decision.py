@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kit.units import MARK, THREADS_ONLY, VERSION, Books, Key, Lost, Party, dumped, loaded
+from kit.units import MARK, THREADS_ONLY, VECTOR_INDEX, VERSION, Books, Key, Lost, Party, dumped, loaded
 
 from ticketlock.errors import CommittedUnfinished, InvalidUnitRequest, TableRefused
 from ticketlock.units import COMMITTED, Outcome
@@ -17,13 +17,6 @@ from ticketlock.units._marks import Marks
 pytestmark = pytest.mark.parametrize("units_engine", ["memory"], indirect=True)
 
 MARKS = Marks("_tlu")
-INDEX: Any = {
-    "IndexName": "by-meaning",
-    "VectorAttribute": {"AttributeName": "vector"},
-    "Projection": {"ProjectionType": "ALL"},
-    "Dimensions": 2,
-    "DistanceFunction": "COSINE",
-}
 PUT = "SET vector = :v, balance = :n"
 WRONG = {":v": [1], ":n": 7}
 
@@ -70,7 +63,7 @@ def keys(books: Books) -> list[Key]:
 def indexed(books: Books, ann: Party) -> Iterator[None]:
     """Ann's process knows the table before an index is added to it."""
     assert books.engine.memory is not None
-    books.engine.memory.update_table(TableName=books.tables["accounts"], VectorIndexUpdates=[{"Create": INDEX}])
+    books.engine.memory.update_table(TableName=books.tables["accounts"], VectorIndexUpdates=[{"Create": VECTOR_INDEX}])
     yield
     unindexed(books)
     ann.units.sweep()
@@ -80,7 +73,7 @@ def unindexed(books: Books) -> None:
     memory = books.engine.memory
     assert memory is not None
     if "VectorIndexes" in memory.describe_table(TableName=books.tables["accounts"])["Table"]:
-        delete = [{"Delete": {"IndexName": INDEX["IndexName"]}}]
+        delete = [{"Delete": {"IndexName": VECTOR_INDEX["IndexName"]}}]
         memory.update_table(TableName=books.tables["accounts"], VectorIndexUpdates=delete)
 
 
