@@ -13,6 +13,7 @@ from kit.opcodes import AtOpcode
 from kit.units import KEYS, loaded, make_table
 
 from ticketlock import UnitFinished, aio
+from ticketlock.aio import _unit
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.units import UnitTable, create_units_table
 
@@ -52,8 +53,12 @@ def cancel_this_task() -> None:
     task.cancel()
 
 
-@pytest.mark.parametrize("end", ["block", "commit", "decorator"])
-def test_a_cancellation_after_the_last_await_of_the_block_rolls_back(scene: Scene, end: str) -> None:
+ENDS = pytest.mark.parametrize("end", ["block", "commit", "decorator"])
+
+
+def is_committed_though_cancelled(scene: Scene, end: str) -> bool:
+    """Whether a unit is, whose task was cancelled after the last await of its block."""
+
     async def work(units: aio.Units, accounts: UnitTable) -> None:
         async def write(*, unit: aio.Unit) -> None:
             await unit.update(accounts, KEY, SET, {":n": 1})
@@ -69,7 +74,12 @@ def test_a_cancellation_after_the_last_await_of_the_block_rolls_back(scene: Scen
 
     with pytest.raises(asyncio.CancelledError):
         scene.run(work)
-    assert not scene.is_committed
+    return scene.is_committed
+
+
+@ENDS
+def test_a_cancellation_after_the_last_await_of_the_block_rolls_back(scene: Scene, end: str) -> None:
+    assert not is_committed_though_cancelled(scene, end)
 
 
 async def in_time(work: Coroutine[Any, Any, None]) -> None:
@@ -86,7 +96,9 @@ async def in_two_groups(work: Coroutine[Any, Any, None]) -> None:
     await in_a_group(in_a_group(work))
 
 
-@pytest.mark.parametrize(
+Runs = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
+
+TIME_OUTS = pytest.mark.parametrize(
     "runs",
     [
         in_time,
@@ -96,9 +108,11 @@ async def in_two_groups(work: Coroutine[Any, Any, None]) -> None:
     ],
     ids=["timeout", "wait_for", "timeout around groups", "wait_for around groups"],
 )
-def test_a_time_out_that_is_over_at_the_end_of_the_block_rolls_back(
-    scene: Scene, runs: Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
-) -> None:
+
+
+def is_committed_too_late(scene: Scene, runs: Runs) -> bool:
+    """Whether a unit is, whose time-out was over at the end of its block."""
+
     async def work(units: aio.Units, accounts: UnitTable) -> None:
         async def write() -> None:
             async with units.begin() as unit:
@@ -109,15 +123,18 @@ def test_a_time_out_that_is_over_at_the_end_of_the_block_rolls_back(
 
     with pytest.raises(TimeoutError):
         scene.run(work)
-    assert not scene.is_committed
+    return scene.is_committed
+
+
+@TIME_OUTS
+def test_a_time_out_that_is_over_at_the_end_of_the_block_rolls_back(scene: Scene, runs: Runs) -> None:
+    assert not is_committed_too_late(scene, runs)
 
 
 @pytest.mark.parametrize(
     "runs", [lambda work: work, in_a_group, in_two_groups], ids=["a task", "a group", "two groups"]
 )
-def test_a_signal_in_the_block_whose_handler_cancels_the_task_rolls_back(
-    scene: Scene, runs: Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
-) -> None:
+def test_a_signal_in_the_block_whose_handler_cancels_the_task_rolls_back(scene: Scene, runs: Runs) -> None:
     async def work(units: aio.Units, accounts: UnitTable) -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -185,7 +202,8 @@ def test_a_commit_before_which_the_task_was_cancelled_ends_the_unit(scene: Scene
     assert not scene.is_committed
 
 
-def test_a_cancellation_at_any_opcode_of_the_end_rolls_back_until_the_commit_begins() -> None:
+def committed_at_each_opcode() -> list[bool]:
+    """Whether a unit is, whose task was cancelled at the first opcode of its block's end, the second one, and so on."""
     committed: list[bool] = []
     number = 0
     while True:
@@ -205,6 +223,34 @@ def test_a_cancellation_at_any_opcode_of_the_end_rolls_back_until_the_commit_beg
         if at.passed < number:
             break
         committed.append(scene.is_committed)
+    return committed
+
+
+def test_a_cancellation_at_any_opcode_of_the_end_rolls_back_until_the_commit_begins() -> None:
+    committed = committed_at_each_opcode()
     # None before the commit has begun, all afterwards.
     assert committed == sorted(committed)
     assert {False, True} == set(committed)
+
+
+class TestABrokenUnitOfTasksIsCaught:
+    @pytest.fixture
+    def gives_no_way(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def at_once(_: aio.Unit) -> None:
+            return
+
+        monkeypatch.setattr(aio.Unit, "_give_way", at_once)
+
+    @ENDS
+    @pytest.mark.usefixtures("gives_no_way")
+    def test_that_commits_without_giving_way_to_a_cancellation(self, scene: Scene, end: str) -> None:
+        assert is_committed_though_cancelled(scene, end)
+
+    @pytest.mark.usefixtures("gives_no_way")
+    def test_that_gives_no_way_at_any_opcode_of_the_end(self) -> None:
+        assert False not in committed_at_each_opcode()
+
+    @TIME_OUTS
+    def test_that_gives_way_for_one_turn_only(self, scene: Scene, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(_unit, "_TURNS", 1)
+        assert is_committed_too_late(scene, runs)

@@ -2,7 +2,8 @@
 
 import asyncio
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from kit.awaited import Awaited
@@ -12,6 +13,7 @@ from ticketlock import aio
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.units import READ_LOCK, Unit, Units, UnitTable, create_units_table
 from ticketlock.units._keeping import Kept
+from ticketlock.units._verbs import Verbs
 
 KEY = {"id": "a"}
 SET = "SET balance = :n"
@@ -50,26 +52,52 @@ def kept_by(unit: Unit | aio.Unit) -> Kept:
     return kept
 
 
+def in_a_thread(memory: MemoryDynamoDB) -> bool:
+    """Whether a unit's read locks are renewed after the last reference to it."""
+    units = Units("units", client=memory.client)
+    unit = units.begin(isolation=READ_LOCK)
+    unit.update(units.table("accounts"), KEY, SET, {":n": 1})
+    kept = kept_by(unit)
+    del unit
+    return kept._is_watched_on()
+
+
+def in_a_task(memory: MemoryDynamoDB) -> bool:
+    """The same."""
+
+    async def main() -> bool:
+        async with aio.Units("units", client=Awaited(memory)) as units:
+            accounts = await units.table("accounts")
+            unit = units.begin(isolation=READ_LOCK)
+            await unit.update(accounts, KEY, SET, {":n": 1})
+            kept = kept_by(unit)
+            del unit
+            return kept._is_watched_on()
+
+    return asyncio.run(main())
+
+
 @pytest.mark.usefixtures("no_garbage_collector")
-class TestReadLocksAreRenewedNoMoreAtOnceAfterTheLastReference:
-    def test_of_a_thread(self, units: Units, accounts: UnitTable) -> None:
-        unit = units.begin(isolation=READ_LOCK)
-        unit.update(accounts, KEY, SET, {":n": 1})
-        kept = kept_by(unit)
-        del unit
-        assert not kept._is_watched_on()
+@pytest.mark.parametrize("is_renewed", [in_a_thread, in_a_task], ids=lambda each: each.__name__)
+class TestReadLocks:
+    def test_are_renewed_no_more_at_once_after_the_last_reference(
+        self, memory: MemoryDynamoDB, is_renewed: Callable[[MemoryDynamoDB], bool]
+    ) -> None:
+        assert not is_renewed(memory)
 
-    def test_of_a_task(self, memory: MemoryDynamoDB) -> None:
-        async def main() -> bool:
-            async with aio.Units("units", client=Awaited(memory)) as units:
-                accounts = await units.table("accounts")
-                unit = units.begin(isolation=READ_LOCK)
-                await unit.update(accounts, KEY, SET, {":n": 1})
-                kept = kept_by(unit)
-                del unit
-                return kept._is_watched_on()
+    def test_that_refer_to_their_unit_are_caught(
+        self, memory: MemoryDynamoDB, is_renewed: Callable[[MemoryDynamoDB], bool], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A cycle: the unit would be kept until the garbage collector runs."""
+        begin = Verbs.__init__
 
-        assert not asyncio.run(main())
+        def begin_with_a_cycle(verbs: Verbs, *given: Any) -> None:
+            begin(verbs, *given)
+            if verbs._locking is not None:
+                verbs._locking._read = verbs._read_in
+
+        monkeypatch.setattr(Verbs, "__init__", begin_with_a_cycle)
+        assert is_renewed(memory)
 
 
 class TestAUnitThatIsDropped:
