@@ -98,16 +98,18 @@ def one() -> Actions[None]:
     yield Call("dynamodb", "describe_table", {"TableName": "locks"})
 
 
-@dataclass
+@dataclass(eq=False)
 class Request:
     """A request on a thread of its own.
 
     Attributes:
         at: the opcode at which it is interrupted; None for none.
+        after: the function in which an earlier one was.
     """
 
     table: LockTable
     at: AtOpcode | None = None
+    after: str = ""
     thread: int = 0
 
     @cached_property
@@ -130,8 +132,10 @@ class Request:
             return False
         return True
 
-    def waits_in(self) -> str:
-        return waits_in(sys._current_frames()[self.thread])
+    def told(self) -> tuple[str, str]:
+        """Where the interrupt came, and where it waits."""
+        where = self.after if self.at is None else self.at.where
+        return where, waits_in(sys._current_frames()[self.thread])
 
 
 def waits_in(frame: FrameType | None) -> str:
@@ -146,26 +150,24 @@ class Search:
     """What it has found."""
 
     clients: Clients
-    late: list[tuple[str, Request]] = field(default_factory=list)
+    late: list[Request] = field(default_factory=list)
     found: list[tuple[str, str]] = field(default_factory=list)
 
-    def ends_soon(self, where: str, request: Request) -> bool:
+    def ends_soon(self, request: Request) -> bool:
         """If it does not, look for it at the end, and go on with another client."""
         if request.has_ended(MOMENT_S):
             return True
-        self.late.append((where, request))
+        self.late.append(request)
         self.clients.forget()
         return False
 
     def at_opcodes(self) -> None:
         for number in itertools.count(1):
             at = AtOpcode(number, interrupt, ROOMS)
-            if self.ends_soon(f"{number}", Request(self.clients.table, at)):
-                self.ends_soon(at.where, Request(self.clients.table))
+            if self.ends_soon(Request(self.clients.table, at)):
+                self.ends_soon(Request(self.clients.table, after=at.where))
                 if at.passed < number:
                     break
-            else:
-                self.late[-1] = (at.where, self.late[-1][1])
         assert number > 400
 
     def by_signals(self) -> None:
@@ -198,14 +200,18 @@ class Search:
                 interrupted += 1
             signal.setitimer(signal.ITIMER_REAL, 0)
             if where:
-                self.ends_soon(where, Request(self.clients.table))
+                self.ends_soon(Request(self.clients.table, after=where))
                 where = ""
 
     def waited(self) -> list[tuple[str, str]]:
         """Where a request that has not ended was interrupted, and where it waits."""
         last = time.monotonic() + MOST_S
-        left = [each for each in self.late if not each[1].has_ended(max(0, last - time.monotonic()))]
-        return self.found + [(where, request.waits_in()) for where, request in left]
+        ended = [request for request in self.late if request.has_ended(max(0, last - time.monotonic()))]
+        # Interrupted requests that were only slow: the next one is still to be sent.
+        again = [Request(each.table, after=each.at.where) for each in ended if each.at is not None]
+        left = [each for each in self.late if each not in ended]
+        left += [each for each in again if not each.has_ended(MOST_S)]
+        return self.found + [request.told() for request in left]
 
 
 def main(how: str) -> None:
