@@ -270,13 +270,18 @@ class Checker:
             self.longest_idle_ms = max(self.longest_idle_ms, idle_ms)
             liveness(idle_ms, self.time.now_ms - self._struck_at_ms)
 
-    def sees_sleep(self, ms: float) -> None:
-        """All machines have slept for so long: was the lock free meanwhile, while there was a waiter?"""
+    def sees_sleep(self, ms: float, *, is_settled: bool) -> None:
+        """All machines have slept for so long: was the lock free meanwhile, while there was a waiter?
+
+        Args:
+            ms: for how long.
+            is_settled: whether no transaction is being applied: until then a poll may see the row of one that leaves.
+        """
         # Whatever a fault has left is over by then; a pause is a fault until its end.
         ends_at_ms = [self._struck_at_ms, *(asked.machine.paused_until_ms for asked in self.waiting.values())]
         is_quiet = self.is_fair or self.time.now_ms - max(ends_at_ms) > MOST_IDLE_MS
         first = self._first_in_line() if is_quiet and self.reads_table else None
-        if first is None or not self._is_free_for(first):
+        if first is None or not is_settled or not self._is_free_for(first):
             self._asleep_ms = 0
             return
         if first.machine.backs_off:

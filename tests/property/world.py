@@ -206,7 +206,7 @@ class World:
             applied_at = [each.next_at_ms for each in self.applying]
             until_ms = min(*ready_at, *(copy.arrives_ms for copy in self.late), *applied_at, _NEVER_MS)
             ms = max(1, until_ms - self.time.now_ms)
-            self.checker.sees_sleep(ms)
+            self.checker.sees_sleep(ms, is_settled=not self.applying)
         self.time.now_ms += ms
         self.late = [copy for copy in self.late if self.time.now_ms - copy.sent_ms <= LATEST_MS]
         if ms > _A_DAY_MS and self.chance.pick(2):
