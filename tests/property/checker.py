@@ -281,7 +281,7 @@ class Checker:
         ends_at_ms = [self._struck_at_ms, *(asked.machine.paused_until_ms for asked in self.waiting.values())]
         is_quiet = self.is_fair or self.time.now_ms - max(ends_at_ms) > MOST_IDLE_MS
         first = self._first_in_line() if is_quiet and self.reads_table else None
-        if first is None or not is_settled or not self._is_free_for(first):
+        if first is None or not is_settled or not self._is_free_for(first) or self._stands_behind_a_row_left(first):
             self._asleep_ms = 0
             return
         if first.machine.backs_off:
@@ -430,14 +430,27 @@ class Checker:
         """Whether the lock has room for it, by the lock item."""
         return self.item is None or room(self.item.holders, self.item.permits, shared=asked.shared) > 0
 
+    def _stands_behind_a_row_left(self, first: Waiting) -> bool:
+        """Whether a row stands before it whose owner could not leave, since it met the transactions of others."""
+        for ticket in sorted(self.rows):
+            row = self.rows[ticket].row
+            if row.owner == first.owner:
+                return False
+            could_not_leave = self.served.get(row.owner) == inf and row.owner not in self.out
+            if could_not_leave and row.lease_until_ms >= self.time.now_ms:
+                return True
+        return False
+
     def _meets_others(self) -> None:
         """Note which acquisitions have met a holder or a waiter."""
         item = self.item
         for asked in self.waiting.values():
-            # A newcomer's own deployment may have a lower number than the lock.
-            permits = 1 if item is not None and self.deployments is not None else item.permits if item else 0
-            is_full = item is not None and room(item.holders, permits, shared=asked.shared) <= 0
+            is_full = item is not None and room(item.holders, self._fewest_permits(item), shared=asked.shared) <= 0
             asked.met_others |= is_full or bool(self.rows)
+
+    def _fewest_permits(self, item: LockItem) -> int:
+        """The permits by which a newcomer is judged: its own deployment may have a lower number than the lock."""
+        return item.permits if self.deployments is None else min(1, item.permits)
 
     def _follows_tickets(self, before: LockItem | None, after: LockItem | None, gone: Collection[int]) -> None:
         void_up_to = after.void_up_to if after is not None else 0
