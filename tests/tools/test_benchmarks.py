@@ -171,7 +171,6 @@ def programs(target: str) -> list[str]:
 TAKE_LONG = ("peer.py", "soak.py", "units_soak.py")
 # One side needs no other lock; one engine is enough.
 SHORTER = {"peer_locks.py": " --side ours", "units_peer.py": " --engine moto"}
-LACKS_JAVA = re.compile("ScalarDB needs Java and Maven|Maven cannot build ScalarDB")
 TARGETS = ("bench", "bench-peer", "soak")
 
 
@@ -190,6 +189,8 @@ def test_every_target_that_prints_figures_has_a_short_run(target: str) -> None:
 
 @pytest.mark.parametrize("line", [line for target in TARGETS for line in short_runs(target)])
 def test_every_program_that_prints_figures_has_a_short_run_that_succeeds(line: str) -> None:
+    if "/units_peer.py" in line and not (shutil.which("java") and shutil.which("mvn")):
+        pytest.skip("the peer is a Java library, and this machine has no Java or no Maven")
     # Where cargo is, a benchmark of units would build an engine for some minutes.
     folders = [each for each in os.environ["PATH"].split(os.pathsep) if shutil.which("cargo", path=each) is None]
     done = subprocess.run(
@@ -201,8 +202,6 @@ def test_every_program_that_prints_figures_has_a_short_run_that_succeeds(line: s
         check=False,
         timeout=900,
     )
-    if done.returncode == 1 and LACKS_JAVA.search(done.stderr):
-        pytest.skip(done.stderr)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
     assert re.search(r"\d", done.stdout), "it prints no figures"

@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
@@ -82,8 +81,11 @@ def test_a_cancellation_after_the_last_await_of_the_block_rolls_back(scene: Scen
     assert not is_committed_though_cancelled(scene, end)
 
 
+TIME_OUT_S = 0.1
+
+
 async def in_time(work: Coroutine[Any, Any, None]) -> None:
-    async with asyncio.timeout(0.1):
+    async with asyncio.timeout(TIME_OUT_S):
         await work
 
 
@@ -102,9 +104,9 @@ TIME_OUTS = pytest.mark.parametrize(
     "runs",
     [
         in_time,
-        lambda work: asyncio.wait_for(work, 0.1),
+        lambda work: asyncio.wait_for(work, TIME_OUT_S),
         lambda work: in_time(in_two_groups(work)),
-        lambda work: asyncio.wait_for(in_two_groups(work), 0.1),
+        lambda work: asyncio.wait_for(in_two_groups(work), TIME_OUT_S),
     ],
     ids=["timeout", "wait_for", "timeout around groups", "wait_for around groups"],
 )
@@ -114,10 +116,15 @@ def is_committed_too_late(scene: Scene, runs: Runs) -> bool:
     """Whether a unit is, whose time-out was over at the end of its block."""
 
     async def work(units: aio.Units, accounts: UnitTable) -> None:
+        loop = asyncio.get_running_loop()
+
         async def write() -> None:
             async with units.begin() as unit:
                 await unit.update(accounts, KEY, SET, {":n": 1})
-                time.sleep(0.2)
+                # Longer than the time-out without an await.
+                over_s = loop.time() + TIME_OUT_S
+                while loop.time() <= over_s:
+                    pass
 
         await runs(write())
 
@@ -154,13 +161,15 @@ def test_a_signal_in_the_block_whose_handler_cancels_the_task_rolls_back(scene: 
 
 def test_a_task_whose_sibling_has_failed_in_the_block_rolls_back(scene: Scene) -> None:
     async def work(units: aio.Units, accounts: UnitTable) -> None:
+        may_fail = asyncio.Event()
+
         async def write() -> None:
             async with units.begin() as unit:
                 await unit.update(accounts, KEY, SET, {":n": 1})
-                time.sleep(0.2)
+                may_fail.set()
 
         async def fail() -> None:
-            await asyncio.sleep(0.1)
+            await may_fail.wait()
             raise ValueError
 
         async with asyncio.TaskGroup() as group:
