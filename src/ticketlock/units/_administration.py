@@ -27,7 +27,7 @@ from ticketlock.units._sweeping import Swept, sweep_one
 from ticketlock.wire._answers import Reply
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._item_requests import MOST_TOGETHER, GetMany
-from ticketlock.wire._requests import Attributes, ForkingSteps
+from ticketlock.wire._requests import ForkingSteps
 from ticketlock.wire._table_time import Moment
 
 _log = logging.getLogger("ticketlock")
@@ -165,7 +165,7 @@ def open_units(heads: Heads, strange: Callable[[Strange], object] = warn_of) -> 
     # A table with other keys refuses this; a Scan of it would find no open units.
     yield TIME_CHECK
     found: list[tuple[Head, OpenUnit]] = []
-    after: Attributes | None = None
+    after: Item | None = None
     while True:
         page: Reply = yield heads.scan(after)
         for row in page.items:

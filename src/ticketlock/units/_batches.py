@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from ticketlock._expressions._values import MAX_ITEM_BYTES
-from ticketlock.units._commit import MOST_BYTES
-from ticketlock.units._work import Place
+from ticketlock.units._work import MOST_BYTES, Place
 
 T = TypeVar("T")
 

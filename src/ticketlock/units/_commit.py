@@ -17,13 +17,6 @@ from ticketlock.wire._requests import Write
 
 _Named = tuple[str, Mapping[str, Any]]
 
-MOST_ACTIONS = 100
-"""https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html"""
-
-
-MOST_BYTES = 4 * 1_024 * 1_024
-"""As above: the items' total size, each with its old or its new size, whichever is larger."""
-
 
 @dataclass(slots=True)
 class Fate:

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from ticketlock.errors import TableRefused
+from ticketlock._expressions._values import MAX_ITEM_BYTES
+from ticketlock.errors import TableRefused, UnitTooLarge
 from ticketlock.units._batches import SURELY_TOGETHER, cut, has_unknown_sizes
-from ticketlock.units._commit import MOST_ACTIONS, Commit, conflict
+from ticketlock.units._commit import Commit, conflict
 from ticketlock.units._guards import Guards
 from ticketlock.units._heads import Heads
 from ticketlock.units._item_reads import are_of_one_instant, take_in
@@ -16,8 +17,8 @@ from ticketlock.units._native import commit_natively
 from ticketlock.units._reading import Reading, Wanted, is_as_seen
 from ticketlock.units._tables import Tables
 from ticketlock.units._terms import Terms
-from ticketlock.units._ways import check_count, check_may_mark, fits_one_request
-from ticketlock.units._work import Place, Work
+from ticketlock.units._ways import check_count, check_may_mark
+from ticketlock.units._work import MOST_ACTIONS, MOST_BYTES, Place, Work
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._item_requests import MOST_TOGETHER
 from ticketlock.wire._requests import ForkingSteps
@@ -135,3 +136,22 @@ def read_blind(places: Iterable[Place], take_in: TakesIn) -> ForkingSteps[None]:
     """Read the targets of blind updates, so few at once that one transaction can hold items of any sizes."""
     for batch in cut([place for place in places if place.blind is not None], SURELY_TOGETHER):
         yield from take_in(batch)
+
+
+def fits_one_request(touched: Sequence[Place], terms: Terms, most: int) -> bool:
+    """Whether one request of at most ``most`` actions can commit all, as far as the sizes of items are known.
+
+    Raises:
+        UnitTooLarge: it cannot, and the unit's terms allow nothing else.
+    """
+    count = len(touched) + terms.beside
+    # The lock's item counts too, and ticketlock does not read it.
+    size = sum(place.size_bytes for place in touched) + (terms.under is not None) * MAX_ITEM_BYTES
+    fits = count <= most and size <= MOST_BYTES
+    if terms.engine == "native" and not fits:
+        raise UnitTooLarge(
+            f"the commit has {count} actions, one for each item, the name, the lock and the saved record, of "
+            f"{size:,} bytes; one request of DynamoDB takes {most} actions of {MOST_BYTES:,} bytes: leave out "
+            "`engine`, so that the unit can be committed by marks"
+        )
+    return fits

@@ -11,10 +11,10 @@ from ticketlock.errors import InvalidUnitRequest, UnsupportedFormat
 from ticketlock.wire._attributes import Item, integer, number
 
 FORMAT = 1
-NAME = "format"
-STAMP: Item = {NAME: number(FORMAT)}
+FORMAT_ATTRIBUTE = "format"
+STAMP: Item = {FORMAT_ATTRIBUTE: number(FORMAT)}
 """The attribute of each row."""
-FORMAT_NAMES = {"#format": NAME}
+FORMAT_NAMES = {"#format": FORMAT_ATTRIBUTE}
 FORMAT_VALUES: Item = {":format": number(FORMAT)}
 """The placeholders of conditions."""
 
@@ -46,12 +46,12 @@ def check_row(row: Item) -> None:
         InvalidUnitRequest: no unit has written it.
     """
     try:
-        stored = integer(row[NAME])
+        stored = integer(row[FORMAT_ATTRIBUTE])
     except (KeyError, ValueError) as error:
-        raise foreign_row(row, Misshapen(f"which has no number in {NAME!r}")) from error
+        raise foreign_row(row, Misshapen(f"which has no number in {FORMAT_ATTRIBUTE!r}")) from error
     _check(stored, _told(row))
     if stored < FORMAT:
-        raise foreign_row(row, Misshapen(f"whose {NAME!r} is {stored}"))
+        raise foreign_row(row, Misshapen(f"whose {FORMAT_ATTRIBUTE!r} is {stored}"))
 
 
 def check_contents(told: Any, row: Item) -> Mapping[str, Any]:
@@ -61,12 +61,12 @@ def check_contents(told: Any, row: Item) -> Mapping[str, Any]:
         UnsupportedFormat: their format is greater.
         Misshapen: no unit has written them.
     """
-    if not isinstance(told, dict) or type(told.get(NAME)) is not int:
-        raise Misshapen(f"which has no number in its {NAME!r}")
-    _check(told[NAME], f"what is packed in {_told(row)}")
-    if told[NAME] < FORMAT:
-        raise Misshapen(f"whose {NAME!r} is {told[NAME]}")
-    return {name: value for name, value in told.items() if name != NAME}
+    if not isinstance(told, dict) or type(told.get(FORMAT_ATTRIBUTE)) is not int:
+        raise Misshapen(f"which has no number in its {FORMAT_ATTRIBUTE!r}")
+    _check(told[FORMAT_ATTRIBUTE], f"what is packed in {_told(row)}")
+    if told[FORMAT_ATTRIBUTE] < FORMAT:
+        raise Misshapen(f"whose {FORMAT_ATTRIBUTE!r} is {told[FORMAT_ATTRIBUTE]}")
+    return {name: value for name, value in told.items() if name != FORMAT_ATTRIBUTE}
 
 
 def fields(told: Any, known: Collection[str]) -> Mapping[str, Any]:

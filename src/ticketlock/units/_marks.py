@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 from ticketlock._checks import text
 from ticketlock.errors import InvalidUnitRequest
-from ticketlock.units._formats import NAME
+from ticketlock.units._formats import FORMAT_ATTRIBUTE
 from ticketlock.units._ids import is_id
 from ticketlock.units._rows import KEY
 from ticketlock.wire._attributes import Item, integer, number
@@ -19,7 +19,7 @@ _PREFIX_BYTES = 16
 _IN_PATHS = ".[]"
 """They separate the steps of a path: a name with one of them would be read as several steps."""
 
-_OF_GUARDS = (*KEY, NAME)
+_OF_GUARDS = (*KEY, FORMAT_ATTRIBUTE)
 """The attributes of a guard, which is an item of units too."""
 
 MarkKind = Literal["write", "insert", "read"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from ticketlock._expressions._values import Item as Attributes
-from ticketlock.units._formats import FORMAT, NAME, Misshapen, check_contents, fields
+from ticketlock.units._formats import FORMAT, FORMAT_ATTRIBUTE, Misshapen, check_contents, fields
 from ticketlock.wire._attributes import Item
 
 Kind = Literal["put", "change", "delete", "unmark"]
@@ -171,11 +171,11 @@ def _entry_read(told: Mapping[str, Any]) -> Entry:
 
 def in_pieces(told: Mapping[str, Any]) -> list[bytes]:
     """Encode the contents of a row, a mapping, as pieces that fit into rows."""
-    return _cut(_json_of({NAME: FORMAT, **told}))
+    return _cut(_json_of({FORMAT_ATTRIBUTE: FORMAT, **told}))
 
 
 def _entries_json(entries: Sequence[str]) -> str:
-    return f'{{"{NAME}":{FORMAT},"entries":[{",".join(entries)}]}}'
+    return f'{{"{FORMAT_ATTRIBUTE}":{FORMAT},"entries":[{",".join(entries)}]}}'
 
 
 def _json_of(told: Any) -> str:

@@ -1,6 +1,5 @@
 """How far a sweep has come that ran out of time: a row in the units table for each part of the table."""
 
-import logging
 from typing import Any
 
 from ticketlock.errors import InvalidUnitRequest, UnsupportedFormat
@@ -10,8 +9,6 @@ from ticketlock.units._rows import KEY, row_key
 from ticketlock.wire._attributes import TIME_TO_LIVE, Item, number
 from ticketlock.wire._item_requests import Get
 from ticketlock.wire._requests import Attributes, Write
-
-_log = logging.getLogger("ticketlock")
 
 SWEEP = "sweep"
 """Used in place of a unit's id; no id of a unit has this form."""

@@ -26,7 +26,7 @@ from ticketlock.units._values import PYTHON
 from ticketlock.wire._answers import Reply
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._item_requests import Get
-from ticketlock.wire._requests import Attributes, ForkingSteps, Scan
+from ticketlock.wire._requests import ForkingSteps, Scan
 from ticketlock.wire._table_time import Moment
 
 Action = Literal["finished", "unmarked", "left"]
@@ -142,7 +142,7 @@ def repair(
             return found
 
 
-def _scan(table: UnitTable, marks: Marks, after: Attributes | None) -> Scan:
+def _scan(table: UnitTable, marks: Marks, after: Item | None) -> Scan:
     """A page of the items with a mark: their keys, and the marks."""
     names = {f"#k{at}": name for at, name in enumerate(table.key_names)} | {"#mark": marks.mark}
     return Scan(_MARKED, tuple(names), after, table.name, names)

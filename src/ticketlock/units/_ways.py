@@ -2,11 +2,8 @@
 
 from collections.abc import Sequence
 
-from ticketlock._expressions._values import MAX_ITEM_BYTES
 from ticketlock.errors import InvalidUnitRequest, UnitTooLarge
-from ticketlock.units._commit import MOST_ACTIONS, MOST_BYTES
-from ticketlock.units._terms import Terms
-from ticketlock.units._work import OURS_BYTES, Place
+from ticketlock.units._work import MOST_ACTIONS, MOST_BYTES, OURS_BYTES, Place
 
 MOST_ITEMS = 100_000
 """A sweep reads all rows of a unit that has to be finished: they must take it minutes, not hours."""
@@ -17,25 +14,6 @@ _WHEN = (
     'READ_LOCK, with engine="marked", if it inserts into a guarded table, and if it has more than '
     f"{MOST_ACTIONS} items or {MOST_BYTES:,} bytes"
 )
-
-
-def fits_one_request(touched: Sequence[Place], terms: Terms, most: int) -> bool:
-    """Whether one request of at most ``most`` actions can commit all, as far as the sizes of items are known.
-
-    Raises:
-        UnitTooLarge: it cannot, and the unit's terms allow nothing else.
-    """
-    count = len(touched) + terms.beside
-    # The lock's item counts too, and ticketlock does not read it.
-    size = sum(place.size_bytes for place in touched) + (terms.under is not None) * MAX_ITEM_BYTES
-    fits = count <= most and size <= MOST_BYTES
-    if terms.engine == "native" and not fits:
-        raise UnitTooLarge(
-            f"the commit has {count} actions, one for each item, the name, the lock and the saved record, of "
-            f"{size:,} bytes; one request of DynamoDB takes {most} actions of {MOST_BYTES:,} bytes: leave out "
-            "`engine`, so that the unit can be committed by marks"
-        )
-    return fits
 
 
 def check_count(places: Sequence[Place]) -> None:

@@ -10,6 +10,13 @@ from ticketlock.units._statements import Statement
 from ticketlock.units._tables import UnitTable
 from ticketlock.wire._attributes import Item
 
+MOST_ACTIONS = 100
+"""https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html"""
+
+
+MOST_BYTES = 4 * 1_024 * 1_024
+"""As above: the items' total size, each with its old or its new size, whichever is larger."""
+
 OURS_BYTES = 128
 """Room in an item for both of our attributes."""
 VERSION_BYTES = 64
