@@ -19,10 +19,9 @@ from ticketlock.cli._explained import Explained
 from ticketlock.cli._local import serving
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.units import Record
-from ticketlock.units._administration import Standing, inspect, roll_back, settle
-from ticketlock.units._heads import Heads
-from ticketlock.units._ids import new_id
 from ticketlock.units._marks import Marks
+from ticketlock.units._operators import Standing, inspect, roll_back, settle
+from ticketlock.units._record import Heads, new_id
 
 PAGE = "docs/units-command.md"
 OPERATORS = pytest.mark.verify("each example is a process")

@@ -5,7 +5,7 @@ import re
 from kit.pages import defaults, text
 
 from ticketlock import aio
-from ticketlock.units import Units, _commit, _heads, _meeting, _rows, _sweeping, _work
+from ticketlock.units import Units, _meeting, _record, _rows, _sweeping, _work
 from ticketlock.units._marks import Marks
 from ticketlock.wire import _item_requests
 
@@ -18,7 +18,7 @@ def says(page: str, sentence: str) -> bool:
 
 
 def test_how_much_a_request_takes() -> None:
-    assert (_commit.MOST_ACTIONS, _commit.MOST_BYTES, _item_requests.MOST_TOGETHER) == (100, 4 * 1_024**2, 100)
+    assert (_work.MOST_ACTIONS, _work.MOST_BYTES, _item_requests.MOST_TOGETHER) == (100, 4 * 1_024**2, 100)
     assert says("docs/units.md", "**Up to 100 items and 4 MB**")
     assert says("docs/units.md", "reads up to 100 items of one instant in one request")
 
@@ -35,7 +35,7 @@ def test_for_how_long_units_wait_for_each_other() -> None:
     assert defaults(Units)["timeout"] == defaults(aio.Units)["timeout"] == 10
     assert says("docs/units.md", f"rolls that back after {_meeting.GRACE_MS / 1_000} s; it waits for an older one")
     assert says("docs/units.md", "up to its `timeout` (10 s)")
-    assert _heads.LEASE_MS == 60_000
+    assert _record.LEASE_MS == 60_000
     for page, told in (
         ("docs/units.md", "until its lease is over, a minute after its last sign of life"),
         ("docs/guarantees.md", "60 s after its last sign of life"),
@@ -49,9 +49,9 @@ def test_for_how_long_units_wait_for_each_other() -> None:
 def test_for_how_long_it_is_kept() -> None:
     assert _rows.RECEIPT_IS_KEPT_S == 30 * DAY_S
     assert says("docs/units.md", "which is kept for 30 days")
-    assert _heads.CLOSED_IS_KEPT_S == DAY_S
+    assert _record.CLOSED_IS_KEPT_S == DAY_S
     assert says("docs/units-table.md", "a day after it was closed, for a saved unit 30 days")
-    assert _heads.SAVED_IS_KEPT_S == _rows.RECEIPT_IS_KEPT_S
+    assert _record.SAVED_IS_KEPT_S == _rows.RECEIPT_IS_KEPT_S
     assert says("docs/units-in-workflows.md", "kept for 30 days after it was closed, as a name's receipt is")
 
 

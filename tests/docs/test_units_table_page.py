@@ -16,8 +16,7 @@ from kit.units import Books, Key, Killed, Party, UnitsWorld, some_account, some_
 from ticketlock.errors import UnitConflict
 from ticketlock.testing import Sent
 from ticketlock.units import SERIALIZABLE, UNCOMMITTED, Swept
-from ticketlock.units._access import _trials
-from ticketlock.units._create_table import UNITS_TABLE
+from ticketlock.units._provision import UNITS_TABLE, _trials
 
 PAGE = "docs/units-table.md"
 IN_MEMORY = pytest.mark.parametrize("units_engine", ["memory"], indirect=True)

@@ -61,7 +61,7 @@ def _named_types(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             named = [each.id for each in targets if isinstance(each, ast.Name)]
-            yield from (name for name in named if name[:1].isupper() and not name.isupper() and "T" != name)
+            yield from (name for name in named if name[:1].isupper() and not name.isupper() and name != "T")
 
 
 def passed(call: Callable[[], object]) -> set[str]:

@@ -21,9 +21,9 @@ from kit.units import KEYS, VECTOR_INDEX, Books, Killed, Party, make_table
 from ticketlock.errors import CommittedUnfinished, UnitError
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 from ticketlock.units import COMMITTED, READ_LOCK
-from ticketlock.units._correcting import Correction, correct
-from ticketlock.units._heads import Heads
 from ticketlock.units._marks import Marks
+from ticketlock.units._operators import Correction, correct
+from ticketlock.units._record import Heads
 
 FILES = Path(__file__).parent / "golden"
 STOOD_AT_MS = 1_790_000_000_000

@@ -23,9 +23,9 @@ from kit.units import (
 
 from ticketlock.errors import InvalidUnitRequest, UnitRolledBack, UnsupportedFormat
 from ticketlock.units import OpenUnit, Outcome, Record
-from ticketlock.units._administration import Settled, Shown, Standing, inspect, open_units, roll_back, settle
-from ticketlock.units._heads import Heads
 from ticketlock.units._marks import Marks
+from ticketlock.units._operators import Settled, Shown, Standing, inspect, open_units, roll_back, settle
+from ticketlock.units._record import Heads
 
 IN_MEMORY_FIRST = pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
 pytestmark = [IN_MEMORY_FIRST]

@@ -12,8 +12,8 @@ from kit.units import KEYS, make_table
 from ticketlock import aio
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.units import READ_LOCK, Unit, Units, UnitTable, create_units_table
-from ticketlock.units._keeping import Kept
-from ticketlock.units._verbs import Verbs
+from ticketlock.units._read_locks import Kept
+from ticketlock.units._unit_of_work import Verbs
 
 KEY = {"id": "a"}
 SET = "SET balance = :n"

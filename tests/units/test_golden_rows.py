@@ -13,9 +13,8 @@ from units.golden_rows import CORRECTION, STATES, empty_books, golden, party, pa
 
 from ticketlock.errors import InvalidUnitRequest, UnitRolledBack, UnsupportedFormat
 from ticketlock.units import Outcome, Record, Swept
-from ticketlock.units._administration import inspect, open_units
-from ticketlock.units._correcting import Correction, correct
-from ticketlock.units._heads import Heads
+from ticketlock.units._operators import Correction, correct, inspect, open_units
+from ticketlock.units._record import Heads
 
 LATER_S = 700
 A_YEAR_S = 370 * 86_400

@@ -18,7 +18,7 @@ from kit.units import KEYS, MARK, Interrupt, loaded, make_table, new_version
 from ticketlock import LockClient, UnitConflict, UnitFinished, create_table
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 from ticketlock.units import READ_LOCK, Unit, Units, create_units_table
-from ticketlock.units._verbs import Verbs
+from ticketlock.units._unit_of_work import Verbs
 from ticketlock.wire._requests import ForkingSteps, Pause
 
 pytestmark = [

@@ -12,9 +12,8 @@ from units.golden_rows import empty_books, party
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units import Swept, Units
 from ticketlock.units import _packing as packing
-from ticketlock.units._heads import Head, piece_key, with_pieces
-from ticketlock.units._ids import new_id
 from ticketlock.units._packing import Entry, Unpacking, packed
+from ticketlock.units._record import Head, new_id, piece_key, with_pieces
 from ticketlock.units._rows import row_key
 
 MB = 1_024 * 1_024

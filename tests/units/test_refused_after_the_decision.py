@@ -8,11 +8,9 @@ from kit.units import MARK, THREADS_ONLY, VECTOR_INDEX, VERSION, Books, Key, Los
 
 from ticketlock.errors import CommittedUnfinished, InvalidUnitRequest, TableRefused
 from ticketlock.units import COMMITTED, Outcome
-from ticketlock.units._administration import settle
-from ticketlock.units._correcting import Correction, Unfinished, correct, unfinished
-from ticketlock.units._heads import Heads
-from ticketlock.units._ids import new_id
 from ticketlock.units._marks import Marks
+from ticketlock.units._operators import Correction, Unfinished, correct, settle, unfinished
+from ticketlock.units._record import Heads, new_id
 
 pytestmark = pytest.mark.parametrize("units_engine", ["memory"], indirect=True)
 

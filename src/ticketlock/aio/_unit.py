@@ -6,16 +6,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from ticketlock.aio._to_the_end import ToTheEnd
-from ticketlock.units._asked import in_python
-from ticketlock.units._before_and_after import item_after, item_before
 from ticketlock.units._low_level import LowLevelVerbs, Reply
-from ticketlock.units._queries import items_found
+from ticketlock.units._queries import in_python, items_found
 from ticketlock.units._reading import Isolation
 from ticketlock.units._settings import keeping
-from ticketlock.units._shown import Shown
 from ticketlock.units._tables import UnitTable
+from ticketlock.units._unit import Shown
+from ticketlock.units._unit_of_work import Verbs, item_after, item_before
 from ticketlock.units._values import PYTHON
-from ticketlock.units._verbs import Verbs
 from ticketlock.wire._requests import ForkingSteps
 
 Follow = Callable[[ForkingSteps[Any]], Coroutine[Any, Any, Any]]

@@ -13,25 +13,29 @@ from ticketlock.aio._make_client import make_client
 from ticketlock.aio._to_the_end import ToTheEnd
 from ticketlock.aio._unit import Unit
 from ticketlock.errors import ClientClosed, TicketLockError
-from ticketlock.units._access import Denied, check_access
-from ticketlock.units._administration import OpenUnit, open_units
-from ticketlock.units._heads import Heads
-from ticketlock.units._interrupts import ending, is_of_steps
-from ticketlock.units._keeping import Kept
 from ticketlock.units._marks import Marks
-from ticketlock.units._outcomes import Outcome
-from ticketlock.units._plain import Visible, clean, visible
+from ticketlock.units._operators import FoundMark, OpenUnit, Outcome, open_units, repair
+from ticketlock.units._plain_readers import Visible, clean, visible
+from ticketlock.units._provision import Denied, check_access
+from ticketlock.units._read_locks import Kept
 from ticketlock.units._reading import COMMITTED, SERIALIZABLE, Isolation
-from ticketlock.units._refusing import as_a_unit_request
-from ticketlock.units._repairing import FoundMark, repair
+from ticketlock.units._record import Heads
 from ticketlock.units._rows import TIME_CHECK
-from ticketlock.units._settings import Settings
+from ticketlock.units._settings import Settings, as_a_unit_request
 from ticketlock.units._sweeping import Swept
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._terms import Engine, HeldLock, Terms, Under
-from ticketlock.units._transactional import AGAIN, TRANSACTIONAL, Wishes, check_has_parentheses
-from ticketlock.units._turns import Contended, Locks, Turn, check_locks
-from ticketlock.units._verbs import Verbs
+from ticketlock.units._transactional import (
+    AGAIN,
+    TRANSACTIONAL,
+    Contended,
+    Locks,
+    Turn,
+    Wishes,
+    check_has_parentheses,
+    check_locks,
+)
+from ticketlock.units._unit_of_work import Verbs, ending, is_of_steps
 from ticketlock.wire._actions import T
 from ticketlock.wire._async_heartbeat import Heartbeat
 from ticketlock.wire._async_performer import AsyncPerformer

@@ -16,10 +16,10 @@ from ticketlock.errors import (
     TableNotFound,
     TableRefused,
 )
-from ticketlock.units._heads import Heads
 from ticketlock.units._marks import Marks
+from ticketlock.units._record import Heads
 from ticketlock.units._tables import Tables, UnitTable
-from ticketlock.units._units_table import UnitsTable
+from ticketlock.units._units import UnitsTable
 from ticketlock.wire._actions import T
 from ticketlock.wire._requests import ForkingSteps
 

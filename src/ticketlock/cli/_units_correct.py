@@ -11,8 +11,8 @@ from ticketlock.cli._exits import ANSWER_WAS_NO, CONFIGURATION, UNAVAILABLE, USA
 from ticketlock.cli._of_units import Desk, OfUnits
 from ticketlock.cli._settings import settings_of, units_options
 from ticketlock.cli._units_reports import bytes_read, item_told, json_of
-from ticketlock.units._correcting import Correction, correct, unfinished
-from ticketlock.units._ids import new_id
+from ticketlock.units._operators import Correction, correct, unfinished
+from ticketlock.units._record import new_id
 from ticketlock.units._values import LOW_LEVEL
 
 _TOLD = {

@@ -18,8 +18,8 @@ from ticketlock.cli._units_listing import no_record
 from ticketlock.cli._units_reports import entry_json, item_told, items_told, json_of, state_told
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units import Outcome
-from ticketlock.units._administration import Settled, inspect, roll_back
-from ticketlock.units._administration import settle as settled
+from ticketlock.units._operators import Settled, inspect, roll_back
+from ticketlock.units._operators import settle as settled
 
 _DONE = {Outcome.COMMITTED: "finished", Outcome.ROLLED_BACK: "unmarked"}
 

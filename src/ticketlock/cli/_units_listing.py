@@ -15,8 +15,8 @@ from ticketlock.cli._units_reports import json_of, shown_json, shown_table, stat
 from ticketlock.cli._wording import plain
 from ticketlock.errors import UnsupportedFormat
 from ticketlock.units import OpenUnit
-from ticketlock.units._administration import inspect, open_units
-from ticketlock.units._formats import Strange
+from ticketlock.units._operators import inspect, open_units
+from ticketlock.units._rows import Strange
 
 _ORDERS: dict[str, Callable[[OpenUnit], Any]] = {
     "age": lambda unit: -unit.age_s,

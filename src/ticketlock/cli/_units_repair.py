@@ -13,7 +13,7 @@ from ticketlock.cli._show import json_option
 from ticketlock.cli._units_reports import json_of, mark_json, marks_table
 from ticketlock.cli._wording import plain
 from ticketlock.units import FoundMark, Record
-from ticketlock.units._repairing import repair as repaired
+from ticketlock.units._operators import repair as repaired
 
 _UNKNOWN = (Record.CLOSED, Record.GONE, Record.MISSING)
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from ticketlock.cli._columns import Columns, Ending
 from ticketlock.cli._wording import lease, plain, span
 from ticketlock.units import FoundMark, OpenUnit, Outcome
-from ticketlock.units._administration import Inspected, Shown
+from ticketlock.units._operators import Inspected, Shown
 from ticketlock.units._packing import Entry
 from ticketlock.units._values import PYTHON
 from ticketlock.wire._attributes import Item

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from ticketlock._expressions._schemas import KeyAttribute, Schema
 from ticketlock._expressions._values import Item as Attributes
 from ticketlock._expressions._values import Value, canonical_item
-from ticketlock.units._formats import STAMP, check_row
-from ticketlock.units._rows import KEY, row_key
+from ticketlock.units._rows import KEY, STAMP, check_row, row_key
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._work import Place, Work
 

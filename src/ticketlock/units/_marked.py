@@ -20,17 +20,22 @@ from ticketlock.errors import (
     TicketLockError,
     UnitRolledBack,
 )
-from ticketlock.units import _facts as only_if
-from ticketlock.units._batches import cut, that_fit_together
-from ticketlock.units._commit import Commit, conflict, refused_beside, refused_name, writes_beside
-from ticketlock.units._ended import ended
-from ticketlock.units._finishing import close, finish, is_for_contents, not_finished, unmark
-from ticketlock.units._heads import LEASE_MS, Head, Heads, with_pieces
+from ticketlock.units import _conditions as only_if
+from ticketlock.units._commit import (
+    Commit,
+    as_seen,
+    changed,
+    check,
+    conflict,
+    refused_beside,
+    refused_name,
+    writes_beside,
+)
 from ticketlock.units._marks import Mark, MarkKind, Marks
-from ticketlock.units._meeting import Marked, Meeting
+from ticketlock.units._meeting import Marked, Meeting, close, finish, is_for_contents, not_finished, unmark
 from ticketlock.units._packing import Entry, packed
-from ticketlock.units._work import MOST_ACTIONS, Place
-from ticketlock.units._writes import as_seen, changed, check
+from ticketlock.units._record import LEASE_MS, Head, Heads, ended, with_pieces
+from ticketlock.units._work import MOST_ACTIONS, Place, cut, that_fit_together
 from ticketlock.wire._answers import Reply
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._conditions import every

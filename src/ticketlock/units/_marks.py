@@ -6,9 +6,8 @@ from typing import Any, Literal, get_args
 
 from ticketlock._checks import text
 from ticketlock.errors import InvalidUnitRequest
-from ticketlock.units._formats import FORMAT_ATTRIBUTE
-from ticketlock.units._ids import is_id
-from ticketlock.units._rows import KEY
+from ticketlock.units._record import is_id
+from ticketlock.units._rows import FORMAT_ATTRIBUTE, KEY
 from ticketlock.wire._attributes import Item, integer, number
 
 INSERT = "insert"

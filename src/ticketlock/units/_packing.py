@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from ticketlock._expressions._values import Item as Attributes
-from ticketlock.units._formats import FORMAT, FORMAT_ATTRIBUTE, Misshapen, check_contents, fields
+from ticketlock.units._rows import FORMAT, FORMAT_ATTRIBUTE, Misshapen, check_contents, fields
 from ticketlock.wire._attributes import Item
 
 Kind = Literal["put", "change", "delete", "unmark"]

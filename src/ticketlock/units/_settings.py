@@ -1,26 +1,40 @@
 """The settings of units: checked once, for threads and tasks."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ticketlock._checks import duration_ms, text, whole_number
-from ticketlock.errors import InvalidUnitRequest
-from ticketlock.units._administration import roll_back
-from ticketlock.units._heads import Heads
-from ticketlock.units._ids import new_id
+from ticketlock.errors import InvalidLockRequest, InvalidUnitRequest
 from ticketlock.units._marks import Marks
-from ticketlock.units._outcomes import NAME_BYTES, Outcome, outcome_of_name, outcome_of_unit
-from ticketlock.units._owners import end_owner
+from ticketlock.units._operators import NAME_BYTES, Outcome, outcome_of_name, outcome_of_unit, roll_back
 from ticketlock.units._reading import LEVELS, READ_LOCK, SERIALIZABLE, Isolation
-from ticketlock.units._resuming import Resumed, resume
-from ticketlock.units._saving import Keeping
-from ticketlock.units._steps import Step
+from ticketlock.units._record import Heads, new_id
+from ticketlock.units._saved import Keeping, Resumed, end_owner, resume
 from ticketlock.units._sweeping import MOST_PARTS, Swept, sweep
 from ticketlock.units._tables import Tables
-from ticketlock.units._terms import Terms
+from ticketlock.units._terms import Step, Terms
 from ticketlock.wire._clocks import Clocks
 from ticketlock.wire._requests import ForkingSteps
+
+
+@contextmanager
+def as_a_unit_request(**given: object) -> Iterator[None]:
+    """Within the block a setting may be refused.
+
+    Args:
+        given: the settings, by name.
+
+    Raises:
+        InvalidUnitRequest: in place of ``InvalidLockRequest``.
+    """
+    try:
+        yield
+    except InvalidLockRequest as error:
+        raise InvalidUnitRequest(error.field, given.get(error.field), error.allowed) from error
+
 
 _LONGEST_TIMEOUT_MS = 900_000
 _SHORTEST_KEEP_MS = 1_000

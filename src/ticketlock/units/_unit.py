@@ -1,21 +1,44 @@
 """A unit of work for threads."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from ticketlock.units._asked import in_python
-from ticketlock.units._before_and_after import item_after, item_before
-from ticketlock.units._client import UnitClient
-from ticketlock.units._low_level import LowLevelVerbs
-from ticketlock.units._queries import items_found
+from ticketlock.units._low_level import LowLevelVerbs, UnitClient
+from ticketlock.units._queries import in_python, items_found
 from ticketlock.units._reading import Isolation
 from ticketlock.units._settings import keeping
-from ticketlock.units._shown import Shown
 from ticketlock.units._tables import UnitTable
+from ticketlock.units._unit_of_work import Verbs, item_after, item_before
 from ticketlock.units._values import PYTHON
-from ticketlock.units._verbs import Verbs
 from ticketlock.wire._requests import ForkingSteps
+
+
+class Shown:
+    """A unit of one of the two faces.
+
+    Attributes:
+        id: identifies the unit; of a resumed unit, the id under which it was saved.
+    """
+
+    def __init__(self, verbs: Verbs) -> None:
+        self.id = verbs.terms.id
+        self._verbs = verbs
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id}, {self._verbs.life.in_words}>"
+
+    def __del__(self) -> None:
+        if self._verbs.is_waiting_for_its_end:
+            warnings.warn(
+                f"the unit {self.id} was never ended, and has written nothing: use it in `with`, or call `commit` or "
+                "`rollback`",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
+
 
 Follow = Callable[[ForkingSteps[Any]], Any]
 Seconds = Any

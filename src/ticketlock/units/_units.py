@@ -1,6 +1,7 @@
 """``Units``: units of work for threads."""
 
 import functools
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -8,28 +9,92 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ticketlock._decorating import Key
 from ticketlock.errors import TicketLockError
-from ticketlock.units._access import Denied, check_access
-from ticketlock.units._administration import OpenUnit, open_units
-from ticketlock.units._heads import Heads
 from ticketlock.units._marks import Marks
-from ticketlock.units._outcomes import Outcome
-from ticketlock.units._plain import Visible, clean, visible
+from ticketlock.units._operators import FoundMark, OpenUnit, Outcome, open_units, repair
+from ticketlock.units._plain_readers import Visible, clean, visible
+from ticketlock.units._provision import Denied, check_access
+from ticketlock.units._read_locks import Kept
 from ticketlock.units._reading import COMMITTED, SERIALIZABLE, Isolation
-from ticketlock.units._refusing import as_a_unit_request
-from ticketlock.units._repairing import FoundMark, repair
-from ticketlock.units._settings import Settings
+from ticketlock.units._record import Heads
+from ticketlock.units._rows import TIME_CHECK
+from ticketlock.units._settings import Settings, as_a_unit_request
 from ticketlock.units._sweeping import Swept
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._terms import Engine, HeldLock, Terms, Under
-from ticketlock.units._transactional import AGAIN, TRANSACTIONAL, Wishes, check_has_parentheses
-from ticketlock.units._turns import Contended, ThreadLocks, Turn, check_locks
+from ticketlock.units._transactional import (
+    AGAIN,
+    TRANSACTIONAL,
+    Contended,
+    ThreadLocks,
+    Turn,
+    Wishes,
+    check_has_parentheses,
+    check_locks,
+)
 from ticketlock.units._unit import Unit
-from ticketlock.units._units_table import UnitsTable
-from ticketlock.units._verbs import Verbs
+from ticketlock.units._unit_of_work import Verbs, ending, is_of_steps
+from ticketlock.wire._actions import T
 from ticketlock.wire._clocks import Clocks, SystemClocks
+from ticketlock.wire._heartbeat import Due, Heartbeat
+from ticketlock.wire._performer import Performer
+from ticketlock.wire._requests import ForkingSteps
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+
+
+_log = logging.getLogger("ticketlock")
+
+
+class UnitsTable(Performer):
+    """The units table, and the driver of the requests to all tables."""
+
+    _time_check = TIME_CHECK
+
+    def follow(self, steps: ForkingSteps[T]) -> T:
+        """Perform steps."""
+        return self.drive(self._driver.follow(steps))
+
+    def follows(self, verbs: Verbs) -> Callable[[ForkingSteps[Any]], Any]:
+        """What performs the steps of one unit, and ends the unit if they are interrupted."""
+
+        def follow(steps: ForkingSteps[T]) -> T:
+            try:
+                try:
+                    return self.drive(ending(verbs, self._driver, steps))
+                finally:
+                    self._keep(verbs)
+            except BaseException as error:
+                if not is_of_steps(error, steps):
+                    # Perhaps before the first step, or while its read locks were handed to the heartbeat.
+                    self.drive(self._driver.follow(verbs.give_up()))
+                    self._keep(verbs)
+                raise
+
+        return follow
+
+    def _keep(self, verbs: Verbs) -> None:
+        """Have a unit's read locks renewed from its first statement to its end."""
+        kept = verbs.kept
+        if kept is None or not self._driver.is_of_this_process:
+            # The heartbeat's thread does not exist here; a thread of the parent may have held its mutex at the fork.
+            return
+        if verbs.life.is_over or not kept._is_watched_on():
+            self._heartbeat.forget(kept)
+        elif not kept.is_watched:
+            kept.is_watched = True
+            self._heartbeat.watch(kept)
+
+    @functools.cached_property
+    def _heartbeat(self) -> Heartbeat[Kept]:
+        return Heartbeat(self._driver.clocks, self._tend)
+
+    def _tend(self, kept: Kept, _due: Due) -> None:
+        try:
+            self.follow(kept.renew())
+        except TicketLockError as error:
+            _log.warning("the read locks of a unit were not renewed: %s", error)
+
 
 R = TypeVar("R")
 Seconds = Any

@@ -1,10 +1,12 @@
 """What a unit has read and is about to write. No I/O, no clock."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TypeVar, cast
 
+from ticketlock._expressions._values import MAX_ITEM_BYTES, size_of
 from ticketlock._expressions._values import Item as Attributes
-from ticketlock._expressions._values import size_of
+from ticketlock.errors import InvalidUnitRequest, UnitTooLarge
 from ticketlock.units._marks import Marks
 from ticketlock.units._statements import Statement
 from ticketlock.units._tables import UnitTable
@@ -102,3 +104,81 @@ class Work:
         if found is None:
             found = self.places[name] = Place(table, key)
         return found
+
+
+T = TypeVar("T")
+
+SURELY_TOGETHER = MOST_BYTES // MAX_ITEM_BYTES
+"""How many items of any sizes fit into one transaction."""
+
+_BESIDE_BYTES = 16 * 1_024 + MAX_ITEM_BYTES
+"""Room for the unit's head, a receipt and a lock, which may be as large as any item."""
+
+
+def cut(whole: Sequence[T], most: int) -> Iterator[Sequence[T]]:
+    """Parts of ``most`` elements each; the last one may be shorter."""
+    return (whole[begin : begin + most] for begin in range(0, len(whole), most))
+
+
+def has_unknown_sizes(places: Sequence[Place]) -> bool:
+    """Whether items that were not read might make these too large for one transaction."""
+    unknown = sum(place.blind is not None for place in places)
+    return unknown > 0 and sum(place.size_bytes for place in places) + unknown * MAX_ITEM_BYTES > MOST_BYTES
+
+
+def that_fit_together(places: Sequence[Place], most: int) -> Iterator[list[Place]]:
+    """Batches that each fit into one transaction with a head: DynamoDB counts the items' old sizes, too."""
+    batch: list[Place] = []
+    left_bytes = MOST_BYTES - _BESIDE_BYTES
+    for place in places:
+        if len(batch) == most or place.size_bytes > left_bytes:
+            yield batch
+            batch, left_bytes = [], MOST_BYTES - _BESIDE_BYTES
+        batch.append(place)
+        left_bytes -= place.size_bytes
+    if batch:
+        yield batch
+
+
+MOST_ITEMS = 100_000
+"""A sweep reads all rows of a unit that has to be finished: they must take it minutes, not hours."""
+
+_NO_LOCAL_INDEX = "a table without local secondary indexes, whose collections DynamoDB limits to 10 GB"
+_WHEN = (
+    "A unit marks its items at "
+    'READ_LOCK, with engine="marked", if it inserts into a guarded table, and if it has more than '
+    f"{MOST_ACTIONS} items or {MOST_BYTES:,} bytes"
+)
+
+
+def check_count(places: Sequence[Place]) -> None:
+    """Refuse a unit of more items than can be finished, or resumed, in reasonable time.
+
+    Raises:
+        UnitTooLarge: there are more.
+    """
+    if len(places) > MOST_ITEMS:
+        raise UnitTooLarge(
+            f"the unit writes or checks {len(places):,} items, and may have up to {MOST_ITEMS:,}: split it into "
+            "several units"
+        )
+
+
+def check_may_mark(touched: Sequence[Place]) -> None:
+    """Refuse what DynamoDB might refuse after the unit is committed.
+
+    Raises:
+        InvalidUnitRequest: a table has local secondary indexes, or something that this version does not know; or an
+            index that was added since the statement does not accept an item.
+        ItemTooLarge: an item has no room for a mark.
+    """
+    for place in touched:
+        schema = place.table.schema
+        if schema.local_indexes:
+            raise InvalidUnitRequest("table", place.table.name, f"{_NO_LOCAL_INDEX}. {_WHEN}")
+        if schema.unknown is not None:
+            allowed = f"a table that this version of ticketlock knows: it has {schema.unknown}; upgrade ticketlock"
+            raise InvalidUnitRequest("table", place.table.name, f"{allowed}. {_WHEN}")
+        for image in (place.image, place.before):
+            if image is not None:
+                place.table.check_item(image, "mark", OURS_BYTES)

@@ -29,32 +29,27 @@ from property.units.faults import NONE, RATES, Faults
 from property.units.world import UnitsWorld
 
 from ticketlock.units import (
-    _committing,
-    _correcting,
-    _facts,
-    _locking,
+    _commit,
+    _conditions,
     _marked,
     _meeting,
-    _native,
-    _owners,
+    _operators,
+    _read_locks,
     _reading,
-    _resuming,
-    _saving,
+    _saved,
     _sweeping,
-    _verbs,
-    _writes,
+    _unit_of_work,
 )
-from ticketlock.units._committing import Committing
 from ticketlock.units._guards import Guards
-from ticketlock.units._heads import Heads
-from ticketlock.units._locking import Locking
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._meeting import Meeting
-from ticketlock.units._places import PlaceOfPart
 from ticketlock.units._queries import Querying
+from ticketlock.units._read_locks import Locking
 from ticketlock.units._reading import Reading
+from ticketlock.units._record import Heads
 from ticketlock.units._rows import Receipt
-from ticketlock.units._verbs import Verbs
+from ticketlock.units._sweeping import PlaceOfPart
+from ticketlock.units._unit_of_work import Committing, Verbs
 from ticketlock.wire._requests import TransactWrite
 
 OFTEN = Faults({name: 3 * rate for name, rate in RATES.items()})
@@ -108,17 +103,17 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "native: what was read is not checked",
             by(*ISOLATION),
-            ((_committing, "commit_natively", changes.native_without_checks),),
+            ((_unit_of_work, "commit_natively", changes.native_without_checks),),
         ),
         Variant(
             "marked: what was read is not checked",
             by(*ISOLATION),
-            ((_committing, "MarkedCommit", changes.MarkedWithoutChecks),),
+            ((_unit_of_work, "MarkedCommit", changes.MarkedWithoutChecks),),
         ),
         Variant(
             "marked: what was read is validated in a request before the commit",
             by(*ISOLATION),
-            ((_committing, "MarkedCommit", changes.MarkedThatValidatesFirst),),
+            ((_unit_of_work, "MarkedCommit", changes.MarkedThatValidatesFirst),),
         ),
         Variant(
             "a guard that inserts do not write",
@@ -152,40 +147,40 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "native writes that ignore marks",
             by(*ISOLATION, "atomicity"),
-            ((_native, "write", changes.without(_writes.write, _facts.UNMARKED)),),
+            ((_commit, "write", changes.without(_commit.write, _conditions.UNMARKED)),),
             HALF_WAY,
             cast=CHECKS,
         ),
         Variant(
             "native checks that ignore marks",
             by(*ISOLATION),
-            ((_native, "check", changes.without(_writes.check, _facts.UNMARKED)),),
+            ((_commit, "check", changes.without(_commit.check, _conditions.UNMARKED)),),
             HALF_WAY,
             cast=CHECKS,
         ),
         Variant(
             "commit checks that ignore marks",
             by(*ISOLATION),
-            ((_marked, "check", changes.without(_writes.check, _facts.UNMARKED)),),
+            ((_marked, "check", changes.without(_commit.check, _conditions.UNMARKED)),),
             HALF_WAY,
             cast=replace(CHECKS, engines=("marked",)),
         ),
         Variant(
             "native writes that ignore the version",
             by(*ISOLATION),
-            ((_native, "write", changes.without(_writes.write, _facts.AT_THE_VERSION_I_SAW)),),
+            ((_commit, "write", changes.without(_commit.write, _conditions.AT_THE_VERSION_I_SAW)),),
         ),
         Variant(
             "an insert's mark without the check on the head",
             by("atomicity", "nothing left", *READS, *ISOLATION),
-            ((_committing, "MarkedCommit", changes.MarkedWithoutTheHead),),
+            ((_unit_of_work, "MarkedCommit", changes.MarkedWithoutTheHead),),
             TWICE,
             cast=INSERTS,
         ),
         Variant(
             "a mark without the version",
             by(*ISOLATION, "atomicity"),
-            ((MarkedCommit, "_mark", changes.without(MarkedCommit._mark, _facts.AT_THE_VERSION_I_SAW)),),
+            ((MarkedCommit, "_mark", changes.without(MarkedCommit._mark, _conditions.AT_THE_VERSION_I_SAW)),),
         ),
         Variant(
             "a new value without the mark",
@@ -195,7 +190,7 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "commit of any state",
             by("atomicity", "outcomes", *ISOLATION),
-            ((Heads, "commit", changes.without(Heads.commit, _facts.HEAD_IS_PENDING)),),
+            ((Heads, "commit", changes.without(Heads.commit, _conditions.HEAD_IS_PENDING)),),
         ),
         Variant(
             "rollback of any state",
@@ -217,7 +212,7 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "closed before applied",
             by("atomicity", *READS, *ISOLATION),
-            ((_committing, "MarkedCommit", changes.MarkedThatClosesBefore),),
+            ((_unit_of_work, "MarkedCommit", changes.MarkedThatClosesBefore),),
         ),
         Variant(
             "a reader treats a missing record as rolled back",
@@ -229,14 +224,14 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a coordinator treats its missing record as rolled back",
             by("outcomes"),
-            ((_committing, "MarkedCommit", changes.MarkedThatTakesGoneAsRolledBack),),
+            ((_unit_of_work, "MarkedCommit", changes.MarkedThatTakesGoneAsRolledBack),),
             UNHEARD_DAYS,
             cast=SLEEPERS,
         ),
         Variant(
             "a refusal is reported although an earlier attempt may still arrive",
             by("outcomes"),
-            ((_committing, "MarkedCommit", changes.MarkedThatReportsTheRefusal),),
+            ((_unit_of_work, "MarkedCommit", changes.MarkedThatReportsTheRefusal),),
             CUT_OFF,
         ),
         Variant("dirty committed reads", by(*READS), ((Reading, "_images", changes.images_dirty),)),
@@ -315,28 +310,28 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a refusal after a lost reply is treated as a conflict",
             by("outcomes"),
-            ((_committing, "commit_natively", changes.commits_natively_taking_refusals),),
+            ((_unit_of_work, "commit_natively", changes.commits_natively_taking_refusals),),
             LATE,
             cast=replace(INSERTS, engines=("native", "marked"), rests_ms=NO_REST),
         ),
         Variant(
             "closed at once in spite of unanswered requests",
             by("nothing left"),
-            ((_committing, "MarkedCommit", changes.MarkedThatClosesAtOnce),),
+            ((_unit_of_work, "MarkedCommit", changes.MarkedThatClosesAtOnce),),
             TWICE,
             cast=INSERTS,
         ),
         Variant(
             "marks after the lease",
             by("nothing left"),
-            ((_committing, "MarkedCommit", changes.MarkedPastTheLease),),
+            ((_unit_of_work, "MarkedCommit", changes.MarkedPastTheLease),),
             DEADLY_DAYS,
             cast=replace(SLEEPERS, rounds=8, beside={"sweeper": 24}),
         ),
         Variant(
             "a rollback is reported before the record is decided",
             by("outcomes"),
-            ((_committing, "MarkedCommit", changes.MarkedThatReportsBefore),),
+            ((_unit_of_work, "MarkedCommit", changes.MarkedThatReportsBefore),),
             CUT_OFF,
         ),
         Variant("wound without order", by("order"), ((Meeting, "pass_by", changes.pass_by_without_order),)),
@@ -364,20 +359,20 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a refusal that blocks the rollback",
             by("let go"),
-            ((_committing, "MarkedCommit", changes.MarkedThatStaysWhenRefused),),
+            ((_unit_of_work, "MarkedCommit", changes.MarkedThatStaysWhenRefused),),
             Faults({"refused": 60}),
         ),
         Variant(
             "a commit that does not report what DynamoDB refuses after the decision",
             by("told"),
-            ((_committing, "MarkedCommit", changes.MarkedThatKeepsSilent),),
+            ((_unit_of_work, "MarkedCommit", changes.MarkedThatKeepsSilent),),
             REFUSING,
             cast=CORRECTIONS,
         ),
         Variant(
             "a correction of an item that may be finished",
             by("atomicity", *ISOLATION, *READS),
-            ((_correcting, "_ends", changes.without(_correcting._ends, _facts.MARKED_BY_THE_UNIT)),),
+            ((_operators, "_ends", changes.without(_operators._ends, _conditions.MARKED_BY_THE_UNIT)),),
             REFUSING,
             cast=CORRECTIONS,
         ),
@@ -402,61 +397,61 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a save without rev",
             by("fork"),
-            ((Heads, "save", changes.without(Heads.save, _facts.REV_AS_I_SAW)),),
+            ((Heads, "save", changes.without(Heads.save, _conditions.REV_AS_I_SAW)),),
             cast=SAVES,
         ),
         Variant(
             "a claim of a saved unit without rev",
             by("fork"),
-            ((Heads, "claim", changes.without(Heads.claim, _facts.REV_AS_I_SAW)),),
+            ((Heads, "claim", changes.without(Heads.claim, _conditions.REV_AS_I_SAW)),),
             cast=SAVES,
         ),
         Variant(
             "a commit of a saved unit without rev",
             by("fork"),
-            ((Heads, "end_saved", changes.without(Heads.end_saved, _facts.REV_AS_I_SAW)),),
+            ((Heads, "end_saved", changes.without(Heads.end_saved, _conditions.REV_AS_I_SAW)),),
             cast=SAVES,
         ),
         Variant(
             "a commit of a saved unit in any state",
             by("fork", "outcomes", "atomicity"),
-            ((Heads, "end_saved", changes.without(Heads.end_saved, _facts.HEAD_IS_PENDING)),),
+            ((Heads, "end_saved", changes.without(Heads.end_saved, _conditions.HEAD_IS_PENDING)),),
             cast=SAVES,
         ),
         Variant(
             "a save that does not remember its step",
             by("step"),
-            ((_saving, "with_step", changes.with_no_step),),
+            ((_saved, "with_step", changes.with_no_step),),
             cast=SAVES,
         ),
         Variant(
             "a save that does not ask whether its owner has ended",
             by("owner"),
-            ((_saving, "owner_goes_on", changes.saved_under_an_ended_one),),
+            ((_saved, "owner_goes_on", changes.saved_under_an_ended_one),),
             cast=SAVES,
         ),
         Variant(
             "an end of an owner that reads its units before it refuses saves",
             by("owner"),
-            ((_owners, "end_owner", changes.end_owner_too_late),),
+            ((_saved, "end_owner", changes.end_owner_too_late),),
             cast=SAVES,
         ),
         Variant(
             "a unit resumed without its checks",
             by(*ISOLATION),
-            ((_resuming, "work_of", changes.work_without_checks),),
+            ((_saved, "work_of", changes.work_without_checks),),
             cast=SAVES,
         ),
         Variant(
             "an upgraded read lock that is unmarked without its write",
             by("atomicity", *ISOLATION, *READS),
-            ((_locking, "entry_of", changes.entry_of_what_was_read),),
+            ((_read_locks, "entry_of", changes.entry_of_what_was_read),),
             cast=LOCKING,
         ),
         Variant(
             "a read lock without the version that was read",
             by("atomicity", *ISOLATION),
-            ((Locking, "_mark", changes.without(Locking._mark, _facts.AT_THE_VERSION_I_SAW)),),
+            ((Locking, "_mark", changes.without(Locking._mark, _conditions.AT_THE_VERSION_I_SAW)),),
             cast=LOCKING,
         ),
         Variant(
@@ -468,7 +463,7 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "read locks after the lease",
             by("nothing left"),
-            ((_verbs, "Locking", changes.LockingPastTheLease),),
+            ((_unit_of_work, "Locking", changes.LockingPastTheLease),),
             DEADLY_DAYS,
             cast=replace(SLEEPERS, rounds=8, beside={"sweeper": 24}, locking=True),
         ),
@@ -498,8 +493,8 @@ VARIANTS: Mapping[str, Variant] = {
             "a name that is taken unconditionally",
             by("exactly once"),
             (
-                (_facts, "RECEIPT_GIVEN_UP_AS_I_SAW", changes.ALWAYS),
-                (_facts, "NO_SUCH_ROW", changes.ALWAYS),
+                (_conditions, "RECEIPT_GIVEN_UP_AS_I_SAW", changes.ALWAYS),
+                (_conditions, "NO_SUCH_ROW", changes.ALWAYS),
             ),
         ),
     )

@@ -19,21 +19,19 @@ from ticketlock.errors import (
     UnitForgotten,
     UnitRolledBack,
 )
-from ticketlock.units import _commit, _finishing, _marked, _native, _owners, _reading, _saving, _sweeping
-from ticketlock.units._committing import Committing
+from ticketlock.units import _commit, _marked, _meeting, _reading, _saved, _sweeping
 from ticketlock.units._guards import Guards
-from ticketlock.units._heads import Head, Heads, head_key
-from ticketlock.units._item_reads import take_in
-from ticketlock.units._locking import Locking
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Marked, Meeting
-from ticketlock.units._outcomes import Outcome, outcome_of_name
+from ticketlock.units._operators import Outcome, outcome_of_name
 from ticketlock.units._packing import Entry
 from ticketlock.units._queries import Querying
-from ticketlock.units._reading import SERIALIZABLE, Reading, Wanted
+from ticketlock.units._read_locks import Locking
+from ticketlock.units._reading import SERIALIZABLE, Reading, Wanted, take_in
+from ticketlock.units._record import Head, Heads, head_key
 from ticketlock.units._rows import Receipt, read_receipt
-from ticketlock.units._verbs import Verbs
+from ticketlock.units._unit_of_work import Committing, Verbs
 from ticketlock.units._work import Place
 from ticketlock.wire._answers import Reply
 from ticketlock.wire._item_requests import Get
@@ -50,7 +48,7 @@ def native_without_checks(places: Sequence[Place], marks: Marks, commit: Any, me
     return _COMMIT_NATIVELY([each for each in places if each.writes] or places, marks, commit, meeting)
 
 
-_COMMIT_NATIVELY = _native.commit_natively
+_COMMIT_NATIVELY = _commit.commit_natively
 
 
 class MarkedThatKeepsSilent(MarkedCommit):
@@ -191,7 +189,7 @@ class MarkedThatClosesBefore(MarkedCommit):
 
     def _finish(self) -> ForkingSteps[None]:
         reply: Reply = yield Pause(0)
-        yield from _finishing.close(self._heads, self._head, reply.now.latest_ms)
+        yield from _meeting.close(self._heads, self._head, reply.now.latest_ms)
         yield from super()._finish()
 
 
@@ -405,7 +403,7 @@ _RESOLVE = Meeting.resolve
 
 def unmark_unconditionally(entry_table: str, key: Any, key_name: str, mark: Any, marks: Marks) -> Write:
     """A placeholder is deleted, even if the item has changed since."""
-    made = _finishing.unmark(entry_table, key, key_name, mark, marks)
+    made = _meeting.unmark(entry_table, key, key_name, mark, marks)
     return replace(made, condition=ALWAYS) if mark.kind == "insert" else made
 
 
@@ -414,7 +412,7 @@ def finish_without_mark(entry: Any, unit: str, marks: Marks) -> Write:
     return replace(made, condition=ALWAYS)
 
 
-_FINISH = _finishing.finish
+_FINISH = _meeting.finish
 
 
 def work_without_checks(saved: Any, work: Any, tables: Any) -> None:
@@ -424,7 +422,7 @@ def work_without_checks(saved: Any, work: Any, tables: Any) -> None:
         place.is_checked = False
 
 
-_WORK_OF = _saving.work_of
+_WORK_OF = _saved.work_of
 
 
 def with_no_step(saved: frozenset[bytes], _step: Any) -> frozenset[bytes]:
@@ -437,14 +435,14 @@ def saved_under_an_ended_one(table: str, owner: str) -> Write:
 
 def end_owner_too_late(heads: Heads, owner: str) -> ForkingSteps[list[str]]:
     """Its units are read before anything refuses later saves."""
-    page = yield _owners._saved(heads.table, owner, None)
+    page = yield _saved._saved(heads.table, owner, None)
     now = (yield Pause(0)).now
-    yield _owners._end(heads.table, owner, now)
+    yield _saved._end(heads.table, owner, now)
     units = [row["row"]["S"] for row in page.items if row["row"]["S"] != "ended"]
-    return (yield from _owners._roll_back(units, heads, owner, now, []))
+    return (yield from _saved._roll_back(units, heads, owner, now, []))
 
 
-_OWNER_GOES_ON = _owners.owner_goes_on
+_OWNER_GOES_ON = _saved.owner_goes_on
 
 
 def given_up_by_a_counter(table: str, name: str, _own: str) -> ForkingSteps[Outcome]:

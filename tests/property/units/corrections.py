@@ -12,8 +12,8 @@ from property.units.tries import unit_id
 from property.units.world import Script, UnitsWorld
 
 from ticketlock.errors import InvalidUnitRequest, TableError
-from ticketlock.units._correcting import Correction, correct, unfinished
-from ticketlock.units._heads import Heads
+from ticketlock.units._operators import Correction, correct, unfinished
+from ticketlock.units._record import Heads
 from ticketlock.wire._actions import Actions, Sleep
 
 CORRECTED = "corrected"

@@ -10,10 +10,9 @@ from property.units.tries import Plan, states_nothing, to_its_end, unit_id, verb
 from property.units.world import UnitsWorld
 
 from ticketlock.errors import InvalidUnitRequest, TicketLockError
-from ticketlock.units._resuming import Resumed, resume
-from ticketlock.units._steps import Step
-from ticketlock.units._terms import Terms
-from ticketlock.units._verbs import Verbs
+from ticketlock.units._saved import Resumed, resume
+from ticketlock.units._terms import Step, Terms
+from ticketlock.units._unit_of_work import Verbs
 from ticketlock.wire._actions import Actions
 
 

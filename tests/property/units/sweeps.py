@@ -11,9 +11,8 @@ from property.units.tables import MARKS, UNITS
 from property.units.world import Script, UnitsWorld
 
 from ticketlock.errors import TableError
-from ticketlock.units._heads import Heads
-from ticketlock.units._places import SWEEP
-from ticketlock.units._sweeping import Swept, sweep
+from ticketlock.units._record import Heads
+from ticketlock.units._sweeping import SWEEP, Swept, sweep
 from ticketlock.wire._actions import Actions, Sleep
 
 CUT_SHORT, SWEPT_ON = "sweep cut short", "swept on by another"

@@ -22,13 +22,13 @@ from ticketlock.errors import (
     UnitContended,
     UnitRolledBack,
 )
-from ticketlock.units._asked import in_python
-from ticketlock.units._ids import _DIGITS
+from ticketlock.units._queries import in_python
 from ticketlock.units._reading import COMMITTED, READ_LOCK, SERIALIZABLE, UNCOMMITTED, Isolation
-from ticketlock.units._saving import Keeping
+from ticketlock.units._record import _DIGITS
+from ticketlock.units._saved import Keeping
 from ticketlock.units._terms import Engine, Terms
+from ticketlock.units._unit_of_work import Verbs
 from ticketlock.units._values import PYTHON
-from ticketlock.units._verbs import Verbs
 from ticketlock.wire._actions import Actions, Sleep
 
 # Without faults a unit ends within that time: a lease that it waits for, and its own time-outs.

@@ -1,38 +1,35 @@
-"""What a unit can do, as steps that threads and tasks perform alike. No I/O, no clock."""
+"""What a unit of work does, as steps: reads, statements, the commit, saving and the end; for threads and tasks."""
 
 import logging
 import random
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from inspect import GEN_CLOSED, getgeneratorstate
 from typing import Any, TypeVar
 
 from ticketlock._checks import boolean
+from ticketlock._expressions._values import MAX_ITEM_BYTES, Value
 from ticketlock._expressions._values import Item as Attributes
-from ticketlock._expressions._values import Value
 from ticketlock.errors import (
     CommittedUnfinished,
     InvalidUnitRequest,
     OutcomeUnknown,
+    TableRefused,
     TicketLockError,
     UnitConflict,
     UnitError,
     UnitForgotten,
+    UnitTooLarge,
 )
-from ticketlock.units._asked import Given as QueryGiven
-from ticketlock.units._asked import asked
-from ticketlock.units._before_and_after import Both
-from ticketlock.units._commit import Commit, Fate, conflict
-from ticketlock.units._committing import Committing, read_blind
+from ticketlock.units._commit import Commit, Fate, commit_natively, conflict, may_be_sent_blindly
 from ticketlock.units._guards import Guards
-from ticketlock.units._heads import Heads
-from ticketlock.units._item_reads import are_of_one_instant, each_once, take_in
-from ticketlock.units._keeping import Kept
-from ticketlock.units._life import Life
-from ticketlock.units._locking import Locking
+from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Meeting
-from ticketlock.units._queries import Found, Querying
+from ticketlock.units._queries import Found, Querying, asked
+from ticketlock.units._queries import Given as QueryGiven
+from ticketlock.units._read_locks import Kept, Locking
 from ticketlock.units._reading import (
     COMMITTED,
     LEVELS,
@@ -42,23 +39,54 @@ from ticketlock.units._reading import (
     Isolation,
     Reading,
     Wanted,
+    are_of_one_instant,
+    each_once,
+    is_as_seen,
+    take_in,
 )
-from ticketlock.units._record import SavedRecord
-from ticketlock.units._resuming import Resumed
+from ticketlock.units._record import Heads
 from ticketlock.units._rows import NEVER_USED, Receipt, read_receipt
-from ticketlock.units._saving import Keeping, save
+from ticketlock.units._saved import Keeping, Resumed, SavedRecord, save
+from ticketlock.units._state import Life
 from ticketlock.units._statements import Given, Kind, field_of_target, statement
-from ticketlock.units._steps import check_room
 from ticketlock.units._tables import Tables, UnitTable
-from ticketlock.units._terms import Terms, check_of
-from ticketlock.units._turns import Turn
-from ticketlock.units._values import Python
-from ticketlock.units._ways import check_count
-from ticketlock.units._work import VERSION_BYTES, Place, Work
-from ticketlock.units._writes import may_be_sent_blindly
+from ticketlock.units._terms import Terms, check_of, check_room
+from ticketlock.units._transactional import Turn
+from ticketlock.units._values import PYTHON, Python
+from ticketlock.units._work import (
+    MOST_ACTIONS,
+    MOST_BYTES,
+    SURELY_TOGETHER,
+    VERSION_BYTES,
+    Place,
+    Work,
+    check_count,
+    check_may_mark,
+    cut,
+    has_unknown_sizes,
+)
+from ticketlock.wire._actions import Actions, T
 from ticketlock.wire._answers import Reply
+from ticketlock.wire._attributes import Item
+from ticketlock.wire._driver import Driver
 from ticketlock.wire._item_requests import MOST_TOGETHER
 from ticketlock.wire._requests import ForkingSteps
+
+Both = tuple[Attributes | None, Attributes | None]
+"""An item before a statement and after it, in AttributeValues; None if there is none, or if it was not read."""
+
+
+def item_before(steps: ForkingSteps[Both]) -> ForkingSteps[dict[str, Any] | None]:
+    """The item before a statement, in Python values. As part of its steps, so that an interrupt here ends the unit."""
+    before, _ = yield from steps
+    return PYTHON.back(before)
+
+
+def item_after(steps: ForkingSteps[Both]) -> ForkingSteps[dict[str, Any] | None]:
+    """The item after a statement, likewise."""
+    _, after = yield from steps
+    return PYTHON.back(after)
+
 
 _T = TypeVar("_T")
 
@@ -516,3 +544,158 @@ class Verbs:
     def _place(self, table: Any, given: Attributes) -> Place:
         own = self._tables.check_own(table)
         return self._work.place(own, own.key_alone("key", given))
+
+
+TakesIn = Callable[[Sequence[Place]], ForkingSteps[None]]
+
+
+@dataclass(slots=True)
+class Committing:
+    """The commit of one unit.
+
+    Attributes:
+        locking: its read locks; None at another level.
+        take_in: reads items for the unit.
+        tables: those of its ``Units``.
+        marked: the commit by marks, once it has begun.
+    """
+
+    terms: Terms
+    commit: Commit
+    work: Work
+    guards: Guards
+    heads: Heads
+    meeting: Meeting
+    reading: Reading
+    locking: Locking | None
+    take_in: TakesIn
+    tables: Tables
+    marked: MarkedCommit | None = None
+
+    def steps(self) -> ForkingSteps[None]:
+        """Write everything, or nothing."""
+        touched = self._touched()
+        guards = self.guards.of_inserts(touched, self.work)
+        if guards:
+            touched = yield from self._with(guards)
+        if self.locking is not None and self.locking.is_begun:
+            yield from self._check_may_mark(touched)
+            yield from self.locking.commits(self.commit)
+            return
+        if not any(place.writes for place in touched) and not self.terms.beside:
+            yield from self._validate(touched)
+            return
+        if not self._has_to_mark(guards) and self._fits_one_request(touched):
+            try:
+                yield from commit_natively(touched, self.work.marks, self.commit, self.meeting)
+                return
+            except TableRefused:
+                # Nothing was written. The cause may be the sizes of items that were not read.
+                if not has_unknown_sizes(touched):
+                    raise
+                yield from read_blind(touched, self.take_in)
+                if self._fits_one_request(touched):
+                    raise
+        yield from read_blind(touched, self.take_in)
+        yield from self._commit_by_marks(touched)
+
+    def _touched(self) -> list[Place]:
+        return [place for place in self.work.places.values() if place.is_touched]
+
+    def _with(self, guards: Sequence[Place]) -> ForkingSteps[list[Place]]:
+        """The items of the commit, with the guards of those that it inserts."""
+        if self.locking is None:
+            yield from take_in([guard for guard in guards if not guard.is_read], self.work, self.reading, MOST_TOGETHER)
+        else:
+            yield from self.locking.lock_all(guards)
+        for guard in guards:
+            self.guards.check(guard)
+            guard.image, guard.is_written = self.guards.image(guard), True
+        return self._touched()
+
+    def _has_to_mark(self, guards: Sequence[Place]) -> bool:
+        # A process that finds the guard of a committed unit must find its items too.
+        return bool(guards) or self.terms.engine == "marked"
+
+    def _fits_one_request(self, touched: Sequence[Place]) -> bool:
+        return fits_one_request(touched, self.terms, MOST_ACTIONS)
+
+    def _commit_by_marks(self, places: Sequence[Place]) -> ForkingSteps[None]:
+        yield from self._check_may_mark(places)
+        self.marked = MarkedCommit(self.commit, self.work.marks, self.heads, self.meeting, places)
+        yield from self.marked.steps()
+
+    def _check_may_mark(self, places: Sequence[Place]) -> ForkingSteps[None]:
+        check_count(places)
+        yield from self.tables.describe_again(place.table for place in places)
+        check_may_mark(places)
+
+    def _validate(self, places: Sequence[Place]) -> ForkingSteps[None]:
+        """Check that all that was read is unchanged at one instant; what one request has read is of one instant."""
+        is_asserted = any(place.is_asserted for place in places)
+        if are_of_one_instant(places) and not is_asserted and not self.guards.are_among(places):
+            return
+        if not self._fits_one_request(places):
+            # Marked commits check them at one instant as well.
+            yield from self._commit_by_marks(places)
+            return
+        wanted = [Wanted(place.table, place.key) for place in places]
+        try:
+            found = yield from self.reading.serializable(wanted, exactly=True)
+        except TableRefused:
+            # They did fit into one request. If they do not any more, some have grown.
+            self._check_unchanged(places, (yield from self.reading.each_as_stored(wanted)))
+            raise
+        self._check_unchanged(places, found)
+
+    def _check_unchanged(self, places: Sequence[Place], found: Sequence[Item | None]) -> None:
+        marks = self.work.marks
+        changed = [place for place, item in zip(places, found, strict=True) if not is_as_seen(item, place.seen, marks)]
+        if changed:
+            raise conflict(changed)
+
+
+def read_blind(places: Iterable[Place], take_in: TakesIn) -> ForkingSteps[None]:
+    """Read the targets of blind updates, so few at once that one transaction can hold items of any sizes."""
+    for batch in cut([place for place in places if place.blind is not None], SURELY_TOGETHER):
+        yield from take_in(batch)
+
+
+def fits_one_request(touched: Sequence[Place], terms: Terms, most: int) -> bool:
+    """Whether one request of at most ``most`` actions can commit all, as far as the sizes of items are known.
+
+    Raises:
+        UnitTooLarge: it cannot, and the unit's terms allow nothing else.
+    """
+    count = len(touched) + terms.beside
+    # The lock's item counts too, and ticketlock does not read it.
+    size = sum(place.size_bytes for place in touched) + (terms.under is not None) * MAX_ITEM_BYTES
+    fits = count <= most and size <= MOST_BYTES
+    if terms.engine == "native" and not fits:
+        raise UnitTooLarge(
+            f"the commit has {count} actions, one for each item, the name, the lock and the saved record, of "
+            f"{size:,} bytes; one request of DynamoDB takes {most} actions of {MOST_BYTES:,} bytes: leave out "
+            "`engine`, so that the unit can be committed by marks"
+        )
+    return fits
+
+
+def ending(verbs: Verbs, driver: Driver, steps: ForkingSteps[T]) -> Actions[T]:
+    """Perform steps of a unit. If anything else than their own error is raised meanwhile, end the unit.
+
+    The exception is raised again, with every outcome of the unit.
+    """
+    try:
+        return (yield from driver.follow(steps))
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        if is_of_steps(error, steps):
+            raise
+        yield from driver.follow(verbs.give_up())
+        raise
+
+
+def is_of_steps(error: BaseException, steps: ForkingSteps[Any]) -> bool:
+    """Whether an error is the steps' own. A signal handler may raise such an error as well, if it has used the unit."""
+    return isinstance(error, TicketLockError) and getgeneratorstate(steps) == GEN_CLOSED

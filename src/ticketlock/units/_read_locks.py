@@ -6,22 +6,22 @@ that was read: a late or duplicate copy of that request marks no version that th
 """
 
 import logging
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from ticketlock.errors import TicketLockError
-from ticketlock.units._batches import cut
 from ticketlock.units._commit import Commit
-from ticketlock.units._heads import LEASE_MS, Head, Heads, with_pieces
 from ticketlock.units._marked import CLOCKS_DRIFT_MS, MarkedCommit, entry_of
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Marked, Meeting
 from ticketlock.units._packing import Entry, packed
-from ticketlock.units._ways import check_may_mark
-from ticketlock.units._work import Place
+from ticketlock.units._record import LEASE_MS, Head, Heads, with_pieces
+from ticketlock.units._work import Place, check_may_mark, cut
 from ticketlock.wire._answers import Reply
+from ticketlock.wire._heartbeat import Due
 from ticketlock.wire._requests import ForkingSteps, Pause, TransactWrite, Write
-from ticketlock.wire._table_time import Moment
+from ticketlock.wire._table_time import Moment, Reading
 
 _log = logging.getLogger("ticketlock")
 
@@ -236,3 +236,50 @@ def _of_one_row(places: Sequence[Place]) -> Iterator[Sequence[Place]]:
 def _packed_keys(places: Sequence[Place]) -> list[bytes]:
     keys = [Entry(each.table.name, each.key, each.table.key_names[0], "unmark", {}) for each in places]
     return packed(keys).pieces
+
+
+RENEWED_EVERY_MS = 20_000
+
+
+class Kept:
+    """One unit's read locks. They are renewed while the unit is referenced: one without references ends by its lease.
+
+    Args:
+        locking: the unit.
+
+    Attributes:
+        is_watched: whether a heartbeat watches it.
+    """
+
+    def __init__(self, locking: Locking) -> None:
+        self._locking = weakref.ref(locking)
+        self._due_at_ms: int | None = None
+        self.is_watched = False
+
+    def renew(self) -> ForkingSteps[None]:
+        """A whole new lease.
+
+        Raises:
+            UnitRolledBack, UnitForgotten, TableError: it was not renewed.
+        """
+        locking = self._locking()
+        if locking is not None and locking.is_kept:
+            yield from locking.renew()
+
+    # What the heartbeat calls.
+
+    def _due_ms(self, reading: Reading) -> int:
+        if self._due_at_ms is None:
+            self._due_at_ms = reading.local_ms + RENEWED_EVERY_MS
+        return self._due_at_ms
+
+    def _take_due(self, reading: Reading) -> Due | None:
+        self._due_at_ms = reading.local_ms + RENEWED_EVERY_MS
+        return "renew" if self._is_watched_on() else None
+
+    def _is_watched_on(self) -> bool:
+        locking = self._locking()
+        return locking is not None and locking.is_kept
+
+    def _callback(self, what: Due) -> None:
+        """None: the unit's next request finds out."""
