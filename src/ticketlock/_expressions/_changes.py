@@ -13,7 +13,7 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.Upd
 from ticketlock._expressions._demands import SETS, OfTypes
 from ticketlock._expressions._operands import UPDATE_FUNCTIONS, Operands
 from ticketlock._expressions._tokens import END
-from ticketlock._expressions._tree import Append, IfNotExists, Path, Source, Sum, Update, Value
+from ticketlock._expressions._tree import Append, IfNotExists, Path, Source, Sum, Update, Placeholder
 
 _NUMBER = frozenset({"N"})
 _LIST = frozenset({"L"})
@@ -27,7 +27,7 @@ class Changes(Operands):
         """Parse the update that begins here."""
         assignments: list[tuple[Path, Source]] = []
         removals: list[Path] = []
-        counted: dict[str, list[tuple[Path, Value]]] = {"ADD": [], "DELETE": []}
+        counted: dict[str, list[tuple[Path, Placeholder]]] = {"ADD": [], "DELETE": []}
         seen: set[str] = set()
         while self.next != END:
             section = self.next.upper()
@@ -48,7 +48,7 @@ class Changes(Operands):
                     self.demands.append(OfTypes(value.name, kinds, f"operator: {section}", in_full=True))
         return Update(tuple(assignments), tuple(removals), tuple(counted["ADD"]), tuple(counted["DELETE"]))
 
-    def _path_and_value(self) -> tuple[Path, Value]:
+    def _path_and_value(self) -> tuple[Path, Placeholder]:
         return self.path(), self.value()
 
     def _assignment(self) -> tuple[Path, Source]:

@@ -29,7 +29,7 @@ from ticketlock._expressions._tree import (
     Operand,
     Path,
     Size,
-    Value,
+    Placeholder,
 )
 from ticketlock._expressions._values import ORDERED_TYPES
 
@@ -131,7 +131,7 @@ class Conditions(Operands):
         high = self._operand()
         self.demand_distinct("BETWEEN", operand, (low, high))
         self._demand_order("BETWEEN", operand, low, high)
-        if isinstance(low, Value) and isinstance(high, Value):
+        if isinstance(low, Placeholder) and isinstance(high, Placeholder):
             self.demands.append(Bounds(low.name, high.name))
         return Between(operand, low, high)
 
@@ -171,7 +171,7 @@ class Conditions(Operands):
         return operand
 
     def _of_type(self, path: Path, kind: Operand) -> Condition:
-        if not isinstance(kind, Value):
+        if not isinstance(kind, Placeholder):
             raise self._of_wrong_type(
                 "attribute_type", "N" if isinstance(kind, Size) else "{NS,SS,L,BS,N,M,B,BOOL,NULL,S}"
             )
@@ -195,7 +195,7 @@ class Conditions(Operands):
             return Size(counted)
         return self._path_or_value()
 
-    def _path_or_value(self) -> Path | Value:
+    def _path_or_value(self) -> Path | Placeholder:
         if self.next.startswith(":"):
             return self.value()
         if self.is_call():

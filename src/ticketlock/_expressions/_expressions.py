@@ -21,7 +21,7 @@ from ticketlock._expressions._tree import (
     OneOf,
     Operand,
     Path,
-    Value,
+    Placeholder,
 )
 from ticketlock._expressions._values import (
     MAX_NAME_BYTES,
@@ -78,13 +78,13 @@ class Expressions:
         self.key_condition, self.update = plan.key_condition, plan.update
         self.looks_at, self.touches, self.filters_by = plan.looks_at, plan.touches, plan.filters_by
 
-    def value(self, value: Value) -> Found:
+    def value(self, value: Placeholder) -> Found:
         """The value of a ``:value`` placeholder."""
         return self._values[value.name]
 
     def found(self, operand: Operand, item: Item | None) -> Found | None:
         """The value of an operand; None if there is no such attribute, or it has no size."""
-        if isinstance(operand, Value):
+        if isinstance(operand, Placeholder):
             return self._values[operand.name]
         if isinstance(operand, Path):
             return value_at(item, operand.steps)

@@ -10,7 +10,7 @@ from ticketlock._expressions._demands import Demand, OfTypes
 from ticketlock._expressions._errors import ExpressionInvalid
 from ticketlock._expressions._reserved import RESERVED
 from ticketlock._expressions._tokens import Kind, Tokens
-from ticketlock._expressions._tree import Path, Value
+from ticketlock._expressions._tree import Path, Placeholder
 
 _MAX_STEPS = 32
 _MAX_INDEX = 2**31 - 1
@@ -54,12 +54,12 @@ class Operands(Tokens):
         self.must(")")
         return found
 
-    def value(self) -> Value:
+    def value(self) -> Placeholder:
         """A ``:value``."""
         if not self.next.startswith(":"):
             raise self.unexpected()
         self.at += 1
-        return Value(self.tokens[self.at - 1])
+        return Placeholder(self.tokens[self.at - 1])
 
     def path(self) -> Path:
         """A path."""
@@ -139,7 +139,7 @@ class Operands(Tokens):
 
     def demand_types(self, operand: object, kinds: frozenset[str], operator: str) -> None:
         """Demand that a value among the operands has one of these types."""
-        if isinstance(operand, Value):
+        if isinstance(operand, Placeholder):
             self.demands.append(OfTypes(operand.name, kinds, f"operator or function: {operator}"))
 
     def demand_distinct(self, operator: str, first: object, rest: Iterable[object]) -> None:

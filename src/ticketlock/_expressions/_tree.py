@@ -18,7 +18,7 @@ class Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class Placeholder:
     """A ``:value`` of the request."""
 
     name: str
@@ -28,10 +28,10 @@ class Value:
 class Size:
     """The size of an attribute: characters, bytes, members or elements."""
 
-    operand: Path | Value
+    operand: Path | Placeholder
 
 
-Operand = Path | Value | Size
+Operand = Path | Placeholder | Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class OfType:
     """Whether an attribute has the type that a value names."""
 
     path: Path
-    kind: Value
+    kind: Placeholder
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class Sum:
     negative: bool
 
 
-Source = Path | Value | IfNotExists | Append | Sum
+Source = Path | Placeholder | IfNotExists | Append | Sum
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +150,8 @@ class Update:
 
     assignments: tuple[tuple[Path, Source], ...] = ()
     removals: tuple[Path, ...] = ()
-    additions: tuple[tuple[Path, Value], ...] = ()
-    deletions: tuple[tuple[Path, Value], ...] = ()
+    additions: tuple[tuple[Path, Placeholder], ...] = ()
+    deletions: tuple[tuple[Path, Placeholder], ...] = ()
 
     @property
     def paths(self) -> tuple[Path, ...]:

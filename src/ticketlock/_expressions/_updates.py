@@ -7,7 +7,7 @@ from ticketlock._expressions._expressions import Expressions
 from ticketlock._expressions._numbers import WRONG_TYPE, total
 from ticketlock._expressions._paths import Steps, value_at
 from ticketlock._expressions._tree import Append, IfNotExists, Path, Source, Sum, Update
-from ticketlock._expressions._tree import Value as Placeholder
+from ticketlock._expressions._tree import Placeholder
 from ticketlock._expressions._values import (
     MAX_LEVELS,
     TOO_DEEP,

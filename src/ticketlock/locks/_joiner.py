@@ -10,7 +10,6 @@ from ticketlock.locks._queue_reader import QueueReader
 from ticketlock.wire._attributes import Item, integer
 from ticketlock.wire._requests import Pause, Steps
 
-_TRIES = 5
 _MOST_COME_FIRST = 100
 
 

@@ -4,10 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ticketlock.testing._faults import invalid
-from ticketlock.testing._tables import Table, Tables
+from ticketlock.testing._tables import Parameters, Reply, Table, Tables
 
-Parameters = Mapping[str, Any]
-Reply = dict[str, Any]
 
 
 def create_table(tables: Tables, parameters: Parameters) -> Reply:

@@ -6,9 +6,9 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from ticketlock.testing._tables import Reply
 from ticketlock.testing._faults import Refused
 
-Reply = dict[str, Any]
 
 
 class InSteps:

@@ -7,16 +7,15 @@ from typing import Any
 
 from ticketlock._expressions._expressions import Expressions
 from ticketlock._expressions._key_conditions import key_range
-from ticketlock._expressions._tree import BeginsWith, Condition, Value
+from ticketlock._expressions._tree import BeginsWith, Condition, Placeholder
 from ticketlock._expressions._values import Item, size_of
 from ticketlock.testing import _parameters
 from ticketlock.testing._faults import invalid
-from ticketlock.testing._tables import ItemId, Key, Table, Tables
+from ticketlock.testing._tables import Reply, ItemId, Key, Table, Tables
 
 _PAGE_BYTES = 1_024 * 1_024
-_MOST_IN_BATCH = 100
+_MOST_READ_IN_BATCH = 100
 
-Reply = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ def get_item(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
     return read.reply(read.found())
 
 
-def of_a_transaction(tables: Tables, items: Sequence[Any]) -> list[Read]:
+def reads_of_a_transaction(tables: Tables, items: Sequence[Any]) -> list[Read]:
     """The reads of a TransactGetItems.
 
     Raises:
@@ -83,7 +82,7 @@ def batch_get_item(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
         count += len(keys)
         found = (table.get(key) for key in keys)
         responses[name] = [expressions.projected(item) for item in found if item is not None]
-    if not 1 <= count <= _MOST_IN_BATCH:
+    if not 1 <= count <= _MOST_READ_IN_BATCH:
         raise invalid(f"Too many or no items requested for the BatchGetItem call: {count}")
     return {"Responses": responses, "UnprocessedKeys": {}}
 
@@ -104,7 +103,7 @@ def query(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
     if bound is None:
         return _page(table, table.partition(pk, after=after, is_forward=is_forward), parameters, expressions)
     found: Iterable[Item]
-    if isinstance(bound, BeginsWith) and isinstance(bound.beginning, Value) and is_forward:
+    if isinstance(bound, BeginsWith) and isinstance(bound.beginning, Placeholder) and is_forward:
         # Keys with the same prefix are adjacent, and none of them sorts before the prefix.
         prefix = table.key_part(1, expressions.value(bound.beginning))
         found = itertools.takewhile(_meets(expressions, bound), table.partition(pk, prefix, after))

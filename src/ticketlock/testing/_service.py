@@ -24,7 +24,7 @@ from ticketlock.testing._faults import (
 )
 from ticketlock.testing._in_steps import InSteps
 from ticketlock.testing._ongoing import Transactions
-from ticketlock.testing._tables import Tables
+from ticketlock.testing._tables import Parameters, Reply, Tables
 from ticketlock.testing._transactions import Steps, at_once
 from ticketlock.wire._clocks import Clocks
 
@@ -36,8 +36,6 @@ _MEET: Mapping[Fault, frozenset[str]] = {
 }
 """The operations that a fault affects; all if the fault is not listed here."""
 
-Parameters = Mapping[str, Any]
-Reply = dict[str, Any]
 
 _TRANSACTIONS: Mapping[str, Callable[[Tables, Parameters], Steps]] = {
     "TransactWriteItems": _transactions.transact_write_items,

@@ -13,13 +13,11 @@ from typing import Any
 
 from ticketlock.testing import _reads, _writes
 from ticketlock.testing._faults import Reason, cancelled, conflict_reason, invalid
-from ticketlock.testing._tables import ItemId, Tables, check_size_of_transaction
+from ticketlock.testing._tables import Parameters, Reply, ItemId, Tables, check_size_of_transaction
 
 _MOST_ACTIONS = 100
 _LONGEST_TOKEN = 36
 
-Parameters = Mapping[str, Any]
-Reply = dict[str, Any]
 Steps = Generator[None, None, Reply]
 """Yields between any two steps; returns the reply, or raises Refused."""
 
@@ -48,7 +46,7 @@ def transact_write_items(tables: Tables, parameters: Parameters) -> Steps:
         _check_token(token)
         if transactions.was_applied(token, items):
             return {}
-    writes = _writes.of_a_transaction(tables, items)
+    writes = _writes.writes_of_a_transaction(tables, items)
     _check_distinct([write.item for write in writes])
     transactions.begins(token, items)
     taken: list[ItemId] = []
@@ -86,7 +84,7 @@ def transact_get_items(tables: Tables, parameters: Parameters) -> Steps:
 
     One step for each item reads it, and then one step for each item checks it again.
     """
-    reads = _reads.of_a_transaction(tables, _actions(parameters))
+    reads = _reads.reads_of_a_transaction(tables, _actions(parameters))
     _check_distinct([read.item for read in reads])
     with tables.watched() as changed:
         found, reasons = [], []

@@ -10,11 +10,10 @@ from ticketlock._expressions._updates import ItemUpdate
 from ticketlock._expressions._values import Item, copy_of_item
 from ticketlock.testing import _parameters
 from ticketlock.testing._faults import Reason, Refused, conflict, invalid
-from ticketlock.testing._tables import ItemId, Key, Table, Tables, item_of
+from ticketlock.testing._tables import Reply, ItemId, Key, Table, Tables, item_of
 
-_MOST_IN_BATCH = 25
+_MOST_WRITTEN_IN_BATCH = 25
 
-Reply = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +120,7 @@ def write(tables: Tables, operation: str, parameters: Mapping[str, Any]) -> Repl
     return {"Attributes": copy_of_item(shown)} if shown is not None else {}
 
 
-def of_a_transaction(tables: Tables, items: Sequence[Any]) -> list[Write]:
+def writes_of_a_transaction(tables: Tables, items: Sequence[Any]) -> list[Write]:
     """The writes and checks of a TransactWriteItems.
 
     Raises:
@@ -142,7 +141,7 @@ def of_a_transaction(tables: Tables, items: Sequence[Any]) -> list[Write]:
 def batch_write_item(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
     """BatchWriteItem: unconditional writes; all are processed except those of items with a transaction in progress."""
     asked = [(name, request) for name, requests in parameters["RequestItems"].items() for request in requests]
-    if not 1 <= len(asked) <= _MOST_IN_BATCH:
+    if not 1 <= len(asked) <= _MOST_WRITTEN_IN_BATCH:
         raise invalid(f"Too many or no items requested for the BatchWriteItem call: {len(asked)}")
     writes = []
     for name, request in asked:
