@@ -34,7 +34,7 @@ from ticketlock_local.engines.emulator import Emulator
 from ticketlock import LockTable
 from ticketlock.wire._sdk import make_client
 from ticketlock.workflow import Workflow
-from ticketlock.workflow import _event_budget as budget
+from ticketlock.workflow import _turn as budget
 
 MACHINE = "arn:aws:states:us-east-1:000000000000:stateMachine:Ticketlock-Serialize"
 CONTINUE = "arn:aws:states:us-east-1:000000000000:stateMachine:Ticketlock-Continue"

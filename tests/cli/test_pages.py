@@ -23,9 +23,9 @@ from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock.cli import _commands, _exits
 from ticketlock.cli._local import serving
-from ticketlock.locks._create_table import LOCK_TABLE
+from ticketlock.locks._lock_table import LOCK_TABLE
 from ticketlock.testing import MemoryDynamoDB
-from ticketlock.wire._attributes import TIME_TO_LIVE
+from ticketlock.wire._actions import TIME_TO_LIVE
 
 pytestmark = pytest.mark.verify("each example is a process, or several")
 

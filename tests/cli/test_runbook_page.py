@@ -11,11 +11,10 @@ from kit.pages import blocks, text
 from ticketlock import LockClient, LockName, create_table
 from ticketlock.cli import _commands
 from ticketlock.cli._local import serving
-from ticketlock.locks._claim import Claim
 from ticketlock.locks._items import Session
-from ticketlock.locks._outcomes import Position
+from ticketlock.locks._outcomes import Claim, Position
 from ticketlock.testing import MemoryDynamoDB
-from ticketlock.workflow._event_budget import PARKS_PER_POLL
+from ticketlock.workflow._turn import PARKS_PER_POLL
 
 PAGE = "docs/runbook.md"
 HOLDER, WORKFLOW, WAITER = (

@@ -10,11 +10,10 @@ from botocore.exceptions import ClientError
 from kit.places import Moved, meanwhile, outcome, until
 
 from ticketlock import Claim, ClientClosed, Grant, LockName, LockTable, Place, Position
-from ticketlock.client._acquire import leave
-from ticketlock.client._lines import Line, lines_of_this_process
-from ticketlock.client._wait import Waits
+from ticketlock.client._acquire import Waits, leave
+from ticketlock.client._waiters import Line, lines_of_this_process
 from ticketlock.errors import RequestNotApplied
-from ticketlock.locks._handing import Next, release_to
+from ticketlock.locks._hand_over import Next, release_to
 from ticketlock.locks._protocol import Contender
 from ticketlock.testing import InSteps, ManualClock, MemoryDynamoDB
 

@@ -14,7 +14,7 @@ from kit.opcodes import AtOpcode
 from kit.places import meanwhile, outcome, until
 
 from ticketlock import Lease, LeaseGroup, LockClient, LockName, LockTable, TicketLockError
-from ticketlock.client._lines import lines_of_this_process
+from ticketlock.client._waiters import lines_of_this_process
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 
 pytestmark = [

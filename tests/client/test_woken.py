@@ -12,7 +12,7 @@ from kit.awaited import Awaited
 from kit.places import Moved, Wire, meanwhile, outcome, until
 
 from ticketlock import Claim, ClientClosed, Grant, LockClient, LockName, LockTable, Position, aio
-from ticketlock.client._lines import lines_of_this_process
+from ticketlock.client._waiters import lines_of_this_process
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 
 LATE_S = 100

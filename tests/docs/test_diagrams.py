@@ -16,7 +16,7 @@ from ticketlock_local.diagrams.machine import graphs_of
 
 from ticketlock.locks._queue import EXPIRY_MARGIN_MS
 from ticketlock.locks._writes import JOIN_DEADLINE_MS
-from ticketlock.workflow._event_budget import FIRST_BEATS, FIRST_POLLS
+from ticketlock.workflow._turn import FIRST_BEATS, FIRST_POLLS
 
 PAGE = "docs/how-it-works.md"
 ANEW = "stale: python -m ticketlock_local diagrams"

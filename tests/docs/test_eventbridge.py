@@ -19,7 +19,7 @@ from kit.places import until
 from ticketlock_cdk import TicketLock
 from ticketlock_local.engines.emulator import Emulator
 
-from ticketlock.workflow._lock_request import LockRequest
+from ticketlock.workflow._turn import LockRequest
 
 SHIP_ORDER = "arn:aws:states:us-east-1:000000000000:stateMachine:ship-order"
 ORDERS = pytest.mark.parametrize("order", [42, "42"], ids=["number", "text"])

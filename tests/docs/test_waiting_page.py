@@ -13,7 +13,7 @@ from ticketlock_local.diagrams.files import FIGURES
 from ticketlock import LockClient, RecordWaitExceeded
 from ticketlock.cli import _commands, _exits
 from ticketlock.client._pace import _LONGEST_BEHIND
-from ticketlock.workflow._lock_request import _FIELDS
+from ticketlock.workflow._turn import _FIELDS
 
 PAGE = "docs/waiting.md"
 

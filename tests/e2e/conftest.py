@@ -19,7 +19,7 @@ from ticketlock_local.cloud.deploy import client_arguments, client_environment, 
 from ticketlock_local.engines.emulator import Emulator
 from ticketlock_local.plain.template import write_to
 
-from ticketlock.workflow._executions import execution_arn
+from ticketlock.workflow._failures import execution_arn
 
 _BESIDE = Path(__file__).with_name("beside.py")
 

@@ -16,7 +16,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from kit.engines import Engine
 
-from ticketlock._expressions._expressions import Expressions
+from ticketlock._expressions._evaluated import Expressions
 
 EXAMPLES = [40, pytest.param(600, marks=pytest.mark.verify("a minute: forty of them are in `make test`"))]
 

@@ -10,7 +10,7 @@ from kit.stopped import LATE_MS, Execution
 from kit.world import LEASE_MS, Process, World
 
 from ticketlock import Grant, LockName, Position, RecordWaitExceeded
-from ticketlock.locks._claim import DATA_BYTES
+from ticketlock.locks._outcomes import DATA_BYTES
 
 TASK_TOKEN = "t" * 1_000
 """As long as those of Step Functions."""

@@ -15,7 +15,7 @@ from ticketlock_local.history.model import Verdict, judge
 from ticketlock_local.history.record import Event, operations, outcome
 
 from ticketlock import LockState
-from ticketlock.wire._clocks import SystemClocks
+from ticketlock.wire._driver import SystemClocks
 
 Process = subprocess.Popen[str]
 Who = Callable[[Iterable[Event], str], set[str]]

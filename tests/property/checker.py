@@ -45,9 +45,8 @@ if TYPE_CHECKING:
 
 from ticketlock import LockName
 from ticketlock.errors import LockLost
-from ticketlock.locks._claim import Claim
 from ticketlock.locks._items import Holder, LockItem, Row
-from ticketlock.locks._outcomes import Grant
+from ticketlock.locks._outcomes import Claim, Grant
 from ticketlock.testing import MemoryDynamoDB
 
 

@@ -8,16 +8,15 @@ from property.seen import TABLE
 from property.world import World
 
 from ticketlock import Grant
+from ticketlock.client._arguments import Terms
 from ticketlock.client._base_lease import BaseLease
 from ticketlock.client._holdings import Holdings
 from ticketlock.client._pace import Bounds
-from ticketlock.client._wishes import Terms
 from ticketlock.errors import LockLost, TableError
-from ticketlock.locks._claim import Claim
 from ticketlock.locks._hand_over import contender_class
+from ticketlock.locks._outcomes import Claim
 from ticketlock.locks._protocol import Contender
-from ticketlock.wire._actions import Actions, Sleep, T
-from ticketlock.wire._answers import Answer
+from ticketlock.wire._actions import Actions, Answer, Sleep, T
 from ticketlock.wire._driver import Driver
 from ticketlock.wire._heartbeat import Due
 from ticketlock.wire._requests import Request, Steps

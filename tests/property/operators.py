@@ -11,11 +11,10 @@ from property.world import World
 
 from ticketlock import Grant
 from ticketlock.errors import InvalidLockRequest, LockLost, RecordWaitExceeded, TableError
-from ticketlock.locks._claim import Claim
 from ticketlock.locks._hand_over import contender_class
-from ticketlock.locks._inspect import inspect
 from ticketlock.locks._items import Holder, LockItem
-from ticketlock.locks._operators import release_of, resume, set_limit, unset_limit
+from ticketlock.locks._operators import inspect, release_of, resume, set_limit, unset_limit
+from ticketlock.locks._outcomes import Claim
 from ticketlock.wire._actions import Actions, Sleep
 from ticketlock.wire._driver import Driver
 from ticketlock.wire._requests import Steps

@@ -14,14 +14,13 @@ from property.seen import TABLE
 from property.world import World
 
 from ticketlock import Grant, Place, Position
-from ticketlock.client._acquire import acquire, leave
-from ticketlock.client._lines import Line
+from ticketlock.client._acquire import Waits, acquire, leave
 from ticketlock.client._pace import Bounds, Pace
-from ticketlock.client._wait import Waits
+from ticketlock.client._waiters import Line
 from ticketlock.errors import LockLost, OutcomeUnknown, RecordWaitExceeded, RequestNotApplied, TableError
-from ticketlock.locks._claim import Claim
 from ticketlock.locks._hand_over import await_wake_up
 from ticketlock.locks._items import Session
+from ticketlock.locks._outcomes import Claim
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._writes import mint_ticket
 from ticketlock.wire._actions import Actions, Sleep

@@ -10,8 +10,8 @@ from property.scripts import at_once, hold
 from property.world import World
 
 from ticketlock.client import _pace
-from ticketlock.client._lines import Lines
-from ticketlock.locks._claim import Claim
+from ticketlock.client._waiters import Lines
+from ticketlock.locks._outcomes import Claim
 from ticketlock.wire._actions import Actions, Sleep
 from ticketlock.wire._driver import Driver
 

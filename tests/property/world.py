@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 from ticketlock import LockName
 from ticketlock._expressions._values import Item
-from ticketlock.client._lines import Lines
-from ticketlock.locks._claim import Claim
+from ticketlock.client._waiters import Lines
 from ticketlock.locks._items import Session, lock_key
+from ticketlock.locks._outcomes import Claim
 from ticketlock.locks._reads import TIME_CHECK
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.testing._tables import ItemId, Table

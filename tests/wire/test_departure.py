@@ -28,8 +28,7 @@ from botocore.parsers import ResponseParserError
 from urllib3.util import Retry
 
 from ticketlock import TableRefused
-from ticketlock.wire._departure import of_no_library
-from ticketlock.wire._sdk import TryAgain, meaning
+from ticketlock.wire._sdk import TryAgain, meaning, of_no_library
 
 # What each library's exception says about the request, if the SDK wraps it in an error of its own. The sources say
 # where it is raised; one that is raised in several places counts as the latest.

@@ -7,7 +7,7 @@ from kit.world import LEASE_MS, Process, World
 from workflow.hold import Hold
 
 from ticketlock import LockLost, LockName
-from ticketlock.wire._attributes import number
+from ticketlock.wire._actions import number
 from ticketlock.workflow._session import LastBeat
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ticketlock.workflow._event_budget import PARKS_PER_POLL
+from ticketlock.workflow._turn import PARKS_PER_POLL
 from ticketlock_cdk.assets import source_folder
 from ticketlock_cdk.lock.settings import HandOver, Settings
 

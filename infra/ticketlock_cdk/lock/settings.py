@@ -6,9 +6,9 @@ from typing import Literal
 
 from aws_cdk import Duration
 
-from ticketlock.locks._claim import MAX_LEASE_MS
 from ticketlock.locks._modes import MAX_HOLDERS
-from ticketlock.workflow._event_budget import BEATS_AN_EXECUTION, most_polls_an_execution
+from ticketlock.locks._outcomes import MAX_LEASE_MS
+from ticketlock.workflow._turn import BEATS_AN_EXECUTION, most_polls_an_execution
 
 MIN_LEASE_S = 10
 _MAX_LEASE_S = MAX_LEASE_MS // 1_000

@@ -15,8 +15,8 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from ticketlock.locks._names import DEFAULT_NAMESPACE
-from ticketlock.workflow._event_budget import BEATS_AN_EXECUTION
+from ticketlock.locks._items import DEFAULT_NAMESPACE
+from ticketlock.workflow._turn import BEATS_AN_EXECUTION
 from ticketlock_cdk.encryption import let_logs_use
 from ticketlock_cdk.functions import MEMORY_MB, Hosting
 from ticketlock_cdk.lock import access, grants

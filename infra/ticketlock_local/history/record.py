@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ticketlock.wire._clocks import SystemClocks
+from ticketlock.wire._driver import SystemClocks
 from ticketlock_local.history.model import Acquisition, History, Outcome, Standing, Update
 
 Action = Literal["acquire", "release", "update"]

@@ -11,10 +11,9 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/GSI.DesignPatte
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ticketlock._expressions._errors import ExpressionInvalid
-from ticketlock._expressions._expressions import Expressions
-from ticketlock._expressions._paths import written
-from ticketlock._expressions._tree import BeginsWith, Between, Comparison, Condition, Every, Path, Placeholder
+from ticketlock._expressions._evaluated import Expressions, written
+from ticketlock._expressions._grammar import BeginsWith, Between, Comparison, Condition, Every, Path, Placeholder
+from ticketlock._expressions._values import ExpressionInvalid
 from ticketlock._expressions._values import Value as Found
 
 _WRONG_TYPE = "One or more parameter values were invalid: Condition parameter type does not match schema type"

@@ -9,12 +9,13 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
-from ticketlock._expressions._errors import ItemInvalid, ItemTooBig
 from ticketlock._expressions._values import (
     MAX_ITEM_BYTES,
     MAX_LEVELS,
     MAX_NAME_BYTES,
     Item,
+    ItemInvalid,
+    ItemTooBig,
     Value,
     levels_of,
     size_of,

@@ -2,20 +2,20 @@
 
 from typing import Any
 
-from ticketlock._expressions._errors import ExpressionInvalid, ItemInvalid
-from ticketlock._expressions._expressions import Expressions
-from ticketlock._expressions._numbers import WRONG_TYPE, total
-from ticketlock._expressions._paths import Steps, value_at
-from ticketlock._expressions._tree import Append, IfNotExists, Path, Source, Sum, Update
-from ticketlock._expressions._tree import Placeholder
+from ticketlock._expressions._evaluated import Expressions, Steps, value_at
+from ticketlock._expressions._grammar import Append, IfNotExists, Path, Placeholder, Source, Sum, Update
 from ticketlock._expressions._values import (
     MAX_LEVELS,
     TOO_DEEP,
+    WRONG_TYPE,
+    ExpressionInvalid,
     Item,
+    ItemInvalid,
     Value,
     copy_of,
     copy_of_item,
     levels_of,
+    total,
 )
 
 _NOTHING = Update()

@@ -14,20 +14,26 @@ from ticketlock.aio._lease import Lease, LeaseGroup
 from ticketlock.aio._lock_table import LockTable
 from ticketlock.aio._make_client import make_client
 from ticketlock.aio._to_the_end import ToTheEnd
+from ticketlock.client._acquire import WaitEnded, Waits
+from ticketlock.client._arguments import (
+    SERIALIZED,
+    Defaults,
+    Entity,
+    Seconds,
+    Terms,
+    Wishes,
+    check_arguments,
+    refuse_unknown,
+    rest_s,
+)
 from ticketlock.client._holdings import HAS_LEFT, Holdings
-from ticketlock.client._lines import lines_of_this_process
-from ticketlock.client._serialized import SERIALIZED, check_arguments
-from ticketlock.client._wait import WaitEnded, Waits
-from ticketlock.client._wishes import Defaults, Entity, Seconds, Terms, Wishes, refuse_unknown, rest_s
+from ticketlock.client._waiters import lines_of_this_process
 from ticketlock.errors import ClientClosed, RecordWaitExceeded
-from ticketlock.locks._claim import check_lease
-from ticketlock.locks._inspect import LockSummary, inspect, list_page
-from ticketlock.locks._items import TICKET_DIGITS, Row
-from ticketlock.locks._names import LockName, owner_id
-from ticketlock.locks._operators import remove_waiter, resume
-from ticketlock.locks._outcomes import Grant, LockState, Position
+from ticketlock.locks._items import TICKET_DIGITS, LockName, Row, owner_id
+from ticketlock.locks._operators import LockSummary, inspect, list_page, remove_waiter, resume
+from ticketlock.locks._outcomes import Grant, LockState, Position, check_lease
 from ticketlock.wire._async_heartbeat import Heartbeat
-from ticketlock.wire._clocks import Clocks, SystemClocks
+from ticketlock.wire._driver import Clocks, SystemClocks
 from ticketlock.wire._heartbeat import Due
 from ticketlock.wire._requests import Attributes
 from ticketlock.wire._sdk import needs_a_region

@@ -6,13 +6,13 @@ from typing import Any, Self
 
 from ticketlock.aio._lock_table import LockTable
 from ticketlock.aio._to_the_end import ToTheEnd
+from ticketlock.client._arguments import Seconds, Terms
 from ticketlock.client._base_lease import BaseLease
 from ticketlock.client._holdings import TRANSACTION_PATIENCE_S, Holdings
-from ticketlock.client._wishes import Seconds, Terms
 from ticketlock.errors import LockLost
 from ticketlock.locks._outcomes import Grant
 from ticketlock.wire._actions import Actions
-from ticketlock.wire._clocks import Clocks
+from ticketlock.wire._driver import Clocks
 
 
 class Lease(BaseLease):

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from ticketlock.locks._claim import Claim, check_lease
 from ticketlock.locks._hand_over import contender_class
+from ticketlock.locks._outcomes import Claim, check_lease
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._reads import TIME_CHECK
 from ticketlock.wire._actions import Actions, T

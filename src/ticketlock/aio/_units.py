@@ -39,7 +39,7 @@ from ticketlock.units._unit_of_work import Verbs, ending, is_of_steps
 from ticketlock.wire._actions import T
 from ticketlock.wire._async_heartbeat import Heartbeat
 from ticketlock.wire._async_performer import AsyncPerformer
-from ticketlock.wire._clocks import Clocks, SystemClocks
+from ticketlock.wire._driver import Clocks, SystemClocks
 from ticketlock.wire._heartbeat import Due
 from ticketlock.wire._requests import ForkingSteps
 from ticketlock.wire._sdk import needs_a_region

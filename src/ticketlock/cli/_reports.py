@@ -11,8 +11,8 @@ from rich.text import Text
 from ticketlock import LockName, LockState, LockSummary
 from ticketlock.cli._columns import Columns, Ending
 from ticketlock.cli._wording import lease, permits_and_who_set_them, plain, span
-from ticketlock.locks._inspect import first_in_line
 from ticketlock.locks._items import Holder, Row
+from ticketlock.locks._operators import first_in_line
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from botocore.exceptions import ClientError
 
 from ticketlock.cli._finding import Finding
 from ticketlock.cli._settings import is_of_aws
-from ticketlock.locks._create_table import LOCK_TABLE
-from ticketlock.wire._attributes import TIME_TO_LIVE
+from ticketlock.locks._lock_table import LOCK_TABLE
+from ticketlock.wire._actions import TIME_TO_LIVE
 
 KEYS = "keys"
 """What the finding about the table's keys is called."""

@@ -14,7 +14,7 @@ from ticketlock.units import FoundMark, OpenUnit, Outcome
 from ticketlock.units._operators import Inspected, Shown
 from ticketlock.units._packing import Entry
 from ticketlock.units._values import PYTHON
-from ticketlock.wire._attributes import Item
+from ticketlock.wire._actions import Item
 
 _WRITES = {"unmark": "nothing"}
 

@@ -11,13 +11,12 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
 
-from ticketlock.client._wishes import Terms
+from ticketlock.client._arguments import Terms
 from ticketlock.errors import ClientClosed, LockLost, TicketLockError
 from ticketlock.locks import _fencing
-from ticketlock.locks._claim import Claim
-from ticketlock.locks._names import LockName
-from ticketlock.locks._outcomes import Grant, Releasing
-from ticketlock.wire._clocks import Clocks
+from ticketlock.locks._items import LockName
+from ticketlock.locks._outcomes import Claim, Grant, Releasing
+from ticketlock.wire._driver import Clocks
 from ticketlock.wire._heartbeat import Due
 from ticketlock.wire._table_time import Moment, Reading
 

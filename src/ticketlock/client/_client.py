@@ -11,21 +11,28 @@ from typing import TYPE_CHECKING, Any, Never, ParamSpec, Self, TypeVar
 
 from ticketlock._checks import boolean
 from ticketlock._decorating import Key, KeyOf
+from ticketlock.client._acquire import WaitEnded, Waits
+from ticketlock.client._arguments import (
+    SERIALIZED,
+    Defaults,
+    Entity,
+    Seconds,
+    Terms,
+    Wishes,
+    check_arguments,
+    refuse_unknown,
+    rest_s,
+)
 from ticketlock.client._holdings import Holdings, Holds
-from ticketlock.client._latch import Latch
 from ticketlock.client._lease import Lease, LeaseGroup
-from ticketlock.client._lines import lines_of_this_process
-from ticketlock.client._serialized import SERIALIZED, check_arguments
-from ticketlock.client._under_way import UnderWay
-from ticketlock.client._wait import WaitEnded, Waits
-from ticketlock.client._wishes import Defaults, Entity, Seconds, Terms, Wishes, refuse_unknown, rest_s
+from ticketlock.client._under_way import Latch, UnderWay
+from ticketlock.client._waiters import lines_of_this_process
 from ticketlock.errors import ClientClosed, RecordWaitExceeded
-from ticketlock.locks._inspect import LockSummary
-from ticketlock.locks._items import Row
+from ticketlock.locks._items import LockName, Row
 from ticketlock.locks._lock_table import LockTable
-from ticketlock.locks._names import LockName
+from ticketlock.locks._operators import LockSummary
 from ticketlock.locks._outcomes import Grant, LockState, Position
-from ticketlock.wire._clocks import Clocks, SystemClocks
+from ticketlock.wire._driver import Clocks, SystemClocks
 from ticketlock.wire._heartbeat import Due, Heartbeat
 
 if TYPE_CHECKING:

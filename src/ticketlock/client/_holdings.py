@@ -6,23 +6,20 @@ Each verb of a held lock is written here once, as ``Actions``; a client drives o
 import logging
 import random
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from inspect import GEN_CREATED, getgeneratorstate
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from ticketlock._checks import boolean, duration_ms, text
-from ticketlock.client._acquire import acquire, leave
+from ticketlock.client._acquire import Waits, acquire, leave
+from ticketlock.client._arguments import Seconds, Terms
 from ticketlock.client._base_lease import BaseLease, State
-from ticketlock.client._known_locks import KnownLocks
-from ticketlock.client._lines import Line, Lines
 from ticketlock.client._pace import Bounds
-from ticketlock.client._surroundings import Heart, Table
-from ticketlock.client._wait import Waits
-from ticketlock.client._wishes import Seconds, Terms
+from ticketlock.client._waiters import KnownLocks, Line, Lines
 from ticketlock.errors import (
     AlreadyHeld,
     ClientClosed,
@@ -36,18 +33,64 @@ from ticketlock.errors import (
     TicketLockError,
     UnsupportedFormat,
 )
-from ticketlock.locks._claim import DATA_BYTES, MAX_LEASE_MS, Claim
 from ticketlock.locks._fencing import FencedTransaction
-from ticketlock.locks._handing import release_to
-from ticketlock.locks._names import LockName
-from ticketlock.locks._outcomes import Grant, Position, Released
+from ticketlock.locks._hand_over import release_to
+from ticketlock.locks._items import LockName
+from ticketlock.locks._outcomes import DATA_BYTES, MAX_LEASE_MS, Claim, Grant, Position, Released
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire import _sdk
-from ticketlock.wire._actions import Actions
-from ticketlock.wire._clocks import Clocks
-from ticketlock.wire._process import OwnProcess
-from ticketlock.wire._requests import Steps
+from ticketlock.wire._actions import Actions, Answer, T
+from ticketlock.wire._driver import Clocks, OwnProcess
+from ticketlock.wire._heartbeat import Due
+from ticketlock.wire._requests import Request, Steps
 from ticketlock.wire._table_time import Reading
+
+L_contra = TypeVar("L_contra", bound=BaseLease, contravariant=True)
+
+
+class Table(Protocol):
+    """A lock table, as a client's holdings use it."""
+
+    @property
+    def identity(self) -> Hashable:
+        """A value that is equal for all clients of one table."""
+        ...
+
+    @property
+    def patience_ms(self) -> int:
+        """For how long one request is retried."""
+        ...
+
+    def contending(
+        self, claim: Claim, steps: Callable[[Contender], Steps[T]], *, until_ms: int | None = None
+    ) -> Actions[T]:
+        """Perform the steps of one claim, as calls and sleeps; send no request again after this moment."""
+        ...
+
+    def sending(self, request: Request) -> Actions[Answer]:
+        """Send one request until it is applied or refused."""
+        ...
+
+
+class Heart(Protocol[L_contra]):
+    """Watches the leases: one thread, or one task for each."""
+
+    def watch(self, lease: L_contra) -> None:
+        """Watch a lease from now on."""
+        ...
+
+    def forget(self, lease: L_contra) -> None:
+        """Stop watching a lease."""
+        ...
+
+    def tell(self, lease: L_contra, what: Due) -> None:
+        """Call the lease's callback."""
+        ...
+
+    def join_idle(self) -> None:
+        """Wait for threads that have nothing left to watch."""
+        ...
+
 
 L = TypeVar("L", bound=BaseLease)
 

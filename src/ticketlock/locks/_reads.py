@@ -3,10 +3,9 @@
 from dataclasses import replace
 
 from ticketlock.locks import _conditions as only_if
-from ticketlock.locks._claim import Claim
-from ticketlock.locks._items import Session, lock_prefix
-from ticketlock.locks._names import LockName
-from ticketlock.wire._attributes import Item
+from ticketlock.locks._items import LockName, Session, lock_prefix
+from ticketlock.locks._outcomes import Claim
+from ticketlock.wire._actions import Item
 from ticketlock.wire._item_requests import GetMany
 from ticketlock.wire._requests import Attributes, Read, Scan, TimeCheck
 

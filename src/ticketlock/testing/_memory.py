@@ -11,11 +11,10 @@ from botocore.exceptions import ClientError
 
 from ticketlock._expressions._values import Item, copy_of_item
 from ticketlock.testing._faults import Fault, Refused
-from ticketlock.testing._http import decoded
-from ticketlock.testing._in_steps import InSteps
-from ticketlock.testing._service import ENDPOINT, Service
+from ticketlock.testing._service import ENDPOINT, Service, decoded
 from ticketlock.testing._tables import Table
-from ticketlock.wire._clocks import Clocks, SystemClocks
+from ticketlock.testing._transactions import InSteps
+from ticketlock.wire._driver import Clocks, SystemClocks
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -10,7 +10,51 @@ from typing import Any
 from ticketlock._expressions._values import MAX_ITEM_BYTES, Item, Value, canonical, canonical_item, size_of
 from ticketlock.testing._faults import Refused, invalid
 from ticketlock.testing._ongoing import Transactions
-from ticketlock.testing._vectors import Described, check_created, check_vectors, searched_in
+
+Described = Mapping[str, Any]
+_MOST_DIMENSIONS = 4_096
+
+
+def searched_in(index: Described) -> list[str]:
+    """The attributes of its search schema."""
+    return [each["AttributeName"] for each in index.get("SearchSchema", ())]
+
+
+def check_created(index: Described, kinds: Mapping[str, str]) -> None:
+    """Refuse an index that cannot be created.
+
+    Raises:
+        Refused: ValidationException.
+    """
+    if not set(searched_in(index)) <= kinds.keys():
+        raise invalid("One element in SearchSchema is not defined in attribute definitions")
+    if not 1 <= index["Dimensions"] <= _MOST_DIMENSIONS:
+        raise invalid(f"Dimensions is 1 to {_MOST_DIMENSIONS}, and is {index['Dimensions']}")
+
+
+def check_vectors(item: Item, indexes: Iterable[Described], kinds: Mapping[str, str]) -> None:
+    """Refuse an item that one of the indexes cannot take.
+
+    Raises:
+        Refused: ValidationException.
+    """
+    for index in indexes:
+        name, dimensions = index["VectorAttribute"]["AttributeName"], index["Dimensions"]
+        vector = item.get(name, {"L": [{"N": "0"}] * dimensions})
+        if vector.keys() != {"L"} or any(each.keys() != {"N"} for each in vector["L"]):
+            raise invalid(f"One or more parameter values were invalid: Invalid type for parameter {name}")
+        if len(vector["L"]) != dimensions:
+            raise invalid(
+                f"One or more parameter values were invalid: the vector {name} has {len(vector['L'])} dimensions, and "
+                f"the index {index['IndexName']} has {dimensions}"
+            )
+        for searched in searched_in(index):
+            if searched in item and item[searched].keys() != {kinds[searched]}:
+                raise invalid(
+                    "One or more parameter values were invalid: "
+                    f"Type mismatch for Index Key {searched} Expected: {kinds[searched]}"
+                )
+
 
 _MOST_BYTES_A_CHARACTER = 4
 _MAX_KEY_BYTES = (2_048, 1_024)

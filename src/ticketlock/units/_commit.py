@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ticketlock._expressions._errors import ExpressionInvalid
+from ticketlock._expressions._grammar import Tokens
 from ticketlock._expressions._parser import parse
-from ticketlock._expressions._tokens import Tokens
-from ticketlock._expressions._values import MAX_ITEM_BYTES, size_of
+from ticketlock._expressions._values import MAX_ITEM_BYTES, ExpressionInvalid, size_of
 from ticketlock._expressions._values import Item as Attributes
 from ticketlock.errors import (
     ConditionFailed,
@@ -28,11 +27,9 @@ from ticketlock.units._rows import NEVER_USED, Receipt, is_receipt_of, put_recei
 from ticketlock.units._statements import Statement
 from ticketlock.units._values import PYTHON
 from ticketlock.units._work import Place
-from ticketlock.wire._answers import Reply
-from ticketlock.wire._attributes import Item
-from ticketlock.wire._conditions import every
+from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import Get
-from ticketlock.wire._requests import ForkingSteps, Pause, TransactWrite, Write
+from ticketlock.wire._requests import ForkingSteps, Pause, TransactWrite, Write, every
 from ticketlock.wire._table_time import Moment
 
 # With more changes an Update would come near the limits of expressions; the whole item is put instead.

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ticketlock._checks import boolean, text
-from ticketlock._expressions._expressions import Expressions
-from ticketlock._expressions._paths import Branch, branched, members_shown
+from ticketlock._expressions._evaluated import Branch, Expressions, branched, members_shown
 from ticketlock._expressions._values import Item as Attributes
 from ticketlock._expressions._values import copy_of_item
 from ticketlock.errors import InvalidUnitRequest

@@ -36,10 +36,8 @@ from ticketlock.units._meeting import Marked, Meeting, close, finish, is_for_con
 from ticketlock.units._packing import Entry, packed
 from ticketlock.units._record import LEASE_MS, Head, Heads, ended, with_pieces
 from ticketlock.units._work import MOST_ACTIONS, Place, cut, that_fit_together
-from ticketlock.wire._answers import Reply
-from ticketlock.wire._attributes import Item
-from ticketlock.wire._conditions import every
-from ticketlock.wire._requests import ForkingSteps, Pause, Request, Together, TransactWrite, Write
+from ticketlock.wire._actions import Item, Reply
+from ticketlock.wire._requests import ForkingSteps, Pause, Request, Together, TransactWrite, Write, every
 from ticketlock.wire._table_time import Moment
 
 _log = logging.getLogger("ticketlock")

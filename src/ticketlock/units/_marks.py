@@ -8,7 +8,7 @@ from ticketlock._checks import text
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units._record import is_id
 from ticketlock.units._rows import FORMAT_ATTRIBUTE, KEY
-from ticketlock.wire._attributes import Item, integer, number
+from ticketlock.wire._actions import Item, integer, number
 
 INSERT = "insert"
 """The kind of mark in the placeholder of an item that does not exist yet."""

@@ -23,11 +23,9 @@ from ticketlock.units._marks import Mark, Marks
 from ticketlock.units._packing import Entry
 from ticketlock.units._record import Head, Heads, UnpackingRows, entries_in, piece_in
 from ticketlock.units._values import PYTHON
-from ticketlock.wire._answers import Reply
-from ticketlock.wire._attributes import Item
-from ticketlock.wire._conditions import every
+from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import Get
-from ticketlock.wire._requests import ForkingSteps, Pause, Together, Write
+from ticketlock.wire._requests import ForkingSteps, Pause, Together, Write, every
 from ticketlock.wire._table_time import Moment
 
 _OF_CONTENTS = ("ValidationException", "ItemCollectionSizeLimitExceededException")

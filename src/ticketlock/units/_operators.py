@@ -28,11 +28,9 @@ from ticketlock.units._sweeping import Swept, sweep_one
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._values import PYTHON
 from ticketlock.units._work import VERSION_BYTES, cut
-from ticketlock.wire._answers import Reply
-from ticketlock.wire._attributes import Item
-from ticketlock.wire._conditions import every
+from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import MOST_TOGETHER, Get, GetMany
-from ticketlock.wire._requests import ForkingSteps, Pause, Scan, TransactWrite, Write
+from ticketlock.wire._requests import ForkingSteps, Pause, Scan, TransactWrite, Write, every
 from ticketlock.wire._table_time import Moment
 
 NAME_BYTES = 1_024

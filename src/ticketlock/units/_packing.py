@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from ticketlock._expressions._values import Item as Attributes
 from ticketlock.units._rows import FORMAT, FORMAT_ATTRIBUTE, Misshapen, check_contents, fields
-from ticketlock.wire._attributes import Item
+from ticketlock.wire._actions import Item
 
 Kind = Literal["put", "change", "delete", "unmark"]
 

@@ -13,9 +13,9 @@ from ticketlock.units._saved import OWNER
 from ticketlock.units._settings import as_a_unit_request
 from ticketlock.units._sweeping import SWEEP
 from ticketlock.units._tables import Tables, UnitTable
-from ticketlock.wire._attributes import Item
-from ticketlock.wire._create_table import TableKind
+from ticketlock.wire._actions import Item
 from ticketlock.wire._item_requests import Get, GetMany, GetTogether, Query
+from ticketlock.wire._provision import TableKind
 from ticketlock.wire._requests import ForkingSteps, Request, TransactWrite, Write
 
 if TYPE_CHECKING:

@@ -10,20 +10,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ticketlock._checks import boolean, text, whole_number
-from ticketlock._expressions._errors import ItemInvalid
-from ticketlock._expressions._expressions import Expressions
+from ticketlock._expressions._evaluated import Expressions
 from ticketlock._expressions._key_conditions import KeyRange, key_range
 from ticketlock._expressions._schemas import Index, KeyAttribute, check_key
 from ticketlock._expressions._values import Item as Attributes
-from ticketlock._expressions._values import canonical_item, order_of
+from ticketlock._expressions._values import ItemInvalid, canonical_item, order_of
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units._marks import Marks
 from ticketlock.units._reading import SERIALIZABLE, UNCOMMITTED, Isolation, Reading, Wanted, image_of
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._values import PYTHON, Phrase, expressions_in, refusing
 from ticketlock.units._work import Place, Work
-from ticketlock.wire._answers import Reply
-from ticketlock.wire._attributes import Item
+from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import Query
 from ticketlock.wire._requests import ForkingSteps
 

@@ -18,7 +18,7 @@ from ticketlock.units._meeting import Marked, Meeting
 from ticketlock.units._packing import Entry, packed
 from ticketlock.units._record import LEASE_MS, Head, Heads, with_pieces
 from ticketlock.units._work import Place, check_may_mark, cut
-from ticketlock.wire._answers import Reply
+from ticketlock.wire._actions import Reply
 from ticketlock.wire._heartbeat import Due
 from ticketlock.wire._requests import ForkingSteps, Pause, TransactWrite, Write
 from ticketlock.wire._table_time import Moment, Reading

@@ -16,8 +16,7 @@ from ticketlock.units._meeting import Marked, Meeting, read_committed
 from ticketlock.units._record import Head, Heads
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._work import VERSION_BYTES, Place, Work, cut
-from ticketlock.wire._answers import Reply
-from ticketlock.wire._attributes import Item
+from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import MOST_TOGETHER, Get, GetMany, GetTogether
 from ticketlock.wire._requests import ForkingSteps
 

@@ -20,10 +20,9 @@ from ticketlock.units._rows import (
     foreign_row,
     row_key,
 )
-from ticketlock.wire._attributes import TIME_TO_LIVE, Item, integer, number
-from ticketlock.wire._conditions import every
+from ticketlock.wire._actions import TIME_TO_LIVE, Item, integer, number
 from ticketlock.wire._item_requests import Get, GetTogether
-from ticketlock.wire._requests import Attributes, Scan, Write
+from ticketlock.wire._requests import Attributes, Scan, Write, every
 
 _DIGITS = "".join(each for each in string.digits + string.ascii_uppercase if each not in "ILOU")
 LENGTH = 26

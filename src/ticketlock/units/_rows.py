@@ -6,7 +6,7 @@ from typing import Any
 
 from ticketlock.errors import InvalidUnitRequest, UnsupportedFormat
 from ticketlock.units import _conditions as only_if
-from ticketlock.wire._attributes import TIME_TO_LIVE, Item, integer, number
+from ticketlock.wire._actions import TIME_TO_LIVE, Item, integer, number
 from ticketlock.wire._item_requests import Get
 from ticketlock.wire._requests import TimeCheck, Write
 

@@ -52,8 +52,7 @@ from ticketlock.units._rows import (
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._terms import Terms, check_of, with_step
 from ticketlock.units._work import Place, Work, cut
-from ticketlock.wire._answers import Reply
-from ticketlock.wire._attributes import TIME_TO_LIVE, Item, number
+from ticketlock.wire._actions import TIME_TO_LIVE, Item, Reply, number
 from ticketlock.wire._item_requests import MOST_TOGETHER, Query
 from ticketlock.wire._requests import Attributes, ForkingSteps, Pause, Together, TransactWrite, Write
 from ticketlock.wire._table_time import Moment

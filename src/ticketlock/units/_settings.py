@@ -16,7 +16,7 @@ from ticketlock.units._saved import Keeping, Resumed, end_owner, resume
 from ticketlock.units._sweeping import MOST_PARTS, Swept, sweep
 from ticketlock.units._tables import Tables
 from ticketlock.units._terms import Step, Terms
-from ticketlock.wire._clocks import Clocks
+from ticketlock.wire._driver import Clocks
 from ticketlock.wire._requests import ForkingSteps
 
 

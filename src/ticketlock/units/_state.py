@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Literal
 
 from ticketlock.errors import ClientClosed, InvalidUnitRequest, TicketLockError, UnitFinished
-from ticketlock.wire._process import OwnProcess
+from ticketlock.wire._driver import OwnProcess
 
 State = Literal["open", "committing", "committed", "rolled back", "saved", "unknown"]
 _IN_WORDS = {"committing": "being committed", "unknown": "over, and its outcome unknown"}

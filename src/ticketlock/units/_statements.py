@@ -4,16 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ticketlock._expressions._errors import ExpressionInvalid, ItemInvalid
-from ticketlock._expressions._expressions import Expressions
+from ticketlock._expressions._evaluated import Expressions
 from ticketlock._expressions._updates import ItemUpdate
+from ticketlock._expressions._values import ExpressionInvalid, ItemInvalid, size_of
 from ticketlock._expressions._values import Item as Attributes
-from ticketlock._expressions._values import size_of
 from ticketlock.errors import ConditionFailed, InvalidUnitRequest
 from ticketlock.units._marks import Marks
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._values import PYTHON, Phrase, advice, expression, expressions_in, refusing
-from ticketlock.wire._attributes import Item
+from ticketlock.wire._actions import Item
 
 Kind = Literal["put", "update", "delete", "check"]
 

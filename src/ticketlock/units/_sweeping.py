@@ -22,8 +22,7 @@ from ticketlock.units._packing import Entry
 from ticketlock.units._record import Head, Heads
 from ticketlock.units._rows import FORMAT_NAMES, FORMAT_VALUES, KEY, check_row, row_key
 from ticketlock.units._work import cut
-from ticketlock.wire._answers import Reply
-from ticketlock.wire._attributes import TIME_TO_LIVE, Item, number
+from ticketlock.wire._actions import TIME_TO_LIVE, Item, Reply, number
 from ticketlock.wire._item_requests import MOST_TOGETHER, Get, GetMany
 from ticketlock.wire._requests import Attributes, ForkingSteps, Pause, Request, Together, Write
 from ticketlock.wire._table_time import Moment

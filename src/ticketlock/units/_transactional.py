@@ -22,7 +22,7 @@ from ticketlock.units._terms import HeldLock, Terms, Under
 from ticketlock.units._values import PYTHON
 from ticketlock.units._work import Place
 from ticketlock.wire._actions import Actions, Sleep
-from ticketlock.wire._clocks import Clocks
+from ticketlock.wire._driver import Clocks
 
 NAMESPACE = "units"
 """The namespace of the locks that calls queue for."""

@@ -65,9 +65,7 @@ from ticketlock.units._work import (
     cut,
     has_unknown_sizes,
 )
-from ticketlock.wire._actions import Actions, T
-from ticketlock.wire._answers import Reply
-from ticketlock.wire._attributes import Item
+from ticketlock.wire._actions import Actions, Item, Reply, T
 from ticketlock.wire._driver import Driver
 from ticketlock.wire._item_requests import MOST_TOGETHER
 from ticketlock.wire._requests import ForkingSteps

@@ -34,7 +34,7 @@ from ticketlock.units._transactional import (
 from ticketlock.units._unit import Unit
 from ticketlock.units._unit_of_work import Verbs, ending, is_of_steps
 from ticketlock.wire._actions import T
-from ticketlock.wire._clocks import Clocks, SystemClocks
+from ticketlock.wire._driver import Clocks, SystemClocks
 from ticketlock.wire._heartbeat import Due, Heartbeat
 from ticketlock.wire._performer import Performer
 from ticketlock.wire._requests import ForkingSteps

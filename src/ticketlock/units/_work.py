@@ -10,7 +10,7 @@ from ticketlock.errors import InvalidUnitRequest, UnitTooLarge
 from ticketlock.units._marks import Marks
 from ticketlock.units._statements import Statement
 from ticketlock.units._tables import UnitTable
-from ticketlock.wire._attributes import Item
+from ticketlock.wire._actions import Item
 
 MOST_ACTIONS = 100
 """https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html"""

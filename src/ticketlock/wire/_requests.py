@@ -14,9 +14,21 @@ from functools import lru_cache
 from typing import Any, ClassVar, Literal, TypeVar
 
 from ticketlock.errors import TableError
-from ticketlock.wire._actions import Actions, Call, Sleep
-from ticketlock.wire._answers import BrokenReply, Reply
-from ticketlock.wire._attributes import Item
+from ticketlock.wire._actions import Actions, BrokenReply, Call, Item, Reply, Sleep
+
+_OR = re.compile(r"\bor\b", re.IGNORECASE)
+
+
+@lru_cache(maxsize=256)
+def every(*conditions: str) -> str:
+    """All of the conditions hold."""
+    return " AND ".join(f"({condition})" if _OR.search(condition) else condition for condition in conditions)
+
+
+def either(first: str, second: str) -> str:
+    """One of two conditions holds."""
+    return f"{first} OR ({second})"
+
 
 # DynamoDB recognises the token of a transaction for ten minutes; after that it would apply the transaction again
 # (https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html). A request may arrive

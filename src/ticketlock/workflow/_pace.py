@@ -7,10 +7,71 @@ front waiter's longest sleeps as there are turns. A waiter that is woken needs t
 when a holder's lease or its own record wait ends, and at half its lease, to extend its row.
 """
 
+import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError
 from ticketlock.locks._outcomes import Position
+from ticketlock.wire._actions import Reply, StillRunning, T
+from ticketlock.wire._requests import Pause, Request, Steps
+from ticketlock.wire._table_time import Moment
+
+_FIRST_PAUSE_MS = 2_000
+_LONGEST_PAUSE_MS = 30_000
+# A driver's usual patience: a request with less of its own is not retried here.
+_USUAL_MS = 3_600_000
+
+
+class Patience:
+    """The patience for one event: its steps use it up one after the other.
+
+    Args:
+        ms: how long it lasts; the request in flight when it ends takes some seconds more.
+        jitter: random numbers in [0, 1), so that retries of several functions do not collide again.
+    """
+
+    def __init__(self, ms: int, jitter: Callable[[], float] = random.random) -> None:
+        self._ms = ms
+        self._until_local_ms: int | None = None
+        self._next_ms = _FIRST_PAUSE_MS
+        self._jitter = jitter
+
+    def run(self, steps: Steps[T], now: Moment) -> Steps[T]:
+        """The same steps, but a request that was given up is sent again after a pause.
+
+        For steps in which any request may be repeated. A hint, which has its own patience, is not repeated; nor is the
+        check whether an execution is closed, if the answer was that it is not.
+        """
+        if self._until_local_ms is None:
+            self._until_local_ms = now.local_ms + self._ms
+        try:
+            request = next(steps)
+            while True:
+                try:
+                    reply = yield from self._send(request, self._until_local_ms)
+                except TableError as error:
+                    request = steps.throw(error)
+                else:
+                    request = steps.send(reply)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    def _send(self, request: Request, until_local_ms: int) -> Steps[Reply]:
+        while True:
+            try:
+                return (yield request)
+            except (OutcomeUnknown, RequestNotApplied) as error:
+                was_answered = isinstance(error.__cause__, StillRunning)
+                if was_answered or request.gives_up_after_ms(_USUAL_MS) < _USUAL_MS:
+                    raise
+                pause = Pause(self._next_ms * (0.5 + self._jitter() / 2))
+                self._next_ms = min(_LONGEST_PAUSE_MS, 2 * self._next_ms)
+                if (yield pause).now.local_ms >= until_local_ms:
+                    raise
+
 
 _OVERDUE_SHARE = 2
 # A poller that has waited for a day polls every 90 s at most: the events of its executions are limited.

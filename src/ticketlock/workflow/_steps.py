@@ -17,25 +17,21 @@ from ticketlock.errors import (
     TableError,
     TaskNotAllowed,
 )
-from ticketlock.locks._claim import Claim
 from ticketlock.locks._hand_over import await_wake_up
 from ticketlock.locks._items import Session
 from ticketlock.locks._lock_table import LockTable
-from ticketlock.locks._outcomes import Grant, Position
+from ticketlock.locks._outcomes import Claim, Grant, Position
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._reads import FIRST_CONTACT
 from ticketlock.wire._actions import T
 from ticketlock.wire._requests import Steps
 from ticketlock.wire._sdk import make_step_functions_client
 from ticketlock.wire._step_functions import Describing
-from ticketlock.workflow import _event_budget as budget
+from ticketlock.workflow import _turn as budget
 from ticketlock.workflow import _turn as turns
 from ticketlock.workflow._clean_up import CleanedUp, WorkOf, clean_up, close, is_anything_left
-from ticketlock.workflow._executions import execution_arn, holding_name, redriven_since, waiting_name, work_name
-from ticketlock.workflow._failures import Failure
-from ticketlock.workflow._lock_request import LockRequest
-from ticketlock.workflow._pace import Sleep, next_poll, next_sleep
-from ticketlock.workflow._patience import Patience
+from ticketlock.workflow._failures import Failure, execution_arn, holding_name, redriven_since, waiting_name, work_name
+from ticketlock.workflow._pace import Patience, Sleep, next_poll, next_sleep
 from ticketlock.workflow._session import (
     LastBeat,
     abandon,
@@ -46,7 +42,7 @@ from ticketlock.workflow._session import (
     note_claim,
     note_continuation,
 )
-from ticketlock.workflow._turn import Turn
+from ticketlock.workflow._turn import LockRequest, Turn
 
 _Claimed = tuple[Session, Claim, WorkOf]
 

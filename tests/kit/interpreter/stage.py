@@ -25,7 +25,7 @@ from ticketlock_cdk.lock.settings import HandOver, Settings
 
 from ticketlock import LockName, LockState, LockTable
 from ticketlock.locks._items import Session, lock_key
-from ticketlock.wire._attributes import Item
+from ticketlock.wire._actions import Item
 from ticketlock.wire._sdk import make_client
 
 LEASE_S = 8

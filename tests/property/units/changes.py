@@ -33,7 +33,7 @@ from ticketlock.units._record import Head, Heads, head_key
 from ticketlock.units._rows import Receipt, read_receipt
 from ticketlock.units._unit_of_work import Committing, Verbs
 from ticketlock.units._work import Place
-from ticketlock.wire._answers import Reply
+from ticketlock.wire._actions import Reply
 from ticketlock.wire._item_requests import Get
 from ticketlock.wire._requests import ForkingSteps, Pause, Request, TransactWrite, Write
 from ticketlock.wire._table_time import Moment

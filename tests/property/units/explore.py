@@ -18,7 +18,7 @@ from property.units.faults import A_DAY_MS, Faults, mixed
 from property.units.tables import LOCKS, MARKS, TABLES, UNITS
 from property.units.world import Script, UnitsWorld
 
-from ticketlock.testing import _reads
+from ticketlock.testing import _requests
 from ticketlock.units import _marked, _packing, _reading, _record, _rows, _sweeping, _unit_of_work
 from ticketlock.units._guards import GUARD
 
@@ -65,7 +65,7 @@ class Caps:
             changes += [(_record, "INLINE_BYTES", self.inline_bytes), (_packing, "_PIECE_BYTES", 150)]
             changes.append((_packing, "_TOGETHER_BYTES", 200))
         if self.page_bytes is not None:
-            changes.append((_reads, "_PAGE_BYTES", self.page_bytes))
+            changes.append((_requests, "_PAGE_BYTES", self.page_bytes))
         if self.receipts_are_kept_s is not None:
             changes.append((_rows, "RECEIPT_IS_KEPT_S", self.receipts_are_kept_s))
             # Longer than a late copy of the save is on its way: it would begin the record anew.

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ticketlock.workflow._executions import execution_arn, work_name
+from ticketlock.workflow._failures import execution_arn, work_name
 from ticketlock_local.aws.checking import check
 from ticketlock_local.aws.deployed import Deployed, details, entity, in_state
 from ticketlock_local.aws.names import ERROR

@@ -11,10 +11,11 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from ticketlock._checks import boolean, callback, duration_ms, text
+from ticketlock._decorating import Decorator
 from ticketlock.client._pace import Bounds
 from ticketlock.errors import InvalidLockRequest
-from ticketlock.locks._claim import MAX_LEASE_MS, MIN_LEASE_MS, Claim
-from ticketlock.locks._names import LockName, record_wait_ms
+from ticketlock.locks._items import LockName, record_wait_ms
+from ticketlock.locks._outcomes import MAX_LEASE_MS, MIN_LEASE_MS, Claim
 
 Seconds = float | timedelta
 Told = Callable[[Any], object]
@@ -179,3 +180,30 @@ def refuse_unknown(names: Iterable[str]) -> None:
 def rest_s(record_wait_ms: int | None, waited_ms: int) -> float:
     """The remaining record wait, in seconds."""
     return math.inf if record_wait_ms is None else max(0, record_wait_ms - waited_ms) / 1_000
+
+
+SERIALIZED = Decorator(
+    name="serialized",
+    key="key",
+    refused=InvalidLockRequest,
+    for_threads="ticketlock.LockClient",
+    for_tasks="ticketlock.aio.LockClient",
+    by_hand="acquire",
+    run="without the lock",
+)
+
+
+def check_arguments(key: Any, options: Mapping[str, Any]) -> None:
+    """Refuse options that would give each call its own lock, or let all calls run at once; for ``serialized`` only.
+
+    Args:
+        key: as the caller has given it.
+        options: of ``acquire``.
+
+    Raises:
+        InvalidLockRequest: names the argument and says what to pass instead.
+    """
+    SERIALIZED.check_key(key)
+    if options.get("owner") is not None:
+        allowed = "none: calls with one owner are one acquisition, and would run at once; each gets an owner of its own"
+        raise InvalidLockRequest("owner", options["owner"], allowed)

@@ -7,7 +7,7 @@ from typing import Any
 import boto3
 from botocore.exceptions import ClientError
 
-from ticketlock.wire._attributes import TIME_TO_LIVE
+from ticketlock.wire._actions import TIME_TO_LIVE
 from ticketlock.wire._sdk import check_is_client, needs_a_region
 
 

@@ -6,17 +6,19 @@ that is not woken, or belongs to another process, polls at its pace. So a lost h
 one costs a poll.
 """
 
+import math
 import threading
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from weakref import ReferenceType, WeakValueDictionary, ref
 
+from ticketlock.client._acquire import Waits
 from ticketlock.client._base_lease import BaseLease
-from ticketlock.client._wait import Waits
-from ticketlock.locks._names import LockName
-from ticketlock.locks._outcomes import Position
-from ticketlock.wire._process import OwnProcess
+from ticketlock.client._pace import Bounds, Pace
+from ticketlock.locks._items import LockName
+from ticketlock.locks._outcomes import Position, Released
+from ticketlock.wire._driver import OwnProcess
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,3 +138,81 @@ def lines_of_this_process() -> Lines:
     if not _of_process.are_of_this_process:
         _of_process = Lines()
     return _of_process
+
+
+_MOST_LOCKS = 1_000
+_CROWDED_MS = 1_000
+# Long enough for the first tries that follow to heal the count.
+_DISTRUSTED_MS = 30_000
+
+
+@dataclass(slots=True)
+class _Known:
+    """What a client remembers of one lock.
+
+    Attributes:
+        hand_over_ms: how long a hand-over takes, as measured by the last wait.
+        crowded_until_ms: until when the waiters at the last release are assumed to be waiting still.
+        handed_to: the owner to whom the last release granted the lock; None if it granted it to none.
+        distrusted_until_ms: until when that is not assumed, because the counted waiters turned out to have crashed.
+    """
+
+    hand_over_ms: float = 0.0
+    crowded_until_ms: float = -math.inf
+    handed_to: str | None = None
+    distrusted_until_ms: float = -math.inf
+
+
+class KnownLocks:
+    """What a client remembers of up to 1,000 locks.
+
+    Args:
+        bounds: those of the sleep of the first in line.
+    """
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._locks: dict[LockName, _Known] = {}
+
+    def pace(self, lock: LockName) -> Pace:
+        """The pace of a new wait for this lock, with what earlier waits have measured."""
+        known = self._locks.get(lock)
+        return Pace(self._bounds, known.hand_over_ms if known is not None else 0.0)
+
+    def others_wait(self, lock: LockName, local_ms: int, is_here: Callable[[str], bool]) -> bool:
+        """Whether the last release, a moment ago, left more than one waiter, or granted the lock to one that has it
+        still; True only once for each release.
+
+        Args:
+            is_here: whether an owner has the lock in this process, or waits for it.
+        """
+        known = self._locks.get(lock)
+        if known is None or local_ms >= known.crowded_until_ms:
+            return False
+        known.crowded_until_ms = -math.inf
+        return known.handed_to is None or is_here(known.handed_to)
+
+    def waited(self, waits: Waits, local_ms: int) -> None:
+        """Learn from a wait that ended with the lock."""
+        known = self._of(waits.lock)
+        known.hand_over_ms = waits.pace.hand_over_ms
+        if waits.expects_others and not waits.saw_others:
+            # The count was too high because of a crashed waiter: do not use it for a while.
+            known.distrusted_until_ms = local_ms + _DISTRUSTED_MS
+
+    def released(self, lock: LockName, released: Released, local_ms: int) -> None:
+        """Learn from a release whether there are other waiters."""
+        known = self._of(lock)
+        known.crowded_until_ms = -math.inf
+        counted = local_ms >= known.distrusted_until_ms and released.waiting is not None and released.waiting > 1
+        known.handed_to = released.handed.holder.owner if released.handed is not None else None
+        if counted or known.handed_to is not None:
+            known.crowded_until_ms = local_ms + min(released.held_ms, _CROWDED_MS)
+
+    def _of(self, lock: LockName) -> _Known:
+        known = self._locks.get(lock)
+        if known is None:
+            if len(self._locks) >= _MOST_LOCKS:
+                self._locks.clear()
+            known = self._locks[lock] = _Known()
+        return known
