@@ -40,7 +40,7 @@ def settle(context: click.Context, unit: str, as_json: bool) -> None:
     """
     desk = Desk(settings_of(context))
     told = desk.follow(settled(desk.heads, desk.marks, unit))
-    _tell(desk, unit, told, as_json=as_json)
+    _tell_end(desk, unit, told, as_json=as_json)
     if told.outcome is Outcome.PENDING:
         assert told.unit is not None
         raise Ended(f"the unit {unit} is {state_told(told.unit)}: nothing was done", WAIT_IS_OVER)
@@ -73,13 +73,13 @@ def rollback(context: click.Context, unit: str, yes: bool, as_json: bool) -> Non
         if as_json:
             click.echo(_told(unit, told))
         raise Ended(f"the unit {unit} was {state_told(told.unit)}: nothing was rolled back", LEASE_LOST)
-    _tell(desk, unit, told, as_json=as_json)
+    _tell_end(desk, unit, told, as_json=as_json)
     if not as_json:
         for entry in told.ended:
             click.echo(item_told(entry))
 
 
-def _tell(desk: Desk, unit: str, told: Settled, *, as_json: bool) -> None:
+def _tell_end(desk: Desk, unit: str, told: Settled, *, as_json: bool) -> None:
     if as_json:
         click.echo(_told(unit, told))
     elif told.outcome in _DONE:

@@ -52,13 +52,13 @@ def repair(context: click.Context, table: str, write: bool, yes: bool, lost_reco
         told = {"table": data.name, "unitsTable": desk.heads.table, "written": write}
         click.echo(json_of({**told, "marks": [mark_json(each) for each in found]}))
     else:
-        _tell(data.name, found, write=write)
+        _tell_repair(data.name, found, write=write)
     left = Counter(each.record for each in found if each.needs_you)
     if left:
         raise Ended(_left(left, desk.heads.table), CONFIGURATION)
 
 
-def _tell(name: str, found: Sequence[FoundMark], *, write: bool) -> None:
+def _tell_repair(name: str, found: Sequence[FoundMark], *, write: bool) -> None:
     if not found:
         click.echo("No marks.", err=True)
         return
