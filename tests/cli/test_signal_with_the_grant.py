@@ -11,7 +11,7 @@ from ticketlock import LockClient
 from ticketlock.cli._exits import Ended
 from ticketlock.cli._settings import Settings
 from ticketlock.cli._signals import Signals
-from ticketlock.cli._wait_in_line import Wish, stand_in_line
+from ticketlock.cli._waiting import Wish, stand_in_line
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from kit.pages import blocks, rows, text
 from kit.units import KEYS, MARK, Books, Party
 
 from ticketlock.cli import _units
-from ticketlock.cli._explained import Explained
+from ticketlock.cli._exits import Explained
 from ticketlock.cli._local import serving
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.units import Record

@@ -11,9 +11,7 @@ from ticketlock._checks import boolean, whole_number
 from ticketlock._decorating import Key, KeyOf
 from ticketlock.aio._acquiring import Acquiring, Asking
 from ticketlock.aio._lease import Lease, LeaseGroup
-from ticketlock.aio._lock_table import LockTable
-from ticketlock.aio._make_client import make_client
-from ticketlock.aio._to_the_end import ToTheEnd
+from ticketlock.aio._lock_table import LockTable, ToTheEnd, make_client
 from ticketlock.client._acquire import WaitEnded, Waits
 from ticketlock.client._arguments import (
     SERIALIZED,

@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from ticketlock.aio._lock_table import LockTable
-from ticketlock.aio._to_the_end import ToTheEnd
+from ticketlock.aio._lock_table import LockTable, ToTheEnd
 from ticketlock.client._arguments import Seconds, Terms
 from ticketlock.client._base_lease import BaseLease
 from ticketlock.client._holdings import TRANSACTION_PATIENCE_S, Holdings

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from ticketlock.aio._to_the_end import ToTheEnd
+from ticketlock.aio._lock_table import ToTheEnd
 from ticketlock.units._low_level import LowLevelVerbs, Reply
 from ticketlock.units._queries import in_python, items_found
 from ticketlock.units._reading import Isolation

@@ -9,8 +9,7 @@ from inspect import isawaitable
 from typing import Any, Self, TypeVar, overload
 
 from ticketlock._decorating import Key
-from ticketlock.aio._make_client import make_client
-from ticketlock.aio._to_the_end import ToTheEnd
+from ticketlock.aio._lock_table import ToTheEnd, make_client
 from ticketlock.aio._unit import Unit
 from ticketlock.errors import ClientClosed, TicketLockError
 from ticketlock.units._marks import Marks

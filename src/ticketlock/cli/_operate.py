@@ -1,16 +1,46 @@
-"""What an operator does to other users' locks: ``ticketlock release --force`` and ``ticketlock limit``."""
+"""``ticketlock init``: creates the table."""
 
 import shlex
+from typing import Any
 
 import click
 
-from ticketlock import InvalidLockRequest, LockLost, LockName, LockTable
-from ticketlock.cli._exits import ANSWER_WAS_NO, CONFIGURATION, LEASE_LOST, UNAVAILABLE, USAGE, Ended
-from ticketlock.cli._explained import Explained
+from ticketlock import InvalidLockRequest, LockLost, LockName, LockTable, create_table
+from ticketlock.cli._exits import ANSWER_WAS_NO, CONFIGURATION, LEASE_LOST, UNAVAILABLE, USAGE, Ended, Explained
 from ticketlock.cli._settings import settings_of, table_options
-from ticketlock.cli._wait_in_line import namespace_option
-from ticketlock.cli._wording import permits_of, plain, span
+from ticketlock.cli._waiting import namespace_option
+from ticketlock.cli._wording import lease, permits_of, plain, span
 from ticketlock.locks._items import LockItem
+
+# Unlike a lock's requests, these may be slow, and the SDK may retry them.
+_PATIENT: dict[str, Any] = {"read_timeout": 20, "retries": {"total_max_attempts": 4, "mode": "standard"}}
+
+
+@click.command(
+    cls=Explained,
+    example="ticketlock init --table locks --deletion-protection",
+    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, CONFIGURATION),
+)
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--deletion-protection", is_flag=True, help="No one can delete the table until this is switched off.")
+@table_options
+@click.pass_context
+def init(context: click.Context, /, yes: bool, deletion_protection: bool) -> None:
+    """Create the lock table, billed on demand, with time to live.
+
+    Of an existing lock table only time to live is enabled, if it is off.
+    """
+    settings = settings_of(context)
+    name, place = settings.table_name, settings.place()
+    if not yes:
+        click.confirm(f"Create the table '{name}' in {place}?", abort=True, err=True)
+    more: dict[str, Any] = {"DeletionProtectionEnabled": True} if deletion_protection else {}
+    client = settings.client(**_PATIENT)
+    try:
+        made = create_table(name, client=client, **more)
+    except ValueError as wrong:  # the existing table is not a lock table
+        raise Ended(str(wrong), CONFIGURATION) from wrong
+    click.echo(f"{'created' if made else 'there was already'} the table '{name}' in {place}")
 
 
 def force(table: LockTable, lock: LockName, fencing_token: int | None, *, yes: bool) -> None:
@@ -103,3 +133,39 @@ def _as_it_is(item: LockItem) -> str:
 
 def _with(fencing_token: int | None) -> str:
     return "" if fencing_token is None else f" with fencing token {fencing_token}"
+
+
+@click.command(
+    cls=Explained,
+    example="ticketlock show order-42\nticketlock remove-waiter order-42 1795269400007",
+    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, LEASE_LOST, CONFIGURATION),
+)
+@click.argument("entity")
+@click.argument("ticket", type=click.IntRange(0))
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@namespace_option
+@table_options
+@click.pass_context
+def remove_waiter(context: click.Context, /, entity: str, ticket: int, yes: bool, namespace: str) -> None:
+    """Remove the waiter with TICKET from the queue for the lock on ENTITY; `ticketlock show` lists the tickets.
+
+    A waiter that still runs joins again at the end of the queue: end its process or execution to remove it for good.
+    """
+    table, lock, name = settings_of(context).lock_table(), LockName(entity, namespace), plain(entity)
+    if not yes:
+        found = table.inspect(lock)
+        row = next((each for each in found.rows if each.ticket == ticket), None)
+        if row is None:
+            raise _no_waiter(name, ticket)
+        waited_ms = found.now.likely_ms - row.created_at_ms
+        of_lease = lease(row.lease_until_ms - found.now.likely_ms)
+        click.echo(f"{plain(row.owner)}, ticket {ticket}: has waited {span(waited_ms)}, lease {of_lease}", err=True)
+        click.confirm(f"Remove it from the queue for '{name}'?", abort=True, err=True)
+    removed = table.remove_waiter(lock, ticket)
+    if removed is None:
+        raise _no_waiter(name, ticket)
+    click.echo(f"removed {plain(removed.owner)}, ticket {ticket}")
+
+
+def _no_waiter(name: str, ticket: int) -> Ended:
+    return Ended(f"no one waits for the lock on '{name}' with ticket {ticket}", LEASE_LOST)
