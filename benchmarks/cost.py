@@ -26,7 +26,7 @@ from quick import options_of
 from rich.console import Console
 from rich.table import Table
 from rounds import transitions
-from ticketlock_cdk.lock.definition import serialize_definition
+from ticketlock_cdk.lock.serialize_machine import serialize_definition
 from ticketlock_cdk.lock.settings import HandOver, Settings
 from ticketlock_local.cloud.deploy import client_arguments, client_environment
 from ticketlock_local.engines.emulator import Emulator

@@ -23,7 +23,7 @@ from kit.events import CONTINUE_MACHINE, execution_arn, handed_over
 from quick import options_of
 from rich.console import Console
 from rich.table import Table
-from ticketlock_cdk.lock.definition import continue_definition, serialize_definition
+from ticketlock_cdk.lock.serialize_machine import continue_definition, serialize_definition
 from ticketlock_cdk.lock.settings import HandOver, Settings
 from ticketlock_local.diagrams.bars import Bar, Figures, Group
 from ticketlock_local.diagrams.files import FIGURES

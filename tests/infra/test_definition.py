@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from ticketlock_cdk.lock.definition import serialize_definition
+from ticketlock_cdk.lock.serialize_machine import serialize_definition
 from ticketlock_cdk.lock.settings import Settings
 
 SETTINGS = Settings(lease_s=120, poll_s=7, default_record_wait=30, permits=3)

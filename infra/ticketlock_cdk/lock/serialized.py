@@ -11,7 +11,7 @@ from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
 from ticketlock.workflow._turn import LockRequest
-from ticketlock_cdk.lock.definition import serialize_definition, ticket_settings
+from ticketlock_cdk.lock.serialize_machine import serialize_definition, ticket_settings
 from ticketlock_cdk.lock.settings import Settings
 from ticketlock_cdk.lock.targets import Target, parse_target
 

@@ -12,8 +12,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from ticketlock_cdk.encryption import let_read, let_write
 from ticketlock_cdk.lock.grants import Grantee, beside
+from ticketlock_cdk.tables import let_read, let_write
 
 RUN_UNITS = (
     "dynamodb:BatchGetItem",

@@ -20,7 +20,7 @@ import wait_for_wake_up
 from kit.engines import create_table
 from kit.interpreter.harness import Machine, Outcome, StepFunctions, Work, until
 from kit.interpreter.lambda_server import Function, Handler, LambdaContext, function_arn
-from ticketlock_cdk.lock.definition import continue_definition, serialize_definition
+from ticketlock_cdk.lock.serialize_machine import continue_definition, serialize_definition
 from ticketlock_cdk.lock.settings import HandOver, Settings
 
 from ticketlock import LockName, LockState, LockTable
