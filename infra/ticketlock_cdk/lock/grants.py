@@ -2,6 +2,10 @@
 
 They are separate policies, which no resource waits for. With a grant in its role's default policy, a function or state
 machine would wait for the lock's state machine, which waits for its targets: a circle that cannot be deployed.
+
+The permissions of a state machine with states of the lock: in its role's default policy, which it waits for. The CDK
+moves statements that do not fit in there into managed policies, one by one: so each statement names only a few
+resources.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,8 @@
-"""Metrics, alarms and the dashboard of a lock table."""
+"""Metrics, alarms and the dashboard of a lock table.
+
+The alarms of a TicketLock. All have a period of five minutes (the oldest waiter's is longer if leases are long).
+Missing data does not breach: without traffic the functions emit nothing.
+"""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Document paths, and whether several of them overlap or conflict."""
+"""Evaluates expressions on an item: document paths, and one plan for each text and set of placeholders."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,27 @@
-"""From an expression's text to its tree."""
+"""From an expression's text to its tree: conditions, updates and projections.
+
+From a condition's text to its tree.
+
+    condition   = conjunction { OR conjunction }
+    conjunction = negation { AND negation }
+    negation    = NOT negation | "(" condition ")" | predicate
+    predicate   = function | operand comparator operand | operand BETWEEN operand AND operand
+                | operand IN "(" operand { "," operand } ")"
+    operand     = path | value | "size" "(" path ")" | "(" operand ")"
+
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.OperatorsAndFunctions.html
+
+From an update's text to its tree.
+
+    update     = { SET assignment { "," assignment } | REMOVE path { "," path }
+                 | ADD path value { "," path value } | DELETE path value { "," path value } }
+    assignment = path "=" sum | path "=" "(" sum ")"
+    sum        = source [ ( "+" | "-" ) source ]
+    source     = path | value | "(" source ")" | "if_not_exists" "(" path "," source ")"
+               | "list_append" "(" source "," source ")"
+
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.UpdateExpressions.html
+"""
 
 from dataclasses import dataclass, field
 from functools import lru_cache

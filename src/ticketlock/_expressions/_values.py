@@ -1,6 +1,10 @@
 """Attribute values of the low-level API, ``{type: value}``: checked, brought to a canonical form, and compared.
 
 Canonical values are equal exactly if DynamoDB treats them as equal.
+
+DynamoDB's numbers: 38 digits, exact.
+
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html#HowItWorks.DataTypes.Number
 """
 
 import re

@@ -1,4 +1,8 @@
-"""``ticketlock doctor``: checks everything that locks need."""
+"""``ticketlock doctor``: checks everything that locks need.
+
+Checks the caller's permissions: tries each action with a request that writes nothing and reads no lock. A write has a
+condition that never holds: it is refused for the condition, or for a missing permission.
+"""
 
 import platform
 import time

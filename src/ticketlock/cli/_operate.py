@@ -1,4 +1,4 @@
-"""``ticketlock init``: creates the table."""
+"""``ticketlock init``, ``limit`` and ``remove-waiter``: what operators change."""
 
 import shlex
 from typing import Any

@@ -1,4 +1,4 @@
-"""The status line that a waiting command shows on a terminal."""
+"""How a command waits in the queue: its options, and the status line that it shows on a terminal."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""The results of the protocol's operations."""
+"""Claims, and the results of the protocol's operations."""
 
 from dataclasses import dataclass
 from typing import Any

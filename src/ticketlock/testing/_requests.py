@@ -1,4 +1,4 @@
-"""The parameters of requests. Any other one is an error: a test must not pass because one was ignored."""
+"""Requests to the table in memory: their parameters, the reads and the writes."""
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,9 @@
-"""Stores items: tables of partitions, each in the order of its sort keys."""
+"""Stores items: tables of partitions, each in the order of its sort keys.
+
+Vector indexes of a table: what they refuse of an item. They cannot be searched here.
+
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/VectorSearchTroubleshooting.html
+"""
 
 import bisect
 import hashlib

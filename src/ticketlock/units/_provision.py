@@ -1,4 +1,4 @@
-"""Creates a units table."""
+"""Creates a units table, and checks what its users are permitted."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Ids of units: 26 characters, from the time and 80 random bits; no id is used twice."""
+"""The record of a unit, in rows of the units table: its id, its head, and what a head says."""
 
 import secrets
 import string

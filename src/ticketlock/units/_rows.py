@@ -1,4 +1,8 @@
-"""The rows of the units table."""
+"""The rows of the units table.
+
+The number of the data format, which is in everything that units store. A version reads what has its own number. It
+refuses a greater one by name, because a newer version wrote it. What has no number, no unit has written.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

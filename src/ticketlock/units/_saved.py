@@ -1,10 +1,19 @@
-"""The owners of saved units, for example executions of a workflow: the end of an owner rolls its units back.
+"""Saved units: their owners, what is stored of them, and how another process resumes them.
 
 The rows of an owner are one partition of the units table: one row for each unit that was saved under it, and one row
 that says that it has ended. A save writes the former first, and then the head, in a transaction that requires that the
 latter does not exist. The process that ends the owner first writes the latter and then reads the others. So every save
 is either refused, even if it arrives late, or its row is found. If the row were written in the transaction of the head,
 it could be applied after the check, and the end and its query could come in between.
+
+Writes a saved unit into its record: the new rows first, then the head that names them. So a crash in between saves
+nothing, and the unit stays as it was saved before. Time to live deletes the rows.
+
+A coordinator resumes a saved unit: it claims the record, so that no earlier coordinator can commit or save it. A step
+that was saved before writes nothing, so it claims nothing: another coordinator keeps the unit.
+
+Each coordinator writes under an id of its own, and the transaction that commits checks in the record that this id is
+the last one. So even late requests of one coordinator cannot be mistaken for another's.
 """
 
 import logging

@@ -1,4 +1,8 @@
-"""The terms with which a unit begins."""
+"""The terms with which a unit begins, and the steps of a saved one.
+
+The steps of a saved unit: one that is retried after its save adds nothing. The conditional write that saves the unit
+records them too. So a step is in the record exactly if its statements are.
+"""
 
 import hashlib
 from collections.abc import Callable, Mapping

@@ -1,4 +1,9 @@
-"""The decorator of units: which calls run again, when, and under which name. No I/O, no clock of its own."""
+"""The decorator of units: which calls run again, when, and under which name. No I/O, no clock of its own.
+
+Taking turns: calls that met a conflict queue for the items, in arrival order. No I/O, no clock. The queue is advisory:
+conditions on the items decide whether a unit is committed. If a lock is lost or cannot be acquired, nothing else
+changes.
+"""
 
 import dataclasses
 import hashlib

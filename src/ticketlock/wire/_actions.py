@@ -1,4 +1,4 @@
-"""Actions that a performer performs: a call of an SDK's client, or a sleep."""
+"""Actions that a performer performs, a call of an SDK's client or a sleep; and the answers to them."""
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass

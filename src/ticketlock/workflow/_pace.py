@@ -5,6 +5,11 @@ holder is expected to leave, and then often, at growing intervals. A waiter behi
 before its own will take: at most half a lease, not into the last quarter of its row's lease, and at most as many of the
 front waiter's longest sleeps as there are turns. A waiter that is woken needs to poll only when no one may wake it:
 when a holder's lease or its own record wait ends, and at half its lease, to extend its row.
+
+Patience with services that throttle: if nothing waits for a request, retry it for as long as the function may run. The
+driver retries a request for some seconds, which is right for a step that a workflow waits for. After a mass failure
+there may be thousands of events, and Step Functions describes 10 to 15 executions a second
+(https://docs.aws.amazon.com/step-functions/latest/dg/service-quotas.html).
 """
 
 import random
