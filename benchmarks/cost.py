@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 from rounds import transitions
 from ticketlock_cdk.lock.serialize_machine import serialize_definition
-from ticketlock_cdk.lock.settings import HandOver, Settings
+from ticketlock_cdk.lock.settings import HandOver, LockSettings
 from ticketlock_local.cloud.deploy import client_arguments, client_environment
 from ticketlock_local.engines.emulator import Emulator
 
@@ -179,7 +179,7 @@ class Steps:
             lease_s: the deployment's; by default that of the turn.
         """
         lease_s = lease_s or given["$.lock.turn"]["claim"]["leaseMs"] // 1_000
-        settings = Settings(lease_s=lease_s, poll_s=5, hand_over=self.way)
+        settings = LockSettings(lease_s=lease_s, poll_s=5, hand_over=self.way)
         states = serialize_definition(settings, [FUNCTION, self._work_machine])["States"]
         for branch in states["Hold"]["Branches"]:
             states |= branch["States"]

@@ -21,7 +21,7 @@ from ticketlock.testing import MemoryDynamoDB
 from ticketlock.units import Record
 from ticketlock.units._marks import Marks
 from ticketlock.units._operators import Standing, inspect, roll_back, settle
-from ticketlock.units._record import Heads, new_id
+from ticketlock.units._record import UnitRecords, new_id
 
 PAGE = "docs/units-command.md"
 OPERATORS = pytest.mark.verify("each example is a process")
@@ -110,7 +110,7 @@ def test_the_policy_is_what_is_used(books: Books) -> None:
     (policy,) = blocks(PAGE, "json")
     granted = {each["Sid"]: {action.partition(":")[2] for action in each["Action"]} for each in json.loads(policy)}
     assert granted.keys() == {"OperateUnits", "EndMarks"}
-    boss, heads, marks = Party(books, None), Heads("units"), Marks("_tlu")
+    boss, heads, marks = Party(books, None), UnitRecords("units"), Marks("_tlu")
     settled, forced = left(books, ["ann"], is_committed=True, ago_s=AGO_S), left(books, ["ben"])
     boss.units.open_units()
     left(books, ["cy"], is_committed=True)

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 from ticketlock_cdk.lock.serialize_machine import serialize_definition
-from ticketlock_cdk.lock.settings import Settings
+from ticketlock_cdk.lock.settings import LockSettings
 
-SETTINGS = Settings(lease_s=120, poll_s=7, default_record_wait=30, permits=3)
+SETTINGS = LockSettings(lease_s=120, poll_s=7, default_record_wait=30, permits=3)
 DEFINITION = serialize_definition(SETTINGS, ["arn:one", "arn:two"])
 
 

@@ -175,7 +175,7 @@ class Checker:
             self.out.add(asked.owner)
             told_that_it_has_left(asked.owner, self.item)
 
-    def hears_of(self, machine: Machine, claim: Claim, grant: Grant, lease: Held) -> Hold:
+    def note_grant(self, machine: Machine, claim: Claim, grant: Grant, lease: Held) -> Hold:
         """A holder learns of its grant."""
         own_token(claim.owner, grant.fencing_token, self.tokens.get(claim.owner, ()))
         asked = self.waiting.get(machine.name)

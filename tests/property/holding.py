@@ -8,10 +8,10 @@ from property.seen import TABLE
 from property.world import World
 
 from ticketlock import Grant
-from ticketlock.client._arguments import Terms
+from ticketlock.client._arguments import Acquisition
 from ticketlock.client._base_lease import BaseLease
 from ticketlock.client._holdings import Holdings
-from ticketlock.client._pace import Bounds
+from ticketlock.client._pace import PaceBounds
 from ticketlock.errors import LockLost, TableError
 from ticketlock.locks._hand_over import contender_class
 from ticketlock.locks._outcomes import Claim
@@ -22,7 +22,7 @@ from ticketlock.wire._heartbeat import Due
 from ticketlock.wire._requests import Request, Steps
 from ticketlock.wire._table_time import Moment
 
-CLIENTS = Bounds(5, 400)
+CLIENTS = PaceBounds(5, 400)
 
 Verb = tuple[int, str]
 """What a holder does after so many milliseconds: ``renew``, ``show`` other data, or ``work``."""
@@ -42,7 +42,7 @@ class Client:
 
     def lease(self, claim: Claim, grant: Grant) -> BaseLease:
         """A grant as its holder knows it."""
-        return BaseLease(TABLE, Terms(claim, has_own_identity=True), grant, self.machine)
+        return BaseLease(TABLE, Acquisition(claim, has_own_identity=True), grant, self.machine)
 
     # The table.
 

@@ -10,7 +10,7 @@ from ticketlock.errors import CommittedUnfinished, InvalidUnitRequest, TableRefu
 from ticketlock.units import COMMITTED, Outcome
 from ticketlock.units._marks import Marks
 from ticketlock.units._operators import Correction, Unfinished, correct, settle, unfinished
-from ticketlock.units._record import Heads, new_id
+from ticketlock.units._record import UnitRecords, new_id
 
 pytestmark = pytest.mark.parametrize("units_engine", ["memory"], indirect=True)
 
@@ -23,7 +23,7 @@ class Desk:
     """An operator's steps, by a process of its own."""
 
     def __init__(self, boss: Party) -> None:
-        self.boss, self.heads = boss, Heads(boss.books.tables["units"])
+        self.boss, self.heads = boss, UnitRecords(boss.books.tables["units"])
 
     def looks(self, unit: str, key: Key) -> Unfinished:
         steps = unfinished(self.heads, MARKS, unit, self.boss.accounts, dumped(key))

@@ -16,7 +16,7 @@ from constructs import Construct
 from ticketlock_cdk.assets import stage_functions
 from ticketlock_cdk.ended_executions import EndedExecutions
 from ticketlock_cdk.functions import Hosting, check_bound, new_dead_letter_queue, new_function, send_failures
-from ticketlock_cdk.lock.settings import Settings
+from ticketlock_cdk.lock.settings import LockSettings
 from ticketlock_cdk.tables import let_write
 
 
@@ -204,7 +204,7 @@ class LockFunctions(Construct):
         id: str,
         *,
         table: dynamodb.ITable,
-        settings: Settings,
+        settings: LockSettings,
         service_name: str,
         machines: Machines,
     ) -> None:

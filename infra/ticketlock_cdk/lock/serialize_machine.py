@@ -21,7 +21,7 @@ from ticketlock.workflow._turn import PARKS_PER_POLL
 from ticketlock_cdk.assets import source_folder
 from ticketlock_cdk.lock.grants import let_invoke, let_nest, let_write_sessions
 from ticketlock_cdk.lock.lock_functions import LockFunctions
-from ticketlock_cdk.lock.settings import HandOver, Settings
+from ticketlock_cdk.lock.settings import HandOver, LockSettings
 from ticketlock_cdk.lock.targets import Target, executions_arn
 from ticketlock_cdk.machine_logs import machine_log_group
 from ticketlock_cdk.nag import acknowledge_wildcard
@@ -30,7 +30,7 @@ _PARKED = ("WaitForWakeUp", "WaitForWakeUpBriefly")
 _WORK = ("InvokeFunction", "StartExecution")
 
 
-def serialize_definition(settings: Settings, targets: Sequence[str]) -> dict[str, Any]:
+def serialize_definition(settings: LockSettings, targets: Sequence[str]) -> dict[str, Any]:
     """The definition of the serialised workflow.
 
     Args:
@@ -60,7 +60,7 @@ def serialize_definition(settings: Settings, targets: Sequence[str]) -> dict[str
     return definition
 
 
-def ticket_settings(settings: Settings) -> dict[str, Any]:
+def ticket_settings(settings: LockSettings) -> dict[str, Any]:
     """The deployment's settings that are passed to the first step."""
     return {
         "defaultRecordWaitSeconds": settings.default_record_wait,
@@ -73,7 +73,7 @@ def ticket_settings(settings: Settings) -> dict[str, Any]:
     }
 
 
-def continue_definition(settings: Settings) -> dict[str, Any]:
+def continue_definition(settings: LockSettings) -> dict[str, Any]:
     """The definition of the machine that continues long waits and holds, made of states of the serialised workflow.
 
     Its executions succeed, so that the names of errors survive: they return the turn after a wait, or the ``status``
@@ -126,14 +126,14 @@ def continue_definition(settings: Settings) -> dict[str, Any]:
 _CONTINUES = "Continues a wait or a heartbeat whose own execution has used its share of events."
 
 
-def _set_heartbeat(heartbeat: dict[str, Any], settings: Settings) -> None:
+def _set_heartbeat(heartbeat: dict[str, Any], settings: LockSettings) -> None:
     heartbeat["TimeoutSeconds"] = settings.lease_s // 2
     on_any_error = heartbeat["Retry"][-1]
     # Its attempts are spread over the second half of the lease: after that the lease is lost anyway.
     on_any_error["IntervalSeconds"] = max(1, settings.lease_s // 12)
 
 
-def _hold_for_one_lease(states: dict[str, Any], settings: Settings) -> None:
+def _hold_for_one_lease(states: dict[str, Any], settings: LockSettings) -> None:
     """Replace the Parallel by the work's branch: work that always ends within its lease needs no heartbeat."""
     branch = states.pop("Hold")["Branches"][0]
     work = branch["States"]
@@ -170,7 +170,7 @@ class SerializeMachine(Construct):
         *,
         table: dynamodb.ITable,
         functions: LockFunctions,
-        settings: Settings,
+        settings: LockSettings,
         targets: Sequence[Target],
         retired_targets: Sequence[Target],
         log_retention: logs.RetentionDays,

@@ -35,7 +35,7 @@ class HandOver(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class LockSettings:
     """The numbers of one TicketLock.
 
     Attributes:
@@ -73,7 +73,7 @@ class Settings:
         work_timeout: Duration | None = None,
         polls_an_execution: int | None = None,
         beats_an_execution: int = BEATS_AN_EXECUTION,
-    ) -> "Settings":
+    ) -> "LockSettings":
         """Check the construct's properties.
 
         Raises:

@@ -30,7 +30,7 @@ from ticketlock_cdk.lock.lock_functions import (
 from ticketlock_cdk.lock.monitoring import AlarmThresholds, LockAlarms, LockMetrics, lock_dashboard
 from ticketlock_cdk.lock.serialize_machine import SerializeMachine
 from ticketlock_cdk.lock.serialized import Protected, Serialized, Wait, is_in_jsonata, work_of
-from ticketlock_cdk.lock.settings import HandOver, RecordWait, Settings, check_flag
+from ticketlock_cdk.lock.settings import HandOver, LockSettings, RecordWait, check_flag
 from ticketlock_cdk.lock.step_roles import AllAttached, StepRoles
 from ticketlock_cdk.lock.targets import EXPRESS, Target, check_all, executions_arn, is_express, parse_targets
 from ticketlock_cdk.monitoring import alarm_actions_of, service_name_of
@@ -134,7 +134,7 @@ class TicketLock(LockMetrics, Construct):
     ) -> None:
         super().__init__(scope, id)
         self.service_name = service_name_of(self)
-        settings = Settings.of(
+        settings = LockSettings.of(
             lease=lease,
             poll=poll,
             default_record_wait=default_record_wait,

@@ -16,7 +16,7 @@ from ticketlock._expressions._grammar import (
     Either,
     Every,
     Exists,
-    Kind,
+    ExpressionKind,
     Not,
     OfType,
     OneOf,
@@ -31,8 +31,8 @@ from ticketlock._expressions._parser import parse
 from ticketlock._expressions._values import (
     MAX_NAME_BYTES,
     ORDERED_TYPES,
+    Attributes,
     ExpressionInvalid,
-    Item,
     Value,
     canonical,
     check_text,
@@ -41,12 +41,12 @@ from ticketlock._expressions._values import (
 )
 from ticketlock._expressions._values import Value as Found
 
-Step = str | int
-Steps = tuple[Step, ...]
+PathStep = str | int
+PathSteps = tuple[PathStep, ...]
 """The steps of a path: names of attributes and of members of maps, indexes of elements of lists."""
 
 
-def value_at(item: Item | None, steps: Iterable[Step]) -> Value | None:
+def value_at(item: Attributes | None, steps: Iterable[PathStep]) -> Value | None:
     """The value at the end of a path; None if there is none."""
     value: Value = {"M": item if item is not None else {}}
     for step in steps:
@@ -63,7 +63,7 @@ def value_at(item: Item | None, steps: Iterable[Step]) -> Value | None:
     return value
 
 
-def written(steps: Steps) -> str:
+def written(steps: PathSteps) -> str:
     """A path as messages show it."""
     return f"[{', '.join(step if isinstance(step, str) else f'[{step}]' for step in steps)}]"
 
@@ -74,11 +74,11 @@ class Branch:
 
     first: int = 0
     ends: bool = False
-    further: dict[Step, "Branch"] = field(default_factory=dict)
+    further: dict[PathStep, "Branch"] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=1_024)
-def branched(kind: str, paths: tuple[Steps, ...]) -> Branch:
+def branched(kind: str, paths: tuple[PathSteps, ...]) -> Branch:
     """All paths as one tree, which must not be changed.
 
     Raises:
@@ -101,7 +101,7 @@ def branched(kind: str, paths: tuple[Steps, ...]) -> Branch:
     return root
 
 
-def _clash(kind: str, how: str, one: Steps, other: Steps) -> ExpressionInvalid:
+def _clash(kind: str, how: str, one: PathSteps, other: PathSteps) -> ExpressionInvalid:
     return ExpressionInvalid(
         f"Invalid {kind}: Two document paths {how} with each other; must remove or rewrite one of these paths; "
         f"path one: {written(one)}, path two: {written(other)}"
@@ -127,9 +127,9 @@ def shown(value: Value, branch: Branch) -> Value | None:
     return {"L": found} if found else None
 
 
-def members_shown(members: Item, branch: Branch) -> Item:
+def members_shown(members: Attributes, branch: Branch) -> Attributes:
     """The same for an item or the members of a map."""
-    found: Item = {}
+    found: Attributes = {}
     for step, further in branch.further.items():
         if isinstance(step, str) and step in members:
             value = shown(members[step], further)
@@ -142,7 +142,7 @@ Check = str | tuple[str, Demand]
 """What is wrong; or an expression's name, with what it demands of the values."""
 
 _PLACEHOLDERS = {"Names": re.compile(r"#\w+", re.ASCII), "Values": re.compile(r":\w+", re.ASCII)}
-_LOOK_AT: tuple[Kind, ...] = ("ConditionExpression", "UpdateExpression")
+_LOOK_AT: tuple[ExpressionKind, ...] = ("ConditionExpression", "UpdateExpression")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,9 @@ class Plan:
 
 
 @lru_cache(maxsize=1_024)
-def planned(texts: tuple[tuple[Kind, str], ...], names: tuple[tuple[str, str], ...], values: frozenset[str]) -> Plan:
+def planned(
+    texts: tuple[tuple[ExpressionKind, str], ...], names: tuple[tuple[str, str], ...], values: frozenset[str]
+) -> Plan:
     """Make the plan of a request.
 
     Args:
@@ -268,7 +270,7 @@ def _named(tree: Any, names: Mapping[str, str]) -> Any:
     return tree
 
 
-def _steps(paths: Iterable[Path]) -> tuple[Steps, ...]:
+def _steps(paths: Iterable[Path]) -> tuple[PathSteps, ...]:
     return tuple(path.steps for path in paths)
 
 
@@ -276,7 +278,7 @@ def _tops(paths: Iterable[Path]) -> Iterator[str]:
     return (cast("str", path.steps[0]) for path in paths)
 
 
-_KINDS: tuple[Kind, ...] = (
+_KINDS: tuple[ExpressionKind, ...] = (
     "ConditionExpression",
     "FilterExpression",
     "KeyConditionExpression",
@@ -324,7 +326,7 @@ class Expressions:
         """The value of a ``:value`` placeholder."""
         return self._values[value.name]
 
-    def found(self, operand: Operand, item: Item | None) -> Found | None:
+    def found(self, operand: Operand, item: Attributes | None) -> Found | None:
         """The value of an operand; None if there is no such attribute, or it has no size."""
         if isinstance(operand, Placeholder):
             return self._values[operand.name]
@@ -332,15 +334,15 @@ class Expressions:
             return value_at(item, operand.steps)
         return _size(self.found(operand.operand, item))
 
-    def condition_holds(self, item: Item | None) -> bool:
+    def condition_holds(self, item: Attributes | None) -> bool:
         """Whether the condition of a write holds for the stored item."""
         return self._plan.condition is None or self.holds(self._plan.condition, item)
 
-    def shows(self, item: Item) -> bool:
+    def shows(self, item: Attributes) -> bool:
         """Whether a Query or a Scan that has read the item returns it."""
         return self._plan.filter is None or self.holds(self._plan.filter, item)
 
-    def holds(self, condition: Condition, item: Item | None) -> bool:
+    def holds(self, condition: Condition, item: Attributes | None) -> bool:
         """Whether a condition holds for an item."""
         match condition:
             case Every(conditions):
@@ -367,7 +369,7 @@ class Expressions:
             case Contains(whole, part):
                 return _contains(self.found(whole, item), self.found(part, item))
 
-    def projected(self, item: Item) -> Item:
+    def projected(self, item: Attributes) -> Attributes:
         """A copy of what a read returns of an item."""
         projection = self._plan.projection
         return copy_of_item(item if projection is None else members_shown(item, projection))

@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar
 
 from ticketlock._expressions._values import ORDERED_TYPES, TYPES, ExpressionInvalid, Value, order_of
 
-Kind = Literal[
+ExpressionKind = Literal[
     "ConditionExpression", "FilterExpression", "KeyConditionExpression", "ProjectionExpression", "UpdateExpression"
 ]
 """The request's parameter that holds the expression."""
@@ -46,8 +46,8 @@ class Tokens:
         ExpressionInvalid: it is empty or too long, or contains something that is not a token.
     """
 
-    def __init__(self, kind: Kind, text: str) -> None:
-        self.kind: Kind = kind
+    def __init__(self, kind: ExpressionKind, text: str) -> None:
+        self.kind: ExpressionKind = kind
         self.tokens: list[str] = []
         self.at = 0
         self._operators = 0
@@ -442,7 +442,7 @@ class Operands(Tokens):
         demands, distinct: as in ``Parsed``.
     """
 
-    def __init__(self, kind: Kind, text: str) -> None:
+    def __init__(self, kind: ExpressionKind, text: str) -> None:
         super().__init__(kind, text)
         self.demands: list[Demand] = []
         self.distinct: list[tuple[str, Path, tuple[Path, ...]]] = []

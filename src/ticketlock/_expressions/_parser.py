@@ -42,8 +42,8 @@ from ticketlock._expressions._grammar import (
     Either,
     Every,
     Exists,
+    ExpressionKind,
     IfNotExists,
-    Kind,
     NamesType,
     Not,
     OfType,
@@ -326,7 +326,7 @@ class Changes(Operands):
 
 
 @lru_cache(maxsize=1_024)
-def parse(kind: Kind, text: str) -> Parsed:
+def parse(kind: ExpressionKind, text: str) -> Parsed:
     """Parse an expression to its tree.
 
     Raises:

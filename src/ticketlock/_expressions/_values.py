@@ -128,7 +128,7 @@ def _why_not(error: Exception) -> str:
 
 
 Value = dict[str, Any]
-Item = dict[str, Value]
+Attributes = dict[str, Value]
 
 MAX_ITEM_BYTES = 400 * 1_024
 """https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-items"""
@@ -146,7 +146,7 @@ TOO_DEEP = (
 )
 
 
-def canonical_item(item: Any) -> Item:
+def canonical_item(item: Any) -> Attributes:
     """A copy of an item with all values in their canonical form.
 
     Raises:
@@ -164,10 +164,10 @@ def canonical(value: Any) -> Value:
     return _canonical(value, 1)
 
 
-def _canonical_members(members: Any, level: int) -> Item:
+def _canonical_members(members: Any, level: int) -> Attributes:
     if not isinstance(members, dict):
         raise ExpressionInvalid(f"an item is a map of attributes, not {members!r}")
-    found: Item = {}
+    found: Attributes = {}
     for name, value in members.items():
         try:
             check_text(name)
@@ -270,13 +270,13 @@ def copy_of(value: Value) -> Value:
     return {kind: list(content) if isinstance(content, list) else content for kind, content in value.items()}
 
 
-def copy_of_item(item: Item) -> Item:
+def copy_of_item(item: Attributes) -> Attributes:
     """A copy that shares nothing with it."""
     # Scalars, which most values are, are copied here, without a call: the simulated world does nothing more often.
     return {name: value.copy() if "S" in value or "N" in value else copy_of(value) for name, value in item.items()}
 
 
-def size_of(item: Item) -> int:
+def size_of(item: Attributes) -> int:
     """An item's size in bytes.
 
     https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from ticketlock._checks import Seconds
 from ticketlock.aio._lock_table import LockTable, ToTheEnd
-from ticketlock.client._arguments import Seconds, Terms
+from ticketlock.client._arguments import Acquisition
 from ticketlock.client._base_lease import BaseLease
 from ticketlock.client._holdings import TRANSACTION_PATIENCE_S, Holdings
 from ticketlock.errors import LockLost
@@ -19,7 +20,7 @@ class Lease(BaseLease):
 
     def __init__(
         self,
-        terms: Terms,
+        terms: Acquisition,
         grant: Grant,
         clocks: Clocks,
         table: LockTable,

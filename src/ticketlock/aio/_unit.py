@@ -5,26 +5,26 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from ticketlock._checks import Seconds
 from ticketlock.aio._lock_table import ToTheEnd
-from ticketlock.units._low_level import LowLevelVerbs, Reply
+from ticketlock.units._low_level import LowLevelUnitOfWork, Reply
 from ticketlock.units._queries import in_python, items_found
 from ticketlock.units._reading import Isolation
 from ticketlock.units._settings import keeping
 from ticketlock.units._tables import UnitTable
-from ticketlock.units._unit import Shown
-from ticketlock.units._unit_of_work import Verbs, item_after, item_before
+from ticketlock.units._unit import UnitFace
+from ticketlock.units._unit_of_work import UnitOfWork, item_after, item_before
 from ticketlock.units._values import PYTHON
 from ticketlock.wire._requests import ForkingSteps
 
 Follow = Callable[[ForkingSteps[Any]], Coroutine[Any, Any, Any]]
-Seconds = Any
 
 # A signal of the loop, or a time-out that is over, takes up to three turns to cancel a task; each group of tasks around
 # that task, one more.
 _TURNS = 8
 
 
-class Unit(Shown):
+class Unit(UnitFace):
     """One unit of work; see ``ticketlock.units.Unit``.
 
     Use it in ``async with``. It belongs to one task at a time. If a task is cancelled before the end of the block, even
@@ -36,11 +36,11 @@ class Unit(Shown):
         client: the same unit, with the methods of the low-level API.
     """
 
-    def __init__(self, verbs: Verbs, follow: Follow, to_the_end: ToTheEnd) -> None:
+    def __init__(self, verbs: UnitOfWork, follow: Follow, to_the_end: ToTheEnd) -> None:
         super().__init__(verbs)
         self._follow = follow
         self._to_the_end = to_the_end
-        self.client = UnitClient(LowLevelVerbs(verbs), follow)
+        self.client = UnitClient(LowLevelUnitOfWork(verbs), follow)
 
     @property
     def repeated(self) -> bool:
@@ -189,7 +189,7 @@ class Unit(Shown):
 class UnitClient:
     """A unit with methods of aiobotocore's DynamoDB client; see ``ticketlock.units.UnitClient``."""
 
-    def __init__(self, verbs: LowLevelVerbs, follow: Follow) -> None:
+    def __init__(self, verbs: LowLevelUnitOfWork, follow: Follow) -> None:
         self._verbs = verbs
         self._follow = follow
 

@@ -16,7 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 import ticketlock
 from ticketlock.cli._exits import CONFIGURATION, UNAVAILABLE, USAGE, Ended, Explained
-from ticketlock.cli._settings import Settings, is_of_aws, settings_of, table_options
+from ticketlock.cli._settings import CommandSettings, is_of_aws, settings_of, table_options
 from ticketlock.locks._lock_table import LOCK_TABLE
 from ticketlock.locks._reads import TIME_CHECK, list_page
 from ticketlock.wire import _sdk
@@ -187,7 +187,7 @@ def doctor(context: click.Context, /) -> None:
         raise Ended(f"{bad} {'check has' if bad == 1 else 'checks have'} failed", CONFIGURATION)
 
 
-def _findings(settings: Settings) -> Iterator[Finding]:
+def _findings(settings: CommandSettings) -> Iterator[Finding]:
     versions = f"ticketlock {ticketlock.__version__}, boto3 {boto3.__version__}, Python {platform.python_version()}"
     yield Finding("good", "versions", versions)
     client = settings.client()
@@ -212,7 +212,7 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     yield clock_finding(client, settings.table_name)
 
 
-def _credentials(settings: Settings) -> Finding:
+def _credentials(settings: CommandSettings) -> Finding:
     credentials: Any = settings.session.get_credentials()
     if credentials is None:
         return Finding("bad", "credentials", "there are none: set a profile, or AWS_ACCESS_KEY_ID and its secret")

@@ -66,7 +66,7 @@ _OF_AWS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
 
 
 @dataclass
-class Settings:
+class CommandSettings:
     """The options about the table.
 
     Attributes:
@@ -168,15 +168,15 @@ def is_of_aws(endpoint: str) -> bool:
     return endpoint.endswith(_OF_AWS)
 
 
-def settings_of(context: click.Context) -> Settings:
+def settings_of(context: click.Context) -> CommandSettings:
     """The settings of the running command."""
-    settings: Settings = context.ensure_object(Settings)
+    settings: CommandSettings = context.ensure_object(CommandSettings)
     return settings
 
 
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     if value is not None and parameter.name is not None:
-        setattr(context.ensure_object(Settings), parameter.name, value)
+        setattr(context.ensure_object(CommandSettings), parameter.name, value)
 
 
 _MORE: dict[str, Any] = {"expose_value": False, "callback": _keep, "default": None}

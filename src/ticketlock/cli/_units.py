@@ -22,7 +22,7 @@ from ticketlock.cli._exits import (
     Explained,
     first_sentence,
 )
-from ticketlock.cli._settings import Settings, settings_of, units_group_options, units_options
+from ticketlock.cli._settings import CommandSettings, settings_of, units_group_options, units_options
 from ticketlock.cli._show import json_option
 from ticketlock.cli._units_reports import (
     bytes_read,
@@ -54,7 +54,7 @@ from ticketlock.units._marks import Marks
 from ticketlock.units._operators import Correction, Settled, correct, inspect, open_units, roll_back, unfinished
 from ticketlock.units._operators import repair as repaired
 from ticketlock.units._operators import settle as settled
-from ticketlock.units._record import Heads, new_id
+from ticketlock.units._record import UnitRecords, new_id
 from ticketlock.units._rows import Strange
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._units import UnitsTable
@@ -110,10 +110,10 @@ class Desk:
         marks: the names of the attributes that units add to items.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: CommandSettings) -> None:
         name = settings.units_table_name
         self.marks = Marks(settings.prefix if settings.prefix is not None else USUAL_PREFIX)
-        self.heads = Heads(name)
+        self.heads = UnitRecords(name)
         self._performer = UnitsTable(name, client=settings.client())
 
     def follow(self, steps: ForkingSteps[T]) -> T:
@@ -420,7 +420,7 @@ def _marks(number: int) -> str:
     return "1 mark" if number == 1 else f"{number} marks"
 
 
-class _Group(click.Group):
+class _UnitsGroup(click.Group):
     """Has its whole first sentence in the list of commands."""
 
     def get_short_help_str(self, limit: int = 45) -> str:  # noqa: ARG002  # click cuts what is longer
@@ -428,7 +428,7 @@ class _Group(click.Group):
         return first_sentence(self)
 
 
-@click.group(cls=_Group, epilog="`ticketlock units COMMAND --help` has an example of each, and its exit codes.")
+@click.group(cls=_UnitsGroup, epilog="`ticketlock units COMMAND --help` has an example of each, and its exit codes.")
 @units_group_options
 def units() -> None:
     """List the units of work that are open, and end those of crashed processes."""

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ticketlock import Lease, RecordWaitExceeded
 from ticketlock.cli._exits import WAIT_IS_OVER, Ended, after_signal
-from ticketlock.cli._settings import Duration, Settings
+from ticketlock.cli._settings import CommandSettings, Duration
 from ticketlock.cli._signals import Signals
 from ticketlock.cli._wording import lease, plain, span
 from ticketlock.locks._outcomes import Position
@@ -186,7 +186,7 @@ class _Nap:
             self._signals.wait(min(rest_s, _REDRAWN_EVERY_S))
 
 
-def stand_in_line(settings: Settings, wish: Wish, signals: Signals, **options: Any) -> Lease:
+def stand_in_line(settings: CommandSettings, wish: Wish, signals: Signals, **options: Any) -> Lease:
     """Wait for the lock and hold it.
 
     Args:

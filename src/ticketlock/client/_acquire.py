@@ -119,7 +119,7 @@ class Waits:
             return True
         return seen.turns - self._left_before <= token - seen.fencing_token
 
-    def hears_of(self, fencing_token: int) -> None:
+    def note_grant(self, fencing_token: int) -> None:
         """Learn of a grant after which there is room."""
         self._token = fencing_token
         if self.is_woken:
@@ -141,7 +141,7 @@ class Waits:
             self._is_to_poll = True
             self.wake()
 
-    def is_granted(self, handed: HandedOver) -> None:
+    def receive_grant(self, handed: HandedOver) -> None:
         """Learn that a release has granted it the lock."""
         self._handed = handed
         self.wake()

@@ -7,17 +7,15 @@ import socket
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, NamedTuple
 
-from ticketlock._checks import boolean, callback, duration_ms, text
+from ticketlock._checks import Seconds, boolean, callback, duration_ms, text
 from ticketlock._decorating import Decorator
-from ticketlock.client._pace import Bounds
+from ticketlock.client._pace import PaceBounds
 from ticketlock.errors import InvalidLockRequest
 from ticketlock.locks._items import LockName, record_wait_ms
 from ticketlock.locks._outcomes import MAX_LEASE_MS, MIN_LEASE_MS, Claim
 
-Seconds = float | timedelta
 Told = Callable[[Any], object]
 Entity = str | int | LockName
 """What to lock: text, a whole number, which is the same as its digits, or a whole name."""
@@ -30,7 +28,7 @@ _OF_OTHER_LOCKS = frozenset({"blocking", "blocking_timeout", "timeout", "wait", 
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class Acquisition:
     """The terms of one acquisition: the caller's arguments, checked and completed.
 
     Attributes:
@@ -51,7 +49,7 @@ class Terms:
     on_danger: Told | None = None
 
 
-class Wishes(NamedTuple):
+class AcquireArguments(NamedTuple):
     """The arguments of one acquisition, as the caller passed them."""
 
     record_wait: Seconds | None = None
@@ -95,7 +93,7 @@ class Defaults:
         if not isinstance(check_every, tuple | list) or len(check_every) != 2:
             raise InvalidLockRequest("check_every", check_every, "two durations, the shortest and the longest")
         shortest, longest = (duration_ms("check_every", each, 1, _HOUR_MS) for each in check_every)
-        self.bounds = Bounds(shortest, max(shortest, longest))
+        self.bounds = PaceBounds(shortest, max(shortest, longest))
         name = owner_name if owner_name is not None else f"{socket.gethostname()}:{os.getpid()}"
         self.owner_name = text("owner_name", name, _OWNER_NAME_BYTES)
         self._heartbeat = boolean("heartbeat", heartbeat)
@@ -118,7 +116,7 @@ class Defaults:
         """The length of a record wait, in milliseconds; None for ever."""
         return self._record_wait_ms if record_wait is None else record_wait_ms("record_wait", record_wait)
 
-    def ask(self, lock: LockName, wishes: Wishes) -> Terms:
+    def ask(self, lock: LockName, wishes: AcquireArguments) -> Acquisition:
         """Check and complete one acquisition."""
         lease_ms = self.lease_ms(wishes.lease)
         boolean("reentrant", wishes.reentrant)
@@ -133,7 +131,7 @@ class Defaults:
             data=wishes.data,
             shared=wishes.shared,
         )
-        return Terms(
+        return Acquisition(
             claim,
             has_own_identity=wishes.owner is None,
             record_wait_ms=self.wait_ms(wishes.record_wait),
@@ -145,9 +143,9 @@ class Defaults:
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Refuse options of ``acquire`` before it is called with them."""
-        refuse_unknown(options.keys() - {"namespace", *Wishes._fields})
+        refuse_unknown(options.keys() - {"namespace", *AcquireArguments._fields})
         lock = self.lock("-", options.get("namespace"))
-        self.ask(lock, Wishes(**{name: value for name, value in options.items() if name != "namespace"}))
+        self.ask(lock, AcquireArguments(**{name: value for name, value in options.items() if name != "namespace"}))
 
     def in_one_order(self, entities: Iterable[Entity], namespace: str | None) -> list[LockName]:
         """The names of several locks, in the order in which all callers take them.

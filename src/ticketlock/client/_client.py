@@ -9,16 +9,15 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Never, ParamSpec, Self, TypeVar
 
-from ticketlock._checks import boolean
-from ticketlock._decorating import Key, KeyOf
+from ticketlock._checks import Seconds, boolean
+from ticketlock._decorating import CallKey, KeyOf
 from ticketlock.client._acquire import WaitEnded, Waits
 from ticketlock.client._arguments import (
     SERIALIZED,
+    AcquireArguments,
+    Acquisition,
     Defaults,
     Entity,
-    Seconds,
-    Terms,
-    Wishes,
     check_arguments,
     refuse_unknown,
     rest_s,
@@ -169,7 +168,7 @@ class LockClient:
                 DynamoDB client's time-outs.
         """
         refuse_unknown(unknown)
-        wishes = Wishes(
+        wishes = AcquireArguments(
             record_wait, lease, data, permits, shared, owner, heartbeat, on_lost, on_danger, danger, reentrant, on_wait
         )
         terms = self._defaults.ask(self.lock(entity, namespace), wishes)
@@ -234,7 +233,7 @@ class LockClient:
             raise
 
     def serialized(
-        self, key: Key, *, lease_as: str | None = None, **options: Any
+        self, key: CallKey, *, lease_as: str | None = None, **options: Any
     ) -> Callable[[Callable[P, R]], Callable[P, R]]:
         """Decorate a function, for example a Lambda handler: its calls run one at a time per entity.
 
@@ -290,7 +289,7 @@ class LockClient:
         self._holdings.check_usable()
         boolean("heartbeat", heartbeat)
         claim, grant = self._table.resume(self.lock(entity, namespace), owner, self._defaults.lease_ms(lease))
-        made = self._made(Terms(claim, has_own_identity=False, heartbeat=heartbeat), grant)
+        made = self._made(Acquisition(claim, has_own_identity=False, heartbeat=heartbeat), grant)
         try:
             return self._holdings.keep(owner, made)
         except BaseException:
@@ -365,7 +364,7 @@ class LockClient:
         if self._closing.is_open and not waits.is_over:
             raise ClientClosed("the client was closed while it waited")
 
-    def _made(self, terms: Terms, grant: Grant) -> Lease:
+    def _made(self, terms: Acquisition, grant: Grant) -> Lease:
         return Lease(terms, grant, self._clocks, self._table, self._holdings, self._under_way)
 
     def _group(self, leases: Sequence[Lease]) -> LeaseGroup:

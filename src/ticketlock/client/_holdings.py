@@ -14,12 +14,12 @@ from inspect import GEN_CREATED, getgeneratorstate
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
-from ticketlock._checks import boolean, duration_ms, text
+from ticketlock._checks import Seconds, boolean, duration_ms, text
 from ticketlock.client._acquire import Waits, acquire, leave
-from ticketlock.client._arguments import Seconds, Terms
-from ticketlock.client._base_lease import BaseLease, State
-from ticketlock.client._pace import Bounds
-from ticketlock.client._waiters import KnownLocks, Line, Lines
+from ticketlock.client._arguments import Acquisition
+from ticketlock.client._base_lease import BaseLease, LeaseState
+from ticketlock.client._pace import PaceBounds
+from ticketlock.client._waiters import KnownLocks, LocalWaiters, WaitKey
 from ticketlock.errors import (
     AlreadyHeld,
     ClientClosed,
@@ -48,7 +48,7 @@ from ticketlock.wire._table_time import Reading
 L_contra = TypeVar("L_contra", bound=BaseLease, contravariant=True)
 
 
-class Table(Protocol):
+class HoldingsTable(Protocol):
     """A lock table, as a client's holdings use it."""
 
     @property
@@ -114,7 +114,9 @@ class Holdings(Generic[L]):
         known: hints for the next waits.
     """
 
-    def __init__(self, table: Table, heart: Heart[L], clocks: Clocks, bounds: Bounds, lines: Lines) -> None:
+    def __init__(
+        self, table: HoldingsTable, heart: Heart[L], clocks: Clocks, bounds: PaceBounds, lines: LocalWaiters
+    ) -> None:
         self.known = KnownLocks(bounds)
         self._lines = lines
         self._waiting: WeakValueDictionary[int, Waits] = WeakValueDictionary()
@@ -149,7 +151,7 @@ class Holdings(Generic[L]):
         """Whether the client was closed."""
         return self._closed
 
-    def held_by(self, caller: object, terms: Terms, *, reentrant: bool) -> Actions[L | None]:
+    def held_by(self, caller: object, terms: Acquisition, *, reentrant: bool) -> Actions[L | None]:
         """Hold a lock once more if the caller holds it already; return its lease, or None if the caller does not hold
         it.
 
@@ -175,7 +177,9 @@ class Holdings(Generic[L]):
             "first, or pass reentrant=True (and the same value of shared)"
         )
 
-    def hold(self, caller: object, terms: Terms, waits: Waits, make: Callable[[Terms, Grant], L]) -> Actions[L]:
+    def hold(
+        self, caller: object, terms: Acquisition, waits: Waits, make: Callable[[Acquisition, Grant], L]
+    ) -> Actions[L]:
         """Wait for the lock, take it and keep its lease. If that fails or is interrupted, undo it as far as
         possible.
         """
@@ -289,8 +293,8 @@ class Holdings(Generic[L]):
             if lease._state == "unreleased":
                 failed_ms += self._clocks.read().local_ms - began_ms
 
-    def _line(self, lock: LockName) -> Line:
-        return Line(self._table.identity, lock)
+    def _line(self, lock: LockName) -> WaitKey:
+        return WaitKey(self._table.identity, lock)
 
     def _keeps(self, lease: L) -> bool:
         with self._mutex:
@@ -319,7 +323,7 @@ class Holdings(Generic[L]):
 
     # The verbs.
 
-    def waits(self, terms: Terms, on_wait: Callable[[Position], object] | None) -> Waits:
+    def waits(self, terms: Acquisition, on_wait: Callable[[Position], object] | None) -> Waits:
         """The state of a new wait, with what earlier waits have taught."""
         lock = terms.claim.lock
         # Then trying to acquire at once would fail; but an owner that may have asked before must find its grant
@@ -329,7 +333,7 @@ class Holdings(Generic[L]):
         expects_others = terms.has_own_identity and self.known.others_wait(lock, local_ms, is_here)
         return Waits(terms.claim, on_wait, self.known.pace(lock), expects_others=expects_others)
 
-    def acquire(self, terms: Terms, waits: Waits) -> Actions[Grant]:
+    def acquire(self, terms: Acquisition, waits: Waits) -> Actions[Grant]:
         """Wait for the lock and take it. After any error except ``HAS_LEFT``, call ``leave`` to clean up."""
         self._waiting[id(waits)] = waits
         if terms.record_wait_ms is not None:
@@ -357,11 +361,11 @@ class Holdings(Generic[L]):
         finally:
             self._waiting.pop(id(waits), None)
         if grant.next_may_enter:
-            self._lines.has_room(self._line(waits.lock), grant.fencing_token)
+            self._lines.tell_first_waiter(self._line(waits.lock), grant.fencing_token)
         self.known.waited(waits, self._clocks.read().local_ms)
         return grant
 
-    def leave(self, terms: Terms, waits: Waits) -> Actions[None]:
+    def leave(self, terms: Acquisition, waits: Waits) -> Actions[None]:
         """Undo an acquisition that was interrupted, as far as it is this acquisition's own."""
         if not waits.has_asked:
             return
@@ -521,7 +525,7 @@ class Holdings(Generic[L]):
         if first is not None:
             raise first
 
-    def _free(self, lease: L, was: State, data_left: str | None) -> Actions[None]:
+    def _free(self, lease: L, was: LeaseState, data_left: str | None) -> Actions[None]:
         releasing = lease._releasing
         # From now on this try may be interrupted anywhere, and may have been applied.
         lease._releasing = replace(releasing, tried_before=True)
@@ -552,9 +556,9 @@ class Holdings(Generic[L]):
             raise
         self._drop(lease)
         if released.handed is not None and waits is not None:
-            waits.is_granted(released.handed)
+            waits.receive_grant(released.handed)
         elif released.fencing_token is not None:
-            self._lines.has_room(self._line(lease.lock), released.fencing_token)
+            self._lines.tell_first_waiter(self._line(lease.lock), released.fencing_token)
         self.known.released(lease.lock, released, self._clocks.read().local_ms)
         if was == "lost" or released.lease_was_over:
             raise lease._lost()

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ticketlock.client._arguments import Seconds, Terms
+from ticketlock._checks import Seconds
+from ticketlock.client._arguments import Acquisition
 from ticketlock.client._base_lease import BaseLease
 from ticketlock.client._holdings import TRANSACTION_PATIENCE_S, Holdings
 from ticketlock.client._under_way import UnderWay
@@ -23,7 +24,7 @@ class Lease(BaseLease):
 
     def __init__(
         self,
-        terms: Terms,
+        terms: Acquisition,
         grant: Grant,
         clocks: Clocks,
         table: LockTable,

@@ -15,14 +15,14 @@ from weakref import ReferenceType, WeakValueDictionary, ref
 
 from ticketlock.client._acquire import Waits
 from ticketlock.client._base_lease import BaseLease
-from ticketlock.client._pace import Bounds, Pace
+from ticketlock.client._pace import Pace, PaceBounds
 from ticketlock.locks._items import LockName
 from ticketlock.locks._outcomes import Position, Released
 from ticketlock.wire._driver import OwnProcess
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class WaitKey:
     """The lock that is waited for.
 
     Attributes:
@@ -34,7 +34,7 @@ class Line:
     lock: LockName
 
 
-class Lines:
+class LocalWaiters:
     """The waiters of this process, by lock, and its leases, by lock and owner."""
 
     def __init__(self) -> None:
@@ -42,9 +42,9 @@ class Lines:
         # Re-entrant: a signal handler that releases a lock may interrupt the thread that has this mutex.
         self._mutex = threading.RLock()
         # Weak: an exception from a signal handler may end a wait between two instructions of `standing`.
-        self._waiting: dict[Line, tuple[ReferenceType[Waits], ...]] = {}
+        self._waiting: dict[WaitKey, tuple[ReferenceType[Waits], ...]] = {}
         # Weak: a client may be dropped with its leases.
-        self._leases: WeakValueDictionary[tuple[Line, str], BaseLease] = WeakValueDictionary()
+        self._leases: WeakValueDictionary[tuple[WaitKey, str], BaseLease] = WeakValueDictionary()
 
     @property
     def are_of_this_process(self) -> bool:
@@ -52,7 +52,7 @@ class Lines:
         return self._process.is_this
 
     @contextmanager
-    def standing(self, line: Line, waits: Waits) -> Iterator[None]:
+    def standing(self, line: WaitKey, waits: Waits) -> Iterator[None]:
         """Within the block a release may wake this wait."""
         mine = ref(waits, lambda gone: self._leaves(line, gone))
         with self._mutex:
@@ -62,7 +62,7 @@ class Lines:
         finally:
             self._leaves(line, mine)
 
-    def _leaves(self, line: Line, gone: ReferenceType[Waits]) -> None:
+    def _leaves(self, line: WaitKey, gone: ReferenceType[Waits]) -> None:
         with self._mutex:
             others = tuple(each for each in self._waiting.get(line, ()) if each is not gone)
             if others:
@@ -70,11 +70,11 @@ class Lines:
             else:
                 self._waiting.pop(line, None)
 
-    def first(self, line: Line) -> Waits | None:
+    def first(self, line: WaitKey) -> Waits | None:
         """The waiter of this process with the lowest ticket; None if no waiter is known to have one."""
         return min((each for each in self._waits(line) if each.ticket is not None), key=_ticket, default=None)
 
-    def follower(self, line: Line, holder: str) -> Waits | None:
+    def follower(self, line: WaitKey, holder: str) -> Waits | None:
         """The waiter of this process with the lowest ticket, of those whose last poll has found this holder.
 
         Waiters for a table of the same name in another account are in the same line.
@@ -82,16 +82,16 @@ class Lines:
         found = (each for each in self._waits(line) if each.has_seen(holder))
         return min(found, key=_ticket, default=None)
 
-    def has(self, line: Line, owner: str) -> bool:
+    def has(self, line: WaitKey, owner: str) -> bool:
         """Whether a client of this process holds the lock for this owner, or waits for it."""
         return (line, owner) in self._leases or any(each.claim.owner == owner for each in self._waits(line))
 
-    def _waits(self, line: Line) -> list[Waits]:
+    def _waits(self, line: WaitKey) -> list[Waits]:
         with self._mutex:
             waiting = [each() for each in self._waiting.get(line, ())]
         return [each for each in waiting if each is not None]
 
-    def has_room(self, line: Line, fencing_token: int) -> None:
+    def tell_first_waiter(self, line: WaitKey, fencing_token: int) -> None:
         """Tell the first waiter that the lock was released, or granted with room for another holder.
 
         Args:
@@ -100,9 +100,9 @@ class Lines:
         """
         first = self.first(line)
         if first is not None:
-            first.hears_of(fencing_token)
+            first.note_grant(fencing_token)
 
-    def has_left(self, line: Line, left: Waits) -> None:
+    def has_left(self, line: WaitKey, left: Waits) -> None:
         """Tell the waiters behind one that has left the queue without the lock: nobody else would tell them.
 
         The next of them polls, if no other waiter of this process is before it.
@@ -112,15 +112,15 @@ class Lines:
             if left.ticket is not None and _ticket(each) > left.ticket:
                 each.one_has_left(is_first_now=each is first)
 
-    def takes(self, line: Line, lease: BaseLease) -> None:
+    def takes(self, line: WaitKey, lease: BaseLease) -> None:
         """Learn of a lease that a client of this process holds."""
         self._leases[line, lease.owner] = lease
 
-    def drops(self, line: Line, lease: BaseLease) -> None:
+    def drops(self, line: WaitKey, lease: BaseLease) -> None:
         """Learn that no client of this process will release it any more."""
         self._leases.pop((line, lease.owner), None)
 
-    def will_release(self, line: Line, seen: Position) -> bool:
+    def will_release(self, line: WaitKey, seen: Position) -> bool:
         """Whether clients of this process hold the lock, and nobody else: its release will wake the next waiter."""
         return bool(seen.holders) and all((line, holder.owner) in self._leases for holder in seen.holders)
 
@@ -129,14 +129,14 @@ def _ticket(waits: Waits) -> int:
     return waits.ticket or 0
 
 
-_of_process = Lines()
+_of_process = LocalWaiters()
 
 
-def lines_of_this_process() -> Lines:
+def lines_of_this_process() -> LocalWaiters:
     """The waiters of this process, for all its clients; a forked child has its own."""
     global _of_process
     if not _of_process.are_of_this_process:
-        _of_process = Lines()
+        _of_process = LocalWaiters()
     return _of_process
 
 
@@ -147,7 +147,7 @@ _DISTRUSTED_MS = 30_000
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownLock:
     """What a client remembers of one lock.
 
     Attributes:
@@ -170,9 +170,9 @@ class KnownLocks:
         bounds: those of the sleep of the first in line.
     """
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: PaceBounds) -> None:
         self._bounds = bounds
-        self._locks: dict[LockName, _Known] = {}
+        self._locks: dict[LockName, _KnownLock] = {}
 
     def pace(self, lock: LockName) -> Pace:
         """The pace of a new wait for this lock, with what earlier waits have measured."""
@@ -209,10 +209,10 @@ class KnownLocks:
         if counted or known.handed_to is not None:
             known.crowded_until_ms = local_ms + min(released.held_ms, _CROWDED_MS)
 
-    def _of(self, lock: LockName) -> _Known:
+    def _of(self, lock: LockName) -> _KnownLock:
         known = self._locks.get(lock)
         if known is None:
             if len(self._locks) >= _MOST_LOCKS:
                 self._locks.clear()
-            known = self._locks[lock] = _Known()
+            known = self._locks[lock] = _KnownLock()
         return known

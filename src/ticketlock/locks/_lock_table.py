@@ -34,10 +34,10 @@ from ticketlock.locks._outcomes import (
 )
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._reads import TIME_CHECK
-from ticketlock.wire._actions import Actions, T
+from ticketlock.wire._actions import Actions, Item, T
 from ticketlock.wire._performer import Performer
 from ticketlock.wire._provision import TableKind
-from ticketlock.wire._requests import Attributes, Steps
+from ticketlock.wire._requests import Steps
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -248,7 +248,7 @@ class LockTable(Performer):
 
     def list_locks(self) -> Iterator[LockSummary]:
         """The locks of the table, in no order; sends one Scan for each page."""
-        after: Attributes | None = None
+        after: Item | None = None
         while True:
             locks, after = self.run(partial(list_page, after))
             yield from locks

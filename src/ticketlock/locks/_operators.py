@@ -11,7 +11,7 @@ from ticketlock.locks._outcomes import MIN_LEASE_MS, Claim, Grant, Hold, LockSta
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._queue import is_over
 from ticketlock.wire._actions import Item, integer
-from ticketlock.wire._requests import Attributes, Steps
+from ticketlock.wire._requests import Steps
 from ticketlock.wire._table_time import Moment
 
 
@@ -54,7 +54,7 @@ class LockSummary:
         )
 
 
-def list_page(after: Attributes | None, _now: Moment) -> Steps[tuple[list[LockSummary], Attributes | None]]:
+def list_page(after: Item | None, _now: Moment) -> Steps[tuple[list[LockSummary], Item | None]]:
     """One page of the locks of a table, and the key after which the next page begins; None at the end."""
     reply = yield reads.list_page(after)
     return [LockSummary.parse(item) for item in reply.items if item is not None], reply.last_key

@@ -12,9 +12,9 @@ from ticketlock._expressions._evaluated import Expressions
 from ticketlock._expressions._grammar import BeginsWith, Condition, Placeholder
 from ticketlock._expressions._key_conditions import key_range
 from ticketlock._expressions._updates import ItemUpdate
-from ticketlock._expressions._values import Item, ItemInvalid, copy_of_item, size_of
+from ticketlock._expressions._values import Attributes, ItemInvalid, copy_of_item, size_of
 from ticketlock.testing._faults import Reason, Refused, conflict, invalid
-from ticketlock.testing._tables import ItemId, Key, Reply, Table, Tables, item_of
+from ticketlock.testing._tables import ItemId, Key, MemoryTables, Reply, Table, item_of
 
 _PLACEHOLDERS = ("ExpressionAttributeNames", "ExpressionAttributeValues")
 _CONDITION = ("ConditionExpression", *_PLACEHOLDERS, "ReturnValuesOnConditionCheckFailure")
@@ -105,7 +105,7 @@ _MOST_READ_IN_BATCH = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ItemRead:
     """Which item to read, and which of its attributes."""
 
     table: Table
@@ -113,7 +113,7 @@ class Read:
     expressions: Expressions
 
     @classmethod
-    def of(cls, tables: Tables, parameters: Mapping[str, Any]) -> "Read":
+    def of(cls, tables: MemoryTables, parameters: Mapping[str, Any]) -> "ItemRead":
         """Parse the read of a request, or of an action of a transaction.
 
         Raises:
@@ -127,22 +127,22 @@ class Read:
         """The table and key of the item."""
         return self.table.name, self.key
 
-    def found(self) -> Item | None:
+    def found(self) -> Attributes | None:
         """The whole item as it is stored."""
         return self.table.get(self.key)
 
-    def reply(self, item: Item | None) -> Reply:
+    def reply(self, item: Attributes | None) -> Reply:
         """What the read returns of the item."""
         return {"Item": self.expressions.projected(item)} if item is not None else {}
 
 
-def get_item(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
+def get_item(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply:
     """GetItem."""
-    read = Read.of(tables, parameters)
+    read = ItemRead.of(tables, parameters)
     return read.reply(read.found())
 
 
-def reads_of_a_transaction(tables: Tables, items: Sequence[Any]) -> list[Read]:
+def reads_of_a_transaction(tables: MemoryTables, items: Sequence[Any]) -> list[ItemRead]:
     """The reads of a TransactGetItems.
 
     Raises:
@@ -151,12 +151,12 @@ def reads_of_a_transaction(tables: Tables, items: Sequence[Any]) -> list[Read]:
     for item in items:
         check("TransactGetItem", item)
         check("Get", item["Get"])
-    return [Read.of(tables, item["Get"]) for item in items]
+    return [ItemRead.of(tables, item["Get"]) for item in items]
 
 
-def batch_get_item(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
+def batch_get_item(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply:
     """BatchGetItem: every key is processed."""
-    responses: dict[str, list[Item]] = {}
+    responses: dict[str, list[Attributes]] = {}
     count = 0
     for name, wanted in parameters["RequestItems"].items():
         check("KeysAndAttributes", wanted)
@@ -173,7 +173,7 @@ def batch_get_item(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
     return {"Responses": responses, "UnprocessedKeys": {}}
 
 
-def query(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
+def query(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply:
     """Query: the partition key is given; the sort key may have one condition."""
     table = tables[parameters["TableName"]]
     expressions = Expressions(parameters)
@@ -188,7 +188,7 @@ def query(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
             raise invalid("The provided starting key is outside query boundaries based on provided conditions")
     if bound is None:
         return _page(table, table.partition(pk, after=after, is_forward=is_forward), parameters, expressions)
-    found: Iterable[Item]
+    found: Iterable[Attributes]
     if isinstance(bound, BeginsWith) and isinstance(bound.beginning, Placeholder) and is_forward:
         # Keys with the same prefix are adjacent, and none of them sorts before the prefix.
         prefix = table.key_part(1, expressions.value(bound.beginning))
@@ -198,11 +198,11 @@ def query(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
     return _page(table, found, parameters, expressions)
 
 
-def _meets(expressions: Expressions, bound: Condition) -> Callable[[Item], bool]:
+def _meets(expressions: Expressions, bound: Condition) -> Callable[[Attributes], bool]:
     return lambda item: expressions.holds(bound, item)
 
 
-def scan(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
+def scan(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply:
     """Scan."""
     table = tables[parameters["TableName"]]
     expressions = Expressions(parameters)
@@ -221,11 +221,11 @@ def _part(parameters: Mapping[str, Any]) -> tuple[int, int]:
     return part, parts
 
 
-def _page(table: Table, found: Iterable[Item], parameters: Mapping[str, Any], expressions: Expressions) -> Reply:
+def _page(table: Table, found: Iterable[Attributes], parameters: Mapping[str, Any], expressions: Expressions) -> Reply:
     limit = parameters.get("Limit")
     if limit is not None and limit < 1:
         raise invalid(f"Limit must be greater than or equal to 1, and is {limit}")
-    items: list[Item] = []
+    items: list[Attributes] = []
     scanned, size = 0, 0
     reply: Reply = {}
     for item in found:
@@ -245,7 +245,7 @@ _MOST_WRITTEN_IN_BATCH = 25
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WritePlan:
     """What one write will do.
 
     Attributes:
@@ -254,8 +254,8 @@ class Plan:
 
     table: Table
     key: Key
-    before: Item | None
-    after: Item | None
+    before: Attributes | None
+    after: Attributes | None
     reason: Reason | None = None
 
     @property
@@ -270,7 +270,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class ItemWrite:
     """What one write asks for, regardless of the stored item.
 
     Attributes:
@@ -283,11 +283,11 @@ class Write:
     table: Table
     key: Key
     expressions: Expressions
-    given: Item | None
+    given: Attributes | None
     update: ItemUpdate | None
 
     @classmethod
-    def of(cls, tables: Tables, operation: str, parameters: Mapping[str, Any]) -> "Write":
+    def of(cls, tables: MemoryTables, operation: str, parameters: Mapping[str, Any]) -> "ItemWrite":
         """Parse the write of a request, or of an action of a transaction.
 
         Raises:
@@ -295,7 +295,7 @@ class Write:
         """
         table = tables[parameters["TableName"]]
         expressions = Expressions(parameters)
-        given: Item | None = None
+        given: Attributes | None = None
         if operation.startswith("Put"):
             given = item_of(table, parameters["Item"])
             key = table.key_of(given, is_item=True)
@@ -309,14 +309,14 @@ class Write:
         """The table and key of the item."""
         return self.table.name, self.key
 
-    def planned(self) -> Plan:
+    def planned(self) -> WritePlan:
         """Plan what it will do to the stored item."""
         before = self.table.get(self.key)
         if not self.expressions.condition_holds(before):
             wants_item = self.parameters.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD"
             shown = {"Item": copy_of_item(before)} if wants_item and before is not None else {}
             failed = {"Code": "ConditionalCheckFailed", "Message": "The conditional request failed", **shown}
-            return Plan(self.table, self.key, before, before, failed)
+            return WritePlan(self.table, self.key, before, before, failed)
         after = self.given
         if self.update is not None:
             try:
@@ -325,15 +325,15 @@ class Write:
                     self.table.checked(after)
             except (ItemInvalid, Refused) as error:
                 message = error.message if isinstance(error, Refused) else str(error)
-                return Plan(self.table, self.key, before, before, {"Code": "ValidationError", "Message": message})
+                return WritePlan(self.table, self.key, before, before, {"Code": "ValidationError", "Message": message})
         elif self.operation == "ConditionCheck":
             after = before
-        return Plan(self.table, self.key, before, after)
+        return WritePlan(self.table, self.key, before, after)
 
 
-def write(tables: Tables, operation: str, parameters: Mapping[str, Any]) -> Reply:
+def write(tables: MemoryTables, operation: str, parameters: Mapping[str, Any]) -> Reply:
     """PutItem, UpdateItem or DeleteItem."""
-    wanted = Write.of(tables, operation, parameters)
+    wanted = ItemWrite.of(tables, operation, parameters)
     if tables.transactions.is_at_work(wanted.item):
         raise conflict()
     plan = wanted.planned()
@@ -348,7 +348,7 @@ def write(tables: Tables, operation: str, parameters: Mapping[str, Any]) -> Repl
     return {"Attributes": copy_of_item(shown)} if shown is not None else {}
 
 
-def writes_of_a_transaction(tables: Tables, items: Sequence[Any]) -> list[Write]:
+def writes_of_a_transaction(tables: MemoryTables, items: Sequence[Any]) -> list[ItemWrite]:
     """The writes and checks of a TransactWriteItems.
 
     Raises:
@@ -362,11 +362,11 @@ def writes_of_a_transaction(tables: Tables, items: Sequence[Any]) -> list[Write]
         if operation not in ("Put", "Update", "Delete", "ConditionCheck"):
             raise NotImplementedError(f"MemoryDynamoDB does not know {operation} in a transaction")
         check(operation, wanted)
-        writes.append(Write.of(tables, operation, wanted))
+        writes.append(ItemWrite.of(tables, operation, wanted))
     return writes
 
 
-def batch_write_item(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
+def batch_write_item(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply:
     """BatchWriteItem: unconditional writes; all are processed except those of items with a transaction in progress."""
     asked = [(name, request) for name, requests in parameters["RequestItems"].items() for request in requests]
     if not 1 <= len(asked) <= _MOST_WRITTEN_IN_BATCH:
@@ -374,7 +374,7 @@ def batch_write_item(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
     writes = []
     for name, request in asked:
         ((operation, wanted),) = request.items()
-        writes.append(Write.of(tables, operation, {"TableName": name, **wanted}))
+        writes.append(ItemWrite.of(tables, operation, {"TableName": name, **wanted}))
     if len({write.item for write in writes}) < len(writes):
         raise invalid("Provided list of item keys contains duplicates")
     left: dict[str, list[Any]] = {}

@@ -25,8 +25,8 @@ from ticketlock.testing._faults import (
     throttled,
 )
 from ticketlock.testing._ongoing import Transactions
-from ticketlock.testing._tables import Parameters, Reply, Table, Tables
-from ticketlock.testing._transactions import InSteps, Steps, at_once
+from ticketlock.testing._tables import MemoryTables, Parameters, Reply, Table
+from ticketlock.testing._transactions import InSteps, TransactionSteps, at_once
 from ticketlock.wire._driver import Clocks
 
 _ERRORS = "com.amazonaws.dynamodb.v20120810#"
@@ -70,17 +70,17 @@ def _base64(value: Any) -> str:
     raise TypeError(f"{type(value)} is not a DynamoDB value")
 
 
-def create_table(tables: Tables, parameters: Parameters) -> Reply:
+def create_table(tables: MemoryTables, parameters: Parameters) -> Reply:
     """CreateTable: the table is there at once."""
     return {"TableDescription": tables.add(Table.created(parameters)).description()}
 
 
-def describe_table(tables: Tables, parameters: Parameters) -> Reply:
+def describe_table(tables: MemoryTables, parameters: Parameters) -> Reply:
     """DescribeTable."""
     return {"Table": tables[parameters["TableName"]].description()}
 
 
-def update_table(tables: Tables, parameters: Parameters) -> Reply:
+def update_table(tables: MemoryTables, parameters: Parameters) -> Reply:
     """UpdateTable: vector indexes are created and deleted at once."""
     table = tables[parameters["TableName"]]
     kinds = {each["AttributeName"]: each["AttributeType"] for each in parameters.get("AttributeDefinitions", ())}
@@ -92,12 +92,12 @@ def update_table(tables: Tables, parameters: Parameters) -> Reply:
     return {"TableDescription": table.description()}
 
 
-def delete_table(tables: Tables, parameters: Parameters) -> Reply:
+def delete_table(tables: MemoryTables, parameters: Parameters) -> Reply:
     """DeleteTable: the table is gone at once."""
     return {"TableDescription": {**tables.remove(parameters["TableName"]).description(), "TableStatus": "DELETING"}}
 
 
-def describe_time_to_live(tables: Tables, parameters: Parameters) -> Reply:
+def describe_time_to_live(tables: MemoryTables, parameters: Parameters) -> Reply:
     """DescribeTimeToLive."""
     attribute = tables[parameters["TableName"]].ttl_attribute
     if attribute is None:
@@ -105,7 +105,7 @@ def describe_time_to_live(tables: Tables, parameters: Parameters) -> Reply:
     return {"TimeToLiveDescription": {"TimeToLiveStatus": "ENABLED", "AttributeName": attribute}}
 
 
-def update_time_to_live(tables: Tables, parameters: Parameters) -> Reply:
+def update_time_to_live(tables: MemoryTables, parameters: Parameters) -> Reply:
     """UpdateTimeToLive."""
     table, wanted = tables[parameters["TableName"]], parameters["TimeToLiveSpecification"]
     enabled = wanted["Enabled"]
@@ -124,11 +124,11 @@ _MEET: Mapping[Fault, frozenset[str]] = {
 """The operations that a fault affects; all if the fault is not listed here."""
 
 
-_TRANSACTIONS: Mapping[str, Callable[[Tables, Parameters], Steps]] = {
+_TRANSACTIONS: Mapping[str, Callable[[MemoryTables, Parameters], TransactionSteps]] = {
     "TransactWriteItems": _transactions.transact_write_items,
     "TransactGetItems": _transactions.transact_get_items,
 }
-_OPERATIONS: Mapping[str, Callable[[Tables, Parameters], Reply]] = {
+_OPERATIONS: Mapping[str, Callable[[MemoryTables, Parameters], Reply]] = {
     "GetItem": _requests.get_item,
     "Query": _requests.query,
     "Scan": _requests.scan,
@@ -174,7 +174,7 @@ class Service:
     def __init__(self, clock: Clocks, transactions_take_ms: int) -> None:
         self._clock = clock
         self.lock = threading.RLock()
-        self.tables = Tables(Transactions(lambda: self.wall_ms, transactions_take_ms))
+        self.tables = MemoryTables(Transactions(lambda: self.wall_ms, transactions_take_ms))
         self.sent: list[Sent] = []
         self.faults: deque[Fault | None] = deque()
         self.outage: Fault | None = None
@@ -262,7 +262,7 @@ class Service:
             return self.faults.popleft()
         return self.outage if meets(self.outage) else None
 
-    def _steps(self, operation: str, parameters: Parameters, fault: Fault | None) -> Steps:
+    def _steps(self, operation: str, parameters: Parameters, fault: Fault | None) -> TransactionSteps:
         self._refuse(operation, parameters, fault)
         try:
             return (yield from _TRANSACTIONS[operation](self.tables, parameters))

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
 
-from ticketlock._expressions._values import MAX_ITEM_BYTES, Item, Value, canonical, canonical_item, size_of
+from ticketlock._expressions._values import MAX_ITEM_BYTES, Attributes, Value, canonical, canonical_item, size_of
 from ticketlock.testing._faults import Refused, invalid
 from ticketlock.testing._ongoing import Transactions
 
@@ -37,7 +37,7 @@ def check_created(index: Described, kinds: Mapping[str, str]) -> None:
         raise invalid(f"Dimensions is 1 to {_MOST_DIMENSIONS}, and is {index['Dimensions']}")
 
 
-def check_vectors(item: Item, indexes: Iterable[Described], kinds: Mapping[str, str]) -> None:
+def check_vectors(item: Attributes, indexes: Iterable[Described], kinds: Mapping[str, str]) -> None:
     """Refuse an item that one of the indexes cannot take.
 
     Raises:
@@ -211,16 +211,16 @@ class Table:
             )
         return part
 
-    def key_item(self, item: Item) -> Item:
+    def key_item(self, item: Attributes) -> Attributes:
         """The key of an item, in the form of a request."""
         return {name: canonical(item[name]) for name in self.key_names}
 
-    def get(self, key: Key) -> Item | None:
+    def get(self, key: Key) -> Attributes | None:
         """The item of a key."""
         partition = self._partitions.get(key[0])
         return partition.items.get(key[1]) if partition is not None else None
 
-    def put(self, key: Key, item: Item | None) -> None:
+    def put(self, key: Key, item: Attributes | None) -> None:
         """Store an item under a key; None deletes what is stored there."""
         pk, sk = key
         for watch in self.watches:
@@ -232,7 +232,7 @@ class Table:
             if not self._partitions[pk].items:
                 del self._partitions[pk]
 
-    def checked(self, item: Item) -> Item:
+    def checked(self, item: Attributes) -> Attributes:
         """Check an item for this table.
 
         Raises:
@@ -247,14 +247,14 @@ class Table:
 
     def partition(
         self, pk: KeyPart, at_least: KeyPart | None = None, after: KeyPart | None = None, *, is_forward: bool = True
-    ) -> Iterator[Item]:
+    ) -> Iterator[Attributes]:
         """The items of a partition in the order of their sort keys, from one on, or after one; or in reverse order."""
         if pk not in self._partitions:
             return iter(())
         found = self._partitions[pk]
         return found.from_(at_least, after) if is_forward else found.down_from(after)
 
-    def items(self, after: Key | None = None, part: int = 0, parts: int = 1) -> Iterator[Item]:
+    def items(self, after: Key | None = None, part: int = 0, parts: int = 1) -> Iterator[Attributes]:
         """All items, or those of a segment, partition by partition, in an order unrelated to their keys."""
         for pk in sorted(self._partitions, key=_scattered):
             if int.from_bytes(_scattered(pk)[0]) % parts != part:
@@ -267,11 +267,11 @@ class Table:
 
 class _Partition:
     def __init__(self) -> None:
-        self.items: dict[KeyPart, Item] = {}
+        self.items: dict[KeyPart, Attributes] = {}
         # All have one type; Python orders text by code points, which is the order of its UTF-8 bytes.
         self._order: list[Any] = []
 
-    def put(self, sk: KeyPart, item: Item) -> None:
+    def put(self, sk: KeyPart, item: Attributes) -> None:
         if sk not in self.items:
             bisect.insort(self._order, sk)
         self.items[sk] = item
@@ -280,14 +280,14 @@ class _Partition:
         if self.items.pop(sk, None) is not None:
             del self._order[bisect.bisect_left(self._order, sk)]
 
-    def from_(self, at_least: KeyPart | None, after: KeyPart | None) -> Iterator[Item]:
+    def from_(self, at_least: KeyPart | None, after: KeyPart | None) -> Iterator[Attributes]:
         begin = bisect.bisect_left(self._order, at_least) if at_least is not None else 0
         if after is not None:
             begin = max(begin, bisect.bisect_right(self._order, after))
         for position in range(begin, len(self._order)):
             yield self.items[self._order[position]]
 
-    def down_from(self, after: KeyPart | None) -> Iterator[Item]:
+    def down_from(self, after: KeyPart | None) -> Iterator[Attributes]:
         end = bisect.bisect_left(self._order, after) if after is not None else len(self._order)
         for position in reversed(range(end)):
             yield self.items[self._order[position]]
@@ -305,7 +305,7 @@ class _Watch:
         self.changed: set[ItemId] = set()
 
 
-class Tables:
+class MemoryTables:
     """All tables, by name.
 
     Attributes:
@@ -355,12 +355,12 @@ class Tables:
             self._watches.remove(watch)
 
 
-def item_of(table: Table, given: Any) -> Item:
+def item_of(table: Table, given: Any) -> Attributes:
     """Parse and check the item in a request."""
     return table.checked(canonical_item(given))
 
 
-def check_size_of_transaction(items: Iterable[Sequence[Item | None]]) -> None:
+def check_size_of_transaction(items: Iterable[Sequence[Attributes | None]]) -> None:
     """Refuse a transaction that has too much data.
 
     Args:

@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 
 from ticketlock.testing import _requests
 from ticketlock.testing._faults import Reason, Refused, cancelled, conflict_reason, invalid
-from ticketlock.testing._tables import ItemId, Parameters, Reply, Tables, check_size_of_transaction
+from ticketlock.testing._tables import ItemId, MemoryTables, Parameters, Reply, check_size_of_transaction
 
 
 class InSteps:
@@ -58,12 +58,12 @@ class InSteps:
             try:
                 next(self._steps)
             except StopIteration as end:
-                self._is_done(200, end.value)
+                self._finish(200, end.value)
             except Refused as refused:
-                self._is_done(400, refused.failure())
+                self._finish(400, refused.failure())
             except BaseException:
                 # An operation that the service does not know is not a reply of the service.
-                self._is_done(500, {})
+                self._finish(500, {})
                 raise
             return not self.is_over
 
@@ -83,7 +83,7 @@ class InSteps:
             raise ClientError(error, self.operation)
         return reply
 
-    def _is_done(self, status: int, reply: Reply) -> None:
+    def _finish(self, status: int, reply: Reply) -> None:
         self._outcome = status, reply
         self.is_over = True
         self._ends(self)
@@ -92,11 +92,11 @@ class InSteps:
 _MOST_ACTIONS = 100
 _LONGEST_TOKEN = 36
 
-Steps = Generator[None, None, Reply]
+TransactionSteps = Generator[None, None, Reply]
 """Yields between any two steps; returns the reply, or raises Refused."""
 
 
-def at_once(steps: Steps) -> Reply:
+def at_once(steps: TransactionSteps) -> Reply:
     """Perform all steps of a transaction, without another request in between.
 
     Raises:
@@ -110,7 +110,7 @@ def at_once(steps: Steps) -> Reply:
             return reply
 
 
-def transact_write_items(tables: Tables, parameters: Parameters) -> Steps:
+def transact_write_items(tables: MemoryTables, parameters: Parameters) -> TransactionSteps:
     """TransactWriteItems: all of the writes, or none of them.
 
     One step for each write prepares it, the next step decides, and then one step for each write applies it.
@@ -153,7 +153,7 @@ def transact_write_items(tables: Tables, parameters: Parameters) -> Steps:
     return {}
 
 
-def transact_get_items(tables: Tables, parameters: Parameters) -> Steps:
+def transact_get_items(tables: MemoryTables, parameters: Parameters) -> TransactionSteps:
     """TransactGetItems: all of the items as they stood at one moment, or none of them.
 
     One step for each item reads it, and then one step for each item checks it again.

@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 from ticketlock._expressions._grammar import Tokens
 from ticketlock._expressions._parser import parse
-from ticketlock._expressions._values import MAX_ITEM_BYTES, ExpressionInvalid, size_of
-from ticketlock._expressions._values import Item as Attributes
+from ticketlock._expressions._values import MAX_ITEM_BYTES, Attributes, ExpressionInvalid, size_of
 from ticketlock.errors import (
     ConditionFailed,
     LockLost,
@@ -26,11 +25,11 @@ from ticketlock.units import _conditions as only_if
 from ticketlock.units._guards import guarded_by
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Marked, Meeting, change
-from ticketlock.units._record import LENGTH, Head, Heads, ended
+from ticketlock.units._record import LENGTH, UnitRecord, UnitRecords, ended
 from ticketlock.units._rows import NEVER_USED, Receipt, is_receipt_of, put_receipt, read_receipt
 from ticketlock.units._statements import Statement
 from ticketlock.units._values import PYTHON
-from ticketlock.units._work import Place
+from ticketlock.units._work import ItemState
 from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import Get
 from ticketlock.wire._requests import ForkingSteps, Pause, TransactWrite, Write, every
@@ -42,7 +41,7 @@ _FORM_OF_VERSIONS: Item = {":text": {"S": "S"}, ":length": {"N": str(LENGTH)}}
 _SET = re.compile(r"(?<![#:.\w])SET\b", re.IGNORECASE)
 
 
-def as_seen(place: Place, marks: Marks) -> tuple[str, Mapping[str, Any]]:
+def as_seen(place: ItemState, marks: Marks) -> tuple[str, Mapping[str, Any]]:
     """The condition that the item was not written since it was read, and the values of its placeholders."""
     if place.seen is None:
         return only_if.ABSENT, {}
@@ -52,7 +51,7 @@ def as_seen(place: Place, marks: Marks) -> tuple[str, Mapping[str, Any]]:
     return only_if.AT_THE_VERSION_I_SAW, {":seen": {"S": version}}
 
 
-def check(place: Place, marks: Marks) -> Write:
+def check(place: ItemState, marks: Marks) -> Write:
     """Check that an item is as it was read, and has no mark."""
     condition, values = as_seen(place, marks)
     return Write(
@@ -65,7 +64,7 @@ def check(place: Place, marks: Marks) -> Write:
     )
 
 
-def write(place: Place, unit: str, marks: Marks) -> Write:
+def write(place: ItemState, unit: str, marks: Marks) -> Write:
     """Write an item's new value, if the item is as it was read, and has no mark."""
     if place.blind is not None:
         return _blind(place, unit, marks)
@@ -97,7 +96,7 @@ def changed(before: Attributes, after: Attributes) -> tuple[Attributes, tuple[st
     return (assigned, removed) if len(assigned) + len(removed) <= _MOST_CHANGES else None
 
 
-def _blind(place: Place, unit: str, marks: Marks) -> Write:
+def _blind(place: ItemState, unit: str, marks: Marks) -> Write:
     assert place.blind is not None
     given = place.blind.parameters
     return Write(
@@ -211,7 +210,7 @@ class Commit:
     attempt: str = "1"
     name: str | None = None
     receipt: Receipt = NEVER_USED
-    saved: Head | None = None
+    saved: UnitRecord | None = None
     lock_check: Mapping[str, Any] | None = None
     fate: Fate = field(default_factory=Fate)
 
@@ -228,7 +227,7 @@ def writes_beside(commit: Commit, now_ms: int) -> tuple[Write, ...]:
         after = Receipt(is_committed=True, unit=commit.unit)
         writes += (put_receipt(commit.units_table, commit.name, commit.receipt, after, now_ms),)
     if commit.saved is not None:
-        writes += (Heads(commit.units_table).end_saved(commit.saved, "committed", now_ms),)
+        writes += (UnitRecords(commit.units_table).end_saved(commit.saved, "committed", now_ms),)
     return writes
 
 
@@ -282,7 +281,7 @@ def is_committed_by(row: Item | None, coordinator: str) -> bool:
     return row is not None and (row.get("state"), row.get("coordinator")) == ({"S": "committed"}, {"S": coordinator})
 
 
-def conflict(places: Sequence[Place]) -> UnitConflict:
+def conflict(places: Sequence[ItemState]) -> UnitConflict:
     """The error that other writers have changed these items."""
     items, guards = list[_Named](), list[_Named]()
     inserted_into = set[str]()
@@ -293,7 +292,7 @@ def conflict(places: Sequence[Place]) -> UnitConflict:
     return UnitConflict(items, guards=guards, inserted_into=inserted_into)
 
 
-def commit_natively(places: Sequence[Place], marks: Marks, commit: Commit, meeting: Meeting) -> ForkingSteps[None]:
+def commit_natively(places: Sequence[ItemState], marks: Marks, commit: Commit, meeting: Meeting) -> ForkingSteps[None]:
     """Write everything, or nothing.
 
     Raises:
@@ -338,15 +337,15 @@ def commit_natively(places: Sequence[Place], marks: Marks, commit: Commit, meeti
         if error is not None:
             raise error
         for each in met.values():
-            yield from meeting.pass_by(each)
+            yield from meeting.wait_or_wound(each)
     commit.fate.became = "committed"
 
 
-def _action(place: Place, unit: str, marks: Marks) -> Write:
+def _action(place: ItemState, unit: str, marks: Marks) -> Write:
     return write(place, unit, marks) if place.writes else check(place, marks)
 
 
-def _met(reply: Reply, places: Sequence[Place], marks: Marks) -> dict[int, Marked]:
+def _met(reply: Reply, places: Sequence[ItemState], marks: Marks) -> dict[int, Marked]:
     """The marks of other units that refused the commit, by the positions of their items."""
     met = {}
     for at, (place, item) in enumerate(zip(places, reply.items, strict=False)):
@@ -357,7 +356,7 @@ def _met(reply: Reply, places: Sequence[Place], marks: Marks) -> dict[int, Marke
 
 
 def _refusal(
-    reply: Reply, places: Sequence[Place], met: dict[int, Marked], commit: Commit, marks: Marks
+    reply: Reply, places: Sequence[ItemState], met: dict[int, Marked], commit: Commit, marks: Marks
 ) -> TicketLockError | None:
     """The error if the commit was refused for good; None if only marks blocked it.
 
@@ -382,7 +381,7 @@ def _refusal(
     return refused_name(commit, reply, len(places))
 
 
-def _has_mine(reply: Reply, places: Sequence[Place], marks: Marks, commit: Commit) -> bool:
+def _has_mine(reply: Reply, places: Sequence[ItemState], marks: Marks, commit: Commit) -> bool:
     """Whether the unit's own writes refused the request: then an earlier attempt was committed.
 
     The items of users come first, each with the unit's version; then the unit's other writes.
@@ -392,7 +391,7 @@ def _has_mine(reply: Reply, places: Sequence[Place], marks: Marks, commit: Commi
     return has_written_beside(commit, reply.items[len(places) :])
 
 
-def _was_applied(places: Sequence[Place], marks: Marks, commit: Commit) -> ForkingSteps[bool]:
+def _was_applied(places: Sequence[ItemState], marks: Marks, commit: Commit) -> ForkingSteps[bool]:
     """Read one of the unit's writes. Finding it shows the commit; not finding it shows nothing."""
     written = [place for place in places if place.writes and (place.blind or place.image is not None)]
     try:
@@ -400,7 +399,7 @@ def _was_applied(places: Sequence[Place], marks: Marks, commit: Commit) -> Forki
             receipt: Reply = yield read_receipt(commit.units_table, commit.name)
             return is_receipt_of(receipt.item, commit.unit)
         if commit.saved is not None:
-            head: Reply = yield Heads(commit.units_table).read(commit.saved.unit)
+            head: Reply = yield UnitRecords(commit.units_table).read(commit.saved.unit)
             return is_committed_by(head.item, commit.unit)
         if written:
             reply: Reply = yield Get(written[0].table.name, written[0].key)

@@ -6,12 +6,11 @@ from typing import Any
 
 from ticketlock._checks import boolean, text
 from ticketlock._expressions._evaluated import Branch, Expressions, branched, members_shown
-from ticketlock._expressions._values import Item as Attributes
-from ticketlock._expressions._values import copy_of_item
+from ticketlock._expressions._values import Attributes, copy_of_item
 from ticketlock.errors import InvalidUnitRequest
-from ticketlock.units._queries import Given as Query
+from ticketlock.units._queries import QueryArguments as Query
 from ticketlock.units._tables import NAME_BYTES, UnitTable
-from ticketlock.units._unit_of_work import Verbs
+from ticketlock.units._unit_of_work import UnitOfWork
 from ticketlock.units._values import LOW_LEVEL, Phrase, expression, refusing
 from ticketlock.wire._item_requests import MOST_TOGETHER
 from ticketlock.wire._requests import ForkingSteps
@@ -90,14 +89,14 @@ _QUERY_WORDS = {
 _GET_OF_SEVERAL = _Shape("Get of transact_get_items", ("TableName", "Key"), _PROJECTION)
 
 
-class LowLevelVerbs:
+class LowLevelUnitOfWork:
     """A unit's verbs with the low-level API's parameters.
 
     Args:
         verbs: the unit's own.
     """
 
-    def __init__(self, verbs: Verbs) -> None:
+    def __init__(self, verbs: UnitOfWork) -> None:
         self._verbs = verbs
 
     def get_item(self, given: Parameters) -> ForkingSteps[Reply]:
@@ -167,7 +166,7 @@ class LowLevelVerbs:
 
 
 def _condition(given: Parameters) -> tuple[Any, Any, Any]:
-    """A condition, values and names, in the order of the arguments of ``Verbs``."""
+    """A condition, values and names, in the order of the arguments of ``UnitOfWork``."""
     condition = expression("ConditionExpression", given.get("ConditionExpression"))
     return condition, given.get(_VALUES), given.get(_NAMES, {})
 
@@ -251,7 +250,7 @@ class UnitClient:
     A condition that does not hold raises ``ConditionFailed`` at once.
     """
 
-    def __init__(self, verbs: LowLevelVerbs, follow: Callable[[ForkingSteps[Reply]], Reply]) -> None:
+    def __init__(self, verbs: LowLevelUnitOfWork, follow: Callable[[ForkingSteps[Reply]], Reply]) -> None:
         self._verbs = verbs
         self._follow = follow
 

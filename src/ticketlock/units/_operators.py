@@ -25,8 +25,7 @@ from itertools import groupby
 from typing import Any, Literal
 
 from ticketlock._checks import text
-from ticketlock._expressions._values import Item as Attributes
-from ticketlock._expressions._values import canonical_item
+from ticketlock._expressions._values import Attributes, canonical_item
 from ticketlock.errors import (
     CommittedUnfinished,
     InvalidUnitRequest,
@@ -39,12 +38,12 @@ from ticketlock.units import _conditions as only_if
 from ticketlock.units._marks import INSERT, Mark, Marks
 from ticketlock.units._meeting import Marked, Meeting, RedoLog, finish, is_for_contents, read_committed, read_entries
 from ticketlock.units._packing import Entry
-from ticketlock.units._record import CLOSED_IS_KEPT_S, Head, Heads, begun_ms, is_id
+from ticketlock.units._record import CLOSED_IS_KEPT_S, UnitRecord, UnitRecords, begun_ms, is_id
 from ticketlock.units._rows import TIME_CHECK, Receipt, Strange, is_receipt_of, put_receipt, read_receipt
 from ticketlock.units._sweeping import Swept, sweep_one
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._values import PYTHON
-from ticketlock.units._work import VERSION_BYTES, cut
+from ticketlock.units._work import VERSION_BYTES, chunks
 from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import MOST_TOGETHER, Get, GetMany
 from ticketlock.wire._requests import ForkingSteps, Pause, Scan, TransactWrite, Write, every
@@ -91,12 +90,12 @@ def outcome_of_unit(table: str, unit: str) -> ForkingSteps[Outcome]:
     """The outcome of a unit that marked its items. A unit whose lease has ended is rolled back."""
     if not isinstance(unit, str) or not is_id(unit):
         raise InvalidUnitRequest("unit", unit, "the `id` of a unit")
-    heads = Heads(table)
+    heads = UnitRecords(table)
     while True:
         reply: Reply = yield heads.read(unit)
         if reply.item is None:
             return Outcome.FORGOTTEN
-        head = Head.of(reply.item)
+        head = UnitRecord.of(reply.item)
         if head.state == "committed":
             return Outcome.COMMITTED
         if head.state == "rolledBack":
@@ -163,7 +162,7 @@ class OpenUnit:
     owner: str | None
 
     @classmethod
-    def of(cls, head: Head, now: Moment, items: int | None) -> "OpenUnit":
+    def of(cls, head: UnitRecord, now: Moment, items: int | None) -> "OpenUnit":
         """The unit as its record describes it at a moment."""
         is_pending = head.state == "pending"
         return cls(
@@ -228,7 +227,7 @@ def warn_of(error: Strange) -> None:
     _log.warning("a row was left out: %s", error)
 
 
-def open_units(heads: Heads, strange: Callable[[Strange], object] = warn_of) -> ForkingSteps[list[OpenUnit]]:
+def open_units(heads: UnitRecords, strange: Callable[[Strange], object] = warn_of) -> ForkingSteps[list[OpenUnit]]:
     """The units whose records are still needed, the oldest first.
 
     Args:
@@ -240,14 +239,14 @@ def open_units(heads: Heads, strange: Callable[[Strange], object] = warn_of) -> 
     """
     # A table with other keys refuses this; a Scan of it would find no open units.
     yield TIME_CHECK
-    found: list[tuple[Head, OpenUnit]] = []
+    found: list[tuple[UnitRecord, OpenUnit]] = []
     after: Item | None = None
     while True:
         page: Reply = yield heads.scan(after)
         for row in page.items:
             assert row is not None
             try:
-                head = Head.of(row)
+                head = UnitRecord.of(row)
                 count = yield from _count(heads, head)
             except (InvalidUnitRequest, UnsupportedFormat) as error:
                 strange(error)
@@ -258,7 +257,7 @@ def open_units(heads: Heads, strange: Callable[[Strange], object] = warn_of) -> 
             return [unit for _, unit in sorted(found, key=lambda each: each[0].age)]
 
 
-def _count(heads: Heads, head: Head) -> ForkingSteps[int | None]:
+def _count(heads: UnitRecords, head: UnitRecord) -> ForkingSteps[int | None]:
     """How many items a unit writes or has marked, in memory for one piece; None if the rows are gone."""
     log, count = RedoLog(heads, head), 0
     while entries := (yield from log.next()):
@@ -266,7 +265,7 @@ def _count(heads: Heads, head: Head) -> ForkingSteps[int | None]:
     return None if log.is_gone else count
 
 
-def inspect(heads: Heads, marks: Marks, unit: str) -> ForkingSteps[Shown | None]:
+def inspect(heads: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Shown | None]:
     """A unit with its items as they are now; None if there is no record of it.
 
     Raises:
@@ -277,13 +276,13 @@ def inspect(heads: Heads, marks: Marks, unit: str) -> ForkingSteps[Shown | None]
     reply: Reply = yield heads.read(unit)
     if reply.item is None:
         return None
-    head = Head.of(reply.item)
+    head = UnitRecord.of(reply.item)
     entries = yield from read_entries(heads, head)
     inspected = None if entries is None else (yield from _inspect_items(unit, entries, marks))
     return Shown(OpenUnit.of(head, reply.now, None if entries is None else len(entries)), inspected)
 
 
-def settle(heads: Heads, marks: Marks, unit: str) -> ForkingSteps[Settled]:
+def settle(heads: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Settled]:
     """Find out the outcome of a unit, and do what a sweep would do about it.
 
     Raises:
@@ -294,7 +293,7 @@ def settle(heads: Heads, marks: Marks, unit: str) -> ForkingSteps[Settled]:
     return (yield from _end(heads, marks, unit, is_forced=False))
 
 
-def roll_back(heads: Heads, marks: Marks, unit: str) -> ForkingSteps[Settled]:
+def roll_back(heads: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Settled]:
     """Roll back a unit that is pending, even if its lease has not ended; a committed unit is not changed.
 
     Raises:
@@ -305,13 +304,13 @@ def roll_back(heads: Heads, marks: Marks, unit: str) -> ForkingSteps[Settled]:
     return (yield from _end(heads, marks, unit, is_forced=True))
 
 
-def _end(heads: Heads, marks: Marks, unit: str, *, is_forced: bool) -> ForkingSteps[Settled]:
+def _end(heads: UnitRecords, marks: Marks, unit: str, *, is_forced: bool) -> ForkingSteps[Settled]:
     _check_id(unit)
     while True:
         reply: Reply = yield heads.read(unit)
         if reply.item is None:
             return Settled(Outcome.FORGOTTEN)
-        head, now = Head.of(reply.item), reply.now
+        head, now = UnitRecord.of(reply.item), reply.now
         known = OpenUnit.of(head, now, None)
         if head.is_closed or (is_forced and head.state == "committed"):
             return Settled(known.state, known)
@@ -341,7 +340,7 @@ def _end(heads: Heads, marks: Marks, unit: str, *, is_forced: bool) -> ForkingSt
 def _inspect_items(unit: str, entries: Sequence[Entry], marks: Marks) -> ForkingSteps[list[Inspected]]:
     inspected: list[Inspected] = []
     for _, of_table in groupby(sorted(entries, key=_table), _table):
-        for batch in cut(list(of_table), MOST_TOGETHER):
+        for batch in chunks(list(of_table), MOST_TOGETHER):
             try:
                 reply: Reply = yield GetMany([(entry.table, entry.key) for entry in batch])
             except TableNotFound:
@@ -455,13 +454,13 @@ class _Seen:
     """
 
     record: Record
-    head: Head | None
+    head: UnitRecord | None
     now: Moment
     why: str | None = None
 
 
 def repair(
-    table: UnitTable, heads: Heads, marks: Marks, *, write: bool, lost_records: bool
+    table: UnitTable, heads: UnitRecords, marks: Marks, *, write: bool, lost_records: bool
 ) -> ForkingSteps[list[FoundMark]]:
     """Treat each mark in a table as its unit's record says. Safe to repeat, and to run beside itself and beside units.
 
@@ -499,7 +498,7 @@ def _scan(table: UnitTable, marks: Marks, after: Item | None) -> Scan:
 @dataclass(frozen=True, slots=True)
 class _Repairing:
     table: UnitTable
-    heads: Heads
+    heads: UnitRecords
     marks: Marks
     meeting: Meeting
     write: bool
@@ -547,7 +546,7 @@ class _Repairing:
     def _look(self, met: Marked) -> ForkingSteps[_Seen | None]:
         """Read the record, and then the item again: the Scan may have returned an older version."""
         reply: Reply = yield self.heads.read(met.mark.unit)
-        head, now = None if reply.item is None else Head.of(reply.item), reply.now
+        head, now = None if reply.item is None else UnitRecord.of(reply.item), reply.now
         again: Reply = yield Get(met.table, met.key)
         if again.item is None or self.marks.mark_of(again.item) != met.mark:
             return None
@@ -609,13 +608,15 @@ class Unfinished:
         image: the item's new value, as readers at ``COMMITTED`` see it; None if the unit deletes it.
     """
 
-    head: Head
+    head: UnitRecord
     entry: Entry
     mark: Mark
     image: Attributes | None
 
 
-def unfinished(heads: Heads, marks: Marks, unit: str, table: UnitTable, key: Attributes) -> ForkingSteps[Unfinished]:
+def unfinished(
+    heads: UnitRecords, marks: Marks, unit: str, table: UnitTable, key: Attributes
+) -> ForkingSteps[Unfinished]:
     """Read an item of a committed unit that is not finished, and what the unit writes there.
 
     Raises:
@@ -625,7 +626,7 @@ def unfinished(heads: Heads, marks: Marks, unit: str, table: UnitTable, key: Att
     reply: Reply = yield heads.read(unit)
     if reply.item is None:
         raise InvalidUnitRequest("unit", unit, f"a unit with a record in {heads.table}")
-    head = Head.of(reply.item)
+    head = UnitRecord.of(reply.item)
     if head.state != "committed" or head.is_closed or head.is_saved:
         raise InvalidUnitRequest("unit", unit, "a unit that is committed, and has items that are not finished")
     found: Reply = yield Get(table.name, key)
@@ -642,7 +643,7 @@ def unfinished(heads: Heads, marks: Marks, unit: str, table: UnitTable, key: Att
 
 
 def correct(
-    heads: Heads, marks: Marks, unit: str, table: UnitTable, key: Attributes, correction: Correction
+    heads: UnitRecords, marks: Marks, unit: str, table: UnitTable, key: Attributes, correction: Correction
 ) -> ForkingSteps[Done]:
     """End one item in another way than its unit would, if DynamoDB refuses that way. Safe to repeat.
 
@@ -681,7 +682,7 @@ def correct(
 
 
 def _corrects(
-    left: Unfinished, refused: TableRefused, heads: Heads, marks: Marks, correction: Correction
+    left: Unfinished, refused: TableRefused, heads: UnitRecords, marks: Marks, correction: Correction
 ) -> ForkingSteps[None]:
     now: Moment = (yield Pause(0)).now
     row: dict[str, Any] = {

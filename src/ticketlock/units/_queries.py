@@ -13,14 +13,13 @@ from ticketlock._checks import boolean, text, whole_number
 from ticketlock._expressions._evaluated import Expressions
 from ticketlock._expressions._key_conditions import KeyRange, key_range
 from ticketlock._expressions._schemas import Index, KeyAttribute, check_key
-from ticketlock._expressions._values import Item as Attributes
-from ticketlock._expressions._values import ItemInvalid, canonical_item, order_of
+from ticketlock._expressions._values import Attributes, ItemInvalid, canonical_item, order_of
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units._marks import Marks
-from ticketlock.units._reading import SERIALIZABLE, UNCOMMITTED, Isolation, Reading, Wanted, image_of
+from ticketlock.units._reading import SERIALIZABLE, UNCOMMITTED, Isolation, Reader, Wanted, image_of
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._values import PYTHON, Phrase, expressions_in, refusing
-from ticketlock.units._work import Place, Work
+from ticketlock.units._work import ItemState, Work
 from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import Query
 from ticketlock.wire._requests import ForkingSteps
@@ -34,7 +33,7 @@ _PYTHON = {name: name for name in ("key_condition", "filter", "index", "after", 
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class QueryArguments:
     """The arguments of a query, in AttributeValues.
 
     Attributes:
@@ -78,13 +77,13 @@ class Given:
 
 def in_python(
     key_condition: Any, filter: Any, values: Any, names: Any, index: Any, after: Any, limit: Any, forward: Any
-) -> Given:
+) -> QueryArguments:
     """The arguments of a caller who uses Python values.
 
     Raises:
         InvalidUnitRequest: names the argument.
     """
-    return Given(
+    return QueryArguments(
         key_condition=PYTHON.condition(key_condition, "key_condition", of_keys=True),
         filter=PYTHON.condition(filter, "filter"),
         values=PYTHON.values(values),
@@ -97,7 +96,7 @@ def in_python(
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PartitionQuery:
     """A query that was checked.
 
     Attributes:
@@ -110,7 +109,7 @@ class Asked:
         after: the key after which the query begins, without other attributes.
     """
 
-    given: Given
+    given: QueryArguments
     table: UnitTable
     index: Index | None
     keys: tuple[KeyAttribute, ...]
@@ -136,7 +135,7 @@ class Asked:
         return {name: item[name] for name in _start_names(self.table, self.index)}
 
 
-def asked(table: UnitTable, given: Given, marks: Marks) -> Asked:
+def asked(table: UnitTable, given: QueryArguments, marks: Marks) -> PartitionQuery:
     """Check a query.
 
     Raises:
@@ -160,7 +159,7 @@ def asked(table: UnitTable, given: Given, marks: Marks) -> Asked:
         if key.name in expressions.filters_by:
             allowed = f"attributes that are no keys: conditions on keys go into {words['key_condition']}"
             raise InvalidUnitRequest(words["filter"], key.name, allowed)
-    checked = Asked(given, table, index, keys, parameters, expressions, found, None)
+    checked = PartitionQuery(given, table, index, keys, parameters, expressions, found, None)
     return checked if given.after is None else replace(checked, after=_after(checked, given.after))
 
 
@@ -168,7 +167,7 @@ def _kinds(keys: tuple[KeyAttribute, ...], role: str) -> dict[str, str]:
     return {key.name: key.kind for key in keys if key.role == role}
 
 
-def _index(table: UnitTable, given: Given) -> Index:
+def _index(table: UnitTable, given: QueryArguments) -> Index:
     said = given.words["index"]
     name = text(said, given.index, _NAME_BYTES, InvalidUnitRequest)
     known = {index.name: index for index in table.schema.indexes}
@@ -177,7 +176,7 @@ def _index(table: UnitTable, given: Given) -> Index:
     return known[name]
 
 
-def _after(checked: Asked, given: Attributes) -> Attributes:
+def _after(checked: PartitionQuery, given: Attributes) -> Attributes:
     """The start key within an item or a key.
 
     Raises:
@@ -232,7 +231,7 @@ class _Row:
         seen: as it was read, with our attributes; None for the unit's own image, or if nothing is to be remembered.
     """
 
-    place: Place
+    place: ItemState
     image: Attributes
     seen: Item | None = None
 
@@ -251,12 +250,12 @@ class Querying:
 
     def __init__(
         self,
-        asked: Asked,
+        asked: PartitionQuery,
         level: Isolation,
         work: Work,
         marks: Marks,
-        reading: Reading,
-        approach: Callable[[Sequence[Place]], None],
+        reading: Reader,
+        approach: Callable[[Sequence[ItemState]], None],
     ) -> None:
         self._asked, self._level, self._work, self._marks = asked, level, work, marks
         self._reading, self._approach = reading, approach
@@ -376,18 +375,18 @@ class Querying:
             return mine[:at], mine[at] if self._asked.index is not None else None
         return [row for row in mine if not self._comes_before(row, start) and not self._is_the_end(row, start)], None
 
-    def _is_known(self, place: Place) -> bool:
+    def _is_known(self, place: ItemState) -> bool:
         """Whether the unit's image is shown, and not what the table has. Below ``SERIALIZABLE`` that is newer."""
         is_newest = self._level is not SERIALIZABLE and self._asked.index is None
         return place.is_written if is_newest else place.is_read
 
-    def _is_laid_over(self, place: Place) -> bool:
+    def _is_laid_over(self, place: ItemState) -> bool:
         """Whether the unit decides the item's position. In an index, an item that keeps its key stays in place."""
         if self._asked.index is None:
             return self._is_known(place)
         return place.is_written and self._index_key(place.before) != self._index_key(place.image)
 
-    def _in_place(self, place: Place, item: Attributes) -> _Row | None:
+    def _in_place(self, place: ItemState, item: Attributes) -> _Row | None:
         """The unit's image at the item's position in an index; None for a table, where `_own` has all of them."""
         index = self._asked.index
         if index is None or place.image is None or self._is_laid_over(place):
@@ -439,9 +438,9 @@ class Querying:
             if not place.is_read:
                 self._approach([place])
                 # The items of a page are not of one instant.
-                self._work.cuts += 1
+                self._work.reads += 1
                 place.before = place.image = row.image
-                place.is_read, place.seen, place.cut = True, row.seen, self._work.cuts
+                place.is_read, place.seen, place.read_number = True, row.seen, self._work.reads
             place.is_checked, place.glimpse = True, None
         elif not self._is_known(place) and (index is None or index.projected is None):
             place.glimpse = (row.image,)

@@ -16,8 +16,8 @@ from ticketlock.units._marked import CLOCKS_DRIFT_MS, MarkedCommit, entry_of
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Marked, Meeting
 from ticketlock.units._packing import Entry, packed
-from ticketlock.units._record import LEASE_MS, Head, Heads, with_pieces
-from ticketlock.units._work import Place, check_may_mark, cut
+from ticketlock.units._record import LEASE_MS, UnitRecord, UnitRecords, with_pieces
+from ticketlock.units._work import ItemState, check_may_mark, chunks
 from ticketlock.wire._actions import Reply
 from ticketlock.wire._heartbeat import Due
 from ticketlock.wire._requests import ForkingSteps, Pause, TransactWrite, Write
@@ -29,7 +29,7 @@ KEYS_TOGETHER = 99
 """Keys in a row at most: so many marks fit into a transaction, beside a check of the head."""
 
 
-class Locking(MarkedCommit):
+class ReadLocks(MarkedCommit):
     """One unit that marks what it reads, from its first statement to its end.
 
     Args:
@@ -46,9 +46,9 @@ class Locking(MarkedCommit):
         self,
         commit: Commit,
         marks: Marks,
-        heads: Heads,
+        heads: UnitRecords,
         meeting: Meeting,
-        read: Callable[[Sequence[Place]], ForkingSteps[None]],
+        read: Callable[[Sequence[ItemState]], ForkingSteps[None]],
     ) -> None:
         super().__init__(commit, marks, heads, meeting, [])
         self._read = read
@@ -61,7 +61,7 @@ class Locking(MarkedCommit):
         """Whether there may be a record of it."""
         return self._is_recorded
 
-    def lock_all(self, places: Sequence[Place]) -> ForkingSteps[None]:
+    def lock_all(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
         """Read items and mark them, those that were not; all of them are as they were read at one instant.
 
         Raises:
@@ -76,7 +76,7 @@ class Locking(MarkedCommit):
         if len(once) > max(1, *(len(batch) for batch in batches), 0):
             yield from self._or_abort(self._check_pending())
 
-    def _lock(self, places: Sequence[Place]) -> ForkingSteps[None]:
+    def _lock(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
         yield from self._or_abort(self._read_and_mark(places))
         self._marked += places
 
@@ -90,7 +90,7 @@ class Locking(MarkedCommit):
             self.is_settled = True
             raise
 
-    def _read_and_mark(self, places: Sequence[Place]) -> ForkingSteps[None]:
+    def _read_and_mark(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
         yield from self._write_keys(places)
         left, rounds = list(places), 0
         while left:
@@ -100,7 +100,7 @@ class Locking(MarkedCommit):
             check_may_mark(left)
             left, met, _ = yield from self._mark_some(left)
             for each in met:
-                yield from self._meeting.pass_by(each, self._keep_lease)
+                yield from self._meeting.wait_or_wound(each, self._keep_lease)
             rounds += 1
         if rounds > 1:
             yield from self._check_pending()
@@ -111,7 +111,7 @@ class Locking(MarkedCommit):
         Then the items were read at different moments, and others may have written the first ones in between.
         """
         reply: Reply = yield self._heads.read(self._head.unit)
-        if reply.item is None or Head.of(reply.item).state != "pending":
+        if reply.item is None or UnitRecord.of(reply.item).state != "pending":
             raise self._ended(reply.item)
 
     @property
@@ -130,7 +130,7 @@ class Locking(MarkedCommit):
         head, until_ms, ends_local_ms = self._head, now.latest_ms + LEASE_MS, now.local_ms + LEASE_MS - CLOCKS_DRIFT_MS
         reply: Reply = yield self._heads.prolong(head, until_ms)
         if not reply.applied:
-            found = Head.of(reply.item) if reply.item is not None else None
+            found = UnitRecord.of(reply.item) if reply.item is not None else None
             if found is None or found.state != "pending" or found.lease_until_ms < until_ms:
                 self._is_lost = True
                 raise self._ended(reply.item)
@@ -142,7 +142,7 @@ class Locking(MarkedCommit):
         if now.latest_ms >= self._renew_at_ms:
             yield from self.renew()
 
-    def let_go(self) -> ForkingSteps[None]:
+    def release_marks(self) -> ForkingSteps[None]:
         """Roll it back, if it has not ended. If that fails, other processes may roll it back after its lease."""
         if not self._is_recorded or self.is_over:
             return
@@ -154,18 +154,18 @@ class Locking(MarkedCommit):
             _log.warning("the unit %s is left to its lease: %s", self._head.unit, error)
         self.is_settled = True
 
-    def give_up(self) -> ForkingSteps[None]:
+    def end_after_interrupt(self) -> ForkingSteps[None]:
         """As of a marked commit; once."""
         self.is_over = self.is_settled = True
-        yield from super().give_up()
+        yield from super().end_after_interrupt()
 
-    def _write_keys(self, places: Sequence[Place]) -> ForkingSteps[None]:
+    def _write_keys(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
         is_first = not self._is_recorded
         if is_first:
             reply: Reply = yield Pause(0)
             until_ms = self._leased(reply.now)
             commit = self._commit
-            self._head = Head(commit.unit, "pending", commit.born_ms, until_ms, attempt=commit.attempt)
+            self._head = UnitRecord(commit.unit, "pending", commit.born_ms, until_ms, attempt=commit.attempt)
             self._is_recorded = True
         else:
             yield from self._keep_lease()
@@ -175,13 +175,15 @@ class Locking(MarkedCommit):
         reply = yield TransactWrite((write, self._heads.put_keys(head, row)))
         self._note(reply)
         if not reply.applied:
-            found = Head.of(reply.items[0]) if reply.items[0] is not None else None
+            found = UnitRecord.of(reply.items[0]) if reply.items[0] is not None else None
             if found is None or found.state != "pending" or found.keys != head.keys:
                 raise self._ended(reply.items[0])
 
-    def _sort(self, places: Sequence[Place], reply: Reply, met: list[Marked], conflicts: list[Place]) -> list[Place]:
+    def _sort(
+        self, places: Sequence[ItemState], reply: Reply, met: list[Marked], conflicts: list[ItemState]
+    ) -> list[ItemState]:
         """Treat an item that has a mark of this unit already as a conflict if its version is not the one read."""
-        own: list[Place] = []
+        own: list[ItemState] = []
         found = {id(place): item for place, item in zip(places, reply.items, strict=False)}
         for place in super()._sort(places, reply, met, conflicts):
             item = found[id(place)]
@@ -223,17 +225,17 @@ class Locking(MarkedCommit):
         return self._heads.commit_with_writes(self._head, now.latest_ms)
 
 
-def _of_one_row(places: Sequence[Place]) -> Iterator[Sequence[Place]]:
+def _of_one_row(places: Sequence[ItemState]) -> Iterator[Sequence[ItemState]]:
     """Batches whose keys fit into one row of the record each: long keys may not."""
-    for batch in cut(places, KEYS_TOGETHER):
+    for batch in chunks(places, KEYS_TOGETHER):
         if len(batch) == 1 or len(_packed_keys(batch)) == 1:
             yield batch
         else:
-            for half in cut(batch, -(-len(batch) // 2)):
+            for half in chunks(batch, -(-len(batch) // 2)):
                 yield from _of_one_row(half)
 
 
-def _packed_keys(places: Sequence[Place]) -> list[bytes]:
+def _packed_keys(places: Sequence[ItemState]) -> list[bytes]:
     keys = [Entry(each.table.name, each.key, each.table.key_names[0], "unmark", {}) for each in places]
     return packed(keys).pieces
 
@@ -241,7 +243,7 @@ def _packed_keys(places: Sequence[Place]) -> list[bytes]:
 RENEWED_EVERY_MS = 20_000
 
 
-class Kept:
+class ReadLockLease:
     """One unit's read locks. They are renewed while the unit is referenced: one without references ends by its lease.
 
     Args:
@@ -251,7 +253,7 @@ class Kept:
         is_watched: whether a heartbeat watches it.
     """
 
-    def __init__(self, locking: Locking) -> None:
+    def __init__(self, locking: ReadLocks) -> None:
         self._locking = weakref.ref(locking)
         self._due_at_ms: int | None = None
         self.is_watched = False

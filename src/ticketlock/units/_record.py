@@ -22,7 +22,7 @@ from ticketlock.units._rows import (
 )
 from ticketlock.wire._actions import TIME_TO_LIVE, Item, integer, number
 from ticketlock.wire._item_requests import Get, GetTogether
-from ticketlock.wire._requests import Attributes, Scan, Write, every
+from ticketlock.wire._requests import Scan, Write, every
 
 _DIGITS = "".join(each for each in string.digits + string.ascii_uppercase if each not in "ILOU")
 LENGTH = 26
@@ -55,7 +55,7 @@ SAVED_IS_KEPT_S = RECEIPT_IS_KEPT_S
 CORRECTION_IS_KEPT_S = 366 * 24 * 3_600
 _ROWS_OUTLIVE_THE_LEASE_BY_S = 24 * 3_600
 
-State = Literal["pending", "committed", "rolledBack"]
+RecordState = Literal["pending", "committed", "rolledBack"]
 
 _HEAD = "head"
 # What an ended unit was saved with is of no more use, and each sweep would read it.
@@ -69,7 +69,7 @@ _STATES: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class UnitRecord:
     """A head, as one read returned it.
 
     Attributes:
@@ -91,7 +91,7 @@ class Head:
     """
 
     unit: str
-    state: State
+    state: RecordState
     born_ms: int
     lease_until_ms: int
     final_ms: int = 0
@@ -122,7 +122,7 @@ class Head:
         return self.born_ms, self.unit
 
     @classmethod
-    def of(cls, row: Item) -> "Head":
+    def of(cls, row: Item) -> "UnitRecord":
         """The head in a row.
 
         Raises:
@@ -132,7 +132,7 @@ class Head:
         check_row(row)
         try:
             state: Any = row["state"]["S"]
-            if state in get_args(State) and row["row"]["S"] == _HEAD:
+            if state in get_args(RecordState) and row["row"]["S"] == _HEAD:
                 return cls(
                     row["unit"]["S"],
                     state,
@@ -162,12 +162,12 @@ def head_key(unit: str) -> Item:
     return row_key(unit, _HEAD)
 
 
-def piece_key(head: Head, at: int) -> Item:
+def piece_key(head: UnitRecord, at: int) -> Item:
     """The key of a row of what it writes."""
     return row_key(head.unit, f"w#{head.attempt}#{at:05}")
 
 
-def keys_key(head: Head, at: int) -> Item:
+def keys_key(head: UnitRecord, at: int) -> Item:
     """The key of a row of the keys that it marks."""
     return row_key(head.unit, f"k#{at:05}")
 
@@ -177,12 +177,12 @@ def correction_key(unit: str, correction: str) -> Item:
     return row_key(unit, f"c#{correction}")
 
 
-def rows_expire_at(head: Head) -> Mapping[str, str]:
+def rows_expire_at(head: UnitRecord) -> Mapping[str, str]:
     """When the rows beside the head of a saved unit may be deleted: not while a coordinator may resume it."""
     return number(head.lease_until_ms // 1_000 + _ROWS_OUTLIVE_THE_LEASE_BY_S)
 
 
-def with_pieces(head: Head, pieces: list[bytes]) -> tuple[Head, list[bytes]]:
+def with_pieces(head: UnitRecord, pieces: list[bytes]) -> tuple[UnitRecord, list[bytes]]:
     """A head that holds what its unit writes, or how many rows of it there are, and the pieces for these rows."""
     if len(pieces) == 1 and len(pieces[0]) <= INLINE_BYTES:
         return replace(head, inline=pieces[0], pieces=0), []
@@ -203,7 +203,7 @@ def piece_in(row: Item) -> bytes:
         raise foreign_row(row) from error
 
 
-def entries_in(head: Head) -> list[Entry]:
+def entries_in(head: UnitRecord) -> list[Entry]:
     """What its unit writes, if the head has all of it.
 
     Raises:
@@ -222,7 +222,7 @@ class UnpackingRows:
     Every method raises UnsupportedFormat if a newer version wrote a row, and InvalidUnitRequest if no unit has.
     """
 
-    def __init__(self, head: Head) -> None:
+    def __init__(self, head: UnitRecord) -> None:
         self._row = head_key(head.unit)
         self._unpacking = Unpacking(self._row)
 
@@ -241,7 +241,7 @@ class UnpackingRows:
             raise foreign_row(self._row, error) from error
 
 
-class Heads:
+class UnitRecords:
     """The requests about the records of units, in the units' own table."""
 
     def __init__(self, table: str) -> None:
@@ -255,20 +255,20 @@ class Heads:
         """Read up to 100 heads, as of one instant in the order of all transactions."""
         return GetTogether([(self.table, head_key(unit)) for unit in units])
 
-    def scan(self, after: Attributes | None, part: tuple[int, int] = (0, 1)) -> Scan:
+    def scan(self, after: Item | None, part: tuple[int, int] = (0, 1)) -> Scan:
         """A page of the heads that may not be forgotten yet; of a part of the table, or of all of it."""
         names = {"#state": "state", "#rev": "rev", "#ttl": TIME_TO_LIVE}
         return Scan(only_if.A_HEAD_THAT_STAYS, (), after, self.table, names, part)
 
-    def read_pieces(self, head: Head) -> list[Get]:
+    def read_pieces(self, head: UnitRecord) -> list[Get]:
         """Read the rows of what its unit writes."""
         return [Get(self.table, piece_key(head, at)) for at in range(head.pieces)]
 
-    def open(self, head: Head) -> Write:
+    def open(self, head: UnitRecord) -> Write:
         """Write a new head, before the unit marks its first item."""
         return self._write("Put", head.unit, only_if.NO_SUCH_ROW, item=_row(head))
 
-    def put_piece(self, head: Head, at: int, piece: bytes, not_after_local_ms: int) -> Write:
+    def put_piece(self, head: UnitRecord, at: int, piece: bytes, not_after_local_ms: int) -> Write:
         """Write a row of what it writes; not sent once another process may have closed the record."""
         key = piece_key(head, at)
         return Write(
@@ -281,7 +281,7 @@ class Heads:
             table=self.table,
         )
 
-    def delete_rows(self, head: Head) -> list[Write]:
+    def delete_rows(self, head: UnitRecord) -> list[Write]:
         """Delete all rows beside it."""
         keys = [
             Write("Delete", keys_key(head, at), only_if.ROW_IS_THERE, names=_NAMES, table=self.table)
@@ -289,42 +289,42 @@ class Heads:
         ]
         return [*keys, *(self.delete_piece(head, at) for at in range(head.pieces))]
 
-    def delete_piece(self, head: Head, at: int) -> Write:
+    def delete_piece(self, head: UnitRecord, at: int) -> Write:
         """Delete one row of what it writes."""
         return Write("Delete", piece_key(head, at), only_if.ROW_IS_THERE, names=_NAMES, table=self.table)
 
-    def is_pending(self, head: Head) -> Write:
+    def is_pending(self, head: UnitRecord) -> Write:
         """Check that no process has ended it."""
         return self._write("ConditionCheck", head.unit, _mine(), values={":rev": number(head.rev)})
 
-    def renew(self, head: Head, lease_until_ms: int) -> Write:
+    def renew(self, head: UnitRecord, lease_until_ms: int) -> Write:
         """A whole new lease."""
         values = {":rev": number(head.rev), ":lease": number(lease_until_ms)}
         return self._write("Update", head.unit, _mine(), update="SET #lease = :lease", values=values)
 
-    def read_keys(self, head: Head) -> list[Get]:
+    def read_keys(self, head: UnitRecord) -> list[Get]:
         """Read the rows of the keys that it marks."""
         return [Get(self.table, keys_key(head, at)) for at in range(head.keys)]
 
-    def put_keys(self, head: Head, piece: bytes) -> Write:
+    def put_keys(self, head: UnitRecord, piece: bytes) -> Write:
         """Write the keys of what it is about to mark, as its last row of keys."""
         key = keys_key(head, head.keys - 1)
         return Write(
             "Put", key, only_if.NO_SUCH_ROW, item={**key, **STAMP, "data": {"B": piece}}, names=_NAMES, table=self.table
         )
 
-    def add_keys(self, head: Head) -> Write:
+    def add_keys(self, head: UnitRecord) -> Write:
         """Count one more row of keys in its head."""
         values = {":rev": number(head.rev), ":keys": number(head.keys), ":before": number(head.keys - 1)}
         condition = every(_mine(), only_if.KEYS_AS_I_SAW)
         return self._write("Update", head.unit, condition, update="SET #keys = :keys", values=values)
 
-    def announce(self, head: Head) -> Write:
+    def announce(self, head: UnitRecord) -> Write:
         """Note in its head how many rows of what it writes there will be."""
         values = {":rev": number(head.rev), ":pieces": number(head.pieces)}
         return self._write("Update", head.unit, _mine(), update="SET pieces = :pieces", values=values)
 
-    def commit_with_writes(self, head: Head, now_ms: int) -> Write:
+    def commit_with_writes(self, head: UnitRecord, now_ms: int) -> Write:
         """The deciding write of a head that did not hold what its unit writes before."""
         made = self.commit(head, now_ms)
         if head.pieces:
@@ -333,13 +333,13 @@ class Heads:
             made, update=f"{made.update}, writes = :writes", values={**made.values, ":writes": {"B": head.inline}}
         )
 
-    def prolong(self, head: Head, lease_until_ms: int) -> Write:
+    def prolong(self, head: UnitRecord, lease_until_ms: int) -> Write:
         """A longer lease; two that are sent at once may arrive in any order."""
         condition = every(_mine(), only_if.LEASE_ENDS_BEFORE)
         values = {":rev": number(head.rev), ":lease": number(lease_until_ms)}
         return self._write("Update", head.unit, condition, update="SET #lease = :lease", values=values)
 
-    def commit(self, head: Head, now_ms: int) -> Write:
+    def commit(self, head: UnitRecord, now_ms: int) -> Write:
         """The deciding write."""
         update = "SET #state = :committed, finalMs = :now"
         values = {":rev": number(head.rev), ":now": number(now_ms)}
@@ -368,7 +368,7 @@ class Heads:
             values[":owner"] = {"S": owner}
         return self._write("Update", unit, every(*conditions), update=update, values=values)
 
-    def close(self, head: Head, now_ms: int) -> Write:
+    def close(self, head: UnitRecord, now_ms: int) -> Write:
         """Close a record of which every item is finished; it may be deleted once none of its rows is left."""
         update = "SET closed = :yes" if head.has_rows else "SET closed = :yes, #ttl = :until"
         if head.is_saved:
@@ -376,14 +376,14 @@ class Heads:
         values = {":yes": {"BOOL": True}, ":until": _until(head, now_ms)}
         return self._write("Update", head.unit, only_if.HEAD_IS_FINAL, update=update, values=values)
 
-    def forget(self, head: Head, now_ms: int) -> Write:
+    def forget(self, head: UnitRecord, now_ms: int) -> Write:
         """Let a closed record be deleted by time to live: none of its rows is left."""
         values = {":until": _until(head, now_ms)}
         return self._write("Update", head.unit, only_if.HEAD_IS_CLOSED, update="SET #ttl = :until", values=values)
 
     # Of corrections.
 
-    def is_not_finished(self, head: Head) -> Write:
+    def is_not_finished(self, head: UnitRecord) -> Write:
         """Check that it is committed, and that an item of it may not be finished."""
         only = every(only_if.HEAD_IS_COMMITTED, only_if.HEAD_IS_NOT_CLOSED)
         return self._write("ConditionCheck", head.unit, only)
@@ -392,7 +392,7 @@ class Heads:
         """Read the row that keeps a correction."""
         return Get(self.table, correction_key(unit, correction))
 
-    def keep_correction(self, head: Head, correction: str, told: Item, entry: Entry, now_ms: int) -> Write:
+    def keep_correction(self, head: UnitRecord, correction: str, told: Item, entry: Entry, now_ms: int) -> Write:
         """Keep who has corrected an item, and what the unit would have written; time to live deletes it."""
         key, pieces = correction_key(head.unit, correction), packed([entry]).pieces
         item: dict[str, Any] = {
@@ -409,13 +409,13 @@ class Heads:
 
     # Of saved units.
 
-    def save(self, head: Head, seen: Head | None) -> Write:
+    def save(self, head: UnitRecord, seen: UnitRecord | None) -> Write:
         """Save a unit for the first time, or again by its coordinator, unless another one has resumed it since."""
         if seen is None:
             return self._write("Put", head.unit, only_if.NO_SUCH_ROW, item=_row(head))
         return self._write("Put", head.unit, _mine(), item=_row(head), values={":rev": number(seen.rev)})
 
-    def put_saved_piece(self, head: Head, at: int, piece: bytes, tries: int) -> Write:
+    def put_saved_piece(self, head: UnitRecord, at: int, piece: bytes, tries: int) -> Write:
         """Write a row of what it has read and stated, before the head that names it; time to live deletes it.
 
         Args:
@@ -428,13 +428,13 @@ class Heads:
             "Put", key, only_if.NOT_WRITTEN_SINCE_THIS_TRY, item=item, names=names, values=values, table=self.table
         )
 
-    def claim(self, head: Head, coordinator: str) -> Write:
+    def claim(self, head: UnitRecord, coordinator: str) -> Write:
         """A coordinator resumes it: no earlier one can commit or save it from now on."""
         values: Item = {":rev": number(head.rev), ":next": number(head.rev + 1), ":coordinator": {"S": coordinator}}
         update = "SET #rev = :next, #coordinator = :coordinator"
         return self._write("Update", head.unit, _mine(), update=update, values=values)
 
-    def end_saved(self, head: Head, state: State, now_ms: int) -> Write:
+    def end_saved(self, head: UnitRecord, state: RecordState, now_ms: int) -> Write:
         """End it by its coordinator: it has marked nothing under its own id, so it is closed at once."""
         update = "SET #state = :ended, finalMs = :now, closed = :yes"
         values = {":rev": number(head.rev), ":ended": {"S": state}, ":now": number(now_ms), ":yes": {"BOOL": True}}
@@ -452,7 +452,7 @@ class Heads:
         return Write(operation, head_key(unit), condition, names=names, values=values, table=self.table, **more)
 
 
-def _row(head: Head) -> Item:
+def _row(head: UnitRecord) -> Item:
     """A pending head as a row of the table."""
     item: dict[str, Any] = {
         **head_key(head.unit),
@@ -477,7 +477,7 @@ def _row(head: Head) -> Item:
     return item
 
 
-def _until(head: Head, now_ms: int) -> Mapping[str, str]:
+def _until(head: UnitRecord, now_ms: int) -> Mapping[str, str]:
     kept_s = SAVED_IS_KEPT_S if head.is_saved else CLOSED_IS_KEPT_S
     return number(now_ms // 1_000 + kept_s)
 
@@ -494,7 +494,7 @@ def ended(row: Item | None, unit: str) -> TicketLockError:
     """
     if row is None:
         return UnitForgotten(f"the unit {unit} was ended by another process, and its record is gone")
-    head = Head.of(row)
+    head = UnitRecord.of(row)
     if head.state != "rolledBack":
         committed = ", and committed it" if head.state == "committed" else ""
         return UnitChanged(

@@ -41,9 +41,9 @@ from ticketlock.units._commit import Fate, name_refused
 from ticketlock.units._guards import Guards
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import close, read_pieces
-from ticketlock.units._packing import in_pieces, item_read, item_told, of_pieces
+from ticketlock.units._packing import decode_item, encode_item, in_pieces, of_pieces
 from ticketlock.units._reading import Isolation, image_of
-from ticketlock.units._record import Head, Heads, ended, head_key, is_id, rows_expire_at, with_pieces
+from ticketlock.units._record import UnitRecord, UnitRecords, ended, head_key, is_id, rows_expire_at, with_pieces
 from ticketlock.units._rows import (
     FORMAT_NAMES,
     FORMAT_VALUES,
@@ -60,10 +60,10 @@ from ticketlock.units._rows import (
 )
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._terms import Terms, check_of, with_step
-from ticketlock.units._work import Place, Work, cut
+from ticketlock.units._work import ItemState, Work, chunks
 from ticketlock.wire._actions import TIME_TO_LIVE, Item, Reply, number
 from ticketlock.wire._item_requests import MOST_TOGETHER, Query
-from ticketlock.wire._requests import Attributes, ForkingSteps, Pause, Together, TransactWrite, Write
+from ticketlock.wire._requests import ForkingSteps, Pause, Together, TransactWrite, Write
 from ticketlock.wire._table_time import Moment
 
 OWNER = "owner#"
@@ -73,7 +73,7 @@ _ENDED = "ended"
 _NAMES = {"#unit": "unit", "#ttl": TIME_TO_LIVE} | FORMAT_NAMES
 
 
-def found_by_owner(table: str, head: Head, owner: str) -> Write:
+def found_by_owner(table: str, head: UnitRecord, owner: str) -> Write:
     """The row of a unit in its owner's partition, written before its head: a query may see half of a transaction."""
     key, until = row_key(_partition(owner), head.unit), rows_expire_at(head)
     item: Item = {**key, **STAMP, TIME_TO_LIVE: until}
@@ -87,7 +87,7 @@ def owner_goes_on(table: str, owner: str) -> Write:
     return Write("ConditionCheck", end, only_if.NO_SUCH_ROW, names=_NAMES, table=table)
 
 
-def end_owner(heads: Heads, owner: str) -> ForkingSteps[list[str]]:
+def end_owner(heads: UnitRecords, owner: str) -> ForkingSteps[list[str]]:
     """Roll back the units that were saved under an owner, and refuse later saves.
 
     Returns:
@@ -103,10 +103,10 @@ def end_owner(heads: Heads, owner: str) -> ForkingSteps[list[str]]:
     if ended.item is not None:
         check_row(ended.item)
     rolled_back, strange = list[str](), list[Strange]()
-    after: Attributes | None = None
+    after: Item | None = None
     while True:
         page: Reply = yield _saved(heads.table, owner, after)
-        for rows in cut([row for row in page.items if row is not None], MOST_TOGETHER):
+        for rows in chunks([row for row in page.items if row is not None], MOST_TOGETHER):
             rolled_back += yield from _roll_back(_units_in(rows, strange), heads, owner, page.now, strange)
         after = page.last_key
         if after is None:
@@ -128,7 +128,7 @@ def _units_in(rows: Sequence[Item], strange: list[Strange]) -> list[str]:
 
 
 def _roll_back(
-    units: Sequence[str], heads: Heads, owner: str, now: Moment, strange: list[Strange]
+    units: Sequence[str], heads: UnitRecords, owner: str, now: Moment, strange: list[Strange]
 ) -> ForkingSteps[list[str]]:
     if not units:
         return []
@@ -147,7 +147,7 @@ def _roll_back(
 
 
 def _is_rolled_back(row: Item | None, *, repeated: bool) -> bool:
-    return row is not None and Head.of(row).state == "rolledBack" and repeated
+    return row is not None and UnitRecord.of(row).state == "rolledBack" and repeated
 
 
 def _end(table: str, owner: str, now: Moment) -> Write:
@@ -158,7 +158,7 @@ def _end(table: str, owner: str, now: Moment) -> Write:
     return Write("Put", key, only_if.NO_ROW_THAT_STAYS_AS_LONG, item=item, names=_NAMES, values=values, table=table)
 
 
-def _saved(table: str, owner: str, after: Attributes | None) -> Query:
+def _saved(table: str, owner: str, after: Item | None) -> Query:
     """A page of its rows, one for each unit that was ever saved under it."""
     return Query(table, "#unit = :owner", _NAMES, {":owner": {"S": _partition(owner)}}, after=after)
 
@@ -173,7 +173,7 @@ _log = logging.getLogger("ticketlock")
 _OTHERS_MAY_CAUSE = (ConditionFailed, LockLost, UnitConflict, UnitContended, UnitRolledBack)
 
 
-class SavedRecord:
+class SavedUnit:
     """One saved unit's record.
 
     Args:
@@ -181,7 +181,7 @@ class SavedRecord:
         heads: the records of units.
     """
 
-    def __init__(self, head: Head, heads: Heads) -> None:
+    def __init__(self, head: UnitRecord, heads: UnitRecords) -> None:
         self._head, self._heads = head, heads
 
     def roll_back(self) -> ForkingSteps[None]:
@@ -232,7 +232,7 @@ class SavedRecord:
             reply: Reply = yield self._heads.read(self._head.unit)
         except TableError:
             return
-        head = Head.of(reply.item) if reply.item is not None else None
+        head = UnitRecord.of(reply.item) if reply.item is not None else None
         if head is None or head.state != "pending" or head.rev != self._head.rev:
             raise ended(reply.item, self._head.unit) from error
 
@@ -293,7 +293,7 @@ class SavedLock:
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
+class SaveOptions:
     """How a unit is saved.
 
     Attributes:
@@ -308,8 +308,8 @@ class Keeping:
 
 
 def save(
-    terms: Terms, work: Work, receipt: Receipt | None, heads: Heads, keeping: Keeping, fate: Fate
-) -> ForkingSteps[Head]:
+    terms: Terms, work: Work, receipt: Receipt | None, heads: UnitRecords, keeping: SaveOptions, fate: Fate
+) -> ForkingSteps[UnitRecord]:
     """Save what a unit has read and stated, in place of what it was resumed with.
 
     Args:
@@ -327,7 +327,7 @@ def save(
     reply: Reply = yield Pause(0)
     now, before = reply.now, terms.saved
     told = _unit_told(terms, work, receipt)
-    made = Head(
+    made = UnitRecord(
         terms.id,
         "pending",
         terms.born_ms,
@@ -369,7 +369,7 @@ def save(
             if end is not None:
                 check_row(end)
             if before is not None:
-                yield from SavedRecord(before, heads).roll_back()
+                yield from SavedUnit(before, heads).roll_back()
             why = f"its owner {head.owner!r} has ended"
             raise UnitRolledBack(f"the unit {terms.id} was not saved, and is rolled back: {why}")
         raise ended(reply.item, terms.id)
@@ -383,17 +383,17 @@ def _not_saved(error: TableError) -> TableError:
 
 def _is_saved_by(reply: Reply, coordinator: str) -> bool:
     """Whether an earlier attempt of this save was applied: only this coordinator writes rows under its id."""
-    return reply.item is not None and Head.of(reply.item).attempt == coordinator
+    return reply.item is not None and UnitRecord.of(reply.item).attempt == coordinator
 
 
-def _is_perhaps_succeeded(reply: Reply, made: Head) -> bool:
+def _is_perhaps_succeeded(reply: Reply, made: UnitRecord) -> bool:
     """Whether an earlier attempt of this save may have been applied, and a later coordinator has saved the unit since.
 
     A claim and a save raise `rev` by one each, and no save drops a step.
     """
     if not reply.repeated or reply.item is None:
         return False
-    found = Head.of(reply.item)
+    found = UnitRecord.of(reply.item)
     return found.state != "rolledBack" and found.rev >= made.rev + 2 and made.steps <= found.steps
 
 
@@ -406,13 +406,13 @@ def _unit_told(terms: Terms, work: Work, receipt: Receipt | None) -> dict[str, A
         "under": None if terms.under is None else _lock_told(check_of(terms.under)["ConditionCheck"]),
         "engine": terms.engine,
         "prefix": work.marks.prefix,
-        "cuts": work.cuts,
+        "cuts": work.reads,
         "guarded": sorted({place.table.name for place in work.places.values() if place.table.is_guarded}),
         "places": [_place_told(place) for place in work.places.values()],
     }
 
 
-def terms_of(told: Mapping[str, Any], own: Terms, head: Head) -> Terms:
+def terms_of(told: Mapping[str, Any], own: Terms, head: UnitRecord) -> Terms:
     """What the unit was begun with, under the id and the step of the coordinator that goes on with it."""
     lock = told["under"]
     under = None if lock is None else SavedLock({name: _lock_field(name, value) for name, value in lock.items()})
@@ -431,10 +431,10 @@ def receipt_of(told: Mapping[str, Any]) -> Receipt | None:
 
 def work_of(told: Mapping[str, Any], work: Work, tables: Mapping[str, UnitTable]) -> None:
     """Put the unit's items into an empty work."""
-    work.cuts = told["cuts"]
+    work.reads = told["cuts"]
     for each in told["places"]:
         saved = fields(each, _PLACE)
-        place = work.place(tables[saved["table"]], item_read(saved["key"]))
+        place = work.place(tables[saved["table"]], decode_item(saved["key"]))
         place.seen = _item(saved["seen"])
         place.before = image_of(place.seen, work.marks)
         place.image = _item(saved["image"][0]) if saved["image"] else place.before
@@ -444,17 +444,17 @@ def work_of(told: Mapping[str, Any], work: Work, tables: Mapping[str, UnitTable]
             saved["isWritten"],
             saved["isChecked"],
         )
-        place.cut = saved["cut"]
+        place.read_number = saved["cut"]
 
 
 def _receipt_told(receipt: Receipt) -> dict[str, Any]:
     return {"isCommitted": receipt.is_committed, "unit": receipt.unit}
 
 
-def _place_told(place: Place) -> dict[str, Any]:
+def _place_told(place: ItemState) -> dict[str, Any]:
     return {
         "table": place.table.name,
-        "key": item_told(place.key),
+        "key": encode_item(place.key),
         "seen": _told(place.seen),
         # An item that was only read is stored once.
         "image": [] if place.image == place.before else [_told(place.image)],
@@ -462,24 +462,24 @@ def _place_told(place: Place) -> dict[str, Any]:
         "isRead": place.is_read,
         "isWritten": place.is_written,
         "isChecked": place.is_checked,
-        "cut": place.cut,
+        "cut": place.read_number,
     }
 
 
 def _told(item: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return None if item is None else item_told(item)
+    return None if item is None else encode_item(item)
 
 
 def _item(told: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return None if told is None else item_read(told)
+    return None if told is None else decode_item(told)
 
 
 def _lock_told(check: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: item_told(value) if name in _OF_ITEMS else value for name, value in check.items()}
+    return {name: encode_item(value) if name in _OF_ITEMS else value for name, value in check.items()}
 
 
 def _lock_field(name: str, told: Any) -> Any:
-    return item_read(told) if name in _OF_ITEMS else told
+    return decode_item(told) if name in _OF_ITEMS else told
 
 
 def tables_of(told: Mapping[str, Any]) -> Sequence[str]:
@@ -521,12 +521,12 @@ def resume(given: Any, own: Terms, units_table: str, marks: Marks, tables: Table
     """
     if not isinstance(given, str) or not is_id(given):
         raise InvalidUnitRequest("unit", given, "what `save` has returned")
-    heads = Heads(units_table)
+    heads = UnitRecords(units_table)
     while True:
         reply: Reply = yield heads.read(given)
         if reply.item is None:
             raise ended(None, given)
-        head = Head.of(reply.item)
+        head = UnitRecord.of(reply.item)
         if not head.is_saved:
             raise InvalidUnitRequest("unit", given, "what `save` has returned: this unit was not saved")
         if head.state == "committed":
@@ -539,7 +539,7 @@ def resume(given: Any, own: Terms, units_table: str, marks: Marks, tables: Table
         pieces = yield from read_pieces(heads, head)
         if pieces is None:
             again: Reply = yield heads.read(given)
-            if again.item is not None and not _is_the_same(Head.of(again.item), head):
+            if again.item is not None and not _is_the_same(UnitRecord.of(again.item), head):
                 continue
             raise UnitForgotten(f"the rows of the saved unit {given} are gone")
         # Before the claim: a process that cannot go on leaves the unit to the one that has it.
@@ -554,21 +554,21 @@ def resume(given: Any, own: Terms, units_table: str, marks: Marks, tables: Table
         yield from _end_the_one_before(head, heads, claimed.now.latest_ms)
         if resumed.terms.name is not None:
             # No earlier coordinator can commit it any more: a new receipt belongs to another unit.
-            yield from SavedRecord(mine, heads).check_name(resumed.terms.name, resumed.receipt or NEVER_USED)
+            yield from SavedUnit(mine, heads).check_name(resumed.terms.name, resumed.receipt or NEVER_USED)
         return replace(resumed, terms=replace(resumed.terms, saved=mine))
 
 
 def _is_claimed_by(reply: Reply, coordinator: str) -> bool:
     """Whether an earlier attempt of the claim was applied."""
-    return reply.item is not None and Head.of(reply.item).coordinator == coordinator
+    return reply.item is not None and UnitRecord.of(reply.item).coordinator == coordinator
 
 
-def _is_the_same(again: Head, head: Head) -> bool:
+def _is_the_same(again: UnitRecord, head: UnitRecord) -> bool:
     """Whether the unit was neither saved, resumed nor ended meanwhile."""
     return (again.rev, again.state) == (head.rev, head.state)
 
 
-def _end_the_one_before(head: Head, heads: Heads, now_ms: int) -> ForkingSteps[None]:
+def _end_the_one_before(head: UnitRecord, heads: UnitRecords, now_ms: int) -> ForkingSteps[None]:
     """Roll back what the previous coordinator has marked: it cannot commit any more, and others would wait for it."""
     if head.coordinator is None or head.coordinator == head.attempt:
         return
@@ -580,7 +580,7 @@ def _end_the_one_before(head: Head, heads: Heads, now_ms: int) -> ForkingSteps[N
 
 
 def _resumed(
-    head: Head, pieces: list[bytes], own: Terms, marks: Marks, tables: Tables, units_table: str
+    head: UnitRecord, pieces: list[bytes], own: Terms, marks: Marks, tables: Tables, units_table: str
 ) -> ForkingSteps[Resumed]:
     try:
         told = fields(of_pieces(pieces, head_key(head.unit)), SAVED)

@@ -8,7 +8,7 @@ from typing import Literal
 from ticketlock.errors import ClientClosed, InvalidUnitRequest, TicketLockError, UnitFinished
 from ticketlock.wire._driver import OwnProcess
 
-State = Literal["open", "committing", "committed", "rolled back", "saved", "unknown"]
+UnitState = Literal["open", "committing", "committed", "rolled back", "saved", "unknown"]
 _IN_WORDS = {"committing": "being committed", "unknown": "over, and its outcome unknown"}
 
 
@@ -21,7 +21,7 @@ class Life:
     """
 
     def __init__(self, unit: str) -> None:
-        self.state: State = "open"
+        self.state: UnitState = "open"
         self.is_reported = False
         self._unit = unit
         self._process = OwnProcess()

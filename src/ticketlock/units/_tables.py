@@ -7,8 +7,7 @@ from typing import Any
 
 from ticketlock._checks import boolean, text
 from ticketlock._expressions._schemas import Schema, check_item, check_key
-from ticketlock._expressions._values import MAX_ITEM_BYTES, ItemInvalid, ItemTooBig
-from ticketlock._expressions._values import Item as Attributes
+from ticketlock._expressions._values import MAX_ITEM_BYTES, Attributes, ItemInvalid, ItemTooBig
 from ticketlock.errors import InvalidUnitRequest, ItemTooLarge, OutcomeUnknown, RequestNotApplied
 from ticketlock.units._values import PYTHON
 from ticketlock.wire._actions import Reply

@@ -11,14 +11,14 @@ from typing import Any, Literal, Protocol
 
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units._reading import SERIALIZABLE, Isolation
-from ticketlock.units._record import Head
+from ticketlock.units._record import UnitRecord
 
 MOST_STEPS = 100
 _DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SavedStep:
     """What one process adds to a saved unit, for example a state of a workflow; each retry is the same step.
 
     Attributes:
@@ -33,12 +33,12 @@ class Step:
         return hashlib.sha256(self.name.encode()).digest()[:_DIGEST_BYTES]
 
 
-def with_step(saved: frozenset[bytes], step: Step | None) -> frozenset[bytes]:
+def with_step(saved: frozenset[bytes], step: SavedStep | None) -> frozenset[bytes]:
     """The steps of a unit after the save of this one."""
     return saved if step is None else saved | {step.digest}
 
 
-def check_room(saved: frozenset[bytes], step: Step | None) -> None:
+def check_room(saved: frozenset[bytes], step: SavedStep | None) -> None:
     """Refuse one step too many: to drop an earlier one would let its retry count twice.
 
     Raises:
@@ -86,8 +86,8 @@ class Terms:
     name: str | None = None
     under: HeldLock | None = None
     engine: Engine | None = None
-    saved: Head | None = None
-    step: Step | None = None
+    saved: UnitRecord | None = None
+    step: SavedStep | None = None
 
     @property
     def id(self) -> str:

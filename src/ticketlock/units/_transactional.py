@@ -18,14 +18,14 @@ from decimal import Decimal
 from typing import Any, Protocol
 
 from ticketlock._checks import text, whole_number
-from ticketlock._decorating import Decorator, Key, KeyOf
+from ticketlock._decorating import CallKey, Decorator, KeyOf
 from ticketlock.errors import InvalidUnitRequest, TicketLockError, UnitConflict, UnitContended, UnitRolledBack
 from ticketlock.units._reading import Isolation
 from ticketlock.units._record import new_id
-from ticketlock.units._settings import Settings
+from ticketlock.units._settings import UnitsSettings
 from ticketlock.units._terms import HeldLock, Terms, Under
 from ticketlock.units._values import PYTHON
-from ticketlock.units._work import Place
+from ticketlock.units._work import ItemState
 from ticketlock.wire._actions import Actions, Sleep
 from ticketlock.wire._driver import Clocks
 
@@ -93,7 +93,7 @@ class Contended:
         return entity in self._entities
 
 
-class Turn:
+class PlaceInTurn:
     """What the tries of one call queue for.
 
     Args:
@@ -113,7 +113,7 @@ class Turn:
         self._stood_aside = False
         self._has_waited = False
 
-    def check(self, places: Sequence[Place]) -> None:
+    def check(self, places: Sequence[ItemState]) -> None:
         """Step back if calls are queueing for an item that is about to be read: nothing is sent, and the try ends.
 
         Raises:
@@ -159,13 +159,13 @@ class Turn:
     def _waits(self, _: object) -> None:
         self._has_waited = True
 
-    def has_come(self) -> None:
+    def note_held(self) -> None:
         """Note that all locks are held."""
         self.is_held = True
         if not self._has_waited:
             self._contended.forget(self.entities)
 
-    def is_missed(self, error: TicketLockError) -> None:
+    def note_missed(self, error: TicketLockError) -> None:
         """Note that the turn did not come: the next try runs without it."""
         _log.warning("a unit runs without its turn at %s: %s", ", ".join(sorted(self.entities)), error)
 
@@ -184,7 +184,7 @@ def entity_of(table: str, key: Mapping[str, Any]) -> str:
     return f"{table}/{hashlib.sha256(entity.encode()).hexdigest()}"
 
 
-def _named(place: Place) -> tuple[str, dict[str, Any]]:
+def _named(place: ItemState) -> tuple[str, dict[str, Any]]:
     return place.table.name, PYTHON.back(place.key) or {}
 
 
@@ -227,7 +227,7 @@ class Tries:
         terms: Terms,
         most: int,
         clocks: Clocks,
-        turn: Turn | None = None,
+        turn: PlaceInTurn | None = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.terms = terms
@@ -262,7 +262,7 @@ def check_has_parentheses(given: object) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class TransactionalArguments:
     """The arguments of ``transactional``.
 
     Attributes:
@@ -275,12 +275,12 @@ class Wishes:
 
     tries: Any
     unit_as: Any
-    name: Key | None
+    name: CallKey | None
     isolation: Any
     timeout: Any
     under: Under | None
 
-    def check(self, settings: Settings, clocks: Clocks) -> None:
+    def check(self, settings: UnitsSettings, clocks: Clocks) -> None:
         """Refuse arguments that are wrong for every call.
 
         Raises:
@@ -320,16 +320,16 @@ class Calls:
         name_of: makes the name of a call's unit; None for no name.
     """
 
-    wishes: Wishes
+    wishes: TransactionalArguments
     name_of: KeyOf | None
 
     def tries(
         self,
-        settings: Settings,
+        settings: UnitsSettings,
         clocks: Clocks,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
-        turn: Turn | None,
+        turn: PlaceInTurn | None,
     ) -> Tries:
         """The tries of one call.
 

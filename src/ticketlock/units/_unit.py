@@ -5,24 +5,25 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from ticketlock.units._low_level import LowLevelVerbs, UnitClient
+from ticketlock._checks import Seconds
+from ticketlock.units._low_level import LowLevelUnitOfWork, UnitClient
 from ticketlock.units._queries import in_python, items_found
 from ticketlock.units._reading import Isolation
 from ticketlock.units._settings import keeping
 from ticketlock.units._tables import UnitTable
-from ticketlock.units._unit_of_work import Verbs, item_after, item_before
+from ticketlock.units._unit_of_work import UnitOfWork, item_after, item_before
 from ticketlock.units._values import PYTHON
 from ticketlock.wire._requests import ForkingSteps
 
 
-class Shown:
+class UnitFace:
     """A unit of one of the two faces.
 
     Attributes:
         id: identifies the unit; of a resumed unit, the id under which it was saved.
     """
 
-    def __init__(self, verbs: Verbs) -> None:
+    def __init__(self, verbs: UnitOfWork) -> None:
         self.id = verbs.terms.id
         self._verbs = verbs
 
@@ -41,10 +42,9 @@ class Shown:
 
 
 Follow = Callable[[ForkingSteps[Any]], Any]
-Seconds = Any
 
 
-class Unit(Shown):
+class Unit(UnitFace):
     """One unit of work: reads and writes of items in any tables, which are committed together or not at all.
 
     Use it in ``with``: the end of the block commits; an exception inside the block rolls back, and is raised to you. A
@@ -57,10 +57,10 @@ class Unit(Shown):
         client: the same unit with the parameters of the low-level API.
     """
 
-    def __init__(self, verbs: Verbs, follow: Follow) -> None:
+    def __init__(self, verbs: UnitOfWork, follow: Follow) -> None:
         super().__init__(verbs)
         self._follow = follow
-        self.client = UnitClient(LowLevelVerbs(verbs), follow)
+        self.client = UnitClient(LowLevelUnitOfWork(verbs), follow)
 
     @property
     def repeated(self) -> bool:
@@ -339,5 +339,5 @@ class Unit(Shown):
         except BaseException:
             if self._verbs.is_waiting_for_its_end:
                 # Interrupted before the first step: its read locks would be renewed as long as it is referenced.
-                self._follow(self._verbs.give_up())
+                self._follow(self._verbs.end_after_interrupt())
             raise

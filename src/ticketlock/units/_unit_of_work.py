@@ -9,8 +9,7 @@ from inspect import GEN_CLOSED, getgeneratorstate
 from typing import Any, TypeVar
 
 from ticketlock._checks import boolean
-from ticketlock._expressions._values import MAX_ITEM_BYTES, Value
-from ticketlock._expressions._values import Item as Attributes
+from ticketlock._expressions._values import MAX_ITEM_BYTES, Attributes, Value
 from ticketlock.errors import (
     CommittedUnfinished,
     InvalidUnitRequest,
@@ -27,9 +26,8 @@ from ticketlock.units._guards import Guards
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Meeting
-from ticketlock.units._queries import Found, Querying, asked
-from ticketlock.units._queries import Given as QueryGiven
-from ticketlock.units._read_locks import Kept, Locking
+from ticketlock.units._queries import Found, QueryArguments, Querying, asked
+from ticketlock.units._read_locks import ReadLockLease, ReadLocks
 from ticketlock.units._reading import (
     COMMITTED,
     LEVELS,
@@ -37,32 +35,32 @@ from ticketlock.units._reading import (
     SERIALIZABLE,
     UNCOMMITTED,
     Isolation,
-    Reading,
+    Reader,
     Wanted,
     are_of_one_instant,
     each_once,
     is_as_seen,
-    take_in,
+    read_unread,
 )
-from ticketlock.units._record import Heads
+from ticketlock.units._record import UnitRecords
 from ticketlock.units._rows import NEVER_USED, Receipt, read_receipt
-from ticketlock.units._saved import Keeping, Resumed, SavedRecord, save
+from ticketlock.units._saved import Resumed, SavedUnit, SaveOptions, save
 from ticketlock.units._state import Life
-from ticketlock.units._statements import Given, Kind, field_of_target, statement
+from ticketlock.units._statements import StatementArguments, StatementKind, field_of_target, statement
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._terms import Terms, check_of, check_room
-from ticketlock.units._transactional import Turn
+from ticketlock.units._transactional import PlaceInTurn
 from ticketlock.units._values import PYTHON, Python
 from ticketlock.units._work import (
     MOST_ACTIONS,
     MOST_BYTES,
     SURELY_TOGETHER,
     VERSION_BYTES,
-    Place,
+    ItemState,
     Work,
     check_count,
     check_may_mark,
-    cut,
+    chunks,
     has_unknown_sizes,
 )
 from ticketlock.wire._actions import Actions, Item, Reply, T
@@ -91,7 +89,7 @@ _T = TypeVar("_T")
 _log = logging.getLogger("ticketlock")
 
 
-class Verbs:
+class UnitOfWork:
     """One unit's statements, reads and ends.
 
     Attributes:
@@ -101,34 +99,36 @@ class Verbs:
         kept: its read locks, for a heartbeat; None at another level.
     """
 
-    def __init__(self, terms: Terms, units_table: str, tables: Tables, marks: Marks, turn: Turn | None = None) -> None:
+    def __init__(
+        self, terms: Terms, units_table: str, tables: Tables, marks: Marks, turn: PlaceInTurn | None = None
+    ) -> None:
         self.terms = terms
         self._turn = turn
         self.life = Life(terms.id)
         self.repeated = False
         self._tables = tables
         self._work = Work(marks)
-        self._heads = Heads(units_table)
+        self._heads = UnitRecords(units_table)
         self._meeting = Meeting(marks, self._heads, (terms.born_ms, terms.unit), terms.timeout_ms, random.random)
-        self._reading = Reading(marks, self._heads, self._meeting)
+        self._reading = Reader(marks, self._heads, self._meeting)
         self._guards = Guards(units_table)
         self._receipt: Receipt | None = None
-        self._record = None if terms.saved is None else SavedRecord(terms.saved, self._heads)
+        self._record = None if terms.saved is None else SavedUnit(terms.saved, self._heads)
         self._fate = Fate()
         self._saves = 0
         # Whether a statement of this object writes.
         self._has_written = False
         self._committing: Committing | None = None
-        self._locking: Locking | None = None
-        self.kept: Kept | None = None
+        self._locking: ReadLocks | None = None
+        self.kept: ReadLockLease | None = None
         if terms.isolation is READ_LOCK:
             begun = Commit(terms.unit, units_table, terms.born_ms, fate=self._fate)
             # Without a reference to this object: nothing but the last reference to the unit keeps its read locks.
-            read = partial(take_in, work=self._work, reading=self._reading, most=MOST_TOGETHER)
-            self._locking = Locking(begun, marks, self._heads, self._meeting, read)
-            self.kept = Kept(self._locking)
+            read = partial(read_unread, work=self._work, reading=self._reading, most=MOST_TOGETHER)
+            self._locking = ReadLocks(begun, marks, self._heads, self._meeting, read)
+            self.kept = ReadLockLease(self._locking)
 
-    def goes_on(self, resumed: Resumed) -> None:
+    def continue_from(self, resumed: Resumed) -> None:
         """Take over what another coordinator has saved."""
         self._work, self._receipt = resumed.work, resumed.receipt
         is_name_used = (resumed.receipt or NEVER_USED).is_committed
@@ -182,20 +182,20 @@ class Verbs:
         places = [self._place(table, python.item("key", key)) for table, key in wanted]
         yield from self.begin()
         if level in (SERIALIZABLE, READ_LOCK):
-            yield from self._take_in(places)
+            yield from self._read_unread(places)
             for place in places:
                 place.is_checked, place.glimpse = True, None
             return [python.back(place.image) for place in places]
         images = yield from self._newest(places, level)
         return [python.back(place.image if place.is_written else images[id(place)]) for place in places]
 
-    def _newest(self, places: Sequence[Place], level: Isolation) -> ForkingSteps[dict[int, Attributes | None]]:
+    def _newest(self, places: Sequence[ItemState], level: Isolation) -> ForkingSteps[dict[int, Attributes | None]]:
         """Images as they are now, by the places' identities; those that the unit has written are not shown.
 
         Raises:
             UnitConflict: what the unit has written has changed, and is to be shown beside items of this instant.
         """
-        yield from self._take_in([place for place in places if place.blind is not None])
+        yield from self._read_unread([place for place in places if place.blind is not None])
         once = each_once(places)
         own = [place for place in once if place.is_written]
         if level is UNCOMMITTED or self.repeated or (len(own) == len(once) and are_of_one_instant(own)):
@@ -212,11 +212,11 @@ class Verbs:
                 place.glimpse = (image,)
         return {id(place): image for place, image in found}
 
-    def query(self, table: Any, given: QueryGiven, isolation: Isolation | None) -> ForkingSteps[Found]:
+    def query(self, table: Any, given: QueryArguments, isolation: Isolation | None) -> ForkingSteps[Found]:
         """The items of a range with the unit's own writes; those of an index at COMMITTED at most."""
         return (yield from self._alone(self._query(table, given, isolation)))
 
-    def _query(self, table: Any, given: QueryGiven, isolation: Isolation | None) -> ForkingSteps[Found]:
+    def _query(self, table: Any, given: QueryArguments, isolation: Isolation | None) -> ForkingSteps[Found]:
         level, own = self._level(isolation), self._tables.check_own(table)
         if self._locking is not None and level in (SERIALIZABLE, READ_LOCK):
             allowed = "COMMITTED or UNCOMMITTED for a query of such a unit: `get_all` marks what it has shown"
@@ -229,7 +229,7 @@ class Verbs:
             level = COMMITTED
         yield from self.begin()
         blind = [place for place in self._work.places.values() if place.blind is not None and place.table is own]
-        yield from read_blind(blind, self._take_in)
+        yield from read_blind(blind, self._read_unread)
         if level is SERIALIZABLE and own.is_guarded:
             # Before the items, so that an insert in between is detected.
             yield from self._read_guard(own, checked.range.partition[0])
@@ -238,7 +238,7 @@ class Verbs:
 
     def _read_guard(self, table: UnitTable, partition: Value) -> ForkingSteps[None]:
         guard = self._guards.of(table, partition, self._work)
-        yield from take_in([guard], self._work, self._reading, MOST_TOGETHER)
+        yield from read_unread([guard], self._work, self._reading, MOST_TOGETHER)
         self._guards.check(guard)
         guard.is_checked = True
 
@@ -288,7 +288,7 @@ class Verbs:
 
     def _state(
         self,
-        kind: Kind,
+        kind: StatementKind,
         table: Any,
         target: Any,
         condition: Any,
@@ -305,10 +305,12 @@ class Verbs:
             ConditionFailed: its condition does not hold; the unit is as before the statement.
         """
         item, phrase = python.item(field_of_target(kind), target), python.condition(condition)
-        given = Given(item, phrase, python.values(values), python.names(names), update)
+        given = StatementArguments(item, phrase, python.values(values), python.names(names), update)
         return (yield from self._alone(self._evaluated(kind, table, given, blind=blind and self._locking is None)))
 
-    def _evaluated(self, kind: Kind, table: Any, given: Given, *, blind: bool) -> ForkingSteps[Both]:
+    def _evaluated(
+        self, kind: StatementKind, table: Any, given: StatementArguments, *, blind: bool
+    ) -> ForkingSteps[Both]:
         made = statement(kind, self._tables.check_own(table), given, self._work.marks)
         yield from self.begin()
         if self.repeated:
@@ -318,7 +320,7 @@ class Verbs:
         if blind and is_new and not made.table.is_guarded and may_be_sent_blindly(made):
             place.blind, self._has_written = made, True
             return None, None
-        yield from self._take_in([place])
+        yield from self._read_unread([place])
         # An error in another task may have ended the block meanwhile.
         self.life.check_open()
         self._check_as_glimpsed(place)
@@ -337,7 +339,7 @@ class Verbs:
             place.is_written = self._has_written = True
         return before, after
 
-    def _check_as_glimpsed(self, place: Place) -> None:
+    def _check_as_glimpsed(self, place: ItemState) -> None:
         """End the unit if an item differs from what a lower level has shown: the caller may depend on what it saw."""
         glimpse, place.glimpse = place.glimpse, None
         if glimpse is not None and glimpse[0] != place.before:
@@ -407,7 +409,7 @@ class Verbs:
             self._meeting,
             self._reading,
             self._locking,
-            self._take_in,
+            self._read_unread,
             self._tables,
         )
         self._committing = committing
@@ -450,7 +452,7 @@ class Verbs:
         if self._record is not None:
             yield from self._record.roll_back()
 
-    def save(self, keeping: Keeping) -> ForkingSteps[str]:
+    def save(self, keeping: SaveOptions) -> ForkingSteps[str]:
         """Write down what it has read and written, for `resume`: this object is over."""
         with self.life.alone():
             if self._locking is not None:
@@ -463,11 +465,11 @@ class Verbs:
                 yield from self._record.forget_rows()
             return self.terms.id
 
-    def _save(self, keeping: Keeping) -> ForkingSteps[None]:
+    def _save(self, keeping: SaveOptions) -> ForkingSteps[None]:
         if self.terms.saved is not None:
             check_room(self.terms.saved.steps, self.terms.step)
         check_count([place for place in self._work.places.values() if place.is_touched])
-        yield from read_blind(self._work.places.values(), self._take_in)
+        yield from read_blind(self._work.places.values(), self._read_unread)
         self._saves += 1
         keeping = replace(keeping, tries=self._saves)
         try:
@@ -484,7 +486,7 @@ class Verbs:
         if not self.life.is_over:
             self.life.state = self._fate.became
 
-    def give_up(self) -> ForkingSteps[None]:
+    def end_after_interrupt(self) -> ForkingSteps[None]:
         """The same, and leave nothing behind if possible: a marked commit is rolled back, or finished.
 
         Calling it again does nothing.
@@ -498,14 +500,14 @@ class Verbs:
             is_under_way = marked.is_begun and not marked.is_settled
         if is_under_way and marked is not None:
             try:
-                yield from marked.give_up()
+                yield from marked.end_after_interrupt()
             except CommittedUnfinished as error:
                 _log.warning("%s", error)
             except TicketLockError as error:
                 _log.warning("the interrupted unit %s is left to its lease: %s", self.terms.unit, error)
             self.life.state = self._fate.became
 
-    def _take_in(self, places: Sequence[Place]) -> ForkingSteps[None]:
+    def _read_unread(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
         self._approach(places)
         if self._locking is None or self.repeated:
             yield from self._read_in(places)
@@ -516,21 +518,21 @@ class Verbs:
             if self._locking.is_over:
                 self.life.state = "rolled back"
 
-    def _read_in(self, places: Sequence[Place]) -> ForkingSteps[None]:
+    def _read_in(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
         if self.repeated:
             # What it has read need not be as it was: it writes nothing, and may have written that itself.
             places = [place for place in places if not place.is_read]
         try:
-            yield from take_in(places, self._work, self._reading, MOST_TOGETHER)
+            yield from read_unread(places, self._work, self._reading, MOST_TOGETHER)
         except UnitConflict:
             self.life.state = "rolled back"
             raise
 
     def _let_go(self) -> ForkingSteps[None]:
         if self._locking is not None:
-            yield from self._locking.let_go()
+            yield from self._locking.release_marks()
 
-    def _approach(self, places: Sequence[Place]) -> None:
+    def _approach(self, places: Sequence[ItemState]) -> None:
         """Step back if calls are queueing for these items, before the unit has used them."""
         try:
             if self._turn is not None:
@@ -539,12 +541,12 @@ class Verbs:
             self.life.state = "rolled back"
             raise
 
-    def _place(self, table: Any, given: Attributes) -> Place:
+    def _place(self, table: Any, given: Attributes) -> ItemState:
         own = self._tables.check_own(table)
         return self._work.place(own, own.key_alone("key", given))
 
 
-TakesIn = Callable[[Sequence[Place]], ForkingSteps[None]]
+ReadsUnread = Callable[[Sequence[ItemState]], ForkingSteps[None]]
 
 
 @dataclass(slots=True)
@@ -553,7 +555,7 @@ class Committing:
 
     Attributes:
         locking: its read locks; None at another level.
-        take_in: reads items for the unit.
+        read_unread: reads items for the unit.
         tables: those of its ``Units``.
         marked: the commit by marks, once it has begun.
     """
@@ -562,11 +564,11 @@ class Committing:
     commit: Commit
     work: Work
     guards: Guards
-    heads: Heads
+    heads: UnitRecords
     meeting: Meeting
-    reading: Reading
-    locking: Locking | None
-    take_in: TakesIn
+    reading: Reader
+    locking: ReadLocks | None
+    read_unread: ReadsUnread
     tables: Tables
     marked: MarkedCommit | None = None
 
@@ -591,19 +593,21 @@ class Committing:
                 # Nothing was written. The cause may be the sizes of items that were not read.
                 if not has_unknown_sizes(touched):
                     raise
-                yield from read_blind(touched, self.take_in)
+                yield from read_blind(touched, self.read_unread)
                 if self._fits_one_request(touched):
                     raise
-        yield from read_blind(touched, self.take_in)
+        yield from read_blind(touched, self.read_unread)
         yield from self._commit_by_marks(touched)
 
-    def _touched(self) -> list[Place]:
+    def _touched(self) -> list[ItemState]:
         return [place for place in self.work.places.values() if place.is_touched]
 
-    def _with(self, guards: Sequence[Place]) -> ForkingSteps[list[Place]]:
+    def _with(self, guards: Sequence[ItemState]) -> ForkingSteps[list[ItemState]]:
         """The items of the commit, with the guards of those that it inserts."""
         if self.locking is None:
-            yield from take_in([guard for guard in guards if not guard.is_read], self.work, self.reading, MOST_TOGETHER)
+            yield from read_unread(
+                [guard for guard in guards if not guard.is_read], self.work, self.reading, MOST_TOGETHER
+            )
         else:
             yield from self.locking.lock_all(guards)
         for guard in guards:
@@ -611,24 +615,24 @@ class Committing:
             guard.image, guard.is_written = self.guards.image(guard), True
         return self._touched()
 
-    def _has_to_mark(self, guards: Sequence[Place]) -> bool:
+    def _has_to_mark(self, guards: Sequence[ItemState]) -> bool:
         # A process that finds the guard of a committed unit must find its items too.
         return bool(guards) or self.terms.engine == "marked"
 
-    def _fits_one_request(self, touched: Sequence[Place]) -> bool:
+    def _fits_one_request(self, touched: Sequence[ItemState]) -> bool:
         return fits_one_request(touched, self.terms, MOST_ACTIONS)
 
-    def _commit_by_marks(self, places: Sequence[Place]) -> ForkingSteps[None]:
+    def _commit_by_marks(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
         yield from self._check_may_mark(places)
         self.marked = MarkedCommit(self.commit, self.work.marks, self.heads, self.meeting, places)
         yield from self.marked.steps()
 
-    def _check_may_mark(self, places: Sequence[Place]) -> ForkingSteps[None]:
+    def _check_may_mark(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
         check_count(places)
         yield from self.tables.describe_again(place.table for place in places)
         check_may_mark(places)
 
-    def _validate(self, places: Sequence[Place]) -> ForkingSteps[None]:
+    def _validate(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
         """Check that all that was read is unchanged at one instant; what one request has read is of one instant."""
         is_asserted = any(place.is_asserted for place in places)
         if are_of_one_instant(places) and not is_asserted and not self.guards.are_among(places):
@@ -646,20 +650,20 @@ class Committing:
             raise
         self._check_unchanged(places, found)
 
-    def _check_unchanged(self, places: Sequence[Place], found: Sequence[Item | None]) -> None:
+    def _check_unchanged(self, places: Sequence[ItemState], found: Sequence[Item | None]) -> None:
         marks = self.work.marks
         changed = [place for place, item in zip(places, found, strict=True) if not is_as_seen(item, place.seen, marks)]
         if changed:
             raise conflict(changed)
 
 
-def read_blind(places: Iterable[Place], take_in: TakesIn) -> ForkingSteps[None]:
+def read_blind(places: Iterable[ItemState], read_unread: ReadsUnread) -> ForkingSteps[None]:
     """Read the targets of blind updates, so few at once that one transaction can hold items of any sizes."""
-    for batch in cut([place for place in places if place.blind is not None], SURELY_TOGETHER):
-        yield from take_in(batch)
+    for batch in chunks([place for place in places if place.blind is not None], SURELY_TOGETHER):
+        yield from read_unread(batch)
 
 
-def fits_one_request(touched: Sequence[Place], terms: Terms, most: int) -> bool:
+def fits_one_request(touched: Sequence[ItemState], terms: Terms, most: int) -> bool:
     """Whether one request of at most ``most`` actions can commit all, as far as the sizes of items are known.
 
     Raises:
@@ -678,7 +682,7 @@ def fits_one_request(touched: Sequence[Place], terms: Terms, most: int) -> bool:
     return fits
 
 
-def ending(verbs: Verbs, driver: Driver, steps: ForkingSteps[T]) -> Actions[T]:
+def ending(verbs: UnitOfWork, driver: Driver, steps: ForkingSteps[T]) -> Actions[T]:
     """Perform steps of a unit. If anything else than their own error is raised meanwhile, end the unit.
 
     The exception is raised again, with every outcome of the unit.
@@ -690,7 +694,7 @@ def ending(verbs: Verbs, driver: Driver, steps: ForkingSteps[T]) -> Actions[T]:
     except BaseException as error:
         if is_of_steps(error, steps):
             raise
-        yield from driver.follow(verbs.give_up())
+        yield from driver.follow(verbs.end_after_interrupt())
         raise
 
 

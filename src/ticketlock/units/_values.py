@@ -13,12 +13,18 @@ from boto3.exceptions import DynamoDBNeedsKeyConditionError
 
 from ticketlock._checks import text
 from ticketlock._expressions._grammar import MAX_EXPRESSION_BYTES
-from ticketlock._expressions._values import ExpressionInvalid, ItemInvalid, canonical, canonical_item, check_text
-from ticketlock._expressions._values import Item as Attributes
+from ticketlock._expressions._values import (
+    Attributes,
+    ExpressionInvalid,
+    ItemInvalid,
+    canonical,
+    canonical_item,
+    check_text,
+)
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.wire._actions import Item
 
-Value = TypeVar("Value")
+AnyValue = TypeVar("AnyValue")
 
 _serializer, _deserializer = TypeSerializer(), TypeDeserializer()
 _DIGITS = 10**38

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
-from ticketlock._expressions._values import MAX_ITEM_BYTES, size_of
-from ticketlock._expressions._values import Item as Attributes
+from ticketlock._expressions._values import MAX_ITEM_BYTES, Attributes, size_of
 from ticketlock.errors import InvalidUnitRequest, UnitTooLarge
 from ticketlock.units._marks import Marks
 from ticketlock.units._statements import Statement
@@ -31,7 +30,7 @@ Name = tuple[str, ...]
 
 
 @dataclass(slots=True)
-class Place:
+class ItemState:
     """One item of a unit.
 
     Attributes:
@@ -44,7 +43,7 @@ class Place:
         is_written: whether a statement of the unit has written it.
         is_checked: whether the unit may commit only while the item is unchanged.
         is_asserted: whether a ``check`` promises that of the instant of the commit, even if the unit writes nothing.
-        cut: the number of the last read that returned it: items of one read are of one instant.
+        read_number: of the last read that returned it: items of one read are of one instant.
         blind: an update that DynamoDB is to evaluate; the item was not read.
     """
 
@@ -58,7 +57,7 @@ class Place:
     is_written: bool = False
     is_checked: bool = False
     is_asserted: bool = False
-    cut: int = 0
+    read_number: int = 0
     blind: Statement | None = None
 
     @property
@@ -86,14 +85,14 @@ class Work:
     Attributes:
         marks: the names of our attributes.
         places: each item once, in the order in which the unit used them.
-        cuts: how many reads there were.
+        reads: how many reads there were.
     """
 
     marks: Marks
-    places: dict[Name, Place] = field(default_factory=dict)
-    cuts: int = 0
+    places: dict[Name, ItemState] = field(default_factory=dict)
+    reads: int = 0
 
-    def place(self, table: UnitTable, key: Item) -> Place:
+    def place(self, table: UnitTable, key: Item) -> ItemState:
         """The unit's `Place` of an item, made at its first use.
 
         Args:
@@ -102,7 +101,7 @@ class Work:
         name = (table.name, *(str(part) for value in key.values() for pair in value.items() for part in pair))
         found = self.places.get(name)
         if found is None:
-            found = self.places[name] = Place(table, key)
+            found = self.places[name] = ItemState(table, key)
         return found
 
 
@@ -115,20 +114,20 @@ _BESIDE_BYTES = 16 * 1_024 + MAX_ITEM_BYTES
 """Room for the unit's head, a receipt and a lock, which may be as large as any item."""
 
 
-def cut(whole: Sequence[T], most: int) -> Iterator[Sequence[T]]:
+def chunks(whole: Sequence[T], most: int) -> Iterator[Sequence[T]]:
     """Parts of ``most`` elements each; the last one may be shorter."""
     return (whole[begin : begin + most] for begin in range(0, len(whole), most))
 
 
-def has_unknown_sizes(places: Sequence[Place]) -> bool:
+def has_unknown_sizes(places: Sequence[ItemState]) -> bool:
     """Whether items that were not read might make these too large for one transaction."""
     unknown = sum(place.blind is not None for place in places)
     return unknown > 0 and sum(place.size_bytes for place in places) + unknown * MAX_ITEM_BYTES > MOST_BYTES
 
 
-def that_fit_together(places: Sequence[Place], most: int) -> Iterator[list[Place]]:
+def that_fit_together(places: Sequence[ItemState], most: int) -> Iterator[list[ItemState]]:
     """Batches that each fit into one transaction with a head: DynamoDB counts the items' old sizes, too."""
-    batch: list[Place] = []
+    batch: list[ItemState] = []
     left_bytes = MOST_BYTES - _BESIDE_BYTES
     for place in places:
         if len(batch) == most or place.size_bytes > left_bytes:
@@ -151,7 +150,7 @@ _WHEN = (
 )
 
 
-def check_count(places: Sequence[Place]) -> None:
+def check_count(places: Sequence[ItemState]) -> None:
     """Refuse a unit of more items than can be finished, or resumed, in reasonable time.
 
     Raises:
@@ -164,7 +163,7 @@ def check_count(places: Sequence[Place]) -> None:
         )
 
 
-def check_may_mark(touched: Sequence[Place]) -> None:
+def check_may_mark(touched: Sequence[ItemState]) -> None:
     """Refuse what DynamoDB might refuse after the unit is committed.
 
     Raises:

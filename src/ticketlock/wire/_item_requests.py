@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, ClassVar
 
 from ticketlock.wire._actions import Actions, BrokenReply, Call, Item, Unprocessed
-from ticketlock.wire._requests import Attributes, Request, placeholders
+from ticketlock.wire._requests import Request, placeholders
 
 
 def batch_get(wanted: Mapping[str, Sequence[Item]], *, is_consistent: bool) -> Actions[Any]:
@@ -62,7 +62,7 @@ class Get(Request):
     """
 
     table: str
-    key: Attributes
+    key: Item
     is_consistent: bool = True
 
     def tables(self, _table: str) -> tuple[str, ...]:
@@ -94,7 +94,7 @@ class GetTogether(Request):
         keys: the tables' names with the key attributes, each key once.
     """
 
-    keys: Sequence[tuple[str, Attributes]]
+    keys: Sequence[tuple[str, Item]]
 
     def tables(self, _table: str) -> tuple[str, ...]:
         """The tables of its keys."""
@@ -121,7 +121,7 @@ class GetMany(Request):
         is_consistent: as in ``Get``.
     """
 
-    keys: Sequence[tuple[str | None, Attributes]]
+    keys: Sequence[tuple[str | None, Item]]
     is_consistent: bool = True
 
     def tables(self, table: str) -> tuple[str, ...]:
@@ -142,7 +142,7 @@ class GetMany(Request):
         return tuple(answer["Responses"])
 
 
-def _name(table: str, key_names: Sequence[str], item: Attributes) -> Hashable:
+def _name(table: str, key_names: Sequence[str], item: Item) -> Hashable:
     """A hashable form of an item: numbers may be returned in another form than they were asked for."""
     values = (value for name in key_names for value in item[name].items())
     return (table, *((kind, Decimal(content) if kind == "N" else content) for kind, content in values))
@@ -166,9 +166,9 @@ class Query(Request):
     table: str
     condition: str
     names: Mapping[str, str] = field(default_factory=dict)
-    values: Attributes = field(default_factory=dict)
+    values: Item = field(default_factory=dict)
     index: str | None = None
-    after: Attributes | None = None
+    after: Item | None = None
     limit: int | None = None
     is_forward: bool = True
     is_consistent: bool = True

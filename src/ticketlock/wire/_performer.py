@@ -15,7 +15,7 @@ from ticketlock.wire._actions import Actions, Answer, Call, Course, Fork, NoAnsw
 from ticketlock.wire._at_once import at_once
 from ticketlock.wire._driver import Clocks, Driver, SystemClocks
 from ticketlock.wire._requests import Request, Steps
-from ticketlock.wire._sdk import NotSigned, of_no_library, refreshable
+from ticketlock.wire._sdk import NotSigned, error_of_signal_handler, refreshable
 from ticketlock.wire._table_time import Moment
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class Performer:
         try:
             return getattr(client, action.operation)(**action.parameters)
         except BotoCoreError as error:
-            stranger = of_no_library(error, handled)
+            stranger = error_of_signal_handler(error, handled)
             if stranger is not None:
                 raise stranger from None
             raise

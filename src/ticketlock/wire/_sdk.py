@@ -82,7 +82,7 @@ _LIBRARIES = frozenset({"awscrt", "boto3", "botocore", "certifi", "dateutil", "i
 )
 
 
-def surely_had_not_left(error: Exception) -> bool:
+def was_never_sent(error: Exception) -> bool:
     """Whether the SDK raised an error before any part of its request was sent."""
     inner = getattr(error, "kwargs", {}).get("error")
     if inner is None:
@@ -93,7 +93,7 @@ def surely_had_not_left(error: Exception) -> bool:
     return any(f"{kind.__module__}.{kind.__qualname__}" in _WHILE_CONNECTING for kind in type(inner).__mro__)
 
 
-def of_no_library(error: Exception, handled: BaseException | None) -> Exception | None:
+def error_of_signal_handler(error: Exception, handled: BaseException | None) -> Exception | None:
     """Find the error that a signal handler raised during a request, and that the SDK took for a network error.
 
     Its class does not say: many handlers raise ``TimeoutError`` on SIGALRM. It was raised by code outside the
@@ -308,7 +308,7 @@ def meaning(error: Failure) -> Refusal | TryAgain | TableError:
         return TableRefused(f"{str(error).rstrip('.')}: {_CONFIGURE}")
     if isinstance(error, NEVER_MADE):
         return TableRefused(str(error))
-    return TryAgain(perhaps_applied=not surely_had_not_left(error))
+    return TryAgain(perhaps_applied=not was_never_sent(error))
 
 
 def _meaning_of_no_credentials(error: NotSigned) -> TryAgain | TableError:

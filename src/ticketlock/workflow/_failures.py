@@ -61,7 +61,7 @@ def holding_name(owner: str, fencing_token: int, beats: int) -> str:
     return f"hold-{short_hash(owner, 32)}-{fencing_token}-{beats}"
 
 
-Kind = Literal["function", "execution", "chain", "concurrent"]
+WorkKind = Literal["function", "execution", "chain", "concurrent"]
 """One function, one nested execution; states one after the other, or several at the same time."""
 
 _CLOSED = frozenset({"FAILED", "TIMED_OUT", "ABORTED", "SUCCEEDED"})
@@ -98,15 +98,15 @@ _ON_THE_WAY = (".SdkClientException", ".AWSStepFunctionsException")
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class WorkFailure:
     """A failure as a Catch passes it: an error name, a cause, and the kind of work that failed."""
 
     error: str
     cause: str
-    kind: Kind
+    kind: WorkKind
 
     @classmethod
-    def parse(cls, caught: Any, kind: Kind) -> "Failure":
+    def parse(cls, caught: Any, kind: WorkKind) -> "WorkFailure":
         """Read what a Catch wrote: ``{"Error": str, "Cause": str}``, after work of this kind."""
         return cls(str(caught.get("Error", "")), str(caught.get("Cause", "")), kind)
 
@@ -136,7 +136,7 @@ class Failure:
         """Whether an execution that the service does not know was never started."""
         return self.error in _START_REFUSED
 
-    def to_report(self) -> "Failure":
+    def to_report(self) -> "WorkFailure":
         """The failure of the work itself: a nested execution's own error and cause, if they were passed.
 
         A Fail state may not use a name that begins with ``States.``, which the States Language reserves
@@ -145,7 +145,7 @@ class Failure:
         own = self
         child = self._cause_object()
         if child.get("Status") in _CLOSED and isinstance(child.get("Error"), str):
-            own = Failure(child["Error"], str(child.get("Cause", "")), self.kind)
+            own = WorkFailure(child["Error"], str(child.get("Cause", "")), self.kind)
         if own.error.startswith("States."):
             return replace(own, error="Work." + own.error.removeprefix("States."))
         return own

@@ -86,14 +86,14 @@ _LATE_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Sleep:
+class PollPause:
     """How to wait for the next poll: the status of the turn, and how long to sleep unless it is woken."""
 
     status: Literal["waiting", "parked", "parkedBriefly"]
     ms: int
 
 
-def next_sleep(position: Position, *, lease_ms: int, poll_ms: int, rest_ms: int | None, slack_ms: int = 0) -> Sleep:
+def next_sleep(position: Position, *, lease_ms: int, poll_ms: int, rest_ms: int | None, slack_ms: int = 0) -> PollPause:
     """How a waiter that can be woken waits for its next poll.
 
     Args:
@@ -104,21 +104,21 @@ def next_sleep(position: Position, *, lease_ms: int, poll_ms: int, rest_ms: int 
         slack_ms: a reason to poll before half the lease counts only if it comes earlier by more than this.
     """
     if rest_ms is not None and rest_ms < poll_ms:
-        return Sleep("waiting", max(0, rest_ms))
+        return PollPause("waiting", max(0, rest_ms))
     half_ms = lease_ms // 2
     if rest_ms is not None and rest_ms < half_ms - slack_ms:
-        return Sleep("parkedBriefly", poll_ms)
+        return PollPause("parkedBriefly", poll_ms)
     if position.lease_over_ms is not None and position.turns == 0:
         # A running holder renews at half its lease: one that is late may have crashed, and then wakes no one.
         left_ms = position.lease_over_ms - position.now.likely_ms
         if left_ms < half_ms - min(lease_ms // 10, _LATE_MS) - slack_ms:
-            return Sleep("parkedBriefly", poll_ms)
-    return Sleep("parked", poll_ms)
+            return PollPause("parkedBriefly", poll_ms)
+    return PollPause("parked", poll_ms)
 
 
 def next_poll(
     position: Position, *, lease_ms: int, poll_ms: int, waited_ms: int, rest_ms: int | None, jitter: float
-) -> Sleep:
+) -> PollPause:
     """How a waiter that polls waits for its next poll.
 
     Args:
@@ -131,7 +131,7 @@ def next_poll(
     """
     longest_ms = max(poll_ms, min(lease_ms // 2, waited_ms // _WAITED_SHARE))
     ms = next_poll_ms(position, lease_ms=lease_ms, shortest_ms=_SHORTEST_MS, longest_ms=longest_ms, jitter=jitter)
-    return Sleep("waiting", ms if rest_ms is None else min(ms, max(0, rest_ms)))
+    return PollPause("waiting", ms if rest_ms is None else min(ms, max(0, rest_ms)))
 
 
 def next_poll_ms(position: Position, *, lease_ms: int, shortest_ms: int, longest_ms: int, jitter: float) -> int:

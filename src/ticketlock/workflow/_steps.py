@@ -30,8 +30,15 @@ from ticketlock.wire._step_functions import Describing
 from ticketlock.workflow import _turn as budget
 from ticketlock.workflow import _turn as turns
 from ticketlock.workflow._clean_up import CleanedUp, WorkOf, clean_up, close, is_anything_left
-from ticketlock.workflow._failures import Failure, execution_arn, holding_name, redriven_since, waiting_name, work_name
-from ticketlock.workflow._pace import Patience, Sleep, next_poll, next_sleep
+from ticketlock.workflow._failures import (
+    WorkFailure,
+    execution_arn,
+    holding_name,
+    redriven_since,
+    waiting_name,
+    work_name,
+)
+from ticketlock.workflow._pace import Patience, PollPause, next_poll, next_sleep
 from ticketlock.workflow._session import (
     LastBeat,
     abandon,
@@ -243,7 +250,7 @@ class Workflow:
         if "failure" not in event:
             released = self._run(claim, lambda me: finish(me, held, session))
             return Step({}, {"HoldTime": released.held_ms}, keys)
-        failure = Failure.parse(event["failure"], kind=event["kind"])
+        failure = WorkFailure.parse(event["failure"], kind=event["kind"])
         own = failure.to_report()
         reply = {"error": own.error, "cause": own.cause}
         keys |= {"work_error": own.error}
@@ -335,7 +342,7 @@ class Workflow:
         reply = {**turns.with_place(turn, found.place), "status": sleep.status, "waitSeconds": wait_s}
         return Step(reply, _age(turn, found), keys)
 
-    def _sleep(self, turn: Turn, claim: Claim, found: Position, *, slack_ms: int = 0) -> Sleep:
+    def _sleep(self, turn: Turn, claim: Claim, found: Position, *, slack_ms: int = 0) -> PollPause:
         waited_ms = max(0, found.now.likely_ms - turn["arrivedMs"])
         rest_ms = None if turn["waitUntilMs"] is None else turn["waitUntilMs"] - found.now.likely_ms
         if turns.is_woken(turn):

@@ -44,12 +44,12 @@ from ticketlock.units._guards import Guards
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._meeting import Meeting
 from ticketlock.units._queries import Querying
-from ticketlock.units._read_locks import Locking
-from ticketlock.units._reading import Reading
-from ticketlock.units._record import Heads
+from ticketlock.units._read_locks import ReadLocks
+from ticketlock.units._reading import Reader
+from ticketlock.units._record import UnitRecords
 from ticketlock.units._rows import Receipt
-from ticketlock.units._sweeping import PlaceOfPart
-from ticketlock.units._unit_of_work import Committing, Verbs
+from ticketlock.units._sweeping import SweepPosition
+from ticketlock.units._unit_of_work import Committing, UnitOfWork
 from ticketlock.wire._requests import TransactWrite
 
 OFTEN = Faults({name: 3 * rate for name, rate in RATES.items()})
@@ -124,14 +124,14 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a guard that queries do not read",
             by(*ISOLATION),
-            ((Verbs, "_read_guard", changes.query_unguarded),),
+            ((UnitOfWork, "_read_guard", changes.query_unguarded),),
             cast=RANGES,
         ),
         Variant(
             "a guard that is read after the items",
             by(*ISOLATION),
             (
-                (Verbs, "_read_guard", changes.query_unguarded),
+                (UnitOfWork, "_read_guard", changes.query_unguarded),
                 (Querying, "steps", changes.steps_and_the_guard),
             ),
             cast=RANGES,
@@ -190,12 +190,12 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "commit of any state",
             by("atomicity", "outcomes", *ISOLATION),
-            ((Heads, "commit", changes.without(Heads.commit, _conditions.HEAD_IS_PENDING)),),
+            ((UnitRecords, "commit", changes.without(UnitRecords.commit, _conditions.HEAD_IS_PENDING)),),
         ),
         Variant(
             "rollback of any state",
             by("atomicity", "outcomes", *READS, *ISOLATION),
-            ((Heads, "roll_back", changes.roll_back_of_any),),
+            ((UnitRecords, "roll_back", changes.roll_back_of_any),),
         ),
         Variant(
             "the mark of a pending unit is removed",
@@ -205,7 +205,7 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "time to live at the commit",
             by("atomicity", "outcomes", *READS, *ISOLATION),
-            ((Heads, "commit", changes.commit_with_time_to_live),),
+            ((UnitRecords, "commit", changes.commit_with_time_to_live),),
             HALF_WAY_FOR_DAYS,
             cast=CHECKS,
         ),
@@ -234,41 +234,41 @@ VARIANTS: Mapping[str, Variant] = {
             ((_unit_of_work, "MarkedCommit", changes.MarkedThatReportsTheRefusal),),
             CUT_OFF,
         ),
-        Variant("dirty committed reads", by(*READS), ((Reading, "_images", changes.images_dirty),)),
+        Variant("dirty committed reads", by(*READS), ((Reader, "_images", changes.images_dirty),)),
         Variant(
             "committed reads that ignore the unit's record",
             by(*READS),
-            ((Reading, "_images", changes.images_of_the_items),),
+            ((Reader, "_images", changes.images_of_the_items),),
         ),
         Variant(
             "a cut without a second read of the heads",
             by("cuts", *ISOLATION),
-            ((Reading, "_with_heads", changes.with_heads_by_one_read),),
+            ((Reader, "_with_heads", changes.with_heads_by_one_read),),
             Faults({"pause": 60}),
             cast=CUTS,
         ),
         Variant(
             "heads read beside transactions",
             by("cuts", *ISOLATION),
-            ((Heads, "read_together", changes.heads_read_plainly),),
+            ((UnitRecords, "read_together", changes.heads_read_plainly),),
             NONE,
             cast=replace(CHECKS, beside={"watcher": 20}),
         ),
-        Variant("a cut by plain reads", by("cuts", *ISOLATION), ((Reading, "_together", changes.one_by_one),)),
+        Variant("a cut by plain reads", by("cuts", *ISOLATION), ((Reader, "_together", changes.one_by_one),)),
         Variant(
             "a cut without what the unit has read before",
             by("cuts"),
-            ((Verbs, "_read_in", changes.read_in_the_new_alone),),
+            ((UnitOfWork, "_read_in", changes.read_in_the_new_alone),),
         ),
         Variant(
             "a committed read of what the unit has read before",
             by("cuts", "committed reads"),
-            ((Verbs, "_newest", changes.newest_of_the_new_alone),),
+            ((UnitOfWork, "_newest", changes.newest_of_the_new_alone),),
         ),
         Variant(
             "a cut under read locks that may be gone",
             by("cuts"),
-            ((Locking, "_check_pending", changes.check_no_earlier_marks),),
+            ((ReadLocks, "_check_pending", changes.check_no_earlier_marks),),
             cast=replace(LOCKING, clients=4, verbs=("append", "append", "get all")),
         ),
         Variant(
@@ -285,7 +285,7 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a check by a plain read at the commit",
             by("checks"),
-            ((Reading, "serializable", changes.serializable_by_plain_reads),),
+            ((Reader, "serializable", changes.serializable_by_plain_reads),),
             NONE,
             cast=ASSERTIONS,
         ),
@@ -334,18 +334,18 @@ VARIANTS: Mapping[str, Variant] = {
             ((_unit_of_work, "MarkedCommit", changes.MarkedThatReportsBefore),),
             CUT_OFF,
         ),
-        Variant("wound without order", by("order"), ((Meeting, "pass_by", changes.pass_by_without_order),)),
+        Variant("wound without order", by("order"), ((Meeting, "wait_or_wound", changes.pass_by_without_order),)),
         Variant(
             "a commit that makes a record where there is none",
             by("atomicity", *READS, *ISOLATION),
-            ((Heads, "commit", changes.commit_that_creates),),
+            ((UnitRecords, "commit", changes.commit_that_creates),),
             DAYS,
             cast=SLEEPERS,
         ),
         Variant(
             "a record that is made again",
             by("atomicity", "outcomes", *READS, *ISOLATION),
-            ((Heads, "open", changes.open_again),),
+            ((UnitRecords, "open", changes.open_again),),
             TWICE_AND_HALF_WAY,
             cast=INSERTS,
         ),
@@ -385,7 +385,7 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a sweep that keeps its stored position at the end of the table",
             by("nothing left"),
-            ((PlaceOfPart, "forget", PlaceOfPart.read),),
+            ((SweepPosition, "forget", SweepPosition.read),),
             cast=SWEEPS,
         ),
         Variant(
@@ -397,25 +397,25 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a save without rev",
             by("fork"),
-            ((Heads, "save", changes.without(Heads.save, _conditions.REV_AS_I_SAW)),),
+            ((UnitRecords, "save", changes.without(UnitRecords.save, _conditions.REV_AS_I_SAW)),),
             cast=SAVES,
         ),
         Variant(
             "a claim of a saved unit without rev",
             by("fork"),
-            ((Heads, "claim", changes.without(Heads.claim, _conditions.REV_AS_I_SAW)),),
+            ((UnitRecords, "claim", changes.without(UnitRecords.claim, _conditions.REV_AS_I_SAW)),),
             cast=SAVES,
         ),
         Variant(
             "a commit of a saved unit without rev",
             by("fork"),
-            ((Heads, "end_saved", changes.without(Heads.end_saved, _conditions.REV_AS_I_SAW)),),
+            ((UnitRecords, "end_saved", changes.without(UnitRecords.end_saved, _conditions.REV_AS_I_SAW)),),
             cast=SAVES,
         ),
         Variant(
             "a commit of a saved unit in any state",
             by("fork", "outcomes", "atomicity"),
-            ((Heads, "end_saved", changes.without(Heads.end_saved, _conditions.HEAD_IS_PENDING)),),
+            ((UnitRecords, "end_saved", changes.without(UnitRecords.end_saved, _conditions.HEAD_IS_PENDING)),),
             cast=SAVES,
         ),
         Variant(
@@ -451,26 +451,26 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a read lock without the version that was read",
             by("atomicity", *ISOLATION),
-            ((Locking, "_mark", changes.without(Locking._mark, _conditions.AT_THE_VERSION_I_SAW)),),
+            ((ReadLocks, "_mark", changes.without(ReadLocks._mark, _conditions.AT_THE_VERSION_I_SAW)),),
             cast=LOCKING,
         ),
         Variant(
             "a read lock whose key is not in the record",
             by("nothing left"),
-            ((Locking, "_write_keys", changes.write_no_keys),),
+            ((ReadLocks, "_write_keys", changes.write_no_keys),),
             cast=LOCKING,
         ),
         Variant(
             "read locks after the lease",
             by("nothing left"),
-            ((_unit_of_work, "Locking", changes.LockingPastTheLease),),
+            ((_unit_of_work, "ReadLocks", changes.LockingPastTheLease),),
             DEADLY_DAYS,
             cast=replace(SLEEPERS, rounds=8, beside={"sweeper": 24}, locking=True),
         ),
         Variant(
             "a repeated unit that marks what it reads",
             by("exactly once"),
-            ((Verbs, "_take_in", changes.take_in_by_marks),),
+            ((UnitOfWork, "_read_unread", changes.read_unread_by_marks),),
             cast=replace(LOCKING, names=("n1",)),
         ),
         Variant(
