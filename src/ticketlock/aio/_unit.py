@@ -143,7 +143,7 @@ class Unit(UnitFace):
 
     async def commit(self) -> None:
         """Commit: write everything or nothing. Calling it again does nothing."""
-        with self._verbs.life.reporting():
+        with self._verbs.state.reporting():
             await self._give_way()
             await self._end(self._verbs.commit(), "to commit")
 
@@ -153,7 +153,7 @@ class Unit(UnitFace):
 
     async def save(self, *, keep_for: Seconds = 86_400, owner: str | None = None) -> str:
         """Save the unit for ``Units.resume`` and return its id; this object can no longer be used."""
-        with self._verbs.life.reporting():
+        with self._verbs.state.reporting():
             saved: str = await self._follow(self._verbs.save(keeping(keep_for, owner)))
         return saved
 
@@ -173,7 +173,7 @@ class Unit(UnitFace):
 
         From the beginning of the commit on, a cancellation ends only the wait for it.
         """
-        if self._verbs.life.is_over:
+        if self._verbs.state.is_over:
             return
         try:
             for _ in range(_TURNS):

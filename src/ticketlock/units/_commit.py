@@ -6,8 +6,8 @@ strictly serialisable: at the instant of the commit, everything is as the unit h
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 from ticketlock._expressions._grammar import Tokens
 from ticketlock._expressions._parser import parse
@@ -27,6 +27,7 @@ from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Marked, Meeting, change
 from ticketlock.units._record import LENGTH, UnitRecord, UnitRecords, ended
 from ticketlock.units._rows import NEVER_USED, Receipt, is_receipt_of, put_receipt, read_receipt
+from ticketlock.units._state import UnitState
 from ticketlock.units._statements import Statement
 from ticketlock.units._values import PYTHON
 from ticketlock.units._work import ItemState
@@ -176,18 +177,6 @@ def _is_taken(parameters: Mapping[str, Any]) -> bool:
 _Named = tuple[str, Mapping[str, Any]]
 
 
-@dataclass(slots=True)
-class Fate:
-    """What a commit has achieved so far, for the code that handles an interrupt of it.
-
-    Attributes:
-        became: rolled back, until a request may have decided it; unknown from then on; committed, once a reply says so,
-            or if the unit was committed when it was resumed.
-    """
-
-    became: Literal["rolled back", "unknown", "committed"] = "rolled back"
-
-
 @dataclass(frozen=True, slots=True)
 class Commit:
     """What a unit commits in addition to its items.
@@ -196,23 +185,23 @@ class Commit:
         unit: its id; also the client request token of a native commit.
         units_table: the name of the units table.
         born_ms: when its first try began.
+        state: of the unit, to which the commit reports how far it has come.
         attempt: part of the names of the rows of a marked commit.
         name: of which only one unit is ever committed; None for none.
         receipt: the name's receipt, as it was read.
         saved: the record of the saved unit that it continues; None for none.
         lock_check: the check that a lock is held, as in the low-level API; None for none.
-        fate: what it has achieved so far.
     """
 
     unit: str
     units_table: str
     born_ms: int
+    state: UnitState
     attempt: str = "1"
     name: str | None = None
     receipt: Receipt = NEVER_USED
     saved: UnitRecord | None = None
     lock_check: Mapping[str, Any] | None = None
-    fate: Fate = field(default_factory=Fate)
 
     @property
     def beside(self) -> int:
@@ -314,7 +303,7 @@ def commit_natively(places: Sequence[ItemState], marks: Marks, commit: Commit, m
     while True:
         # Every attempt is the same request, with the same receipt time: DynamoDB refuses a token with another request.
         # From now on the outcome of an interrupted commit is unknown.
-        commit.fate.became = "unknown"
+        commit.state.note("sends the decision")
         try:
             reply: Reply = yield TransactWrite(writes, lock, commit.unit)
         except OutcomeUnknown as unknown:
@@ -322,7 +311,7 @@ def commit_natively(places: Sequence[ItemState], marks: Marks, commit: Commit, m
                 raise _told(commit, unknown) from unknown
             break
         except TableError:
-            commit.fate.became = "rolled back"
+            commit.state.note("decision is refused")
             raise
         if reply.applied or _has_mine(reply, places, marks, commit):
             break
@@ -331,14 +320,14 @@ def commit_natively(places: Sequence[ItemState], marks: Marks, commit: Commit, m
             if not (yield from _was_applied(places, marks, commit)):
                 raise _told(commit, OutcomeUnknown("an earlier attempt may have been applied, and a later one was not"))
             break
-        commit.fate.became = "rolled back"
+        commit.state.note("decision is refused")
         met = _met(reply, places, marks)
         error = _refusal(reply, places, met, commit, marks)
         if error is not None:
             raise error
         for each in met.values():
             yield from meeting.wait_or_wound(each)
-    commit.fate.became = "committed"
+    commit.state.note("decision is applied")
 
 
 def _action(place: ItemState, unit: str, marks: Marks) -> Write:

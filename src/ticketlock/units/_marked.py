@@ -35,6 +35,7 @@ from ticketlock.units._marks import Mark, MarkKind, Marks
 from ticketlock.units._meeting import Marked, Meeting, close, finish, is_for_contents, not_finished, unmark
 from ticketlock.units._packing import Entry, packed
 from ticketlock.units._record import LEASE_MS, UnitRecord, UnitRecords, ended, with_pieces
+from ticketlock.units._state import RecordState
 from ticketlock.units._work import MOST_ACTIONS, ItemState, chunks, that_fit_together
 from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._requests import ForkingSteps, Pause, Request, Together, TransactWrite, Write, every
@@ -92,9 +93,7 @@ class MarkedCommit:
         # Items that may have a mark of this unit.
         self._standing: dict[int, ItemState] = {}
         self._is_answered = True
-        self._may_decide_late = False
-        # Whether the unit's record may exist.
-        self._is_recorded = False
+        self._record = RecordState()
         self._head: UnitRecord
         self._ends_local_ms = 0
         self._renew_at_ms = 0
@@ -110,7 +109,7 @@ class MarkedCommit:
             TableError: nothing was written.
         """
         pieces = yield from self._begin()
-        self._is_recorded = True
+        self._record.note("is written")
         try:
             # If it is refused, an earlier attempt of this request has written it: no other process has this id.
             self._note((yield self._heads.open(self._head)))
@@ -128,17 +127,19 @@ class MarkedCommit:
         Raises:
             TableError: the record could not be reached. The outcome is known after the end of the lease.
         """
-        fate = self._commit.fate
-        if not self._is_recorded:
-            return
-        if fate.became != "committed":
+        if self._record.may_exist:
+            yield from self._end_as_recorded()
+
+    def _end_as_recorded(self) -> ForkingSteps[None]:
+        state = self._commit.state
+        if not state.is_committed:
             reply = yield from self._roll_back()
             if reply.applied or not _is_committed(reply.item):
                 if reply.applied or reply.item is not None:
-                    fate.became = "rolled back"
+                    state.note("fails")
                 yield from self._unmark_all()
                 return
-            fate.became = "committed"
+            state.note("decision is applied")
         yield from self._finish()
 
     # The record.
@@ -289,24 +290,23 @@ class MarkedCommit:
             is_alone = not (checks or beside or lock)
             request = deciding if is_alone else TransactWrite((deciding, *checks, *beside), lock)
             # From now on the outcome of an interrupted commit is unknown.
-            self._commit.fate.became = "unknown"
+            self._commit.state.note("sends the decision")
             try:
                 reply: Reply = yield request
             except OutcomeUnknown:
-                self._may_decide_late = True
+                self._commit.state.note("gets no answer")
                 raise
             self._note(reply)
             if reply.applied:
-                self._commit.fate.became = "committed"
+                self._commit.state.note("decision is applied")
                 return
-            # The cause of the refusal may have gone by the time an earlier attempt arrives.
-            self._may_decide_late |= reply.unanswered
-            if not self._may_decide_late:
-                self._commit.fate.became = "rolled back"
+            if reply.unanswered:
+                self._commit.state.note("gets no answer")
+            self._commit.state.note("decision is refused")
             refused = (True,) if is_alone else reply.refused
             if refused[0]:
                 if _is_committed(reply.items[0]):
-                    self._commit.fate.became = "committed"
+                    self._commit.state.note("decision is applied")
                     return
                 raise self._ended(reply.items[0])
             beside_at = 1 + len(checks)
@@ -336,16 +336,16 @@ class MarkedCommit:
         try:
             reply = yield from self._roll_back()
         except TableError as failed:
-            if self._may_decide_late:
+            if self._commit.state.may_decide_late:
                 raise OutcomeUnknown(f"the unit {self._head.unit} may or may not be committed ({failed})") from error
             if isinstance(error, OutcomeUnknown):
                 raise RequestNotApplied(f"the unit was not committed, and will be rolled back ({error})") from error
             return False
         if not reply.applied and _is_committed(reply.item):
-            self._commit.fate.became = "committed"
+            self._commit.state.note("decision is applied")
             return True
         yield from self._unmark_all()
-        if not reply.applied and reply.item is None and self._may_decide_late:
+        if not reply.applied and reply.item is None and self._commit.state.may_decide_late:
             raise self._ended(None) from error
         if isinstance(error, OutcomeUnknown):
             # The unanswered request was a mark, or the commit, which is refused from now on.

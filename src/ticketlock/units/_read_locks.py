@@ -36,10 +36,6 @@ class ReadLocks(MarkedCommit):
         commit: what it commits beside its items; as it is known when it begins.
         marks, heads, meeting: as of a marked commit.
         read: reads items, and puts them into their places.
-
-    Attributes:
-        is_over: whether its end has begun.
-        is_settled: whether an interrupt leaves nothing to do: it has ended, or has been given up.
     """
 
     def __init__(
@@ -54,12 +50,16 @@ class ReadLocks(MarkedCommit):
         self._read = read
         # Copies of marks may arrive after the coordinator has finished: it leaves the closing to the sweeper.
         self._has_read_marks = True
-        self.is_over = self._is_lost = self.is_settled = False
 
     @property
-    def is_begun(self) -> bool:
-        """Whether there may be a record of it."""
-        return self._is_recorded
+    def has_to_end(self) -> bool:
+        """Whether there may be a record of it that has not ended."""
+        return self._record.may_exist
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether its end has begun."""
+        return self._record.is_ending
 
     def lock_all(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
         """Read items and mark them, those that were not; all of them are as they were read at one instant.
@@ -84,10 +84,10 @@ class ReadLocks(MarkedCommit):
         try:
             yield from steps
         except TicketLockError as error:
-            self.is_over = True
-            if self._is_recorded:
+            self._record.note("begins to end")
+            if self._record.may_exist:
                 yield from self._abort(error)
-            self.is_settled = True
+            self._record.note("is settled")
             raise
 
     def _read_and_mark(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
@@ -117,7 +117,7 @@ class ReadLocks(MarkedCommit):
     @property
     def is_kept(self) -> bool:
         """Whether its lease has to be renewed."""
-        return self._is_recorded and not self.is_over and not self._is_lost
+        return self._record.has_to_be_kept
 
     def renew(self) -> ForkingSteps[None]:
         """A whole new lease, between two statements or beside one.
@@ -132,7 +132,7 @@ class ReadLocks(MarkedCommit):
         if not reply.applied:
             found = UnitRecord.of(reply.item) if reply.item is not None else None
             if found is None or found.state != "pending" or found.lease_until_ms < until_ms:
-                self._is_lost = True
+                self._record.note("is lost")
                 raise self._ended(reply.item)
         self._ends_local_ms = max(self._ends_local_ms, ends_local_ms)
         self._renew_at_ms = max(self._renew_at_ms, now.latest_ms + LEASE_MS // 2)
@@ -144,29 +144,31 @@ class ReadLocks(MarkedCommit):
 
     def release_marks(self) -> ForkingSteps[None]:
         """Roll it back, if it has not ended. If that fails, other processes may roll it back after its lease."""
-        if not self._is_recorded or self.is_over:
+        if not self._record.is_standing:
             return
-        self.is_over = True
+        self._record.note("begins to end")
         try:
             yield from self._roll_back()
             yield from self._unmark_all()
         except TicketLockError as error:
             _log.warning("the unit %s is left to its lease: %s", self._head.unit, error)
-        self.is_settled = True
+        self._record.note("is settled")
 
     def end_after_interrupt(self) -> ForkingSteps[None]:
         """As of a marked commit; once."""
-        self.is_over = self.is_settled = True
-        yield from super().end_after_interrupt()
+        may_exist = self._record.may_exist
+        self._record.note("is settled")
+        if may_exist:
+            yield from self._end_as_recorded()
 
     def _write_keys(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
-        is_first = not self._is_recorded
+        is_first = not self._record.may_exist
         if is_first:
             reply: Reply = yield Pause(0)
             until_ms = self._leased(reply.now)
             commit = self._commit
             self._head = UnitRecord(commit.unit, "pending", commit.born_ms, until_ms, attempt=commit.attempt)
-            self._is_recorded = True
+            self._record.note("is written")
         else:
             yield from self._keep_lease()
         self._head = head = replace(self._head, keys=self._head.keys + 1)
@@ -194,7 +196,8 @@ class ReadLocks(MarkedCommit):
 
     def commits(self, commit: Commit) -> ForkingSteps[None]:
         """Commit it, with what it commits beside its items as it is known now."""
-        self._commit, self.is_over = commit, True
+        self._commit = commit
+        self._record.note("begins to end")
         yield from self.steps()
 
     def steps(self) -> ForkingSteps[None]:
@@ -216,10 +219,10 @@ class ReadLocks(MarkedCommit):
             yield from self._decide()
         except TicketLockError as error:
             if not (yield from self._abort(error)):
-                self.is_settled = True
+                self._record.note("is settled")
                 raise
         yield from self._finish()
-        self.is_settled = True
+        self._record.note("is settled")
 
     def _deciding(self, now: Moment) -> Write:
         return self._heads.commit_with_writes(self._head, now.latest_ms)

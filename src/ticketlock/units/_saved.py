@@ -37,7 +37,7 @@ from ticketlock.errors import (
     UnsupportedFormat,
 )
 from ticketlock.units import _conditions as only_if
-from ticketlock.units._commit import Fate, name_refused
+from ticketlock.units._commit import name_refused
 from ticketlock.units._guards import Guards
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import close, read_pieces
@@ -58,6 +58,7 @@ from ticketlock.units._rows import (
     read_receipt,
     row_key,
 )
+from ticketlock.units._state import UnitState
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._terms import Terms, check_of, with_step
 from ticketlock.units._work import ItemState, Work, chunks
@@ -308,14 +309,14 @@ class SaveOptions:
 
 
 def save(
-    terms: Terms, work: Work, receipt: Receipt | None, heads: UnitRecords, keeping: SaveOptions, fate: Fate
+    terms: Terms, work: Work, receipt: Receipt | None, heads: UnitRecords, keeping: SaveOptions, state: UnitState
 ) -> ForkingSteps[UnitRecord]:
     """Save what a unit has read and stated, in place of what it was resumed with.
 
     Args:
         receipt: of its name, as it was seen; None where it has none.
         keeping: for how long, and under which owner.
-        fate: unknown, from the moment at which a request may have handed the unit on.
+        state: of the unit: noted from the moment at which a request may have handed it on.
 
     Raises:
         UnsupportedFormat: a newer version has saved it since, or another unit of its owner, or has ended its owner.
@@ -348,14 +349,14 @@ def save(
         if written.item is not None:
             # Refused by a row that stays longer, or is of a newer version.
             check_row(written.item)
-    fate.became = "unknown"
+    state.note("sends the save")
     try:
         put = heads.save(head, before)
         reply = yield put if head.owner is None else TransactWrite((put, owner_goes_on(heads.table, head.owner)))
     except OutcomeUnknown:
         raise
     except TableError:
-        fate.became = "rolled back"
+        state.note("save is refused")
         raise
     if not reply.applied and not _is_saved_by(reply, terms.unit):
         if _is_perhaps_succeeded(reply, head):
@@ -363,7 +364,7 @@ def save(
                 f"other processes have resumed and saved the unit {terms.id} since, before or after this save: "
                 "`resume` shows what is saved"
             )
-        fate.became = "rolled back"
+        state.note("save is refused")
         if not reply.refused[0]:
             end = reply.items[1]
             if end is not None:

@@ -28,7 +28,7 @@ class UnitFace:
         self._verbs = verbs
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.id}, {self._verbs.life.in_words}>"
+        return f"<{type(self).__name__} {self.id}, {self._verbs.state.in_words}>"
 
     def __del__(self) -> None:
         if self._verbs.is_waiting_for_its_end:
@@ -287,7 +287,7 @@ class Unit(UnitFace):
                 returns which.
             TableError: nothing was written.
         """
-        with self._verbs.life.reporting():
+        with self._verbs.state.reporting():
             self._follow(self._verbs.commit())
 
     def rollback(self) -> None:
@@ -323,7 +323,7 @@ class Unit(UnitFace):
             OutcomeUnknown: its present state may or may not be saved; ``resume`` finds out.
             TableError: it was not saved, and may continue.
         """
-        with self._verbs.life.reporting():
+        with self._verbs.state.reporting():
             saved: str = self._follow(self._verbs.save(keeping(keep_for, owner)))
         return saved
 

@@ -3,7 +3,7 @@
 import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from inspect import GEN_CLOSED, getgeneratorstate
 from typing import Any, TypeVar
@@ -21,7 +21,7 @@ from ticketlock.errors import (
     UnitForgotten,
     UnitTooLarge,
 )
-from ticketlock.units._commit import Commit, Fate, commit_natively, conflict, may_be_sent_blindly
+from ticketlock.units._commit import Commit, commit_natively, conflict, may_be_sent_blindly
 from ticketlock.units._guards import Guards
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
@@ -45,7 +45,7 @@ from ticketlock.units._reading import (
 from ticketlock.units._record import UnitRecords
 from ticketlock.units._rows import NEVER_USED, Receipt, read_receipt
 from ticketlock.units._saved import Resumed, SavedUnit, SaveOptions, save
-from ticketlock.units._state import Life
+from ticketlock.units._state import UnitState
 from ticketlock.units._statements import StatementArguments, StatementKind, field_of_target, statement
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._terms import Terms, check_of, check_room
@@ -94,7 +94,7 @@ class UnitOfWork:
 
     Attributes:
         terms: the terms with which it began.
-        life: whether it is open, or how it has ended.
+        state: whether it is open, or how it has ended.
         repeated: whether its name was committed before, or its step saved: then it writes nothing.
         kept: its read locks, for a heartbeat; None at another level.
     """
@@ -104,7 +104,7 @@ class UnitOfWork:
     ) -> None:
         self.terms = terms
         self._turn = turn
-        self.life = Life(terms.id)
+        self.state = UnitState(terms.id)
         self.repeated = False
         self._tables = tables
         self._work = Work(marks)
@@ -114,15 +114,14 @@ class UnitOfWork:
         self._guards = Guards(units_table)
         self._receipt: Receipt | None = None
         self._record = None if terms.saved is None else SavedUnit(terms.saved, self._heads)
-        self._fate = Fate()
         self._saves = 0
         # Whether a statement of this object writes.
         self._has_written = False
-        self._committing: Committing | None = None
+        self._marked: MarkedCommit | None = None
         self._locking: ReadLocks | None = None
         self.kept: ReadLockLease | None = None
         if terms.isolation is READ_LOCK:
-            begun = Commit(terms.unit, units_table, terms.born_ms, fate=self._fate)
+            begun = Commit(terms.unit, units_table, terms.born_ms, self.state)
             # Without a reference to this object: nothing but the last reference to the unit keeps its read locks.
             read = partial(read_unread, work=self._work, reading=self._reading, most=MOST_TOGETHER)
             self._locking = ReadLocks(begun, marks, self._heads, self._meeting, read)
@@ -134,18 +133,18 @@ class UnitOfWork:
         is_name_used = (resumed.receipt or NEVER_USED).is_committed
         self.repeated = resumed.is_committed or resumed.terms.repeats_step or is_name_used
         if resumed.is_committed:
-            self._fate.became = "committed"
+            self.state.note("resumes a committed unit")
 
     @property
     def is_waiting_for_its_end(self) -> bool:
         """Whether it is open and would write, or has read locks."""
-        if self.life.state != "open" or not self.life.is_of_this_process:
+        if not self.state.is_open or not self.state.is_of_this_process:
             return False
         return self._has_written or (self._locking is not None and self._locking.is_kept)
 
     def begin(self) -> ForkingSteps[None]:
         """Find out whether the name was committed before; without a name, no request is sent."""
-        self.life.check_process()
+        self.state.check_process()
         if self.terms.name is not None and self._receipt is None:
             reply: Reply = yield read_receipt(self._heads.table, self.terms.name)
             self._receipt = Receipt.of(reply.item)
@@ -157,7 +156,7 @@ class UnitOfWork:
 
     def _alone(self, steps: ForkingSteps[_T]) -> ForkingSteps[_T]:
         """One method, while no other one is running. A conflict ends the unit, which frees what it has marked."""
-        with self.life.alone():
+        with self.state.alone():
             try:
                 return (yield from steps)
             except UnitConflict as error:
@@ -205,7 +204,7 @@ class UnitOfWork:
         found = list(zip(once, images, strict=True))
         changed = [place for place, image in found if place.is_written and image != place.before]
         if changed:
-            self.life.state = "rolled back"
+            self.state.note("fails")
             raise conflict(changed)
         for place, image in found:
             if not place.is_written:
@@ -322,7 +321,7 @@ class UnitOfWork:
             return None, None
         yield from self._read_unread([place])
         # An error in another task may have ended the block meanwhile.
-        self.life.check_open()
+        self.state.check_open()
         self._check_as_glimpsed(place)
         before = place.image
         # Also if the condition fails: what the caller does next depends on the item as it was read.
@@ -343,16 +342,16 @@ class UnitOfWork:
         """End the unit if an item differs from what a lower level has shown: the caller may depend on what it saw."""
         glimpse, place.glimpse = place.glimpse, None
         if glimpse is not None and glimpse[0] != place.before:
-            self.life.state = "rolled back"
+            self.state.note("fails")
             raise conflict([place])
 
     # Ends.
 
     def commit(self) -> ForkingSteps[None]:
         """Write everything, or nothing."""
-        if self.life.state == "committed":
+        if self.state.is_finished:
             return
-        with self.life.alone():
+        with self.state.alone():
             if self.terms.step is not None and self.terms.repeats_step:
                 allowed = "for a commit another step, or none: this one has saved the unit before, so end with `save()`"
                 raise InvalidUnitRequest("step", self.terms.step.name, allowed)
@@ -360,7 +359,7 @@ class UnitOfWork:
 
     def _commit_or_end(self) -> ForkingSteps[None]:
         # From now on: even if the caller is gone, the commit may still be running.
-        self.life.state = "committing"
+        self.state.note("begins to commit")
         try:
             yield from self.begin()
             if not self.repeated:
@@ -369,10 +368,10 @@ class UnitOfWork:
             yield from self._is_committed()
             raise
         except (OutcomeUnknown, UnitForgotten):
-            self.life.state = "unknown"
+            self.state.note("is of unknown outcome")
             raise
         except TicketLockError as error:
-            self.life.state = "rolled back"
+            self.state.note("fails")
             yield from self._let_go()
             yield from self._explain(error)
             raise
@@ -384,36 +383,107 @@ class UnitOfWork:
             yield from self._record.explain(error, self.terms.name, self._receipt or NEVER_USED)
 
     def _is_committed(self) -> ForkingSteps[None]:
-        self.life.state = "committed"
+        self.state.note("is committed")
         if self._record is not None and not self.repeated:
             yield from self._record.forget()
 
     def _commit(self) -> ForkingSteps[None]:
-        terms, work = self.terms, self._work
-        begun = Commit(
+        terms = self.terms
+        commit = Commit(
             terms.unit,
             self._heads.table,
             terms.born_ms,
+            self.state,
             name=terms.name,
             receipt=self._receipt or NEVER_USED,
             saved=terms.saved,
             lock_check=check_of(terms.under) if terms.under is not None else None,
-            fate=self._fate,
         )
-        committing = Committing(
-            terms,
-            begun,
-            work,
-            self._guards,
-            self._heads,
-            self._meeting,
-            self._reading,
-            self._locking,
-            self._read_unread,
-            self._tables,
-        )
-        self._committing = committing
-        yield from committing.steps()
+        yield from self._commit_items(commit)
+
+    def _commit_items(self, commit: Commit) -> ForkingSteps[None]:
+        """Write everything, or nothing."""
+        touched = self._touched()
+        guards = self._guards.of_inserts(touched, self._work)
+        if guards:
+            touched = yield from self._with(guards)
+        if self._locking is not None and self._locking.has_to_end:
+            yield from self._check_may_mark(touched)
+            yield from self._locking.commits(commit)
+            return
+        if not any(place.writes for place in touched) and not self.terms.beside:
+            yield from self._validate(touched, commit)
+            return
+        if not self._has_to_mark(guards) and self._fits_one_request(touched):
+            try:
+                yield from commit_natively(touched, self._work.marks, commit, self._meeting)
+                return
+            except TableRefused:
+                # Nothing was written. The cause may be the sizes of items that were not read.
+                if not has_unknown_sizes(touched):
+                    raise
+                yield from read_blind(touched, self._read_unread)
+                if self._fits_one_request(touched):
+                    raise
+        yield from read_blind(touched, self._read_unread)
+        yield from self._commit_by_marks(touched, commit)
+
+    def _touched(self) -> list[ItemState]:
+        return [place for place in self._work.places.values() if place.is_touched]
+
+    def _with(self, guards: Sequence[ItemState]) -> ForkingSteps[list[ItemState]]:
+        """The items of the commit, with the guards of those that it inserts."""
+        if self._locking is None:
+            yield from read_unread(
+                [guard for guard in guards if not guard.is_read], self._work, self._reading, MOST_TOGETHER
+            )
+        else:
+            yield from self._locking.lock_all(guards)
+        for guard in guards:
+            self._guards.check(guard)
+            guard.image, guard.is_written = self._guards.image(guard), True
+        return self._touched()
+
+    def _has_to_mark(self, guards: Sequence[ItemState]) -> bool:
+        # A process that finds the guard of a committed unit must find its items too.
+        return bool(guards) or self.terms.engine == "marked"
+
+    def _fits_one_request(self, touched: Sequence[ItemState]) -> bool:
+        return fits_one_request(touched, self.terms, MOST_ACTIONS)
+
+    def _commit_by_marks(self, places: Sequence[ItemState], commit: Commit) -> ForkingSteps[None]:
+        yield from self._check_may_mark(places)
+        self._marked = MarkedCommit(commit, self._work.marks, self._heads, self._meeting, places)
+        yield from self._marked.steps()
+
+    def _check_may_mark(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
+        check_count(places)
+        yield from self._tables.describe_again(place.table for place in places)
+        check_may_mark(places)
+
+    def _validate(self, places: Sequence[ItemState], commit: Commit) -> ForkingSteps[None]:
+        """Check that all that was read is unchanged at one instant; what one request has read is of one instant."""
+        is_asserted = any(place.is_asserted for place in places)
+        if are_of_one_instant(places) and not is_asserted and not self._guards.are_among(places):
+            return
+        if not self._fits_one_request(places):
+            # Marked commits check them at one instant as well.
+            yield from self._commit_by_marks(places, commit)
+            return
+        wanted = [Wanted(place.table, place.key) for place in places]
+        try:
+            found = yield from self._reading.serializable(wanted, exactly=True)
+        except TableRefused:
+            # They did fit into one request. If they do not any more, some have grown.
+            self._check_unchanged(places, (yield from self._reading.each_as_stored(wanted)))
+            raise
+        self._check_unchanged(places, found)
+
+    def _check_unchanged(self, places: Sequence[ItemState], found: Sequence[Item | None]) -> None:
+        marks = self._work.marks
+        changed = [place for place, item in zip(places, found, strict=True) if not is_as_seen(item, place.seen, marks)]
+        if changed:
+            raise conflict(changed)
 
     def leave(self, error: BaseException | None) -> ForkingSteps[None]:
         """End the block: commit, or roll back after an exception.
@@ -424,43 +494,43 @@ class UnitOfWork:
             UnitFinished: the block ends without an error, the unit was not committed, and its commit has raised no
                 error.
         """
-        if not self.life.is_of_this_process:
+        if not self.state.is_of_this_process:
             return
-        if self.life.state == "open":
+        if self.state.is_open:
             try:
                 if error is None:
-                    self.life.check_can_end()
+                    self.state.check_can_end()
                     yield from self.commit()
             finally:
                 # Another method may still be running when a task's error ends the block: its statement is not in the
                 # unit.
-                if self.life.state == "open":
-                    self.life.state = self._fate.became
+                if self.state.is_open:
+                    self.state.note("is interrupted")
                     yield from self._let_go()
         elif error is None:
-            self.life.check_committed_or_reported()
+            self.state.check_committed_or_reported()
 
     def rollback(self) -> ForkingSteps[None]:
         """End the unit; nothing is written. A saved unit ends with it."""
-        if self.life.state != "rolled back":
-            with self.life.alone():
-                self.life.state = self._fate.became
-                if self.life.state == "committed":
-                    self.life.check_open()
-        self.life.is_reported = True
+        if not self.state.is_rolled_back:
+            with self.state.alone():
+                self.state.note("is interrupted")
+                if self.state.is_finished:
+                    self.state.check_open()
+        self.state.is_reported = True
         yield from self._let_go()
         if self._record is not None:
             yield from self._record.roll_back()
 
     def save(self, keeping: SaveOptions) -> ForkingSteps[str]:
         """Write down what it has read and written, for `resume`: this object is over."""
-        with self.life.alone():
+        with self.state.alone():
             if self._locking is not None:
                 raise InvalidUnitRequest("isolation", READ_LOCK, "another level for a unit that is saved")
             yield from self.begin()
             if self._record is None or not self.repeated:
                 yield from self._save(keeping)
-            self.life.state = "saved"
+            self.state.note("is saved")
             if self._record is not None and not self.repeated:
                 yield from self._record.forget_rows()
             return self.terms.id
@@ -473,39 +543,35 @@ class UnitOfWork:
         self._saves += 1
         keeping = replace(keeping, tries=self._saves)
         try:
-            yield from save(self.terms, self._work, self._receipt, self._heads, keeping, self._fate)
+            yield from save(self.terms, self._work, self._receipt, self._heads, keeping, self.state)
         except (OutcomeUnknown, UnitError):
             # After other errors the unit is unchanged, and may continue.
-            self.life.state = self._fate.became
+            self.state.note("is interrupted")
             raise
 
     # Interrupts.
 
     def abandon(self) -> None:
         """End the unit: something else than its own error was raised within one of its methods."""
-        if not self.life.is_over:
-            self.life.state = self._fate.became
+        self.state.note("is interrupted")
 
     def end_after_interrupt(self) -> ForkingSteps[None]:
         """The same, and leave nothing behind if possible: a marked commit is rolled back, or finished.
 
         Calling it again does nothing.
         """
-        is_under_way = not self.life.is_over
-        self.abandon()
-        marked = self._committing.marked if self._committing is not None else None
+        marked: MarkedCommit | None = None if self.state.is_over else self._marked
         if self._locking is not None:
             # A rollback may have been interrupted, too, or the last writes of a commit.
-            marked = self._locking
-            is_under_way = marked.is_begun and not marked.is_settled
-        if is_under_way and marked is not None:
+            marked = self._locking if self._locking.has_to_end else None
+        self.abandon()
+        if marked is not None:
             try:
                 yield from marked.end_after_interrupt()
             except CommittedUnfinished as error:
                 _log.warning("%s", error)
             except TicketLockError as error:
                 _log.warning("the interrupted unit %s is left to its lease: %s", self.terms.unit, error)
-            self.life.state = self._fate.became
 
     def _read_unread(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
         self._approach(places)
@@ -515,8 +581,8 @@ class UnitOfWork:
         try:
             yield from self._locking.lock_all(places)
         finally:
-            if self._locking.is_over:
-                self.life.state = "rolled back"
+            if self._locking.is_ending:
+                self.state.note("fails")
 
     def _read_in(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
         if self.repeated:
@@ -525,7 +591,7 @@ class UnitOfWork:
         try:
             yield from read_unread(places, self._work, self._reading, MOST_TOGETHER)
         except UnitConflict:
-            self.life.state = "rolled back"
+            self.state.note("fails")
             raise
 
     def _let_go(self) -> ForkingSteps[None]:
@@ -538,7 +604,7 @@ class UnitOfWork:
             if self._turn is not None:
                 self._turn.check([place for place in places if not place.is_read])
         except UnitConflict:
-            self.life.state = "rolled back"
+            self.state.note("fails")
             raise
 
     def _place(self, table: Any, given: Attributes) -> ItemState:
@@ -547,114 +613,6 @@ class UnitOfWork:
 
 
 ReadsUnread = Callable[[Sequence[ItemState]], ForkingSteps[None]]
-
-
-@dataclass(slots=True)
-class Committing:
-    """The commit of one unit.
-
-    Attributes:
-        locking: its read locks; None at another level.
-        read_unread: reads items for the unit.
-        tables: those of its ``Units``.
-        marked: the commit by marks, once it has begun.
-    """
-
-    terms: Terms
-    commit: Commit
-    work: Work
-    guards: Guards
-    heads: UnitRecords
-    meeting: Meeting
-    reading: Reader
-    locking: ReadLocks | None
-    read_unread: ReadsUnread
-    tables: Tables
-    marked: MarkedCommit | None = None
-
-    def steps(self) -> ForkingSteps[None]:
-        """Write everything, or nothing."""
-        touched = self._touched()
-        guards = self.guards.of_inserts(touched, self.work)
-        if guards:
-            touched = yield from self._with(guards)
-        if self.locking is not None and self.locking.is_begun:
-            yield from self._check_may_mark(touched)
-            yield from self.locking.commits(self.commit)
-            return
-        if not any(place.writes for place in touched) and not self.terms.beside:
-            yield from self._validate(touched)
-            return
-        if not self._has_to_mark(guards) and self._fits_one_request(touched):
-            try:
-                yield from commit_natively(touched, self.work.marks, self.commit, self.meeting)
-                return
-            except TableRefused:
-                # Nothing was written. The cause may be the sizes of items that were not read.
-                if not has_unknown_sizes(touched):
-                    raise
-                yield from read_blind(touched, self.read_unread)
-                if self._fits_one_request(touched):
-                    raise
-        yield from read_blind(touched, self.read_unread)
-        yield from self._commit_by_marks(touched)
-
-    def _touched(self) -> list[ItemState]:
-        return [place for place in self.work.places.values() if place.is_touched]
-
-    def _with(self, guards: Sequence[ItemState]) -> ForkingSteps[list[ItemState]]:
-        """The items of the commit, with the guards of those that it inserts."""
-        if self.locking is None:
-            yield from read_unread(
-                [guard for guard in guards if not guard.is_read], self.work, self.reading, MOST_TOGETHER
-            )
-        else:
-            yield from self.locking.lock_all(guards)
-        for guard in guards:
-            self.guards.check(guard)
-            guard.image, guard.is_written = self.guards.image(guard), True
-        return self._touched()
-
-    def _has_to_mark(self, guards: Sequence[ItemState]) -> bool:
-        # A process that finds the guard of a committed unit must find its items too.
-        return bool(guards) or self.terms.engine == "marked"
-
-    def _fits_one_request(self, touched: Sequence[ItemState]) -> bool:
-        return fits_one_request(touched, self.terms, MOST_ACTIONS)
-
-    def _commit_by_marks(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
-        yield from self._check_may_mark(places)
-        self.marked = MarkedCommit(self.commit, self.work.marks, self.heads, self.meeting, places)
-        yield from self.marked.steps()
-
-    def _check_may_mark(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
-        check_count(places)
-        yield from self.tables.describe_again(place.table for place in places)
-        check_may_mark(places)
-
-    def _validate(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
-        """Check that all that was read is unchanged at one instant; what one request has read is of one instant."""
-        is_asserted = any(place.is_asserted for place in places)
-        if are_of_one_instant(places) and not is_asserted and not self.guards.are_among(places):
-            return
-        if not self._fits_one_request(places):
-            # Marked commits check them at one instant as well.
-            yield from self._commit_by_marks(places)
-            return
-        wanted = [Wanted(place.table, place.key) for place in places]
-        try:
-            found = yield from self.reading.serializable(wanted, exactly=True)
-        except TableRefused:
-            # They did fit into one request. If they do not any more, some have grown.
-            self._check_unchanged(places, (yield from self.reading.each_as_stored(wanted)))
-            raise
-        self._check_unchanged(places, found)
-
-    def _check_unchanged(self, places: Sequence[ItemState], found: Sequence[Item | None]) -> None:
-        marks = self.work.marks
-        changed = [place for place, item in zip(places, found, strict=True) if not is_as_seen(item, place.seen, marks)]
-        if changed:
-            raise conflict(changed)
 
 
 def read_blind(places: Iterable[ItemState], read_unread: ReadsUnread) -> ForkingSteps[None]:

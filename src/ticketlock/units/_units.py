@@ -80,7 +80,7 @@ class UnitsTable(Performer):
         if kept is None or not self._driver.is_of_this_process:
             # The heartbeat's thread does not exist here; a thread of the parent may have held its mutex at the fork.
             return
-        if verbs.life.is_over or not kept._is_watched_on():
+        if verbs.state.is_over or not kept._is_watched_on():
             self._heartbeat.forget(kept)
         elif not kept.is_watched:
             kept.is_watched = True
@@ -355,7 +355,7 @@ class Units:
                                 TRANSACTIONAL.check_is_over(function, result)
                                 return result
                         except AGAIN as error:
-                            if not verbs.life.may_run_again or tries.is_the_last(error):
+                            if not verbs.state.may_run_again or tries.is_the_last(error):
                                 raise
                         if turn is not None and turn.is_due:
                             line.close()

@@ -37,6 +37,7 @@ from ticketlock.units import (
     _read_locks,
     _reading,
     _saved,
+    _state,
     _sweeping,
     _unit_of_work,
 )
@@ -49,7 +50,7 @@ from ticketlock.units._reading import Reader
 from ticketlock.units._record import UnitRecords
 from ticketlock.units._rows import Receipt
 from ticketlock.units._sweeping import SweepPosition
-from ticketlock.units._unit_of_work import Committing, UnitOfWork
+from ticketlock.units._unit_of_work import UnitOfWork
 from ticketlock.wire._requests import TransactWrite
 
 OFTEN = Faults({name: 3 * rate for name, rate in RATES.items()})
@@ -139,7 +140,7 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "an item and its guard in one transaction",
             by(*ISOLATION),
-            ((Committing, "_has_to_mark", changes.never_by_marks),),
+            ((UnitOfWork, "_has_to_mark", changes.never_by_marks),),
             NONE,
             Caps(),
             replace(RANGES, engines=(None,)),
@@ -231,7 +232,7 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a refusal is reported although an earlier attempt may still arrive",
             by("outcomes"),
-            ((_unit_of_work, "MarkedCommit", changes.MarkedThatReportsTheRefusal),),
+            ((_state, "TRANSITIONS", changes.NO_ATTEMPT_ARRIVES_LATE),),
             CUT_OFF,
         ),
         Variant("dirty committed reads", by(*READS), ((Reader, "_images", changes.images_dirty),)),
@@ -274,13 +275,13 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a unit that only reads, and is not validated",
             by(*ISOLATION),
-            ((Committing, "_validate", changes.validate_nothing),),
+            ((UnitOfWork, "_validate", changes.validate_nothing),),
             caps=Caps(together=2),
         ),
         Variant(
             "a check that counts as a read",
             by("checks"),
-            ((Committing, "_validate", changes.validate_no_checks),),
+            ((UnitOfWork, "_validate", changes.validate_no_checks),),
         ),
         Variant(
             "a check by a plain read at the commit",

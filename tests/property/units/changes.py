@@ -19,7 +19,7 @@ from ticketlock.errors import (
     UnitForgotten,
     UnitRolledBack,
 )
-from ticketlock.units import _commit, _marked, _meeting, _reading, _saved, _sweeping
+from ticketlock.units import _commit, _marked, _meeting, _reading, _saved, _state, _sweeping
 from ticketlock.units._guards import Guards
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
@@ -31,7 +31,7 @@ from ticketlock.units._read_locks import ReadLocks
 from ticketlock.units._reading import SERIALIZABLE, Reader, Wanted, read_unread
 from ticketlock.units._record import UnitRecord, UnitRecords, head_key
 from ticketlock.units._rows import Receipt, read_receipt
-from ticketlock.units._unit_of_work import Committing, UnitOfWork
+from ticketlock.units._unit_of_work import UnitOfWork
 from ticketlock.units._work import ItemState
 from ticketlock.wire._actions import Reply
 from ticketlock.wire._item_requests import Get
@@ -104,7 +104,7 @@ def steps_and_the_guard(self: Querying) -> ForkingSteps[Any]:
 _STEPS = Querying.steps
 
 
-def never_by_marks(self: Committing, _guards: Any) -> bool:
+def never_by_marks(self: UnitOfWork, _guards: Any) -> bool:
     """One transaction writes an item and its guard.
 
     DynamoDB has applied the guard, but not the item yet. A query finds the new guard, and no item.
@@ -218,16 +218,8 @@ class MarkedThatTakesGoneAsRolledBack(MarkedCommit):
         return UnitRolledBack(str(error)) if isinstance(error, UnitForgotten) else error
 
 
-class MarkedThatReportsTheRefusal(MarkedCommit):
-    """Reports the reason of a refusal, even if an earlier attempt may still arrive."""
-
-    @property
-    def _may_decide_late(self) -> bool:
-        return False
-
-    @_may_decide_late.setter
-    def _may_decide_late(self, _: bool) -> None:
-        pass
+NO_ATTEMPT_ARRIVES_LATE = {**_state.TRANSITIONS, "gets no answer": {"deciding": "deciding"}}
+"""A refusal is reported as the end, even if an earlier attempt may still arrive."""
 
 
 def with_heads_by_one_read(self: Reader, batch: Sequence[Wanted], *, together: bool) -> ForkingSteps[Any]:
@@ -304,19 +296,19 @@ def check_no_earlier_marks(_self: ReadLocks) -> ForkingSteps[None]:
     yield from ()
 
 
-def validate_nothing(_self: Committing, _places: Sequence[ItemState]) -> ForkingSteps[None]:
+def validate_nothing(_self: UnitOfWork, _places: Sequence[ItemState], _commit: Any) -> ForkingSteps[None]:
     """A unit that only reads is committed without a check: what several requests have read is not of one instant."""
     yield from ()
 
 
-def validate_no_checks(self: Committing, places: Sequence[ItemState]) -> ForkingSteps[None]:
+def validate_no_checks(self: UnitOfWork, places: Sequence[ItemState], commit: Any) -> ForkingSteps[None]:
     """A `check` counts as any read: of one item it is true as of the read, not as of the commit."""
     for place in places:
         place.is_asserted = False
-    yield from _VALIDATE(self, places)
+    yield from _VALIDATE(self, places, commit)
 
 
-_VALIDATE = Committing._validate
+_VALIDATE = UnitOfWork._validate
 
 
 def serializable_by_plain_reads(

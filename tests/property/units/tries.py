@@ -138,7 +138,7 @@ def to_its_end(world: UnitsWorld, machine: Machine, verbs: UnitOfWork, record: R
         raise
     except TicketLockError as error:
         end = type(error).__name__
-        if verbs.life.state == "open":
+        if verbs.state.is_open:
             end = "given up"
         checker.sees_end(record, end)
         in_time(world, began_ms, f"{unit} ended as {end}")
