@@ -397,8 +397,11 @@ _RESOLVE = Meeting.resolve
 
 def unmark_unconditionally(entry_table: str, key: Any, key_name: str, mark: Any, marks: Marks) -> Write:
     """A placeholder is deleted, even if the item has changed since."""
-    made = _meeting.unmark(entry_table, key, key_name, mark, marks)
+    made = _UNMARK(entry_table, key, key_name, mark, marks)
     return replace(made, condition=ALWAYS) if mark.kind == "insert" else made
+
+
+_UNMARK = _meeting.unmark
 
 
 def finish_without_mark(entry: Any, unit: str, marks: Marks) -> Write:
