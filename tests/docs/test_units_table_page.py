@@ -19,6 +19,8 @@ from ticketlock.units import SERIALIZABLE, UNCOMMITTED, Swept
 from ticketlock.units._access import _trials
 from ticketlock.units._create_table import UNITS_TABLE
 
+pytestmark = pytest.mark.shows("committed reads")
+
 PAGE = "docs/units-table.md"
 IN_MEMORY = pytest.mark.parametrize("units_engine", ["memory"], indirect=True)
 THREADS = pytest.mark.parametrize("units_kind", ["threads"], indirect=True)

@@ -9,6 +9,8 @@ from ticketlock._expressions._errors import ItemInvalid, ItemTooBig
 from ticketlock._expressions._schemas import Index, KeyAttribute, Schema, check_item, size_of_update
 from ticketlock._expressions._values import MAX_ITEM_BYTES, size_of
 
+pytestmark = pytest.mark.shows("bad input")
+
 DESCRIPTION = {
     "TableName": "orders",
     "KeySchema": [{"AttributeName": "sk", "KeyType": "RANGE"}, {"AttributeName": "pk", "KeyType": "HASH"}],

@@ -7,6 +7,8 @@ from expressions.asked import item_of, wire, with_values
 from expressions.beside import Beside
 from kit.engines import Engine
 
+pytestmark = pytest.mark.shows("DynamoDB's statements")
+
 ITEM = item_of(n=1, s="text", e="\N{GRINNING FACE}", l=[0, 1, 2], m={"k": 1}, tags={"a"})
 VALUES = {
     ":one": wire(1),

@@ -11,6 +11,8 @@ from kit.units import THREADS_ONLY, VERSION, Books, Key, Lost, Party, dumped, so
 from ticketlock.errors import ConditionFailed, OutcomeUnknown, RequestNotApplied, TicketLockError, UnitFinished
 from ticketlock.units import Unit
 
+pytestmark = pytest.mark.shows("known outcomes", "exactly once")
+
 TAKE, ADD, TEN = "SET balance = balance - :n", "SET balance = balance + :n", {":n": 10}
 COMMIT = "TransactWriteItems"
 FORGETS_TOKENS = "moto"

@@ -28,6 +28,8 @@ from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, Outcome, Unit, 
 from ticketlock.units._locking import KEYS_TOGETHER
 from ticketlock.units._packing import Entry, packed
 
+pytestmark = pytest.mark.shows("read locks")
+
 SET = "SET balance = :n"
 LEASE_S, COPIES_S = 60, 600
 

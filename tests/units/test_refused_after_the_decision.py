@@ -14,7 +14,10 @@ from ticketlock.units._heads import Heads
 from ticketlock.units._ids import new_id
 from ticketlock.units._marks import Marks
 
-pytestmark = pytest.mark.parametrize("units_engine", ["memory"], indirect=True)
+pytestmark = [
+    pytest.mark.shows("bad input"),
+    pytest.mark.parametrize("units_engine", ["memory"], indirect=True),
+]
 
 MARKS = Marks("_tlu")
 PUT = "SET vector = :v, balance = :n"

@@ -31,6 +31,8 @@ from ticketlock import TableRefused
 from ticketlock.wire._departure import of_no_library
 from ticketlock.wire._sdk import TryAgain, meaning
 
+pytestmark = pytest.mark.shows("lost requests")
+
 # What each library's exception says about the request, if the SDK wraps it in an error of its own. The sources say
 # where it is raised; one that is raised in several places counts as the latest.
 

@@ -18,6 +18,8 @@ from ticketlock.wire._requests import TOKEN_IS_SAFE_FOR_MS, Read, Request, Steps
 from ticketlock.wire._step_functions import TaskAnswer
 from ticketlock.wire._table_time import Moment
 
+pytestmark = pytest.mark.shows("lost requests")
+
 THROTTLED = ClientError({"Error": {"Code": "ThrottlingException", "Message": ""}}, "PutItem")
 REPLY_LOST = ReadTimeoutError(endpoint_url="https://dynamodb")
 UNREACHABLE = EndpointConnectionError(endpoint_url="https://dynamodb")

@@ -22,6 +22,8 @@ from ticketlock.testing import ManualClock, MemoryDynamoDB
 from ticketlock.wire import _actions, _async_performer, _performer
 from ticketlock.wire._actions import Actions, Call, Sleep
 
+pytestmark = pytest.mark.shows("signal handlers")
+
 PERFORMERS = {module.__file__ for module in (_actions, _performer, _async_performer)}
 REFUSED = ClientError({"Error": {"Code": "ConditionalCheckFailedException", "Message": ""}}, "PutMetricData")
 DESCRIBE = Call("dynamodb", "describe_table", {"TableName": "locks"})
