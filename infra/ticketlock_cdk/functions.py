@@ -14,7 +14,7 @@ from constructs import Construct
 from ticketlock_cdk.nag import acknowledge_wildcard
 from ticketlock_cdk.network import Network, let_join
 
-# Chosen by the processor time of a step: docs/decisions/0032-memory-and-initialisation.md.
+# Chosen by the processor time of a step: docs/decisions/0009-a-cold-process-asks-for-the-time.md.
 MEMORY_MB = 512
 _LEAST_MEMORY_MB = 256
 
