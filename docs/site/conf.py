@@ -66,7 +66,7 @@ _SECTIONS: Mapping[str, Sequence[str]] = {
         "units-in-workflows",
         "testing",
     ),
-    "Command": ("command", "units-command"),
+    "Command": ("command",),
     "Operate": ("operations", "runbook", "aws", "scale", "threat-model", "table", "units-table"),
     "Reference": tuple(f"reference/{module}" for module in ("locks", "errors", "units", "asyncio", "testing", "cdk")),
 }
