@@ -70,7 +70,7 @@ _SECTIONS: Mapping[str, Sequence[str]] = {
     "Operate": ("operations", "runbook", "aws", "scale", "threat-model", "table", "units-table"),
     "Reference": tuple(f"reference/{module}" for module in ("locks", "errors", "units", "asyncio", "testing", "cdk")),
 }
-_PROJECT = ("docs/proof", "docs/engines", "docs/decisions/README", "examples/*/README")
+_PROJECT = ("docs/proof", "docs/decisions/README", "examples/*/README")
 _PROJECT_FILES = ("CONTRIBUTING", "CHANGELOG", "SECURITY")
 
 

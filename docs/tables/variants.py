@@ -1,6 +1,7 @@
 """The code that is broken on purpose, by the promise that catches it: tests/property/broken, tests/property/units."""
 
 from collections.abc import Iterable
+from textwrap import fill
 
 from property.broken import BROKEN_LOCKS
 from property.on_purpose import BrokenOnPurpose
@@ -21,6 +22,5 @@ def _by_promise(broken: Iterable[BrokenOnPurpose]) -> str:
     groups: dict[str, list[str]] = {}
     for each in broken:
         groups.setdefault(", ".join(sorted(each.caught_by)), []).append(each.name)
-    lines = ["| caught by one of | what is broken |", "|---|---|"]
-    lines += [f"| {promises} | {'; '.join(sorted(names))} |" for promises, names in sorted(groups.items())]
-    return "\n".join(lines)
+    lines = [f"- **{promises}**: {'; '.join(sorted(names))}." for promises, names in sorted(groups.items())]
+    return "\n".join(fill(each, 120, subsequent_indent="  ", break_on_hyphens=False) for each in lines)

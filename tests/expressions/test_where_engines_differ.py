@@ -1,4 +1,4 @@
-"""Where the engines differ from the documentation: exactly as docs/engines.md lists it."""
+"""Where the engines differ from the documentation: the lists of this file."""
 
 import uuid
 

@@ -53,13 +53,3 @@ def defaults(function: Any) -> dict[str, Any]:
         for name, each in inspect.signature(function).parameters.items()
         if each.kind is each.KEYWORD_ONLY
     }
-
-
-def is_in_make_test(path: Path) -> bool:
-    """Whether `make test` runs a test of a file; otherwise all of them are left to `make verify`."""
-    tree = ast.parse(path.read_text())
-    of_all = [
-        node for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
-    ]
-    left = any("pytest.mark.verify" in ast.unparse(node) for node in of_all)
-    return not left or "pytest.mark.always" in ast.unparse(tree)

@@ -17,7 +17,7 @@ TAKE, ADD, TEN = "SET balance = balance - :n", "SET balance = balance + :n", {":
 COMMIT = "TransactWriteItems"
 FORGETS_TOKENS = "moto"
 """The engine that applies a transaction twice if it is sent twice under one token and its conditions still hold
-(docs/engines.md)."""
+(docs/proof.md)."""
 
 
 @dataclass
