@@ -48,12 +48,9 @@ html_css_files = ["site.css"]
 _SECTIONS: Mapping[str, Sequence[str]] = {
     "Understand": (
         "how-it-works",
-        "choosing",
         "guarantees",
         "waiting",
-        "features",
         "coming-from",
-        "coming-from-awslabs-transactions",
         "glossary",
     ),
     "Workflows": ("construct", "workflows", "plain-cloudformation", "upgrades"),

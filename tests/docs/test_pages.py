@@ -25,7 +25,6 @@ from ticketlock.units import create_units_table
 PAGES = (
     "docs/client.md",
     "docs/coming-from.md",
-    "docs/coming-from-awslabs-transactions.md",
     "docs/pessimistic.md",
     "docs/units.md",
     "docs/units-in-workflows.md",
