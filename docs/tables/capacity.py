@@ -14,9 +14,13 @@ _NO_ACCOUNT = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AW
 
 
 def of_each_step() -> str:
-    """The units of each step of a lock with one permit; then what a grant costs among many holders."""
+    """The units of each step of a client's lock with one permit; then what a grant costs among many holders.
+
+    Steps of executions are left out: what they cost is told with their transitions, in docs/workflows.md.
+    """
     alone, many = _lived(0), _lived(OTHERS)
-    steps = [("", "writes", "reads"), *((step.name, _writes(step), _figure(step.reads)) for step in alone)]
+    of_clients = [step for step in alone if not step.name.startswith(("an execution", "..."))]
+    steps = [("", "writes", "reads"), *((step.name, _writes(step), _figure(step.reads)) for step in of_clients)]
     width = max(len(name) for name, *_ in steps) + 2
     lines = ["```", *(f"{name:<{width}}{writes:<8}{reads}" for name, writes, reads in steps), "```"]
     (granted,) = (_writes(step) for step in many if step.name == "acquire at once")
