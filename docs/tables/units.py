@@ -28,7 +28,7 @@ _WHAT_TO_DO = {
     "ItemTooLarge": "write less",
     "InvalidUnitRequest": "correct what it names. If an update's attribute is missing, add a condition, or use `ADD`",
     "CommittedUnfinished": "do not run it again: [correct](#what-dynamodb-refuses-after-the-decision) `keys`",
-    "UnitFinished": "begin another",
+    "UnitFinished": "begin another; it says how this one ended",
     "UnitChanged": "leave the unit to that process, or resume it again",
     "UnitForgotten": _READ,
 }
@@ -47,10 +47,10 @@ _WHEN = {
     "UnitTooLarge": 'Too many items, or `engine="native"` and more than one request',
     "ItemTooLarge": "More than DynamoDB allows",
     "CommittedUnfinished": "It is committed, and DynamoDB refuses some of the new values",
-    "UnitFinished": "The unit was used after its end, or its block ends normally after an "
-    "[interrupt](#interrupts) or a caught `UnitConflict`; says how it ended",
+    "UnitFinished": "It was used after its end, or its block ended normally after an [interrupt](#interrupts)",
     "UnitChanged": "Another process has resumed the saved unit since",
     "UnitForgotten": "Another process has ended it, and its record is gone",
+    "OutcomeUnknown": "No answer to the commit, after all retries",
     "LockLost": "The lock that the unit is under is no longer held",
     "UnsupportedFormat": "A newer version wrote what it met",
 }
@@ -172,7 +172,10 @@ def permissions() -> str:
         "a process that",
         "on the units table",
         "on your tables",
-        rows={role: (_actions(units), _actions(data)) for role, (units, data) in _ROLES.items()},
+        rows={
+            role: (_actions(units), "the same" if data == units else _actions(data))
+            for role, (units, data) in _ROLES.items()
+        },
     )
 
 
