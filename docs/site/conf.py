@@ -60,11 +60,10 @@ _SECTIONS: Mapping[str, Sequence[str]] = {
         "pessimistic",
         "processes-that-fork",
         "units",
-        "units-in-workflows",
         "testing",
     ),
     "Command": ("command",),
-    "Operate": ("operations", "runbook", "aws", "scale", "threat-model", "table", "units-table"),
+    "Operate": ("operations", "runbook", "aws", "scale", "threat-model", "table"),
     "Reference": tuple(f"reference/{module}" for module in ("locks", "errors", "units", "asyncio", "testing", "cdk")),
 }
 _PROJECT = ("docs/proof", "docs/decisions/README", "examples/*/README")

@@ -27,7 +27,6 @@ PAGES = (
     "docs/coming-from.md",
     "docs/pessimistic.md",
     "docs/units.md",
-    "docs/units-in-workflows.md",
 )
 KEYS = {"orders": {"id": "S"}, "accounts": {"id": "S"}, "lines": {"order": "S", "number": "N"}}
 OF_UNITS = "from ticketlock.units import"
@@ -142,11 +141,6 @@ def test_the_errors_are_those_that_a_client_raises() -> None:
 def units_errors() -> set[str]:
     errors = {name: getattr(ticketlock.errors, name) for name in ticketlock.errors.__all__}
     return {name for name, error in errors.items() if issubclass(error, ticketlock.errors.UnitError)}
-
-
-def test_the_page_has_all_errors_of_units() -> None:
-    told = {name for names, *_ in rows("docs/units.md", "Errors")[2:] for name in re.findall(r"`(\w+)`", names)}
-    assert units_errors() - {"UnitError"} <= told, "each error of units has a row in docs/units.md, Errors"
 
 
 def test_the_permissions_are_those_that_the_construct_grants() -> None:

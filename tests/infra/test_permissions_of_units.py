@@ -1,8 +1,6 @@
-"""docs/units-table.md says what is true: its templates are compared, its permissions are enough and no more."""
+"""The permissions that the construct grants to processes of units are enough for them, and no more."""
 
-import json
 import random
-import re
 from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -10,18 +8,17 @@ from typing import Any
 import pytest
 from boto3.dynamodb.conditions import Key as KeyOf
 from kit.crashes import crashes
-from kit.pages import blocks, rows, text
+from kit.pages import blocks
 from kit.units import Books, Key, Killed, Party, UnitsWorld, some_account, some_line, some_name
+from ticketlock_cdk.units.access import FINISH_ITEMS, READ_BESIDE_UNITS, RUN_UNITS, SWEEP_RECORDS
 
 from ticketlock.errors import UnitConflict
 from ticketlock.testing import Sent
-from ticketlock.units import SERIALIZABLE, UNCOMMITTED, Swept
+from ticketlock.units import SERIALIZABLE, UNCOMMITTED
 from ticketlock.units._access import _trials
-from ticketlock.units._create_table import UNITS_TABLE
 
 pytestmark = pytest.mark.shows("committed reads")
 
-PAGE = "docs/units-table.md"
 IN_MEMORY = pytest.mark.parametrize("units_engine", ["memory"], indirect=True)
 THREADS = pytest.mark.parametrize("units_kind", ["threads"], indirect=True)
 LONG = random.Random(0).randbytes(8_000)
@@ -32,14 +29,8 @@ Used = set[tuple[str, str]]
 """Actions, each with the table as it is used: ``units``, or ``accounts`` for any of a user's."""
 
 
-def documents() -> list[Any]:
-    return [json.loads(block) for block in blocks(PAGE, "json")]
-
-
-def granted(sid: str) -> set[str]:
-    """The actions of a statement."""
-    (found,) = [each for given in documents() if isinstance(given, list) for each in given if each["Sid"] == sid]
-    return {action.removeprefix("dynamodb:") for action in found["Action"]}
+def granted(actions: Iterable[str]) -> set[str]:
+    return {action.removeprefix("dynamodb:") for action in actions}
 
 
 def actions_of(sent: Sent) -> Iterable[tuple[str, str]]:
@@ -101,17 +92,12 @@ def inserts_into_a_guarded_table_and_is_killed(ann: Party) -> None:
         unit.commit()
 
 
-def test_the_json_makes_the_librarys_table() -> None:
-    (definition,) = [each for each in documents() if isinstance(each, dict)]
-    assert definition == {**UNITS_TABLE.definition("units"), "DeletionProtectionEnabled": True}
-
-
 @IN_MEMORY
 @THREADS
 class TestThePermissions:
     def test_of_those_who_run_units_are_what_is_tried_and_to_describe_a_table(self, ann: Party) -> None:
         tried = {permission for permission, _, _ in _trials(ann.accounts)}
-        assert granted("RunUnits") == tried | {"DescribeTable"}
+        assert granted(RUN_UNITS) == tried | {"DescribeTable"}
 
     def test_of_those_who_run_units_are_enough(
         self, books: Books, units_world: UnitsWorld, ann: Party, ben: Party, keys: list[Key]
@@ -121,7 +107,7 @@ class TestThePermissions:
         marked(ann, [books.account() for _ in range(3)], name=some_name())
         with pytest.raises(UnitConflict):
             self.meets_a_conflict(ann, ben, books.account())
-        assert {action for action, _ in used_by(ann)} <= granted("RunUnits") - {"BatchGetItem", "Query"}
+        assert {action for action, _ in used_by(ann)} <= granted(RUN_UNITS) - {"BatchGetItem", "Query"}
 
     def meets_a_conflict(self, ann: Party, ben: Party, key: Key) -> None:
         with ann.begin(engine="marked") as unit:
@@ -138,8 +124,8 @@ class TestThePermissions:
         for item in ids:
             ben.units.query(ben.accounts, KeyOf("id").eq(item["id"]))
         ben.units.get_all([(ben.accounts, item) for item in ids], isolation=UNCOMMITTED)
-        assert {action for action, _ in used_by(ben)} <= granted("ReadBesideUnits")
-        assert granted("ReadBesideUnits") == {"BatchGetItem", "DescribeTable", "GetItem", "Query"}
+        assert {action for action, _ in used_by(ben)} <= granted(READ_BESIDE_UNITS)
+        assert granted(READ_BESIDE_UNITS) == {"BatchGetItem", "DescribeTable", "GetItem", "Query"}
 
     def test_of_readers_are_not_enough_to_be_serializable(
         self, books: Books, units_world: UnitsWorld, ben: Party
@@ -147,7 +133,7 @@ class TestThePermissions:
         left_by_killed_processes(units_world, books)
         for item in books.everything()["accounts"]:
             ben.units.get(ben.accounts, {"id": item["id"]}, isolation=SERIALIZABLE)
-        assert not {action for action, _ in used_by(ben)} <= granted("ReadBesideUnits")
+        assert not {action for action, _ in used_by(ben)} <= granted(READ_BESIDE_UNITS)
 
     def test_of_the_sweeper_are_what_it_uses(self, books: Books, units_world: UnitsWorld, ben: Party) -> None:
         left_by_killed_processes(units_world, books)
@@ -157,54 +143,17 @@ class TestThePermissions:
             ben.units.sweep()
         used = used_by(ben)
         # A unit that changes too much for an expression puts the item, and one that deletes deletes it.
-        assert {action for action, use in used if use == "units"} == granted("SweepRecords")
-        assert {action for action, use in used if use == "accounts"} | {"PutItem"} == granted("FinishItems")
+        assert {action for action, use in used if use == "units"} == granted(SWEEP_RECORDS)
+        assert {action for action, use in used if use == "accounts"} | {"PutItem"} == granted(FINISH_ITEMS)
 
 
 @IN_MEMORY
 @THREADS
-def test_the_rows_of_the_table_are_those_of_the_page(
-    books: Books, units_world: UnitsWorld, ann: Party, keys: list[Key]
-) -> None:
-    left_by_killed_processes(units_world, books)
-    natively(ann, keys)
-    inserts_into_a_guarded_table_and_is_killed(units_world.party(guarded=True))
-    for _ in range(2):
-        seen = books.everything()["units"]
-        books.clock.advance(LATER_S)
-        ann.units.sweep()
-        seen += books.everything()["units"]
-    told = {
-        names.partition("`")[2].partition("`")[0].rstrip("."): set(re.findall(r"`(\w+)`", attributes))
-        for names, attributes, *_ in rows(PAGE, "What it holds")[2:]
-    }
-    states = {"pending", "committed", "rolledBack"}
-    for row in seen:
-        (kind,) = [each for each in told if row["row"].startswith(each)]
-        assert set(row) - {"unit", "row"} <= told[kind] - states, row["row"]
-    assert {row["row"][:2] for row in seen} == {"gu", "he", "w#", "re"}
-
-
-def test_the_page_has_what_a_sweep_reports() -> None:
-    told = {names.strip("`") for names, *_ in rows(PAGE, "Sweeping")[2:]}
-    assert told == set(Swept.__dataclass_fields__)
-
-
-@IN_MEMORY
-@THREADS
-def test_the_function_of_the_page_sweeps(
-    books: Books, units_world: UnitsWorld, ann: Party, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_function_of_the_page_sweeps(books: Books, units_world: UnitsWorld, ann: Party) -> None:
     left_by_killed_processes(units_world, books)
     books.clock.advance(LATER_S)
-    (source,) = blocks(PAGE, "python")
-    monkeypatch.setattr("ticketlock.units.Units", {"units": ann.units}.__getitem__)
-    names: dict[str, Any] = {}
+    (source,) = [each for each in blocks("docs/units.md", "python") if "def sweeper" in each]
+    names: dict[str, Any] = {"units": ann.units}
     exec(source, names)
     context = SimpleNamespace(get_remaining_time_in_millis=lambda: 300_000)
-    assert names["handler"]({}, context)["rolled_back"] == 1
-
-
-def test_the_page_is_found() -> None:
-    for page in ("docs/units.md", "docs/table.md", "docs/operations.md", "README.md"):
-        assert "units-table.md" in text(page), page
+    assert names["sweeper"]({}, context)["rolled_back"] == 1
