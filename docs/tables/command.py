@@ -1,6 +1,7 @@
 """The options and exit codes of the command, from its click commands."""
 
 import re
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,12 +13,12 @@ _LOCKS, _UNITS = "locks", "units"
 
 
 def options_for_locks() -> str:
-    """A table of the options of the commands for locks."""
+    """A list of the options of the commands for locks."""
     return _options(_ticketlock)
 
 
 def options_for_units() -> str:
-    """A table of the options of the commands for units of work, but for those of every command."""
+    """A list of the options of the commands for units of work, but for those of every command."""
     return _options(_units())
 
 
@@ -70,7 +71,12 @@ def _options(group: click.Group) -> str:
         if isinstance(option, click.Option) and option.name not in {each.name for each in before}:
             users[_spelling(option), _told(option)] = ["all"]
     rows = [(f"`{spelling}`", ", ".join(names), told) for (spelling, told), names in users.items()]
-    return _table(("option", "of", ""), sorted(rows, key=lambda row: (row[1] != "all", row[0])))
+    rows.sort(key=lambda row: (row[1] != "all", row[0]))
+    return "\n".join(_item(f"- {spelling} ({names}): {told}") for spelling, names, told in rows)
+
+
+def _item(line: str) -> str:
+    return textwrap.fill(line, 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _spelling(option: click.Option) -> str:
@@ -78,8 +84,7 @@ def _spelling(option: click.Option) -> str:
     if option.is_flag or option.count:
         return names
     choices = option.type.choices if isinstance(option.type, click.Choice) else ()
-    value = option.metavar or "|".join(map(str, choices)) or option.type.name.split()[0].upper()
-    return f"{names} {value}".replace("|", "\\|")
+    return f"{names} {option.metavar or '|'.join(map(str, choices)) or option.type.name.split()[0].upper()}"
 
 
 def _told(option: click.Option) -> str:
