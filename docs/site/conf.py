@@ -53,7 +53,7 @@ _SECTIONS: Mapping[str, Sequence[str]] = {
         "coming-from",
         "glossary",
     ),
-    "Workflows": ("construct", "workflows", "plain-cloudformation", "upgrades"),
+    "Workflows": ("workflows", "construct"),
     "Python": (
         "client",
         "client-settings",
@@ -63,7 +63,7 @@ _SECTIONS: Mapping[str, Sequence[str]] = {
         "testing",
     ),
     "Command": ("command",),
-    "Operate": ("operations", "runbook", "aws", "scale", "threat-model", "table"),
+    "Operate": ("operations", "runbook", "threat-model"),
     "Reference": tuple(f"reference/{module}" for module in ("locks", "errors", "units", "asyncio", "testing", "cdk")),
 }
 _PROJECT = ("docs/proof", "docs/decisions/README", "examples/*/README")

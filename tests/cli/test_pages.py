@@ -17,8 +17,7 @@ from cli.left_units import AGO_S, books_on, left, left_insert
 from cli.pages import Example, comparable, examples
 from kit.command import Command
 from kit.engines import Engine
-from kit.pages import ALL_PAGES, blocks, text
-from kit.policy import listed
+from kit.pages import blocks, text
 from kit.units import KEYS, Books, Party
 from ticketlock_cdk.lock import grants
 from ticketlock_local.cloud.deploy import client_arguments
@@ -162,25 +161,13 @@ def test_the_permissions_for_units_are_what_is_used(books: Books) -> None:
     assert used["accounts"] | used["lines"] | {"DeleteItem"} == of_yours
 
 
-def the_block(language: str, holds: str) -> str:
-    """The only block of a language on all pages that holds a text."""
-    (found,) = [block for page in ALL_PAGES for block in blocks(page, language) if holds in block]
-    return found
-
-
 def template() -> str:
-    return the_block("yaml", "  LockTable:\n")
+    (found,) = blocks("docs/operations.md", "yaml")
+    return found
 
 
 def cloudformation() -> Any:
     return yaml.safe_load(template())["Resources"]
-
-
-def test_the_json_makes_the_librarys_table() -> None:
-    assert json.loads(the_block("json", '"KeySchema"')) == {
-        **LOCK_TABLE.definition("locks"),
-        "DeletionProtectionEnabled": True,
-    }
 
 
 def test_the_template_makes_the_librarys_table() -> None:
@@ -223,31 +210,3 @@ def test_the_template_is_deployed_and_the_doctor_finds_nothing_that_init_does_no
     assert command.run("init", *table, "--yes").exit_code == 0
     assert command.run("doctor", *table).exit_code == 0
     client.delete_stack(StackName=name)
-
-
-def test_the_terraform_example_agrees_with_the_template() -> None:
-    body = the_block("hcl", "aws_dynamodb_table")
-    said = set(re.findall(r'(\w+)\s*=\s*"([^"]*)"', body))
-    assert {("hash_key", "pk"), ("range_key", "sk"), ("attribute_name", TIME_TO_LIVE)} <= said
-    assert ("billing_mode", LOCK_TABLE.definition("locks")["BillingMode"]) in said
-    policy = cloudformation()["UseLocks"]["Properties"]["PolicyDocument"]["Statement"]
-    _, *statements = re.split(r"^ +statement \{$", body, flags=re.MULTILINE)
-    assert [in_terraform(each) for each in statements] == [in_the_template(each) for each in policy]
-
-
-Said = tuple[list[str], dict[tuple[str, str], list[str]]]
-"""A statement's actions and its conditions."""
-
-
-def in_the_template(statement: Any) -> Said:
-    conditions = statement["Condition"].items()
-    return listed(statement["Action"]), {
-        (test, key): listed(value) for test, keys in conditions for key, value in keys.items()
-    }
-
-
-def in_terraform(statement: str) -> Said:
-    condition = r'test += "([^"]+)"\s+variable = "([^"]+)"\s+values += \[([^]]*)\]'
-    return re.findall(r'"(dynamodb:\w+)"', statement.partition("resources")[0]), {
-        (test, key): re.findall(r'"([^"]*)"', values) for test, key, values in re.findall(condition, statement)
-    }

@@ -61,7 +61,7 @@ def commands(**variables: str) -> list[list[str]]:
     """The commands of the recipe, each as words."""
     (block,) = (
         each
-        for each in re.findall(r"^```\n(.*?)^```$", text("README.md"), re.DOTALL | re.MULTILINE)
+        for each in re.findall(r"^```\n(.*?)^```$", text("docs/workflows.md"), re.DOTALL | re.MULTILINE)
         if "put-rule" in each
     )
     for name, value in variables.items():
@@ -120,7 +120,7 @@ def test_what_the_rule_of_the_cdk_starts_is_a_request_for_the_order(bus: Bus, tm
     stack = Stack(App(outdir=str(tmp_path)), "Page")
     body = sfn.DefinitionBody.from_chainable(sfn.Pass(stack, "Ship"))
     ship_order = sfn.StateMachine(stack, "ShipOrder", definition_body=body)
-    (block,) = (source for _, source in python_blocks("README.md") if "aws_events" in source)
+    (block,) = (source for _, source in python_blocks("docs/workflows.md") if "aws_events" in source)
     exec(block, {"self": stack, "TicketLock": TicketLock, "ship_order": ship_order})
     template = Template.from_stack(stack)
     (rule,) = template.find_resources(

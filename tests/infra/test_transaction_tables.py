@@ -14,7 +14,6 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from aws_cdk.assertions import Annotations, Match
 from kit.granted import as_list, on_table
-from kit.pages import rows
 from ticketlock_cdk import TicketlockStack, TransactionTables, UnitsAlarmThresholds
 from ticketlock_cdk.units.access import FINISH_ITEMS, READ_BESIDE_UNITS, RUN_UNITS, SWEEP_RECORDS
 
@@ -252,11 +251,6 @@ class TestMonitoring:
         for metric in metrics:
             assert metric.dimensions == {"service": whole.units.service_name}
             assert f'\\"{metric.metric_name}\\"' in shown
-
-    def test_by_metrics_and_alarms_which_the_page_has_all(self, whole):
-        told = [row[0].strip("`") for row in rows("docs/operations.md", "Units of work")]
-        metrics = {name.removeprefix("metric_") for name in dir(whole.units) if name.startswith("metric_")}
-        assert set(told) - {"units.metric_…()", "alarm", "---"} == metrics | set(ALARMS)
 
     @STACKS
     def test_there_are_no_alarms_and_no_dashboard_unless_asked_for(self, stack, synthesise):
