@@ -59,11 +59,8 @@ def bus(emulator: Emulator) -> Bus:
 
 def commands(**variables: str) -> list[list[str]]:
     """The commands of the recipe, each as words."""
-    (block,) = (
-        each
-        for each in re.findall(r"^```\n(.*?)^```$", text("docs/workflows.md"), re.DOTALL | re.MULTILINE)
-        if "put-rule" in each
-    )
+    fenced = re.split(r"^```.*\n", text("docs/workflows.md"), flags=re.MULTILINE)[1::2]
+    (block,) = (each for each in fenced if "put-rule" in each)
     for name, value in variables.items():
         block = block.replace(f"${name}", value)
     words = shlex.split(block)
