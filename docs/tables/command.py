@@ -10,6 +10,7 @@ import click
 from ticketlock.cli._commands import _ticketlock
 
 _LOCKS, _UNITS = "locks", "units"
+_ALL, _BEFORE = "all", "before the command"
 
 
 def options_for_locks() -> str:
@@ -60,18 +61,21 @@ def _which(names: Sequence[str], everything: Sequence[str], part: str) -> list[s
 
 
 def _options(group: click.Group) -> str:
+    commands = _commands(group)
     users: dict[tuple[str, str], list[str]] = {}
-    of_all = {each.name for each in group.params}
-    for name, command in _commands(group).items():
+    of_group = {each.name for each in group.params}
+    for name, command in commands.items():
         for option in command.params:
-            if isinstance(option, click.Option) and option.name not in of_all:
+            if isinstance(option, click.Option) and option.name not in of_group:
                 users.setdefault((_spelling(option), _told(option)), []).append(f"`{name}`")
-    before = _ticketlock.params if group is not _ticketlock else ()
+    # Those of every command are listed once, with the locks.
+    before = {each.name for each in _ticketlock.params} if group is not _ticketlock else set()
+    behind = {option.name for command in commands.values() for option in command.params}
     for option in group.params:
-        if isinstance(option, click.Option) and option.name not in {each.name for each in before}:
-            users[_spelling(option), _told(option)] = ["all"]
+        if isinstance(option, click.Option) and option.name not in before:
+            users[_spelling(option), _told(option)] = [_ALL if option.name in behind else _BEFORE]
     rows = [(f"`{spelling}`", ", ".join(names), told) for (spelling, told), names in users.items()]
-    rows.sort(key=lambda row: (row[1] != "all", row[0]))
+    rows.sort(key=lambda row: (row[1] != _BEFORE, row[1] != _ALL, row[0]))
     return "\n".join(_item(f"- {spelling} ({names}): {told}") for spelling, names, told in rows)
 
 
