@@ -46,23 +46,8 @@ html_css_files = ["site.css"]
 
 # The order of the pages at the side of the site, of which no page of the repository has to speak.
 _SECTIONS: Mapping[str, Sequence[str]] = {
-    "Understand": (
-        "how-it-works",
-        "guarantees",
-        "waiting",
-        "coming-from",
-        "glossary",
-    ),
-    "Workflows": ("workflows", "construct"),
-    "Python": (
-        "client",
-        "client-settings",
-        "pessimistic",
-        "processes-that-fork",
-        "units",
-        "testing",
-    ),
-    "Command": ("command",),
+    "Understand": ("how-it-works", "coming-from", "guarantees", "glossary"),
+    "Use": ("construct", "workflows", "python", "units", "command"),
     "Operate": ("operations", "runbook", "threat-model"),
     "Reference": tuple(f"reference/{module}" for module in ("locks", "errors", "units", "asyncio", "testing", "cdk")),
 }

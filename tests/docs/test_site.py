@@ -130,7 +130,7 @@ def test_search_finds_the_error_of_a_wait_that_ended_first(site: Site, folder: P
 
 def test_a_code_block_is_highlighted_and_can_be_read(site: Site) -> None:
     code, keyword = site.ask(
-        "/docs/client.html",
+        "/docs/python.html",
         """
         const block = document.querySelector(".highlight-python pre");
         const keyword = block.querySelector(".k, .kn");
