@@ -67,7 +67,7 @@ _WHEN_TO_ACT = {
     "closed": "",
     "open": "above your usual number for half an hour: the log says why",
     "unfinished": "from 1 on",
-    "refused": "from 1 on: [correct them](command.md)",
+    "refused": "from 1 on: [correct them](command.md#an-item-that-dynamodb-refuses-correct)",
     "oldest_ms": "above the duration of your longest unit",
     "is_whole": "false for hours: sweep in more parts, or more often",
 }
