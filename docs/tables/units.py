@@ -47,7 +47,8 @@ _WHEN = {
     "UnitTooLarge": 'Too many items, or `engine="native"` and more than one request',
     "ItemTooLarge": "More than DynamoDB allows",
     "CommittedUnfinished": "It is committed, and DynamoDB refuses some of the new values",
-    "UnitFinished": "It was used after its end, or its block ended normally after an [interrupt](#interrupts)",
+    "UnitFinished": "It was used after its end, or its block ended normally after an [interrupt](#interrupts) or a "
+    "caught `UnitConflict`",
     "UnitChanged": "Another process has resumed the saved unit since",
     "UnitForgotten": "Another process has ended it, and its record is gone",
     "OutcomeUnknown": "No answer to the commit, after all retries",
