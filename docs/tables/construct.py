@@ -115,7 +115,7 @@ def _properties(construct: Callable[..., Any]) -> dict[str, tuple[str, str]]:
     told = {
         name: _first_sentence(says) for name, says in re.findall(r"^    (\w+): (.*(?:\n {8,}.*)*)", args, re.MULTILINE)
     }
-    signature = inspect.signature(construct.__init__)  # type: ignore[misc]
+    signature = inspect.signature(construct.__init__)
     return {
         name: (told[name], _default(each.default))
         for name, each in signature.parameters.items()
