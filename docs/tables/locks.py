@@ -4,6 +4,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from textwrap import fill
 from typing import Any
 
 import click
@@ -43,15 +44,15 @@ def settings() -> str:
     of_threads, of_tasks = set(_defaults(LockClient)), set(_defaults(aio.LockClient))
     assert of_tasks - of_threads == {"client_options"}
     assert of_threads - of_tasks == {"sleep"}
-    return _arguments("setting", LockClient)
+    return _arguments(LockClient)
 
 
 def arguments() -> str:
     """The arguments of ``acquire``."""
     assert _defaults(aio.LockClient.acquire) == _defaults(LockClient.acquire)
     assert all(_defaults(LockClient.acquire)[name] is None for name in _OF_THE_CLIENT)
-    first = (_code(_OF_THE_CLIENT), "the client's", "")
-    return _arguments("argument", LockClient.acquire, first, leave_out=_OF_THE_CLIENT)
+    first = f"- {_code(_OF_THE_CLIENT)}: by default the client's."
+    return f"{first}\n{_arguments(LockClient.acquire, leave_out=_OF_THE_CLIENT)}"
 
 
 def record_wait() -> str:
@@ -66,7 +67,6 @@ def record_wait() -> str:
         [
             ("spelling", "`recordWaitSeconds`; `record_wait=` of `lock.serialize`", "`record_wait`", _code(run.opts)),
             ("default", f"`{json.dumps(deployed)}`", f"{client:g} s", f"{run.default:g} s"),
-            ("units", "seconds", "seconds, or a `timedelta`", "seconds, or `5m`, `1h30m`, `2d`, `500ms`"),
             ("not at all", "`0`", "`0`, or `try_acquire`", "`0`, or `--no-wait`"),
             ("for ever", '`"Infinity"`', "`math.inf`", "`forever`"),
             (
@@ -84,41 +84,45 @@ def errors() -> str:
     told = {name: getattr(of_ticketlock, name) for name in of_ticketlock.__all__ if name not in _OTHER_ERRORS}
     locks = {name: error for name, error in told.items() if not issubclass(error, of_ticketlock.UnitError)}
     ordered = sorted(locks.items(), key=lambda each: (issubclass(each[1], of_ticketlock.TableError), _depth(each[1])))
-    return _table(
-        ("error", "also a", "means"),
-        [
-            (
-                f"`{name}`",
-                ", ".join(f"`{base.__name__}`" for base in _IN_TREE if issubclass(error, base)),
-                _sentences(_summary(error), _MORE.get(name, "")),
-            )
-            for name, error in ordered
-        ],
+    return _list(
+        (
+            name,
+            ", ".join(f"a `{base.__name__}`" for base in _IN_TREE if issubclass(error, base)),
+            _sentences(_summary(error), _MORE.get(name, "")),
+        )
+        for name, error in ordered
     )
 
 
 def permissions() -> str:
     """The statement that lets a client use the locks of a table."""
-    statement = {
-        "Effect": "Allow",
-        "Action": list(grants._USE),
-        "Resource": "arn:aws:dynamodb:eu-west-1:123456789012:table/locks",
-        "Condition": grants._LOCKS_ONLY,
-    }
-    return f"```json\n{json.dumps(statement, indent=2)}\n```"
+    actions = ", ".join(json.dumps(each) for each in grants._USE)
+    lines = [
+        "```json",
+        "{",
+        '  "Effect": "Allow",',
+        *fill(f'"Action": [{actions}],', 100, initial_indent="  ", subsequent_indent="    ").splitlines(),
+        '  "Resource": "arn:aws:dynamodb:eu-west-1:123456789012:table/locks",',
+        '  "Condition": {',
+        ",\n".join(f"    {json.dumps(each)}: {json.dumps(test)}" for each, test in grants._LOCKS_ONLY.items()),
+        "  }",
+        "}",
+        "```",
+    ]
+    return "\n".join(lines)
 
 
-def _arguments(kind: str, call: Callable[..., Any], *rows: Sequence[str], leave_out: Sequence[str] = ()) -> str:
+def _arguments(call: Callable[..., Any], leave_out: Sequence[str] = ()) -> str:
     defaults, documented = _defaults(call), _documented(call)
     assert {name for names, _ in documented for name in names} >= set(defaults), "a docstring leaves one out"
-    told = list(rows)
+    told = []
     for names, text in documented:
         first = names[0]
         if first in defaults and first not in leave_out:
             default = json.dumps(defaults[first]) if isinstance(defaults[first], str) else str(defaults[first])
-            shown = "-" if default == "None" else f"`{default}`"
-            told.append((_code(names), shown, _sentences(re.split("[;:.] ", text)[0], _BOUNDS.get(first, ""))))
-    return _table((kind, "default", ""), told)
+            shown = "" if default == "None" else f"`{default}`"
+            told.append((", ".join(names), shown, _sentences(re.split("[;:.] ", text)[0], _BOUNDS.get(first, ""))))
+    return _list(told)
 
 
 def _documented(call: Callable[..., Any]) -> list[tuple[list[str], str]]:
@@ -158,6 +162,12 @@ def _markdown(text: str) -> str:
 
 def _code(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
+
+
+def _list(rows: Iterable[tuple[str, str, str]]) -> str:
+    """Names, a remark on each in brackets, and what they mean."""
+    lines = (f"- {_code(names.split(', '))}{f' ({remark})' if remark else ''}: {text}." for names, remark, text in rows)
+    return "\n".join(fill(line, 120, subsequent_indent="  ", break_on_hyphens=False) for line in lines)
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
