@@ -1,12 +1,10 @@
 """The documentation pages: their text, blocks and tables, and the code that they describe."""
 
 import ast
-import inspect
 import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).parents[2]
 ALL_PAGES = sorted(
@@ -44,12 +42,3 @@ def functions_of(path: Path) -> frozenset[str]:
     """The functions of a file, and the methods."""
     tree = ast.walk(ast.parse(path.read_text()))
     return frozenset(each.name for each in tree if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
-
-
-def defaults(function: Any) -> dict[str, Any]:
-    """The settings of a function, by name, as in a page's table."""
-    return {
-        name: each.default
-        for name, each in inspect.signature(function).parameters.items()
-        if each.kind is each.KEYWORD_ONLY
-    }
