@@ -76,7 +76,7 @@ def send_failures(
     invoke_config.node.add_dependency(may_send)
 
 
-# Chosen by the processor time of a step: docs/decisions/0032-memory-and-initialisation.md.
+# Chosen by the processor time of a step: docs/decisions/0009-a-cold-process-asks-for-the-time.md.
 MEMORY_MB = 512
 _LEAST_MEMORY_MB = 256
 

@@ -18,7 +18,10 @@ from kit.works import (
 from ticketlock_local.history.model import Verdict, judge
 from ticketlock_local.history.record import operations, outcome
 
-pytestmark = pytest.mark.verify("processes that are suspended past their leases, and waited for")
+pytestmark = [
+    pytest.mark.shows("exclusion", "fencing"),
+    pytest.mark.verify("processes that are suspended past their leases, and waited for"),
+]
 
 GRANTS = 100
 

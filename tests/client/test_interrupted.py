@@ -18,6 +18,7 @@ from ticketlock.client._waiters import lines_of_this_process
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 
 pytestmark = [
+    pytest.mark.shows("signal handlers"),
     # Python reports and ignores an exception that is raised while a generator is destroyed.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.timeout(1_200),

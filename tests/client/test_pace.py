@@ -16,6 +16,8 @@ from ticketlock.locks._outcomes import Place, Position
 from ticketlock.locks._queue import EXPIRY_MARGIN_MS
 from ticketlock.wire._table_time import Moment
 
+pytestmark = pytest.mark.shows("liveness", "killed holder")
+
 LEASE_MS = 60_000
 LONGEST_MS = 400
 NOW = Moment(1_000_000, 1_700_000_000_000, 1_700_000_002_000, 1_700_000_001_000)

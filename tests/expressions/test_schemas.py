@@ -8,6 +8,8 @@ from expressions.asked import item_of, nested, wire
 from ticketlock._expressions._schemas import Index, KeyAttribute, Schema, check_item, size_of_update
 from ticketlock._expressions._values import MAX_ITEM_BYTES, ItemInvalid, ItemTooBig, size_of
 
+pytestmark = pytest.mark.shows("bad input")
+
 DESCRIPTION = {
     "TableName": "orders",
     "KeySchema": [{"AttributeName": "sk", "KeyType": "RANGE"}, {"AttributeName": "pk", "KeyType": "HASH"}],

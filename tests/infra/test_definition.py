@@ -7,6 +7,8 @@ import pytest
 from ticketlock_cdk.lock.serialize_machine import serialize_definition
 from ticketlock_cdk.lock.settings import LockSettings
 
+pytestmark = pytest.mark.shows("one run per grant", "unreachable functions", "long waits and holds", "no heartbeat")
+
 SETTINGS = LockSettings(lease_s=120, poll_s=7, default_record_wait=30, permits=3)
 DEFINITION = serialize_definition(SETTINGS, ["arn:one", "arn:two"])
 

@@ -17,7 +17,7 @@ TASK_TOKEN = "t" * 1_000
 DATA = "d" * DATA_BYTES
 MANY = 100
 OTHERS = 40
-"""Other holders of the semaphore, in the right half of the table of docs/engines.md."""
+"""Other holders of the semaphore, in the second life that is counted."""
 _LONG_LEASE_MS = 3_600_000
 
 

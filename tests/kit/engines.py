@@ -1,6 +1,6 @@
 """The engines that the contract runs on. To add one, add an entry here.
 
-docs/engines.md says how they differ.
+docs/proof.md says how they differ.
 """
 
 import os

@@ -11,6 +11,8 @@ from ticketlock.locks._protocol import Contender
 from ticketlock.wire._actions import integer
 from ticketlock.workflow._session import beat, finish
 
+pytestmark = pytest.mark.shows("self-cleaning")
+
 DAY_S = 24 * 3_600
 LEASE_S = LEASE_MS // 1_000
 

@@ -13,6 +13,8 @@ from ticketlock.locks._outcomes import BY_THE_OWNER, Hold, Released, Releasing
 from ticketlock.locks._writes import mint_ticket, put_row
 from ticketlock.wire._requests import Steps, TransactWrite
 
+pytestmark = pytest.mark.shows("order")
+
 ALONE, IN_VAIN = ["TransactWriteItems"], ["TransactWriteItems", "UpdateItem"]
 
 

@@ -21,6 +21,8 @@ from ticketlock.wire._actions import Reply
 from ticketlock.wire._requests import Request
 from ticketlock.wire._table_time import Moment
 
+pytestmark = pytest.mark.shows("exclusion")
+
 H = TypeVar("H")
 Steps = Generator[Request, Reply, H]
 

@@ -12,6 +12,8 @@ from ticketlock import InvalidUnitRequest
 from ticketlock.units import Units
 from ticketlock.units._record import new_id
 
+pytestmark = pytest.mark.shows("no dirty read")
+
 UNIT = new_id(0)
 
 

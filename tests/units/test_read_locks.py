@@ -28,6 +28,8 @@ from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, Outcome, Unit, 
 from ticketlock.units._packing import Entry, packed
 from ticketlock.units._read_locks import KEYS_TOGETHER
 
+pytestmark = pytest.mark.shows("read locks")
+
 SET = "SET balance = :n"
 LEASE_S, COPIES_S = 60, 600
 

@@ -12,7 +12,10 @@ from ticketlock.units._marks import Marks
 from ticketlock.units._operators import Correction, Unfinished, correct, settle, unfinished
 from ticketlock.units._record import UnitRecords, new_id
 
-pytestmark = pytest.mark.parametrize("units_engine", ["memory"], indirect=True)
+pytestmark = [
+    pytest.mark.shows("bad input"),
+    pytest.mark.parametrize("units_engine", ["memory"], indirect=True),
+]
 
 MARKS = Marks("_tlu")
 PUT = "SET vector = :v, balance = :n"

@@ -20,7 +20,10 @@ COUNTS_NO_BYTES = "ministack"
 """The engine that takes transactions of more than 4 MB."""
 SET = "SET padding = :padding"
 
-pytestmark = pytest.mark.parametrize("units_engine", first_on("memory", roomy_engine_names()), indirect=True)
+pytestmark = [
+    pytest.mark.shows("bad input"),
+    pytest.mark.parametrize("units_engine", first_on("memory", roomy_engine_names()), indirect=True),
+]
 
 
 def padded(key: Key, size: int) -> dict[str, Any]:

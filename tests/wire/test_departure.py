@@ -30,6 +30,8 @@ from urllib3.util import Retry
 from ticketlock import TableRefused
 from ticketlock.wire._sdk import TryAgain, error_of_signal_handler, meaning
 
+pytestmark = pytest.mark.shows("lost requests")
+
 # What each library's exception says about the request, if the SDK wraps it in an error of its own. The sources say
 # where it is raised; one that is raised in several places counts as the latest.
 

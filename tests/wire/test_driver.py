@@ -18,6 +18,8 @@ from ticketlock.wire._sdk import NotSigned
 from ticketlock.wire._step_functions import TaskAnswer
 from ticketlock.wire._table_time import Moment
 
+pytestmark = pytest.mark.shows("lost requests")
+
 THROTTLED = ClientError({"Error": {"Code": "ThrottlingException", "Message": ""}}, "PutItem")
 REPLY_LOST = ReadTimeoutError(endpoint_url="https://dynamodb")
 UNREACHABLE = EndpointConnectionError(endpoint_url="https://dynamodb")

@@ -42,6 +42,8 @@ from ticketlock.wire._sdk import TryAgain, check_client, date_ms, make_client, m
 from ticketlock.wire._step_functions import Closing, Describing
 from ticketlock.wire._table_time import Moment
 
+pytestmark = pytest.mark.shows("lost requests")
+
 URL = "https://dynamodb.us-east-1.amazonaws.com"
 ITEM = {"pk": {"S": "order-42"}}
 

@@ -21,6 +21,8 @@ from ticketlock.wire._requests import Steps
 from ticketlock.wire._step_functions import Closing
 from ticketlock.workflow._clean_up import CleanedUp
 
+pytestmark = pytest.mark.shows("early release", "clean-up", "repeated steps")
+
 
 def row_beside_the_grant(process: Process, claim: Claim) -> int:
     """A row that a late request has put; its ticket."""

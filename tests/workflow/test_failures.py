@@ -6,6 +6,8 @@ import pytest
 
 from ticketlock.workflow._failures import WorkFailure, WorkKind
 
+pytestmark = pytest.mark.shows("early release", "one run per grant", "names of errors")
+
 CHILD = {
     "ExecutionArn": "arn:aws:states:us-east-1:123456789012:execution:child:lock-1",
     "Input": "{}",

@@ -1,5 +1,6 @@
 """When a waiter of a workflow polls."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,6 +8,8 @@ from ticketlock import Place, Position
 from ticketlock.locks._items import Holder
 from ticketlock.wire._table_time import Moment
 from ticketlock.workflow._pace import PollPause, next_poll, next_poll_ms, next_sleep
+
+pytestmark = pytest.mark.shows("liveness")
 
 LEASE_MS, SHORTEST_MS, LONGEST_MS = 60_000, 1_000, 5_000
 NOW_MS = 1_800_000_000_000

@@ -10,6 +10,8 @@ from ticketlock import LockLost, LockName
 from ticketlock.wire._actions import number
 from ticketlock.workflow._session import LastBeat
 
+pytestmark = pytest.mark.shows("lost lease", "work that ends late", "repeated steps")
+
 
 def test_the_first_beat_writes_only_its_token(world: World, lock: LockName) -> None:
     hold = Hold(world, lock)

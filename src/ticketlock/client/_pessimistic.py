@@ -1,7 +1,7 @@
 """Pessimistic locking: three functions, two of them with the signatures of a well-known article.
 
 "Implementing Pessimistic Locking with DynamoDB and Python" (Maurice Borgmeier, tecRacer) has ``acquire_lock`` and
-``release_lock``, and leaves the extension to its readers. docs/pessimistic.md says where these differ.
+``release_lock``, and leaves the extension to its readers. docs/python.md says where these differ.
 """
 
 from dataclasses import dataclass

@@ -12,6 +12,24 @@ from property.units.proof import ENOUGH, all_of, random_ones
 
 from ticketlock.units import _commit
 
+pytestmark = pytest.mark.shows(
+    "atomicity",
+    "strict serialisability",
+    "committed reads",
+    "no dirty read",
+    "no phantoms",
+    "known outcomes",
+    "exactly once",
+    "no deadlock",
+    "wrong clocks",
+    "nothing left",
+    "read locks",
+    "saved units",
+    "steps of a saved unit",
+    "ended owner",
+    "unit under a lock",
+)
+
 A_TEST = 100
 HUNTED = 2_000
 """Schedules in which a variant has to be caught."""

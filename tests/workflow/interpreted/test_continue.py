@@ -14,9 +14,10 @@ from workflow.interpreted.conftest import Open
 
 from ticketlock.workflow import _turn as budget
 
-pytestmark = pytest.mark.verify(
-    "moto's interpreter waits in real time; `make test` asks the ways that most executions take"
-)
+pytestmark = [
+    pytest.mark.shows("long waits and holds"),
+    pytest.mark.verify("moto's interpreter waits in real time; `make test` asks the ways that most executions take"),
+]
 
 EVENTS_PER_POLL = {True: budget.EVENTS_PER_PARKED_POLL, False: budget.EVENTS_PER_POLL}
 """The most polls of an execution, for a waiter that parks, and for one that polls."""

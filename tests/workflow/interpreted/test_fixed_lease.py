@@ -11,9 +11,10 @@ from kit.interpreter.stage import CHILD_ARN, LEASE_S
 from ticketlock_cdk.lock.settings import HandOver, LockSettings
 from workflow.interpreted.conftest import Open, OpenUser
 
-pytestmark = pytest.mark.verify(
-    "moto's interpreter waits in real time; `make test` asks the ways that most executions take"
-)
+pytestmark = [
+    pytest.mark.shows("no heartbeat"),
+    pytest.mark.verify("moto's interpreter waits in real time; `make test` asks the ways that most executions take"),
+]
 
 ENTITY = "order-42"
 WORK_TIMEOUT_S = LEASE_S - 5

@@ -12,9 +12,10 @@ from workflow.interpreted.conftest import Open
 
 from ticketlock.workflow import _turn as budget
 
-pytestmark = pytest.mark.verify(
-    "moto's interpreter waits in real time; `make test` asks the ways that most executions take"
-)
+pytestmark = [
+    pytest.mark.shows("liveness", "lost lease", "unreachable functions"),
+    pytest.mark.verify("moto's interpreter waits in real time; `make test` asks the ways that most executions take"),
+]
 
 
 @pytest.mark.always("the way that most executions take")

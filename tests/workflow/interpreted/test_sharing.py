@@ -11,9 +11,10 @@ from workflow.interpreted.conftest import Open, OpenUser
 
 from ticketlock.locks._items import LockName, lock_key
 
-pytestmark = pytest.mark.verify(
-    "moto's interpreter waits in real time; `make test` asks the ways that most executions take"
-)
+pytestmark = [
+    pytest.mark.shows("exclusion"),
+    pytest.mark.verify("moto's interpreter waits in real time; `make test` asks the ways that most executions take"),
+]
 
 BOTH_WAYS = pytest.mark.parametrize("hand_over", list(HandOver))
 ENTITY = "order-42"
