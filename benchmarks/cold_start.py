@@ -30,9 +30,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from quick import options_of
-from rich.console import Console
-from rich.table import Table
+from frame import Run, main
 
 from ticketlock.testing import MemoryDynamoDB
 
@@ -160,36 +158,27 @@ def measured(folder: Path, environment: Mapping[str, str], processes: int) -> Ma
     return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
 
 
-def main() -> int:
-    """Measure and print."""
-    chosen = options_of(__doc__, "one process of each kind, and no verdict").parse_args()
-    processes = 1 if chosen.quick else PROCESSES
+def measure(run: Run) -> None:
+    """Measure both kinds of functions, and compute how long they would take with Lambda's sizes of memory."""
+    processes = 1 if run.quick else PROCESSES
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         (folder / "kit_of_events.py").write_text(EVENTS)
         with aws(folder) as environment:
-            figures = {
-                "clients at the first event": measured(folder, environment, processes),
-                "clients while it initialises": measured(
-                    folder, {**environment, "AWS_LAMBDA_FUNCTION_NAME": "f"}, processes
-                ),
-            }
-    table = Table(title="Processor time, measured here, and what it would take in Lambda", title_justify="left")
-    table.add_column("figure")
-    table.add_column("processor time", justify="right")
-    for memory_mb in MEMORY_MB:
-        table.add_column(f"at {memory_mb:,} MB", justify="right")
-    rows = {"initialisation": "initialisation", "first": "first event", "hand_over": "warm hand-over: release, poll"}
-    for way, found in figures.items():
-        table.add_section()
-        table.add_row(way)
-        for name, shown in rows.items():
+            late = measured(folder, environment, processes)
+            early = measured(folder, {**environment, "AWS_LAMBDA_FUNCTION_NAME": "f"}, processes)
+    names = {"initialisation": "initialisation", "first": "first event", "hand_over": "warm hand-over: release, poll"}
+    rows: list[list[object]] = []
+    for way, found in (("clients at the first event", late), ("clients while it initialises", early)):
+        rows += [[], [way]]
+        for name, shown in names.items():
             computed = (found[name] * WHOLE_PROCESSOR_MB / memory_mb for memory_mb in MEMORY_MB)
-            table.add_row(f"  {shown}", *(f"{seconds * 1_000:,.0f} ms" for seconds in (found[name], *computed)))
-    Console(width=115).print(table)
-    late, early = figures.values()
-    return 0 if chosen.quick or early["first"] < late["first"] else 1
+            rows.append([f"  {shown}", *(f"{seconds * 1_000:,.0f} ms" for seconds in (found[name], *computed))])
+    columns = ["figure", "processor time", *(f"at {memory_mb:,} MB" for memory_mb in MEMORY_MB)]
+    run.table("Processor time, measured here, and what it would take in Lambda", columns, rows)
+    text = "the first event takes less if the clients are created during the initialisation"
+    run.check(text, early["first"] < late["first"], of_speed=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(measure, __doc__, "one process of each kind, and no verdict"))

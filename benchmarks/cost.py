@@ -8,28 +8,24 @@ writes none for the states inside a Parallel.
 """
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import boto3
+from executions import transitions
+from frame import Run, engine, main
 from kit.capacity import Bill
 from kit.engines import create_table
 from kit.events import handed_over
 from kit.interpreter.harness import Work, until
 from kit.interpreter.stage import Stage, stage
-from quick import options_of
-from rich.console import Console
-from rich.table import Table
-from rounds import transitions
 from ticketlock_cdk.lock.definition import serialize_definition
 from ticketlock_cdk.lock.settings import HandOver, Settings
-from ticketlock_local.cloud.deploy import client_arguments, client_environment
-from ticketlock_local.engines.emulator import Emulator
+from ticketlock_local.cloud.deploy import client_arguments
 
 from ticketlock import LockTable
 from ticketlock.wire._sdk import make_client
@@ -340,45 +336,26 @@ def costs_of(endpoint: str, way: HandOver) -> list[Cost]:
     return [replace(cost, transitions=by_step.get(cost.step)) for cost in costs]
 
 
-def main() -> int:
-    """Count and print; 1 if an uncontended cycle costs more than it should."""
-    chosen = options_of(__doc__, "one of the two kinds of hand-over").parse_args()
-    console = Console(width=115)
-    kept = True
-    with Emulator() as emulator:
-        os.environ |= client_environment(emulator.endpoint)
-        for way in (HandOver.CALLBACK,) if chosen.quick else (HandOver.CALLBACK, HandOver.POLL):
-            costs = costs_of(emulator.endpoint, way)
-            console.print(table(way, costs))
-            kept &= is_lean(costs)
-    console.print(NOTES, highlight=False)
-    if not kept:
-        print("FAILED: an uncontended cycle costs more than it should", file=sys.stderr)
-    return 0 if kept else 1
-
-
-def is_lean(costs: Sequence[Cost]) -> bool:
-    """Whether an uncontended cycle costs what it should, with and without heartbeat."""
-    by_step = {cost.step: cost for cost in costs}
-    cycle, lean = by_step[CYCLE], by_step[CYCLE_WITHOUT_HEARTBEAT]
-    return (cycle.requests, cycle.read_units) == (WRITES_UNCONTENDED, 0) and (cycle.transitions, lean.transitions) == (
-        TRANSITIONS_UNCONTENDED,
-        TRANSITIONS_WITHOUT_HEARTBEAT,
-    )
-
-
-def table(way: HandOver, costs: Sequence[Cost]) -> Table:
-    """One kind of hand-over."""
-    made = Table(title=f"What a lock costs, hand-over by {way} (counted)", title_justify="left")
-    made.add_column("step")
-    for column in ("requests", "write units", "read units", "Step Functions", "transitions"):
-        made.add_column(column, justify="right")
-    for cost in costs:
-        figures = (cost.requests, cost.write_units, cost.read_units, cost.calls, cost.transitions)
-        made.add_row(cost.step, *("" if figure is None else f"{figure:g}" for figure in figures))
-        if cost.step == BEAT:
-            made.add_section()
-    return made
+def measure(run: Run) -> None:
+    """Count everything, and check what an uncontended cycle costs."""
+    with engine("ministack") as (_, url):
+        for way in (HandOver.CALLBACK,) if run.quick else (HandOver.CALLBACK, HandOver.POLL):
+            costs = costs_of(url, way)
+            columns = ("step", "requests", "write units", "read units", "Step Functions", "transitions")
+            rows = [list(astuple(cost)) for cost in costs]
+            # A line between an uncontended cycle with its heartbeats, and a queue.
+            rows.insert(1 + [cost.step for cost in costs].index(BEAT), [])
+            run.table(f"What a lock costs, hand-over by {way} (counted)", columns, rows)
+            by_step = {cost.step: cost for cost in costs}
+            cycle, lean = by_step[CYCLE], by_step[CYCLE_WITHOUT_HEARTBEAT]
+            for text, counted, most in (
+                ("requests", cycle.requests, WRITES_UNCONTENDED),
+                ("read units", cycle.read_units, 0),
+                ("transitions", cycle.transitions, TRANSITIONS_UNCONTENDED),
+                ("transitions without heartbeat", lean.transitions, TRANSITIONS_WITHOUT_HEARTBEAT),
+            ):
+                run.check(f"{way}: an uncontended cycle is {most} {text}", counted == most)
+    run.print(NOTES)
 
 
 NOTES = f"""\
@@ -394,4 +371,4 @@ or {budget.EVENTS_PER_HOLDING_CONTINUATION} (holding)."""
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(measure, __doc__, "one of the two kinds of hand-over"))

@@ -13,18 +13,17 @@ HTTP on both sides.
 
 import asyncio
 import json
-import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 from aiohttp import web
+from programs import Program, program
 
 WRITES = frozenset({"BatchWriteItem", "DeleteItem", "PutItem", "TransactWriteItems", "UpdateItem"})
 _READS = frozenset({"BatchGetItem", "GetItem", "Query", "Scan", "TransactGetItems"})
@@ -66,7 +65,7 @@ class CountingProxy:
     """A running proxy."""
 
     url: str
-    _process: "subprocess.Popen[str]"
+    _program: Program
 
     def delay(self, seconds: float) -> None:
         """From now on each request waits so long before it is sent to the engine."""
@@ -86,23 +85,14 @@ class CountingProxy:
         self._say(f"lead to {engine_url}")
 
     def _say(self, command: str) -> Any:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(command, file=self._process.stdin, flush=True)
-        return json.loads(self._process.stdout.readline())
+        return json.loads(self._program.ask(command))
 
 
 @contextmanager
 def counting_proxy(engine_url: str = "") -> Iterator[CountingProxy]:
     """Start one in front of an engine, and end it; without an engine, ``lead_to`` sets it later."""
-    command = [sys.executable, str(Path(__file__)), engine_url]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            yield CountingProxy(f"http://127.0.0.1:{int(process.stdout.readline())}", process)
-        finally:
-            process.stdin.close()
+    with program("the proxy", [sys.executable, __file__, engine_url]) as proxy:
+        yield CountingProxy(f"http://127.0.0.1:{int(proxy.line())}", proxy)
 
 
 @dataclass

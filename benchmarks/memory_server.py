@@ -5,11 +5,11 @@ other, not for the engine. ministack evaluates expressions slowly, and copies th
 """
 
 import asyncio
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+
+from programs import program
 
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.testing._http import decoded, encoded
@@ -22,14 +22,8 @@ def memory_server(delay_s: float = 0) -> Iterator[str]:
     Args:
         delay_s: how long each request waits before it is served, as on its way through a network.
     """
-    command = [sys.executable, str(Path(__file__)), str(delay_s)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-        finally:
-            process.stdin.close()
+    with program("the engine in memory", [sys.executable, __file__, str(delay_s)]) as server:
+        yield f"http://127.0.0.1:{int(server.line())}"
 
 
 async def serve(delay_s: float) -> None:
