@@ -56,13 +56,7 @@ POLL_GRANTED = "the poll that takes the lock"
 
 @dataclass(frozen=True)
 class Cost:
-    """What one step sent, and what DynamoDB and Step Functions bill for it.
-
-    Attributes:
-        requests: to DynamoDB.
-        calls: to Step Functions, which are free.
-        transitions: None if a step has none of its own.
-    """
+    """What one step sends to DynamoDB, its units, its calls of Step Functions (they are free), and its transitions."""
 
     step: str
     requests: int
@@ -91,7 +85,8 @@ class Steps:
     """The workflow's steps in this process, with every request counted."""
 
     def __init__(self, endpoint: str, way: HandOver) -> None:
-        self.way = way
+        self.wakes = way is HandOver.CALLBACK
+        self._way = way
         client = make_client(**client_arguments(endpoint))
         self._bill = Bill(make_client(**client_arguments(endpoint)))
         table_name = create_table(client)
@@ -167,15 +162,9 @@ class Steps:
         }
 
     def _payload(self, state: str, given: Mapping[str, Any], lease_s: int | None = None) -> Mapping[str, Any]:
-        """What the definition passes to a state's function.
-
-        Args:
-            state: its name.
-            given: the value of each of its paths.
-            lease_s: the deployment's; by default that of the turn.
-        """
+        """What the definition passes to a state's function, with the value of each path; the lease is the turn's."""
         lease_s = lease_s or given["$.lock.turn"]["claim"]["leaseMs"] // 1_000
-        settings = Settings(lease_s=lease_s, poll_s=5, hand_over=self.way)
+        settings = Settings(lease_s=lease_s, poll_s=5, hand_over=self._way)
         states = serialize_definition(settings, [FUNCTION, self._work_machine])["States"]
         for branch in states["Hold"]["Branches"]:
             states |= branch["States"]
@@ -199,29 +188,24 @@ def uncontended(steps: Steps) -> list[Cost]:
         steps.counted("first heartbeat: leave its task token", lambda: steps.beat(turns[0])),
         steps.counted("release: say finished, free, end the heartbeat", lambda: steps.release(turns[0])),
     ]
-    lean = [
-        steps.counted("", lambda: turns.append(steps.take("lean", "b"))),
-        steps.counted("", lambda: steps.release(turns[1])),
-    ]
-    return [*cycle, total(CYCLE, cycle), total(CYCLE_WITHOUT_HEARTBEAT, lean)]
+    lean = steps.counted(CYCLE_WITHOUT_HEARTBEAT, lambda: steps.release(steps.take("lean", "b")))
+    return [*cycle, total(CYCLE, cycle), lean]
 
 
 def contended(steps: Steps, kept: Cost) -> list[Cost]:
     """A queue: the costs of joining, waiting, renewing the row, waking and being granted."""
-    woken = steps.way is HandOver.CALLBACK
     held = steps.take("wanted", "holder")
     steps.beat(held)
     turns: list[Mapping[str, Any]] = []
     costs = [steps.counted("join the queue", lambda: turns.append(steps.take("wanted", "waiter")))]
-    if woken:
+    if steps.wakes:
         costs.append(steps.counted("park: leave the task token, poll", lambda: steps.park(turns[0])))
     else:
         costs += [steps.counted(POLL, lambda: steps.poll(turns[0])), deep(steps)]
-    costs.append(kept)
-    freed = "release, and wake the next" if woken else "release, and check whether to wake"
-    costs.append(steps.counted(freed, lambda: steps.release(held)))
-    costs.append(steps.counted(WOKEN if woken else POLL_GRANTED, lambda: steps.poll(turns[0], granted=True)))
-    return costs
+    freed = "release, and wake the next" if steps.wakes else "release, and check whether to wake"
+    costs += [kept, steps.counted(freed, lambda: steps.release(held))]
+    granted = WOKEN if steps.wakes else POLL_GRANTED
+    return [*costs, steps.counted(granted, lambda: steps.poll(turns[0], granted=True))]
 
 
 def deep(steps: Steps) -> Cost:
@@ -233,16 +217,14 @@ def deep(steps: Steps) -> Cost:
 
 def half_a_lease_later(steps: Steps) -> tuple[Cost, Cost]:
     """A holder renews its lease, and a waiter renews its row."""
-    holder = steps.take("kept", "holder", lease_s=SHORT_LEASE_S)
-    waiter = steps.take("kept", "waiter", lease_s=SHORT_LEASE_S)
+    holder, waiter = (steps.take("kept", each, lease_s=SHORT_LEASE_S) for each in ("holder", "waiter"))
     steps.beat(holder)
-    woken = steps.way is HandOver.CALLBACK
-    if woken:
+    if steps.wakes:
         steps.park(waiter)
     # The table's time is real here: after half a lease, a step renews the lease.
     time.sleep(SHORT_LEASE_S / 2)
     beat = steps.counted(BEAT, lambda: steps.beat(holder, 1))
-    if woken:
+    if steps.wakes:
         return beat, steps.counted(PARKED, lambda: steps.park(waiter, 1))
     return beat, steps.counted(POLL_KEEP, lambda: steps.poll(waiter))
 
@@ -265,7 +247,7 @@ def clean_up(steps: Steps, step: str, stopped: str, *, nested: bool = False) -> 
         steps.start_work(turns["holder"])
     for waiter in ("waiter", "other"):
         turns[waiter] = steps.take(entity, f"{entity[-8:]}-{waiter}-{nested}")
-        if steps.way is HandOver.CALLBACK:
+        if steps.wakes:
             steps.park(turns[waiter])
     return steps.counted(step, lambda: steps.clean_up(turns[stopped], entity, nested=nested))
 
@@ -279,13 +261,8 @@ def cold(steps: Steps) -> Cost:
 
 def total(step: str, costs: Sequence[Cost]) -> Cost:
     """Several steps as one."""
-    return Cost(
-        step,
-        requests=sum(cost.requests for cost in costs),
-        write_units=sum(cost.write_units for cost in costs),
-        read_units=sum(cost.read_units for cost in costs),
-        calls=sum(cost.calls for cost in costs),
-    )
+    requests, write_units, read_units, calls = (sum(each) for each in list(zip(*map(astuple, costs), strict=True))[1:5])
+    return Cost(step, requests, write_units, read_units, calls)
 
 
 def transitions_by_step(endpoint: str, way: HandOver) -> Mapping[str, float]:

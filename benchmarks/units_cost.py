@@ -1,6 +1,6 @@
 """What units of work cost: requests, capacity units as an engine counts them, time beside plain boto3, and rivals.
 
-    make bench, or: PYTHONPATH=tests python benchmarks/units_cost.py [--quick]
+    make bench, or: python benchmarks/units_cost.py [--quick]
 
 - cost: units that update N items, or only read them, at each level, with and without one ``get_all``; and units that
   are committed by marks;

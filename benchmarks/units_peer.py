@@ -1,6 +1,6 @@
 """Units of work beside ScalarDB, as published: its consensus commit on DynamoDB, through the same proxy to one engine.
 
-    make bench-peer, or: PYTHONPATH=tests python benchmarks/units_peer.py [--quick] [--engine NAME ...] [--save]
+    make bench-peer, or: python benchmarks/units_peer.py [--quick] [--engine NAME ...] [--save]
 
 - cost and time: a transaction reads and updates N items, or only reads 10. All sides perform one after the other, in
   turn, without a network and with 5 ms before each request; the median counts. Requests and capacity units are those

@@ -176,7 +176,7 @@ def crowd(
     stays = [_stay(line) for lines in outputs for line in lines[1:]]
     began, ended = max(each[0] for each in counted) / _NS, min(each[1] for each in counted) / _NS
     granted = [stay for stay in stays if stay.granted_s is not None and began <= stay.granted_s < ended]
-    overtaken = [_overtakers(stay, stays) for stay in stays]
+    overtaken = [overtakers(stay, stays) for stay in stays]
     # Of several processes, each counts what it has sent during its own counting time.
     sent = [each[2] * (ended - began) / ((each[1] - each[0]) / _NS) for each in counted if len(each) > 2]
     return Crowd(
@@ -193,7 +193,7 @@ def _stay(line: str) -> Stay:
     return Stay(number, stood / _NS if stood else None, granted / _NS if granted else None)
 
 
-def _overtakers(stay: Stay, stays: Sequence[Stay]) -> list[Stay]:
+def overtakers(stay: Stay, stays: Sequence[Stay]) -> list[Stay]:
     """Those that came later, and got the lock while this one was in the queue."""
     if stay.stood_s is None:
         return []
