@@ -71,12 +71,12 @@ class Run:
         Args:
             text: what must be true.
             kept: whether it is.
-            of_speed: it compares durations or rates, which a short run on a busy machine may miss.
+            of_speed: it compares durations, rates or growth, which a short run on a busy machine may miss.
         """
         if kept or not (of_speed and self.quick):
             self.checks.append((text, kept))
         else:
-            self.print(f"Missed in a short run, which judges no speed: {text}")
+            self.print(f"Missed in a short run, which judges neither speed nor growth: {text}")
 
     def fail(self, name: str, reasons: Sequence[str]) -> None:
         """Add a failed check for each reason, but not for all of very many."""

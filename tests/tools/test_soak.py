@@ -1,14 +1,14 @@
 """The soaks of locks that ``make soak`` runs, for seconds: their verdicts are correct, and they find what is broken."""
 
+from argparse import Namespace
 from collections import Counter
 
 import pytest
 from frame import Run
-from soak_clients import LIFE_S, WORKERS, Soaked, Used, judge_life, life, waiters
+from peers.sides import Stay
+from soak_clients import LIFE_S, WORKERS, Soaked, Turn, Used, judge_life, judge_waiters, life, waiters
 from soak_steps import QUICK_S, Soak, judge
 from soak_steps import Soaked as SoakedInSteps
-
-from ticketlock.locks._queue import Queue
 
 pytestmark = pytest.mark.verify("tests the tool; `make test` has a short soak")
 
@@ -21,14 +21,17 @@ def test_waiters_in_threads_and_tasks_each_get_their_turn_and_leave_nothing() ->
     assert run.failed == []
 
 
-def test_waiters_that_ignore_the_waiters_before_them_are_found_to_overtake(monkeypatch: pytest.MonkeyPatch) -> None:
-    def finds_room(self: Queue, *_: object) -> bool:
-        return self.item is not None and self.item.room(self.claim.mode) > 0
-
-    monkeypatch.setattr(Queue, "may_enter", finds_room)
+def test_an_overtaken_waiter_a_missing_one_a_token_and_a_row_that_is_left_are_found() -> None:
+    stays = [Stay(1, stood_s=0, granted_s=9), Stay(2, stood_s=1, granted_s=5), Stay(3, stood_s=2, granted_s=6)]
+    turns = [Turn(stay, began_s=0, token=7) for stay in stays]
     run = Run()
-    waiters(run, 60)
-    assert "60 waiters: no one is overtaken more than once" in run.failed
+    judge_waiters(run, 4, Soaked("", turns=turns), [{"held": {"N": "1"}}, {}])
+    assert run.failed == [
+        "4 waiters: every waiter gets the lock",
+        "4 waiters: no one is overtaken more than once",
+        "4 waiters: tokens rise from grant to grant",
+        "4 waiters: only the lock item is left, and no holder",
+    ]
 
 
 def test_hand_overs_while_transactions_are_applied_item_by_item_leave_no_lock_idle_and_no_row() -> None:
@@ -44,9 +47,9 @@ def test_a_lock_that_is_idle_for_a_lease_and_what_is_left_are_found() -> None:
     assert run.failed == ["no lock is idle for 1.5 s while someone waits for it", "no row is left, and no holder"]
 
 
-def test_a_short_life_keeps_every_promise() -> None:
+def test_workers_of_a_short_life_do_not_fail_and_leave_no_thread() -> None:
     run = Run()
-    life(run, seconds=8)
+    life(run, seconds=4)
     assert run.checks
     assert run.failed == []
 
@@ -56,7 +59,7 @@ CLOSED = Used(threads=0, files=20, kib=9_000, entries=0)
 
 
 def judged(granted: int = 9_000, last: Used = STEADY, closed: Used = CLOSED, failed: tuple[str, ...] = ()) -> list[str]:
-    run, soaked = Run(), Soaked("", granted=granted, failed=[*failed])
+    run, soaked = Run(Namespace(quick=False)), Soaked("", granted=granted, failed=[*failed])
     judge_life(run, soaked, LIFE_S, STEADY, last, closed)
     return run.failed
 
