@@ -57,7 +57,8 @@ class Run:
         """
         table = Table(title=title or None, title_justify="left")
         for number, column in enumerate(columns):
-            table.add_column(column, justify="left" if number < texts else "right")
+            is_text = number < texts
+            table.add_column(column, justify="left" if is_text else "right", no_wrap=is_text)
         for row in rows:
             if row:
                 table.add_row(*(shown(value) for value in row))

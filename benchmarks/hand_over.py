@@ -159,7 +159,7 @@ def _recorded(way: str, name: str, proxy: CountingProxy) -> picture.Run:
         proxy.counts()
         begin = cloud.starter("recorded", RECORDED_WORK_S)
         runs = succeeded(cloud.round(begin, RECORDED, every_s=RECORDED_EVERY_S))
-        requests = proxy.passed()
+        requests = proxy.counts().passed
         polls = {arn: _polls_ms(cloud, arn) for arn in runs}
     origin_ms = min(each.started_ms for each in runs.values())
     executions = [_drawn(each, polls[arn], origin_ms) for arn, each in runs.items()]

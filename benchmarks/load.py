@@ -7,14 +7,10 @@ rose, the order was that of the tickets, and the table contains only lock items 
 """
 
 import sys
-import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import psutil
 from executions import ASKING_AT_MOST, deployed, gaps_s, took_s
 from frame import Run, main, median
 from ticketlock_local.cloud.deploy import client_arguments
@@ -30,63 +26,24 @@ WORK_S = 0.3
 
 _TIMEOUT_S = 120.0
 _WARM_UP_TIMEOUT_S = 60.0
-_SAMPLE_EVERY_S = 0.5
-_MIB = 1 << 20
 _TOO_BUSY = (
     "where a machine is so busy that a step takes over 15 s, the step is repeated, and the late copy of the call may "
     "stand in the queue for one lease (docs/guarantees.md, 3)"
 )
 
 
-@dataclass(slots=True)
-class Peak:
-    """The most that an emulator and its functions used at one moment; pages that processes share count for each."""
-
-    bytes: int = 0
-    processes: int = 0
-
-    def sample(self, process: psutil.Process) -> None:
-        """Measure the whole tree once."""
-        resident = []
-        with suppress(psutil.NoSuchProcess):
-            for each in (process, *process.children(recursive=True)):
-                with suppress(psutil.NoSuchProcess):
-                    resident.append(int(each.memory_info().rss))
-        self.bytes = max(self.bytes, sum(resident))
-        self.processes = max(self.processes, len(resident))
-
-
-@contextmanager
-def watched(pid: int) -> Iterator[Peak]:
-    """Sample the memory of a process tree twice a second."""
-    peak, over, process = Peak(), threading.Event(), psutil.Process(pid)
-
-    def watch() -> None:
-        while not over.wait(_SAMPLE_EVERY_S):
-            peak.sample(process)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        yield peak
-    finally:
-        over.set()
-        watcher.join()
-
-
 def measure(run: Run) -> None:
     """Deploy, warm up, run everything, and judge it."""
     entities, began = 2 if run.quick else ENTITIES, time.monotonic()
     with deployed() as cloud:
-        with watched(cloud.emulator.pid) as peak:
-            cloud.warm_up(cloud.starter("warm-up", WORK_S, each=AT_ONCE), 2 * AT_ONCE, timeout_s=_WARM_UP_TIMEOUT_S)
-            done = cloud.round(
-                cloud.starter("load", WORK_S, each=AT_ONCE),
-                entities * AT_ONCE,
-                every_s=1 / A_SECOND,
-                timeout_s=_TIMEOUT_S,
-                asking_at_most=ASKING_AT_MOST,
-            )
+        cloud.warm_up(cloud.starter("warm-up", WORK_S, each=AT_ONCE), 2 * AT_ONCE, timeout_s=_WARM_UP_TIMEOUT_S)
+        done = cloud.round(
+            cloud.starter("load", WORK_S, each=AT_ONCE),
+            entities * AT_ONCE,
+            every_s=1 / A_SECOND,
+            timeout_s=_TIMEOUT_S,
+            asking_at_most=ASKING_AT_MOST,
+        )
         timed_out = sum(_timed_out(cloud.history(arn)) for arn in done)
         runs = list(done.values())
         failures, slips = _judged(cloud.emulator.endpoint, cloud.outputs["TableName"], runs)
@@ -107,8 +64,6 @@ def measure(run: Run) -> None:
         "grants per second": f"{len(granted) / seconds:.1f}" if seconds > 0 else "-",
         "polls per grant": f"{sum(each.polls for each in runs) / max(1, len(granted)):.2f}",
         "gap from one task to the next, median": f"{median(gaps_s(granted)):.2f} s" if granted else "-",
-        "memory of the emulator and its functions, peak": f"{peak.bytes / _MIB:,.0f} MiB",
-        "processes, peak": peak.processes,
         "deployment and checks included": f"{time.monotonic() - began:.0f} s",
     }
     run.table("", ["figure", "callback"], list(rows.items()))

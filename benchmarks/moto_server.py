@@ -19,7 +19,7 @@ def moto_server() -> Iterator[str]:
     Raises:
         LocalCloudError: what its server needs cannot be installed.
     """
-    command = [sys.executable, __file__, installed("moto-server", _REQUIREMENTS)]
+    command = [sys.executable, __file__, str(installed("moto-server", _REQUIREMENTS))]
     with program("moto's server", command, quiet=True) as server:
         yield f"http://127.0.0.1:{int(server.line())}"
 

@@ -4,7 +4,6 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from ticketlock_local.errors import LocalCloudError
 
@@ -51,7 +50,7 @@ class Program:
 
 @contextmanager
 def program(
-    name: str, command: Sequence[str | Path], *, env: Mapping[str, str] | None = None, quiet: bool = False
+    name: str, command: Sequence[str], *, env: Mapping[str, str] | None = None, quiet: bool = False
 ) -> Iterator[Program]:
     """Start a program, and end it; its standard input ends with this process, too.
 

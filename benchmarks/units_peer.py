@@ -158,8 +158,8 @@ def show(run: Run, title: str, on: str, results: Mapping[int, Mapping[str, Found
         for name, each in found.items():
             units = (each.counts.write_units, each.counts.read_units) if on in _COUNTS_UNITS else (None, None)
             ratios = [ratio(each.ms[delay_s], found[PEER].ms[delay_s]) for delay_s in DELAYS_S]
-            counted = ["-" if figure is None else f"{figure:g}" for figure in units]
-            rows.append([many, name, each.counts.in_all, *counted, *(f"{ms:.1f}" for ms in each.ms.values()), *ratios])
+            counts = [each.counts.requests.total(), *("-" if figure is None else float(figure) for figure in units)]
+            rows.append([many, name, *counts, *(f"{ms:.1f}" for ms in each.ms.values()), *ratios])
         rows.append([])
     columns = ("N", "side", "requests", "write units", "read units", "ms", "ms, 5 ms network", "ratio", "ratio, 5 ms")
     run.table(f"{title}, on {on}", columns, rows, texts=2)

@@ -24,7 +24,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -73,41 +73,28 @@ _LAST_S, _IN_TIME_SHARE = 1, 0.99
 _FORKED = multiprocessing.get_context("forkserver")
 
 
-def group(number: int) -> Sequence[str]:
-    """The names of the accounts of a group."""
-    return [f"account-{number}-{each}" for each in range(OF_A_GROUP)]
-
-
-def contended(number: int) -> Sequence[str]:
-    """The names of the accounts of a group whose units take turns."""
-    return [f"contended-{number}-{each}" for each in range(OF_A_CONTENDED)]
-
-
-_GROUPS = [*map(group, range(GROUPS)), *map(contended, range(CONTENDED_GROUPS))]
+# The names of the accounts: those of the contended groups' units take turns.
+_WIDE = [[f"account-{number}-{each}" for each in range(OF_A_GROUP)] for number in range(GROUPS)]
+_CONTENDED = [[f"contended-{number}-{each}" for each in range(OF_A_CONTENDED)] for number in range(CONTENDED_GROUPS)]
+_GROUPS = [*_WIDE, *_CONTENDED]
 _NAMES = [name for each in _GROUPS for name in each]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The parameters of every process.
-
-    Attributes:
-        endpoint: of the engine.
-        units, accounts, locks: the tables.
-        processes: how many.
-        total: how many units.
-        a_second: of all processes together.
-        seed: from which the units follow.
+    """The parameters of every process: the engine, how many processes and units there are, how many units all processes
+    begin in a second, and the seed, from which the units follow and after which the tables are named.
     """
 
     endpoint: str
-    units: str
-    accounts: str
-    locks: str
     processes: int
     total: int
     a_second: float
     seed: str
+
+    def table(self, use: str) -> str:
+        """The name of the table of ``units``, ``accounts`` or ``locks``."""
+        return f"{use}-{self.seed}"
 
     def name(self, number: int) -> str:
         """The name of the unit with this number."""
@@ -120,10 +107,8 @@ class Plan:
     def transfer(self, number: int) -> dict[str, int]:
         """What it adds to which accounts; the sum is 0."""
         chance, way = random.Random(self.name(number)), self.way(number)
-        if way == "in turn":
-            names = chance.sample(contended(chance.randrange(CONTENDED_GROUPS)), 2)
-        else:
-            names = chance.sample(group(chance.randrange(GROUPS)), _MARKED_ITEMS if way == "marked" else 2)
+        groups = _CONTENDED if way == "in turn" else _WIDE
+        names = chance.sample(chance.choice(groups), _MARKED_ITEMS if way == "marked" else 2)
         amounts = [chance.randint(1, _MOST_AMOUNT) for _ in names[1:]]
         return dict(zip(names, [-sum(amounts), *amounts], strict=True))
 
@@ -146,8 +131,10 @@ class Worker:
         self._dies_after_s: float | None = None
         client = make_client(**client_arguments(plan.endpoint))
         client.meta.events.register("before-send.dynamodb", self._sends)
-        self._units = Units(plan.units, client=client)
-        self._in_turn = Units(plan.units, client=client, locks=LockClient(plan.locks, client=client, lease=LEASE_S))
+        self._units = Units(plan.table("units"), client=client)
+        self._in_turn = Units(
+            plan.table("units"), client=client, locks=LockClient(plan.table("locks"), client=client, lease=LEASE_S)
+        )
 
     def work(self) -> None:
         """Run the units whose numbers it gets, one after the other, until it gets none."""
@@ -186,7 +173,7 @@ class Worker:
         raise AssertionError("unreachable")
 
     def _move(self, units: Units, unit: Unit, number: int) -> None:
-        transfer, accounts = self._plan.transfer(number), units.table(self._plan.accounts)
+        transfer, accounts = self._plan.transfer(number), units.table(self._plan.table("accounts"))
         found = unit.get_all([(accounts, {"id": name}) for name in transfer])
         for (name, amount), item in zip(transfer.items(), found, strict=True):
             assert item is not None
@@ -228,7 +215,7 @@ class Soak:
         self.failed: list[str] = []
         self._reported_committed: list[int] = []
         self._client: Any = make_client(**client_arguments(plan.endpoint))
-        self._units = Units(plan.units, client=self._client)
+        self._units = Units(plan.table("units"), client=self._client)
         self._lock, self._over = threading.Lock(), threading.Event()
         # Each thread takes the next one.
         self._numbers = iter(range(plan.total))
@@ -236,15 +223,15 @@ class Soak:
         # A start reads the exit codes of other processes too, and each can be read once.
         self._forking = threading.Lock()
         self._all_ready, self._began_s = threading.Barrier(plan.processes, action=self._begin), 0.0
-        create_units_table(plan.units, client=self._client)
-        make_table(self._client, plan.accounts, "id")
-        create_table(plan.locks, client=self._client)
+        create_units_table(plan.table("units"), client=self._client)
+        make_table(self._client, plan.table("accounts"), "id")
+        create_table(plan.table("locks"), client=self._client)
         for first in range(0, len(_NAMES), _A_BATCH):
             puts: list[Any] = [
                 {"PutRequest": {"Item": {"id": {"S": name}, "balance": {"N": f"{OPENING}"}}}}
                 for name in _NAMES[first : first + _A_BATCH]
             ]
-            self._client.batch_write_item(RequestItems={plan.accounts: puts})
+            self._client.batch_write_item(RequestItems={plan.table("accounts"): puts})
 
     def run(self) -> None:
         """Run all units."""
@@ -263,7 +250,7 @@ class Soak:
         """Sweep once more, and check what is left."""
         for passes in range(1, 1 + _LAST_SWEEPS):
             with _later(passes * LATER_S, self.plan.endpoint) as client:
-                self.swept.append(Units(self.plan.units, client=client).sweep(parts=4))
+                self.swept.append(Units(self.plan.table("units"), client=client).sweep(parts=4))
         units = self._units
         due = Counter(dict.fromkeys(_NAMES, OPENING))
         numbers = range(self.plan.total)
@@ -274,9 +261,9 @@ class Soak:
             if outcome is Outcome.COMMITTED:
                 due.update(self.plan.transfer(number))
         wrong = [number for number in self._reported_committed if outcomes[number] is not Outcome.COMMITTED]
-        items = self._scan(self.plan.accounts)
+        items = self._scan(self.plan.table("accounts"))
         balances = {item["id"]["S"]: int(item["balance"]["N"]) for item in items}
-        rows = [row for row in self._scan(self.plan.units) if "expiresAt" not in row]
+        rows = [row for row in self._scan(self.plan.table("units")) if "expiresAt" not in row]
         run.check("every unit has an outcome", Outcome.PENDING not in outcomes.values())
         run.check("what was reported as committed is", not wrong)
         run.check("the sum is kept", sum(balances.values()) == OPENING * len(due))
@@ -358,7 +345,7 @@ class Soak:
         self.swept.append(self._units.sweep(parts=2, timeout=10))
 
     def _check_sums(self) -> None:
-        accounts = self._units.table(self.plan.accounts)
+        accounts = self._units.table(self.plan.table("accounts"))
         names = random.choice(_GROUPS)
         found = self._units.get_all([(accounts, {"id": name}) for name in names], isolation=SERIALIZABLE)
         self.snapshots += 1
@@ -382,11 +369,9 @@ def _later(seconds: float, endpoint: str) -> Iterator[Any]:
 
 def soak(url: str, *, total: int, processes: int, a_second: float) -> Soak:
     """Run so many units. Returns the result."""
-    mark = uuid.uuid4().hex[:8]
-    plan = Plan(url, f"units-{mark}", f"accounts-{mark}", f"locks-{mark}", processes, total, a_second, mark)
-    run = Soak(plan)
-    run.run()
-    return run
+    soaked = Soak(Plan(url, processes, total, a_second, uuid.uuid4().hex[:8]))
+    soaked.run()
+    return soaked
 
 
 def show(run: Run, soaked: Soak) -> None:

@@ -159,7 +159,7 @@ def cycle(lock: Lock, cycles: int, delay_s: float = 0) -> tuple[float, float]:
             running.line()
             proxy.counts()
             took_ms = int(running.ask("go")) / 1_000
-            return proxy.counts().in_all / cycles, took_ms
+            return proxy.counts().requests.total() / cycles, took_ms
 
 
 def crowd(

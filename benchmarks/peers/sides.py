@@ -58,7 +58,8 @@ class Ours:
         self.stay: Stay | None = None
         client = make_client(**client_arguments(endpoint))
         self.sent = _sent_by(client)
-        self._client = LockClient(table, client=client, record_wait=_LONG, **({"lease": lease_s} if lease_s else {}))
+        lease: dict[str, Any] = {"lease": lease_s} if lease_s else {}
+        self._client = LockClient(table, client=client, record_wait=_LONG, **lease)
 
     def acquire(self) -> Stay:
         """Wait for the lock, and hold it."""

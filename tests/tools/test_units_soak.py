@@ -25,7 +25,8 @@ def test_lost_and_left_over_items_are_found(emulator: Emulator) -> None:
     client: Any = make_client(**client_arguments(emulator.endpoint))
     mark = {"M": {"unit": {"S": "unknown"}, "kind": {"S": "write"}}}
     client.put_item(
-        TableName=soaked.plan.accounts, Item={"id": {"S": "account-0-0"}, "balance": {"N": "0"}, "_tluMark": mark}
+        TableName=soaked.plan.table("accounts"),
+        Item={"id": {"S": "account-0-0"}, "balance": {"N": "0"}, "_tluMark": mark},
     )
     soaked.judge(run)
     assert run.failed == [
