@@ -15,8 +15,9 @@ import sys
 from functools import partial
 
 from frame import Run, in_turn, main, median, ratio
-from peers.locks import LONG_WORK, OURS, PINS, PYTHON, SHORT_WORK, Lock, Plan, crowd, cycle, of_python, ours, race
+from peers.locks import OURS, PINS, PYTHON, Lock, Plan, crowd, cycle, of_python, ours, race
 
+PLANS = (Plan(0.05, 6, 8), Plan(0.5, 6, 20))
 CYCLES = 200
 DELAYS_S = (0, 0.005)
 DEPTHS = (10, 200)
@@ -33,7 +34,7 @@ def measure(run: Run) -> None:
     mine, peer = ours(), of_python()
     run.print(f"{PINS.read_text().split()[-1]} and ticketlock's LockClient")
     _cycles(run, mine, peer)
-    for plan in (SHORT_WORK, LONG_WORK):
+    for plan in PLANS:
         done = race(run, [mine, peer], plan, lease=_OWN_LEASE)
         grants = {name: median(each.grants for each in crowds) for name, crowds in done.items()}
         requests = median(each.requests or 0 for each in done[OURS])
@@ -63,12 +64,11 @@ def _cycles(run: Run, mine: Lock, peer: Lock) -> None:
 
 def _depths(run: Run, mine: Lock) -> None:
     """Whether a wait costs more in a long queue."""
-    each = []
+    each, work_s = [], PLANS[0].work_s
     for ahead in DEPTHS:
         # Two turnovers of the queue before counting, and one that counts.
-        turnover_s = max(4.0, ahead * SHORT_WORK.work_s * 1.4)
-        plan = Plan(SHORT_WORK.work_s, 2 * turnover_s, turnover_s)
-        each.append(crowd(mine, plan, 0, clients=ahead + 1, lease=_OWN_LEASE))
+        turnover_s = max(4.0, ahead * work_s * 1.4)
+        each.append(crowd(mine, Plan(work_s, 2 * turnover_s, turnover_s), 0, clients=ahead + 1, lease=_OWN_LEASE))
     few, many = each
     requests = (few.requests or 0, many.requests or 0)
     rows = [

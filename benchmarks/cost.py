@@ -33,8 +33,9 @@ from ticketlock.workflow import Workflow
 from ticketlock.workflow import _event_budget as budget
 
 MACHINE = "arn:aws:states:us-east-1:000000000000:stateMachine:Ticketlock-Serialize"
-CONTINUE = "arn:aws:states:us-east-1:000000000000:stateMachine:Ticketlock-Continue"
 FUNCTION = "arn:aws:lambda:us-east-1:000000000000:function:work"
+# The ARN of an execution has a realistic length.
+EXECUTION = "arn:aws:states:us-east-1:000000000000:execution:Ticketlock-Serialize"
 LEASE_S = 60
 SHORT_LEASE_S = 10
 DEEP = 1_000
@@ -67,9 +68,8 @@ class Cost:
 
 
 class StepFunctions:
-    """Step Functions in which every answered callback task exists.
-
-    The tokens of the emulator's own tasks are much shorter than AWS's, and an item's size counts.
+    """Step Functions in which every answered callback task exists: an item's size counts, and the emulator's own tokens
+    are much shorter than AWS's.
     """
 
     def __init__(self, client: Any) -> None:
@@ -91,20 +91,24 @@ class Steps:
         self._bill = Bill(make_client(**client_arguments(endpoint)))
         table_name = create_table(client)
         self._bill.watch(client)
-        self._states = boto3.client("stepfunctions", **client_arguments(endpoint))
-        self._calls = StepFunctions(self._states)
+        self.states = boto3.client("stepfunctions", **client_arguments(endpoint))
+        self._calls = StepFunctions(self.states)
         step_functions: Any = self._calls
         self._workflow = Workflow(LockTable(table_name, client=client, step_functions=step_functions))
         waits = {"StartAt": "Wait", "States": {"Wait": {"Type": "Wait", "Seconds": 60, "End": True}}}
         self._began = datetime.now(UTC).isoformat()
-        self._work_machine = self._states.create_state_machine(
+        self.work_machine = self.states.create_state_machine(
             name=f"work-{way}", definition=json.dumps(waits), roleArn="arn:aws:iam::000000000000:role/work"
         )["stateMachineArn"]
 
     def take(self, entity: str, execution: str, *, lease_s: int = LEASE_S, nested: bool = False) -> Mapping[str, Any]:
         """One execution takes a ticket. Returns its turn."""
         request = self._request(entity, nested=nested)
-        given = {"$": request, "$$.Execution.Id": arn(execution), "$$.Execution.StartTime": self._began}
+        given = {
+            "$": request,
+            "$$.Execution.Id": f"{EXECUTION}:{execution:-<36}",
+            "$$.Execution.StartTime": self._began,
+        }
         step = self._workflow.take_ticket(self._payload("TakeTicket", given, lease_s))
         turn: Mapping[str, Any] = step.reply["lock"]["turn"]
         return turn
@@ -127,10 +131,6 @@ class Steps:
     def release(self, turn: Mapping[str, Any]) -> None:
         """One holder's release."""
         self._workflow.release(self._payload("Release", self._of_a_task(turn)))
-
-    def start_work(self, turn: Mapping[str, Any]) -> None:
-        """The nested execution that is the task of a grant."""
-        self._states.start_execution(stateMachineArn=self._work_machine, name=turn["workName"])
 
     def clean_up(self, turn: Mapping[str, Any], entity: str, *, nested: bool = False) -> None:
         """The clean-up after an execution was stopped."""
@@ -165,19 +165,14 @@ class Steps:
         """What the definition passes to a state's function, with the value of each path; the lease is the turn's."""
         lease_s = lease_s or given["$.lock.turn"]["claim"]["leaseMs"] // 1_000
         settings = Settings(lease_s=lease_s, poll_s=5, hand_over=self._way)
-        states = serialize_definition(settings, [FUNCTION, self._work_machine])["States"]
+        states = serialize_definition(settings, [FUNCTION, self.work_machine])["States"]
         for branch in states["Hold"]["Branches"]:
             states |= branch["States"]
         return handed_over(states[state], given.__getitem__)
 
     def _request(self, entity: str, *, nested: bool) -> Mapping[str, Any]:
-        task = {"stateMachineArn": self._work_machine} if nested else {"functionArn": FUNCTION}
+        task = {"stateMachineArn": self.work_machine} if nested else {"functionArn": FUNCTION}
         return {"entity": entity, "task": task}
-
-
-def arn(execution: str) -> str:
-    """An execution's ARN of realistic length."""
-    return f"arn:aws:states:us-east-1:000000000000:execution:Ticketlock-Serialize:{execution:-<36}"
 
 
 def uncontended(steps: Steps) -> list[Cost]:
@@ -201,18 +196,13 @@ def contended(steps: Steps, kept: Cost) -> list[Cost]:
     if steps.wakes:
         costs.append(steps.counted("park: leave the task token, poll", lambda: steps.park(turns[0])))
     else:
-        costs += [steps.counted(POLL, lambda: steps.poll(turns[0])), deep(steps)]
+        costs.append(steps.counted(POLL, lambda: steps.poll(turns[0])))
+        last = [steps.take("deep", f"waiter-{waiter}") for waiter in range(1 + DEEP)][-1]
+        costs.append(steps.counted(POLL_DEEP, lambda: steps.poll(last)))
     freed = "release, and wake the next" if steps.wakes else "release, and check whether to wake"
     costs += [kept, steps.counted(freed, lambda: steps.release(held))]
     granted = WOKEN if steps.wakes else POLL_GRANTED
     return [*costs, steps.counted(granted, lambda: steps.poll(turns[0], granted=True))]
-
-
-def deep(steps: Steps) -> Cost:
-    """A poll from far behind."""
-    steps.take("deep", "holder")
-    last = [steps.take("deep", f"waiter-{waiter}") for waiter in range(DEEP)][-1]
-    return steps.counted(POLL_DEEP, lambda: steps.poll(last))
 
 
 def half_a_lease_later(steps: Steps) -> tuple[Cost, Cost]:
@@ -229,22 +219,17 @@ def half_a_lease_later(steps: Steps) -> tuple[Cost, Cost]:
     return beat, steps.counted(POLL_KEEP, lambda: steps.poll(waiter))
 
 
-def clean_ups(steps: Steps) -> list[Cost]:
-    """Executions that were stopped; each time two others are waiting."""
-    return [
-        clean_up(steps, "clean-up of a waiter: leave the queue", "waiter"),
-        clean_up(steps, "clean-up of a holder: end its heartbeat", "holder"),
-        clean_up(steps, "clean-up of a holder of an execution: free", "holder", nested=True),
-    ]
-
-
 def clean_up(steps: Steps, step: str, stopped: str, *, nested: bool = False) -> Cost:
-    """One event: the task of a stopped holder is a function, which is left to its lease, or an execution."""
+    """The event of a stopped execution, beside two that wait.
+
+    The task of a stopped holder is a function, which is left to its lease, or an execution.
+    """
     entity = step.replace(" ", "-")
     turns = {"holder": steps.take(entity, f"{entity[-8:]}-holder-{nested}", nested=nested)}
     steps.beat(turns["holder"])
     if nested:
-        steps.start_work(turns["holder"])
+        # The nested execution that is the task of the grant.
+        steps.states.start_execution(stateMachineArn=steps.work_machine, name=turns["holder"]["workName"])
     for waiter in ("waiter", "other"):
         turns[waiter] = steps.take(entity, f"{entity[-8:]}-{waiter}-{nested}")
         if steps.wakes:
@@ -270,34 +255,29 @@ def transitions_by_step(endpoint: str, way: HandOver) -> Mapping[str, float]:
     work = Work(seconds=60)
     waiting = "WaitForWakeUp" if way is HandOver.CALLBACK else "CheckPosition"
     with stage(endpoint, {"work": work, "quick": Work()}, hand_over=way) as opened:
-        cycle, _ = made(opened, finished(opened, opened.start("alone", function="quick")))
+        cycle, _ = made(opened, opened.start("alone", function="quick"))
         holder = opened.start("wanted")
         assert work.started.wait(10)
         waiter = opened.start("wanted", function="quick")
         until(lambda: len(opened.engine.invocations_of(waiting)) >= 3, 60, lambda: f"3 times {waiting}")
         until(lambda: len(opened.engine.invocations_of("Heartbeat")) >= 3, 60, lambda: "a further heartbeat")
         work.finish.set()
-        _, beats = made(opened, finished(opened, holder))
-        waited, again = made(opened, finished(opened, waiter))
+        _, beats = made(opened, holder)
+        waited, again = made(opened, waiter)
         further_beats = len(opened.engine.invocations_of("Heartbeat")) - 3
         times = len(opened.engine.invocations_of(waiting))
     with stage(endpoint, {"quick": Work()}, hand_over=way, heartbeat=False, work_timeout_s=3) as opened:
-        lean, _ = made(opened, finished(opened, opened.start("alone", function="quick")))
+        lean, _ = made(opened, opened.start("alone", function="quick"))
     by_step = {CYCLE: cycle, CYCLE_WITHOUT_HEARTBEAT: lean, BEAT: beats / further_beats}
     if way is HandOver.CALLBACK:
         return {**by_step, PARKED: again / (times - 1), WOKEN: waited - cycle}
     return {**by_step, **dict.fromkeys((POLL, POLL_DEEP, POLL_KEEP, POLL_GRANTED), (waited - cycle) / times)}
 
 
-def finished(opened: Stage, execution: str) -> str:
-    """The same execution, after its end."""
+def made(opened: Stage, execution: str) -> tuple[int, int]:
+    """How many states an execution entered, without those of its task, and how many tries were retries."""
     outcome = opened.machine.wait(execution)
     assert outcome.status == "SUCCEEDED", outcome
-    return execution
-
-
-def made(opened: Stage, execution: str) -> tuple[int, int]:
-    """How many states an execution entered, without those of its task, and how many tries of its tasks were retries."""
     entered = opened.machine.entered(execution)
     retries = transitions(opened.machine.history(execution)) - entered.total()
     return entered.total() - entered["InvokeFunction"], retries
@@ -308,7 +288,12 @@ def costs_of(endpoint: str, way: HandOver) -> list[Cost]:
     steps = Steps(endpoint, way)
     first = cold(steps)
     beat, kept = half_a_lease_later(steps)
-    costs = [first, *uncontended(steps), beat, *contended(steps, kept), *clean_ups(steps)]
+    costs = [
+        *(first, *uncontended(steps), beat, *contended(steps, kept)),
+        clean_up(steps, "clean-up of a waiter: leave the queue", "waiter"),
+        clean_up(steps, "clean-up of a holder: end its heartbeat", "holder"),
+        clean_up(steps, "clean-up of a holder of an execution: free", "holder", nested=True),
+    ]
     by_step = transitions_by_step(endpoint, way)
     return [replace(cost, transitions=by_step.get(cost.step)) for cost in costs]
 

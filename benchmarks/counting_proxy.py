@@ -41,12 +41,7 @@ class Passed(NamedTuple):
 
 @dataclass(frozen=True)
 class Counts:
-    """What passed since the last counts.
-
-    Attributes:
-        passed: each request, in the order in which they came.
-        write_units, read_units: as the engine reported them; None if it reported none.
-    """
+    """The requests since the last counts, in the order in which they came, and the units that the engine reported."""
 
     passed: list[Passed]
     write_units: float | None

@@ -35,12 +35,7 @@ Begin = Callable[[int], str]
 
 @dataclass(frozen=True)
 class Cloud:
-    """A stack in an emulator of its own.
-
-    Attributes:
-        client: Step Functions.
-        outputs: the stack's.
-    """
+    """A stack in an emulator of its own, its outputs, and a client of Step Functions."""
 
     emulator: Emulator
     client: "SFNClient"
@@ -79,14 +74,11 @@ class Cloud:
             begin: starts one.
             executions: how many.
             every_s: from one start to the next.
-            timeout_s: for the starts, and once more for the ends.
+            timeout_s: for the starts, and once more for the ends; then one that still runs is a LocalCloudError.
             asking_at_most: the next start waits while so many are still in their first state.
 
         Returns:
             Each by its ARN, in the order of the starts.
-
-        Raises:
-            LocalCloudError: one is still running after that time.
         """
         began = time.monotonic()
         arns: list[str] = []
@@ -105,11 +97,7 @@ class Cloud:
         return {arn: observe(self.client, arn) for arn in arns}
 
     def warm_up(self, begin: Begin, executions: int, *, timeout_s: float = TIMEOUT_S) -> None:
-        """Let the emulator start the functions' workers, a few at a time: each wave uses those of the one before.
-
-        Raises:
-            LocalCloudError: one of the executions did not succeed in time.
-        """
+        """Let the emulator start the functions' workers, a few at a time: each wave uses those of the one before."""
         first = 0
         for wave in (1, 4, executions):
             runs = self.round(
@@ -140,13 +128,7 @@ class Cloud:
 def deployed(
     context: Mapping[str, str] | None = None, *, app: Path | None = None, proxy: CountingProxy | None = None
 ) -> Iterator[Cloud]:
-    """A stack in a cloud of its own.
-
-    Args:
-        context: the CDK's, for our own stack.
-        app: another stack's program.
-        proxy: through which the lock's functions send their requests.
-    """
+    """A stack in a cloud of its own: ours, or another app's; its functions send their requests through the proxy."""
     # The functions have the emulator's environment.
     environment = {} if proxy is None else {f"AWS_ENDPOINT_URL_{name}": proxy.url for name in ("DYNAMODB", "SFN")}
     with Emulator(env=environment) as emulator:
@@ -163,11 +145,7 @@ def handed_over_by(way: str) -> Mapping[str, str]:
 
 
 def succeeded(runs: dict[str, Execution]) -> dict[str, Execution]:
-    """The same executions.
-
-    Raises:
-        LocalCloudError: one of them did not succeed.
-    """
+    """The same executions; it is a LocalCloudError if one of them did not succeed."""
     if failures := unsuccessful(runs.values()):
         raise LocalCloudError("; ".join(failures))
     return runs

@@ -14,7 +14,6 @@ the picture in the docs: ``python -m ticketlock_local diagrams``.
 import statistics
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
@@ -41,30 +40,10 @@ _BEFORE_WAITING = 2
 _WARM_UP = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The limits of the figures for one kind of hand-over."""
-
-    median_gap_s: float
-    burst_s: float
-    transitions: int | None
-
-
-LIMITS = {
-    "callback": Limits(median_gap_s=0.4, burst_s=8.0, transitions=6),
-    "poll": Limits(median_gap_s=1.2, burst_s=16.0, transitions=None),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """Of one measurement: how many executions on one entity, and for how long one waits for another."""
-
-    executions: int
-    long_wait_s: int
-
-
-WHOLE, QUICK = Size(10, 60), Size(3, 2)
+LIMITS: Mapping[str, tuple[float, float, int | None]] = {"callback": (0.4, 8.0, 6), "poll": (1.2, 16.0, None)}
+"""For each kind of hand-over, at most: the median gap, the burst, in seconds; and transitions while waiting."""
+# How many executions on one entity, and for how many seconds one waits for another.
+WHOLE, QUICK = (10, 60), (3, 2)
 
 
 def measure(run: Run) -> None:
@@ -75,39 +54,39 @@ def measure(run: Run) -> None:
         for each in recording.runs:
             run.print(f"{each.way}: from task to task {each.gaps} ms")
         return
-    size, ways = (QUICK, ["callback"]) if run.quick else (WHOLE, list(LIMITS))
-    figures = {way: _measured(run, way, size) for way in ways}
+    (many, long_wait_s), ways = (QUICK, ["callback"]) if run.quick else (WHOLE, list(LIMITS))
+    figures = {way: _measured(run, way, many, long_wait_s) for way in ways}
     run.print(
-        f"Hand-over on the emulator: {size.executions} executions on one entity, {WORK_S} s of work each, "
+        f"Hand-over on the emulator: {many} executions on one entity, {WORK_S} s of work each, "
         f"poll {POLL_S} s, lease 60 s"
     )
     rows = [[name, *(found[name] for found in figures.values())] for name in figures[ways[0]]]
     run.table("", ["figure", *ways], rows)
 
 
-def _measured(run: Run, way: str, size: Size) -> Mapping[str, str]:
+def _measured(run: Run, way: str, many: int, long_wait_s: int) -> Mapping[str, str]:
     """Deploy, run a round to warm up, and measure; returns what is printed."""
-    limits, many = LIMITS[way], size.executions
+    most_gap_s, most_burst_s, most_transitions = LIMITS[way]
     with deployed(handed_over_by(way)) as cloud:
         cloud.warm_up(cloud.starter("warm-up", WORK_S), many)
         calm, burst = (
             list(succeeded(cloud.round(cloud.starter(entity, WORK_S), many, every_s=every_s)).values())
             for entity, every_s in (("calm", START_EVERY_S), ("burst", BURST_EVERY_S))
         )
-        transitions = _transitions_of_a_long_wait(cloud, size.long_wait_s)
+        transitions = _transitions_of_a_long_wait(cloud, long_wait_s)
     gaps = gaps_s(calm)
     waiters = [each for each in calm if each.polls]
     ordered = keeps_ticket_order(calm) and keeps_ticket_order(burst)
     overlapping = len(overlaps(calm)) + len(overlaps(burst))
     run.check(f"{way}: the order is that of the tickets", ordered)
     run.check(f"{way}: no two tasks overlap", not overlapping)
-    text = f"{way}: the median gap is at most {limits.median_gap_s} s"
-    run.check(text, median(gaps) <= limits.median_gap_s, of_speed=True)
-    text = f"{way}: a burst takes at most {limits.burst_s:g} s"
-    run.check(text, took_s(burst) <= limits.burst_s, of_speed=True)
-    if limits.transitions is not None:
-        text = f"{way}: at most {limits.transitions} transitions while waiting {size.long_wait_s} s"
-        run.check(text, transitions <= limits.transitions)
+    text = f"{way}: the median gap is at most {most_gap_s} s"
+    run.check(text, median(gaps) <= most_gap_s, of_speed=True)
+    text = f"{way}: a burst takes at most {most_burst_s:g} s"
+    run.check(text, took_s(burst) <= most_burst_s, of_speed=True)
+    if most_transitions is not None:
+        text = f"{way}: at most {most_transitions} transitions while waiting {long_wait_s} s"
+        run.check(text, transitions <= most_transitions)
     return {
         "gap, median": f"{median(gaps):.2f} s",
         "gap, p90": f"{statistics.quantiles(gaps, n=10, method='inclusive')[-1]:.2f} s",
@@ -116,7 +95,7 @@ def _measured(run: Run, way: str, size: Size) -> Mapping[str, str]:
         "in ticket order": "yes" if ordered else "NO",
         "overlaps": f"{overlapping}",
         "polls per waiter": f"{sum(each.polls for each in waiters) / max(1, len(waiters)):.1f}",
-        f"transitions while waiting {size.long_wait_s} s": f"{transitions}",
+        f"transitions while waiting {long_wait_s} s": f"{transitions}",
     }
 
 

@@ -17,22 +17,9 @@ build under build/. If Maven or Go is missing, that peer is left out, and this i
 import sys
 
 from frame import Run, main, median
-from peers.locks import (
-    LOCKS,
-    LONG_WORK,
-    OURS,
-    OURS_APART,
-    PROCESSES,
-    SHORT_WORK,
-    WITH_NETWORK,
-    Lock,
-    Plan,
-    cycle,
-    killed,
-    locks,
-    race,
-)
+from peers.locks import LOCKS, OURS, OURS_APART, PROCESSES, Lock, Plan, cycle, killed, locks, race
 
+PLANS = (Plan(0.05, 6, 8), Plan(0.05, 6, 8, network_s=0.005), Plan(0.5, 6, 20))
 LEASE_S = 8
 LEAST_OF_THE_BEST = 0.97
 
@@ -41,7 +28,7 @@ def measure(run: Run) -> None:
     """Cycles, crowds, and killed holders."""
     found = locks(run.flags.side or LOCKS, run)
     _cycles(run, found, 50 if run.quick else 500)
-    for plan in (SHORT_WORK, WITH_NETWORK) if run.quick else (SHORT_WORK, WITH_NETWORK, LONG_WORK):
+    for plan in PLANS[:2] if run.quick else PLANS:
         _crowds(run, found, plan)
     after = (0.2,) if run.quick else (0.4, 0.6, 0.8, 1.0, 1.2)
     rounds = [killed(found, LEASE_S, LEASE_S * share) for share in after]

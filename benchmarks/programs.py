@@ -16,11 +16,7 @@ class Program:
     process: "subprocess.Popen[str]"
 
     def line(self) -> str:
-        """The next line that it prints.
-
-        Raises:
-            LocalCloudError: it has ended.
-        """
+        """The next line that it prints; it is a LocalCloudError if it has ended."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline().strip()
         if not line:
@@ -29,19 +25,11 @@ class Program:
 
     def ask(self, *words: object) -> str:
         """The line with which it answers a line."""
-        self.tell(*words)
+        print(*words, file=self.process.stdin, flush=True)
         return self.line()
 
-    def tell(self, *words: object) -> None:
-        """Send it a line."""
-        print(*words, file=self.process.stdin, flush=True)
-
     def rest(self, timeout_s: float) -> list[str]:
-        """All further lines, after its end.
-
-        Raises:
-            LocalCloudError: it has failed.
-        """
+        """All further lines, after its end; it is a LocalCloudError if it has failed."""
         lines = self.process.communicate(timeout=timeout_s)[0].splitlines()
         if self.process.returncode != 0 or not lines:
             raise LocalCloudError(f"the program of {self.name} has failed, see above")
@@ -52,14 +40,7 @@ class Program:
 def program(
     name: str, command: Sequence[str], *, env: Mapping[str, str] | None = None, quiet: bool = False
 ) -> Iterator[Program]:
-    """Start a program, and end it; its standard input ends with this process, too.
-
-    Args:
-        name: for messages.
-        command: with its arguments.
-        env: its environment.
-        quiet: drop what it prints to its standard error.
-    """
+    """Start a program, and end it; its standard input ends with this process, too. The name is for messages."""
     errors = subprocess.DEVNULL if quiet else None
     pipe = subprocess.PIPE
     with subprocess.Popen(

@@ -52,13 +52,8 @@ _CONTENDED = 5
 _SAMPLE_EVERY_S = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One acquisition: the lock, how long to hold it, and the record wait."""
-
-    lock: str
-    hold_s: float = 0.0
-    record_wait: float = math.inf
+Jobs = Callable[[], Iterator[tuple[str, float, float]]]
+"""The acquisitions of one worker, of each the lock, how long to hold it, and the record wait."""
 
 
 @dataclass(slots=True)
@@ -83,15 +78,7 @@ class Turn:
 
 @dataclass
 class Soaked:
-    """The result of the workers of both clients.
-
-    Attributes:
-        turns: all that were granted; only their number is kept by a long life.
-        gave_up: record waits that were over.
-        failed: why workers ended early.
-        sent: requests, by operation.
-        clients: those that still run.
-    """
+    """The workers of both clients: what they were granted (a long life keeps only the number), and why they failed."""
 
     url: str
     keeps_turns: bool = True
@@ -102,45 +89,45 @@ class Soaked:
     sent: Counter[str] = field(default_factory=Counter)
     clients: list[Any] = field(default_factory=list)
 
-    def run(self, jobs: Callable[[], Iterator[Job]], workers: int) -> None:
+    def run(self, jobs: Jobs, workers: int) -> None:
         """Let so many threads, and so many tasks, each do jobs."""
         tasks = threading.Thread(target=lambda: asyncio.run(self._by_tasks(jobs, workers)))
         tasks.start()
         self._by_threads(jobs, workers)
         tasks.join()
 
-    def _by_threads(self, jobs: Callable[[], Iterator[Job]], workers: int) -> None:
+    def _by_threads(self, jobs: Jobs, workers: int) -> None:
         client = make_client(**client_arguments(self.url))
         self._watch(client)
         with LockClient(_TABLE, client=client, lease=LEASE_S) as locks:
             self.clients.append(locks)
 
             def work() -> None:
-                for job in jobs():
+                for lock, hold_s, wait_s in jobs():
                     turn = Turn()
                     with (
                         self._ending(turn),
-                        locks.acquire(job.lock, record_wait=job.record_wait, on_wait=turn.waits) as lease,
+                        locks.acquire(lock, record_wait=wait_s, on_wait=turn.waits) as lease,
                     ):
                         turn.note_grant(lease)
-                        time.sleep(job.hold_s)
+                        time.sleep(hold_s)
 
             with ThreadPoolExecutor(workers) as pool:
                 done = [pool.submit(work) for _ in range(workers)]
             self.failed += [repr(error) for each in done if (error := each.exception()) is not None]
 
-    async def _by_tasks(self, jobs: Callable[[], Iterator[Job]], workers: int) -> None:
+    async def _by_tasks(self, jobs: Jobs, workers: int) -> None:
         async with aio.LockClient(_TABLE, client_options=client_arguments(self.url), lease=LEASE_S) as locks:
             self._watch(locks._client)
             self.clients.append(locks)
 
             async def work() -> None:
-                for job in jobs():
+                for lock, hold_s, wait_s in jobs():
                     turn = Turn()
                     with self._ending(turn):
-                        async with locks.acquire(job.lock, record_wait=job.record_wait, on_wait=turn.waits) as lease:
+                        async with locks.acquire(lock, record_wait=wait_s, on_wait=turn.waits) as lease:
                             turn.note_grant(lease)
-                            await asyncio.sleep(job.hold_s)
+                            await asyncio.sleep(hold_s)
 
             done = await asyncio.gather(*(work() for _ in range(workers)), return_exceptions=True)
             self.failed += [repr(each) for each in done if each is not None]
@@ -163,16 +150,13 @@ class Soaked:
         client.meta.events.register("before-call.dynamodb", note)
 
 
-# Waiters.
-
-
 def waiters(run: Run, number: int) -> float:
     """So many clients take one lock, each once. Returns the requests of each grant."""
     with memory_server() as url:
         client: Any = make_client(**client_arguments(url))
         create_table(_TABLE, client=client)
         seen = Soaked(url)
-        seen.run(lambda: repeat(Job("lock", WAITER_HOLDS_S), 1), number // 2)
+        seen.run(lambda: repeat(("lock", WAITER_HOLDS_S, math.inf), 1), number // 2)
         pages = client.get_paginator("scan").paginate(TableName=_TABLE)
         left = [item for page in pages for item in page["Items"]]
     judge_waiters(run, number, seen, left)
@@ -205,9 +189,6 @@ def judge_waiters(run: Run, number: int, seen: Soaked, left: Sequence[Any]) -> N
         f"{name}: tokens rise from grant to grant", all(one.token < next_.token for one, next_ in pairwise(turns))
     )
     run.check(f"{name}: only the lock item is left, and no holder", len(left) == 1 and not any(counts))
-
-
-# A long life.
 
 
 class Used(NamedTuple):
@@ -255,7 +236,7 @@ def life(run: Run, seconds: float) -> None:
     # The first moments fill pools, maps and caches.
     steady = samples[len(samples) // 5 :]
     quarter = max(1, len(steady) // 4)
-    first, last = _mean(steady[:quarter]), _mean(steady[-quarter:])
+    first, last = (Used(*map(fmean, zip(*part, strict=True))) for part in (steady[:quarter], steady[-quarter:]))
     names = ("threads", "files", "KiB that Python allocated", "entries of a client's maps")
     rows = [[name, *(f"{each:,.1f}" for each in of)] for name, *of in zip(names, first, last, closed, strict=True)]
     title = f"a client of each kind, {WORKERS} workers each, {seconds:.0f} s"
@@ -277,19 +258,15 @@ def judge_life(run: Run, soaked: Soaked, seconds: float, first: Used, last: Used
     run.check("life: files do not grow", last.files <= first.files + 1, of_speed=True)
 
 
-def _jobs(ends_at_s: float) -> Iterator[Job]:
+def _jobs(ends_at_s: float) -> Iterator[tuple[str, float, float]]:
     """Mostly a lock without other users, sometimes held past a heartbeat."""
     while time.monotonic() < ends_at_s:
         if random.random() < 0.005:
-            yield Job(f"long-{random.getrandbits(64)}", LEASE_S * 0.7)
+            yield f"long-{random.getrandbits(64)}", LEASE_S * 0.7, math.inf
         elif random.random() < 0.2:
-            yield Job(f"contended-{random.randrange(_CONTENDED)}", 0.005, random.choice((math.inf, 0.02)))
+            yield f"contended-{random.randrange(_CONTENDED)}", 0.005, random.choice((math.inf, 0.02))
         else:
-            yield Job(f"once-{random.getrandbits(64)}")
-
-
-def _mean(seen: Sequence[Used]) -> Used:
-    return Used(*map(fmean, zip(*seen, strict=True)))
+            yield f"once-{random.getrandbits(64)}", 0.0, math.inf
 
 
 def measure(run: Run) -> None:

@@ -42,6 +42,8 @@ _SAMPLE_EVERY_S = 0.01
 # On a busy machine the process stands still now and then: the lock is not idle for that.
 _COUNTED_AT_MOST_S = 2 * _SAMPLE_EVERY_S
 _WAYS = (*["patient"] * 5, "impatient", "cancelled", "closed")
+# The first one is a TimeoutError, too.
+_ENDS = {RecordWaitExceeded: "record waits over", ClientClosed: "closed", TimeoutError: "cancelled"}
 
 
 class ItemByItem(MemoryDynamoDB):
@@ -98,13 +100,7 @@ class ForTasks:
 
 @dataclass
 class Use:
-    """Who waits for a lock, and who has it.
-
-    Attributes:
-        waiting, having: how many.
-        idle_s: for how long, until now, someone has waited and no one has had it.
-        longest_idle_s: the longest such time.
-    """
+    """How many wait for a lock, and have it; for how long, until now, someone has waited and no one has had it."""
 
     waiting: int = 0
     having: int = 0
@@ -114,15 +110,7 @@ class Use:
 
 @dataclass
 class Soaked:
-    """The result.
-
-    Attributes:
-        became: how often an acquisition ended in which way.
-        handed: how many grants a release has written.
-        longest_idle_s: of all locks.
-        rows, holders: left in the table at the end.
-        failed: workers that have ended with an error.
-    """
+    """How acquisitions ended, how many grants a release wrote, what is left in the table, and why workers failed."""
 
     became: Counter[str] = field(default_factory=Counter)
     handed: int = 0
@@ -138,14 +126,9 @@ class Soak:
     def __init__(self, seconds: float) -> None:
         self.memory = ItemByItem()
         self.uses = {f"lock-{number}": Use() for number in range(LOCKS)}
-        self.ends_at_s = time.monotonic() + seconds
+        self._ends_at_s = time.monotonic() + seconds
         self.seen = Soaked()
         self._mutex = threading.Lock()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether no worker takes a lock again."""
-        return time.monotonic() > self.ends_at_s
 
     def run(self) -> Soaked:
         """Run to the end."""
@@ -173,12 +156,12 @@ class Soak:
         return aio.LockClient("locks", client=ForTasks(self.memory), lease=LEASE_S, record_wait=math.inf)
 
     def _by_thread(self, shared: LockClient, lock: str) -> None:
-        while not self.is_over:
+        while time.monotonic() < self._ends_at_s:
             way = random.choice(_WAYS)
             locks = self._client() if way == "closed" else shared
             closing = threading.Timer(_impatient_s(), locks.close)
             wait_s = _impatient_s() if way in ("impatient", "cancelled") else None
-            with self._ending(), self._waits(lock) as holds:
+            with self._waits(lock) as holds:
                 if way == "closed":
                     closing.start()
                 with locks.acquire(lock, record_wait=wait_s):
@@ -195,7 +178,7 @@ class Soak:
                     group.create_task(self._by_task(locks, lock))
 
     async def _by_task(self, shared: aio.LockClient, lock: str) -> None:
-        while not self.is_over:
+        while time.monotonic() < self._ends_at_s:
             way = random.choice(_WAYS)
             if way == "closed":
                 async with self._client_of_tasks() as locks:
@@ -204,7 +187,7 @@ class Soak:
                 await self._one(shared, lock, way)
 
     async def _one(self, locks: aio.LockClient, lock: str, way: str) -> None:
-        with self._ending(), self._waits(lock) as holds:
+        with self._waits(lock) as holds:
             async with (
                 asyncio.timeout(_impatient_s() if way == "cancelled" else None) as limit,
                 locks.acquire(lock, record_wait=_impatient_s() if way == "impatient" else None),
@@ -212,21 +195,6 @@ class Soak:
                 limit.reschedule(None)
                 holds()
                 await asyncio.sleep(random.uniform(0, _HOLD_S))
-
-    @contextmanager
-    def _ending(self) -> Iterator[None]:
-        try:
-            yield
-        except RecordWaitExceeded:
-            how = "record waits over"
-        except ClientClosed:
-            how = "closed"
-        except TimeoutError:
-            how = "cancelled"
-        else:
-            how = "grants"
-        with self._mutex:
-            self.seen.became[how] += 1
 
     @contextmanager
     def _waits(self, lock: str) -> Iterator[Callable[[], None]]:
@@ -242,12 +210,17 @@ class Soak:
 
         with self._mutex:
             use.waiting += 1
+        how = "failed"
         try:
             yield holds
+            how = "grants"
+        except tuple(_ENDS) as error:
+            how = next(name for kind, name in _ENDS.items() if isinstance(error, kind))
         finally:
             with self._mutex:
                 use.waiting -= not has
                 use.having -= has
+                self.seen.became[how] += 1
 
     def _watches(self, over: threading.Event) -> None:
         last_s = time.monotonic()

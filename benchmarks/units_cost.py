@@ -62,12 +62,7 @@ Keys = Sequence[Mapping[str, str]]
 
 @dataclass
 class Meter:
-    """Counts what a client sends.
-
-    Attributes:
-        requests: how many.
-        writes, reads: capacity units, as the engine reports them.
-    """
+    """Counts what a client sends: the requests, and their capacity units, as the engine reports them."""
 
     requests: int = 0
     writes: float = 0

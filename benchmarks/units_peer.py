@@ -57,12 +57,8 @@ _NAMES_OF_RIVALS = {"ours": "ours, backing off", "ours, get_all": "ours, in turn
 
 @dataclass(frozen=True)
 class Side:
-    """One way to do it.
-
-    Attributes:
-        update: performs one transaction on the items from a number on: first, how many; returns seconds.
-        read: the same, without writes.
-        rivals: a race on the item of a number, for so many seconds.
+    """One way to perform a transaction on the items from a number on, so many, which returns its seconds; to only read
+    them; and to race on the item of a number, for so many seconds.
     """
 
     name: str

@@ -119,9 +119,6 @@ class Plan:
         return chance.uniform(0, KILLED_WITHIN_S) if chance.randrange(KILLED_ONE_IN) == place else None
 
 
-# A process.
-
-
 class Worker:
     """Runs units, until one of them kills it."""
 
@@ -165,12 +162,12 @@ class Worker:
                 with self._units.begin(name=self._plan.name(number), engine="marked") as unit:
                     if not unit.repeated:
                         self._move(self._units, unit, number)
-                return "committed"
+                break
             except _MET_OTHERS:
                 if attempt == _TRIES:
                     raise
                 time.sleep(random.uniform(0, 0.05))
-        raise AssertionError("unreachable")
+        return "committed"
 
     def _move(self, units: Units, unit: Unit, number: int) -> None:
         transfer, accounts = self._plan.transfer(number), units.table(self._plan.table("accounts"))
@@ -190,20 +187,14 @@ def _work(plan: Plan, parent: Connection) -> None:
     Worker(plan, parent).work()
 
 
-# The parent process.
-
-
 class Soak:
     """Runs the processes, sweeps, and reads.
 
     Attributes:
         became: what the processes reported, by the way of the commit.
-        killed: processes.
-        missed: snapshots that met conflicts.
-        failed: how else the sweeper and processes failed.
+        snapshots, missed, wrong_sums: how many were read, met conflicts, and showed another sum.
         swept: what the sweeper has done during the run, and at the end.
         took_s: how long the units took, from when all processes were ready.
-        snapshots, wrong_sums: how many were read, and how many showed another sum.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -255,16 +246,15 @@ class Soak:
         due = Counter(dict.fromkeys(_NAMES, OPENING))
         numbers = range(self.plan.total)
         with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
-            asked = pool.map(lambda number: units.outcome(name=self.plan.name(number)), numbers)
-            outcomes = dict(zip(numbers, asked, strict=True))
-        for number, outcome in outcomes.items():
+            outcomes = [*pool.map(lambda number: units.outcome(name=self.plan.name(number)), numbers)]
+        for number, outcome in enumerate(outcomes):
             if outcome is Outcome.COMMITTED:
                 due.update(self.plan.transfer(number))
         wrong = [number for number in self._reported_committed if outcomes[number] is not Outcome.COMMITTED]
         items = self._scan(self.plan.table("accounts"))
         balances = {item["id"]["S"]: int(item["balance"]["N"]) for item in items}
         rows = [row for row in self._scan(self.plan.table("units")) if "expiresAt" not in row]
-        run.check("every unit has an outcome", Outcome.PENDING not in outcomes.values())
+        run.check("every unit has an outcome", Outcome.PENDING not in outcomes)
         run.check("what was reported as committed is", not wrong)
         run.check("the sum is kept", sum(balances.values()) == OPENING * len(due))
         run.check("each account holds what the committed units have moved", balances == dict(due))
@@ -274,9 +264,7 @@ class Soak:
         run.check("every snapshot beside them showed the sum", self.wrong_sums == 0 and self.snapshots > 0)
         run.check("some processes were killed", self.killed > 0)
         run.fail("failed, and must not", self.failed)
-
-    def judge_pace(self, run: Run) -> None:
-        """All but those that waited for a lease ended as fast as they came."""
+        # All but those that waited for a lease ended as fast as they came.
         in_time_s = self.plan.total / self.plan.a_second + _LAST_S
         in_time = sum(each <= in_time_s for each in self._ended_s)
         text = f"{self.plan.a_second:g} a second: {in_time} of {self.plan.total} ended within {in_time_s:g} s"
@@ -395,7 +383,6 @@ def measure(run: Run) -> None:
     with engine(*chosen) as (_, url):
         soaked = soak(url, total=total, processes=PROCESSES, a_second=A_SECOND)
         soaked.judge(run)
-        soaked.judge_pace(run)
     show(run, soaked)
 
 

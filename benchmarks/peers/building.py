@@ -1,4 +1,4 @@
-"""Installs and builds the peers that the benchmarks compare with, under build/: nothing else here needs them."""
+"""Installs and builds the peers that the benchmarks compare with, under build/; else a LocalCloudError says why not."""
 
 import os
 import shutil
@@ -22,9 +22,6 @@ def installed(name: str, requirements: Path) -> Path:
 
     Returns:
         The folder, for the import path.
-
-    Raises:
-        LocalCloudError: it cannot be installed.
     """
     folder = BUILD / name
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
@@ -39,9 +36,6 @@ def built(name: str, command_of: Callable[[Path], Sequence[str]]) -> Path:
     Args:
         name: of the folder of its sources, beside this file.
         command_of: the command that builds it into a folder.
-
-    Raises:
-        LocalCloudError: it cannot be built.
     """
     folder, home = BUILD / "peers" / name, Path(__file__).with_name(name)
     sources = "".join(path.read_text() for path in sorted(home.rglob("*")) if path.is_file())
@@ -50,11 +44,7 @@ def built(name: str, command_of: Callable[[Path], Sequence[str]]) -> Path:
 
 
 def java_program(name: str) -> list[str]:
-    """Build a Java program with Maven. Returns the command that runs it.
-
-    Raises:
-        LocalCloudError: there is no Maven or no Java, or it cannot be built.
-    """
+    """Build a Java program with Maven. Returns the command that runs it."""
     maven = shutil.which("mvn")
     if maven is None or shutil.which("java") is None:
         raise LocalCloudError(f"{name} needs Java and Maven, and there is no `java` or no `mvn` here")

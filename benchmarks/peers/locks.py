@@ -53,10 +53,6 @@ class Plan:
         return f"{self.work_s * 1_000:.0f} ms of work{network}"
 
 
-SHORT_WORK, LONG_WORK = Plan(0.05, 6, 8), Plan(0.5, 6, 20)
-WITH_NETWORK = Plan(0.05, 6, 8, network_s=0.005)
-
-
 @dataclass(frozen=True, slots=True)
 class Crowd:
     """The result of many clients on one lock.
@@ -65,7 +61,7 @@ class Crowd:
         grants: a second.
         out_of_order: grants that overtook a client that had come before.
         beyond_one: overtakings of waiters in the queue, without the first of each.
-        requests: for each grant, of all clients together; None if the program does not count them.
+        requests: for each grant; None if the program does not count them.
         longest_wait_s: in the queue, among the granted.
     """
 
@@ -78,12 +74,8 @@ class Crowd:
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """One lock.
-
-    Attributes:
-        command: runs its program; the endpoint, the table and further arguments follow.
-        keys: the key attributes of its table; none for ours.
-        polls_s: its poll intervals; 0 for one with a pace of its own.
+    """One lock: the command that runs its program, the key attributes of its table (none for ours), and its poll
+    intervals (0 for one with a pace of its own).
     """
 
     name: str
@@ -210,12 +202,7 @@ def race(
 ) -> Mapping[str, list[Crowd]]:
     """Fifty clients with each lock: each peer at the best of its poll intervals, then all in turn.
 
-    Args:
-        run: prints the results.
-        found: the locks.
-        plan: of each crowd; a short run counts half as long.
-        apart: ours from ten processes, too.
-        lease: as of ``crowd``.
+    With ``apart``, ours from ten processes too. A short run counts half as long.
     """
     if run.quick:
         plan = Plan(plan.work_s, plan.settle_s, plan.counted_s / 2, plan.network_s)

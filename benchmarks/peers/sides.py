@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 import boto3
 from ticketlock_local.cloud.deploy import client_arguments
@@ -29,26 +29,6 @@ class Stay:
     number: int
     stood_s: float | None = None
     granted_s: float | None = None
-
-
-class Side(Protocol):
-    """One client of one of the two locks, for one thread.
-
-    Attributes:
-        sent: when each request was sent, on the monotonic clock in seconds; repeats count.
-        stay: the acquisition that waits, or that was the last to wait.
-    """
-
-    sent: list[float]
-    stay: Stay | None
-
-    def acquire(self) -> Stay:
-        """Wait for the lock, and hold it; ``stay`` shows the wait while it lasts."""
-        ...
-
-    def release(self) -> None:
-        """Release it."""
-        ...
 
 
 class Ours:
@@ -105,6 +85,11 @@ class Theirs:
     def release(self) -> None:
         """Release it."""
         self._lock.release(best_effort=False)
+
+
+Side = Ours | Theirs
+"""One client of one of the two locks, for one thread: ``sent`` is when it sent each request, on the monotonic clock in
+seconds, repeats included; ``stay`` is the acquisition that waits, or that was the last to wait."""
 
 
 def _sent_by(client: Any) -> list[float]:
