@@ -24,6 +24,7 @@ import botocore
 from frame import Run, main, median
 from kit.certificates import self_signed
 from memory_server import memory_server
+from ticketlock_local.cloud.deploy import client_arguments
 
 from ticketlock import create_table
 
@@ -85,8 +86,7 @@ def aws(folder: Path) -> Iterator[Mapping[str, str]]:
     authorities = folder / "authorities.pem"
     authorities.write_bytes((Path(botocore.__file__).parent / "cacert.pem").read_bytes() + certificate.read_bytes())
     with memory_server(tls=folder) as url:
-        keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
-        create_table("locks", client=boto3.client("dynamodb", endpoint_url=url, verify=str(authorities), **keys))
+        create_table("locks", client=boto3.client("dynamodb", verify=str(authorities), **client_arguments(url)))
         yield {
             "PATH": os.environ["PATH"],
             "TABLE_NAME": "locks",

@@ -41,8 +41,8 @@ _UNREPORTED_OF_A_POLL = 2
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One lock: its executions, with tickets in the order of their starts; whether the order was that of its own tickets,
-    or None without tickets; and the transitions of all executions, with those of their tasks.
+    """One lock: its executions, with tickets in the order of their starts; whether the order was that of its own
+    tickets, or None without tickets; and the transitions of all executions, with those of their tasks.
     """
 
     runs: Sequence[Execution]

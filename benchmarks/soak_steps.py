@@ -214,7 +214,7 @@ class Soak:
         try:
             yield holds
             how = "grants"
-        except tuple(_ENDS) as error:
+        except (RecordWaitExceeded, ClientClosed, TimeoutError) as error:
             how = next(name for kind, name in _ENDS.items() if isinstance(error, kind))
         finally:
             with self._mutex:
