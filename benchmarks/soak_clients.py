@@ -186,7 +186,7 @@ def judge_waiters(run: Run, number: int, seen: Soaked, left: Sequence[Any]) -> N
     run.check(f"{name}: every waiter gets the lock", len(turns) == number)
     run.check(f"{name}: no one is overtaken more than once", slips == 0)
     run.check(
-        f"{name}: tokens rise from grant to grant", all(one.token < next_.token for one, next_ in pairwise(turns))
+        f"{name}: tokens rise from grant to grant", all(one.token < other.token for one, other in pairwise(turns))
     )
     run.check(f"{name}: only the lock item is left, and no holder", len(left) == 1 and not any(counts))
 
