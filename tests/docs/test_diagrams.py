@@ -35,7 +35,7 @@ def test_a_diagram_is_as_it_is_drawn_today_and_a_page_shows_it(name: str) -> Non
     assert [page.name for page in (ROOT / "docs").glob("*.md") if f"]({name})" in page.read_text()]
 
 
-@pytest.mark.parametrize("name", ["demo.svg", "hand-over.svg", "hour-of-waiting.svg", "units-beside-scalardb.svg"])
+@pytest.mark.parametrize("name", ["demo.svg", "hand-over.svg", "units-beside-scalardb.svg"])
 def test_a_picture_of_a_run_can_be_read_on_a_phone(name: str) -> None:
     picture = ElementTree.parse(ROOT / "docs" / name).getroot()
     scale = min(1.0, PHONE_PX / float(picture.attrib["width"]))
