@@ -21,7 +21,7 @@ from ticketlock.errors import (
 from ticketlock.units import _conditions as only_if
 from ticketlock.units._marks import Mark, Marks
 from ticketlock.units._packing import Entry
-from ticketlock.units._record import UnitRecord, UnitRecords, UnpackingRows, entries_in, piece_in
+from ticketlock.units._record import Record, UnitRecord, UnitRecords, UnpackingRows, decide, entries_in, piece_in
 from ticketlock.units._values import PYTHON
 from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import Get
@@ -154,13 +154,14 @@ class Meeting:
         """The same for items with the mark of one unit, whose record is read once."""
         reply: Reply = yield self._heads.read(marked[0].mark.unit)
         head = UnitRecord.of(reply.item) if reply.item is not None else None
-        if head is not None and not head.is_closed:
-            if head.state == "pending":
-                return head, reply.now
-            if head.state == "rolledBack":
-                for met in marked:
-                    yield from self._ends(self._unmark(met))
-                return None
+        says = decide(head, reply.now)
+        if head is not None and says in (Record.PENDING, Record.LEASE_OVER):
+            return head, reply.now
+        if says is Record.ROLLED_BACK:
+            for met in marked:
+                yield from self._ends(self._unmark(met))
+            return None
+        if head is not None and says is Record.COMMITTED:
             entries = yield from read_committed(self._heads, head, marked)
             if entries is not None:
                 for met, entry in zip(marked, entries, strict=True):
@@ -207,10 +208,8 @@ class Meeting:
             head, now = pending
             is_older = self._age < head.age
             first_ms = now.local_ms if first_ms is None else first_ms
-            if now.earliest_ms > head.lease_until_ms:
-                yield from self._ends(
-                    self._heads.roll_back(head.unit, now.latest_ms, lease_seen_ms=head.lease_until_ms)
-                )
+            if decide(head, now) is Record.LEASE_OVER:
+                yield from self._ends(self._heads.roll_back_expired(head, now))
             elif is_older and now.local_ms - first_ms >= GRACE_MS:
                 yield from self._ends(self._heads.roll_back(head.unit, now.latest_ms, by=self._age[1]))
             elif not is_older and waited_before_ms + now.local_ms - first_ms >= self._timeout_ms:

@@ -38,7 +38,7 @@ from ticketlock.units import _conditions as only_if
 from ticketlock.units._marks import INSERT, Mark, Marks
 from ticketlock.units._meeting import Marked, Meeting, RedoLog, finish, is_for_contents, read_committed, read_entries
 from ticketlock.units._packing import Entry
-from ticketlock.units._record import CLOSED_IS_KEPT_S, UnitRecord, UnitRecords, begun_ms, is_id
+from ticketlock.units._record import CLOSED_IS_KEPT_S, Record, UnitRecord, UnitRecords, begun_ms, decide, is_id
 from ticketlock.units._rows import TIME_CHECK, Receipt, Strange, is_receipt_of, put_receipt, read_receipt
 from ticketlock.units._sweeping import Swept, sweep_one
 from ticketlock.units._tables import UnitTable
@@ -66,6 +66,10 @@ class Outcome(Enum):
     ROLLED_BACK = "rolled back"
     PENDING = "pending"
     FORGOTTEN = "forgotten"
+
+
+OUTCOMES = {"pending": Outcome.PENDING, "committed": Outcome.COMMITTED, "rolledBack": Outcome.ROLLED_BACK}
+"""The outcome for each state in a record."""
 
 
 def outcome_of_name(table: str, name: str, own: str) -> ForkingSteps[Outcome]:
@@ -96,19 +100,12 @@ def outcome_of_unit(table: str, unit: str) -> ForkingSteps[Outcome]:
         if reply.item is None:
             return Outcome.FORGOTTEN
         head = UnitRecord.of(reply.item)
-        if head.state == "committed":
-            return Outcome.COMMITTED
-        if head.state == "rolledBack":
-            return Outcome.ROLLED_BACK
-        if reply.now.earliest_ms <= head.lease_until_ms:
-            return Outcome.PENDING
-        yield heads.roll_back(unit, reply.now.latest_ms, lease_seen_ms=head.lease_until_ms)
+        if decide(head, reply.now) is not Record.LEASE_OVER:
+            return OUTCOMES[head.state]
+        yield heads.roll_back_expired(head, reply.now)
 
 
 _log = logging.getLogger("ticketlock")
-
-OUTCOMES = {"pending": Outcome.PENDING, "committed": Outcome.COMMITTED, "rolledBack": Outcome.ROLLED_BACK}
-"""The outcome for each state in a record."""
 
 
 class Standing(Enum):
@@ -312,14 +309,14 @@ def _end(heads: UnitRecords, marks: Marks, unit: str, *, is_forced: bool) -> For
             return Settled(Outcome.FORGOTTEN)
         head, now = UnitRecord.of(reply.item), reply.now
         known = OpenUnit.of(head, now, None)
-        if head.is_closed or (is_forced and head.state == "committed"):
+        says = decide(head, now)
+        if says is Record.CLOSED or (is_forced and says is Record.COMMITTED):
             return Settled(known.state, known)
-        if head.state == "pending":
-            lease_runs = now.earliest_ms <= head.lease_until_ms
-            if lease_runs and not is_forced:
-                return Settled(Outcome.PENDING, known)
-            seen_ms = None if is_forced else head.lease_until_ms
-            flipped: Reply = yield heads.roll_back(unit, now.latest_ms, lease_seen_ms=seen_ms)
+        if says is Record.PENDING and not is_forced:
+            return Settled(Outcome.PENDING, known)
+        if says in (Record.PENDING, Record.LEASE_OVER):
+            rolls_back = heads.roll_back(unit, now.latest_ms) if is_forced else heads.roll_back_expired(head, now)
+            flipped: Reply = yield rolls_back
             if not flipped.applied:
                 # Its lease was renewed, or another process has ended it.
                 continue
@@ -379,33 +376,6 @@ def _check_id(unit: object) -> None:
 Action = Literal["finished", "unmarked", "left"]
 
 _MARKED = "attribute_exists(#mark)"
-
-
-class Record(Enum):
-    """What the record of a mark's unit says.
-
-    Attributes:
-        PENDING: the unit's lease is running.
-        LEASE_OVER: the unit's lease has ended.
-        ROLLED_BACK: the unit is rolled back.
-        COMMITTED: the unit is committed, and this item is not finished.
-        CLOSED: the unit has ended, and all of its items were finished: the mark has come back since.
-        GONE: the same, and TTL has deleted the record.
-        MISSING: there is no record although it cannot have expired: the units table is the wrong one, or was lost.
-        STRANGE: no unit has written the mark.
-        UNCLEAR: the record does not name the item, rows of it are lost, a newer version wrote it, or a request was
-            refused.
-    """
-
-    PENDING = "pending"
-    LEASE_OVER = "lease over"
-    ROLLED_BACK = "rolled back"
-    COMMITTED = "committed"
-    CLOSED = "closed"
-    GONE = "gone"
-    MISSING = "missing"
-    STRANGE = "strange"
-    UNCLEAR = "unclear"
 
 
 _DONE: Mapping[Record, Action] = {
@@ -532,8 +502,7 @@ class _Repairing:
                 return found
             if seen.record is Record.LEASE_OVER:
                 assert seen.head is not None
-                lease_ms = seen.head.lease_until_ms
-                yield self.heads.roll_back(met.mark.unit, seen.now.latest_ms, lease_seen_ms=lease_ms)
+                yield self.heads.roll_back_expired(seen.head, seen.now)
             if (yield from self.meeting.resolve(met)) is None:
                 return found
             # It has renewed its lease.
@@ -550,15 +519,11 @@ class _Repairing:
         again: Reply = yield Get(met.table, met.key)
         if again.item is None or self.marks.mark_of(again.item) != met.mark:
             return None
+        says = decide(head, now)
         if head is None:
-            return _Seen(Record.MISSING if _cannot_be_gone(met.mark, now) else Record.GONE, None, now)
-        if head.is_closed:
-            return _Seen(Record.CLOSED, head, now)
-        if head.state == "pending":
-            lease_runs = now.earliest_ms <= head.lease_until_ms
-            return _Seen(Record.PENDING if lease_runs else Record.LEASE_OVER, head, now)
-        if head.state == "rolledBack":
-            return _Seen(Record.ROLLED_BACK, head, now)
+            return _Seen(Record.MISSING if _cannot_be_gone(met.mark, now) else says, None, now)
+        if says is not Record.COMMITTED:
+            return _Seen(says, head, now)
         entries = yield from read_committed(self.heads, head, [met])
         if entries is None:
             # It was closed meanwhile.
@@ -627,7 +592,7 @@ def unfinished(
     if reply.item is None:
         raise InvalidUnitRequest("unit", unit, f"a unit with a record in {heads.table}")
     head = UnitRecord.of(reply.item)
-    if head.state != "committed" or head.is_closed or head.is_saved:
+    if not head.is_being_finished or head.is_saved:
         raise InvalidUnitRequest("unit", unit, "a unit that is committed, and has items that are not finished")
     found: Reply = yield Get(table.name, key)
     mark = None if found.item is None else marks.mark_of(found.item)

@@ -174,7 +174,7 @@ class Reader:
         images = [image_of(item, self._marks) for item in items]
         met = [self._met(each, item) for each, item in zip(batch, items, strict=True)]
         for unit, head in heads.items():
-            if head is not None and head.state == "committed" and not head.is_closed:
+            if head is not None and head.is_being_finished:
                 marked = {at: each for at, each in enumerate(met) if each is not None and each.mark.unit == unit}
                 entries = yield from read_committed(self._heads, head, list(marked.values()))
                 if entries is None:

@@ -5,6 +5,7 @@ import string
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any, Literal, get_args
 
 from ticketlock.errors import TicketLockError, UnitChanged, UnitForgotten, UnitRolledBack
@@ -23,6 +24,7 @@ from ticketlock.units._rows import (
 from ticketlock.wire._actions import TIME_TO_LIVE, Item, integer, number
 from ticketlock.wire._item_requests import Get, GetTogether
 from ticketlock.wire._requests import Scan, Write, every
+from ticketlock.wire._table_time import Moment
 
 _DIGITS = "".join(each for each in string.digits + string.ascii_uppercase if each not in "ILOU")
 LENGTH = 26
@@ -117,6 +119,11 @@ class UnitRecord:
         return self.coordinator is not None
 
     @property
+    def is_being_finished(self) -> bool:
+        """Whether it is committed, and items of it may still have their marks."""
+        return self.state == "committed" and not self.is_closed
+
+    @property
     def age(self) -> tuple[int, str]:
         """The oldest unit is the least."""
         return self.born_ms, self.unit
@@ -134,27 +141,72 @@ class UnitRecord:
             state: Any = row["state"]["S"]
             if state in get_args(RecordState) and row["row"]["S"] == _HEAD:
                 return cls(
-                    row["unit"]["S"],
-                    state,
-                    integer(row["born"]),
-                    integer(row["leaseUntilMs"]),
-                    integer(row["finalMs"]) if "finalMs" in row else 0,
-                    "closed" in row,
-                    row["by"]["S"] if "by" in row else None,
-                    integer(row["rev"]),
-                    row["attempt"]["S"],
-                    integer(row["pieces"]),
-                    bytes(row["writes"]["B"]) if "writes" in row else b"",
-                    row["coordinator"]["S"] if "coordinator" in row else None,
-                    integer(row["keys"]) if "keys" in row else 0,
-                    row["owner"]["S"] if "owner" in row else None,
-                    frozenset(bytes(step) for step in row["steps"]["BS"]) if "steps" in row else frozenset(),
+                    unit=row["unit"]["S"],
+                    state=state,
+                    born_ms=integer(row["born"]),
+                    lease_until_ms=integer(row["leaseUntilMs"]),
+                    final_ms=integer(row["finalMs"]) if "finalMs" in row else 0,
+                    is_closed="closed" in row,
+                    by=row["by"]["S"] if "by" in row else None,
+                    rev=integer(row["rev"]),
+                    attempt=row["attempt"]["S"],
+                    pieces=integer(row["pieces"]),
+                    inline=bytes(row["writes"]["B"]) if "writes" in row else b"",
+                    coordinator=row["coordinator"]["S"] if "coordinator" in row else None,
+                    keys=integer(row["keys"]) if "keys" in row else 0,
+                    owner=row["owner"]["S"] if "owner" in row else None,
+                    steps=frozenset(bytes(step) for step in row["steps"]["BS"]) if "steps" in row else frozenset(),
                 )
         except KeyError as error:
             raise foreign_row(row, Misshapen(f"which lacks {error}")) from error
         except ValueError as error:
             raise foreign_row(row) from error
         raise foreign_row(row)
+
+
+class Record(Enum):
+    """What the record of a mark's unit says.
+
+    Attributes:
+        PENDING: the unit's lease is running.
+        LEASE_OVER: the unit's lease has ended.
+        ROLLED_BACK: the unit is rolled back.
+        COMMITTED: the unit is committed, and this item is not finished.
+        CLOSED: the unit has ended, and all of its items were finished: the mark has come back since.
+        GONE: the same, and TTL has deleted the record.
+        MISSING: there is no record although it cannot have expired: the units table is the wrong one, or was lost.
+        STRANGE: no unit has written the mark.
+        UNCLEAR: the record does not name the item, rows of it are lost, a newer version wrote it, or a request was
+            refused.
+    """
+
+    PENDING = "pending"
+    LEASE_OVER = "lease over"
+    ROLLED_BACK = "rolled back"
+    COMMITTED = "committed"
+    CLOSED = "closed"
+    GONE = "gone"
+    MISSING = "missing"
+    STRANGE = "strange"
+    UNCLEAR = "unclear"
+
+
+def decide(record: UnitRecord | None, now: Moment) -> Record:
+    """What a record says, and whether any process may roll its unit back: only one whose lease has ended.
+
+    Args:
+        record: as it was read; None if there is none.
+        now: when it was read.
+    """
+    if record is None:
+        return Record.GONE
+    if record.is_closed:
+        return Record.CLOSED
+    if record.state == "committed":
+        return Record.COMMITTED
+    if record.state == "rolledBack":
+        return Record.ROLLED_BACK
+    return Record.LEASE_OVER if now.earliest_ms > record.lease_until_ms else Record.PENDING
 
 
 def head_key(unit: str) -> Item:
@@ -344,6 +396,10 @@ class UnitRecords:
         update = "SET #state = :committed, finalMs = :now"
         values = {":rev": number(head.rev), ":now": number(now_ms)}
         return self._write("Update", head.unit, _mine(), update=update, values=values)
+
+    def roll_back_expired(self, head: UnitRecord, now: Moment) -> Write:
+        """Decide that a unit whose lease has ended is rolled back, if its lease is as it was seen."""
+        return self.roll_back(head.unit, now.latest_ms, lease_seen_ms=head.lease_until_ms)
 
     def roll_back(
         self,

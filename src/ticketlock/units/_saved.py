@@ -43,7 +43,17 @@ from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import close, read_pieces
 from ticketlock.units._packing import decode_item, encode_item, in_pieces, of_pieces
 from ticketlock.units._reading import Isolation, image_of
-from ticketlock.units._record import UnitRecord, UnitRecords, ended, head_key, is_id, rows_expire_at, with_pieces
+from ticketlock.units._record import (
+    Record,
+    UnitRecord,
+    UnitRecords,
+    decide,
+    ended,
+    head_key,
+    is_id,
+    rows_expire_at,
+    with_pieces,
+)
 from ticketlock.units._rows import (
     FORMAT_NAMES,
     FORMAT_VALUES,
@@ -534,8 +544,8 @@ def resume(given: Any, own: Terms, units_table: str, marks: Marks, tables: Table
             return Resumed(replace(own, born_ms=head.born_ms, saved=head), Work(marks), None, is_committed=True)
         if head.state == "rolledBack":
             raise ended(reply.item, given)
-        if reply.now.earliest_ms > head.lease_until_ms:
-            yield heads.roll_back(given, reply.now.latest_ms, lease_seen_ms=head.lease_until_ms)
+        if decide(head, reply.now) is Record.LEASE_OVER:
+            yield heads.roll_back_expired(head, reply.now)
             continue
         pieces = yield from read_pieces(heads, head)
         if pieces is None:

@@ -19,7 +19,7 @@ from ticketlock.units import _conditions as only_if
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import RedoLog, close, finish, is_for_contents, not_finished, unmark
 from ticketlock.units._packing import Entry
-from ticketlock.units._record import UnitRecord, UnitRecords
+from ticketlock.units._record import Record, UnitRecord, UnitRecords, decide
 from ticketlock.units._rows import FORMAT_NAMES, FORMAT_VALUES, KEY, check_row, row_key
 from ticketlock.units._work import chunks
 from ticketlock.wire._actions import TIME_TO_LIVE, Item, Reply, number
@@ -236,16 +236,16 @@ def sweep_one(
     seen: UnitRecord, now: Moment, heads: UnitRecords, marks: Marks, swept: Swept, time: _TimeOfPart | None = None
 ) -> ForkingSteps[Swept]:
     """Sweep one unit, and add what was done to ``swept``."""
-    head = seen
-    if head.is_closed:
+    head, says = seen, decide(seen, now)
+    if says is Record.CLOSED:
         # The process that closed it has not deleted all of its rows.
         yield from close(heads, head, now.latest_ms)
         return replace(swept, closed=swept.closed + 1)
-    if head.state == "pending":
-        if now.earliest_ms <= head.lease_until_ms:
-            # A saved unit may be of any age: no process waits for it.
-            return replace(swept, open=swept.open + 1) if head.is_saved else _left_open(swept, head, now)
-        reply: Reply = yield heads.roll_back(head.unit, now.latest_ms, lease_seen_ms=head.lease_until_ms)
+    if says is Record.PENDING:
+        # A saved unit may be of any age: no process waits for it.
+        return replace(swept, open=swept.open + 1) if head.is_saved else _left_open(swept, head, now)
+    if says is Record.LEASE_OVER:
+        reply: Reply = yield heads.roll_back_expired(head, now)
         if not reply.applied:
             # Its lease was renewed, or another process has ended it.
             return _left_open(swept, head, now)
