@@ -72,7 +72,7 @@ _STATES: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class UnitRecord:
-    """A head, as one read returned it.
+    """A unit's record, as one read of its head returned it.
 
     Attributes:
         unit: the id.
@@ -82,9 +82,9 @@ class UnitRecord:
         final_ms: of an ended one, when, in table time.
         is_closed: whether every item is finished: it has its new value, and no mark.
         by: the id of the unit that has rolled it back, if one has.
-        rev: of a saved one, how many times it was saved or resumed: which coordinator's it is.
+        rev: of a saved unit: counts its saves and resumes, so it identifies the present coordinator.
         attempt: names the rows of what it writes.
-        pieces: how many such rows there are; 0 where the head has all.
+        pieces: number of rows with the unit's writes; 0 if they are in `inline`.
         inline: what it writes, where it fits.
         coordinator: of a saved one, the id under which its last coordinator writes.
         keys: of one that marks what it reads, how many rows of keys there are; 0 for another one.

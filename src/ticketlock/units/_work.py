@@ -43,7 +43,7 @@ class ItemState:
         is_written: whether a statement of the unit has written it.
         is_checked: whether the unit may commit only while the item is unchanged.
         is_asserted: whether a ``check`` promises that of the instant of the commit, even if the unit writes nothing.
-        read_number: of the last read that returned it: items of one read are of one instant.
+        read_number: which read returned it; items with one number were read at one instant.
         blind: an update that DynamoDB is to evaluate; the item was not read.
     """
 
