@@ -1,9 +1,10 @@
-"""The construct's grants: each allows exactly the requests that its user sends.
+"""What users, functions and state machines may do with a lock: each exactly the requests that it sends.
 
-They are separate policies, which no resource waits for. With a grant in its role's default policy, a function or state
-machine would wait for the lock's state machine, which waits for its targets: a circle that cannot be deployed.
+The construct's grants are separate policies, which no resource waits for. With a grant in its role's default policy, a
+function or state machine would wait for the lock's state machine, which waits for its targets: a circle that cannot be
+deployed.
 
-The permissions of a state machine with states of the lock: in its role's default policy, which it waits for. The CDK
+A state machine with states of the lock has its permissions in its role's default policy, which it waits for. The CDK
 moves statements that do not fit in there into managed policies, one by one: so each statement names only a few
 resources.
 """

@@ -1,7 +1,7 @@
 """Metrics, alarms and the dashboard of a lock table.
 
-The alarms of a TicketLock. All have a period of five minutes (the oldest waiter's is longer if leases are long).
-Missing data does not breach: without traffic the functions emit nothing.
+Alarms have a period of five minutes (the oldest waiter's is longer if leases are long). Missing data does not breach:
+without traffic the functions emit nothing.
 """
 
 import math

@@ -1,7 +1,7 @@
 """The state machines: the serialised workflow, and the one that continues its long waits and holds.
 
-The state machines' definitions, with the numbers and lists of one deployment set in their states. Strings stay as
-``${...}`` placeholders, which the deployment substitutes.
+Their definitions get the numbers and lists of one deployment. Strings stay as ``${...}`` placeholders, which the
+deployment substitutes.
 """
 
 import copy

@@ -1,14 +1,11 @@
 """The grammar of expressions: tokens, reserved words, operands, and the tree that a text becomes.
 
-The words that no expression may use as a name: it needs a ``#name`` instead.
+Placeholders stay in the tree as they are written (``#name``, ``:value``): one tree serves all requests with the same
+text.
 
-https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ReservedWords.html
+    path = name { "." name | "[" number "]" }
 
-Expressions as trees: the parsers build them; conditions, projections and updates are evaluated on them. Placeholders
-stay as they are written (``#name``, ``:value``): one tree serves all requests with the same text.
-
-Parses the parts of conditions, updates and projections: paths, values and function calls. path = name { "." name | "["
-number "]" }
+A name may not be a reserved word: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ReservedWords.html
 """
 
 import base64

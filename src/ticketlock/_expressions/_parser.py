@@ -1,6 +1,6 @@
 """From an expression's text to its tree: conditions, updates and projections.
 
-From a condition's text to its tree.
+Conditions:
 
     condition   = conjunction { OR conjunction }
     conjunction = negation { AND negation }
@@ -11,7 +11,7 @@ From a condition's text to its tree.
 
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.OperatorsAndFunctions.html
 
-From an update's text to its tree.
+Updates:
 
     update     = { SET assignment { "," assignment } | REMOVE path { "," path }
                  | ADD path value { "," path value } | DELETE path value { "," path value } }

@@ -1,9 +1,6 @@
 """Attribute values of the low-level API, ``{type: value}``: checked, brought to a canonical form, and compared.
 
-Canonical values are equal exactly if DynamoDB treats them as equal.
-
-DynamoDB's numbers: 38 digits, exact.
-
+Canonical values are equal exactly if DynamoDB treats them as equal. Numbers have 38 digits, and are exact:
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html#HowItWorks.DataTypes.Number
 """
 

@@ -1,7 +1,6 @@
 """Stores items: tables of partitions, each in the order of its sort keys.
 
-Vector indexes of a table: what they refuse of an item. They cannot be searched here.
-
+A vector index only refuses items, and cannot be searched here:
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/VectorSearchTroubleshooting.html
 """
 

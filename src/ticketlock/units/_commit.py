@@ -1,7 +1,7 @@
 """The native commit, in one request; and what every commit writes in addition to its items.
 
-The native commit: one TransactWriteItems with all that a unit writes, and checks of all that it has read. It is
-strictly serialisable: at the instant of the commit, everything is as the unit has read it.
+One TransactWriteItems writes all that a unit writes and checks all that it has read. It is strictly serialisable: at
+the instant of the commit, everything is as the unit has read it.
 """
 
 import re

@@ -1,20 +1,18 @@
 """What operators do with units: list them, end one, repair items, correct an item; and the outcome of a unit.
 
-Finds marks by reading a table's items, and then their units' records: for marks that no record leads to. A sweep goes
-from the records to the items. If the two do not belong together (a table was restored, records were lost, a plain
-writer has put an old copy of an item), there are marks that no sweep finds. A repair treats them as any unit does that
-meets them: it removes a mark, or applies it, only after it has read the unit's record in a final state, closed or gone.
+*Repair.* A sweep goes from the records to the items. If the two do not belong together (a table was restored, records
+were lost, a plain writer has put an old copy of an item), there are marks that no sweep finds. A repair reads a table's
+items, and then the records of their marks. It treats a mark as any unit does that meets it: it removes the mark, or
+applies it, only after it has read the unit's record in a final state, closed or gone. A record is kept for a day after
+it was closed. So if a unit began less than a day ago and has no record, the units table is the wrong one, or was lost.
+If it is the wrong one, the unit may still be running.
 
-A record is kept for a day after it was closed. So if a unit began less than a day ago and has no record, the units
-table is the wrong one, or was lost. If it is the wrong one, the unit may still be running.
-
-An operator's way out if DynamoDB refuses the new value of a committed unit's item: another value, or the old one.
-Everything else that a committed unit has written stays. A correction is one transaction: the record still says that the
-unit is committed and not closed, the item still has the unit's mark, and a row of the record keeps who changed what. So
-either the item was finished by then, by any process, and nothing is corrected; or the mark is gone with the correction,
-and no finisher that read the record before can write the unit's value any more.
-
-A correction has a version of its own, as a write beside units has: no version ever stands for two values.
+*Correction.* If DynamoDB refuses the new value of a committed unit's item, an operator gives the item another value, or
+leaves it the old one; everything else that the unit has written stays. A correction is one transaction: the record
+still says that the unit is committed and not closed, the item still has the unit's mark, and a row of the record keeps
+who changed what. So either the item was finished by then, by any process, and nothing is corrected; or the mark is gone
+with the correction, and no finisher that read the record before can write the unit's value any more. A correction has a
+version of its own, as a write beside units has: no version ever stands for two values.
 """
 
 import logging

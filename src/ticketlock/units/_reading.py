@@ -3,8 +3,8 @@
 An item keeps its committed value until the unit that has marked it is committed. So a reader returns the item's value,
 or the value that a committed unit is about to write. It never waits, and needs no permission to write.
 
-Reads the items of a unit when it first uses them; later statements see each as it was then. Items that the caller asks
-for together are of one instant. If the unit has read some of them before, or at different moments, all of them are read
+A unit reads an item when it first uses it; later statements see it as it was then. Items that the caller asks for
+together are of one instant. If the unit has read some of them before, or at different moments, all of them are read
 again in one request: those that it has read must be as they were.
 """
 

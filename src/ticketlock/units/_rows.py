@@ -1,7 +1,7 @@
-"""The rows of the units table.
+"""The rows of the units table, and the number of their format.
 
-The number of the data format, which is in everything that units store. A version reads what has its own number. It
-refuses a greater one by name, because a newer version wrote it. What has no number, no unit has written.
+Everything that units store has the number. A version reads what has its own number, and refuses a greater one by name:
+a newer version wrote it. A row without a number was written by no unit.
 """
 
 from collections.abc import Collection, Mapping

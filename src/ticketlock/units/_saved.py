@@ -6,14 +6,13 @@ latter does not exist. The process that ends the owner first writes the latter a
 is either refused, even if it arrives late, or its row is found. If the row were written in the transaction of the head,
 it could be applied after the check, and the end and its query could come in between.
 
-Writes a saved unit into its record: the new rows first, then the head that names them. So a crash in between saves
-nothing, and the unit stays as it was saved before. Time to live deletes the rows.
+A save writes its new rows first, then the head that names them. So a crash in between saves nothing, and the unit stays
+as it was saved before. Time to live deletes the rows.
 
-A coordinator resumes a saved unit: it claims the record, so that no earlier coordinator can commit or save it. A step
-that was saved before writes nothing, so it claims nothing: another coordinator keeps the unit.
-
-Each coordinator writes under an id of its own, and the transaction that commits checks in the record that this id is
-the last one. So even late requests of one coordinator cannot be mistaken for another's.
+A coordinator that resumes a unit claims its record, so that no earlier coordinator can commit or save it. A step that
+was saved before writes nothing, so it claims nothing: another coordinator keeps the unit. Each coordinator writes under
+an id of its own, and the transaction that commits checks in the record that this id is the last one. So even late
+requests of one coordinator cannot be mistaken for another's.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """The terms with which a unit begins, and the steps of a saved one.
 
-The steps of a saved unit: one that is retried after its save adds nothing. The conditional write that saves the unit
-records them too. So a step is in the record exactly if its statements are.
+A step that is retried after its save adds nothing: the conditional write that saves the unit records its steps too, so
+a step is in the record exactly if its statements are.
 """
 
 import hashlib

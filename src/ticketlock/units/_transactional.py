@@ -1,8 +1,7 @@
 """The decorator of units: which calls run again, when, and under which name. No I/O, no clock of its own.
 
-Taking turns: calls that met a conflict queue for the items, in arrival order. No I/O, no clock. The queue is advisory:
-conditions on the items decide whether a unit is committed. If a lock is lost or cannot be acquired, nothing else
-changes.
+Calls that met a conflict take turns: they queue for the items, in arrival order. The queue is advisory: conditions on
+the items decide whether a unit is committed. If a lock is lost or cannot be acquired, nothing else changes.
 """
 
 import dataclasses

@@ -1,10 +1,9 @@
-"""What SDK clients must be configured like, and what their errors mean for a request: refused, not applied or
-unknown.
+"""What SDK clients must be configured like, and what their errors mean for a request: refused, not applied or unknown.
 
-Which errors of the SDK certainly came before a request left this machine. The SDK's own class does not say. botocore
-raises a ProxyConnectionError for a connection that breaks behind a proxy after it carried the request, because urllib3
-has closed it by then; aiobotocore raises an EndpointConnectionError for a connection that is reset at any time. The
-HTTP library's error inside does say: some of its classes are raised only while a connection is made.
+An error that certainly came before a request left this machine means "not applied". The SDK's own class does not say.
+botocore raises a ProxyConnectionError for a connection that breaks behind a proxy after it carried the request, because
+urllib3 has closed it by then; aiobotocore raises an EndpointConnectionError for a connection that is reset at any time.
+The HTTP library's error inside does say: some of its classes are raised only while a connection is made.
 """
 
 import sys
