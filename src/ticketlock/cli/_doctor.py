@@ -1,7 +1,7 @@
 """``ticketlock doctor``: checks everything that locks need.
 
-It tries each permission of the caller with a request that writes nothing and reads no lock: a write has a condition that
-never holds, so it is refused for the condition, or for a missing permission.
+It tries each permission of the caller with a request that writes nothing and reads no lock: a write has a condition
+that never holds, so it is refused for the condition, or for a missing permission.
 """
 
 import platform
