@@ -23,11 +23,10 @@ from rich.table import Table
 from rounds import ASKING_AT_MOST, gaps_s, history, run_round, took_s, warm_up
 from ticketlock_local.cloud.deploy import client_arguments, deploy
 from ticketlock_local.cloud.starting import start
-from ticketlock_local.demo.checks import judge
+from ticketlock_local.demo.checks import Verdict, judge
 from ticketlock_local.demo.executions import Execution
 from ticketlock_local.engines.emulator import Emulator
 from ticketlock_local.errors import LocalCloudError
-from ticketlock_local.history.model import Verdict
 
 from ticketlock import LockName, LockTable
 from ticketlock.wire._sdk import make_client

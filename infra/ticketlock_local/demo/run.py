@@ -16,13 +16,12 @@ from ticketlock import LockName, LockState, LockTable
 from ticketlock_local.checkout import BUILD, ROOT
 from ticketlock_local.cloud.deploy import client_arguments, deploy
 from ticketlock_local.cloud.starting import ExecutionsUnfinished, start, warm_up
-from ticketlock_local.demo.checks import judge
+from ticketlock_local.demo.checks import Verdict, judge
 from ticketlock_local.demo.executions import Execution, observe
 from ticketlock_local.demo.picture import picture
 from ticketlock_local.demo.table import table
 from ticketlock_local.demo.timeline import Lines, Timeline
 from ticketlock_local.engines.emulator import Emulator
-from ticketlock_local.history.model import Verdict
 
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient

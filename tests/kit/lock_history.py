@@ -1,14 +1,16 @@
-"""Histories as files, one event in each line; any number of processes and threads append to one."""
+"""Histories of locks as files, one event in each line; any number of processes and threads append to one."""
 
 import itertools
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
+
+from kit.lock_model import Acquisition, History, Outcome, Standing, Update
+from ticketlock_local.demo.executions import Execution
 
 from ticketlock.wire._clocks import SystemClocks
-from ticketlock_local.history.model import Acquisition, History, Outcome, Standing, Update
 
 Action = Literal["acquire", "release", "update"]
 Kind = Literal["invoked", "stands", "polls", "holds"] | Outcome
@@ -169,6 +171,37 @@ def outcome(trace: Sequence[Event]) -> Outcome:
         if event.kind == "applied" or event.kind == "refused":
             return event.kind
     return "unknown"
+
+
+def events_of(run: Execution) -> list[Event]:
+    """An execution of the serialised workflow as events, by the common clock of the service and its functions."""
+    asking: _Operation = {"process": run.name, "operation": run.name, "action": "acquire", "entity": run.entity}
+    releasing: _Operation = {**asking, "operation": f"{run.name}/release", "action": "release"}
+    found = [_event(asking, "invoked", run.started_ms, shared=run.shared, permits=run.permits)]
+    for since_ms, until_ms in run.standings:
+        found.append(_event(asking, "stands", since_ms, ticket=run.ticket, until_ms=until_ms))
+    if run.fencing_token is not None and run.granted_ms is not None:
+        numbers = {"ticket": run.ticket, "fencing_token": run.fencing_token, "polled_ms": run.polled_ms}
+        found.append(_event(asking, "applied", run.granted_ms, **numbers))
+    elif run.error.startswith("RecordWaitExceeded"):
+        found.append(_event(asking, "refused", run.ended_ms or run.started_ms, error=run.error))
+    if run.work_ended_ms is not None:
+        found.append(_event(asking, "holds", run.work_ended_ms))
+    if run.status == "SUCCEEDED" and run.held_until_ms is not None:
+        found.append(_event(releasing, "invoked", run.work_ended_ms or run.held_until_ms, of=run.name))
+        found.append(_event(releasing, "applied", run.held_until_ms))
+    return found
+
+
+class _Operation(TypedDict):
+    process: str
+    operation: str
+    action: Action
+    entity: str
+
+
+def _event(operation: _Operation, kind: Kind, at_ms: int, **facts: Any) -> Event:
+    return Event(**operation, kind=kind, local_ms=at_ms, wall_ms=at_ms, **facts)
 
 
 def _acquisition(trace: Sequence[Event], belonging: Sequence[Sequence[Event]]) -> Acquisition:
