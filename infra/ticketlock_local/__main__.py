@@ -14,8 +14,6 @@ _COMMANDS = {
     "diagrams": ("diagrams.files", "write", "redraw the diagrams and charts of the docs"),
     "check-template": ("checks.template_check", "check_template", "synthesise and lint the template"),
     "template": ("plain.template", "write", "write the plain CloudFormation template"),
-    "check-secrets": ("checks.secrets_check", "check_secrets", "search the tracked files for secrets"),
-    "audit": ("checks.audit", "audit", "check the pinned packages for known vulnerabilities"),
 }
 
 
