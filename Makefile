@@ -151,7 +151,7 @@ local-down: install ## stop what `make local` started
 
 # With the SDK's own settings, so AWS_PROFILE and AWS_REGION count.
 aws: install ## checks in your account what is assumed of AWS, for some cents: make aws ARGS='--no-bursts'
-	@$(BIN) -m ticketlock_local.aws $(ARGS)
+	@PYTHONPATH=tests $(BIN) -m e2e.aws $(ARGS)
 
 clean: ## stop `make local` and remove everything that is generated
 	@if [ -f build/local.json ]; then $(MAKE) local-down; fi

@@ -216,7 +216,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for report in reports:
         if getattr(report, "when", "") == "call":
             for what, seconds in report.user_properties:
-                terminalreporter.write_line(f"measured: {seconds:6.2f} s {what}")
+                if isinstance(seconds, float):  # a check of AWS reports texts
+                    terminalreporter.write_line(f"measured: {seconds:6.2f} s {what}")
 
 
 def _zipped(name: str, text: str) -> bytes:

@@ -1,23 +1,14 @@
-"""A run: deploy, check, report, and delete what was made, however it ends."""
+"""A run: deploy, check, and delete what was made, however it ends."""
 
 import signal
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
 from botocore.exceptions import BotoCoreError, ClientError
-
-from ticketlock_local.aws.account import Account
-from ticketlock_local.aws.checking import Check
-from ticketlock_local.aws.deployed import Bursts, Deployed
-from ticketlock_local.aws.own_stack import APP, LONGEST_DELETE_S, OwnStack
-from ticketlock_local.aws.report import Line
-from ticketlock_local.aws.seen import Seen, Verdict
-
-LONGEST_RUN_S = 2_400.0
-"""No check begins later. The longest takes some minutes, and deleting a quarter of an hour at most."""
+from e2e.aws.account import Account
+from e2e.aws.own_stack import APP, LONGEST_DELETE_S, OwnStack
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _MANAGED_RULE = "StepFunctionsGetEventsForStepFunctionsExecutionRule"
@@ -28,25 +19,21 @@ Tell = Callable[[str], object]
 def run(
     account: Account,
     stack: OwnStack,
-    checks: Sequence[Check],
-    bursts: Bursts,
+    check: Callable[[Mapping[str, str]], object],
     tell: Tell,
     app: Path = APP,
-    longest_s: float = LONGEST_RUN_S,
-) -> tuple[list[Line], list[str]]:
+) -> list[str]:
     """Deploy a stack, check it, and delete it, whether or not that went well.
 
     Args:
         account: where.
         stack: not yet made.
-        checks: the checks to run.
-        bursts: the sizes of the bursts.
+        check: makes the checks of a stack with these outputs.
         tell: prints progress.
         app: the CDK app of the stack.
-        longest_s: after that no check begins.
 
     Returns:
-        What was seen, line by line, and what could not be deleted.
+        What could not be deleted.
 
     Raises:
         NameTaken: a stack or a bucket of this name exists; nothing was made.
@@ -54,23 +41,16 @@ def run(
     """
     stack.refuse_a_taken_name()
     rule_was_there = _has_managed_rule(account)
-    lines: list[Line] = []
     left: list[str] = []
-    with _deleting(stack, left, tell):
+    with _deleting(stack, left, tell) as interrupts:
         tell(f"Deploying {stack.name} ...")
-        deployed = Deployed(account, stack, stack.deploy(app), bursts)
-        over = time.monotonic() + longest_s
-        for number, check in enumerate(checks, start=1):
-            seen = (
-                check.seen_in(deployed)
-                if time.monotonic() < over
-                else Seen(Verdict.NOT_SEEN, f"the {longest_s:.0f} s of a run were over")
-            )
-            lines.append((check, seen))
-            tell(f"[{number}/{len(checks)}] {check.sentence}: {seen.verdict}, {seen.what}")
+        check(stack.deploy(app))
+        if interrupts.raised:
+            # pytest ends its run at an interrupt, and does not raise it again.
+            raise KeyboardInterrupt
         if not rule_was_there:
             _tell_of_the_managed_rule(account, tell)
-    return lines, left
+    return left
 
 
 class _Interrupts:
@@ -89,7 +69,7 @@ class _Interrupts:
 
 
 @contextmanager
-def _deleting(stack: OwnStack, left: list[str], tell: Tell) -> Iterator[None]:
+def _deleting(stack: OwnStack, left: list[str], tell: Tell) -> "Iterator[_Interrupts]":
     """Delete a stack at the end of a block, even if a signal ends it; a further signal does not interrupt that."""
 
     def say(text: str) -> None:
@@ -101,7 +81,7 @@ def _deleting(stack: OwnStack, left: list[str], tell: Tell) -> Iterator[None]:
     before = {number: signal.signal(number, interrupts) for number in _SIGNALS}
     try:
         try:
-            yield
+            yield interrupts
         finally:
             interrupts.deleting = True
     finally:

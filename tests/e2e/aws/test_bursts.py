@@ -7,10 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from botocore.exceptions import ClientError
-
-from ticketlock_local.aws.checking import check
-from ticketlock_local.aws.deployed import Deployed, entity
-from ticketlock_local.aws.seen import NotSeen
+from e2e.aws.checked import Checked, NotSeen, assumes, entity
 
 _QUOTAS = "https://docs.aws.amazon.com/step-functions/latest/dg/service-quotas.html"
 _NESTED = "https://docs.aws.amazon.com/step-functions/latest/dg/connect-stepfunctions.html"
@@ -20,78 +17,78 @@ _A_MAP = 40
 _THREADS = 20
 
 
-def _wanted(deployed: Deployed) -> int:
-    if not deployed.bursts.starts:
+def _wanted(checked: Checked) -> int:
+    if not checked.burst_starts:
         raise NotSeen("bursts were switched off")
-    return deployed.bursts.starts
+    return checked.burst_starts
 
 
-@check(
+@assumes(
     assumed="the names are among those that the definition retries",
     link=_NESTED,
     emulator_lacks="it does not throttle",
 )
-def the_errors_of_throttled_nested_starts_are_retried(deployed: Deployed) -> tuple[bool, str]:
+def test_the_errors_of_throttled_nested_starts_are_retried(checked: Checked) -> tuple[bool, str]:
     """Start many nested executions at once, without a retry."""
-    wanted = _wanted(deployed)
+    wanted = _wanted(checked)
     arns = [
-        deployed.step_functions.start_execution(
-            stateMachineArn=deployed.outputs["StartsManyArn"],
+        checked.step_functions.start_execution(
+            stateMachineArn=checked.outputs["StartsManyArn"],
             input=json.dumps({"items": list(range(min(_A_MAP, wanted - begun)))}),
         )["executionArn"]
         for begun in range(0, wanted, _A_MAP)
     ]
     errors: Counter[str] = Counter()
     for arn in arns:
-        end = deployed.ended(arn, 180.0)
-        if end["status"] != "SUCCEEDED":
-            raise NotSeen(f"{arn} ended as {end['status']} {end.get('error')}")
-        errors.update(each["error"] for each in json.loads(end["output"]) if each["error"])
+        end = checked.ended(arn, 180.0)
+        if end.status != "SUCCEEDED":
+            raise NotSeen(f"{arn} ended as {end.status} {end.error}")
+        errors.update(each["error"] for each in end.output if each["error"])
     if not errors:
         raise NotSeen(f"{wanted} starts at once, none throttled; --burst-starts asks for more ({_QUOTAS})")
     text = ", ".join(f"{name} {count} times" for name, count in errors.items())
-    return errors.keys() <= _retried(deployed), f"{text}, of {wanted} starts"
+    return errors.keys() <= _retried(checked), f"{text}, of {wanted} starts"
 
 
-def _retried(deployed: Deployed) -> set[str]:
-    """The error names that the deployed definition retries where it starts nested work."""
-    machine = deployed.step_functions.describe_state_machine(stateMachineArn=deployed.outputs["StateMachineArn"])
+def _retried(checked: Checked) -> set[str]:
+    """The error names that the checked definition retries where it starts nested work."""
+    machine = checked.step_functions.describe_state_machine(stateMachineArn=checked.outputs["StateMachineArn"])
     [work, _] = json.loads(machine["definition"])["States"]["Hold"]["Branches"]
     return {name for retrier in work["States"]["StartExecution"]["Retry"] for name in retrier["ErrorEquals"]}
 
 
-@check(
+@assumes(
     assumed="the clean-up frees every lock, none is left to its lease; no dead letter",
     link=_EVENTS,
     emulator_lacks="its events arrive at once and are never lost",
 )
-def a_burst_of_stops_leaves_no_dead_letter_and_no_lock(deployed: Deployed) -> tuple[bool, str]:
+def test_a_burst_of_stops_leaves_no_dead_letter_and_no_lock(checked: Checked) -> tuple[bool, str]:
     """Stop many holders at once, and wait for the clean-up."""
-    wanted = _wanted(deployed)
+    wanted = _wanted(checked)
     names = [entity("burst") for _ in range(wanted)]
     with ThreadPoolExecutor(_THREADS) as pool:
-        holders = list(pool.map(lambda name: _patiently(lambda: deployed.nest(name, 120)), names))
+        holders = list(pool.map(lambda name: _patiently(lambda: checked.nest(name, 120)), names))
         for name, arn in zip(names, holders, strict=True):
-            deployed.until_held(name, arn)
+            checked.wait_until_held(name, arn)
         began = time.monotonic()
-        list(pool.map(lambda arn: _patiently(lambda: _stop(deployed, arn)), holders))
-    deployed.wait_for(lambda: all(not _is_held(deployed, name) for name in names), "every hold to be over", 180.0)
+        list(pool.map(lambda arn: _patiently(lambda: _stop(checked, arn)), holders))
+    checked.wait_until(lambda: all(not _is_held(checked, name) for name in names), "every hold to be over", 180.0)
     took_s = time.monotonic() - began
-    sqs, url = deployed.account.client("sqs"), deployed.outputs["DeadLetterQueueUrl"]
+    sqs, url = checked.client("sqs"), checked.outputs["DeadLetterQueueUrl"]
     answer = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])
     letters = int(answer["Attributes"]["ApproximateNumberOfMessages"])
-    left = sum(not deployed.is_free(name) for name in names)
+    left = sum(not checked.is_free(name) for name in names)
     over = f"{wanted} holds over {took_s:.0f} s after the first stop"
     return (letters, left) == (0, 0), f"{over}, {left} by the end of the lease; {letters} dead letters"
 
 
-def _is_held(deployed: Deployed, name: str) -> bool:
-    state = deployed.lock(name)
+def _is_held(checked: Checked, name: str) -> bool:
+    state = checked.lock(name)
     return state.item is not None and any(each.lease_until_ms > state.now.likely_ms for each in state.item.holders)
 
 
-def _stop(deployed: Deployed, arn: str) -> str:
-    deployed.step_functions.stop_execution(executionArn=arn)
+def _stop(checked: Checked, arn: str) -> str:
+    checked.step_functions.stop_execution(executionArn=arn)
     return arn
 
 

@@ -5,11 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ticketlock.workflow._executions import execution_arn, work_name
-from ticketlock_local.aws.checking import check
-from ticketlock_local.aws.deployed import Deployed, details, entity, in_state
-from ticketlock_local.aws.names import ERROR
-from ticketlock_local.aws.seen import NotSeen
+from e2e.aws.checked import ERROR, Checked, NotSeen, assumes, details, entity, in_state
 
 _NESTED = "https://docs.aws.amazon.com/step-functions/latest/dg/connect-stepfunctions.html"
 _ERRORS = "https://docs.aws.amazon.com/step-functions/latest/dg/concepts-error-handling.html"
@@ -32,51 +28,52 @@ class _Failed:
     is_free: bool
 
 
-def _of_nested(deployed: Deployed, output: str) -> _Failed:
+def _of_nested(checked: Checked, output: str) -> _Failed:
     name = entity("failing")
-    arn = deployed.start(name, {"stateMachineArn": deployed.outputs[output]})
-    return _ended(deployed, name, arn)
+    arn = checked.start({"entity": name, "task": {"stateMachineArn": checked.outputs[output]}})
+    return _ended(checked, name, arn)
 
 
-def _fails(deployed: Deployed) -> _Failed:
-    return _of_nested(deployed, "FailsArn")
+def _fails(checked: Checked) -> _Failed:
+    return _of_nested(checked, "FailsArn")
 
 
-def _times_out(deployed: Deployed) -> _Failed:
-    return _of_nested(deployed, "TimesOutArn")
+def _times_out(checked: Checked) -> _Failed:
+    return _of_nested(checked, "TimesOutArn")
 
 
-def _is_stopped(deployed: Deployed) -> _Failed:
+def _is_stopped(checked: Checked) -> _Failed:
     name = entity("stopped-work")
-    arn = deployed.nest(name, 60)
-    token = deployed.until_held(name, arn)
-    work = execution_arn(deployed.outputs["WaitsArn"], work_name(arn, token))
-    deployed.wait_for(lambda: _runs(deployed, work), f"the start of {work}")
-    deployed.step_functions.stop_execution(executionArn=work, error="Stopped", cause="by the checklist")
-    return _ended(deployed, name, arn)
+    arn = checked.nest(name, 60)
+    checked.wait_until_held(name, arn)
+    work = checked.nested(arn, name)
+    checked.wait_until(lambda: _runs(checked, work), f"the start of {work}")
+    checked.step_functions.stop_execution(executionArn=work, error="Stopped", cause="by the checklist")
+    return _ended(checked, name, arn)
 
 
-def _raises(deployed: Deployed) -> _Failed:
+def _raises(checked: Checked) -> _Failed:
     name = entity("raising")
-    return _ended(deployed, name, deployed.start(name, {"functionArn": deployed.outputs["RaisesArn"]}))
+    arn = checked.start({"entity": name, "task": {"functionArn": checked.outputs["RaisesArn"]}})
+    return _ended(checked, name, arn)
 
 
-def _runs(deployed: Deployed, arn: str) -> bool | None:
+def _runs(checked: Checked, arn: str) -> bool:
     try:
-        return bool(deployed.step_functions.describe_execution(executionArn=arn)["status"] == "RUNNING")
-    except deployed.step_functions.exceptions.ExecutionDoesNotExist:
-        return None
+        return bool(checked.described(arn)["status"] == "RUNNING")
+    except checked.step_functions.exceptions.ExecutionDoesNotExist:
+        return False
 
 
-def _ended(deployed: Deployed, name: str, arn: str) -> _Failed:
-    end = deployed.ended(arn)
-    if end["status"] != "FAILED":
-        raise NotSeen(f"the execution ended as {end['status']}, and its work was to fail")
-    is_free = deployed.is_free(name)
-    events = in_state(deployed.history(arn), "StartExecution", "InvokeFunction")
+def _ended(checked: Checked, name: str, arn: str) -> _Failed:
+    end = checked.ended(arn)
+    if end.status != "FAILED":
+        raise NotSeen(f"the execution ended as {end.status}, and its work was to fail")
+    is_free = checked.is_free(name)
+    events = in_state(checked.history(arn), "StartExecution", "InvokeFunction")
     caught = [details(event) for event in events if event["type"] in ("TaskFailed", "TaskTimedOut")]
     last = caught[-1] if caught else {}
-    return _Failed(end.get("error", ""), last.get("error", ""), _object(last.get("cause", "")), is_free)
+    return _Failed(end.error, last.get("error", ""), _object(last.get("cause", "")), is_free)
 
 
 def _object(cause: str) -> Mapping[str, Any]:
@@ -103,67 +100,67 @@ _NOT_UNWRAPPED = "it passes a nested execution's own error on; AWS says States.T
 _NO_TIME_OUT = "it does not end executions at their own time-outs"
 
 
-@check(
+@assumes(
     assumed="States.TaskFailed, and a cause with Status FAILED",
     link=_NESTED,
     emulator_lacks=_NOT_UNWRAPPED,
 )
-def a_nested_execution_that_fails_says_so_in_the_cause(deployed: Deployed) -> tuple[bool, str]:
+def test_a_nested_execution_that_fails_says_so_in_the_cause(checked: Checked) -> tuple[bool, str]:
     """Checks the task that ran the work."""
-    return _returned(deployed.once(_fails), "FAILED")
+    return _returned(checked.once(_fails), "FAILED")
 
 
-@check(assumed=f"the execution's error is {ERROR}, the work's own; the lock is free", link=_ERRORS)
-def a_nested_execution_that_fails_frees_the_lock(deployed: Deployed) -> tuple[bool, str]:
+@assumes(assumed=f"the execution's error is {ERROR}, the work's own; the lock is free", link=_ERRORS)
+def test_a_nested_execution_that_fails_frees_the_lock(checked: Checked) -> tuple[bool, str]:
     """Checks the execution and the lock."""
-    return _freed(deployed.once(_fails), ERROR)
+    return _freed(checked.once(_fails), ERROR)
 
 
-@check(
+@assumes(
     assumed="States.TaskFailed, and a cause with Status TIMED_OUT",
     link=_NESTED,
     emulator_lacks=_NO_TIME_OUT,
 )
-def a_nested_execution_that_times_out_says_so_in_the_cause(deployed: Deployed) -> tuple[bool, str]:
+def test_a_nested_execution_that_times_out_says_so_in_the_cause(checked: Checked) -> tuple[bool, str]:
     """Checks the task that ran the work."""
-    return _returned(deployed.once(_times_out), "TIMED_OUT")
+    return _returned(checked.once(_times_out), "TIMED_OUT")
 
 
-@check(
+@assumes(
     assumed="Work.Timeout, or Work.TaskFailed if the work's own error is not passed on; the lock is free",
     link=_ERRORS,
     emulator_lacks=_NO_TIME_OUT,
 )
-def a_nested_execution_that_times_out_frees_the_lock(deployed: Deployed) -> tuple[bool, str]:
+def test_a_nested_execution_that_times_out_frees_the_lock(checked: Checked) -> tuple[bool, str]:
     """Checks the execution and the lock."""
-    return _freed(deployed.once(_times_out), "Work.Timeout", "Work.TaskFailed")
+    return _freed(checked.once(_times_out), "Work.Timeout", "Work.TaskFailed")
 
 
-@check(
+@assumes(
     assumed="States.TaskFailed, and a cause with Status ABORTED",
     link=_NESTED,
     emulator_lacks=_NOT_UNWRAPPED,
 )
-def a_nested_execution_that_is_stopped_says_so_in_the_cause(deployed: Deployed) -> tuple[bool, str]:
+def test_a_nested_execution_that_is_stopped_says_so_in_the_cause(checked: Checked) -> tuple[bool, str]:
     """Checks the task that ran the work."""
-    return _returned(deployed.once(_is_stopped), "ABORTED")
+    return _returned(checked.once(_is_stopped), "ABORTED")
 
 
-@check(
+@assumes(
     assumed="the execution's error is Stopped, as the stop named it; the lock is free",
     link=_ERRORS,
     emulator_lacks=_NOT_UNWRAPPED,
 )
-def a_nested_execution_that_is_stopped_frees_the_lock(deployed: Deployed) -> tuple[bool, str]:
+def test_a_nested_execution_that_is_stopped_frees_the_lock(checked: Checked) -> tuple[bool, str]:
     """Checks the execution and the lock."""
-    return _freed(deployed.once(_is_stopped), "Stopped")
+    return _freed(checked.once(_is_stopped), "Stopped")
 
 
-@check(
+@assumes(
     assumed=f"the execution's error is {ERROR}, the name of the exception; the lock is free",
     link="https://docs.aws.amazon.com/lambda/latest/dg/python-exceptions.html",
     emulator_lacks="every exception has one name there",
 )
-def a_function_that_raises_frees_the_lock(deployed: Deployed) -> tuple[bool, str]:
+def test_a_function_that_raises_frees_the_lock(checked: Checked) -> tuple[bool, str]:
     """Checks the execution and the lock."""
-    return _freed(deployed.once(_raises), ERROR)
+    return _freed(checked.once(_raises), ERROR)

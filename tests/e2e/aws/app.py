@@ -24,7 +24,10 @@ from aws_cdk import aws_stepfunctions_tasks as tasks
 from ticketlock_cdk import TicketLock
 from ticketlock_cdk.examples import example_function, example_workflow
 
-from ticketlock_local.aws.names import ERROR, LEASE_S, RUN_TAG
+# As in the modules beside this one, which it cannot import: the CDK runs it as a script.
+RUN_TAG = "ticketlock:run"
+LEASE_S = 40
+ERROR = "OutOfPaint"
 
 _FAILS = f"""\
 class {ERROR}(Exception):
@@ -37,7 +40,7 @@ def handler(event, _context):
 
 
 class CheckedStack(Stack):
-    """The resources that the checklist uses; deleting the stack deletes all of them."""
+    """The resources that the checks use; deleting the stack deletes all of them."""
 
     def __init__(self, scope: App, name: str, *, bucket: str, run: str) -> None:
         super().__init__(
@@ -77,8 +80,8 @@ class CheckedStack(Stack):
             "StateMachineArn": lock.state_machine.state_machine_arn,
             "DeadLetterQueueUrl": lock.dead_letter_queue.queue_url,
             "EndsQueueUrl": self._ends_of(lock.state_machine).queue_url,
-            "WaitsArn": waits.state_machine_arn,
-            "SleepsArn": sleeps.function_arn,
+            "ExampleTargetArn": waits.state_machine_arn,
+            "ExampleFunctionArn": sleeps.function_arn,
             "RaisesArn": raises.function_arn,
             "FailsArn": fails.state_machine_arn,
             "TimesOutArn": times_out.state_machine_arn,

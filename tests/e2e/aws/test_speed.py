@@ -9,10 +9,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from ticketlock_local.aws.checking import check
-from ticketlock_local.aws.deployed import Deployed, entity
-from ticketlock_local.aws.seen import NotSeen
-from ticketlock_local.demo.executions import Execution, observe
+from e2e.aws.checked import Checked, NotSeen, assumes, entity
+from ticketlock_local.demo.executions import Execution
 
 _UNCONTENDED = 5
 _LINE = 5
@@ -27,27 +25,27 @@ _REPORT = "https://docs.aws.amazon.com/lambda/latest/dg/monitoring-cloudwatchlog
 _CONSUMED = "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/metrics-dimensions.html"
 
 
-def _line(deployed: Deployed) -> Sequence[Execution]:
+def _line(checked: Checked) -> Sequence[Execution]:
     """Some executions on one entity, in the order of their work."""
     name = entity("line")
-    first = deployed.sleep(name, 4)
-    deployed.until_held(name, first)
-    behind = [deployed.sleep(name) for _ in range(_LINE)]
+    first = checked.sleep(name, 4)
+    checked.wait_until_held(name, first)
+    behind = [checked.sleep(name) for _ in range(_LINE)]
     for arn in (first, *behind):
-        deployed.ended(arn)
-    runs = [observe(deployed.step_functions, arn) for arn in (first, *behind)]
+        checked.ended(arn)
+    runs = [checked.story(arn) for arn in (first, *behind)]
     return sorted(runs, key=lambda run: run.work_started_ms or 0)
 
 
-def _cold(deployed: Deployed) -> Sequence[Execution]:
+def _cold(checked: Checked) -> Sequence[Execution]:
     """The first two executions of all, with cold functions."""
     name = entity("cold")
-    first = deployed.sleep(name, 4)
-    deployed.until_held(name, first)
-    second = deployed.sleep(name)
+    first = checked.sleep(name, 4)
+    checked.wait_until_held(name, first)
+    second = checked.sleep(name)
     for arn in (first, second):
-        deployed.ended(arn)
-    return [observe(deployed.step_functions, arn) for arn in (first, second)]
+        checked.ended(arn)
+    return [checked.story(arn) for arn in (first, second)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +62,22 @@ class _Alone:
     until: datetime
 
 
-def _alone(deployed: Deployed) -> _Alone:
-    deployed.once(_line)
-    _begin_a_minute(deployed)
+def _alone(checked: Checked) -> _Alone:
+    checked.once(_line)
+    _begin_a_minute(checked)
     since = _minute(datetime.now(UTC))
-    arns = [deployed.sleep(entity("alone")) for _ in range(_UNCONTENDED)]
+    arns = [checked.sleep(entity("alone")) for _ in range(_UNCONTENDED)]
     for arn in arns:
-        if deployed.ended(arn)["status"] != "SUCCEEDED":
+        if checked.ended(arn).status != "SUCCEEDED":
             raise NotSeen(f"{arn} did not succeed")
     until = _minute(datetime.now(UTC)) + timedelta(minutes=1)
-    _begin_a_minute(deployed)
+    _begin_a_minute(checked)
     return _Alone(arns, since, until)
 
 
-def _begin_a_minute(deployed: Deployed) -> None:
+def _begin_a_minute(checked: Checked) -> None:
     """CloudWatch counts by the minute."""
-    if deployed.account.is_aws:
+    if checked.account.is_aws:
         time.sleep(61 - datetime.now(UTC).second)
 
 
@@ -98,57 +96,57 @@ def _gaps_s(runs: Sequence[Execution]) -> list[float]:
     return gaps
 
 
-@check(
+@assumes(
     assumed="the works of the first two executions are at most 5 s apart",
     emulator_lacks="its processes start and run differently from Lambda's",
 )
-def a_cold_hand_over_takes_at_most_five_seconds(deployed: Deployed) -> tuple[bool, str]:
+def test_a_cold_hand_over_takes_at_most_five_seconds(checked: Checked) -> tuple[bool, str]:
     """Measure the very first executions."""
-    [gap_s] = _gaps_s(deployed.once(_cold))
+    [gap_s] = _gaps_s(checked.once(_cold))
     return gap_s <= 5, f"{gap_s:.2f} s"
 
 
-@check(
+@assumes(
     assumed="two works of a line are 0.4 to 0.8 s apart, at most 1.5 s",
     emulator_lacks="its processes start and run differently from Lambda's",
 )
-def a_warm_hand_over_takes_less_than_a_second_and_a_half(deployed: Deployed) -> tuple[bool, str]:
+def test_a_warm_hand_over_takes_less_than_a_second_and_a_half(checked: Checked) -> tuple[bool, str]:
     """Measure a queue of executions, without the first gap."""
-    gaps = _gaps_s(deployed.once(_line))[1:]
+    gaps = _gaps_s(checked.once(_line))[1:]
     return max(gaps) <= 1.5, "gaps of " + ", ".join(f"{gap:.2f}" for gap in gaps) + " s"
 
 
-@check(
+@assumes(
     assumed="7 transitions by its history, one of them the work's own; what is billed, the next bill says",
     link=_PRICING,
     emulator_lacks="it does not tell every state inside a Parallel",
 )
-def an_uncontended_execution_makes_seven_transitions(deployed: Deployed) -> tuple[bool, str]:
+def test_an_uncontended_execution_makes_seven_transitions(checked: Checked) -> tuple[bool, str]:
     """Count the states entered and each attempt of a task, since retries are billed."""
-    arns = deployed.once(_alone).arns
+    arns = checked.once(_alone).arns
     counts = []
     for arn in arns:
-        kinds = [event["type"] for event in deployed.history(arn)]
+        kinds = [event["type"] for event in checked.history(arn)]
         entered = [kind for kind in kinds if kind.endswith("StateEntered") and kind != "TaskStateEntered"]
         counts.append(len(entered) + kinds.count("TaskScheduled"))
     return set(counts) == {7}, f"{sorted(set(counts))} in {len(counts)} executions"
 
 
-@check(
+@assumes(
     assumed="6 write units each, by CloudWatch's ConsumedWriteCapacityUnits",
     link=_CONSUMED,
     emulator_lacks="it has no such metrics",
 )
-def an_uncontended_execution_consumes_six_write_units(deployed: Deployed) -> tuple[bool, str]:
+def test_an_uncontended_execution_consumes_six_write_units(checked: Checked) -> tuple[bool, str]:
     """Wait for CloudWatch, whose metrics come some minutes later."""
-    alone = deployed.once(_alone)
-    arns, cloudwatch = alone.arns, deployed.account.client("cloudwatch")
+    alone = checked.once(_alone)
+    arns, cloudwatch = alone.arns, checked.client("cloudwatch")
 
     def write_units() -> float | None:
         points: Sequence[Mapping[str, Any]] = cloudwatch.get_metric_statistics(
             Namespace="AWS/DynamoDB",
             MetricName="ConsumedWriteCapacityUnits",
-            Dimensions=[{"Name": "TableName", "Value": deployed.outputs["TableName"]}],
+            Dimensions=[{"Name": "TableName", "Value": checked.outputs["TableName"]}],
             StartTime=alone.since,
             EndTime=alone.until,
             Period=60,
@@ -156,25 +154,25 @@ def an_uncontended_execution_consumes_six_write_units(deployed: Deployed) -> tup
         )["Datapoints"]
         return sum(point["Sum"] for point in points) if points else None
 
-    patience_s = _METRICS_COME_WITHIN_S if deployed.account.is_aws else 0.0
-    units = deployed.wait_for(write_units, "CloudWatch to report the table's write units", patience_s)
+    patience_s = _METRICS_COME_WITHIN_S if checked.account.is_aws else 0.0
+    units = checked.wait_for(write_units, "CloudWatch to report the table's write units", patience_s)
     return units / len(arns) == 6, f"{units:g} in {len(arns)} executions, {units / len(arns):g} each"
 
 
-@check(
+@assumes(
     assumed="init and first call of TakeTicket take at most 5 s together",
     link=_REPORT,
     emulator_lacks="its REPORT lines have no init",
 )
-def the_report_lines_tell_what_a_cold_call_takes(deployed: Deployed) -> tuple[bool, str]:
+def test_the_report_lines_tell_what_a_cold_call_takes(checked: Checked) -> tuple[bool, str]:
     """Read the lines that Lambda itself logs for a function."""
-    deployed.once(_cold)
+    checked.once(_cold)
 
     def reports() -> list[str] | None:
-        lines = [_told(line) for line in deployed.log_lines("take_ticket")]
+        lines = [_told(line) for line in checked.messages("take_ticket")]
         return [line for line in lines if line] or None
 
-    lines = deployed.wait_for(reports, "REPORT lines", 60.0 if deployed.account.is_aws else 0.0)
+    lines = checked.wait_for(reports, "REPORT lines", 60.0 if checked.account.is_aws else 0.0)
     cold = [line for line in lines if _INIT.search(line)]
     if not cold:
         raise NotSeen(f"{len(lines)} REPORT lines, none with an init")

@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
-
-from ticketlock_local.aws.account import Account
-from ticketlock_local.aws.names import PREFIX, RUN_TAG
+from e2e.aws.account import Account
 from ticketlock_local.cloud.cdk_cli import app_arguments, run_cdk
 from ticketlock_local.errors import LocalCloudError
+
+PREFIX = "ticketlock-check-"
+"""The prefix of the names of the stack and of the bucket with its files."""
+
+RUN_TAG = "ticketlock:run"
+"""The stack's tag with the run that has made it."""
 
 APP = Path(__file__).with_name("app.py")
 

@@ -4,32 +4,29 @@ import time
 from collections.abc import Callable, Mapping
 
 from botocore.exceptions import ClientError
-
-from ticketlock_local.aws.checking import check
-from ticketlock_local.aws.deployed import Deployed, entity
-from ticketlock_local.aws.own_stack import LONGEST_DELETE_S
-from ticketlock_local.aws.seen import NotSeen
+from e2e.aws.checked import Checked, NotSeen, assumes, entity
+from e2e.aws.own_stack import LONGEST_DELETE_S
 
 _DELETE = "https://docs.aws.amazon.com/step-functions/latest/apireference/API_DeleteStateMachine.html"
 _POLICY = "https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-attribute-deletionpolicy.html"
 
 
-def _deleted(deployed: Deployed) -> tuple[float, list[str], list[str]]:
+def _deleted(checked: Checked) -> tuple[float, list[str], list[str]]:
     """Delete the stack; return how long it took, what was not deleted, and the log groups and tables that remain."""
     name = entity("last")
-    holder = deployed.nest(name, 60)
-    deployed.until_held(name, holder)
-    deployed.until_parked(deployed.nest(name, 0))
-    resources = deployed.stack.resources()
+    holder = checked.nest(name, 60)
+    checked.wait_until_held(name, holder)
+    checked.wait_until_parked(checked.nest(name, 0))
+    resources = checked.stack.resources()
     began = time.monotonic()
-    left = deployed.stack.delete(stop_executions=False)
+    left = checked.stack.delete(stop_executions=False)
     took_s = time.monotonic() - began
-    return took_s, left, [each["PhysicalResourceId"] for each in resources if _is_there(deployed, each)]
+    return took_s, left, [each["PhysicalResourceId"] for each in resources if _is_there(checked, each)]
 
 
-def _is_there(deployed: Deployed, resource: Mapping[str, str]) -> bool:
+def _is_there(checked: Checked, resource: Mapping[str, str]) -> bool:
     name = resource.get("PhysicalResourceId", "")
-    client = deployed.account.client
+    client = checked.account.client
     match resource["ResourceType"]:
         case "AWS::DynamoDB::Table":
             return _answers(lambda: client("dynamodb").describe_table(TableName=name))
@@ -53,23 +50,23 @@ def _answers(request: Callable[[], object]) -> bool:
     return True
 
 
-@check(
+@assumes(
     assumed="DELETE_COMPLETE; running executions do not prevent it, and delay it at most until they end",
     link=_DELETE,
     emulator_lacks="it deletes at once, even if executions run",
 )
-def the_stack_is_deleted_while_one_waits_and_one_holds(deployed: Deployed) -> tuple[bool, str]:
+def test_the_stack_is_deleted_while_one_waits_and_one_holds(checked: Checked) -> tuple[bool, str]:
     """Deletes the stack of the run."""
-    took_s, left, _ = deployed.once(_deleted)
+    took_s, left, _ = checked.once(_deleted)
     if left:
         return False, "; ".join(left)
     return took_s < LONGEST_DELETE_S, f"deleted in {took_s:.0f} s"
 
 
-@check(assumed="no table, function, log group or state machine is left", link=_POLICY)
-def nothing_of_the_stack_is_left(deployed: Deployed) -> tuple[bool, str]:
+@assumes(assumed="no table, function, log group or state machine is left", link=_POLICY)
+def test_nothing_of_the_stack_is_left(checked: Checked) -> tuple[bool, str]:
     """Search for the stack's resources by their names."""
-    _, left, there = deployed.once(_deleted)
+    _, left, there = checked.once(_deleted)
     if left:
         raise NotSeen("the stack was not deleted")
     return not there, "left: " + ", ".join(there) if there else "nothing is left"
