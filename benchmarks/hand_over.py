@@ -6,9 +6,6 @@ workers and are not measured:
 - gaps: ten executions on one entity; from one task's end to the next one's start, as the tasks themselves return them;
 - burst: ten more, started 50 ms apart; from the first start to the last task's end;
 - wait: one that waits for a minute; the transitions that it makes meanwhile, retries included, as AWS bills them.
-
-``--save`` measures nothing: it records three executions of each way, with every request, and writes the recording for
-the picture in the docs: ``python -m ticketlock_local diagrams``.
 """
 
 import statistics
@@ -18,7 +15,6 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from hand_over_recorded import recorded
 from quick import options_of
 from rich.console import Console
 from rich.table import Table
@@ -38,7 +34,6 @@ from rounds import (
 from ticketlock_local.cloud.starting import start, wait_for_all
 from ticketlock_local.demo.checks import overlaps
 from ticketlock_local.demo.executions import Execution
-from ticketlock_local.diagrams.files import HAND_OVER
 from ticketlock_local.engines.processes import wait_until
 from ticketlock_local.errors import LocalCloudError
 
@@ -172,16 +167,9 @@ def _is_the_hold(event: Mapping[str, Any]) -> bool:
 def main() -> int:
     """Measure and print; 1 if the hand-over is too slow or a promise was broken."""
     options = options_of(__doc__, "three executions, one kind of hand-over, no long wait, no limits of time")
-    options.add_argument("--save", action="store_true", help="write docs/figures/recorded/hand-over.json")
     chosen = options.parse_args()
     size, ways = (QUICK, ["callback"]) if chosen.quick else (WHOLE, list(LIMITS))
     try:
-        if chosen.save:
-            recording = recorded()
-            recording.save(HAND_OVER)
-            for run in recording.runs:
-                print(f"{run.way}: from task to task {run.gaps} ms")
-            return 0
         figures = [measure(way, size) for way in ways]
     except LocalCloudError as error:
         print(error, file=sys.stderr)

@@ -1,19 +1,17 @@
 """What an hour of waiting costs, counted: transitions, calls of functions, requests, capacity units, and their price.
 
-    make bench, or: PYTHONPATH=tests python benchmarks/hour_of_waiting.py [--save]
+    make bench, or: PYTHONPATH=tests python benchmarks/hour_of_waiting.py
 
 One execution holds the lock for the whole hour, and ten wait for it, at the default settings. The steps are the
 workflow's own, over a table in memory; the states that lead from one to the next are those of the definitions, walked
 in virtual time, in which steps and requests take no time. The task tokens have 1,000 characters.
-
-``--save`` writes the figures for the chart in the docs: ``python -m ticketlock_local diagrams``.
 """
 
 import heapq
 import json
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -25,8 +23,6 @@ from rich.console import Console
 from rich.table import Table
 from ticketlock_cdk.lock.definition import continue_definition, serialize_definition
 from ticketlock_cdk.lock.settings import HandOver, Settings
-from ticketlock_local.diagrams.bars import Bar, Figures, Group
-from ticketlock_local.diagrams.files import FIGURES
 
 from ticketlock import LockTable
 from ticketlock.testing import ManualClock, MemoryDynamoDB
@@ -195,28 +191,8 @@ def costs_of(way: HandOver) -> list[Cost]:
     return [each.cost for each in waiters]
 
 
-def chart(costs: Mapping[str, Cost]) -> Figures:
-    """The figures of some waiters, for a picture."""
-
-    def group(name: str, value: Callable[[Cost], float]) -> Group:
-        return Group(name, "", [Bar(waiter, value(cost)) for waiter, cost in costs.items()])
-
-    groups = [
-        group("state transitions", lambda cost: cost.transitions),
-        group("requests to DynamoDB", lambda cost: cost.requests),
-        group("write units", lambda cost: cost.write_units),
-        group("read units", lambda cost: cost.read_units),
-        group(f"US dollars for {HOURS_PRICED:,} such hours", lambda cost: round(cost.usd * HOURS_PRICED, 1)),
-    ]
-    note = (
-        f"One of {WAITERS} waiting executions, lease {LEASE_S} s: woken (at any position), or polling with a poll of "
-        f"{POLL_S} s as the first or the tenth in line. Less is better; each group has its own scale."
-    )
-    return Figures("What an hour of waiting costs", note, groups)
-
-
 def table(costs: Mapping[str, Cost]) -> Table:
-    """The same and the calls of functions, to print."""
+    """The figures of some waiters, to print."""
     made = Table(title=f"An hour of waiting, lease {LEASE_S} s, poll {POLL_S} s (counted)", title_justify="left")
     for column in ("waiter", "transitions", "calls", "requests", "write units", "read units", "US dollars"):
         made.add_column(column, justify="left" if column == "waiter" else "right")
@@ -238,13 +214,8 @@ def counted() -> Mapping[str, Cost]:
 
 def main() -> int:
     """Count and print."""
-    options = options_of(__doc__, "the same: its hour is virtual")
-    options.add_argument("--save", action="store_true", help="write docs/figures/hour-of-waiting.json")
-    chosen = options.parse_args()
-    costs = counted()
-    Console(width=100).print(table(costs))
-    if chosen.save:
-        chart(costs).save(FIGURES / "hour-of-waiting.json")
+    options_of(__doc__, "the same: its hour is virtual").parse_args()
+    Console(width=100).print(table(counted()))
     return 0
 
 

@@ -1,6 +1,6 @@
 """Units of work beside ScalarDB, as published: its consensus commit on DynamoDB, through the same proxy to one engine.
 
-    make bench-peer, or: PYTHONPATH=tests python benchmarks/units_peer.py [--quick] [--engine NAME ...] [--save]
+    make bench-peer, or: PYTHONPATH=tests python benchmarks/units_peer.py [--quick] [--engine NAME ...]
 
 - cost and time: a transaction reads and updates N items, or only reads 10. All sides perform one after the other, in
   turn, without a network and with 5 ms before each request; the median counts. Requests and capacity units are those
@@ -11,8 +11,6 @@ Ours: reads one by one, and by one ``get_all``; rivals with back-off, and in tur
 isolation, which is ours, and otherwise its defaults; and with its fastest settings: its default isolation, which
 permits write skew, a commit in one phase, and an answer before the items are written. Maven builds it under build/; its
 rivals back off by the same rule as ours, since it has none of its own.
-
-``--save`` writes the figures of the last engine for the chart in the docs: ``python -m ticketlock_local diagrams``.
 """
 
 import os
@@ -38,8 +36,6 @@ from rich.console import Console
 from rich.table import Table
 from ticketlock_local.checkout import BUILD, exclusive
 from ticketlock_local.cloud.deploy import client_environment
-from ticketlock_local.diagrams.bars import Bar, Figures, Group
-from ticketlock_local.diagrams.files import FIGURES
 from ticketlock_local.engines.dynoxide import dynoxide
 from ticketlock_local.engines.emulator import Emulator
 from ticketlock_local.errors import LocalCloudError
@@ -344,16 +340,6 @@ def rivals(console: Console, engine_name: str, sides: Sequence[Side], seconds: i
     console.print(table)
 
 
-def chart(engine_name: str, results: Mapping[int, Mapping[str, Found]]) -> Figures:
-    """The times with a network, for a picture."""
-    groups = [
-        Group(f"N = {many}", "ms", [Bar(name, round(each.median_ms(DELAYS_S[1]), 1)) for name, each in found.items()])
-        for many, found in results.items()
-    ]
-    note = f"Median time on {engine_name}, with 5 ms before each request. Less is better. Each N has its own scale."
-    return Figures("A transaction that reads and updates N items", note, groups)
-
-
 def judged(console: Console, results: Mapping[int, Mapping[str, Found]]) -> bool:
     """Print each target, and return whether all are met."""
     all_met = True
@@ -375,7 +361,6 @@ def main() -> int:
     options.add_argument(
         "--engine", action="append", choices=("moto", "ministack", "dynoxide"), help="default: moto and ministack"
     )
-    options.add_argument("--save", action="store_true", help="write docs/figures/units-beside-scalardb.json")
     chosen = options.parse_args()
     console, met = Console(width=120), True
     try:
@@ -400,8 +385,6 @@ def main() -> int:
                 show(console, "a transaction that only reads 10 items", name, reads)
                 rivals(console, name, sides, 2 if chosen.quick else 15)
                 met = judged(console, updates) and met
-                if chosen.save:
-                    chart(name, updates).save(FIGURES / "units-beside-scalardb.json")
     except LocalCloudError as error:
         print(error, file=sys.stderr)
         return 1

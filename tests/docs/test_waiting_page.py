@@ -7,8 +7,6 @@ import click
 import pytest
 from kit.pages import defaults, rows, text
 from ticketlock_cdk import TicketLock
-from ticketlock_local.diagrams.bars import Figures
-from ticketlock_local.diagrams.files import FIGURES
 
 from ticketlock import LockClient, RecordWaitExceeded
 from ticketlock.cli import _commands, _exits
@@ -73,13 +71,3 @@ def test_the_page_has_how_a_wait_ends(first_table: dict[str, list[str]]) -> None
     assert f"`{RecordWaitExceeded.__name__}`" in python
     assert issubclass(RecordWaitExceeded, TimeoutError)
     assert re.findall(r"\d+", command) == [str(_exits.WAIT_IS_OVER)]
-
-
-def test_the_costs_of_an_hour_are_those_of_the_picture() -> None:
-    figures = Figures.load(FIGURES / "hour-of-waiting.json")
-    transitions, *_, dollars = ([bar.value for bar in group.bars] for group in figures.groups)
-    page = " ".join(text(PAGE).split())
-    assert f"makes {transitions[0]:,} state transitions if it is woken, and {transitions[1]:,} if it polls" in page
-    assert f"1,000 such hours cost ${dollars[0]} or ${dollars[1]}" in page
-    a_day = text("docs/scale.md")
-    assert f"**${dollars[0] * 10:.0f} an hour" in a_day

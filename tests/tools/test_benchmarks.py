@@ -17,14 +17,11 @@ import pytest
 from capacity_units import verdict
 from counting_proxy import counting_proxy
 from differences import Subject, answer, exact_limit, same_token, write_units
-from hour_of_waiting import chart, counted
 from kit.capacity_units import Billed, MeteredWorld, life_of_a_lock
 from kit.engines import Engine, engine_named
 from kit.units import KEYS, make_table
 from memory_server import memory_server
 from moto_server import moto_server
-from ticketlock_local.diagrams.bars import Figures
-from ticketlock_local.diagrams.files import FIGURES
 from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock import LockClient, create_table
@@ -205,7 +202,3 @@ def test_every_program_that_prints_figures_has_a_short_run_that_succeeds(line: s
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
     assert re.search(r"\d", done.stdout), "it prints no figures"
-
-
-def test_an_hour_of_waiting_costs_what_the_picture_in_the_docs_shows() -> None:
-    assert chart(counted()) == Figures.load(FIGURES / "hour-of-waiting.json")
