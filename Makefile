@@ -67,7 +67,7 @@ secrets: install
 # after it fail too.
 PIP_AUDIT := $(BIN) -m pip_audit --vulnerability-service osv --strict --no-deps --disable-pip --progress-spinner off
 NPM_AUDIT := npm audit --package-lock-only --no-update-notifier
-LISTS     := $(wildcard functions/requirements.txt infra/*/*requirements.txt infra/*/*/*requirements.txt \
+LISTS     := $(wildcard functions/requirements.txt infra/*/*/*requirements.txt tests/*/*requirements.txt \
 	benchmarks/*requirements.txt benchmarks/*/*requirements.txt)
 
 audit: install ## known vulnerabilities of what is pinned; fails if no database answers

@@ -31,7 +31,7 @@ from rounds import (
     transitions,
     warm_up,
 )
-from ticketlock_local.cloud.starting import start, wait_for_all
+from ticketlock_local.cloud.deploy import start, wait_for_all
 from ticketlock_local.demo.checks import overlaps
 from ticketlock_local.demo.executions import Execution
 from ticketlock_local.engines.processes import wait_until

@@ -21,8 +21,7 @@ from quick import options_of
 from rich.console import Console
 from rich.table import Table
 from rounds import ASKING_AT_MOST, gaps_s, history, run_round, took_s, warm_up
-from ticketlock_local.cloud.deploy import client_arguments, deploy
-from ticketlock_local.cloud.starting import start
+from ticketlock_local.cloud.deploy import client_arguments, deploy, start
 from ticketlock_local.demo.checks import Verdict, judge
 from ticketlock_local.demo.executions import Execution
 from ticketlock_local.engines.emulator import Emulator

@@ -11,7 +11,7 @@ _COMMANDS = {
     "up": ("cloud.local", "up", "start an emulator, deploy to it and leave it running"),
     "down": ("cloud.local", "down", "stop what `up` started"),
     "demo": ("demo.run", "main", "show workflows that wait for each other"),
-    "check-template": ("checks.template_check", "check_template", "synthesise and lint the template"),
+    "check-template": ("cloud.cdk_cli", "check_template", "synthesise and lint the template"),
     "template": ("plain.template", "write", "write the plain CloudFormation template"),
 }
 

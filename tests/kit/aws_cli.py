@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from ticketlock_local.engines.pinned_venv import pinned_python
+from ticketlock_local.checkout import pinned_python
 from ticketlock_local.errors import LocalCloudError
 
 _REQUIREMENTS = Path(__file__).with_name("aws-cli-requirements.txt")
