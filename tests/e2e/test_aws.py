@@ -23,6 +23,8 @@ pytestmark = [
 ]
 
 _ACCOUNT = "000000000000"
+# Options of the user's own, which must not lead the checks away from the account.
+_OWN = {"PYTEST_ADDOPTS": "--numprocesses 2 -x"}
 _DEPLOYED_WITHIN_S = 240.0
 
 
@@ -37,7 +39,7 @@ def start(place: Emulator, *arguments: str, checks: str = "") -> "subprocess.Pop
     main = f"main({list(arguments)}, _FOLDER / {checks!r})"
     return subprocess.Popen(
         [sys.executable, "-c", f"from e2e.aws.__main__ import _FOLDER, main; raise SystemExit({main})"],
-        env={**os.environ, **client_environment(place.endpoint), "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={**os.environ, **client_environment(place.endpoint), "PYTHONPATH": os.pathsep.join(sys.path), **_OWN},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -1,6 +1,7 @@
 """`python -m e2e.aws`: the command behind `make aws`. Its checks are the tests beside it."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -64,9 +65,12 @@ def main(arguments: Sequence[str] | None = None, checks: Path = _FOLDER) -> int:
         plugin = InAccount(Checked(account, stack, outputs, starts), console.out)
         # Not the conftest of all tests, which hides the user's account from them.
         alone = ["--confcutdir", str(_FOLDER), "-p", "no:cacheprovider"]
+        # In this process: another has neither this plugin nor this stack, and would check an emulator.
+        here = ["-p", "no:xdist", "--timeout-method=signal"]
+        os.environ.pop("PYTEST_ADDOPTS", None)
         # Its own colours and width; a check's failure is in its line.
         quiet = ["--quiet", "--quiet", "-rN", "--tb=short", "--show-capture=no"]
-        code = pytest.main([str(checks), *alone, *quiet], plugins=[plugin])
+        code = pytest.main([str(checks), *alone, *here, *quiet], plugins=[plugin])
         lines.extend(plugin.lines)
         failed = code != pytest.ExitCode.OK
 

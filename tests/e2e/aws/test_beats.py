@@ -6,8 +6,8 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
-from e2e.aws.checked import LEASE_S, Checked, History, NotSeen, assumes, details, entity, in_state
-from e2e.cloud import Ended
+from e2e.aws.checked import LEASE_S, Checked, NotSeen, assumes, details, entity, in_state
+from e2e.cloud import Ended, History
 
 from ticketlock import LockName
 
