@@ -6,6 +6,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin/python
 LOCAL  := $(BIN) -m ticketlock_local
+COG    := PYTHONPATH=tests $(BIN) -m cogapp -I docs
+PAGES   = $(wildcard *.md docs/*.md docs/decisions/*.md)
 
 # More than a small machine has cores: most tests wait most of the time.
 WORKERS ?= 4
@@ -25,7 +27,7 @@ NODE_PACKAGES   := node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install check lint types synth secrets template audit test verify verify-rest docs demo bench bench-peer engines soak proof replay local local-down aws wheel clean
+.PHONY: help install check lint types synth secrets tables pages template audit test verify verify-rest docs demo bench bench-peer engines soak proof replay local local-down aws wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -44,8 +46,8 @@ $(NODE_PACKAGES): package.json package-lock.json
 	npm ci --no-audit --no-fund --no-update-notifier
 	@touch $@
 
-check: lint ## lint, formatting, types, no secret in a tracked file, and the synthesised template
-	@$(MAKE) --no-print-directory --jobs=2 types synth secrets
+check: lint ## lint, formatting, types, no secret in a tracked file, the pages' tables, and the synthesised template
+	@$(MAKE) --no-print-directory --jobs=2 types synth secrets tables
 
 # The parts of `check`, two at a time.
 lint: install
@@ -61,6 +63,12 @@ secrets: install
 		files=$$(git ls-files) && [ -n "$$files" ] && \
 		$(VENV)/bin/detect-secrets-hook --no-verify --baseline .secrets.baseline $$files; \
 	else echo 'NOT SEARCHED FOR SECRETS, because this is not a git checkout' >&2; fi
+
+tables: install
+	$(COG) --check --diff --verbosity=0 --check-fail-msg='make pages writes them' $(PAGES)
+
+pages: install ## write the tables in the pages that docs/tables generates from the code
+	$(COG) -r --verbosity=1 $(PAGES)
 
 # The lists include all dependencies, so nothing is left to resolve. A mirror may answer "nothing known" to every
 # question, so each source is first asked about a package with well-known vulnerabilities; without an answer, the audits

@@ -26,15 +26,15 @@ from quick import options_of
 from rich.console import Console
 from rich.table import Table
 from rounds import transitions
-from ticketlock_cdk.lock.definition import serialize_definition
-from ticketlock_cdk.lock.settings import HandOver, Settings
+from ticketlock_cdk.lock.serialize_machine import serialize_definition
+from ticketlock_cdk.lock.settings import HandOver, LockSettings
 from ticketlock_local.cloud.deploy import client_arguments, client_environment
 from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock import LockTable
 from ticketlock.wire._sdk import make_client
 from ticketlock.workflow import Workflow
-from ticketlock.workflow import _event_budget as budget
+from ticketlock.workflow import _turn as budget
 
 MACHINE = "arn:aws:states:us-east-1:000000000000:stateMachine:Ticketlock-Serialize"
 CONTINUE = "arn:aws:states:us-east-1:000000000000:stateMachine:Ticketlock-Continue"
@@ -179,7 +179,7 @@ class Steps:
             lease_s: the deployment's; by default that of the turn.
         """
         lease_s = lease_s or given["$.lock.turn"]["claim"]["leaseMs"] // 1_000
-        settings = Settings(lease_s=lease_s, poll_s=5, hand_over=self.way)
+        settings = LockSettings(lease_s=lease_s, poll_s=5, hand_over=self.way)
         states = serialize_definition(settings, [FUNCTION, self._work_machine])["States"]
         for branch in states["Hold"]["Branches"]:
             states |= branch["States"]

@@ -21,8 +21,8 @@ from kit.events import CONTINUE_MACHINE, execution_arn, handed_over
 from quick import options_of
 from rich.console import Console
 from rich.table import Table
-from ticketlock_cdk.lock.definition import continue_definition, serialize_definition
-from ticketlock_cdk.lock.settings import HandOver, Settings
+from ticketlock_cdk.lock.serialize_machine import continue_definition, serialize_definition
+from ticketlock_cdk.lock.settings import HandOver, LockSettings
 
 from ticketlock import LockTable
 from ticketlock.testing import ManualClock, MemoryDynamoDB
@@ -70,7 +70,7 @@ class World:
     def __init__(self, way: HandOver) -> None:
         self.clock = ManualClock()
         self.memory = MemoryDynamoDB(clock=self.clock)
-        settings = Settings(lease_s=LEASE_S, poll_s=POLL_S, hand_over=way)
+        settings = LockSettings(lease_s=LEASE_S, poll_s=POLL_S, hand_over=way)
         self.serialize = _deployed(serialize_definition(settings, [FUNCTION]))
         self.continues = _deployed(continue_definition(settings))
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ticketlock.testing import MemoryDynamoDB
-from ticketlock.testing._http import decoded, encoded
+from ticketlock.testing._service import decoded, encoded
 
 
 @contextmanager

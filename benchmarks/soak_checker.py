@@ -8,7 +8,7 @@ from kit.invariants import Belief, Broken, Standing, counts, exclusion, fencing,
 
 from ticketlock.aio import Lease
 from ticketlock.locks._items import LockItem, Row, is_lock_item
-from ticketlock.wire._attributes import Item
+from ticketlock.wire._actions import Item
 
 
 @dataclass

@@ -46,31 +46,12 @@ html_css_files = ["site.css"]
 
 # The order of the pages at the side of the site, of which no page of the repository has to speak.
 _SECTIONS: Mapping[str, Sequence[str]] = {
-    "Understand": (
-        "how-it-works",
-        "choosing",
-        "guarantees",
-        "waiting",
-        "features",
-        "coming-from",
-        "coming-from-awslabs-transactions",
-        "glossary",
-    ),
-    "Workflows": ("construct", "workflows", "plain-cloudformation", "upgrades"),
-    "Python": (
-        "client",
-        "client-settings",
-        "pessimistic",
-        "processes-that-fork",
-        "units",
-        "units-in-workflows",
-        "testing",
-    ),
-    "Command": ("command", "units-command"),
-    "Operate": ("operations", "runbook", "aws", "scale", "threat-model", "table", "units-table"),
+    "Understand": ("how-it-works", "coming-from", "guarantees", "glossary"),
+    "Use": ("construct", "workflows", "python", "units", "command"),
+    "Operate": ("operations", "runbook", "threat-model"),
     "Reference": tuple(f"reference/{module}" for module in ("locks", "errors", "units", "asyncio", "testing", "cdk")),
 }
-_PROJECT = ("docs/proof", "docs/engines", "docs/decisions/README", "examples/*/README")
+_PROJECT = ("docs/proof", "docs/decisions/README", "examples/*/README")
 _PROJECT_FILES = ("CONTRIBUTING", "CHANGELOG", "SECURITY")
 
 

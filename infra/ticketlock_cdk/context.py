@@ -12,7 +12,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Node
 
-from ticketlock_cdk.lock.alarms import AlarmThresholds
+from ticketlock_cdk.lock.monitoring import AlarmThresholds
 from ticketlock_cdk.lock.settings import HandOver, RecordWait
 
 _REMOVAL_POLICIES = {"retain": RemovalPolicy.RETAIN, "destroy": RemovalPolicy.DESTROY}

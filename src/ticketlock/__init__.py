@@ -41,13 +41,11 @@ from ticketlock.errors import (
     UnitTooLarge,
     UnsupportedFormat,
 )
-from ticketlock.locks._claim import Claim
-from ticketlock.locks._create_table import create_table
-from ticketlock.locks._fence import Fence
-from ticketlock.locks._inspect import LockSummary
-from ticketlock.locks._lock_table import LockTable
-from ticketlock.locks._names import LockName
-from ticketlock.locks._outcomes import Grant, LockState, Place, Position, Released
+from ticketlock.locks._fencing import Fence
+from ticketlock.locks._items import LockName
+from ticketlock.locks._lock_table import LockTable, create_table
+from ticketlock.locks._operators import LockSummary
+from ticketlock.locks._outcomes import Claim, Grant, LockState, Place, Position, Released
 
 __version__ = "0.1.0"
 

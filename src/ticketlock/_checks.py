@@ -7,11 +7,13 @@ from typing import Any
 
 from ticketlock.errors import InvalidLockRequest, TicketLockError
 
-Refusal = Callable[[str, Any, str], TicketLockError]
+Seconds = float | timedelta
+
+RefusalType = Callable[[str, Any, str], TicketLockError]
 """An error that names a field, its value and what is allowed."""
 
 
-def text(field: str, value: Any, max_bytes: int, refused: Refusal = InvalidLockRequest) -> str:
+def text(field: str, value: Any, max_bytes: int, refused: RefusalType = InvalidLockRequest) -> str:
     """Check that ``value`` is 1 to ``max_bytes`` bytes of valid UTF-8 text.
 
     Raises:
@@ -29,7 +31,7 @@ def text(field: str, value: Any, max_bytes: int, refused: Refusal = InvalidLockR
     return value
 
 
-def whole_number(field: str, value: Any, least: int, most: int, refused: Refusal = InvalidLockRequest) -> int:
+def whole_number(field: str, value: Any, least: int, most: int, refused: RefusalType = InvalidLockRequest) -> int:
     """Check that ``value`` is an integer within bounds.
 
     Raises:
@@ -40,7 +42,7 @@ def whole_number(field: str, value: Any, least: int, most: int, refused: Refusal
     return value
 
 
-def boolean(field: str, value: Any, refused: Refusal = InvalidLockRequest) -> bool:
+def boolean(field: str, value: Any, refused: RefusalType = InvalidLockRequest) -> bool:
     """Check that ``value`` is a bool, not something that Python only treats as true or false.
 
     Raises:
@@ -67,7 +69,7 @@ def in_seconds(value: Any) -> Any:
     return value.total_seconds() if isinstance(value, timedelta) else value
 
 
-def duration_ms(field: str, value: Any, least_ms: int, most_ms: int, refused: Refusal = InvalidLockRequest) -> int:
+def duration_ms(field: str, value: Any, least_ms: int, most_ms: int, refused: RefusalType = InvalidLockRequest) -> int:
     """Read a duration: a number of seconds, or a ``timedelta``; in milliseconds, rounded up.
 
     Raises:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ticketlock.errors import TicketLockError
 
-Key = str | Callable[..., str | int]
+CallKey = str | Callable[..., str | int]
 
 _KEYS = "text or a whole number"
 _DEEPEST = 50
@@ -176,7 +176,7 @@ class KeyOf:
         Malformed: the template names something that is not a parameter.
     """
 
-    def __init__(self, decorator: Decorator, key: Key, function: Callable[..., Any], given: str | None) -> None:
+    def __init__(self, decorator: Decorator, key: CallKey, function: Callable[..., Any], given: str | None) -> None:
         self._decorator = decorator
         self._key = key
         of_all = inspect.signature(function)

@@ -9,8 +9,8 @@ from kit.command import Command, Ended
 from ticketlock_local.cloud.deploy import client_arguments
 from ticketlock_local.engines.emulator import Emulator
 
-from ticketlock.cli._table_check import table_findings
-from ticketlock.locks._create_table import LOCK_TABLE
+from ticketlock.cli._doctor import table_findings
+from ticketlock.locks._lock_table import LOCK_TABLE
 from ticketlock.locks._reads import TIME_CHECK
 from ticketlock.testing import MemoryDynamoDB
 

@@ -6,8 +6,8 @@ import click
 import pytest
 
 from ticketlock.cli import _commands, _units
-from ticketlock.cli._durations import Duration
-from ticketlock.cli._explained import Explained
+from ticketlock.cli._exits import Explained
+from ticketlock.cli._settings import Duration
 
 GROUP = _commands._ticketlock
 UNITS = _units.units

@@ -9,7 +9,10 @@ from kit.command import Command, lives, until
 
 from ticketlock import LockClient
 
-pytestmark = pytest.mark.verify("each command is a process, and leases are waited for")
+pytestmark = [
+    pytest.mark.shows("child of the command"),
+    pytest.mark.verify("each command is a process, and leases are waited for"),
+]
 
 
 def test_a_lost_lease_stops_the_command(command: Command, locks: LockClient, entity: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from ticketlock import LockClient, LockName
-from ticketlock.cli._reports import Listed, list_table, state_tables
+from ticketlock.cli._show import Listed, list_table, state_tables
 from ticketlock.testing import MemoryDynamoDB
 
 EXECUTION = (

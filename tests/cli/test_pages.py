@@ -1,35 +1,41 @@
-"""docs/command.md and docs/table.md are correct: their examples are run, their templates compared and deployed."""
+"""What users copy works: the examples of docs/command.md, the policy for units, the templates of the lock table."""
 
 import json
 import re
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import boto3
-import click
 import pytest
 import yaml  # type: ignore[import-untyped]  # ships no types
-from cli.pages import comparable, examples
+from cli.left_units import AGO_S, books_on, left, left_insert
+from cli.pages import Example, comparable, examples
 from kit.command import Command
+from kit.engines import Engine
 from kit.pages import blocks, text
-from kit.policy import listed
+from kit.units import KEYS, Books, Party
 from ticketlock_cdk.lock import grants
 from ticketlock_local.cloud.deploy import client_arguments
 from ticketlock_local.engines.emulator import Emulator
 
-from ticketlock.cli import _commands, _exits
 from ticketlock.cli._local import serving
-from ticketlock.locks._create_table import LOCK_TABLE
+from ticketlock.locks._lock_table import LOCK_TABLE
 from ticketlock.testing import MemoryDynamoDB
-from ticketlock.wire._attributes import TIME_TO_LIVE
+from ticketlock.units._marks import Marks
+from ticketlock.units._operators import inspect, roll_back, settle
+from ticketlock.units._record import UnitRecords
+from ticketlock.wire._actions import TIME_TO_LIVE
+
+PAGE = "docs/command.md"
+PROGRAM = '#!/bin/sh\necho "migrating under fencing token $TICKETLOCK_FENCING_TOKEN"\n'
+ID = re.compile(r"\b01[0-9A-Z]{24}\b")
 
 pytestmark = pytest.mark.verify("each example is a process, or several")
-
-PROGRAM = '#!/bin/sh\necho "migrating under fencing token $TICKETLOCK_FENCING_TOKEN"\n'
 
 
 @pytest.fixture
@@ -45,6 +51,18 @@ def folder(tmp_path: Path) -> Path:
         (tmp_path / name).write_text(PROGRAM)
         (tmp_path / name).chmod(0o755)
     return tmp_path
+
+
+@pytest.fixture
+def memory() -> MemoryDynamoDB:
+    return MemoryDynamoDB(lock_table=None)
+
+
+@pytest.fixture
+def books(memory: MemoryDynamoDB) -> Iterator[Books]:
+    engine = Engine("memory", None, "locks", memory)
+    with books_on(engine, engine.client(), {use: use for use in KEYS}) as made:
+        yield made
 
 
 def in_a_shell(commands: list[str], environment: dict[str, str], folder: Path) -> list[str]:
@@ -66,62 +84,90 @@ def in_a_shell(commands: list[str], environment: dict[str, str], folder: Path) -
     return done.stdout.split(f"{mark}\n")[:-1]
 
 
-def commands_and_groups() -> dict[str, click.Command]:
-    """All except those of units, which have a page of their own."""
-    group = _commands._ticketlock
-    return {"": group, **{name: command for name, command in group.commands.items() if name != "units"}}
+def examples_of(*, units: bool) -> list[Example]:
+    found = [example for block in blocks(PAGE, "console") for example in examples(block)]
+    # It runs until a signal.
+    found = [example for example in found if example.command != "ticketlock local"]
+    return [example for example in found if example.command.startswith("ticketlock units") == units]
 
 
-def test_each_example_prints_what_the_page_says(here: dict[str, str], folder: Path) -> None:
-    listed = [example for block in blocks("docs/command.md", "console") for example in examples(block)]
-    # It runs until a signal; it has tests of its own.
-    listed = [example for example in listed if example.command != "ticketlock local"]
+def test_each_example_of_locks_prints_what_the_page_says(here: dict[str, str], folder: Path) -> None:
+    listed = examples_of(units=False)
     printed = in_a_shell([example.command for example in listed], here, folder)
     for example, each in zip(listed, printed, strict=True):
         assert (example.command, comparable(each)) == (example.command, comparable(example.prints))
 
 
+def test_each_example_of_units_prints_what_the_page_says(
+    memory: MemoryDynamoDB, books: Books, environment: dict[str, str], folder: Path
+) -> None:
+    listed = examples_of(units=True)
+    committed, over, alive = dict.fromkeys(ID.findall("".join(example.prints for example in listed)))
+    here = {
+        committed: left(books, ["ann", "ben"], is_committed=True, ago_s=AGO_S),
+        over: left(books, ["ann2", "ben2"], ago_s=AGO_S - 1),
+        alive: left(books, ["ann3", "ben3"]),
+    }
+    row = books.raw("units", {"unit": here[alive], "row": "head"}) or {}
+    now_ms = int(time.time() * 1_000)
+    books.write("units", {**row, "born": now_ms - 100, "leaseUntilMs": now_ms + 61_000})
+
+    def as_here(told: str) -> str:
+        return ID.sub(lambda found: here[found[0]], told)
+
+    with serving(memory, port=0) as endpoint:
+        env = {**environment, "AWS_ENDPOINT_URL": endpoint, "TICKETLOCK_UNITS_TABLE": "units"}
+        printed = in_a_shell([as_here(example.command) for example in listed], env, folder)
+    for example, each in zip(listed, printed, strict=True):
+        assert (example.command, comparable(each)) == (example.command, comparable(as_here(example.prints)))
+
+
 def test_the_lines_of_local_are_those_of_the_page(command: Command) -> None:
-    (said,) = [
-        each for block in blocks("docs/command.md", "console") for each in examples(block) if "local" in each.command
-    ]
+    (said,) = [each for block in blocks(PAGE, "console") for each in examples(block) if "local" in each.command]
     local = command.start("local", env={"TICKETLOCK_TABLE": "locks"})
     printed = "\n".join(local.line() for _ in range(3))
     assert comparable(printed) == comparable(said.prints)
 
 
 def test_the_steps_of_the_job_run_in_sequence(here: dict[str, str], folder: Path) -> None:
-    (job,) = blocks("docs/command.md", "yaml")
+    (job,) = blocks(PAGE, "yaml")
     build = {**here, "GITHUB_RUN_ID": "4711", "GITHUB_RUN_ATTEMPT": "1"}
     steps = ["ticketlock init --yes", *(step["run"] for step in yaml.safe_load(job))]
     _, taken, _, freed = in_a_shell(steps, build, folder)
     assert json.loads(taken)["owner"] == json.loads(freed)["owner"] == "4711-1"
 
 
-@pytest.mark.parametrize("name", commands_and_groups())
-def test_the_page_names_each_command_and_each_of_its_options(name: str) -> None:
-    page = text("docs/command.md")
-    assert f"`{name}" in page or f"`ticketlock {name}" in page
-    options = [each for each in commands_and_groups()[name].params if isinstance(each, click.Option)]
-    told = {spelling for option in options for spelling in option.opts if spelling.startswith("--")}
-    missing = {spelling for spelling in told if not re.search(rf"{spelling}(?![\w-])", page)}
-    assert missing - {"--help", "--verbose"} == set()
+def test_the_permissions_for_units_are_what_is_used(books: Books) -> None:
+    """Except the actions that no unit here needs: of corrections, of a unit that has own rows."""
+    _, _, section = text(PAGE).partition("\n### Permissions\n")
+    of_units, of_yours = (
+        set(re.findall(r"`dynamodb:(\w+)`", each)) for each in section.partition("\n#")[0].split("\n- ")[1:]
+    )
+    boss, heads, marks = Party(books, None), UnitRecords("units"), Marks("_tlu")
+    settled, forced = left(books, ["ann"], is_committed=True, ago_s=AGO_S), left(books, ["ben"])
+    boss.units.open_units()
+    left(books, ["cy"], is_committed=True)
+    boss.units.repair(boss.accounts, write=True)
+    inserted = left_insert(books, ago_s=2 * AGO_S + AGO_S)
+    asked = (inspect(heads, marks, settled), settle(heads, marks, settled), roll_back(heads, marks, forced))
+    for steps in (*asked, settle(heads, marks, inserted)):
+        boss.units._performer.follow(steps)
+    used: dict[str, set[str]] = {"units": set(), "accounts": {"DescribeTable"}, "lines": set()}
+    for sent in boss.line.sent:
+        names = sent.parameters.get("RequestItems") or [sent.parameters["TableName"]]
+        for name in names:
+            used[name].add(sent.operation)
+    assert used["units"] | {"ConditionCheckItem", "DeleteItem"} == of_units
+    assert used["accounts"] | used["lines"] | {"DeleteItem"} == of_yours
 
 
-def test_the_page_has_each_exit_code() -> None:
-    told = {int(code) for code in re.findall(r"^\| (\d+) +\|", text("docs/command.md"), re.MULTILINE)}
-    ours = {value for name, value in vars(_exits).items() if name.isupper() and isinstance(value, int)}
-    assert told == ours | {0, 1, 2}
-
-
-def test_the_json_makes_the_librarys_table() -> None:
-    (body,) = blocks("docs/table.md", "json")
-    assert json.loads(body) == {**LOCK_TABLE.definition("locks"), "DeletionProtectionEnabled": True}
+def template() -> str:
+    (found,) = blocks("docs/operations.md", "yaml")
+    return found
 
 
 def cloudformation() -> Any:
-    (body,) = blocks("docs/table.md", "yaml")
-    return yaml.safe_load(body)["Resources"]
+    return yaml.safe_load(template())["Resources"]
 
 
 def test_the_template_makes_the_librarys_table() -> None:
@@ -142,8 +188,7 @@ def test_the_templates_policies_are_the_constructs_grants() -> None:
 
 
 def test_the_template_has_no_fault(tmp_path: Path) -> None:
-    (body,) = blocks("docs/table.md", "yaml")
-    (tmp_path / "locks.yaml").write_text(body)
+    (tmp_path / "locks.yaml").write_text(template())
     lint = [str(Path(sys.executable).with_name("cfn-lint")), str(tmp_path / "locks.yaml")]
     done = subprocess.run(lint, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stdout) == (0, "")
@@ -152,10 +197,9 @@ def test_the_template_has_no_fault(tmp_path: Path) -> None:
 def test_the_template_is_deployed_and_the_doctor_finds_nothing_that_init_does_not_mend(
     command: Command, emulator: Emulator
 ) -> None:
-    (body,) = blocks("docs/table.md", "yaml")
     client = boto3.client("cloudformation", **client_arguments(emulator.endpoint))
     name = f"locks-{uuid.uuid4().hex[:8]}"
-    client.create_stack(StackName=name, TemplateBody=body, Capabilities=["CAPABILITY_IAM"])
+    client.create_stack(StackName=name, TemplateBody=template(), Capabilities=["CAPABILITY_IAM"])
     client.get_waiter("stack_create_complete").wait(StackName=name, WaiterConfig={"Delay": 1})
     (output,) = client.describe_stacks(StackName=name)["Stacks"][0]["Outputs"]
     table = ("--table", output["OutputValue"])
@@ -166,31 +210,3 @@ def test_the_template_is_deployed_and_the_doctor_finds_nothing_that_init_does_no
     assert command.run("init", *table, "--yes").exit_code == 0
     assert command.run("doctor", *table).exit_code == 0
     client.delete_stack(StackName=name)
-
-
-def test_the_terraform_example_agrees_with_the_template() -> None:
-    (body,) = blocks("docs/table.md", "hcl")
-    said = set(re.findall(r'(\w+)\s*=\s*"([^"]*)"', body))
-    assert {("hash_key", "pk"), ("range_key", "sk"), ("attribute_name", TIME_TO_LIVE)} <= said
-    assert ("billing_mode", LOCK_TABLE.definition("locks")["BillingMode"]) in said
-    policy = cloudformation()["UseLocks"]["Properties"]["PolicyDocument"]["Statement"]
-    _, *statements = re.split(r"^ +statement \{$", body, flags=re.MULTILINE)
-    assert [in_terraform(each) for each in statements] == [in_the_template(each) for each in policy]
-
-
-Said = tuple[list[str], dict[tuple[str, str], list[str]]]
-"""A statement's actions and its conditions."""
-
-
-def in_the_template(statement: Any) -> Said:
-    conditions = statement["Condition"].items()
-    return listed(statement["Action"]), {
-        (test, key): listed(value) for test, keys in conditions for key, value in keys.items()
-    }
-
-
-def in_terraform(statement: str) -> Said:
-    condition = r'test += "([^"]+)"\s+variable = "([^"]+)"\s+values += \[([^]]*)\]'
-    return re.findall(r'"(dynamodb:\w+)"', statement.partition("resources")[0]), {
-        (test, key): re.findall(r'"([^"]*)"', values) for test, key, values in re.findall(condition, statement)
-    }

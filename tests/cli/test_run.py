@@ -10,6 +10,8 @@ from kit.command import Command, until
 
 from ticketlock import LockClient
 
+pytestmark = pytest.mark.shows("child of the command")
+
 
 def test_the_command_runs_under_the_lock_and_the_lock_is_free_afterwards(
     command: Command, locks: LockClient, entity: str

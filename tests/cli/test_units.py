@@ -12,7 +12,7 @@ from kit.engines import Engine
 from kit.units import MARK, Books, Party, dumped
 from ticketlock_local.engines.emulator import Emulator
 
-from ticketlock.units._ids import new_id
+from ticketlock.units._record import new_id
 
 pytestmark = pytest.mark.verify("each command is a process; tests/units tests what operators may do")
 

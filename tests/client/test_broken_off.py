@@ -13,6 +13,8 @@ from ticketlock import (
 )
 from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB
 
+pytestmark = pytest.mark.shows("left queue")
+
 
 class Sleep:
     """How a client waits between retries: once, if a test says so, by being interrupted."""

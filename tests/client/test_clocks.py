@@ -12,6 +12,8 @@ from ticketlock import AlreadyHeld, LockClient, LockLost, Position, RecordWaitEx
 from ticketlock.testing import ManualClock
 from ticketlock.wire._table_time import Reading
 
+pytestmark = pytest.mark.shows("exclusion", "is_held")
+
 FOUR_MINUTES_S = 240
 A_WEEK_S = 7 * 24 * 3_600
 

@@ -11,6 +11,8 @@ from kit.sent import is_release, is_renewal
 from ticketlock import ClientClosed, LockClient, LockLost, RecordWaitExceeded, TableError
 from ticketlock.testing import Fault
 
+pytestmark = pytest.mark.shows("left queue", "end of a client")
+
 ENOUGH_TO_END_EARLY_S = 0.5
 
 

@@ -16,7 +16,10 @@ from kit.places import Emulated, Kind, until
 
 from ticketlock import InvalidLockRequest, LockClient, RecordWaitExceeded
 
-pytestmark = pytest.mark.verify("each end is that of a process")
+pytestmark = [
+    pytest.mark.shows("left queue", "end of a client"),
+    pytest.mark.verify("each end is that of a process"),
+]
 
 PROGRAM = Path(__file__).with_name("ends.py")
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -10,6 +10,8 @@ from kit.sent import is_release, is_renewal
 from ticketlock import Claim, Grant, LockName, Position
 from ticketlock.testing import Fault, Sent
 
+pytestmark = pytest.mark.shows("lost requests")
+
 PASSING = [Fault.REQUEST_LOST, Fault.REPLY_LOST, Fault.THROTTLED, Fault.CONFLICT]
 
 

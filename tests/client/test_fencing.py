@@ -13,6 +13,8 @@ from kit.places import Emulated, Moved, meanwhile, outcome, some_entity, until
 from ticketlock import InvalidLockRequest, LockClient, LockLost, RequestNotApplied, TableNotFound
 from ticketlock.testing import Fault
 
+pytestmark = pytest.mark.shows("fencing")
+
 
 class Orders:
     """A table of the user's own, with a low-level client and with that of a resource."""

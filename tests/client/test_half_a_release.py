@@ -10,11 +10,10 @@ from botocore.exceptions import ClientError
 from kit.places import Moved, meanwhile, outcome, until
 
 from ticketlock import Claim, ClientClosed, Grant, LockName, LockTable, Place, Position
-from ticketlock.client._acquire import leave
-from ticketlock.client._lines import Line, lines_of_this_process
-from ticketlock.client._wait import Waits
+from ticketlock.client._acquire import Waits, leave
+from ticketlock.client._waiters import WaitKey, lines_of_this_process
 from ticketlock.errors import RequestNotApplied
-from ticketlock.locks._handing import Next, release_to
+from ticketlock.locks._hand_over import Next, release_to
 from ticketlock.locks._protocol import Contender
 from ticketlock.testing import InSteps, ManualClock, MemoryDynamoDB
 
@@ -138,7 +137,7 @@ def test_a_client_that_is_closed_meanwhile_leaves_neither_a_row_nor_a_holder(
     moved.memory.comes_next = FIRST[first]
     lease, locks = moved.client(**SLOW).acquire(entity), moved.client(**SLOW)
     waiting = meanwhile(lambda: locks.acquire(entity))
-    line = Line(moved.table.identity, LockName(entity))
+    line = WaitKey(moved.table.identity, LockName(entity))
     until(lambda: _is_next(lines_of_this_process().first(line)), "its poll")
     half = Half(moved.memory)
     monkeypatch.setattr(moved.memory, "transact_write_items", half.transact_write_items)

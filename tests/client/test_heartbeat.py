@@ -12,6 +12,8 @@ from ticketlock import LockLost
 from ticketlock.testing import Fault, ManualClock
 from ticketlock.wire._table_time import Reading
 
+pytestmark = pytest.mark.shows("reported loss")
+
 SHORT_S = 2.0
 """Long enough for a busy machine."""
 MANY = 300

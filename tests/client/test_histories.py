@@ -18,7 +18,10 @@ from kit.works import (
     write_with_the_token_after_a_plain_read,
 )
 
-pytestmark = pytest.mark.verify("processes that are suspended past their leases, and waited for")
+pytestmark = [
+    pytest.mark.shows("exclusion", "fencing"),
+    pytest.mark.verify("processes that are suspended past their leases, and waited for"),
+]
 
 GRANTS = 100
 

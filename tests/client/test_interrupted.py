@@ -14,10 +14,11 @@ from kit.opcodes import AtOpcode
 from kit.places import meanwhile, outcome, until
 
 from ticketlock import Lease, LeaseGroup, LockClient, LockName, LockTable, TicketLockError
-from ticketlock.client._lines import lines_of_this_process
+from ticketlock.client._waiters import lines_of_this_process
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 
 pytestmark = [
+    pytest.mark.shows("signal handlers"),
     # Python reports and ignores an exception that is raised while a generator is destroyed.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.timeout(1_200),

@@ -13,7 +13,10 @@ from ticketlock import Lease, LockClient
 from ticketlock.locks._queue import EXPIRY_MARGIN_MS
 from ticketlock.wire import _table_time as _time
 
-pytestmark = pytest.mark.verify("processes that are killed, whose leases are waited for")
+pytestmark = [
+    pytest.mark.shows("liveness", "is_held", "killed holder"),
+    pytest.mark.verify("processes that are killed, whose leases are waited for"),
+]
 
 SURELY_OVER_MS = EXPIRY_MARGIN_MS + _time._DATE_RESOLUTION_MS
 """How long after a lease's end in the table every process that reads the time takes it as expired."""

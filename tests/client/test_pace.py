@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticketlock.client._pace import Bounds, Pace
+from ticketlock.client._pace import Pace, PaceBounds
 from ticketlock.locks._items import Holder
 from ticketlock.locks._outcomes import Place, Position
 from ticketlock.locks._queue import EXPIRY_MARGIN_MS
 from ticketlock.wire._table_time import Moment
+
+pytestmark = pytest.mark.shows("liveness", "killed holder")
 
 LEASE_MS = 60_000
 LONGEST_MS = 400
@@ -52,7 +54,7 @@ def sleep_ms(
     pace: Pace | None = None,
     will_be_woken: bool = False,
 ) -> float:
-    pace = pace or Pace(Bounds())
+    pace = pace or Pace(PaceBounds())
     return pace.sleep_ms(position, lease_ms=LEASE_MS, rest_ms=rest_ms, jitter=jitter, will_be_woken=will_be_woken)
 
 
@@ -68,7 +70,7 @@ def test_a_waiter_always_sleeps_a_little_and_wakes_in_time_to_extend_its_row(
 ) -> None:
     position = seen(turns, free_in_ms=free_in_ms, mean_hold_ms=hold_ms, row_ms=row_ms)
     ms = sleep_ms(position, jitter=jitter)
-    assert Bounds().shortest_ms <= ms <= max(Bounds().shortest_ms, min(row_ms - LEASE_MS // 4, LEASE_MS // 2))
+    assert PaceBounds().shortest_ms <= ms <= max(PaceBounds().shortest_ms, min(row_ms - LEASE_MS // 4, LEASE_MS // 2))
 
 
 @given(free_in_ms, holds_ms, jitters)
@@ -105,7 +107,7 @@ def test_a_waiter_behind_others_wakes_before_its_turn_would_come_without_hand_ov
     turns: int, hold_ms: int, jitter: float
 ) -> None:
     ms = sleep_ms(seen(turns, mean_hold_ms=hold_ms, free_in_ms=hold_ms), jitter=jitter)
-    assert ms <= hold_ms + turns * (hold_ms + 2 * Bounds().shortest_ms)
+    assert ms <= hold_ms + turns * (hold_ms + 2 * PaceBounds().shortest_ms)
 
 
 @given(st.integers(50, 300), jitters)
@@ -124,7 +126,7 @@ def test_if_the_release_will_wake_it_it_polls_half_a_hold_and_at_least_four_shor
 
 
 def test_then_it_polls_at_growing_intervals() -> None:
-    pace, at_ms, sleeps = Pace(Bounds()), 0.0, []
+    pace, at_ms, sleeps = Pace(PaceBounds()), 0.0, []
     while at_ms < 10_000:
         sleeps.append(sleep_ms(seen(0, free_in_ms=-int(at_ms), at_ms=int(at_ms), mean_hold_ms=50), pace=pace))
         at_ms += sleeps[-1]
@@ -140,7 +142,7 @@ def test_the_first_in_line_polls_when_the_lease_of_a_crashed_holder_has_ended(ov
     overdue = seen(0, free_in_ms=-10_000, mean_hold_ms=50)
     lease_over_ms = overdue.now.earliest_ms - EXPIRY_MARGIN_MS + over_in_ms
     ms = sleep_ms(replace(overdue, lease_over_ms=lease_over_ms), jitter=jitter)
-    assert over_in_ms < ms <= over_in_ms + Bounds().shortest_ms
+    assert over_in_ms < ms <= over_in_ms + PaceBounds().shortest_ms
 
 
 def test_the_end_of_a_lease_far_in_the_future_or_the_past_is_no_reason_to_poll() -> None:
@@ -152,7 +154,7 @@ def test_the_end_of_a_lease_far_in_the_future_or_the_past_is_no_reason_to_poll()
 
 def test_one_slow_request_does_not_make_a_waiter_sleep_long() -> None:
     def second(request_ms: int) -> float:
-        pace = Pace(Bounds())
+        pace = Pace(PaceBounds())
         first = sleep_ms(seen(40), pace=pace)
         return sleep_ms(seen(40, at_ms=int(first) + request_ms), pace=pace)
 
@@ -160,14 +162,14 @@ def test_one_slow_request_does_not_make_a_waiter_sleep_long() -> None:
 
 
 def test_what_the_last_wait_measured_counts_half() -> None:
-    remembered = Pace(Bounds(), hand_over_ms=400)
+    remembered = Pace(PaceBounds(), hand_over_ms=400)
     assert remembered.hand_over_ms == 200
-    assert Pace(Bounds()).hand_over_ms == Pace(Bounds(), hand_over_ms=1).hand_over_ms == 10
+    assert Pace(PaceBounds()).hand_over_ms == Pace(PaceBounds(), hand_over_ms=1).hand_over_ms == 10
 
 
 def test_waiters_that_may_hold_together_are_one_turn() -> None:
     def third(grants_a_turn: int) -> float:
-        pace, ahead = Pace(Bounds()), grants_a_turn * 8
+        pace, ahead = Pace(PaceBounds()), grants_a_turn * 8
         sleep_ms(seen(20), pace=pace)
         token = 1 + 12 * grants_a_turn
         sleep_ms(replace(seen(8, at_ms=550, token=token), ahead=ahead), pace=pace)
@@ -225,7 +227,7 @@ class Line:
             self._issued += 1
             ticket, polls = self._issued, 0
             self._rows.append(ticket)
-            pace = Pace(Bounds(), hand_over_ms)
+            pace = Pace(PaceBounds(), hand_over_ms)
             while True:
                 yield pace.sleep_ms(self._seen(ticket), lease_ms=LEASE_MS, rest_ms=None, jitter=self._random.random())
                 polls += 1
@@ -308,7 +310,7 @@ def test_after_short_holds_a_long_one_is_not_polled_all_the_time() -> None:
 
 def test_the_first_in_line_polls_a_closed_lock_more_and_more_rarely() -> None:
     """Found by a random schedule: an operator had closed the lock, and the first in line asked 70 times a second."""
-    pace, at_ms, polls = Pace(Bounds()), 0.0, 0
+    pace, at_ms, polls = Pace(PaceBounds()), 0.0, 0
     while at_ms < 20_000:
         at_ms += sleep_ms(seen(0, free_in_ms=None, at_ms=int(at_ms)), pace=pace)
         polls += 1
@@ -317,7 +319,7 @@ def test_the_first_in_line_polls_a_closed_lock_more_and_more_rarely() -> None:
 
 def test_the_first_in_line_polls_again_at_once_if_its_poll_did_not_read_the_lock() -> None:
     """Other owners were faster five times: that says nothing about whether the lock is closed."""
-    pace = Pace(Bounds())
+    pace = Pace(PaceBounds())
     sleep_ms(seen(0), pace=pace)
     unseen = seen(0, free_in_ms=None, mean_hold_ms=None, token=None, at_ms=20_000)
     assert sleep_ms(unseen, pace=pace) < 10

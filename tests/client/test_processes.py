@@ -4,7 +4,10 @@ import pytest
 from kit.kept import Kept
 from kit.programs import INCREMENTS, Counter, Programs, Shared, count_under_the_lock, count_without_the_lock
 
-pytestmark = pytest.mark.verify("eight processes; the simulated world asks the same of many machines")
+pytestmark = [
+    pytest.mark.shows("exclusion", "order"),
+    pytest.mark.verify("eight processes; the simulated world asks the same of many machines"),
+]
 
 PROCESSES = 8
 

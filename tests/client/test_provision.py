@@ -12,6 +12,8 @@ from ticketlock import LockClient, create_table
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.wire._sdk import make_client
 
+pytestmark = pytest.mark.shows("self-cleaning")
+
 
 @pytest.fixture
 def dynamodb(emulator: Emulator) -> Any:

@@ -10,6 +10,8 @@ from kit.places import Moved, until
 
 from ticketlock import LockClient, LockLost
 
+pytestmark = pytest.mark.shows("lost requests")
+
 
 def write_something(lease: Any) -> None:
     table = lease.condition_check()["ConditionCheck"]["TableName"]

@@ -16,6 +16,8 @@ from ticketlock import AlreadyHeld, ClientClosed, LockLost, RecordWaitExceeded, 
 from ticketlock.testing import Fault
 from ticketlock.wire._sdk import CLIENT_SETTINGS
 
+pytestmark = pytest.mark.shows("left queue")
+
 PATIENCE_S = 30
 
 

@@ -1,10 +1,13 @@
 """Waiters get the lock in the order of their tickets, and leave no row when they give up."""
 
+import pytest
 from kit.places import meanwhile, outcome, until
 from kit.sentences.waiting_in_line import *  # noqa: F403 -- pytest collects the tests that it brings
 from kit.sentences.waiting_in_line import Line
 
 from ticketlock import LockClient
+
+pytestmark = pytest.mark.shows("order", "left queue")
 
 
 # Not so with fault injection: a ticket whose reply was lost is minted twice, and counts as one ahead until a later row

@@ -11,7 +11,7 @@ from kit.world import LEASE_MS, Process, Stepper, World
 
 from ticketlock import Grant, LockName, OutcomeUnknown, RequestNotApplied, TableError, TableRefused
 from ticketlock.client._acquire import acquire
-from ticketlock.client._pace import Bounds, Pace
+from ticketlock.client._pace import Pace, PaceBounds
 from ticketlock.testing import Fault, Sent
 from ticketlock.wire._requests import Pause
 
@@ -24,7 +24,7 @@ def waiting(process: Process, lock: LockName, record_wait_ms: int | None = None)
     """A waiter that has slept once in the queue, and is about to poll."""
     waiter = process.steps(
         process.claim(lock),
-        lambda me: acquire(me, record_wait_ms, Pace(Bounds()), on_wait=lambda _: None, jitter=lambda: 0.5),
+        lambda me: acquire(me, record_wait_ms, Pace(PaceBounds()), on_wait=lambda _: None, jitter=lambda: 0.5),
     )
     while not isinstance(waiter.next_request, Pause):
         waiter.step()

@@ -5,7 +5,7 @@ from kit.places import Moved, meanwhile, outcome, until
 
 from ticketlock import Claim, ClientClosed, Grant, LockName, LockTable, PermitsMismatch, Position, RecordWaitExceeded
 from ticketlock.client._acquire import _next_poll, leave
-from ticketlock.locks._handing import Next, release_to
+from ticketlock.locks._hand_over import Next, release_to
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 
 

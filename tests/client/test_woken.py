@@ -12,8 +12,10 @@ from kit.awaited import Awaited
 from kit.places import Moved, Wire, meanwhile, outcome, until
 
 from ticketlock import Claim, ClientClosed, Grant, LockClient, LockName, LockTable, Position, aio
-from ticketlock.client._lines import lines_of_this_process
+from ticketlock.client._waiters import lines_of_this_process
 from ticketlock.testing import ManualClock, MemoryDynamoDB
+
+pytestmark = pytest.mark.shows("order", "mixed queue")
 
 LATE_S = 100
 """Between two polls: a waiter that gets the lock earlier was woken. It leaves the quarter of the lease that a row

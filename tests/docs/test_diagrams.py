@@ -9,7 +9,7 @@ from tables.state_machine import DEFINITION, flowcharts
 
 from ticketlock.locks._queue import EXPIRY_MARGIN_MS
 from ticketlock.locks._writes import JOIN_DEADLINE_MS
-from ticketlock.workflow._event_budget import FIRST_BEATS, FIRST_POLLS
+from ticketlock.workflow._turn import FIRST_BEATS, FIRST_POLLS
 
 PAGE = "docs/how-it-works.md"
 

@@ -19,7 +19,7 @@ from kit.places import until
 from ticketlock_cdk import TicketLock
 from ticketlock_local.engines.emulator import Emulator
 
-from ticketlock.workflow._lock_request import LockRequest
+from ticketlock.workflow._turn import LockRequest
 
 SHIP_ORDER = "arn:aws:states:us-east-1:000000000000:stateMachine:ship-order"
 ORDERS = pytest.mark.parametrize("order", [42, "42"], ids=["number", "text"])
@@ -59,11 +59,8 @@ def bus(emulator: Emulator) -> Bus:
 
 def commands(**variables: str) -> list[list[str]]:
     """The commands of the recipe, each as words."""
-    (block,) = (
-        each
-        for each in re.findall(r"^```\n(.*?)^```$", text("README.md"), re.DOTALL | re.MULTILINE)
-        if "put-rule" in each
-    )
+    fenced = re.split(r"^```.*\n", text("docs/workflows.md"), flags=re.MULTILINE)[1::2]
+    (block,) = (each for each in fenced if "put-rule" in each)
     for name, value in variables.items():
         block = block.replace(f"${name}", value)
     words = shlex.split(block)
@@ -120,7 +117,7 @@ def test_what_the_rule_of_the_cdk_starts_is_a_request_for_the_order(bus: Bus, tm
     stack = Stack(App(outdir=str(tmp_path)), "Page")
     body = sfn.DefinitionBody.from_chainable(sfn.Pass(stack, "Ship"))
     ship_order = sfn.StateMachine(stack, "ShipOrder", definition_body=body)
-    (block,) = (source for _, source in python_blocks("README.md") if "aws_events" in source)
+    (block,) = (source for _, source in python_blocks("docs/workflows.md") if "aws_events" in source)
     exec(block, {"self": stack, "TicketLock": TicketLock, "ship_order": ship_order})
     template = Template.from_stack(stack)
     (rule,) = template.find_resources(

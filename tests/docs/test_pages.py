@@ -1,9 +1,8 @@
-"""The Python in the pages runs, block after block, as a reader would type it; and their tables say what the code says.
+"""The Python in the pages runs, block after block, as a reader would type it; and links lead somewhere.
 
 What boto3 sends is answered from memory, what aiobotocore sends by the emulator.
 """
 
-import ast
 import json
 import re
 import signal
@@ -15,20 +14,16 @@ from typing import Any
 import boto3
 import botocore.session
 import pytest
-from kit.pages import ALL_PAGES, ROOT, defaults, python_blocks, rows, text
+from kit.pages import ALL_PAGES, ROOT, python_blocks, text
 
-import ticketlock
-from ticketlock import LockClient, aio, create_table
+from ticketlock import LockClient, create_table
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.units import create_units_table
 
 PAGES = (
-    "docs/client.md",
     "docs/coming-from.md",
-    "docs/coming-from-awslabs-transactions.md",
-    "docs/pessimistic.md",
+    "docs/python.md",
     "docs/units.md",
-    "docs/units-in-workflows.md",
 )
 KEYS = {"orders": {"id": "S"}, "accounts": {"id": "S"}, "lines": {"order": "S", "number": "N"}}
 OF_UNITS = "from ticketlock.units import"
@@ -81,7 +76,8 @@ def test_the_python_of_a_page_runs(page: str, request: pytest.FixtureRequest, mo
             for name in (*KEYS, "units"):
                 request.addfinalizer(partial(dynamodb.delete_table, TableName=name))
         monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", endpoint)
-    blocks = python_blocks(page)
+    # A block that begins with a file's name is that file: tests/testing/test_testing.py runs it.
+    blocks = [(line, block) for line, block in python_blocks(page) if not re.match(r"# \S+\.py\n", block)]
     assert blocks
     names: dict[str, Any] = {}
     try:
@@ -117,44 +113,6 @@ def test_links_between_pages_lead_somewhere(page: str) -> None:
             assert anchor in {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}, (
                 f"{link} is no heading"
             )
-
-
-def test_the_settings_and_their_defaults_are_those_of_the_client() -> None:
-    told: dict[str, Any] = {}
-    tables: list[dict[str, Any]] = []
-    for names, default, *_ in rows("docs/client-settings.md", "Settings"):
-        if names in ("setting", "argument"):
-            tables.append(told := {})
-        told |= {name: ast.literal_eval(default.strip("`")) for name in re.findall(r"`(\w+)`", names)}
-    assert tables == [defaults(LockClient), defaults(LockClient.acquire)]
-    assert set(defaults(aio.LockClient)) - set(tables[0]) == {"client_options"}
-    assert defaults(aio.LockClient.acquire) == tables[1]
-
-
-def test_the_errors_are_those_that_a_client_raises() -> None:
-    others = {"EventBudgetExceeded", "TaskNotAllowed", "TicketLockError"} | units_errors()
-    told = {names.strip("`"): base.strip("`") for names, base, _ in rows("docs/client-settings.md", "Errors")[2:]}
-    assert set(told) == set(ticketlock.errors.__all__) - others
-    for name, base in told.items():
-        bases = [each.__name__ for each in getattr(ticketlock, name).__mro__]
-        assert not base or base in bases
-
-
-def units_errors() -> set[str]:
-    errors = {name: getattr(ticketlock.errors, name) for name in ticketlock.errors.__all__}
-    return {name for name, error in errors.items() if issubclass(error, ticketlock.errors.UnitError)}
-
-
-def test_the_page_has_all_errors_of_units() -> None:
-    told = {name for names, *_ in rows("docs/units.md", "Errors")[2:] for name in re.findall(r"`(\w+)`", names)}
-    assert units_errors() - {"UnitError"} <= told, "each error of units has a row in docs/units.md, Errors"
-
-
-def test_the_permissions_are_those_that_the_construct_grants() -> None:
-    granted = re.search(r"^_USE = \((.*?)^\)", text("infra/ticketlock_cdk/lock/grants.py"), re.DOTALL | re.MULTILINE)
-    assert granted is not None
-    told = text("docs/client-settings.md").partition("\n## Permissions\n")[2].partition('"Resource"')[0]
-    assert re.findall(r'"(dynamodb:\w+)"', told) == re.findall(r'"(dynamodb:\w+)"', granted[1])
 
 
 def test_every_page_and_the_package_ask_for_one_version_of_node() -> None:

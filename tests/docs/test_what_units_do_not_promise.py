@@ -29,7 +29,11 @@ from ticketlock.errors import OutcomeUnknown, UnitConflict, UnitContended
 from ticketlock.units import UNCOMMITTED, Unit
 from ticketlock.units._packing import Entry, packed
 
-pytestmark = [pytest.mark.parametrize("units_engine", ["memory"], indirect=True), THREADS_ONLY]
+pytestmark = [
+    pytest.mark.shows("killed coordinator"),
+    pytest.mark.parametrize("units_engine", ["memory"], indirect=True),
+    THREADS_ONLY,
+]
 
 ADD, TAKE, TEN = "SET balance = balance + :n", "SET balance = balance - :n", {":n": 10}
 SET, ZERO = "SET balance = :n", {":n": 0}

@@ -16,7 +16,7 @@ from ticketlock_local.demo.executions import Execution, observe
 from ticketlock import LockName, LockState, LockTable
 from ticketlock.locks._items import Holder, LockItem
 from ticketlock.wire._sdk import make_client
-from ticketlock.workflow._executions import execution_arn, work_name
+from ticketlock.workflow._failures import execution_arn, work_name
 
 POLL_S = 1
 LEASE_S = 60

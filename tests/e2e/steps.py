@@ -12,7 +12,7 @@ from e2e.cloud import Cloud
 from kit.events import handed_over, tasks_of
 
 from ticketlock import LockName
-from ticketlock.workflow._executions import execution_arn
+from ticketlock.workflow._failures import execution_arn
 from ticketlock.workflow._turn import claim_of, grant_of, session_of
 
 Turn = Mapping[str, Any]

@@ -21,7 +21,10 @@ from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock.units import Outcome, Units
 
-pytestmark = pytest.mark.verify("a deployment of its own; tests/units asks the same of saved units and their owners")
+pytestmark = [
+    pytest.mark.shows("unit over several states"),
+    pytest.mark.verify("a deployment of its own; tests/units asks the same of saved units and their owners"),
+]
 
 APP = Path(__file__).parents[2] / "examples" / "booking" / "app.py"
 SAVE, COMMIT = "dynamodb:ConditionCheckItem", "dynamodb:UpdateItem"

@@ -10,6 +10,8 @@ from e2e.cloud import Cloud
 
 from ticketlock import Lease, LockClient
 
+pytestmark = pytest.mark.shows("mixed queue")
+
 # From the moment when the holder may release: measured from outside, so with the network and the emulator's own time.
 _SOON_S = 0.5
 

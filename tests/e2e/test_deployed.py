@@ -12,6 +12,8 @@ from kit.lock_history import events_of
 from ticketlock import LockName
 from ticketlock.locks._items import row_key
 
+pytestmark = pytest.mark.shows("exclusion")
+
 EXECUTIONS = 10
 
 IN_ANOTHER_STACK = pytest.mark.verify("another deployment, whose leases end")

@@ -22,7 +22,7 @@ from ticketlock_local.demo import run as demo
 from ticketlock_local.demo.checks import judge
 
 from ticketlock.locks._items import lock_key, row_key
-from ticketlock.workflow._executions import execution_arn, work_name
+from ticketlock.workflow._failures import execution_arn, work_name
 from ticketlock.workflow._turn import grant_of, place_of
 
 pytestmark = pytest.mark.verify("a deployment of its own; tests/infra asks which permissions there are")

@@ -23,7 +23,10 @@ from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock import LockClient, LockName
 
-pytestmark = pytest.mark.verify("a deployment of its own; tests/workflow/interpreted asks the same of the definition")
+pytestmark = [
+    pytest.mark.shows("state that writes once"),
+    pytest.mark.verify("a deployment of its own; tests/workflow/interpreted asks the same of the definition"),
+]
 
 APP = Path(__file__).parents[2] / "examples" / "transfer" / "app.py"
 ACCOUNTS = "accounts"

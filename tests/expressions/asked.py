@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from ticketlock._expressions._expressions import Expressions
+from ticketlock._expressions._evaluated import Expressions
 from ticketlock._expressions._updates import ItemUpdate
 from ticketlock._expressions._values import canonical, canonical_item
 

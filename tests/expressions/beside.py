@@ -7,10 +7,9 @@ from typing import Any
 from botocore.exceptions import ClientError
 from kit.engines import Engine
 
-from ticketlock._expressions._errors import ExpressionInvalid, ItemInvalid
-from ticketlock._expressions._expressions import Expressions
+from ticketlock._expressions._evaluated import Expressions
 from ticketlock._expressions._updates import ItemUpdate
-from ticketlock._expressions._values import canonical_item
+from ticketlock._expressions._values import ExpressionInvalid, ItemInvalid, canonical_item
 
 KEY = {"pk": {"S": "order-42"}, "sk": {"S": "default/"}}
 

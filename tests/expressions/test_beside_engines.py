@@ -16,7 +16,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from kit.engines import Engine
 
-from ticketlock._expressions._expressions import Expressions
+from ticketlock._expressions._evaluated import Expressions
+
+pytestmark = pytest.mark.shows("DynamoDB's statements")
 
 EXAMPLES = [40, pytest.param(600, marks=pytest.mark.verify("a minute: forty of them are in `make test`"))]
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from expressions.asked import expressions, holds, item_of
 
-from ticketlock._expressions._expressions import Expressions
+from ticketlock._expressions._evaluated import Expressions
 
 ITEM = item_of(
     one=1,

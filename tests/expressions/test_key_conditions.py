@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from ticketlock._expressions._errors import ExpressionInvalid
-from ticketlock._expressions._expressions import Expressions
+from ticketlock._expressions._evaluated import Expressions
 from ticketlock._expressions._key_conditions import KeyRange, key_range
+from ticketlock._expressions._values import ExpressionInvalid
 
 PARTITION = {"cup": "S", "area": "S"}
 SORT = {"round": "N", "bracket": "S", "match": "S", "half": "S"}

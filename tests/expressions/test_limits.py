@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from expressions.asked import expressions, nested
 
-from ticketlock._expressions._errors import ExpressionInvalid
-from ticketlock._expressions._expressions import Expressions
-from ticketlock._expressions._values import canonical_item
+from ticketlock._expressions._evaluated import Expressions
+from ticketlock._expressions._values import ExpressionInvalid, canonical_item
 
 
 @pytest.mark.parametrize(

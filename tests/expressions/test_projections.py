@@ -3,7 +3,7 @@
 import pytest
 from expressions.asked import item_of, projected
 
-from ticketlock._expressions._errors import ExpressionInvalid
+from ticketlock._expressions._values import ExpressionInvalid
 
 ITEM = item_of(n=1, txt="hello", nums=[0, 1, 2, 3], nest={"k": 1, "entries": [{"q": 1, "r": 2}, {"q": 3}]})
 

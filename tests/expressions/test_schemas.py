@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from expressions.asked import item_of, nested, wire
 
-from ticketlock._expressions._errors import ItemInvalid, ItemTooBig
 from ticketlock._expressions._schemas import Index, KeyAttribute, Schema, check_item, size_of_update
-from ticketlock._expressions._values import MAX_ITEM_BYTES, size_of
+from ticketlock._expressions._values import MAX_ITEM_BYTES, ItemInvalid, ItemTooBig, size_of
+
+pytestmark = pytest.mark.shows("bad input")
 
 DESCRIPTION = {
     "TableName": "orders",

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from expressions.asked import expressions, item_of, nested, updated
 
-from ticketlock._expressions._errors import ItemInvalid
-from ticketlock._expressions._expressions import Expressions
+from ticketlock._expressions._evaluated import Expressions
 from ticketlock._expressions._updates import ItemUpdate
+from ticketlock._expressions._values import ItemInvalid
 
 ITEM = item_of(
     n=5, txt="hello", tags={"cat", "dog"}, nums=[2, 3, 4, 5, 6, 7], nest={"k": 1, "entries": [{"q": 1}, {"q": 2}]}

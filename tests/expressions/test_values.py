@@ -5,9 +5,15 @@ from typing import Any
 import pytest
 from expressions.asked import canonical_of, item_of, wire
 
-from ticketlock._expressions._errors import ExpressionInvalid
-from ticketlock._expressions._numbers import canonical_number, number_bytes
-from ticketlock._expressions._values import canonical, canonical_item, copy_of_item, size_of
+from ticketlock._expressions._values import (
+    ExpressionInvalid,
+    canonical,
+    canonical_item,
+    canonical_number,
+    copy_of_item,
+    number_bytes,
+    size_of,
+)
 
 # Numbers.
 

@@ -1,4 +1,4 @@
-"""Where the engines differ from the documentation: exactly as docs/engines.md lists it."""
+"""Where the engines differ from the documentation: the lists of this file."""
 
 import uuid
 
@@ -6,6 +6,8 @@ import pytest
 from expressions.asked import item_of, wire, with_values
 from expressions.beside import Beside
 from kit.engines import Engine
+
+pytestmark = pytest.mark.shows("DynamoDB's statements")
 
 ITEM = item_of(n=1, s="text", e="\N{GRINNING FACE}", l=[0, 1, 2], m={"k": 1}, tags={"a"})
 VALUES = {

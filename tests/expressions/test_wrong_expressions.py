@@ -8,8 +8,8 @@ from expressions.asked import expressions, wire, with_values
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ticketlock._expressions._errors import ExpressionInvalid
-from ticketlock._expressions._expressions import Expressions
+from ticketlock._expressions._evaluated import Expressions
+from ticketlock._expressions._values import ExpressionInvalid
 
 KINDS = [
     "ConditionExpression",

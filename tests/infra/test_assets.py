@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 from kit.assets import said_by
-from ticketlock_cdk import assets, third_party
-from ticketlock_cdk.assets import source_folder, stage_functions
-from ticketlock_cdk.third_party import ThirdPartyError, third_party_packages
+from ticketlock_cdk import assets
+from ticketlock_cdk.assets import ThirdPartyError, source_folder, stage_functions, third_party_packages
 
 import ticketlock
 
@@ -116,7 +115,7 @@ def test_they_are_pinned_as_the_repository_pins_them():
 
 def test_third_party_packages_are_installed_once(monkeypatch):
     first = third_party_packages(source_folder("functions") / "requirements.txt")
-    monkeypatch.setattr(third_party, "_pip_install", lambda *_: pytest.fail("installed again"))
+    monkeypatch.setattr(assets, "_pip_install", lambda *_: pytest.fail("installed again"))
     assert third_party_packages(source_folder("functions") / "requirements.txt") == first
 
 

@@ -6,8 +6,9 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
-from kit.granted import as_list, on_table, page
+from kit.granted import as_list, on_table
 from ticketlock_cdk import TicketlockStack, TransactionTables
+from ticketlock_cdk.units.access import ROLL_BACK_SAVED
 
 STACKS = pytest.mark.verify("a stack of its own, synthesised")
 ARN = "arn:aws:states:eu-west-1:123456789012:stateMachine:Booking"
@@ -71,9 +72,9 @@ def test_the_function_is_told_its_table_and_the_name_of_its_metrics(attached):
     }
 
 
-def test_the_function_may_do_to_the_units_table_what_its_page_says_and_touch_nothing_else(attached):
+def test_the_function_may_do_to_the_units_table_what_rolling_back_needs_and_touch_nothing_else(attached):
     of_function = attached.units.roll_back
-    assert on_table(attached.found, of_function, attached.units.table) == page("RollBackSaved")
+    assert on_table(attached.found, of_function, attached.units.table) == set(ROLL_BACK_SAVED)
     assert "kms:Decrypt" in on_table(attached.found, of_function, attached.key)
     services = {
         action.partition(":")[0]

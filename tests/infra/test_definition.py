@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from ticketlock_cdk.lock.definition import serialize_definition
-from ticketlock_cdk.lock.settings import Settings
+from ticketlock_cdk.lock.serialize_machine import serialize_definition
+from ticketlock_cdk.lock.settings import LockSettings
 
-SETTINGS = Settings(lease_s=120, poll_s=7, default_record_wait=30, permits=3)
+pytestmark = pytest.mark.shows("one run per grant", "unreachable functions", "long waits and holds", "no heartbeat")
+
+SETTINGS = LockSettings(lease_s=120, poll_s=7, default_record_wait=30, permits=3)
 DEFINITION = serialize_definition(SETTINGS, ["arn:one", "arn:two"])
 
 

@@ -13,9 +13,9 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from aws_cdk.assertions import Annotations, Match
-from kit.granted import as_list, on_table, page
-from kit.pages import rows
+from kit.granted import as_list, on_table
 from ticketlock_cdk import TicketlockStack, TransactionTables, UnitsAlarmThresholds
+from ticketlock_cdk.units.access import FINISH_ITEMS, READ_BESIDE_UNITS, RUN_UNITS, SWEEP_RECORDS
 
 STACKS = pytest.mark.verify("a stack of its own, synthesised")
 ID = dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING)
@@ -134,11 +134,11 @@ class TestTheSweeper:
         assert target["DeadLetterConfig"] == {"Arn": queue}
         assert on_table(whole.found, whole.units.sweeper, whole.units.dead_letter_queue) == {"sqs:SendMessage"}
 
-    def test_has_the_permissions_on_each_table_that_its_page_lists_and_no_others(self, whole):
+    def test_has_the_permissions_on_each_table_that_sweepers_need_and_no_others(self, whole):
         of_sweeper = whole.units.sweeper
-        assert on_table(whole.found, of_sweeper, whole.units.table) == page("SweepRecords")
+        assert on_table(whole.found, of_sweeper, whole.units.table) == set(SWEEP_RECORDS)
         for table in (whole.accounts, whole.orders):
-            assert on_table(whole.found, of_sweeper, table) == page("FinishItems")
+            assert on_table(whole.found, of_sweeper, table) == set(FINISH_ITEMS)
 
     def test_may_use_the_keys_of_its_tables(self, whole):
         for key in (whole.key, whole.data_key):
@@ -172,18 +172,18 @@ class TestTheSweeper:
 
 
 class TestGrants:
-    def test_for_processes_that_run_units_are_those_of_the_page(self, whole):
+    def test_for_processes_that_run_units_are_those_that_they_need(self, whole):
         for table in (whole.units.table, whole.accounts):
-            assert on_table(whole.found, whole.worker, table) == page("RunUnits")
+            assert on_table(whole.found, whole.worker, table) == set(RUN_UNITS)
         assert "kms:GenerateDataKey" in on_table(whole.found, whole.worker, whole.data_key)
 
-    def test_for_readers_are_those_of_the_page(self, whole):
+    def test_for_readers_are_those_that_they_need(self, whole):
         for table in (whole.units.table, whole.accounts):
-            assert on_table(whole.found, whole.reader, table) == page("ReadBesideUnits")
+            assert on_table(whole.found, whole.reader, table) == set(READ_BESIDE_UNITS)
         assert on_table(whole.found, whole.reader, whole.data_key) == {"kms:Decrypt", "kms:DescribeKey"}
 
     def test_reach_the_tables_that_are_named_alone(self, whole):
-        assert on_table(whole.found, whole.shipper, whole.orders) == page("RunUnits")
+        assert on_table(whole.found, whole.shipper, whole.orders) == set(RUN_UNITS)
         assert on_table(whole.found, whole.shipper, whole.accounts) == set()
 
     @STACKS
@@ -196,14 +196,14 @@ class TestGrants:
         units.grant_units(worker, table)
         found = synthesise(orders)
         granted = on_table(found, worker, table)
-        assert granted == page("RunUnits")
+        assert granted == set(RUN_UNITS)
         [of_sweeper] = [
             policy
             for policy in found.of_type("AWS::IAM::Policy").values()
             if policy["Roles"] != [{"Ref": found.id_of(worker)}]
         ]
         [statement] = of_sweeper["PolicyDocument"]["Statement"]
-        assert set(statement["Action"]) == page("FinishItems")
+        assert set(statement["Action"]) == set(FINISH_ITEMS)
         assert Stack.of(units).dependencies == []
 
     @STACKS
@@ -215,7 +215,7 @@ class TestGrants:
         resources = [
             found.text(resource)
             for one in found.statements(units.sweeper)
-            if page("FinishItems") == set(as_list(one["Action"]))
+            if set(FINISH_ITEMS) == set(as_list(one["Action"]))
             for resource in as_list(one["Resource"])
         ]
         assert sorted(each.rpartition(":")[2] for each in resources) == ["table/accounts", "table/orders"]
@@ -251,11 +251,6 @@ class TestMonitoring:
         for metric in metrics:
             assert metric.dimensions == {"service": whole.units.service_name}
             assert f'\\"{metric.metric_name}\\"' in shown
-
-    def test_by_metrics_and_alarms_which_the_page_has_all(self, whole):
-        told = [row[0].strip("`") for row in rows("docs/operations.md", "Units of work")]
-        metrics = {name.removeprefix("metric_") for name in dir(whole.units) if name.startswith("metric_")}
-        assert set(told) - {"units.metric_…()", "alarm", "---"} == metrics | set(ALARMS)
 
     @STACKS
     def test_there_are_no_alarms_and_no_dashboard_unless_asked_for(self, stack, synthesise):

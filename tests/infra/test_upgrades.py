@@ -1,7 +1,6 @@
 """A deployment over running executions: they keep the definition that they began with, and permissions are today's."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -110,19 +109,6 @@ def test_a_retired_target_is_refused_to_new_executions_and_kept_for_accepted_one
     for name in ("state_machine", "release", "clean_up"):
         then, now = (allowed(each.found, getattr(each.lock, name)) for each in (were, are))
         assert then == now
-
-
-@pytest.mark.parametrize("setting", ["snap_start", "memory_size", "architecture", "clean_up_concurrency"])
-def test_the_page_has_a_row_for_the_lambda_settings(setting):
-    page = (Path(__file__).parents[2] / "docs/upgrades.md").read_text()
-    assert [line for line in page.splitlines() if line.startswith("| ") and f"`{setting}`" in line.split("|")[1]]
-
-
-def test_the_page_says_how_to_change_a_key_under_running_executions():
-    page = (Path(__file__).parents[2] / "docs/upgrades.md").read_text()
-    [row] = [line for line in page.splitlines() if line.startswith("| `encryption_key`")]
-    assert "(#another-key)" in row
-    assert "## Another key" in page
 
 
 def test_another_number_of_permits_changes_the_definition_alone(outdir, synthesise):

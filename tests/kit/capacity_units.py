@@ -10,14 +10,14 @@ from kit.stopped import LATE_MS, Execution
 from kit.world import LEASE_MS, Process, World
 
 from ticketlock import Grant, LockName, Position, RecordWaitExceeded
-from ticketlock.locks._claim import DATA_BYTES
+from ticketlock.locks._outcomes import DATA_BYTES
 
 TASK_TOKEN = "t" * 1_000
 """As long as those of Step Functions."""
 DATA = "d" * DATA_BYTES
 MANY = 100
 OTHERS = 40
-"""Other holders of the semaphore, in the right half of the table of docs/engines.md."""
+"""Other holders of the semaphore, in the second life that is counted."""
 _LONG_LEASE_MS = 3_600_000
 
 

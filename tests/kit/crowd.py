@@ -15,7 +15,7 @@ from kit.recorded import name_of
 from kit.works import TWO, alone, come_and_go, reading, several
 
 from ticketlock import LockState
-from ticketlock.wire._clocks import SystemClocks
+from ticketlock.wire._driver import SystemClocks
 
 Process = subprocess.Popen[str]
 Who = Callable[[Iterable[Event], str], set[str]]

@@ -1,6 +1,6 @@
 """The engines that the contract runs on. To add one, add an entry here.
 
-docs/engines.md says how they differ.
+docs/proof.md says how they differ.
 """
 
 import os
@@ -14,7 +14,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from ticketlock.locks._create_table import LOCK_TABLE
+from ticketlock.locks._lock_table import LOCK_TABLE
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.wire._sdk import make_client
 

@@ -1,22 +1,6 @@
-"""What the policies of a template grant, beside what docs/units-table.md says."""
+"""What the policies of a template grant."""
 
-import json
 from typing import Any
-
-from kit.pages import blocks
-
-
-def page(sid: str) -> set[str]:
-    """The actions of a statement of docs/units-table.md."""
-    documents = [json.loads(block) for block in blocks("docs/units-table.md", "json")]
-    return {
-        action
-        for each in documents
-        if isinstance(each, list)
-        for statement in each
-        if statement["Sid"] == sid
-        for action in statement["Action"]
-    }
 
 
 def on_table(found: Any, construct: Any, table: Any) -> set[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ticketlock.locks._items import Holder, LockItem, Row, is_lock_item
 from ticketlock.locks._modes import MAX_HOLDERS
-from ticketlock.wire._attributes import Item
+from ticketlock.wire._actions import Item
 
 LEASE_MS = 20_000
 UNCERTAINTY_MS = 3_000

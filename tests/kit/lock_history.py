@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict
 from kit.lock_model import Acquisition, History, Outcome, Standing, Update
 from ticketlock_local.demo.executions import Execution
 
-from ticketlock.wire._clocks import SystemClocks
+from ticketlock.wire._driver import SystemClocks
 
 Action = Literal["acquire", "release", "update"]
 Kind = Literal["invoked", "stands", "polls", "holds"] | Outcome

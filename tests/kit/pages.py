@@ -1,12 +1,10 @@
 """The documentation pages: their text, blocks and tables, and the code that they describe."""
 
 import ast
-import inspect
 import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).parents[2]
 ALL_PAGES = sorted(
@@ -44,22 +42,3 @@ def functions_of(path: Path) -> frozenset[str]:
     """The functions of a file, and the methods."""
     tree = ast.walk(ast.parse(path.read_text()))
     return frozenset(each.name for each in tree if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
-
-
-def defaults(function: Any) -> dict[str, Any]:
-    """The settings of a function, by name, as in a page's table."""
-    return {
-        name: each.default
-        for name, each in inspect.signature(function).parameters.items()
-        if each.kind is each.KEYWORD_ONLY
-    }
-
-
-def is_in_make_test(path: Path) -> bool:
-    """Whether `make test` runs a test of a file; otherwise all of them are left to `make verify`."""
-    tree = ast.parse(path.read_text())
-    of_all = [
-        node for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
-    ]
-    left = any("pytest.mark.verify" in ast.unparse(node) for node in of_all)
-    return not left or "pytest.mark.always" in ast.unparse(tree)

@@ -18,7 +18,7 @@ from kit.sent import is_renewal
 
 from ticketlock import LockClient, LockName, LockTable, aio
 from ticketlock.testing import ManualClock, MemoryDynamoDB, Sent
-from ticketlock.wire._clocks import Clocks
+from ticketlock.wire._driver import Clocks
 from ticketlock.wire._sdk import CLIENT_SETTINGS, make_client
 
 Kind = Literal["threads", "tasks"]

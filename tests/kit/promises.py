@@ -14,7 +14,7 @@ from kit import lock_model as model
 from kit.invariants import Broken, counts
 
 from ticketlock.locks._items import LockItem, Row, is_lock_item
-from ticketlock.wire._attributes import Item
+from ticketlock.wire._actions import Item
 
 ON_PURPOSE = "leaves_a_promise_broken"
 

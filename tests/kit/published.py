@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 
 from ticketlock import LockName
 from ticketlock.locks._items import lock_prefix, row_key
-from ticketlock.wire._answers import Reply
-from ticketlock.wire._attributes import integer, number
+from ticketlock.wire._actions import Reply, integer, number
 from ticketlock.wire._requests import Read, Request, Write
 from ticketlock.wire._table_time import Moment
 

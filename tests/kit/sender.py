@@ -11,9 +11,8 @@ from kit.proxy import Proxy
 from ticketlock.aio._lock_table import LockTable as AsyncLockTable
 from ticketlock.locks._lock_table import LockTable
 from ticketlock.locks._reads import TIME_CHECK
-from ticketlock.wire._answers import Reply
-from ticketlock.wire._clocks import SystemClocks
-from ticketlock.wire._driver import Driver
+from ticketlock.wire._actions import Reply
+from ticketlock.wire._driver import Driver, SystemClocks
 from ticketlock.wire._requests import Request
 from ticketlock.wire._sdk import CLIENT_SETTINGS, make_client
 

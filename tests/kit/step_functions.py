@@ -12,7 +12,7 @@ from kit.world import Process, Stepper, Table
 from ticketlock import Claim, LockTable
 from ticketlock.locks._hand_over import WakingContender
 from ticketlock.locks._protocol import Contender
-from ticketlock.wire._answers import Reply
+from ticketlock.wire._actions import Reply
 from ticketlock.wire._requests import Request, Steps
 from ticketlock.wire._step_functions import Closing, TaskAnswer
 from ticketlock.workflow import Workflow

@@ -20,7 +20,7 @@ from kit.in_a_loop import InALoop, Loop
 from ticketlock import Lease, LockClient, LockTable, aio
 from ticketlock.testing import ManualClock, Sent
 from ticketlock.units import Unit, Units, UnitTable
-from ticketlock.units._ids import new_id
+from ticketlock.units._record import new_id
 
 UnitsKind = Literal["threads", "tasks"]
 Key = Mapping[str, Any]

@@ -20,7 +20,7 @@ from ticketlock import Claim, Grant, LockName, LockTable, Position
 from ticketlock.errors import TableError
 from ticketlock.locks._items import LockItem, is_lock_item
 from ticketlock.locks._protocol import Contender
-from ticketlock.wire._answers import Reply
+from ticketlock.wire._actions import Reply
 from ticketlock.wire._item_requests import GetMany
 from ticketlock.wire._requests import Read, Request, Steps, TransactWrite, Write
 from ticketlock.wire._table_time import Moment, Reading

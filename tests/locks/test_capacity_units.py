@@ -12,7 +12,10 @@ from kit.engines import Engine, counting_engine_names
 from kit.stopped import Execution
 from kit.world import World
 
-pytestmark = pytest.mark.parametrize("engine", counting_engine_names(), indirect=True)
+pytestmark = [
+    pytest.mark.shows("cost"),
+    pytest.mark.parametrize("engine", counting_engine_names(), indirect=True),
+]
 
 
 @pytest.mark.parametrize("others", [0, OTHERS])

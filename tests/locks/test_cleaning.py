@@ -8,8 +8,10 @@ from kit.world import LEASE_MS, Process, World
 from ticketlock import LockName
 from ticketlock.locks._items import Session, lock_key, row_key
 from ticketlock.locks._protocol import Contender
-from ticketlock.wire._attributes import integer
+from ticketlock.wire._actions import integer
 from ticketlock.workflow._session import beat, finish
+
+pytestmark = pytest.mark.shows("self-cleaning")
 
 DAY_S = 24 * 3_600
 LEASE_S = LEASE_MS // 1_000

@@ -13,6 +13,8 @@ from ticketlock.errors import TableError
 from ticketlock.locks import _writes as write
 from ticketlock.wire._requests import TransactWrite, Write
 
+pytestmark = pytest.mark.shows("liveness", "lost requests")
+
 
 def passes(operation: str) -> None:
     """No fault."""

@@ -17,6 +17,8 @@ from ticketlock import (
 )
 from ticketlock.locks._items import lock_key
 
+pytestmark = pytest.mark.shows("fencing", "cost")
+
 
 def test_an_unused_lock_is_granted_at_once_by_one_write(alice: Process, lock: LockName) -> None:
     operations = alice.operations(lambda: alice.granted(alice.claim(lock)))

@@ -12,6 +12,8 @@ from ticketlock.locks._protocol import Contender
 from ticketlock.wire._requests import Read, Steps
 from ticketlock.wire._step_functions import TaskAnswer
 
+pytestmark = pytest.mark.shows("liveness")
+
 
 class TestAWakeUpIsAHint:
     def test_a_waiter_that_is_woken_before_its_turn_polls_and_keeps_its_place(self, line: Line) -> None:

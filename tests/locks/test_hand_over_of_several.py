@@ -6,6 +6,8 @@ from locks.waiting_line import Line, Waiter
 
 from ticketlock import Grant, Position
 
+pytestmark = pytest.mark.shows("order")
+
 
 def park(*waiters: Waiter) -> None:
     for waiter in waiters:

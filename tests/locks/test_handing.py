@@ -7,12 +7,13 @@ from kit.world import Process
 
 from ticketlock import Claim, Grant, InvalidLockRequest, LockLost, LockName, Place, Position
 from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError
-from ticketlock.locks._hand_over import WakingContender
-from ticketlock.locks._handing import Next, release_to, take_handed
+from ticketlock.locks._hand_over import Next, WakingContender, release_to, take_handed
 from ticketlock.locks._items import LockItem, Session
 from ticketlock.locks._outcomes import BY_THE_OWNER, Hold, Released, Releasing
 from ticketlock.locks._writes import mint_ticket, put_row
 from ticketlock.wire._requests import Steps, TransactWrite
+
+pytestmark = pytest.mark.shows("order")
 
 ALONE, IN_VAIN = ["TransactWriteItems"], ["TransactWriteItems", "UpdateItem"]
 

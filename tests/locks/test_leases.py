@@ -6,6 +6,8 @@ from kit.world import LEASE_MS, Process, World, reply_lost
 from ticketlock import Grant, LockLost, LockName, Position
 from ticketlock.locks import _writes as write
 
+pytestmark = pytest.mark.shows("exclusion")
+
 MINUTE_MS = 60_000
 
 

@@ -19,6 +19,8 @@ from ticketlock.locks._items import row_key
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._requests import Steps
 
+pytestmark = pytest.mark.shows("liveness")
+
 Steppers = Sequence[Stepper[Any]]
 
 

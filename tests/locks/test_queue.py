@@ -10,7 +10,9 @@ from kit.world import LEASE_MS, Process, World
 
 from ticketlock import Grant, LockName, Position, RecordWaitExceeded
 from ticketlock.locks._items import lock_key, row_key
-from ticketlock.wire._attributes import number
+from ticketlock.wire._actions import number
+
+pytestmark = pytest.mark.shows("order", "cost")
 
 
 def test_grants_follow_ticket_order_in_any_order_of_polls(world: World, lock: LockName) -> None:

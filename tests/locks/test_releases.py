@@ -9,6 +9,8 @@ from ticketlock import Grant, LockLost, LockName
 from ticketlock.locks._items import lock_key
 from ticketlock.locks._outcomes import Releasing
 
+pytestmark = pytest.mark.shows("lost requests")
+
 
 def passes(_operation: str) -> None:
     pass

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from ticketlock import Claim, InvalidLockRequest, LockName
-from ticketlock.locks._claim import MAX_LEASE_MS, MIN_LEASE_MS
+from ticketlock.locks._items import record_wait_ms
 from ticketlock.locks._modes import MAX_HOLDERS
-from ticketlock.locks._names import record_wait_ms
+from ticketlock.locks._outcomes import MAX_LEASE_MS, MIN_LEASE_MS
 
 LOCK = LockName("order-42")
 

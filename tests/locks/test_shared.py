@@ -8,6 +8,8 @@ from kit.world import Process, World
 
 from ticketlock import Claim, Grant, InvalidLockRequest, LockLost, LockName, Position, RecordWaitExceeded
 
+pytestmark = pytest.mark.shows("exclusion", "order")
+
 
 def sharing(process: Process, lock: LockName) -> Claim:
     return process.claim(lock, shared=True)

@@ -17,9 +17,11 @@ from kit.world import LEASE_MS, Process, Stepper, Touched, World, exclusion_held
 
 from ticketlock import Grant, LockLost, LockName, Position
 from ticketlock.locks._protocol import Contender
-from ticketlock.wire._answers import Reply
+from ticketlock.wire._actions import Reply
 from ticketlock.wire._requests import Request
 from ticketlock.wire._table_time import Moment
+
+pytestmark = pytest.mark.shows("exclusion")
 
 H = TypeVar("H")
 Steps = Generator[Request, Reply, H]

@@ -14,17 +14,13 @@ PACKAGE = Path(ticketlock.__file__).parent
 
 # Rules without I/O and without a clock: they run under boto3, under asyncio, or in a simulated world. Of the locks all
 # but the tables themselves; of the other rooms what a protocol is made of.
-PERFORMED = {"locks/__init__", "locks/_lock_table", "locks/_create_table"}
+PERFORMED = {"locks/__init__", "locks/_lock_table"}
 PROTOCOL = sorted(
     {path.relative_to(PACKAGE).with_suffix("").as_posix() for path in (PACKAGE / "locks").glob("*.py")} - PERFORMED
     | {
         f"wire/{name}"
         for name in (
             "_actions",
-            "_answers",
-            "_attributes",
-            "_batch_get",
-            "_conditions",
             "_item_requests",
             "_requests",
             "_step_functions",

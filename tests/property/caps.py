@@ -8,15 +8,15 @@ from typing import Any
 from kit import invariants
 from property.chance import Chance
 
-from ticketlock.locks import _claim, _grants, _hand_over, _joiner, _modes, _operators, _protocol, _queue_reader
+from ticketlock.locks import _grants, _hand_over, _modes, _operators, _outcomes, _protocol
 
 Places = tuple[tuple[Any, str], ...]
 
 PLACES: Mapping[str, Places] = {
     "swept": ((_protocol, "_SWEPT_PER_POLL"),),
-    "page": ((_queue_reader, "_PAGE"),),
-    "holders": tuple((each, "MAX_HOLDERS") for each in (_modes, _claim, _grants, invariants)),
-    "tries": ((_protocol, "_TRIES"), (_joiner, "_TRIES")),
+    "page": ((_protocol, "_PAGE"),),
+    "holders": tuple((each, "MAX_HOLDERS") for each in (_modes, _outcomes, _grants, invariants)),
+    "tries": ((_protocol, "_TRIES"),),
     "operators_tries": ((_operators, "_TRIES"),),
     "stale_tokens": ((_hand_over, "_STALE_TOKENS"),),
 }

@@ -45,9 +45,8 @@ if TYPE_CHECKING:
 
 from ticketlock import LockName
 from ticketlock.errors import LockLost
-from ticketlock.locks._claim import Claim
 from ticketlock.locks._items import Holder, LockItem, Row
-from ticketlock.locks._outcomes import Grant
+from ticketlock.locks._outcomes import Claim, Grant
 from ticketlock.testing import MemoryDynamoDB
 
 
@@ -176,7 +175,7 @@ class Checker:
             self.out.add(asked.owner)
             told_that_it_has_left(asked.owner, self.item)
 
-    def hears_of(self, machine: Machine, claim: Claim, grant: Grant, lease: Held) -> Hold:
+    def note_grant(self, machine: Machine, claim: Claim, grant: Grant, lease: Held) -> Hold:
         """A holder learns of its grant."""
         own_token(claim.owner, grant.fencing_token, self.tokens.get(claim.owner, ()))
         asked = self.waiting.get(machine.name)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from ticketlock.client._wait import Waits
+from ticketlock.client._acquire import Waits
 from ticketlock.wire._actions import Actions, Call
 from ticketlock.wire._table_time import Reading
 

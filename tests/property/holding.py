@@ -8,22 +8,21 @@ from property.seen import TABLE
 from property.world import World
 
 from ticketlock import Grant
+from ticketlock.client._arguments import Acquisition
 from ticketlock.client._base_lease import BaseLease
 from ticketlock.client._holdings import Holdings
-from ticketlock.client._pace import Bounds
-from ticketlock.client._wishes import Terms
+from ticketlock.client._pace import PaceBounds
 from ticketlock.errors import LockLost, TableError
-from ticketlock.locks._claim import Claim
 from ticketlock.locks._hand_over import contender_class
+from ticketlock.locks._outcomes import Claim
 from ticketlock.locks._protocol import Contender
-from ticketlock.wire._actions import Actions, Sleep, T
-from ticketlock.wire._answers import Answer
+from ticketlock.wire._actions import Actions, Answer, Sleep, T
 from ticketlock.wire._driver import Driver
 from ticketlock.wire._heartbeat import Due
 from ticketlock.wire._requests import Request, Steps
 from ticketlock.wire._table_time import Moment
 
-CLIENTS = Bounds(5, 400)
+CLIENTS = PaceBounds(5, 400)
 
 Verb = tuple[int, str]
 """What a holder does after so many milliseconds: ``renew``, ``show`` other data, or ``work``."""
@@ -43,7 +42,7 @@ class Client:
 
     def lease(self, claim: Claim, grant: Grant) -> BaseLease:
         """A grant as its holder knows it."""
-        return BaseLease(TABLE, Terms(claim, has_own_identity=True), grant, self.machine)
+        return BaseLease(TABLE, Acquisition(claim, has_own_identity=True), grant, self.machine)
 
     # The table.
 

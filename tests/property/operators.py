@@ -11,11 +11,10 @@ from property.world import World
 
 from ticketlock import Grant
 from ticketlock.errors import InvalidLockRequest, LockLost, RecordWaitExceeded, TableError
-from ticketlock.locks._claim import Claim
 from ticketlock.locks._hand_over import contender_class
-from ticketlock.locks._inspect import inspect
 from ticketlock.locks._items import Holder, LockItem
-from ticketlock.locks._operators import release_of, resume, set_limit, unset_limit
+from ticketlock.locks._operators import inspect, release_of, resume, set_limit, unset_limit
+from ticketlock.locks._outcomes import Claim
 from ticketlock.wire._actions import Actions, Sleep
 from ticketlock.wire._driver import Driver
 from ticketlock.wire._requests import Steps
@@ -78,7 +77,7 @@ def heir(rounds: int = 2) -> Script:
                 continue
             client = Client(world, machine, driver)
             lease = client.lease(claim, grant)
-            held = world.checker.hears_of(machine, claim, grant, lease)
+            held = world.checker.note_grant(machine, claim, grant, lease)
             yield from works(client, lease, held, [(ms, "renew") for ms in (1, 3_000)[: world.chance.pick(3)]])
 
     return script
@@ -104,7 +103,7 @@ def pessimist(owner: str, rounds: int = 3) -> Script:
                 checker.gave_up(machine)
                 continue
             assert isinstance(grant, Grant)
-            held = checker.hears_of(machine, claim, grant, Client(world, machine, driver).lease(claim, grant))
+            held = checker.note_grant(machine, claim, grant, Client(world, machine, driver).lease(claim, grant))
             yield Sleep([1, 50, 3_000][world.chance.pick(3)])
             held.ends()
             yield from _frees(world, machine, driver, lambda each: each.owner == owner, False)

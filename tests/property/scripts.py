@@ -14,14 +14,13 @@ from property.seen import TABLE
 from property.world import World
 
 from ticketlock import Grant, Place, Position
-from ticketlock.client._acquire import acquire, leave
-from ticketlock.client._lines import Line
-from ticketlock.client._pace import Bounds, Pace
-from ticketlock.client._wait import Waits
+from ticketlock.client._acquire import Waits, acquire, leave
+from ticketlock.client._pace import Pace, PaceBounds
+from ticketlock.client._waiters import WaitKey
 from ticketlock.errors import LockLost, OutcomeUnknown, RecordWaitExceeded, RequestNotApplied, TableError
-from ticketlock.locks._claim import Claim
 from ticketlock.locks._hand_over import await_wake_up
 from ticketlock.locks._items import Session
+from ticketlock.locks._outcomes import Claim
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._writes import mint_ticket
 from ticketlock.wire._actions import Actions, Sleep
@@ -30,7 +29,7 @@ from ticketlock.wire._requests import Steps
 from ticketlock.wire._table_time import Moment
 
 # One poll is enough: every holder has left by then.
-ONCE = Bounds(3_000, 3_000)
+ONCE = PaceBounds(3_000, 3_000)
 FIVE_WEEKS_MS = 35 * 24 * 3_600_000
 """Until TTL may have deleted everything."""
 TWO_DAYS_MS = 2 * 24 * 3_600_000
@@ -104,7 +103,7 @@ def at_once(
     driver: Driver,
     claim: Claim,
     wait_ms: int | None,
-    bounds: Bounds = CLIENTS,
+    bounds: PaceBounds = CLIENTS,
     *,
     others_wait: bool = False,
 ) -> Actions[Grant]:
@@ -119,7 +118,7 @@ def at_once(
     waits.wake = partial(_wakes, machine, waits)
     machine.waits = waits
 
-    line = Line(TABLE, world.lock)
+    line = WaitKey(TABLE, world.lock)
 
     def steps(now: Moment) -> Steps[Grant]:
         waits.contender = contender(world, claim, now)
@@ -138,14 +137,14 @@ def at_once(
         until_ms = None if wait_ms is None else machine.read().local_ms + wait_ms + driver.patience_ms
         grant = yield from driver.run(steps, until_ms=until_ms)
     if grant.next_may_enter:
-        world.lines.has_room(line, grant.fencing_token)
+        world.lines.tell_first_waiter(line, grant.fencing_token)
     return grant
 
 
 def _has_left(world: World, machine: Machine) -> None:
     """Wake the next waiter of its process, as a client does."""
     if machine.waits is not None:
-        world.lines.has_left(Line(TABLE, world.lock), machine.waits)
+        world.lines.has_left(WaitKey(TABLE, world.lock), machine.waits)
 
 
 def _tickets_of(machine: Machine) -> set[int]:
@@ -181,7 +180,7 @@ def hold(
     wait_ms: int | None,
     acquisition: Actions[Grant],
     verbs: Iterable[Verb],
-    bounds: Bounds = CLIENTS,
+    bounds: PaceBounds = CLIENTS,
 ) -> Actions[None]:
     """Acquire the lock, do these, and release it."""
     checker = world.checker
@@ -214,7 +213,7 @@ def hold(
         return
     client = Client(world, machine, driver)
     lease = client.holdings.keep(claim.owner, client.lease(claim, grant))
-    yield from works(client, lease, checker.hears_of(machine, claim, grant, lease), verbs)
+    yield from works(client, lease, checker.note_grant(machine, claim, grant, lease), verbs)
 
 
 def holder(*, shared: bool) -> Script:

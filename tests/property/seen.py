@@ -9,7 +9,7 @@ from property.clocks import TrueTime
 from ticketlock import LockName
 from ticketlock.locks._items import Holder, LockItem, Row, is_lock_item
 from ticketlock.testing import MemoryDynamoDB
-from ticketlock.wire._attributes import Item
+from ticketlock.wire._actions import Item
 
 TABLE = "locks"
 

@@ -9,6 +9,8 @@ from property.parties import Hold
 from property.scripts import FIVE_WEEKS_MS, holder
 from property.world import World
 
+pytestmark = pytest.mark.shows("order")
+
 
 def test_a_request_that_is_built_before_the_item_is_deleted_and_sent_weeks_later_takes_the_token_back() -> None:
     world = World(Recorded([]), Faults())

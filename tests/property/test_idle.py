@@ -10,8 +10,8 @@ from property.scripts import at_once, hold
 from property.world import World
 
 from ticketlock.client import _pace
-from ticketlock.client._lines import Lines
-from ticketlock.locks._claim import Claim
+from ticketlock.client._waiters import LocalWaiters
+from ticketlock.locks._outcomes import Claim
 from ticketlock.wire._actions import Actions, Sleep
 from ticketlock.wire._driver import Driver
 
@@ -22,8 +22,8 @@ IMPATIENT = 40
 @pytest.fixture(autouse=True)
 def none_wakes_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if each waiter were of another process: only the pace decides when it polls."""
-    for hint in ("has_left", "has_room"):
-        monkeypatch.setattr(Lines, hint, lambda *_: None)
+    for hint in ("has_left", "tell_first_waiter"):
+        monkeypatch.setattr(LocalWaiters, hint, lambda *_: None)
 
 
 def acquires_at(begins_ms: int, wait_ms: int | None, *holds_ms: int) -> Script:

@@ -16,6 +16,8 @@ from property.seen import TABLE
 from property.stateful import found_by_hypothesis
 from property.world import World
 
+pytestmark = pytest.mark.shows("exclusion", "fencing", "liveness", "order", "self-cleaning", "lost requests")
+
 SCHEDULES, A_TEST = 400, 50
 # These numbers change if the protocol's requests change.
 EVERY = {

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from property.deployments import Deployments
 
 from ticketlock import LockName
-from ticketlock._expressions._values import Item
-from ticketlock.client._lines import Lines
-from ticketlock.locks._claim import Claim
+from ticketlock._expressions._values import Attributes
+from ticketlock.client._waiters import LocalWaiters
 from ticketlock.locks._items import Session, lock_key
+from ticketlock.locks._outcomes import Claim
 from ticketlock.locks._reads import TIME_CHECK
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.testing._tables import ItemId, Table
@@ -81,7 +81,7 @@ class Applying:
 
     step: int
     token: str | None
-    left: dict[ItemId, Item | None]
+    left: dict[ItemId, Attributes | None]
     pending: Pending
     next_at_ms: float
 
@@ -123,7 +123,7 @@ class World:
         self.applying: list[Applying] = []
         self.tasks: dict[str, Machine] = {}
         self.steps = 0
-        self.lines = Lines()
+        self.lines = LocalWaiters()
         self.deployments: Deployments | None = None
         self.next_polls: dict[tuple[int, int], Poll] = {}
 
@@ -472,7 +472,7 @@ class World:
             machine.answered(task_token)
 
 
-def _id_of(item: Item) -> ItemId:
+def _id_of(item: Attributes) -> ItemId:
     return TABLE, (item["pk"]["S"], item["sk"]["S"])
 
 
@@ -482,7 +482,7 @@ def _written(action: Any) -> ItemId:
     return _id_of(asked.get("Key") or asked["Item"])
 
 
-def _expires_at_ms(item: Item) -> float:
+def _expires_at_ms(item: Attributes) -> float:
     return int(item["expiresAt"]["N"]) * 1_000 if "expiresAt" in item else _NEVER_MS
 
 

@@ -29,7 +29,7 @@ from security.workflows import FUNCTION, LEASE_S, TARGET, Execution, Table
 
 from ticketlock import LockClient, LockLost, LockName, RecordWaitExceeded, TableRefused
 from ticketlock.locks._items import Session
-from ticketlock.wire._clocks import SystemClocks
+from ticketlock.wire._driver import SystemClocks
 
 pytestmark = pytest.mark.verify("reads all logs of many runs; nothing else depends on it")
 

@@ -1,6 +1,10 @@
 """What a stolen task token allows a principal that may answer tasks: to delay others, never to get a lock."""
 
+import json
+from typing import Any
+
 import pytest
+from kit.pages import ROOT
 from security.workflows import LEASE_S, Table
 
 from ticketlock import LockLost
@@ -37,3 +41,27 @@ def test_the_end_of_the_work_answers_the_newest_token_of_the_heartbeat_and_no_ot
         holder.beats(token, retry)
     holder.finishes()
     assert table.tasks.answers == [TaskAnswer("new")]
+
+
+def states() -> Any:
+    return json.loads((ROOT / "statemachines/serialize.asl.json").read_text())["States"]
+
+
+def test_a_stranger_who_fails_the_task_of_a_heartbeat_stops_the_work() -> None:
+    hold = states()["Hold"]
+    (beat,) = (branch["States"]["Heartbeat"] for branch in hold["Branches"] if "Heartbeat" in branch["States"])
+
+    def retries(error: str) -> int:
+        rule = next(each for each in beat["Retry"] if {error, "States.ALL"} & set(each["ErrorEquals"]))
+        attempts: int = rule["MaxAttempts"]
+        return attempts
+
+    assert (retries("LockLost"), retries("Anything")) == (0, 6)
+    # Nothing else is caught, so the branch fails, and with it the others.
+    assert [error for each in beat["Catch"] for error in each["ErrorEquals"]] == ["ContinueHolding"]
+
+
+def test_a_stranger_who_fails_the_task_of_a_parked_waiter_makes_it_poll() -> None:
+    for parked in ("WaitForWakeUp", "WaitForWakeUpBriefly"):
+        assert {each["Next"] for each in states()[parked]["Catch"]} <= {"CheckPosition", "WaitForTurn"}
+    assert states()["WaitForTurn"]["Next"] == "CheckPosition"

@@ -4,8 +4,8 @@ import pytest
 from security.workflows import Table
 
 from ticketlock import Claim, Grant, LockLost, LockName, LockTable, Position, TableError
-from ticketlock.locks._claim import MAX_LEASE_MS
 from ticketlock.locks._items import holder_attribute, lock_key, row_key, token_attribute
+from ticketlock.locks._outcomes import MAX_LEASE_MS
 
 LEASE_MS = 60_000
 LOCK = LockName("order-42")

@@ -9,7 +9,7 @@ from kit.step_functions import TaskService
 
 from ticketlock import LockTable
 from ticketlock.testing import ManualClock, MemoryDynamoDB
-from ticketlock.wire._clocks import Clocks
+from ticketlock.wire._driver import Clocks
 from ticketlock.workflow import Workflow
 
 ARN = "arn:aws:states:us-east-1:123456789012"

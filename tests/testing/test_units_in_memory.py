@@ -1,4 +1,4 @@
-"""Units of work over the DynamoDB in memory, as docs/testing.md has it."""
+"""Units of work over the DynamoDB in memory, as docs/python.md has it."""
 
 import pytest
 

@@ -19,7 +19,10 @@ from soak_steps import judged as judged_steps
 from ticketlock.locks import _conditions
 from ticketlock.locks._queue import Queue
 
-pytestmark = pytest.mark.verify("tests the tool; `make test` has a short soak")
+pytestmark = [
+    pytest.mark.shows("liveness"),
+    pytest.mark.verify("tests the tool; `make test` has a short soak"),
+]
 
 SHORT = Scale(minutes=1, locks=6, machines=10)
 

@@ -21,9 +21,9 @@ from kit.units import KEYS, VECTOR_INDEX, Books, Killed, Party, make_table
 from ticketlock.errors import CommittedUnfinished, UnitError
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 from ticketlock.units import COMMITTED, READ_LOCK
-from ticketlock.units._correcting import Correction, correct
-from ticketlock.units._heads import Heads
 from ticketlock.units._marks import Marks
+from ticketlock.units._operators import Correction, correct
+from ticketlock.units._record import UnitRecords
 
 FILES = Path(__file__).parent / "golden"
 STOOD_AT_MS = 1_790_000_000_000
@@ -202,7 +202,7 @@ def an_operator_s_correction(books: Books) -> None:
     with suppress(CommittedUnfinished):
         unit.commit()
     correction = Correction(CORRECTION, None, "ada", "a wrong vector")
-    steps = correct(Heads("units"), Marks("_tlu"), unit.id, ann.accounts, {"id": {"S": "a"}}, correction)
+    steps = correct(UnitRecords("units"), Marks("_tlu"), unit.id, ann.accounts, {"id": {"S": "a"}}, correction)
     ann.units._performer.follow(steps)
 
 

@@ -23,9 +23,9 @@ from kit.units import (
 
 from ticketlock.errors import InvalidUnitRequest, UnitRolledBack, UnsupportedFormat
 from ticketlock.units import OpenUnit, Outcome, Record
-from ticketlock.units._administration import Settled, Shown, Standing, inspect, open_units, roll_back, settle
-from ticketlock.units._heads import Heads
 from ticketlock.units._marks import Marks
+from ticketlock.units._operators import Settled, Shown, Standing, inspect, open_units, roll_back, settle
+from ticketlock.units._record import UnitRecords
 
 IN_MEMORY_FIRST = pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
 pytestmark = [IN_MEMORY_FIRST]
@@ -79,15 +79,15 @@ def opened(party: Party, unit: str) -> OpenUnit | None:
 
 
 def inspected(party: Party, unit: str) -> Shown | None:
-    return party.units._performer.follow(inspect(Heads(party.books.tables["units"]), MARKS, unit))
+    return party.units._performer.follow(inspect(UnitRecords(party.books.tables["units"]), MARKS, unit))
 
 
 def settled(party: Party, unit: str) -> Settled:
-    return party.units._performer.follow(settle(Heads(party.books.tables["units"]), MARKS, unit))
+    return party.units._performer.follow(settle(UnitRecords(party.books.tables["units"]), MARKS, unit))
 
 
 def rolled_back(party: Party, unit: str) -> Settled:
-    return party.units._performer.follow(roll_back(Heads(party.books.tables["units"]), MARKS, unit))
+    return party.units._performer.follow(roll_back(UnitRecords(party.books.tables["units"]), MARKS, unit))
 
 
 def standings(party: Party, unit: str) -> list[Standing]:
@@ -168,7 +168,7 @@ class TestAList:
         unit = killed(units_world, keys, is_committed=True)
         books.write("units", {"unit": "0", "row": "head", "state": "new", "rev": 1})
         known: list[InvalidUnitRequest | UnsupportedFormat] = []
-        heads = Heads(books.tables["units"])
+        heads = UnitRecords(books.tables["units"])
         found = ben.units._performer.follow(open_units(heads, known.append))
         assert unit in [each.unit for each in found]
         assert any("'unit': {'S': '0'}" in str(each) for each in known)

@@ -25,6 +25,8 @@ from kit.units import (
 from ticketlock.errors import InvalidUnitRequest, TableNotFound
 from ticketlock.units import Units
 
+pytestmark = pytest.mark.shows("bad input")
+
 # The arguments may be of any type: some of them are the mistake.
 Use = Callable[[Party, Any, Key], object]
 SET = "SET balance = :n"

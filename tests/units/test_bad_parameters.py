@@ -13,7 +13,10 @@ from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units import Units
 
 # Nothing is sent, so that one engine is enough.
-pytestmark = pytest.mark.parametrize("units_engine", ["memory"], indirect=True)
+pytestmark = [
+    pytest.mark.shows("bad input"),
+    pytest.mark.parametrize("units_engine", ["memory"], indirect=True),
+]
 
 WAY = pytest.mark.parametrize("way", ["native", "marked"])
 SET, ONE = "SET balance = :n", {":n": 1}

@@ -13,6 +13,8 @@ from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock.wire._sdk import make_client
 
+pytestmark = pytest.mark.shows("atomicity", "exactly once", "killed coordinator")
+
 ODDS: dict[Fault, int] = {unharmed: 30, reply_lost: 2, reply_withheld: 1, request_lost: 1, delivered_twice: 1}
 WHOLE = pytest.param(
     8, 10, 400, 2, id="whole", marks=pytest.mark.verify("a smaller bank, with fewer kills, shows the same")

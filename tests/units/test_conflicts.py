@@ -9,6 +9,8 @@ from kit.units import VERSION, Books, Key, Party, new_version, some_account, som
 from ticketlock.errors import ConditionFailed, UnitConflict
 from ticketlock.units import Unit
 
+pytestmark = pytest.mark.shows("strict serialisability", "unchanged items")
+
 TAKE = "SET balance = balance - :n"
 ADD = "SET balance = balance + :n"
 TEN = {":n": 10}

@@ -12,8 +12,8 @@ from kit.units import KEYS, make_table
 from ticketlock import aio
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.units import READ_LOCK, Unit, Units, UnitTable, create_units_table
-from ticketlock.units._keeping import Kept
-from ticketlock.units._verbs import Verbs
+from ticketlock.units._read_locks import ReadLockLease
+from ticketlock.units._unit_of_work import UnitOfWork
 
 KEY = {"id": "a"}
 SET = "SET balance = :n"
@@ -45,7 +45,7 @@ def no_garbage_collector() -> Iterator[None]:
     gc.enable()
 
 
-def kept_by(unit: Unit | aio.Unit) -> Kept:
+def kept_by(unit: Unit | aio.Unit) -> ReadLockLease:
     kept = unit._verbs.kept
     assert kept is not None
     assert kept._is_watched_on()
@@ -89,14 +89,14 @@ class TestReadLocks:
         self, memory: MemoryDynamoDB, is_renewed: Callable[[MemoryDynamoDB], bool], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A cycle: the unit would be kept until the garbage collector runs."""
-        begin = Verbs.__init__
+        begin = UnitOfWork.__init__
 
-        def begin_with_a_cycle(verbs: Verbs, *given: Any) -> None:
+        def begin_with_a_cycle(verbs: UnitOfWork, *given: Any) -> None:
             begin(verbs, *given)
             if verbs._locking is not None:
                 verbs._locking._read = verbs._read_in
 
-        monkeypatch.setattr(Verbs, "__init__", begin_with_a_cycle)
+        monkeypatch.setattr(UnitOfWork, "__init__", begin_with_a_cycle)
         assert is_renewed(memory)
 
 

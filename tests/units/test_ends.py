@@ -8,6 +8,8 @@ from kit.units import Books, Key, Party, some_account
 from ticketlock.errors import UnitConflict, UnitFinished
 from ticketlock.units import Unit
 
+pytestmark = pytest.mark.shows("atomicity")
+
 TAKE = "SET balance = balance - :n"
 TEN = {":n": 10}
 

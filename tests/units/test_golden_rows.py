@@ -13,9 +13,8 @@ from units.golden_rows import CORRECTION, STATES, empty_books, golden, party, pa
 
 from ticketlock.errors import InvalidUnitRequest, UnitRolledBack, UnsupportedFormat
 from ticketlock.units import Outcome, Record, Swept
-from ticketlock.units._administration import inspect, open_units
-from ticketlock.units._correcting import Correction, correct
-from ticketlock.units._heads import Heads
+from ticketlock.units._operators import Correction, correct, inspect, open_units
+from ticketlock.units._record import UnitRecords
 
 LATER_S = 700
 A_YEAR_S = 370 * 86_400
@@ -68,7 +67,9 @@ def test_a_committed_unit_is_read_and_finished(state: str, by: str) -> None:
         }
         do[by]()
         if by == "an operator":
-            shown = ben.units._performer.follow(inspect(Heads("units"), ben.units._settings.marks, head_of(books)))
+            shown = ben.units._performer.follow(
+                inspect(UnitRecords("units"), ben.units._settings.marks, head_of(books))
+            )
             assert shown is not None
             assert shown.items is not None
             assert [each.entry.kind for each in shown.items] == ["change", "delete", "put"]
@@ -91,7 +92,9 @@ def test_rows_that_a_closed_unit_has_left_are_deleted() -> None:
 def test_a_unit_that_an_older_one_has_rolled_back_leaves_its_items_as_they_were() -> None:
     with golden("rolled_back_by_an_older_unit") as books:
         ben = party(books)
-        (seen,) = [each for each in ben.units._performer.follow(open_units(Heads("units"))) if each.rolled_back_by]
+        (seen,) = [
+            each for each in ben.units._performer.follow(open_units(UnitRecords("units"))) if each.rolled_back_by
+        ]
         assert ben.units.outcome(unit=seen.unit) is Outcome.ROLLED_BACK
         ben.changes({"id": "b"}, 7)
         books.clock.advance(LATER_S)
@@ -158,7 +161,7 @@ def test_an_operator_s_correction_is_known_if_it_is_repeated() -> None:
     with golden("an_operator_s_correction") as books:
         ben, unit = party(books), head_of(books)
         again = Correction(CORRECTION, None, "ada", "a wrong vector")
-        steps = correct(Heads("units"), ben.units._settings.marks, unit, ben.accounts, {"id": {"S": "a"}}, again)
+        steps = correct(UnitRecords("units"), ben.units._settings.marks, unit, ben.accounts, {"id": {"S": "a"}}, again)
         assert ben.units._performer.follow(steps) == "dropped"
         books.clock.advance(LATER_S)
         assert ben.units.sweep() == Swept(closed=1)
@@ -319,7 +322,7 @@ def test_open_units_are_listed_beside_one_of_a_newer_version() -> None:
         unit = heads(books)[0]
         books.write("units", {**unit, "unit": "0" * 26, "format": 2})
         strange: list[Any] = []
-        listed = party(books).units._performer.follow(open_units(Heads("units"), strange.append))
+        listed = party(books).units._performer.follow(open_units(UnitRecords("units"), strange.append))
         assert (len(listed), [type(each) for each in strange]) == (2, [UnsupportedFormat])
 
 

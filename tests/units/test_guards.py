@@ -13,6 +13,8 @@ from ticketlock.errors import InvalidUnitRequest, UnitConflict
 from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, Swept, Units
 from ticketlock.units._guards import SLOTS, guard_key
 
+pytestmark = pytest.mark.shows("strict serialisability", "no phantoms")
+
 LEASE_S, COPIES_S = 60, 600
 SET = "SET amount = :n"
 ENGINES = pytest.mark.parametrize("engine", [None, "marked"], ids=["as it is best", "by marks"])

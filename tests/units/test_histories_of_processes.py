@@ -19,6 +19,8 @@ from ticketlock_local.engines.emulator import Emulator
 from ticketlock.units import Units
 from ticketlock.wire._sdk import make_client
 
+pytestmark = pytest.mark.shows("strict serialisability")
+
 ODDS: dict[Fault, int] = {unharmed: 40, reply_lost: 1, request_lost: 1, delivered_twice: 1}
 SIZES = pytest.mark.parametrize(
     ("processes", "each"),

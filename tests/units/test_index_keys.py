@@ -10,6 +10,8 @@ from kit.units import Books, Party
 
 from ticketlock.errors import InvalidUnitRequest
 
+pytestmark = pytest.mark.shows("bad input")
+
 
 @pytest.mark.parametrize("way", ["native", "marked"])
 @pytest.mark.parametrize("units_engine", first_on(OF_OTHERS_FIRST, ["moto", OF_OTHERS_FIRST]), indirect=True)

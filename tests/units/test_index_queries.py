@@ -13,7 +13,10 @@ from kit.units import THREADS_ONLY, VERSION, Books, Killed, Party, new_version
 from ticketlock.errors import InvalidUnitRequest, UnitConflict
 from ticketlock.units import COMMITTED, SERIALIZABLE, UNCOMMITTED, UnitTable
 
-pytestmark = pytest.mark.parametrize("units_engine", first_on(OF_OTHERS_FIRST, indexing_engine_names()), indirect=True)
+pytestmark = [
+    pytest.mark.shows("own writes in queries"),
+    pytest.mark.parametrize("units_engine", first_on(OF_OTHERS_FIRST, indexing_engine_names()), indirect=True),
+]
 
 KINDS = {"pk": "S", "sk": "N", "owner": "S", "rank": "N"}
 ALL, KEYS_ONLY = {"ProjectionType": "ALL"}, {"ProjectionType": "KEYS_ONLY"}

@@ -18,7 +18,7 @@ from kit.units import KEYS, MARK, Interrupt, loaded, make_table, new_version
 from ticketlock import LockClient, UnitConflict, UnitFinished, create_table
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 from ticketlock.units import READ_LOCK, Unit, Units, create_units_table
-from ticketlock.units._verbs import Verbs
+from ticketlock.units._unit_of_work import UnitOfWork
 from ticketlock.wire._requests import ForkingSteps, Pause
 
 pytestmark = [
@@ -258,7 +258,7 @@ def check_each(begin: Callable[[Scene], Work], step: int) -> None:
             raise
 
 
-def never_given_up(_: Verbs) -> ForkingSteps[None]:
+def never_given_up(_: UnitOfWork) -> ForkingSteps[None]:
     return
     yield Pause(0)
 
@@ -267,7 +267,7 @@ def never_given_up(_: Verbs) -> ForkingSteps[None]:
 def test_a_unit_with_read_locks_that_is_not_given_up_when_it_is_interrupted_is_caught(
     begin: Callable[[Scene], Work], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Verbs, "give_up", never_given_up)
+    monkeypatch.setattr(UnitOfWork, "end_after_interrupt", never_given_up)
     with pytest.raises(AssertionError):
         check_each(begin, 401)
 
@@ -305,7 +305,7 @@ def test_an_exception_raised_at_the_beginning_of_the_end_of_a_block_ends_the_uni
 def test_an_end_of_a_block_that_does_not_see_that_its_unit_is_open_is_caught(
     begun: Callable[[Scene], Unit], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Verbs, "is_waiting_for_its_end", False)
+    monkeypatch.setattr(UnitOfWork, "is_waiting_for_its_end", False)
     assert next(left_by_ends(begun), None) is not None
 
 

@@ -12,9 +12,8 @@ from units.golden_rows import empty_books, party
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units import Swept, Units
 from ticketlock.units import _packing as packing
-from ticketlock.units._heads import Head, piece_key, with_pieces
-from ticketlock.units._ids import new_id
 from ticketlock.units._packing import Entry, Unpacking, packed
+from ticketlock.units._record import UnitRecord, new_id, piece_key, with_pieces
 from ticketlock.units._rows import row_key
 
 MB = 1_024 * 1_024
@@ -35,7 +34,7 @@ def left(books: Books, items: int) -> str:
         )
         for at in range(items)
     ]
-    head, pieces = with_pieces(Head(unit, "pending", 0, 0, attempt="1"), packed(entries).pieces)
+    head, pieces = with_pieces(UnitRecord(unit, "pending", 0, 0, attempt="1"), packed(entries).pieces)
     books.write("accounts", {"id": f"{items - 1:06}", "_tluMark": {"unit": unit, "kind": "write"}})
     for at, piece in enumerate(pieces):
         books.write("units", {**loaded(piece_key(head, at)), "format": 1, "data": piece})

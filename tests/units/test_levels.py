@@ -6,6 +6,8 @@ from kit.units import Books, Key, Party, some_account
 from ticketlock.errors import UnitConflict, UnitFinished
 from ticketlock.units import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation
 
+pytestmark = pytest.mark.shows("unchanged items", "committed reads", "no dirty read")
+
 LOWER = [UNCOMMITTED, COMMITTED]
 ADD, TEN = "SET balance = balance + :n", {":n": 10}
 

@@ -15,6 +15,8 @@ from kit.units import MARK, THREADS_ONLY, Books, Key, Party, some_account
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units import COMMITTED
 
+pytestmark = pytest.mark.shows("bad input")
+
 SET, ONE = "SET balance = :n", {":n": 1}
 ADD = "SET balance = balance + :n"
 

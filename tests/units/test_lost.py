@@ -11,11 +11,13 @@ from kit.units import THREADS_ONLY, VERSION, Books, Key, Lost, Party, dumped, so
 from ticketlock.errors import ConditionFailed, OutcomeUnknown, RequestNotApplied, TicketLockError, UnitFinished
 from ticketlock.units import Unit
 
+pytestmark = pytest.mark.shows("known outcomes", "exactly once")
+
 TAKE, ADD, TEN = "SET balance = balance - :n", "SET balance = balance + :n", {":n": 10}
 COMMIT = "TransactWriteItems"
 FORGETS_TOKENS = "moto"
 """The engine that applies a transaction twice if it is sent twice under one token and its conditions still hold
-(docs/engines.md)."""
+(docs/proof.md)."""
 
 
 @dataclass

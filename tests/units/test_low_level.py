@@ -10,6 +10,8 @@ from units.own_tables import OwnTables
 from ticketlock import ConditionFailed, InvalidUnitRequest, TableNotFound
 from ticketlock.units import UnitClient, Units
 
+pytestmark = pytest.mark.shows("bad input")
+
 ITEM = {"balance": 100, "owner": {"name": "Ada", "city": "London"}, "tags": {"a", "b"}, "photo": b"\x00\x01"}
 VALUES = {":n": {"N": "1"}, ":city": {"S": "Paris"}}
 UPDATES: list[dict[str, Any]] = [

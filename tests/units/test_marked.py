@@ -12,6 +12,16 @@ from kit.units import MARK, THREADS_ONLY, Books, Key, Killed, Lost, Party, Units
 from ticketlock.errors import RequestNotApplied, TableError, UnitContended, UnitRolledBack
 from ticketlock.wire._requests import ForkingSteps, Together, TransactWrite
 
+pytestmark = pytest.mark.shows(
+    "atomicity",
+    "committed reads",
+    "no dirty read",
+    "no deadlock",
+    "killed coordinator",
+    "nothing left",
+    "cost of units",
+)
+
 LEASE_S = 60
 COPIES_S = 600
 SET = "SET balance = :balance"

@@ -23,6 +23,8 @@ from kit.units import (
 from ticketlock.errors import InvalidUnitRequest, UnitConflict, UnitRolledBack
 from ticketlock.units import Outcome
 
+pytestmark = pytest.mark.shows("exactly once")
+
 TAKE, TEN = "SET balance = balance - :n", {":n": 10}
 DAY_S = 24 * 3_600
 

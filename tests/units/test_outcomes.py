@@ -7,6 +7,8 @@ from kit.units import THREADS_ONLY, Books, Key, Killed, Lost, Party, dumped, som
 from ticketlock.errors import InvalidUnitRequest, OutcomeUnknown, UnitConflict, UnitRolledBack
 from ticketlock.units import Outcome, Unit
 
+pytestmark = pytest.mark.shows("exactly once", "killed coordinator")
+
 TAKE, TEN = "SET balance = balance - :n", {":n": 10}
 LEASE_S, MARGIN_S = 60, 5
 

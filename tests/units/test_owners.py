@@ -9,6 +9,8 @@ from kit.units import THREADS_ONLY, Books, Key, Killed, Lost, Party, UnitsWorld,
 from ticketlock.errors import InvalidUnitRequest, OutcomeUnknown, TableError, UnitChanged, UnitRolledBack
 from ticketlock.units import Outcome, unit_owner
 
+pytestmark = pytest.mark.shows("ended owner", "unit over several states")
+
 TAKE, TEN = "SET balance = balance - :n", {":n": 10}
 EXECUTION = "arn:aws:states:eu-west-1:123456789012:execution:Booking:one"
 

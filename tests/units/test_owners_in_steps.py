@@ -10,6 +10,8 @@ from ticketlock.errors import UnitRolledBack
 from ticketlock.testing import InSteps, ManualClock, MemoryDynamoDB
 from ticketlock.units import Outcome, Units, create_units_table
 
+pytestmark = pytest.mark.shows("ended owner")
+
 
 def head_first(_left: int) -> int:
     return 0

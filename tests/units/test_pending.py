@@ -6,7 +6,10 @@ import pytest
 from kit.crashes import crashes
 from kit.units import MARK, THREADS_ONLY, VERSION, Books, Key, Killed, Party, UnitsWorld, some_account
 
-pytestmark = THREADS_ONLY
+pytestmark = [
+    pytest.mark.shows("no dirty read"),
+    THREADS_ONLY,
+]
 
 
 @pytest.fixture

@@ -10,7 +10,9 @@ from units.own_tables import OwnTables
 
 from ticketlock import InvalidUnitRequest
 from ticketlock.units import Units
-from ticketlock.units._ids import new_id
+from ticketlock.units._record import new_id
+
+pytestmark = pytest.mark.shows("no dirty read")
 
 UNIT = new_id(0)
 

@@ -10,6 +10,8 @@ from kit.units import MARK, THREADS_ONLY, VERSION, Books, Killed, Party, new_ver
 from ticketlock.errors import InvalidUnitRequest, UnitConflict
 from ticketlock.units import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation, Unit
 
+pytestmark = pytest.mark.shows("own writes in queries")
+
 LEVELS = pytest.mark.parametrize("level", [UNCOMMITTED, COMMITTED, SERIALIZABLE], ids=lambda level: level.name)
 SET = "SET amount = :n"
 FAT = "x" * 350_000

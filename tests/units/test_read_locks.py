@@ -25,8 +25,10 @@ from kit.units import (
 
 from ticketlock.errors import InvalidUnitRequest, UnitConflict, UnitContended, UnitFinished, UnitRolledBack
 from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, Outcome, Unit, _packing
-from ticketlock.units._locking import KEYS_TOGETHER
 from ticketlock.units._packing import Entry, packed
+from ticketlock.units._read_locks import KEYS_TOGETHER
+
+pytestmark = pytest.mark.shows("read locks")
 
 SET = "SET balance = :n"
 LEASE_S, COPIES_S = 60, 600

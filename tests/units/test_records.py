@@ -10,7 +10,10 @@ from kit.units import THREADS_ONLY, VERSION, Books, Key, Lost, Party, UnitsWorld
 from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError, UnitFinished, UnitForgotten, UnitRolledBack
 from ticketlock.units import Unit
 
-pytestmark = THREADS_ONLY
+pytestmark = [
+    pytest.mark.shows("known outcomes", "wrong clocks", "nothing left"),
+    THREADS_ONLY,
+]
 
 # Incompressible, so that it does not fit into the head.
 LONG = random.Random(0).randbytes(8_000)

@@ -8,13 +8,14 @@ from kit.units import MARK, THREADS_ONLY, VECTOR_INDEX, VERSION, Books, Key, Los
 
 from ticketlock.errors import CommittedUnfinished, InvalidUnitRequest, TableRefused
 from ticketlock.units import COMMITTED, Outcome
-from ticketlock.units._administration import settle
-from ticketlock.units._correcting import Correction, Unfinished, correct, unfinished
-from ticketlock.units._heads import Heads
-from ticketlock.units._ids import new_id
 from ticketlock.units._marks import Marks
+from ticketlock.units._operators import Correction, Unfinished, correct, settle, unfinished
+from ticketlock.units._record import UnitRecords, new_id
 
-pytestmark = pytest.mark.parametrize("units_engine", ["memory"], indirect=True)
+pytestmark = [
+    pytest.mark.shows("bad input"),
+    pytest.mark.parametrize("units_engine", ["memory"], indirect=True),
+]
 
 MARKS = Marks("_tlu")
 PUT = "SET vector = :v, balance = :n"
@@ -25,7 +26,7 @@ class Desk:
     """An operator's steps, by a process of its own."""
 
     def __init__(self, boss: Party) -> None:
-        self.boss, self.heads = boss, Heads(boss.books.tables["units"])
+        self.boss, self.heads = boss, UnitRecords(boss.books.tables["units"])
 
     def looks(self, unit: str, key: Key) -> Unfinished:
         steps = unfinished(self.heads, MARKS, unit, self.boss.accounts, dumped(key))

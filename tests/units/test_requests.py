@@ -7,6 +7,8 @@ from kit.units import Books, Key, Party, some_account, some_line, some_name
 from ticketlock.errors import UnitTooLarge
 from ticketlock.units import UNCOMMITTED
 
+pytestmark = pytest.mark.shows("cost of units")
+
 IN_HUNDREDS = pytest.mark.parametrize(
     "units_engine", first_on(OF_OTHERS_FIRST, wide_engine_names()), indirect=True, scope="module"
 )

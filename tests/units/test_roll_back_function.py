@@ -10,6 +10,8 @@ from kit.units import Books, Party, some_name
 from ticketlock.errors import InvalidUnitRequest, UnitRolledBack
 from ticketlock.units import Outcome, unit_owner
 
+pytestmark = pytest.mark.shows("ended owner")
+
 IN_MEMORY = pytest.mark.parametrize(
     ("units_engine", "units_kind"), [("memory", "threads")], indirect=["units_engine", "units_kind"]
 )

@@ -27,6 +27,8 @@ from ticketlock.errors import (
 )
 from ticketlock.units import COMMITTED, READ_LOCK, Outcome
 
+pytestmark = pytest.mark.shows("saved units")
+
 TAKE, ADD, TEN = "SET balance = balance - :n", "SET balance = balance + :n", {":n": 10}
 A_DAY_S = 86_400
 

@@ -12,6 +12,8 @@ from kit.units import THREADS_ONLY, Books, Key, Killed, Lost, Party, UnitsWorld,
 from ticketlock.errors import UnitForgotten
 from ticketlock.units import Outcome
 
+pytestmark = pytest.mark.shows("saved units")
+
 
 def resumed_and_killed(party: Party, keys: Sequence[Key], engine: Any, how: Lost, number: int) -> tuple[str, bool]:
     """A unit that puts accounts with 1 and is saved. The process resumes it to commit it, and is killed at a request.

@@ -11,7 +11,7 @@ from kit.units import MARK, VERSION, Books, Key, Party, dumped, some_account, so
 
 from ticketlock._expressions._values import size_of
 from ticketlock.errors import InvalidUnitRequest, ItemTooLarge, UnitConflict, UnitTooLarge
-from ticketlock.units import Unit, _ways
+from ticketlock.units import Unit, _work
 
 KB = 1_024
 ITEM, TRANSACTION, SUBSTITUTED = 400 * KB, 4 * KB * KB, 2 * KB * KB
@@ -20,7 +20,10 @@ COUNTS_NO_BYTES = "ministack"
 """The engine that takes transactions of more than 4 MB."""
 SET = "SET padding = :padding"
 
-pytestmark = pytest.mark.parametrize("units_engine", first_on("memory", roomy_engine_names()), indirect=True)
+pytestmark = [
+    pytest.mark.shows("bad input"),
+    pytest.mark.parametrize("units_engine", first_on("memory", roomy_engine_names()), indirect=True),
+]
 
 
 def padded(key: Key, size: int) -> dict[str, Any]:
@@ -115,8 +118,8 @@ class TestAUnitOfManyItems:
 
     @pytest.fixture(autouse=True)
     def lowered(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        assert _ways.MOST_ITEMS == 100_000
-        monkeypatch.setattr(_ways, "MOST_ITEMS", self.MOST)
+        assert _work.MOST_ITEMS == 100_000
+        monkeypatch.setattr(_work, "MOST_ITEMS", self.MOST)
 
     def unit_of(self, ann: Party, count: int) -> Unit:
         unit = ann.begin()

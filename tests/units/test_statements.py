@@ -9,6 +9,8 @@ from kit.units import VERSION, Books, Key, Party, some_account, some_line
 
 from ticketlock.errors import ConditionFailed, InvalidUnitRequest
 
+pytestmark = pytest.mark.shows("DynamoDB's statements")
+
 ENOUGH = "balance >= :n"
 
 

@@ -17,6 +17,8 @@ from ticketlock.errors import (
 )
 from ticketlock.units import Outcome
 
+pytestmark = pytest.mark.shows("steps of a saved unit")
+
 TAKE, TEN = "SET balance = balance - :n", {":n": 10}
 NEVER = "balance > :n AND attribute_exists(gone)"
 MOST_STEPS = 100

@@ -15,6 +15,7 @@ from kit.units import MARK, THREADS_ONLY, Books, Key, Killed, Party, UnitsWorld,
 from ticketlock.units import Swept
 
 pytestmark = [
+    pytest.mark.shows("nothing left"),
     THREADS_ONLY,
     pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True),
 ]

@@ -32,6 +32,8 @@ from ticketlock.units._terms import Terms
 from ticketlock.units._transactional import Tries
 from ticketlock.wire._actions import Sleep
 
+pytestmark = pytest.mark.shows("strict serialisability", "no deadlock", "state that writes once")
+
 
 def add_one(unit: Unit, accounts: UnitTable, name: str) -> Any:
     after = unit.update(accounts, {"id": name}, "SET balance = balance + :n", {":n": 1})

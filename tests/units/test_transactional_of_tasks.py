@@ -15,7 +15,7 @@ from ticketlock import (
     create_table,
 )
 from ticketlock.units import UnitTable
-from ticketlock.units._turns import NAMESPACE, entity_of
+from ticketlock.units._transactional import NAMESPACE, entity_of
 
 # One that aiobotocore reaches.
 pytestmark = pytest.mark.parametrize("engine", ["ministack"], indirect=True, scope="module")

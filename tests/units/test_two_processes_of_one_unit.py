@@ -8,6 +8,8 @@ from kit.units import THREADS_ONLY, Books, Key, Party, UnitsWorld, some_account,
 from ticketlock.errors import UnitChanged
 from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, Isolation
 
+pytestmark = pytest.mark.shows("saved units")
+
 TAKE, TEN = "SET balance = balance - :n", {":n": 10}
 
 

@@ -13,6 +13,8 @@ from ticketlock.errors import InvalidLockRequest, InvalidUnitRequest, LockLost, 
 from ticketlock.units import Outcome, unit_name
 from ticketlock.workflow import Workflow
 
+pytestmark = pytest.mark.shows("state that writes once")
+
 TAKE, TEN = "SET balance = balance - :n", {":n": 10}
 LEASE_S = 60
 FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function:charge"

@@ -7,6 +7,8 @@ from ticketlock import Lease, LockClient
 from ticketlock.errors import LockLost, UnitConflict
 from ticketlock.units import Unit
 
+pytestmark = pytest.mark.shows("unit under a lock")
+
 TAKE, TEN = "SET balance = balance - :n", {":n": 10}
 
 

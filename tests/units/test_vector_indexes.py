@@ -13,6 +13,8 @@ from ticketlock.testing import ManualClock, MemoryDynamoDB
 from ticketlock.units import READ_LOCK, SERIALIZABLE, Units, UnitTable, create_units_table
 from ticketlock.units._tables import DESCRIPTION_LASTS_MS
 
+pytestmark = pytest.mark.shows("bad input")
+
 GOOD = {"id": "a", "vector": [1, 2], "topic": "sea", "year": 2026}
 KINDS: Mapping[str, str] = {"topic": "S", "year": "N"}
 INDEX: Mapping[str, Any] = {

@@ -5,6 +5,7 @@ from kit.sentences.acquiring import *  # noqa: F403 -- pytest collects the tests
 from kit.sentences.waiting_in_line import *  # noqa: F403 -- pytest collects the tests that it brings
 
 pytestmark = [
+    pytest.mark.shows("lost requests"),
     pytest.mark.usefixtures("random_faults"),
     pytest.mark.verify("the client's suite once more, on a network that fails at random"),
 ]

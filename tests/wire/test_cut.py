@@ -11,6 +11,8 @@ from kit.sent import is_grant, is_leave, is_release, is_renewal, is_row, is_tick
 
 from ticketlock import LockClient, Position, RecordWaitExceeded
 
+pytestmark = pytest.mark.shows("lost requests")
+
 FAULTS = [request_lost, reply_lost, reply_broken_off, delivered_twice]
 
 

@@ -28,8 +28,9 @@ from botocore.parsers import ResponseParserError
 from urllib3.util import Retry
 
 from ticketlock import TableRefused
-from ticketlock.wire._departure import of_no_library
-from ticketlock.wire._sdk import TryAgain, meaning
+from ticketlock.wire._sdk import TryAgain, error_of_signal_handler, meaning
+
+pytestmark = pytest.mark.shows("lost requests")
 
 # What each library's exception says about the request, if the SDK wraps it in an error of its own. The sources say
 # where it is raised; one that is raised in several places counts as the latest.
@@ -342,7 +343,7 @@ def test_a_signal_handlers_error_is_found_inside_the_error_that_urllib3_makes_of
     wrapped.__context__ = raised
     outer = caught_by_a_library(lambda: Retry(False).increment("POST", "/", None, wrapped, None, raised.__traceback__))
     assert outer is wrapped
-    assert of_no_library(outer, None) is raised
+    assert error_of_signal_handler(outer, None) is raised
 
 
 def test_an_error_that_was_caught_before_the_request_is_not_mistaken_for_a_signal_handlers() -> None:
@@ -354,4 +355,4 @@ def test_an_error_that_was_caught_before_the_request_is_not_mistaken_for_a_signa
     before = caught_by_a_library(work)
     network = caught_by_a_library(lambda: socket.create_connection(("127.0.0.1", 1)))
     network.__context__ = before
-    assert of_no_library(network, before) is None
+    assert error_of_signal_handler(network, before) is None

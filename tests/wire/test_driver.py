@@ -12,11 +12,13 @@ from ticketlock.locks._fencing import FencedTransaction
 from ticketlock.locks._reads import TIME_CHECK
 from ticketlock.testing import ManualClock
 from ticketlock.wire._actions import Actions, Call, Sleep, T
-from ticketlock.wire._credentials import NotSigned
 from ticketlock.wire._driver import Driver
 from ticketlock.wire._requests import TOKEN_IS_SAFE_FOR_MS, Read, Request, Steps, TransactWrite, Write
+from ticketlock.wire._sdk import NotSigned
 from ticketlock.wire._step_functions import TaskAnswer
 from ticketlock.wire._table_time import Moment
+
+pytestmark = pytest.mark.shows("lost requests")
 
 THROTTLED = ClientError({"Error": {"Code": "ThrottlingException", "Message": ""}}, "PutItem")
 REPLY_LOST = ReadTimeoutError(endpoint_url="https://dynamodb")

@@ -12,6 +12,8 @@ from kit.sent import is_grant, is_release, is_renewal, is_row
 from ticketlock import LockClient, OutcomeUnknown
 from ticketlock.testing import Sent
 
+pytestmark = pytest.mark.shows("exclusion", "lost requests")
+
 # A quarter of it is the time-out after which a request is sent again.
 LEASE_S = 2
 

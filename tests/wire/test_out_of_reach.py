@@ -4,6 +4,7 @@ import threading
 from contextlib import closing
 from datetime import UTC, datetime
 
+import pytest
 from kit.far import Far
 from kit.in_a_loop import Loop
 from kit.places import Emulated, Kind, Wire, meanwhile, outcome, until
@@ -11,6 +12,8 @@ from kit.proxy import Proxy
 from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock import Lease, LockClient
+
+pytestmark = pytest.mark.shows("liveness", "reported loss")
 
 
 def test_a_lease_that_cannot_be_renewed_is_in_danger_then_lost_and_no_one_else_holds_it_before(

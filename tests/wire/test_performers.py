@@ -22,6 +22,8 @@ from ticketlock.testing import ManualClock, MemoryDynamoDB
 from ticketlock.wire import _actions, _async_performer, _performer
 from ticketlock.wire._actions import Actions, Call, Sleep
 
+pytestmark = pytest.mark.shows("signal handlers")
+
 PERFORMERS = {module.__file__ for module in (_actions, _performer, _async_performer)}
 REFUSED = ClientError({"Error": {"Code": "ConditionalCheckFailedException", "Message": ""}}, "PutMetricData")
 DESCRIBE = Call("dynamodb", "describe_table", {"TableName": "locks"})
@@ -164,7 +166,7 @@ def test_a_thread_pool_in_its_place_is_caught(how: str) -> None:
     assert "threading.py" in ended.stderr or "len(requests.ended)" in ended.stderr
 
 
-# Decision 53 names what nothing can guard: by the function in which later requests wait, those in which an exception
+# Decision 17 names what nothing can guard: by the function in which later requests wait, those in which an exception
 # leaves its lock taken, and at how many of the opcodes of a request, which refreshes its credentials several times.
 IN_A_QUEUE = {"Condition.__enter__", "Condition.__exit__"}
 IN_A_REFRESH = {"RefreshableCredentials._refresh"}

@@ -8,6 +8,8 @@ from wire.works import INCREMENTS, count_under_faults
 
 from ticketlock import LockClient
 
+pytestmark = pytest.mark.shows("exclusion")
+
 PROCESSES = 3
 
 

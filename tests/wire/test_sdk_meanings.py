@@ -35,12 +35,14 @@ from ticketlock import (
     TableNotFound,
     TableRefused,
 )
-from ticketlock.locks._claim import check_lease
+from ticketlock.locks._outcomes import check_lease
 from ticketlock.locks._writes import renew
-from ticketlock.wire._answers import Refusal
+from ticketlock.wire._actions import Refusal
 from ticketlock.wire._sdk import TryAgain, check_client, date_ms, make_client, meaning
 from ticketlock.wire._step_functions import Closing, Describing
 from ticketlock.wire._table_time import Moment
+
+pytestmark = pytest.mark.shows("lost requests")
 
 URL = "https://dynamodb.us-east-1.amazonaws.com"
 ITEM = {"pk": {"S": "order-42"}}

@@ -10,6 +10,8 @@ from kit.opcodes import AtOpcode
 
 from ticketlock.wire._table_time import Moment, Reading, TableTime
 
+pytestmark = pytest.mark.shows("exclusion", "wrong clocks")
+
 LOCAL_MS = 5_000_000
 WALL_MS = 1_800_000_000_000
 DATE_MS = 1_700_000_000_000

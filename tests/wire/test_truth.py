@@ -36,6 +36,8 @@ from ticketlock import OutcomeUnknown, RequestNotApplied
 from ticketlock.wire._requests import Request, TransactWrite, Write
 from ticketlock.wire._sdk import make_client
 
+pytestmark = pytest.mark.shows("lost requests", "known outcomes")
+
 APPLIED = "applied"
 Told = str | type[RequestNotApplied] | type[OutcomeUnknown]
 PATIENCE_MS = 8_000

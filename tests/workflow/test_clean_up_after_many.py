@@ -6,7 +6,10 @@ from collections import Counter
 import pytest
 from kit.mass_end import Ended, MassEnd
 
-pytestmark = pytest.mark.verify("thousands of events; test_clean_up_events.py counts the requests of one")
+pytestmark = [
+    pytest.mark.shows("clean-up"),
+    pytest.mark.verify("thousands of events; test_clean_up_events.py counts the requests of one"),
+]
 
 DESCRIBES_A_SECOND, DESCRIBES_SAVED = 15, 300
 CONCURRENCY = 10

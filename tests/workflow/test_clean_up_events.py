@@ -13,6 +13,8 @@ from ticketlock import LockName, RequestNotApplied
 from ticketlock.locks._items import Session
 from ticketlock.workflow import Workflow
 
+pytestmark = pytest.mark.shows("self-cleaning", "clean-up")
+
 CHILD = "arn:aws:states:us-east-1:123456789012:stateMachine:child"
 
 

@@ -13,6 +13,8 @@ from kit.world import LEASE_MS, Process, Stepper, World, exclusion_held
 from ticketlock import Grant, LockLost, Position, Released
 from ticketlock.workflow._clean_up import CleanedUp
 
+pytestmark = pytest.mark.shows("lost requests", "clean-up", "repeated steps")
+
 Steppers = Sequence[Stepper[Any]]
 
 

@@ -13,13 +13,15 @@ from kit.world import LEASE_MS, Process, World
 
 from ticketlock import Grant, LockLost, OutcomeUnknown, Place, Position
 from ticketlock.locks import _writes as write
-from ticketlock.locks._claim import Claim
 from ticketlock.locks._items import LockItem
+from ticketlock.locks._outcomes import Claim
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._item_requests import GetMany
 from ticketlock.wire._requests import Steps
 from ticketlock.wire._step_functions import Closing
 from ticketlock.workflow._clean_up import CleanedUp
+
+pytestmark = pytest.mark.shows("early release", "clean-up", "repeated steps")
 
 
 def row_beside_the_grant(process: Process, claim: Claim) -> int:

@@ -13,6 +13,8 @@ from ticketlock.wire._item_requests import GetMany
 from ticketlock.wire._step_functions import Closing
 from ticketlock.workflow._clean_up import CleanedUp
 
+pytestmark = pytest.mark.shows("clean-up", "repeated steps")
+
 
 class TestAWaiter:
     def test_it_leaves_the_queue(self, dead: Execution, successor: Execution, bob: Process) -> None:

@@ -13,7 +13,7 @@ from moto import mock_aws
 from ticketlock import LockTable, RequestNotApplied, TableRefused
 from ticketlock.wire._sdk import make_client
 from ticketlock.wire._step_functions import Closing, Describing
-from ticketlock.workflow._executions import (
+from ticketlock.workflow._failures import (
     execution_arn,
     holding_name,
     redriven_since,

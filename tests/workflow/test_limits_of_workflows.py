@@ -12,6 +12,8 @@ from ticketlock import LockName
 from ticketlock.locks._items import LockItem, lock_key
 from ticketlock.workflow import Workflow
 
+pytestmark = pytest.mark.shows("exclusion")
+
 CHILD = "arn:aws:states:us-east-1:123456789012:stateMachine:child"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ticketlock import InvalidLockRequest
-from ticketlock.workflow._lock_request import LockRequest
+from ticketlock.workflow._turn import LockRequest
 
 FUNCTION = "arn:aws:lambda:eu-west-1:123456789012:function:work"
 

@@ -1,12 +1,15 @@
 """When a waiter of a workflow polls."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ticketlock import Place, Position
 from ticketlock.locks._items import Holder
 from ticketlock.wire._table_time import Moment
-from ticketlock.workflow._pace import Sleep, next_poll, next_poll_ms, next_sleep
+from ticketlock.workflow._pace import PollPause, next_poll, next_poll_ms, next_sleep
+
+pytestmark = pytest.mark.shows("liveness")
 
 LEASE_MS, SHORTEST_MS, LONGEST_MS = 60_000, 1_000, 5_000
 NOW_MS = 1_800_000_000_000
@@ -63,7 +66,7 @@ POLL_MS = 5_000
 
 def parking(
     lease_over_in_ms: int | None = LEASE_MS, *, ahead: int = 0, rest_ms: int | None = None, slack_ms: int = 0
-) -> Sleep:
+) -> PollPause:
     """How a waiter that can be woken waits, behind a holder whose lease ends then."""
     position = Position(
         place=Place(1, NOW_MS + LEASE_MS),
@@ -127,10 +130,10 @@ class TestAWaiterThatIsWoken:
 
     def test_it_sleeps_for_the_rest_of_a_record_wait_that_is_about_to_end(self) -> None:
         assert [parking(rest_ms=rest_ms) for rest_ms in (POLL_MS - 1, 1, 0, -3_000)] == [
-            Sleep("waiting", POLL_MS - 1),
-            Sleep("waiting", 1),
-            Sleep("waiting", 0),
-            Sleep("waiting", 0),
+            PollPause("waiting", POLL_MS - 1),
+            PollPause("waiting", 1),
+            PollPause("waiting", 0),
+            PollPause("waiting", 0),
         ]
 
     @given(

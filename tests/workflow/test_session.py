@@ -7,8 +7,10 @@ from kit.world import LEASE_MS, Process, World
 from workflow.hold import Hold
 
 from ticketlock import LockLost, LockName
-from ticketlock.wire._attributes import number
+from ticketlock.wire._actions import number
 from ticketlock.workflow._session import LastBeat
+
+pytestmark = pytest.mark.shows("lost lease", "work that ends late", "repeated steps")
 
 
 def test_the_first_beat_writes_only_its_token(world: World, lock: LockName) -> None:

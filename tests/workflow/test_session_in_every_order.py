@@ -12,6 +12,8 @@ from workflow.hold import Hold
 
 from ticketlock import Grant, LockLost, Released
 
+pytestmark = pytest.mark.shows("lost requests", "repeated steps")
+
 Steps = list[Callback[Any]]
 Made = tuple[Hold, Steps]
 

@@ -2,9 +2,13 @@
 
 They are separate policies, which no resource waits for. With a grant in its role's default policy, a function or state
 machine would wait for the lock's state machine, which waits for its targets: a circle that cannot be deployed.
+
+The permissions of a state machine with states of the lock: in its role's default policy, which it waits for. The CDK
+moves statements that do not fit in there into managed policies, one by one: so each statement names only a few
+resources.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aws_cdk import Names, Stack
@@ -14,8 +18,66 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from ticketlock.locks._hand_over import READ_TO_WAKE
-from ticketlock_cdk.encryption import let_read, let_write
-from ticketlock_cdk.lock.environment import Environment, environment_of
+from ticketlock_cdk.lock.lock_functions import Environment, environment_of
+from ticketlock_cdk.nag import acknowledge_wildcard
+from ticketlock_cdk.tables import let_read, let_write
+
+_RESOURCES_A_STATEMENT = 12
+
+
+def let_write_sessions(machine: sfn.StateMachine, table: dynamodb.ITable) -> None:
+    """Allow the machine's own write, in its state LeaveToHeartbeat: to sessions, never to a lock.
+
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/specifying-conditions.html
+    """
+    machine.add_to_role_policy(
+        iam.PolicyStatement(
+            actions=["dynamodb:UpdateItem"],
+            resources=[table.table_arn],
+            # An update always names its key, so the condition need not demand it.
+            conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [SESSIONS]}},
+        )
+    )
+    if table.encryption_key is not None:
+        let_write(machine, table.encryption_key)
+
+
+def let_invoke(machine: sfn.StateMachine, function_arns: Sequence[str]) -> None:
+    """Let a machine invoke functions by exactly these ARNs."""
+    for arns in _few(function_arns):
+        machine.add_to_role_policy(iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=arns))
+
+
+def let_nest(machine: sfn.StateMachine, nested: Sequence[tuple[str, str]]) -> None:
+    """The permissions to run nested executions and wait for their ends.
+
+    A version or an alias is authorised by its state machine's ARN.
+    https://docs.aws.amazon.com/step-functions/latest/dg/connect-stepfunctions.html
+    https://docs.aws.amazon.com/step-functions/latest/dg/auth-version-alias.html
+
+    Args:
+        machine: the machine that runs them.
+        nested: for each nested state machine its ARN, and that of its executions.
+    """
+    rule = Stack.of(machine).format_arn(
+        service="events", resource="rule", resource_name="StepFunctionsGetEventsForStepFunctionsExecutionRule"
+    )
+    executions = [executions_arn for _, executions_arn in nested]
+    for actions, resources in (
+        (["states:StartExecution"], [arn for arn, _ in nested]),
+        (["states:DescribeExecution", "states:StopExecution"], executions),
+        (["events:DescribeRule", "events:PutRule", "events:PutTargets"], [rule]),
+    ):
+        for arns in _few(resources):
+            machine.add_to_role_policy(iam.PolicyStatement(actions=actions, resources=arns))
+    for arn in executions:
+        acknowledge_wildcard(machine, arn, reason="An execution's name follows from its grant, or from its owner.")
+
+
+def _few(resources: Sequence[str]) -> Iterator[list[str]]:
+    for first in range(0, len(resources), _RESOURCES_A_STATEMENT):
+        yield list(resources[first : first + _RESOURCES_A_STATEMENT])
+
 
 # A transaction needs the actions of its writes, and ConditionCheckItem for a check beside them:
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html

@@ -1,20 +1,113 @@
 """The functions of the state machine: one for each step, each allowed exactly the requests that it sends."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aws_cdk import Duration, Stage
+from aws_cdk import Duration, RemovalPolicy, Stack, Stage, Token
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from ticketlock_cdk.assets import stage_functions
-from ticketlock_cdk.encryption import let_write
-from ticketlock_cdk.functions import Hosting, check_bound, new_function
-from ticketlock_cdk.lock.settings import Settings
+from ticketlock_cdk.ended_executions import EndedExecutions
+from ticketlock_cdk.functions import Hosting, check_bound, new_dead_letter_queue, new_function, send_failures
+from ticketlock_cdk.lock.settings import LockSettings
+from ticketlock_cdk.tables import let_write
+
+
+def environment_of_arn(arn: str) -> Mapping[str, str]:
+    """The environment in an ARN, whose parts may be known only at deploy time."""
+    _, _, _, region, account, *_ = arn.split(":", 5)
+    return _known({"Region": region, "account": account})
+
+
+def environment_of(resource: Any) -> Mapping[str, str]:
+    """The environment of a resource: that of its stack, or that in the ARN by which it was imported."""
+    return _known({"Region": resource.env.region, "account": resource.env.account})
+
+
+def _known(environment: Mapping[str, str]) -> Mapping[str, str]:
+    return {part: value for part, value in environment.items() if not Token.is_unresolved(value)}
+
+
+class Environment:
+    """The Region and the account of a TicketLock: its stack's, or those of the first resource that has known ones.
+
+    An environment-agnostic stack does not know its Region and account, but all its resources must be in the same ones.
+    """
+
+    def __init__(self, stack: Stack) -> None:
+        found = _known({"Region": stack.region, "account": stack.account})
+        self._known = {part: (value, f"the stack's own, {value}") for part, value in found.items()}
+
+    def check(self, name: str, shown: str, found: Mapping[str, str]) -> None:
+        """Refuse a resource in another Region or account: nested executions there cannot be awaited or stopped.
+
+        https://docs.aws.amazon.com/step-functions/latest/dg/concepts-access-cross-acct-resources.html
+
+        Args:
+            name: the property's name.
+            shown: its value, for the message.
+            found: the resource's environment.
+
+        Raises:
+            ValueError: it is in another Region or account; the message says in which, and what is allowed.
+        """
+        for part, value in found.items():
+            here, allowed = self._known.setdefault(part, (value, f"that of {name}, {value}"))
+            if value != here:
+                raise ValueError(f"{name} is {shown}, in the {part} {value}; allowed: {allowed}")
+
+    def is_elsewhere(self, found: Mapping[str, str]) -> bool:
+        """Whether a resource is known to be in another Region or account."""
+        return any(part in self._known and self._known[part][0] != value for part, value in found.items())
+
+
+class CleanUp(Construct):
+    """Invokes the clean-up function whenever an execution of the watched machines ends in such a way.
+
+    It is best effort, like EventBridge's delivery; the lease is the guarantee.
+
+    Attributes:
+        dead_letter_queue: the events that could not be delivered, or whose clean-up failed three times.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        function: lambda_.Function,
+        removal_policy: RemovalPolicy,
+        encryption_key: kms.IKey | None,
+    ) -> None:
+        super().__init__(scope, id)
+        self.dead_letter_queue = new_dead_letter_queue(
+            self, "DeadLetters", removal_policy=removal_policy, encryption_key=encryption_key
+        )
+        send_failures(
+            self,
+            function,
+            self.dead_letter_queue,
+            retry_attempts=2,
+            max_event_age=Duration.hours(6),
+            encryption_key=encryption_key,
+        )
+        self._ended = EndedExecutions(function, self.dead_letter_queue, rule_id="CleanUpRule", what="clean-up")
+
+    def watch(self, place: Construct, machine: sfn.IStateMachine) -> None:
+        """Clean up after the executions of a machine, by a rule in this scope that several machines share.
+
+        Raises:
+            ValueError: there are too many rules; names the machine.
+        """
+        self._ended.watch(place, machine)
+
 
 # With some 30 ms each, more than 300 clean-ups a second; few enough for any account that may reserve concurrency.
 CLEAN_UP_CONCURRENCY = 10
@@ -111,7 +204,7 @@ class LockFunctions(Construct):
         id: str,
         *,
         table: dynamodb.ITable,
-        settings: Settings,
+        settings: LockSettings,
         service_name: str,
         machines: Machines,
     ) -> None:

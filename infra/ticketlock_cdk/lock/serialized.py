@@ -10,9 +10,9 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from ticketlock.workflow._lock_request import LockRequest
-from ticketlock_cdk.lock.definition import serialize_definition, ticket_settings
-from ticketlock_cdk.lock.settings import Settings
+from ticketlock.workflow._turn import LockRequest
+from ticketlock_cdk.lock.serialize_machine import serialize_definition, ticket_settings
+from ticketlock_cdk.lock.settings import LockSettings
 from ticketlock_cdk.lock.targets import Target, parse_target
 
 Protected = sfn.IChainable | lambda_.IFunction | sfn.IStateMachine
@@ -51,7 +51,7 @@ class Serialized(sfn.StateMachineFragment):
         permits: int | str | None,
         shared: bool | str,
         lock_path: str | None,
-        settings: Settings,
+        settings: LockSettings,
         substitutions: Mapping[str, str],
     ) -> None:
         if not _ID.fullmatch(id):

@@ -6,9 +6,9 @@ from typing import Literal
 
 from aws_cdk import Duration
 
-from ticketlock.locks._claim import MAX_LEASE_MS
 from ticketlock.locks._modes import MAX_HOLDERS
-from ticketlock.workflow._event_budget import BEATS_AN_EXECUTION, most_polls_an_execution
+from ticketlock.locks._outcomes import MAX_LEASE_MS
+from ticketlock.workflow._turn import BEATS_AN_EXECUTION, most_polls_an_execution
 
 MIN_LEASE_S = 10
 _MAX_LEASE_S = MAX_LEASE_MS // 1_000
@@ -35,7 +35,7 @@ class HandOver(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class LockSettings:
     """The numbers of one TicketLock.
 
     Attributes:
@@ -73,7 +73,7 @@ class Settings:
         work_timeout: Duration | None = None,
         polls_an_execution: int | None = None,
         beats_an_execution: int = BEATS_AN_EXECUTION,
-    ) -> "Settings":
+    ) -> "LockSettings":
         """Check the construct's properties.
 
         Raises:

@@ -8,14 +8,14 @@ from aws_cdk import ArnFormat, Stack, Token
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 
-from ticketlock_cdk.lock.environment import Environment, environment_of, environment_of_arn
+from ticketlock_cdk.lock.lock_functions import Environment, environment_of, environment_of_arn
 
-Kind = Literal["function", "stateMachine"]
+TargetKind = Literal["function", "stateMachine"]
 
 _ALLOWED = "a Lambda function or a Standard state machine, as a construct or as its ARN"
 # tests/infra/test_sizes.py computes it, with the longest names.
 _MOST = 200
-_KINDS: tuple[tuple[str, Kind], ...] = (("lambda", "function"), ("states", "stateMachine"))
+_KINDS: tuple[tuple[str, TargetKind], ...] = (("lambda", "function"), ("states", "stateMachine"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Target:
         shown: its name in messages.
     """
 
-    kind: Kind
+    kind: TargetKind
     arn: str
     machine_arn: str = ""
     environment: Mapping[str, str] = field(default_factory=dict, compare=False)
@@ -109,7 +109,7 @@ def parse_target(name: str, target: Any) -> Target:
     raise ValueError(f"{name} is {target!r}; allowed: {_ALLOWED}")
 
 
-def _from_construct(name: str, kind: Kind, target: Any, arn: str) -> Target:
+def _from_construct(name: str, kind: TargetKind, target: Any, arn: str) -> Target:
     if not Token.is_unresolved(arn):
         return _from_arn(name, arn)
     return Target(

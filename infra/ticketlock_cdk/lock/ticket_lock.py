@@ -15,26 +15,27 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from ticketlock.locks._names import DEFAULT_NAMESPACE
-from ticketlock.workflow._event_budget import BEATS_AN_EXECUTION
-from ticketlock_cdk.encryption import let_logs_use
+from ticketlock.locks._items import DEFAULT_NAMESPACE
+from ticketlock.workflow._turn import BEATS_AN_EXECUTION
 from ticketlock_cdk.functions import MEMORY_MB, Hosting
-from ticketlock_cdk.lock import access, grants
-from ticketlock_cdk.lock.alarms import AlarmThresholds, LockAlarms
-from ticketlock_cdk.lock.all_attached import AllAttached
-from ticketlock_cdk.lock.clean_up import CleanUp
-from ticketlock_cdk.lock.dashboard import lock_dashboard
-from ticketlock_cdk.lock.environment import Environment, environment_of
-from ticketlock_cdk.lock.lock_functions import CLEAN_UP_CONCURRENCY, LockFunctions, Machines
-from ticketlock_cdk.lock.lock_table import given_lock_table, new_lock_table
-from ticketlock_cdk.lock.metrics import LockMetrics
+from ticketlock_cdk.lock import grants
+from ticketlock_cdk.lock.lock_functions import (
+    CLEAN_UP_CONCURRENCY,
+    CleanUp,
+    Environment,
+    LockFunctions,
+    Machines,
+    environment_of,
+)
+from ticketlock_cdk.lock.monitoring import AlarmThresholds, LockAlarms, LockMetrics, lock_dashboard
 from ticketlock_cdk.lock.serialize_machine import SerializeMachine
 from ticketlock_cdk.lock.serialized import Protected, Serialized, Wait, is_in_jsonata, work_of
-from ticketlock_cdk.lock.settings import HandOver, RecordWait, Settings, check_flag
-from ticketlock_cdk.lock.step_roles import StepRoles
+from ticketlock_cdk.lock.settings import HandOver, LockSettings, RecordWait, check_flag
+from ticketlock_cdk.lock.step_roles import AllAttached, StepRoles
 from ticketlock_cdk.lock.targets import EXPRESS, Target, check_all, executions_arn, is_express, parse_targets
 from ticketlock_cdk.monitoring import alarm_actions_of, service_name_of
 from ticketlock_cdk.network import Network
+from ticketlock_cdk.tables import given_lock_table, let_logs_use, new_lock_table
 
 _LEASE = Duration.seconds(60)
 _POLL = Duration.seconds(5)
@@ -133,7 +134,7 @@ class TicketLock(LockMetrics, Construct):
     ) -> None:
         super().__init__(scope, id)
         self.service_name = service_name_of(self)
-        settings = Settings.of(
+        settings = LockSettings.of(
             lease=lease,
             poll=poll,
             default_record_wait=default_record_wait,
@@ -331,9 +332,9 @@ class TicketLock(LockMetrics, Construct):
         self._environment.check("machine", machine.node.path, environment_of(machine))
         if machine in self._machines:
             return
-        access.let_invoke(machine, self._invoked)
-        access.let_nest(machine, [(self._continues_arn, executions_arn(Stack.of(self), self._continues_arn))])
-        access.let_write_sessions(machine, self.table)
+        grants.let_invoke(machine, self._invoked)
+        grants.let_nest(machine, [(self._continues_arn, executions_arn(Stack.of(self), self._continues_arn))])
+        grants.let_write_sessions(machine, self.table)
         place, what = grants.beside(self, Stack.of(machine)), f"machine is {machine.node.path}"
         self._roles.let_answer(place, machine.state_machine_arn, what)
         self._roles.let_describe(place, executions_arn(Stack.of(self), machine.state_machine_arn), what)

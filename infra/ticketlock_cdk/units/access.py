@@ -1,4 +1,4 @@
-"""Permissions of processes that run units, of readers beside them, and of the sweeper (docs/units-table.md).
+"""Permissions of processes that run units, of readers beside them, and of the sweeper (docs/units.md).
 
 A transaction needs the permission of each of its actions:
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html
@@ -12,8 +12,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from ticketlock_cdk.encryption import let_read, let_write
 from ticketlock_cdk.lock.grants import Grantee, beside
+from ticketlock_cdk.tables import let_read, let_write
 
 RUN_UNITS = (
     "dynamodb:BatchGetItem",

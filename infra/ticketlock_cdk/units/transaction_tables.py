@@ -17,22 +17,18 @@ from constructs import Construct
 
 from ticketlock.units._marks import Marks
 from ticketlock.units._rows import KEY
-from ticketlock_cdk.encryption import let_logs_use
 from ticketlock_cdk.ended_executions import UNQUALIFIED, is_named_by_events
 from ticketlock_cdk.functions import MEMORY_MB, Hosting
-from ticketlock_cdk.lock.environment import Environment, environment_of
 from ticketlock_cdk.lock.grants import Grantee, beside
+from ticketlock_cdk.lock.lock_functions import Environment, environment_of
 from ticketlock_cdk.lock.settings import check_flag
 from ticketlock_cdk.lock.targets import is_express
 from ticketlock_cdk.monitoring import alarm_actions_of, service_name_of
 from ticketlock_cdk.network import Network
-from ticketlock_cdk.tables import check_table, given_table, has_replicas, new_table
+from ticketlock_cdk.tables import check_table, given_table, has_replicas, let_logs_use, new_table
 from ticketlock_cdk.units import access
-from ticketlock_cdk.units.alarms import UnitsAlarms, UnitsAlarmThresholds
-from ticketlock_cdk.units.dashboard import units_dashboard
-from ticketlock_cdk.units.metrics import UnitsMetrics
-from ticketlock_cdk.units.roll_back import RollBack
-from ticketlock_cdk.units.sweeper import Sweeper, check_sweep_every
+from ticketlock_cdk.units.monitoring import UnitsAlarms, UnitsAlarmThresholds, UnitsMetrics, units_dashboard
+from ticketlock_cdk.units.unit_functions import RollBack, Sweeper, check_sweep_every
 
 DEFAULT_PREFIX = "_tlu"
 _SWEEP_EVERY = Duration.minutes(5)

@@ -128,7 +128,7 @@ def write() -> int:
     with exclusive("template"):
         shutil.rmtree(FOLDER, ignore_errors=True)
         write_to(FOLDER)
-    print(f"{FOLDER / NAME}, and its functions' code beside it: docs/plain-cloudformation.md says how to deploy them")
+    print(f"{FOLDER / NAME}, and its functions' code beside it: docs/construct.md says how to deploy them")
     return 0
 
 

@@ -11,10 +11,9 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/GSI.DesignPatte
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ticketlock._expressions._errors import ExpressionInvalid
-from ticketlock._expressions._expressions import Expressions
-from ticketlock._expressions._paths import written
-from ticketlock._expressions._tree import BeginsWith, Between, Comparison, Condition, Every, Path, Value
+from ticketlock._expressions._evaluated import Expressions, written
+from ticketlock._expressions._grammar import BeginsWith, Between, Comparison, Condition, Every, Path, Placeholder
+from ticketlock._expressions._values import ExpressionInvalid
 from ticketlock._expressions._values import Value as Found
 
 _WRONG_TYPE = "One or more parameter values were invalid: Condition parameter type does not match schema type"
@@ -47,7 +46,7 @@ class _Part:
     """
 
     condition: Condition
-    values: tuple[Value, ...]
+    values: tuple[Placeholder, ...]
     is_equation: bool
 
 
@@ -105,13 +104,13 @@ def _conditions_in(condition: Condition | None) -> Iterator[Condition]:
 
 def _part(condition: Condition) -> tuple[Path, _Part]:
     match condition:
-        case Comparison(("=" | "<" | "<=" | ">" | ">=") as sign, Path() as path, Value() as value) | Comparison(
-            ("=" | "<" | "<=" | ">" | ">=") as sign, Value() as value, Path() as path
+        case Comparison(("=" | "<" | "<=" | ">" | ">=") as sign, Path() as path, Placeholder() as value) | Comparison(
+            ("=" | "<" | "<=" | ">" | ">=") as sign, Placeholder() as value, Path() as path
         ):
             return path, _Part(condition, (value,), sign == "=")
-        case BeginsWith(Path() as path, Value() as value):
+        case BeginsWith(Path() as path, Placeholder() as value):
             return path, _Part(condition, (value,), False)
-        case Between(Path() as path, Value() as low, Value() as high):
+        case Between(Path() as path, Placeholder() as low, Placeholder() as high):
             return path, _Part(condition, (low, high), False)
         case _:
             raise ExpressionInvalid("Invalid operator used in KeyConditionExpression")

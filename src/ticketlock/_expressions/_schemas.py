@@ -9,12 +9,13 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
-from ticketlock._expressions._errors import ItemInvalid, ItemTooBig
 from ticketlock._expressions._values import (
     MAX_ITEM_BYTES,
     MAX_LEVELS,
     MAX_NAME_BYTES,
-    Item,
+    Attributes,
+    ItemInvalid,
+    ItemTooBig,
     Value,
     levels_of,
     size_of,
@@ -68,7 +69,7 @@ class Index:
     key_names: frozenset[str]
     projected: frozenset[str] | None
 
-    def entry_of(self, item: Item) -> Item:
+    def entry_of(self, item: Attributes) -> Attributes:
         """The part of an item that is in the index."""
         if not self.key_names <= item.keys():
             return {}
@@ -194,7 +195,7 @@ def _unknown(table: Mapping[str, Any], schema: Schema) -> str | None:
     return None
 
 
-def check_item(item: Item, schema: Schema, most_bytes: int = MAX_ITEM_BYTES) -> None:
+def check_item(item: Attributes, schema: Schema, most_bytes: int = MAX_ITEM_BYTES) -> None:
     """Check that DynamoDB will accept an item.
 
     Args:
@@ -221,7 +222,7 @@ def check_item(item: Item, schema: Schema, most_bytes: int = MAX_ITEM_BYTES) -> 
     _check_size(item, schema, most_bytes)
 
 
-def check_key(item: Item, key: KeyAttribute, table: str) -> None:
+def check_key(item: Attributes, key: KeyAttribute, table: str) -> None:
     """Check that DynamoDB will accept an attribute of a table's key.
 
     Raises:
@@ -249,7 +250,7 @@ def _check_key(value: Value, key: KeyAttribute) -> None:
         )
 
 
-def _check_vector(item: Item, index: VectorIndex) -> None:
+def _check_vector(item: Attributes, index: VectorIndex) -> None:
     """Check what a vector index takes of an item, which need not have any of it.
 
     https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/VectorSearchTroubleshooting.html
@@ -295,7 +296,7 @@ def _check_names_in(value: Value, attribute: str) -> None:
         _check_names_in(element, attribute)
 
 
-def _check_size(item: Item, schema: Schema, most_bytes: int) -> None:
+def _check_size(item: Attributes, schema: Schema, most_bytes: int) -> None:
     size = size_of(item)
     entries = {index.name: size_of(index.entry_of(item)) for index in schema.local_indexes}
     total = size + sum(entries.values())
@@ -311,7 +312,7 @@ def _check_size(item: Item, schema: Schema, most_bytes: int) -> None:
     )
 
 
-def size_of_update(written: Item, removed: int) -> int:
+def size_of_update(written: Attributes, removed: int) -> int:
     """The size of an UpdateItem itself, which has the same limit of 400 KB as the item that it makes.
 
     Not documented: public measurements (``dynamodb-conformance``) found that it is the size of the attributes written,

@@ -2,20 +2,20 @@
 
 from typing import Any
 
-from ticketlock._expressions._errors import ExpressionInvalid, ItemInvalid
-from ticketlock._expressions._expressions import Expressions
-from ticketlock._expressions._numbers import WRONG_TYPE, total
-from ticketlock._expressions._paths import Steps, value_at
-from ticketlock._expressions._tree import Append, IfNotExists, Path, Source, Sum, Update
-from ticketlock._expressions._tree import Value as Placeholder
+from ticketlock._expressions._evaluated import Expressions, PathSteps, value_at
+from ticketlock._expressions._grammar import Append, IfNotExists, Path, Placeholder, Source, Sum, Update
 from ticketlock._expressions._values import (
     MAX_LEVELS,
     TOO_DEEP,
-    Item,
+    WRONG_TYPE,
+    Attributes,
+    ExpressionInvalid,
+    ItemInvalid,
     Value,
     copy_of,
     copy_of_item,
     levels_of,
+    total,
 )
 
 _NOTHING = Update()
@@ -46,7 +46,7 @@ class ItemUpdate:
                     f"Cannot update attribute {name}. This attribute is part of the key"
                 )
 
-    def applied_to(self, item: Item | None, key: Item) -> Item | None:
+    def applied_to(self, item: Attributes | None, key: Attributes) -> Attributes | None:
         """The item after the update; None if there was none, and the update sets and adds nothing.
 
         Everything that the expression reads, and every index of an element, refers to the item before the update.
@@ -71,7 +71,7 @@ class ItemUpdate:
         _change(after, new, gone)
         return after
 
-    def _value(self, source: Source, item: Item | None) -> Value:
+    def _value(self, source: Source, item: Attributes | None) -> Value:
         match source:
             case Placeholder():
                 return self._expressions.value(source)
@@ -115,7 +115,7 @@ def _without(found: Value | None, value: Value) -> Value | None:
     return {kind: left} if left else None
 
 
-def _change(after: Item, new: list[tuple[Steps, Value]], gone: list[Steps]) -> None:
+def _change(after: Attributes, new: list[tuple[PathSteps, Value]], gone: list[PathSteps]) -> None:
     """Set and remove. All targets are found before any list changes its length."""
     places = [(_parent(after, steps), steps, value) for steps, value in new]
     emptied = [(_parent(after, steps), steps[-1]) for steps in gone]
@@ -141,7 +141,7 @@ def _change(after: Item, new: list[tuple[Steps, Value]], gone: list[Steps]) -> N
             elements.append(value)
 
 
-def _parent(item: Item, steps: Steps) -> Any:
+def _parent(item: Attributes, steps: PathSteps) -> Any:
     """The map or the list that the last step leads into."""
     above = value_at(item, steps[:-1])
     kind = "M" if isinstance(steps[-1], str) else "L"

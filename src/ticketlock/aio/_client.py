@@ -7,29 +7,32 @@ from contextlib import AsyncExitStack, suppress
 from inspect import isawaitable
 from typing import Any, Never, ParamSpec, Self, TypeVar
 
-from ticketlock._checks import boolean, whole_number
-from ticketlock._decorating import Key, KeyOf
+from ticketlock._checks import Seconds, boolean, whole_number
+from ticketlock._decorating import CallKey, KeyOf
 from ticketlock.aio._acquiring import Acquiring, Asking
 from ticketlock.aio._lease import Lease, LeaseGroup
-from ticketlock.aio._lock_table import LockTable
-from ticketlock.aio._make_client import make_client
-from ticketlock.aio._to_the_end import ToTheEnd
+from ticketlock.aio._lock_table import LockTable, ToTheEnd, make_client
+from ticketlock.client._acquire import WaitEnded, Waits
+from ticketlock.client._arguments import (
+    SERIALIZED,
+    AcquireArguments,
+    Acquisition,
+    Defaults,
+    Entity,
+    check_arguments,
+    refuse_unknown,
+    rest_s,
+)
 from ticketlock.client._holdings import HAS_LEFT, Holdings
-from ticketlock.client._lines import lines_of_this_process
-from ticketlock.client._serialized import SERIALIZED, check_arguments
-from ticketlock.client._wait import WaitEnded, Waits
-from ticketlock.client._wishes import Defaults, Entity, Seconds, Terms, Wishes, refuse_unknown, rest_s
+from ticketlock.client._waiters import lines_of_this_process
 from ticketlock.errors import ClientClosed, RecordWaitExceeded
-from ticketlock.locks._claim import check_lease
-from ticketlock.locks._inspect import LockSummary, inspect, list_page
-from ticketlock.locks._items import TICKET_DIGITS, Row
-from ticketlock.locks._names import LockName, owner_id
-from ticketlock.locks._operators import remove_waiter, resume
-from ticketlock.locks._outcomes import Grant, LockState, Position
-from ticketlock.wire._async_heartbeat import Heartbeat
-from ticketlock.wire._clocks import Clocks, SystemClocks
+from ticketlock.locks._items import TICKET_DIGITS, LockName, Row, owner_id
+from ticketlock.locks._operators import LockSummary, inspect, list_page, remove_waiter, resume
+from ticketlock.locks._outcomes import Grant, LockState, Position, check_lease
+from ticketlock.wire._actions import Item
+from ticketlock.wire._async_heartbeat import AsyncHeartbeat
+from ticketlock.wire._driver import Clocks, SystemClocks
 from ticketlock.wire._heartbeat import Due
-from ticketlock.wire._requests import Attributes
 from ticketlock.wire._sdk import needs_a_region
 
 P = ParamSpec("P")
@@ -77,7 +80,7 @@ class LockClient:
         self._exit = AsyncExitStack()
         self._waiters: dict[asyncio.Task[Any], asyncio.Future[None]] = {}
         self._to_the_end = ToTheEnd()
-        self._heartbeat: Heartbeat[Lease] = Heartbeat(self._clocks, self._tend)
+        self._heartbeat: AsyncHeartbeat[Lease] = AsyncHeartbeat(self._clocks, self._tend)
         self._holdings: Holdings[Lease] = Holdings(
             self._table, self._heartbeat, self._clocks, self._defaults.bounds, lines_of_this_process()
         )
@@ -113,7 +116,7 @@ class LockClient:
         """
         refuse_unknown(unknown)
         lock = self.lock(entity, namespace)
-        wishes = Wishes(
+        wishes = AcquireArguments(
             record_wait, lease, data, permits, shared, owner, heartbeat, on_lost, on_danger, danger, reentrant, on_wait
         )
         # Invalid arguments raise at once.
@@ -169,7 +172,7 @@ class LockClient:
         return Acquiring(begin)
 
     def serialized(
-        self, key: Key, *, lease_as: str | None = None, **options: Any
+        self, key: CallKey, *, lease_as: str | None = None, **options: Any
     ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R]]]:
         """Decorate a coroutine function: its calls run one at a time per entity; see ``ticketlock.LockClient``.
 
@@ -222,7 +225,7 @@ class LockClient:
         boolean("heartbeat", heartbeat)
         check_lease(lease_ms, self._table.client)
         claim, grant = await self._table.run(lambda now: resume(lock, owner, lease_ms, now))
-        made = self._made(Terms(claim, has_own_identity=False, heartbeat=heartbeat), grant)
+        made = self._made(Acquisition(claim, has_own_identity=False, heartbeat=heartbeat), grant)
         return self._holdings.keep(owner, made)
 
     async def inspect(self, entity: Entity, *, namespace: str | None = None) -> LockState:
@@ -241,7 +244,7 @@ class LockClient:
     async def list(self) -> AsyncIterator[LockSummary]:
         """The locks of the table, in no order; reads the whole table."""
         self._check_usable()
-        after: Attributes | None = None
+        after: Item | None = None
         while True:
             locks, after = await self._table.run(functools.partial(list_page, after))
             for lock in locks:
@@ -280,7 +283,7 @@ class LockClient:
         if self._table.client is None:
             raise ClientClosed("the client was not opened: use it in 'async with'")
 
-    async def _acquire(self, terms: Terms, on_wait: Callable[[Position], object] | None) -> Grant:
+    async def _acquire(self, terms: Acquisition, on_wait: Callable[[Position], object] | None) -> Grant:
         waits = self._holdings.waits(terms, on_wait)
         # A task of its own, so that closing the client ends it.
         acquiring = self._holdings.acquire(terms, waits)
@@ -306,12 +309,12 @@ class LockClient:
             if not over.done():
                 over.set_result(None)
 
-    async def _give_up(self, waiter: "asyncio.Task[Grant]", terms: Terms, waits: Waits) -> None:
+    async def _give_up(self, waiter: "asyncio.Task[Grant]", terms: Acquisition, waits: Waits) -> None:
         waiter.cancel()
         await asyncio.wait({waiter})
         await self._table.drive(self._holdings.leave(terms, waits))
 
-    def _made(self, terms: Terms, grant: Grant) -> Lease:
+    def _made(self, terms: Acquisition, grant: Grant) -> Lease:
         return Lease(terms, grant, self._clocks, self._table, self._holdings, self._to_the_end)
 
     def _group(self, leases: Sequence[Lease]) -> LeaseGroup:

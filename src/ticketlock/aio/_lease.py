@@ -4,15 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from ticketlock.aio._lock_table import LockTable
-from ticketlock.aio._to_the_end import ToTheEnd
+from ticketlock._checks import Seconds
+from ticketlock.aio._lock_table import LockTable, ToTheEnd
+from ticketlock.client._arguments import Acquisition
 from ticketlock.client._base_lease import BaseLease
 from ticketlock.client._holdings import TRANSACTION_PATIENCE_S, Holdings
-from ticketlock.client._wishes import Seconds, Terms
 from ticketlock.errors import LockLost
 from ticketlock.locks._outcomes import Grant
 from ticketlock.wire._actions import Actions
-from ticketlock.wire._clocks import Clocks
+from ticketlock.wire._driver import Clocks
 
 
 class Lease(BaseLease):
@@ -20,7 +20,7 @@ class Lease(BaseLease):
 
     def __init__(
         self,
-        terms: Terms,
+        terms: Acquisition,
         grant: Grant,
         clocks: Clocks,
         table: LockTable,

@@ -5,28 +5,26 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from ticketlock.aio._to_the_end import ToTheEnd
-from ticketlock.units._asked import in_python
-from ticketlock.units._before_and_after import item_after, item_before
-from ticketlock.units._low_level import LowLevelVerbs, Reply
-from ticketlock.units._queries import items_found
+from ticketlock._checks import Seconds
+from ticketlock.aio._lock_table import ToTheEnd
+from ticketlock.units._low_level import LowLevelUnitOfWork, Reply
+from ticketlock.units._queries import in_python, items_found
 from ticketlock.units._reading import Isolation
 from ticketlock.units._settings import keeping
-from ticketlock.units._shown import Shown
 from ticketlock.units._tables import UnitTable
+from ticketlock.units._unit import UnitFace
+from ticketlock.units._unit_of_work import UnitOfWork, item_after, item_before
 from ticketlock.units._values import PYTHON
-from ticketlock.units._verbs import Verbs
 from ticketlock.wire._requests import ForkingSteps
 
 Follow = Callable[[ForkingSteps[Any]], Coroutine[Any, Any, Any]]
-Seconds = Any
 
 # A signal of the loop, or a time-out that is over, takes up to three turns to cancel a task; each group of tasks around
 # that task, one more.
 _TURNS = 8
 
 
-class Unit(Shown):
+class Unit(UnitFace):
     """One unit of work; see ``ticketlock.units.Unit``.
 
     Use it in ``async with``. It belongs to one task at a time. If a task is cancelled before the end of the block, even
@@ -38,11 +36,11 @@ class Unit(Shown):
         client: the same unit, with the methods of the low-level API.
     """
 
-    def __init__(self, verbs: Verbs, follow: Follow, to_the_end: ToTheEnd) -> None:
+    def __init__(self, verbs: UnitOfWork, follow: Follow, to_the_end: ToTheEnd) -> None:
         super().__init__(verbs)
         self._follow = follow
         self._to_the_end = to_the_end
-        self.client = UnitClient(LowLevelVerbs(verbs), follow)
+        self.client = UnitClient(LowLevelUnitOfWork(verbs), follow)
 
     @property
     def repeated(self) -> bool:
@@ -145,7 +143,7 @@ class Unit(Shown):
 
     async def commit(self) -> None:
         """Commit: write everything or nothing. Calling it again does nothing."""
-        with self._verbs.life.reporting():
+        with self._verbs.state.reporting():
             await self._give_way()
             await self._end(self._verbs.commit(), "to commit")
 
@@ -155,7 +153,7 @@ class Unit(Shown):
 
     async def save(self, *, keep_for: Seconds = 86_400, owner: str | None = None) -> str:
         """Save the unit for ``Units.resume`` and return its id; this object can no longer be used."""
-        with self._verbs.life.reporting():
+        with self._verbs.state.reporting():
             saved: str = await self._follow(self._verbs.save(keeping(keep_for, owner)))
         return saved
 
@@ -175,7 +173,7 @@ class Unit(Shown):
 
         From the beginning of the commit on, a cancellation ends only the wait for it.
         """
-        if self._verbs.life.is_over:
+        if self._verbs.state.is_over:
             return
         try:
             for _ in range(_TURNS):
@@ -191,7 +189,7 @@ class Unit(Shown):
 class UnitClient:
     """A unit with methods of aiobotocore's DynamoDB client; see ``ticketlock.units.UnitClient``."""
 
-    def __init__(self, verbs: LowLevelVerbs, follow: Follow) -> None:
+    def __init__(self, verbs: LowLevelUnitOfWork, follow: Follow) -> None:
         self._verbs = verbs
         self._follow = follow
 

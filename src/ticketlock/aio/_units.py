@@ -8,34 +8,38 @@ from contextlib import AsyncExitStack
 from inspect import isawaitable
 from typing import Any, Self, TypeVar, overload
 
-from ticketlock._decorating import Key
-from ticketlock.aio._make_client import make_client
-from ticketlock.aio._to_the_end import ToTheEnd
+from ticketlock._checks import Seconds
+from ticketlock._decorating import CallKey
+from ticketlock.aio._lock_table import ToTheEnd, make_client
 from ticketlock.aio._unit import Unit
 from ticketlock.errors import ClientClosed, TicketLockError
-from ticketlock.units._access import Denied, check_access
-from ticketlock.units._administration import OpenUnit, open_units
-from ticketlock.units._heads import Heads
-from ticketlock.units._interrupts import ending, is_of_steps
-from ticketlock.units._keeping import Kept
 from ticketlock.units._marks import Marks
-from ticketlock.units._outcomes import Outcome
-from ticketlock.units._plain import Visible, clean, visible
+from ticketlock.units._operators import FoundMark, OpenUnit, Outcome, open_units, repair
+from ticketlock.units._plain_readers import Visible, clean, visible
+from ticketlock.units._provision import Denied, check_access
+from ticketlock.units._read_locks import ReadLockLease
 from ticketlock.units._reading import COMMITTED, SERIALIZABLE, Isolation
-from ticketlock.units._refusing import as_a_unit_request
-from ticketlock.units._repairing import FoundMark, repair
+from ticketlock.units._record import UnitRecords
 from ticketlock.units._rows import TIME_CHECK
-from ticketlock.units._settings import Settings
+from ticketlock.units._settings import UnitsSettings, as_a_unit_request
 from ticketlock.units._sweeping import Swept
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._terms import Engine, HeldLock, Terms, Under
-from ticketlock.units._transactional import AGAIN, TRANSACTIONAL, Wishes, check_has_parentheses
-from ticketlock.units._turns import Contended, Locks, Turn, check_locks
-from ticketlock.units._verbs import Verbs
+from ticketlock.units._transactional import (
+    AGAIN,
+    TRANSACTIONAL,
+    Contended,
+    Locks,
+    PlaceInTurn,
+    TransactionalArguments,
+    check_has_parentheses,
+    check_locks,
+)
+from ticketlock.units._unit_of_work import UnitOfWork, ending, is_of_steps
 from ticketlock.wire._actions import T
-from ticketlock.wire._async_heartbeat import Heartbeat
+from ticketlock.wire._async_heartbeat import AsyncHeartbeat
 from ticketlock.wire._async_performer import AsyncPerformer
-from ticketlock.wire._clocks import Clocks, SystemClocks
+from ticketlock.wire._driver import Clocks, SystemClocks
 from ticketlock.wire._heartbeat import Due
 from ticketlock.wire._requests import ForkingSteps
 from ticketlock.wire._sdk import needs_a_region
@@ -43,7 +47,6 @@ from ticketlock.wire._sdk import needs_a_region
 _log = logging.getLogger("ticketlock")
 
 R = TypeVar("R")
-Seconds = Any
 
 
 class UnitsTable(AsyncPerformer):
@@ -60,7 +63,7 @@ class UnitsTable(AsyncPerformer):
         self._check_is_open(steps)
         return await self.drive(self._driver.follow(steps))
 
-    def follows(self, verbs: Verbs) -> Callable[[ForkingSteps[Any]], Coroutine[Any, Any, Any]]:
+    def follows(self, verbs: UnitOfWork) -> Callable[[ForkingSteps[Any]], Coroutine[Any, Any, Any]]:
         """Performs the steps of one unit, and ends the unit if they are interrupted."""
 
         async def follow(steps: ForkingSteps[T]) -> T:
@@ -77,28 +80,28 @@ class UnitsTable(AsyncPerformer):
             except BaseException as error:
                 if not is_of_steps(error, steps):
                     # Perhaps before the first step.
-                    await self.drive(self._driver.follow(verbs.give_up()))
+                    await self.drive(self._driver.follow(verbs.end_after_interrupt()))
                     self._keep(verbs)
                 raise
 
         return follow
 
-    def _keep(self, verbs: Verbs) -> None:
+    def _keep(self, verbs: UnitOfWork) -> None:
         """Renew a unit's read locks from its first statement to its end."""
         kept = verbs.kept
         if kept is None:
             return
-        if verbs.life.is_over or not kept._is_watched_on():
+        if verbs.state.is_over or not kept._is_watched_on():
             self._heartbeat.forget(kept)
         elif not kept.is_watched:
             kept.is_watched = True
             self._heartbeat.watch(kept)
 
     @functools.cached_property
-    def _heartbeat(self) -> Heartbeat[Kept]:
-        return Heartbeat(self._driver.clocks, self._tend)
+    def _heartbeat(self) -> AsyncHeartbeat[ReadLockLease]:
+        return AsyncHeartbeat(self._driver.clocks, self._tend)
 
-    async def _tend(self, kept: Kept, _due: Due) -> None:
+    async def _tend(self, kept: ReadLockLease, _due: Due) -> None:
         try:
             await self.follow(kept.renew())
         except TicketLockError as error:
@@ -148,7 +151,7 @@ class Units:
         self._locks, self._contended = locks, Contended()
         self._clocks = clocks if clocks is not None else SystemClocks()
         self._performer = UnitsTable(table_name, None, self._clocks)
-        self._settings = Settings(table_name, Marks(prefix), timeout)
+        self._settings = UnitsSettings(table_name, Marks(prefix), timeout)
         self.VISIBLE: Visible = visible(self._settings.marks)
         self._tables = Tables(table_name)
         self._client = client
@@ -182,7 +185,7 @@ class Units:
         """Continue with a saved unit, for ``async with``; see ``ticketlock.units.Units.resume``."""
         resumed = await self._performer.follow(self._settings.resume(self._clocks, self._tables, unit, step))
         made, verbs = self._unit(resumed.terms)
-        verbs.goes_on(resumed)
+        verbs.continue_from(resumed)
         return made
 
     async def rollback(self, unit: str) -> Outcome:
@@ -207,7 +210,7 @@ class Units:
         *,
         tries: int = 10,
         unit_as: str = "unit",
-        name: Key,
+        name: CallKey,
         isolation: Isolation = SERIALIZABLE,
         timeout: Seconds | None = None,
         under: Under | None = None,
@@ -219,7 +222,7 @@ class Units:
         *,
         tries: int = 10,
         unit_as: str = "unit",
-        name: Key | None = None,
+        name: CallKey | None = None,
         isolation: Isolation = SERIALIZABLE,
         timeout: Seconds | None = None,
         under: Under | None = None,
@@ -232,7 +235,7 @@ class Units:
             InvalidUnitRequest: as in ``ticketlock.units.Units``.
         """
         check_has_parentheses(function)
-        wishes = Wishes(tries, unit_as, name, isolation, timeout, under)
+        wishes = TransactionalArguments(tries, unit_as, name, isolation, timeout, under)
         wishes.check(self._settings, self._clocks)
 
         def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -249,7 +252,7 @@ class Units:
                         result = await result
                     TRANSACTIONAL.check_is_over(function, result)
                     return result
-                turn = Turn(self._contended) if self._locks is not None else None
+                turn = PlaceInTurn(self._contended) if self._locks is not None else None
                 tries = calls.tries(self._settings, self._clocks, args, kwargs, turn)
                 async with AsyncExitStack() as line:
                     while True:
@@ -264,7 +267,7 @@ class Units:
                                 TRANSACTIONAL.check_is_over(function, result)
                                 return result
                         except AGAIN as error:
-                            if not verbs.life.may_run_again or tries.is_the_last(error):
+                            if not verbs.state.may_run_again or tries.is_the_last(error):
                                 raise
                         if turn is not None and turn.is_due:
                             await line.aclose()
@@ -346,11 +349,11 @@ class Units:
 
     async def open_units(self) -> list[OpenUnit]:
         """The units that are pending, or have ended and are not closed, the oldest first."""
-        return await self._performer.follow(open_units(Heads(self._settings.units_table)))
+        return await self._performer.follow(open_units(UnitRecords(self._settings.units_table)))
 
     async def repair(self, table: UnitTable, *, write: bool = False, lost_records: bool = False) -> list[FoundMark]:
         """Settle each mark in a table as its unit's record says; see ``ticketlock.units.Units.repair``."""
-        heads, marks, own = Heads(self._settings.units_table), self._settings.marks, self._tables.check_own(table)
+        heads, marks, own = UnitRecords(self._settings.units_table), self._settings.marks, self._tables.check_own(table)
         return await self._performer.follow(repair(own, heads, marks, write=write, lost_records=lost_records))
 
     async def close(self) -> None:
@@ -373,22 +376,22 @@ class Units:
     async def __aexit__(self, *_: object) -> None:
         await asyncio.shield(self.close())
 
-    async def _stand_in_line(self, turn: Turn, timeout_ms: int, line: AsyncExitStack) -> None:
+    async def _stand_in_line(self, turn: PlaceInTurn, timeout_ms: int, line: AsyncExitStack) -> None:
         assert self._locks is not None
         try:
             group = await self._locks.acquire_all(**turn.wishes(timeout_ms))
         except TicketLockError as error:
-            turn.is_missed(error)
+            turn.note_missed(error)
             return
         for lease in group.leases:
             line.push_async_callback(lease.release, best_effort=True)
-        turn.has_come()
+        turn.note_held()
 
     def _outside(self, isolation: Isolation) -> Unit:
         return self._unit(self._settings.terms_outside(self._clocks, isolation))[0]
 
-    def _unit(self, terms: Terms, turn: Turn | None = None) -> tuple[Unit, Verbs]:
-        verbs = Verbs(terms, self._settings.units_table, self._tables, self._settings.marks, turn)
+    def _unit(self, terms: Terms, turn: PlaceInTurn | None = None) -> tuple[Unit, UnitOfWork]:
+        verbs = UnitOfWork(terms, self._settings.units_table, self._tables, self._settings.marks, turn)
         return Unit(verbs, self._performer.follows(verbs), self._to_the_end), verbs
 
 

@@ -7,13 +7,11 @@ from typing import Any
 import click
 
 import ticketlock
-from ticketlock.cli._acquire import acquire, release, renew
 from ticketlock.cli._doctor import doctor
 from ticketlock.cli._exits import ANSWER_WAS_NO, Ended, after_signal, explained, say_wrong_usage
-from ticketlock.cli._init import init
-from ticketlock.cli._limit import limit
+from ticketlock.cli._holding import acquire, release, renew
 from ticketlock.cli._local import local
-from ticketlock.cli._remove_waiter import remove_waiter
+from ticketlock.cli._operate import init, limit, remove_waiter
 from ticketlock.cli._run import run as run_command
 from ticketlock.cli._settings import group_options, settings_of
 from ticketlock.cli._show import list_locks, show

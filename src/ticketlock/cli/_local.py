@@ -12,12 +12,11 @@ from typing import Any
 import click
 
 import ticketlock
-from ticketlock.cli._exits import USAGE
-from ticketlock.cli._explained import Explained
+from ticketlock.cli._exits import USAGE, Explained
 from ticketlock.cli._settings import settings_of
 from ticketlock.cli._signals import Signals
 from ticketlock.testing import MemoryDynamoDB
-from ticketlock.testing._http import decoded, encoded, failure
+from ticketlock.testing._service import decoded, encoded, failure
 
 _HOST = "127.0.0.1"
 

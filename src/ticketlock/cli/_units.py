@@ -1,16 +1,426 @@
 """``ticketlock units``: open units of work, for operators."""
 
+import getpass
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, TextIO
+
 import click
 
-from ticketlock.cli._explained import first_sentence
-from ticketlock.cli._settings import units_group_options
-from ticketlock.cli._units_correct import correct_item
-from ticketlock.cli._units_ending import rollback, settle
-from ticketlock.cli._units_listing import list_units, show
-from ticketlock.cli._units_repair import repair
+from ticketlock.cli._exits import (
+    ANSWER_WAS_NO,
+    CONFIGURATION,
+    LEASE_LOST,
+    MEANINGS,
+    UNAVAILABLE,
+    USAGE,
+    WAIT_IS_OVER,
+    Ended,
+    Explained,
+    first_sentence,
+)
+from ticketlock.cli._settings import CommandSettings, settings_of, units_group_options, units_options
+from ticketlock.cli._show import json_option
+from ticketlock.cli._units_reports import (
+    bytes_read,
+    entry_json,
+    item_told,
+    items_told,
+    json_of,
+    mark_json,
+    marks_table,
+    shown_json,
+    shown_table,
+    state_of,
+    state_told,
+    unit_json,
+    units_table,
+)
+from ticketlock.cli._wording import console, plain
+from ticketlock.errors import (
+    CommittedUnfinished,
+    InvalidUnitRequest,
+    OutcomeUnknown,
+    RequestNotApplied,
+    TableNotFound,
+    TableRefused,
+    UnsupportedFormat,
+)
+from ticketlock.units import FoundMark, OpenUnit, Outcome, Record
+from ticketlock.units._marks import Marks
+from ticketlock.units._operators import Correction, Settled, correct, inspect, open_units, roll_back, unfinished
+from ticketlock.units._operators import repair as repaired
+from ticketlock.units._operators import settle as settled
+from ticketlock.units._record import UnitRecords, new_id
+from ticketlock.units._rows import Strange
+from ticketlock.units._tables import Tables, UnitTable
+from ticketlock.units._units import UnitsTable
+from ticketlock.units._values import LOW_LEVEL
+from ticketlock.wire._actions import T
+from ticketlock.wire._requests import ForkingSteps
+
+USUAL_PREFIX = "_tlu"
+# Part of the error of a table with other keys.
+_OF_ANOTHER_KIND = "ValidationException"
 
 
-class _Group(click.Group):
+class OfUnits(Explained):
+    """One of the commands."""
+
+    meanings: ClassVar[Mapping[int | str, str]] = {
+        **MEANINGS,
+        0: "success",
+        WAIT_IS_OVER: "the unit is pending, and its lease has not expired",
+        LEASE_LOST: "there is no record of the unit, or, for `rollback`, it is committed",
+        CONFIGURATION: "configuration: the tables, credentials, Region, a permission; or marks are left to you",
+    }
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it."""
+        settings = settings_of(ctx)
+        try:
+            return super().invoke(ctx)
+        except InvalidUnitRequest as error:
+            typed = self.as_typed(ctx, error.field)
+            if typed is None:
+                raise Ended(str(error), CONFIGURATION) from error
+            raise click.UsageError(f"{typed} is {error.value}; allowed: {error.allowed}", ctx) from error
+        except CommittedUnfinished as error:
+            raise Ended(str(error), CONFIGURATION) from error
+        except TableNotFound as error:
+            raise Ended(f"{error}: {settings.place()}", CONFIGURATION) from error
+        except TableRefused as error:
+            hint = f": is {settings.units_table!r} a units table, and not a lock table?"
+            raise Ended(f"{error}{hint if _OF_ANOTHER_KIND in str(error) else ''}", CONFIGURATION) from error
+        except (RequestNotApplied, OutcomeUnknown) as error:
+            raise Ended(f"a table in {settings.place()} cannot be reached: {error}", UNAVAILABLE) from error
+
+
+class Desk:
+    """What an operator's commands for units work with.
+
+    Args:
+        settings: the options about the tables.
+
+    Attributes:
+        heads: the units table, with the records of units.
+        marks: the names of the attributes that units add to items.
+    """
+
+    def __init__(self, settings: CommandSettings) -> None:
+        name = settings.units_table_name
+        self.marks = Marks(settings.prefix if settings.prefix is not None else USUAL_PREFIX)
+        self.heads = UnitRecords(name)
+        self._performer = UnitsTable(name, client=settings.client())
+
+    def follow(self, steps: ForkingSteps[T]) -> T:
+        """Perform the requests that the steps yield."""
+        return self._performer.follow(steps)
+
+    def table(self, name: str) -> UnitTable:
+        """A table of users."""
+        return self.follow(Tables(self.heads.table).table(name, "table"))
+
+
+_ORDERS: dict[str, Callable[[OpenUnit], Any]] = {
+    "age": lambda unit: -unit.age_s,
+    "lease": lambda unit: math.inf if unit.lease_ends_in_s is None else unit.lease_ends_in_s,
+    "items": lambda unit: -(unit.items or 0),
+    "state": state_of,
+}
+
+
+def no_record(unit: str, table: str) -> Ended:
+    """The error for a unit whose record was deleted, or that never had one, or has it in another table."""
+    return Ended(f"there is no record of the unit {plain(unit)} in '{plain(table)}'", LEASE_LOST)
+
+
+@click.command(
+    "ls",
+    cls=OfUnits,
+    example="ticketlock units ls --units-table units --sort lease",
+    ends=(0, USAGE, UNAVAILABLE, CONFIGURATION),
+)
+@click.option(
+    "--sort",
+    type=click.Choice(list(_ORDERS)),
+    default="age",
+    help="The oldest first; or first the lease that ends first, or the most items; or by state.  [default: age]",
+)
+@json_option
+@units_options
+@click.pass_context
+def list_units(context: click.Context, sort: str, as_json: bool) -> None:
+    """List the units that are pending, and those that have ended and are not closed.
+
+    Reads the whole units table.
+    """
+    desk = Desk(settings_of(context))
+
+    def strange(error: Strange) -> None:
+        if isinstance(error, UnsupportedFormat):
+            click.echo(f"ticketlock: {plain(str(error))}", err=True)
+            return
+        click.echo(f"ticketlock: a row of {plain(desk.heads.table)} is not a unit's: {plain(error.value)}", err=True)
+
+    listed = sorted(desk.follow(open_units(desk.heads, strange)), key=_ORDERS[sort])
+    if as_json:
+        click.echo(json_of([unit_json(unit) for unit in listed]))
+    elif listed:
+        console().print(units_table(listed))
+    else:
+        click.echo("No open units.", err=True)
+
+
+@click.command(
+    cls=OfUnits,
+    example="ticketlock units show 01KAQBT0E4SA1M0SPPS3EJ8KYB --values",
+    ends=(0, USAGE, UNAVAILABLE, LEASE_LOST, CONFIGURATION),
+)
+@click.argument("unit")
+@click.option("--values", is_flag=True, help="Show the values that it writes, too.")
+@json_option
+@units_options
+@click.pass_context
+def show(context: click.Context, unit: str, values: bool, as_json: bool) -> None:
+    """Show the record of UNIT, and which of its items carry its mark.
+
+    Of the items it shows only the keys, unless --values is given.
+    """
+    desk = Desk(settings_of(context))
+    shown = desk.follow(inspect(desk.heads, desk.marks, unit))
+    if shown is None:
+        raise no_record(unit, desk.heads.table)
+    if as_json:
+        click.echo(json_of(shown_json(shown, values=values)))
+    else:
+        console().print(shown_table(shown, values=values))
+
+
+_DONE = {Outcome.COMMITTED: "finished", Outcome.ROLLED_BACK: "unmarked"}
+
+
+@click.command(
+    cls=OfUnits,
+    example="ticketlock units settle 01KAQBT0E4SA1M0SPPS3EJ8KYB",
+    ends=(0, USAGE, UNAVAILABLE, WAIT_IS_OVER, LEASE_LOST, CONFIGURATION),
+)
+@click.argument("unit")
+@json_option
+@units_options
+@click.pass_context
+def settle(context: click.Context, unit: str, as_json: bool) -> None:
+    """Finish UNIT if it is committed, or roll it back if its lease has expired.
+
+    It does not ask for confirmation: any unit that meets its marks does the same.
+    """
+    desk = Desk(settings_of(context))
+    told = desk.follow(settled(desk.heads, desk.marks, unit))
+    _tell_end(desk, unit, told, as_json=as_json)
+    if told.outcome is Outcome.PENDING:
+        assert told.unit is not None
+        raise Ended(f"the unit {unit} is {state_told(told.unit)}: nothing was done", WAIT_IS_OVER)
+
+
+@click.command(
+    cls=OfUnits,
+    example="ticketlock units rollback 01KAQBT0E4SA1M0SPPS3EJ8KYB",
+    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, LEASE_LOST, CONFIGURATION),
+)
+@click.argument("unit")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@json_option
+@units_options
+@click.pass_context
+def rollback(context: click.Context, unit: str, yes: bool, as_json: bool) -> None:
+    """Roll UNIT back if it is pending, even if its lease has not expired, and remove its marks.
+
+    If its process is alive, its commit fails with UnitRolledBack.
+    """
+    desk = Desk(settings_of(context))
+    shown = desk.follow(inspect(desk.heads, desk.marks, unit))
+    if shown is not None and shown.unit.state is Outcome.PENDING:
+        click.echo(f"{state_told(shown.unit)}; {items_told(shown.unit.items)}", err=True)
+        if not yes:
+            click.confirm(f"Roll the unit {unit} back?", abort=True, err=True)
+    told = desk.follow(roll_back(desk.heads, desk.marks, unit))
+    if told.outcome is Outcome.COMMITTED:
+        assert told.unit is not None
+        if as_json:
+            click.echo(_told(unit, told))
+        raise Ended(f"the unit {unit} was {state_told(told.unit)}: nothing was rolled back", LEASE_LOST)
+    _tell_end(desk, unit, told, as_json=as_json)
+    if not as_json:
+        for entry in told.ended:
+            click.echo(item_told(entry))
+
+
+def _tell_end(desk: Desk, unit: str, told: Settled, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(_told(unit, told))
+    elif told.outcome in _DONE:
+        done = f": {items_told(len(told.ended))} {_DONE[told.outcome]}" if told.ended else ""
+        click.echo(f"{told.outcome.value}{done}")
+    if told.outcome is Outcome.FORGOTTEN:
+        raise no_record(unit, desk.heads.table)
+    if isinstance(told.failed, InvalidUnitRequest):
+        # The error's text may contain values of items.
+        why = "another program has changed a unit's attributes or rows: `ticketlock units show` tells where"
+        raise Ended(f"not every item of the unit {unit} is as it should be: {why}", CONFIGURATION) from told.failed
+    if told.failed is not None:
+        raise told.failed
+
+
+def _told(unit: str, told: Settled) -> str:
+    items = [entry_json(entry) for entry in told.ended]
+    return json_of({"unit": unit, "outcome": told.outcome.value, "items": items})
+
+
+_TOLD = {
+    "dropped": "dropped: the item keeps its old value",
+    "replaced": "replaced: the item has the new value",
+    "finished": "finished: DynamoDB has taken the unit's own value, and nothing was corrected",
+}
+
+
+@click.command(
+    "correct",
+    cls=OfUnits,
+    example=(
+        """ticketlock units correct 01KAQBT0E4SA1M0SPPS3EJ8KYB accounts '{"id": {"S": "ann"}}'\n"""
+        """ticketlock units correct 01KAQBT0E4SA1M0SPPS3EJ8KYB accounts '{"id": {"S": "ann"}}' --drop"""
+    ),
+    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, CONFIGURATION),
+)
+@click.argument("unit")
+@click.argument("table")
+@click.argument("key")
+@click.option("--item", type=click.File(), help="The item's new value, whole, in the low-level JSON; - for stdin.")
+@click.option("--drop", is_flag=True, help="Drop what the unit writes: the item keeps its old value.")
+@click.option("--by", default=getpass.getuser, help="Who decides.  [default: the name of the user]")
+@click.option("--why", default="", help="For what reason.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@units_options
+@click.pass_context
+def correct_item(
+    context: click.Context,
+    unit: str,
+    table: str,
+    key: str,
+    item: TextIO | None,
+    drop: bool,
+    by: str,
+    why: str,
+    yes: bool,
+) -> None:
+    """End an item of the committed UNIT whose new value DynamoDB refuses: with another value, or with its old one.
+
+    Without --item and --drop it prints the value that UNIT would write, and writes nothing. A correction is kept on
+    record for a year, with what UNIT would have written.
+    """
+    if item is not None and drop:
+        raise click.UsageError("--item and --drop: give one of them")
+    desk = Desk(settings_of(context))
+    data = desk.table(table)
+    where = data.key_alone("key", LOW_LEVEL.item("key", _read("KEY", key)))
+    if item is None and not drop:
+        found = desk.follow(unfinished(desk.heads, desk.marks, unit, data, where))
+        if found.image is None:
+            click.echo("The unit deletes this item.", err=True)
+        else:
+            click.echo(json_of(found.image))
+        return
+    image = None if item is None else LOW_LEVEL.item("item", _read("--item", item.read()))
+    if not yes:
+        found = desk.follow(unfinished(desk.heads, desk.marks, unit, data, where))
+        instead = "its old value" if image is None else "the given value"
+        click.confirm(f"Give {item_told(found.entry)} {instead}, for good?", abort=True, err=True)
+    correction = Correction(new_id(int(time.time() * 1_000)), image, by, why)
+    done = desk.follow(correct(desk.heads, desk.marks, unit, data, where, correction))
+    click.echo(_TOLD[done])
+
+
+def _read(name: str, given: str) -> Any:
+    try:
+        return bytes_read(json.loads(given))
+    except ValueError as error:
+        raise click.UsageError(f"{name} is no JSON of attributes, {{name: {{type: value}}}}: {error}") from error
+
+
+_UNKNOWN = (Record.CLOSED, Record.GONE, Record.MISSING)
+
+
+@click.command(
+    cls=OfUnits,
+    example="ticketlock units repair accounts\nticketlock units repair accounts --write",
+    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, CONFIGURATION),
+)
+@click.argument("table")
+@click.option("--write", is_flag=True, help="Write, after a confirmation; without it, only list what would be done.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option(
+    "--lost-records",
+    is_flag=True,
+    help="Remove marks whose records are missing, too: only if no unit runs with another units table.",
+)
+@json_option
+@units_options
+@click.pass_context
+def repair(context: click.Context, table: str, write: bool, yes: bool, lost_records: bool, as_json: bool) -> None:
+    """Find the marks of units in TABLE, and finish or remove each as its unit's record says: for restored tables.
+
+    Reads the whole table. It leaves the marks of units whose lease has not expired.
+    """
+    settings = settings_of(context)
+    desk = Desk(settings)
+    data = desk.table(table)
+    if write and not yes:
+        lost = ", and those whose record is missing," if lost_records else ""
+        which = f"the marks of ended units{lost} in '{plain(data.name)}'"
+        records = f"as the records in '{plain(desk.heads.table)}' say"
+        click.confirm(f"Finish or remove {which}, {records} ({settings.place()})?", abort=True, err=True)
+    found = desk.follow(repaired(data, desk.heads, desk.marks, write=write, lost_records=lost_records))
+    if as_json:
+        told = {"table": data.name, "unitsTable": desk.heads.table, "written": write}
+        click.echo(json_of({**told, "marks": [mark_json(each) for each in found]}))
+    else:
+        _tell_repair(data.name, found, write=write)
+    left = Counter(each.record for each in found if each.needs_you)
+    if left:
+        raise Ended(_left(left, desk.heads.table), CONFIGURATION)
+
+
+def _tell_repair(name: str, found: Sequence[FoundMark], *, write: bool) -> None:
+    if not found:
+        click.echo("No marks.", err=True)
+        return
+    console().print(marks_table(found, write=write))
+    counts = Counter(each.action for each in found)
+    told = ", ".join(f"{counts[action]} {action}" for action in ("finished", "unmarked", "left"))
+    click.echo(f"{plain(name)}: {_marks(len(found))}: {told}")
+    unknown = sum(each.action == "unmarked" and each.record in _UNKNOWN for each in found)
+    if unknown:
+        click.echo(f"For {unknown} of the unmarked items no record is left of what was to be written.")
+    if not write:
+        click.echo("Nothing was written: add --write to do it.")
+
+
+def _left(left: Counter[Record], units_table: str) -> str:
+    kinds = ", ".join(f"{number} {record.value}" for record, number in left.items())
+    told = f"{_marks(left.total())} left for you to decide: {kinds}"
+    if Record.MISSING in left:
+        told += f". Is '{plain(units_table)}' the units table of these units? Only then use --lost-records"
+    return told
+
+
+def _marks(number: int) -> str:
+    return "1 mark" if number == 1 else f"{number} marks"
+
+
+class _UnitsGroup(click.Group):
     """Has its whole first sentence in the list of commands."""
 
     def get_short_help_str(self, limit: int = 45) -> str:  # noqa: ARG002  # click cuts what is longer
@@ -18,7 +428,7 @@ class _Group(click.Group):
         return first_sentence(self)
 
 
-@click.group(cls=_Group, epilog="`ticketlock units COMMAND --help` has an example of each, and its exit codes.")
+@click.group(cls=_UnitsGroup, epilog="`ticketlock units COMMAND --help` has an example of each, and its exit codes.")
 @units_group_options
 def units() -> None:
     """List the units of work that are open, and end those of crashed processes."""

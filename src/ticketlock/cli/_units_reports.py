@@ -8,13 +8,12 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ticketlock.cli._columns import Columns, Ending
-from ticketlock.cli._wording import lease, plain, span
+from ticketlock.cli._wording import Columns, Ending, lease, plain, span
 from ticketlock.units import FoundMark, OpenUnit, Outcome
-from ticketlock.units._administration import Inspected, Shown
+from ticketlock.units._operators import Inspected, Shown
 from ticketlock.units._packing import Entry
 from ticketlock.units._values import PYTHON
-from ticketlock.wire._attributes import Item
+from ticketlock.wire._actions import Item
 
 _WRITES = {"unmark": "nothing"}
 

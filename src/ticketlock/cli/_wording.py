@@ -1,5 +1,14 @@
 """Values in words: for people who read a terminal."""
 
+from collections.abc import Iterator
+
+from rich import box
+from rich.cells import cell_len, chop_cells
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
@@ -32,3 +41,91 @@ def permits_and_who_set_them(number: int, *, are_set: bool, are_deployed: bool) 
     if not are_set:
         return f"{permits_of(number)}, by deployment" if are_deployed else permits_of(number)
     return "closed by an operator (0 permits)" if number == 0 else f"{permits_of(number)}, set by an operator"
+
+
+_WIDE = 10_000
+
+
+def console() -> Console:
+    """The console for tables: as wide as the terminal, and in a pipe as wide as the table needs."""
+    made = Console(highlight=False)
+    if not made.is_terminal:
+        made.width = _WIDE
+    return made
+
+
+class Ending:
+    """A text of which only the end is shown if there is no room: the end of an ARN names what the ARN is of.
+
+    Args:
+        text: the whole text.
+        least: how many cells it needs at least.
+    """
+
+    def __init__(self, text: str, least: int = 16) -> None:
+        self._text = text
+        self._least = least
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        if cell_len(self._text) <= options.max_width:
+            yield Text(self._text)
+        else:
+            # Cut into lines from its end.
+            yield Text("…" + chop_cells(self._text[::-1], options.max_width - 1)[0][::-1])
+
+    def __rich_measure__(self, _console: Console, _options: ConsoleOptions) -> Measurement:
+        whole = cell_len(self._text)
+        return Measurement(min(whole, self._least), whole)
+
+
+class Columns:
+    """Rows under the same headings.
+
+    Args:
+        names: columns of text.
+        numbers: columns that are aligned to the right.
+        more: columns of text after the numbers.
+    """
+
+    def __init__(self, names: tuple[str, ...], numbers: tuple[str, ...], more: tuple[str, ...] = ()) -> None:
+        self._names, self._numbers, self._more = names, numbers, more
+        self._rows: list[tuple[str | Ending, ...]] = []
+
+    def add(self, *cells: str | Ending) -> None:
+        """Add a row."""
+        self._rows.append(cells)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        table = self._table()
+        # Narrower, words and names would be broken.
+        fits = console.measure(table, options=options.update_width(_WIDE)).minimum <= options.max_width
+        yield from [table] if fits else self._line_by_line()
+
+    def _table(self) -> Table:
+        made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        for name in self._names:
+            made.add_column(name, overflow="fold")
+        for name in self._numbers:
+            made.add_column(name, justify="right", no_wrap=True)
+        for name in self._more:
+            made.add_column(name, overflow="fold")
+        for row in self._rows:
+            made.add_row(*map(_rendered, row))
+        return made
+
+    def _line_by_line(self) -> Iterator[Table]:
+        for number, row in enumerate(self._rows):
+            made = Table.grid(padding=(0, 3, 0, 0))
+            made.add_column(no_wrap=True)
+            made.add_column(overflow="fold")
+            if number:
+                made.add_row("")
+            for name, cell in zip((*self._names, *self._numbers, *self._more), row, strict=True):
+                if cell:
+                    made.add_row(name, _rendered(cell))
+            yield made
+
+
+def _rendered(cell: str | Ending) -> Text | Ending:
+    # As plain text: a name in brackets is not markup.
+    return Text(cell) if isinstance(cell, str) else cell

@@ -11,17 +11,16 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
 
-from ticketlock.client._wishes import Terms
+from ticketlock.client._arguments import Acquisition
 from ticketlock.errors import ClientClosed, LockLost, TicketLockError
 from ticketlock.locks import _fencing
-from ticketlock.locks._claim import Claim
-from ticketlock.locks._names import LockName
-from ticketlock.locks._outcomes import Grant, Releasing
-from ticketlock.wire._clocks import Clocks
+from ticketlock.locks._items import LockName
+from ticketlock.locks._outcomes import Claim, Grant, Releasing
+from ticketlock.wire._driver import Clocks
 from ticketlock.wire._heartbeat import Due
 from ticketlock.wire._table_time import Moment, Reading
 
-State = Literal["held", "lost", "released", "unreleased"]
+LeaseState = Literal["held", "lost", "released", "unreleased"]
 L = TypeVar("L", bound="BaseLease")
 
 _SHORTEST_RETRY_MS = 100
@@ -43,7 +42,7 @@ class BaseLease:
     _caller: object = None
     _detached = False
 
-    def __init__(self, table_name: str, terms: Terms, grant: Grant, clocks: Clocks) -> None:
+    def __init__(self, table_name: str, terms: Acquisition, grant: Grant, clocks: Clocks) -> None:
         claim = terms.claim
         self.entity = claim.lock.entity
         self.namespace = claim.lock.namespace
@@ -65,7 +64,7 @@ class BaseLease:
         self._pid = os.getpid()
         # "unreleased": its release failed, and may have been applied. It no longer counts as held; the release may be
         # retried.
-        self._state: State = "held"
+        self._state: LeaseState = "held"
         # The claims of reentrant acquisitions; another object after each change.
         self._again: tuple[Claim, ...] = ()
         self._in_danger = False
@@ -285,7 +284,7 @@ class BaseLease:
         with self._mutex:
             self._again = tuple(each for each in self._again if each is not claim)
 
-    def _mark_released(self) -> State | Literal["still held"]:
+    def _mark_released(self) -> LeaseState | Literal["still held"]:
         """Mark it released; return the state before, or "still held" if an outer acquisition still holds it."""
         with self._mutex:
             if self._again:

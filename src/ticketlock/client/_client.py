@@ -9,23 +9,29 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Never, ParamSpec, Self, TypeVar
 
-from ticketlock._checks import boolean
-from ticketlock._decorating import Key, KeyOf
+from ticketlock._checks import Seconds, boolean
+from ticketlock._decorating import CallKey, KeyOf
+from ticketlock.client._acquire import WaitEnded, Waits
+from ticketlock.client._arguments import (
+    SERIALIZED,
+    AcquireArguments,
+    Acquisition,
+    Defaults,
+    Entity,
+    check_arguments,
+    refuse_unknown,
+    rest_s,
+)
 from ticketlock.client._holdings import Holdings, Holds
-from ticketlock.client._latch import Latch
 from ticketlock.client._lease import Lease, LeaseGroup
-from ticketlock.client._lines import lines_of_this_process
-from ticketlock.client._serialized import SERIALIZED, check_arguments
-from ticketlock.client._under_way import UnderWay
-from ticketlock.client._wait import WaitEnded, Waits
-from ticketlock.client._wishes import Defaults, Entity, Seconds, Terms, Wishes, refuse_unknown, rest_s
+from ticketlock.client._under_way import Latch, UnderWay
+from ticketlock.client._waiters import lines_of_this_process
 from ticketlock.errors import ClientClosed, RecordWaitExceeded
-from ticketlock.locks._inspect import LockSummary
-from ticketlock.locks._items import Row
+from ticketlock.locks._items import LockName, Row
 from ticketlock.locks._lock_table import LockTable
-from ticketlock.locks._names import LockName
+from ticketlock.locks._operators import LockSummary
 from ticketlock.locks._outcomes import Grant, LockState, Position
-from ticketlock.wire._clocks import Clocks, SystemClocks
+from ticketlock.wire._driver import Clocks, SystemClocks
 from ticketlock.wire._heartbeat import Due, Heartbeat
 
 if TYPE_CHECKING:
@@ -162,7 +168,7 @@ class LockClient:
                 DynamoDB client's time-outs.
         """
         refuse_unknown(unknown)
-        wishes = Wishes(
+        wishes = AcquireArguments(
             record_wait, lease, data, permits, shared, owner, heartbeat, on_lost, on_danger, danger, reentrant, on_wait
         )
         terms = self._defaults.ask(self.lock(entity, namespace), wishes)
@@ -227,7 +233,7 @@ class LockClient:
             raise
 
     def serialized(
-        self, key: Key, *, lease_as: str | None = None, **options: Any
+        self, key: CallKey, *, lease_as: str | None = None, **options: Any
     ) -> Callable[[Callable[P, R]], Callable[P, R]]:
         """Decorate a function, for example a Lambda handler: its calls run one at a time per entity.
 
@@ -283,7 +289,7 @@ class LockClient:
         self._holdings.check_usable()
         boolean("heartbeat", heartbeat)
         claim, grant = self._table.resume(self.lock(entity, namespace), owner, self._defaults.lease_ms(lease))
-        made = self._made(Terms(claim, has_own_identity=False, heartbeat=heartbeat), grant)
+        made = self._made(Acquisition(claim, has_own_identity=False, heartbeat=heartbeat), grant)
         try:
             return self._holdings.keep(owner, made)
         except BaseException:
@@ -358,7 +364,7 @@ class LockClient:
         if self._closing.is_open and not waits.is_over:
             raise ClientClosed("the client was closed while it waited")
 
-    def _made(self, terms: Terms, grant: Grant) -> Lease:
+    def _made(self, terms: Acquisition, grant: Grant) -> Lease:
         return Lease(terms, grant, self._clocks, self._table, self._holdings, self._under_way)
 
     def _group(self, leases: Sequence[Lease]) -> LeaseGroup:

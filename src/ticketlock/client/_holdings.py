@@ -6,23 +6,20 @@ Each verb of a held lock is written here once, as ``Actions``; a client drives o
 import logging
 import random
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from inspect import GEN_CREATED, getgeneratorstate
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
-from ticketlock._checks import boolean, duration_ms, text
-from ticketlock.client._acquire import acquire, leave
-from ticketlock.client._base_lease import BaseLease, State
-from ticketlock.client._known_locks import KnownLocks
-from ticketlock.client._lines import Line, Lines
-from ticketlock.client._pace import Bounds
-from ticketlock.client._surroundings import Heart, Table
-from ticketlock.client._wait import Waits
-from ticketlock.client._wishes import Seconds, Terms
+from ticketlock._checks import Seconds, boolean, duration_ms, text
+from ticketlock.client._acquire import Waits, acquire, leave
+from ticketlock.client._arguments import Acquisition
+from ticketlock.client._base_lease import BaseLease, LeaseState
+from ticketlock.client._pace import PaceBounds
+from ticketlock.client._waiters import KnownLocks, LocalWaiters, WaitKey
 from ticketlock.errors import (
     AlreadyHeld,
     ClientClosed,
@@ -36,18 +33,64 @@ from ticketlock.errors import (
     TicketLockError,
     UnsupportedFormat,
 )
-from ticketlock.locks._claim import DATA_BYTES, MAX_LEASE_MS, Claim
 from ticketlock.locks._fencing import FencedTransaction
-from ticketlock.locks._handing import release_to
-from ticketlock.locks._names import LockName
-from ticketlock.locks._outcomes import Grant, Position, Released
+from ticketlock.locks._hand_over import release_to
+from ticketlock.locks._items import LockName
+from ticketlock.locks._outcomes import DATA_BYTES, MAX_LEASE_MS, Claim, Grant, Position, Released
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire import _sdk
-from ticketlock.wire._actions import Actions
-from ticketlock.wire._clocks import Clocks
-from ticketlock.wire._process import OwnProcess
-from ticketlock.wire._requests import Steps
+from ticketlock.wire._actions import Actions, Answer, T
+from ticketlock.wire._driver import Clocks, OwnProcess
+from ticketlock.wire._heartbeat import Due
+from ticketlock.wire._requests import Request, Steps
 from ticketlock.wire._table_time import Reading
+
+L_contra = TypeVar("L_contra", bound=BaseLease, contravariant=True)
+
+
+class HoldingsTable(Protocol):
+    """A lock table, as a client's holdings use it."""
+
+    @property
+    def identity(self) -> Hashable:
+        """A value that is equal for all clients of one table."""
+        ...
+
+    @property
+    def patience_ms(self) -> int:
+        """For how long one request is retried."""
+        ...
+
+    def contending(
+        self, claim: Claim, steps: Callable[[Contender], Steps[T]], *, until_ms: int | None = None
+    ) -> Actions[T]:
+        """Perform the steps of one claim, as calls and sleeps; send no request again after this moment."""
+        ...
+
+    def sending(self, request: Request) -> Actions[Answer]:
+        """Send one request until it is applied or refused."""
+        ...
+
+
+class Heart(Protocol[L_contra]):
+    """Watches the leases: one thread, or one task for each."""
+
+    def watch(self, lease: L_contra) -> None:
+        """Watch a lease from now on."""
+        ...
+
+    def forget(self, lease: L_contra) -> None:
+        """Stop watching a lease."""
+        ...
+
+    def tell(self, lease: L_contra, what: Due) -> None:
+        """Call the lease's callback."""
+        ...
+
+    def join_idle(self) -> None:
+        """Wait for threads that have nothing left to watch."""
+        ...
+
 
 L = TypeVar("L", bound=BaseLease)
 
@@ -71,7 +114,9 @@ class Holdings(Generic[L]):
         known: hints for the next waits.
     """
 
-    def __init__(self, table: Table, heart: Heart[L], clocks: Clocks, bounds: Bounds, lines: Lines) -> None:
+    def __init__(
+        self, table: HoldingsTable, heart: Heart[L], clocks: Clocks, bounds: PaceBounds, lines: LocalWaiters
+    ) -> None:
         self.known = KnownLocks(bounds)
         self._lines = lines
         self._waiting: WeakValueDictionary[int, Waits] = WeakValueDictionary()
@@ -106,7 +151,7 @@ class Holdings(Generic[L]):
         """Whether the client was closed."""
         return self._closed
 
-    def held_by(self, caller: object, terms: Terms, *, reentrant: bool) -> Actions[L | None]:
+    def held_by(self, caller: object, terms: Acquisition, *, reentrant: bool) -> Actions[L | None]:
         """Hold a lock once more if the caller holds it already; return its lease, or None if the caller does not hold
         it.
 
@@ -132,7 +177,9 @@ class Holdings(Generic[L]):
             "first, or pass reentrant=True (and the same value of shared)"
         )
 
-    def hold(self, caller: object, terms: Terms, waits: Waits, make: Callable[[Terms, Grant], L]) -> Actions[L]:
+    def hold(
+        self, caller: object, terms: Acquisition, waits: Waits, make: Callable[[Acquisition, Grant], L]
+    ) -> Actions[L]:
         """Wait for the lock, take it and keep its lease. If that fails or is interrupted, undo it as far as
         possible.
         """
@@ -246,8 +293,8 @@ class Holdings(Generic[L]):
             if lease._state == "unreleased":
                 failed_ms += self._clocks.read().local_ms - began_ms
 
-    def _line(self, lock: LockName) -> Line:
-        return Line(self._table.identity, lock)
+    def _line(self, lock: LockName) -> WaitKey:
+        return WaitKey(self._table.identity, lock)
 
     def _keeps(self, lease: L) -> bool:
         with self._mutex:
@@ -276,7 +323,7 @@ class Holdings(Generic[L]):
 
     # The verbs.
 
-    def waits(self, terms: Terms, on_wait: Callable[[Position], object] | None) -> Waits:
+    def waits(self, terms: Acquisition, on_wait: Callable[[Position], object] | None) -> Waits:
         """The state of a new wait, with what earlier waits have taught."""
         lock = terms.claim.lock
         # Then trying to acquire at once would fail; but an owner that may have asked before must find its grant
@@ -286,7 +333,7 @@ class Holdings(Generic[L]):
         expects_others = terms.has_own_identity and self.known.others_wait(lock, local_ms, is_here)
         return Waits(terms.claim, on_wait, self.known.pace(lock), expects_others=expects_others)
 
-    def acquire(self, terms: Terms, waits: Waits) -> Actions[Grant]:
+    def acquire(self, terms: Acquisition, waits: Waits) -> Actions[Grant]:
         """Wait for the lock and take it. After any error except ``HAS_LEFT``, call ``leave`` to clean up."""
         self._waiting[id(waits)] = waits
         if terms.record_wait_ms is not None:
@@ -314,11 +361,11 @@ class Holdings(Generic[L]):
         finally:
             self._waiting.pop(id(waits), None)
         if grant.next_may_enter:
-            self._lines.has_room(self._line(waits.lock), grant.fencing_token)
+            self._lines.tell_first_waiter(self._line(waits.lock), grant.fencing_token)
         self.known.waited(waits, self._clocks.read().local_ms)
         return grant
 
-    def leave(self, terms: Terms, waits: Waits) -> Actions[None]:
+    def leave(self, terms: Acquisition, waits: Waits) -> Actions[None]:
         """Undo an acquisition that was interrupted, as far as it is this acquisition's own."""
         if not waits.has_asked:
             return
@@ -478,7 +525,7 @@ class Holdings(Generic[L]):
         if first is not None:
             raise first
 
-    def _free(self, lease: L, was: State, data_left: str | None) -> Actions[None]:
+    def _free(self, lease: L, was: LeaseState, data_left: str | None) -> Actions[None]:
         releasing = lease._releasing
         # From now on this try may be interrupted anywhere, and may have been applied.
         lease._releasing = replace(releasing, tried_before=True)
@@ -509,9 +556,9 @@ class Holdings(Generic[L]):
             raise
         self._drop(lease)
         if released.handed is not None and waits is not None:
-            waits.is_granted(released.handed)
+            waits.receive_grant(released.handed)
         elif released.fencing_token is not None:
-            self._lines.has_room(self._line(lease.lock), released.fencing_token)
+            self._lines.tell_first_waiter(self._line(lease.lock), released.fencing_token)
         self.known.released(lease.lock, released, self._clocks.read().local_ms)
         if was == "lost" or released.lease_was_over:
             raise lease._lost()

@@ -4,16 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from ticketlock._checks import Seconds
+from ticketlock.client._arguments import Acquisition
 from ticketlock.client._base_lease import BaseLease
 from ticketlock.client._holdings import TRANSACTION_PATIENCE_S, Holdings
 from ticketlock.client._under_way import UnderWay
-from ticketlock.client._wishes import Seconds, Terms
 from ticketlock.errors import LockLost
-from ticketlock.locks._claim import Claim
 from ticketlock.locks._lock_table import LockTable
-from ticketlock.locks._outcomes import Grant
+from ticketlock.locks._outcomes import Claim, Grant
 from ticketlock.wire._actions import Actions
-from ticketlock.wire._clocks import Clocks
+from ticketlock.wire._driver import Clocks
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -24,7 +24,7 @@ class Lease(BaseLease):
 
     def __init__(
         self,
-        terms: Terms,
+        terms: Acquisition,
         grant: Grant,
         clocks: Clocks,
         table: LockTable,

@@ -52,7 +52,7 @@ _ALWAYS_MS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class PaceBounds:
     """The shortest and the longest sleep of the first in line, in milliseconds."""
 
     shortest_ms: float = 5
@@ -67,7 +67,7 @@ class Pace:
         hand_over_ms: how long a hand-over takes, as the last wait for the same lock measured it; 0 without one.
     """
 
-    def __init__(self, bounds: Bounds, hand_over_ms: float = 0) -> None:
+    def __init__(self, bounds: PaceBounds, hand_over_ms: float = 0) -> None:
         self._bounds = bounds
         # Half of it: a wait that slept too long because of it made no poll that could correct it.
         self.hand_over_ms = max(hand_over_ms / 2, 2 * bounds.shortest_ms)

@@ -1,7 +1,7 @@
 """Pessimistic locking: three functions, two of them with the signatures of a well-known article.
 
 "Implementing Pessimistic Locking with DynamoDB and Python" (Maurice Borgmeier, tecRacer) has ``acquire_lock`` and
-``release_lock``, and leaves the extension to its readers. docs/pessimistic.md says where these differ.
+``release_lock``, and leaves the extension to its readers. docs/python.md says where these differ.
 """
 
 from dataclasses import dataclass
@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from ticketlock._checks import duration_ms
 from ticketlock.client._client import LockClient
 from ticketlock.errors import LockLost, RecordWaitExceeded, TableNotFound
-from ticketlock.locks._claim import MAX_LEASE_MS, MIN_LEASE_MS, Claim
-from ticketlock.locks._outcomes import Grant
+from ticketlock.locks._outcomes import MAX_LEASE_MS, MIN_LEASE_MS, Claim, Grant
 
 
 @dataclass(frozen=True, slots=True)

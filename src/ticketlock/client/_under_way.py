@@ -3,12 +3,48 @@
 import threading
 import time
 from collections.abc import Generator
+from contextlib import suppress
 from inspect import GEN_CLOSED, GEN_CREATED, getgeneratorstate
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from ticketlock.locks._lock_table import LockTable
 from ticketlock.wire._actions import Actions, T
+
+
+class Latch:
+    """Closed until it is opened, for good.
+
+    ``threading.Event`` has a mutex: a signal handler that sets it while the interrupted thread is about to wait for it
+    would deadlock. This class has nothing but the lock that is waited for.
+    """
+
+    def __init__(self) -> None:
+        self.is_open = False
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def open(self) -> None:
+        """Open it; opening it again does nothing."""
+        self.is_open = True
+        self._let_pass()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for at most this long; return whether it is open."""
+        if not self.is_open:
+            has_passed = False
+            try:
+                has_passed = self._lock.acquire(timeout=min(seconds, threading.TIMEOUT_MAX))
+            finally:
+                if has_passed or self.is_open:
+                    self._let_pass()
+        return self.is_open
+
+    def _let_pass(self) -> None:
+        # Several waiters may release it; one release is enough.
+        with suppress(RuntimeError):
+            self._lock.release()
+
 
 _ACQUISITION_LEAVES_WITHIN_S = 2.0
 # More than the time for which one request is retried.

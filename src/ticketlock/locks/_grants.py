@@ -8,14 +8,12 @@ from typing import Any
 
 from ticketlock.locks import _conditions as only_if
 from ticketlock.locks import _writes as write
-from ticketlock.locks._claim import Claim
 from ticketlock.locks._items import Holder, LockItem, holder_attribute, lock_key, token_attribute
 from ticketlock.locks._modes import MAX_HOLDERS, Mode
-from ticketlock.locks._outcomes import Hold, Releasing
+from ticketlock.locks._outcomes import Claim, Hold, Releasing
 from ticketlock.locks._permits import in_force, left_as_it_is, numbering
-from ticketlock.wire._attributes import number
-from ticketlock.wire._conditions import every
-from ticketlock.wire._requests import TransactWrite, Write
+from ticketlock.wire._actions import number
+from ticketlock.wire._requests import TransactWrite, Write, every
 from ticketlock.wire._table_time import Moment
 
 # Each counter of holders, and the placeholder for its change by a grant.

@@ -3,21 +3,66 @@
 import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from ticketlock._checks import whole_number
-from ticketlock.locks._claim import MAX_LEASE_MS, MIN_LEASE_MS, Claim, check_lease
 from ticketlock.locks._hand_over import contender_class
-from ticketlock.locks._inspect import LockSummary, inspect, list_page
-from ticketlock.locks._items import TICKET_DIGITS, Holder, Row
+from ticketlock.locks._items import MAX_RECORD_WAIT_MS, TICKET_DIGITS, Holder, LockName, Row, lock_name, owner_id
 from ticketlock.locks._modes import MAX_HOLDERS
-from ticketlock.locks._names import MAX_RECORD_WAIT_MS, LockName, lock_name, owner_id
-from ticketlock.locks._operators import release_of, remove_waiter, resume, set_limit, unset_limit
-from ticketlock.locks._outcomes import Grant, Hold, LockState, Place, Position, Released, Releasing
+from ticketlock.locks._operators import (
+    LockSummary,
+    inspect,
+    list_page,
+    release_of,
+    remove_waiter,
+    resume,
+    set_limit,
+    unset_limit,
+)
+from ticketlock.locks._outcomes import (
+    MAX_LEASE_MS,
+    MIN_LEASE_MS,
+    Claim,
+    Grant,
+    Hold,
+    LockState,
+    Place,
+    Position,
+    Released,
+    Releasing,
+    check_lease,
+)
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._reads import TIME_CHECK
-from ticketlock.wire._actions import Actions, T
+from ticketlock.wire._actions import Actions, Item, T
 from ticketlock.wire._performer import Performer
-from ticketlock.wire._requests import Attributes, Steps
+from ticketlock.wire._provision import TableKind
+from ticketlock.wire._requests import Steps
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+
+LOCK_TABLE = TableKind("lock table", ("pk", "sk"), is_ours=lambda item: "/" in item["sk"]["S"])
+
+
+def create_table(table_name: str, *, client: "DynamoDBClient | None" = None, **more: Any) -> bool:
+    """Create a lock table, unless there is one of that name, and wait until it is active.
+
+    Args:
+        table_name: its name.
+        client: a DynamoDB client with permission to create tables.
+        more: further arguments of CreateTable, for example ``Tags`` or ``DeletionProtectionEnabled``.
+
+    Returns:
+        Whether the table was created.
+
+    Raises:
+        InvalidLockRequest: no Region is set, or ``client`` is not a low-level client (for example a
+            ``boto3.resource``).
+        ValueError: the table of that name is not a lock table; nothing was changed.
+    """
+    return LOCK_TABLE.create(table_name, client, more)
 
 
 class LockTable(Performer):
@@ -203,7 +248,7 @@ class LockTable(Performer):
 
     def list_locks(self) -> Iterator[LockSummary]:
         """The locks of the table, in no order; sends one Scan for each page."""
-        after: Attributes | None = None
+        after: Item | None = None
         while True:
             locks, after = self.run(partial(list_page, after))
             yield from locks

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 from ticketlock.errors import PermitsMismatch
 from ticketlock.locks import _conditions as only_if
-from ticketlock.locks._claim import Claim
 from ticketlock.locks._items import LockItem
-from ticketlock.wire._conditions import either, every
+from ticketlock.locks._outcomes import Claim
+from ticketlock.wire._requests import either, every
 
 
 @dataclass(frozen=True, slots=True)

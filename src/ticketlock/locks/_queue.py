@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ticketlock.locks._claim import Claim
 from ticketlock.locks._items import Holder, LockItem, Row
 from ticketlock.locks._modes import turns_before
-from ticketlock.locks._outcomes import Place, Position
+from ticketlock.locks._outcomes import Claim, Place, Position
 from ticketlock.wire._table_time import Moment
 
 EXPIRY_MARGIN_MS = 1_000

@@ -3,12 +3,11 @@
 from dataclasses import replace
 
 from ticketlock.locks import _conditions as only_if
-from ticketlock.locks._claim import Claim
-from ticketlock.locks._items import Session, lock_prefix
-from ticketlock.locks._names import LockName
-from ticketlock.wire._attributes import Item
+from ticketlock.locks._items import LockName, Session, lock_prefix
+from ticketlock.locks._outcomes import Claim
+from ticketlock.wire._actions import Item
 from ticketlock.wire._item_requests import GetMany
-from ticketlock.wire._requests import Attributes, Read, Scan, TimeCheck
+from ticketlock.wire._requests import Read, Scan, TimeCheck
 
 # The attributes that `TicketLock.grant_read` lets a list read: no task tokens, and no holders, whose attribute names
 # a policy cannot know.
@@ -54,7 +53,7 @@ def read_session(session: Session, patience_ms: int | None = None, attributes: t
     return Read({"pk": key["pk"]}, {"sk": key["sk"]}, limit=1, patience_ms=patience_ms, attributes=attributes)
 
 
-def read_items(*keys: Attributes) -> GetMany:
+def read_items(*keys: Item) -> GetMany:
     """Items by their keys, in one request; a duplicate key is read once."""
     return GetMany(tuple((None, key) for position, key in enumerate(keys) if key not in keys[:position]))
 
@@ -69,6 +68,6 @@ def read_sessions(execution: str) -> Read:
     return Read({"pk": Session(execution, "").key()["pk"]}, {"sk": {"S": "/"}}, limit=None)
 
 
-def list_page(after: Attributes | None = None) -> Scan:
+def list_page(after: Item | None = None) -> Scan:
     """A page of the table's lock items, with the attributes of a list."""
     return Scan(only_if.A_LOCK_ITEM, LISTED, after)

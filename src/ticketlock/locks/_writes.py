@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from ticketlock.locks import _conditions as only_if
-from ticketlock.locks._claim import MIN_LEASE_MS, Claim
 from ticketlock.locks._items import (
     FORMAT,
     LockItem,
+    LockName,
     Row,
     Session,
     forced_attribute,
@@ -19,12 +19,10 @@ from ticketlock.locks._items import (
     row_key,
     token_attribute,
 )
-from ticketlock.locks._names import LockName
-from ticketlock.locks._outcomes import Hold, Releasing
+from ticketlock.locks._outcomes import MIN_LEASE_MS, Claim, Hold, Releasing
 from ticketlock.locks._permits import numbering
-from ticketlock.wire._attributes import number
-from ticketlock.wire._conditions import every
-from ticketlock.wire._requests import TransactWrite, Write
+from ticketlock.wire._actions import number
+from ticketlock.wire._requests import TransactWrite, Write, every
 from ticketlock.wire._table_time import Moment
 
 JOIN_DEADLINE_MS = 1_000

@@ -7,11 +7,10 @@
 Nothing here opens a connection, needs credentials or waits. ticketlock's own contract tests run on it as well.
 """
 
-from ticketlock.testing._clock import ManualClock
+from ticketlock.testing._clock import ManualClock, lose
 from ticketlock.testing._faults import Fault
-from ticketlock.testing._in_steps import InSteps
-from ticketlock.testing._losing import lose
 from ticketlock.testing._memory import MemoryDynamoDB
 from ticketlock.testing._service import Sent
+from ticketlock.testing._transactions import InSteps
 
 __all__ = ["Fault", "InSteps", "ManualClock", "MemoryDynamoDB", "Sent", "lose"]

@@ -9,7 +9,7 @@ _AT_WORK = "Transaction is ongoing for the item"
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html
 _SIGNATURE_VALID_S = 300
 
-Failure = dict[str, Any]
+ErrorResponse = dict[str, Any]
 """The reply of an error, as the SDK returns it."""
 Reason = dict[str, Any]
 """The reason, for one of its items, why a transaction is cancelled."""
@@ -51,7 +51,7 @@ class Refused(Exception):
         self.message = message
         self.more = more
 
-    def failure(self) -> Failure:
+    def failure(self) -> ErrorResponse:
         """The reply, without the parts that every reply has."""
         return {"Error": {"Code": self.code, "Message": self.message}, "message": self.message, **self.more}
 

@@ -9,13 +9,12 @@ from botocore.awsrequest import AWSResponse
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from ticketlock._expressions._values import Item, copy_of_item
+from ticketlock._expressions._values import Attributes, copy_of_item
 from ticketlock.testing._faults import Fault, Refused
-from ticketlock.testing._http import decoded
-from ticketlock.testing._in_steps import InSteps
-from ticketlock.testing._service import ENDPOINT, Service
+from ticketlock.testing._service import ENDPOINT, Service, decoded
 from ticketlock.testing._tables import Table
-from ticketlock.wire._clocks import Clocks, SystemClocks
+from ticketlock.testing._transactions import InSteps
+from ticketlock.wire._driver import Clocks, SystemClocks
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -111,7 +110,7 @@ class MemoryDynamoDB:
         """
         return self._service.begin("".join(part.capitalize() for part in operation.split("_")), parameters)
 
-    def items(self, table_name: str = "locks") -> list[Item]:
+    def items(self, table_name: str = "locks") -> list[Attributes]:
         """Copies of all items of a table. Not a request."""
         with self._service.lock:
             return [copy_of_item(item) for item in self._table(table_name).items()]
@@ -137,7 +136,7 @@ class MemoryDynamoDB:
         """
         now_s = self._service.wall_ms // 1_000
 
-        def is_over(item: Item, table: Table) -> bool:
+        def is_over(item: Attributes, table: Table) -> bool:
             until = item.get(table.ttl_attribute or "", {}).get("N")
             if until is None or float(until) >= now_s:
                 return False
@@ -153,7 +152,7 @@ class MemoryDynamoDB:
             raise KeyError(f"there is no table {name}") from None
 
     @staticmethod
-    def _delete(table: Table, is_gone: Callable[[Item, Table], bool]) -> int:
+    def _delete(table: Table, is_gone: Callable[[Attributes, Table], bool]) -> int:
         gone = [item for item in table.items() if is_gone(item, table)]
         for item in gone:
             table.put(table.key_of(item, is_item=True), None)

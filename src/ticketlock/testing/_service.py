@@ -1,5 +1,7 @@
 """The service: performs requests, one at a time, and answers or loses them."""
 
+import base64
+import json
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -10,8 +12,8 @@ from typing import Any
 
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
-from ticketlock._expressions._errors import ExpressionInvalid
-from ticketlock.testing import _administration, _parameters, _reads, _transactions, _writes
+from ticketlock._expressions._values import ExpressionInvalid
+from ticketlock.testing import _requests, _transactions
 from ticketlock.testing._faults import (
     Fault,
     Refused,
@@ -22,11 +24,96 @@ from ticketlock.testing._faults import (
     signature_expired,
     throttled,
 )
-from ticketlock.testing._in_steps import InSteps
 from ticketlock.testing._ongoing import Transactions
-from ticketlock.testing._tables import Tables
-from ticketlock.testing._transactions import Steps, at_once
-from ticketlock.wire._clocks import Clocks
+from ticketlock.testing._tables import MemoryTables, Parameters, Reply, Table
+from ticketlock.testing._transactions import InSteps, TransactionSteps, at_once
+from ticketlock.wire._driver import Clocks
+
+_ERRORS = "com.amazonaws.dynamodb.v20120810#"
+
+
+def decoded(body: bytes | str) -> dict[str, Any]:
+    """The parameters in a request's body.
+
+    Raises:
+        ValueError: it is not JSON, or a binary value is not in base64.
+    """
+    parameters: dict[str, Any] = json.loads(body, object_hook=_with_bytes)
+    return parameters
+
+
+def encoded(reply: dict[str, Any]) -> tuple[dict[str, str], bytes]:
+    """The headers and the body of a reply, which loses its metadata and its error here."""
+    headers: dict[str, str] = reply.pop("ResponseMetadata")["HTTPHeaders"]
+    if "Error" in reply:
+        reply |= failure(reply.pop("Error")["Code"])
+    return headers, json.dumps(reply, default=_base64).encode()
+
+
+def failure(code: str) -> dict[str, str]:
+    """The member of an error's body that has its code."""
+    return {"__type": _ERRORS + code}
+
+
+def _with_bytes(value: dict[str, Any]) -> dict[str, Any]:
+    """Decode binary values from base64. A member ``B`` that is not text is an attribute of that name, not a value."""
+    if len(value) == 1 and isinstance(value.get("B"), str):
+        return {"B": base64.b64decode(value["B"])}
+    if len(value) == 1 and isinstance(value.get("BS"), list):
+        return {"BS": [base64.b64decode(member) for member in value["BS"]]}
+    return value
+
+
+def _base64(value: Any) -> str:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    raise TypeError(f"{type(value)} is not a DynamoDB value")
+
+
+def create_table(tables: MemoryTables, parameters: Parameters) -> Reply:
+    """CreateTable: the table is there at once."""
+    return {"TableDescription": tables.add(Table.created(parameters)).description()}
+
+
+def describe_table(tables: MemoryTables, parameters: Parameters) -> Reply:
+    """DescribeTable."""
+    return {"Table": tables[parameters["TableName"]].description()}
+
+
+def update_table(tables: MemoryTables, parameters: Parameters) -> Reply:
+    """UpdateTable: vector indexes are created and deleted at once."""
+    table = tables[parameters["TableName"]]
+    kinds = {each["AttributeName"]: each["AttributeType"] for each in parameters.get("AttributeDefinitions", ())}
+    for update in parameters["VectorIndexUpdates"]:
+        if "Create" in update:
+            table.add_vector_index(update["Create"], kinds)
+        else:
+            table.remove_vector_index(update["Delete"]["IndexName"])
+    return {"TableDescription": table.description()}
+
+
+def delete_table(tables: MemoryTables, parameters: Parameters) -> Reply:
+    """DeleteTable: the table is gone at once."""
+    return {"TableDescription": {**tables.remove(parameters["TableName"]).description(), "TableStatus": "DELETING"}}
+
+
+def describe_time_to_live(tables: MemoryTables, parameters: Parameters) -> Reply:
+    """DescribeTimeToLive."""
+    attribute = tables[parameters["TableName"]].ttl_attribute
+    if attribute is None:
+        return {"TimeToLiveDescription": {"TimeToLiveStatus": "DISABLED"}}
+    return {"TimeToLiveDescription": {"TimeToLiveStatus": "ENABLED", "AttributeName": attribute}}
+
+
+def update_time_to_live(tables: MemoryTables, parameters: Parameters) -> Reply:
+    """UpdateTimeToLive."""
+    table, wanted = tables[parameters["TableName"]], parameters["TimeToLiveSpecification"]
+    enabled = wanted["Enabled"]
+    if enabled == (table.ttl_attribute is not None):
+        raise invalid(f"TimeToLive is already {'enabled' if enabled else 'disabled'}")
+    table.ttl_attribute = wanted["AttributeName"] if enabled else None
+    return {"TimeToLiveSpecification": dict(wanted)}
+
 
 ENDPOINT = "memory://dynamodb"
 
@@ -36,28 +123,26 @@ _MEET: Mapping[Fault, frozenset[str]] = {
 }
 """The operations that a fault affects; all if the fault is not listed here."""
 
-Parameters = Mapping[str, Any]
-Reply = dict[str, Any]
 
-_TRANSACTIONS: Mapping[str, Callable[[Tables, Parameters], Steps]] = {
+_TRANSACTIONS: Mapping[str, Callable[[MemoryTables, Parameters], TransactionSteps]] = {
     "TransactWriteItems": _transactions.transact_write_items,
     "TransactGetItems": _transactions.transact_get_items,
 }
-_OPERATIONS: Mapping[str, Callable[[Tables, Parameters], Reply]] = {
-    "GetItem": _reads.get_item,
-    "Query": _reads.query,
-    "Scan": _reads.scan,
-    "PutItem": lambda tables, parameters: _writes.write(tables, "PutItem", parameters),
-    "UpdateItem": lambda tables, parameters: _writes.write(tables, "UpdateItem", parameters),
-    "DeleteItem": lambda tables, parameters: _writes.write(tables, "DeleteItem", parameters),
-    "BatchGetItem": _reads.batch_get_item,
-    "BatchWriteItem": _writes.batch_write_item,
-    "CreateTable": _administration.create_table,
-    "DescribeTable": _administration.describe_table,
-    "UpdateTable": _administration.update_table,
-    "DeleteTable": _administration.delete_table,
-    "DescribeTimeToLive": _administration.describe_time_to_live,
-    "UpdateTimeToLive": _administration.update_time_to_live,
+_OPERATIONS: Mapping[str, Callable[[MemoryTables, Parameters], Reply]] = {
+    "GetItem": _requests.get_item,
+    "Query": _requests.query,
+    "Scan": _requests.scan,
+    "PutItem": lambda tables, parameters: _requests.write(tables, "PutItem", parameters),
+    "UpdateItem": lambda tables, parameters: _requests.write(tables, "UpdateItem", parameters),
+    "DeleteItem": lambda tables, parameters: _requests.write(tables, "DeleteItem", parameters),
+    "BatchGetItem": _requests.batch_get_item,
+    "BatchWriteItem": _requests.batch_write_item,
+    "CreateTable": create_table,
+    "DescribeTable": describe_table,
+    "UpdateTable": update_table,
+    "DeleteTable": delete_table,
+    "DescribeTimeToLive": describe_time_to_live,
+    "UpdateTimeToLive": update_time_to_live,
 }
 
 
@@ -89,7 +174,7 @@ class Service:
     def __init__(self, clock: Clocks, transactions_take_ms: int) -> None:
         self._clock = clock
         self.lock = threading.RLock()
-        self.tables = Tables(Transactions(lambda: self.wall_ms, transactions_take_ms))
+        self.tables = MemoryTables(Transactions(lambda: self.wall_ms, transactions_take_ms))
         self.sent: list[Sent] = []
         self.faults: deque[Fault | None] = deque()
         self.outage: Fault | None = None
@@ -147,7 +232,7 @@ class Service:
             return begun
 
     def _arrives(self, operation: str, parameters: Parameters) -> Fault | None:
-        _parameters.check(operation, parameters)
+        _requests.check(operation, parameters)
         self.sent.append(Sent(operation, parameters))
         fault = self._fault(operation)
         if fault is Fault.REQUEST_LOST:
@@ -177,7 +262,7 @@ class Service:
             return self.faults.popleft()
         return self.outage if meets(self.outage) else None
 
-    def _steps(self, operation: str, parameters: Parameters, fault: Fault | None) -> Steps:
+    def _steps(self, operation: str, parameters: Parameters, fault: Fault | None) -> TransactionSteps:
         self._refuse(operation, parameters, fault)
         try:
             return (yield from _TRANSACTIONS[operation](self.tables, parameters))

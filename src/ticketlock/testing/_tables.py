@@ -1,4 +1,9 @@
-"""Stores items: tables of partitions, each in the order of its sort keys."""
+"""Stores items: tables of partitions, each in the order of its sort keys.
+
+Vector indexes of a table: what they refuse of an item. They cannot be searched here.
+
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/VectorSearchTroubleshooting.html
+"""
 
 import bisect
 import hashlib
@@ -7,10 +12,54 @@ from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
 
-from ticketlock._expressions._values import MAX_ITEM_BYTES, Item, Value, canonical, canonical_item, size_of
+from ticketlock._expressions._values import MAX_ITEM_BYTES, Attributes, Value, canonical, canonical_item, size_of
 from ticketlock.testing._faults import Refused, invalid
 from ticketlock.testing._ongoing import Transactions
-from ticketlock.testing._vectors import Described, check_created, check_vectors, searched_in
+
+Described = Mapping[str, Any]
+_MOST_DIMENSIONS = 4_096
+
+
+def searched_in(index: Described) -> list[str]:
+    """The attributes of its search schema."""
+    return [each["AttributeName"] for each in index.get("SearchSchema", ())]
+
+
+def check_created(index: Described, kinds: Mapping[str, str]) -> None:
+    """Refuse an index that cannot be created.
+
+    Raises:
+        Refused: ValidationException.
+    """
+    if not set(searched_in(index)) <= kinds.keys():
+        raise invalid("One element in SearchSchema is not defined in attribute definitions")
+    if not 1 <= index["Dimensions"] <= _MOST_DIMENSIONS:
+        raise invalid(f"Dimensions is 1 to {_MOST_DIMENSIONS}, and is {index['Dimensions']}")
+
+
+def check_vectors(item: Attributes, indexes: Iterable[Described], kinds: Mapping[str, str]) -> None:
+    """Refuse an item that one of the indexes cannot take.
+
+    Raises:
+        Refused: ValidationException.
+    """
+    for index in indexes:
+        name, dimensions = index["VectorAttribute"]["AttributeName"], index["Dimensions"]
+        vector = item.get(name, {"L": [{"N": "0"}] * dimensions})
+        if vector.keys() != {"L"} or any(each.keys() != {"N"} for each in vector["L"]):
+            raise invalid(f"One or more parameter values were invalid: Invalid type for parameter {name}")
+        if len(vector["L"]) != dimensions:
+            raise invalid(
+                f"One or more parameter values were invalid: the vector {name} has {len(vector['L'])} dimensions, and "
+                f"the index {index['IndexName']} has {dimensions}"
+            )
+        for searched in searched_in(index):
+            if searched in item and item[searched].keys() != {kinds[searched]}:
+                raise invalid(
+                    "One or more parameter values were invalid: "
+                    f"Type mismatch for Index Key {searched} Expected: {kinds[searched]}"
+                )
+
 
 _MOST_BYTES_A_CHARACTER = 4
 _MAX_KEY_BYTES = (2_048, 1_024)
@@ -19,6 +68,8 @@ _MOST_BYTES_IN_TRANSACTION = 4 * 1_024 * 1_024
 KeyPart = str | bytes | Decimal
 """The value of a key attribute, ordered as in DynamoDB: text by its UTF-8 bytes, bytes, numbers."""
 Key = tuple[KeyPart, KeyPart]
+Parameters = Mapping[str, Any]
+Reply = dict[str, Any]
 """The parts of a key; the second is an empty text if the table has no sort key."""
 ItemId = tuple[str, Key]
 """The name of a table, and a key in it."""
@@ -160,16 +211,16 @@ class Table:
             )
         return part
 
-    def key_item(self, item: Item) -> Item:
+    def key_item(self, item: Attributes) -> Attributes:
         """The key of an item, in the form of a request."""
         return {name: canonical(item[name]) for name in self.key_names}
 
-    def get(self, key: Key) -> Item | None:
+    def get(self, key: Key) -> Attributes | None:
         """The item of a key."""
         partition = self._partitions.get(key[0])
         return partition.items.get(key[1]) if partition is not None else None
 
-    def put(self, key: Key, item: Item | None) -> None:
+    def put(self, key: Key, item: Attributes | None) -> None:
         """Store an item under a key; None deletes what is stored there."""
         pk, sk = key
         for watch in self.watches:
@@ -181,7 +232,7 @@ class Table:
             if not self._partitions[pk].items:
                 del self._partitions[pk]
 
-    def checked(self, item: Item) -> Item:
+    def checked(self, item: Attributes) -> Attributes:
         """Check an item for this table.
 
         Raises:
@@ -196,14 +247,14 @@ class Table:
 
     def partition(
         self, pk: KeyPart, at_least: KeyPart | None = None, after: KeyPart | None = None, *, is_forward: bool = True
-    ) -> Iterator[Item]:
+    ) -> Iterator[Attributes]:
         """The items of a partition in the order of their sort keys, from one on, or after one; or in reverse order."""
         if pk not in self._partitions:
             return iter(())
         found = self._partitions[pk]
         return found.from_(at_least, after) if is_forward else found.down_from(after)
 
-    def items(self, after: Key | None = None, part: int = 0, parts: int = 1) -> Iterator[Item]:
+    def items(self, after: Key | None = None, part: int = 0, parts: int = 1) -> Iterator[Attributes]:
         """All items, or those of a segment, partition by partition, in an order unrelated to their keys."""
         for pk in sorted(self._partitions, key=_scattered):
             if int.from_bytes(_scattered(pk)[0]) % parts != part:
@@ -216,11 +267,11 @@ class Table:
 
 class _Partition:
     def __init__(self) -> None:
-        self.items: dict[KeyPart, Item] = {}
+        self.items: dict[KeyPart, Attributes] = {}
         # All have one type; Python orders text by code points, which is the order of its UTF-8 bytes.
         self._order: list[Any] = []
 
-    def put(self, sk: KeyPart, item: Item) -> None:
+    def put(self, sk: KeyPart, item: Attributes) -> None:
         if sk not in self.items:
             bisect.insort(self._order, sk)
         self.items[sk] = item
@@ -229,14 +280,14 @@ class _Partition:
         if self.items.pop(sk, None) is not None:
             del self._order[bisect.bisect_left(self._order, sk)]
 
-    def from_(self, at_least: KeyPart | None, after: KeyPart | None) -> Iterator[Item]:
+    def from_(self, at_least: KeyPart | None, after: KeyPart | None) -> Iterator[Attributes]:
         begin = bisect.bisect_left(self._order, at_least) if at_least is not None else 0
         if after is not None:
             begin = max(begin, bisect.bisect_right(self._order, after))
         for position in range(begin, len(self._order)):
             yield self.items[self._order[position]]
 
-    def down_from(self, after: KeyPart | None) -> Iterator[Item]:
+    def down_from(self, after: KeyPart | None) -> Iterator[Attributes]:
         end = bisect.bisect_left(self._order, after) if after is not None else len(self._order)
         for position in reversed(range(end)):
             yield self.items[self._order[position]]
@@ -254,7 +305,7 @@ class _Watch:
         self.changed: set[ItemId] = set()
 
 
-class Tables:
+class MemoryTables:
     """All tables, by name.
 
     Attributes:
@@ -304,12 +355,12 @@ class Tables:
             self._watches.remove(watch)
 
 
-def item_of(table: Table, given: Any) -> Item:
+def item_of(table: Table, given: Any) -> Attributes:
     """Parse and check the item in a request."""
     return table.checked(canonical_item(given))
 
 
-def check_size_of_transaction(items: Iterable[Sequence[Item | None]]) -> None:
+def check_size_of_transaction(items: Iterable[Sequence[Attributes | None]]) -> None:
     """Refuse a transaction that has too much data.
 
     Args:

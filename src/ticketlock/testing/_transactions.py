@@ -8,23 +8,95 @@ transactions are refused while the item is reserved. A transaction that reads re
 items, and then checks whether any of them was changed or reserved meanwhile.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-from ticketlock.testing import _reads, _writes
-from ticketlock.testing._faults import Reason, cancelled, conflict_reason, invalid
-from ticketlock.testing._tables import ItemId, Tables, check_size_of_transaction
+from botocore.exceptions import ClientError
+
+from ticketlock.testing import _requests
+from ticketlock.testing._faults import Reason, Refused, cancelled, conflict_reason, invalid
+from ticketlock.testing._tables import ItemId, MemoryTables, Parameters, Reply, check_size_of_transaction
+
+
+class InSteps:
+    """A transaction that the service has received and performs step by step; ``MemoryDynamoDB.in_steps`` makes it.
+
+    A TransactWriteItems of n actions has 2n + 1 steps: n check one condition each and reserve its item, one decides,
+    and n change one item each. A TransactGetItems of n items has 2n: n read one each, and n check whether it has
+    changed. A transaction that is refused ends earlier.
+
+    It does not need its sender: it belongs to the service, and is in ``MemoryDynamoDB.ongoing`` until it is over.
+
+    Attributes:
+        operation: ``"TransactWriteItems"`` or ``"TransactGetItems"``.
+        is_over: whether the service has finished it: all is applied or read, or it is refused.
+    """
+
+    def __init__(
+        self,
+        operation: str,
+        lock: threading.RLock,
+        steps: Generator[None, None, Reply],
+        *,
+        ends: Callable[["InSteps"], None],
+        replies: Callable[[int, Reply], tuple[int, Reply]],
+    ) -> None:
+        self.operation = operation
+        self.is_over = False
+        self._lock = lock
+        self._steps = steps
+        self._ends = ends
+        self._replies = replies
+        self._outcome: tuple[int, Reply] = (0, {})
+
+    def step(self) -> bool:
+        """Perform one step; False if it is over."""
+        with self._lock:
+            if self.is_over:
+                return False
+            try:
+                next(self._steps)
+            except StopIteration as end:
+                self._finish(200, end.value)
+            except Refused as refused:
+                self._finish(400, refused.failure())
+            except BaseException:
+                # An operation that the service does not know is not a reply of the service.
+                self._finish(500, {})
+                raise
+            return not self.is_over
+
+    def finish(self) -> Any:
+        """Perform all steps that are left, and return its reply as the client's method does.
+
+        Raises:
+            ClientError: it is refused.
+            ReadTimeoutError: it has met the fault that its reply is lost.
+        """
+        with self._lock:
+            while self.step():
+                pass
+            status, reply = self._replies(*self._outcome)
+        if status >= 300:
+            error: Any = reply
+            raise ClientError(error, self.operation)
+        return reply
+
+    def _finish(self, status: int, reply: Reply) -> None:
+        self._outcome = status, reply
+        self.is_over = True
+        self._ends(self)
+
 
 _MOST_ACTIONS = 100
 _LONGEST_TOKEN = 36
 
-Parameters = Mapping[str, Any]
-Reply = dict[str, Any]
-Steps = Generator[None, None, Reply]
+TransactionSteps = Generator[None, None, Reply]
 """Yields between any two steps; returns the reply, or raises Refused."""
 
 
-def at_once(steps: Steps) -> Reply:
+def at_once(steps: TransactionSteps) -> Reply:
     """Perform all steps of a transaction, without another request in between.
 
     Raises:
@@ -38,7 +110,7 @@ def at_once(steps: Steps) -> Reply:
             return reply
 
 
-def transact_write_items(tables: Tables, parameters: Parameters) -> Steps:
+def transact_write_items(tables: MemoryTables, parameters: Parameters) -> TransactionSteps:
     """TransactWriteItems: all of the writes, or none of them.
 
     One step for each write prepares it, the next step decides, and then one step for each write applies it.
@@ -48,7 +120,7 @@ def transact_write_items(tables: Tables, parameters: Parameters) -> Steps:
         _check_token(token)
         if transactions.was_applied(token, items):
             return {}
-    writes = _writes.of_a_transaction(tables, items)
+    writes = _requests.writes_of_a_transaction(tables, items)
     _check_distinct([write.item for write in writes])
     transactions.begins(token, items)
     taken: list[ItemId] = []
@@ -81,12 +153,12 @@ def transact_write_items(tables: Tables, parameters: Parameters) -> Steps:
     return {}
 
 
-def transact_get_items(tables: Tables, parameters: Parameters) -> Steps:
+def transact_get_items(tables: MemoryTables, parameters: Parameters) -> TransactionSteps:
     """TransactGetItems: all of the items as they stood at one moment, or none of them.
 
     One step for each item reads it, and then one step for each item checks it again.
     """
-    reads = _reads.of_a_transaction(tables, _actions(parameters))
+    reads = _requests.reads_of_a_transaction(tables, _actions(parameters))
     _check_distinct([read.item for read in reads])
     with tables.watched() as changed:
         found, reasons = [], []

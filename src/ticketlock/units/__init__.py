@@ -11,14 +11,11 @@
 ``LockLost``, if a unit has lost the lock that it is under, and ``ClientClosed``, in a forked process.
 """
 
-from ticketlock.units._access import Denied
-from ticketlock.units._administration import OpenUnit
-from ticketlock.units._client import UnitClient
-from ticketlock.units._create_table import create_units_table
-from ticketlock.units._outcomes import Outcome
-from ticketlock.units._plain import Visible
+from ticketlock.units._low_level import UnitClient
+from ticketlock.units._operators import FoundMark, OpenUnit, Outcome, Record
+from ticketlock.units._plain_readers import Visible
+from ticketlock.units._provision import Denied, create_units_table
 from ticketlock.units._reading import COMMITTED, READ_LOCK, SERIALIZABLE, UNCOMMITTED, Isolation
-from ticketlock.units._repairing import FoundMark, Record
 from ticketlock.units._sweeping import Swept
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._unit import Unit

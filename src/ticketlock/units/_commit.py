@@ -1,40 +1,180 @@
-"""What a unit commits in addition to its items."""
+"""The native commit, in one request; and what every commit writes in addition to its items.
 
+The native commit: one TransactWriteItems with all that a unit writes, and checks of all that it has read. It is
+strictly serialisable: at the instant of the commit, everything is as the unit has read it.
+"""
+
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
-from ticketlock.errors import LockLost, TicketLockError, UnitConflict, UnitRolledBack
-from ticketlock.units._ended import ended
+from ticketlock._expressions._grammar import Tokens
+from ticketlock._expressions._parser import parse
+from ticketlock._expressions._values import MAX_ITEM_BYTES, Attributes, ExpressionInvalid, size_of
+from ticketlock.errors import (
+    ConditionFailed,
+    LockLost,
+    OutcomeUnknown,
+    TableError,
+    TicketLockError,
+    UnitConflict,
+    UnitRolledBack,
+)
+from ticketlock.units import _conditions as only_if
 from ticketlock.units._guards import guarded_by
-from ticketlock.units._heads import Head, Heads
-from ticketlock.units._rows import NEVER_USED, Receipt, is_receipt_of, put_receipt
+from ticketlock.units._marks import Marks
+from ticketlock.units._meeting import Marked, Meeting, change
+from ticketlock.units._record import LENGTH, UnitRecord, UnitRecords, ended
+from ticketlock.units._rows import NEVER_USED, Receipt, is_receipt_of, put_receipt, read_receipt
+from ticketlock.units._state import UnitState
+from ticketlock.units._statements import Statement
 from ticketlock.units._values import PYTHON
-from ticketlock.units._work import Place
-from ticketlock.wire._answers import Reply
-from ticketlock.wire._attributes import Item
-from ticketlock.wire._requests import Write
+from ticketlock.units._work import ItemState
+from ticketlock.wire._actions import Item, Reply
+from ticketlock.wire._item_requests import Get
+from ticketlock.wire._requests import ForkingSteps, Pause, TransactWrite, Write, every
+from ticketlock.wire._table_time import Moment
+
+# With more changes an Update would come near the limits of expressions; the whole item is put instead.
+_MOST_CHANGES = 100
+_FORM_OF_VERSIONS: Item = {":text": {"S": "S"}, ":length": {"N": str(LENGTH)}}
+_SET = re.compile(r"(?<![#:.\w])SET\b", re.IGNORECASE)
+
+
+def as_seen(place: ItemState, marks: Marks) -> tuple[str, Mapping[str, Any]]:
+    """The condition that the item was not written since it was read, and the values of its placeholders."""
+    if place.seen is None:
+        return only_if.ABSENT, {}
+    version = marks.version_of(place.seen)
+    if version is None:
+        return only_if.NEVER_WRITTEN_BY_A_UNIT, {}
+    return only_if.AT_THE_VERSION_I_SAW, {":seen": {"S": version}}
+
+
+def check(place: ItemState, marks: Marks) -> Write:
+    """Check that an item is as it was read, and has no mark."""
+    condition, values = as_seen(place, marks)
+    return Write(
+        "ConditionCheck",
+        place.key,
+        every(only_if.UNMARKED, condition),
+        names=marks.names(place.table.key_names),
+        values=values,
+        table=place.table.name,
+    )
+
+
+def write(place: ItemState, unit: str, marks: Marks) -> Write:
+    """Write an item's new value, if the item is as it was read, and has no mark."""
+    if place.blind is not None:
+        return _blind(place, unit, marks)
+    seen, values = as_seen(place, marks)
+    condition = every(only_if.UNMARKED, seen)
+    names = marks.names(place.table.key_names)
+    if place.image is None:
+        return Write("Delete", place.key, condition, names=names, values=values, table=place.table.name)
+    whole: Item = {**place.image, marks.version: {"S": unit}}
+    differs = None if place.seen is None else changed(place.before or {}, place.image)
+    if differs is None:
+        return Write("Put", place.key, condition, item=whole, names=names, values=values, table=place.table.name)
+    update, changed_names, changed_values = change(*differs)
+    return Write(
+        "Update",
+        place.key,
+        condition,
+        update=update,
+        names={**names, **changed_names},
+        values={**values, **changed_values, ":unit": {"S": unit}},
+        table=place.table.name,
+    )
+
+
+def changed(before: Attributes, after: Attributes) -> tuple[Attributes, tuple[str, ...]] | None:
+    """The attributes that differ between two images: to set, to remove; None if they are too many for an expression."""
+    assigned = {name: value for name, value in after.items() if before.get(name) != value}
+    removed = tuple(name for name in before if name not in after)
+    return (assigned, removed) if len(assigned) + len(removed) <= _MOST_CHANGES else None
+
+
+def _blind(place: ItemState, unit: str, marks: Marks) -> Write:
+    assert place.blind is not None
+    given = place.blind.parameters
+    return Write(
+        "Update",
+        place.key,
+        unmarked_and(given.get("ConditionExpression")),
+        update=with_version(given["UpdateExpression"]),
+        names={**given.get("ExpressionAttributeNames", {}), "#version": marks.version, "#mark": marks.mark},
+        values={**given.get("ExpressionAttributeValues", {}), **_FORM_OF_VERSIONS, ":unit": {"S": unit}},
+        table=place.table.name,
+    )
+
+
+def with_version(update: str) -> str:
+    """A user's update expression that also sets our version."""
+    ours = "SET #version = :unit"
+    if _SET.search(update):
+        return _SET.sub(f"{ours},", update, count=1)
+    return f"{ours} {update}"
+
+
+def unmarked_and(condition: str | None) -> str:
+    """A user's condition that also requires that the item has no mark, and no version that no unit has written."""
+    ours = every(only_if.UNMARKED, only_if.OF_UNITS_ALONE)
+    if condition is None:
+        return ours
+    # DynamoDB refuses redundant parentheses.
+    return f"{ours} AND {f'({condition})' if _is_choice(condition) else condition}"
+
+
+def _is_choice(condition: str) -> bool:
+    """Whether the condition's top level is an OR."""
+    depth = 0
+    for token in Tokens("ConditionExpression", condition).tokens:
+        depth += (token == "(") - (token == ")")
+        if depth == 0 and token.upper() == "OR":
+            return True
+    return False
+
+
+def may_be_sent_blindly(update: Statement) -> bool:
+    """Whether DynamoDB accepts an update with our additions, and does the same as the unit would.
+
+    The expressions must stay within their limits with our additions, and must not use our placeholders. An update whose
+    values fill half of an item needs to read the other half, and one that writes an attribute of an index needs to be
+    checked. An update that only removes does not create a missing item; together with our version, which it sets, it
+    would.
+    """
+    parameters = update.parameters
+    names = {*parameters.get("ExpressionAttributeNames", {}), *parameters.get("ExpressionAttributeValues", {})}
+    values_bytes = size_of(parameters.get("ExpressionAttributeValues", {}))
+    touched = set(update.change.paths) if update.change is not None else set()
+    return (
+        values_bytes <= MAX_ITEM_BYTES // 2
+        and not names & {"#version", "#mark", ":unit", *_FORM_OF_VERSIONS}
+        and not touched & update.table.schema.index_attributes
+        and _is_taken(parameters)
+        and _makes_an_item(update)
+    )
+
+
+def _makes_an_item(update: Statement) -> bool:
+    change = update.expressions.update
+    return change is not None and bool(change.assignments or change.additions)
+
+
+def _is_taken(parameters: Mapping[str, Any]) -> bool:
+    """Whether its expressions are within their limits with our additions."""
+    try:
+        parse("UpdateExpression", with_version(parameters["UpdateExpression"]))
+        parse("ConditionExpression", unmarked_and(parameters.get("ConditionExpression")))
+    except ExpressionInvalid:
+        return False
+    return True
+
 
 _Named = tuple[str, Mapping[str, Any]]
-
-MOST_ACTIONS = 100
-"""https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html"""
-
-
-MOST_BYTES = 4 * 1_024 * 1_024
-"""As above: the items' total size, each with its old or its new size, whichever is larger."""
-
-
-@dataclass(slots=True)
-class Fate:
-    """What a commit has achieved so far, for the code that handles an interrupt of it.
-
-    Attributes:
-        became: rolled back, until a request may have decided it; unknown from then on; committed, once a reply says so,
-            or if the unit was committed when it was resumed.
-    """
-
-    became: Literal["rolled back", "unknown", "committed"] = "rolled back"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +185,23 @@ class Commit:
         unit: its id; also the client request token of a native commit.
         units_table: the name of the units table.
         born_ms: when its first try began.
+        state: of the unit, to which the commit reports how far it has come.
         attempt: part of the names of the rows of a marked commit.
         name: of which only one unit is ever committed; None for none.
         receipt: the name's receipt, as it was read.
         saved: the record of the saved unit that it continues; None for none.
         lock_check: the check that a lock is held, as in the low-level API; None for none.
-        fate: what it has achieved so far.
     """
 
     unit: str
     units_table: str
     born_ms: int
+    state: UnitState
     attempt: str = "1"
     name: str | None = None
     receipt: Receipt = NEVER_USED
-    saved: Head | None = None
+    saved: UnitRecord | None = None
     lock_check: Mapping[str, Any] | None = None
-    fate: Fate = field(default_factory=Fate)
 
     @property
     def beside(self) -> int:
@@ -76,7 +216,7 @@ def writes_beside(commit: Commit, now_ms: int) -> tuple[Write, ...]:
         after = Receipt(is_committed=True, unit=commit.unit)
         writes += (put_receipt(commit.units_table, commit.name, commit.receipt, after, now_ms),)
     if commit.saved is not None:
-        writes += (Heads(commit.units_table).end_saved(commit.saved, "committed", now_ms),)
+        writes += (UnitRecords(commit.units_table).end_saved(commit.saved, "committed", now_ms),)
     return writes
 
 
@@ -130,7 +270,7 @@ def is_committed_by(row: Item | None, coordinator: str) -> bool:
     return row is not None and (row.get("state"), row.get("coordinator")) == ({"S": "committed"}, {"S": coordinator})
 
 
-def conflict(places: Sequence[Place]) -> UnitConflict:
+def conflict(places: Sequence[ItemState]) -> UnitConflict:
     """The error that other writers have changed these items."""
     items, guards = list[_Named](), list[_Named]()
     inserted_into = set[str]()
@@ -139,3 +279,129 @@ def conflict(places: Sequence[Place]) -> UnitConflict:
         (items if guarded is None else guards).append(named)
         inserted_into |= {guarded} if guarded is not None else set()
     return UnitConflict(items, guards=guards, inserted_into=inserted_into)
+
+
+def commit_natively(places: Sequence[ItemState], marks: Marks, commit: Commit, meeting: Meeting) -> ForkingSteps[None]:
+    """Write everything, or nothing.
+
+    Raises:
+        UnitConflict: other writers have changed what was read; nothing was written.
+        ConditionFailed: the condition of a blind update does not hold; nothing was written.
+        LockLost: the lock is no longer held; nothing was written.
+        UnitContended: another unit blocked it until the time-out; nothing was written.
+        UnitRolledBack: the name was given up meanwhile, or the saved unit was rolled back; nothing was written.
+        UnitChanged: another coordinator has resumed the saved unit, or has committed it; nothing was written.
+        UnitForgotten: the record of the saved unit is gone.
+        OutcomeUnknown: it is not known whether anything was written.
+        TableError: nothing was written.
+    """
+    lock = (commit.lock_check,) if commit.lock_check is not None else ()
+    writes = tuple(_action(place, commit.unit, marks) for place in places)
+    if commit.name is not None or commit.saved is not None:
+        now: Moment = (yield Pause(0)).now
+        writes += writes_beside(commit, now.latest_ms)
+    while True:
+        # Every attempt is the same request, with the same receipt time: DynamoDB refuses a token with another request.
+        # From now on the outcome of an interrupted commit is unknown.
+        commit.state.note("sends the decision")
+        try:
+            reply: Reply = yield TransactWrite(writes, lock, commit.unit)
+        except OutcomeUnknown as unknown:
+            if not (yield from _was_applied(places, marks, commit)):
+                raise _told(commit, unknown) from unknown
+            break
+        except TableError:
+            commit.state.note("decision is refused")
+            raise
+        if reply.applied or _has_mine(reply, places, marks, commit):
+            break
+        if reply.repeated:
+            # An earlier attempt may still arrive, or another unit may have written after it was applied.
+            if not (yield from _was_applied(places, marks, commit)):
+                raise _told(commit, OutcomeUnknown("an earlier attempt may have been applied, and a later one was not"))
+            break
+        commit.state.note("decision is refused")
+        met = _met(reply, places, marks)
+        error = _refusal(reply, places, met, commit, marks)
+        if error is not None:
+            raise error
+        for each in met.values():
+            yield from meeting.wait_or_wound(each)
+    commit.state.note("decision is applied")
+
+
+def _action(place: ItemState, unit: str, marks: Marks) -> Write:
+    return write(place, unit, marks) if place.writes else check(place, marks)
+
+
+def _met(reply: Reply, places: Sequence[ItemState], marks: Marks) -> dict[int, Marked]:
+    """The marks of other units that refused the commit, by the positions of their items."""
+    met = {}
+    for at, (place, item) in enumerate(zip(places, reply.items, strict=False)):
+        mark = marks.mark_of(item) if item is not None and reply.refused[at] else None
+        if mark is not None:
+            met[at] = Marked(place.table.name, place.key, place.table.key_names[0], mark)
+    return met
+
+
+def _refusal(
+    reply: Reply, places: Sequence[ItemState], met: dict[int, Marked], commit: Commit, marks: Marks
+) -> TicketLockError | None:
+    """The error if the commit was refused for good; None if only marks blocked it.
+
+    Raises:
+        InvalidUnitRequest: the target of a blind update has attributes with our prefix that no unit has written.
+    """
+    beside = refused_beside(commit, reply, len(places))
+    if beside is not None:
+        return beside
+    refused = [place for at, place in enumerate(places) if reply.refused[at] and at not in met]
+    changed = [place for place in refused if place.blind is None]
+    if changed:
+        return conflict(changed)
+    for at, place in enumerate(places):
+        item = reply.items[at] if place.blind is not None and reply.refused[at] else None
+        if item is not None:
+            # The unit has not read it: it may have a version that no unit has written.
+            marks.check_item(item)
+    for place in refused:
+        condition = place.blind.parameters.get("ConditionExpression", "") if place.blind is not None else ""
+        return ConditionFailed(place.table.name, PYTHON.back(place.key) or {}, condition)
+    return refused_name(commit, reply, len(places))
+
+
+def _has_mine(reply: Reply, places: Sequence[ItemState], marks: Marks, commit: Commit) -> bool:
+    """Whether the unit's own writes refused the request: then an earlier attempt was committed.
+
+    The items of users come first, each with the unit's version; then the unit's other writes.
+    """
+    if any(marks.is_by(item, commit.unit) for item in reply.items[: len(places)]):
+        return True
+    return has_written_beside(commit, reply.items[len(places) :])
+
+
+def _was_applied(places: Sequence[ItemState], marks: Marks, commit: Commit) -> ForkingSteps[bool]:
+    """Read one of the unit's writes. Finding it shows the commit; not finding it shows nothing."""
+    written = [place for place in places if place.writes and (place.blind or place.image is not None)]
+    try:
+        if commit.name is not None:
+            receipt: Reply = yield read_receipt(commit.units_table, commit.name)
+            return is_receipt_of(receipt.item, commit.unit)
+        if commit.saved is not None:
+            head: Reply = yield UnitRecords(commit.units_table).read(commit.saved.unit)
+            return is_committed_by(head.item, commit.unit)
+        if written:
+            reply: Reply = yield Get(written[0].table.name, written[0].key)
+            return marks.is_by(reply.item, commit.unit)
+    except TableError:
+        pass
+    return False
+
+
+def _told(commit: Commit, unknown: OutcomeUnknown) -> OutcomeUnknown:
+    ask = "a unit with a name can be asked for"
+    if commit.name is not None:
+        ask = f"ask `outcome(name={commit.name!r})`"
+    elif commit.saved is not None:
+        ask = f"`resume({commit.saved.unit!r})` finds out"
+    return OutcomeUnknown(f"the unit {commit.unit} may or may not be committed; {ask} ({unknown})")

@@ -13,12 +13,10 @@ import hashlib
 from collections.abc import Sequence
 
 from ticketlock._expressions._schemas import KeyAttribute, Schema
-from ticketlock._expressions._values import Item as Attributes
-from ticketlock._expressions._values import Value, canonical_item
-from ticketlock.units._formats import STAMP, check_row
-from ticketlock.units._rows import KEY, row_key
+from ticketlock._expressions._values import Attributes, Value, canonical_item
+from ticketlock.units._rows import KEY, STAMP, check_row, row_key
 from ticketlock.units._tables import UnitTable
-from ticketlock.units._work import Place, Work
+from ticketlock.units._work import ItemState, Work
 
 GUARD = "guard"
 """The sort key of a guard, in place of the name of a unit's row."""
@@ -41,11 +39,11 @@ class Guards:
         keys = tuple(KeyAttribute(name, "S", role) for name, role in zip(KEY, ("HASH", "RANGE"), strict=True))
         self.table = UnitTable(units_table, Schema(units_table, keys))
 
-    def of(self, table: UnitTable, partition: Value, work: Work) -> Place:
+    def of(self, table: UnitTable, partition: Value, work: Work) -> ItemState:
         """The guard of a partition, as one of a unit's items."""
         return work.place(self.table, guard_key(table.name, partition))
 
-    def of_inserts(self, places: Sequence[Place], work: Work) -> list[Place]:
+    def of_inserts(self, places: Sequence[ItemState], work: Work) -> list[ItemState]:
         """The guards that a unit must write if it writes these items."""
         found = {
             id(guard): guard
@@ -56,12 +54,12 @@ class Guards:
         return list(found.values())
 
     @staticmethod
-    def image(guard: Place) -> Attributes:
+    def image(guard: ItemState) -> Attributes:
         """What an insert writes there."""
         return canonical_item({**guard.key, **STAMP})
 
     @staticmethod
-    def check(guard: Place) -> None:
+    def check(guard: ItemState) -> None:
         """Refuse a guard that a newer version wrote: its inserts may be noticed in another way.
 
         Raises:
@@ -71,17 +69,17 @@ class Guards:
         if guard.before is not None:
             check_row(guard.before)
 
-    def are_among(self, places: Sequence[Place]) -> bool:
+    def are_among(self, places: Sequence[ItemState]) -> bool:
         """Whether one of these is a guard."""
         return any(place.table.name == self.table.name for place in places)
 
 
-def is_guarded_insert(place: Place) -> bool:
+def is_guarded_insert(place: ItemState) -> bool:
     """Whether a unit creates an item that queries of a guarded table may have missed."""
     return place.table.is_guarded and place.is_written and place.before is None and place.image is not None
 
 
-def guarded_by(place: Place) -> str | None:
+def guarded_by(place: ItemState) -> str | None:
     """The table in one of whose partitions a guard notices inserts; None of any other item."""
     if place.table.key_names != KEY or place.key["row"] != {"S": GUARD}:
         return None

@@ -1,19 +1,17 @@
 """A unit with the low-level API's parameters and replies, as steps. No I/O, no clock."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ticketlock._checks import boolean, text
-from ticketlock._expressions._expressions import Expressions
-from ticketlock._expressions._paths import Branch, branched, members_shown
-from ticketlock._expressions._values import Item as Attributes
-from ticketlock._expressions._values import copy_of_item
+from ticketlock._expressions._evaluated import Branch, Expressions, branched, members_shown
+from ticketlock._expressions._values import Attributes, copy_of_item
 from ticketlock.errors import InvalidUnitRequest
-from ticketlock.units._asked import Given as Query
+from ticketlock.units._queries import QueryArguments as Query
 from ticketlock.units._tables import NAME_BYTES, UnitTable
+from ticketlock.units._unit_of_work import UnitOfWork
 from ticketlock.units._values import LOW_LEVEL, Phrase, expression, refusing
-from ticketlock.units._verbs import Verbs
 from ticketlock.wire._item_requests import MOST_TOGETHER
 from ticketlock.wire._requests import ForkingSteps
 
@@ -91,14 +89,14 @@ _QUERY_WORDS = {
 _GET_OF_SEVERAL = _Shape("Get of transact_get_items", ("TableName", "Key"), _PROJECTION)
 
 
-class LowLevelVerbs:
+class LowLevelUnitOfWork:
     """A unit's verbs with the low-level API's parameters.
 
     Args:
         verbs: the unit's own.
     """
 
-    def __init__(self, verbs: Verbs) -> None:
+    def __init__(self, verbs: UnitOfWork) -> None:
         self._verbs = verbs
 
     def get_item(self, given: Parameters) -> ForkingSteps[Reply]:
@@ -168,7 +166,7 @@ class LowLevelVerbs:
 
 
 def _condition(given: Parameters) -> tuple[Any, Any, Any]:
-    """A condition, values and names, in the order of the arguments of ``Verbs``."""
+    """A condition, values and names, in the order of the arguments of ``UnitOfWork``."""
     condition = expression("ConditionExpression", given.get("ConditionExpression"))
     return condition, given.get(_VALUES), given.get(_NAMES, {})
 
@@ -239,3 +237,91 @@ def _updated(given: Parameters) -> Branch:
     update = Expressions({**parameters, **{name: given[name] for name in (_NAMES, _VALUES) if given.get(name)}}).update
     paths = update.paths if update is not None else ()
     return branched("UpdateExpression", tuple(path.steps for path in paths))
+
+
+class UnitClient:
+    """A unit with methods of ``boto3.client("dynamodb")``, for code that already has the low-level API's parameters.
+
+    Tables are given by name, items and keys in AttributeValues. ``ConsistentRead`` has no effect: the unit's isolation
+    decides. Each method lists the parameters that it accepts; any other one, such as those that
+    expressions have replaced (``Expected``, ``AttributeUpdates``, ``ConditionalOperator``), is refused by name.
+
+    Every method raises ``InvalidUnitRequest``, ``TableNotFound`` and what the corresponding method of the unit raises.
+    A condition that does not hold raises ``ConditionFailed`` at once.
+    """
+
+    def __init__(self, verbs: LowLevelUnitOfWork, follow: Callable[[ForkingSteps[Reply]], Reply]) -> None:
+        self._verbs = verbs
+        self._follow = follow
+
+    def get_item(self, **parameters: Any) -> Reply:
+        """An item, with the unit's own writes.
+
+        Args:
+            parameters: ``TableName``, ``Key``; ``ProjectionExpression``, ``ExpressionAttributeNames``,
+                ``ConsistentRead``.
+
+        Returns:
+            ``{"Item": ...}``, or ``{}`` if there is none.
+        """
+        return self._follow(self._verbs.get_item(parameters))
+
+    def transact_get_items(self, **parameters: Any) -> Reply:
+        """Up to 100 items of one instant.
+
+        Args:
+            parameters: ``TransactItems``: a list of ``{"Get": {...}}`` with ``TableName``, ``Key``,
+                ``ProjectionExpression`` and ``ExpressionAttributeNames``.
+
+        Returns:
+            ``{"Responses": [...]}``, in the order of the items; ``{}`` for an item that does not exist.
+        """
+        return self._follow(self._verbs.transact_get_items(parameters))
+
+    def query(self, **parameters: Any) -> Reply:
+        """A page of the items of one partition of a table or an index, with the unit's own writes; see ``Unit.query``.
+
+        Args:
+            parameters: ``TableName``, ``KeyConditionExpression``; ``IndexName``, ``FilterExpression``,
+                ``ProjectionExpression``, ``ExpressionAttributeNames``, ``ExpressionAttributeValues``,
+                ``ExclusiveStartKey``, ``Limit``, ``ScanIndexForward``, ``Select`` and ``ConsistentRead``, which a
+                global index refuses if it is true.
+
+        Returns:
+            ``{"Items": [...], "Count": ..., "ScannedCount": ...}``, and ``LastEvaluatedKey`` if there may be more.
+            Pending inserts of other units are not counted.
+        """
+        return self._follow(self._verbs.query(parameters))
+
+    def put_item(self, **parameters: Any) -> Reply:
+        """Put an item; it replaces the item with the same key, if there is one.
+
+        Args:
+            parameters: ``TableName``, ``Item``; ``ConditionExpression``, ``ExpressionAttributeNames``,
+                ``ExpressionAttributeValues``, ``ReturnValues`` (``NONE``, ``ALL_OLD``).
+
+        Returns:
+            ``{"Attributes": ...}`` if they were asked for and there are any, else ``{}``.
+        """
+        return self._follow(self._verbs.put_item(parameters))
+
+    def update_item(self, **parameters: Any) -> Reply:
+        """Update an item, or create it if it does not exist.
+
+        Args:
+            parameters: ``TableName``, ``Key``, ``UpdateExpression``; ``ConditionExpression``,
+                ``ExpressionAttributeNames``, ``ExpressionAttributeValues``, ``ReturnValues`` (``NONE``, ``ALL_OLD``,
+                ``UPDATED_OLD``, ``ALL_NEW``, ``UPDATED_NEW``).
+
+        Returns:
+            As for ``put_item``.
+        """
+        return self._follow(self._verbs.update_item(parameters))
+
+    def delete_item(self, **parameters: Any) -> Reply:
+        """Delete an item, if there is one.
+
+        Args:
+            parameters: ``TableName``, ``Key``; the others as for ``put_item``, and so is the reply.
+        """
+        return self._follow(self._verbs.delete_item(parameters))

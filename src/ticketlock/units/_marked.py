@@ -20,21 +20,25 @@ from ticketlock.errors import (
     TicketLockError,
     UnitRolledBack,
 )
-from ticketlock.units import _facts as only_if
-from ticketlock.units._batches import cut, that_fit_together
-from ticketlock.units._commit import MOST_ACTIONS, Commit, conflict, refused_beside, refused_name, writes_beside
-from ticketlock.units._ended import ended
-from ticketlock.units._finishing import close, finish, is_for_contents, not_finished, unmark
-from ticketlock.units._heads import LEASE_MS, Head, Heads, with_pieces
+from ticketlock.units import _conditions as only_if
+from ticketlock.units._commit import (
+    Commit,
+    as_seen,
+    changed,
+    check,
+    conflict,
+    refused_beside,
+    refused_name,
+    writes_beside,
+)
 from ticketlock.units._marks import Mark, MarkKind, Marks
-from ticketlock.units._meeting import Marked, Meeting
+from ticketlock.units._meeting import Marked, Meeting, close, finish, is_for_contents, not_finished, unmark
 from ticketlock.units._packing import Entry, packed
-from ticketlock.units._work import Place
-from ticketlock.units._writes import as_seen, changed, check
-from ticketlock.wire._answers import Reply
-from ticketlock.wire._attributes import Item
-from ticketlock.wire._conditions import every
-from ticketlock.wire._requests import ForkingSteps, Pause, Request, Together, TransactWrite, Write
+from ticketlock.units._record import LEASE_MS, UnitRecord, UnitRecords, ended, with_pieces
+from ticketlock.units._state import RecordState
+from ticketlock.units._work import MOST_ACTIONS, ItemState, chunks, that_fit_together
+from ticketlock.wire._actions import Item, Reply
+from ticketlock.wire._requests import ForkingSteps, Pause, Request, Together, TransactWrite, Write, every
 from ticketlock.wire._table_time import Moment
 
 _log = logging.getLogger("ticketlock")
@@ -46,7 +50,7 @@ _MARKS_TOGETHER = MOST_ACTIONS - 1
 CLOCKS_DRIFT_MS = 1_000
 
 
-def entry_of(place: Place) -> Entry:
+def entry_of(place: ItemState) -> Entry:
     """What a marked item will become."""
     table, key, key_name = place.table.name, place.key, place.table.key_names[0]
     if place.image is None:
@@ -72,7 +76,9 @@ class MarkedCommit:
         places: what it has read and written; all were read.
     """
 
-    def __init__(self, commit: Commit, marks: Marks, heads: Heads, meeting: Meeting, places: Sequence[Place]) -> None:
+    def __init__(
+        self, commit: Commit, marks: Marks, heads: UnitRecords, meeting: Meeting, places: Sequence[ItemState]
+    ) -> None:
         self._commit, self._marks, self._heads, self._meeting = commit, marks, heads, meeting
         room = MOST_ACTIONS - 1 - commit.beside
         only_read = [place for place in places if not place.writes]
@@ -85,12 +91,10 @@ class MarkedCommit:
         # By a place's identity, the first piece that tells what becomes of it.
         self._pieces: dict[int, int] = {}
         # Items that may have a mark of this unit.
-        self._standing: dict[int, Place] = {}
+        self._standing: dict[int, ItemState] = {}
         self._is_answered = True
-        self._may_decide_late = False
-        # Whether the unit's record may exist.
-        self._is_recorded = False
-        self._head: Head
+        self._record = RecordState()
+        self._head: UnitRecord
         self._ends_local_ms = 0
         self._renew_at_ms = 0
 
@@ -105,7 +109,7 @@ class MarkedCommit:
             TableError: nothing was written.
         """
         pieces = yield from self._begin()
-        self._is_recorded = True
+        self._record.note("is written")
         try:
             # If it is refused, an earlier attempt of this request has written it: no other process has this id.
             self._note((yield self._heads.open(self._head)))
@@ -117,23 +121,25 @@ class MarkedCommit:
                 raise
         yield from self._finish()
 
-    def give_up(self) -> ForkingSteps[None]:
+    def end_after_interrupt(self) -> ForkingSteps[None]:
         """After an interrupt: roll back, or finish if the unit is committed. What fails is left to other processes.
 
         Raises:
             TableError: the record could not be reached. The outcome is known after the end of the lease.
         """
-        fate = self._commit.fate
-        if not self._is_recorded:
-            return
-        if fate.became != "committed":
+        if self._record.may_exist:
+            yield from self._end_as_recorded()
+
+    def _end_as_recorded(self) -> ForkingSteps[None]:
+        state = self._commit.state
+        if not state.is_committed:
             reply = yield from self._roll_back()
             if reply.applied or not _is_committed(reply.item):
                 if reply.applied or reply.item is not None:
-                    fate.became = "rolled back"
+                    state.note("fails")
                 yield from self._unmark_all()
                 return
-            fate.became = "committed"
+            state.note("decision is applied")
         yield from self._finish()
 
     # The record.
@@ -142,7 +148,7 @@ class MarkedCommit:
         """Build the record; nothing is sent yet."""
         reply: Reply = yield Pause(0)
         commit = self._commit
-        head = Head(commit.unit, "pending", commit.born_ms, self._leased(reply.now), attempt=commit.attempt)
+        head = UnitRecord(commit.unit, "pending", commit.born_ms, self._leased(reply.now), attempt=commit.attempt)
         entries = packed(self._entries)
         self._head, pieces = with_pieces(head, entries.pieces)
         if pieces:
@@ -180,17 +186,19 @@ class MarkedCommit:
             if conflicts:
                 raise conflict(conflicts)
             for each in met:
-                yield from self._meeting.pass_by(each, self._keep_lease)
+                yield from self._meeting.wait_or_wound(each, self._keep_lease)
 
-    def _mark_some(self, left: Sequence[Place]) -> ForkingSteps[tuple[list[Place], list[Marked], list[Place]]]:
+    def _mark_some(
+        self, left: Sequence[ItemState]
+    ) -> ForkingSteps[tuple[list[ItemState], list[Marked], list[ItemState]]]:
         """Mark as many items as possible in one round. Returns those left, marks of others, and conflicting items."""
         yield from self._keep_lease()
         batches = self._batches(left)
         self._standing |= {id(place): place for _, places in batches for place in places}
         replies = yield Together(tuple(request for request, _ in batches))
-        placed: list[Place] = []
+        placed: list[ItemState] = []
         met: list[Marked] = []
-        conflicts: list[Place] = []
+        conflicts: list[ItemState] = []
         for (request, places), reply in zip(batches, replies, strict=True):
             if isinstance(reply, TableError):
                 self._is_answered = False
@@ -208,10 +216,10 @@ class MarkedCommit:
         done = set(map(id, placed))
         return [place for place in left if id(place) not in done], met, conflicts
 
-    def _batches(self, left: Sequence[Place]) -> list[tuple[Request, list[Place]]]:
+    def _batches(self, left: Sequence[ItemState]) -> list[tuple[Request, list[ItemState]]]:
         alone = [place for place in left if self._has_version(place)]
         together = [place for place in left if not self._has_version(place)]
-        batches: list[tuple[Request, list[Place]]] = [(self._mark(place), [place]) for place in alone[:_AT_ONCE]]
+        batches: list[tuple[Request, list[ItemState]]] = [(self._mark(place), [place]) for place in alone[:_AT_ONCE]]
         # One transaction at a time: each includes the head, so two would conflict with each other.
         for batch in islice(that_fit_together(together, _MARKS_TOGETHER), 1):
             # Checked with the head: after the unit's end a late copy would mark an item that was deleted meanwhile.
@@ -219,10 +227,10 @@ class MarkedCommit:
             batches.append((TransactWrite(writes), batch))
         return batches
 
-    def _has_version(self, place: Place) -> bool:
+    def _has_version(self, place: ItemState) -> bool:
         return place.seen is not None and self._marks.version_of(place.seen) is not None
 
-    def _mark(self, place: Place) -> Write:
+    def _mark(self, place: ItemState) -> Write:
         seen, values = as_seen(place, self._marks)
         condition = every(only_if.UNMARKED, seen)
         names = self._marks.names(place.table.key_names)
@@ -251,7 +259,9 @@ class MarkedCommit:
             table=place.table.name,
         )
 
-    def _sort(self, places: Sequence[Place], reply: Reply, met: list[Marked], conflicts: list[Place]) -> list[Place]:
+    def _sort(
+        self, places: Sequence[ItemState], reply: Reply, met: list[Marked], conflicts: list[ItemState]
+    ) -> list[ItemState]:
         """Find out what refused each mark: another unit, or another version. Returns items with this unit's mark."""
         own = []
         refused = reply.refused or (True,)
@@ -280,24 +290,23 @@ class MarkedCommit:
             is_alone = not (checks or beside or lock)
             request = deciding if is_alone else TransactWrite((deciding, *checks, *beside), lock)
             # From now on the outcome of an interrupted commit is unknown.
-            self._commit.fate.became = "unknown"
+            self._commit.state.note("sends the decision")
             try:
                 reply: Reply = yield request
             except OutcomeUnknown:
-                self._may_decide_late = True
+                self._commit.state.note("gets no answer")
                 raise
             self._note(reply)
             if reply.applied:
-                self._commit.fate.became = "committed"
+                self._commit.state.note("decision is applied")
                 return
-            # The cause of the refusal may have gone by the time an earlier attempt arrives.
-            self._may_decide_late |= reply.unanswered
-            if not self._may_decide_late:
-                self._commit.fate.became = "rolled back"
+            if reply.unanswered:
+                self._commit.state.note("gets no answer")
+            self._commit.state.note("decision is refused")
             refused = (True,) if is_alone else reply.refused
             if refused[0]:
                 if _is_committed(reply.items[0]):
-                    self._commit.fate.became = "committed"
+                    self._commit.state.note("decision is applied")
                     return
                 raise self._ended(reply.items[0])
             beside_at = 1 + len(checks)
@@ -310,13 +319,13 @@ class MarkedCommit:
         return self._heads.commit(self._head, now.latest_ms)
 
     def _pass_checks(self, reply: Reply) -> ForkingSteps[None]:
-        conflicts: list[Place] = []
+        conflicts: list[ItemState] = []
         met: list[Marked] = []
         self._sort(self._checked, replace(reply, refused=reply.refused[1:], items=reply.items[1:]), met, conflicts)
         if conflicts:
             raise conflict(conflicts)
         for each in met:
-            yield from self._meeting.pass_by(each, self._keep_lease)
+            yield from self._meeting.wait_or_wound(each, self._keep_lease)
 
     def _ended(self, row: Item | None) -> TicketLockError:
         """The error for a unit that another process has ended."""
@@ -327,16 +336,16 @@ class MarkedCommit:
         try:
             reply = yield from self._roll_back()
         except TableError as failed:
-            if self._may_decide_late:
+            if self._commit.state.may_decide_late:
                 raise OutcomeUnknown(f"the unit {self._head.unit} may or may not be committed ({failed})") from error
             if isinstance(error, OutcomeUnknown):
                 raise RequestNotApplied(f"the unit was not committed, and will be rolled back ({error})") from error
             return False
         if not reply.applied and _is_committed(reply.item):
-            self._commit.fate.became = "committed"
+            self._commit.state.note("decision is applied")
             return True
         yield from self._unmark_all()
-        if not reply.applied and reply.item is None and self._may_decide_late:
+        if not reply.applied and reply.item is None and self._commit.state.may_decide_late:
             raise self._ended(None) from error
         if isinstance(error, OutcomeUnknown):
             # The unanswered request was a mark, or the commit, which is refused from now on.
@@ -357,12 +366,12 @@ class MarkedCommit:
             unmark(place.table.name, place.key, place.table.key_names[0], self._kind_of(place), self._marks)
             for place in self._standing.values()
         ]
-        for batch in cut(unmarked, _AT_ONCE):
+        for batch in chunks(unmarked, _AT_ONCE):
             for reply in (yield Together(tuple(batch))):
                 if isinstance(reply, TableError):
                     _log.warning("a mark of the unit %s is not removed yet: %s", self._head.unit, reply)
 
-    def _kind_of(self, place: Place) -> Mark:
+    def _kind_of(self, place: ItemState) -> Mark:
         return Mark(self._head.unit, "insert" if place.seen is None else "write")
 
     def _finish(self) -> ForkingSteps[None]:
@@ -391,7 +400,7 @@ class MarkedCommit:
     def _finish_items(self) -> ForkingSteps[list[tuple[Entry, TableRefused]]]:
         """Write the new values; return those that DynamoDB refuses."""
         refused, failed = list[tuple[Entry, TableRefused]](), None
-        for batch in cut(self._entries, _AT_ONCE):
+        for batch in chunks(self._entries, _AT_ONCE):
             replies = yield Together(tuple(finish(entry, self._head.unit, self._marks) for entry in batch))
             for entry, reply in zip(batch, replies, strict=True):
                 if is_for_contents(reply):
@@ -407,7 +416,7 @@ class MarkedCommit:
         return refused
 
     def _all(self, requests: Sequence[Request]) -> ForkingSteps[None]:
-        for batch in cut(requests, _AT_ONCE):
+        for batch in chunks(requests, _AT_ONCE):
             failed = None
             for reply in (yield Together(tuple(batch))):
                 if isinstance(reply, TableError):
@@ -423,4 +432,4 @@ class MarkedCommit:
 
 
 def _is_committed(row: Item | None) -> bool:
-    return row is not None and Head.of(row).state == "committed"
+    return row is not None and UnitRecord.of(row).state == "committed"

@@ -6,10 +6,9 @@ from typing import Any, Literal, get_args
 
 from ticketlock._checks import text
 from ticketlock.errors import InvalidUnitRequest
-from ticketlock.units._formats import NAME
-from ticketlock.units._ids import is_id
-from ticketlock.units._rows import KEY
-from ticketlock.wire._attributes import Item, integer, number
+from ticketlock.units._record import is_id
+from ticketlock.units._rows import FORMAT_ATTRIBUTE, KEY
+from ticketlock.wire._actions import Item, integer, number
 
 INSERT = "insert"
 """The kind of mark in the placeholder of an item that does not exist yet."""
@@ -19,7 +18,7 @@ _PREFIX_BYTES = 16
 _IN_PATHS = ".[]"
 """They separate the steps of a path: a name with one of them would be read as several steps."""
 
-_OF_GUARDS = (*KEY, NAME)
+_OF_GUARDS = (*KEY, FORMAT_ATTRIBUTE)
 """The attributes of a guard, which is an item of units too."""
 
 MarkKind = Literal["write", "insert", "read"]

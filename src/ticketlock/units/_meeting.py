@@ -8,17 +8,95 @@ waits for a younger one, so no two wait for each other, and the oldest is not ro
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
-from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError, TableRefused, UnitContended
-from ticketlock.units._finishing import finish, is_for_contents, not_finished, unmark
-from ticketlock.units._heads import Head, Heads, UnpackingRows, entries_in, piece_in
+from ticketlock.errors import (
+    CommittedUnfinished,
+    OutcomeUnknown,
+    RequestNotApplied,
+    TableError,
+    TableRefused,
+    UnitContended,
+)
+from ticketlock.units import _conditions as only_if
 from ticketlock.units._marks import Mark, Marks
 from ticketlock.units._packing import Entry
-from ticketlock.wire._answers import Reply
-from ticketlock.wire._attributes import Item
+from ticketlock.units._record import UnitRecord, UnitRecords, UnpackingRows, entries_in, piece_in
+from ticketlock.units._values import PYTHON
+from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import Get
-from ticketlock.wire._requests import ForkingSteps, Pause, Together, Write
+from ticketlock.wire._requests import ForkingSteps, Pause, Together, Write, every
 from ticketlock.wire._table_time import Moment
+
+_OF_CONTENTS = ("ValidationException", "ItemCollectionSizeLimitExceededException")
+
+
+def finish(entry: Entry, unit: str, marks: Marks) -> Write:
+    """Give the item its new value, and remove the mark."""
+    names = {**marks.names((entry.key_name,)), "#unit": "unit"}
+    values: Item = {":unit": {"S": unit}}
+    only = only_if.MARKED_BY_THE_UNIT
+    if entry.kind == "unmark":
+        return Write("Update", entry.key, only, update="REMOVE #mark", names=names, values=values, table=entry.table)
+    if entry.kind == "delete":
+        return Write("Delete", entry.key, only, names=names, values=values, table=entry.table)
+    if entry.kind == "put":
+        whole: Item = {**entry.assigned, marks.version: {"S": unit}}
+        return Write("Put", entry.key, only, item=whole, names=names, values=values, table=entry.table)
+    update, more_names, more_values = change(entry.assigned, entry.removed, ("#mark",))
+    names, values = {**names, **more_names}, {**values, **more_values}
+    return Write("Update", entry.key, only, update=update, names=names, values=values, table=entry.table)
+
+
+def is_for_contents(error: object) -> TypeGuard[TableRefused]:
+    """Whether DynamoDB refuses a write for its contents: no other permission, and no other process, would help."""
+    return isinstance(error, TableRefused) and str(error).startswith(_OF_CONTENTS)
+
+
+def not_finished(unit: str, refused: Sequence[tuple[Entry, TableRefused]]) -> CommittedUnfinished:
+    """The error that DynamoDB refuses what a committed unit writes to these items."""
+    keys = [(entry.table, PYTHON.back(entry.key) or {}) for entry, _ in refused]
+    return CommittedUnfinished(unit, keys, str(refused[0][1]))
+
+
+def change(assigned: Item, removed: tuple[str, ...], ours: tuple[str, ...] = ()) -> tuple[str, dict[str, str], Item]:
+    """An update that sets and removes whole attributes and sets the version, with its placeholders.
+
+    Args:
+        ours: placeholders of further attributes to remove.
+    """
+    sets = ["#version = :unit", *(f"#a{at} = :a{at}" for at in range(len(assigned)))]
+    gone = [*ours, *(f"#r{at}" for at in range(len(removed)))]
+    update = f"SET {', '.join(sets)}" + (f" REMOVE {', '.join(gone)}" if gone else "")
+    names = {f"#a{at}": name for at, name in enumerate(assigned)} | {f"#r{at}": name for at, name in enumerate(removed)}
+    return update, names, {f":a{at}": value for at, value in enumerate(assigned.values())}
+
+
+def unmark(table: str, key: Item, key_name: str, mark: Mark, marks: Marks) -> Write:
+    """Restore the item as it was before the mark; a placeholder of an insert is deleted."""
+    names = {**marks.names((key_name,)), "#unit": "unit"}
+    values: Item = {":unit": {"S": mark.unit}}
+    if mark.kind == "insert":
+        only = every(only_if.MARKED_BY_THE_UNIT, only_if.ONLY_HOLDS_A_PLACE)
+        names, values = {**names, "#kind": "kind"}, {**values, ":insert": {"S": "insert"}}
+        return Write("Delete", key, only, names=names, values=values, table=table)
+    only = only_if.MARKED_BY_THE_UNIT
+    return Write("Update", key, only, update="REMOVE #mark", names=names, values=values, table=table)
+
+
+def close(heads: UnitRecords, head: UnitRecord, now_ms: int) -> ForkingSteps[None]:
+    """Delete the rows of a unit whose items are all finished, and let TTL delete its head.
+
+    A process that crashes in between leaves a closed head without TTL, by which a sweep finds the remaining rows.
+    """
+    if not head.is_closed:
+        yield heads.close(head, now_ms)
+    if head.has_rows:
+        for reply in (yield Together(tuple(heads.delete_rows(head)))):
+            if isinstance(reply, TableError):
+                raise reply
+        yield heads.forget(head, now_ms)
+
 
 GRACE_MS = 200
 _FIRST_PAUSE_MS = 10
@@ -54,7 +132,9 @@ class Meeting:
         jitter: random numbers in [0, 1).
     """
 
-    def __init__(self, marks: Marks, heads: Heads, age: Age, timeout_ms: int, jitter: Callable[[], float]) -> None:
+    def __init__(
+        self, marks: Marks, heads: UnitRecords, age: Age, timeout_ms: int, jitter: Callable[[], float]
+    ) -> None:
         self._marks = marks
         self._heads = heads
         self._age = age
@@ -62,7 +142,7 @@ class Meeting:
         self._jitter = jitter
         self._waited_ms = 0
 
-    def resolve(self, met: Marked) -> ForkingSteps[tuple[Head, Moment] | None]:
+    def resolve(self, met: Marked) -> ForkingSteps[tuple[UnitRecord, Moment] | None]:
         """Apply to a marked item what its unit's record says.
 
         Returns:
@@ -70,10 +150,10 @@ class Meeting:
         """
         return (yield from self.resolve_all([met]))
 
-    def resolve_all(self, marked: Sequence[Marked]) -> ForkingSteps[tuple[Head, Moment] | None]:
+    def resolve_all(self, marked: Sequence[Marked]) -> ForkingSteps[tuple[UnitRecord, Moment] | None]:
         """The same for items with the mark of one unit, whose record is read once."""
         reply: Reply = yield self._heads.read(marked[0].mark.unit)
-        head = Head.of(reply.item) if reply.item is not None else None
+        head = UnitRecord.of(reply.item) if reply.item is not None else None
         if head is not None and not head.is_closed:
             if head.state == "pending":
                 return head, reply.now
@@ -107,7 +187,9 @@ class Meeting:
         except OutcomeUnknown as error:
             raise RequestNotApplied(f"the write that ends or finishes another unit got no answer: {error}") from error
 
-    def pass_by(self, met: Marked, meanwhile: Callable[[], ForkingSteps[None]] | None = None) -> ForkingSteps[None]:
+    def wait_or_wound(
+        self, met: Marked, meanwhile: Callable[[], ForkingSteps[None]] | None = None
+    ) -> ForkingSteps[None]:
         """Wait until a unit's mark is gone, or roll the unit back if this one is older.
 
         Args:
@@ -144,7 +226,7 @@ class Meeting:
         return unmark(met.table, met.key, met.key_name, met.mark, self._marks)
 
 
-def _not_named(head: Head, met: Marked) -> TableRefused:
+def _not_named(head: UnitRecord, met: Marked) -> TableRefused:
     # What the unit has committed is never undone.
     return TableRefused(
         f"the unit {head.unit} is committed, and its mark is in an item of {met.table} that it does not write: "
@@ -163,7 +245,7 @@ class RedoLog:
         is_gone: whether a row of it is gone, or was never written.
     """
 
-    def __init__(self, heads: Heads, head: Head, first: int = 0) -> None:
+    def __init__(self, heads: UnitRecords, head: UnitRecord, first: int = 0) -> None:
         self._heads, self._head = heads, head
         of_keys = head.keys > 0 and head.state != "committed"
         rows = [] if head.is_saved else heads.read_keys(head) if of_keys else heads.read_pieces(head)
@@ -202,14 +284,14 @@ class RedoLog:
         """
         # ticketlock deletes the rows only after that.
         reply: Reply = yield self._heads.read(self._head.unit)
-        if reply.item is not None and not Head.of(reply.item).is_closed:
+        if reply.item is not None and not UnitRecord.of(reply.item).is_closed:
             raise TableRefused(
                 f"the unit {self._head.unit} is committed, but rows with what it writes are gone from "
                 f"{self._heads.table}: restore them, or correct its items by hand"
             )
 
 
-def read_entries(heads: Heads, head: Head) -> ForkingSteps[list[Entry] | None]:
+def read_entries(heads: UnitRecords, head: UnitRecord) -> ForkingSteps[list[Entry] | None]:
     """What a unit has marked, and what it writes there; None if the rows with that are gone, or were never complete.
 
     Raises:
@@ -222,7 +304,7 @@ def read_entries(heads: Heads, head: Head) -> ForkingSteps[list[Entry] | None]:
     return None if log.is_gone else found
 
 
-def read_pieces(heads: Heads, head: Head) -> ForkingSteps[list[bytes] | None]:
+def read_pieces(heads: UnitRecords, head: UnitRecord) -> ForkingSteps[list[bytes] | None]:
     """The rows that belong to a head; None if they are gone, or were never complete.
 
     Raises:
@@ -245,7 +327,9 @@ def _read_rows(requests: Sequence[Get]) -> ForkingSteps[list[bytes] | None]:
     return pieces
 
 
-def read_committed(heads: Heads, head: Head, marked: Sequence[Marked]) -> ForkingSteps[list[Entry | None] | None]:
+def read_committed(
+    heads: UnitRecords, head: UnitRecord, marked: Sequence[Marked]
+) -> ForkingSteps[list[Entry | None] | None]:
     """What a committed unit writes to items with its mark; None if it was closed meanwhile, so that all are finished.
 
     Returns:

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from ticketlock._expressions._values import Item as Attributes
-from ticketlock.units._formats import FORMAT, NAME, Misshapen, check_contents, fields
-from ticketlock.wire._attributes import Item
+from ticketlock._expressions._values import Attributes
+from ticketlock.units._rows import FORMAT, FORMAT_ATTRIBUTE, Misshapen, check_contents, fields
+from ticketlock.wire._actions import Item
 
-Kind = Literal["put", "change", "delete", "unmark"]
+EntryKind = Literal["put", "change", "delete", "unmark"]
 
 INLINE_BYTES = 3 * 1_024
 """How much the head itself holds: up to this size it costs no more write units than an empty head."""
@@ -38,7 +38,7 @@ class Entry:
     table: str
     key: Item
     key_name: str
-    kind: Kind
+    kind: EntryKind
     assigned: Item
     removed: tuple[str, ...] = ()
 
@@ -156,26 +156,26 @@ def _entry_told(entry: Entry) -> dict[str, Any]:
         "table": entry.table,
         "keyName": entry.key_name,
         "kind": entry.kind,
-        "key": item_told(entry.key),
-        "assigned": item_told(entry.assigned),
+        "key": encode_item(entry.key),
+        "assigned": encode_item(entry.assigned),
         "removed": list(entry.removed),
     }
 
 
 def _entry_read(told: Mapping[str, Any]) -> Entry:
-    if told["kind"] not in get_args(Kind):
+    if told["kind"] not in get_args(EntryKind):
         raise Misshapen(f"whose 'kind' is {told['kind']!r}")
-    key, assigned = item_read(told["key"]), item_read(told["assigned"])
+    key, assigned = decode_item(told["key"]), decode_item(told["assigned"])
     return Entry(told["table"], key, told["keyName"], told["kind"], assigned, tuple(told["removed"]))
 
 
 def in_pieces(told: Mapping[str, Any]) -> list[bytes]:
     """Encode the contents of a row, a mapping, as pieces that fit into rows."""
-    return _cut(_json_of({NAME: FORMAT, **told}))
+    return _cut(_json_of({FORMAT_ATTRIBUTE: FORMAT, **told}))
 
 
 def _entries_json(entries: Sequence[str]) -> str:
-    return f'{{"{NAME}":{FORMAT},"entries":[{",".join(entries)}]}}'
+    return f'{{"{FORMAT_ATTRIBUTE}":{FORMAT},"entries":[{",".join(entries)}]}}'
 
 
 def _json_of(told: Any) -> str:
@@ -192,7 +192,7 @@ def of_pieces(pieces: Sequence[bytes], row: Item) -> Mapping[str, Any]:
     return check_contents(json.loads(zlib.decompress(b"".join(pieces))), row)
 
 
-def item_told(item: Mapping[str, Any]) -> dict[str, Any]:
+def encode_item(item: Mapping[str, Any]) -> dict[str, Any]:
     """Encode AttributeValues as JSON."""
     return {name: _value_told(value) for name, value in item.items()}
 
@@ -204,13 +204,13 @@ def _value_told(value: Mapping[str, Any]) -> dict[str, Any]:
     if kind == "BS":
         return {"BS": [base64.b64encode(bytes(each)).decode() for each in content]}
     if kind == "M":
-        return {"M": item_told(content)}
+        return {"M": encode_item(content)}
     if kind == "L":
         return {"L": [_value_told(each) for each in content]}
     return {kind: content}
 
 
-def item_read(encoded: Mapping[str, Any]) -> dict[str, Any]:
+def decode_item(encoded: Mapping[str, Any]) -> dict[str, Any]:
     """Decode AttributeValues from JSON."""
     return {name: _value_read(value) for name, value in encoded.items()}
 
@@ -222,7 +222,7 @@ def _value_read(encoded: Mapping[str, Any]) -> dict[str, Any]:
     if kind == "BS":
         return {"BS": [base64.b64decode(each) for each in content]}
     if kind == "M":
-        return {"M": item_read(content)}
+        return {"M": decode_item(content)}
     if kind == "L":
         return {"L": [_value_read(each) for each in content]}
     return {kind: content}

@@ -5,21 +5,199 @@ commit checks each item that a ``SERIALIZABLE`` query has come to, also if the f
 that others have inserted only in a guarded table.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ticketlock._expressions._values import Item as Attributes
-from ticketlock._expressions._values import canonical_item, order_of
-from ticketlock.units._asked import Asked
+from ticketlock._checks import boolean, text, whole_number
+from ticketlock._expressions._evaluated import Expressions
+from ticketlock._expressions._key_conditions import KeyRange, key_range
+from ticketlock._expressions._schemas import Index, KeyAttribute, check_key
+from ticketlock._expressions._values import Attributes, ItemInvalid, canonical_item, order_of
+from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units._marks import Marks
-from ticketlock.units._reading import SERIALIZABLE, UNCOMMITTED, Isolation, Reading, Wanted, image_of
-from ticketlock.units._values import PYTHON
-from ticketlock.units._work import Place, Work
-from ticketlock.wire._answers import Reply
-from ticketlock.wire._attributes import Item
+from ticketlock.units._reading import SERIALIZABLE, UNCOMMITTED, Isolation, Reader, Wanted, image_of
+from ticketlock.units._tables import UnitTable
+from ticketlock.units._values import PYTHON, Phrase, expressions_in, refusing
+from ticketlock.units._work import ItemState, Work
+from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import Query
 from ticketlock.wire._requests import ForkingSteps
+
+MOST_ITEMS = 2**31 - 1
+
+_NAME_BYTES = 255
+"""The longest name of an index."""
+
+_PYTHON = {name: name for name in ("key_condition", "filter", "index", "after", "limit", "forward")}
+
+
+@dataclass(frozen=True, slots=True)
+class QueryArguments:
+    """The arguments of a query, in AttributeValues.
+
+    Attributes:
+        key_condition, filter: each with its own placeholders, if it was made from an object.
+        values, names: what the placeholders of the expressions stand for.
+        index: the name of an index; None for the table.
+        after: the key after which the query begins, or an item with that key; None for the beginning.
+        is_forward: in the order of the sort keys; otherwise in reverse order.
+        most_shown: the most items to return; None for all.
+        most_read: the most items to read; None for no bound.
+        is_one_page: whether the query stops where one reply of DynamoDB would end.
+        projection: which attributes are returned; None for all.
+        words: the caller's names for these arguments, by our names.
+    """
+
+    key_condition: Phrase
+    filter: Phrase
+    values: Item
+    names: Mapping[str, str]
+    index: Any
+    after: Attributes | None
+    is_forward: Any
+    most_shown: Any = None
+    most_read: Any = None
+    is_one_page: bool = False
+    projection: str | None = None
+    words: Mapping[str, str] = field(default_factory=lambda: _PYTHON)
+
+    def parameters(self) -> dict[str, Any]:
+        """As parameters of the low-level API."""
+        phrases = (self.key_condition, self.filter)
+        given: dict[str, Any] = {
+            "KeyConditionExpression": self.key_condition.text,
+            "FilterExpression": self.filter.text,
+            "ProjectionExpression": self.projection,
+            "ExpressionAttributeNames": {**self.names, **phrases[0].names, **phrases[1].names},
+            "ExpressionAttributeValues": {**self.values, **phrases[0].values, **phrases[1].values},
+        }
+        return {name: each for name, each in given.items() if each}
+
+
+def in_python(
+    key_condition: Any, filter: Any, values: Any, names: Any, index: Any, after: Any, limit: Any, forward: Any
+) -> QueryArguments:
+    """The arguments of a caller who uses Python values.
+
+    Raises:
+        InvalidUnitRequest: names the argument.
+    """
+    return QueryArguments(
+        key_condition=PYTHON.condition(key_condition, "key_condition", of_keys=True),
+        filter=PYTHON.condition(filter, "filter"),
+        values=PYTHON.values(values),
+        names=PYTHON.names(names),
+        index=index,
+        after=None if after is None else PYTHON.item("after", after),
+        is_forward=forward,
+        most_shown=limit,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionQuery:
+    """A query that was checked.
+
+    Attributes:
+        given: the caller's arguments.
+        table, index: where to read; no index for the table itself.
+        keys: those of the table or of the index, the attributes of the partition key first.
+        parameters: its expressions, as in the low-level API.
+        expressions: the same, parsed.
+        range: which items.
+        after: the key after which the query begins, without other attributes.
+    """
+
+    given: QueryArguments
+    table: UnitTable
+    index: Index | None
+    keys: tuple[KeyAttribute, ...]
+    parameters: Mapping[str, Any]
+    expressions: Expressions
+    range: KeyRange
+    after: Attributes | None
+
+    def covers(self, item: Attributes) -> bool:
+        """Whether an item is in the range."""
+        return (
+            all(key.name in item for key in self.keys)
+            and tuple(item[key.name] for key in self.keys if key.role == "HASH") == self.range.partition
+            and all(self.expressions.holds(bound, item) for bound in self.range.bounds)
+        )
+
+    def position(self, item: Attributes) -> Any:
+        """Where an item is in the range; items of an index may share a position."""
+        return tuple(order_of(item[key.name])[1] for key in self.keys if key.role == "RANGE")
+
+    def start_key(self, item: Attributes) -> Attributes:
+        """The key of an item, as the start key of what follows it."""
+        return {name: item[name] for name in _start_names(self.table, self.index)}
+
+
+def asked(table: UnitTable, given: QueryArguments, marks: Marks) -> PartitionQuery:
+    """Check a query.
+
+    Raises:
+        InvalidUnitRequest: names the field that is wrong.
+    """
+    words = given.words
+    if given.key_condition.text is None:
+        raise InvalidUnitRequest(words["key_condition"], None, "a condition on the partition key, at least")
+    boolean(words["forward"], given.is_forward, InvalidUnitRequest)
+    for limit in (given.most_shown, given.most_read):
+        if limit is not None:
+            whole_number(words["limit"], limit, 1, MOST_ITEMS, InvalidUnitRequest)
+    index = None if given.index is None else _index(table, given)
+    keys = table.schema.keys if index is None else index.keys
+    parameters = given.parameters()
+    with refusing("query", expressions_in(parameters)):
+        expressions = Expressions(parameters)
+        found = key_range(_kinds(keys, "HASH"), _kinds(keys, "RANGE"), expressions)
+    marks.check_free_of_ours(words["filter"], expressions.filters_by)
+    for key in keys:
+        if key.name in expressions.filters_by:
+            allowed = f"attributes that are no keys: conditions on keys go into {words['key_condition']}"
+            raise InvalidUnitRequest(words["filter"], key.name, allowed)
+    checked = PartitionQuery(given, table, index, keys, parameters, expressions, found, None)
+    return checked if given.after is None else replace(checked, after=_after(checked, given.after))
+
+
+def _kinds(keys: tuple[KeyAttribute, ...], role: str) -> dict[str, str]:
+    return {key.name: key.kind for key in keys if key.role == role}
+
+
+def _index(table: UnitTable, given: QueryArguments) -> Index:
+    said = given.words["index"]
+    name = text(said, given.index, _NAME_BYTES, InvalidUnitRequest)
+    known = {index.name: index for index in table.schema.indexes}
+    if name not in known:
+        raise InvalidUnitRequest(said, name, f"an index of {table.name}: {', '.join(sorted(known)) or 'it has none'}")
+    return known[name]
+
+
+def _after(checked: PartitionQuery, given: Attributes) -> Attributes:
+    """The start key within an item or a key.
+
+    Raises:
+        InvalidUnitRequest: the key is missing, or outside the range of the query.
+    """
+    said, table = checked.given.words["after"], checked.table
+    for key in (*table.schema.keys, *checked.keys):
+        try:
+            check_key(given, key, table.name)
+        except ItemInvalid as error:
+            raise InvalidUnitRequest(f"{said}.{key.name}", given.get(key.name), error.message) from error
+    if not checked.covers(given):
+        raise InvalidUnitRequest(said, PYTHON.back(given), "a key, or an item, in the range of the query")
+    return checked.start_key(given)
+
+
+def _start_names(table: UnitTable, index: Index | None) -> tuple[str, ...]:
+    """The attributes of a start key."""
+    if index is None:
+        return table.key_names
+    return (*table.key_names, *(key.name for key in index.keys if key.name not in table.key_names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +231,7 @@ class _Row:
         seen: as it was read, with our attributes; None for the unit's own image, or if nothing is to be remembered.
     """
 
-    place: Place
+    place: ItemState
     image: Attributes
     seen: Item | None = None
 
@@ -72,12 +250,12 @@ class Querying:
 
     def __init__(
         self,
-        asked: Asked,
+        asked: PartitionQuery,
         level: Isolation,
         work: Work,
         marks: Marks,
-        reading: Reading,
-        approach: Callable[[Sequence[Place]], None],
+        reading: Reader,
+        approach: Callable[[Sequence[ItemState]], None],
     ) -> None:
         self._asked, self._level, self._work, self._marks = asked, level, work, marks
         self._reading, self._approach = reading, approach
@@ -197,18 +375,18 @@ class Querying:
             return mine[:at], mine[at] if self._asked.index is not None else None
         return [row for row in mine if not self._comes_before(row, start) and not self._is_the_end(row, start)], None
 
-    def _is_known(self, place: Place) -> bool:
+    def _is_known(self, place: ItemState) -> bool:
         """Whether the unit's image is shown, and not what the table has. Below ``SERIALIZABLE`` that is newer."""
         is_newest = self._level is not SERIALIZABLE and self._asked.index is None
         return place.is_written if is_newest else place.is_read
 
-    def _is_laid_over(self, place: Place) -> bool:
+    def _is_laid_over(self, place: ItemState) -> bool:
         """Whether the unit decides the item's position. In an index, an item that keeps its key stays in place."""
         if self._asked.index is None:
             return self._is_known(place)
         return place.is_written and self._index_key(place.before) != self._index_key(place.image)
 
-    def _in_place(self, place: Place, item: Attributes) -> _Row | None:
+    def _in_place(self, place: ItemState, item: Attributes) -> _Row | None:
         """The unit's image at the item's position in an index; None for a table, where `_own` has all of them."""
         index = self._asked.index
         if index is None or place.image is None or self._is_laid_over(place):
@@ -260,9 +438,9 @@ class Querying:
             if not place.is_read:
                 self._approach([place])
                 # The items of a page are not of one instant.
-                self._work.cuts += 1
+                self._work.reads += 1
                 place.before = place.image = row.image
-                place.is_read, place.seen, place.cut = True, row.seen, self._work.cuts
+                place.is_read, place.seen, place.read_number = True, row.seen, self._work.reads
             place.is_checked, place.glimpse = True, None
         elif not self._is_known(place) and (index is None or index.projected is None):
             place.glimpse = (row.image,)

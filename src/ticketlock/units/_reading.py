@@ -2,21 +2,24 @@
 
 An item keeps its committed value until the unit that has marked it is committed. So a reader returns the item's value,
 or the value that a committed unit is about to write. It never waits, and needs no permission to write.
+
+Reads the items of a unit when it first uses them; later statements see each as it was then. Items that the caller asks
+for together are of one instant. If the unit has read some of them before, or at different moments, all of them are read
+again in one request: those that it has read must be as they were.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from ticketlock._expressions._values import Item as Attributes
-from ticketlock._expressions._values import canonical_item
-from ticketlock.units._batches import cut
-from ticketlock.units._heads import Head, Heads
+from ticketlock._expressions._values import Attributes, canonical_item
+from ticketlock.units._commit import conflict
 from ticketlock.units._marks import Mark, Marks
 from ticketlock.units._meeting import Marked, Meeting, read_committed
+from ticketlock.units._record import UnitRecord, UnitRecords
 from ticketlock.units._tables import UnitTable
-from ticketlock.wire._answers import Reply
-from ticketlock.wire._attributes import Item
+from ticketlock.units._work import VERSION_BYTES, ItemState, Work, chunks
+from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import MOST_TOGETHER, Get, GetMany, GetTogether
 from ticketlock.wire._requests import ForkingSteps
 
@@ -45,7 +48,7 @@ UNCOMMITTED, COMMITTED, SERIALIZABLE, READ_LOCK = Isolation
 LEVELS = "one of the levels of ticketlock.units: UNCOMMITTED, COMMITTED, SERIALIZABLE or READ_LOCK"
 """What an error about a level says is allowed."""
 
-Records = dict[str, Head | None]
+RecordsByUnit = dict[str, UnitRecord | None]
 """Heads by unit; None if there is none."""
 
 
@@ -57,7 +60,7 @@ class Wanted:
     key: Item
 
 
-class Reading:
+class Reader:
     """The reads of one unit, or of a caller outside units.
 
     Args:
@@ -66,13 +69,13 @@ class Reading:
         meeting: finishes the items of units that have ended.
     """
 
-    def __init__(self, marks: Marks, heads: Heads, meeting: Meeting) -> None:
+    def __init__(self, marks: Marks, heads: UnitRecords, meeting: Meeting) -> None:
         self._marks, self._heads, self._meeting = marks, heads, meeting
 
     def eventually(self, wanted: Sequence[Wanted]) -> ForkingSteps[list[Attributes | None]]:
         """Images, each read by itself, eventually consistently."""
         found: list[Attributes | None] = []
-        for batch in cut(wanted, MOST_TOGETHER):
+        for batch in chunks(wanted, MOST_TOGETHER):
             items = yield from self._each(batch, is_consistent=False)
             found += [image_of(item, self._marks) for item in items]
         return found
@@ -84,7 +87,7 @@ class Reading:
             together: whether that is so. Otherwise each is read by itself: a transaction reads up to 4 MB.
         """
         images: list[Attributes | None] = []
-        for batch in cut(wanted, MOST_TOGETHER):
+        for batch in chunks(wanted, MOST_TOGETHER):
             found = None
             while found is None:
                 items, heads = yield from self._with_heads(batch, together=together and len(batch) > 1)
@@ -103,7 +106,7 @@ class Reading:
                 transaction that is decided and not applied yet.
         """
         found: list[Item | None] = []
-        for batch in cut(wanted, MOST_TOGETHER):
+        for batch in chunks(wanted, MOST_TOGETHER):
             while True:
                 is_cut = exactly or (together and len(batch) > 1)
                 items, heads = yield from self._with_heads(batch, together=is_cut)
@@ -122,13 +125,13 @@ class Reading:
     def each_as_stored(self, wanted: Sequence[Wanted]) -> ForkingSteps[list[Item | None]]:
         """Items with our attributes, each read by itself; nothing is finished."""
         found: list[Item | None] = []
-        for batch in cut(wanted, MOST_TOGETHER):
+        for batch in chunks(wanted, MOST_TOGETHER):
             found += yield from self._each(batch)
         return found
 
     def _with_heads(
         self, batch: Sequence[Wanted], *, together: bool
-    ) -> ForkingSteps[tuple[list[Item | None], Records]]:
+    ) -> ForkingSteps[tuple[list[Item | None], RecordsByUnit]]:
         """Items, and the heads of the units that had marked them, as they were when the items were read.
 
         The heads are read in a transaction as well. The service may have released what a deciding transaction has
@@ -140,14 +143,14 @@ class Reading:
         Args:
             together: whether the items are of one instant, or each is read by itself.
         """
-        before: Records = {}
+        before: RecordsByUnit = {}
         while True:
             items = yield from self._together(batch) if together else self._each(batch)
             units = {met.mark.unit for each, item in zip(batch, items, strict=True) if (met := self._met(each, item))}
-            after: Records = {}
+            after: RecordsByUnit = {}
             if units:
                 reply: Reply = yield self._heads.read_together(sorted(units))
-                heads = (Head.of(row) if row is not None else None for row in reply.items)
+                heads = (UnitRecord.of(row) if row is not None else None for row in reply.items)
                 after = dict(zip(sorted(units), heads, strict=True))
             if all(_undecided(after[unit]) or (unit in before and _same(before[unit], after[unit])) for unit in units):
                 return items, after
@@ -165,7 +168,7 @@ class Reading:
         return [self._checked(item) for item in reply.items]
 
     def _images(
-        self, batch: Sequence[Wanted], items: Sequence[Item | None], heads: Records
+        self, batch: Sequence[Wanted], items: Sequence[Item | None], heads: RecordsByUnit
     ) -> ForkingSteps[list[Attributes | None] | None]:
         """The committed image of each item; None if a unit was closed meanwhile."""
         images = [image_of(item, self._marks) for item in items]
@@ -205,19 +208,67 @@ def is_as_seen(item: Item | None, seen: Item | None, marks: Marks) -> bool:
     return marks.version_in(item) == marks.version_in(seen) and image_of(item, marks) == image_of(seen, marks)
 
 
-def _is_pending(head: Head | None) -> bool:
+def _is_pending(head: UnitRecord | None) -> bool:
     return head is not None and head.state == "pending"
 
 
-def _undecided(head: Head | None) -> bool:
+def _undecided(head: UnitRecord | None) -> bool:
     """Whether a unit had not been decided before this read either: its items had their committed values then."""
     return head is not None and not head.is_closed and head.state != "committed"
 
 
-def _same(before: Head | None, after: Head | None) -> bool:
+def _same(before: UnitRecord | None, after: UnitRecord | None) -> bool:
     """Whether a unit's state has not changed in between."""
     return _state(before) == _state(after)
 
 
-def _state(head: Head | None) -> str | None:
+def _state(head: UnitRecord | None) -> str | None:
     return None if head is None or head.is_closed else head.state
+
+
+def read_unread(places: Sequence[ItemState], work: Work, reading: Reader, most: int) -> ForkingSteps[None]:
+    """Read the items that were not read yet, and evaluate blind updates of them; ``most`` are of one instant.
+
+    Raises:
+        UnitConflict: an item that the unit had read before has changed.
+        ConditionFailed: the condition of a blind update does not hold.
+        InvalidUnitRequest, ItemTooLarge: a blind update does not fit its item.
+    """
+    for together in chunks(each_once(places), most):
+        if not are_of_one_instant(together):
+            work.reads += 1
+            items = yield from reading.serializable([Wanted(place.table, place.key) for place in together])
+            _take(together, items, work)
+
+
+def each_once(places: Sequence[ItemState]) -> list[ItemState]:
+    """The same without repetitions: DynamoDB accepts each key once."""
+    return list({id(place): place for place in places}.values())
+
+
+def are_of_one_instant(places: Sequence[ItemState]) -> bool:
+    """Whether one request has read all of them."""
+    return all(place.is_read for place in places) and len({place.read_number for place in places}) < 2
+
+
+def _take(places: Sequence[ItemState], items: Sequence[Item | None], work: Work) -> None:
+    found = list(zip(places, items, strict=True))
+    changed = [place for place, item in found if place.is_read and not is_as_seen(item, place.seen, work.marks)]
+    if changed:
+        raise conflict(changed)
+    for place, item in found:
+        place.read_number = work.reads
+        if not place.is_read:
+            _take_first(place, item, work)
+
+
+def _take_first(place: ItemState, item: Item | None, work: Work) -> None:
+    place.before = image = image_of(item, work.marks)
+    if place.blind is not None:
+        # If it is refused, it stays blind: the unit cannot be committed without it.
+        image = place.blind.applied_to(image)
+        if image is not None:
+            place.table.check_item(image, "statement", VERSION_BYTES)
+        place.blind, place.is_written = None, True
+    place.seen = None if item is None or work.marks.is_placeholder(item) else item
+    place.is_read, place.image = True, image

@@ -1,127 +1,509 @@
-"""The record of a saved unit, as the coordinator that has resumed it uses it."""
+"""The record of a unit, in rows of the units table: its id, its head, and what a head says."""
 
-import logging
-from dataclasses import replace
+import secrets
+import string
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
-from ticketlock.errors import (
-    ConditionFailed,
-    LockLost,
-    TableError,
-    TicketLockError,
-    UnitConflict,
-    UnitContended,
-    UnitRolledBack,
+from ticketlock.errors import TicketLockError, UnitChanged, UnitForgotten, UnitRolledBack
+from ticketlock.units import _conditions as only_if
+from ticketlock.units._packing import INLINE_BYTES, Entry, Unpacking, packed
+from ticketlock.units._rows import (
+    FORMAT_NAMES,
+    FORMAT_VALUES,
+    RECEIPT_IS_KEPT_S,
+    STAMP,
+    Misshapen,
+    check_row,
+    foreign_row,
+    row_key,
 )
-from ticketlock.units._commit import name_refused
-from ticketlock.units._ended import ended
-from ticketlock.units._finishing import close
-from ticketlock.units._heads import Head, Heads
-from ticketlock.units._rows import Receipt, read_receipt
-from ticketlock.wire._answers import Reply
-from ticketlock.wire._requests import ForkingSteps, Pause, Together
-from ticketlock.wire._table_time import Moment
+from ticketlock.wire._actions import TIME_TO_LIVE, Item, integer, number
+from ticketlock.wire._item_requests import Get, GetTogether
+from ticketlock.wire._requests import Scan, Write, every
 
-_log = logging.getLogger("ticketlock")
-
-_OTHERS_MAY_CAUSE = (ConditionFailed, LockLost, UnitConflict, UnitContended, UnitRolledBack)
+_DIGITS = "".join(each for each in string.digits + string.ascii_uppercase if each not in "ILOU")
+LENGTH = 26
+_RANDOM_BITS = 80
 
 
-class SavedRecord:
-    """One saved unit's record.
+def new_id(wall_ms: int) -> str:
+    """A new id of this moment, in the form of https://github.com/ulid/spec."""
+    number = (wall_ms << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS)
+    return "".join(_DIGITS[(number >> (5 * place)) & 31] for place in reversed(range(LENGTH)))
 
-    Args:
-        head: as this coordinator has claimed it.
-        heads: the records of units.
+
+def is_id(text: str) -> bool:
+    """Whether a text has the form of an id."""
+    return len(text) == LENGTH and set(text) <= set(_DIGITS)
+
+
+def begun_ms(unit: str) -> int:
+    """The time in an id, by the wall clock of the process that made it."""
+    number = 0
+    for digit in unit:
+        number = (number << 5) | _DIGITS.index(digit)
+    return number >> _RANDOM_BITS
+
+
+LEASE_MS = 60_000
+CLOSED_IS_KEPT_S = 24 * 3_600
+SAVED_IS_KEPT_S = RECEIPT_IS_KEPT_S
+"""After its end: longer than the 14 days in which an execution that has saved it may be redriven."""
+CORRECTION_IS_KEPT_S = 366 * 24 * 3_600
+_ROWS_OUTLIVE_THE_LEASE_BY_S = 24 * 3_600
+
+RecordState = Literal["pending", "committed", "rolledBack"]
+
+_HEAD = "head"
+# What an ended unit was saved with is of no more use, and each sweep would read it.
+_WITHOUT_WRITES = " REMOVE writes"
+_NAMES = {"#unit": "unit", "#state": "state", "#rev": "rev", "#lease": "leaseUntilMs", "#coordinator": "coordinator"}
+_STATES: Mapping[str, Any] = {
+    ":pending": {"S": "pending"},
+    ":committed": {"S": "committed"},
+    ":rolled_back": {"S": "rolledBack"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class UnitRecord:
+    """A head, as one read returned it.
+
+    Attributes:
+        unit: the id.
+        state: pending, or how it has ended.
+        born_ms: when its first try began, by a wall clock.
+        lease_until_ms: of a pending one, in table time: afterwards any process may roll it back.
+        final_ms: of an ended one, when, in table time.
+        is_closed: whether every item is finished: it has its new value, and no mark.
+        by: the id of the unit that has rolled it back, if one has.
+        rev: of a saved one, how many times it was saved or resumed: which coordinator's it is.
+        attempt: names the rows of what it writes.
+        pieces: how many such rows there are; 0 where the head has all.
+        inline: what it writes, where it fits.
+        coordinator: of a saved one, the id under which its last coordinator writes.
+        keys: of one that marks what it reads, how many rows of keys there are; 0 for another one.
+        owner: of a saved one, under which owner it was saved last; None for none.
+        steps: of a saved one, the digests of the steps that were saved.
     """
 
-    def __init__(self, head: Head, heads: Heads) -> None:
-        self._head, self._heads = head, heads
+    unit: str
+    state: RecordState
+    born_ms: int
+    lease_until_ms: int
+    final_ms: int = 0
+    is_closed: bool = False
+    by: str | None = None
+    rev: int = 0
+    attempt: str = ""
+    pieces: int = 0
+    inline: bytes = b""
+    coordinator: str | None = None
+    keys: int = 0
+    owner: str | None = None
+    steps: frozenset[bytes] = frozenset()
 
-    def roll_back(self) -> ForkingSteps[None]:
-        """End it, if it still belongs to this coordinator.
+    @property
+    def has_rows(self) -> bool:
+        """Whether there are rows beside it."""
+        return self.pieces + self.keys > 0
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether its rows hold what a unit has read and stated, for a later coordinator: it marks nothing itself."""
+        return self.coordinator is not None
+
+    @property
+    def age(self) -> tuple[int, str]:
+        """The oldest unit is the least."""
+        return self.born_ms, self.unit
+
+    @classmethod
+    def of(cls, row: Item) -> "UnitRecord":
+        """The head in a row.
 
         Raises:
-            UnitChanged: another coordinator has resumed it.
-            UnitForgotten: there is no record of it any more.
-            TableError: it is not known whether it was ended.
+            UnsupportedFormat: a newer version wrote it.
+            InvalidUnitRequest: no unit has written it.
         """
-        now: Moment = (yield Pause(0)).now
-        reply: Reply = yield self._heads.end_saved(self._head, "rolledBack", now.latest_ms)
-        if not reply.applied and not isinstance(error := ended(reply.item, self._head.unit), UnitRolledBack):
-            raise error
-        yield from self.forget()
+        check_row(row)
+        try:
+            state: Any = row["state"]["S"]
+            if state in get_args(RecordState) and row["row"]["S"] == _HEAD:
+                return cls(
+                    row["unit"]["S"],
+                    state,
+                    integer(row["born"]),
+                    integer(row["leaseUntilMs"]),
+                    integer(row["finalMs"]) if "finalMs" in row else 0,
+                    "closed" in row,
+                    row["by"]["S"] if "by" in row else None,
+                    integer(row["rev"]),
+                    row["attempt"]["S"],
+                    integer(row["pieces"]),
+                    bytes(row["writes"]["B"]) if "writes" in row else b"",
+                    row["coordinator"]["S"] if "coordinator" in row else None,
+                    integer(row["keys"]) if "keys" in row else 0,
+                    row["owner"]["S"] if "owner" in row else None,
+                    frozenset(bytes(step) for step in row["steps"]["BS"]) if "steps" in row else frozenset(),
+                )
+        except KeyError as error:
+            raise foreign_row(row, Misshapen(f"which lacks {error}")) from error
+        except ValueError as error:
+            raise foreign_row(row) from error
+        raise foreign_row(row)
 
-    def explain(self, error: TicketLockError, name: str | None, seen: Receipt) -> ForkingSteps[None]:
-        """Raise the reason that the record or the name shows, in place of an error that it may have caused.
 
-        Such an error tells the caller to run the unit again; but another coordinator may have committed it.
+def head_key(unit: str) -> Item:
+    """The key of a unit's head."""
+    return row_key(unit, _HEAD)
+
+
+def piece_key(head: UnitRecord, at: int) -> Item:
+    """The key of a row of what it writes."""
+    return row_key(head.unit, f"w#{head.attempt}#{at:05}")
+
+
+def keys_key(head: UnitRecord, at: int) -> Item:
+    """The key of a row of the keys that it marks."""
+    return row_key(head.unit, f"k#{at:05}")
+
+
+def correction_key(unit: str, correction: str) -> Item:
+    """The key of the row that keeps an operator's correction."""
+    return row_key(unit, f"c#{correction}")
+
+
+def rows_expire_at(head: UnitRecord) -> Mapping[str, str]:
+    """When the rows beside the head of a saved unit may be deleted: not while a coordinator may resume it."""
+    return number(head.lease_until_ms // 1_000 + _ROWS_OUTLIVE_THE_LEASE_BY_S)
+
+
+def with_pieces(head: UnitRecord, pieces: list[bytes]) -> tuple[UnitRecord, list[bytes]]:
+    """A head that holds what its unit writes, or how many rows of it there are, and the pieces for these rows."""
+    if len(pieces) == 1 and len(pieces[0]) <= INLINE_BYTES:
+        return replace(head, inline=pieces[0], pieces=0), []
+    return replace(head, pieces=len(pieces)), pieces
+
+
+def piece_in(row: Item) -> bytes:
+    """The part of what its unit writes that a row holds.
+
+    Raises:
+        UnsupportedFormat: a newer version wrote the row.
+        InvalidUnitRequest: no unit has written it.
+    """
+    check_row(row)
+    try:
+        return bytes(row["data"]["B"])
+    except KeyError as error:
+        raise foreign_row(row) from error
+
+
+def entries_in(head: UnitRecord) -> list[Entry]:
+    """What its unit writes, if the head has all of it.
+
+    Raises:
+        UnsupportedFormat: a newer version wrote it.
+        InvalidUnitRequest: no unit has written it.
+    """
+    unpacking = UnpackingRows(head)
+    entries = unpacking.feed(head.inline)
+    unpacking.check_end()
+    return entries or []
+
+
+class UnpackingRows:
+    """Decodes the rows of what its unit writes, one after the other.
+
+    Every method raises UnsupportedFormat if a newer version wrote a row, and InvalidUnitRequest if no unit has.
+    """
+
+    def __init__(self, head: UnitRecord) -> None:
+        self._row = head_key(head.unit)
+        self._unpacking = Unpacking(self._row)
+
+    def feed(self, piece: bytes) -> list[Entry] | None:
+        """As of ``Unpacking``."""
+        try:
+            return self._unpacking.feed(piece)
+        except (AttributeError, LookupError, TypeError, ValueError, zlib.error) as error:
+            raise foreign_row(self._row, error) from error
+
+    def check_end(self) -> None:
+        """As of ``Unpacking``."""
+        try:
+            self._unpacking.check_end()
+        except ValueError as error:
+            raise foreign_row(self._row, error) from error
+
+
+class UnitRecords:
+    """The requests about the records of units, in the units' own table."""
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+
+    def read(self, unit: str) -> Get:
+        """Read a head."""
+        return Get(self.table, head_key(unit))
+
+    def read_together(self, units: Sequence[str]) -> GetTogether:
+        """Read up to 100 heads, as of one instant in the order of all transactions."""
+        return GetTogether([(self.table, head_key(unit)) for unit in units])
+
+    def scan(self, after: Item | None, part: tuple[int, int] = (0, 1)) -> Scan:
+        """A page of the heads that may not be forgotten yet; of a part of the table, or of all of it."""
+        names = {"#state": "state", "#rev": "rev", "#ttl": TIME_TO_LIVE}
+        return Scan(only_if.A_HEAD_THAT_STAYS, (), after, self.table, names, part)
+
+    def read_pieces(self, head: UnitRecord) -> list[Get]:
+        """Read the rows of what its unit writes."""
+        return [Get(self.table, piece_key(head, at)) for at in range(head.pieces)]
+
+    def open(self, head: UnitRecord) -> Write:
+        """Write a new head, before the unit marks its first item."""
+        return self._write("Put", head.unit, only_if.NO_SUCH_ROW, item=_row(head))
+
+    def put_piece(self, head: UnitRecord, at: int, piece: bytes, not_after_local_ms: int) -> Write:
+        """Write a row of what it writes; not sent once another process may have closed the record."""
+        key = piece_key(head, at)
+        return Write(
+            "Put",
+            key,
+            only_if.NO_SUCH_ROW,
+            item={**key, **STAMP, "data": {"B": piece}},
+            names=_NAMES,
+            not_after_local_ms=not_after_local_ms,
+            table=self.table,
+        )
+
+    def delete_rows(self, head: UnitRecord) -> list[Write]:
+        """Delete all rows beside it."""
+        keys = [
+            Write("Delete", keys_key(head, at), only_if.ROW_IS_THERE, names=_NAMES, table=self.table)
+            for at in range(head.keys)
+        ]
+        return [*keys, *(self.delete_piece(head, at) for at in range(head.pieces))]
+
+    def delete_piece(self, head: UnitRecord, at: int) -> Write:
+        """Delete one row of what it writes."""
+        return Write("Delete", piece_key(head, at), only_if.ROW_IS_THERE, names=_NAMES, table=self.table)
+
+    def is_pending(self, head: UnitRecord) -> Write:
+        """Check that no process has ended it."""
+        return self._write("ConditionCheck", head.unit, _mine(), values={":rev": number(head.rev)})
+
+    def renew(self, head: UnitRecord, lease_until_ms: int) -> Write:
+        """A whole new lease."""
+        values = {":rev": number(head.rev), ":lease": number(lease_until_ms)}
+        return self._write("Update", head.unit, _mine(), update="SET #lease = :lease", values=values)
+
+    def read_keys(self, head: UnitRecord) -> list[Get]:
+        """Read the rows of the keys that it marks."""
+        return [Get(self.table, keys_key(head, at)) for at in range(head.keys)]
+
+    def put_keys(self, head: UnitRecord, piece: bytes) -> Write:
+        """Write the keys of what it is about to mark, as its last row of keys."""
+        key = keys_key(head, head.keys - 1)
+        return Write(
+            "Put", key, only_if.NO_SUCH_ROW, item={**key, **STAMP, "data": {"B": piece}}, names=_NAMES, table=self.table
+        )
+
+    def add_keys(self, head: UnitRecord) -> Write:
+        """Count one more row of keys in its head."""
+        values = {":rev": number(head.rev), ":keys": number(head.keys), ":before": number(head.keys - 1)}
+        condition = every(_mine(), only_if.KEYS_AS_I_SAW)
+        return self._write("Update", head.unit, condition, update="SET #keys = :keys", values=values)
+
+    def announce(self, head: UnitRecord) -> Write:
+        """Note in its head how many rows of what it writes there will be."""
+        values = {":rev": number(head.rev), ":pieces": number(head.pieces)}
+        return self._write("Update", head.unit, _mine(), update="SET pieces = :pieces", values=values)
+
+    def commit_with_writes(self, head: UnitRecord, now_ms: int) -> Write:
+        """The deciding write of a head that did not hold what its unit writes before."""
+        made = self.commit(head, now_ms)
+        if head.pieces:
+            return made
+        return replace(
+            made, update=f"{made.update}, writes = :writes", values={**made.values, ":writes": {"B": head.inline}}
+        )
+
+    def prolong(self, head: UnitRecord, lease_until_ms: int) -> Write:
+        """A longer lease; two that are sent at once may arrive in any order."""
+        condition = every(_mine(), only_if.LEASE_ENDS_BEFORE)
+        values = {":rev": number(head.rev), ":lease": number(lease_until_ms)}
+        return self._write("Update", head.unit, condition, update="SET #lease = :lease", values=values)
+
+    def commit(self, head: UnitRecord, now_ms: int) -> Write:
+        """The deciding write."""
+        update = "SET #state = :committed, finalMs = :now"
+        values = {":rev": number(head.rev), ":now": number(now_ms)}
+        return self._write("Update", head.unit, _mine(), update=update, values=values)
+
+    def roll_back(
+        self,
+        unit: str,
+        now_ms: int,
+        *,
+        by: str | None = None,
+        lease_seen_ms: int | None = None,
+        owner: str | None = None,
+    ) -> Write:
+        """The other deciding write; with a lease, only if that was not renewed; with an owner, only if it has that."""
+        conditions, values = [only_if.HEAD_IS_PENDING], {":now": number(now_ms)}
+        update = "SET #state = :rolled_back, finalMs = :now"
+        if by is not None:
+            update += ", #by = :by"
+            values[":by"] = {"S": by}
+        if lease_seen_ms is not None:
+            conditions.append(only_if.LEASE_AS_I_SAW)
+            values[":seen_lease"] = number(lease_seen_ms)
+        if owner is not None:
+            conditions.append(only_if.OWNER_AS_ASKED)
+            values[":owner"] = {"S": owner}
+        return self._write("Update", unit, every(*conditions), update=update, values=values)
+
+    def close(self, head: UnitRecord, now_ms: int) -> Write:
+        """Close a record of which every item is finished; it may be deleted once none of its rows is left."""
+        update = "SET closed = :yes" if head.has_rows else "SET closed = :yes, #ttl = :until"
+        if head.is_saved:
+            update += _WITHOUT_WRITES
+        values = {":yes": {"BOOL": True}, ":until": _until(head, now_ms)}
+        return self._write("Update", head.unit, only_if.HEAD_IS_FINAL, update=update, values=values)
+
+    def forget(self, head: UnitRecord, now_ms: int) -> Write:
+        """Let a closed record be deleted by time to live: none of its rows is left."""
+        values = {":until": _until(head, now_ms)}
+        return self._write("Update", head.unit, only_if.HEAD_IS_CLOSED, update="SET #ttl = :until", values=values)
+
+    # Of corrections.
+
+    def is_not_finished(self, head: UnitRecord) -> Write:
+        """Check that it is committed, and that an item of it may not be finished."""
+        only = every(only_if.HEAD_IS_COMMITTED, only_if.HEAD_IS_NOT_CLOSED)
+        return self._write("ConditionCheck", head.unit, only)
+
+    def read_correction(self, unit: str, correction: str) -> Get:
+        """Read the row that keeps a correction."""
+        return Get(self.table, correction_key(unit, correction))
+
+    def keep_correction(self, head: UnitRecord, correction: str, told: Item, entry: Entry, now_ms: int) -> Write:
+        """Keep who has corrected an item, and what the unit would have written; time to live deletes it."""
+        key, pieces = correction_key(head.unit, correction), packed([entry]).pieces
+        item: dict[str, Any] = {
+            **key,
+            **STAMP,
+            **told,
+            "atMs": number(now_ms),
+            TIME_TO_LIVE: number(now_ms // 1_000 + CORRECTION_IS_KEPT_S),
+        }
+        if len(pieces) == 1:
+            # What fits into no row was never one item's: it is larger than DynamoDB allows.
+            item["data"] = {"B": pieces[0]}
+        return Write("Put", key, only_if.NO_SUCH_ROW, item=item, names=_NAMES, table=self.table)
+
+    # Of saved units.
+
+    def save(self, head: UnitRecord, seen: UnitRecord | None) -> Write:
+        """Save a unit for the first time, or again by its coordinator, unless another one has resumed it since."""
+        if seen is None:
+            return self._write("Put", head.unit, only_if.NO_SUCH_ROW, item=_row(head))
+        return self._write("Put", head.unit, _mine(), item=_row(head), values={":rev": number(seen.rev)})
+
+    def put_saved_piece(self, head: UnitRecord, at: int, piece: bytes, tries: int) -> Write:
+        """Write a row of what it has read and stated, before the head that names it; time to live deletes it.
 
         Args:
-            error: the error of the commit.
-            name: of the unit, if it has one.
-            seen: the receipt of the name as the unit has seen it.
-
-        Raises:
-            UnitChanged, UnitRolledBack, UnitForgotten: as ``check_is_mine`` and ``check_name``.
+            tries: how many times its coordinator has tried to save it: a try that failed may have left other rows.
         """
-        if isinstance(error, _OTHERS_MAY_CAUSE):
-            yield from self.check_is_mine(error)
-        if name is not None and isinstance(error, UnitConflict | UnitRolledBack):
-            try:
-                yield from self.check_name(name, seen)
-            except TableError as failed:
-                _log.debug("the name of the unit %s was not checked: %s", self._head.unit, failed)
+        key = piece_key(head, at)
+        item: Item = {**key, **STAMP, "data": {"B": piece}, "try": number(tries), TIME_TO_LIVE: rows_expire_at(head)}
+        names, values = {**_NAMES, "#try": "try"}, {":try": number(tries)}
+        return Write(
+            "Put", key, only_if.NOT_WRITTEN_SINCE_THIS_TRY, item=item, names=names, values=values, table=self.table
+        )
 
-    def check_is_mine(self, error: TicketLockError) -> ForkingSteps[None]:
-        """Check that no other coordinator of the same unit is the cause of an error.
+    def claim(self, head: UnitRecord, coordinator: str) -> Write:
+        """A coordinator resumes it: no earlier one can commit or save it from now on."""
+        values: Item = {":rev": number(head.rev), ":next": number(head.rev + 1), ":coordinator": {"S": coordinator}}
+        update = "SET #rev = :next, #coordinator = :coordinator"
+        return self._write("Update", head.unit, _mine(), update=update, values=values)
 
-        Args:
-            error: the error of the commit.
+    def end_saved(self, head: UnitRecord, state: RecordState, now_ms: int) -> Write:
+        """End it by its coordinator: it has marked nothing under its own id, so it is closed at once."""
+        update = "SET #state = :ended, finalMs = :now, closed = :yes"
+        values = {":rev": number(head.rev), ":ended": {"S": state}, ":now": number(now_ms), ":yes": {"BOOL": True}}
+        if head.pieces == 0:
+            update += ", #ttl = :until"
+            values[":until"] = _until(head, now_ms)
+        return self._write("Update", head.unit, _mine(), update=update + _WITHOUT_WRITES, values=values)
 
-        Raises:
-            UnitChanged, UnitRolledBack, UnitForgotten: the record does not belong to this coordinator any more.
-        """
-        try:
-            reply: Reply = yield self._heads.read(self._head.unit)
-        except TableError:
-            return
-        head = Head.of(reply.item) if reply.item is not None else None
-        if head is None or head.state != "pending" or head.rev != self._head.rev:
-            raise ended(reply.item, self._head.unit) from error
+    def _write(self, operation: Any, unit: str, condition: str, **more: Any) -> Write:
+        if condition != only_if.NO_SUCH_ROW:
+            # Some processes write a head that they have not read.
+            condition = every(only_if.KNOWN_FORMAT, condition)
+        values = {**_STATES, **FORMAT_VALUES, **more.pop("values", {})}
+        names = {**_NAMES, **FORMAT_NAMES, "#by": "by", "#ttl": TIME_TO_LIVE, "#keys": "keys", "#owner": "owner"}
+        return Write(operation, head_key(unit), condition, names=names, values=values, table=self.table, **more)
 
-    def check_name(self, name: str, seen: Receipt) -> ForkingSteps[None]:
-        """End it if its name was used or given up since: no coordinator could commit it any more.
 
-        Args:
-            seen: the receipt of the name as the unit has seen it.
+def _row(head: UnitRecord) -> Item:
+    """A pending head as a row of the table."""
+    item: dict[str, Any] = {
+        **head_key(head.unit),
+        **STAMP,
+        "state": {"S": "pending"},
+        "rev": number(head.rev),
+        "born": number(head.born_ms),
+        "leaseUntilMs": number(head.lease_until_ms),
+        "attempt": {"S": head.attempt},
+        "pieces": number(head.pieces),
+    }
+    if head.pieces == 0:
+        item["writes"] = {"B": head.inline}
+    if head.keys:
+        item["keys"] = number(head.keys)
+    if head.coordinator is not None:
+        item["coordinator"] = {"S": head.coordinator}
+    if head.owner is not None:
+        item["owner"] = {"S": head.owner}
+    if head.steps:
+        item["steps"] = {"BS": sorted(head.steps)}
+    return item
 
-        Raises:
-            UnitRolledBack: the name was used or given up.
-            UnitChanged: it was, and another coordinator has resumed the unit.
-            UnitForgotten: it was, and there is no record of the unit any more.
-            TableError: the name could not be read.
-        """
-        reply: Reply = yield read_receipt(self._heads.table, name)
-        if seen.still_lets(Receipt.of(reply.item)):
-            return
-        try:
-            yield from self.roll_back()
-        except TableError as error:
-            _log.warning("the saved unit %s has lost its name, and its record stays open: %s", self._head.unit, error)
-        raise name_refused(name)
 
-    def forget(self) -> ForkingSteps[None]:
-        """Delete its rows after its end, and let time to live delete its head; if that fails, a sweep does it."""
-        if not self._head.pieces:
-            return
-        try:
-            now: Moment = (yield Pause(0)).now
-            yield from close(self._heads, replace(self._head, is_closed=True), now.latest_ms)
-        except TableError as error:
-            _log.warning("the record of the saved unit %s is not forgotten yet: %s", self._head.unit, error)
+def _until(head: UnitRecord, now_ms: int) -> Mapping[str, str]:
+    kept_s = SAVED_IS_KEPT_S if head.is_saved else CLOSED_IS_KEPT_S
+    return number(now_ms // 1_000 + kept_s)
 
-    def forget_rows(self) -> ForkingSteps[None]:
-        """Delete the rows of the previous save after a new one; if that fails, time to live deletes them."""
-        rows = tuple(self._heads.delete_piece(self._head, at) for at in range(self._head.pieces))
-        if rows:
-            yield Together(rows)
+
+def _mine() -> str:
+    return every(only_if.HEAD_IS_PENDING, only_if.REV_AS_I_SAW)
+
+
+def ended(row: Item | None, unit: str) -> TicketLockError:
+    """Why a write to a unit's head was refused: its condition is that the unit is pending, and this coordinator's.
+
+    Args:
+        row: the head, as returned with the refusal; None for none.
+    """
+    if row is None:
+        return UnitForgotten(f"the unit {unit} was ended by another process, and its record is gone")
+    head = UnitRecord.of(row)
+    if head.state != "rolledBack":
+        committed = ", and committed it" if head.state == "committed" else ""
+        return UnitChanged(
+            f"another process has resumed the unit {unit} since{committed}; nothing of this object was written"
+        )
+    why = ", by an operator or because its lease had ended"
+    if head.by is not None:
+        why = f" by the unit {head.by}, which is older"
+    elif head.is_saved:
+        owner = "" if head.owner is None else f", or its owner {head.owner!r} had ended"
+        why = f": by a `rollback`, or because its `keep_for` was over, its name was used or given up{owner}"
+    return UnitRolledBack(f"the unit {unit} was rolled back{why}", head.by)

@@ -1,26 +1,40 @@
 """The settings of units: checked once, for threads and tasks."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ticketlock._checks import duration_ms, text, whole_number
-from ticketlock.errors import InvalidUnitRequest
-from ticketlock.units._administration import roll_back
-from ticketlock.units._heads import Heads
-from ticketlock.units._ids import new_id
+from ticketlock.errors import InvalidLockRequest, InvalidUnitRequest
 from ticketlock.units._marks import Marks
-from ticketlock.units._outcomes import NAME_BYTES, Outcome, outcome_of_name, outcome_of_unit
-from ticketlock.units._owners import end_owner
+from ticketlock.units._operators import NAME_BYTES, Outcome, outcome_of_name, outcome_of_unit, roll_back
 from ticketlock.units._reading import LEVELS, READ_LOCK, SERIALIZABLE, Isolation
-from ticketlock.units._resuming import Resumed, resume
-from ticketlock.units._saving import Keeping
-from ticketlock.units._steps import Step
+from ticketlock.units._record import UnitRecords, new_id
+from ticketlock.units._saved import Resumed, SaveOptions, end_owner, resume
 from ticketlock.units._sweeping import MOST_PARTS, Swept, sweep
 from ticketlock.units._tables import Tables
-from ticketlock.units._terms import Terms
-from ticketlock.wire._clocks import Clocks
+from ticketlock.units._terms import SavedStep, Terms
+from ticketlock.wire._driver import Clocks
 from ticketlock.wire._requests import ForkingSteps
+
+
+@contextmanager
+def as_a_unit_request(**given: object) -> Iterator[None]:
+    """Within the block a setting may be refused.
+
+    Args:
+        given: the settings, by name.
+
+    Raises:
+        InvalidUnitRequest: in place of ``InvalidLockRequest``.
+    """
+    try:
+        yield
+    except InvalidLockRequest as error:
+        raise InvalidUnitRequest(error.field, given.get(error.field), error.allowed) from error
+
 
 _LONGEST_TIMEOUT_MS = 900_000
 _SHORTEST_KEEP_MS = 1_000
@@ -30,7 +44,7 @@ _log = logging.getLogger("ticketlock")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class UnitsSettings:
     """The arguments of a ``Units``.
 
     Attributes:
@@ -86,7 +100,7 @@ class Settings:
         """
         parts = whole_number("parts", parts, 1, MOST_PARTS, InvalidUnitRequest)
         until_ms = None if timeout is None else clocks.read().local_ms + _timeout_ms(timeout)
-        return sweep(Heads(self.units_table), self.marks, parts=parts, until_ms=until_ms)
+        return sweep(UnitRecords(self.units_table), self.marks, parts=parts, until_ms=until_ms)
 
     def resume(self, clocks: Clocks, tables: Tables, unit: Any, step: Any) -> ForkingSteps[Resumed]:
         """Resume a saved unit, under the id of a new coordinator.
@@ -96,7 +110,7 @@ class Settings:
         """
         own = self.terms(clocks, name=None, isolation=SERIALIZABLE, under=None, timeout=None)
         if step is not None:
-            own = replace(own, step=Step(text("step", step, NAME_BYTES, InvalidUnitRequest)))
+            own = replace(own, step=SavedStep(text("step", step, NAME_BYTES, InvalidUnitRequest)))
         return resume(unit, own, self.units_table, self.marks, tables)
 
     def roll_back(self, unit: Any) -> ForkingSteps[Outcome]:
@@ -105,7 +119,7 @@ class Settings:
         Raises:
             InvalidUnitRequest: ``unit`` is no id.
         """
-        settled = yield from roll_back(Heads(self.units_table), self.marks, unit)
+        settled = yield from roll_back(UnitRecords(self.units_table), self.marks, unit)
         if settled.failed is not None:
             _log.warning("the unit %s has ended, and some of its marks are not removed yet: %s", unit, settled.failed)
         return settled.outcome
@@ -116,7 +130,7 @@ class Settings:
         Raises:
             InvalidUnitRequest: it can be none.
         """
-        return end_owner(Heads(self.units_table), text("owner", owner, NAME_BYTES, InvalidUnitRequest))
+        return end_owner(UnitRecords(self.units_table), text("owner", owner, NAME_BYTES, InvalidUnitRequest))
 
     def outcome(self, clocks: Clocks, name: Any, unit: Any) -> ForkingSteps[Outcome]:
         """The outcome of a name, or of a unit.
@@ -131,14 +145,14 @@ class Settings:
         return outcome_of_unit(self.units_table, unit)
 
 
-def keeping(keep_for: Any, owner: Any) -> Keeping:
+def keeping(keep_for: Any, owner: Any) -> SaveOptions:
     """How a unit is to be saved.
 
     Raises:
         InvalidUnitRequest: names the field.
     """
     keep_ms = duration_ms("keep_for", keep_for, _SHORTEST_KEEP_MS, _LONGEST_KEEP_MS, InvalidUnitRequest)
-    return Keeping(keep_ms, None if owner is None else text("owner", owner, NAME_BYTES, InvalidUnitRequest))
+    return SaveOptions(keep_ms, None if owner is None else text("owner", owner, NAME_BYTES, InvalidUnitRequest))
 
 
 def _timeout_ms(given: Any) -> int:

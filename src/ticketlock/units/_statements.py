@@ -4,18 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ticketlock._expressions._errors import ExpressionInvalid, ItemInvalid
-from ticketlock._expressions._expressions import Expressions
+from ticketlock._expressions._evaluated import Expressions
 from ticketlock._expressions._updates import ItemUpdate
-from ticketlock._expressions._values import Item as Attributes
-from ticketlock._expressions._values import size_of
+from ticketlock._expressions._values import Attributes, ExpressionInvalid, ItemInvalid, size_of
 from ticketlock.errors import ConditionFailed, InvalidUnitRequest
 from ticketlock.units._marks import Marks
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._values import PYTHON, Phrase, advice, expression, expressions_in, refusing
-from ticketlock.wire._attributes import Item
+from ticketlock.wire._actions import Item
 
-Kind = Literal["put", "update", "delete", "check"]
+StatementKind = Literal["put", "update", "delete", "check"]
 
 _SUBSTITUTED_BYTES = 2 * 1_024 * 1_024
 """https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-expression-parameters"""
@@ -34,7 +32,7 @@ class Statement:
         change: the parsed update of an update statement.
     """
 
-    kind: Kind
+    kind: StatementKind
     table: UnitTable
     key: Attributes
     item: Attributes | None
@@ -63,7 +61,7 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class StatementArguments:
     """The arguments of a statement, in AttributeValues.
 
     Attributes:
@@ -90,12 +88,12 @@ class Given:
         return {name: each for name, each in given.items() if each}
 
 
-def field_of_target(kind: Kind) -> str:
+def field_of_target(kind: StatementKind) -> str:
     """The caller's name for the target of a statement."""
     return "item" if kind == "put" else "key"
 
 
-def statement(kind: Kind, table: UnitTable, given: Given, marks: Marks) -> Statement:
+def statement(kind: StatementKind, table: UnitTable, given: StatementArguments, marks: Marks) -> Statement:
     """A statement, checked as far as possible without the item.
 
     Raises:

@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Any
 
 from ticketlock.errors import (
     CommittedUnfinished,
@@ -14,19 +15,68 @@ from ticketlock.errors import (
     TableRefused,
     UnsupportedFormat,
 )
-from ticketlock.units._batches import cut
-from ticketlock.units._finishing import close, finish, is_for_contents, not_finished, unmark
-from ticketlock.units._heads import Head, Heads
+from ticketlock.units import _conditions as only_if
 from ticketlock.units._marks import Marks
-from ticketlock.units._meeting import RedoLog
+from ticketlock.units._meeting import RedoLog, close, finish, is_for_contents, not_finished, unmark
 from ticketlock.units._packing import Entry
-from ticketlock.units._places import PlaceOfPart
-from ticketlock.units._rows import KEY
-from ticketlock.wire._answers import Reply
-from ticketlock.wire._attributes import Item
-from ticketlock.wire._item_requests import MOST_TOGETHER, GetMany
-from ticketlock.wire._requests import ForkingSteps, Pause, Request, Together
+from ticketlock.units._record import UnitRecord, UnitRecords
+from ticketlock.units._rows import FORMAT_NAMES, FORMAT_VALUES, KEY, check_row, row_key
+from ticketlock.units._work import chunks
+from ticketlock.wire._actions import TIME_TO_LIVE, Item, Reply, number
+from ticketlock.wire._item_requests import MOST_TOGETHER, Get, GetMany
+from ticketlock.wire._requests import ForkingSteps, Pause, Request, Together, Write
 from ticketlock.wire._table_time import Moment
+
+SWEEP = "sweep"
+"""Used in place of a unit's id; no id of a unit has this form."""
+
+_IS_KEPT_S = 24 * 3_600
+_NAMES = {"#unit": "unit", "#state": "state", "#after": "after", "#ttl": TIME_TO_LIVE} | FORMAT_NAMES
+
+
+class SweepPosition:
+    """The requests about how far one part was swept.
+
+    The row is a hint: if a sweep reads an old one, it sweeps some units twice, or leaves some to the next sweep.
+
+    Args:
+        table: the units table.
+        part: its number, from 0 on, and how many parts there are.
+    """
+
+    def __init__(self, table: str, part: tuple[int, int]) -> None:
+        self._table = table
+        self._key = row_key(SWEEP, "part#{}of{}".format(*part))
+
+    def read(self) -> Get:
+        """Read it."""
+        return Get(self._table, self._key)
+
+    def after(self, row: Item | None) -> Item | None:
+        """The key after which to continue; None for the beginning, also if no process of this format has written it."""
+        if row is None:
+            return None
+        try:
+            check_row(row)
+        except (UnsupportedFormat, InvalidUnitRequest) as error:
+            _log.warning("this sweep begins at the beginning: %s", error)
+            return None
+        found: Any = row.get("after", {}).get("M", {})
+        is_ours = set(found) == set(KEY) and all(set(value) == {"S"} for value in found.values())
+        return found if is_ours else None
+
+    def keep(self, after: Item, now_ms: int) -> Write:
+        """Let the next sweep continue after this key."""
+        values: Item = {**FORMAT_VALUES, ":after": {"M": after}, ":until": number(now_ms // 1_000 + _IS_KEPT_S)}
+        update = "SET #format = :format, #after = :after, #ttl = :until"
+        return Write(
+            "Update", self._key, only_if.NO_HEAD, update=update, names=_NAMES, values=values, table=self._table
+        )
+
+    def forget(self) -> Write:
+        """Let the next sweep begin at the beginning."""
+        return Write("Delete", self._key, only_if.ROW_IS_THERE, names=_NAMES, table=self._table)
+
 
 _log = logging.getLogger("ticketlock")
 
@@ -85,7 +135,7 @@ class _OutOfTime(Exception):
 
 
 @dataclass(slots=True)
-class _Time:
+class _TimeOfPart:
     """The time of one part. With too little of it one unit is swept, or some of its items are finished.
 
     Otherwise sweeps whose time ends while they read would never come any further.
@@ -102,7 +152,7 @@ class _Time:
         return self.has_advanced and now.local_ms > self.last_ms
 
 
-def sweep(heads: Heads, marks: Marks, *, parts: int = 1, until_ms: int | None = None) -> ForkingSteps[Swept]:
+def sweep(heads: UnitRecords, marks: Marks, *, parts: int = 1, until_ms: int | None = None) -> ForkingSteps[Swept]:
     """End and finish the units that were left, and close those that are finished. Safe to repeat, and in parallel.
 
     Args:
@@ -125,9 +175,9 @@ def sweep(heads: Heads, marks: Marks, *, parts: int = 1, until_ms: int | None = 
     return swept
 
 
-def _sweep_part(heads: Heads, marks: Marks, part: tuple[int, int], until_ms: int | None) -> ForkingSteps[Swept]:
-    swept, after, place, is_kept = Swept(), None, PlaceOfPart(heads.table, part), False
-    time = _Time() if until_ms is None else _Time(until_ms)
+def _sweep_part(heads: UnitRecords, marks: Marks, part: tuple[int, int], until_ms: int | None) -> ForkingSteps[Swept]:
+    swept, after, place, is_kept = Swept(), None, SweepPosition(heads.table, part), False
+    time = _TimeOfPart() if until_ms is None else _TimeOfPart(until_ms)
     if until_ms is not None:
         kept: Reply = yield place.read()
         after, is_kept = place.after(kept.item), kept.item is not None
@@ -158,10 +208,12 @@ def _sweep_part(heads: Heads, marks: Marks, part: tuple[int, int], until_ms: int
             return replace(swept, is_whole=False)
 
 
-def _sweep_row(row: Item, now: Moment, heads: Heads, marks: Marks, swept: Swept, time: _Time) -> ForkingSteps[Swept]:
+def _sweep_row(
+    row: Item, now: Moment, heads: UnitRecords, marks: Marks, swept: Swept, time: _TimeOfPart
+) -> ForkingSteps[Swept]:
     head = None
     try:
-        head = Head.of(row)
+        head = UnitRecord.of(row)
         done: Swept = yield from sweep_one(head, now, heads, marks, swept, time)
     except (CommittedUnfinished, TableError, InvalidUnitRequest, UnsupportedFormat, _OutOfTime) as error:
         # InvalidUnitRequest: an item or a row has attributes of ours that no unit has written.
@@ -175,13 +227,13 @@ def _sweep_row(row: Item, now: Moment, heads: Heads, marks: Marks, swept: Swept,
     return done
 
 
-def _left_open(swept: Swept, head: Head, now: Moment) -> Swept:
+def _left_open(swept: Swept, head: UnitRecord, now: Moment) -> Swept:
     """Count one more unit that is pending, or could not be finished."""
     return replace(swept, open=swept.open + 1, oldest_ms=max(swept.oldest_ms, now.likely_ms - head.born_ms))
 
 
 def sweep_one(
-    seen: Head, now: Moment, heads: Heads, marks: Marks, swept: Swept, time: _Time | None = None
+    seen: UnitRecord, now: Moment, heads: UnitRecords, marks: Marks, swept: Swept, time: _TimeOfPart | None = None
 ) -> ForkingSteps[Swept]:
     """Sweep one unit, and add what was done to ``swept``."""
     head = seen
@@ -200,7 +252,7 @@ def sweep_one(
         head = replace(head, state="rolledBack", final_ms=now.latest_ms)
         swept = replace(swept, rolled_back=swept.rolled_back + 1)
     # If it was rolled back and has no rows, it has marked nothing: the rows are written before the first mark.
-    count = yield from _finish(RedoLog(heads, head), head, marks, time or _Time())
+    count = yield from _finish(RedoLog(heads, head), head, marks, time or _TimeOfPart())
     swept = replace(swept, finished=swept.finished + count)
     if now.earliest_ms < head.final_ms + COPIES_COME_WITHIN_MS:
         return replace(swept, open=swept.open + 1)
@@ -208,7 +260,7 @@ def sweep_one(
     return replace(swept, closed=swept.closed + 1)
 
 
-def _finish(log: RedoLog, head: Head, marks: Marks, time: _Time) -> ForkingSteps[int]:
+def _finish(log: RedoLog, head: UnitRecord, marks: Marks, time: _TimeOfPart) -> ForkingSteps[int]:
     """Finish every item of a unit that has ended, piece by piece. Returns how many had its mark.
 
     Raises:
@@ -235,14 +287,14 @@ def _table(entry: Entry) -> str:
 
 def _finish_in(
     entries: Sequence[Entry],
-    head: Head,
+    head: UnitRecord,
     marks: Marks,
-    time: _Time,
+    time: _TimeOfPart,
     refused: list[tuple[Entry, TableRefused]],
 ) -> ForkingSteps[int]:
     """Finish the items of one table; add to ``refused`` those of a committed unit that DynamoDB refuses."""
     count = 0
-    for batch in cut(entries, MOST_TOGETHER):
+    for batch in chunks(entries, MOST_TOGETHER):
         reply: Reply = yield GetMany([(entry.table, entry.key) for entry in batch])
         if time.is_over(reply.now):
             raise _OutOfTime
@@ -260,7 +312,7 @@ def _finish_in(
     return count
 
 
-def _ended(head: Head, entry: Entry, item: Item, marks: Marks) -> Request:
+def _ended(head: UnitRecord, entry: Entry, item: Item, marks: Marks) -> Request:
     if head.state == "committed":
         return finish(entry, head.unit, marks)
     mark = marks.mark_of(item)

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ticketlock._checks import boolean, text
-from ticketlock._expressions._errors import ItemInvalid, ItemTooBig
 from ticketlock._expressions._schemas import Schema, check_item, check_key
-from ticketlock._expressions._values import MAX_ITEM_BYTES
-from ticketlock._expressions._values import Item as Attributes
+from ticketlock._expressions._values import MAX_ITEM_BYTES, Attributes, ItemInvalid, ItemTooBig
 from ticketlock.errors import InvalidUnitRequest, ItemTooLarge, OutcomeUnknown, RequestNotApplied
 from ticketlock.units._values import PYTHON
-from ticketlock.wire._answers import Reply
+from ticketlock.wire._actions import Reply
 from ticketlock.wire._item_requests import DescribeTable
 from ticketlock.wire._requests import ForkingSteps, Pause
 from ticketlock.wire._table_time import Moment

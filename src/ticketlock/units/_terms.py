@@ -1,13 +1,52 @@
-"""The terms with which a unit begins."""
+"""The terms with which a unit begins, and the steps of a saved one.
 
+The steps of a saved unit: one that is retried after its save adds nothing. The conditional write that saves the unit
+records them too. So a step is in the record exactly if its statements are.
+"""
+
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from ticketlock.errors import InvalidUnitRequest
-from ticketlock.units._heads import Head
 from ticketlock.units._reading import SERIALIZABLE, Isolation
-from ticketlock.units._steps import Step
+from ticketlock.units._record import UnitRecord
+
+MOST_STEPS = 100
+_DIGEST_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class SavedStep:
+    """What one process adds to a saved unit, for example a state of a workflow; each retry is the same step.
+
+    Attributes:
+        name: differs from those of the unit's other steps.
+    """
+
+    name: str
+
+    @property
+    def digest(self) -> bytes:
+        """128 bits for the record, whatever the length of the name."""
+        return hashlib.sha256(self.name.encode()).digest()[:_DIGEST_BYTES]
+
+
+def with_step(saved: frozenset[bytes], step: SavedStep | None) -> frozenset[bytes]:
+    """The steps of a unit after the save of this one."""
+    return saved if step is None else saved | {step.digest}
+
+
+def check_room(saved: frozenset[bytes], step: SavedStep | None) -> None:
+    """Refuse one step too many: to drop an earlier one would let its retry count twice.
+
+    Raises:
+        InvalidUnitRequest: there is no room for it.
+    """
+    if step is not None and len(with_step(saved, step)) > MOST_STEPS:
+        allowed = f"one of the unit's {MOST_STEPS} steps: it records no more; resume it without a step"
+        raise InvalidUnitRequest("step", step.name, allowed)
 
 
 class HeldLock(Protocol):
@@ -47,8 +86,8 @@ class Terms:
     name: str | None = None
     under: HeldLock | None = None
     engine: Engine | None = None
-    saved: Head | None = None
-    step: Step | None = None
+    saved: UnitRecord | None = None
+    step: SavedStep | None = None
 
     @property
     def id(self) -> str:

@@ -1,27 +1,50 @@
 """A unit of work for threads."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from ticketlock.units._asked import in_python
-from ticketlock.units._before_and_after import item_after, item_before
-from ticketlock.units._client import UnitClient
-from ticketlock.units._low_level import LowLevelVerbs
-from ticketlock.units._queries import items_found
+from ticketlock._checks import Seconds
+from ticketlock.units._low_level import LowLevelUnitOfWork, UnitClient
+from ticketlock.units._queries import in_python, items_found
 from ticketlock.units._reading import Isolation
 from ticketlock.units._settings import keeping
-from ticketlock.units._shown import Shown
 from ticketlock.units._tables import UnitTable
+from ticketlock.units._unit_of_work import UnitOfWork, item_after, item_before
 from ticketlock.units._values import PYTHON
-from ticketlock.units._verbs import Verbs
 from ticketlock.wire._requests import ForkingSteps
 
+
+class UnitFace:
+    """A unit of one of the two faces.
+
+    Attributes:
+        id: identifies the unit; of a resumed unit, the id under which it was saved.
+    """
+
+    def __init__(self, verbs: UnitOfWork) -> None:
+        self.id = verbs.terms.id
+        self._verbs = verbs
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id}, {self._verbs.state.in_words}>"
+
+    def __del__(self) -> None:
+        if self._verbs.is_waiting_for_its_end:
+            warnings.warn(
+                f"the unit {self.id} was never ended, and has written nothing: use it in `with`, or call `commit` or "
+                "`rollback`",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
+
+
 Follow = Callable[[ForkingSteps[Any]], Any]
-Seconds = Any
 
 
-class Unit(Shown):
+class Unit(UnitFace):
     """One unit of work: reads and writes of items in any tables, which are committed together or not at all.
 
     Use it in ``with``: the end of the block commits; an exception inside the block rolls back, and is raised to you. A
@@ -34,10 +57,10 @@ class Unit(Shown):
         client: the same unit with the parameters of the low-level API.
     """
 
-    def __init__(self, verbs: Verbs, follow: Follow) -> None:
+    def __init__(self, verbs: UnitOfWork, follow: Follow) -> None:
         super().__init__(verbs)
         self._follow = follow
-        self.client = UnitClient(LowLevelVerbs(verbs), follow)
+        self.client = UnitClient(LowLevelUnitOfWork(verbs), follow)
 
     @property
     def repeated(self) -> bool:
@@ -264,7 +287,7 @@ class Unit(Shown):
                 returns which.
             TableError: nothing was written.
         """
-        with self._verbs.life.reporting():
+        with self._verbs.state.reporting():
             self._follow(self._verbs.commit())
 
     def rollback(self) -> None:
@@ -300,7 +323,7 @@ class Unit(Shown):
             OutcomeUnknown: its present state may or may not be saved; ``resume`` finds out.
             TableError: it was not saved, and may continue.
         """
-        with self._verbs.life.reporting():
+        with self._verbs.state.reporting():
             saved: str = self._follow(self._verbs.save(keeping(keep_for, owner)))
         return saved
 
@@ -316,5 +339,5 @@ class Unit(Shown):
         except BaseException:
             if self._verbs.is_waiting_for_its_end:
                 # Interrupted before the first step: its read locks would be renewed as long as it is referenced.
-                self._follow(self._verbs.give_up())
+                self._follow(self._verbs.end_after_interrupt())
             raise

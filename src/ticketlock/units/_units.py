@@ -1,38 +1,103 @@
 """``Units``: units of work for threads."""
 
 import functools
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from ticketlock._decorating import Key
+from ticketlock._checks import Seconds
+from ticketlock._decorating import CallKey
 from ticketlock.errors import TicketLockError
-from ticketlock.units._access import Denied, check_access
-from ticketlock.units._administration import OpenUnit, open_units
-from ticketlock.units._heads import Heads
 from ticketlock.units._marks import Marks
-from ticketlock.units._outcomes import Outcome
-from ticketlock.units._plain import Visible, clean, visible
+from ticketlock.units._operators import FoundMark, OpenUnit, Outcome, open_units, repair
+from ticketlock.units._plain_readers import Visible, clean, visible
+from ticketlock.units._provision import Denied, check_access
+from ticketlock.units._read_locks import ReadLockLease
 from ticketlock.units._reading import COMMITTED, SERIALIZABLE, Isolation
-from ticketlock.units._refusing import as_a_unit_request
-from ticketlock.units._repairing import FoundMark, repair
-from ticketlock.units._settings import Settings
+from ticketlock.units._record import UnitRecords
+from ticketlock.units._rows import TIME_CHECK
+from ticketlock.units._settings import UnitsSettings, as_a_unit_request
 from ticketlock.units._sweeping import Swept
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._terms import Engine, HeldLock, Terms, Under
-from ticketlock.units._transactional import AGAIN, TRANSACTIONAL, Wishes, check_has_parentheses
-from ticketlock.units._turns import Contended, ThreadLocks, Turn, check_locks
+from ticketlock.units._transactional import (
+    AGAIN,
+    TRANSACTIONAL,
+    Contended,
+    PlaceInTurn,
+    ThreadLocks,
+    TransactionalArguments,
+    check_has_parentheses,
+    check_locks,
+)
 from ticketlock.units._unit import Unit
-from ticketlock.units._units_table import UnitsTable
-from ticketlock.units._verbs import Verbs
-from ticketlock.wire._clocks import Clocks, SystemClocks
+from ticketlock.units._unit_of_work import UnitOfWork, ending, is_of_steps
+from ticketlock.wire._actions import T
+from ticketlock.wire._driver import Clocks, SystemClocks
+from ticketlock.wire._heartbeat import Due, Heartbeat
+from ticketlock.wire._performer import Performer
+from ticketlock.wire._requests import ForkingSteps
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+
+_log = logging.getLogger("ticketlock")
+
+
+class UnitsTable(Performer):
+    """The units table, and the driver of the requests to all tables."""
+
+    _time_check = TIME_CHECK
+
+    def follow(self, steps: ForkingSteps[T]) -> T:
+        """Perform steps."""
+        return self.drive(self._driver.follow(steps))
+
+    def follows(self, verbs: UnitOfWork) -> Callable[[ForkingSteps[Any]], Any]:
+        """What performs the steps of one unit, and ends the unit if they are interrupted."""
+
+        def follow(steps: ForkingSteps[T]) -> T:
+            try:
+                try:
+                    return self.drive(ending(verbs, self._driver, steps))
+                finally:
+                    self._keep(verbs)
+            except BaseException as error:
+                if not is_of_steps(error, steps):
+                    # Perhaps before the first step, or while its read locks were handed to the heartbeat.
+                    self.drive(self._driver.follow(verbs.end_after_interrupt()))
+                    self._keep(verbs)
+                raise
+
+        return follow
+
+    def _keep(self, verbs: UnitOfWork) -> None:
+        """Have a unit's read locks renewed from its first statement to its end."""
+        kept = verbs.kept
+        if kept is None or not self._driver.is_of_this_process:
+            # The heartbeat's thread does not exist here; a thread of the parent may have held its mutex at the fork.
+            return
+        if verbs.state.is_over or not kept._is_watched_on():
+            self._heartbeat.forget(kept)
+        elif not kept.is_watched:
+            kept.is_watched = True
+            self._heartbeat.watch(kept)
+
+    @functools.cached_property
+    def _heartbeat(self) -> Heartbeat[ReadLockLease]:
+        return Heartbeat(self._driver.clocks, self._tend)
+
+    def _tend(self, kept: ReadLockLease, _due: Due) -> None:
+        try:
+            self.follow(kept.renew())
+        except TicketLockError as error:
+            _log.warning("the read locks of a unit were not renewed: %s", error)
+
+
 R = TypeVar("R")
-Seconds = Any
 
 
 class Units:
@@ -78,7 +143,7 @@ class Units:
         self._clocks = clocks if clocks is not None else SystemClocks()
         with as_a_unit_request(table_name=table_name, client=client):
             self._performer = UnitsTable(table_name, client=client, clocks=self._clocks, sleep=sleep)
-        self._settings = Settings(table_name, Marks(prefix), timeout)
+        self._settings = UnitsSettings(table_name, Marks(prefix), timeout)
         self.VISIBLE: Visible = visible(self._settings.marks)
         self._tables = Tables(table_name)
 
@@ -153,7 +218,7 @@ class Units:
         """
         resumed = self._performer.follow(self._settings.resume(self._clocks, self._tables, unit, step))
         made, verbs = self._unit(resumed.terms)
-        verbs.goes_on(resumed)
+        verbs.continue_from(resumed)
         return made
 
     def rollback(self, unit: str) -> Outcome:
@@ -207,7 +272,7 @@ class Units:
         *,
         tries: int = 10,
         unit_as: str = "unit",
-        name: Key,
+        name: CallKey,
         isolation: Isolation = SERIALIZABLE,
         timeout: Seconds | None = None,
         under: Under | None = None,
@@ -219,7 +284,7 @@ class Units:
         *,
         tries: int = 10,
         unit_as: str = "unit",
-        name: Key | None = None,
+        name: CallKey | None = None,
         isolation: Isolation = SERIALIZABLE,
         timeout: Seconds | None = None,
         under: Under | None = None,
@@ -262,7 +327,7 @@ class Units:
                 iterator, of which nothing has run and nothing is committed.
         """
         check_has_parentheses(function)
-        wishes = Wishes(tries, unit_as, name, isolation, timeout, under)
+        wishes = TransactionalArguments(tries, unit_as, name, isolation, timeout, under)
         wishes.check(self._settings, self._clocks)
 
         def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -277,7 +342,7 @@ class Units:
                     result = function(*args, **kwargs)
                     TRANSACTIONAL.check_is_over(function, result)
                     return result
-                turn = Turn(self._contended) if self._locks is not None else None
+                turn = PlaceInTurn(self._contended) if self._locks is not None else None
                 tries = calls.tries(self._settings, self._clocks, args, kwargs, turn)
                 with ExitStack() as line:
                     while True:
@@ -290,7 +355,7 @@ class Units:
                                 TRANSACTIONAL.check_is_over(function, result)
                                 return result
                         except AGAIN as error:
-                            if not verbs.life.may_run_again or tries.is_the_last(error):
+                            if not verbs.state.may_run_again or tries.is_the_last(error):
                                 raise
                         if turn is not None and turn.is_due:
                             line.close()
@@ -429,7 +494,7 @@ class Units:
         Raises:
             TableError: the table could not be used.
         """
-        return self._performer.follow(open_units(Heads(self._settings.units_table)))
+        return self._performer.follow(open_units(UnitRecords(self._settings.units_table)))
 
     def repair(self, table: UnitTable, *, write: bool = False, lost_records: bool = False) -> list[FoundMark]:
         """Find the marks in a table of yours, and treat each as its unit's record says. Reads the whole table.
@@ -450,19 +515,19 @@ class Units:
             InvalidUnitRequest: the table is of another ``Units``; nothing was written.
             TableError: a table could not be used. What was done by then stays.
         """
-        heads, marks, own = Heads(self._settings.units_table), self._settings.marks, self._tables.check_own(table)
+        heads, marks, own = UnitRecords(self._settings.units_table), self._settings.marks, self._tables.check_own(table)
         return self._performer.follow(repair(own, heads, marks, write=write, lost_records=lost_records))
 
-    def _stand_in_line(self, turn: Turn, timeout_ms: int, line: ExitStack) -> None:
+    def _stand_in_line(self, turn: PlaceInTurn, timeout_ms: int, line: ExitStack) -> None:
         assert self._locks is not None
         before = self._locks._holds()
         try:
             group = self._locks.acquire_all(**turn.wishes(timeout_ms))
             for lease in group.leases:
                 line.callback(lease.release, best_effort=True)
-            turn.has_come()
+            turn.note_held()
         except TicketLockError as error:
-            turn.is_missed(error)
+            turn.note_missed(error)
         except BaseException:
             self._locks._give_back_since(before)
             raise
@@ -470,8 +535,8 @@ class Units:
     def _outside(self, isolation: Isolation) -> Unit:
         return self._unit(self._settings.terms_outside(self._clocks, isolation))[0]
 
-    def _unit(self, terms: Terms, turn: Turn | None = None) -> tuple[Unit, Verbs]:
-        verbs = Verbs(terms, self._settings.units_table, self._tables, self._settings.marks, turn)
+    def _unit(self, terms: Terms, turn: PlaceInTurn | None = None) -> tuple[Unit, UnitOfWork]:
+        verbs = UnitOfWork(terms, self._settings.units_table, self._tables, self._settings.marks, turn)
         return Unit(verbs, self._performer.follows(verbs)), verbs
 
 

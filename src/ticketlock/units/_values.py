@@ -12,14 +12,19 @@ from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 from boto3.exceptions import DynamoDBNeedsKeyConditionError
 
 from ticketlock._checks import text
-from ticketlock._expressions._errors import ExpressionInvalid, ItemInvalid
-from ticketlock._expressions._tokens import MAX_EXPRESSION_BYTES
-from ticketlock._expressions._values import Item as Attributes
-from ticketlock._expressions._values import canonical, canonical_item, check_text
+from ticketlock._expressions._grammar import MAX_EXPRESSION_BYTES
+from ticketlock._expressions._values import (
+    Attributes,
+    ExpressionInvalid,
+    ItemInvalid,
+    canonical,
+    canonical_item,
+    check_text,
+)
 from ticketlock.errors import InvalidUnitRequest
-from ticketlock.wire._attributes import Item
+from ticketlock.wire._actions import Item
 
-Value = TypeVar("Value")
+AnyValue = TypeVar("AnyValue")
 
 _serializer, _deserializer = TypeSerializer(), TypeDeserializer()
 _DIGITS = 10**38

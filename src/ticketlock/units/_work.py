@@ -1,14 +1,22 @@
 """What a unit has read and is about to write. No I/O, no clock."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TypeVar, cast
 
-from ticketlock._expressions._values import Item as Attributes
-from ticketlock._expressions._values import size_of
+from ticketlock._expressions._values import MAX_ITEM_BYTES, Attributes, size_of
+from ticketlock.errors import InvalidUnitRequest, UnitTooLarge
 from ticketlock.units._marks import Marks
 from ticketlock.units._statements import Statement
 from ticketlock.units._tables import UnitTable
-from ticketlock.wire._attributes import Item
+from ticketlock.wire._actions import Item
+
+MOST_ACTIONS = 100
+"""https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html"""
+
+
+MOST_BYTES = 4 * 1_024 * 1_024
+"""As above: the items' total size, each with its old or its new size, whichever is larger."""
 
 OURS_BYTES = 128
 """Room in an item for both of our attributes."""
@@ -22,7 +30,7 @@ Name = tuple[str, ...]
 
 
 @dataclass(slots=True)
-class Place:
+class ItemState:
     """One item of a unit.
 
     Attributes:
@@ -35,7 +43,7 @@ class Place:
         is_written: whether a statement of the unit has written it.
         is_checked: whether the unit may commit only while the item is unchanged.
         is_asserted: whether a ``check`` promises that of the instant of the commit, even if the unit writes nothing.
-        cut: the number of the last read that returned it: items of one read are of one instant.
+        read_number: of the last read that returned it: items of one read are of one instant.
         blind: an update that DynamoDB is to evaluate; the item was not read.
     """
 
@@ -49,7 +57,7 @@ class Place:
     is_written: bool = False
     is_checked: bool = False
     is_asserted: bool = False
-    cut: int = 0
+    read_number: int = 0
     blind: Statement | None = None
 
     @property
@@ -77,14 +85,14 @@ class Work:
     Attributes:
         marks: the names of our attributes.
         places: each item once, in the order in which the unit used them.
-        cuts: how many reads there were.
+        reads: how many reads there were.
     """
 
     marks: Marks
-    places: dict[Name, Place] = field(default_factory=dict)
-    cuts: int = 0
+    places: dict[Name, ItemState] = field(default_factory=dict)
+    reads: int = 0
 
-    def place(self, table: UnitTable, key: Item) -> Place:
+    def place(self, table: UnitTable, key: Item) -> ItemState:
         """The unit's `Place` of an item, made at its first use.
 
         Args:
@@ -93,5 +101,83 @@ class Work:
         name = (table.name, *(str(part) for value in key.values() for pair in value.items() for part in pair))
         found = self.places.get(name)
         if found is None:
-            found = self.places[name] = Place(table, key)
+            found = self.places[name] = ItemState(table, key)
         return found
+
+
+T = TypeVar("T")
+
+SURELY_TOGETHER = MOST_BYTES // MAX_ITEM_BYTES
+"""How many items of any sizes fit into one transaction."""
+
+_BESIDE_BYTES = 16 * 1_024 + MAX_ITEM_BYTES
+"""Room for the unit's head, a receipt and a lock, which may be as large as any item."""
+
+
+def chunks(whole: Sequence[T], most: int) -> Iterator[Sequence[T]]:
+    """Parts of ``most`` elements each; the last one may be shorter."""
+    return (whole[begin : begin + most] for begin in range(0, len(whole), most))
+
+
+def has_unknown_sizes(places: Sequence[ItemState]) -> bool:
+    """Whether items that were not read might make these too large for one transaction."""
+    unknown = sum(place.blind is not None for place in places)
+    return unknown > 0 and sum(place.size_bytes for place in places) + unknown * MAX_ITEM_BYTES > MOST_BYTES
+
+
+def that_fit_together(places: Sequence[ItemState], most: int) -> Iterator[list[ItemState]]:
+    """Batches that each fit into one transaction with a head: DynamoDB counts the items' old sizes, too."""
+    batch: list[ItemState] = []
+    left_bytes = MOST_BYTES - _BESIDE_BYTES
+    for place in places:
+        if len(batch) == most or place.size_bytes > left_bytes:
+            yield batch
+            batch, left_bytes = [], MOST_BYTES - _BESIDE_BYTES
+        batch.append(place)
+        left_bytes -= place.size_bytes
+    if batch:
+        yield batch
+
+
+MOST_ITEMS = 100_000
+"""A sweep reads all rows of a unit that has to be finished: they must take it minutes, not hours."""
+
+_NO_LOCAL_INDEX = "a table without local secondary indexes, whose collections DynamoDB limits to 10 GB"
+_WHEN = (
+    "A unit marks its items at "
+    'READ_LOCK, with engine="marked", if it inserts into a guarded table, and if it has more than '
+    f"{MOST_ACTIONS} items or {MOST_BYTES:,} bytes"
+)
+
+
+def check_count(places: Sequence[ItemState]) -> None:
+    """Refuse a unit of more items than can be finished, or resumed, in reasonable time.
+
+    Raises:
+        UnitTooLarge: there are more.
+    """
+    if len(places) > MOST_ITEMS:
+        raise UnitTooLarge(
+            f"the unit writes or checks {len(places):,} items, and may have up to {MOST_ITEMS:,}: split it into "
+            "several units"
+        )
+
+
+def check_may_mark(touched: Sequence[ItemState]) -> None:
+    """Refuse what DynamoDB might refuse after the unit is committed.
+
+    Raises:
+        InvalidUnitRequest: a table has local secondary indexes, or something that this version does not know; or an
+            index that was added since the statement does not accept an item.
+        ItemTooLarge: an item has no room for a mark.
+    """
+    for place in touched:
+        schema = place.table.schema
+        if schema.local_indexes:
+            raise InvalidUnitRequest("table", place.table.name, f"{_NO_LOCAL_INDEX}. {_WHEN}")
+        if schema.unknown is not None:
+            allowed = f"a table that this version of ticketlock knows: it has {schema.unknown}; upgrade ticketlock"
+            raise InvalidUnitRequest("table", place.table.name, f"{allowed}. {_WHEN}")
+        for image in (place.image, place.before):
+            if image is not None:
+                place.table.check_item(image, "mark", OURS_BYTES)

@@ -1,11 +1,30 @@
-"""Actions that a performer performs: a call of an SDK's client, or a sleep."""
+"""Actions that a performer performs, a call of an SDK's client or a sleep; and the answers to them."""
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from inspect import GEN_CLOSED, GEN_CREATED, getgeneratorstate
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from ticketlock.errors import TicketLockError
+from ticketlock.wire._table_time import Moment, Reading
+
+Item = Mapping[str, Mapping[str, Any]]
+"""An item in the low-level format: attribute name to {type: value}."""
+
+TIME_TO_LIVE = "expiresAt"
+"""The time to live attribute of all our tables: whole seconds since the epoch."""
+
+
+def number(value: int) -> dict[str, str]:
+    """An integer in the low-level format."""
+    return {"N": str(value)}
+
+
+def integer(value: Mapping[str, Any]) -> int:
+    """Read an integer attribute; engines may write large ones with an exponent."""
+    return int(Decimal(value["N"]))
+
 
 T = TypeVar("T")
 
@@ -117,3 +136,100 @@ class Course(Generic[T]):
         if isinstance(raised, NoAnswer):
             raise raised.error from None
         raise raised
+
+
+class InconclusiveAnswer(Exception):
+    """The service answered, but the answer does not show the outcome: the request must be sent again.
+
+    Attributes:
+        perhaps_applied: whether the request may have been applied.
+    """
+
+    perhaps_applied: ClassVar[bool] = True
+
+
+class BrokenReply(InconclusiveAnswer):
+    """The service reported success, but the rest of its reply was lost."""
+
+    def __str__(self) -> str:
+        return "the reply broke off"
+
+
+class Unprocessed(InconclusiveAnswer):
+    """The service read some of the items, and throttled the others.
+
+    https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html
+    """
+
+    perhaps_applied: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        return "some of the items were not read: the table is throttled"
+
+
+class StillRunning(InconclusiveAnswer):
+    """A stopped execution is not reported as closed yet; descriptions are eventually consistent."""
+
+    perhaps_applied: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        return "the execution is not seen closed yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A condition did not hold. For each write: whether it was refused, and the item that refused it."""
+
+    refused: tuple[bool, ...]
+    items: tuple[Item | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A service's answer to a request.
+
+    Attributes:
+        response: the reply, or the error reply that refused the request.
+        received: when it came.
+        perhaps_applied: whether an attempt has written, or may have.
+        items: those of an applied request.
+        refusal, error: those of a refused request; the error as the SDK raised it.
+        unanswered: whether an earlier attempt had no answer.
+    """
+
+    response: Any
+    received: Reading
+    perhaps_applied: bool
+    items: tuple[Item | None, ...] = ()
+    refusal: Refusal | None = None
+    error: Exception | None = None
+    unanswered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The reply that a protocol gets.
+
+    Attributes:
+        applied: False if a condition did not hold, or if the callback task to be answered has ended.
+        items: of a Read the items; of an applied Write what it returns; of a refused Write the item that refused it; of
+            a refused TransactWrite one entry for each write. None means "no such item" or "not asked for".
+        refused: of a refused TransactWrite: for each write whether it was refused.
+        now: the moment of the reply.
+        last_key: of a Read: the key after which the next page begins; None at the end.
+        repeated: of a refusal: whether an earlier attempt of the same request may have been applied and caused it.
+        unanswered: whether an earlier attempt had no answer, and may still arrive.
+    """
+
+    applied: bool
+    items: tuple[Item | None, ...]
+    now: Moment
+    refused: tuple[bool, ...] = ()
+    last_key: Item | None = None
+    repeated: bool = False
+    unanswered: bool = False
+
+    @property
+    def item(self) -> Item | None:
+        """The only or first item."""
+        return self.items[0] if self.items else None

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
-from ticketlock.wire._clocks import Clocks
+from ticketlock.wire._driver import Clocks
 from ticketlock.wire._heartbeat import Due, Watched
 
 L = TypeVar("L", bound=Watched)
@@ -19,7 +19,7 @@ _log = logging.getLogger("ticketlock")
 _LONGEST_SLEEP_S = 5.0
 
 
-class Heartbeat(Generic[L]):
+class AsyncHeartbeat(Generic[L]):
     """Calls ``tend`` with each lease and what is due for it, when it is due."""
 
     def __init__(self, clocks: Clocks, tend: Callable[[L, Due], Coroutine[Any, Any, None]]) -> None:

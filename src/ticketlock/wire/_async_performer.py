@@ -7,12 +7,10 @@ from typing import Any, ClassVar
 from ticketlock._checks import text
 from ticketlock.errors import TableError
 from ticketlock.wire import _sdk
-from ticketlock.wire._actions import Actions, Call, Course, Fork, Sleep, T
-from ticketlock.wire._answers import Answer
-from ticketlock.wire._clocks import Clocks
-from ticketlock.wire._credentials import NotSigned, refreshable
-from ticketlock.wire._driver import Driver
+from ticketlock.wire._actions import Actions, Answer, Call, Course, Fork, Sleep, T
+from ticketlock.wire._driver import Clocks, Driver
 from ticketlock.wire._requests import Request, Steps
+from ticketlock.wire._sdk import NotSigned, refreshable
 from ticketlock.wire._table_time import Moment
 
 _GIVE_UP_AFTER_MS = 8_000

@@ -6,21 +6,64 @@ a call returned, or throws what it raised. So retries, deadlines and table time 
 """
 
 import itertools
+import os
 import random
 import threading
+import time
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError, TableNotFound, TableRefused
+from ticketlock.errors import ClientClosed, OutcomeUnknown, RequestNotApplied, TableError, TableNotFound, TableRefused
 from ticketlock.wire import _sdk
-from ticketlock.wire._actions import Actions, Fork, Sleep, T
-from ticketlock.wire._answers import Answer, Refusal, Reply
-from ticketlock.wire._clocks import Clocks
-from ticketlock.wire._credentials import NotSigned
-from ticketlock.wire._process import OwnProcess
+from ticketlock.wire._actions import Actions, Answer, Fork, Refusal, Reply, Sleep, T
 from ticketlock.wire._requests import ForkingSteps, Request, Steps, Together
+from ticketlock.wire._sdk import NotSigned
 from ticketlock.wire._table_time import Moment, Reading, TableTime, passed_ms
+
+# Linux's CLOCK_BOOTTIME continues while the machine is suspended; so does CLOCK_MONOTONIC on macOS.
+_LOCAL_CLOCK = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+
+
+class Clocks(Protocol):
+    """The source of clock readings: the machine, or a test."""
+
+    def read(self) -> Reading:
+        """Read the clocks."""
+        ...
+
+
+class SystemClocks:
+    """The machine's own clocks."""
+
+    def read(self) -> Reading:
+        """Read the clocks."""
+        local_ns = time.clock_gettime_ns(_LOCAL_CLOCK) if _LOCAL_CLOCK is not None else time.monotonic_ns()
+        return Reading(local_ms=local_ns // 1_000_000, wall_ms=time.time_ns() // 1_000_000)
+
+
+class OwnProcess:
+    """The process that created the object."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+
+    @property
+    def is_this(self) -> bool:
+        """Whether this process is that one, and not a fork of it."""
+        return self._pid == os.getpid()
+
+    def check(self) -> None:
+        """Refuse to work in a forked child.
+
+        Raises:
+            ClientClosed: this process is one.
+        """
+        if not self.is_this:
+            raise ClientClosed(
+                f"the client was made in process {self._pid}, from which this one was forked: create a new client here"
+            )
+
 
 _FIRST_BACKOFF_MS = 25
 _LONGEST_BACKOFF_MS = 1_000

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
-from ticketlock.wire._clocks import Clocks
+from ticketlock.wire._driver import Clocks
 from ticketlock.wire._table_time import Reading
 
 _log = logging.getLogger("ticketlock")

@@ -7,11 +7,39 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from ticketlock.wire._actions import Actions, Call
-from ticketlock.wire._answers import BrokenReply
-from ticketlock.wire._attributes import Item
-from ticketlock.wire._batch_get import batch_get
-from ticketlock.wire._requests import Attributes, Request, placeholders
+from ticketlock.wire._actions import Actions, BrokenReply, Call, Item, Unprocessed
+from ticketlock.wire._requests import Request, placeholders
+
+
+def batch_get(wanted: Mapping[str, Sequence[Item]], *, is_consistent: bool) -> Actions[Any]:
+    """BatchGetItem, repeated until every key is processed: one reply has at most 16 MB.
+
+    Returns:
+        The last answer, with the items of all answers.
+
+    Raises:
+        BrokenReply: an answer is incomplete.
+        Unprocessed: an answer has not processed any key.
+    """
+    left: Any = {table: {"Keys": list(keys), "ConsistentRead": is_consistent} for table, keys in wanted.items()}
+    found: dict[str, list[Item]] = {table: [] for table in wanted}
+    while True:
+        answer = yield Call("dynamodb", "batch_get_item", {"RequestItems": left})
+        if "Responses" not in answer:
+            raise BrokenReply()
+        for table, items in answer["Responses"].items():
+            found[table] += items
+        unprocessed = answer.get("UnprocessedKeys")
+        if not unprocessed:
+            return {**answer, "Responses": found}
+        if _keys_in(unprocessed) >= _keys_in(left):
+            raise Unprocessed()
+        left = unprocessed
+
+
+def _keys_in(wanted: Mapping[str, Any]) -> int:
+    return sum(len(each["Keys"]) for each in wanted.values())
+
 
 MOST_TOGETHER = 100
 """How many items one request reads: as of one instant, and each by itself.
@@ -34,7 +62,7 @@ class Get(Request):
     """
 
     table: str
-    key: Attributes
+    key: Item
     is_consistent: bool = True
 
     def tables(self, _table: str) -> tuple[str, ...]:
@@ -66,7 +94,7 @@ class GetTogether(Request):
         keys: the tables' names with the key attributes, each key once.
     """
 
-    keys: Sequence[tuple[str, Attributes]]
+    keys: Sequence[tuple[str, Item]]
 
     def tables(self, _table: str) -> tuple[str, ...]:
         """The tables of its keys."""
@@ -93,7 +121,7 @@ class GetMany(Request):
         is_consistent: as in ``Get``.
     """
 
-    keys: Sequence[tuple[str | None, Attributes]]
+    keys: Sequence[tuple[str | None, Item]]
     is_consistent: bool = True
 
     def tables(self, table: str) -> tuple[str, ...]:
@@ -114,7 +142,7 @@ class GetMany(Request):
         return tuple(answer["Responses"])
 
 
-def _name(table: str, key_names: Sequence[str], item: Attributes) -> Hashable:
+def _name(table: str, key_names: Sequence[str], item: Item) -> Hashable:
     """A hashable form of an item: numbers may be returned in another form than they were asked for."""
     values = (value for name in key_names for value in item[name].items())
     return (table, *((kind, Decimal(content) if kind == "N" else content) for kind, content in values))
@@ -138,9 +166,9 @@ class Query(Request):
     table: str
     condition: str
     names: Mapping[str, str] = field(default_factory=dict)
-    values: Attributes = field(default_factory=dict)
+    values: Item = field(default_factory=dict)
     index: str | None = None
-    after: Attributes | None = None
+    after: Item | None = None
     limit: int | None = None
     is_forward: bool = True
     is_consistent: bool = True

@@ -11,14 +11,11 @@ from botocore.exceptions import BotoCoreError
 from ticketlock._checks import text
 from ticketlock.errors import TableError
 from ticketlock.wire import _sdk
-from ticketlock.wire._actions import Actions, Call, Course, Fork, NoAnswer, Sleep, T
-from ticketlock.wire._answers import Answer, Reply
+from ticketlock.wire._actions import Actions, Answer, Call, Course, Fork, NoAnswer, Reply, Sleep, T
 from ticketlock.wire._at_once import at_once
-from ticketlock.wire._clocks import Clocks, SystemClocks
-from ticketlock.wire._credentials import NotSigned, refreshable
-from ticketlock.wire._departure import of_no_library
-from ticketlock.wire._driver import Driver
+from ticketlock.wire._driver import Clocks, Driver, SystemClocks
 from ticketlock.wire._requests import Request, Steps
+from ticketlock.wire._sdk import NotSigned, error_of_signal_handler, refreshable
 from ticketlock.wire._table_time import Moment
 
 if TYPE_CHECKING:
@@ -163,7 +160,7 @@ class Performer:
         try:
             return getattr(client, action.operation)(**action.parameters)
         except BotoCoreError as error:
-            stranger = of_no_library(error, handled)
+            stranger = error_of_signal_handler(error, handled)
             if stranger is not None:
                 raise stranger from None
             raise

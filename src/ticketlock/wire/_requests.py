@@ -14,9 +14,21 @@ from functools import lru_cache
 from typing import Any, ClassVar, Literal, TypeVar
 
 from ticketlock.errors import TableError
-from ticketlock.wire._actions import Actions, Call, Sleep
-from ticketlock.wire._answers import BrokenReply, Reply
-from ticketlock.wire._attributes import Item
+from ticketlock.wire._actions import Actions, BrokenReply, Call, Item, Reply, Sleep
+
+_OR = re.compile(r"\bor\b", re.IGNORECASE)
+
+
+@lru_cache(maxsize=256)
+def every(*conditions: str) -> str:
+    """All of the conditions hold."""
+    return " AND ".join(f"({condition})" if _OR.search(condition) else condition for condition in conditions)
+
+
+def either(first: str, second: str) -> str:
+    """One of two conditions holds."""
+    return f"{first} OR ({second})"
+
 
 # DynamoDB recognises the token of a transaction for ten minutes; after that it would apply the transaction again
 # (https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html). A request may arrive
@@ -25,7 +37,6 @@ from ticketlock.wire._attributes import Item
 TOKEN_IS_SAFE_FOR_MS = 240_000
 """For how long after the first attempt a transaction may be sent again under its token."""
 
-Attributes = Mapping[str, Any]
 Operation = Literal["Update", "Put", "Delete", "ConditionCheck"]
 
 _METHODS: Mapping[str, str] = {"Update": "update_item", "Put": "put_item", "Delete": "delete_item"}
@@ -106,12 +117,12 @@ class Write(Request):
     may_write: ClassVar[bool] = True
 
     operation: Operation
-    key: Attributes
+    key: Item
     condition: str
     update: str | None = None
-    item: Attributes | None = None
+    item: Item | None = None
     names: Mapping[str, str] = field(default_factory=dict)
-    values: Attributes = field(default_factory=dict)
+    values: Item = field(default_factory=dict)
     returns: Literal["NONE", "ALL_OLD", "ALL_NEW"] = "NONE"
     not_after_local_ms: int | None = None
     table: str | None = None
@@ -212,10 +223,10 @@ class Read(Request):
         table: the table to read; None for the driver's own.
     """
 
-    partition: Attributes
-    prefix: Attributes
+    partition: Item
+    prefix: Item
     limit: int | None
-    after: Attributes | None = None
+    after: Item | None = None
     patience_ms: int | None = None
     attributes: tuple[str, ...] = ()
     table: str | None = None
@@ -270,7 +281,7 @@ class Scan(Request):
 
     condition: str
     attributes: tuple[str, ...]
-    after: Attributes | None = None
+    after: Item | None = None
     table: str | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     part: tuple[int, int] = (0, 1)
@@ -311,7 +322,7 @@ class TimeCheck(Request):
         patience_ms: for how long to retry at most; None for as long as the driver does.
     """
 
-    key: Attributes
+    key: Item
     patience_ms: int | None = None
 
     def parameters(self, table: str) -> dict[str, Any]:

@@ -1,7 +1,14 @@
 """What SDK clients must be configured like, and what their errors mean for a request: refused, not applied or
 unknown.
+
+Which errors of the SDK certainly came before a request left this machine. The SDK's own class does not say. botocore
+raises a ProxyConnectionError for a connection that breaks behind a proxy after it carried the request, because urllib3
+has closed it by then; aiobotocore raises an EndpointConnectionError for a connection that is reset at any time. The
+HTTP library's error inside does say: some of its classes are raised only while a connection is made.
 """
 
+import sys
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,19 +17,131 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import boto3
+from botocore import exceptions as sdk
 from botocore.config import Config
+from botocore.credentials import Credentials
 from botocore.exceptions import BotoCoreError, ClientError, NoRegionError
 from botocore.parsers import ResponseParserError
 from botocore.validate import ParamValidator
 
 from ticketlock.errors import InvalidLockRequest, RequestNotApplied, TableError, TableNotFound, TableRefused
-from ticketlock.wire import _departure
-from ticketlock.wire._answers import InconclusiveAnswer, Refusal
-from ticketlock.wire._credentials import NotSigned
+from ticketlock.wire._actions import InconclusiveAnswer, Refusal
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_stepfunctions import SFNClient
+
+
+WITHOUT_CREDENTIALS = (sdk.NoCredentialsError, sdk.PartialCredentialsError, sdk.NoRegionError)
+"""The process lacks something that signing a request needs."""
+
+NEVER_MADE = (
+    sdk.BaseEndpointResolverError,
+    sdk.ConfigNotFound,
+    sdk.ConfigParseError,
+    sdk.CredentialRetrievalError,
+    sdk.EndpointProviderError,
+    sdk.InvalidConfigError,
+    sdk.InvalidEndpointConfigurationError,
+    sdk.InvalidEndpointDiscoveryConfigurationError,
+    sdk.InvalidHostLabelError,
+    sdk.LoginError,
+    sdk.MetadataRetrievalError,
+    sdk.MissingDependencyException,
+    sdk.MissingParametersError,
+    sdk.NoAuthTokenError,
+    sdk.ParamValidationError,
+    sdk.ProfileNotFound,
+    sdk.RefreshWithMFAUnsupportedError,
+    sdk.SSOError,
+    sdk.StubResponseError,
+    sdk.TokenRetrievalError,
+    sdk.UnknownCredentialError,
+    sdk.UnknownSignatureVersionError,
+    sdk.UnsupportedSignatureVersionError,
+    sdk.ValidationError,
+)
+"""Raised while a request is built or signed, or its credentials are obtained; a retry would not help."""
+
+_WHILE_CONNECTING = frozenset(
+    {
+        "socket.gaierror",
+        # NewConnectionError and NameResolutionError are subclasses. Not ProxyError: the error that it wraps decides.
+        "urllib3.exceptions.ConnectTimeoutError",
+        # Includes DNS, proxy and TLS errors. Not its base ClientOSError, which a reset raises at any time.
+        "aiohttp.client_exceptions.ClientConnectorError",
+        "aiohttp.client_exceptions.ConnectionTimeoutError",
+        # The proxy's answer to CONNECT.
+        "aiohttp.client_exceptions.ClientHttpProxyError",
+    }
+)
+"""By name, including subclasses: aiohttp need not be installed."""
+
+_LIBRARIES = frozenset({"awscrt", "boto3", "botocore", "certifi", "dateutil", "idna", "urllib3"}) | (
+    sys.stdlib_module_names - {"__main__"}
+)
+
+
+def was_never_sent(error: Exception) -> bool:
+    """Whether the SDK raised an error before any part of its request was sent."""
+    inner = getattr(error, "kwargs", {}).get("error")
+    if inner is None:
+        # No HTTP library's error inside: the SDK's class counts, except a proxy's, which may come from either side.
+        return isinstance(error, sdk.ConnectTimeoutError | sdk.EndpointConnectionError)
+    # urllib3's ProxyError wraps the actual error.
+    inner = getattr(inner, "original_error", inner)
+    return any(f"{kind.__module__}.{kind.__qualname__}" in _WHILE_CONNECTING for kind in type(inner).__mro__)
+
+
+def error_of_signal_handler(error: Exception, handled: BaseException | None) -> Exception | None:
+    """Find the error that a signal handler raised during a request, and that the SDK took for a network error.
+
+    Its class does not say: many handlers raise ``TimeoutError`` on SIGALRM. It was raised by code outside the
+    libraries, and caught by a library. The innermost such error is it, since urllib3 wraps what it takes for a network
+    error, and keeps the traceback.
+
+    Args:
+        error: the error that the SDK raised.
+        handled: the exception that was being handled when the request began; it is unrelated.
+    """
+    stranger = None
+    each: BaseException | None = error
+    while each is not None and each is not handled:
+        frames = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(each.__traceback__)]
+        if isinstance(each, Exception) and frames and _is_library(frames[0]) and not _is_library(frames[-1]):
+            stranger = each
+        each = each.__cause__ or each.__context__
+    return stranger
+
+
+def _is_library(module: str) -> bool:
+    return module.partition(".")[0] in _LIBRARIES
+
+
+class NotSigned(Exception):
+    """The credentials for a request could not be obtained, so the request was not sent.
+
+    Attributes:
+        cause: the error that their provider raised.
+    """
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(f"the AWS credentials could not be refreshed: {type(cause).__name__}: {cause}")
+        self.cause = cause
+
+
+def refreshable(client: Any) -> Any | None:
+    """The credentials of an SDK's client, if they may have to be refreshed; None if they are fixed, or missing.
+
+    They are obtained before each call, separately: the SDK passes on any error of a provider, even a bare RuntimeError,
+    and in the middle of a call it could not be distinguished from an interrupt or a bug.
+    """
+    credentials = getattr(getattr(client, "_request_signer", None), "_credentials", None)
+    return None if type(credentials) in _FIXED else credentials
+
+
+_FIXED = (type(None), Credentials)
+
 
 CONNECT_TIMEOUT_S = 1.0
 READ_TIMEOUT_S = 2.0
@@ -185,11 +304,11 @@ def meaning(error: Failure) -> Refusal | TryAgain | TableError:
         return TryAgain(error.perhaps_applied)
     if isinstance(error, NotSigned):
         return _meaning_of_no_credentials(error)
-    if isinstance(error, _departure.WITHOUT_CREDENTIALS):
+    if isinstance(error, WITHOUT_CREDENTIALS):
         return TableRefused(f"{str(error).rstrip('.')}: {_CONFIGURE}")
-    if isinstance(error, _departure.NEVER_MADE):
+    if isinstance(error, NEVER_MADE):
         return TableRefused(str(error))
-    return TryAgain(perhaps_applied=not _departure.surely_had_not_left(error))
+    return TryAgain(perhaps_applied=not was_never_sent(error))
 
 
 def _meaning_of_no_credentials(error: NotSigned) -> TryAgain | TableError:

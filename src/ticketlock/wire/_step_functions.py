@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ticketlock.errors import TableError
-from ticketlock.wire._actions import Actions, Call
-from ticketlock.wire._answers import BrokenReply, StillRunning
-from ticketlock.wire._attributes import Item
+from ticketlock.wire._actions import Actions, BrokenReply, Call, Item, StillRunning
 from ticketlock.wire._requests import Request
 
 

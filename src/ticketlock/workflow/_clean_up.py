@@ -20,7 +20,7 @@ from ticketlock.locks._modes import EXCLUSIVE, MODES
 from ticketlock.locks._outcomes import Hold
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._queue import expired_holders
-from ticketlock.wire._attributes import Item, integer
+from ticketlock.wire._actions import Item, integer
 from ticketlock.wire._requests import Steps
 from ticketlock.wire._step_functions import Closing
 from ticketlock.workflow._session import stop

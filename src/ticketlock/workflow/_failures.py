@@ -7,11 +7,61 @@ Shapes: https://docs.aws.amazon.com/step-functions/latest/dg/concepts-error-hand
 https://docs.aws.amazon.com/step-functions/latest/dg/connect-stepfunctions.html
 """
 
+import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-Kind = Literal["function", "execution", "chain", "concurrent"]
+_SAME_DATE_MS = 1_000
+
+
+def redriven_since(ended: Mapping[str, Any], described: Mapping[str, Any]) -> bool:
+    """Whether an execution has been redriven since it ended.
+
+    Args:
+        ended: the detail of its end's event; ``stopDate`` in milliseconds since the epoch.
+        described: the result of DescribeExecution, now or a moment ago.
+    """
+    redrives = described.get("redriveCount", 0)
+    if "redriveCount" in ended:
+        return bool(redrives > ended["redriveCount"])
+    if redrives == 0:
+        return False
+    # The event has no redrive count: the execution was redriven since unless its last end is the event's.
+    stopped = described.get("stopDate")
+    return stopped is None or stopped.timestamp() * 1_000 > ended["stopDate"] + _SAME_DATE_MS
+
+
+def execution_arn(state_machine: str, name: str) -> str:
+    """The ARN of the named execution of a state machine, a version or an alias of it."""
+    arn, partition, service, region, account, _, machine, *_ = state_machine.split(":")
+    return ":".join((arn, partition, service, region, account, "execution", machine, name))
+
+
+def short_hash(owner: str, digits: int = 8) -> str:
+    """A hash that identifies an owner without its name."""
+    return hashlib.sha256(owner.encode()).hexdigest()[:digits]
+
+
+def work_name(owner: str, fencing_token: int) -> str:
+    """The name of the nested execution that is the work of one grant: however often it is started, there is only
+    one.
+    """
+    return f"lock-{short_hash(owner, 32)}-{fencing_token}"
+
+
+def waiting_name(owner: str, continuation: int) -> str:
+    """The name of the first, second, ... continuation of a wait."""
+    return f"wait-{short_hash(owner, 32)}-{continuation}"
+
+
+def holding_name(owner: str, fencing_token: int, beats: int) -> str:
+    """The name of the continuation of a heartbeat after so many beats."""
+    return f"hold-{short_hash(owner, 32)}-{fencing_token}-{beats}"
+
+
+WorkKind = Literal["function", "execution", "chain", "concurrent"]
 """One function, one nested execution; states one after the other, or several at the same time."""
 
 _CLOSED = frozenset({"FAILED", "TIMED_OUT", "ABORTED", "SUCCEEDED"})
@@ -48,15 +98,15 @@ _ON_THE_WAY = (".SdkClientException", ".AWSStepFunctionsException")
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class WorkFailure:
     """A failure as a Catch passes it: an error name, a cause, and the kind of work that failed."""
 
     error: str
     cause: str
-    kind: Kind
+    kind: WorkKind
 
     @classmethod
-    def parse(cls, caught: Any, kind: Kind) -> "Failure":
+    def parse(cls, caught: Any, kind: WorkKind) -> "WorkFailure":
         """Read what a Catch wrote: ``{"Error": str, "Cause": str}``, after work of this kind."""
         return cls(str(caught.get("Error", "")), str(caught.get("Cause", "")), kind)
 
@@ -86,7 +136,7 @@ class Failure:
         """Whether an execution that the service does not know was never started."""
         return self.error in _START_REFUSED
 
-    def to_report(self) -> "Failure":
+    def to_report(self) -> "WorkFailure":
         """The failure of the work itself: a nested execution's own error and cause, if they were passed.
 
         A Fail state may not use a name that begins with ``States.``, which the States Language reserves
@@ -95,7 +145,7 @@ class Failure:
         own = self
         child = self._cause_object()
         if child.get("Status") in _CLOSED and isinstance(child.get("Error"), str):
-            own = Failure(child["Error"], str(child.get("Cause", "")), self.kind)
+            own = WorkFailure(child["Error"], str(child.get("Cause", "")), self.kind)
         if own.error.startswith("States."):
             return replace(own, error="Work." + own.error.removeprefix("States."))
         return own

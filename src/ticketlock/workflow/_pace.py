@@ -5,12 +5,78 @@ holder is expected to leave, and then often, at growing intervals. A waiter behi
 before its own will take: at most half a lease, not into the last quarter of its row's lease, and at most as many of the
 front waiter's longest sleeps as there are turns. A waiter that is woken needs to poll only when no one may wake it:
 when a holder's lease or its own record wait ends, and at half its lease, to extend its row.
+
+Patience with services that throttle: if nothing waits for a request, retry it for as long as the function may run. The
+driver retries a request for some seconds, which is right for a step that a workflow waits for. After a mass failure
+there may be thousands of events, and Step Functions describes 10 to 15 executions a second
+(https://docs.aws.amazon.com/step-functions/latest/dg/service-quotas.html).
 """
 
+import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError
 from ticketlock.locks._outcomes import Position
+from ticketlock.wire._actions import Reply, StillRunning, T
+from ticketlock.wire._requests import Pause, Request, Steps
+from ticketlock.wire._table_time import Moment
+
+_FIRST_PAUSE_MS = 2_000
+_LONGEST_PAUSE_MS = 30_000
+# A driver's usual patience: a request with less of its own is not retried here.
+_USUAL_MS = 3_600_000
+
+
+class Patience:
+    """The patience for one event: its steps use it up one after the other.
+
+    Args:
+        ms: how long it lasts; the request in flight when it ends takes some seconds more.
+        jitter: random numbers in [0, 1), so that retries of several functions do not collide again.
+    """
+
+    def __init__(self, ms: int, jitter: Callable[[], float] = random.random) -> None:
+        self._ms = ms
+        self._until_local_ms: int | None = None
+        self._next_ms = _FIRST_PAUSE_MS
+        self._jitter = jitter
+
+    def run(self, steps: Steps[T], now: Moment) -> Steps[T]:
+        """The same steps, but a request that was given up is sent again after a pause.
+
+        For steps in which any request may be repeated. A hint, which has its own patience, is not repeated; nor is the
+        check whether an execution is closed, if the answer was that it is not.
+        """
+        if self._until_local_ms is None:
+            self._until_local_ms = now.local_ms + self._ms
+        try:
+            request = next(steps)
+            while True:
+                try:
+                    reply = yield from self._send(request, self._until_local_ms)
+                except TableError as error:
+                    request = steps.throw(error)
+                else:
+                    request = steps.send(reply)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    def _send(self, request: Request, until_local_ms: int) -> Steps[Reply]:
+        while True:
+            try:
+                return (yield request)
+            except (OutcomeUnknown, RequestNotApplied) as error:
+                was_answered = isinstance(error.__cause__, StillRunning)
+                if was_answered or request.gives_up_after_ms(_USUAL_MS) < _USUAL_MS:
+                    raise
+                pause = Pause(self._next_ms * (0.5 + self._jitter() / 2))
+                self._next_ms = min(_LONGEST_PAUSE_MS, 2 * self._next_ms)
+                if (yield pause).now.local_ms >= until_local_ms:
+                    raise
+
 
 _OVERDUE_SHARE = 2
 # A poller that has waited for a day polls every 90 s at most: the events of its executions are limited.
@@ -20,14 +86,14 @@ _LATE_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Sleep:
+class PollPause:
     """How to wait for the next poll: the status of the turn, and how long to sleep unless it is woken."""
 
     status: Literal["waiting", "parked", "parkedBriefly"]
     ms: int
 
 
-def next_sleep(position: Position, *, lease_ms: int, poll_ms: int, rest_ms: int | None, slack_ms: int = 0) -> Sleep:
+def next_sleep(position: Position, *, lease_ms: int, poll_ms: int, rest_ms: int | None, slack_ms: int = 0) -> PollPause:
     """How a waiter that can be woken waits for its next poll.
 
     Args:
@@ -38,21 +104,21 @@ def next_sleep(position: Position, *, lease_ms: int, poll_ms: int, rest_ms: int 
         slack_ms: a reason to poll before half the lease counts only if it comes earlier by more than this.
     """
     if rest_ms is not None and rest_ms < poll_ms:
-        return Sleep("waiting", max(0, rest_ms))
+        return PollPause("waiting", max(0, rest_ms))
     half_ms = lease_ms // 2
     if rest_ms is not None and rest_ms < half_ms - slack_ms:
-        return Sleep("parkedBriefly", poll_ms)
+        return PollPause("parkedBriefly", poll_ms)
     if position.lease_over_ms is not None and position.turns == 0:
         # A running holder renews at half its lease: one that is late may have crashed, and then wakes no one.
         left_ms = position.lease_over_ms - position.now.likely_ms
         if left_ms < half_ms - min(lease_ms // 10, _LATE_MS) - slack_ms:
-            return Sleep("parkedBriefly", poll_ms)
-    return Sleep("parked", poll_ms)
+            return PollPause("parkedBriefly", poll_ms)
+    return PollPause("parked", poll_ms)
 
 
 def next_poll(
     position: Position, *, lease_ms: int, poll_ms: int, waited_ms: int, rest_ms: int | None, jitter: float
-) -> Sleep:
+) -> PollPause:
     """How a waiter that polls waits for its next poll.
 
     Args:
@@ -65,7 +131,7 @@ def next_poll(
     """
     longest_ms = max(poll_ms, min(lease_ms // 2, waited_ms // _WAITED_SHARE))
     ms = next_poll_ms(position, lease_ms=lease_ms, shortest_ms=_SHORTEST_MS, longest_ms=longest_ms, jitter=jitter)
-    return Sleep("waiting", ms if rest_ms is None else min(ms, max(0, rest_ms)))
+    return PollPause("waiting", ms if rest_ms is None else min(ms, max(0, rest_ms)))
 
 
 def next_poll_ms(position: Position, *, lease_ms: int, shortest_ms: int, longest_ms: int, jitter: float) -> int:

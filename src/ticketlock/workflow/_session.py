@@ -15,13 +15,11 @@ from typing import Any
 from ticketlock.errors import LockLost
 from ticketlock.locks import _conditions as only_if
 from ticketlock.locks import _reads as reads
-from ticketlock.locks._claim import Claim
 from ticketlock.locks._hand_over import find_session, session_expires_at_s
-from ticketlock.locks._items import Session
-from ticketlock.locks._names import LockName
-from ticketlock.locks._outcomes import Hold, Released, Releasing
+from ticketlock.locks._items import LockName, Session
+from ticketlock.locks._outcomes import Claim, Hold, Released, Releasing
 from ticketlock.locks._protocol import Contender
-from ticketlock.wire._attributes import Item, integer, number
+from ticketlock.wire._actions import Item, integer, number
 from ticketlock.wire._requests import Steps, Write
 from ticketlock.wire._step_functions import TaskAnswer
 from ticketlock.wire._table_time import Moment

@@ -17,25 +17,28 @@ from ticketlock.errors import (
     TableError,
     TaskNotAllowed,
 )
-from ticketlock.locks._claim import Claim
 from ticketlock.locks._hand_over import await_wake_up
 from ticketlock.locks._items import Session
 from ticketlock.locks._lock_table import LockTable
-from ticketlock.locks._outcomes import Grant, Position
+from ticketlock.locks._outcomes import Claim, Grant, Position
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._reads import FIRST_CONTACT
 from ticketlock.wire._actions import T
 from ticketlock.wire._requests import Steps
 from ticketlock.wire._sdk import make_step_functions_client
 from ticketlock.wire._step_functions import Describing
-from ticketlock.workflow import _event_budget as budget
+from ticketlock.workflow import _turn as budget
 from ticketlock.workflow import _turn as turns
 from ticketlock.workflow._clean_up import CleanedUp, WorkOf, clean_up, close, is_anything_left
-from ticketlock.workflow._executions import execution_arn, holding_name, redriven_since, waiting_name, work_name
-from ticketlock.workflow._failures import Failure
-from ticketlock.workflow._lock_request import LockRequest
-from ticketlock.workflow._pace import Sleep, next_poll, next_sleep
-from ticketlock.workflow._patience import Patience
+from ticketlock.workflow._failures import (
+    WorkFailure,
+    execution_arn,
+    holding_name,
+    redriven_since,
+    waiting_name,
+    work_name,
+)
+from ticketlock.workflow._pace import Patience, PollPause, next_poll, next_sleep
 from ticketlock.workflow._session import (
     LastBeat,
     abandon,
@@ -46,7 +49,7 @@ from ticketlock.workflow._session import (
     note_claim,
     note_continuation,
 )
-from ticketlock.workflow._turn import Turn
+from ticketlock.workflow._turn import LockRequest, Turn
 
 _Claimed = tuple[Session, Claim, WorkOf]
 
@@ -247,7 +250,7 @@ class Workflow:
         if "failure" not in event:
             released = self._run(claim, lambda me: finish(me, held, session))
             return Step({}, {"HoldTime": released.held_ms}, keys)
-        failure = Failure.parse(event["failure"], kind=event["kind"])
+        failure = WorkFailure.parse(event["failure"], kind=event["kind"])
         own = failure.to_report()
         reply = {"error": own.error, "cause": own.cause}
         keys |= {"work_error": own.error}
@@ -339,7 +342,7 @@ class Workflow:
         reply = {**turns.with_place(turn, found.place), "status": sleep.status, "waitSeconds": wait_s}
         return Step(reply, _age(turn, found), keys)
 
-    def _sleep(self, turn: Turn, claim: Claim, found: Position, *, slack_ms: int = 0) -> Sleep:
+    def _sleep(self, turn: Turn, claim: Claim, found: Position, *, slack_ms: int = 0) -> PollPause:
         waited_ms = max(0, found.now.likely_ms - turn["arrivedMs"])
         rest_ms = None if turn["waitUntilMs"] is None else turn["waitUntilMs"] - found.now.likely_ms
         if turns.is_woken(turn):

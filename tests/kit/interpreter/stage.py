@@ -20,12 +20,12 @@ import wait_for_wake_up
 from kit.engines import create_table
 from kit.interpreter.harness import Machine, Outcome, StepFunctions, Work, until
 from kit.interpreter.lambda_server import Function, Handler, LambdaContext, function_arn
-from ticketlock_cdk.lock.definition import continue_definition, serialize_definition
-from ticketlock_cdk.lock.settings import HandOver, Settings
+from ticketlock_cdk.lock.serialize_machine import continue_definition, serialize_definition
+from ticketlock_cdk.lock.settings import HandOver, LockSettings
 
 from ticketlock import LockName, LockState, LockTable
 from ticketlock.locks._items import Session, lock_key
-from ticketlock.wire._attributes import Item
+from ticketlock.wire._actions import Item
 from ticketlock.wire._sdk import make_client
 
 LEASE_S = 8
@@ -165,7 +165,7 @@ def stage(
     """
     client = make_client(endpoint_url=endpoint, region_name="us-east-1")
     table_name = create_table(client)
-    numbers = Settings(**{"lease_s": LEASE_S, "poll_s": 1, "hand_over": hand_over, **settings})
+    numbers = LockSettings(**{"lease_s": LEASE_S, "poll_s": 1, "hand_over": hand_over, **settings})
     definition = serialize_definition(numbers, [*map(function_arn, work), CHILD_ARN])
     continuing = continue_definition(numbers)
     if parks is not None:

@@ -13,15 +13,14 @@ from property.faults import Faults
 from ticketlock.client import _acquire
 from ticketlock.client._holdings import Holdings
 from ticketlock.errors import LockLost
-from ticketlock.locks import _conditions, _hand_over, _handing, _protocol, _queue, _writes
+from ticketlock.locks import _conditions, _hand_over, _protocol, _queue, _writes
 from ticketlock.locks._items import Holder, LockItem, Row
 from ticketlock.locks._outcomes import Grant, HandedOver, Hold, Position, Released
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._queue import Queue
 from ticketlock.wire import _requests, _sdk
 from ticketlock.wire import _table_time as _time
-from ticketlock.wire._actions import Actions, Call
-from ticketlock.wire._answers import Refusal
+from ticketlock.wire._actions import Actions, Call, Refusal
 from ticketlock.wire._requests import Steps, Write
 from ticketlock.wire._table_time import _DATE_RESOLUTION_MS, Moment, Reading, TableTime
 
@@ -31,7 +30,7 @@ _free = Contender.free
 _observe = TableTime.observe
 _leave = _acquire.leave
 _meaning_of_answer = _sdk._meaning_of_answer
-_take_handed = _handing.take_handed
+_take_handed = _hand_over.take_handed
 _with_whole_lease = Contender._with_whole_lease
 _read_queue = Contender.read_queue
 _NEVER_MS = 10**15

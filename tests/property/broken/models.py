@@ -12,18 +12,16 @@ from typing import Any
 from property import scripts
 from property.broken.lock import ALWAYS, BrokenLock, without
 
-from ticketlock.client._acquire import acquire
-from ticketlock.client._wait import Waits
+from ticketlock.client._acquire import Waits, acquire
 from ticketlock.locks import _conditions, _grants, _permits, _queue, _writes
-from ticketlock.locks._handing import Next
-from ticketlock.locks._items import Holder, LockItem, Row, lock_key
+from ticketlock.locks._hand_over import Next
+from ticketlock.locks._items import Holder, LockItem, LockName, Row, lock_key
 from ticketlock.locks._modes import Mode
-from ticketlock.locks._names import LockName
 from ticketlock.locks._outcomes import Grant, Released
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._queue import Queue
 from ticketlock.locks._reads import TIME_CHECK
-from ticketlock.wire._attributes import number
+from ticketlock.wire._actions import number
 from ticketlock.wire._requests import Steps, TransactWrite, Write
 from ticketlock.wire._table_time import Moment
 

@@ -15,7 +15,7 @@ from property.operators import Script
 from property.world import World
 
 from ticketlock.errors import TableError
-from ticketlock.locks._claim import Claim
+from ticketlock.locks._outcomes import Claim
 from ticketlock.wire._actions import Actions, Sleep
 from ticketlock.wire._driver import Driver
 from ticketlock.wire._table_time import Moment, Reading

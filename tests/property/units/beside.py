@@ -15,11 +15,10 @@ from property.units.tries import APPEND, NAMES, in_time, unit_id, value_of, verb
 from property.units.world import Script, UnitsWorld
 
 from ticketlock.errors import TableError, TicketLockError
-from ticketlock.units import _owners
-from ticketlock.units._administration import roll_back
-from ticketlock.units._heads import Heads
-from ticketlock.units._outcomes import outcome_of_name, outcome_of_unit
+from ticketlock.units import _saved
+from ticketlock.units._operators import outcome_of_name, outcome_of_unit, roll_back
 from ticketlock.units._reading import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation
+from ticketlock.units._record import UnitRecords
 from ticketlock.units._terms import Terms
 from ticketlock.units._values import PYTHON
 from ticketlock.wire._actions import Actions, Call, Sleep
@@ -127,7 +126,7 @@ def ender(rounds: int, _: Sequence[str] = ()) -> Script:
                 continue
             unit = units[world.chance.pick(len(units))]
             try:
-                settled = yield from machine.driver.follow(roll_back(Heads(UNITS), MARKS, unit))
+                settled = yield from machine.driver.follow(roll_back(UnitRecords(UNITS), MARKS, unit))
             except TableError:
                 continue
             world.checker.sees_outcome(settled.outcome.name, asked_at, unit=unit)
@@ -138,7 +137,7 @@ def ender(rounds: int, _: Sequence[str] = ()) -> Script:
 def _ends_an_owner(world: UnitsWorld, machine: Machine) -> Actions[None]:
     owner = OWNERS[world.chance.pick(len(OWNERS))]
     try:
-        rolled_back = yield from machine.driver.follow(_owners.end_owner(Heads(UNITS), owner))
+        rolled_back = yield from machine.driver.follow(_saved.end_owner(UnitRecords(UNITS), owner))
     except TableError:
         return
     world.checker.saves.ended.add(owner)

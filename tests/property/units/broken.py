@@ -29,32 +29,28 @@ from property.units.faults import NONE, RATES, Faults
 from property.units.world import UnitsWorld
 
 from ticketlock.units import (
-    _committing,
-    _correcting,
-    _facts,
-    _locking,
+    _commit,
+    _conditions,
     _marked,
     _meeting,
-    _native,
-    _owners,
+    _operators,
+    _read_locks,
     _reading,
-    _resuming,
-    _saving,
+    _saved,
+    _state,
     _sweeping,
-    _verbs,
-    _writes,
+    _unit_of_work,
 )
-from ticketlock.units._committing import Committing
 from ticketlock.units._guards import Guards
-from ticketlock.units._heads import Heads
-from ticketlock.units._locking import Locking
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._meeting import Meeting
-from ticketlock.units._places import PlaceOfPart
 from ticketlock.units._queries import Querying
-from ticketlock.units._reading import Reading
+from ticketlock.units._read_locks import ReadLocks
+from ticketlock.units._reading import Reader
+from ticketlock.units._record import UnitRecords
 from ticketlock.units._rows import Receipt
-from ticketlock.units._verbs import Verbs
+from ticketlock.units._sweeping import SweepPosition
+from ticketlock.units._unit_of_work import UnitOfWork
 from ticketlock.wire._requests import TransactWrite
 
 OFTEN = Faults({name: 3 * rate for name, rate in RATES.items()})
@@ -108,17 +104,17 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "native: what was read is not checked",
             by(*ISOLATION),
-            ((_committing, "commit_natively", changes.native_without_checks),),
+            ((_unit_of_work, "commit_natively", changes.native_without_checks),),
         ),
         Variant(
             "marked: what was read is not checked",
             by(*ISOLATION),
-            ((_committing, "MarkedCommit", changes.MarkedWithoutChecks),),
+            ((_unit_of_work, "MarkedCommit", changes.MarkedWithoutChecks),),
         ),
         Variant(
             "marked: what was read is validated in a request before the commit",
             by(*ISOLATION),
-            ((_committing, "MarkedCommit", changes.MarkedThatValidatesFirst),),
+            ((_unit_of_work, "MarkedCommit", changes.MarkedThatValidatesFirst),),
         ),
         Variant(
             "a guard that inserts do not write",
@@ -129,14 +125,14 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a guard that queries do not read",
             by(*ISOLATION),
-            ((Verbs, "_read_guard", changes.query_unguarded),),
+            ((UnitOfWork, "_read_guard", changes.query_unguarded),),
             cast=RANGES,
         ),
         Variant(
             "a guard that is read after the items",
             by(*ISOLATION),
             (
-                (Verbs, "_read_guard", changes.query_unguarded),
+                (UnitOfWork, "_read_guard", changes.query_unguarded),
                 (Querying, "steps", changes.steps_and_the_guard),
             ),
             cast=RANGES,
@@ -144,7 +140,7 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "an item and its guard in one transaction",
             by(*ISOLATION),
-            ((Committing, "_has_to_mark", changes.never_by_marks),),
+            ((UnitOfWork, "_has_to_mark", changes.never_by_marks),),
             NONE,
             Caps(),
             replace(RANGES, engines=(None,)),
@@ -152,40 +148,40 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "native writes that ignore marks",
             by(*ISOLATION, "atomicity"),
-            ((_native, "write", changes.without(_writes.write, _facts.UNMARKED)),),
+            ((_commit, "write", changes.without(_commit.write, _conditions.UNMARKED)),),
             HALF_WAY,
             cast=CHECKS,
         ),
         Variant(
             "native checks that ignore marks",
             by(*ISOLATION),
-            ((_native, "check", changes.without(_writes.check, _facts.UNMARKED)),),
+            ((_commit, "check", changes.without(_commit.check, _conditions.UNMARKED)),),
             HALF_WAY,
             cast=CHECKS,
         ),
         Variant(
             "commit checks that ignore marks",
             by(*ISOLATION),
-            ((_marked, "check", changes.without(_writes.check, _facts.UNMARKED)),),
+            ((_marked, "check", changes.without(_commit.check, _conditions.UNMARKED)),),
             HALF_WAY,
             cast=replace(CHECKS, engines=("marked",)),
         ),
         Variant(
             "native writes that ignore the version",
             by(*ISOLATION),
-            ((_native, "write", changes.without(_writes.write, _facts.AT_THE_VERSION_I_SAW)),),
+            ((_commit, "write", changes.without(_commit.write, _conditions.AT_THE_VERSION_I_SAW)),),
         ),
         Variant(
             "an insert's mark without the check on the head",
             by("atomicity", "nothing left", *READS, *ISOLATION),
-            ((_committing, "MarkedCommit", changes.MarkedWithoutTheHead),),
+            ((_unit_of_work, "MarkedCommit", changes.MarkedWithoutTheHead),),
             TWICE,
             cast=INSERTS,
         ),
         Variant(
             "a mark without the version",
             by(*ISOLATION, "atomicity"),
-            ((MarkedCommit, "_mark", changes.without(MarkedCommit._mark, _facts.AT_THE_VERSION_I_SAW)),),
+            ((MarkedCommit, "_mark", changes.without(MarkedCommit._mark, _conditions.AT_THE_VERSION_I_SAW)),),
         ),
         Variant(
             "a new value without the mark",
@@ -195,12 +191,12 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "commit of any state",
             by("atomicity", "outcomes", *ISOLATION),
-            ((Heads, "commit", changes.without(Heads.commit, _facts.HEAD_IS_PENDING)),),
+            ((UnitRecords, "commit", changes.without(UnitRecords.commit, _conditions.HEAD_IS_PENDING)),),
         ),
         Variant(
             "rollback of any state",
             by("atomicity", "outcomes", *READS, *ISOLATION),
-            ((Heads, "roll_back", changes.roll_back_of_any),),
+            ((UnitRecords, "roll_back", changes.roll_back_of_any),),
         ),
         Variant(
             "the mark of a pending unit is removed",
@@ -210,14 +206,14 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "time to live at the commit",
             by("atomicity", "outcomes", *READS, *ISOLATION),
-            ((Heads, "commit", changes.commit_with_time_to_live),),
+            ((UnitRecords, "commit", changes.commit_with_time_to_live),),
             HALF_WAY_FOR_DAYS,
             cast=CHECKS,
         ),
         Variant(
             "closed before applied",
             by("atomicity", *READS, *ISOLATION),
-            ((_committing, "MarkedCommit", changes.MarkedThatClosesBefore),),
+            ((_unit_of_work, "MarkedCommit", changes.MarkedThatClosesBefore),),
         ),
         Variant(
             "a reader treats a missing record as rolled back",
@@ -229,68 +225,68 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a coordinator treats its missing record as rolled back",
             by("outcomes"),
-            ((_committing, "MarkedCommit", changes.MarkedThatTakesGoneAsRolledBack),),
+            ((_unit_of_work, "MarkedCommit", changes.MarkedThatTakesGoneAsRolledBack),),
             UNHEARD_DAYS,
             cast=SLEEPERS,
         ),
         Variant(
             "a refusal is reported although an earlier attempt may still arrive",
             by("outcomes"),
-            ((_committing, "MarkedCommit", changes.MarkedThatReportsTheRefusal),),
+            ((_state, "TRANSITIONS", changes.NO_ATTEMPT_ARRIVES_LATE),),
             CUT_OFF,
         ),
-        Variant("dirty committed reads", by(*READS), ((Reading, "_images", changes.images_dirty),)),
+        Variant("dirty committed reads", by(*READS), ((Reader, "_images", changes.images_dirty),)),
         Variant(
             "committed reads that ignore the unit's record",
             by(*READS),
-            ((Reading, "_images", changes.images_of_the_items),),
+            ((Reader, "_images", changes.images_of_the_items),),
         ),
         Variant(
             "a cut without a second read of the heads",
             by("cuts", *ISOLATION),
-            ((Reading, "_with_heads", changes.with_heads_by_one_read),),
+            ((Reader, "_with_heads", changes.with_heads_by_one_read),),
             Faults({"pause": 60}),
             cast=CUTS,
         ),
         Variant(
             "heads read beside transactions",
             by("cuts", *ISOLATION),
-            ((Heads, "read_together", changes.heads_read_plainly),),
+            ((UnitRecords, "read_together", changes.heads_read_plainly),),
             NONE,
             cast=replace(CHECKS, beside={"watcher": 20}),
         ),
-        Variant("a cut by plain reads", by("cuts", *ISOLATION), ((Reading, "_together", changes.one_by_one),)),
+        Variant("a cut by plain reads", by("cuts", *ISOLATION), ((Reader, "_together", changes.one_by_one),)),
         Variant(
             "a cut without what the unit has read before",
             by("cuts"),
-            ((Verbs, "_read_in", changes.read_in_the_new_alone),),
+            ((UnitOfWork, "_read_in", changes.read_in_the_new_alone),),
         ),
         Variant(
             "a committed read of what the unit has read before",
             by("cuts", "committed reads"),
-            ((Verbs, "_newest", changes.newest_of_the_new_alone),),
+            ((UnitOfWork, "_newest", changes.newest_of_the_new_alone),),
         ),
         Variant(
             "a cut under read locks that may be gone",
             by("cuts"),
-            ((Locking, "_check_pending", changes.check_no_earlier_marks),),
+            ((ReadLocks, "_check_pending", changes.check_no_earlier_marks),),
             cast=replace(LOCKING, clients=4, verbs=("append", "append", "get all")),
         ),
         Variant(
             "a unit that only reads, and is not validated",
             by(*ISOLATION),
-            ((Committing, "_validate", changes.validate_nothing),),
+            ((UnitOfWork, "_validate", changes.validate_nothing),),
             caps=Caps(together=2),
         ),
         Variant(
             "a check that counts as a read",
             by("checks"),
-            ((Committing, "_validate", changes.validate_no_checks),),
+            ((UnitOfWork, "_validate", changes.validate_no_checks),),
         ),
         Variant(
             "a check by a plain read at the commit",
             by("checks"),
-            ((Reading, "serializable", changes.serializable_by_plain_reads),),
+            ((Reader, "serializable", changes.serializable_by_plain_reads),),
             NONE,
             cast=ASSERTIONS,
         ),
@@ -315,42 +311,42 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a refusal after a lost reply is treated as a conflict",
             by("outcomes"),
-            ((_committing, "commit_natively", changes.commits_natively_taking_refusals),),
+            ((_unit_of_work, "commit_natively", changes.commits_natively_taking_refusals),),
             LATE,
             cast=replace(INSERTS, engines=("native", "marked"), rests_ms=NO_REST),
         ),
         Variant(
             "closed at once in spite of unanswered requests",
             by("nothing left"),
-            ((_committing, "MarkedCommit", changes.MarkedThatClosesAtOnce),),
+            ((_unit_of_work, "MarkedCommit", changes.MarkedThatClosesAtOnce),),
             TWICE,
             cast=INSERTS,
         ),
         Variant(
             "marks after the lease",
             by("nothing left"),
-            ((_committing, "MarkedCommit", changes.MarkedPastTheLease),),
+            ((_unit_of_work, "MarkedCommit", changes.MarkedPastTheLease),),
             DEADLY_DAYS,
             cast=replace(SLEEPERS, rounds=8, beside={"sweeper": 24}),
         ),
         Variant(
             "a rollback is reported before the record is decided",
             by("outcomes"),
-            ((_committing, "MarkedCommit", changes.MarkedThatReportsBefore),),
+            ((_unit_of_work, "MarkedCommit", changes.MarkedThatReportsBefore),),
             CUT_OFF,
         ),
-        Variant("wound without order", by("order"), ((Meeting, "pass_by", changes.pass_by_without_order),)),
+        Variant("wound without order", by("order"), ((Meeting, "wait_or_wound", changes.pass_by_without_order),)),
         Variant(
             "a commit that makes a record where there is none",
             by("atomicity", *READS, *ISOLATION),
-            ((Heads, "commit", changes.commit_that_creates),),
+            ((UnitRecords, "commit", changes.commit_that_creates),),
             DAYS,
             cast=SLEEPERS,
         ),
         Variant(
             "a record that is made again",
             by("atomicity", "outcomes", *READS, *ISOLATION),
-            ((Heads, "open", changes.open_again),),
+            ((UnitRecords, "open", changes.open_again),),
             TWICE_AND_HALF_WAY,
             cast=INSERTS,
         ),
@@ -364,20 +360,20 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a refusal that blocks the rollback",
             by("let go"),
-            ((_committing, "MarkedCommit", changes.MarkedThatStaysWhenRefused),),
+            ((_unit_of_work, "MarkedCommit", changes.MarkedThatStaysWhenRefused),),
             Faults({"refused": 60}),
         ),
         Variant(
             "a commit that does not report what DynamoDB refuses after the decision",
             by("told"),
-            ((_committing, "MarkedCommit", changes.MarkedThatKeepsSilent),),
+            ((_unit_of_work, "MarkedCommit", changes.MarkedThatKeepsSilent),),
             REFUSING,
             cast=CORRECTIONS,
         ),
         Variant(
             "a correction of an item that may be finished",
             by("atomicity", *ISOLATION, *READS),
-            ((_correcting, "_ends", changes.without(_correcting._ends, _facts.MARKED_BY_THE_UNIT)),),
+            ((_operators, "_ends", changes.without(_operators._ends, _conditions.MARKED_BY_THE_UNIT)),),
             REFUSING,
             cast=CORRECTIONS,
         ),
@@ -390,7 +386,7 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a sweep that keeps its stored position at the end of the table",
             by("nothing left"),
-            ((PlaceOfPart, "forget", PlaceOfPart.read),),
+            ((SweepPosition, "forget", SweepPosition.read),),
             cast=SWEEPS,
         ),
         Variant(
@@ -402,80 +398,80 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a save without rev",
             by("fork"),
-            ((Heads, "save", changes.without(Heads.save, _facts.REV_AS_I_SAW)),),
+            ((UnitRecords, "save", changes.without(UnitRecords.save, _conditions.REV_AS_I_SAW)),),
             cast=SAVES,
         ),
         Variant(
             "a claim of a saved unit without rev",
             by("fork"),
-            ((Heads, "claim", changes.without(Heads.claim, _facts.REV_AS_I_SAW)),),
+            ((UnitRecords, "claim", changes.without(UnitRecords.claim, _conditions.REV_AS_I_SAW)),),
             cast=SAVES,
         ),
         Variant(
             "a commit of a saved unit without rev",
             by("fork"),
-            ((Heads, "end_saved", changes.without(Heads.end_saved, _facts.REV_AS_I_SAW)),),
+            ((UnitRecords, "end_saved", changes.without(UnitRecords.end_saved, _conditions.REV_AS_I_SAW)),),
             cast=SAVES,
         ),
         Variant(
             "a commit of a saved unit in any state",
             by("fork", "outcomes", "atomicity"),
-            ((Heads, "end_saved", changes.without(Heads.end_saved, _facts.HEAD_IS_PENDING)),),
+            ((UnitRecords, "end_saved", changes.without(UnitRecords.end_saved, _conditions.HEAD_IS_PENDING)),),
             cast=SAVES,
         ),
         Variant(
             "a save that does not remember its step",
             by("step"),
-            ((_saving, "with_step", changes.with_no_step),),
+            ((_saved, "with_step", changes.with_no_step),),
             cast=SAVES,
         ),
         Variant(
             "a save that does not ask whether its owner has ended",
             by("owner"),
-            ((_saving, "owner_goes_on", changes.saved_under_an_ended_one),),
+            ((_saved, "owner_goes_on", changes.saved_under_an_ended_one),),
             cast=SAVES,
         ),
         Variant(
             "an end of an owner that reads its units before it refuses saves",
             by("owner"),
-            ((_owners, "end_owner", changes.end_owner_too_late),),
+            ((_saved, "end_owner", changes.end_owner_too_late),),
             cast=SAVES,
         ),
         Variant(
             "a unit resumed without its checks",
             by(*ISOLATION),
-            ((_resuming, "work_of", changes.work_without_checks),),
+            ((_saved, "work_of", changes.work_without_checks),),
             cast=SAVES,
         ),
         Variant(
             "an upgraded read lock that is unmarked without its write",
             by("atomicity", *ISOLATION, *READS),
-            ((_locking, "entry_of", changes.entry_of_what_was_read),),
+            ((_read_locks, "entry_of", changes.entry_of_what_was_read),),
             cast=LOCKING,
         ),
         Variant(
             "a read lock without the version that was read",
             by("atomicity", *ISOLATION),
-            ((Locking, "_mark", changes.without(Locking._mark, _facts.AT_THE_VERSION_I_SAW)),),
+            ((ReadLocks, "_mark", changes.without(ReadLocks._mark, _conditions.AT_THE_VERSION_I_SAW)),),
             cast=LOCKING,
         ),
         Variant(
             "a read lock whose key is not in the record",
             by("nothing left"),
-            ((Locking, "_write_keys", changes.write_no_keys),),
+            ((ReadLocks, "_write_keys", changes.write_no_keys),),
             cast=LOCKING,
         ),
         Variant(
             "read locks after the lease",
             by("nothing left"),
-            ((_verbs, "Locking", changes.LockingPastTheLease),),
+            ((_unit_of_work, "ReadLocks", changes.LockingPastTheLease),),
             DEADLY_DAYS,
             cast=replace(SLEEPERS, rounds=8, beside={"sweeper": 24}, locking=True),
         ),
         Variant(
             "a repeated unit that marks what it reads",
             by("exactly once"),
-            ((Verbs, "_take_in", changes.take_in_by_marks),),
+            ((UnitOfWork, "_read_unread", changes.read_unread_by_marks),),
             cast=replace(LOCKING, names=("n1",)),
         ),
         Variant(
@@ -498,8 +494,8 @@ VARIANTS: Mapping[str, Variant] = {
             "a name that is taken unconditionally",
             by("exactly once"),
             (
-                (_facts, "RECEIPT_GIVEN_UP_AS_I_SAW", changes.ALWAYS),
-                (_facts, "NO_SUCH_ROW", changes.ALWAYS),
+                (_conditions, "RECEIPT_GIVEN_UP_AS_I_SAW", changes.ALWAYS),
+                (_conditions, "NO_SUCH_ROW", changes.ALWAYS),
             ),
         ),
     )

@@ -19,23 +19,21 @@ from ticketlock.errors import (
     UnitForgotten,
     UnitRolledBack,
 )
-from ticketlock.units import _commit, _finishing, _marked, _native, _owners, _reading, _saving, _sweeping
-from ticketlock.units._committing import Committing
+from ticketlock.units import _commit, _marked, _meeting, _reading, _saved, _state, _sweeping
 from ticketlock.units._guards import Guards
-from ticketlock.units._heads import Head, Heads, head_key
-from ticketlock.units._item_reads import take_in
-from ticketlock.units._locking import Locking
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Marked, Meeting
-from ticketlock.units._outcomes import Outcome, outcome_of_name
+from ticketlock.units._operators import Outcome, outcome_of_name
 from ticketlock.units._packing import Entry
 from ticketlock.units._queries import Querying
-from ticketlock.units._reading import SERIALIZABLE, Reading, Wanted
+from ticketlock.units._read_locks import ReadLocks
+from ticketlock.units._reading import SERIALIZABLE, Reader, Wanted, read_unread
+from ticketlock.units._record import UnitRecord, UnitRecords, head_key
 from ticketlock.units._rows import Receipt, read_receipt
-from ticketlock.units._verbs import Verbs
-from ticketlock.units._work import Place
-from ticketlock.wire._answers import Reply
+from ticketlock.units._unit_of_work import UnitOfWork
+from ticketlock.units._work import ItemState
+from ticketlock.wire._actions import Reply
 from ticketlock.wire._item_requests import Get
 from ticketlock.wire._requests import ForkingSteps, Pause, Request, TransactWrite, Write
 from ticketlock.wire._table_time import Moment
@@ -46,11 +44,13 @@ LONGEST_MS = 2**63 - 1
 without = partial(asking_less, ALWAYS)
 
 
-def native_without_checks(places: Sequence[Place], marks: Marks, commit: Any, meeting: Meeting) -> ForkingSteps[None]:
+def native_without_checks(
+    places: Sequence[ItemState], marks: Marks, commit: Any, meeting: Meeting
+) -> ForkingSteps[None]:
     return _COMMIT_NATIVELY([each for each in places if each.writes] or places, marks, commit, meeting)
 
 
-_COMMIT_NATIVELY = _native.commit_natively
+_COMMIT_NATIVELY = _commit.commit_natively
 
 
 class MarkedThatKeepsSilent(MarkedCommit):
@@ -81,7 +81,7 @@ class MarkedThatValidatesFirst(MarkedCommit):
         yield from super()._decide()
 
 
-def no_guards(*_: Any) -> list[Place]:
+def no_guards(*_: Any) -> list[ItemState]:
     """Inserts do not write the guard."""
     return []
 
@@ -96,7 +96,7 @@ def steps_and_the_guard(self: Querying) -> ForkingSteps[Any]:
     found = yield from _STEPS(self)
     if self._asked.table.is_guarded and self._level is SERIALIZABLE:
         guard = Guards(UNITS).of(self._asked.table, self._asked.range.partition[0], self._work)
-        yield from take_in([guard], self._work, self._reading, 1)
+        yield from read_unread([guard], self._work, self._reading, 1)
         guard.is_checked = True
     return found
 
@@ -104,7 +104,7 @@ def steps_and_the_guard(self: Querying) -> ForkingSteps[Any]:
 _STEPS = Querying.steps
 
 
-def never_by_marks(self: Committing, _guards: Any) -> bool:
+def never_by_marks(self: UnitOfWork, _guards: Any) -> bool:
     """One transaction writes an item and its guard.
 
     DynamoDB has applied the guard, but not the item yet. A query finds the new guard, and no item.
@@ -119,7 +119,7 @@ class MarkedWithoutTheHead(MarkedCommit):
     again in the same state, absent, and a process that meets the mark writes the deleted value again.
     """
 
-    def _batches(self, left: Sequence[Place]) -> Any:
+    def _batches(self, left: Sequence[ItemState]) -> Any:
         return [(self._mark(place), [place]) for place in left]
 
 
@@ -131,18 +131,18 @@ class MarkedPastTheLease(MarkedCommit):
     and the mark stays.
     """
 
-    def _mark(self, place: Place) -> Write:
+    def _mark(self, place: ItemState) -> Write:
         return replace(super()._mark(place), not_after_local_ms=None)
 
 
-class LockingPastTheLease(Locking):
+class LockingPastTheLease(ReadLocks):
     """The same for read locks."""
 
-    def _mark(self, place: Place) -> Write:
+    def _mark(self, place: ItemState) -> Write:
         return replace(super()._mark(place), not_after_local_ms=None)
 
 
-def write_no_keys(self: Locking, _places: Sequence[Place]) -> ForkingSteps[None]:
+def write_no_keys(self: ReadLocks, _places: Sequence[ItemState]) -> ForkingSteps[None]:
     """Its record does not say what it marks.
 
     A process crashes with its marks; no process meets them, and a sweep does not find them.
@@ -150,25 +150,25 @@ def write_no_keys(self: Locking, _places: Sequence[Place]) -> ForkingSteps[None]
     return (yield from _WRITE_KEYS(self, []))
 
 
-_WRITE_KEYS = Locking._write_keys
+_WRITE_KEYS = ReadLocks._write_keys
 
 
-def entry_of_what_was_read(place: Place) -> Entry:
+def entry_of_what_was_read(place: ItemState) -> Entry:
     """An item that was marked when it was read is not written, although the unit has changed it since."""
     made = _marked.entry_of(place)
     return made if place.seen is None else replace(made, kind="unmark", assigned={}, removed=())
 
 
-def take_in_by_marks(self: Verbs, places: Sequence[Place]) -> ForkingSteps[None]:
+def read_unread_by_marks(self: UnitOfWork, places: Sequence[ItemState]) -> ForkingSteps[None]:
     """A repeated unit marks what it reads, and its end frees nothing: it has nothing to commit."""
     repeated, self.repeated = self.repeated, False
     try:
-        yield from _TAKE_IN(self, places)
+        yield from _READ_UNREAD(self, places)
     finally:
         self.repeated = repeated
 
 
-_TAKE_IN = Verbs._take_in
+_READ_UNREAD = UnitOfWork._read_unread
 
 
 class MarkedThatReportsBefore(MarkedCommit):
@@ -191,7 +191,7 @@ class MarkedThatClosesBefore(MarkedCommit):
 
     def _finish(self) -> ForkingSteps[None]:
         reply: Reply = yield Pause(0)
-        yield from _finishing.close(self._heads, self._head, reply.now.latest_ms)
+        yield from _meeting.close(self._heads, self._head, reply.now.latest_ms)
         yield from super()._finish()
 
 
@@ -205,7 +205,7 @@ def pass_by_without_order(self: Meeting, met: Marked) -> ForkingSteps[None]:
         yield self._heads.roll_back(head.unit, now.latest_ms, by=self._age[1])
 
 
-def undecided_or_gone(head: Head | None) -> bool:
+def undecided_or_gone(head: UnitRecord | None) -> bool:
     """A unit that is gone, or closed, counts as not committed: what was read is treated as committed."""
     return head is None or head.is_closed or head.state != "committed"
 
@@ -218,19 +218,11 @@ class MarkedThatTakesGoneAsRolledBack(MarkedCommit):
         return UnitRolledBack(str(error)) if isinstance(error, UnitForgotten) else error
 
 
-class MarkedThatReportsTheRefusal(MarkedCommit):
-    """Reports the reason of a refusal, even if an earlier attempt may still arrive."""
-
-    @property
-    def _may_decide_late(self) -> bool:
-        return False
-
-    @_may_decide_late.setter
-    def _may_decide_late(self, _: bool) -> None:
-        pass
+NO_ATTEMPT_ARRIVES_LATE = {**_state.TRANSITIONS, "gets no answer": {"deciding": "deciding"}}
+"""A refusal is reported as the end, even if an earlier attempt may still arrive."""
 
 
-def with_heads_by_one_read(self: Reading, batch: Sequence[Wanted], *, together: bool) -> ForkingSteps[Any]:
+def with_heads_by_one_read(self: Reader, batch: Sequence[Wanted], *, together: bool) -> ForkingSteps[Any]:
     """The heads are read once, after the items.
 
     The items are read when a unit has marked one of them, but not the other yet. It marks that as well, and is
@@ -241,11 +233,11 @@ def with_heads_by_one_read(self: Reading, batch: Sequence[Wanted], *, together: 
     after = {}
     for unit in sorted(units):
         reply: Reply = yield self._heads.read(unit)
-        after[unit] = Head.of(reply.item) if reply.item is not None else None
+        after[unit] = UnitRecord.of(reply.item) if reply.item is not None else None
     return items, after
 
 
-def heads_read_plainly(self: Heads, units: Sequence[str]) -> Request:
+def heads_read_plainly(self: UnitRecords, units: Sequence[str]) -> Request:
     """The heads are read outside of transactions.
 
     A marked unit has read an item, and is decided: the service has released the check of that item, but has not changed
@@ -255,10 +247,10 @@ def heads_read_plainly(self: Heads, units: Sequence[str]) -> Request:
     return Get(self.table, head_key(units[0])) if len(units) == 1 else _READ_TOGETHER(self, units)
 
 
-_READ_TOGETHER = Heads.read_together
+_READ_TOGETHER = UnitRecords.read_together
 
 
-def one_by_one(self: Reading, batch: Sequence[Wanted]) -> ForkingSteps[Any]:
+def one_by_one(self: Reader, batch: Sequence[Wanted]) -> ForkingSteps[Any]:
     """Several items of one instant by plain reads."""
     items = []
     for each in batch:
@@ -267,60 +259,60 @@ def one_by_one(self: Reading, batch: Sequence[Wanted]) -> ForkingSteps[Any]:
     return items
 
 
-def images_dirty(self: Reading, batch: Sequence[Wanted], items: Any, heads: Any) -> ForkingSteps[Any]:
+def images_dirty(self: Reader, batch: Sequence[Wanted], items: Any, heads: Any) -> ForkingSteps[Any]:
     """The value that a pending unit is about to write is treated as committed."""
     as_committed = {unit: None if head is None else replace(head, state="committed") for unit, head in heads.items()}
     return (yield from _IMAGES(self, batch, items, as_committed))
 
 
-def images_of_the_items(self: Reading, _batch: Any, items: Any, _records: Any) -> ForkingSteps[Any]:
+def images_of_the_items(self: Reader, _batch: Any, items: Any, _records: Any) -> ForkingSteps[Any]:
     """The item's present value, without the outcome of the unit whose mark it has."""
     yield from ()
     return [_reading.image_of(item, self._marks) for item in items]
 
 
-_IMAGES = Reading._images
+_IMAGES = Reader._images
 
 
-def read_in_the_new_alone(self: Verbs, places: Sequence[Place]) -> ForkingSteps[None]:
+def read_in_the_new_alone(self: UnitOfWork, places: Sequence[ItemState]) -> ForkingSteps[None]:
     """A cut has the items that the unit had read before as they were then: it mixes instants."""
     return (yield from _READ_IN(self, [place for place in places if not place.is_read]))
 
 
-_READ_IN = Verbs._read_in
+_READ_IN = UnitOfWork._read_in
 
 
-def newest_of_the_new_alone(self: Verbs, places: Sequence[Place], level: Any) -> ForkingSteps[Any]:
+def newest_of_the_new_alone(self: UnitOfWork, places: Sequence[ItemState], level: Any) -> ForkingSteps[Any]:
     """The same below SERIALIZABLE: a unit that polls what it has read never sees it change."""
     found = yield from _NEWEST(self, [place for place in places if not place.is_read], level)
     return {**{id(place): place.image for place in places}, **found}
 
 
-_NEWEST = Verbs._newest
+_NEWEST = UnitOfWork._newest
 
 
-def check_no_earlier_marks(_self: Locking) -> ForkingSteps[None]:
+def check_no_earlier_marks(_self: ReadLocks) -> ForkingSteps[None]:
     """While the unit waited for an item, an older one may have taken its read locks away, and written both items."""
     yield from ()
 
 
-def validate_nothing(_self: Committing, _places: Sequence[Place]) -> ForkingSteps[None]:
+def validate_nothing(_self: UnitOfWork, _places: Sequence[ItemState], _commit: Any) -> ForkingSteps[None]:
     """A unit that only reads is committed without a check: what several requests have read is not of one instant."""
     yield from ()
 
 
-def validate_no_checks(self: Committing, places: Sequence[Place]) -> ForkingSteps[None]:
+def validate_no_checks(self: UnitOfWork, places: Sequence[ItemState], commit: Any) -> ForkingSteps[None]:
     """A `check` counts as any read: of one item it is true as of the read, not as of the commit."""
     for place in places:
         place.is_asserted = False
-    yield from _VALIDATE(self, places)
+    yield from _VALIDATE(self, places, commit)
 
 
-_VALIDATE = Committing._validate
+_VALIDATE = UnitOfWork._validate
 
 
 def serializable_by_plain_reads(
-    self: Reading, wanted: Sequence[Wanted], *, together: bool = True, exactly: bool = False
+    self: Reader, wanted: Sequence[Wanted], *, together: bool = True, exactly: bool = False
 ) -> ForkingSteps[Any]:
     """The commit checks a single item by a plain read.
 
@@ -330,7 +322,7 @@ def serializable_by_plain_reads(
     return (yield from _SERIALIZABLE(self, wanted, together=together))
 
 
-_SERIALIZABLE = Reading.serializable
+_SERIALIZABLE = Reader.serializable
 
 
 def new_token(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -341,7 +333,7 @@ def new_token(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def commits_natively_taking_refusals(
-    places: Sequence[Place], marks: Marks, commit: Any, meeting: Meeting
+    places: Sequence[ItemState], marks: Marks, commit: Any, meeting: Meeting
 ) -> ForkingSteps[None]:
     """A refusal is treated as one of the last attempt, even if an earlier one had no answer."""
     steps = _COMMIT_NATIVELY(places, marks, commit, meeting)
@@ -372,15 +364,15 @@ def _next(go: Callable[[], Any]) -> Any:
         return None
 
 
-def roll_back_of_any(self: Heads, unit: str, now_ms: int, **more: Any) -> Write:
+def roll_back_of_any(self: UnitRecords, unit: str, now_ms: int, **more: Any) -> Write:
     made = _ROLL_BACK(self, unit, now_ms, **more)
     return replace(made, condition="attribute_exists(#state)")
 
 
-_ROLL_BACK = Heads.roll_back
+_ROLL_BACK = UnitRecords.roll_back
 
 
-def commit_with_time_to_live(self: Heads, head: Head, now_ms: int) -> Write:
+def commit_with_time_to_live(self: UnitRecords, head: UnitRecord, now_ms: int) -> Write:
     made = _COMMIT(self, head, now_ms)
     return replace(
         made,
@@ -389,7 +381,7 @@ def commit_with_time_to_live(self: Heads, head: Head, now_ms: int) -> Write:
     )
 
 
-_COMMIT = Heads.commit
+_COMMIT = UnitRecords.commit
 
 
 def unmark_of_pending(self: Meeting, met: Marked) -> ForkingSteps[Any]:
@@ -405,8 +397,11 @@ _RESOLVE = Meeting.resolve
 
 def unmark_unconditionally(entry_table: str, key: Any, key_name: str, mark: Any, marks: Marks) -> Write:
     """A placeholder is deleted, even if the item has changed since."""
-    made = _finishing.unmark(entry_table, key, key_name, mark, marks)
+    made = _UNMARK(entry_table, key, key_name, mark, marks)
     return replace(made, condition=ALWAYS) if mark.kind == "insert" else made
+
+
+_UNMARK = _meeting.unmark
 
 
 def finish_without_mark(entry: Any, unit: str, marks: Marks) -> Write:
@@ -414,7 +409,7 @@ def finish_without_mark(entry: Any, unit: str, marks: Marks) -> Write:
     return replace(made, condition=ALWAYS)
 
 
-_FINISH = _finishing.finish
+_FINISH = _meeting.finish
 
 
 def work_without_checks(saved: Any, work: Any, tables: Any) -> None:
@@ -424,7 +419,7 @@ def work_without_checks(saved: Any, work: Any, tables: Any) -> None:
         place.is_checked = False
 
 
-_WORK_OF = _saving.work_of
+_WORK_OF = _saved.work_of
 
 
 def with_no_step(saved: frozenset[bytes], _step: Any) -> frozenset[bytes]:
@@ -435,16 +430,16 @@ def saved_under_an_ended_one(table: str, owner: str) -> Write:
     return replace(_OWNER_GOES_ON(table, owner), condition=ALWAYS)
 
 
-def end_owner_too_late(heads: Heads, owner: str) -> ForkingSteps[list[str]]:
+def end_owner_too_late(heads: UnitRecords, owner: str) -> ForkingSteps[list[str]]:
     """Its units are read before anything refuses later saves."""
-    page = yield _owners._saved(heads.table, owner, None)
+    page = yield _saved._saved(heads.table, owner, None)
     now = (yield Pause(0)).now
-    yield _owners._end(heads.table, owner, now)
+    yield _saved._end(heads.table, owner, now)
     units = [row["row"]["S"] for row in page.items if row["row"]["S"] != "ended"]
-    return (yield from _owners._roll_back(units, heads, owner, now, []))
+    return (yield from _saved._roll_back(units, heads, owner, now, []))
 
 
-_OWNER_GOES_ON = _owners.owner_goes_on
+_OWNER_GOES_ON = _saved.owner_goes_on
 
 
 def given_up_by_a_counter(table: str, name: str, _own: str) -> ForkingSteps[Outcome]:
@@ -457,7 +452,7 @@ def given_up_by_a_counter(table: str, name: str, _own: str) -> ForkingSteps[Outc
 # Late and duplicate requests.
 
 
-def commit_that_creates(self: Heads, head: Head, now_ms: int) -> Write:
+def commit_that_creates(self: UnitRecords, head: UnitRecord, now_ms: int) -> Write:
     """Creates a head if there is none.
 
     A process sends the commit again after it has slept for days: meanwhile its unit was rolled back, closed and
@@ -468,7 +463,7 @@ def commit_that_creates(self: Heads, head: Head, now_ms: int) -> Write:
     return replace(made, condition=f"attribute_not_exists(#unit) OR ({made.condition})")
 
 
-def open_again(self: Heads, head: Head) -> Write:
+def open_again(self: UnitRecords, head: UnitRecord) -> Write:
     """Writes the head unconditionally.
 
     A late copy of the head's first write arrives after the commit: the unit is pending again, and a process that meets
@@ -477,7 +472,7 @@ def open_again(self: Heads, head: Head) -> Write:
     return replace(_OPEN(self, head), condition=ALWAYS)
 
 
-_OPEN = Heads.open
+_OPEN = UnitRecords.open
 
 
 class MarkedThatStaysWhenRefused(MarkedCommit):
@@ -492,7 +487,9 @@ class MarkedThatStaysWhenRefused(MarkedCommit):
         return (yield from super()._abort(error))
 
 
-def sweep_of_any_age(seen: Head, now: Moment, heads: Heads, marks: Marks, swept: Any, time: Any) -> ForkingSteps[Any]:
+def sweep_of_any_age(
+    seen: UnitRecord, now: Moment, heads: UnitRecords, marks: Marks, swept: Any, time: Any
+) -> ForkingSteps[Any]:
     """Every unit is old enough, as with an age that overflows: upstream's bug.
 
     A unit whose lease is running is rolled back; a record is closed before the last copy of a mark has arrived.

@@ -12,8 +12,8 @@ from property.units.tries import unit_id
 from property.units.world import Script, UnitsWorld
 
 from ticketlock.errors import InvalidUnitRequest, TableError
-from ticketlock.units._correcting import Correction, correct, unfinished
-from ticketlock.units._heads import Heads
+from ticketlock.units._operators import Correction, correct, unfinished
+from ticketlock.units._record import UnitRecords
 from ticketlock.wire._actions import Actions, Sleep
 
 CORRECTED = "corrected"
@@ -39,7 +39,7 @@ def last_operator(world: UnitsWorld, machine: Machine) -> Actions[None]:
 
 
 def _corrects(world: UnitsWorld, machine: Machine, unit: str, key: Key) -> Actions[None]:
-    checker, table, heads = world.checker, world.table_of(key), Heads(UNITS)
+    checker, table, heads = world.checker, world.table_of(key), UnitRecords(UNITS)
     where = {name: {"S": part} for name, part in key_of(key).items()}
     began = checker.step
     try:

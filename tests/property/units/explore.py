@@ -18,8 +18,8 @@ from property.units.faults import A_DAY_MS, Faults, mixed
 from property.units.tables import LOCKS, MARKS, TABLES, UNITS
 from property.units.world import Script, UnitsWorld
 
-from ticketlock.testing import _reads
-from ticketlock.units import _committing, _heads, _marked, _packing, _reading, _rows, _sweeping, _verbs
+from ticketlock.testing import _requests
+from ticketlock.units import _marked, _packing, _reading, _record, _rows, _sweeping, _unit_of_work
 from ticketlock.units._guards import GUARD
 
 _CALM_AFTER = 1_500
@@ -54,24 +54,22 @@ class Caps:
         changes: list[tuple[Any, str, Any]] = []
         if self.actions is not None:
             changes += [
-                (_committing, "MOST_ACTIONS", self.actions),
+                (_unit_of_work, "MOST_ACTIONS", self.actions),
                 (_marked, "MOST_ACTIONS", self.actions + 1),
                 (_marked, "_MARKS_TOGETHER", self.actions - 1),
                 (_marked, "_AT_ONCE", 2),
             ]
         if self.together is not None:
-            changes += [
-                (module, "MOST_TOGETHER", self.together) for module in (_verbs, _committing, _reading, _sweeping)
-            ]
+            changes += [(module, "MOST_TOGETHER", self.together) for module in (_unit_of_work, _reading, _sweeping)]
         if self.inline_bytes is not None:
-            changes += [(_heads, "INLINE_BYTES", self.inline_bytes), (_packing, "_PIECE_BYTES", 150)]
+            changes += [(_record, "INLINE_BYTES", self.inline_bytes), (_packing, "_PIECE_BYTES", 150)]
             changes.append((_packing, "_TOGETHER_BYTES", 200))
         if self.page_bytes is not None:
-            changes.append((_reads, "_PAGE_BYTES", self.page_bytes))
+            changes.append((_requests, "_PAGE_BYTES", self.page_bytes))
         if self.receipts_are_kept_s is not None:
             changes.append((_rows, "RECEIPT_IS_KEPT_S", self.receipts_are_kept_s))
             # Longer than a late copy of the save is on its way: it would begin the record anew.
-            changes.append((_heads, "SAVED_IS_KEPT_S", self.receipts_are_kept_s + LATEST_MS // 1_000))
+            changes.append((_record, "SAVED_IS_KEPT_S", self.receipts_are_kept_s + LATEST_MS // 1_000))
         with ExitStack() as stack:
             for module, name, value in changes:
                 stack.enter_context(patch.object(module, name, value))

@@ -10,10 +10,9 @@ from property.units.tries import Plan, states_nothing, to_its_end, unit_id, verb
 from property.units.world import UnitsWorld
 
 from ticketlock.errors import InvalidUnitRequest, TicketLockError
-from ticketlock.units._resuming import Resumed, resume
-from ticketlock.units._steps import Step
-from ticketlock.units._terms import Terms
-from ticketlock.units._verbs import Verbs
+from ticketlock.units._saved import Resumed, resume
+from ticketlock.units._terms import SavedStep, Terms
+from ticketlock.units._unit_of_work import UnitOfWork
 from ticketlock.wire._actions import Actions
 
 
@@ -44,7 +43,7 @@ def one_that_resumes(world: UnitsWorld, machine: Machine, plan: Plan) -> Actions
             raise Broken(f"outcomes: {own} finds {unit} committed, and it is not")
         return
     verbs = verbs_of(world, resumed.terms)
-    verbs.goes_on(resumed)
+    verbs.continue_from(resumed)
     if resumed.terms.repeats_step:
         yield from _repeats(world, machine, verbs, record, plan)
         return
@@ -65,14 +64,14 @@ def _takes_up(record: Record, resumed: Resumed, world: UnitsWorld) -> None:
     record.missed, record.resumed_from = copy(before.missed), before
 
 
-def _step_of(plan: Plan) -> Step | None:
+def _step_of(plan: Plan) -> SavedStep | None:
     """Its step, if it saves the unit again: plans of two statements with the same first verb share one."""
     if plan.keeping is None or len(plan.statements) != 2:
         return None
-    return Step(plan.statements[0][0])
+    return SavedStep(plan.statements[0][0])
 
 
-def _repeats(world: UnitsWorld, machine: Machine, verbs: Verbs, record: Record, plan: Plan) -> Actions[None]:
+def _repeats(world: UnitsWorld, machine: Machine, verbs: UnitOfWork, record: Record, plan: Plan) -> Actions[None]:
     """Run a step again after its save: nothing of it is written."""
     assert plan.keeping is not None
     world.checker.saves.sees_repeated_step(str(record.saved_as), record.step)
@@ -82,7 +81,7 @@ def _repeats(world: UnitsWorld, machine: Machine, verbs: Verbs, record: Record, 
     world.checker.sees_end(record, "saved before")
 
 
-def _rolls_back(world: UnitsWorld, machine: Machine, verbs: Verbs, record: Record) -> Actions[None]:
+def _rolls_back(world: UnitsWorld, machine: Machine, verbs: UnitOfWork, record: Record) -> Actions[None]:
     """Roll it back for every coordinator."""
     try:
         yield from machine.driver.follow(verbs.rollback())

@@ -10,7 +10,7 @@ from property.units.tries import Plan, one_try, unit_id, value_of, verbs_of
 from property.units.world import Script, UnitsWorld
 
 from ticketlock.units._reading import COMMITTED
-from ticketlock.units._saving import Keeping
+from ticketlock.units._saved import SaveOptions
 from ticketlock.units._terms import Terms
 from ticketlock.units._values import PYTHON
 from ticketlock.wire._actions import Actions, Sleep
@@ -48,7 +48,7 @@ def drawn_plan(world: UnitsWorld, cast: Cast) -> Plan:
     name = names[pick(len(names))] if names and pick(3) == 2 else None
     under, timeout_ms, tries = pick(6) == 5, [10_000, 1_000, 0][pick(3)], [3, 1, 2][pick(3)]
     keeps_ms = [None, 12 * 3_600_000, None, [100_000, 5_000][pick(2)]][pick(4)] if cast.saves else None
-    keeping = None if keeps_ms is None else Keeping(keeps_ms, [None, *OWNERS][pick(1 + len(OWNERS))])
+    keeping = None if keeps_ms is None else SaveOptions(keeps_ms, [None, *OWNERS][pick(1 + len(OWNERS))])
     is_locking = cast.locking and keeping is None and pick(2) == 1
     return Plan(tuple(statements), engine, name, under, timeout_ms, tries, keeping, is_locking)
 

@@ -11,9 +11,8 @@ from property.units.tables import MARKS, UNITS
 from property.units.world import Script, UnitsWorld
 
 from ticketlock.errors import TableError
-from ticketlock.units._heads import Heads
-from ticketlock.units._places import SWEEP
-from ticketlock.units._sweeping import Swept, sweep
+from ticketlock.units._record import UnitRecords
+from ticketlock.units._sweeping import SWEEP, Swept, sweep
 from ticketlock.wire._actions import Actions, Sleep
 
 CUT_SHORT, SWEPT_ON = "sweep cut short", "swept on by another"
@@ -50,7 +49,7 @@ def one_sweep(world: UnitsWorld, machine: Machine, parts: int, time_ms: int | No
     if until_ms is not None:
         before, world.swept_by[parts] = world.swept_by.get(parts, machine.name), machine.name
         world.struck[SWEPT_ON] += before != machine.name and parts in _kept(world)
-    swept: Swept = yield from machine.driver.follow(sweep(Heads(UNITS), MARKS, parts=parts, until_ms=until_ms))
+    swept: Swept = yield from machine.driver.follow(sweep(UnitRecords(UNITS), MARKS, parts=parts, until_ms=until_ms))
     world.struck[CUT_SHORT] += not swept.is_whole
     world.checker.notes(f"{machine.name} has swept {parts} parts for {time_ms} ms: {swept}")
     return swept

@@ -10,7 +10,25 @@ from property.units.broken import VARIANTS, Variant, by
 from property.units.every import KINDS, Kind, every
 from property.units.proof import ENOUGH, all_of, random_ones
 
-from ticketlock.units import _native
+from ticketlock.units import _commit
+
+pytestmark = pytest.mark.shows(
+    "atomicity",
+    "strict serialisability",
+    "committed reads",
+    "no dirty read",
+    "no phantoms",
+    "known outcomes",
+    "exactly once",
+    "no deadlock",
+    "wrong clocks",
+    "nothing left",
+    "read locks",
+    "saved units",
+    "steps of a saved unit",
+    "ended owner",
+    "unit under a lock",
+)
 
 A_TEST = 100
 HUNTED = 2_000
@@ -91,7 +109,7 @@ def test_what_catches_broken_units_is_shown_again_by_its_seed() -> None:
 
 
 def test_an_unexpected_error_does_not_count_as_caught() -> None:
-    raises = Variant("raises", by("atomicity", "serialisable"), ((_native, "check", None), (_native, "write", None)))
+    raises = Variant("raises", by("atomicity", "serialisable"), ((_commit, "check", None), (_commit, "write", None)))
     assert first_broken(raises, range(5)) is None
 
 

@@ -22,13 +22,13 @@ from ticketlock.errors import (
     UnitContended,
     UnitRolledBack,
 )
-from ticketlock.units._asked import in_python
-from ticketlock.units._ids import _DIGITS
+from ticketlock.units._queries import in_python
 from ticketlock.units._reading import COMMITTED, READ_LOCK, SERIALIZABLE, UNCOMMITTED, Isolation
-from ticketlock.units._saving import Keeping
+from ticketlock.units._record import _DIGITS
+from ticketlock.units._saved import SaveOptions
 from ticketlock.units._terms import Engine, Terms
+from ticketlock.units._unit_of_work import UnitOfWork
 from ticketlock.units._values import PYTHON
-from ticketlock.units._verbs import Verbs
 from ticketlock.wire._actions import Actions, Sleep
 
 # Without faults a unit ends within that time: a lease that it waits for, and its own time-outs.
@@ -73,7 +73,7 @@ class Plan:
     is_under: bool
     timeout_ms: int
     tries: int
-    keeping: Keeping | None = None
+    keeping: SaveOptions | None = None
     is_locking: bool = False
 
 
@@ -88,8 +88,8 @@ def value_of(item: Mapping[str, Any] | None) -> Value:
     return None if item is None else tuple(int(each) for each in item[ELEMENTS])
 
 
-def verbs_of(world: UnitsWorld, terms: Terms) -> Verbs:
-    verbs = Verbs(terms, UNITS, world.tables, MARKS)
+def verbs_of(world: UnitsWorld, terms: Terms) -> UnitOfWork:
+    verbs = UnitOfWork(terms, UNITS, world.tables, MARKS)
     verbs._meeting._jitter = world.jitter
     return verbs
 
@@ -110,7 +110,7 @@ def one_try(world: UnitsWorld, machine: Machine, plan: Plan, born_ms: int) -> Ac
     return (yield from to_its_end(world, machine, verbs, record, plan))
 
 
-def to_its_end(world: UnitsWorld, machine: Machine, verbs: Verbs, record: Record, plan: Plan) -> Actions[bool]:
+def to_its_end(world: UnitsWorld, machine: Machine, verbs: UnitOfWork, record: Record, plan: Plan) -> Actions[bool]:
     """The statements of a unit, and its end. Returns whether this try was the last."""
     checker, unit, began_ms, quiet = world.checker, record.id, world.time.now_ms, _troubles(world)
     own, follow = OwnUnit(world, machine, verbs, record), machine.driver.follow
@@ -138,7 +138,7 @@ def to_its_end(world: UnitsWorld, machine: Machine, verbs: Verbs, record: Record
         raise
     except TicketLockError as error:
         end = type(error).__name__
-        if verbs.life.state == "open":
+        if verbs.state.is_open:
             end = "given up"
         checker.sees_end(record, end)
         in_time(world, began_ms, f"{unit} ended as {end}")
@@ -152,7 +152,7 @@ def to_its_end(world: UnitsWorld, machine: Machine, verbs: Verbs, record: Record
     return True
 
 
-def _commits(world: UnitsWorld, machine: Machine, verbs: Verbs) -> Actions[None]:
+def _commits(world: UnitsWorld, machine: Machine, verbs: UnitOfWork) -> Actions[None]:
     """The commit, which reports what the service refuses after the decision."""
     told, unit = False, verbs.terms.unit
     try:
@@ -168,7 +168,7 @@ def _commits(world: UnitsWorld, machine: Machine, verbs: Verbs) -> Actions[None]
         raise Broken(f"told: the commit of {unit} has not reported an item that is refused")
 
 
-def states_nothing(world: UnitsWorld, machine: Machine, verbs: Verbs, key: Key) -> Actions[None]:
+def states_nothing(world: UnitsWorld, machine: Machine, verbs: UnitOfWork, key: Key) -> Actions[None]:
     """A statement of a repeated unit: it does nothing."""
     found = yield from machine.driver.follow(verbs.delete(world.table_of(key), key_of(key), None, None, None, PYTHON))
     if found != (None, None):
@@ -203,7 +203,7 @@ def _has_let_go(world: UnitsWorld, unit: str, end: str) -> None:
 class OwnUnit:
     """A unit, with what it must see of its own writes."""
 
-    def __init__(self, world: UnitsWorld, machine: Machine, verbs: Verbs, record: Record) -> None:
+    def __init__(self, world: UnitsWorld, machine: Machine, verbs: UnitOfWork, record: Record) -> None:
         self.world, self.machine, self.verbs, self.record = world, machine, verbs, record
         self.new = {":new": [record.number], ":none": []}
 

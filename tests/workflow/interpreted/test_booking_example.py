@@ -23,7 +23,10 @@ from ticketlock_local.engines.emulator import Emulator
 from ticketlock.units import Units, create_units_table, unit_owner
 from ticketlock.wire._sdk import make_client
 
-pytestmark = pytest.mark.verify("moto's interpreter waits in real time between two tries")
+pytestmark = [
+    pytest.mark.shows("steps of a saved unit", "unit over several states"),
+    pytest.mark.verify("moto's interpreter waits in real time between two tries"),
+]
 
 FUNCTIONS = Path(__file__).parents[3] / "examples" / "booking" / "function"
 # The interpreter tells an execution nothing of redrives.

@@ -12,11 +12,12 @@ from kit.interpreter.stage import HALF_LIFE_S, LEASE_S, Stage
 from ticketlock_cdk.lock.settings import HandOver
 from workflow.interpreted.conftest import Open
 
-from ticketlock.workflow import _event_budget as budget
+from ticketlock.workflow import _turn as budget
 
-pytestmark = pytest.mark.verify(
-    "moto's interpreter waits in real time; `make test` asks the ways that most executions take"
-)
+pytestmark = [
+    pytest.mark.shows("long waits and holds"),
+    pytest.mark.verify("moto's interpreter waits in real time; `make test` asks the ways that most executions take"),
+]
 
 EVENTS_PER_POLL = {True: budget.EVENTS_PER_PARKED_POLL, False: budget.EVENTS_PER_POLL}
 """The most polls of an execution, for a waiter that parks, and for one that polls."""

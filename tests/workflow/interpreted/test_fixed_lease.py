@@ -8,12 +8,13 @@ from aws_cdk import Duration
 from kit.interpreter.harness import Work
 from kit.interpreter.lambda_server import ServiceError
 from kit.interpreter.stage import CHILD_ARN, LEASE_S
-from ticketlock_cdk.lock.settings import HandOver, Settings
+from ticketlock_cdk.lock.settings import HandOver, LockSettings
 from workflow.interpreted.conftest import Open, OpenUser
 
-pytestmark = pytest.mark.verify(
-    "moto's interpreter waits in real time; `make test` asks the ways that most executions take"
-)
+pytestmark = [
+    pytest.mark.shows("no heartbeat"),
+    pytest.mark.verify("moto's interpreter waits in real time; `make test` asks the ways that most executions take"),
+]
 
 ENTITY = "order-42"
 WORK_TIMEOUT_S = LEASE_S - 5
@@ -159,7 +160,7 @@ def test_a_failed_release_keeps_the_output_and_leaves_the_lock_to_its_lease(open
 )
 def test_a_time_out_that_the_lease_does_not_bound_is_refused_at_synth(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match="work_timeout") as refused:
-        Settings.of(
+        LockSettings.of(
             lease=Duration.seconds(60),
             poll=Duration.seconds(5),
             default_record_wait="Infinity",
@@ -172,7 +173,7 @@ def test_a_time_out_that_the_lease_does_not_bound_is_refused_at_synth(settings: 
 def test_work_may_take_three_quarters_of_the_lease_less_5_seconds_unless_less_is_asked_for(
     lease_s: int, longest_s: int
 ) -> None:
-    settings = Settings.of(
+    settings = LockSettings.of(
         lease=Duration.seconds(lease_s), poll=Duration.seconds(5), default_record_wait="Infinity", heartbeat=False
     )
     assert settings.work_timeout_s == longest_s

@@ -10,11 +10,12 @@ from kit.interpreter.lambda_server import ServiceError, Twice
 from kit.interpreter.stage import CHILD_ARN, HALF_LIFE_S, LEASE_S
 from workflow.interpreted.conftest import Open
 
-from ticketlock.workflow import _event_budget as budget
+from ticketlock.workflow import _turn as budget
 
-pytestmark = pytest.mark.verify(
-    "moto's interpreter waits in real time; `make test` asks the ways that most executions take"
-)
+pytestmark = [
+    pytest.mark.shows("liveness", "lost lease", "unreachable functions"),
+    pytest.mark.verify("moto's interpreter waits in real time; `make test` asks the ways that most executions take"),
+]
 
 
 @pytest.mark.always("the way that most executions take")

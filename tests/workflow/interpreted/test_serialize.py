@@ -8,9 +8,10 @@ from kit.interpreter.harness import Work
 from kit.interpreter.lambda_server import function_arn
 from workflow.interpreted.conftest import Open
 
-pytestmark = pytest.mark.verify(
-    "moto's interpreter waits in real time; `make test` asks the ways that most executions take"
-)
+pytestmark = [
+    pytest.mark.shows("exclusion", "cost"),
+    pytest.mark.verify("moto's interpreter waits in real time; `make test` asks the ways that most executions take"),
+]
 
 
 @pytest.mark.always("the way that most executions take")

@@ -9,12 +9,12 @@ from kit.interpreter.stage import Stage
 from ticketlock_cdk.lock.settings import HandOver
 from workflow.interpreted.conftest import Open, OpenUser
 
-from ticketlock.locks._items import lock_key
-from ticketlock.locks._names import LockName
+from ticketlock.locks._items import LockName, lock_key
 
-pytestmark = pytest.mark.verify(
-    "moto's interpreter waits in real time; `make test` asks the ways that most executions take"
-)
+pytestmark = [
+    pytest.mark.shows("exclusion"),
+    pytest.mark.verify("moto's interpreter waits in real time; `make test` asks the ways that most executions take"),
+]
 
 BOTH_WAYS = pytest.mark.parametrize("hand_over", list(HandOver))
 ENTITY = "order-42"

@@ -16,7 +16,10 @@ from ticketlock import Fence
 from ticketlock.units import Units, create_units_table, unit_name
 from ticketlock.wire._sdk import make_client
 
-pytestmark = pytest.mark.verify("moto's interpreter waits in real time between two tries")
+pytestmark = [
+    pytest.mark.shows("state that writes once"),
+    pytest.mark.verify("moto's interpreter waits in real time between two tries"),
+]
 
 ENTITY = "order-42"
 RETRIES = 5

@@ -9,9 +9,10 @@ from kit.interpreter.stage import HALF_LIFE_S, LEASE_S, Stage
 from ticketlock_cdk.lock.settings import HandOver
 from workflow.interpreted.conftest import Open
 
-pytestmark = pytest.mark.verify(
-    "moto's interpreter waits in real time; `make test` asks the ways that most executions take"
-)
+pytestmark = [
+    pytest.mark.shows("liveness"),
+    pytest.mark.verify("moto's interpreter waits in real time; `make test` asks the ways that most executions take"),
+]
 
 CALLBACK = HandOver.CALLBACK
 

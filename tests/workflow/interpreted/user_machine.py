@@ -27,7 +27,7 @@ from kit.interpreter.stage import CHILD_ARN, CONTINUE_ARN, Stage
 from ticketlock_cdk import HandOver, TicketLock
 from ticketlock_cdk.lock.serialized import Serialized
 
-from ticketlock.wire._attributes import Item
+from ticketlock.wire._actions import Item
 
 USER_LEASE_S = 10
 Made = sfn.IChainable

@@ -1,0 +1,142 @@
+"""``ticketlock acquire``, ``renew`` and ``release``: a lock held across processes under the name of its owner."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from ticketlock import Lease, LockName
+from ticketlock.cli._exits import (
+    ANSWER_WAS_NO,
+    CONFIGURATION,
+    LEASE_LOST,
+    SIGNALLED,
+    UNAVAILABLE,
+    USAGE,
+    WAIT_IS_OVER,
+    Ended,
+    Explained,
+)
+from ticketlock.cli._operate import force
+from ticketlock.cli._settings import settings_of, table_options
+from ticketlock.cli._signals import Signals
+from ticketlock.cli._waiting import Wish, lease_option, namespace_option, stand_in_line, waiting_options
+from ticketlock.cli._wording import plain
+
+_HELD_BY = "The owner that you gave to `acquire`, or that it printed."
+
+_owner_option = click.option("--owner", required=True, metavar="ID", help=_HELD_BY)
+
+
+@click.command(
+    cls=Explained,
+    example="ticketlock acquire production --owner build-7 --lease 30m --wait 1h",
+    ends=(0, USAGE, UNAVAILABLE, WAIT_IS_OVER, CONFIGURATION, SIGNALLED),
+)
+@click.argument("entity")
+@click.option(
+    "--owner",
+    metavar="ID",
+    help="Who acquires the lock. Repeat the command with the same owner to get the same grant.  [default: a new one]",
+)
+@waiting_options
+@table_options
+@click.pass_context
+def acquire(context: click.Context, /, **said: Any) -> None:
+    """Wait for the lock on ENTITY in arrival order, and keep it for the length of the lease.
+
+    Prints the holder as JSON. Nothing renews the lease by itself: run `ticketlock renew` to renew it, and
+    `ticketlock release` to free the lock.
+    """
+    wish = Wish(**said)
+    with Signals() as signals:
+        lease = stand_in_line(settings_of(context), wish, signals, heartbeat=False)
+    lease.detach()
+    _tell(lease)
+
+
+@click.command(
+    cls=Explained,
+    example="ticketlock renew production --owner build-7 --lease 30m",
+    ends=(0, USAGE, UNAVAILABLE, LEASE_LOST, CONFIGURATION),
+)
+@click.argument("entity")
+@_owner_option
+@namespace_option
+@lease_option
+@table_options
+@click.pass_context
+def renew(context: click.Context, /, entity: str, owner: str, namespace: str, lease: float) -> None:
+    """Renew the lease of the lock on ENTITY: a full lease, counted from now."""
+    renewed = settings_of(context).locks(lease_s=lease).resume(entity, owner, namespace=namespace)
+    renewed.detach()
+    _tell(renewed)
+
+
+@click.command(
+    cls=Explained,
+    example="ticketlock release production --owner build-7\nticketlock release production --force",
+    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, LEASE_LOST, CONFIGURATION),
+)
+@click.argument("entity")
+@click.option("--owner", metavar="ID", help=_HELD_BY)
+@click.option("--force", "by_force", is_flag=True, help="Take it away from its current holder. Asks first.")
+@click.option("--fencing-token", type=int, metavar="N", help="With --force: only if the holder has this token.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@namespace_option
+@table_options
+@click.pass_context
+def release(
+    context: click.Context,
+    /,
+    entity: str,
+    owner: str | None,
+    by_force: bool,
+    fencing_token: int | None,
+    yes: bool,
+    namespace: str,
+) -> None:
+    """Free the lock on ENTITY, for its owner or by force."""
+    if by_force == (owner is not None):
+        raise click.UsageError("whose lock? Give --owner, or --force.")
+    if fencing_token is not None and not by_force:
+        raise click.UsageError("--fencing-token needs --force.")
+    table, lock = settings_of(context).lock_table(), LockName(entity, namespace)
+    if owner is None:
+        force(table, lock, fencing_token, yes=yes)
+        return
+    released = table.release_as(lock, owner)
+    click.echo(
+        json.dumps(
+            {
+                "entity": entity,
+                "namespace": namespace,
+                "owner": owner,
+                "heldSeconds": released.held_ms / 1_000,
+                "leaseWasOver": released.lease_was_over,
+            },
+            ensure_ascii=False,
+        )
+    )
+    if released.lease_was_over:
+        raise Ended(f"the lease on '{plain(entity)}' expired before its release", LEASE_LOST)
+
+
+def _tell(lease: Lease) -> None:
+    rest_s = lease.remaining_s
+    told = {
+        "entity": lease.entity,
+        "namespace": lease.namespace,
+        "owner": lease.owner,
+        "fencingToken": lease.fencing_token,
+        "deadline": _iso(lease.deadline),
+        "remainingSeconds": round(rest_s, 3),
+        "shared": lease.shared,
+        "dataLeft": lease.data_left,
+    }
+    click.echo(json.dumps(told, ensure_ascii=False))
+
+
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

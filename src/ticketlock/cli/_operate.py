@@ -1,0 +1,171 @@
+"""``ticketlock init``, ``limit`` and ``remove-waiter``: what operators change."""
+
+import shlex
+from typing import Any
+
+import click
+
+from ticketlock import InvalidLockRequest, LockLost, LockName, LockTable, create_table
+from ticketlock.cli._exits import ANSWER_WAS_NO, CONFIGURATION, LEASE_LOST, UNAVAILABLE, USAGE, Ended, Explained
+from ticketlock.cli._settings import settings_of, table_options
+from ticketlock.cli._waiting import namespace_option
+from ticketlock.cli._wording import lease, permits_of, plain, span
+from ticketlock.locks._items import LockItem
+
+# Unlike a lock's requests, these may be slow, and the SDK may retry them.
+_PATIENT: dict[str, Any] = {"read_timeout": 20, "retries": {"total_max_attempts": 4, "mode": "standard"}}
+
+
+@click.command(
+    cls=Explained,
+    example="ticketlock init --table locks --deletion-protection",
+    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, CONFIGURATION),
+)
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--deletion-protection", is_flag=True, help="No one can delete the table until this is switched off.")
+@table_options
+@click.pass_context
+def init(context: click.Context, /, yes: bool, deletion_protection: bool) -> None:
+    """Create the lock table, billed on demand, with time to live.
+
+    Of an existing lock table only time to live is enabled, if it is off.
+    """
+    settings = settings_of(context)
+    name, place = settings.table_name, settings.place()
+    if not yes:
+        click.confirm(f"Create the table '{name}' in {place}?", abort=True, err=True)
+    more: dict[str, Any] = {"DeletionProtectionEnabled": True} if deletion_protection else {}
+    client = settings.client(**_PATIENT)
+    try:
+        made = create_table(name, client=client, **more)
+    except ValueError as wrong:  # the existing table is not a lock table
+        raise Ended(str(wrong), CONFIGURATION) from wrong
+    click.echo(f"{'created' if made else 'there was already'} the table '{name}' in {place}")
+
+
+def force(table: LockTable, lock: LockName, fencing_token: int | None, *, yes: bool) -> None:
+    """Take a lock away from its holders, after a confirmation that names them.
+
+    Raises:
+        Ended: there is no such holder.
+        Abort: the user declined the confirmation.
+    """
+    name, found = plain(lock.entity), table.inspect(lock)
+    holders = [
+        holder for holder in (found.item.holders if found.item else ()) if fencing_token in (None, holder.fencing_token)
+    ]
+    if not holders:
+        raise Ended(f"no one holds the lock on '{name}'{_with(fencing_token)}", LEASE_LOST)
+    for holder in holders:
+        rest_ms = holder.lease_until_ms - found.now.likely_ms
+        lease = f"its lease ends in {span(rest_ms)}" if rest_ms > 0 else f"its lease expired {span(-rest_ms)} ago"
+        click.echo(f"{plain(holder.owner)}, fencing token {holder.fencing_token}: {lease}", err=True)
+    if not yes:
+        who = "this holder" if len(holders) == 1 else "each of these holders"
+        then = f"Until its next heartbeat, {who} may work at the same time as the next one"
+        click.confirm(f"Take the lock on '{name}' away? {then}", abort=True, err=True)
+    for holder in holders:
+        try:
+            table.force_release(lock, holder.fencing_token)
+        except LockLost:
+            click.echo(f"{plain(holder.owner)} does not hold it any more", err=True)
+        else:
+            click.echo(f"taken from {plain(holder.owner)}, fencing token {holder.fencing_token}")
+
+
+@click.command(
+    cls=Explained,
+    example="ticketlock limit order-42 0\nticketlock limit order-42 --unset",
+    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, CONFIGURATION),
+)
+@click.argument("entity")
+@click.argument("permits", type=click.IntRange(0, 100), metavar="[N]", required=False)
+@click.option(
+    "--unset", is_flag=True, help="Remove the limit: the number that the users ask for applies again; N, if given."
+)
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@namespace_option
+@table_options
+@click.pass_context
+def limit(context: click.Context, /, entity: str, permits: int | None, unset: bool, yes: bool, namespace: str) -> None:
+    """Limit how many may hold the lock on ENTITY at once; replaces the number its users ask for; 0 closes it.
+
+    Current holders keep the lock. The limit stays until you set another one, or unset it.
+    """
+    if permits is None and not unset:
+        raise click.UsageError("how many? Give N, or --unset.")
+    table, lock, name = settings_of(context).lock_table(), LockName(entity, namespace), plain(entity)
+    if not yes:
+        item = table.inspect(lock).item
+        now = "not used yet" if item is None else f"now {permits_of(item.permits)}, held by {item.held}"
+        click.confirm(f"{_what(permits, unset=unset)} '{name}' ({now})?", abort=True, err=True)
+    if not unset:
+        assert permits is not None
+        item = table.set_limit(lock, permits).item
+    else:
+        item = _unset(table, lock, permits)
+    told = "not used yet" if item is None else _as_it_is(item)
+    click.echo(f"{name}: {told}")
+
+
+def _unset(table: LockTable, lock: LockName, permits: int | None) -> LockItem | None:
+    try:
+        return table.unset_limit(lock, permits).item
+    except InvalidLockRequest as error:
+        if permits is not None:
+            raise
+        name = plain(lock.entity)
+        raise click.UsageError(
+            f"no one had used the lock on '{name}' before its limit was set: also give the number of permits that its "
+            f"users ask for, such as `ticketlock limit {shlex.quote(name)} 1 --unset`"
+        ) from error
+
+
+def _what(permits: int | None, *, unset: bool) -> str:
+    if unset:
+        return "Remove the limit of the lock on"
+    return "Close the lock on" if permits == 0 else f"Allow at most {permits} at once to hold the lock on"
+
+
+def _as_it_is(item: LockItem) -> str:
+    return f"{permits_of(item.permits)}, held by {item.held}, {item.waiting} waiting"
+
+
+def _with(fencing_token: int | None) -> str:
+    return "" if fencing_token is None else f" with fencing token {fencing_token}"
+
+
+@click.command(
+    cls=Explained,
+    example="ticketlock show order-42\nticketlock remove-waiter order-42 1795269400007",
+    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, LEASE_LOST, CONFIGURATION),
+)
+@click.argument("entity")
+@click.argument("ticket", type=click.IntRange(0))
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@namespace_option
+@table_options
+@click.pass_context
+def remove_waiter(context: click.Context, /, entity: str, ticket: int, yes: bool, namespace: str) -> None:
+    """Remove the waiter with TICKET from the queue for the lock on ENTITY; `ticketlock show` lists the tickets.
+
+    A waiter that still runs joins again at the end of the queue: end its process or execution to remove it for good.
+    """
+    table, lock, name = settings_of(context).lock_table(), LockName(entity, namespace), plain(entity)
+    if not yes:
+        found = table.inspect(lock)
+        row = next((each for each in found.rows if each.ticket == ticket), None)
+        if row is None:
+            raise _no_waiter(name, ticket)
+        waited_ms = found.now.likely_ms - row.created_at_ms
+        of_lease = lease(row.lease_until_ms - found.now.likely_ms)
+        click.echo(f"{plain(row.owner)}, ticket {ticket}: has waited {span(waited_ms)}, lease {of_lease}", err=True)
+        click.confirm(f"Remove it from the queue for '{name}'?", abort=True, err=True)
+    removed = table.remove_waiter(lock, ticket)
+    if removed is None:
+        raise _no_waiter(name, ticket)
+    click.echo(f"removed {plain(removed.owner)}, ticket {ticket}")
+
+
+def _no_waiter(name: str, ticket: int) -> Ended:
+    return Ended(f"no one waits for the lock on '{name}' with ticket {ticket}", LEASE_LOST)

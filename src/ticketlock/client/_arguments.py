@@ -1,0 +1,207 @@
+"""A client's defaults, and the arguments of each acquisition, checked and completed. No I/O."""
+
+import inspect
+import math
+import os
+import socket
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ticketlock._checks import Seconds, boolean, callback, duration_ms, text
+from ticketlock._decorating import Decorator
+from ticketlock.client._pace import PaceBounds
+from ticketlock.errors import InvalidLockRequest
+from ticketlock.locks._items import LockName, record_wait_ms
+from ticketlock.locks._outcomes import MAX_LEASE_MS, MIN_LEASE_MS, Claim
+
+Told = Callable[[Any], object]
+Entity = str | int | LockName
+"""What to lock: text, a whole number, which is the same as its digits, or a whole name."""
+
+_OWNER_NAME_BYTES = 512
+_HOUR_MS = 3_600_000
+# Python does not write numbers of thousands of digits.
+_TOO_LONG = 10**1_024
+_OF_OTHER_LOCKS = frozenset({"blocking", "blocking_timeout", "timeout", "wait", "wait_timeout"})
+
+
+@dataclass(frozen=True, slots=True)
+class Acquisition:
+    """The terms of one acquisition: the caller's arguments, checked and completed.
+
+    Attributes:
+        claim: the claim.
+        has_own_identity: whether the client generated its owner, so that no earlier request has used it.
+        record_wait_ms: None waits for ever.
+        danger_ms: how long before the deadline ``on_danger`` is called; None for a quarter of the lease.
+        heartbeat: whether its lease is renewed in the background.
+        on_lost, on_danger: the caller's callbacks.
+    """
+
+    claim: Claim
+    has_own_identity: bool
+    record_wait_ms: int | None = None
+    danger_ms: int | None = None
+    heartbeat: bool = False
+    on_lost: Told | None = None
+    on_danger: Told | None = None
+
+
+class AcquireArguments(NamedTuple):
+    """The arguments of one acquisition, as the caller passed them."""
+
+    record_wait: Seconds | None = None
+    lease: Seconds | None = None
+    data: str | None = None
+    permits: int = 1
+    shared: bool = False
+    owner: str | None = None
+    heartbeat: bool | None = None
+    on_lost: Told | None = None
+    on_danger: Told | None = None
+    danger: Seconds | None = None
+    reentrant: bool = False
+    on_wait: Told | None = None
+
+
+class Defaults:
+    """The client's defaults.
+
+    Args:
+        namespace, lease, record_wait, owner_name, heartbeat, check_every: as passed to the client.
+
+    Attributes:
+        owner_name: what operators see beside a lock.
+        bounds: those of the sleep of the first in line.
+    """
+
+    def __init__(
+        self,
+        *,
+        namespace: str,
+        lease: Seconds,
+        record_wait: Seconds,
+        owner_name: str | None,
+        heartbeat: bool,
+        check_every: tuple[Seconds, Seconds],
+    ) -> None:
+        self._namespace = LockName("-", namespace).namespace
+        self._lease_ms = duration_ms("lease", lease, MIN_LEASE_MS, MAX_LEASE_MS)
+        self._record_wait_ms = record_wait_ms("record_wait", record_wait)
+        if not isinstance(check_every, tuple | list) or len(check_every) != 2:
+            raise InvalidLockRequest("check_every", check_every, "two durations, the shortest and the longest")
+        shortest, longest = (duration_ms("check_every", each, 1, _HOUR_MS) for each in check_every)
+        self.bounds = PaceBounds(shortest, max(shortest, longest))
+        name = owner_name if owner_name is not None else f"{socket.gethostname()}:{os.getpid()}"
+        self.owner_name = text("owner_name", name, _OWNER_NAME_BYTES)
+        self._heartbeat = boolean("heartbeat", heartbeat)
+
+    def lock(self, entity: Entity, namespace: str | None) -> LockName:
+        """The name of a lock."""
+        if isinstance(entity, LockName):
+            if namespace is not None:
+                raise InvalidLockRequest("namespace", namespace, "no namespace: the LockName has one")
+            return entity
+        is_number = isinstance(entity, int) and not isinstance(entity, bool) and abs(entity) < _TOO_LONG
+        name: Any = str(entity) if is_number else entity
+        return LockName(name, self._namespace if namespace is None else namespace)
+
+    def lease_ms(self, lease: Seconds | None) -> int:
+        """The length of a lease, in milliseconds."""
+        return self._lease_ms if lease is None else duration_ms("lease", lease, MIN_LEASE_MS, MAX_LEASE_MS)
+
+    def wait_ms(self, record_wait: Seconds | None) -> int | None:
+        """The length of a record wait, in milliseconds; None for ever."""
+        return self._record_wait_ms if record_wait is None else record_wait_ms("record_wait", record_wait)
+
+    def ask(self, lock: LockName, wishes: AcquireArguments) -> Acquisition:
+        """Check and complete one acquisition."""
+        lease_ms = self.lease_ms(wishes.lease)
+        boolean("reentrant", wishes.reentrant)
+        callback("on_wait", wishes.on_wait)
+        if inspect.iscoroutinefunction(wishes.on_wait):
+            raise InvalidLockRequest("on_wait", wishes.on_wait, "a plain function: no one awaits what it returns")
+        claim = Claim(
+            lock,
+            wishes.owner if wishes.owner is not None else f"{self.owner_name}/{uuid.uuid4().hex}",
+            lease_ms,
+            permits=wishes.permits,
+            data=wishes.data,
+            shared=wishes.shared,
+        )
+        return Acquisition(
+            claim,
+            has_own_identity=wishes.owner is None,
+            record_wait_ms=self.wait_ms(wishes.record_wait),
+            danger_ms=None if wishes.danger is None else duration_ms("danger", wishes.danger, 0, lease_ms),
+            heartbeat=self._heartbeat if wishes.heartbeat is None else boolean("heartbeat", wishes.heartbeat),
+            on_lost=callback("on_lost", wishes.on_lost),
+            on_danger=callback("on_danger", wishes.on_danger),
+        )
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Refuse options of ``acquire`` before it is called with them."""
+        refuse_unknown(options.keys() - {"namespace", *AcquireArguments._fields})
+        lock = self.lock("-", options.get("namespace"))
+        self.ask(lock, AcquireArguments(**{name: value for name, value in options.items() if name != "namespace"}))
+
+    def in_one_order(self, entities: Iterable[Entity], namespace: str | None) -> list[LockName]:
+        """The names of several locks, in the order in which all callers take them.
+
+        Raises:
+            InvalidLockRequest: one is named twice, or there is none.
+        """
+        if isinstance(entities, str | int | LockName) or not isinstance(entities, Iterable):
+            raise InvalidLockRequest("entities", entities, "a list of entities")
+        locks = sorted(
+            (self.lock(each, None if isinstance(each, LockName) else namespace) for each in entities),
+            key=lambda lock: (lock.entity.encode(), lock.namespace.encode()),
+        )
+        if not locks or len(set(locks)) < len(locks):
+            raise InvalidLockRequest("entities", [lock.entity for lock in locks], "at least one, each once")
+        return locks
+
+
+def refuse_unknown(names: Iterable[str]) -> None:
+    """Refuse keyword arguments that ``acquire`` does not have.
+
+    Raises:
+        TypeError: there is one; if other locks have it, it names ours.
+    """
+    for name in sorted(names):
+        ours = "; record_wait is how many seconds to wait at most, 0 not to wait" if name in _OF_OTHER_LOCKS else ""
+        raise TypeError(f"acquire() got an unexpected keyword argument {name!r}{ours}")
+
+
+def rest_s(record_wait_ms: int | None, waited_ms: int) -> float:
+    """The remaining record wait, in seconds."""
+    return math.inf if record_wait_ms is None else max(0, record_wait_ms - waited_ms) / 1_000
+
+
+SERIALIZED = Decorator(
+    name="serialized",
+    key="key",
+    refused=InvalidLockRequest,
+    for_threads="ticketlock.LockClient",
+    for_tasks="ticketlock.aio.LockClient",
+    by_hand="acquire",
+    run="without the lock",
+)
+
+
+def check_arguments(key: Any, options: Mapping[str, Any]) -> None:
+    """Refuse options that would give each call its own lock, or let all calls run at once; for ``serialized`` only.
+
+    Args:
+        key: as the caller has given it.
+        options: of ``acquire``.
+
+    Raises:
+        InvalidLockRequest: names the argument and says what to pass instead.
+    """
+    SERIALIZED.check_key(key)
+    if options.get("owner") is not None:
+        allowed = "none: calls with one owner are one acquisition, and would run at once; each gets an owner of its own"
+        raise InvalidLockRequest("owner", options["owner"], allowed)

@@ -1,0 +1,218 @@
+"""The waiters and the holders of one process: a release in this process wakes the next waiter, even if another client.
+No I/O.
+
+A wake-up is only a hint. A woken waiter takes the lock by the same conditional write as any other, or polls. A waiter
+that is not woken, or belongs to another process, polls at its pace. So a lost hint costs idle time, and a superfluous
+one costs a poll.
+"""
+
+import math
+import threading
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from weakref import ReferenceType, WeakValueDictionary, ref
+
+from ticketlock.client._acquire import Waits
+from ticketlock.client._base_lease import BaseLease
+from ticketlock.client._pace import Pace, PaceBounds
+from ticketlock.locks._items import LockName
+from ticketlock.locks._outcomes import Position, Released
+from ticketlock.wire._driver import OwnProcess
+
+
+@dataclass(frozen=True, slots=True)
+class WaitKey:
+    """The lock that is waited for.
+
+    Attributes:
+        table: identifies its table.
+        lock: its name.
+    """
+
+    table: Hashable
+    lock: LockName
+
+
+class LocalWaiters:
+    """The waiters of this process, by lock, and its leases, by lock and owner."""
+
+    def __init__(self) -> None:
+        self._process = OwnProcess()
+        # Re-entrant: a signal handler that releases a lock may interrupt the thread that has this mutex.
+        self._mutex = threading.RLock()
+        # Weak: an exception from a signal handler may end a wait between two instructions of `standing`.
+        self._waiting: dict[WaitKey, tuple[ReferenceType[Waits], ...]] = {}
+        # Weak: a client may be dropped with its leases.
+        self._leases: WeakValueDictionary[tuple[WaitKey, str], BaseLease] = WeakValueDictionary()
+
+    @property
+    def are_of_this_process(self) -> bool:
+        """Whether this is the process that created them: in a forked child none of these threads runs."""
+        return self._process.is_this
+
+    @contextmanager
+    def standing(self, line: WaitKey, waits: Waits) -> Iterator[None]:
+        """Within the block a release may wake this wait."""
+        mine = ref(waits, lambda gone: self._leaves(line, gone))
+        with self._mutex:
+            self._waiting[line] = (*self._waiting.get(line, ()), mine)
+        try:
+            yield
+        finally:
+            self._leaves(line, mine)
+
+    def _leaves(self, line: WaitKey, gone: ReferenceType[Waits]) -> None:
+        with self._mutex:
+            others = tuple(each for each in self._waiting.get(line, ()) if each is not gone)
+            if others:
+                self._waiting[line] = others
+            else:
+                self._waiting.pop(line, None)
+
+    def first(self, line: WaitKey) -> Waits | None:
+        """The waiter of this process with the lowest ticket; None if no waiter is known to have one."""
+        return min((each for each in self._waits(line) if each.ticket is not None), key=_ticket, default=None)
+
+    def follower(self, line: WaitKey, holder: str) -> Waits | None:
+        """The waiter of this process with the lowest ticket, of those whose last poll has found this holder.
+
+        Waiters for a table of the same name in another account are in the same line.
+        """
+        found = (each for each in self._waits(line) if each.has_seen(holder))
+        return min(found, key=_ticket, default=None)
+
+    def has(self, line: WaitKey, owner: str) -> bool:
+        """Whether a client of this process holds the lock for this owner, or waits for it."""
+        return (line, owner) in self._leases or any(each.claim.owner == owner for each in self._waits(line))
+
+    def _waits(self, line: WaitKey) -> list[Waits]:
+        with self._mutex:
+            waiting = [each() for each in self._waiting.get(line, ())]
+        return [each for each in waiting if each is not None]
+
+    def tell_first_waiter(self, line: WaitKey, fencing_token: int) -> None:
+        """Tell the first waiter that the lock was released, or granted with room for another holder.
+
+        Args:
+            line: the lock.
+            fencing_token: that of its last grant.
+        """
+        first = self.first(line)
+        if first is not None:
+            first.note_grant(fencing_token)
+
+    def has_left(self, line: WaitKey, left: Waits) -> None:
+        """Tell the waiters behind one that has left the queue without the lock: nobody else would tell them.
+
+        The next of them polls, if no other waiter of this process is before it.
+        """
+        first = self.first(line)
+        for each in self._waits(line):
+            if left.ticket is not None and _ticket(each) > left.ticket:
+                each.one_has_left(is_first_now=each is first)
+
+    def takes(self, line: WaitKey, lease: BaseLease) -> None:
+        """Learn of a lease that a client of this process holds."""
+        self._leases[line, lease.owner] = lease
+
+    def drops(self, line: WaitKey, lease: BaseLease) -> None:
+        """Learn that no client of this process will release it any more."""
+        self._leases.pop((line, lease.owner), None)
+
+    def will_release(self, line: WaitKey, seen: Position) -> bool:
+        """Whether clients of this process hold the lock, and nobody else: its release will wake the next waiter."""
+        return bool(seen.holders) and all((line, holder.owner) in self._leases for holder in seen.holders)
+
+
+def _ticket(waits: Waits) -> int:
+    return waits.ticket or 0
+
+
+_of_process = LocalWaiters()
+
+
+def lines_of_this_process() -> LocalWaiters:
+    """The waiters of this process, for all its clients; a forked child has its own."""
+    global _of_process
+    if not _of_process.are_of_this_process:
+        _of_process = LocalWaiters()
+    return _of_process
+
+
+_MOST_LOCKS = 1_000
+_CROWDED_MS = 1_000
+# Long enough for the first tries that follow to heal the count.
+_DISTRUSTED_MS = 30_000
+
+
+@dataclass(slots=True)
+class _KnownLock:
+    """What a client remembers of one lock.
+
+    Attributes:
+        hand_over_ms: how long a hand-over takes, as measured by the last wait.
+        crowded_until_ms: until when the waiters at the last release are assumed to be waiting still.
+        handed_to: the owner to whom the last release granted the lock; None if it granted it to none.
+        distrusted_until_ms: until when that is not assumed, because the counted waiters turned out to have crashed.
+    """
+
+    hand_over_ms: float = 0.0
+    crowded_until_ms: float = -math.inf
+    handed_to: str | None = None
+    distrusted_until_ms: float = -math.inf
+
+
+class KnownLocks:
+    """What a client remembers of up to 1,000 locks.
+
+    Args:
+        bounds: those of the sleep of the first in line.
+    """
+
+    def __init__(self, bounds: PaceBounds) -> None:
+        self._bounds = bounds
+        self._locks: dict[LockName, _KnownLock] = {}
+
+    def pace(self, lock: LockName) -> Pace:
+        """The pace of a new wait for this lock, with what earlier waits have measured."""
+        known = self._locks.get(lock)
+        return Pace(self._bounds, known.hand_over_ms if known is not None else 0.0)
+
+    def others_wait(self, lock: LockName, local_ms: int, is_here: Callable[[str], bool]) -> bool:
+        """Whether the last release, a moment ago, left more than one waiter, or granted the lock to one that has it
+        still; True only once for each release.
+
+        Args:
+            is_here: whether an owner has the lock in this process, or waits for it.
+        """
+        known = self._locks.get(lock)
+        if known is None or local_ms >= known.crowded_until_ms:
+            return False
+        known.crowded_until_ms = -math.inf
+        return known.handed_to is None or is_here(known.handed_to)
+
+    def waited(self, waits: Waits, local_ms: int) -> None:
+        """Learn from a wait that ended with the lock."""
+        known = self._of(waits.lock)
+        known.hand_over_ms = waits.pace.hand_over_ms
+        if waits.expects_others and not waits.saw_others:
+            # The count was too high because of a crashed waiter: do not use it for a while.
+            known.distrusted_until_ms = local_ms + _DISTRUSTED_MS
+
+    def released(self, lock: LockName, released: Released, local_ms: int) -> None:
+        """Learn from a release whether there are other waiters."""
+        known = self._of(lock)
+        known.crowded_until_ms = -math.inf
+        counted = local_ms >= known.distrusted_until_ms and released.waiting is not None and released.waiting > 1
+        known.handed_to = released.handed.holder.owner if released.handed is not None else None
+        if counted or known.handed_to is not None:
+            known.crowded_until_ms = local_ms + min(released.held_ms, _CROWDED_MS)
+
+    def _of(self, lock: LockName) -> _KnownLock:
+        known = self._locks.get(lock)
+        if known is None:
+            if len(self._locks) >= _MOST_LOCKS:
+                self._locks.clear()
+            known = self._locks[lock] = _KnownLock()
+        return known

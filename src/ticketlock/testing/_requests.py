@@ -1,0 +1,386 @@
+"""Requests to the table in memory: their parameters, the reads and the writes."""
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from botocore.exceptions import ParamValidationError
+
+from ticketlock._expressions._evaluated import Expressions
+from ticketlock._expressions._grammar import BeginsWith, Condition, Placeholder
+from ticketlock._expressions._key_conditions import key_range
+from ticketlock._expressions._updates import ItemUpdate
+from ticketlock._expressions._values import Attributes, ItemInvalid, copy_of_item, size_of
+from ticketlock.testing._faults import Reason, Refused, conflict, invalid
+from ticketlock.testing._tables import ItemId, Key, MemoryTables, Reply, Table, item_of
+
+_PLACEHOLDERS = ("ExpressionAttributeNames", "ExpressionAttributeValues")
+_CONDITION = ("ConditionExpression", *_PLACEHOLDERS, "ReturnValuesOnConditionCheckFailure")
+_PAGE = ("Limit", "ExclusiveStartKey", "ConsistentRead", "FilterExpression", "ProjectionExpression", "Select")
+
+_REQUIRED: Mapping[str, tuple[str, ...]] = {
+    "PutItem": ("TableName", "Item"),
+    "UpdateItem": ("TableName", "Key"),
+    "DeleteItem": ("TableName", "Key"),
+    "GetItem": ("TableName", "Key"),
+    "Query": ("TableName", "KeyConditionExpression"),
+    "Scan": ("TableName",),
+    "TransactWriteItems": ("TransactItems",),
+    "TransactGetItems": ("TransactItems",),
+    "BatchGetItem": ("RequestItems",),
+    "KeysAndAttributes": ("Keys",),
+    "BatchWriteItem": ("RequestItems",),
+    "CreateTable": ("TableName", "AttributeDefinitions", "KeySchema"),
+    "DescribeTable": ("TableName",),
+    "UpdateTable": ("TableName", "VectorIndexUpdates"),
+    "DeleteTable": ("TableName",),
+    "DescribeTimeToLive": ("TableName",),
+    "UpdateTimeToLive": ("TableName", "TimeToLiveSpecification"),
+    # Of an action of a transaction.
+    "Put": ("TableName", "Item"),
+    "Update": ("TableName", "Key", "UpdateExpression"),
+    "Delete": ("TableName", "Key"),
+    "ConditionCheck": ("TableName", "Key", "ConditionExpression"),
+    "TransactGetItem": ("Get",),
+    "Get": ("TableName", "Key"),
+}
+_OPTIONAL: Mapping[str, tuple[str, ...]] = {
+    "PutItem": (*_CONDITION, "ReturnValues"),
+    "UpdateItem": (*_CONDITION, "ReturnValues", "UpdateExpression"),
+    "DeleteItem": (*_CONDITION, "ReturnValues"),
+    "GetItem": ("ConsistentRead", "ProjectionExpression", "ExpressionAttributeNames"),
+    "KeysAndAttributes": ("ConsistentRead", "ProjectionExpression", "ExpressionAttributeNames"),
+    "Query": (*_PAGE, *_PLACEHOLDERS, "ScanIndexForward"),
+    "Scan": (*_PAGE, *_PLACEHOLDERS, "Segment", "TotalSegments"),
+    "TransactWriteItems": ("ClientRequestToken",),
+    "CreateTable": ("BillingMode", "VectorIndexes"),
+    "UpdateTable": ("AttributeDefinitions",),
+    "Put": _CONDITION,
+    "Update": _CONDITION,
+    "Delete": _CONDITION,
+    "ConditionCheck": _CONDITION,
+    "Get": ("ProjectionExpression", "ExpressionAttributeNames"),
+}
+_CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "PutItem": {"ReturnValues": ("NONE", "ALL_OLD")},
+    "UpdateItem": {"ReturnValues": ("NONE", "ALL_OLD", "ALL_NEW")},
+    "DeleteItem": {"ReturnValues": ("NONE", "ALL_OLD")},
+}
+_CHOICES_OF_ALL: Mapping[str, tuple[str, ...]] = {
+    "ReturnValuesOnConditionCheckFailure": ("NONE", "ALL_OLD"),
+    "Select": ("ALL_ATTRIBUTES", "SPECIFIC_ATTRIBUTES", "COUNT"),
+}
+
+
+@cache
+def _asked(operation: str) -> tuple[tuple[str, ...], frozenset[str], Mapping[str, tuple[str, ...]]]:
+    """The required and the optional parameters of an operation, and the choices for the values of some."""
+    required = _REQUIRED[operation]
+    known = frozenset({*required, *_OPTIONAL.get(operation, ())})
+    return required, known, {**_CHOICES_OF_ALL, **_CHOICES.get(operation, {})}
+
+
+def check(operation: str, parameters: Mapping[str, Any]) -> None:
+    """Refuse missing and unknown parameters.
+
+    Raises:
+        ParamValidationError: a parameter is missing.
+        NotImplementedError: a parameter, or its value, is not known.
+    """
+    required, known, choices = _asked(operation)
+    for missing in (name for name in required if name not in parameters):
+        raise ParamValidationError(report=f'Missing required parameter in input: "{missing}"')
+    if not parameters.keys() <= known:
+        name = min(parameters.keys() - known)
+        raise NotImplementedError(f"MemoryDynamoDB does not know the parameter {name} of {operation}")
+    for name, value in parameters.items():
+        if name in choices and value not in choices[name]:
+            raise NotImplementedError(f"MemoryDynamoDB does not know {name}={value!r} of {operation}")
+
+
+_PAGE_BYTES = 1_024 * 1_024
+_MOST_READ_IN_BATCH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRead:
+    """Which item to read, and which of its attributes."""
+
+    table: Table
+    key: Key
+    expressions: Expressions
+
+    @classmethod
+    def of(cls, tables: MemoryTables, parameters: Mapping[str, Any]) -> "ItemRead":
+        """Parse the read of a request, or of an action of a transaction.
+
+        Raises:
+            Refused: ValidationException, ResourceNotFoundException.
+        """
+        table = tables[parameters["TableName"]]
+        return cls(table, table.key_of(parameters["Key"]), Expressions(parameters))
+
+    @property
+    def item(self) -> ItemId:
+        """The table and key of the item."""
+        return self.table.name, self.key
+
+    def found(self) -> Attributes | None:
+        """The whole item as it is stored."""
+        return self.table.get(self.key)
+
+    def reply(self, item: Attributes | None) -> Reply:
+        """What the read returns of the item."""
+        return {"Item": self.expressions.projected(item)} if item is not None else {}
+
+
+def get_item(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply:
+    """GetItem."""
+    read = ItemRead.of(tables, parameters)
+    return read.reply(read.found())
+
+
+def reads_of_a_transaction(tables: MemoryTables, items: Sequence[Any]) -> list[ItemRead]:
+    """The reads of a TransactGetItems.
+
+    Raises:
+        Refused: one of them is refused.
+    """
+    for item in items:
+        check("TransactGetItem", item)
+        check("Get", item["Get"])
+    return [ItemRead.of(tables, item["Get"]) for item in items]
+
+
+def batch_get_item(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply:
+    """BatchGetItem: every key is processed."""
+    responses: dict[str, list[Attributes]] = {}
+    count = 0
+    for name, wanted in parameters["RequestItems"].items():
+        check("KeysAndAttributes", wanted)
+        table = tables[name]
+        expressions = Expressions(wanted)
+        keys = [table.key_of(key) for key in wanted["Keys"]]
+        if len(set(keys)) < len(keys):
+            raise invalid("Provided list of item keys contains duplicates")
+        count += len(keys)
+        found = (table.get(key) for key in keys)
+        responses[name] = [expressions.projected(item) for item in found if item is not None]
+    if not 1 <= count <= _MOST_READ_IN_BATCH:
+        raise invalid(f"Too many or no items requested for the BatchGetItem call: {count}")
+    return {"Responses": responses, "UnprocessedKeys": {}}
+
+
+def query(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply:
+    """Query: the partition key is given; the sort key may have one condition."""
+    table = tables[parameters["TableName"]]
+    expressions = Expressions(parameters)
+    kinds = list(zip(table.key_names, table.key_kinds, strict=True))
+    asked = key_range(dict(kinds[:1]), dict(kinds[1:]), expressions)
+    pk, bound = table.key_part(0, asked.partition[0]), asked.bounds[0] if asked.bounds else None
+    is_forward = parameters.get("ScanIndexForward", True)
+    after = None
+    if "ExclusiveStartKey" in parameters:
+        start_pk, after = table.key_of(parameters["ExclusiveStartKey"])
+        if start_pk != pk:
+            raise invalid("The provided starting key is outside query boundaries based on provided conditions")
+    if bound is None:
+        return _page(table, table.partition(pk, after=after, is_forward=is_forward), parameters, expressions)
+    found: Iterable[Attributes]
+    if isinstance(bound, BeginsWith) and isinstance(bound.beginning, Placeholder) and is_forward:
+        # Keys with the same prefix are adjacent, and none of them sorts before the prefix.
+        prefix = table.key_part(1, expressions.value(bound.beginning))
+        found = itertools.takewhile(_meets(expressions, bound), table.partition(pk, prefix, after))
+    else:
+        found = filter(_meets(expressions, bound), table.partition(pk, after=after, is_forward=is_forward))
+    return _page(table, found, parameters, expressions)
+
+
+def _meets(expressions: Expressions, bound: Condition) -> Callable[[Attributes], bool]:
+    return lambda item: expressions.holds(bound, item)
+
+
+def scan(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply:
+    """Scan."""
+    table = tables[parameters["TableName"]]
+    expressions = Expressions(parameters)
+    after = table.key_of(parameters["ExclusiveStartKey"]) if "ExclusiveStartKey" in parameters else None
+    part, parts = _part(parameters)
+    return _page(table, table.items(after, part, parts), parameters, expressions)
+
+
+def _part(parameters: Mapping[str, Any]) -> tuple[int, int]:
+    """The segment to scan, and how many there are; without these parameters, the only one."""
+    if ("Segment" in parameters) != ("TotalSegments" in parameters):
+        raise invalid("Segment and TotalSegments are required together")
+    part, parts = parameters.get("Segment", 0), parameters.get("TotalSegments", 1)
+    if not 0 <= part < parts:
+        raise invalid(f"Segment must be less than TotalSegments: Segment: {part} is not less than {parts}")
+    return part, parts
+
+
+def _page(table: Table, found: Iterable[Attributes], parameters: Mapping[str, Any], expressions: Expressions) -> Reply:
+    limit = parameters.get("Limit")
+    if limit is not None and limit < 1:
+        raise invalid(f"Limit must be greater than or equal to 1, and is {limit}")
+    items: list[Attributes] = []
+    scanned, size = 0, 0
+    reply: Reply = {}
+    for item in found:
+        scanned += 1
+        size += size_of(item)
+        if expressions.shows(item):
+            items.append(expressions.projected(item))
+        # Like the service, it does not check whether more items follow.
+        if scanned == limit or size >= _PAGE_BYTES:
+            reply["LastEvaluatedKey"] = table.key_item(item)
+            break
+    shown = {} if parameters.get("Select") == "COUNT" else {"Items": items}
+    return {**shown, "Count": len(items), "ScannedCount": scanned, **reply}
+
+
+_MOST_WRITTEN_IN_BATCH = 25
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlan:
+    """What one write will do.
+
+    Attributes:
+        reason: why it cannot be carried out, in the form of a cancelled transaction; None if it can.
+    """
+
+    table: Table
+    key: Key
+    before: Attributes | None
+    after: Attributes | None
+    reason: Reason | None = None
+
+    @property
+    def item(self) -> ItemId:
+        """The table and key of the item."""
+        return self.table.name, self.key
+
+    def carry_out(self) -> None:
+        """Do it."""
+        if self.after is not self.before:
+            self.table.put(self.key, self.after)
+
+
+@dataclass(frozen=True, slots=True)
+class ItemWrite:
+    """What one write asks for, regardless of the stored item.
+
+    Attributes:
+        given: the item of a Put.
+        update: what an Update does.
+    """
+
+    operation: str
+    parameters: Mapping[str, Any]
+    table: Table
+    key: Key
+    expressions: Expressions
+    given: Attributes | None
+    update: ItemUpdate | None
+
+    @classmethod
+    def of(cls, tables: MemoryTables, operation: str, parameters: Mapping[str, Any]) -> "ItemWrite":
+        """Parse the write of a request, or of an action of a transaction.
+
+        Raises:
+            Refused: ValidationException: it is invalid for any item. ResourceNotFoundException.
+        """
+        table = tables[parameters["TableName"]]
+        expressions = Expressions(parameters)
+        given: Attributes | None = None
+        if operation.startswith("Put"):
+            given = item_of(table, parameters["Item"])
+            key = table.key_of(given, is_item=True)
+        else:
+            key = table.key_of(parameters["Key"])
+        update = ItemUpdate(expressions, table.key_names) if operation.startswith("Update") else None
+        return cls(operation, parameters, table, key, expressions, given, update)
+
+    @property
+    def item(self) -> ItemId:
+        """The table and key of the item."""
+        return self.table.name, self.key
+
+    def planned(self) -> WritePlan:
+        """Plan what it will do to the stored item."""
+        before = self.table.get(self.key)
+        if not self.expressions.condition_holds(before):
+            wants_item = self.parameters.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD"
+            shown = {"Item": copy_of_item(before)} if wants_item and before is not None else {}
+            failed = {"Code": "ConditionalCheckFailed", "Message": "The conditional request failed", **shown}
+            return WritePlan(self.table, self.key, before, before, failed)
+        after = self.given
+        if self.update is not None:
+            try:
+                after = self.update.applied_to(before, self.table.key_item(self.parameters["Key"]))
+                if after is not None:
+                    self.table.checked(after)
+            except (ItemInvalid, Refused) as error:
+                message = error.message if isinstance(error, Refused) else str(error)
+                return WritePlan(self.table, self.key, before, before, {"Code": "ValidationError", "Message": message})
+        elif self.operation == "ConditionCheck":
+            after = before
+        return WritePlan(self.table, self.key, before, after)
+
+
+def write(tables: MemoryTables, operation: str, parameters: Mapping[str, Any]) -> Reply:
+    """PutItem, UpdateItem or DeleteItem."""
+    wanted = ItemWrite.of(tables, operation, parameters)
+    if tables.transactions.is_at_work(wanted.item):
+        raise conflict()
+    plan = wanted.planned()
+    if plan.reason is not None:
+        code, message = plan.reason["Code"], plan.reason["Message"]
+        if code == "ValidationError":
+            raise invalid(message)
+        item = {"Item": plan.reason["Item"]} if "Item" in plan.reason else {}
+        raise Refused("ConditionalCheckFailedException", message, **item)
+    plan.carry_out()
+    shown = {"ALL_OLD": plan.before, "ALL_NEW": plan.after}.get(parameters.get("ReturnValues", "NONE"))
+    return {"Attributes": copy_of_item(shown)} if shown is not None else {}
+
+
+def writes_of_a_transaction(tables: MemoryTables, items: Sequence[Any]) -> list[ItemWrite]:
+    """The writes and checks of a TransactWriteItems.
+
+    Raises:
+        Refused: one of them is refused.
+    """
+    writes = []
+    for item in items:
+        if len(item) != 1:
+            raise invalid("TransactItems can only contain one of Check, Put, Update or Delete")
+        ((operation, wanted),) = item.items()
+        if operation not in ("Put", "Update", "Delete", "ConditionCheck"):
+            raise NotImplementedError(f"MemoryDynamoDB does not know {operation} in a transaction")
+        check(operation, wanted)
+        writes.append(ItemWrite.of(tables, operation, wanted))
+    return writes
+
+
+def batch_write_item(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply:
+    """BatchWriteItem: unconditional writes; all are processed except those of items with a transaction in progress."""
+    asked = [(name, request) for name, requests in parameters["RequestItems"].items() for request in requests]
+    if not 1 <= len(asked) <= _MOST_WRITTEN_IN_BATCH:
+        raise invalid(f"Too many or no items requested for the BatchWriteItem call: {len(asked)}")
+    writes = []
+    for name, request in asked:
+        ((operation, wanted),) = request.items()
+        writes.append(ItemWrite.of(tables, operation, {"TableName": name, **wanted}))
+    if len({write.item for write in writes}) < len(writes):
+        raise invalid("Provided list of item keys contains duplicates")
+    left: dict[str, list[Any]] = {}
+    for (name, request), write in zip(asked, writes, strict=True):
+        if tables.transactions.is_at_work(write.item):
+            left.setdefault(name, []).append(request)
+        else:
+            write.planned().carry_out()
+    return {"UnprocessedItems": left}

@@ -1,0 +1,721 @@
+"""What operators do with units: list them, end one, repair items, correct an item; and the outcome of a unit.
+
+Finds marks by reading a table's items, and then their units' records: for marks that no record leads to. A sweep goes
+from the records to the items. If the two do not belong together (a table was restored, records were lost, a plain
+writer has put an old copy of an item), there are marks that no sweep finds. A repair treats them as any unit does that
+meets them: it removes a mark, or applies it, only after it has read the unit's record in a final state, closed or gone.
+
+A record is kept for a day after it was closed. So if a unit began less than a day ago and has no record, the units
+table is the wrong one, or was lost. If it is the wrong one, the unit may still be running.
+
+An operator's way out if DynamoDB refuses the new value of a committed unit's item: another value, or the old one.
+Everything else that a committed unit has written stays. A correction is one transaction: the record still says that the
+unit is committed and not closed, the item still has the unit's mark, and a row of the record keeps who changed what. So
+either the item was finished by then, by any process, and nothing is corrected; or the mark is gone with the correction,
+and no finisher that read the record before can write the unit's value any more.
+
+A correction has a version of its own, as a write beside units has: no version ever stands for two values.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import groupby
+from typing import Any, Literal
+
+from ticketlock._checks import text
+from ticketlock._expressions._values import Attributes, canonical_item
+from ticketlock.errors import (
+    CommittedUnfinished,
+    InvalidUnitRequest,
+    TableError,
+    TableNotFound,
+    TableRefused,
+    UnsupportedFormat,
+)
+from ticketlock.units import _conditions as only_if
+from ticketlock.units._marks import INSERT, Mark, Marks
+from ticketlock.units._meeting import Marked, Meeting, RedoLog, finish, is_for_contents, read_committed, read_entries
+from ticketlock.units._packing import Entry
+from ticketlock.units._record import CLOSED_IS_KEPT_S, UnitRecord, UnitRecords, begun_ms, is_id
+from ticketlock.units._rows import TIME_CHECK, Receipt, Strange, is_receipt_of, put_receipt, read_receipt
+from ticketlock.units._sweeping import Swept, sweep_one
+from ticketlock.units._tables import UnitTable
+from ticketlock.units._values import PYTHON
+from ticketlock.units._work import VERSION_BYTES, chunks
+from ticketlock.wire._actions import Item, Reply
+from ticketlock.wire._item_requests import MOST_TOGETHER, Get, GetMany
+from ticketlock.wire._requests import ForkingSteps, Pause, Scan, TransactWrite, Write, every
+from ticketlock.wire._table_time import Moment
+
+NAME_BYTES = 1_024
+
+
+class Outcome(Enum):
+    """The outcome of a unit.
+
+    Attributes:
+        COMMITTED: everything was written.
+        ROLLED_BACK: nothing was written, and nothing will be.
+        PENDING: it is being committed, has read locks, or is saved, and its lease (or ``keep_for``) has not ended.
+        FORGOTTEN: there is no record of it. A unit that has no record yet may still be committed.
+    """
+
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled back"
+    PENDING = "pending"
+    FORGOTTEN = "forgotten"
+
+
+def outcome_of_name(table: str, name: str, own: str) -> ForkingSteps[Outcome]:
+    """The outcome of a name. A name that was not committed is given up, so that no late request can commit it.
+
+    Args:
+        own: a new id. By it a unit notices that the name was given up, even if the receipt of an earlier time that it
+            was given up has gone since.
+    """
+    text("name", name, NAME_BYTES, InvalidUnitRequest)
+    reply: Reply = yield read_receipt(table, name)
+    while not (found := Receipt.of(reply.item)).is_committed:
+        now: Moment = (yield Pause(0)).now
+        given_up = Receipt(is_committed=False, unit=own)
+        reply = yield put_receipt(table, name, found, given_up, now.latest_ms)
+        if reply.applied or is_receipt_of(reply.item, own):
+            return Outcome.ROLLED_BACK
+    return Outcome.COMMITTED
+
+
+def outcome_of_unit(table: str, unit: str) -> ForkingSteps[Outcome]:
+    """The outcome of a unit that marked its items. A unit whose lease has ended is rolled back."""
+    if not isinstance(unit, str) or not is_id(unit):
+        raise InvalidUnitRequest("unit", unit, "the `id` of a unit")
+    heads = UnitRecords(table)
+    while True:
+        reply: Reply = yield heads.read(unit)
+        if reply.item is None:
+            return Outcome.FORGOTTEN
+        head = UnitRecord.of(reply.item)
+        if head.state == "committed":
+            return Outcome.COMMITTED
+        if head.state == "rolledBack":
+            return Outcome.ROLLED_BACK
+        if reply.now.earliest_ms <= head.lease_until_ms:
+            return Outcome.PENDING
+        yield heads.roll_back(unit, reply.now.latest_ms, lease_seen_ms=head.lease_until_ms)
+
+
+_log = logging.getLogger("ticketlock")
+
+OUTCOMES = {"pending": Outcome.PENDING, "committed": Outcome.COMMITTED, "rolledBack": Outcome.ROLLED_BACK}
+"""The outcome for each state in a record."""
+
+
+class Standing(Enum):
+    """What an item of a unit contains now.
+
+    Attributes:
+        THERE: the unit's mark.
+        WRITTEN: the unit's new value, and no mark.
+        OFF: neither.
+        OF_ANOTHER: the mark of another unit.
+        STRANGE: an attribute with the mark's name that no unit has written.
+        NO_TABLE: the item's table does not exist.
+        UNKNOWN: this caller may not read the item.
+    """
+
+    THERE = "there"
+    WRITTEN = "off, written"
+    OFF = "off"
+    OF_ANOTHER = "of another unit"
+    STRANGE = "not ours"
+    NO_TABLE = "no table"
+    UNKNOWN = "?"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenUnit:
+    """A unit whose record is still needed. Ages and durations are in table time.
+
+    Attributes:
+        unit: its id.
+        state: ``PENDING``, ``COMMITTED`` or ``ROLLED_BACK``.
+        is_closed: whether all of its items are finished; rows with its new values may still exist.
+        age_s: seconds since its first try began, by the clock of the process that began it.
+        lease_ends_in_s: only if it is pending; negative after the end of its lease.
+        ended_for_s: seconds since its end, if it has ended.
+        items: how many items it writes or has marked; None if the rows that list them do not exist.
+        rolled_back_by: the id of the unit that has rolled it back, if one has.
+        is_saved: whether it was saved, to be resumed: it has marked nothing.
+        owner: if it is saved: the owner of its last save; None for none.
+    """
+
+    unit: str
+    state: Outcome
+    is_closed: bool
+    age_s: float
+    lease_ends_in_s: float | None
+    ended_for_s: float | None
+    items: int | None
+    rolled_back_by: str | None
+    is_saved: bool
+    owner: str | None
+
+    @classmethod
+    def of(cls, head: UnitRecord, now: Moment, items: int | None) -> "OpenUnit":
+        """The unit as its record describes it at a moment."""
+        is_pending = head.state == "pending"
+        return cls(
+            unit=head.unit,
+            state=OUTCOMES[head.state],
+            is_closed=head.is_closed,
+            age_s=(now.likely_ms - head.born_ms) / 1_000,
+            lease_ends_in_s=(head.lease_until_ms - now.likely_ms) / 1_000 if is_pending else None,
+            ended_for_s=None if is_pending else (now.likely_ms - head.final_ms) / 1_000,
+            items=items,
+            rolled_back_by=head.by,
+            is_saved=head.is_saved,
+            owner=head.owner,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """One item of a unit.
+
+    Attributes:
+        entry: what the unit does to it.
+        standing: what it contains now.
+    """
+
+    entry: Entry
+    standing: Standing
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A unit and its items, by its record.
+
+    Attributes:
+        unit: what its record says.
+        items: those that it writes or has marked; None if the rows that list them do not exist.
+    """
+
+    unit: OpenUnit
+    items: list[Inspected] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The outcome of a unit, and what was done about it.
+
+    Attributes:
+        outcome: final, unless it is PENDING.
+        unit: what its record said last; None if there is no record.
+        ended: the items that were finished, or from which its mark was removed.
+        failed: why an item is not finished yet; None if all are.
+    """
+
+    outcome: Outcome
+    unit: OpenUnit | None = None
+    ended: Sequence[Entry] = ()
+    failed: CommittedUnfinished | TableError | InvalidUnitRequest | UnsupportedFormat | None = None
+
+
+def warn_of(error: Strange) -> None:
+    """Log a row that no unit has written, or a newer version."""
+    _log.warning("a row was left out: %s", error)
+
+
+def open_units(heads: UnitRecords, strange: Callable[[Strange], object] = warn_of) -> ForkingSteps[list[OpenUnit]]:
+    """The units whose records are still needed, the oldest first.
+
+    Args:
+        strange: called with an error for each row that no unit has written, or a newer version.
+
+    Raises:
+        TableRefused: the table is not a units table.
+        TableError: the table could not be used.
+    """
+    # A table with other keys refuses this; a Scan of it would find no open units.
+    yield TIME_CHECK
+    found: list[tuple[UnitRecord, OpenUnit]] = []
+    after: Item | None = None
+    while True:
+        page: Reply = yield heads.scan(after)
+        for row in page.items:
+            assert row is not None
+            try:
+                head = UnitRecord.of(row)
+                count = yield from _count(heads, head)
+            except (InvalidUnitRequest, UnsupportedFormat) as error:
+                strange(error)
+            else:
+                found.append((head, OpenUnit.of(head, page.now, count)))
+        after = page.last_key
+        if after is None:
+            return [unit for _, unit in sorted(found, key=lambda each: each[0].age)]
+
+
+def _count(heads: UnitRecords, head: UnitRecord) -> ForkingSteps[int | None]:
+    """How many items a unit writes or has marked, in memory for one piece; None if the rows are gone."""
+    log, count = RedoLog(heads, head), 0
+    while entries := (yield from log.next()):
+        count += len(entries)
+    return None if log.is_gone else count
+
+
+def inspect(heads: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Shown | None]:
+    """A unit with its items as they are now; None if there is no record of it.
+
+    Raises:
+        InvalidUnitRequest: ``unit`` is no id, or no unit has written the record.
+        UnsupportedFormat: a newer version wrote it.
+    """
+    _check_id(unit)
+    reply: Reply = yield heads.read(unit)
+    if reply.item is None:
+        return None
+    head = UnitRecord.of(reply.item)
+    entries = yield from read_entries(heads, head)
+    inspected = None if entries is None else (yield from _inspect_items(unit, entries, marks))
+    return Shown(OpenUnit.of(head, reply.now, None if entries is None else len(entries)), inspected)
+
+
+def settle(heads: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Settled]:
+    """Find out the outcome of a unit, and do what a sweep would do about it.
+
+    Raises:
+        InvalidUnitRequest: ``unit`` is no id, or no unit has written the record.
+        UnsupportedFormat: a newer version wrote it.
+        TableError: the outcome is not known.
+    """
+    return (yield from _end(heads, marks, unit, is_forced=False))
+
+
+def roll_back(heads: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Settled]:
+    """Roll back a unit that is pending, even if its lease has not ended; a committed unit is not changed.
+
+    Raises:
+        InvalidUnitRequest: ``unit`` is no id, or no unit has written the record.
+        UnsupportedFormat: a newer version wrote it.
+        TableError: the outcome is not known.
+    """
+    return (yield from _end(heads, marks, unit, is_forced=True))
+
+
+def _end(heads: UnitRecords, marks: Marks, unit: str, *, is_forced: bool) -> ForkingSteps[Settled]:
+    _check_id(unit)
+    while True:
+        reply: Reply = yield heads.read(unit)
+        if reply.item is None:
+            return Settled(Outcome.FORGOTTEN)
+        head, now = UnitRecord.of(reply.item), reply.now
+        known = OpenUnit.of(head, now, None)
+        if head.is_closed or (is_forced and head.state == "committed"):
+            return Settled(known.state, known)
+        if head.state == "pending":
+            lease_runs = now.earliest_ms <= head.lease_until_ms
+            if lease_runs and not is_forced:
+                return Settled(Outcome.PENDING, known)
+            seen_ms = None if is_forced else head.lease_until_ms
+            flipped: Reply = yield heads.roll_back(unit, now.latest_ms, lease_seen_ms=seen_ms)
+            if not flipped.applied:
+                # Its lease was renewed, or another process has ended it.
+                continue
+            head = replace(head, state="rolledBack", final_ms=now.latest_ms)
+        # The outcome is final, even if some items cannot be finished yet.
+        known = OpenUnit.of(head, now, None)
+        ended: list[Entry] = []
+        try:
+            entries = yield from read_entries(heads, head)
+            inspected = yield from _inspect_items(unit, entries or (), marks)
+            yield from sweep_one(head, now, heads, marks, Swept())
+            ended = [each.entry for each in inspected if each.standing is Standing.THERE]
+        except (CommittedUnfinished, TableError, InvalidUnitRequest, UnsupportedFormat) as error:
+            return Settled(known.state, known, ended, error)
+        return Settled(known.state, known, ended)
+
+
+def _inspect_items(unit: str, entries: Sequence[Entry], marks: Marks) -> ForkingSteps[list[Inspected]]:
+    inspected: list[Inspected] = []
+    for _, of_table in groupby(sorted(entries, key=_table), _table):
+        for batch in chunks(list(of_table), MOST_TOGETHER):
+            try:
+                reply: Reply = yield GetMany([(entry.table, entry.key) for entry in batch])
+            except TableNotFound:
+                inspected += [Inspected(entry, Standing.NO_TABLE) for entry in batch]
+            except TableRefused:
+                inspected += [Inspected(entry, Standing.UNKNOWN) for entry in batch]
+            else:
+                inspected += [
+                    Inspected(entry, _standing(unit, item, marks))
+                    for entry, item in zip(batch, reply.items, strict=True)
+                ]
+    return inspected
+
+
+def _table(entry: Entry) -> str:
+    return entry.table
+
+
+def _standing(unit: str, item: Item | None, marks: Marks) -> Standing:
+    if item is None:
+        return Standing.OFF
+    try:
+        mark, version = marks.mark_of(item), marks.version_of(item)
+    except InvalidUnitRequest:
+        return Standing.STRANGE
+    if mark is not None:
+        return Standing.THERE if mark.unit == unit else Standing.OF_ANOTHER
+    return Standing.WRITTEN if version == unit else Standing.OFF
+
+
+def _check_id(unit: object) -> None:
+    if not isinstance(unit, str) or not is_id(unit):
+        raise InvalidUnitRequest("unit", unit, "the `id` of a unit: 26 digits and capital letters")
+
+
+Action = Literal["finished", "unmarked", "left"]
+
+_MARKED = "attribute_exists(#mark)"
+
+
+class Record(Enum):
+    """What the record of a mark's unit says.
+
+    Attributes:
+        PENDING: the unit's lease is running.
+        LEASE_OVER: the unit's lease has ended.
+        ROLLED_BACK: the unit is rolled back.
+        COMMITTED: the unit is committed, and this item is not finished.
+        CLOSED: the unit has ended, and all of its items were finished: the mark has come back since.
+        GONE: the same, and TTL has deleted the record.
+        MISSING: there is no record although it cannot have expired: the units table is the wrong one, or was lost.
+        STRANGE: no unit has written the mark.
+        UNCLEAR: the record does not name the item, rows of it are lost, a newer version wrote it, or a request was
+            refused.
+    """
+
+    PENDING = "pending"
+    LEASE_OVER = "lease over"
+    ROLLED_BACK = "rolled back"
+    COMMITTED = "committed"
+    CLOSED = "closed"
+    GONE = "gone"
+    MISSING = "missing"
+    STRANGE = "strange"
+    UNCLEAR = "unclear"
+
+
+_DONE: Mapping[Record, Action] = {
+    Record.LEASE_OVER: "unmarked",
+    Record.ROLLED_BACK: "unmarked",
+    Record.COMMITTED: "finished",
+    Record.CLOSED: "unmarked",
+    Record.GONE: "unmarked",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMark:
+    """A mark in an item.
+
+    Attributes:
+        key: the item's, in Python values.
+        unit: the id of the mark's unit; None if no unit has written the mark.
+        record: what the unit's record says.
+        action: what was done, or would be done with ``write``: ``"finished"``, the item gets the unit's new value;
+            ``"unmarked"``, the item keeps its value; ``"left"``.
+        why: the reason, if the record is unclear.
+    """
+
+    key: Mapping[str, Any]
+    unit: str | None
+    record: Record
+    action: Action
+    why: str | None = None
+
+    @property
+    def needs_you(self) -> bool:
+        """Whether the mark is left, and no process will remove it."""
+        return self.action == "left" and self.record is not Record.PENDING
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A mark with its unit's record.
+
+    Attributes:
+        record: what it says.
+        head: the record, if there is one.
+        now: when it was read.
+        why: the reason, if it is unclear.
+    """
+
+    record: Record
+    head: UnitRecord | None
+    now: Moment
+    why: str | None = None
+
+
+def repair(
+    table: UnitTable, heads: UnitRecords, marks: Marks, *, write: bool, lost_records: bool
+) -> ForkingSteps[list[FoundMark]]:
+    """Treat each mark in a table as its unit's record says. Safe to repeat, and to run beside itself and beside units.
+
+    Args:
+        write: whether to write, or only to report.
+        lost_records: whether to remove marks whose records are missing, too.
+
+    Raises:
+        TableError: a table could not be used, or the units table is of another kind. What was done by then stays.
+    """
+    # A table with other keys refuses this, before the first mark is found.
+    yield TIME_CHECK
+    # It never waits.
+    meeting = Meeting(marks, heads, (0, ""), 0, lambda: 0.0)
+    repairing = _Repairing(table, heads, marks, meeting, write=write, lost_records=lost_records)
+    found, after = list[FoundMark](), None
+    while True:
+        page: Reply = yield _scan(table, marks, after)
+        for item in page.items:
+            assert item is not None
+            one = yield from repairing.item(item)
+            if one is not None:
+                found.append(one)
+        after = page.last_key
+        if after is None:
+            return found
+
+
+def _scan(table: UnitTable, marks: Marks, after: Item | None) -> Scan:
+    """A page of the items with a mark: their keys, and the marks."""
+    names = {f"#k{at}": name for at, name in enumerate(table.key_names)} | {"#mark": marks.mark}
+    return Scan(_MARKED, tuple(names), after, table.name, names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Repairing:
+    table: UnitTable
+    heads: UnitRecords
+    marks: Marks
+    meeting: Meeting
+    write: bool
+    lost_records: bool
+
+    def item(self, item: Item) -> ForkingSteps[FoundMark | None]:
+        """Treat one item of a page; None if its mark is gone meanwhile."""
+        key = canonical_item({name: item[name] for name in self.table.key_names})
+        try:
+            mark = self.marks.mark_of(item)
+        except InvalidUnitRequest:
+            return FoundMark(PYTHON.back(key) or {}, None, Record.STRANGE, "left")
+        if mark is None:
+            return None
+        met = Marked(self.table.name, key, self.table.key_names[0], mark)
+        try:
+            return (yield from self._mark(met))
+        except (TableRefused, InvalidUnitRequest, UnsupportedFormat) as error:
+            # InvalidUnitRequest: the item or a row has attributes of ours that no unit has written.
+            return FoundMark(PYTHON.back(key) or {}, mark.unit, Record.UNCLEAR, "left", str(error))
+
+    def _mark(self, met: Marked) -> ForkingSteps[FoundMark | None]:
+        key = PYTHON.back(met.key) or {}
+        while True:
+            seen = yield from self._look(met)
+            if seen is None:
+                return None
+            action = self._action(seen.record)
+            found = FoundMark(key, met.mark.unit, seen.record, action, seen.why)
+            if action == "left" or not self.write:
+                return found
+            if seen.record is Record.LEASE_OVER:
+                assert seen.head is not None
+                lease_ms = seen.head.lease_until_ms
+                yield self.heads.roll_back(met.mark.unit, seen.now.latest_ms, lease_seen_ms=lease_ms)
+            if (yield from self.meeting.resolve(met)) is None:
+                return found
+            # It has renewed its lease.
+
+    def _action(self, record: Record) -> Action:
+        if record is Record.MISSING:
+            return "unmarked" if self.lost_records else "left"
+        return _DONE.get(record, "left")
+
+    def _look(self, met: Marked) -> ForkingSteps[_Seen | None]:
+        """Read the record, and then the item again: the Scan may have returned an older version."""
+        reply: Reply = yield self.heads.read(met.mark.unit)
+        head, now = None if reply.item is None else UnitRecord.of(reply.item), reply.now
+        again: Reply = yield Get(met.table, met.key)
+        if again.item is None or self.marks.mark_of(again.item) != met.mark:
+            return None
+        if head is None:
+            return _Seen(Record.MISSING if _cannot_be_gone(met.mark, now) else Record.GONE, None, now)
+        if head.is_closed:
+            return _Seen(Record.CLOSED, head, now)
+        if head.state == "pending":
+            lease_runs = now.earliest_ms <= head.lease_until_ms
+            return _Seen(Record.PENDING if lease_runs else Record.LEASE_OVER, head, now)
+        if head.state == "rolledBack":
+            return _Seen(Record.ROLLED_BACK, head, now)
+        entries = yield from read_committed(self.heads, head, [met])
+        if entries is None:
+            # It was closed meanwhile.
+            return _Seen(Record.CLOSED, head, now)
+        if entries == [None]:
+            why = f"the unit is committed, and its record does not name this item of {met.table}"
+            return _Seen(Record.UNCLEAR, head, now, why)
+        return _Seen(Record.COMMITTED, head, now)
+
+
+def _cannot_be_gone(mark: Mark, now: Moment) -> bool:
+    return now.earliest_ms < begun_ms(mark.unit) + CLOSED_IS_KEPT_S * 1_000
+
+
+Done = Literal["dropped", "replaced", "finished"]
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """What an operator decides about one item.
+
+    Attributes:
+        id: in the form of a unit's: the item's new version, and the name of the row that keeps it.
+        image: the item's new value; None to drop what the unit writes, so that the item keeps its old value.
+        by, why: who decides, and for what reason.
+    """
+
+    id: str
+    image: Attributes | None
+    by: str
+    why: str
+
+    @property
+    def action(self) -> Done:
+        """What it does to the item."""
+        return "dropped" if self.image is None else "replaced"
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """An item of a committed unit that is not finished.
+
+    Attributes:
+        head: the unit's record.
+        entry: what the unit writes.
+        mark: the unit's, in the item.
+        image: the item's new value, as readers at ``COMMITTED`` see it; None if the unit deletes it.
+    """
+
+    head: UnitRecord
+    entry: Entry
+    mark: Mark
+    image: Attributes | None
+
+
+def unfinished(
+    heads: UnitRecords, marks: Marks, unit: str, table: UnitTable, key: Attributes
+) -> ForkingSteps[Unfinished]:
+    """Read an item of a committed unit that is not finished, and what the unit writes there.
+
+    Raises:
+        InvalidUnitRequest: there is none: says why.
+        TableError: a table could not be used.
+    """
+    reply: Reply = yield heads.read(unit)
+    if reply.item is None:
+        raise InvalidUnitRequest("unit", unit, f"a unit with a record in {heads.table}")
+    head = UnitRecord.of(reply.item)
+    if head.state != "committed" or head.is_closed or head.is_saved:
+        raise InvalidUnitRequest("unit", unit, "a unit that is committed, and has items that are not finished")
+    found: Reply = yield Get(table.name, key)
+    mark = None if found.item is None else marks.mark_of(found.item)
+    entry = None
+    if mark is not None and mark.unit == unit:
+        entries = yield from read_committed(heads, head, [Marked(table.name, key, table.key_names[0], mark)])
+        entry = None if entries is None else entries[0]
+    if found.item is None or mark is None or entry is None:
+        allowed = f"the key of an item of {table.name} that the unit {unit} writes, and has not finished"
+        raise InvalidUnitRequest("key", dict(key), allowed)
+    before = None if mark.kind == INSERT else canonical_item(marks.without(found.item))
+    return Unfinished(head, entry, mark, entry.applied_to(before))
+
+
+def correct(
+    heads: UnitRecords, marks: Marks, unit: str, table: UnitTable, key: Attributes, correction: Correction
+) -> ForkingSteps[Done]:
+    """End one item in another way than its unit would, if DynamoDB refuses that way. Safe to repeat.
+
+    Returns:
+        What was done: ``"finished"`` if DynamoDB has taken the unit's own value now.
+
+    Raises:
+        InvalidUnitRequest: the item is not, or no longer, an unfinished one of a committed unit; or the new value does
+            not fit the table. Nothing was written.
+        TableRefused: DynamoDB refuses the new value, too, or the permission is missing.
+        OutcomeUnknown: call it again.
+        TableError: nothing was written.
+    """
+    if correction.image is not None:
+        _check(correction.image, table, key, marks)
+    while True:
+        try:
+            left = yield from unfinished(heads, marks, unit, table, key)
+        except InvalidUnitRequest:
+            kept: Reply = yield heads.read_correction(unit, correction.id)
+            if kept.item is None:
+                raise
+            # An earlier attempt of the transaction was applied.
+            return correction.action
+        if left.entry.kind == "unmark" and correction.image is not None:
+            raise InvalidUnitRequest("item", None, "nothing: the unit has only read this item, so drop its mark")
+        try:
+            finished: Reply = yield finish(left.entry, unit, marks)
+        except TableRefused as refused:
+            if not is_for_contents(refused):
+                raise
+            yield from _corrects(left, refused, heads, marks, correction)
+        else:
+            if finished.applied:
+                return "finished"
+
+
+def _corrects(
+    left: Unfinished, refused: TableRefused, heads: UnitRecords, marks: Marks, correction: Correction
+) -> ForkingSteps[None]:
+    now: Moment = (yield Pause(0)).now
+    row: dict[str, Any] = {
+        "table": {"S": left.entry.table},
+        "action": {"S": correction.action},
+        "by": {"S": correction.by},
+        "why": {"S": correction.why},
+        "refusal": {"S": str(refused)},
+    }
+    check = heads.is_not_finished(left.head)
+    kept = heads.keep_correction(left.head, correction.id, row, left.entry, now.latest_ms)
+    # If it is refused, the item, or the unit, is finished by now: the next look says so.
+    yield TransactWrite((check, kept, _ends(left, correction, marks)))
+
+
+def _ends(left: Unfinished, correction: Correction, marks: Marks) -> Write:
+    entry, image = left.entry, correction.image
+    names = {**marks.names((entry.key_name,)), "#unit": "unit"}
+    values: Item = {":unit": {"S": left.head.unit}}
+    only = only_if.MARKED_BY_THE_UNIT
+    if image is not None:
+        whole: Item = {**image, marks.version: {"S": correction.id}}
+        return Write("Put", entry.key, only, item=whole, names=names, values=values, table=entry.table)
+    if left.mark.kind == INSERT:
+        only = every(only, only_if.ONLY_HOLDS_A_PLACE)
+        names, values = {**names, "#kind": "kind"}, {**values, ":insert": {"S": INSERT}}
+        return Write("Delete", entry.key, only, names=names, values=values, table=entry.table)
+    update, values = "SET #version = :version REMOVE #mark", {**values, ":version": {"S": correction.id}}
+    return Write("Update", entry.key, only, update=update, names=names, values=values, table=entry.table)
+
+
+def _check(image: Mapping[str, Any], table: UnitTable, key: Attributes, marks: Marks) -> None:
+    if table.key_of("item", dict(image)) != key:
+        raise InvalidUnitRequest("item", dict(image), f"an item with the key {dict(key)}")
+    marks.check_free_of_ours("item", image)
+    table.check_item(dict(image), "statement", VERSION_BYTES)

@@ -1,0 +1,118 @@
+"""Creates a units table, and checks what its users are permitted."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ticketlock._expressions._schemas import KeyAttribute, Schema
+from ticketlock.errors import InvalidUnitRequest, TableRefused
+from ticketlock.units._guards import GUARDS_OF
+from ticketlock.units._record import is_id
+from ticketlock.units._rows import KEY, NAME
+from ticketlock.units._saved import OWNER
+from ticketlock.units._settings import as_a_unit_request
+from ticketlock.units._sweeping import SWEEP
+from ticketlock.units._tables import Tables, UnitTable
+from ticketlock.wire._actions import Item
+from ticketlock.wire._item_requests import Get, GetMany, GetTogether, Query
+from ticketlock.wire._provision import TableKind
+from ticketlock.wire._requests import ForkingSteps, Request, TransactWrite, Write
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+
+def _is_row(item: Any) -> bool:
+    unit: str = item["unit"]["S"]
+    return is_id(unit) or unit.startswith((NAME, OWNER, GUARDS_OF)) or unit == SWEEP
+
+
+UNITS_TABLE = TableKind("table of units", KEY, _is_row)
+
+
+def create_units_table(table_name: str, *, client: "DynamoDBClient | None" = None, **more: Any) -> bool:
+    """Create a units table, unless a table of that name exists, and wait until it can be used.
+
+    Its keys are ``unit`` and ``row``, both text. It is billed on demand, with TTL on ``expiresAt``. A units table that
+    exists without TTL, for example after a restore, gets that.
+
+    Args:
+        table_name: its name.
+        client: a DynamoDB client that may create tables.
+        more: further arguments of CreateTable, for example ``Tags`` or ``DeletionProtectionEnabled``.
+
+    Returns:
+        Whether it was created.
+
+    Raises:
+        InvalidUnitRequest: no Region is set, or ``client`` is not a low-level client (for example a
+            ``boto3.resource``).
+        ValueError: a table of that name exists, and it is not a units table; nothing was changed.
+    """
+    with as_a_unit_request(client=client):
+        return UNITS_TABLE.create(table_name, client, more)
+
+
+_NEVER = "attribute_exists(#key) AND attribute_not_exists(#key)"
+_KEYS: dict[str, tuple[Any, Any]] = {"S": ("ticketlock", "ticketlock 2"), "N": ("0", "1"), "B": (b"ticketlock", b"2")}
+"""Key values: two of each type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """A permission that the caller does not have.
+
+    Attributes:
+        table: the table's name.
+        action: the missing permission, for example ``dynamodb:ConditionCheckItem``.
+        why: the operation that the service has refused, and its message.
+    """
+
+    table: str
+    action: str
+    why: str
+
+
+def check_access(units_table: str, known: Tables, tables: Iterable[Any]) -> ForkingSteps[list[Denied]]:
+    """Try every action that units need, on the units table and on the given tables.
+
+    Raises:
+        InvalidUnitRequest: ``tables`` is no list of tables, or one of them belongs to another ``Units``.
+        TableNotFound, RequestNotApplied: the remaining actions were not tried.
+    """
+    if not isinstance(tables, Iterable):
+        raise InvalidUnitRequest("tables", tables, "a list of what `table` has returned")
+    keys = tuple(KeyAttribute(name, "S", role) for name, role in zip(KEY, ("HASH", "RANGE"), strict=True))
+    own = UnitTable(units_table, Schema(units_table, keys))
+    denied: dict[tuple[str, str], Denied] = {}
+    for table in (own, *map(known.check_own, tables)):
+        for permission, operation, request in _trials(table):
+            try:
+                yield request
+            except TableRefused as error:
+                found = Denied(table.name, f"dynamodb:{permission}", f"{operation}: {error}")
+                denied.setdefault((table.name, permission), found)
+    return list(denied.values())
+
+
+def _trials(table: UnitTable) -> Iterator[tuple[str, str, Request]]:
+    """Permissions, the operations that show them, and a request each."""
+    key, other = _key(table, 0), _key(table, 1)
+    names, name = {"#key": table.key_names[0]}, table.name
+
+    def never(operation: Any, key: Item, **more: Any) -> Write:
+        return Write(operation, key, _NEVER, names=names, table=name, **more)
+
+    yield "GetItem", "GetItem", Get(name, key)
+    yield "BatchGetItem", "BatchGetItem", GetMany([(name, key)])
+    yield "GetItem", "TransactGetItems", GetTogether([(name, key)])
+    yield "Query", "Query", Query(name, "#key = :key", names, {":key": key[table.key_names[0]]}, limit=1)
+    yield "PutItem", "PutItem", never("Put", key, item=key)
+    yield "UpdateItem", "UpdateItem", never("Update", key)
+    yield "DeleteItem", "DeleteItem", never("Delete", key)
+    both = TransactWrite((never("ConditionCheck", key), never("Delete", other)))
+    yield "ConditionCheckItem", "TransactWriteItems", both
+
+
+def _key(table: UnitTable, which: int) -> Item:
+    return {each.name: {each.kind: _KEYS[each.kind][which]} for each in table.schema.keys}

@@ -1,0 +1,661 @@
+"""What a unit of work does, as steps: reads, statements, the commit, saving and the end; for threads and tasks."""
+
+import logging
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from inspect import GEN_CLOSED, getgeneratorstate
+from typing import Any, TypeVar
+
+from ticketlock._checks import boolean
+from ticketlock._expressions._values import MAX_ITEM_BYTES, Attributes, Value
+from ticketlock.errors import (
+    CommittedUnfinished,
+    InvalidUnitRequest,
+    OutcomeUnknown,
+    TableRefused,
+    TicketLockError,
+    UnitConflict,
+    UnitError,
+    UnitForgotten,
+    UnitTooLarge,
+)
+from ticketlock.units._commit import Commit, commit_natively, conflict, may_be_sent_blindly
+from ticketlock.units._guards import Guards
+from ticketlock.units._marked import MarkedCommit
+from ticketlock.units._marks import Marks
+from ticketlock.units._meeting import Meeting
+from ticketlock.units._queries import Found, QueryArguments, Querying, asked
+from ticketlock.units._read_locks import ReadLockLease, ReadLocks
+from ticketlock.units._reading import (
+    COMMITTED,
+    LEVELS,
+    READ_LOCK,
+    SERIALIZABLE,
+    UNCOMMITTED,
+    Isolation,
+    Reader,
+    Wanted,
+    are_of_one_instant,
+    each_once,
+    is_as_seen,
+    read_unread,
+)
+from ticketlock.units._record import UnitRecords
+from ticketlock.units._rows import NEVER_USED, Receipt, read_receipt
+from ticketlock.units._saved import Resumed, SavedUnit, SaveOptions, save
+from ticketlock.units._state import UnitState
+from ticketlock.units._statements import StatementArguments, StatementKind, field_of_target, statement
+from ticketlock.units._tables import Tables, UnitTable
+from ticketlock.units._terms import Terms, check_of, check_room
+from ticketlock.units._transactional import PlaceInTurn
+from ticketlock.units._values import PYTHON, Python
+from ticketlock.units._work import (
+    MOST_ACTIONS,
+    MOST_BYTES,
+    SURELY_TOGETHER,
+    VERSION_BYTES,
+    ItemState,
+    Work,
+    check_count,
+    check_may_mark,
+    chunks,
+    has_unknown_sizes,
+)
+from ticketlock.wire._actions import Actions, Item, Reply, T
+from ticketlock.wire._driver import Driver
+from ticketlock.wire._item_requests import MOST_TOGETHER
+from ticketlock.wire._requests import ForkingSteps
+
+Both = tuple[Attributes | None, Attributes | None]
+"""An item before a statement and after it, in AttributeValues; None if there is none, or if it was not read."""
+
+
+def item_before(steps: ForkingSteps[Both]) -> ForkingSteps[dict[str, Any] | None]:
+    """The item before a statement, in Python values. As part of its steps, so that an interrupt here ends the unit."""
+    before, _ = yield from steps
+    return PYTHON.back(before)
+
+
+def item_after(steps: ForkingSteps[Both]) -> ForkingSteps[dict[str, Any] | None]:
+    """The item after a statement, likewise."""
+    _, after = yield from steps
+    return PYTHON.back(after)
+
+
+_T = TypeVar("_T")
+
+_log = logging.getLogger("ticketlock")
+
+
+class UnitOfWork:
+    """One unit's statements, reads and ends.
+
+    Attributes:
+        terms: the terms with which it began.
+        state: whether it is open, or how it has ended.
+        repeated: whether its name was committed before, or its step saved: then it writes nothing.
+        kept: its read locks, for a heartbeat; None at another level.
+    """
+
+    def __init__(
+        self, terms: Terms, units_table: str, tables: Tables, marks: Marks, turn: PlaceInTurn | None = None
+    ) -> None:
+        self.terms = terms
+        self._turn = turn
+        self.state = UnitState(terms.id)
+        self.repeated = False
+        self._tables = tables
+        self._work = Work(marks)
+        self._heads = UnitRecords(units_table)
+        self._meeting = Meeting(marks, self._heads, (terms.born_ms, terms.unit), terms.timeout_ms, random.random)
+        self._reading = Reader(marks, self._heads, self._meeting)
+        self._guards = Guards(units_table)
+        self._receipt: Receipt | None = None
+        self._record = None if terms.saved is None else SavedUnit(terms.saved, self._heads)
+        self._saves = 0
+        # Whether a statement of this object writes.
+        self._has_written = False
+        self._marked: MarkedCommit | None = None
+        self._locking: ReadLocks | None = None
+        self.kept: ReadLockLease | None = None
+        if terms.isolation is READ_LOCK:
+            begun = Commit(terms.unit, units_table, terms.born_ms, self.state)
+            # Without a reference to this object: nothing but the last reference to the unit keeps its read locks.
+            read = partial(read_unread, work=self._work, reading=self._reading, most=MOST_TOGETHER)
+            self._locking = ReadLocks(begun, marks, self._heads, self._meeting, read)
+            self.kept = ReadLockLease(self._locking)
+
+    def continue_from(self, resumed: Resumed) -> None:
+        """Take over what another coordinator has saved."""
+        self._work, self._receipt = resumed.work, resumed.receipt
+        is_name_used = (resumed.receipt or NEVER_USED).is_committed
+        self.repeated = resumed.is_committed or resumed.terms.repeats_step or is_name_used
+        if resumed.is_committed:
+            self.state.note("resumes a committed unit")
+
+    @property
+    def is_waiting_for_its_end(self) -> bool:
+        """Whether it is open and would write, or has read locks."""
+        if not self.state.is_open or not self.state.is_of_this_process:
+            return False
+        return self._has_written or (self._locking is not None and self._locking.is_kept)
+
+    def begin(self) -> ForkingSteps[None]:
+        """Find out whether the name was committed before; without a name, no request is sent."""
+        self.state.check_process()
+        if self.terms.name is not None and self._receipt is None:
+            reply: Reply = yield read_receipt(self._heads.table, self.terms.name)
+            self._receipt = Receipt.of(reply.item)
+            self.repeated = self._receipt.is_committed
+
+    def table(self, given: str) -> ForkingSteps[UnitTable]:
+        """A table by its name or its ARN, as in the low-level API."""
+        return (yield from self._tables.table(given, "TableName"))
+
+    def _alone(self, steps: ForkingSteps[_T]) -> ForkingSteps[_T]:
+        """One method, while no other one is running. A conflict ends the unit, which frees what it has marked."""
+        with self.state.alone():
+            try:
+                return (yield from steps)
+            except UnitConflict as error:
+                yield from self._let_go()
+                yield from self._explain(error)
+                raise
+
+    # Reading.
+
+    def get(
+        self, wanted: Sequence[tuple[Any, Any]], isolation: Isolation | None, python: Python
+    ) -> ForkingSteps[list[Any]]:
+        """Items with the unit's own writes, None for each that does not exist; new ones are read as of one instant."""
+        return (yield from self._alone(self._get(wanted, isolation, python)))
+
+    def _get(
+        self, wanted: Sequence[tuple[Any, Any]], isolation: Isolation | None, python: Python
+    ) -> ForkingSteps[list[Any]]:
+        level = self._level(isolation)
+        if not isinstance(wanted, Sequence) or not all(isinstance(each, tuple) and len(each) == 2 for each in wanted):
+            raise InvalidUnitRequest("wanted", wanted, "a list of pairs of a table and a key: [(table, {...}), ...]")
+        places = [self._place(table, python.item("key", key)) for table, key in wanted]
+        yield from self.begin()
+        if level in (SERIALIZABLE, READ_LOCK):
+            yield from self._read_unread(places)
+            for place in places:
+                place.is_checked, place.glimpse = True, None
+            return [python.back(place.image) for place in places]
+        images = yield from self._newest(places, level)
+        return [python.back(place.image if place.is_written else images[id(place)]) for place in places]
+
+    def _newest(self, places: Sequence[ItemState], level: Isolation) -> ForkingSteps[dict[int, Attributes | None]]:
+        """Images as they are now, by the places' identities; those that the unit has written are not shown.
+
+        Raises:
+            UnitConflict: what the unit has written has changed, and is to be shown beside items of this instant.
+        """
+        yield from self._read_unread([place for place in places if place.blind is not None])
+        once = each_once(places)
+        own = [place for place in once if place.is_written]
+        if level is UNCOMMITTED or self.repeated or (len(own) == len(once) and are_of_one_instant(own)):
+            once = [place for place in once if not place.is_written]
+        read = self._reading.eventually if level is UNCOMMITTED else self._reading.committed
+        images = yield from read([Wanted(place.table, place.key) for place in once])
+        found = list(zip(once, images, strict=True))
+        changed = [place for place, image in found if place.is_written and image != place.before]
+        if changed:
+            self.state.note("fails")
+            raise conflict(changed)
+        for place, image in found:
+            if not place.is_written:
+                place.glimpse = (image,)
+        return {id(place): image for place, image in found}
+
+    def query(self, table: Any, given: QueryArguments, isolation: Isolation | None) -> ForkingSteps[Found]:
+        """The items of a range with the unit's own writes; those of an index at COMMITTED at most."""
+        return (yield from self._alone(self._query(table, given, isolation)))
+
+    def _query(self, table: Any, given: QueryArguments, isolation: Isolation | None) -> ForkingSteps[Found]:
+        level, own = self._level(isolation), self._tables.check_own(table)
+        if self._locking is not None and level in (SERIALIZABLE, READ_LOCK):
+            allowed = "COMMITTED or UNCOMMITTED for a query of such a unit: `get_all` marks what it has shown"
+            raise InvalidUnitRequest("isolation", level, allowed)
+        checked = asked(own, given, self._work.marks)
+        if checked.index is not None and level is SERIALIZABLE:
+            if isolation is not None:
+                allowed = f"COMMITTED or UNCOMMITTED: the index {checked.index.name!r} is eventually consistent"
+                raise InvalidUnitRequest("isolation", isolation, allowed)
+            level = COMMITTED
+        yield from self.begin()
+        blind = [place for place in self._work.places.values() if place.blind is not None and place.table is own]
+        yield from read_blind(blind, self._read_unread)
+        if level is SERIALIZABLE and own.is_guarded:
+            # Before the items, so that an insert in between is detected.
+            yield from self._read_guard(own, checked.range.partition[0])
+        querying = Querying(checked, level, self._work, self._work.marks, self._reading, self._approach)
+        return (yield from querying.steps())
+
+    def _read_guard(self, table: UnitTable, partition: Value) -> ForkingSteps[None]:
+        guard = self._guards.of(table, partition, self._work)
+        yield from read_unread([guard], self._work, self._reading, MOST_TOGETHER)
+        self._guards.check(guard)
+        guard.is_checked = True
+
+    def _level(self, isolation: Isolation | None) -> Isolation:
+        level = self.terms.isolation if isolation is None else isolation
+        if not isinstance(level, Isolation):
+            raise InvalidUnitRequest("isolation", isolation, LEVELS)
+        if level is READ_LOCK and self._locking is None:
+            raise InvalidUnitRequest("isolation", isolation, "another level, or a unit that was begun with READ_LOCK")
+        return level
+
+    # Statements.
+
+    def put(self, table: Any, item: Any, condition: Any, values: Any, names: Any, python: Python) -> ForkingSteps[Both]:
+        """Put an item; it replaces the item with the same key, if there is one."""
+        return (yield from self._state("put", table, item, condition, values, names, python))
+
+    def update(
+        self,
+        table: Any,
+        key: Any,
+        update: Any,
+        condition: Any,
+        values: Any,
+        names: Any,
+        python: Python,
+        *,
+        blind: bool = False,
+    ) -> ForkingSteps[Both]:
+        """Update an item."""
+        boolean("blind", blind, InvalidUnitRequest)
+        return (yield from self._state("update", table, key, condition, values, names, python, update, blind=blind))
+
+    def delete(
+        self, table: Any, key: Any, condition: Any, values: Any, names: Any, python: Python
+    ) -> ForkingSteps[Both]:
+        """Delete an item."""
+        return (yield from self._state("delete", table, key, condition, values, names, python))
+
+    def check(
+        self, table: Any, key: Any, condition: Any, values: Any, names: Any, python: Python
+    ) -> ForkingSteps[Both]:
+        """Make sure that a condition holds."""
+        if condition is None:
+            raise InvalidUnitRequest("condition", None, "a condition: `get` makes sure that an item does not change")
+        return (yield from self._state("check", table, key, condition, values, names, python))
+
+    def _state(
+        self,
+        kind: StatementKind,
+        table: Any,
+        target: Any,
+        condition: Any,
+        values: Any,
+        names: Any,
+        python: Python,
+        update: Any = None,
+        *,
+        blind: bool = False,
+    ) -> ForkingSteps[Both]:
+        """One statement, evaluated at once: the item before it and after it.
+
+        Raises:
+            ConditionFailed: its condition does not hold; the unit is as before the statement.
+        """
+        item, phrase = python.item(field_of_target(kind), target), python.condition(condition)
+        given = StatementArguments(item, phrase, python.values(values), python.names(names), update)
+        return (yield from self._alone(self._evaluated(kind, table, given, blind=blind and self._locking is None)))
+
+    def _evaluated(
+        self, kind: StatementKind, table: Any, given: StatementArguments, *, blind: bool
+    ) -> ForkingSteps[Both]:
+        made = statement(kind, self._tables.check_own(table), given, self._work.marks)
+        yield from self.begin()
+        if self.repeated:
+            return None, None
+        place = self._work.place(made.table, made.key)
+        is_new = not place.is_read and place.blind is None
+        if blind and is_new and not made.table.is_guarded and may_be_sent_blindly(made):
+            place.blind, self._has_written = made, True
+            return None, None
+        yield from self._read_unread([place])
+        # An error in another task may have ended the block meanwhile.
+        self.state.check_open()
+        self._check_as_glimpsed(place)
+        before = place.image
+        # Also if the condition fails: what the caller does next depends on the item as it was read.
+        place.is_checked = True
+        place.is_asserted |= made.kind == "check"
+        after = made.applied_to(before)
+        if after is not None:
+            made.table.check_item(after, "statement", VERSION_BYTES)
+        if made.table.is_guarded and place.before is None and after is not None and self.terms.engine == "native":
+            allowed = f'"marked", or None: {made.table.name} is guarded, and inserts into it are committed by marks'
+            raise InvalidUnitRequest("engine", "native", allowed)
+        place.image = after
+        if made.kind != "check":
+            place.is_written = self._has_written = True
+        return before, after
+
+    def _check_as_glimpsed(self, place: ItemState) -> None:
+        """End the unit if an item differs from what a lower level has shown: the caller may depend on what it saw."""
+        glimpse, place.glimpse = place.glimpse, None
+        if glimpse is not None and glimpse[0] != place.before:
+            self.state.note("fails")
+            raise conflict([place])
+
+    # Ends.
+
+    def commit(self) -> ForkingSteps[None]:
+        """Write everything, or nothing."""
+        if self.state.is_finished:
+            return
+        with self.state.alone():
+            if self.terms.step is not None and self.terms.repeats_step:
+                allowed = "for a commit another step, or none: this one has saved the unit before, so end with `save()`"
+                raise InvalidUnitRequest("step", self.terms.step.name, allowed)
+            yield from self._commit_or_end()
+
+    def _commit_or_end(self) -> ForkingSteps[None]:
+        # From now on: even if the caller is gone, the commit may still be running.
+        self.state.note("begins to commit")
+        try:
+            yield from self.begin()
+            if not self.repeated:
+                yield from self._commit()
+        except CommittedUnfinished:
+            yield from self._is_committed()
+            raise
+        except (OutcomeUnknown, UnitForgotten):
+            self.state.note("is of unknown outcome")
+            raise
+        except TicketLockError as error:
+            self.state.note("fails")
+            yield from self._let_go()
+            yield from self._explain(error)
+            raise
+        yield from self._is_committed()
+
+    def _explain(self, error: TicketLockError) -> ForkingSteps[None]:
+        """Raise another error if another coordinator of the same saved unit is the cause of this one."""
+        if self._record is not None:
+            yield from self._record.explain(error, self.terms.name, self._receipt or NEVER_USED)
+
+    def _is_committed(self) -> ForkingSteps[None]:
+        self.state.note("is committed")
+        if self._record is not None and not self.repeated:
+            yield from self._record.forget()
+
+    def _commit(self) -> ForkingSteps[None]:
+        terms = self.terms
+        commit = Commit(
+            terms.unit,
+            self._heads.table,
+            terms.born_ms,
+            self.state,
+            name=terms.name,
+            receipt=self._receipt or NEVER_USED,
+            saved=terms.saved,
+            lock_check=check_of(terms.under) if terms.under is not None else None,
+        )
+        yield from self._commit_items(commit)
+
+    def _commit_items(self, commit: Commit) -> ForkingSteps[None]:
+        """Write everything, or nothing."""
+        touched = self._touched()
+        guards = self._guards.of_inserts(touched, self._work)
+        if guards:
+            touched = yield from self._with(guards)
+        if self._locking is not None and self._locking.has_to_end:
+            yield from self._check_may_mark(touched)
+            yield from self._locking.commits(commit)
+            return
+        if not any(place.writes for place in touched) and not self.terms.beside:
+            yield from self._validate(touched, commit)
+            return
+        if not self._has_to_mark(guards) and self._fits_one_request(touched):
+            try:
+                yield from commit_natively(touched, self._work.marks, commit, self._meeting)
+                return
+            except TableRefused:
+                # Nothing was written. The cause may be the sizes of items that were not read.
+                if not has_unknown_sizes(touched):
+                    raise
+                yield from read_blind(touched, self._read_unread)
+                if self._fits_one_request(touched):
+                    raise
+        yield from read_blind(touched, self._read_unread)
+        yield from self._commit_by_marks(touched, commit)
+
+    def _touched(self) -> list[ItemState]:
+        return [place for place in self._work.places.values() if place.is_touched]
+
+    def _with(self, guards: Sequence[ItemState]) -> ForkingSteps[list[ItemState]]:
+        """The items of the commit, with the guards of those that it inserts."""
+        if self._locking is None:
+            yield from read_unread(
+                [guard for guard in guards if not guard.is_read], self._work, self._reading, MOST_TOGETHER
+            )
+        else:
+            yield from self._locking.lock_all(guards)
+        for guard in guards:
+            self._guards.check(guard)
+            guard.image, guard.is_written = self._guards.image(guard), True
+        return self._touched()
+
+    def _has_to_mark(self, guards: Sequence[ItemState]) -> bool:
+        # A process that finds the guard of a committed unit must find its items too.
+        return bool(guards) or self.terms.engine == "marked"
+
+    def _fits_one_request(self, touched: Sequence[ItemState]) -> bool:
+        return fits_one_request(touched, self.terms, MOST_ACTIONS)
+
+    def _commit_by_marks(self, places: Sequence[ItemState], commit: Commit) -> ForkingSteps[None]:
+        yield from self._check_may_mark(places)
+        self._marked = MarkedCommit(commit, self._work.marks, self._heads, self._meeting, places)
+        yield from self._marked.steps()
+
+    def _check_may_mark(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
+        check_count(places)
+        yield from self._tables.describe_again(place.table for place in places)
+        check_may_mark(places)
+
+    def _validate(self, places: Sequence[ItemState], commit: Commit) -> ForkingSteps[None]:
+        """Check that all that was read is unchanged at one instant; what one request has read is of one instant."""
+        is_asserted = any(place.is_asserted for place in places)
+        if are_of_one_instant(places) and not is_asserted and not self._guards.are_among(places):
+            return
+        if not self._fits_one_request(places):
+            # Marked commits check them at one instant as well.
+            yield from self._commit_by_marks(places, commit)
+            return
+        wanted = [Wanted(place.table, place.key) for place in places]
+        try:
+            found = yield from self._reading.serializable(wanted, exactly=True)
+        except TableRefused:
+            # They did fit into one request. If they do not any more, some have grown.
+            self._check_unchanged(places, (yield from self._reading.each_as_stored(wanted)))
+            raise
+        self._check_unchanged(places, found)
+
+    def _check_unchanged(self, places: Sequence[ItemState], found: Sequence[Item | None]) -> None:
+        marks = self._work.marks
+        changed = [place for place, item in zip(places, found, strict=True) if not is_as_seen(item, place.seen, marks)]
+        if changed:
+            raise conflict(changed)
+
+    def leave(self, error: BaseException | None) -> ForkingSteps[None]:
+        """End the block: commit, or roll back after an exception.
+
+        A forked child leaves the block too, and the unit to its parent.
+
+        Raises:
+            UnitFinished: the block ends without an error, the unit was not committed, and its commit has raised no
+                error.
+        """
+        if not self.state.is_of_this_process:
+            return
+        if self.state.is_open:
+            try:
+                if error is None:
+                    self.state.check_can_end()
+                    yield from self.commit()
+            finally:
+                # Another method may still be running when a task's error ends the block: its statement is not in the
+                # unit.
+                if self.state.is_open:
+                    self.state.note("is interrupted")
+                    yield from self._let_go()
+        elif error is None:
+            self.state.check_committed_or_reported()
+
+    def rollback(self) -> ForkingSteps[None]:
+        """End the unit; nothing is written. A saved unit ends with it."""
+        if not self.state.is_rolled_back:
+            with self.state.alone():
+                self.state.note("is interrupted")
+                if self.state.is_finished:
+                    self.state.check_open()
+        self.state.is_reported = True
+        yield from self._let_go()
+        if self._record is not None:
+            yield from self._record.roll_back()
+
+    def save(self, keeping: SaveOptions) -> ForkingSteps[str]:
+        """Write down what it has read and written, for `resume`: this object is over."""
+        with self.state.alone():
+            if self._locking is not None:
+                raise InvalidUnitRequest("isolation", READ_LOCK, "another level for a unit that is saved")
+            yield from self.begin()
+            if self._record is None or not self.repeated:
+                yield from self._save(keeping)
+            self.state.note("is saved")
+            if self._record is not None and not self.repeated:
+                yield from self._record.forget_rows()
+            return self.terms.id
+
+    def _save(self, keeping: SaveOptions) -> ForkingSteps[None]:
+        if self.terms.saved is not None:
+            check_room(self.terms.saved.steps, self.terms.step)
+        check_count([place for place in self._work.places.values() if place.is_touched])
+        yield from read_blind(self._work.places.values(), self._read_unread)
+        self._saves += 1
+        keeping = replace(keeping, tries=self._saves)
+        try:
+            yield from save(self.terms, self._work, self._receipt, self._heads, keeping, self.state)
+        except (OutcomeUnknown, UnitError):
+            # After other errors the unit is unchanged, and may continue.
+            self.state.note("is interrupted")
+            raise
+
+    # Interrupts.
+
+    def abandon(self) -> None:
+        """End the unit: something else than its own error was raised within one of its methods."""
+        self.state.note("is interrupted")
+
+    def end_after_interrupt(self) -> ForkingSteps[None]:
+        """The same, and leave nothing behind if possible: a marked commit is rolled back, or finished.
+
+        Calling it again does nothing.
+        """
+        marked: MarkedCommit | None = None if self.state.is_over else self._marked
+        if self._locking is not None:
+            # A rollback may have been interrupted, too, or the last writes of a commit.
+            marked = self._locking if self._locking.has_to_end else None
+        self.abandon()
+        if marked is not None:
+            try:
+                yield from marked.end_after_interrupt()
+            except CommittedUnfinished as error:
+                _log.warning("%s", error)
+            except TicketLockError as error:
+                _log.warning("the interrupted unit %s is left to its lease: %s", self.terms.unit, error)
+
+    def _read_unread(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
+        self._approach(places)
+        if self._locking is None or self.repeated:
+            yield from self._read_in(places)
+            return
+        try:
+            yield from self._locking.lock_all(places)
+        finally:
+            if self._locking.is_ending:
+                self.state.note("fails")
+
+    def _read_in(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
+        if self.repeated:
+            # What it has read need not be as it was: it writes nothing, and may have written that itself.
+            places = [place for place in places if not place.is_read]
+        try:
+            yield from read_unread(places, self._work, self._reading, MOST_TOGETHER)
+        except UnitConflict:
+            self.state.note("fails")
+            raise
+
+    def _let_go(self) -> ForkingSteps[None]:
+        if self._locking is not None:
+            yield from self._locking.release_marks()
+
+    def _approach(self, places: Sequence[ItemState]) -> None:
+        """Step back if calls are queueing for these items, before the unit has used them."""
+        try:
+            if self._turn is not None:
+                self._turn.check([place for place in places if not place.is_read])
+        except UnitConflict:
+            self.state.note("fails")
+            raise
+
+    def _place(self, table: Any, given: Attributes) -> ItemState:
+        own = self._tables.check_own(table)
+        return self._work.place(own, own.key_alone("key", given))
+
+
+ReadsUnread = Callable[[Sequence[ItemState]], ForkingSteps[None]]
+
+
+def read_blind(places: Iterable[ItemState], read_unread: ReadsUnread) -> ForkingSteps[None]:
+    """Read the targets of blind updates, so few at once that one transaction can hold items of any sizes."""
+    for batch in chunks([place for place in places if place.blind is not None], SURELY_TOGETHER):
+        yield from read_unread(batch)
+
+
+def fits_one_request(touched: Sequence[ItemState], terms: Terms, most: int) -> bool:
+    """Whether one request of at most ``most`` actions can commit all, as far as the sizes of items are known.
+
+    Raises:
+        UnitTooLarge: it cannot, and the unit's terms allow nothing else.
+    """
+    count = len(touched) + terms.beside
+    # The lock's item counts too, and ticketlock does not read it.
+    size = sum(place.size_bytes for place in touched) + (terms.under is not None) * MAX_ITEM_BYTES
+    fits = count <= most and size <= MOST_BYTES
+    if terms.engine == "native" and not fits:
+        raise UnitTooLarge(
+            f"the commit has {count} actions, one for each item, the name, the lock and the saved record, of "
+            f"{size:,} bytes; one request of DynamoDB takes {most} actions of {MOST_BYTES:,} bytes: leave out "
+            "`engine`, so that the unit can be committed by marks"
+        )
+    return fits
+
+
+def ending(verbs: UnitOfWork, driver: Driver, steps: ForkingSteps[T]) -> Actions[T]:
+    """Perform steps of a unit. If anything else than their own error is raised meanwhile, end the unit.
+
+    The exception is raised again, with every outcome of the unit.
+    """
+    try:
+        return (yield from driver.follow(steps))
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        if is_of_steps(error, steps):
+            raise
+        yield from driver.follow(verbs.end_after_interrupt())
+        raise
+
+
+def is_of_steps(error: BaseException, steps: ForkingSteps[Any]) -> bool:
+    """Whether an error is the steps' own. A signal handler may raise such an error as well, if it has used the unit."""
+    return isinstance(error, TicketLockError) and getgeneratorstate(steps) == GEN_CLOSED

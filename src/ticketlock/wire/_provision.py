@@ -1,0 +1,96 @@
+"""Creates tables without the CDK, as the construct would."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import boto3
+from botocore.exceptions import ClientError
+
+from ticketlock.wire._actions import TIME_TO_LIVE
+from ticketlock.wire._sdk import check_is_client, needs_a_region
+
+
+@dataclass(frozen=True, slots=True)
+class TableKind:
+    """One kind of our tables: two text keys, time to live on ``expiresAt``.
+
+    Attributes:
+        name: its name in messages, for example ``lock table``.
+        keys: the partition key, then the sort key.
+        is_ours: whether an item belongs to this kind of table.
+    """
+
+    name: str
+    keys: tuple[str, str]
+    is_ours: Callable[[Any], bool]
+
+    def definition(self, table_name: str) -> dict[str, Any]:
+        """The arguments of CreateTable."""
+        partition, sort = self.keys
+        return {
+            "TableName": table_name,
+            "BillingMode": "PAY_PER_REQUEST",
+            "AttributeDefinitions": [{"AttributeName": name, "AttributeType": "S"} for name in self.keys],
+            "KeySchema": [
+                {"AttributeName": partition, "KeyType": "HASH"},
+                {"AttributeName": sort, "KeyType": "RANGE"},
+            ],
+        }
+
+    def create(self, table_name: str, client: Any, more: Mapping[str, Any]) -> bool:
+        """Create a table of this kind, unless there is one of that name, and wait until it is active.
+
+        Args:
+            table_name: its name.
+            client: a DynamoDB client with permission to create tables; None for one of its own.
+            more: further arguments of CreateTable.
+
+        Returns:
+            Whether the table was created.
+
+        Raises:
+            InvalidLockRequest: no Region is set, or ``client`` is not a low-level client.
+            ValueError: the table of that name is of another kind; nothing was changed.
+        """
+        dynamodb: Any = client if client is not None else _own_client()
+        check_is_client(dynamodb)
+        try:
+            dynamodb.create_table(**{**self.definition(table_name), **more})
+            made = True
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") != "ResourceInUseException":
+                raise
+            made = False
+        dynamodb.get_waiter("table_exists").wait(TableName=table_name, WaiterConfig={"Delay": 1, "MaxAttempts": 60})
+        found = dynamodb.describe_time_to_live(TableName=table_name)["TimeToLiveDescription"]
+        if not made:
+            self._check(dynamodb, dynamodb.describe_table(TableName=table_name)["Table"], found)
+        if found.get("TimeToLiveStatus", "DISABLED") == "DISABLED":
+            dynamodb.update_time_to_live(
+                TableName=table_name, TimeToLiveSpecification={"Enabled": True, "AttributeName": TIME_TO_LIVE}
+            )
+        return made
+
+    def _check(self, dynamodb: Any, table: Any, time_to_live: Any) -> None:
+        """Refuse a table of another kind, so that time to live does not delete its items."""
+        wanted, no = self.definition(table["TableName"]), f"{table['TableName']} is no {self.name}"
+        if _keys(table) != _keys(wanted):
+            raise ValueError(f"{no}: its keys are {_keys(table)}, not {_keys(wanted)}")
+        attribute = time_to_live.get("AttributeName", TIME_TO_LIVE)
+        if attribute != TIME_TO_LIVE:
+            raise ValueError(f"{no}: its time to live is on {attribute}")
+        if "AttributeName" not in time_to_live:
+            items = dynamodb.scan(TableName=table["TableName"], Limit=1)["Items"]
+            if not all(map(self.is_ours, items)):
+                raise ValueError(f"{no}: it has items of another kind")
+
+
+def _own_client() -> Any:
+    with needs_a_region():
+        return boto3.client("dynamodb")
+
+
+def _keys(table: Any) -> dict[str, tuple[str, str]]:
+    types = {each["AttributeName"]: each["AttributeType"] for each in table["AttributeDefinitions"]}
+    return {each["AttributeName"]: (each["KeyType"], types[each["AttributeName"]]) for each in table["KeySchema"]}
