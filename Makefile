@@ -120,26 +120,25 @@ demo: install ## workflows that wait for each other, on an emulator
 bench: install ## what a lock costs, how fast it is handed over, under load, beside another lock; what units cost
 	PYTHONPATH=tests:functions POWERTOOLS_LOG_LEVEL=CRITICAL POWERTOOLS_METRICS_DISABLED=true \
 	$(BIN) benchmarks/cost.py $(ARGS)
-	PYTHONPATH=tests $(BIN) benchmarks/hour_of_waiting.py $(ARGS)
 	PYTHONPATH=tests:functions POWERTOOLS_LOG_LEVEL=CRITICAL $(BIN) benchmarks/mass_failure.py $(ARGS)
-	$(BIN) benchmarks/cold_start.py $(ARGS)
+	PYTHONPATH=tests $(BIN) benchmarks/cold_start.py $(ARGS)
 	$(BIN) benchmarks/hand_over.py $(ARGS)
 	$(BIN) benchmarks/load.py $(ARGS)
 	$(BIN) benchmarks/clients.py $(ARGS)
-	PYTHONPATH=tests $(BIN) benchmarks/units_cost.py $(ARGS)
+	$(BIN) benchmarks/units_cost.py $(ARGS)
 
 bench-peer: install ## beside others, as published: the hand-over between executions, locks (Java and Go too), units of work (with Java and Maven)
 	$(BIN) benchmarks/peer.py $(ARGS)
 	$(BIN) benchmarks/peer_locks.py $(ARGS)
-	PYTHONPATH=tests $(BIN) benchmarks/units_peer.py $(ARGS)
+	$(BIN) benchmarks/units_peer.py $(ARGS)
 
 engines: install ## the contract on every engine, dynoxide too where cargo can build it
 	PYTHONPATH=tests $(BIN) -m tools.every_engine --numprocesses $(WORKERS)
 
-soak: install ## load and soak: 500 waiters, 5,000 locks, an hour compressed; hand-overs for 10 minutes; units with killed processes
-	PYTHONPATH=tests $(BIN) benchmarks/soak.py $(ARGS)
-	PYTHONPATH=tests $(BIN) benchmarks/soak_steps.py $(ARGS)
-	PYTHONPATH=tests $(BIN) benchmarks/units_soak.py $(ARGS)
+soak: install ## load and soak: 500 waiters; clients that live long; hand-overs for 10 minutes; units with killed processes
+	$(BIN) benchmarks/soak_clients.py $(ARGS)
+	$(BIN) benchmarks/soak_steps.py $(ARGS)
+	$(BIN) benchmarks/units_soak.py $(ARGS)
 
 # The search takes at least one process.
 proof: install ## what the guarantees rest on: schedules with faults, broken locks and units, histories, the wire, the engines

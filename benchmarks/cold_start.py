@@ -1,6 +1,6 @@
 """What a cold function and a warm hand-over cost in processor time, measured here; no figure is one of AWS.
 
-    make bench, or: python benchmarks/cold_start.py
+    make bench, or: PYTHONPATH=tests python benchmarks/cold_start.py
 
 A process of its own stands for an execution environment: it imports a handler, which is its initialisation, and gets
 its first event; then it hands a lock over again and again. The table is in memory behind TLS on the loopback
@@ -12,29 +12,21 @@ processor time would take, to which waiting for the network comes.
 
 import json
 import os
-import ssl
-import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
+import boto3
 import botocore
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
-from quick import options_of
-from rich.console import Console
-from rich.table import Table
+from frame import Run, main, median
+from kit.certificates import self_signed
+from memory_server import memory_server
+from ticketlock_local.cloud.deploy import client_arguments
 
-from ticketlock.testing import MemoryDynamoDB
+from ticketlock import create_table
 
 PROCESSES = 3
 HAND_OVERS = 10
@@ -87,67 +79,25 @@ def step(state, turn):
 """
 
 
-class _Aws(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    memory = MemoryDynamoDB()
-
-    def do_POST(self) -> None:
-        """A request to the table, or an answer to a callback task."""
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        service, operation = self.headers["x-amz-target"].split(".")
-        status, headers = 200, {"date": self.date_time_string()}
-        reply: dict[str, Any] = {}
-        if service.startswith("DynamoDB"):
-            status, reply = self.memory._service.answer(operation, body)
-            headers = reply.pop("ResponseMetadata")["HTTPHeaders"]
-        if "Error" in reply:
-            reply["__type"] = f"com.amazonaws.dynamodb.v20120810#{reply.pop('Error')['Code']}"
-        content = json.dumps(reply).encode()
-        self.send_response_only(status)
-        for name, value in {**headers, "content-length": str(len(content))}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_: Any) -> None:
-        """Nothing."""
-
-
 @contextmanager
 def aws(folder: Path) -> Iterator[Mapping[str, str]]:
     """A table behind TLS; the environment of those who use it."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = certificate.public_bytes(serialization.Encoding.PEM)
-    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    (folder / "server.pem").write_bytes(pem + key.private_bytes(*form))
-    (folder / "authorities.pem").write_bytes((Path(botocore.__file__).parent / "cacert.pem").read_bytes() + pem)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Aws)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "server.pem")
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    certificate = Path(self_signed(folder).path)
+    authorities = folder / "authorities.pem"
+    authorities.write_bytes((Path(botocore.__file__).parent / "cacert.pem").read_bytes() + certificate.read_bytes())
+    with memory_server(tls=folder) as url:
+        create_table("locks", client=boto3.client("dynamodb", verify=str(authorities), **client_arguments(url)))
         yield {
             "PATH": os.environ["PATH"],
             "TABLE_NAME": "locks",
-            "AWS_ENDPOINT_URL": f"https://localhost:{server.server_address[1]}",
-            "AWS_CA_BUNDLE": str(folder / "authorities.pem"),
+            "AWS_ENDPOINT_URL": url,
+            "AWS_CA_BUNDLE": str(authorities),
             "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_ACCESS_KEY_ID": "test",
             "AWS_SECRET_ACCESS_KEY": "test",
             "POWERTOOLS_LOG_LEVEL": "CRITICAL",
             "POWERTOOLS_METRICS_DISABLED": "true",
         }
-    finally:
-        server.shutdown()
 
 
 def measured(folder: Path, environment: Mapping[str, str], processes: int) -> Mapping[str, float]:
@@ -157,39 +107,30 @@ def measured(folder: Path, environment: Mapping[str, str], processes: int) -> Ma
         json.loads(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
         for _ in range(processes)
     ]
-    return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+    return {name: median(run[name] for run in runs) for name in runs[0]}
 
 
-def main() -> int:
-    """Measure and print."""
-    chosen = options_of(__doc__, "one process of each kind, and no verdict").parse_args()
-    processes = 1 if chosen.quick else PROCESSES
+def measure(run: Run) -> None:
+    """Measure both kinds of functions, and compute how long they would take with Lambda's sizes of memory."""
+    processes = 1 if run.quick else PROCESSES
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         (folder / "kit_of_events.py").write_text(EVENTS)
         with aws(folder) as environment:
-            figures = {
-                "clients at the first event": measured(folder, environment, processes),
-                "clients while it initialises": measured(
-                    folder, {**environment, "AWS_LAMBDA_FUNCTION_NAME": "f"}, processes
-                ),
-            }
-    table = Table(title="Processor time, measured here, and what it would take in Lambda", title_justify="left")
-    table.add_column("figure")
-    table.add_column("processor time", justify="right")
-    for memory_mb in MEMORY_MB:
-        table.add_column(f"at {memory_mb:,} MB", justify="right")
-    rows = {"initialisation": "initialisation", "first": "first event", "hand_over": "warm hand-over: release, poll"}
-    for way, found in figures.items():
-        table.add_section()
-        table.add_row(way)
-        for name, shown in rows.items():
+            late = measured(folder, environment, processes)
+            early = measured(folder, {**environment, "AWS_LAMBDA_FUNCTION_NAME": "f"}, processes)
+    names = {"initialisation": "initialisation", "first": "first event", "hand_over": "warm hand-over: release, poll"}
+    rows: list[list[object]] = []
+    for way, found in (("clients at the first event", late), ("clients while it initialises", early)):
+        rows += [[], [way]]
+        for name, shown in names.items():
             computed = (found[name] * WHOLE_PROCESSOR_MB / memory_mb for memory_mb in MEMORY_MB)
-            table.add_row(f"  {shown}", *(f"{seconds * 1_000:,.0f} ms" for seconds in (found[name], *computed)))
-    Console(width=115).print(table)
-    late, early = figures.values()
-    return 0 if chosen.quick or early["first"] < late["first"] else 1
+            rows.append([f"  {shown}", *(f"{seconds * 1_000:,.0f} ms" for seconds in (found[name], *computed))])
+    columns = ["figure", "processor time", *(f"at {memory_mb:,} MB" for memory_mb in MEMORY_MB)]
+    run.table("Processor time, measured here, and what it would take in Lambda", columns, rows)
+    text = "the first event takes less if the clients are created during the initialisation"
+    run.check(text, early["first"] < late["first"], of_speed=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(measure, __doc__, "one process of each kind, and no verdict"))

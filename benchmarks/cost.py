@@ -8,28 +8,24 @@ writes none for the states inside a Parallel.
 """
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import boto3
+from executions import transitions
+from frame import Run, engine, main
 from kit.capacity import Bill
 from kit.engines import create_table
 from kit.events import handed_over
 from kit.interpreter.harness import Work, until
 from kit.interpreter.stage import Stage, stage
-from quick import options_of
-from rich.console import Console
-from rich.table import Table
-from rounds import transitions
 from ticketlock_cdk.lock.serialize_machine import serialize_definition
 from ticketlock_cdk.lock.settings import HandOver, LockSettings
-from ticketlock_local.cloud.deploy import client_arguments, client_environment
-from ticketlock_local.engines.emulator import Emulator
+from ticketlock_local.cloud.deploy import client_arguments
 
 from ticketlock import LockTable
 from ticketlock.wire._sdk import make_client
@@ -37,8 +33,9 @@ from ticketlock.workflow import Workflow
 from ticketlock.workflow import _turn as budget
 
 MACHINE = "arn:aws:states:us-east-1:000000000000:stateMachine:Ticketlock-Serialize"
-CONTINUE = "arn:aws:states:us-east-1:000000000000:stateMachine:Ticketlock-Continue"
 FUNCTION = "arn:aws:lambda:us-east-1:000000000000:function:work"
+# The ARN of an execution has a realistic length.
+EXECUTION = "arn:aws:states:us-east-1:000000000000:execution:Ticketlock-Serialize"
 LEASE_S = 60
 SHORT_LEASE_S = 10
 DEEP = 1_000
@@ -60,13 +57,7 @@ POLL_GRANTED = "the poll that takes the lock"
 
 @dataclass(frozen=True)
 class Cost:
-    """What one step sent, and what DynamoDB and Step Functions bill for it.
-
-    Attributes:
-        requests: to DynamoDB.
-        calls: to Step Functions, which are free.
-        transitions: None if a step has none of its own.
-    """
+    """What one step sends to DynamoDB, its units, its calls of Step Functions (they are free), and its transitions."""
 
     step: str
     requests: int
@@ -77,9 +68,8 @@ class Cost:
 
 
 class StepFunctions:
-    """Step Functions in which every answered callback task exists.
-
-    The tokens of the emulator's own tasks are much shorter than AWS's, and an item's size counts.
+    """Step Functions in which every answered callback task exists: an item's size counts, and the emulator's own tokens
+    are much shorter than AWS's.
     """
 
     def __init__(self, client: Any) -> None:
@@ -95,25 +85,30 @@ class Steps:
     """The workflow's steps in this process, with every request counted."""
 
     def __init__(self, endpoint: str, way: HandOver) -> None:
-        self.way = way
+        self.wakes = way is HandOver.CALLBACK
+        self._way = way
         client = make_client(**client_arguments(endpoint))
         self._bill = Bill(make_client(**client_arguments(endpoint)))
         table_name = create_table(client)
         self._bill.watch(client)
-        self._states = boto3.client("stepfunctions", **client_arguments(endpoint))
-        self._calls = StepFunctions(self._states)
+        self.states = boto3.client("stepfunctions", **client_arguments(endpoint))
+        self._calls = StepFunctions(self.states)
         step_functions: Any = self._calls
         self._workflow = Workflow(LockTable(table_name, client=client, step_functions=step_functions))
         waits = {"StartAt": "Wait", "States": {"Wait": {"Type": "Wait", "Seconds": 60, "End": True}}}
         self._began = datetime.now(UTC).isoformat()
-        self._work_machine = self._states.create_state_machine(
+        self.work_machine = self.states.create_state_machine(
             name=f"work-{way}", definition=json.dumps(waits), roleArn="arn:aws:iam::000000000000:role/work"
         )["stateMachineArn"]
 
     def take(self, entity: str, execution: str, *, lease_s: int = LEASE_S, nested: bool = False) -> Mapping[str, Any]:
         """One execution takes a ticket. Returns its turn."""
         request = self._request(entity, nested=nested)
-        given = {"$": request, "$$.Execution.Id": arn(execution), "$$.Execution.StartTime": self._began}
+        given = {
+            "$": request,
+            "$$.Execution.Id": f"{EXECUTION}:{execution:-<36}",
+            "$$.Execution.StartTime": self._began,
+        }
         step = self._workflow.take_ticket(self._payload("TakeTicket", given, lease_s))
         turn: Mapping[str, Any] = step.reply["lock"]["turn"]
         return turn
@@ -136,10 +131,6 @@ class Steps:
     def release(self, turn: Mapping[str, Any]) -> None:
         """One holder's release."""
         self._workflow.release(self._payload("Release", self._of_a_task(turn)))
-
-    def start_work(self, turn: Mapping[str, Any]) -> None:
-        """The nested execution that is the task of a grant."""
-        self._states.start_execution(stateMachineArn=self._work_machine, name=turn["workName"])
 
     def clean_up(self, turn: Mapping[str, Any], entity: str, *, nested: bool = False) -> None:
         """The clean-up after an execution was stopped."""
@@ -171,28 +162,17 @@ class Steps:
         }
 
     def _payload(self, state: str, given: Mapping[str, Any], lease_s: int | None = None) -> Mapping[str, Any]:
-        """What the definition passes to a state's function.
-
-        Args:
-            state: its name.
-            given: the value of each of its paths.
-            lease_s: the deployment's; by default that of the turn.
-        """
+        """What the definition passes to a state's function, with the value of each path; the lease is the turn's."""
         lease_s = lease_s or given["$.lock.turn"]["claim"]["leaseMs"] // 1_000
-        settings = LockSettings(lease_s=lease_s, poll_s=5, hand_over=self.way)
-        states = serialize_definition(settings, [FUNCTION, self._work_machine])["States"]
+        settings = LockSettings(lease_s=lease_s, poll_s=5, hand_over=self._way)
+        states = serialize_definition(settings, [FUNCTION, self.work_machine])["States"]
         for branch in states["Hold"]["Branches"]:
             states |= branch["States"]
         return handed_over(states[state], given.__getitem__)
 
     def _request(self, entity: str, *, nested: bool) -> Mapping[str, Any]:
-        task = {"stateMachineArn": self._work_machine} if nested else {"functionArn": FUNCTION}
+        task = {"stateMachineArn": self.work_machine} if nested else {"functionArn": FUNCTION}
         return {"entity": entity, "task": task}
-
-
-def arn(execution: str) -> str:
-    """An execution's ARN of realistic length."""
-    return f"arn:aws:states:us-east-1:000000000000:execution:Ticketlock-Serialize:{execution:-<36}"
 
 
 def uncontended(steps: Steps) -> list[Cost]:
@@ -203,73 +183,56 @@ def uncontended(steps: Steps) -> list[Cost]:
         steps.counted("first heartbeat: leave its task token", lambda: steps.beat(turns[0])),
         steps.counted("release: say finished, free, end the heartbeat", lambda: steps.release(turns[0])),
     ]
-    lean = [
-        steps.counted("", lambda: turns.append(steps.take("lean", "b"))),
-        steps.counted("", lambda: steps.release(turns[1])),
-    ]
-    return [*cycle, total(CYCLE, cycle), total(CYCLE_WITHOUT_HEARTBEAT, lean)]
+    lean = steps.counted(CYCLE_WITHOUT_HEARTBEAT, lambda: steps.release(steps.take("lean", "b")))
+    return [*cycle, total(CYCLE, cycle), lean]
 
 
 def contended(steps: Steps, kept: Cost) -> list[Cost]:
     """A queue: the costs of joining, waiting, renewing the row, waking and being granted."""
-    woken = steps.way is HandOver.CALLBACK
     held = steps.take("wanted", "holder")
     steps.beat(held)
     turns: list[Mapping[str, Any]] = []
     costs = [steps.counted("join the queue", lambda: turns.append(steps.take("wanted", "waiter")))]
-    if woken:
+    if steps.wakes:
         costs.append(steps.counted("park: leave the task token, poll", lambda: steps.park(turns[0])))
     else:
-        costs += [steps.counted(POLL, lambda: steps.poll(turns[0])), deep(steps)]
-    costs.append(kept)
-    freed = "release, and wake the next" if woken else "release, and check whether to wake"
-    costs.append(steps.counted(freed, lambda: steps.release(held)))
-    costs.append(steps.counted(WOKEN if woken else POLL_GRANTED, lambda: steps.poll(turns[0], granted=True)))
-    return costs
-
-
-def deep(steps: Steps) -> Cost:
-    """A poll from far behind."""
-    steps.take("deep", "holder")
-    last = [steps.take("deep", f"waiter-{waiter}") for waiter in range(DEEP)][-1]
-    return steps.counted(POLL_DEEP, lambda: steps.poll(last))
+        costs.append(steps.counted(POLL, lambda: steps.poll(turns[0])))
+        last = [steps.take("deep", f"waiter-{waiter}") for waiter in range(1 + DEEP)][-1]
+        costs.append(steps.counted(POLL_DEEP, lambda: steps.poll(last)))
+    freed = "release, and wake the next" if steps.wakes else "release, and check whether to wake"
+    costs += [kept, steps.counted(freed, lambda: steps.release(held))]
+    granted = WOKEN if steps.wakes else POLL_GRANTED
+    return [*costs, steps.counted(granted, lambda: steps.poll(turns[0], granted=True))]
 
 
 def half_a_lease_later(steps: Steps) -> tuple[Cost, Cost]:
     """A holder renews its lease, and a waiter renews its row."""
-    holder = steps.take("kept", "holder", lease_s=SHORT_LEASE_S)
-    waiter = steps.take("kept", "waiter", lease_s=SHORT_LEASE_S)
+    holder, waiter = (steps.take("kept", each, lease_s=SHORT_LEASE_S) for each in ("holder", "waiter"))
     steps.beat(holder)
-    woken = steps.way is HandOver.CALLBACK
-    if woken:
+    if steps.wakes:
         steps.park(waiter)
     # The table's time is real here: after half a lease, a step renews the lease.
     time.sleep(SHORT_LEASE_S / 2)
     beat = steps.counted(BEAT, lambda: steps.beat(holder, 1))
-    if woken:
+    if steps.wakes:
         return beat, steps.counted(PARKED, lambda: steps.park(waiter, 1))
     return beat, steps.counted(POLL_KEEP, lambda: steps.poll(waiter))
 
 
-def clean_ups(steps: Steps) -> list[Cost]:
-    """Executions that were stopped; each time two others are waiting."""
-    return [
-        clean_up(steps, "clean-up of a waiter: leave the queue", "waiter"),
-        clean_up(steps, "clean-up of a holder: end its heartbeat", "holder"),
-        clean_up(steps, "clean-up of a holder of an execution: free", "holder", nested=True),
-    ]
-
-
 def clean_up(steps: Steps, step: str, stopped: str, *, nested: bool = False) -> Cost:
-    """One event: the task of a stopped holder is a function, which is left to its lease, or an execution."""
+    """The event of a stopped execution, beside two that wait.
+
+    The task of a stopped holder is a function, which is left to its lease, or an execution.
+    """
     entity = step.replace(" ", "-")
     turns = {"holder": steps.take(entity, f"{entity[-8:]}-holder-{nested}", nested=nested)}
     steps.beat(turns["holder"])
     if nested:
-        steps.start_work(turns["holder"])
+        # The nested execution that is the task of the grant.
+        steps.states.start_execution(stateMachineArn=steps.work_machine, name=turns["holder"]["workName"])
     for waiter in ("waiter", "other"):
         turns[waiter] = steps.take(entity, f"{entity[-8:]}-{waiter}-{nested}")
-        if steps.way is HandOver.CALLBACK:
+        if steps.wakes:
             steps.park(turns[waiter])
     return steps.counted(step, lambda: steps.clean_up(turns[stopped], entity, nested=nested))
 
@@ -283,13 +246,8 @@ def cold(steps: Steps) -> Cost:
 
 def total(step: str, costs: Sequence[Cost]) -> Cost:
     """Several steps as one."""
-    return Cost(
-        step,
-        requests=sum(cost.requests for cost in costs),
-        write_units=sum(cost.write_units for cost in costs),
-        read_units=sum(cost.read_units for cost in costs),
-        calls=sum(cost.calls for cost in costs),
-    )
+    requests, write_units, read_units, calls = (sum(each) for each in list(zip(*map(astuple, costs), strict=True))[1:5])
+    return Cost(step, requests, write_units, read_units, calls)
 
 
 def transitions_by_step(endpoint: str, way: HandOver) -> Mapping[str, float]:
@@ -297,34 +255,29 @@ def transitions_by_step(endpoint: str, way: HandOver) -> Mapping[str, float]:
     work = Work(seconds=60)
     waiting = "WaitForWakeUp" if way is HandOver.CALLBACK else "CheckPosition"
     with stage(endpoint, {"work": work, "quick": Work()}, hand_over=way) as opened:
-        cycle, _ = made(opened, finished(opened, opened.start("alone", function="quick")))
+        cycle, _ = made(opened, opened.start("alone", function="quick"))
         holder = opened.start("wanted")
         assert work.started.wait(10)
         waiter = opened.start("wanted", function="quick")
         until(lambda: len(opened.engine.invocations_of(waiting)) >= 3, 60, lambda: f"3 times {waiting}")
         until(lambda: len(opened.engine.invocations_of("Heartbeat")) >= 3, 60, lambda: "a further heartbeat")
         work.finish.set()
-        _, beats = made(opened, finished(opened, holder))
-        waited, again = made(opened, finished(opened, waiter))
+        _, beats = made(opened, holder)
+        waited, again = made(opened, waiter)
         further_beats = len(opened.engine.invocations_of("Heartbeat")) - 3
         times = len(opened.engine.invocations_of(waiting))
     with stage(endpoint, {"quick": Work()}, hand_over=way, heartbeat=False, work_timeout_s=3) as opened:
-        lean, _ = made(opened, finished(opened, opened.start("alone", function="quick")))
+        lean, _ = made(opened, opened.start("alone", function="quick"))
     by_step = {CYCLE: cycle, CYCLE_WITHOUT_HEARTBEAT: lean, BEAT: beats / further_beats}
     if way is HandOver.CALLBACK:
         return {**by_step, PARKED: again / (times - 1), WOKEN: waited - cycle}
     return {**by_step, **dict.fromkeys((POLL, POLL_DEEP, POLL_KEEP, POLL_GRANTED), (waited - cycle) / times)}
 
 
-def finished(opened: Stage, execution: str) -> str:
-    """The same execution, after its end."""
+def made(opened: Stage, execution: str) -> tuple[int, int]:
+    """How many states an execution entered, without those of its task, and how many tries were retries."""
     outcome = opened.machine.wait(execution)
     assert outcome.status == "SUCCEEDED", outcome
-    return execution
-
-
-def made(opened: Stage, execution: str) -> tuple[int, int]:
-    """How many states an execution entered, without those of its task, and how many tries of its tasks were retries."""
     entered = opened.machine.entered(execution)
     retries = transitions(opened.machine.history(execution)) - entered.total()
     return entered.total() - entered["InvokeFunction"], retries
@@ -335,50 +288,36 @@ def costs_of(endpoint: str, way: HandOver) -> list[Cost]:
     steps = Steps(endpoint, way)
     first = cold(steps)
     beat, kept = half_a_lease_later(steps)
-    costs = [first, *uncontended(steps), beat, *contended(steps, kept), *clean_ups(steps)]
+    costs = [
+        *(first, *uncontended(steps), beat, *contended(steps, kept)),
+        clean_up(steps, "clean-up of a waiter: leave the queue", "waiter"),
+        clean_up(steps, "clean-up of a holder: end its heartbeat", "holder"),
+        clean_up(steps, "clean-up of a holder of an execution: free", "holder", nested=True),
+    ]
     by_step = transitions_by_step(endpoint, way)
     return [replace(cost, transitions=by_step.get(cost.step)) for cost in costs]
 
 
-def main() -> int:
-    """Count and print; 1 if an uncontended cycle costs more than it should."""
-    chosen = options_of(__doc__, "one of the two kinds of hand-over").parse_args()
-    console = Console(width=115)
-    kept = True
-    with Emulator() as emulator:
-        os.environ |= client_environment(emulator.endpoint)
-        for way in (HandOver.CALLBACK,) if chosen.quick else (HandOver.CALLBACK, HandOver.POLL):
-            costs = costs_of(emulator.endpoint, way)
-            console.print(table(way, costs))
-            kept &= is_lean(costs)
-    console.print(NOTES, highlight=False)
-    if not kept:
-        print("FAILED: an uncontended cycle costs more than it should", file=sys.stderr)
-    return 0 if kept else 1
-
-
-def is_lean(costs: Sequence[Cost]) -> bool:
-    """Whether an uncontended cycle costs what it should, with and without heartbeat."""
-    by_step = {cost.step: cost for cost in costs}
-    cycle, lean = by_step[CYCLE], by_step[CYCLE_WITHOUT_HEARTBEAT]
-    return (cycle.requests, cycle.read_units) == (WRITES_UNCONTENDED, 0) and (cycle.transitions, lean.transitions) == (
-        TRANSITIONS_UNCONTENDED,
-        TRANSITIONS_WITHOUT_HEARTBEAT,
-    )
-
-
-def table(way: HandOver, costs: Sequence[Cost]) -> Table:
-    """One kind of hand-over."""
-    made = Table(title=f"What a lock costs, hand-over by {way} (counted)", title_justify="left")
-    made.add_column("step")
-    for column in ("requests", "write units", "read units", "Step Functions", "transitions"):
-        made.add_column(column, justify="right")
-    for cost in costs:
-        figures = (cost.requests, cost.write_units, cost.read_units, cost.calls, cost.transitions)
-        made.add_row(cost.step, *("" if figure is None else f"{figure:g}" for figure in figures))
-        if cost.step == BEAT:
-            made.add_section()
-    return made
+def measure(run: Run) -> None:
+    """Count everything, and check what an uncontended cycle costs."""
+    with engine("ministack") as (_, url):
+        for way in (HandOver.CALLBACK,) if run.quick else (HandOver.CALLBACK, HandOver.POLL):
+            costs = costs_of(url, way)
+            columns = ("step", "requests", "write units", "read units", "Step Functions", "transitions")
+            rows = [list(astuple(cost)) for cost in costs]
+            # A line between an uncontended cycle with its heartbeats, and a queue.
+            rows.insert(1 + [cost.step for cost in costs].index(BEAT), [])
+            run.table(f"What a lock costs, hand-over by {way} (counted)", columns, rows)
+            by_step = {cost.step: cost for cost in costs}
+            cycle, lean = by_step[CYCLE], by_step[CYCLE_WITHOUT_HEARTBEAT]
+            for text, counted, most in (
+                ("requests", cycle.requests, WRITES_UNCONTENDED),
+                ("read units", cycle.read_units, 0),
+                ("transitions", cycle.transitions, TRANSITIONS_UNCONTENDED),
+                ("transitions without heartbeat", lean.transitions, TRANSITIONS_WITHOUT_HEARTBEAT),
+            ):
+                run.check(f"{way}: an uncontended cycle is {most} {text}", counted == most)
+    run.print(NOTES)
 
 
 NOTES = f"""\
@@ -394,4 +333,4 @@ or {budget.EVENTS_PER_HOLDING_CONTINUATION} (holding)."""
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(measure, __doc__, "one of the two kinds of hand-over"))

@@ -5,7 +5,6 @@
         proxy.delay(0.005)
         ...
         proxy.counts()
-        proxy.passed()
 
 It reads commands from its standard input, answers each with one line, and ends with its standard input. aiohttp speaks
 HTTP on both sides.
@@ -13,18 +12,17 @@ HTTP on both sides.
 
 import asyncio
 import json
-import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
 from aiohttp import web
+from programs import Program, program
 
 WRITES = frozenset({"BatchWriteItem", "DeleteItem", "PutItem", "TransactWriteItems", "UpdateItem"})
 _READS = frozenset({"BatchGetItem", "GetItem", "Query", "Scan", "TransactGetItems"})
@@ -34,27 +32,7 @@ _NOT_FORWARDED = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Counts:
-    """The counts since the last call.
-
-    Attributes:
-        requests: of each operation.
-        write_units, read_units: as the engine reported them; None if it reported none.
-    """
-
-    requests: Mapping[str, int]
-    write_units: float | None
-    read_units: float | None
-
-    @property
-    def in_all(self) -> int:
-        """All requests."""
-        return sum(self.requests.values())
-
-
-@dataclass(frozen=True)
-class Passed:
+class Passed(NamedTuple):
     """One request: when it came, in milliseconds since the epoch, and its operation."""
 
     at_ms: int
@@ -62,47 +40,45 @@ class Passed:
 
 
 @dataclass(frozen=True)
+class Counts:
+    """The requests since the last counts, in the order in which they came, and the units that the engine reported."""
+
+    passed: list[Passed]
+    write_units: float | None
+    read_units: float | None
+
+    @property
+    def requests(self) -> Counter[str]:
+        """How many there were of each operation."""
+        return Counter(each.operation for each in self.passed)
+
+
+@dataclass(frozen=True)
 class CountingProxy:
     """A running proxy."""
 
     url: str
-    _process: "subprocess.Popen[str]"
+    _program: Program
 
     def delay(self, seconds: float) -> None:
         """From now on each request waits so long before it is sent to the engine."""
-        self._say(f"delay {seconds}")
-
-    def counts(self) -> Counts:
-        """What was sent since the last call; the next counts begin at zero."""
-        counts = self._say("counts")
-        return Counts(counts["requests"], counts["write_units"], counts["read_units"])
-
-    def passed(self) -> list[Passed]:
-        """Each request since the last counts, in the order in which they came."""
-        return [Passed(*each) for each in self._say("passed")]
+        self._program.ask("delay", seconds)
 
     def lead_to(self, engine_url: str) -> None:
         """From now on its requests go on to this engine."""
-        self._say(f"lead to {engine_url}")
+        self._program.ask("lead-to", engine_url)
 
-    def _say(self, command: str) -> Any:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(command, file=self._process.stdin, flush=True)
-        return json.loads(self._process.stdout.readline())
+    def counts(self) -> Counts:
+        """What was sent since the last call."""
+        passed, write_units, read_units = json.loads(self._program.ask("counts"))
+        return Counts([Passed(*each) for each in passed], write_units, read_units)
 
 
 @contextmanager
 def counting_proxy(engine_url: str = "") -> Iterator[CountingProxy]:
     """Start one in front of an engine, and end it; without an engine, ``lead_to`` sets it later."""
-    command = [sys.executable, str(Path(__file__)), engine_url]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            yield CountingProxy(f"http://127.0.0.1:{int(process.stdout.readline())}", process)
-        finally:
-            process.stdin.close()
+    with program("the proxy", [sys.executable, __file__, engine_url]) as proxy:
+        yield CountingProxy(f"http://127.0.0.1:{int(proxy.line())}", proxy)
 
 
 @dataclass
@@ -112,14 +88,12 @@ class _Passing:
     engine_url: str
     session: aiohttp.ClientSession
     delay_s: float = 0
-    requests: Counter[str] = field(default_factory=Counter)
     passed: list[tuple[int, str]] = field(default_factory=list)
     units: dict[bool, float | None] = field(default_factory=lambda: {True: None, False: None})
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """One request, and its answer."""
         body, operation = await request.read(), request.headers.get("x-amz-target", "").rpartition(".")[2]
-        self.requests[operation] += 1
         self.passed.append((time.time_ns() // 1_000_000, operation))
         if operation in WRITES | _READS:
             # No engine here checks that the signature matches the body.
@@ -142,23 +116,17 @@ class _Passing:
             units = sum(each["CapacityUnits"] for each in ([consumed] if isinstance(consumed, dict) else consumed))
             self.units[writes] = (self.units[writes] or 0) + units
 
-    def command(self, line: str) -> object:
-        """Perform the command in a line."""
-        if line.startswith("delay "):
-            self.delay_s = float(line.removeprefix("delay "))
-            return None
-        if line.startswith("lead to "):
-            self.engine_url = line.removeprefix("lead to ")
-            return None
-        if line == "passed":
-            return self.passed
-        counts = {
-            "requests": dict(self.requests),
-            "write_units": self.units[True],
-            "read_units": self.units[False],
-        }
-        self.requests, self.passed, self.units = Counter(), [], {True: None, False: None}
-        return counts
+    def command(self, name: str, value: str = "") -> object:
+        """Perform a command."""
+        if name == "delay":
+            self.delay_s = float(value)
+        elif name == "lead-to":
+            self.engine_url = value
+        else:
+            counts = [self.passed, self.units[True], self.units[False]]
+            self.passed, self.units = [], {True: None, False: None}
+            return counts
+        return "done"
 
 
 async def _serve(engine_url: str) -> None:
@@ -171,7 +139,7 @@ async def _serve(engine_url: str) -> None:
         await site.start()
         print(runner.addresses[0][1], flush=True)
         while line := await asyncio.to_thread(sys.stdin.readline):
-            print(json.dumps(passing.command(line.strip())), flush=True)
+            print(json.dumps(passing.command(*line.split())), flush=True)
         await runner.cleanup()
 
 

@@ -14,10 +14,8 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 
+from frame import Run, main
 from kit.mass_end import Ended, MassEnd
-from quick import options_of
-from rich.console import Console
-from rich.table import Table
 
 EVENTS = 6_000
 A_SECOND = 100
@@ -44,22 +42,17 @@ def counts(values: Sequence[int]) -> str:
     return ", ".join(f"{value}" for value, _ in Counter(values).most_common()) or "-"
 
 
-def main() -> int:
-    """Count and print; 1 if an event failed, or if one of an execution that left nothing cost more than one request."""
-    events = 300 if options_of(__doc__, "300 events").parse_args().quick else EVENTS
+def measure(run: Run) -> None:
+    """Count, and check that no event failed, or cost more than it should."""
+    events = 300 if run.quick else EVENTS
     os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")
-    console = Console(width=115)
-    made = Table(title=f"{events:,} clean-up events at {A_SECOND} a second (virtual time)", title_justify="left")
-    made.add_column("figure")
-    rows: dict[str, list[str]] = {}
-    kept = True
+    figures = {}
     for name, share in SHARES.items():
-        made.add_column(name, justify="right")
         mass, ended = mass_end(share, events)
         nothing = [each for each in ended if each.kind == "left nothing"]
         others = [each for each in ended if each.kind != "left nothing"]
         failed = sum(each.error is not None for each in ended)
-        figures = {
+        figures[name] = {
             "failed events": f"{failed}",
             "left nothing: requests to the table": counts([each.table.total() for each in nothing]),
             "left nothing: calls of Step Functions": counts([each.calls.total() for each in nothing]),
@@ -68,16 +61,12 @@ def main() -> int:
             "rows left behind": f"{mass.rows()}",
             "longest from event to end": f"{max(each.late_s for each in ended):,.1f} s",
         }
-        for figure, value in figures.items():
-            rows.setdefault(figure, []).append(value)
-        kept &= not failed and not mass.rows() and all(each.table.total() == 1 and not each.calls for each in nothing)
-    for figure, values in rows.items():
-        made.add_row(figure, *values)
-    console.print(made)
-    if not kept:
-        print("FAILED: an event failed, or cost more than it should", file=sys.stderr)
-    return 0 if kept else 1
+        run.check(f"{name}: no event fails, and no row is left", not failed and not mass.rows())
+        one_request = all(each.table.total() == 1 and not each.calls for each in nothing)
+        run.check(f"{name}: an execution that left nothing costs one request", one_request)
+    rows = [[figure, *(found[figure] for found in figures.values())] for figure in figures[next(iter(SHARES))]]
+    run.table(f"{events:,} clean-up events at {A_SECOND} a second (virtual time)", ["figure", *SHARES], rows)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(measure, __doc__, "300 events"))

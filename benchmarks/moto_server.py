@@ -1,13 +1,13 @@
 """moto's DynamoDB behind HTTP, for other processes: prints its port, and ends with its standard input."""
 
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from installed import installed
+from peers.building import installed
+from programs import program
 
 _REQUIREMENTS = Path(__file__).with_name("units-peer-requirements.txt")
 
@@ -19,16 +19,9 @@ def moto_server() -> Iterator[str]:
     Raises:
         LocalCloudError: what its server needs cannot be installed.
     """
-    command = [sys.executable, str(Path(__file__)), str(installed("moto-server", _REQUIREMENTS))]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-        finally:
-            process.stdin.close()
+    command = [sys.executable, __file__, str(installed("moto-server", _REQUIREMENTS))]
+    with program("moto's server", command, quiet=True) as server:
+        yield f"http://127.0.0.1:{int(server.line())}"
 
 
 def _serve(folder: str) -> None:

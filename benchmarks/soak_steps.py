@@ -1,6 +1,6 @@
 """A soak of hand-overs: threads and tasks that take few locks, while transactions are applied item by item.
 
-    PYTHONPATH=tests python benchmarks/soak_steps.py [--minutes 10] [--quick]
+    python benchmarks/soak_steps.py [--minutes 10] [--quick]
 
 Workers of one process, half of them threads and half tasks, take a few locks again and again. Most are patient; others
 give up after some milliseconds, are cancelled, or have a client of their own that is closed while they wait. So a
@@ -11,7 +11,6 @@ It fails if a lock that someone waited for was in nobody's hands for longer than
 knows of blocks a lock for a lease), or if a row or a holder is left at the end.
 """
 
-import argparse
 import asyncio
 import math
 import random
@@ -25,9 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from clients import Check
-from rich.console import Console
-from rich.table import Table
+from frame import Run, main
 
 from ticketlock import ClientClosed, LockClient, RecordWaitExceeded, aio
 from ticketlock.testing import InSteps, MemoryDynamoDB
@@ -41,10 +38,12 @@ MINUTES, QUICK_S = 10.0, 8.0
 _STEP_S = 0.003
 _HOLD_S = 0.02
 _IMPATIENT_S = 0.5
-_LOOKS_EVERY_S = 0.01
+_SAMPLE_EVERY_S = 0.01
 # On a busy machine the process stands still now and then: the lock is not idle for that.
-_COUNTED_AT_MOST_S = 2 * _LOOKS_EVERY_S
+_COUNTED_AT_MOST_S = 2 * _SAMPLE_EVERY_S
 _WAYS = (*["patient"] * 5, "impatient", "cancelled", "closed")
+# The first one is a TimeoutError, too.
+_ENDS = {RecordWaitExceeded: "record waits over", ClientClosed: "closed", TimeoutError: "cancelled"}
 
 
 class ItemByItem(MemoryDynamoDB):
@@ -101,13 +100,7 @@ class ForTasks:
 
 @dataclass
 class Use:
-    """Who waits for a lock, and who has it.
-
-    Attributes:
-        waiting, having: how many.
-        idle_s: for how long, until now, someone has waited and no one has had it.
-        longest_idle_s: the longest such time.
-    """
+    """How many wait for a lock, and have it; for how long, until now, someone has waited and no one has had it."""
 
     waiting: int = 0
     having: int = 0
@@ -117,17 +110,8 @@ class Use:
 
 @dataclass
 class Soaked:
-    """The result.
+    """How acquisitions ended, how many grants a release wrote, what is left in the table, and why workers failed."""
 
-    Attributes:
-        became: how often an acquisition ended in which way.
-        handed: how many grants a release has written.
-        longest_idle_s: of all locks.
-        rows, holders: left in the table at the end.
-        failed: workers that have ended with an error.
-    """
-
-    seconds: float
     became: Counter[str] = field(default_factory=Counter)
     handed: int = 0
     longest_idle_s: float = 0.0
@@ -142,14 +126,9 @@ class Soak:
     def __init__(self, seconds: float) -> None:
         self.memory = ItemByItem()
         self.uses = {f"lock-{number}": Use() for number in range(LOCKS)}
-        self.ends_at_s = time.monotonic() + seconds
-        self.seen = Soaked(seconds)
+        self._ends_at_s = time.monotonic() + seconds
+        self.seen = Soaked()
         self._mutex = threading.Lock()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether no worker takes a lock again."""
-        return time.monotonic() > self.ends_at_s
 
     def run(self) -> Soaked:
         """Run to the end."""
@@ -177,12 +156,12 @@ class Soak:
         return aio.LockClient("locks", client=ForTasks(self.memory), lease=LEASE_S, record_wait=math.inf)
 
     def _by_thread(self, shared: LockClient, lock: str) -> None:
-        while not self.is_over:
+        while time.monotonic() < self._ends_at_s:
             way = random.choice(_WAYS)
             locks = self._client() if way == "closed" else shared
             closing = threading.Timer(_impatient_s(), locks.close)
             wait_s = _impatient_s() if way in ("impatient", "cancelled") else None
-            with self._ending(), self._waits(lock) as holds:
+            with self._waits(lock) as holds:
                 if way == "closed":
                     closing.start()
                 with locks.acquire(lock, record_wait=wait_s):
@@ -199,7 +178,7 @@ class Soak:
                     group.create_task(self._by_task(locks, lock))
 
     async def _by_task(self, shared: aio.LockClient, lock: str) -> None:
-        while not self.is_over:
+        while time.monotonic() < self._ends_at_s:
             way = random.choice(_WAYS)
             if way == "closed":
                 async with self._client_of_tasks() as locks:
@@ -208,7 +187,7 @@ class Soak:
                 await self._one(shared, lock, way)
 
     async def _one(self, locks: aio.LockClient, lock: str, way: str) -> None:
-        with self._ending(), self._waits(lock) as holds:
+        with self._waits(lock) as holds:
             async with (
                 asyncio.timeout(_impatient_s() if way == "cancelled" else None) as limit,
                 locks.acquire(lock, record_wait=_impatient_s() if way == "impatient" else None),
@@ -216,21 +195,6 @@ class Soak:
                 limit.reschedule(None)
                 holds()
                 await asyncio.sleep(random.uniform(0, _HOLD_S))
-
-    @contextmanager
-    def _ending(self) -> Iterator[None]:
-        try:
-            yield
-        except RecordWaitExceeded:
-            how = "record waits over"
-        except ClientClosed:
-            how = "closed"
-        except TimeoutError:
-            how = "cancelled"
-        else:
-            how = "grants"
-        with self._mutex:
-            self.seen.became[how] += 1
 
     @contextmanager
     def _waits(self, lock: str) -> Iterator[Callable[[], None]]:
@@ -241,21 +205,26 @@ class Soak:
             nonlocal has
             with self._mutex:
                 use.waiting, use.having, has = use.waiting - 1, use.having + 1, True
-                # A hold may be shorter than the time between two looks.
+                # A hold may be shorter than the time between two samples.
                 use.idle_s = 0.0
 
         with self._mutex:
             use.waiting += 1
+        how = "failed"
         try:
             yield holds
+            how = "grants"
+        except (RecordWaitExceeded, ClientClosed, TimeoutError) as error:
+            how = next(name for kind, name in _ENDS.items() if isinstance(error, kind))
         finally:
             with self._mutex:
                 use.waiting -= not has
                 use.having -= has
+                self.seen.became[how] += 1
 
     def _watches(self, over: threading.Event) -> None:
         last_s = time.monotonic()
-        while not over.wait(_LOOKS_EVERY_S):
+        while not over.wait(_SAMPLE_EVERY_S):
             now_s = time.monotonic()
             with self._mutex:
                 for use in self.uses.values():
@@ -274,26 +243,10 @@ async def _closes(locks: aio.LockClient) -> None:
     await locks.close()
 
 
-def judged(seen: Soaked) -> list[Check]:
-    """The checks of a run."""
-    return [
-        Check("no worker fails", not seen.failed),
-        Check("releases grant locks, and waiters leave in each way", seen.handed > 0 and len(seen.became) == 4),
-        Check(f"no lock is idle for {MOST_IDLE_S} s while someone waits for it", seen.longest_idle_s < MOST_IDLE_S),
-        Check("no row is left, and no holder", (seen.rows, seen.holders) == (0, 0)),
-    ]
-
-
-def main() -> int:
-    """Run, print; 1 if a check fails."""
-    parser = argparse.ArgumentParser(description="hand-overs, while transactions are applied item by item")
-    parser.add_argument("--minutes", type=float, default=MINUTES)
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_S:.0f} seconds")
-    asked = parser.parse_args()
-    seen = Soak(QUICK_S if asked.quick else asked.minutes * 60).run()
-    table = Table()
-    table.add_column(f"{LOCKS} locks, {LOCKS * (THREADS_A_LOCK + TASKS_A_LOCK)} workers, {seen.seconds:.0f} s")
-    table.add_column("", justify="right")
+def measure(run: Run) -> None:
+    """Run, and judge what was seen."""
+    seconds = QUICK_S if run.quick else run.flags.minutes * 60
+    seen = Soak(seconds).run()
     rows = {
         "grants": f"{seen.became['grants']:,}",
         "of these, by a release": f"{seen.handed:,}",
@@ -303,16 +256,20 @@ def main() -> int:
         "longest idle": f"{seen.longest_idle_s:.2f} s",
         "left: rows, holders": f"{seen.rows}, {seen.holders}",
     }
-    for name, value in rows.items():
-        table.add_row(name, value)
-    Console(width=110).print(table)
-    checks = judged(seen)
-    for check in checks:
-        print(f"{'PASS  ' if check.kept else 'FAILED'} {check.text}")
-    for reason in seen.failed:
-        print(f"FAILED a worker: {reason}")
-    return 0 if all(check.kept for check in checks) else 1
+    title = f"{LOCKS} locks, {LOCKS * (THREADS_A_LOCK + TASKS_A_LOCK)} workers, {seconds:.0f} s"
+    run.table(title, ["", "count"], list(rows.items()))
+    judge(run, seen)
+
+
+def judge(run: Run, seen: Soaked) -> None:
+    """The checks of a run."""
+    run.fail("a worker fails", seen.failed)
+    run.check("releases grant locks, and waiters leave in each way", seen.handed > 0 and len(seen.became) == 4)
+    idle = f"no lock is idle for {MOST_IDLE_S} s while someone waits for it"
+    run.check(idle, seen.longest_idle_s < MOST_IDLE_S)
+    run.check("no row is left, and no holder", (seen.rows, seen.holders) == (0, 0))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    minutes = ("--minutes", {"type": float, "default": MINUTES})
+    sys.exit(main(measure, __doc__, f"{QUICK_S:.0f} seconds", minutes))

@@ -1,6 +1,6 @@
 """What units of work cost: requests, capacity units as an engine counts them, time beside plain boto3, and rivals.
 
-    make bench, or: PYTHONPATH=tests python benchmarks/units_cost.py [--quick]
+    make bench, or: python benchmarks/units_cost.py [--quick]
 
 - cost: units that update N items, or only read them, at each level, with and without one ``get_all``; and units that
   are committed by marks;
@@ -14,31 +14,31 @@ On dynoxide, which bills by the rules (docs/engines.md) and which cargo builds i
 whose read units mean nothing.
 """
 
-import os
 import random
-import statistics
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import boto3
-from kit.units import KEYS, make_table
-from quick import options_of
-from rich.console import Console
-from rich.table import Table
-from ticketlock_local.cloud.deploy import client_environment
-from ticketlock_local.engines.dynoxide import dynoxide
-from ticketlock_local.engines.emulator import Emulator
-from ticketlock_local.errors import CargoMissing, LocalCloudError
+from frame import Run, engine, in_turn, main, make_table, median, timed
+from ticketlock_local.errors import LocalCloudError
 
 from ticketlock import LockClient, create_table
-from ticketlock.units import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation, Unit, Units
+from ticketlock.units import (
+    COMMITTED,
+    SERIALIZABLE,
+    UNCOMMITTED,
+    Isolation,
+    Unit,
+    Units,
+    UnitTable,
+    create_units_table,
+)
 from ticketlock.wire._sdk import make_client
 
 SIZES = (1, 3, 10, 100)
@@ -55,31 +55,14 @@ _LATENCY_SIZES = (1, 3, 10)
 _ADD, _ONE = "SET balance = balance + :one", {":one": 1}
 _WRITES = ("DeleteItem", "PutItem", "TransactWriteItems", "UpdateItem")
 _WORDS = ("order", "paid", "shipped", "returned", "street", "city", "customer", "amount", "currency", "weight")
+_COUNTED = ("requests", "write units", "read units")
 
-
-@contextmanager
-def chosen() -> Iterator[tuple[str, str]]:
-    """The engine: its name and its URL."""
-    try:
-        with dynoxide() as url:
-            os.environ |= client_environment(url)
-            yield "dynoxide", url
-            return
-    except CargoMissing as error:
-        print(error, file=sys.stderr)
-    with Emulator() as running:
-        os.environ |= client_environment(running.endpoint)
-        yield "ministack", running.endpoint
+Keys = Sequence[Mapping[str, str]]
 
 
 @dataclass
 class Meter:
-    """Counts what a client sends.
-
-    Attributes:
-        requests: how many.
-        writes, reads: capacity units, as the engine reports them.
-    """
+    """Counts what a client sends: the requests, and their capacity units, as the engine reports them."""
 
     requests: int = 0
     writes: float = 0
@@ -90,6 +73,11 @@ class Meter:
         """Count from now on, and ask for the units."""
         client.meta.events.register("provide-client-params.dynamodb", self._ask)
         client.meta.events.register("after-call.dynamodb", self._note)
+
+    @property
+    def figures(self) -> list[object]:
+        """All three, for a table."""
+        return [self.requests, float(self.writes), float(self.reads)]
 
     def _ask(self, params: dict[str, Any], model: Any, **_: Any) -> None:
         if model.name != "DescribeTable":
@@ -107,24 +95,22 @@ class Meter:
                 self.reads += units
 
 
-@dataclass
 class Subject:
-    """Units on an engine, and a user's table."""
+    """Units over a client, a user's table, and a lock table.
 
-    url: str
-    client: Any = None
-    plain: Any = None
-    resource: Any = None
-    units: Units = field(init=False)
-    names: Mapping[str, str] = field(init=False)
+    Args:
+        url: of the engine.
+        names: of tables that exist; by default new ones are created.
+    """
 
-    def __post_init__(self) -> None:
-        self.client = make_client(endpoint_url=self.url)
-        self.plain = boto3.client("dynamodb", endpoint_url=self.url)
-        self.resource = boto3.resource("dynamodb", endpoint_url=self.url).meta.client
-        self.names = {use: f"{use}-{uuid.uuid4().hex[:8]}" for use in ("units", "accounts")}
-        for use, name in self.names.items():
-            make_table(self.client, name, KEYS[use])
+    def __init__(self, url: str, names: Mapping[str, str] | None = None) -> None:
+        self.url = url
+        self.client: Any = make_client(endpoint_url=url)
+        self.names = names or {use: f"{use}-{uuid.uuid4().hex[:8]}" for use in ("units", "accounts", "locks")}
+        if names is None:
+            create_units_table(self.names["units"], client=self.client)
+            make_table(self.client, self.names["accounts"], "id")
+            create_table(self.names["locks"], client=self.client)
         self.units = Units(self.names["units"], client=self.client)
         self.accounts = self.units.table(self.names["accounts"])
 
@@ -137,17 +123,14 @@ class Subject:
                 unit.put(self.accounts, {**key, "balance": 0})
         return keys
 
-    def metered(self) -> tuple["Subject", Meter]:
-        """The same tables, through a client that is counted."""
-        other = object.__new__(Subject)
-        other.url, other.names, other.client = self.url, self.names, make_client(endpoint_url=self.url)
-        other.units = Units(self.names["units"], client=other.client)
-        other.accounts = other.units.table(self.names["accounts"])
-        meter = Meter()
+    def cost(self, do: Callable[["Subject"], object]) -> Meter:
+        """Count what a unit sends, on the same tables."""
+        other, meter = Subject(self.url, self.names), Meter()
         meter.watch(other.client)
-        return other, meter
+        do(other)
+        return meter
 
-    def read(self, unit: Unit, keys: Sequence[Mapping[str, str]], *, together: bool) -> None:
+    def read(self, unit: Unit, keys: Keys, *, together: bool) -> None:
         """All items, in one request or one by one."""
         if together:
             unit.get_all([(self.accounts, key) for key in keys])
@@ -155,139 +138,91 @@ class Subject:
             for key in keys:
                 unit.get(self.accounts, key)
 
-
-@dataclass(frozen=True)
-class Check:
-    """One target, and whether it is met.
-
-    Attributes:
-        is_of_speed: whether it compares durations, which a short run on a busy machine may miss.
-    """
-
-    text: str
-    met: bool
-    is_of_speed: bool = False
-
-
-# Costs.
-
-
-def cost(subject: Subject, do: Callable[[Subject], object]) -> Meter:
-    """Count what a unit sends."""
-    metered, meter = subject.metered()
-    do(metered)
-    return meter
-
-
-def update_all(keys: Sequence[Mapping[str, str]], level: Isolation, *, together: bool, blind: bool = False) -> Any:
-    """A unit that updates all items, having read them all before."""
-
-    def run(subject: Subject) -> None:
-        with subject.units.begin(isolation=level) as unit:
+    def update(
+        self,
+        keys: Keys,
+        level: Isolation = SERIALIZABLE,
+        *,
+        together: bool,
+        blind: bool = False,
+        update: tuple[str, Mapping[str, Any]] = (_ADD, _ONE),
+    ) -> None:
+        """A unit that updates all items, having read them all before."""
+        with self.units.begin(isolation=level) as unit:
             if not blind:
-                subject.read(unit, keys, together=together)
+                self.read(unit, keys, together=together)
             for key in keys:
-                unit.update(subject.accounts, key, _ADD, _ONE, blind=blind)
+                unit.update(self.accounts, key, *update, blind=blind)
 
-    return run
+    def read_only(self, keys: Keys, level: Isolation = SERIALIZABLE, *, together: bool) -> None:
+        """A unit that only reads them."""
+        with self.units.begin(isolation=level) as unit:
+            self.read(unit, keys, together=together)
 
-
-def marked(subject: Subject, console: Console, engine: str) -> list[Check]:
-    """Units that are committed by marks: updates of items that units wrote before, and inserts, of about 1 KB."""
-    table = _table(f"a unit of N items of 1 KB, committed by marks, on {engine}", "N", "what", *_COUNTED)
-    checks = []
-    for count in MARKED_SIZES:
-        keys = [{"id": uuid.uuid4().hex} for _ in range(count)]
-        for what, each in (("inserts", _insert), ("updates", _update)):
-
-            def run(subject: Subject, keys: Any = keys, each: Any = each) -> None:
-                with subject.units.begin(engine="marked") as unit:
-                    subject.read(unit, keys, together=True)
-                    for key in keys:
-                        each(subject, unit, key)
-
-            found = cost(subject, run)
-            table.add_row(f"{count}", what, f"{found.requests}", f"{found.writes:g}", f"{found.reads:g}")
-            if (what, count) in MARKED_TARGETS:
-                most = MARKED_TARGETS[what, count]
-                checks.append(Check(f"{what} of {count}, by marks: at most {most} write units", found.writes <= most))
-    console.print(table)
-    return checks
+    def marked(self, keys: Keys, *, inserts: bool) -> None:
+        """A unit of items of 1 KB that is committed by marks."""
+        with self.units.begin(engine="marked") as unit:
+            self.read(unit, keys, together=True)
+            for key in keys:
+                if inserts:
+                    text = " ".join(random.choice(_WORDS) for _ in range(130))[:850]
+                    unit.put(self.accounts, {**key, "balance": 0, "text": text})
+                else:
+                    unit.update(self.accounts, key, _ADD, _ONE)
 
 
-def _insert(subject: Subject, unit: Unit, key: Mapping[str, str]) -> None:
-    text = " ".join(random.choice(_WORDS) for _ in range(130))[:850]
-    unit.put(subject.accounts, {**key, "balance": 0, "text": text})
+def _how(together: bool) -> str:
+    return "get_all" if together else "one by one"
 
 
-def _update(subject: Subject, unit: Unit, key: Mapping[str, str]) -> None:
-    unit.update(subject.accounts, key, _ADD, _ONE)
-
-
-def read_all(keys: Sequence[Mapping[str, str]], level: Isolation, *, together: bool) -> Any:
-    """A unit that only reads them."""
-
-    def run(subject: Subject) -> None:
-        with subject.units.begin(isolation=level) as unit:
-            subject.read(unit, keys, together=together)
-
-    return run
-
-
-def costs(subject: Subject, console: Console, engine: str) -> list[Check]:
-    """Both tables of costs."""
-    checks = []
-    updates = _table(f"a unit that reads and updates N items, on {engine}", "N", "level", "reads", *_COUNTED)
-    reads = _table(f"a unit that only reads N items, on {engine}", "N", "level", "reads", *_COUNTED)
+def costs(run: Run, subject: Subject, on: str) -> None:
+    """Units that update N items, or only read them."""
+    updates: list[list[object]] = []
+    reads: list[list[object]] = []
     for count in SIZES:
         keys = subject.filled(count)
         for level in LEVELS:
             for together in (False, True):
-                how = "get_all" if together else "one by one"
-                found = cost(subject, update_all(keys, level, together=together))
-                _row(updates, count, level.name, how, found)
-                if level is SERIALIZABLE:
-                    checks += _of_updates(count, found, how, together=together)
-                found = cost(subject, read_all(keys, level, together=together))
-                _row(reads, count, level.name, how, found)
-                if level is SERIALIZABLE and together and count == 10:
-                    measured = (found.requests, found.reads)
+                how, name = _how(together), level.name
+                found = subject.cost(lambda it: it.update(keys, level, together=together))  # noqa: B023
+                updates.append([count, name, how, *found.figures])
+                read = subject.cost(lambda it: it.read_only(keys, level, together=together))  # noqa: B023
+                reads.append([count, name, how, *read.figures])
+                if level is not SERIALIZABLE:
+                    continue
+                if count in UNITS_TARGETS:
+                    most = UNITS_TARGETS[count]
+                    run.check(f"updates of {count}, {how}: {most} write units", found.writes == most)
+                if count == 10:
+                    most = REQUESTS_TARGETS[together]
+                    run.check(f"updates of 10, {how}: at most {most} requests", found.requests <= most)
+                if count == 10 and together:
                     requests, units = READ_TARGETS
-                    checks.append(
-                        Check(f"reads of 10, get_all: {requests} request, {units} units", measured == READ_TARGETS)
-                    )
-        _row(
-            updates,
-            count,
-            "-",
-            "blind",
-            cost(subject, update_all(keys, SERIALIZABLE, together=False, blind=True)),
-        )
-    console.print(updates)
-    console.print(reads)
-    return checks
+                    text = f"reads of 10, get_all: {requests} request, {units} units"
+                    run.check(text, (read.requests, read.reads) == READ_TARGETS)
+        blind = subject.cost(lambda it: it.update(keys, together=False, blind=True))  # noqa: B023
+        updates.append([count, "-", "blind", *blind.figures])
+    columns = ("N", "level", "reads", *_COUNTED)
+    run.table(f"a unit that reads and updates N items, on {on}", columns, updates, texts=3)
+    run.table(f"a unit that only reads N items, on {on}", columns, reads, texts=3)
 
 
-_COUNTED = ("requests", "write units", "read units")
+def marked(run: Run, subject: Subject, on: str) -> None:
+    """Units that are committed by marks: updates of items that units wrote before, and inserts, of about 1 KB."""
+    rows: list[list[object]] = []
+    for count in MARKED_SIZES:
+        keys = [{"id": uuid.uuid4().hex} for _ in range(count)]
+        for what in ("inserts", "updates"):
+            found = subject.cost(partial(Subject.marked, keys=keys, inserts=what == "inserts"))
+            rows.append([count, what, *found.figures])
+            if (what, count) in MARKED_TARGETS:
+                most = MARKED_TARGETS[what, count]
+                run.check(f"{what} of {count}, by marks: at most {most} write units", found.writes <= most)
+    run.table(f"a unit of N items of 1 KB, committed by marks, on {on}", ("N", "what", *_COUNTED), rows, texts=2)
 
 
-def _of_updates(count: int, found: Meter, how: str, *, together: bool) -> list[Check]:
-    checks = []
-    if count in UNITS_TARGETS:
-        most = UNITS_TARGETS[count]
-        checks.append(Check(f"updates of {count}, {how}: {most} write units", found.writes == most))
-    if count == 10:
-        most = REQUESTS_TARGETS[together]
-        checks.append(Check(f"updates of {count}, {how}: at most {most} requests", found.requests <= most))
-    return checks
-
-
-# Latency.
-
-
-def by_hand(subject: Subject, keys: Sequence[Mapping[str, str]], *, together: bool, python: bool = False) -> None:
+def by_hand(client: Any, table: str, keys: Keys, *, together: bool, python: bool = False) -> None:
     """The same without units: the same reads, one TransactWriteItems, and a version that is checked."""
-    table, client = subject.names["accounts"], subject.resource if python else subject.plain
     given: list[Any] = [{"id": key["id"] if python else {"S": key["id"]}} for key in keys]
     if together:
         wanted = [{"Get": {"TableName": table, "Key": key}} for key in given]
@@ -314,169 +249,122 @@ def by_hand(subject: Subject, keys: Sequence[Mapping[str, str]], *, together: bo
     client.transact_write_items(TransactItems=writes, ClientRequestToken=version)
 
 
-def latency(subject: Subject, console: Console, rounds: int) -> list[Check]:
+def latency(run: Run, subject: Subject) -> None:
     """Units beside the same without units."""
-    table = _table("ms, median", "N", "reads", "unit", "client", "resource", "unit / client", "unit / resource")
-    checks = []
+    table, rows = subject.names["accounts"], []
+    plain = boto3.client("dynamodb", endpoint_url=subject.url)
+    resource = boto3.resource("dynamodb", endpoint_url=subject.url).meta.client
     for count in _LATENCY_SIZES:
         # Several items of one instant, if there is only one, are a plain read.
         for together in (False, True) if count > 1 else (False,):
-            mine, theirs, others = (subject.filled(count) for _ in range(3))
-            sides: dict[str, list[float]] = {"unit": [], "client": [], "resource": []}
-            unit = update_all(mine, SERIALIZABLE, together=together)
-            for _ in range(rounds):
-                sides["unit"].append(_timed(partial(unit, subject)))
-                sides["client"].append(_timed(partial(by_hand, subject, theirs, together=together)))
-                sides["resource"].append(_timed(partial(by_hand, subject, others, together=together, python=True)))
-            ours, plain, resource = (statistics.median(side) * 1_000 for side in sides.values())
-            how = "get_all" if together else "one by one"
-            times, ratios = (ours, plain, resource), (ours / plain, ours / resource)
-            table.add_row(f"{count}", how, *(f"{each:.2f}" for each in (*times, *ratios)))
-            checks.append(
-                Check(
-                    f"latency of {count}, {how}: at most {MOST_OF_PLAIN} of it",
-                    ours / plain <= MOST_OF_PLAIN,
-                    is_of_speed=True,
-                )
-            )
-    console.print(table)
-    return checks
+            unit, client, other = (subject.filled(count) for _ in range(3))
+            sides = {
+                "unit": partial(subject.update, unit, together=together),
+                "client": partial(by_hand, plain, table, client, together=together),
+                "resource": partial(by_hand, resource, table, other, together=together, python=True),
+            }
+            took = in_turn({name: partial(timed, do) for name, do in sides.items()}, 30 if run.quick else 150)
+            times = [median(each) * 1_000 for each in took.values()]
+            ratios = [times[0] / each for each in times[1:]]
+            rows.append([count, _how(together), *(f"{each:.2f}" for each in (*times, *ratios))])
+            text = f"latency of {count}, {_how(together)}: at most {MOST_OF_PLAIN} of it"
+            run.check(text, ratios[0] <= MOST_OF_PLAIN, of_speed=True)
+    columns = ("N", "reads", "unit", "client", "resource", "unit / client", "unit / resource")
+    run.table("ms, median", columns, rows, texts=2)
 
 
-def _timed(do: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    do()
-    return time.perf_counter() - began
-
-
-# Rivals.
-
-
-@dataclass
+@dataclass(frozen=True)
 class Race:
-    """Threads that update one item, each with work between its read and its commit.
+    """The result of threads that update one item: commits a second, tries a commit, the luckiest and the unluckiest."""
 
-    Attributes:
-        commits: of each thread.
-        tries: how many times they have read the item.
-        took_s: how long it took.
+    a_second: float
+    tries_a_commit: float
+    most: int
+    least: int
+
+    @property
+    def cells(self) -> list[str]:
+        """All of it, for a table."""
+        return [f"{self.a_second:.1f}", f"{self.tries_a_commit:.2f}", f"{self.most}", f"{self.least}"]
+
+
+RACE_COLUMNS = ("", "commits a second", "tries a commit", "luckiest", "unluckiest")
+
+
+def race(units: Units, accounts: UnitTable, key: Mapping[str, str], seconds: float) -> Race:
+    """Let threads update one item again and again, each with work between its read and its commit.
+
+    Raises:
+        LocalCloudError: the item does not show what was committed.
     """
+    over, commits, tries = threading.Event(), [0] * RIVALS, [0] * RIVALS
 
-    commits: list[int] = field(default_factory=lambda: [0] * RIVALS)
-    tries: list[int] = field(default_factory=lambda: [0] * RIVALS)
-    took_s: float = 0
+    @units.transactional(tries=1_000)
+    def update(number: int, *, unit: Unit) -> None:
+        # It reads the item now, and writes it with the commit.
+        unit.update(accounts, key, _ADD, _ONE)
+        tries[number] += 1
+        time.sleep(WORK_S)  # the work
 
-    @property
-    def a_second(self) -> float:
-        """Commits a second."""
-        return sum(self.commits) / self.took_s
+    def again_and_again(number: int) -> None:
+        while not over.is_set():
+            update(number)
+            commits[number] += 1
 
-    @property
-    def tries_a_commit(self) -> float:
-        """Reads of the item for each commit."""
-        return sum(self.tries) / sum(self.commits)
-
-    def run(self, subject: Subject, key: Mapping[str, str], units: Units, seconds: float) -> None:
-        """Run the race."""
-        over = threading.Event()
-        accounts = units.table(subject.names["accounts"])
-
-        @units.transactional(tries=1_000)
-        def update(number: int, *, unit: Unit) -> None:
-            unit.update(accounts, key, _ADD, _ONE)
-            self.tries[number] += 1
-            time.sleep(WORK_S)  # the work
-
-        def several(number: int) -> None:
-            while not over.is_set():
-                update(number)
-                self.commits[number] += 1
-
-        threads = [threading.Thread(target=several, args=(number,)) for number in range(RIVALS)]
-        before, began = self._balance(subject, key), time.perf_counter()
-        for thread in threads:
-            thread.start()
-        over.wait(seconds)
-        over.set()
-        for thread in threads:
-            thread.join()
-        self.took_s = time.perf_counter() - began
-        assert self._balance(subject, key) == before + sum(self.commits)
-
-    @staticmethod
-    def _balance(subject: Subject, key: Mapping[str, str]) -> int:
-        found = subject.units.get(subject.accounts, key)
-        assert found is not None
-        return int(found["balance"])
+    threads = [threading.Thread(target=again_and_again, args=(number,)) for number in range(RIVALS)]
+    before, began = _balance(units, accounts, key), time.perf_counter()
+    for thread in threads:
+        thread.start()
+    over.wait(seconds)
+    over.set()
+    for thread in threads:
+        thread.join()
+    took_s = time.perf_counter() - began
+    if _balance(units, accounts, key) != before + sum(commits):
+        raise LocalCloudError(f"{sum(commits)} commits have not added {sum(commits)} to the item")
+    return Race(sum(commits) / took_s, sum(tries) / max(1, sum(commits)), max(commits), min(commits))
 
 
-def rivals(subject: Subject, console: Console, seconds: float) -> list[Check]:
+def _balance(units: Units, accounts: UnitTable, key: Mapping[str, str]) -> int:
+    found = units.get(accounts, key)
+    assert found is not None
+    return int(found["balance"])
+
+
+def rivals(run: Run, subject: Subject) -> None:
     """Units with back-off, and units that take turns, beside what their requests allow."""
+    seconds = 4 if run.quick else 15
     (key,), (other,) = subject.filled(1), subject.filled(1)
-    lock_table = f"locks-{uuid.uuid4().hex[:8]}"
-    create_table(lock_table, client=subject.client)
-    with LockClient(lock_table, client=subject.client) as locks:
-        backing_off, in_turn = Race(), Race()
-        backing_off.run(subject, key, subject.units, seconds)
-        in_turn.run(subject, key, Units(subject.names["units"], client=subject.client, locks=locks), seconds)
+    with LockClient(subject.names["locks"], client=subject.client) as locks:
+        backing_off = race(subject.units, subject.accounts, key, seconds)
+        units = Units(subject.names["units"], client=subject.client, locks=locks)
+        in_turns = race(units, units.table(subject.names["accounts"]), key, seconds)
+
+        def one_turn() -> None:
+            """The requests of one turn: acquire, read, commit, release."""
+            with locks.acquire(other["id"]):
+                subject.update([other], together=False, blind=False)
+
         # Of two units in turn, the second one's read follows the first one's release, and so on.
-        one_by_one_s = statistics.median(_timed(partial(_turn, subject, locks, other)) for _ in range(50))
+        one_by_one_s = median(timed(one_turn) for _ in range(50))
     allowed = 1 / (WORK_S + one_by_one_s)
-    table = _table(f"{RIVALS} rivals on one item, {WORK_S * 1_000:.0f} ms of work", "", "with back-off", "in turn")
-    races = (backing_off, in_turn)
-    table.add_row("units committed a second", *(f"{race.a_second:.1f}" for race in races))
-    table.add_row("tries a commit", *(f"{race.tries_a_commit:.2f}" for race in races))
-    table.add_row(
-        "commits of the luckiest and the unluckiest", *(f"{max(race.commits)}, {min(race.commits)}" for race in races)
-    )
-    console.print(table)
+    rows = [["with back-off", *backing_off.cells], ["in turn", *in_turns.cells]]
+    run.table(f"{RIVALS} rivals on one item, {WORK_S * 1_000:.0f} ms of work", RACE_COLUMNS, rows)
     allowance = f"{WORK_S * 1_000:.0f} ms and {one_by_one_s * 1_000:.1f} ms of requests allow {allowed:.1f} a second"
-    return [
-        Check(
-            f"in turn: at least {LEAST_OF_ALLOWED} of what {allowance}",
-            in_turn.a_second >= LEAST_OF_ALLOWED * allowed,
-            is_of_speed=True,
-        ),
-        Check(f"in turn: at most {MOST_TRIES} tries a commit", in_turn.tries_a_commit <= MOST_TRIES),
-    ]
+    text = f"in turn: at least {LEAST_OF_ALLOWED} of what {allowance}"
+    run.check(text, in_turns.a_second >= LEAST_OF_ALLOWED * allowed, of_speed=True)
+    run.check(f"in turn: at most {MOST_TRIES} tries a commit", in_turns.tries_a_commit <= MOST_TRIES)
 
 
-def _turn(subject: Subject, locks: LockClient, key: Mapping[str, str]) -> None:
-    """The requests of one turn: acquire, read, commit, release."""
-    with locks.acquire(key["id"]), subject.units.begin() as unit:
-        unit.update(subject.accounts, key, _ADD, _ONE)
-
-
-def _table(title: str, *columns: str) -> Table:
-    made = Table(title=title, title_justify="left")
-    for column in columns:
-        made.add_column(column, justify="left" if column in ("", "level", "reads") else "right")
-    return made
-
-
-def _row(table: Table, count: int, level: str, how: str, found: Meter) -> None:
-    table.add_row(f"{count}", level, how, f"{found.requests}", f"{found.writes:g}", f"{found.reads:g}")
-
-
-def main() -> int:
-    """Measure and print; 1 if a target is not met, or there is no engine."""
-    options = options_of(__doc__, "fewer rounds")
-    quick = options.parse_args().quick
-    console = Console(width=115)
-    try:
-        with chosen() as (engine, url):
-            subject = Subject(url)
-            checks = costs(subject, console, engine)
-            checks += marked(subject, console, engine)
-            checks += latency(subject, console, 30 if quick else 150)
-            checks += rivals(subject, console, 4 if quick else 15)
-    except LocalCloudError as error:
-        print(error, file=sys.stderr)
-        return 1
-    for check in checks:
-        console.print(f"{'met    ' if check.met else 'NOT MET'}  {check.text}", highlight=False)
-    return int(not all(check.met or (quick and check.is_of_speed) for check in checks))
+def measure(run: Run) -> None:
+    """Costs, latency, and rivals."""
+    with engine("dynoxide", "ministack") as (name, url):
+        subject = Subject(url)
+        costs(run, subject, name)
+        marked(run, subject, name)
+        latency(run, subject)
+        rivals(run, subject)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(measure, __doc__, "fewer rounds"))

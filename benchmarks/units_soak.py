@@ -1,6 +1,6 @@
 """A soak of units of work: fifty a second for a minute by several processes, 1 in 50 killed, a sweeper beside.
 
-    make soak, or: PYTHONPATH=tests python benchmarks/units_soak.py [--quick] [--engine NAME]
+    make soak, or: python benchmarks/units_soak.py [--quick] [--engine NAME]
 
 Units move money between accounts: natively, by marks, and in turn on a few contended accounts. Each has a name, so that
 its outcome can be asked for. One in fifty kills its own process, with SIGKILL, at a random moment within 50 ms of its
@@ -24,7 +24,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -33,19 +33,12 @@ from itertools import count
 from multiprocessing.connection import Connection
 from typing import Any
 
-from clients import Check
-from kit.units import KEYS, dumped, loaded, make_table
-from quick import options_of
-from rich.console import Console
-from rich.table import Table
+from frame import Run, engine, main, make_table
 from ticketlock_local.cloud.deploy import client_arguments
-from ticketlock_local.engines.dynoxide import dynoxide
-from ticketlock_local.engines.emulator import Emulator
-from ticketlock_local.errors import CargoMissing
 
 from ticketlock import LockClient, create_table
 from ticketlock.errors import OutcomeUnknown, RequestNotApplied, UnitConflict, UnitContended, UnitRolledBack
-from ticketlock.units import SERIALIZABLE, Outcome, Swept, Unit, Units
+from ticketlock.units import SERIALIZABLE, Outcome, Swept, Unit, Units, create_units_table
 from ticketlock.wire._sdk import make_client
 
 GROUPS, OF_A_GROUP = 200, 100
@@ -78,44 +71,30 @@ _LAST_S, _IN_TIME_SHARE = 1, 0.99
 """How much later how many must have ended; the others wait for the lease of a killed one."""
 # Forked from a process that has imported everything: to start Python anew after each kill would take the whole machine.
 _FORKED = multiprocessing.get_context("forkserver")
-_REASONS_TOLD = 20
 
 
-def group(number: int) -> Sequence[str]:
-    """The names of the accounts of a group."""
-    return [f"account-{number}-{each}" for each in range(OF_A_GROUP)]
-
-
-def contended(number: int) -> Sequence[str]:
-    """The names of the accounts of a group whose units take turns."""
-    return [f"contended-{number}-{each}" for each in range(OF_A_CONTENDED)]
-
-
-_GROUPS = [*map(group, range(GROUPS)), *map(contended, range(CONTENDED_GROUPS))]
+# The names of the accounts: those of the contended groups' units take turns.
+_WIDE = [[f"account-{number}-{each}" for each in range(OF_A_GROUP)] for number in range(GROUPS)]
+_CONTENDED = [[f"contended-{number}-{each}" for each in range(OF_A_CONTENDED)] for number in range(CONTENDED_GROUPS)]
+_GROUPS = [*_WIDE, *_CONTENDED]
 _NAMES = [name for each in _GROUPS for name in each]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The parameters of every process.
-
-    Attributes:
-        endpoint: of the engine.
-        units, accounts, locks: the tables.
-        processes: how many.
-        total: how many units.
-        a_second: of all processes together.
-        seed: from which the units follow.
+    """The parameters of every process: the engine, how many processes and units there are, how many units all processes
+    begin in a second, and the seed, from which the units follow and after which the tables are named.
     """
 
     endpoint: str
-    units: str
-    accounts: str
-    locks: str
     processes: int
     total: int
     a_second: float
     seed: str
+
+    def table(self, use: str) -> str:
+        """The name of the table of ``units``, ``accounts`` or ``locks``."""
+        return f"{use}-{self.seed}"
 
     def name(self, number: int) -> str:
         """The name of the unit with this number."""
@@ -128,10 +107,8 @@ class Plan:
     def transfer(self, number: int) -> dict[str, int]:
         """What it adds to which accounts; the sum is 0."""
         chance, way = random.Random(self.name(number)), self.way(number)
-        if way == "in turn":
-            names = chance.sample(contended(chance.randrange(CONTENDED_GROUPS)), 2)
-        else:
-            names = chance.sample(group(chance.randrange(GROUPS)), _MARKED_ITEMS if way == "marked" else 2)
+        groups = _CONTENDED if way == "in turn" else _WIDE
+        names = chance.sample(chance.choice(groups), _MARKED_ITEMS if way == "marked" else 2)
         amounts = [chance.randint(1, _MOST_AMOUNT) for _ in names[1:]]
         return dict(zip(names, [-sum(amounts), *amounts], strict=True))
 
@@ -140,9 +117,6 @@ class Plan:
         fifty, place = divmod(number, KILLED_ONE_IN)
         chance = random.Random(f"{self.name(fifty)} dies")
         return chance.uniform(0, KILLED_WITHIN_S) if chance.randrange(KILLED_ONE_IN) == place else None
-
-
-# A process.
 
 
 class Worker:
@@ -154,8 +128,10 @@ class Worker:
         self._dies_after_s: float | None = None
         client = make_client(**client_arguments(plan.endpoint))
         client.meta.events.register("before-send.dynamodb", self._sends)
-        self._units = Units(plan.units, client=client)
-        self._in_turn = Units(plan.units, client=client, locks=LockClient(plan.locks, client=client, lease=LEASE_S))
+        self._units = Units(plan.table("units"), client=client)
+        self._in_turn = Units(
+            plan.table("units"), client=client, locks=LockClient(plan.table("locks"), client=client, lease=LEASE_S)
+        )
 
     def work(self) -> None:
         """Run the units whose numbers it gets, one after the other, until it gets none."""
@@ -186,15 +162,15 @@ class Worker:
                 with self._units.begin(name=self._plan.name(number), engine="marked") as unit:
                     if not unit.repeated:
                         self._move(self._units, unit, number)
-                return "committed"
+                break
             except _MET_OTHERS:
                 if attempt == _TRIES:
                     raise
                 time.sleep(random.uniform(0, 0.05))
-        raise AssertionError("unreachable")
+        return "committed"
 
     def _move(self, units: Units, unit: Unit, number: int) -> None:
-        transfer, accounts = self._plan.transfer(number), units.table(self._plan.accounts)
+        transfer, accounts = self._plan.transfer(number), units.table(self._plan.table("accounts"))
         found = unit.get_all([(accounts, {"id": name}) for name in transfer])
         for (name, amount), item in zip(transfer.items(), found, strict=True):
             assert item is not None
@@ -211,30 +187,26 @@ def _work(plan: Plan, parent: Connection) -> None:
     Worker(plan, parent).work()
 
 
-# The parent process.
-
-
 class Soak:
     """Runs the processes, sweeps, and reads.
 
     Attributes:
         became: what the processes reported, by the way of the commit.
-        killed: processes.
-        missed: snapshots that met conflicts.
-        failed: how else the sweeper and processes failed.
+        snapshots, missed, wrong_sums: how many were read, met conflicts, and showed another sum.
         swept: what the sweeper has done during the run, and at the end.
-        snapshots, wrong_sums: how many were read, and how many showed another sum.
+        took_s: how long the units took, from when all processes were ready.
     """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.became: dict[str, Counter[str]] = {way: Counter() for way in WAYS}
         self.killed = self.snapshots = self.missed = self.wrong_sums = 0
+        self.took_s = 0.0
         self.swept: list[Swept] = []
         self.failed: list[str] = []
         self._reported_committed: list[int] = []
         self._client: Any = make_client(**client_arguments(plan.endpoint))
-        self._units = Units(plan.units, client=self._client)
+        self._units = Units(plan.table("units"), client=self._client)
         self._lock, self._over = threading.Lock(), threading.Event()
         # Each thread takes the next one.
         self._numbers = iter(range(plan.total))
@@ -242,68 +214,61 @@ class Soak:
         # A start reads the exit codes of other processes too, and each can be read once.
         self._forking = threading.Lock()
         self._all_ready, self._began_s = threading.Barrier(plan.processes, action=self._begin), 0.0
-        for use in ("units", "accounts"):
-            make_table(self._client, getattr(plan, use), KEYS[use])
-        create_table(plan.locks, client=self._client)
+        create_units_table(plan.table("units"), client=self._client)
+        make_table(self._client, plan.table("accounts"), "id")
+        create_table(plan.table("locks"), client=self._client)
         for first in range(0, len(_NAMES), _A_BATCH):
             puts: list[Any] = [
-                {"PutRequest": {"Item": dumped({"id": name, "balance": OPENING})}}
+                {"PutRequest": {"Item": {"id": {"S": name}, "balance": {"N": f"{OPENING}"}}}}
                 for name in _NAMES[first : first + _A_BATCH]
             ]
-            self._client.batch_write_item(RequestItems={plan.accounts: puts})
+            self._client.batch_write_item(RequestItems={plan.table("accounts"): puts})
 
-    def run(self) -> float:
-        """Run all units. Returns how many seconds they took, from when all processes were ready."""
+    def run(self) -> None:
+        """Run all units."""
         beside = [threading.Thread(target=self._again, args=(each,)) for each in (self._sweep, self._check_sums)]
         runs = [threading.Thread(target=self._run) for _ in range(self.plan.processes)]
         for thread in [*beside, *runs]:
             thread.start()
         for thread in runs:
             thread.join()
-        took_s = time.monotonic() - self._began_s
+        self.took_s = time.monotonic() - self._began_s
         self._over.set()
         for thread in beside:
             thread.join()
-        return took_s
 
-    def checks(self) -> Sequence[Check]:
+    def judge(self, run: Run) -> None:
         """Sweep once more, and check what is left."""
         for passes in range(1, 1 + _LAST_SWEEPS):
             with _later(passes * LATER_S, self.plan.endpoint) as client:
-                self.swept.append(Units(self.plan.units, client=client).sweep(parts=4))
+                self.swept.append(Units(self.plan.table("units"), client=client).sweep(parts=4))
         units = self._units
         due = Counter(dict.fromkeys(_NAMES, OPENING))
         numbers = range(self.plan.total)
         with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
-            asked = pool.map(lambda number: units.outcome(name=self.plan.name(number)), numbers)
-            outcomes = dict(zip(numbers, asked, strict=True))
-        for number, outcome in outcomes.items():
+            outcomes = [*pool.map(lambda number: units.outcome(name=self.plan.name(number)), numbers)]
+        for number, outcome in enumerate(outcomes):
             if outcome is Outcome.COMMITTED:
                 due.update(self.plan.transfer(number))
         wrong = [number for number in self._reported_committed if outcomes[number] is not Outcome.COMMITTED]
-        items = [loaded(item) for item in self._scan(self.plan.accounts)]
-        balances = {item["id"]: int(item["balance"]) for item in items}
-        marks = sum(_MARK in item for item in items)
-        rows = [row for row in self._scan(self.plan.units) if "expiresAt" not in row]
-        return [
-            Check("every unit has an outcome", Outcome.PENDING not in outcomes.values()),
-            Check("what was reported as committed is", not wrong),
-            Check("the sum is kept", sum(balances.values()) == OPENING * len(due)),
-            Check("each account holds what the committed units have moved", balances == dict(due)),
-            Check("no mark is left", marks == 0),
-            Check("no unit is open", not units.open_units()),
-            Check("only rows that TTL deletes are left", not rows),
-            Check("every snapshot beside them showed the sum", self.wrong_sums == 0 and self.snapshots > 0),
-            Check("some processes were killed", self.killed > 0),
-            Check("nothing failed that must not", not self.failed),
-        ]
-
-    def check_pace(self) -> Check:
-        """All but those that waited for a lease ended as fast as they came."""
+        items = self._scan(self.plan.table("accounts"))
+        balances = {item["id"]["S"]: int(item["balance"]["N"]) for item in items}
+        rows = [row for row in self._scan(self.plan.table("units")) if "expiresAt" not in row]
+        run.check("every unit has an outcome", Outcome.PENDING not in outcomes)
+        run.check("what was reported as committed is", not wrong)
+        run.check("the sum is kept", sum(balances.values()) == OPENING * len(due))
+        run.check("each account holds what the committed units have moved", balances == dict(due))
+        run.check("no mark is left", not any(_MARK in item for item in items))
+        run.check("no unit is open", not units.open_units())
+        run.check("only rows that TTL deletes are left", not rows)
+        run.check("every snapshot beside them showed the sum", self.wrong_sums == 0 and self.snapshots > 0)
+        run.check("some processes were killed", self.killed > 0)
+        run.fail("failed, and must not", self.failed)
+        # All but those that waited for a lease ended as fast as they came.
         in_time_s = self.plan.total / self.plan.a_second + _LAST_S
         in_time = sum(each <= in_time_s for each in self._ended_s)
         text = f"{self.plan.a_second:g} a second: {in_time} of {self.plan.total} ended within {in_time_s:g} s"
-        return Check(text, in_time >= _IN_TIME_SHARE * self.plan.total)
+        run.check(text, in_time >= _IN_TIME_SHARE * self.plan.total, of_speed=True)
 
     def _scan(self, table: str) -> list[Any]:
         pages = self._client.get_paginator("scan").paginate(TableName=table, ConsistentRead=True)
@@ -368,7 +333,7 @@ class Soak:
         self.swept.append(self._units.sweep(parts=2, timeout=10))
 
     def _check_sums(self) -> None:
-        accounts = self._units.table(self.plan.accounts)
+        accounts = self._units.table(self.plan.table("accounts"))
         names = random.choice(_GROUPS)
         found = self._units.get_all([(accounts, {"id": name}) for name in names], isolation=SERIALIZABLE)
         self.snapshots += 1
@@ -390,67 +355,37 @@ def _later(seconds: float, endpoint: str) -> Iterator[Any]:
     client.close()
 
 
-@contextmanager
-def engine(name: str | None) -> Iterator[str]:
-    """Run the engine that was chosen; otherwise dynoxide, or ministack without it. Yields its URL."""
-    if name != "ministack":
-        try:
-            with dynoxide() as url:
-                yield url
-            return
-        except CargoMissing as missing:
-            if name == "dynoxide":
-                raise
-            print(f"On ministack: {missing}", file=sys.stderr)
-    with Emulator() as running:
-        yield running.endpoint
+def soak(url: str, *, total: int, processes: int, a_second: float) -> Soak:
+    """Run so many units. Returns the result."""
+    soaked = Soak(Plan(url, processes, total, a_second, uuid.uuid4().hex[:8]))
+    soaked.run()
+    return soaked
 
 
-def soak(url: str, *, total: int, processes: int, a_second: float) -> tuple[Soak, float]:
-    """Run so many units. Returns the result, and how many seconds they took."""
-    mark = uuid.uuid4().hex[:8]
-    plan = Plan(url, f"units-{mark}", f"accounts-{mark}", f"locks-{mark}", processes, total, a_second, mark)
-    run = Soak(plan)
-    return run, run.run()
-
-
-def shown(run: Soak, took_s: float) -> Table:
-    """A table of the counts."""
-    title = f"{run.plan.total} units by {run.plan.processes} processes in {took_s:.0f} s"
-    table = Table("way", *(outcomes := sorted({what for each in run.became.values() for what in each})), title=title)
-    for way, became in run.became.items():
-        table.add_row(way, *(f"{became[what]}" for what in outcomes))
-    return table
-
-
-def in_words(run: Soak) -> str:
-    """The other counts."""
-    swept = sum(run.swept, Swept())
-    return (
-        f"{run.killed} processes killed; the sweeper rolled back {swept.rolled_back} units, finished {swept.finished} "
-        f"items and closed {swept.closed} units in {len(run.swept)} sweeps; {run.snapshots} snapshots, "
-        f"{run.missed} that met conflicts"
+def show(run: Run, soaked: Soak) -> None:
+    """Print the counts."""
+    plan, swept = soaked.plan, sum(soaked.swept, Swept())
+    outcomes = sorted({what for each in soaked.became.values() for what in each})
+    rows = [[way, *(became[what] for what in outcomes)] for way, became in soaked.became.items()]
+    title = f"{plan.total} units by {plan.processes} processes in {soaked.took_s:.0f} s"
+    run.table(title, ["way", *outcomes], rows)
+    run.print(
+        f"{soaked.killed} processes killed; the sweeper rolled back {swept.rolled_back} units, finished "
+        f"{swept.finished} items and closed {swept.closed} units in {len(soaked.swept)} sweeps; "
+        f"{soaked.snapshots} snapshots, {soaked.missed} that met conflicts"
     )
 
 
-def main() -> int:
-    """Run, print; 1 if a promise is broken."""
-    options = options_of(__doc__, "a tenth of it, at any pace")
-    options.add_argument("--engine", choices=("dynoxide", "ministack"), help="default: dynoxide, if it can be had")
-    chosen = options.parse_args()
-    console = Console(width=120)
-    total = TOTAL // (10 if chosen.quick else 1)
-    with engine(chosen.engine) as url:
-        run, took_s = soak(url, total=total, processes=PROCESSES, a_second=A_SECOND)
-        checks = run.checks() if chosen.quick else [*run.checks(), run.check_pace()]
-    console.print(shown(run, took_s))
-    console.print(in_words(run), highlight=False)
-    for check in checks:
-        print(f"{'PASS  ' if check.kept else 'FAILED'} {check.text}")
-    for reason in run.failed[:_REASONS_TOLD]:
-        print(f"FAILED {reason}")
-    return 0 if all(check.kept for check in checks) else 1
+def measure(run: Run) -> None:
+    """Run, and judge what is left."""
+    total = TOTAL // (10 if run.quick else 1)
+    chosen = [run.flags.engine] if run.flags.engine else ["dynoxide", "ministack"]
+    with engine(*chosen) as (_, url):
+        soaked = soak(url, total=total, processes=PROCESSES, a_second=A_SECOND)
+        soaked.judge(run)
+    show(run, soaked)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    options = {"choices": ("dynoxide", "ministack"), "help": "default: dynoxide, if it can be had"}
+    sys.exit(main(measure, __doc__, "a tenth of it, at any pace", ("--engine", options)))

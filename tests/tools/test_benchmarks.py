@@ -1,4 +1,4 @@
-"""Benchmarks run to their end, report what an engine does not count, and continue if one fails."""
+"""Benchmarks run to their end, and a failed check fails the run."""
 
 import os
 import re
@@ -7,25 +7,23 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
+import frame
 import pytest
-from capacity_units import verdict
+from capacity_units import judge
 from counting_proxy import counting_proxy
-from differences import Subject, answer, exact_limit, same_token, write_units
-from kit.capacity_units import Billed, MeteredWorld, life_of_a_lock
-from kit.engines import Engine, engine_named
-from kit.units import KEYS, make_table
+from frame import Run, main, make_table
+from kit.capacity_units import Billed
 from memory_server import memory_server
 from moto_server import moto_server
 from ticketlock_local.engines.emulator import Emulator
+from ticketlock_local.errors import CargoMissing, LocalCloudError
 
 from ticketlock import LockClient, create_table
-from ticketlock.testing import Fault
 from ticketlock.units import Units, create_units_table
 from ticketlock.wire._sdk import make_client
 
@@ -34,44 +32,70 @@ pytestmark = pytest.mark.verify("tests no part of the product")
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    with engine_named("memory", str) as engine:
-        yield engine
+def started(monkeypatch: pytest.MonkeyPatch, measure: Callable[[Run], None], *arguments: str) -> int:
+    """The exit status of a benchmark."""
+    monkeypatch.setattr(sys, "argv", ["benchmark.py", *arguments])
+    return main(measure, "A benchmark.", "less")
 
 
-def test_the_error_of_a_failing_engine_is_its_result_and_the_next_measurement_follows(engine: Engine) -> None:
-    subject = Subject(engine)
-    assert engine.memory is not None
-    engine.memory.faults.append(Fault.THROTTLED)
-    asked = [partial(ask, subject) for ask in (exact_limit, exact_limit, same_token)]
-    assert [answer(ask) for ask in asked] == [
-        "ThrottlingException",
-        "may be more",
-        "done, applied 1x; other contents refused",
-    ]
+@pytest.mark.parametrize(
+    ("kept", "of_speed", "arguments", "status"),
+    [
+        (True, False, [], 0),
+        (False, False, [], 1),
+        (False, False, ["--quick"], 1),
+        (False, True, [], 1),
+        (False, True, ["--quick"], 0),
+    ],
+)
+def test_a_failed_check_fails_the_run_unless_a_short_run_judges_speed(
+    monkeypatch: pytest.MonkeyPatch, kept: bool, of_speed: bool, arguments: list[str], status: int
+) -> None:
+    def measure(run: Run) -> None:
+        run.check("another one", True)
+        run.check("the one", kept, of_speed=of_speed)
+
+    assert started(monkeypatch, measure, *arguments) == status
 
 
-def test_an_engine_without_capacity_units_is_reported_as_such(engine: Engine) -> None:
-    assert write_units(Subject(engine)) == "reports none"
-    requests = [request for step in life_of_a_lock(MeteredWorld(engine), 0) for request in step.requests]
-    assert verdict(requests, "memory") == ("memory reports no units.", 1)
+def test_a_benchmark_that_cannot_run_says_why_and_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def measure(_: Run) -> None:
+        raise LocalCloudError("there is no engine")
+
+    assert started(monkeypatch, measure) == 1
+    assert capsys.readouterr().err == "there is no engine\n"
+
+
+def test_without_cargo_a_benchmark_runs_on_the_next_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    def dynoxide() -> str:
+        raise CargoMissing("there is no cargo")
+
+    monkeypatch.setattr(frame, "dynoxide", dynoxide)
+    # It sets variables for the clients that a benchmark makes.
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    with frame.engine("dynoxide", "memory") as (name, url):
+        assert name == "memory"
+        assert create_table("locks", client=make_client(endpoint_url=url))
 
 
 AS_THE_RULES = Billed("PutItem", refused=False, by_rule=1, by_engine=1)
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
+    ("other", "failed"),
     [
-        (AS_THE_RULES, ("it counts 0 requests differently.", 0)),
-        (replace(AS_THE_RULES, refused=True, by_engine=None), ("it counts 0 requests differently.", 0)),
-        (replace(AS_THE_RULES, by_engine=2), ("it counts 1 requests differently.", 1)),
-        (replace(AS_THE_RULES, by_engine=None), ("it counts 0 requests differently, and 1 not at all.", 1)),
+        (AS_THE_RULES, []),
+        (replace(AS_THE_RULES, refused=True, by_engine=None), []),
+        (replace(AS_THE_RULES, by_engine=2), ["it counts 1 of these 2 by the rules"]),
+        (replace(AS_THE_RULES, by_engine=None), ["it reports the units of 1 of 2 requests"]),
     ],
 )
-def test_an_engines_way_of_counting_is_reported(other: Billed, told: tuple[str, int]) -> None:
-    assert verdict([AS_THE_RULES, other], "it") == told
+def test_an_engines_way_of_counting_is_reported(other: Billed, failed: list[str]) -> None:
+    run = Run()
+    judge(run, [AS_THE_RULES, other], "it")
+    assert run.failed == failed
 
 
 def test_an_endpoint_without_a_server_is_reported_in_a_sentence() -> None:
@@ -96,7 +120,7 @@ def test_the_proxy_between_a_client_and_an_engine_counts_each_request_and_what_i
             counted = proxy.counts()
         assert dict(counted.requests) == {"UpdateItem": 2}
         assert (counted.write_units, counted.read_units) == (2, None)
-        assert not proxy.counts().requests
+        assert not proxy.counts().passed
 
 
 def test_the_proxy_may_be_told_of_its_engine_later_and_tells_which_requests_passed_when(emulator: Emulator) -> None:
@@ -106,19 +130,18 @@ def test_the_proxy_may_be_told_of_its_engine_later_and_tells_which_requests_pass
         before_ms = time.time_ns() // 1_000_000
         client.list_tables()
         client.describe_limits()
-        passed = proxy.passed()
+        passed = proxy.counts().passed
         assert [each.operation for each in passed] == ["ListTables", "DescribeLimits"]
         times = [before_ms, *(each.at_ms for each in passed), time.time_ns() // 1_000_000]
         assert times == sorted(times)
-        proxy.counts()
-        assert proxy.passed() == []
+        assert proxy.counts().passed == []
 
 
 def test_a_unit_is_saved_resumed_and_committed_with_marks_on_the_engine_in_memory_of_the_benchmarks() -> None:
     with memory_server() as endpoint:
         client = make_client(endpoint_url=endpoint)
         create_units_table("units", client=client)
-        make_table(client, "accounts", KEYS["accounts"])
+        make_table(client, "accounts", "id")
         units = Units("units", client=client)
         accounts = units.table("accounts")
         unit = units.begin()
@@ -134,7 +157,7 @@ def test_a_hundred_items_are_read_together_on_the_server_of_moto() -> None:
     with moto_server() as endpoint:
         client = make_client(endpoint_url=endpoint)
         create_units_table("units", client=client)
-        make_table(client, "accounts", KEYS["accounts"])
+        make_table(client, "accounts", "id")
         units = Units("units", client=client)
         accounts = units.table("accounts")
         with units.begin() as unit:
@@ -165,7 +188,7 @@ def programs(target: str) -> list[str]:
 
 
 # Left to a person, `make bench-peer ARGS=--quick` and `make soak ARGS=--quick`: each loads an engine for minutes.
-TAKE_LONG = ("peer.py", "soak.py", "units_soak.py")
+TAKE_LONG = ("peer.py", "soak_clients.py", "units_soak.py")
 # One side needs no other lock; one engine is enough.
 SHORTER = {"peer_locks.py": " --side ours", "units_peer.py": " --engine moto"}
 TARGETS = ("bench", "bench-peer", "soak")

@@ -1,119 +1,81 @@
-"""``make soak``, for minutes instead of an hour: its verdicts are correct, and it finds what is broken."""
+"""The soaks of locks that ``make soak`` runs, for seconds: their verdicts are correct, and they find what is broken."""
 
-import time
+from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import asdict, replace
 
 import pytest
-from clients import Check
-from memory_server import memory_server
-from soak import judged, judged_hour, judged_life, said, seen_of, waiters
-from soak_checker import Left
-from soak_client import WORKERS, Life, Lived, Used, read
-from soak_crowd import KINDS, Done, Kind
-from soak_hour import Scale, hour
-from soak_steps import QUICK_S, Soak, Soaked
-from soak_steps import judged as judged_steps
-
-from ticketlock.locks import _conditions
-from ticketlock.locks._queue import Queue
+from frame import Run
+from peers.sides import Stay
+from soak_clients import LIFE_S, WORKERS, Soaked, Turn, Used, judge_life, judge_waiters, life, waiters
+from soak_steps import QUICK_S, Soak, judge
+from soak_steps import Soaked as SoakedInSteps
 
 pytestmark = [
     pytest.mark.shows("liveness"),
     pytest.mark.verify("tests the tool; `make test` has a short soak"),
 ]
 
-SHORT = Scale(minutes=1, locks=6, machines=10)
-
-
-def broken(checks: Iterable[Check]) -> list[str]:
-    return [check.text for check in checks if not check.kept]
-
-
-def test_traffic_from_many_machines_with_faults_and_crashes_keeps_every_promise_and_leaves_nothing() -> None:
-    seen = hour(SHORT)
-    assert seen.broken == ()
-    assert broken(judged_hour(seen)) == []
-    assert seen.grants > 100
-    assert seen.happened["requests that met a fault"] > 0
-
-
-def test_a_waiter_that_ignores_the_waiters_before_it_is_found_to_overtake(monkeypatch: pytest.MonkeyPatch) -> None:
-    def finds_room(self: Queue, *_: object) -> bool:
-        return self.item is not None and self.item.room(self.claim.mode) > 0
-
-    monkeypatch.setattr(Queue, "may_enter", finds_room)
-    assert any("no overtaking" in told for told in hour(SHORT).broken)
-
-
-def test_a_newcomer_that_ignores_the_waiters_is_found_to_overtake_without_a_poll(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(_conditions, "NO_WAITER_IS_COUNTED", "waiting >= :zero")
-    assert any("no overtaking" in told for told in hour(SHORT).broken)
-
 
 @pytest.mark.always("the guarantees name it: no waiter starves")
-def test_waiters_of_two_processes_each_get_their_turn_and_leave_nothing() -> None:
-    assert broken(judged("10 waiters", waiters(10), asked=10, locks=1)) == []
+def test_waiters_in_threads_and_tasks_each_get_their_turn_and_leave_nothing() -> None:
+    run = Run()
+    waiters(run, 10)
+    assert run.checks
+    assert run.failed == []
 
 
-def test_hand_overs_while_transactions_are_applied_item_by_item_leave_no_lock_idle_and_no_row() -> None:
-    seen = Soak(QUICK_S).run()
-    assert broken(judged_steps(seen)) == []
-    assert seen.failed == []
-
-
-def test_a_lock_that_is_idle_for_a_lease_and_what_is_left_are_found() -> None:
-    became = Counter({"grants": 90, "closed": 9, "cancelled": 9, "record waits over": 9})
-    seen = Soaked(60, became, handed=20, longest_idle_s=20.5, rows=1)
-    assert broken(judged_steps(seen)) == [
-        "no lock is idle for 1.5 s while someone waits for it",
-        "no row is left, and no holder",
+def test_an_overtaken_waiter_a_missing_one_a_token_and_a_row_that_is_left_are_found() -> None:
+    stays = [Stay(1, stood_s=0, granted_s=9), Stay(2, stood_s=1, granted_s=5), Stay(3, stood_s=2, granted_s=6)]
+    turns = [Turn(stay, began_s=0, token=7) for stay in stays]
+    run = Run()
+    judge_waiters(run, 4, Soaked("", turns=turns), [{"held": {"N": "1"}}, {}])
+    assert run.failed == [
+        "4 waiters: every waiter gets the lock",
+        "4 waiters: no one is overtaken more than once",
+        "4 waiters: tokens rise from grant to grant",
+        "4 waiters: only the lock item is left, and no holder",
     ]
 
 
-def test_a_run_without_a_grant_reports_why() -> None:
-    with pytest.raises(SystemExit, match="the table has gone"):
-        seen_of([Done(failed=["the table has gone"])], Left(locks=0, rows=0, held=0, waiting=0, holders=0))
+def test_hand_overs_while_transactions_are_applied_item_by_item_leave_no_lock_idle_and_no_row() -> None:
+    run = Run()
+    judge(run, Soak(QUICK_S).run())
+    assert run.failed == []
 
 
-def test_one_process_that_fails_ends_the_others() -> None:
-    began = time.monotonic()
-    with memory_server() as endpoint, pytest.raises(SystemExit, match="has failed"):
-        said("soak_client.py", [asdict(Life(endpoint, "locks", "threads", seconds=120)), {"no": "life"}])
-    assert time.monotonic() - began < 60
+def test_a_lock_that_is_idle_for_a_lease_and_what_is_left_are_found() -> None:
+    run = Run()
+    became = Counter({"grants": 90, "closed": 9, "cancelled": 9, "record waits over": 9})
+    judge(run, SoakedInSteps(became, handed=20, longest_idle_s=20.5, rows=1))
+    assert run.failed == ["no lock is idle for 1.5 s while someone waits for it", "no row is left, and no holder"]
 
 
-STEADY = Used(threads=20, files=30, traced_kib=9_000, rss_kib=90_000, remembered=40)
-WELL = Lived(cycles=9_000, gave_up=100, failed=[], first=STEADY, last=STEADY, closed=replace(STEADY, threads=1))
+def test_workers_of_a_short_life_do_not_fail_and_leave_no_thread() -> None:
+    run = Run()
+    life(run, seconds=4)
+    assert run.checks
+    assert run.failed == []
 
 
-def test_a_client_that_neither_fails_nor_grows_passes() -> None:
-    assert broken(judged_life("threads", WELL, seconds=60)) == []
+STEADY = Used(threads=15, files=30, kib=9_000, entries=40)
+CLOSED = Used(threads=0, files=20, kib=9_000, entries=0)
 
 
-@pytest.mark.parametrize(
-    ("life", "fault"),
-    [
-        (replace(WELL, failed=["LockLost()"]), "no worker fails"),
-        (replace(WELL, cycles=WORKERS), "it takes locks all along"),
-        (replace(WELL, last=replace(STEADY, traced_kib=20_000)), "memory does not grow"),
-        (replace(WELL, last=replace(STEADY, threads=22)), "threads do not grow"),
-        (replace(WELL, last=replace(STEADY, files=32)), "files do not grow"),
-        (replace(WELL, last=replace(STEADY, remembered=4_000)), "what is remembered is bounded"),
-        (replace(WELL, closed=replace(STEADY, threads=2)), "no thread outlives the client"),
-    ],
-)
-def test_leaks_of_a_long_run_are_found(life: Lived, fault: str) -> None:
-    assert broken(judged_life("threads", life, seconds=60)) == [f"life, threads: {fault}"]
+def judged(granted: int = 9_000, last: Used = STEADY, closed: Used = CLOSED, failed: tuple[str, ...] = ()) -> list[str]:
+    run, soaked = Run(Namespace(quick=False)), Soaked("", granted=granted, failed=[*failed])
+    judge_life(run, soaked, LIFE_S, STEADY, last, closed)
+    return run.failed
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_client_whose_workers_all_fail_says_so_and_comes_to_its_end(kind: Kind) -> None:
-    with memory_server() as endpoint:
-        (printed,) = said("soak_client.py", [asdict(Life(endpoint, "no-table", kind, seconds=120))])
-    life = read(printed)
-    assert len(life.failed) == WORKERS
-    assert f"life, {kind}: no worker fails" in broken(judged_life(kind, life, seconds=120))
+def test_clients_that_neither_fail_nor_grow_pass() -> None:
+    assert judged() == []
+
+
+def test_leaks_of_a_long_life_are_found() -> None:
+    assert judged(failed=("LockLost()",)) == ["life: a worker fails: LockLost()"]
+    assert judged(granted=WORKERS) == ["life: it takes locks all along"]
+    assert judged(last=STEADY._replace(kib=20_000)) == ["life: memory does not grow"]
+    assert judged(last=STEADY._replace(threads=17)) == ["life: threads do not grow"]
+    assert judged(last=STEADY._replace(files=32)) == ["life: files do not grow"]
+    assert judged(last=STEADY._replace(entries=4_000)) == ["life: what is remembered is bounded"]
+    assert judged(closed=CLOSED._replace(threads=1)) == ["life: no thread outlives the clients"]

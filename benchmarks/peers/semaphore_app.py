@@ -2,14 +2,17 @@
 
 import importlib
 import sys
+from pathlib import Path
 from typing import Any
 
 from aws_cdk import App, CfnOutput, Stack
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
-from peer import FOLDER, LOCK
 from ticketlock_cdk.examples import example_function
 from ticketlock_local.cloud.deploy import STACK
+
+sys.path.append(str(Path(__file__).parents[1]))
+from peer import FOLDER, LOCK
 
 
 class PeerStack(Stack):

@@ -1,12 +1,12 @@
-"""The program that benchmarks/peer_locks.py runs for the locks for Python; those for Java and Go do the same.
+"""The program of the locks for Python; those for Java and Go do the same.
 
 Arguments: ``ours`` or ``python_dynamodb_lock``, the endpoint, the table, and
 
 - ``cycles N``: prints ready, waits for a line, acquires and releases N times; prints the median in microseconds;
-- ``crowd CLIENTS WORK_MS POLL_MS SETTLE_MS COUNTED_MS``: clients that take one lock repeatedly; prints first the
-moments
-  between which it counts, and how many requests were sent between them; then for each wait its position in the order of
-  arrival, when it began, or 0 for one that was never in a queue, and when the lock was granted, or 0;
+- ``crowd CLIENTS WORK_MS POLL_MS SETTLE_MS COUNTED_MS [LEASE_MS]``: clients that take one lock repeatedly, with the
+  lock's own lease if it is 0; prints first the moments between which it counts, and how many requests were sent between
+  them; then for each wait its position in the order of arrival, when it began, or 0 for one that was never in a queue,
+  and when the lock was granted, or 0;
 - ``hold LEASE_MS``: prints held, and renews until it is killed;
 - ``wait LEASE_MS POLL_MS``: prints asks, then held.
 """
@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 
-from client_sides import Ours, Side, Stay, Theirs
+from peers.sides import Ours, Side, Stay, Theirs
 
 WARM_UP = 300
 _LEASE_MS = 20_000
@@ -32,9 +32,10 @@ class Program:
         self._table = table
 
     def _side(self, lease_ms: int, poll_ms: int) -> Side:
+        lease_s = lease_ms / 1_000 or None
         if self._name == "ours":
-            return Ours(self._endpoint, self._table, lease_s=lease_ms / 1_000)
-        return Theirs(self._endpoint, self._table, poll_ms / 1_000, lease_s=lease_ms / 1_000)
+            return Ours(self._endpoint, self._table, lease_s=lease_s)
+        return Theirs(self._endpoint, self._table, poll_ms / 1_000, lease_s=lease_s)
 
     def cycles(self, count: int) -> None:
         """The duration of an uncontended acquisition with its release."""
@@ -51,12 +52,14 @@ class Program:
             took_us.append((time.perf_counter() - began) * 1_000_000)
         print(round(statistics.median(took_us)))
 
-    def crowd(self, clients: int, work_ms: int, poll_ms: int, settle_ms: int, counted_ms: int) -> None:
+    def crowd(
+        self, clients: int, work_ms: int, poll_ms: int, settle_ms: int, counted_ms: int, lease_ms: int = _LEASE_MS
+    ) -> None:
         """Many clients on one lock."""
-        sides = [self._side(_LEASE_MS, poll_ms) for _ in range(clients)]
+        sides = [self._side(lease_ms, poll_ms) for _ in range(clients)]
         done: list[Stay] = []
 
-        def go_on(side: Side) -> None:
+        def take_repeatedly(side: Side) -> None:
             try:
                 while True:
                     stay = side.acquire()
@@ -68,13 +71,13 @@ class Program:
                 os._exit(1)
 
         for side in sides:
-            threading.Thread(target=go_on, args=(side,), daemon=True).start()
+            threading.Thread(target=take_repeatedly, args=(side,), daemon=True).start()
         time.sleep(settle_ms / 1_000)
         began = time.monotonic()
         time.sleep(counted_ms / 1_000)
         ended = time.monotonic()
         waiting = [side.stay for side in sides if side.stay is not None and side.stay.granted_s is None]
-        sent = sum(began <= moment < ended for side in sides for moment in list(side.wire.sent))
+        sent = sum(began <= moment < ended for side in sides for moment in list(side.sent))
         print(_ns(began), _ns(ended), sent)
         for stay in [*done, *waiting]:
             print(stay.number, _ns(stay.stood_s), _ns(stay.granted_s))
