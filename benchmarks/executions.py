@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 from counting_proxy import CountingProxy
-from ticketlock_local.cloud.deploy import client_arguments, deploy
-from ticketlock_local.cloud.starting import start, wait_for_all
+from ticketlock_local.cloud.deploy import client_arguments, deploy, start, wait_for_all
 from ticketlock_local.demo.checks import by_entity, overtakings, unsuccessful
 from ticketlock_local.demo.executions import Execution, observe
 from ticketlock_local.engines.emulator import Emulator

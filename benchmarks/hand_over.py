@@ -6,9 +6,6 @@ workers and are not measured:
 - gaps: ten executions on one entity; from one task's end to the next one's start, as the tasks themselves return them;
 - burst: ten more, started 50 ms apart; from the first start to the last task's end;
 - wait: one that waits for a minute; the transitions that it makes meanwhile, retries included, as AWS bills them.
-
-``--save`` measures nothing: it records three executions of each way, with every request, and writes the recording for
-the picture in the docs: ``python -m ticketlock_local diagrams``.
 """
 
 import statistics
@@ -17,27 +14,20 @@ from collections.abc import Mapping
 from itertools import takewhile
 from typing import Any
 
-from counting_proxy import CountingProxy, counting_proxy
 from executions import POLL_S, TIMEOUT_S, Cloud, deployed, gaps_s, handed_over_by, keeps_ticket_order, succeeded, took_s
 from executions import transitions as transitions_of
 from frame import Run, main, median
-from ticketlock_local.cloud.starting import wait_for_all
+from ticketlock_local.cloud.deploy import wait_for_all
 from ticketlock_local.demo.checks import overlaps
-from ticketlock_local.demo.executions import Execution
-from ticketlock_local.diagrams import hand_over as picture
-from ticketlock_local.diagrams.files import HAND_OVER
 from ticketlock_local.engines.processes import wait_until
 from ticketlock_local.errors import LocalCloudError
 
 WORK_S = 0.3
 # The emulator starts a worker for each: more than ten a second would overload a small machine.
 START_EVERY_S, BURST_EVERY_S = 0.12, 0.05
-RECORDED, RECORDED_WORK_S, RECORDED_EVERY_S = 3, 1.5, 0.3
 
 # Of TakeTicket, and of the state in which it waits.
 _BEFORE_WAITING = 2
-# More than are recorded: a function that starts in the round would be part of the picture.
-_WARM_UP = 10
 
 
 LIMITS: Mapping[str, tuple[float, float, int | None]] = {"callback": (0.4, 8.0, 6), "poll": (1.2, 16.0, None)}
@@ -47,13 +37,7 @@ WHOLE, QUICK = (10, 60), (3, 2)
 
 
 def measure(run: Run) -> None:
-    """Both kinds of hand-over, or a recording of both."""
-    if run.flags.save:
-        recording = recorded()
-        recording.save(HAND_OVER)
-        for each in recording.runs:
-            run.print(f"{each.way}: from task to task {each.gaps} ms")
-        return
+    """Both kinds of hand-over."""
     (many, long_wait_s), ways = (QUICK, ["callback"]) if run.quick else (WHOLE, list(LIMITS))
     figures = {way: _measured(run, way, many, long_wait_s) for way in ways}
     run.print(
@@ -116,50 +100,5 @@ def _is_the_hold(event: Mapping[str, Any]) -> bool:
     return bool(event.get("stateEnteredEventDetails", {}).get("name") == "Hold")
 
 
-def recorded() -> picture.Recording:
-    """A round of executions with every request, both ways, each in a cloud of its own.
-
-    Raises:
-        LocalCloudError: an execution failed, or the lock went from one to another in another order than they came.
-    """
-    names = {"callback": "hand_over=callback", "poll": f"hand_over=poll, poll={POLL_S}"}
-    with counting_proxy() as proxy:
-        runs = [_recorded(way, name, proxy) for way, name in names.items()]
-    note = (
-        f"{RECORDED} executions on one entity, {RECORDED_WORK_S} s of work each, in the deployed stack on an emulator. "
-        "Each dot is a request of the lock's functions."
-    )
-    return picture.Recording(note, runs)
-
-
-def _recorded(way: str, name: str, proxy: CountingProxy) -> picture.Run:
-    with deployed(handed_over_by(way), proxy=proxy) as cloud:
-        cloud.warm_up(cloud.starter("warm-up", WORK_S), _WARM_UP)
-        proxy.counts()
-        begin = cloud.starter("recorded", RECORDED_WORK_S)
-        runs = succeeded(cloud.round(begin, RECORDED, every_s=RECORDED_EVERY_S))
-        requests = proxy.counts().passed
-        polls = {arn: _polls_ms(cloud, arn) for arn in runs}
-    origin_ms = min(each.started_ms for each in runs.values())
-    executions = [_drawn(each, polls[arn], origin_ms) for arn, each in runs.items()]
-    if executions != sorted(executions, key=lambda each: each.work):
-        raise LocalCloudError(f"{name}: the tasks did not run in the order of the starts")
-    return picture.Run(name, executions, [(request.at_ms - origin_ms, request.operation) for request in requests])
-
-
-def _drawn(run: Execution, polls_ms: list[int], origin_ms: int) -> picture.Execution:
-    work = ((run.work_started_ms or 0) - origin_ms, (run.work_ended_ms or 0) - origin_ms)
-    return picture.Execution(run.started_ms - origin_ms, [at_ms - origin_ms for at_ms in polls_ms], work)
-
-
-def _polls_ms(cloud: Cloud, arn: str) -> list[int]:
-    return [
-        round(event["timestamp"].timestamp() * 1_000)
-        for event in cloud.history(arn)
-        if event.get("stateEnteredEventDetails", {}).get("name") == "CheckPosition"
-    ]
-
-
 if __name__ == "__main__":
-    save = ("--save", {"action": "store_true", "help": "write docs/figures/recorded/hand-over.json"})
-    sys.exit(main(measure, __doc__, "three executions, one kind of hand-over, a short wait, no limits of time", save))
+    sys.exit(main(measure, __doc__, "three executions, one kind of hand-over, a short wait, no limits of time"))

@@ -1,6 +1,6 @@
 """Units of work beside ScalarDB, as published: its consensus commit on DynamoDB, through the same proxy to one engine.
 
-    make bench-peer, or: python benchmarks/units_peer.py [--quick] [--engine NAME ...] [--save]
+    make bench-peer, or: python benchmarks/units_peer.py [--quick] [--engine NAME ...]
 
 - cost and time: a transaction reads and updates N items, or only reads 10. All sides perform one after the other, in
   turn, without a network and with 5 ms before each request; the median counts. Requests and capacity units are those
@@ -11,8 +11,6 @@ Ours: reads one by one, and by one ``get_all``; rivals with back-off, and in tur
 isolation, which is ours, and otherwise its defaults; and with its fastest settings: its default isolation, which
 permits write skew, a commit in one phase, and an answer before the items are written. Maven builds it under build/; its
 rivals back off by the same rule as ours, since it has none of its own.
-
-``--save`` writes the figures of the last engine for the chart in the docs: ``python -m ticketlock_local diagrams``.
 """
 
 import sys
@@ -26,8 +24,6 @@ from counting_proxy import CountingProxy, Counts, counting_proxy
 from frame import Run, engine, in_turn, main, median, ratio, timed
 from peers.building import java_program
 from programs import program
-from ticketlock_local.diagrams.bars import Bar, Figures, Group
-from ticketlock_local.diagrams.files import FIGURES
 from units_cost import RACE_COLUMNS, RIVALS, WORK_S, Race, Subject, race
 
 from ticketlock import LockClient
@@ -171,16 +167,6 @@ def rivals(run: Run, on: str, sides: Sequence[Side]) -> None:
     run.table(f"{RIVALS} rivals, {WORK_S * 1_000:.0f} ms of work, on {on}", RACE_COLUMNS, rows)
 
 
-def chart(on: str, results: Mapping[int, Mapping[str, Found]]) -> Figures:
-    """The times with a network, for a picture."""
-    groups = [
-        Group(f"N = {many}", "ms", [Bar(name, round(each.ms[DELAYS_S[1]], 1)) for name, each in found.items()])
-        for many, found in results.items()
-    ]
-    note = f"Median time on {on}, with 5 ms before each request. Less is better. Each N has its own scale."
-    return Figures("A transaction that reads and updates N items", note, groups)
-
-
 def measure(run: Run) -> None:
     """Both kinds of transactions, and the race, on each engine."""
     java_program("scalardb")
@@ -205,12 +191,9 @@ def measure(run: Run) -> None:
                     took = [updates[many][each].ms[DELAYS_S[1]] for each in (side_name, PEER)]
                     text = f"{name}: N = {many}, {side_name}, 5 ms: {ratio(*took)} of ScalarDB's time, at most {most}"
                     run.check(text, took[0] <= most * took[1], of_speed=True)
-            if run.flags.save:
-                chart(name, updates).save(FIGURES / "units-beside-scalardb.json")
 
 
 if __name__ == "__main__":
     engines = {"action": "append", "choices": ("moto", "ministack", "dynoxide"), "help": "default: moto and ministack"}
-    save = {"action": "store_true", "help": "write docs/figures/units-beside-scalardb.json"}
     quick = "two rounds, N of 3 and 100; a target that is not met is no failure"
-    sys.exit(main(measure, __doc__, quick, ("--engine", engines), ("--save", save)))
+    sys.exit(main(measure, __doc__, quick, ("--engine", engines)))

@@ -77,6 +77,7 @@ def memory(clock: ManualClock) -> MemoryDynamoDB:
 # Tests with long waits begin first; short tests fill the end. Folders that are not named here come last.
 _WAITS_MOST = (
     "e2e",
+    "e2e/aws",
     "infra",
     "property",
     "workflow/interpreted",
@@ -120,7 +121,7 @@ def _shares(nodeid: str) -> str:
         return nodeid
     if nodeid.startswith("tests/e2e/test_aws.py"):  # shares no deployment, and waits for minutes
         return nodeid.partition("::")[0]
-    if folder in ("tests/infra", "tests/e2e"):  # the CDK's Node process, and its assembly; deployments
+    if folder in ("tests/infra", "tests/e2e", "tests/e2e/aws"):  # the CDK's Node process, and its assembly; deployments
         return folder
     return nodeid.partition("::")[0]  # an engine's table
 

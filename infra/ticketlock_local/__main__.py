@@ -11,11 +11,8 @@ _COMMANDS = {
     "up": ("cloud.local", "up", "start an emulator, deploy to it and leave it running"),
     "down": ("cloud.local", "down", "stop what `up` started"),
     "demo": ("demo.run", "main", "show workflows that wait for each other"),
-    "diagrams": ("diagrams.files", "write", "redraw the diagrams and charts of the docs"),
-    "check-template": ("checks.template_check", "check_template", "synthesise and lint the template"),
+    "check-template": ("cloud.cdk_cli", "check_template", "synthesise and lint the template"),
     "template": ("plain.template", "write", "write the plain CloudFormation template"),
-    "check-secrets": ("checks.secrets_check", "check_secrets", "search the tracked files for secrets"),
-    "audit": ("checks.audit", "audit", "check the pinned packages for known vulnerabilities"),
 }
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 import pytest
 from kit.crowd import Crowd, holding, waiting
 from kit.kept import Kept
+from kit.lock_history import operations, outcome
+from kit.lock_model import Verdict, judge
 from kit.programs import Counter, Programs, Shared, heard, tell
 from kit.works import (
     alone,
@@ -15,8 +17,6 @@ from kit.works import (
     write_with_the_token,
     write_with_the_token_after_a_plain_read,
 )
-from ticketlock_local.history.model import Verdict, judge
-from ticketlock_local.history.record import operations, outcome
 
 pytestmark = [
     pytest.mark.shows("exclusion", "fencing"),

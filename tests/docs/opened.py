@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from ticketlock_local.engines.browser import browser_program
+from kit.browser import browser_program
 
 _TIMEOUT_S = 120
 # Of the browser's own time, which stands still while it loads.

@@ -11,8 +11,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 from docs.opened import Site, served
+from kit.browser import BrowserMissing, browser_program
 from kit.pages import ROOT
-from ticketlock_local.engines.browser import BrowserMissing, browser_program
 
 pytestmark = pytest.mark.verify("builds the site, and installs a browser where there is none")
 PHONE, DESK = 390, 1280

@@ -3,10 +3,10 @@
 import json
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import boto3
 from botocore.config import Config
@@ -24,9 +24,11 @@ LEASE_S = 60
 SHORT_LEASE_S = 10
 
 _LONGEST_RUN_S = 120.0
-_POLL_EVERY_S = 0.1
 # At most ten cold executions a second: each starts a process for every function on the emulator.
 _BETWEEN_STARTS_S = 0.1
+
+T = TypeVar("T")
+History = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class Cloud:
         wakes_waiters: whether its waiters are woken; they poll otherwise.
         failing_function: the ARN of a target that always fails.
     """
+
+    poll_every_s = 0.1
 
     def __init__(
         self,
@@ -125,9 +129,12 @@ class Cloud:
 
     def log_lines(self, step: str, execution: str) -> list[Mapping[str, Any]]:
         """What a function has logged for an execution, oldest first."""
-        events = self._logged(self.functions[step])
-        lines = [json.loads(event["message"]) for event in events if event["message"].startswith("{")]
+        lines = [json.loads(message) for message in self.messages(step) if message.startswith("{")]
         return [line for line in lines if line.get("execution") == execution]
+
+    def messages(self, step: str) -> list[str]:
+        """The log of a function, with Lambda's own lines."""
+        return [event["message"] for event in self._logged(self.functions[step])]
 
     def slept_until_ms(self, owner: str) -> list[int]:
         """When the sleeping function of an owner ended, milliseconds since the epoch; None before."""
@@ -143,12 +150,12 @@ class Cloud:
         """The emulator's time, which is this machine's."""
         return time.time_ns() // 1_000_000
 
-    def start(self, execution_input: Any) -> str:
-        """Start an execution; returns its ARN."""
+    def start(self, execution_input: Any, machine: str | None = None) -> str:
+        """Start an execution, of the serialised workflow unless a machine is named; returns its ARN."""
         # A pause, not a wait for a condition.
         time.sleep(_BETWEEN_STARTS_S)
         arn: str = self.step_functions.start_execution(
-            stateMachineArn=self.outputs["StateMachineArn"],
+            stateMachineArn=machine or self.outputs["StateMachineArn"],
             name=f"e-{uuid.uuid4().hex}",
             input=json.dumps(execution_input),
         )["executionArn"]
@@ -167,21 +174,26 @@ class Cloud:
         """The definition of a state machine, as it was deployed."""
         return json.loads(self.step_functions.describe_state_machine(stateMachineArn=machine)["definition"])
 
+    def history(self, arn: str) -> History:
+        """The events of an execution, oldest first."""
+        pages = self.step_functions.get_paginator("get_execution_history").paginate(executionArn=arn)
+        return [event for page in pages for event in page["events"]]
+
     def story(self, arn: str) -> Execution:
         """What the history of an execution of the serialised workflow shows."""
         return observe(self.step_functions, arn)
 
-    def nest(self, entity: str, seconds: int, **more: Any) -> str:
+    def nest(self, entity: str, seconds: int, machine: str | None = None, **more: Any) -> str:
         """Start an execution whose work is the example workflow; returns its ARN."""
         task = {"stateMachineArn": self.outputs["ExampleTargetArn"], "input": {"seconds": seconds}}
-        return self.start({"entity": entity, "task": task, **more})
+        return self.start({"entity": entity, "task": task, **more}, machine)
 
     def nested(self, arn: str, entity: str) -> str:
         """The ARN of the execution that is the work of the one that holds the lock."""
         token = self.holder(entity, arn).fencing_token
         return execution_arn(self.outputs["ExampleTargetArn"], work_name(arn, token))
 
-    def sleep(self, entity: str, seconds: float, **more: Any) -> str:
+    def sleep(self, entity: str, seconds: float = 0, **more: Any) -> str:
         """Start an execution whose work is the example function; returns its ARN."""
         task = {"functionArn": self.outputs["ExampleFunctionArn"], "input": {"seconds": seconds}}
         return self.start({"entity": entity, "task": task, **more})
@@ -191,16 +203,14 @@ class Cloud:
         task = {"functionArn": self.outputs["ExampleSleeperArn"], "input": {"seconds": seconds}}
         return self.start({"entity": entity, "task": task})
 
-    def ended(self, arn: str) -> Ended:
+    def ended(self, arn: str, patience_s: float = _LONGEST_RUN_S) -> Ended:
         """Wait for the end of an execution."""
-        found: Any = {}
 
-        def has_ended() -> bool:
-            nonlocal found
+        def described() -> Any:
             found = self.described(arn)
-            return bool(found["status"] != "RUNNING")
+            return None if found["status"] == "RUNNING" else found
 
-        self.wait_until(has_ended, f"the end of {arn}")
+        found = self.wait_for(described, f"the end of {arn}", patience_s)
         succeeded = found["status"] == "SUCCEEDED"
         return Ended(
             arn=arn,
@@ -258,16 +268,20 @@ class Cloud:
         pages = self.dynamodb.get_paginator("scan").paginate(TableName=self.outputs["TableName"], ConsistentRead=True)
         return [item for page in pages for item in page["Items"]]
 
-    def wait_until(self, condition: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + _LONGEST_RUN_S
-        while not condition():
-            assert time.monotonic() < deadline, f"waited {_LONGEST_RUN_S:g} s for {what}"
+    def wait_until(self, condition: Callable[[], bool], what: str, patience_s: float = _LONGEST_RUN_S) -> None:
+        self.wait_for(lambda: condition() or None, what, patience_s)
+
+    def wait_for(self, probe: Callable[[], T | None], what: str, patience_s: float = _LONGEST_RUN_S) -> T:
+        """Poll until something is found."""
+        deadline = time.monotonic() + patience_s
+        while (found := probe()) is None:
+            assert time.monotonic() < deadline, f"waited {patience_s:g} s for {what}"
             # Executions do not report what they do: it is polled.
-            time.sleep(_POLL_EVERY_S)
+            time.sleep(self.poll_every_s)
+        return found
 
     def _ticket(self, arn: str) -> int | None:
-        pages = self.step_functions.get_paginator("get_execution_history").paginate(executionArn=arn)
-        for event in (event for page in pages for event in page["events"]):
+        for event in self.history(arn):
             exited = event.get("stateExitedEventDetails", {})
             if exited.get("name") == "TakeTicket":
                 turn = json.loads(exited["output"])["lock"]["turn"]

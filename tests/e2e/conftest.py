@@ -12,9 +12,9 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 from e2e.cloud import POLL_S, Cloud
+from kit.aws_cli import run_script
 from kit.pages import blocks
 from ticketlock_cdk.examples import _FUNCTION as _WORKS
-from ticketlock_local.cloud.aws_cli import run_script
 from ticketlock_local.cloud.deploy import client_arguments, client_environment, deploy
 from ticketlock_local.engines.emulator import Emulator
 from ticketlock_local.plain.template import write_to
@@ -215,7 +215,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for report in reports:
         if getattr(report, "when", "") == "call":
             for what, seconds in report.user_properties:
-                terminalreporter.write_line(f"measured: {seconds:6.2f} s {what}")
+                if isinstance(seconds, float):  # a check of AWS reports texts
+                    terminalreporter.write_line(f"measured: {seconds:6.2f} s {what}")
 
 
 def _zipped(name: str, text: str) -> bytes:

@@ -1,4 +1,4 @@
-"""`make aws` against an emulator: the same command that checks AWS, and what does not pass there."""
+"""The command `make aws` on an emulator: it asks, ends and deletes. Its checks are the tests of `tests/e2e/aws`."""
 
 import os
 import re
@@ -7,16 +7,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import boto3
 import psutil
 import pytest
+from e2e.aws.own_stack import PREFIX
 from kit.places import until
-from ticketlock_local.aws.checklist.order import CHECKS
-from ticketlock_local.aws.names import PREFIX
-from ticketlock_local.aws.seen import Verdict
 from ticketlock_local.cloud.deploy import client_arguments, client_environment
 from ticketlock_local.engines.emulator import Emulator
 
@@ -26,8 +23,9 @@ pytestmark = [
 ]
 
 _ACCOUNT = "000000000000"
+# Options of the user's own, which must not lead the checks away from the account.
+_OWN = {"PYTEST_ADDOPTS": "--numprocesses 2 -x"}
 _DEPLOYED_WITHIN_S = 240.0
-_LINE = re.compile(r"\[\d+/\d+\] (?P<sentence>[^:]+): (?P<verdict>as assumed|otherwise|not seen), (?P<what>.*)")
 
 
 @pytest.fixture(scope="module")
@@ -37,10 +35,11 @@ def place() -> Iterator[Emulator]:
         yield emulator
 
 
-def start(place: Emulator, *arguments: str) -> "subprocess.Popen[str]":
+def start(place: Emulator, *arguments: str, checks: str = "") -> "subprocess.Popen[str]":
+    main = f"main({list(arguments)}, _FOLDER / {checks!r})"
     return subprocess.Popen(
-        [sys.executable, "-m", "ticketlock_local.aws", *arguments],
-        env={**os.environ, **client_environment(place.endpoint)},
+        [sys.executable, "-c", f"from e2e.aws.__main__ import _FOLDER, main; raise SystemExit({main})"],
+        env={**os.environ, **client_environment(place.endpoint), "PYTHONPATH": os.pathsep.join(sys.path), **_OWN},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -59,52 +58,17 @@ def left(place: Emulator) -> list[str]:
     return [name for name in (*names, *(bucket["Name"] for bucket in buckets)) if name.startswith(PREFIX)]
 
 
-@dataclass(frozen=True)
-class Run:
-    """A run that has ended: its exit code, what it printed, and its lines by their sentences."""
-
-    code: int
-    printed: str
-
-    @property
-    def verdicts(self) -> dict[str, str]:
-        return {found["sentence"]: found["verdict"] for found in _LINE.finditer(self.printed)}
-
-
-@pytest.fixture(scope="module")
-def run(place: Emulator) -> Run:
-    process = start(place, "--yes", "--account", _ACCOUNT, "--burst-starts", "3")
+def test_a_run_prints_its_lines_and_a_table_leaves_nothing_and_fails_if_something_was_not_seen(
+    place: Emulator,
+) -> None:
+    process = start(place, "--yes", "--account", _ACCOUNT, checks="test_leaving.py")
     printed, _ = process.communicate()
-    return Run(process.returncode, printed)
-
-
-def test_every_line_of_the_checklist_is_checked(run: Run) -> None:
-    assert list(run.verdicts) == [check.sentence for check in CHECKS], run.printed
-
-
-def test_what_the_emulator_lacks_is_not_seen(run: Run) -> None:
-    lacking = {check.sentence for check in CHECKS if check.emulator_lacks}
-    assert len(lacking) > 20
-    assert {run.verdicts[sentence] for sentence in lacking} == {Verdict.NOT_SEEN}, run.printed
-
-
-def test_what_it_has_is_as_assumed(run: Run) -> None:
-    having = [check.sentence for check in CHECKS if not check.emulator_lacks]
-    assert {sentence: run.verdicts[sentence] for sentence in having} == dict.fromkeys(having, Verdict.AS_ASSUMED), (
-        run.printed
-    )
-
-
-def test_a_run_in_which_something_was_not_seen_fails(run: Run) -> None:
-    assert run.code == 2, run.printed
-
-
-def test_it_says_that_this_was_not_aws(run: Run, place: Emulator) -> None:
-    assert f"THIS WAS NOT AWS but {place.endpoint}" in run.printed
-
-
-def test_nothing_of_it_is_left(run: Run, place: Emulator) -> None:
-    assert "Nothing of this run is left." in run.printed
+    assert process.returncode == 2, printed
+    assert "[1/2] the stack is deleted while one waits and one holds: not seen, an emulator: it deletes at" in printed
+    assert "[2/2] nothing of the stack is left: as assumed, nothing is left" in printed
+    assert "as assumed: nothing is left" in printed.rpartition("[2/2]")[2]
+    assert "Nothing of this run is left." in printed
+    assert f"THIS WAS NOT AWS but {place.endpoint}" in printed
     assert left(place) == []
 
 
@@ -121,6 +85,21 @@ def test_it_makes_nothing_in_another_account_than_the_one_that_is_named(place: E
     printed, _ = process.communicate()
     assert process.returncode == 1
     assert "nothing was made" in printed
+    assert left(place) == []
+
+
+def test_a_run_that_is_interrupted_during_a_check_leaves_nothing(place: Emulator) -> None:
+    process = start(place, "--yes", "--account", _ACCOUNT, "--no-bursts")
+    assert process.stdout is not None
+    printed = ""
+    while "[1/" not in printed:
+        line = process.stdout.readline()
+        assert line, printed
+        printed += line
+    process.send_signal(signal.SIGTERM)
+    rest, _ = process.communicate()
+    assert process.returncode == 130, printed + rest
+    assert "Nothing of this run is left." in rest
     assert left(place) == []
 
 

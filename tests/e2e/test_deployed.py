@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from e2e.cloud import SHORT_LEASE_S, Cloud, Ended
 from kit.kept import Kept
-from ticketlock_local.demo.checks import events
+from kit.lock_history import events_of
 
 from ticketlock import LockName
 from ticketlock.locks._items import row_key
@@ -32,7 +32,7 @@ def example(cloud: Cloud) -> Any:
 def all_succeeded(kept: Kept, cloud: Cloud, *arns: str) -> list[Ended]:
     """Wait for the ends of executions, all of which succeed, and keep their histories."""
     ended = [cloud.ended(arn) for arn in arns]
-    kept.write(event for arn in arns for event in events(cloud.story(arn)))
+    kept.write(event for arn in arns for event in events_of(cloud.story(arn)))
     assert [each.status for each in ended] == ["SUCCEEDED"] * len(arns)
     assert all(each.held_until_ms is not None for each in kept.read().acquisitions)
     return ended

@@ -15,13 +15,12 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Template
 from aws_cdk.cloudformation_include import CfnInclude
+from kit.aws_cli import run_script
 from kit.pages import blocks
-from ticketlock_local.cloud.aws_cli import run_script
 from ticketlock_local.cloud.deploy import client_environment
 from ticketlock_local.engines.emulator import Emulator
-from ticketlock_local.plain.synthesis import A_TOPIC, synthesise
-from ticketlock_local.plain.template import _plain, write_to
-from ticketlock_local.plain.varied import TemplateError, Varied, with_parameters
+from ticketlock_local.plain.parameters import TemplateError, Varied, with_parameters
+from ticketlock_local.plain.template import A_TOPIC, _plain, synthesise, write_to
 
 PAGE = "docs/construct.md"
 FUNCTIONS = [f"arn:aws:lambda:eu-west-1:123456789012:function:work-{number}" for number in range(2)]

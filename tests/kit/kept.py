@@ -5,10 +5,10 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from kit.lock_history import Event, Recorder, Seen, history, write
+from kit.lock_model import History, Verdict, judge
 from kit.picture import drawn
 from ticketlock_local.checkout import BUILD, ROOT
-from ticketlock_local.history.model import History, Verdict, judge
-from ticketlock_local.history.record import Event, Recorder, Seen, history, write
 
 from ticketlock import LockState
 

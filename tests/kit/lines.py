@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
-from ticketlock_local.history.record import Action, Event, Kind
+from kit.lock_history import Action, Event, Kind
 
 ENTITY = "order-42"
 FOREVER_MS = 1_000_000

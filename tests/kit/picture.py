@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from ticketlock_local.history.picture import Lane, Legend, Picture, Span, short
-from ticketlock_local.history.record import Action, Event, history, operations, outcome
+from kit.lock_history import Action, Event, history, operations, outcome
+from ticketlock_local.demo.picture import Lane, Legend, Picture, Span, short
 
 _LEGEND = Legend(
     mark="its row stands",

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from botocore.config import Config
+from kit.lock_history import Recorder
 from kit.recorded import RecordedLocks, name_of
-from ticketlock_local.history.record import Recorder
 
 from ticketlock import Lease, LockClient
 from ticketlock.wire._sdk import make_client

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from kit import lock_model as model
 from kit.invariants import Broken, counts
-from ticketlock_local.history import model
 
 from ticketlock.locks._items import LockItem, Row, is_lock_item
 from ticketlock.wire._actions import Item

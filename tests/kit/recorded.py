@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from botocore.exceptions import ClientError
-from ticketlock_local.history.record import Recorder, Recording
+from kit.lock_history import Recorder, Recording
 
 from ticketlock import Lease, LockClient, LockLost, Position, RecordWaitExceeded, RequestNotApplied
 

@@ -2,21 +2,18 @@
 
 import io
 from collections.abc import Callable
+from typing import Any
 
 import boto3
 import pytest
 from aws_cdk import App
 from aws_cdk.assertions import Template
 from botocore.exceptions import ClientError
-from ticketlock_local.aws import cost, report
-from ticketlock_local.aws.account import Account, NoAccount, own_session
-from ticketlock_local.aws.app import CheckedStack
-from ticketlock_local.aws.checking import Check, check
-from ticketlock_local.aws.checklist.order import CHECKS
-from ticketlock_local.aws.consent import NotAgreed, agree
-from ticketlock_local.aws.deployed import Bursts, Deployed, in_state
-from ticketlock_local.aws.own_stack import OwnStack
-from ticketlock_local.aws.seen import NotSeen, Seen, Verdict
+from e2e.aws import app
+from e2e.aws.account import Account, NoAccount, NotAgreed, agree, estimate_usd, own_session
+from e2e.aws.app import CheckedStack
+from e2e.aws.checked import ERROR, LEASE_S, Checked, Line, NotSeen, Seen, Verdict, exit_code, in_state, seen_in, summary
+from e2e.aws.own_stack import RUN_TAG, OwnStack
 from ticketlock_local.errors import CdkError
 
 from ticketlock import LockLost
@@ -107,16 +104,12 @@ class TestConsent:
         assert own_session().region_name == "us-east-1"
 
     def test_more_executions_cost_more(self) -> None:
-        assert cost.estimate_usd(0) < cost.estimate_usd(400) < cost.estimate_usd(2_000) < 5
+        assert estimate_usd(0) < estimate_usd(400) < estimate_usd(2_000) < 5
 
 
-def deployed(endpoint: str = "https://sts.eu-west-1.amazonaws.com") -> Deployed:
+def checked(endpoint: str = "https://sts.eu-west-1.amazonaws.com", **more: Any) -> Checked:
     where = account(endpoint)
-    return Deployed(where, OwnStack(where), {}, Bursts(0))
-
-
-def observing(observe: Callable[[Deployed], tuple[bool, str]], emulator_lacks: str = "") -> Check:
-    return check(assumed="something", emulator_lacks=emulator_lacks)(observe)
+    return Checked(where, OwnStack(where), {}, **more)
 
 
 class TestWhatCountsAsSeen:
@@ -124,7 +117,7 @@ class TestWhatCountsAsSeen:
         ("as_assumed", "verdict"), [(True, Verdict.AS_ASSUMED), (False, Verdict.OTHERWISE)], ids=str
     )
     def test_a_check_that_observes_something_is_a_verdict(self, as_assumed: bool, verdict: Verdict) -> None:
-        assert observing(lambda _: (as_assumed, "this")).seen_in(deployed()) == Seen(verdict, "this")
+        assert seen_in(checked(), lambda _: (as_assumed, "this")) == Seen(verdict, "this")
 
     @pytest.mark.parametrize(
         "error",
@@ -141,41 +134,37 @@ class TestWhatCountsAsSeen:
         ids=lambda error: type(error).__name__,
     )
     def test_a_check_that_fails_with_any_error_has_seen_nothing(self, error: Exception) -> None:
-        def fails(_: Deployed) -> tuple[bool, str]:
+        def fails(_: Checked) -> tuple[bool, str]:
             raise error
 
-        assert observing(fails).seen_in(deployed()).verdict is Verdict.NOT_SEEN
+        assert seen_in(checked(), fails).verdict is Verdict.NOT_SEEN
 
     @pytest.mark.parametrize("as_assumed", [True, False])
     def test_what_an_emulator_lacks_is_never_seen_there(self, as_assumed: bool) -> None:
-        lacking = observing(lambda _: (as_assumed, "this"), emulator_lacks="it has no clock")
-        seen = lacking.seen_in(deployed("http://127.0.0.1:4566"))
+        seen = seen_in(checked("http://127.0.0.1:4566"), lambda _: (as_assumed, "this"), "it has no clock")
         assert seen.verdict is Verdict.NOT_SEEN
         assert "it has no clock" in seen.what
-        assert lacking.seen_in(deployed()).verdict is not Verdict.NOT_SEEN
+        assert seen_in(checked(), lambda _: (as_assumed, "this"), "it has no clock").verdict is not Verdict.NOT_SEEN
+
+    def test_after_the_time_limit_of_a_run_no_check_begins_and_none_counts_as_seen(self) -> None:
+        seen = seen_in(checked(longest_s=0.0), lambda _: pytest.fail("it began"))
+        assert seen == Seen(Verdict.NOT_SEEN, "the 0 s of a run were over")
 
     @pytest.mark.parametrize("host", ["amazonaws.com.example.org", "127.0.0.1", "notamazonaws.com"])
     def test_only_hosts_of_aws_are_aws(self, host: str) -> None:
         assert not account(f"https://{host}").is_aws
 
     def test_an_experiment_is_made_once_for_all_checks_that_use_it_even_if_it_fails(self) -> None:
-        tries: list[Deployed] = []
+        tries: list[Checked] = []
 
-        def fails(where: Deployed) -> str:
+        def fails(where: Checked) -> str:
             tries.append(where)
             raise NotSeen("nothing")
 
-        stack = deployed()
-        first, second = (observing(lambda where: (True, where.once(fails))).seen_in(stack) for _ in range(2))
+        stack = checked()
+        first, second = (seen_in(stack, lambda where: (True, where.once(fails))) for _ in range(2))
         assert first == second == Seen(Verdict.NOT_SEEN, "nothing")
         assert len(tries) == 1
-
-    def test_every_check_has_a_sentence_of_its_own_and_says_what_is_assumed(self) -> None:
-        assert len({each.sentence for each in CHECKS}) == len(CHECKS) > 30
-        assert all(" " in each.sentence and each.assumed for each in CHECKS)
-        assert all(
-            each.link.startswith(("https://docs.aws.amazon.com/", "https://aws.amazon.com/", "")) for each in CHECKS
-        )
 
     def test_an_event_belongs_to_the_state_that_it_follows_from_and_not_to_the_one_before_it(self) -> None:
         def entered(id: int, previous: int, name: str) -> dict[str, object]:
@@ -214,26 +203,29 @@ def test_an_account_that_may_reserve_no_concurrency_can_deploy_the_stack() -> No
     assert not [each for each in resources if "ReservedConcurrentExecutions" in each.get("Properties", {})]
 
 
-class TestTheReport:
-    def lines(self, *verdicts: Verdict) -> list[report.Line]:
-        return [(observing(lambda _: (True, "")), Seen(verdict, "this")) for verdict in verdicts]
+def test_the_app_has_the_constants_of_the_checks() -> None:
+    assert (app.RUN_TAG, app.LEASE_S, app.ERROR) == (RUN_TAG, LEASE_S, ERROR)
 
-    @pytest.mark.parametrize(
-        ("verdicts", "left", "code"),
-        [
-            ([Verdict.AS_ASSUMED], [], 0),
-            ([Verdict.AS_ASSUMED, Verdict.NOT_SEEN], [], 2),
-            ([Verdict.NOT_SEEN], [], 2),
-            ([Verdict.AS_ASSUMED, Verdict.NOT_SEEN, Verdict.OTHERWISE], [], 1),
-            ([Verdict.AS_ASSUMED], ["a bucket"], 1),
-            ([], [], 2),
-        ],
-    )
-    def test_only_all_as_assumed_and_nothing_left_is_a_success(
-        self, verdicts: list[Verdict], left: list[str], code: int
-    ) -> None:
-        assert report.exit_code(self.lines(*verdicts), left) == code
 
-    def test_what_was_not_seen_is_counted_apart(self) -> None:
-        lines = self.lines(Verdict.AS_ASSUMED, Verdict.NOT_SEEN, Verdict.NOT_SEEN)
-        assert report.summary(lines) == "1 as assumed, 0 otherwise, 2 not seen"
+def lines(*verdicts: Verdict) -> list[Line]:
+    return [Line("one", "something", "", Seen(verdict, "this")) for verdict in verdicts]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "left", "code"),
+    [
+        ([Verdict.AS_ASSUMED], [], 0),
+        ([Verdict.AS_ASSUMED, Verdict.NOT_SEEN], [], 2),
+        ([Verdict.NOT_SEEN], [], 2),
+        ([Verdict.AS_ASSUMED, Verdict.NOT_SEEN, Verdict.OTHERWISE], [], 1),
+        ([Verdict.AS_ASSUMED], ["a bucket"], 1),
+        ([], [], 2),
+    ],
+)
+def test_only_all_as_assumed_and_nothing_left_is_a_success(verdicts: list[Verdict], left: list[str], code: int) -> None:
+    assert exit_code(lines(*verdicts), left) == code
+
+
+def test_what_was_not_seen_is_counted_apart() -> None:
+    told = summary(lines(Verdict.AS_ASSUMED, Verdict.NOT_SEEN, Verdict.NOT_SEEN))
+    assert told == "1 as assumed, 0 otherwise, 2 not seen"

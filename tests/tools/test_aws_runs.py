@@ -13,14 +13,9 @@ from typing import Any
 import boto3
 import pytest
 from botocore.exceptions import ClientError
-from ticketlock_local.aws.account import Account
-from ticketlock_local.aws.checking import Check, check
-from ticketlock_local.aws.deployed import Bursts, Deployed
-from ticketlock_local.aws.names import PREFIX, RUN_TAG
-from ticketlock_local.aws.own_stack import NameTaken, OwnStack
-from ticketlock_local.aws.report import Line
-from ticketlock_local.aws.running import run
-from ticketlock_local.aws.seen import Verdict
+from e2e.aws.account import Account
+from e2e.aws.own_stack import PREFIX, RUN_TAG, NameTaken, OwnStack
+from e2e.aws.running import run
 from ticketlock_local.cloud.deploy import client_environment
 from ticketlock_local.engines.emulator import Emulator
 from ticketlock_local.errors import CdkError
@@ -43,6 +38,7 @@ stack = Stack(
 CfnOutput(stack, "Url", value=sqs.Queue(stack, "Queue").queue_url)
 app.synth()
 """
+Check = Callable[[Mapping[str, str]], object]
 _TEMPLATE = '{"Resources": {"Queue": {"Type": "AWS::SQS::Queue"}}}'
 
 
@@ -61,8 +57,8 @@ class Place:
         path.write_text(_APP.replace("RUN", run))
         return path
 
-    def runs(self, *checks: Check, app: Path | None = None, **more: Any) -> tuple[list[Line], list[str]]:
-        return run(self.account, self.stack, checks, Bursts(0), self.told.append, app=app or self.app(), **more)
+    def runs(self, check: Check = lambda _: None, app: Path | None = None) -> list[str]:
+        return run(self.account, self.stack, check, self.told.append, app=app or self.app())
 
     def stacks(self) -> list[str]:
         pages = self.account.client("cloudformation").get_paginator("describe_stacks").paginate()
@@ -89,31 +85,19 @@ def in_an_account_of(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, folder
     return Place(Account.of(boto3.Session()), folder)
 
 
-def observes(do: Callable[[Deployed], object]) -> Check:
-    def observe(deployed: Deployed) -> tuple[bool, str]:
-        do(deployed)
-        return True, "observed"
-
-    return check(assumed="something")(observe)
-
-
 def sends(number: int) -> Callable[[object], None]:
     return lambda _: os.kill(os.getpid(), number)
 
 
 def test_a_run_checks_what_it_has_deployed_and_leaves_nothing(place: Place) -> None:
-    outputs: list[Mapping[str, str]] = []
     there: list[str] = []
 
-    def sees(deployed: Deployed) -> None:
-        outputs.append(deployed.outputs)
+    def check(outputs: Mapping[str, str]) -> None:
+        assert set(outputs) == {"Url"}
         there.extend(place.left_of_the_run())
 
-    lines, left = place.runs(observes(sees))
-    assert [seen.verdict for _, seen in lines] == [Verdict.AS_ASSUMED]
-    assert [set(each) for each in outputs] == [{"Url"}]
+    assert place.runs(check) == []
     assert there == [place.stack.name, place.stack.bucket]
-    assert left == []
     assert place.left_of_the_run() == []
     assert place.told[-1] == "Deleted. Nothing of this run is left."
 
@@ -141,7 +125,7 @@ def test_a_bucket_of_that_name_is_refused_and_not_touched(place: Place) -> None:
 
 
 def test_a_stack_without_the_tag_of_the_run_is_not_deleted_but_reported(place: Place) -> None:
-    _, left = place.runs(app=place.app('"another"'))
+    left = place.runs(app=place.app('"another"'))
     assert place.left_of_the_run() == [place.stack.name]
     assert len(left) == 1
     assert "it does not have this run's tag" in left[0]
@@ -164,19 +148,29 @@ def test_a_deployment_that_fails_leaves_nothing(place: Place) -> None:
     assert place.left_of_the_run() == []
 
 
-def test_a_check_that_fails_is_not_seen_and_the_next_one_runs(place: Place) -> None:
-    lines, left = place.runs(observes(lambda deployed: deployed.outputs["Missing"]), observes(lambda _: None))
-    assert [seen.verdict for _, seen in lines] == [Verdict.NOT_SEEN, Verdict.AS_ASSUMED]
-    assert left == []
+def test_a_run_whose_checks_break_off_leaves_nothing(place: Place) -> None:
+    with pytest.raises(KeyError):
+        place.runs(lambda outputs: outputs["Missing"])
+    assert place.left_of_the_run() == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
 def test_a_run_that_is_interrupted_leaves_nothing(place: Place, number: signal.Signals) -> None:
     before = signal.getsignal(number)
     with pytest.raises(KeyboardInterrupt):
-        place.runs(observes(sends(number)), observes(lambda _: pytest.fail("it went on")))
+        place.runs(sends(number))
     assert place.left_of_the_run() == []
     assert signal.getsignal(number) is before
+
+
+def test_an_interrupt_that_the_checks_have_caught_ends_the_run_too(place: Place) -> None:
+    def check(_: object) -> None:
+        with pytest.raises(KeyboardInterrupt):  # as pytest does, which ends then
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        place.runs(check)
+    assert place.left_of_the_run() == []
 
 
 def test_a_second_interrupt_does_not_break_the_deletion_off(place: Place) -> None:
@@ -188,7 +182,7 @@ def test_a_second_interrupt_does_not_break_the_deletion_off(place: Place) -> Non
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        run(place.account, place.stack, [observes(sends(signal.SIGINT))], Bursts(0), tells, app=place.app())
+        run(place.account, place.stack, sends(signal.SIGINT), tells, app=place.app())
     assert any(text.startswith("Still deleting") for text in told)
     assert place.left_of_the_run() == []
 
@@ -199,14 +193,8 @@ def test_a_run_whose_terminal_is_gone_leaves_nothing(place: Place) -> None:
             raise BrokenPipeError
 
     with pytest.raises(BrokenPipeError):
-        run(place.account, place.stack, [observes(lambda _: None)], Bursts(0), tells, app=place.app())
+        run(place.account, place.stack, lambda _: tells("[1/1]"), tells, app=place.app())
     assert place.left_of_the_run() == []
-
-
-def test_after_the_time_limit_of_a_run_no_check_begins_and_none_counts_as_seen(place: Place) -> None:
-    lines, left = place.runs(observes(lambda _: pytest.fail("it began")), longest_s=0.0)
-    assert [seen.verdict for _, seen in lines] == [Verdict.NOT_SEEN]
-    assert left == []
 
 
 def test_what_cannot_be_deleted_is_listed_with_the_command_that_does_it(
@@ -214,7 +202,7 @@ def test_what_cannot_be_deleted_is_listed_with_the_command_that_does_it(
 ) -> None:
     with Emulator() as doomed:
         place = in_an_account_of(doomed, monkeypatch, tmp_path)
-        _, left = place.runs(observes(lambda _: doomed.stop()))
+        left = place.runs(lambda _: doomed.stop())
     assert len(left) == 2
     assert f"delete-stack --region us-east-1 --stack-name {place.stack.id}" in left[0]
     assert f"aws s3 rb --force s3://{place.stack.bucket}" in left[1]
@@ -224,19 +212,17 @@ def test_what_cannot_be_deleted_is_listed_with_the_command_that_does_it(
 def test_the_tag_says_which_run_made_a_stack(place: Place) -> None:
     tags: list[Any] = []
 
-    def sees(deployed: Deployed) -> None:
-        described = place.account.client("cloudformation").describe_stacks(StackName=deployed.stack.id)
+    def check(_: object) -> None:
+        described = place.account.client("cloudformation").describe_stacks(StackName=place.stack.id)
         tags.extend(described["Stacks"][0]["Tags"])
 
-    place.runs(observes(sees))
+    place.runs(check)
     assert {"Key": RUN_TAG, "Value": place.stack.run} in tags
 
 
 def test_a_bucket_that_is_gone_already_is_none_that_is_left(place: Place) -> None:
-    def empties(deployed: Deployed) -> None:
-        assert deployed.stack.delete() == []
-
-    _, left = place.runs(observes(empties))
-    assert left == []
+    deleted: list[list[str]] = []
+    assert place.runs(lambda _: deleted.append(place.stack.delete())) == []
+    assert deleted == [[]]
     with pytest.raises(ClientError):
         place.account.client("s3").head_bucket(Bucket=place.stack.bucket)

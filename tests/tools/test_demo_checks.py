@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from ticketlock_local.demo.checks import judge, overtakings
 from ticketlock_local.demo.executions import Execution
-from ticketlock_local.history.model import Standing
 
 from ticketlock import LockState
 from ticketlock.locks._items import Holder, LockItem, Row
@@ -24,7 +23,7 @@ def done(name: str, place: int, *, ticket: int | None = None, **other: Any) -> E
         "entity": "order-42",
         "status": "SUCCEEDED",
         "ticket": place if ticket is None else ticket,
-        "standings": (Standing(100, 60_000),),
+        "standings": ((100, 60_000),),
         "fencing_token": 100 + place,
         "work_started_ms": began,
         "work_ended_ms": began + 1_000,
@@ -70,6 +69,11 @@ def test_a_fencing_token_that_does_not_rise_fails() -> None:
     assert verdict.failures == ("fencing: a (token 101) and b (token 101) were granted the same token",)
 
 
+def test_a_grant_that_polled_after_one_with_a_greater_token_fails() -> None:
+    verdict = judge([done("a", 1, granted_ms=9_500, polled_ms=9_000), done("b", 2)], {})
+    assert "fencing: a (token 101) was granted after b (token 102), whose token is greater" in verdict.failures
+
+
 def test_being_overtaken_once_is_a_slip_and_passes() -> None:
     verdict = judge([done("a", 1), done("b", 2, ticket=3), done("c", 3, ticket=2)], {})
     assert (verdict.passed, verdict.slips) == (
@@ -87,7 +91,9 @@ def test_being_overtaken_twice_fails() -> None:
 
 def test_being_passed_by_a_grant_that_polled_after_the_row_was_written_fails() -> None:
     verdict = judge([done("a", 1, ticket=2, polled_ms=101), done("b", 2, ticket=1)], {})
-    assert verdict.failures == ("no overtaking: a (token 101) passed b (token 102), in the queue when it polled",)
+    assert verdict.failures == (
+        "no overtaking: b (token 102) was overtaken by a (token 101), though its row was in the queue",
+    )
 
 
 def test_overtakings_are_counted_whether_a_row_stood_or_not() -> None:

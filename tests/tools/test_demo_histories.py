@@ -5,11 +5,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from ticketlock_local.demo.checks import events as recorded
+from kit.lock_history import events_of, history
+from kit.lock_model import Standing
 from ticketlock_local.demo.executions import Execution, read_history
 from ticketlock_local.demo.timeline import events
-from ticketlock_local.history.model import Standing
-from ticketlock_local.history.record import history
 
 pytestmark = pytest.mark.verify("tests no part of the product")
 
@@ -94,12 +93,12 @@ def test_a_row_is_certainly_in_the_queue_from_each_poll_to_the_end_of_its_lease(
     polls = [started(), left(1, "TakeTicket", place(7, 60)), left(40, "CheckPosition", place(7, 100))]
     run = read_history("one", polls)
     assert run.standings == (
-        Standing(START_MS + 1_000, START_MS + 60_000),
-        Standing(START_MS + 40_000, START_MS + 100_000),
+        (START_MS + 1_000, START_MS + 60_000),
+        (START_MS + 40_000, START_MS + 100_000),
     )
     assert run.shared
     lost = read_history("one", [*polls, left(200, "CheckPosition", place(9, 260))])
-    assert (lost.ticket, lost.standings) == (9, (Standing(START_MS + 200_000, START_MS + 260_000),))
+    assert (lost.ticket, lost.standings) == (9, ((START_MS + 200_000, START_MS + 260_000),))
 
 
 def test_a_wait_that_ends_without_the_lock_was_in_the_queue_until_its_last_poll() -> None:
@@ -107,7 +106,7 @@ def test_a_wait_that_ends_without_the_lock_was_in_the_queue_until_its_last_poll(
     polls = [started(), left(1, "TakeTicket", place(7, 60)), left(40, "CheckPosition", place(7, 100))]
     ended = [left(80, "CheckPosition", refused), event(80, "ExecutionFailed", error="RecordWaitExceeded", cause="why")]
     run = read_history("one", [*polls, *ended])
-    (acquisition,) = history(recorded(run)).acquisitions
+    (acquisition,) = history(events_of(run)).acquisitions
     assert (acquisition.outcome, acquisition.ticket, acquisition.shared) == ("refused", 7, True)
     assert acquisition.standings[0] == Standing(START_MS + 1_000, START_MS + 40_000)
 

@@ -6,8 +6,7 @@ import pytest
 from rich.console import Console
 from ticketlock_local.demo.executions import Execution
 from ticketlock_local.demo.picture import picture
-from ticketlock_local.demo.run import plan
-from ticketlock_local.demo.table import table
+from ticketlock_local.demo.run import plan, table
 from ticketlock_local.demo.timeline import Lines, Timeline, axis, lane
 
 pytestmark = pytest.mark.verify("tests no part of the product")

@@ -7,12 +7,12 @@ from xml.etree import ElementTree
 import pytest
 from kit.kept import Kept
 from kit.lines import ENTITY, line
+from kit.lock_history import Event, Recorder, Seen, history, operations, outcome
+from kit.lock_model import judge
 from kit.picture import drawn
 from kit.places import meanwhile, until
 from kit.places import outcome as outcome_of
 from kit.recorded import RecordedLocks
-from ticketlock_local.history.model import judge
-from ticketlock_local.history.record import Event, Recorder, Seen, history, operations, outcome
 
 from ticketlock import LockClient, LockLost, LockTable, RecordWaitExceeded
 from ticketlock.testing import ManualClock, MemoryDynamoDB

@@ -9,13 +9,13 @@ from kit.crowd import Crowd
 from kit.engines import create_table
 from kit.kept import Kept
 from kit.lines import ENTITY, line
+from kit.lock_history import Recorder
+from kit.lock_model import Verdict
 from kit.programs import LEASE_S, Programs, Shared
 from kit.recorded import RecordedLocks
 from kit.works import TWO, several
 from ticketlock_local.engines.emulator import Emulator
 from ticketlock_local.errors import EmulatorError
-from ticketlock_local.history.model import Verdict
-from ticketlock_local.history.record import Recorder
 from tools.long_history import judged
 
 from ticketlock import LockClient, RecordWaitExceeded

@@ -1,7 +1,8 @@
-"""The pinned CDK command line, in an environment that knows nothing of the user's AWS settings."""
+"""The pinned CDK command line, in an environment that knows nothing of the user's AWS settings; `check-template`."""
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -9,7 +10,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ticketlock_local.checkout import ROOT
+from ticketlock_local.checkout import BUILD, ROOT
 from ticketlock_local.engines.processes import end_group
 from ticketlock_local.errors import CdkError
 
@@ -19,6 +20,25 @@ _CDK = ROOT / "node_modules" / ".bin" / "cdk"
 _TIMEOUT_S = 600.0
 _STOP_GRACE_S = 5.0
 _TAIL_LINES = 40
+
+_CFN_LINT = str(Path(sys.executable).with_name("cfn-lint"))
+_KEY = "arn:aws:kms:eu-west-1:123456789012:key/00000000-0000-4000-8000-000000000000"
+# Settings add resources: check the defaults, and all optional resources.
+_CONTEXTS: dict[str, dict[str, str]] = {
+    "cdk.out": {},
+    "cdk.out.everything": {
+        "targets": "arn:aws:states:eu-west-1:123456789012:stateMachine:orders",
+        "encryption_key": _KEY,
+        "vpc_id": "vpc-0123456789abcdef0",
+        "subnet_ids": "subnet-0123456789abcdef0,subnet-0123456789abcdef1",
+        "permissions_boundary": "developers",
+        "dashboard": "true",
+        "alarms": "true",
+        "alarm_topic": "arn:aws:sns:eu-west-1:123456789012:on-call",
+        "transactions": "true",
+        "data_tables": "accounts,orders",
+    },
+}
 
 
 def run_cdk(*arguments: str, env: Mapping[str, str] | None = None, folder: Path = ROOT) -> None:
@@ -75,6 +95,26 @@ def app_arguments(app: Path, context: Mapping[str, str]) -> list[str]:
     # For a shell. It begins with a bare word because the CLI strips quotes that enclose the whole.
     command = f"exec {shlex.join([sys.executable, str(app)])}"
     return ["--app", command, *(f"--context={key}={value}" for key, value in context.items())]
+
+
+def check_template() -> int:
+    """Synthesise without credentials into build/, with cdk-nag in the app, and lint the templates.
+
+    Returns:
+        0 if the app synthesises without unacknowledged findings, and cfn-lint accepts its templates.
+
+    Raises:
+        CdkError: it does not synthesise, or cdk-nag found something.
+    """
+    templates: list[str] = []
+    for folder, context in _CONTEXTS.items():
+        assembly = BUILD / folder
+        shutil.rmtree(assembly, ignore_errors=True)  # delete templates that the app no longer makes
+        run_cdk("synth", "--quiet", "--output", str(assembly), *app_arguments(APP, context))
+        templates += sorted(str(path) for path in assembly.glob("*.template.json"))
+    # W3005: the CDK itself adds DependsOn entries that a GetAtt already implies.
+    lint = [_CFN_LINT, "--ignore-checks", "W3005", "--", *templates]
+    return subprocess.run(lint, check=False).returncode
 
 
 def _environment(home: str) -> dict[str, str]:

@@ -11,8 +11,7 @@ from pathlib import Path
 import boto3
 
 from ticketlock_local.checkout import BUILD, exclusive
-from ticketlock_local.cloud.deploy import client_arguments, client_environment, deploy
-from ticketlock_local.cloud.starting import warm_up
+from ticketlock_local.cloud.deploy import client_arguments, client_environment, deploy, warm_up
 from ticketlock_local.engines.emulator import STOP_GRACE_S, Emulator, health
 from ticketlock_local.engines.processes import command_line, end_group
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ticketlock_local.history.model import Standing
-
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
 
@@ -31,7 +29,7 @@ class Execution:
         started_ms, ended_ms: from its first event to its last.
         ticket_ms: when it learned its ticket.
         ticket: its ticket; the last one, if it has lost its position in the queue.
-        standings: when its row with that ticket was certainly in the queue.
+        standings: from when until when its row with that ticket was certainly in the queue.
         polled_ms: when the step of its last poll began.
         granted_ms: when that step ended with the grant.
         fencing_token: of its grant.
@@ -49,7 +47,7 @@ class Execution:
     ended_ms: int | None = None
     ticket_ms: int | None = None
     ticket: int | None = None
-    standings: tuple[Standing, ...] = ()
+    standings: tuple[tuple[int, int], ...] = ()
     polled_ms: int | None = None
     granted_ms: int | None = None
     fencing_token: int | None = None
@@ -123,7 +121,7 @@ def _left(execution: Execution, details: Mapping[str, Any], at: int) -> Executio
     ticket = grant.get("ticket") or place.get("ticket")
     standings = execution.standings if ticket == execution.ticket else ()
     if not grant and "leaseUntilMs" in place:
-        standings = (*standings, Standing(at, place["leaseUntilMs"]))
+        standings = (*standings, (at, place["leaseUntilMs"]))
     return replace(
         execution,
         shared=claim.get("shared", False),

@@ -3,26 +3,26 @@
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.config import Config
+from rich import box
 from rich.console import Console
 from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
 from ticketlock import LockName, LockState, LockTable
 from ticketlock_local.checkout import BUILD, ROOT
-from ticketlock_local.cloud.deploy import client_arguments, deploy
-from ticketlock_local.cloud.starting import ExecutionsUnfinished, start, warm_up
-from ticketlock_local.demo.checks import judge
+from ticketlock_local.cloud.deploy import ExecutionsUnfinished, client_arguments, deploy, start, warm_up
+from ticketlock_local.demo.checks import Verdict, by_entity, judge
 from ticketlock_local.demo.executions import Execution, observe
 from ticketlock_local.demo.picture import picture
-from ticketlock_local.demo.table import table
 from ticketlock_local.demo.timeline import Lines, Timeline
 from ticketlock_local.engines.emulator import Emulator
-from ticketlock_local.history.model import Verdict
 
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
@@ -131,3 +131,32 @@ def _tell(verdict: Verdict) -> None:
             "Checked: no two works of one entity overlapped, fencing tokens rose with every hold, the order was "
             f"{order}, every execution succeeded, and neither a holder nor a queue row is left."
         )
+
+
+def table(executions: Iterable[Execution]) -> Table:
+    """Return a row for each execution, grouped by entity, in the order of the holds."""
+    made = Table(box=box.SIMPLE_HEAD)
+    made.add_column("execution", no_wrap=True)
+    for name in ("ticket", "fencing token", "waited", "held"):
+        made.add_column(name, justify="right", no_wrap=True)
+    made.add_column("status")
+    for runs in by_entity(executions).values():
+        for run in runs:
+            made.add_row(
+                Text(run.name),
+                _count(run.ticket),
+                _count(run.fencing_token),
+                _seconds(run.waited_ms),
+                _seconds(run.held_ms),
+                Text(run.status, style="" if run.status == "SUCCEEDED" else "red"),
+            )
+        made.add_section()
+    return made
+
+
+def _count(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _seconds(milliseconds: int | None) -> str:
+    return "-" if milliseconds is None else f"{milliseconds / 1_000:.2f} s"

@@ -14,14 +14,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ticketlock_local.checkout import pinned_python
 from ticketlock_local.engines.ministack_process import DETACH
-from ticketlock_local.engines.ministack_venv import ministack_python
 from ticketlock_local.engines.processes import end_owned, lives, start_owned, wait_until
 from ticketlock_local.errors import EmulatorError
 
 # It has nothing to save; only a function that still runs needs this long.
 STOP_GRACE_S = 2.0
 
+_REQUIREMENTS = Path(__file__).with_name("ministack-requirements.txt")
 _LAUNCHER = Path(__file__).with_name("ministack_process.py")
 _HEALTH_TIMEOUT_S = 30.0
 _PORT_ATTEMPTS = 5
@@ -86,7 +87,9 @@ class Emulator:
         """
         if self._folder is not None:
             raise EmulatorError("the emulator is running already")
-        python = ministack_python()
+        # Functions run on its interpreter: in the project's environment they would import packages that their asset
+        # lacks, and pass here what fails on AWS.
+        python = pinned_python("ministack-venv", _REQUIREMENTS)
         atexit.register(self.stop)
         try:
             self._folder = Path(tempfile.mkdtemp(prefix="ticketlock-cloud-"))

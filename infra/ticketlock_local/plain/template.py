@@ -7,15 +7,30 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from aws_cdk import Duration
+from aws_cdk import App, CfnOutput, DefaultStackSynthesizer, Duration, Stack
+from aws_cdk import aws_sns as sns
+from ticketlock_cdk import TicketLock
+from ticketlock_cdk.assets import OF_LOCKS
 from ticketlock_cdk.context import RETENTION_DAYS
 from ticketlock_cdk.lock.lock_functions import CLEAN_UP_CONCURRENCY
 
 from ticketlock.locks._modes import MAX_HOLDERS
 from ticketlock_local.checkout import BUILD, exclusive
-from ticketlock_local.plain.synthesis import A_TOPIC, functions_folder, synthesise
-from ticketlock_local.plain.targets import A_FUNCTION, A_MACHINE, CONDITIONS, FUNCTIONS, MACHINES, with_lists
-from ticketlock_local.plain.varied import TemplateError, Varied, with_parameters
+from ticketlock_local.plain.parameters import (
+    A_FUNCTION,
+    A_MACHINE,
+    CONDITIONS,
+    FUNCTIONS,
+    MACHINES,
+    TemplateError,
+    Varied,
+    with_lists,
+    with_parameters,
+)
+
+STACK = "Ticketlock"
+# A placeholder for the topic of the alarms.
+A_TOPIC = "arn:aws:sns:us-east-1:123456789012:the-one-of-the-parameter"
 
 FOLDER = BUILD / "template"
 NAME = "ticketlock.json"
@@ -210,3 +225,32 @@ def _plain(resource: dict[str, Any]) -> dict[str, Any]:
     if resource["Type"] == "AWS::CloudWatch::Alarm":
         plain["Condition"] = _HAS_TOPIC
     return plain
+
+
+def synthesise(assembly: Path, properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Synthesise one stack with a TicketLock and its alarms, and return its template.
+
+    Args:
+        assembly: the folder to write; it is overwritten.
+        properties: the construct's, except the alarms.
+    """
+    shutil.rmtree(assembly, ignore_errors=True)
+    app = App(outdir=str(assembly), analytics_reporting=False)
+    # Without the rule that asks for the CDK's bootstrap stack.
+    stack = Stack(app, STACK, synthesizer=DefaultStackSynthesizer(generate_bootstrap_version_rule=False))
+    topic = sns.Topic.from_topic_arn(stack, "AlarmTopic", A_TOPIC)
+    lock = TicketLock(stack, "TicketLock", alarms=True, alarm_topic=topic, **properties)
+    CfnOutput(stack, "TableName", value=lock.table.table_name)
+    CfnOutput(stack, "TableArn", value=lock.table.table_arn)
+    CfnOutput(stack, "StateMachineArn", value=lock.state_machine.state_machine_arn)
+    CfnOutput(stack, "DeadLetterQueueUrl", value=lock.dead_letter_queue.queue_url)
+    CfnOutput(stack, "ServiceName", value=lock.service_name)
+    app.synth()
+    template: dict[str, Any] = json.loads((assembly / f"{STACK}.template.json").read_text())
+    return template
+
+
+def functions_folder(assembly: Path) -> Path:
+    """The folder of the functions' code in an assembly that ``synthesise`` wrote."""
+    (folder,) = assembly.glob(f"{OF_LOCKS.name}-*")
+    return folder

@@ -1,1 +1,0 @@
-"""`make aws`: checks in your account what ticketlock assumes of AWS and no emulator shows; leaves nothing there."""

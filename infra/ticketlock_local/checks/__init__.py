@@ -1,1 +1,0 @@
-"""The checks of the repository by `make check` and `make audit`."""

@@ -1,0 +1,171 @@
+"""The CDK app of `make aws`: a lock as users deploy it, work that ends in every way, and two roles with its grants.
+
+The CDK runs it with the context `stack`, `bucket` and `run`. The stack's files go into the run's own bucket, so the
+account need not be bootstrapped, and no file stays in another bucket.
+"""
+
+from aws_cdk import (
+    App,
+    CfnOutput,
+    CliCredentialsStackSynthesizer,
+    Duration,
+    RemovalPolicy,
+    Stack,
+)
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_sqs as sqs
+from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk import aws_stepfunctions_tasks as tasks
+from ticketlock_cdk import TicketLock
+from ticketlock_cdk.examples import example_function, example_workflow
+
+# As in the modules beside this one, which it cannot import: the CDK runs it as a script.
+RUN_TAG = "ticketlock:run"
+LEASE_S = 40
+ERROR = "OutOfPaint"
+
+_FAILS = f"""\
+class {ERROR}(Exception):
+    pass
+
+
+def handler(event, _context):
+    raise {ERROR}("there is no more paint")
+"""
+
+
+class CheckedStack(Stack):
+    """The resources that the checks use; deleting the stack deletes all of them."""
+
+    def __init__(self, scope: App, name: str, *, bucket: str, run: str) -> None:
+        super().__init__(
+            scope,
+            "Checked",
+            stack_name=name,
+            description="The checklist of ticketlock; made by `make aws`, which deletes it",
+            tags={RUN_TAG: run},
+            synthesizer=CliCredentialsStackSynthesizer(file_assets_bucket_name=bucket),
+        )
+        waits = example_workflow(self, "Example", encryption_key=None)
+        sleeps = example_function(self, "ExampleFunction", encryption_key=None)
+        raises = self._failing_function()
+        fails = sfn.StateMachine(
+            self, "Fails", definition_body=_of(sfn.Fail(self, "Fail", error=ERROR, cause="there is no more paint"))
+        )
+        times_out = sfn.StateMachine(
+            self,
+            "TimesOut",
+            timeout=Duration.seconds(2),
+            definition_body=_of(sfn.Wait(self, "WaitTooLong", time=sfn.WaitTime.duration(Duration.seconds(20)))),
+        )
+        lock = TicketLock(
+            self,
+            "Lock",
+            lease=Duration.seconds(LEASE_S),
+            poll=Duration.seconds(1),
+            targets=[waits, sleeps, raises, fails, times_out],
+            # A new account's quota may leave nothing to reserve:
+            # https://docs.aws.amazon.com/lambda/latest/dg/configuration-concurrency.html
+            clean_up_concurrency=None,
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        _without_backups(lock)
+        outputs = {
+            "TableName": lock.table.table_name,
+            "StateMachineArn": lock.state_machine.state_machine_arn,
+            "DeadLetterQueueUrl": lock.dead_letter_queue.queue_url,
+            "EndsQueueUrl": self._ends_of(lock.state_machine).queue_url,
+            "ExampleTargetArn": waits.state_machine_arn,
+            "ExampleFunctionArn": sleeps.function_arn,
+            "RaisesArn": raises.function_arn,
+            "FailsArn": fails.state_machine_arn,
+            "TimesOutArn": times_out.state_machine_arn,
+            "StartsManyArn": self._starts_many(waits).state_machine_arn,
+        }
+        for name, role in (("Operator", self._role("Operator", run)), ("Client", self._role("Client", run))):
+            (lock.grant_read if name == "Operator" else lock.grant_use)(role)
+            outputs[f"{name}RoleArn"] = role.role_arn
+        for name, value in outputs.items():
+            CfnOutput(self, name, value=value)
+
+    def _failing_function(self) -> lambda_.Function:
+        # Its own log group and role: the CDK's log group would remain, and its role may write to every log group.
+        log_group = logs.LogGroup(self, "RaisesLogs", removal_policy=RemovalPolicy.DESTROY)
+        role = iam.Role(self, "RaisesRole", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+        log_group.grant_write(role)
+        return lambda_.Function(
+            self,
+            "Raises",
+            code=lambda_.Code.from_inline(_FAILS),
+            handler="index.handler",
+            runtime=lambda_.Runtime.PYTHON_3_14,
+            architecture=lambda_.Architecture.ARM_64,
+            log_group=log_group,
+            role=role,
+        )
+
+    def _ends_of(self, machine: sfn.StateMachine) -> sqs.Queue:
+        """A queue for EventBridge's events of executions that have ended, as the clean-up gets them."""
+        queue = sqs.Queue(self, "Ends", removal_policy=RemovalPolicy.DESTROY)
+        events.Rule(
+            self,
+            "EndsRule",
+            event_pattern=events.EventPattern(
+                source=["aws.states"],
+                detail_type=["Step Functions Execution Status Change"],
+                detail={
+                    "status": ["FAILED", "TIMED_OUT", "ABORTED"],
+                    "stateMachineArn": [machine.state_machine_arn],
+                },
+            ),
+            targets=[targets.SqsQueue(queue)],
+        )
+        return queue
+
+    def _starts_many(self, nested: sfn.StateMachine) -> sfn.StateMachine:
+        """Starts an execution for each of its items, at once and without a retry, and returns the errors' names."""
+        start = tasks.StepFunctionsStartExecution(
+            self,
+            "StartOne",
+            state_machine=nested,
+            integration_pattern=sfn.IntegrationPattern.RUN_JOB,
+            input=sfn.TaskInput.from_object({"seconds": 1}),
+            result_selector={"error": ""},
+        )
+        refused = sfn.Pass(self, "Refused", parameters={"error.$": "$.Error"})
+        each = sfn.Map(self, "StartAll", items_path="$.items")
+        each.item_processor(start.add_catch(refused))
+        return sfn.StateMachine(self, "StartsMany", definition_body=_of(each))
+
+    def _role(self, name: str, run: str) -> iam.Role:
+        """A role that only the caller of the checklist can assume, who alone knows the run's id."""
+        return iam.Role(self, name, assumed_by=iam.AccountRootPrincipal(), external_ids=[run])
+
+
+def _of(state: sfn.IChainable) -> sfn.DefinitionBody:
+    return sfn.DefinitionBody.from_chainable(state)
+
+
+def _without_backups(lock: TicketLock) -> None:
+    # Deleting a table with backups leaves one for 35 days:
+    # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/PointInTimeRecovery_Howitworks.html
+    table = lock.table.node.default_child
+    assert isinstance(table, dynamodb.CfnTable)
+    table.point_in_time_recovery_specification = None
+
+
+def main() -> None:
+    """Synthesise."""
+    app = App()
+    given = {name: app.node.try_get_context(name) for name in ("stack", "bucket", "run")}
+    CheckedStack(app, given["stack"], bucket=given["bucket"], run=given["run"])
+    app.synth()
+
+
+if __name__ == "__main__":
+    main()
