@@ -9,7 +9,7 @@ import ticketlock
 
 project = "ticketlock"
 release = ticketlock.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinxcontrib.mermaid"]
 
 # The whole repository is the source, so that a link leads to the same page in the repository and on the site.
 root_doc = "README"
@@ -18,6 +18,10 @@ exclude_patterns = [".*", "build", "dist", "node_modules", "cdk.out"]
 
 # The anchors that code hosts make of headings.
 myst_heading_anchors = 4
+# Diagrams are drawn in the reader's browser, by a library that it loads; without it, it shows their text.
+myst_fence_as_directive = ["mermaid"]
+mermaid_version = "11.12.1"
+mermaid_fullscreen = False
 highlight_language = "none"
 
 autodoc_default_options = {
