@@ -9,9 +9,8 @@ import _thread
 from collections import deque
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from typing import TypeVar
 
-T = TypeVar("T")
+from ticketlock.wire._actions import T
 
 
 def at_once(works: Sequence[Callable[[], T]], most: int) -> list[T]:
