@@ -30,7 +30,7 @@ from ticketlock.locks._items import TICKET_DIGITS, LockName, Row, owner_id
 from ticketlock.locks._operators import LockSummary, inspect, list_page, remove_waiter, resume
 from ticketlock.locks._outcomes import Grant, LockState, Position, check_lease
 from ticketlock.wire._actions import Item
-from ticketlock.wire._async_heartbeat import AsyncHeartbeat
+from ticketlock.wire._async_performer import AsyncHeartbeat
 from ticketlock.wire._driver import Clocks, SystemClocks
 from ticketlock.wire._heartbeat import Due
 from ticketlock.wire._sdk import needs_a_region

@@ -13,9 +13,8 @@ from ticketlock._decorating import CallKey
 from ticketlock.aio._lock_table import ToTheEnd, make_client
 from ticketlock.aio._unit import Unit
 from ticketlock.errors import ClientClosed, TicketLockError
-from ticketlock.units._marks import Marks
+from ticketlock.units._marks import Marks, Visible, clean, visible
 from ticketlock.units._operators import FoundMark, OpenUnit, Outcome, open_units, repair
-from ticketlock.units._plain_readers import Visible, clean, visible
 from ticketlock.units._provision import Denied, check_access
 from ticketlock.units._read_locks import ReadLockLease
 from ticketlock.units._reading import COMMITTED, SERIALIZABLE, Isolation
@@ -37,8 +36,7 @@ from ticketlock.units._transactional import (
 )
 from ticketlock.units._unit_of_work import UnitOfWork, ending, is_of_steps
 from ticketlock.wire._actions import T
-from ticketlock.wire._async_heartbeat import AsyncHeartbeat
-from ticketlock.wire._async_performer import AsyncPerformer
+from ticketlock.wire._async_performer import AsyncHeartbeat, AsyncPerformer
 from ticketlock.wire._driver import Clocks, SystemClocks
 from ticketlock.wire._heartbeat import Due
 from ticketlock.wire._requests import ForkingSteps

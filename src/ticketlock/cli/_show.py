@@ -21,7 +21,7 @@ from ticketlock.cli._waiting import namespace_option
 from ticketlock.cli._wording import Columns, Ending, console, lease, permits_and_who_set_them, plain, span
 from ticketlock.locks._items import Holder, Row
 from ticketlock.locks._operators import first_in_line
-from ticketlock.wire._at_once import at_once
+from ticketlock.wire._performer import at_once
 
 
 @dataclass(frozen=True)

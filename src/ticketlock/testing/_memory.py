@@ -10,9 +10,8 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from ticketlock._expressions._values import Attributes, copy_of_item
-from ticketlock.testing._faults import Fault, Refused
 from ticketlock.testing._service import ENDPOINT, Service, decoded
-from ticketlock.testing._tables import Table
+from ticketlock.testing._tables import Fault, Refused, Table
 from ticketlock.testing._transactions import InSteps
 from ticketlock.wire._driver import Clocks, SystemClocks
 

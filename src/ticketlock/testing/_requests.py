@@ -13,8 +13,18 @@ from ticketlock._expressions._grammar import BeginsWith, Condition, Placeholder
 from ticketlock._expressions._key_conditions import key_range
 from ticketlock._expressions._updates import ItemUpdate
 from ticketlock._expressions._values import Attributes, ItemInvalid, copy_of_item, size_of
-from ticketlock.testing._faults import Reason, Refused, conflict, invalid
-from ticketlock.testing._tables import ItemId, Key, MemoryTables, Reply, Table, item_of
+from ticketlock.testing._tables import (
+    ItemId,
+    Key,
+    MemoryTables,
+    Reason,
+    Refused,
+    Reply,
+    Table,
+    conflict,
+    invalid,
+    item_of,
+)
 
 _PLACEHOLDERS = ("ExpressionAttributeNames", "ExpressionAttributeValues")
 _CONDITION = ("ConditionExpression", *_PLACEHOLDERS, "ReturnValuesOnConditionCheckFailure")

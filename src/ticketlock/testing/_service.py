@@ -14,9 +14,14 @@ from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
 from ticketlock._expressions._values import ExpressionInvalid
 from ticketlock.testing import _requests, _transactions
-from ticketlock.testing._faults import (
+from ticketlock.testing._tables import (
     Fault,
+    MemoryTables,
+    Parameters,
     Refused,
+    Reply,
+    Table,
+    Transactions,
     cancelled,
     conflict,
     conflict_reason,
@@ -24,8 +29,6 @@ from ticketlock.testing._faults import (
     signature_expired,
     throttled,
 )
-from ticketlock.testing._ongoing import Transactions
-from ticketlock.testing._tables import MemoryTables, Parameters, Reply, Table
 from ticketlock.testing._transactions import InSteps, TransactionSteps, at_once
 from ticketlock.wire._driver import Clocks
 

@@ -6,14 +6,225 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/VectorSearchTro
 
 import bisect
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from decimal import Decimal
+from enum import Enum
+from math import inf
+from time import gmtime, strftime
 from typing import Any
 
 from ticketlock._expressions._values import MAX_ITEM_BYTES, Attributes, Value, canonical, canonical_item, size_of
-from ticketlock.testing._faults import Refused, invalid
-from ticketlock.testing._ongoing import Transactions
+
+_AT_WORK = "Transaction is ongoing for the item"
+# "In most cases, a request must reach AWS within five minutes of the time stamp in the request":
+# https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html
+_SIGNATURE_VALID_S = 300
+
+ErrorResponse = dict[str, Any]
+"""The reply of an error, as the SDK returns it."""
+Reason = dict[str, Any]
+"""The reason, for one of its items, why a transaction is cancelled."""
+
+
+class Fault(Enum):
+    """A fault that is injected into one request.
+
+    Attributes:
+        REQUEST_LOST: the request is not applied; there was no connection.
+        REPLY_LOST: the request is applied, or refused, but its reply does not arrive: reading it times out.
+        THROTTLED: the request is not applied; there were too many.
+        CONFLICT: the request is not applied, because a transaction was in progress on the same item. Affects the next
+            write, or the next transaction that reads.
+        SIGNATURE_EXPIRED: the request is not applied; it arrived more than five minutes after it was signed.
+        TOKEN_FORGOTTEN: a request that was applied before is applied again: the service has forgotten its client
+            request token, as it does after ten minutes. Affects the next TransactWriteItems.
+    """
+
+    REQUEST_LOST = "the request is lost"
+    REPLY_LOST = "the reply is lost"
+    THROTTLED = "the request is throttled"
+    CONFLICT = "the request conflicts with a transaction"
+    SIGNATURE_EXPIRED = "the request's signature has expired"
+    TOKEN_FORGOTTEN = "the transaction's token is forgotten"
+
+
+class Refused(Exception):
+    """The service answers with an error.
+
+    Attributes:
+        code, message: those of the error.
+        more: further members of the reply.
+    """
+
+    def __init__(self, code: str, message: str, **more: Any) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+        self.more = more
+
+    def failure(self) -> ErrorResponse:
+        """The reply, without the parts that every reply has."""
+        return {"Error": {"Code": self.code, "Message": self.message}, "message": self.message, **self.more}
+
+
+def invalid(message: str) -> Refused:
+    """The request itself is invalid."""
+    return Refused("ValidationException", message)
+
+
+def cancelled(reasons: list[Reason]) -> Refused:
+    """A transaction that is not applied, with one reason for each write."""
+    codes = ", ".join(reason["Code"] for reason in reasons)
+    message = f"Transaction cancelled, please refer cancellation reasons for specific reasons [{codes}]"
+    return Refused("TransactionCanceledException", message, CancellationReasons=reasons)
+
+
+def throttled() -> Refused:
+    """Too many requests."""
+    return Refused("ThrottlingException", "Rate of requests exceeds the allowed throughput.")
+
+
+def conflict() -> Refused:
+    """A transaction is in progress on the item of a write."""
+    return Refused("TransactionConflictException", _AT_WORK)
+
+
+def conflict_reason() -> Reason:
+    """Another transaction is in progress on an item of a transaction."""
+    return {"Code": "TransactionConflict", "Message": _AT_WORK}
+
+
+def signature_expired(now_s: int) -> Refused:
+    """The request arrived a second too late, in DynamoDB's words (https://github.com/aws/aws-sdk-js-v3/issues/7605).
+
+    Args:
+        now_s: the service's time, seconds since the epoch.
+    """
+    signed, oldest, now = (_basic(now_s - ago_s) for ago_s in (_SIGNATURE_VALID_S + 1, _SIGNATURE_VALID_S, 0))
+    message = f"Signature expired: {signed} is now earlier than {oldest} ({now} - 5 min.)"
+    return Refused("InvalidSignatureException", message)
+
+
+def _basic(at_s: int) -> str:
+    return strftime("%Y%m%dT%H%M%SZ", gmtime(at_s))
+
+
+_TOKEN_VALID_MS = 600_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The transaction of a token.
+
+    Attributes:
+        said: a copy of the parameters of its request, which later changes by the sender do not affect.
+        at_ms: when it was applied, if that is known.
+    """
+
+    said: str
+    at_ms: float
+
+
+def _the_first(_left: int) -> int:
+    return 0
+
+
+class Transactions:
+    """The transactions of a service: which were applied, by their tokens, and which are in progress.
+
+    As documented, a token is valid for ten minutes after its first request is completed
+    (https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html), and an item that a
+    transaction is in progress on refuses other writes
+    (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html#transaction-conflict-handling).
+
+    Args:
+        wall_ms: the service's time.
+        take_ms: for how long each stays in progress after it has changed its items. Its sender is answered at once, and
+            meets a conflict as well if it writes again too early.
+
+    Attributes:
+        comes_next: from the number of items left, the position of the one that is changed next.
+    """
+
+    def __init__(self, wall_ms: Callable[[], int], take_ms: int = 0) -> None:
+        self._wall_ms = wall_ms
+        self._take_ms = take_ms
+        self.comes_next: Callable[[int], int] = _the_first
+        self._known: dict[str, _Known] = {}
+        self._at_work_until_ms: dict[Any, float] = {}
+
+    def was_applied(self, token: str, items: Any) -> bool:
+        """Whether a transaction with the token was applied; known for ten minutes.
+
+        Raises:
+            Refused: IdempotentParameterMismatchException: the token's transaction was a different one.
+                TransactionInProgressException: it is still in progress.
+        """
+        known = self._known.get(token)
+        now_ms = self._wall_ms()
+        if known is None or now_ms >= known.at_ms + _TOKEN_VALID_MS:
+            return False
+        if known.said != _said(items):
+            message = "The request was sent before, with the same token and other parameters"
+            raise Refused("IdempotentParameterMismatchException", message)
+        if now_ms < known.at_ms:
+            message = "The transaction with the given request token is already in progress."
+            raise Refused("TransactionInProgressException", message)
+        return True
+
+    def is_at_work(self, item: Any) -> bool:
+        """Whether a transaction is in progress on this item."""
+        # Usually none is.
+        return bool(self._at_work_until_ms) and self._at_work_until_ms.get(item, 0) > self._wall_ms()
+
+    def begins(self, token: str | None, items: Any) -> None:
+        """Note that a transaction is in progress."""
+        if token is not None:
+            # A token that is used again after ten minutes moves to the end.
+            self._known.pop(token, None)
+            self._known[token] = _Known(_said(items), inf)
+
+    def takes(self, item: Any) -> None:
+        """Reserve an item for a transaction, for as long as it is in progress."""
+        self._at_work_until_ms[item] = inf
+
+    def was_refused(self, token: str | None, taken: Iterable[Any]) -> None:
+        """Forget a transaction that was not applied."""
+        self.forgets(token)
+        for item in taken:
+            del self._at_work_until_ms[item]
+
+    def has_changed(self, item: Any) -> None:
+        """A transaction has finished one of its items, and continues with the others."""
+        if self._take_ms > 0:
+            self._at_work_until_ms[item] = self._wall_ms() + self._take_ms
+        else:
+            del self._at_work_until_ms[item]
+
+    def was_completed(self, token: str | None) -> None:
+        """A transaction has finished all of its items."""
+        now_ms = self._wall_ms()
+        if self._take_ms > 0:
+            self._at_work_until_ms = {item: at_ms for item, at_ms in self._at_work_until_ms.items() if at_ms > now_ms}
+        if token is None:
+            return
+        said = self._known.pop(token).said
+        self._known[token] = _Known(said, now_ms + self._take_ms)
+        while (oldest := next(iter(self._known))) != token and now_ms >= self._known[oldest].at_ms + _TOKEN_VALID_MS:
+            del self._known[oldest]
+
+    def forgets(self, token: str | None) -> None:
+        """Forget a token, as if it had never been used."""
+        if token is not None:
+            self._known.pop(token, None)
+
+
+def _said(items: Any) -> str:
+    return json.dumps(items, sort_keys=True, default=repr)
+
 
 Described = Mapping[str, Any]
 _MOST_DIMENSIONS = 4_096

@@ -15,8 +15,18 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from ticketlock.testing import _requests
-from ticketlock.testing._faults import Reason, Refused, cancelled, conflict_reason, invalid
-from ticketlock.testing._tables import ItemId, MemoryTables, Parameters, Reply, check_size_of_transaction
+from ticketlock.testing._tables import (
+    ItemId,
+    MemoryTables,
+    Parameters,
+    Reason,
+    Refused,
+    Reply,
+    cancelled,
+    check_size_of_transaction,
+    conflict_reason,
+    invalid,
+)
 
 
 class InSteps:

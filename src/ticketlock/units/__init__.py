@@ -12,8 +12,8 @@
 """
 
 from ticketlock.units._low_level import UnitClient
+from ticketlock.units._marks import Visible
 from ticketlock.units._operators import FoundMark, OpenUnit, Outcome
-from ticketlock.units._plain_readers import Visible
 from ticketlock.units._provision import Denied, create_units_table
 from ticketlock.units._reading import COMMITTED, READ_LOCK, SERIALIZABLE, UNCOMMITTED, Isolation
 from ticketlock.units._record import Record

@@ -1,13 +1,19 @@
-"""The attributes that units add to items: the version, which stays, and the mark of a unit that is not finished."""
+"""The attributes that units add to items: the version, which stays, and the mark of a unit that is not finished.
+
+For plain readers: items without these attributes, and without pending inserts.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from boto3.dynamodb.conditions import Attr, ConditionBase
+
 from ticketlock._checks import text
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units._record import is_id
 from ticketlock.units._rows import FORMAT_ATTRIBUTE, KEY
+from ticketlock.units._values import PYTHON
 from ticketlock.wire._actions import Item, integer, number
 
 INSERT = "insert"
@@ -142,3 +148,42 @@ class Marks:
         for name in names:
             if name.startswith(self.prefix):
                 raise InvalidUnitRequest(field, name, f"an attribute that does not begin with {self.prefix}")
+
+
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """The filter of a Query or a Scan that leaves out pending inserts of units.
+
+    Attributes:
+        condition: for boto3's Table resource: ``FilterExpression=units.VISIBLE.condition``, with ``&`` beside a filter
+            of your own.
+        parameters: for the low-level API, ``**units.VISIBLE.parameters``: ``FilterExpression``,
+            ``ExpressionAttributeNames`` and ``ExpressionAttributeValues``, to be merged with your own.
+    """
+
+    condition: ConditionBase
+    parameters: Mapping[str, Any]
+
+
+def visible(marks: Marks) -> Visible:
+    """The filter for these marks."""
+    is_whole = Attr(marks.version).exists() | Attr(marks.mark).not_exists()
+    condition = is_whole | Attr(f"{marks.mark}.kind").ne(INSERT)
+    phrase = PYTHON.condition(condition)
+    parameters = {
+        "FilterExpression": phrase.text,
+        "ExpressionAttributeNames": dict(phrase.names),
+        "ExpressionAttributeValues": dict(phrase.values),
+    }
+    return Visible(condition, parameters)
+
+
+def clean(marks: Marks, item: Any) -> dict[str, Any] | None:
+    """An item without our attributes; None for the placeholder of a pending insert.
+
+    Raises:
+        InvalidUnitRequest: ``item`` is no mapping.
+    """
+    if not isinstance(item, Mapping) or not all(isinstance(name, str) for name in item):
+        raise InvalidUnitRequest("item", item, "a mapping of attribute names to values")
+    return None if marks.is_placeholder(item) else marks.without(item)

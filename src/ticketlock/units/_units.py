@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from ticketlock._checks import Seconds
 from ticketlock._decorating import CallKey
 from ticketlock.errors import TicketLockError
-from ticketlock.units._marks import Marks
+from ticketlock.units._marks import Marks, Visible, clean, visible
 from ticketlock.units._operators import FoundMark, OpenUnit, Outcome, open_units, repair
-from ticketlock.units._plain_readers import Visible, clean, visible
 from ticketlock.units._provision import Denied, check_access
 from ticketlock.units._read_locks import ReadLockLease
 from ticketlock.units._reading import COMMITTED, SERIALIZABLE, Isolation
