@@ -18,7 +18,7 @@ _ROOT = Path(ticketlock.__file__).parent
 OF_A_LOCK = ("client", "locks", "wire")
 OF_A_UNIT = ("units", "wire", "_expressions")
 _FUTURES = Path(concurrent.futures.__file__).parent
-OF_THREADS = ("wire/_at_once.py", "wire/_performer.py", _FUTURES, threading.__file__, queue.__file__)
+OF_THREADS = ("wire/_performer.py", _FUTURES, threading.__file__, queue.__file__)
 """What starts threads and waits for them. Signal handlers run in Python's own libraries, too."""
 
 
@@ -41,6 +41,7 @@ class AtOpcode:
         self.passed = 0
         self.where = ""
         self._rooms = tuple(str(_ROOT / room) for room in rooms)
+        assert all(Path(room).exists() for room in self._rooms), f"no opcode would be in one of {self._rooms}"
         self._number = number
         self._do = do
 

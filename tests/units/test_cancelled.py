@@ -217,7 +217,7 @@ def committed_at_each_opcode() -> list[bool]:
     number = 0
     while True:
         number += 1
-        scene, at = Scene(), AtOpcode(number, cancel_this_task, ["aio/_unit.py", "aio/_to_the_end.py"])
+        scene, at = Scene(), AtOpcode(number, cancel_this_task, ["aio/_unit.py", "aio/_lock_table.py"])
 
         async def work(units: aio.Units, accounts: UnitTable, at: AtOpcode = at) -> None:
             async with units.begin() as unit:
