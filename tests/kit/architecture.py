@@ -75,6 +75,26 @@ def forbidden(found: Arrows, floor_of: Mapping[str, int]) -> list[str]:
     ]
 
 
+def defined_twice(files: Iterable[Path]) -> dict[str, set[str]]:
+    """The names of classes and types that several of the files define, each with the paths of those files."""
+    homes: dict[str, set[str]] = {}
+    for file in files:
+        for name in _types_in(ast.parse(file.read_text(encoding="utf-8"))):
+            homes.setdefault(name, set()).add(str(file))
+    return {name: paths for name, paths in sorted(homes.items()) if len(paths) > 1}
+
+
+def _types_in(tree: ast.Module) -> Iterator[str]:
+    """The classes, and the names in capitalised words that are assigned: aliases of types, and type variables."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [each.id for each in targets if isinstance(each, ast.Name)]
+            yield from (name for name in names if name[:1].isupper() and not name.isupper())
+
+
 def _files(package: Path) -> Sequence[Path]:
     return [package] if package.is_file() else sorted(package.rglob("*.py"))
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from kit.architecture import Arrows, arrows, between, circle, forbidden, foreign, height, room_of
+from kit.architecture import Arrows, arrows, between, circle, defined_twice, forbidden, foreign, height, room_of
 
 ROOT = Path(__file__).parents[2]
 SOURCE, INFRA = ROOT / "src", ROOT / "infra"
@@ -33,6 +33,9 @@ INFRA_ROOMS = {
 
 # Nobody needs what their __init__ has: a docstring.
 ROOMS_WITHOUT_A_FACE = {"ticketlock._expressions", "ticketlock.client", "ticketlock.locks", "ticketlock.wire"}
+# What boto3 calls the parameters and the reply of a call: one of the memory's service, the other of a unit's client. A
+# reply of the wire is what a protocol is sent.
+MEANS_TWO_THINGS = {"Parameters", "Reply"}
 BY_NAME = {"importlib", "pkgutil", "runpy"}
 BY_TEXT = re.compile(r"__import__|sys\.modules")
 
@@ -148,7 +151,21 @@ def test_a_folder_brings_no_more_than_it_may(root: Path, folder: str, allowed: s
     assert foreign(found) - own - sys.stdlib_module_names <= allowed, f"{folder} is shipped without these packages"
 
 
+def test_a_class_or_a_type_of_the_product_has_its_name_for_itself() -> None:
+    """A face for tasks has the names of the one for threads."""
+    places = (SOURCE / "ticketlock", INFRA / "ticketlock_cdk", ROOT / "functions")
+    files = [file for place in places for file in place.rglob("*.py") if "aio" not in file.parts]
+    assert len(files) > 100
+    assert set(defined_twice(files)) == MEANS_TWO_THINGS, "choose another name, or say why not in MEANS_TWO_THINGS"
+
+
 class TestTheTestItself:
+    def test_it_names_what_two_files_define(self, tmp_path: Path) -> None:
+        one, other = tmp_path / "one.py", tmp_path / "other.py"
+        one.write_text("class Turn: ...\nSeconds = float\nT = 1\n_ONCE = 2")
+        other.write_text("Seconds: type = int\nTurn = dict\nT = 1\n_ONCE = 2")
+        assert defined_twice([one, other]) == {name: {str(one), str(other)} for name in ("Seconds", "Turn")}
+
     @pytest.mark.parametrize(
         "imports",
         [

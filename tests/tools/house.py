@@ -3,16 +3,14 @@
 ``PYTHONPATH=tests:functions python -m tools.house`` prints the table; ``--files`` names what each call passes.
 """
 
-import ast
 import subprocess
 import sys
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from kit.architecture import arrows, between, circle, height
+from kit.architecture import arrows, between, circle, defined_twice, height
 from kit.events import execution_arn, turn_of
 from rich.console import Console
 from rich.table import Table
@@ -46,22 +44,7 @@ def words() -> str:
 
 def names_defined_twice() -> dict[str, set[str]]:
     """Class and type names of the product that several files define; a face for tasks is a twin, not a second one."""
-    homes: dict[str, set[str]] = defaultdict(set)
-    for file in tracked(*PRODUCT, ends=".py"):
-        if "aio" not in file.parts:
-            for name in _named_types(ast.parse(file.read_text())):
-                homes[name].add(str(file.relative_to(ROOT)))
-    return {name: files for name, files in sorted(homes.items()) if len(files) > 1}
-
-
-def _named_types(tree: ast.Module) -> Iterator[str]:
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef):
-            yield node.name
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            named = [each.id for each in targets if isinstance(each, ast.Name)]
-            yield from (name for name in named if name[:1].isupper() and not name.isupper() and name != "T")
+    return defined_twice(file for file in tracked(*PRODUCT, ends=".py") if "aio" not in file.parts)
 
 
 def passed(call: Callable[[], object]) -> set[str]:

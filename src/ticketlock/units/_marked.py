@@ -35,7 +35,7 @@ from ticketlock.units._marks import Mark, MarkKind, Marks
 from ticketlock.units._meeting import Marked, Meeting, close, finish, is_for_contents, not_finished, unmark
 from ticketlock.units._packing import Entry, packed
 from ticketlock.units._record import LEASE_MS, UnitRecord, UnitRecords, ended, with_pieces
-from ticketlock.units._state import RecordState
+from ticketlock.units._state import OwnRecord
 from ticketlock.units._work import MOST_ACTIONS, ItemState, chunks, that_fit_together
 from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._requests import ForkingSteps, Pause, Request, Together, TransactWrite, Write, every
@@ -93,7 +93,7 @@ class MarkedCommit:
         # Items that may have a mark of this unit.
         self._standing: dict[int, ItemState] = {}
         self._is_answered = True
-        self._record = RecordState()
+        self._record = OwnRecord()
         self._head: UnitRecord
         self._ends_local_ms = 0
         self._renew_at_ms = 0

@@ -110,7 +110,7 @@ RECORD_TRANSITIONS: Mapping[RecordEvent, Mapping[RecordPhase, RecordPhase]] = {
 }
 
 
-class RecordState:
+class OwnRecord:
     """The phase of one unit's record."""
 
     def __init__(self) -> None:
