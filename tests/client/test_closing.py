@@ -1,4 +1,4 @@
-"""Closing a client: its locks are released, its waiters woken, and no thread or task is left; grants given back unused."""
+"""Closing a client: its locks are released, its waiters woken, and no thread or task is left; unused grants."""
 
 import threading
 import time
@@ -7,8 +7,7 @@ from concurrent.futures import wait
 from contextlib import contextmanager
 
 import pytest
-from kit.places import Emulated, Moved, Wire, meanwhile, outcome, until
-from kit.sent import is_release, is_renewal
+from kit.places import Emulated, Moved, Wire, is_release, is_renewal, meanwhile, outcome, until
 
 from ticketlock import ClientClosed, Lease, LockClient, LockLost, RecordWaitExceeded, TableError
 from ticketlock.testing import Fault, MemoryDynamoDB

@@ -1,8 +1,7 @@
 """A holder of several locks at once, or of one lock several times."""
 
 import pytest
-from kit.places import Emulated, Moved, Wire, meanwhile, outcome, until
-from kit.sent import is_release
+from kit.places import Emulated, Moved, Wire, is_release, meanwhile, outcome, until
 
 from ticketlock import AlreadyHeld, InvalidLockRequest, LockClient, LockLost, LockName, RecordWaitExceeded
 

@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from kit.far import Far
 from kit.faults import Late
-from kit.places import PATIENCE_S, meanwhile, outcome, until
+from kit.places import PATIENCE_S, is_grant, is_release, is_renewal, is_row, meanwhile, outcome, until
 from kit.proxy import Proxy
-from kit.sent import is_grant, is_release, is_renewal, is_row
 
 from ticketlock import LockClient, OutcomeUnknown
 from ticketlock.testing import Sent
