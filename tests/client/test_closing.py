@@ -13,6 +13,7 @@ from ticketlock import ClientClosed, Lease, LockClient, LockLost, RecordWaitExce
 from ticketlock.testing import Fault, MemoryDynamoDB
 
 ENOUGH_TO_END_EARLY_S = 0.5
+OF_THREADS = pytest.mark.parametrize("kind", ["threads"])
 
 
 def test_a_client_that_is_closed_releases_what_it_holds(place: Emulated, locks: LockClient, entity: str) -> None:
@@ -225,48 +226,50 @@ def _is_closed(locks: LockClient) -> bool:
     return locks._holdings.is_closed
 
 
-class TestThreads:
-    """The threads of the client for threads."""
+@OF_THREADS
+def test_no_thread_is_left_when_a_client_was_closed(locks: LockClient, entity: str) -> None:
+    for number in range(3):
+        locks.acquire(f"{entity}{number}")
+    assert _heartbeats() > 0
+    locks.close()
+    assert _heartbeats() == 0
 
-    @pytest.fixture(params=["threads"])
-    def kind(self, request: pytest.FixtureRequest) -> object:
-        return request.param
 
-    def test_no_thread_is_left_when_a_client_was_closed(self, locks: LockClient, entity: str) -> None:
-        for number in range(3):
-            locks.acquire(f"{entity}{number}")
-        assert _heartbeats() > 0
-        locks.close()
+@OF_THREADS
+def test_no_thread_is_left_between_two_leases(locks: LockClient, entity: str) -> None:
+    for _ in range(2):
+        with locks.acquire(entity):
+            assert _heartbeats() == 1
         assert _heartbeats() == 0
 
-    def test_no_thread_is_left_between_two_leases(self, locks: LockClient, entity: str) -> None:
-        for _ in range(2):
-            with locks.acquire(entity):
-                assert _heartbeats() == 1
-            assert _heartbeats() == 0
 
-    def test_the_end_of_the_last_lease_waits_once_for_all_renewals_that_hang(self, moved: Moved, entity: str) -> None:
-        wire = Wire()
-        locks = moved.client(wire=wire, lease=1)
-        leases = [locks.acquire(f"{entity}{number}") for number in range(100)]
-        with wire.held_back(is_renewal):
-            moved.clock.advance(0.6)
-            until(lambda: _heartbeats() > len(leases))
-            for lease in leases[:-1]:
-                lease.detach()
-            began_s = time.monotonic()
-            leases[-1].detach()
-            # A twentieth of a second for each would be five seconds.
-            assert time.monotonic() - began_s < 2.5
+@OF_THREADS
+def test_the_end_of_the_last_lease_waits_once_for_all_renewals_that_hang(moved: Moved, entity: str) -> None:
+    wire = Wire()
+    locks = moved.client(wire=wire, lease=1)
+    leases = [locks.acquire(f"{entity}{number}") for number in range(100)]
+    with wire.held_back(is_renewal):
+        moved.clock.advance(0.6)
+        until(lambda: _heartbeats() > len(leases))
+        for lease in leases[:-1]:
+            lease.detach()
+        began_s = time.monotonic()
+        leases[-1].detach()
+        # A twentieth of a second for each would be five seconds.
+        assert time.monotonic() - began_s < 2.5
 
-    def test_one_thread_watches_any_number_of_leases(self, locks: LockClient, entity: str) -> None:
-        for number in range(20):
-            locks.acquire(f"{entity}{number}")
-        assert _heartbeats() == 1
 
-    def test_a_lease_without_a_heartbeat_needs_no_thread(self, locks: LockClient, entity: str) -> None:
-        locks.acquire(entity, heartbeat=False)
-        assert _heartbeats() == 0
+@OF_THREADS
+def test_one_thread_watches_any_number_of_leases(locks: LockClient, entity: str) -> None:
+    for number in range(20):
+        locks.acquire(f"{entity}{number}")
+    assert _heartbeats() == 1
+
+
+@OF_THREADS
+def test_a_lease_without_a_heartbeat_needs_no_thread(locks: LockClient, entity: str) -> None:
+    locks.acquire(entity, heartbeat=False)
+    assert _heartbeats() == 0
 
 
 def _heartbeats() -> int:
