@@ -1,4 +1,4 @@
-"""The functions' asset: complete, lean, and the same from every machine."""
+"""The functions' assets: complete, lean, and the same from every machine."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kit.assets import said_by
 from ticketlock_cdk import assets
-from ticketlock_cdk.assets import ThirdPartyError, source_folder, stage_functions, third_party_packages
+from ticketlock_cdk.assets import OF_UNITS, ThirdPartyError, source_folder, stage_functions, third_party_packages
 
 import ticketlock
 
@@ -127,3 +127,41 @@ def test_a_package_of_another_content_is_refused(tmp_path, monkeypatch):
     with pytest.raises(ThirdPartyError, match=r"installing the packages of .* failed"):
         third_party_packages(requirements)
     assert [path.name for path in (tmp_path / "ticketlock").iterdir()] == []
+
+
+# The asset_of_units of the functions for units: complete, lean, and another one than that of locks.
+
+
+@pytest.fixture(scope="module")
+def asset_of_units(tmp_path_factory):
+    return stage_functions(tmp_path_factory.mktemp("asset-of-units"), OF_UNITS)
+
+
+def test_the_asset_of_units_has_its_own_handlers_alone(asset_of_units):
+    of_locks = {path.name for path in source_folder("functions").glob("*.py")}
+    names = {path.name for path in asset_of_units.iterdir()}
+    assert {"roll_back.py", "sweeper.py"} <= names
+    assert not names & of_locks
+    assert {name for name in names if (asset_of_units / name).is_dir()} == {
+        "ticketlock",
+        "aws_lambda_powertools",
+        "jmespath",
+    }
+
+
+def test_the_asset_of_locks_has_no_handler_of_units(tmp_path):
+    of_locks = stage_functions(tmp_path)
+    assert not list(of_locks.rglob("sweeper.py"))
+    assert not (of_locks / "of_units").exists()
+
+
+def test_the_asset_of_units_has_only_the_parts_of_the_library_that_units_need(asset_of_units):
+    rooms = {path.name for path in (asset_of_units / "ticketlock").iterdir() if path.is_dir()}
+    # `ticketlock` itself imports its clients.
+    assert rooms == {"_expressions", "client", "locks", "units", "wire"}
+    assert not list(asset_of_units.glob("ticketlock/**/_async_*"))
+
+
+def test_the_handlers_of_units_can_be_imported_with_their_asset_and_boto3_alone(asset_of_units):
+    code = "import roll_back, sweeper, ticketlock; print(ticketlock.__file__)"
+    assert said_by(asset_of_units, code).startswith(str(asset_of_units))

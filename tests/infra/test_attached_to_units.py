@@ -7,7 +7,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from kit.granted import as_list, on_table, page
-from ticketlock_cdk import TicketlockStack, TransactionTables
+from ticketlock_cdk import TransactionTables
 
 STACKS = pytest.mark.verify("a stack of its own, synthesised")
 ARN = "arn:aws:states:eu-west-1:123456789012:stateMachine:Booking"
@@ -195,29 +195,22 @@ def test_a_machine_of_another_region_is_refused(outdir):
         units.attach(machine(there))
 
 
-class TestTheReadyMadeStack:
-    @pytest.fixture
-    def stack_with(self, outdir, synthesise):
-        def synthesised(**context):
-            return synthesise(TicketlockStack(App(outdir=outdir, context=context), "Ticketlock"))
+@STACKS
+def test_the_ready_made_stack_rolls_back_after_the_workflows_that_are_named(stack_with):
+    found = stack_with(transactions="true", workflows=f"{ARN},{ARN}.2", clean_up_concurrency="none")
+    [watched] = [
+        rule["EventPattern"]["detail"]["stateMachineArn"]
+        for rule in found.of_type("AWS::Events::Rule").values()
+        if ARN in rule.get("EventPattern", {}).get("detail", {}).get("stateMachineArn", [])
+    ]
+    assert watched == [ARN, f"{ARN}.2"]
+    [function] = [
+        each for each in found.of_type("AWS::Lambda::Function").values() if each["Handler"] == "roll_back.handler"
+    ]
+    assert "ReservedConcurrentExecutions" not in function
 
-        return synthesised
 
-    @STACKS
-    def test_rolls_back_after_the_workflows_that_are_named(self, stack_with):
-        found = stack_with(transactions="true", workflows=f"{ARN},{ARN}.2", clean_up_concurrency="none")
-        [watched] = [
-            rule["EventPattern"]["detail"]["stateMachineArn"]
-            for rule in found.of_type("AWS::Events::Rule").values()
-            if ARN in rule.get("EventPattern", {}).get("detail", {}).get("stateMachineArn", [])
-        ]
-        assert watched == [ARN, f"{ARN}.2"]
-        [function] = [
-            each for each in found.of_type("AWS::Lambda::Function").values() if each["Handler"] == "roll_back.handler"
-        ]
-        assert "ReservedConcurrentExecutions" not in function
-
-    @pytest.mark.parametrize("arn", ["Booking", f"{ARN}:1", f"{ARN}/label", ARN.replace("states", "lambda")])
-    def test_refuses_what_is_no_state_machine(self, arn, stack_with):
-        with pytest.raises(ValueError, match=r"workflows\[0\] is .*; allowed: the ARN of a state machine, without"):
-            stack_with(transactions="true", workflows=arn)
+@pytest.mark.parametrize("arn", ["Booking", f"{ARN}:1", f"{ARN}/label", ARN.replace("states", "lambda")])
+def test_the_ready_made_stack_refuses_what_is_no_state_machine(arn, stack_with):
+    with pytest.raises(ValueError, match=r"workflows\[0\] is .*; allowed: the ARN of a state machine, without"):
+        stack_with(transactions="true", workflows=arn)

@@ -59,7 +59,7 @@ def before(outdir, synthesise):
     return Deployed(outdir, synthesise)
 
 
-@pytest.fixture(params=OTHERS, ids=str)
+@pytest.fixture(scope="module", params=OTHERS, ids=str)
 def after(request, outdir, synthesise):
     return Deployed(outdir, synthesise, **request.param)
 
