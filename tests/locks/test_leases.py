@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from kit.engines import deep_engine_names, first_on
 from kit.world import LEASE_MS, Process, World, reply_lost
+from locks.waiting_line import item_of
 
 from ticketlock import Claim, Grant, LockLost, LockName, Position
 from ticketlock.locks import _writes as write
@@ -82,9 +83,7 @@ def test_a_renewal_that_arrives_late_does_not_shorten_the_lease(world: World, al
     world.advance(10_000)
     renewed = alice.table.renew(claim, grant.fencing_token)
     assert not alice.table.perform(late).applied
-    item = alice.table.inspect(lock).item
-    assert item is not None
-    assert item.holders[0].lease_until_ms == renewed.lease_until_ms
+    assert item_of(alice, lock).holders[0].lease_until_ms == renewed.lease_until_ms
 
 
 def test_a_renewal_of_an_earlier_grant_of_the_same_owner_is_refused(
@@ -106,9 +105,7 @@ def test_a_release_after_the_lease_reports_it_and_frees_the_lock(world: World, a
     grant = alice.granted(claim)
     world.advance(LEASE_MS + 10_000)
     assert alice.table.release(claim, grant).lease_was_over
-    item = alice.table.inspect(lock).item
-    assert item is not None
-    assert item.holders == ()
+    assert item_of(alice, lock).holders == ()
 
 
 def test_a_holders_deadline_comes_before_any_other_process_may_take_its_lease_as_expired(

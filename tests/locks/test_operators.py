@@ -3,18 +3,12 @@
 import pytest
 from botocore.exceptions import ClientError
 from kit.world import LEASE_MS, Process, World, reply_lost
+from locks.waiting_line import item_of
 
 from ticketlock import Grant, InvalidLockRequest, LockName, PermitsMismatch, Position
-from ticketlock.locks._items import LockItem
 
 SETTLED_MS = 10_000
 """After this no late copy of a row is expected."""
-
-
-def item_of(process: Process, lock: LockName) -> LockItem:
-    item = process.table.inspect(lock).item
-    assert item is not None
-    return item
 
 
 def tickets(process: Process, lock: LockName) -> list[int]:

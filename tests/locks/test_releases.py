@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from kit.world import LEASE_MS, Process, World, reply_lost
+from locks.waiting_line import item_of
 
 from ticketlock import Grant, LockLost, LockName
 from ticketlock.locks._items import lock_key
@@ -169,8 +170,7 @@ def test_records_of_forced_releases_are_removed_after_their_leases(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     def traces() -> int:
-        item = bob.table.inspect(lock).item
-        assert item is not None
+        item = item_of(bob, lock)
         return len(item.forced)
 
     for _ in range(3):

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 from kit.world import LEASE_MS, Process, World
+from locks.waiting_line import item_of
 
 from ticketlock import (
     Claim,
@@ -16,7 +17,6 @@ from ticketlock import (
     Position,
     RecordWaitExceeded,
 )
-from ticketlock.locks._items import LockItem
 
 
 def sharing(process: Process, lock: LockName) -> Claim:
@@ -27,9 +27,7 @@ def test_readers_hold_a_lock_together(world: World, lock: LockName) -> None:
     readers = [world.process() for _ in range(4)]
     tokens = [reader.granted(sharing(reader, lock)).fencing_token for reader in readers]
     assert tokens == sorted(set(tokens))
-    item = readers[0].table.inspect(lock).item
-    assert item is not None
-    assert [holder.shared for holder in item.holders] == [True] * 4
+    assert [holder.shared for holder in item_of(readers[0], lock).holders] == [True] * 4
 
 
 def test_a_writer_waits_for_every_reader(alice: Process, bob: Process, carol: Process, lock: LockName) -> None:
@@ -101,9 +99,7 @@ def test_the_expired_readers_are_removed_by_the_writer(world: World, lock: LockN
     writer = world.process()
     grant = writer.granted(writer.claim(lock))
     assert grant.took_over == 3
-    item = writer.table.inspect(lock).item
-    assert item is not None
-    assert [holder.owner for holder in item.holders] == [grant.owner]
+    assert [holder.owner for holder in item_of(writer, lock).holders] == [grant.owner]
 
 
 def test_an_expired_writer_is_removed_by_the_reader(world: World, alice: Process, bob: Process, lock: LockName) -> None:
@@ -183,9 +179,7 @@ def test_a_late_copy_of_a_limit_changes_nothing_once_another_was_set(
     alice.table.set_limit(lock, 3)
     with pytest.raises(ClientError, match="ConditionalCheckFailed"):
         bob.client.update_item(**late)
-    item = alice.table.inspect(lock).item
-    assert item is not None
-    assert item.permits == 3
+    assert item_of(alice, lock).permits == 3
 
 
 def test_time_to_live_does_not_delete_a_limit(world: World, alice: Process, lock: LockName) -> None:
@@ -208,8 +202,7 @@ def test_data_can_be_changed_and_removed_while_the_lock_is_held(alice: Process, 
     shown = []
     for data in ("second", None):
         alice.table.set_data(claim, grant.fencing_token, data)
-        item = alice.table.inspect(lock).item
-        assert item is not None
+        item = item_of(alice, lock)
         shown.append(item.holders[0].data)
     assert shown == ["second", None]
 
@@ -276,12 +269,6 @@ def asks(process: Process, lock: LockName, permits: int, since_ms: int, *, share
     """The claim of an execution that started then."""
     claim = process.claim(lock, permits=permits, shared=shared)
     return Claim(lock, claim.owner, LEASE_MS, permits=permits, shared=shared, permits_since_ms=since_ms)
-
-
-def item_of(process: Process, lock: LockName) -> LockItem:
-    item = process.table.inspect(lock).item
-    assert item is not None
-    return item
 
 
 def number(process: Process, lock: LockName) -> tuple[int, int | None]:
