@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ReadTimeoutError
-from kit.places import Emulated, Moved, Wire, meanwhile, outcome, until
+from kit.places import Moved, Wire, meanwhile, outcome, until
 
 from ticketlock import (
     LockClient,
@@ -170,16 +170,6 @@ def test_a_lock_from_an_acquisition_with_an_unknown_outcome_is_freed_as_soon_as_
     with pytest.raises(OutcomeUnknown):
         outcome(acquiring)
     assert moved.is_free(entity)
-
-
-def test_a_renewal_of_a_lock_that_was_freed_by_force_raises_LockLost(
-    place: Emulated, locks: LockClient, entity: str
-) -> None:
-    lease = locks.acquire(entity)
-    place.lose(entity)
-    with pytest.raises(LockLost):
-        lease.renew()
-    assert not lease.is_held()
 
 
 # A lock that is freed under its holder before the lease ends: once one call learns of it, all users of the lease know.

@@ -287,15 +287,6 @@ def test_a_caller_of_several_that_is_cancelled_frees_those_it_has(place: Emulate
     run(work)
 
 
-def test_a_task_does_not_wait_for_itself(run: Any, entity: str) -> None:
-    async def work(locks: aio.LockClient) -> None:
-        async with locks.acquire(entity):
-            await locks.acquire(entity)
-
-    with pytest.raises(AlreadyHeld):
-        run(work)
-
-
 def test_a_task_within_a_task_waits_as_any_other(run: Any, entity: str) -> None:
     async def work(locks: aio.LockClient) -> None:
         async with locks.acquire(entity):
@@ -303,24 +294,6 @@ def test_a_task_within_a_task_waits_as_any_other(run: Any, entity: str) -> None:
 
     with pytest.raises(RecordWaitExceeded):
         run(work)
-
-
-def test_many_tasks_of_one_client_lose_no_increment(run: Any, entity: str) -> None:
-    counter = 0
-
-    async def count(locks: aio.LockClient) -> None:
-        nonlocal counter
-        for _ in range(5):
-            async with locks.acquire(entity):
-                found = counter
-                await asyncio.sleep(0)
-                counter = found + 1
-
-    async def work(locks: aio.LockClient) -> None:
-        await asyncio.gather(*(count(locks) for _ in range(10)))
-
-    run(work)
-    assert counter == 50
 
 
 def test_no_task_is_left_when_the_client_is_closed(place: Emulated, entity: str) -> None:

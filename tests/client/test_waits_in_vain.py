@@ -39,13 +39,6 @@ def test_the_error_names_the_holder(moved: Moved, entity: str, record_wait: floa
     assert (owner, 0 < (until - since).total_seconds() <= 65) == ("build-7", True)
 
 
-def test_the_error_says_that_the_lock_is_closed(moved: Moved, entity: str) -> None:
-    moved.table.set_limit(LockName(entity), 0)
-    with moved.time_flies(), pytest.raises(RecordWaitExceeded, match="closed: an operator has set") as in_vain:
-        moved.client().acquire(entity, record_wait=2)
-    assert in_vain.value.is_closed
-
-
 def test_on_wait_gets_the_holders_and_whether_the_lock_is_closed(moved: Moved, entity: str) -> None:
     seen: list[Position] = []
     lease = moved.client().acquire(entity, owner="build-7")

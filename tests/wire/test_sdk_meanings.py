@@ -137,25 +137,6 @@ def test_a_transaction_in_progress_may_yet_be_applied() -> None:
     assert meaning(answer("TransactionInProgressException")) == TryAgain(perhaps_applied=True)
 
 
-@pytest.mark.parametrize("error", [ConnectTimeoutError(endpoint_url=URL), EndpointConnectionError(endpoint_url=URL)])
-def test_a_request_that_was_never_sent_was_not_applied(error: BotoCoreError) -> None:
-    assert meaning(error) == TryAgain(perhaps_applied=False)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        ReadTimeoutError(endpoint_url=URL),
-        ConnectionClosedError(endpoint_url=URL),
-        HTTPClientError(error="IncompleteRead"),
-        SSLError(endpoint_url=URL, error=OSError("EOF occurred in violation of protocol")),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_a_request_that_was_sent_and_not_answered_may_have_been_applied(error: BotoCoreError) -> None:
-    assert meaning(error) == TryAgain(perhaps_applied=True)
-
-
 def test_a_missing_table_has_a_name_of_its_own() -> None:
     assert isinstance(meaning(answer("ResourceNotFoundException")), TableNotFound)
 
