@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from kit.assets import said_by
+from kit.stacks import said_by
 from ticketlock_cdk import assets
 from ticketlock_cdk.assets import OF_UNITS, ThirdPartyError, source_folder, stage_functions, third_party_packages
 

@@ -4,30 +4,15 @@ import pytest
 from aws_cdk import App, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_stepfunctions as sfn
+from kit.stacks import as_list, function, machine
 from ticketlock_cdk import TicketLock
 
 SEPARATE = "@aws-cdk/aws-lambda:createNewPoliciesWithAddToRolePolicy"
 
 
-def function(scope, id="Work"):
-    code = lambda_.Code.from_inline("def handler(event, _context): ...")
-    return lambda_.Function(scope, id, runtime=lambda_.Runtime.PYTHON_3_14, handler="index.handler", code=code)
-
-
-def machine(scope, chain=None, id="Workflow"):
-    body = sfn.DefinitionBody.from_chainable(chain or sfn.Pass(scope, f"{id}Passes"))
-    return sfn.StateMachine(scope, id, definition_body=body)
-
-
 def may(found, principal):
     """The actions that a principal is allowed by policies of its own."""
-    return {
-        action
-        for statement in found.statements(principal)
-        for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
-    }
+    return {action for statement in found.statements(principal) for action in as_list(statement["Action"])}
 
 
 def test_a_function_that_is_a_target_may_use_the_lock(stack, synthesise):
@@ -46,7 +31,7 @@ def test_a_target_may_start_the_next_execution(kind, stack, synthesise):
 
 def fragment_over(stack, work):
     lock = TicketLock(stack, "Lock")
-    workflow = machine(stack, lock.serialize(stack, "Ship", work, entity="$.id"), "Mine")
+    workflow = machine(stack, "Mine", lock.serialize(stack, "Ship", work, entity="$.id"))
     lock.attach(workflow)
     return lock, workflow
 

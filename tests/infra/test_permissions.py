@@ -3,6 +3,7 @@
 import pytest
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
+from kit.stacks import as_list
 from ticketlock_cdk import TicketLock
 
 from ticketlock import Claim, Grant, LockName, LockTable
@@ -48,10 +49,6 @@ ON_EVERYTHING = {
 }
 # The names of executions that are not started yet: those of a target, with the prefix of a TicketLock's own.
 ON_A_PATTERN = {"states:DescribeExecution", "states:StopExecution"}
-
-
-def as_list(value):
-    return value if isinstance(value, list) else [value]
 
 
 def actions(statements):

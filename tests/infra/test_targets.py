@@ -7,6 +7,7 @@ from aws_cdk import App, Aws, CfnParameter, Duration, Environment, Fn, Stack
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
+from kit.stacks import as_list, function, machine
 from ticketlock_cdk import TicketLock
 
 STACKS = pytest.mark.verify("stacks of its own, each synthesised")
@@ -14,15 +15,6 @@ STACKS = pytest.mark.verify("stacks of its own, each synthesised")
 FUNCTION = "arn:aws:lambda:eu-west-1:123456789012:function:pay"
 MACHINE = "arn:aws:states:eu-west-1:123456789012:stateMachine:Orders"
 IN_CHINA = "arn:aws-cn:states:cn-north-1:123456789012:stateMachine:Orders"
-
-
-def as_list(value):
-    return value if isinstance(value, list) else [value]
-
-
-def machine(stack, kind):
-    body = sfn.DefinitionBody.from_chainable(sfn.Pass(stack, f"Nothing{kind}"))
-    return sfn.StateMachine(stack, f"Workflow{kind}", state_machine_type=kind, definition_body=body)
 
 
 def allowed(found, lock):
@@ -81,20 +73,14 @@ def test_imported_ones_are_allowed(stack, synthesise):
 
 @STACKS
 def test_a_functions_alias_is_allowed_by_its_own_arn(stack, synthesise):
-    function = lambda_.Function(
-        stack,
-        "Work",
-        runtime=lambda_.Runtime.PYTHON_3_14,
-        handler="index.handler",
-        code=lambda_.Code.from_inline("def handler(event, _context): ..."),
-    )
-    alias = lambda_.Alias(stack, "Live", alias_name="live", version=function.current_version)
+    work = function(stack)
+    alias = lambda_.Alias(stack, "Live", alias_name="live", version=work.current_version)
     lock = TicketLock(stack, "Lock", targets=[alias])
     found = synthesise(stack)
     assert allowed(found, lock)[0] == [f"<{found.id_of(alias)}>"]
     [invoke] = [one for one in found.statements(lock.state_machine) if one["Action"] == "lambda:InvokeFunction"]
     assert {"Ref": found.id_of(alias)} in invoke["Resource"]
-    assert {"Fn::GetAtt": [found.id_of(function), "Arn"]} not in invoke["Resource"]
+    assert {"Fn::GetAtt": [found.id_of(work), "Arn"]} not in invoke["Resource"]
 
 
 @STACKS
@@ -108,7 +94,7 @@ def test_an_arn_may_leave_the_account_to_the_deployment(stack, synthesise):
 
 @STACKS
 def test_a_target_of_another_stack_is_allowed(stack, synthesise):
-    other = machine(Stack(stack.node.root, "Other"), sfn.StateMachineType.STANDARD)
+    other = machine(Stack(stack.node.root, "Other"))
     lock = TicketLock(stack, "Lock", targets=[other])
     assert len(allowed(synthesise(stack), lock)[0]) == 1
 
@@ -127,13 +113,13 @@ def test_without_targets_nothing_may_be_started(stack, synthesise):
 
 @STACKS
 def test_an_express_state_machine_is_refused(stack):
-    with pytest.raises(ValueError, match=r"targets\[0\] is Test/WorkflowStateMachineType.EXPRESS, an Express"):
-        TicketLock(stack, "Lock", targets=[machine(stack, sfn.StateMachineType.EXPRESS)])
+    with pytest.raises(ValueError, match=r"targets\[0\] is Test/Workflow, an Express"):
+        TicketLock(stack, "Lock", targets=[machine(stack, state_machine_type=sfn.StateMachineType.EXPRESS)])
 
 
 @STACKS
 def test_a_state_machine_that_is_made_express_behind_the_constructs_back_is_refused(stack):
-    workflow = machine(stack, sfn.StateMachineType.STANDARD)
+    workflow = machine(stack)
     workflow.node.default_child.state_machine_type = "EXPRESS"
     with pytest.raises(ValueError, match="an Express state machine"):
         TicketLock(stack, "Lock", targets=[workflow])
@@ -205,11 +191,6 @@ def arn(kind, environment, name="theirs"):
     return f"arn:aws:{service}:{environment['region']}:{environment['account']}:{kind}:{name}"
 
 
-def machine_in(scope, id="Workflow"):
-    body = sfn.DefinitionBody.from_chainable(sfn.Pass(scope, f"{id}Passes"))
-    return sfn.StateMachine(scope, id, definition_body=body)
-
-
 @pytest.fixture
 def app(outdir):
     return App(outdir=outdir)
@@ -235,7 +216,7 @@ def test_an_arn_of_another_account_or_region_is_refused(name, kind, environment,
 @STACKS
 @pytest.mark.parametrize(("environment", "message"), ELSEWHERE)
 def test_a_construct_of_another_account_or_region_is_refused(environment, message, app, here):
-    theirs = machine_in(stack_in(app, "There", environment))
+    theirs = machine(stack_in(app, "There", environment))
     with pytest.raises(ValueError, match="allowed: ") as refused:
         TicketLock(here, "Lock", targets=[theirs])
     assert str(refused.value) == f"targets[0] is There/Workflow, {message}"
@@ -254,7 +235,7 @@ def test_an_import_from_another_account_or_region_is_refused_as_protected_work(e
 @STACKS
 @pytest.mark.parametrize(("environment", "message"), ELSEWHERE)
 def test_a_state_machine_of_another_account_or_region_cannot_be_attached(environment, message, app, here):
-    theirs = machine_in(stack_in(app, "There", environment))
+    theirs = machine(stack_in(app, "There", environment))
     with pytest.raises(ValueError, match="allowed: ") as refused:
         TicketLock(here, "Lock").attach(theirs)
     assert str(refused.value) == f"machine is There/Workflow, {message}"
@@ -262,7 +243,7 @@ def test_a_state_machine_of_another_account_or_region_cannot_be_attached(environ
 
 @STACKS
 def test_targets_of_the_same_account_and_region_are_accepted(app, here, synthesise):
-    targets = [arn("function", HERE), machine_in(stack_in(app, "Beside", HERE)), machine_in(here)]
+    targets = [arn("function", HERE), machine(stack_in(app, "Beside", HERE)), machine(here)]
     unknown = f"arn:aws:lambda:{Aws.REGION}:{Aws.ACCOUNT_ID}:function:pay"
     lock = TicketLock(here, "Lock", targets=[*targets, unknown])
     payload = synthesise(here).definition(lock.state_machine)["States"]["TakeTicket"]["Parameters"]["Payload"]

@@ -13,8 +13,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from aws_cdk.assertions import Annotations, Match
-from kit.granted import as_list, on_table, page
 from kit.pages import rows
+from kit.stacks import as_list, on_table, page
 from ticketlock_cdk import TransactionTables, UnitsAlarmThresholds
 
 STACKS = pytest.mark.verify("a stack of its own, synthesised")
