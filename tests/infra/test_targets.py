@@ -120,7 +120,8 @@ def test_an_express_state_machine_is_refused(stack):
 @STACKS
 def test_a_state_machine_that_is_made_express_behind_the_constructs_back_is_refused(stack):
     workflow = machine(stack)
-    workflow.node.default_child.state_machine_type = "EXPRESS"
+    resource: Any = workflow.node.default_child
+    resource.state_machine_type = "EXPRESS"
     with pytest.raises(ValueError, match="an Express state machine"):
         TicketLock(stack, "Lock", targets=[workflow])
 
