@@ -211,7 +211,7 @@ def test_the_end_of_a_block_raises_LockLost_if_the_lock_was_freed_even_if_no_one
         loss.comes()
 
 
-def test_a_release_raises_it_once(loss: Loss) -> None:
+def test_a_release_raises_LockLost_once(loss: Loss) -> None:
     loss.comes()
     with pytest.raises(LockLost):
         loss.lease.release()

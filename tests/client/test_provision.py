@@ -42,7 +42,7 @@ def test_a_table_has_time_to_live(dynamodb: Any, name: str) -> None:
     assert (found["TimeToLiveStatus"], found["AttributeName"]) == ("ENABLED", "expiresAt")
 
 
-def test_creating_it_twice_does_no_harm(dynamodb: Any, name: str, emulator: Emulator) -> None:
+def test_creating_a_table_twice_does_no_harm(dynamodb: Any, name: str, emulator: Emulator) -> None:
     create_table(name, client=dynamodb)
     locks = LockClient(name, client=make_client(endpoint_url=emulator.endpoint))
     lease = locks.acquire("order-42")
@@ -62,7 +62,7 @@ def test_time_to_live_is_turned_on_if_a_table_lacks_it(dynamodb: Any, name: str)
     assert dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]["TimeToLiveStatus"] == "ENABLED"
 
 
-def test_locks_work_on_it(dynamodb: Any, name: str, emulator: Emulator) -> None:
+def test_locks_work_on_a_table_that_was_created(dynamodb: Any, name: str, emulator: Emulator) -> None:
     create_table(name, client=dynamodb)
     with LockClient(name, client=make_client(endpoint_url=emulator.endpoint)) as locks:
         assert locks.acquire("order-42").is_held()
@@ -109,7 +109,7 @@ def test_time_to_live_is_not_turned_on_in_a_table_with_items_of_another_kind() -
         create_table("app", client=memory.client)
 
 
-def test_it_works_in_memory() -> None:
+def test_a_table_is_created_in_memory() -> None:
     memory = MemoryDynamoDB(lock_table=None)
     client = make_client()
     memory.serve(client)

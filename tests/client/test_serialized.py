@@ -301,7 +301,7 @@ def test_an_owner_for_all_calls_is_refused_at_once(locks: LockClient) -> None:
         locks.serialized("order-42", owner="nightly")
 
 
-def test_without_brackets_it_is_refused_at_once_by_name(locks: LockClient) -> None:
+def test_the_decorator_without_brackets_is_refused_at_once_by_name(locks: LockClient) -> None:
     # For the client for tasks its own class: the one in a loop is called from elsewhere.
     own: Any = getattr(locks, "_inner", locks)
     serialized: Callable[[Any], Callable[..., None]] = own.serialized
@@ -312,7 +312,9 @@ def test_without_brackets_it_is_refused_at_once_by_name(locks: LockClient) -> No
 
 
 @pytest.mark.parametrize("kind", ["threads"])
-def test_without_brackets_under_another_decorator_and_in_a_class_it_is_refused_as_well(locks: LockClient) -> None:
+def test_the_decorator_without_brackets_is_refused_under_another_decorator_and_in_a_class_as_well(
+    locks: LockClient,
+) -> None:
     serialized: Callable[[Any], Callable[..., None]] = cast("Any", locks).serialized
 
     def other(function: Callable[..., None]) -> Callable[..., None]:

@@ -11,7 +11,7 @@ def entities(entity: str) -> list[str]:
     return [f"{entity}-{letter}" for letter in "abc"]
 
 
-def test_all_of_them_are_held_and_freed_together(place: Emulated, locks: LockClient, entities: list[str]) -> None:
+def test_several_locks_are_held_and_freed_together(place: Emulated, locks: LockClient, entities: list[str]) -> None:
     with locks.acquire_all(entities) as group:
         assert group.is_held()
         assert [place.holders_of(each) for each in entities] == [1, 1, 1]
@@ -19,7 +19,7 @@ def test_all_of_them_are_held_and_freed_together(place: Emulated, locks: LockCli
     assert all(place.is_free(each) for each in entities)
 
 
-def test_they_are_taken_in_one_order_however_they_are_listed(locks: LockClient, entities: list[str]) -> None:
+def test_several_locks_are_taken_in_one_order_however_they_are_listed(locks: LockClient, entities: list[str]) -> None:
     group = locks.acquire_all([entities[2], entities[0], entities[1]])
     assert [lease.entity for lease in group.leases] == entities
 
@@ -44,7 +44,7 @@ def test_two_callers_with_opposite_orders_do_not_wait_for_each_other(
     assert all(place.is_free(each) for each in entities)
 
 
-def test_if_one_cannot_be_acquired_the_others_are_freed_the_last_one_first(
+def test_if_one_of_several_locks_cannot_be_acquired_the_others_are_freed_the_last_one_first(
     place: Emulated, entities: list[str]
 ) -> None:
     wire = Wire()
@@ -57,7 +57,7 @@ def test_if_one_cannot_be_acquired_the_others_are_freed_the_last_one_first(
     assert released == [entities[1], entities[0]]
 
 
-def test_the_record_wait_is_one_for_all_of_them(moved: Moved, entities: list[str]) -> None:
+def test_the_record_wait_is_one_for_several_locks(moved: Moved, entities: list[str]) -> None:
     holder = moved.client(lease=600)
     first, last = holder.acquire(entities[0]), holder.acquire(entities[2])
     locks = moved.client(lease=600)
@@ -136,12 +136,14 @@ def test_a_lock_named_twice_is_refused_and_nothing_is_taken(
 
 
 @pytest.mark.parametrize("wrong", [[], "order-42"])
-def test_anything_but_a_list_and_an_empty_list_are_refused(locks: LockClient, wrong: list[str]) -> None:
+def test_several_locks_are_refused_in_anything_but_a_list_and_in_an_empty_one(
+    locks: LockClient, wrong: list[str]
+) -> None:
     with pytest.raises(InvalidLockRequest):
         locks.acquire_all(wrong)
 
 
-def test_the_options_apply_to_each_of_them(locks: LockClient, entities: list[str]) -> None:
+def test_the_options_apply_to_each_of_several_locks(locks: LockClient, entities: list[str]) -> None:
     group = locks.acquire_all(entities, namespace="stock", data="count")
     assert {(lease.namespace, lease.data) for lease in group.leases} == {("stock", "count")}
 
@@ -184,7 +186,7 @@ def test_a_lock_that_is_held_twice_is_freed_by_the_second_release(
     assert place.is_free(entity)
 
 
-def test_holding_it_again_sends_nothing(place: Emulated, entity: str) -> None:
+def test_holding_a_lock_again_sends_nothing(place: Emulated, entity: str) -> None:
     from kit.places import Wire
 
     wire = Wire()

@@ -545,7 +545,7 @@ def forget(_acquisition: object) -> None:
 
 
 @pytest.mark.parametrize("verb", ["acquire", "try_acquire"])
-def test_it_is_neither_true_nor_false(verb: str) -> None:
+def test_an_acquisition_is_neither_true_nor_false(verb: str) -> None:
     asking = getattr(LockClient("locks"), verb)("order-42")
     with pytest.raises(TypeError, match="await it"):
         bool(asking)
@@ -553,7 +553,7 @@ def test_it_is_neither_true_nor_false(verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ["acquire", "try_acquire"])
-def test_it_warns_as_a_coroutine_does(verb: str) -> None:
+def test_an_acquisition_that_is_never_awaited_warns_as_a_coroutine_does(verb: str) -> None:
     locks = LockClient("locks")
     with pytest.warns(RuntimeWarning, match="never awaited"):
         forget(getattr(locks, verb)("order-42"))

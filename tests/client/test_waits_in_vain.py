@@ -113,7 +113,7 @@ def test_a_reader_that_a_release_grants_a_lock_whose_limit_is_unset_then_gives_i
     assert granted.left() == (0, 0)
 
 
-def test_it_also_gives_it_back_if_it_is_interrupted_before_its_next_poll(
+def test_such_a_reader_that_is_interrupted_before_its_next_poll_gives_the_lock_back_too(
     memory: MemoryDynamoDB, clock: ManualClock
 ) -> None:
     granted = GrantedUnderALimit(memory, clock)

@@ -391,7 +391,9 @@ def arguments_of(verb: Callable[..., Any]) -> st.SearchStrategy[dict[str, Any]]:
 @pytest.mark.parametrize("name", VERBS)
 @given(data=st.data())
 @settings(max_examples=50)
-def test_it_is_done_or_refused_by_name_and_an_invalid_request_sends_nothing(name: str, data: st.DataObject) -> None:
+def test_a_verb_with_any_arguments_is_done_or_refused_by_name_and_an_invalid_request_sends_nothing(
+    name: str, data: st.DataObject
+) -> None:
     here = Here()
     verb = VERBS[name](here)
     arguments = data.draw(arguments_of(verb))

@@ -20,19 +20,19 @@ def function(step, typical):
     return typical.synthesised.function(typical.functions[step])
 
 
-def test_each_runs_its_own_handler(step, function):
+def test_each_function_runs_its_own_handler(step, function):
     assert function["Handler"] == f"{step}.handler"
 
 
-def test_each_runs_on_the_newest_python_and_on_arm(function):
+def test_each_function_runs_on_the_newest_python_and_on_arm(function):
     assert (function["Runtime"], function["Architectures"]) == ("python3.14", ["arm64"])
 
 
-def test_each_is_traced(function):
+def test_each_function_is_traced(function):
     assert function["TracingConfig"] == {"Mode": "Active"}
 
 
-def test_each_knows_the_table_and_its_names_in_powertools(function, typical):
+def test_each_function_knows_the_table_and_its_names_in_powertools(function, typical):
     variables = function["Environment"]["Variables"]
     assert variables["TABLE_NAME"] == {"Ref": typical.synthesised.id_of(typical.lock.table)}
     assert variables["POWERTOOLS_SERVICE_NAME"] == typical.lock.service_name
@@ -44,7 +44,7 @@ def test_the_clean_up_knows_the_machine_and_the_lease(typical):
     assert variables["LEASE_SECONDS"] == "60"
 
 
-def test_each_has_logs_that_end(function, typical):
+def test_each_function_has_logs_that_end(function, typical):
     log_group = typical.synthesised.resources[function["LoggingConfig"]["LogGroup"]["Ref"]]
     assert log_group["Properties"]["RetentionInDays"] == 30
 
@@ -75,7 +75,7 @@ def test_a_beat_ends_before_the_next_one_begins(lease_s, timeout_s, stack, synth
     assert synthesise(stack).function(lock.heartbeat)["Timeout"] == timeout_s
 
 
-def test_each_has_the_memory_that_was_measured_for_it(function):
+def test_each_function_has_the_memory_that_was_measured_for_it(function):
     assert function["MemorySize"] == 512
 
 
@@ -188,13 +188,13 @@ def networks(found):
 
 
 @pytest.mark.verify("stacks of its own, each synthesised")
-def test_without_one_the_functions_are_in_none(typical):
+def test_without_a_network_the_functions_are_in_none(typical):
     assert set(networks(typical.synthesised)) == {None}
     assert "ec2:" not in str(list(typical.synthesised.statements()))
 
 
 @pytest.mark.verify("stacks of its own, each synthesised")
-def test_every_function_is_in_it_with_one_security_group_without_inbound_rules(everything):
+def test_every_function_is_in_the_network_with_one_security_group_without_inbound_rules(everything):
     found = everything.synthesised
     [(id, group)] = found.of_type("AWS::EC2::SecurityGroup").items()
     assert "SecurityGroupIngress" not in group
@@ -243,7 +243,7 @@ def test_lambda_may_make_network_interfaces_without_a_managed_policy(everything)
 
 
 @pytest.mark.verify("stacks of its own, each synthesised")
-def test_a_functions_own_code_may_not(everything):
+def test_a_functions_own_code_may_make_no_network_interface(everything):
     for function in everything.functions:
         [denied] = [one for one in everything.synthesised.statements(function) if one["Effect"] == "Deny"]
         assert {"ec2:CreateNetworkInterface", "ec2:DetachNetworkInterface"} <= set(denied["Action"])

@@ -118,15 +118,15 @@ def error_names(definition):
             yield state["Error"]
 
 
-def test_it_is_a_standard_one(machine):
+def test_the_machine_is_a_standard_one(machine):
     assert machine["StateMachineType"] == "STANDARD"
 
 
-def test_it_is_traced(machine):
+def test_the_machine_is_traced(machine):
     assert machine["TracingConfiguration"] == {"Enabled": True}
 
 
-def test_it_logs_every_event_without_what_the_events_carry(machine, typical):
+def test_the_machine_logs_every_event_without_what_the_events_carry(machine, typical):
     logging = machine["LoggingConfiguration"]
     assert (logging["Level"], logging["IncludeExecutionData"]) == ("ALL", False)
     [destination] = logging["Destinations"]
@@ -134,12 +134,12 @@ def test_it_logs_every_event_without_what_the_events_carry(machine, typical):
     assert typical.synthesised.resources[id]["Properties"]["RetentionInDays"] == 30
 
 
-def test_its_placeholders_are_all_substituted(machine, typical):
+def test_the_machines_placeholders_are_all_substituted(machine, typical):
     used = {part.split("}")[0] for part in json.dumps(typical.definition).split("${")[1:]}
     assert used == set(machine["DefinitionSubstitutions"])
 
 
-def test_its_definition_is_the_file_except_for_the_settings(typical):
+def test_the_machines_definition_is_the_file_except_for_the_settings(typical):
     written = json.loads((source_folder("statemachines") / "serialize.asl.json").read_text())
     written["States"]["TakeTicket"]["Parameters"]["Payload"]["targets"] = [
         f"<{typical.synthesised.id_of(target)}>" for target in (typical.target_function, typical.target_machine)
@@ -148,7 +148,7 @@ def test_its_definition_is_the_file_except_for_the_settings(typical):
     assert typical.definition == written
 
 
-def test_its_errors_are_classes_of_the_errors_module(typical):
+def test_the_machines_errors_are_classes_of_the_errors_module(typical):
     # No error: how the last beat of an execution makes the next one take over.
     control = {"ContinueHolding"}
     own = {name for name in error_names(typical.definition) if not name.startswith(SERVICE_ERRORS)} - control
@@ -164,7 +164,7 @@ def test_its_errors_are_classes_of_the_errors_module(typical):
     }
 
 
-def test_its_failing_statuses_are_classes_of_the_errors_module(typical):
+def test_the_machines_failing_statuses_are_classes_of_the_errors_module(typical):
     routes = {choice["StringEquals"]: choice["Next"] for choice in typical.definition["States"]["MyTurn?"]["Choices"]}
     going_on = ("granted", "grantedMeanwhile", "parked", "parkedBriefly", "waiting", "continued")
     failing = {status: next for status, next in routes.items() if status not in going_on}
@@ -200,7 +200,7 @@ def test_the_steps_learn_the_settings(stack, synthesise):
 
 
 @pytest.mark.verify("a stack of its own, synthesised")
-def test_two_of_them_fit_in_one_stack(stack, synthesise):
+def test_two_locks_fit_in_one_stack(stack, synthesise):
     first, second = TicketLock(stack, "First"), TicketLock(stack, "Second")
     found = synthesise(stack)
     assert found.id_of(first.table) != found.id_of(second.table)

@@ -32,16 +32,16 @@ METHODS = {
 
 
 @pytest.mark.parametrize(("method", "expected"), METHODS.items())
-def test_each_has_its_name_and_a_statistic_that_makes_sense(method, expected, typical):
+def test_each_metric_has_its_name_and_a_statistic_that_makes_sense(method, expected, typical):
     metric = getattr(typical.lock, method)()
     assert (metric.metric_name, metric.statistic) == expected
 
 
-def test_every_method_of_the_construct_is_among_them():
+def test_every_method_for_a_metric_is_known_here():
     assert {name for name in dir(TicketLock) if name.startswith("metric_")} == set(METHODS)
 
 
-def test_the_callers_options_override_the_defaults(typical):
+def test_the_callers_options_override_the_defaults_of_a_metric(typical):
     metric = typical.lock.metric_wait_time(statistic="Maximum", period=Duration.minutes(1), label="longest")
     assert (metric.statistic, metric.period.to_seconds(), metric.label) == ("Maximum", 60, "longest")
 
@@ -94,7 +94,7 @@ def alarm(found, lock, name):
 
 
 @STACKS
-def test_there_are_none_unless_asked_for(typical):
+def test_there_are_no_alarms_and_no_dashboard_unless_asked_for(typical):
     assert (typical.lock.alarms, typical.lock.dashboard) == ({}, None)
     assert not [one for one in typical.synthesised.resources.values() if "CloudWatch" in one["Type"]]
 
@@ -115,7 +115,7 @@ def function_ids(everything):
 
 
 @STACKS
-def test_asked_for_each_watches_one_thing(alarms, function_ids):
+def test_each_alarm_watches_one_thing(alarms, function_ids):
     of_functions = {f"{id}{metric}" for id in function_ids for metric in FUNCTION_THRESHOLDS}
     # Its own bound throttles it.
     of_functions -= {"CleanUpThrottles"}
@@ -124,18 +124,18 @@ def test_asked_for_each_watches_one_thing(alarms, function_ids):
 
 @STACKS
 @pytest.mark.parametrize(("name", "threshold"), THRESHOLDS.items())
-def test_each_fires_from_its_threshold_on(name, threshold, alarms):
+def test_each_alarm_fires_from_its_threshold_on(name, threshold, alarms):
     assert alarms[name]["Threshold"] == threshold
     assert {each["ComparisonOperator"] for each in alarms.values()} == {"GreaterThanOrEqualToThreshold"}
 
 
 @STACKS
-def test_none_fires_without_traffic(alarms):
+def test_no_alarm_fires_without_traffic(alarms):
     assert {each["TreatMissingData"] for each in alarms.values()} == {"notBreaching"}
 
 
 @STACKS
-def test_each_notifies_the_topic_and_names_its_lock(alarms, everything):
+def test_each_alarm_notifies_the_topic_and_names_its_lock(alarms, everything):
     for each in alarms.values():
         assert each["AlarmActions"] == [{"Ref": everything.synthesised.id_of(everything.topic)}]
         assert each["AlarmDescription"].startswith("Everything/Lock: ")
@@ -150,7 +150,7 @@ def test_each_notifies_the_topic_and_names_its_lock(alarms, everything):
         ("OldestWaiter", "OldestWaiterAge", "Maximum"),
     ],
 )
-def test_those_of_the_lock_watch_its_own_metrics(name, metric, statistic, everything):
+def test_the_alarms_of_the_lock_watch_its_own_metrics(name, metric, statistic, everything):
     found = alarm(everything.synthesised, everything.lock, name)
     assert (found["Namespace"], found["MetricName"], found["Statistic"]) == ("ticketlock", metric, statistic)
     assert found["Dimensions"] == [{"Name": "service", "Value": everything.lock.service_name}]

@@ -17,7 +17,7 @@ def table(typical):
     return typical.synthesised.one(typical.lock.table)
 
 
-def test_the_keys_are_two_strings(table):
+def test_the_keys_of_the_table_are_two_strings(table):
     assert table["Properties"]["KeySchema"] == [
         {"AttributeName": "pk", "KeyType": "HASH"},
         {"AttributeName": "sk", "KeyType": "RANGE"},
@@ -29,25 +29,25 @@ def test_time_to_live_deletes_expired_items(table):
     assert table["Properties"]["TimeToLiveSpecification"] == {"AttributeName": "expiresAt", "Enabled": True}
 
 
-def test_it_can_be_restored_to_any_moment(table):
+def test_the_table_can_be_restored_to_any_moment(table):
     assert table["Properties"]["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
 
 
-def test_it_is_billed_on_demand(table):
+def test_the_table_is_billed_on_demand(table):
     assert table["Properties"]["BillingMode"] == "PAY_PER_REQUEST"
 
 
-def test_it_outlives_its_stack(table):
+def test_the_table_outlives_its_stack(table):
     assert (table["DeletionPolicy"], table["UpdateReplacePolicy"]) == ("Retain", "Retain")
     assert table["Properties"]["DeletionProtectionEnabled"] is True
 
 
-def test_it_is_no_global_table(table):
+def test_the_table_is_no_global_one(table):
     assert table["Type"] == "AWS::DynamoDB::Table"
 
 
 @pytest.mark.verify("a stack of its own, synthesised")
-def test_it_goes_with_the_stack_if_asked_to(stack, synthesise):
+def test_the_table_goes_with_the_stack_if_asked_to(stack, synthesise):
     lock = TicketLock(stack, "Lock", removal_policy=RemovalPolicy.DESTROY)
     table = synthesise(stack).one(lock.table)
     assert table["DeletionPolicy"] == "Delete"
@@ -177,20 +177,20 @@ def of_service(everything):
 
 
 @pytest.mark.verify("stacks of its own, each synthesised")
-def test_it_encrypts_the_table(everything, key_arn):
+def test_a_key_encrypts_the_table(everything, key_arn):
     table = everything.synthesised.one(everything.lock.table)["Properties"]
     assert table["SSESpecification"] == {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": key_arn}
 
 
 @pytest.mark.verify("stacks of its own, each synthesised")
-def test_it_encrypts_every_log_group(everything, key_arn):
+def test_a_key_encrypts_every_log_group(everything, key_arn):
     groups = everything.synthesised.of_type("AWS::Logs::LogGroup")
     assert groups
     assert all(group["KmsKeyId"] == key_arn for group in groups.values())
 
 
 @pytest.mark.verify("stacks of its own, each synthesised")
-def test_every_step_and_every_machine_may_use_it(everything):
+def test_every_step_and_every_machine_may_use_the_key(everything):
     for user in (*everything.functions, everything.lock.state_machine):
         actions = {
             action
@@ -203,14 +203,14 @@ def test_every_step_and_every_machine_may_use_it(everything):
 
 
 @pytest.mark.verify("stacks of its own, each synthesised")
-def test_it_encrypts_every_queue(everything, key_arn):
+def test_a_key_encrypts_every_queue(everything, key_arn):
     queues = everything.synthesised.of_type("AWS::SQS::Queue")
     assert queues
     assert all(queue["KmsMasterKeyId"] == key_arn for queue in queues.values())
 
 
 @pytest.mark.verify("stacks of its own, each synthesised")
-def test_the_clean_up_may_use_it_to_send_a_dead_letter(everything, key_arn):
+def test_the_clean_up_may_use_the_key_to_send_a_dead_letter(everything, key_arn):
     [sends] = [
         one
         for one in everything.synthesised.statements(everything.lock.clean_up)
@@ -220,7 +220,7 @@ def test_the_clean_up_may_use_it_to_send_a_dead_letter(everything, key_arn):
 
 
 @pytest.mark.verify("stacks of its own, each synthesised")
-def test_its_policy_lets_the_rules_of_this_account_use_it(of_service):
+def test_the_keys_policy_lets_the_rules_of_this_account_use_it(of_service):
     [events] = [one for one in of_service if one["Principal"]["Service"] == "events.amazonaws.com"]
     assert events["Action"] == ["kms:Decrypt", "kms:GenerateDataKey"]
     [pattern] = events["Condition"]["ArnLike"].values()
@@ -229,12 +229,12 @@ def test_its_policy_lets_the_rules_of_this_account_use_it(of_service):
 
 
 @pytest.mark.verify("stacks of its own, each synthesised")
-def test_its_policy_lets_no_other_principal_use_it(of_service):
+def test_the_keys_policy_lets_no_other_service_use_it(of_service):
     assert len(of_service) == 2
 
 
 @pytest.mark.verify("stacks of its own, each synthesised")
-def test_its_policy_lets_the_logs_of_this_account_and_region_use_it(of_service):
+def test_the_keys_policy_lets_the_logs_of_this_account_and_region_use_it(of_service):
     [logs] = [one for one in of_service if one["Principal"]["Service"] != "events.amazonaws.com"]
     assert logs["Principal"]["Service"]["Fn::Join"][1] == ["logs.", {"Ref": "AWS::Region"}, ".amazonaws.com"]
     [pattern] = logs["Condition"]["ArnLike"].values()
@@ -245,7 +245,7 @@ def test_its_policy_lets_the_logs_of_this_account_and_region_use_it(of_service):
 
 
 @pytest.mark.verify("stacks of its own, each synthesised")
-def test_without_one_nothing_names_a_key(typical):
+def test_without_a_key_nothing_names_one(typical):
     assert "KmsKeyId" not in str(typical.synthesised.template)
     assert "kms:" not in str(typical.synthesised.template)
 

@@ -151,81 +151,71 @@ def test_a_grant_whose_reply_was_lost_lasts_a_lease_and_no_longer(world: World, 
     assert isinstance(bob.take(bob.claim(lock)), Grant)
 
 
-WRONG = pytest.mark.parametrize("wall_is_off_ms", [-4 * MINUTE_MS, 4 * MINUTE_MS])
+@pytest.fixture(params=[-4 * MINUTE_MS, 4 * MINUTE_MS], ids=["slow", "fast"])
+def off(world: World, request: pytest.FixtureRequest) -> Process:
+    """A process whose wall clock is wrong."""
+    return world.process(wall_is_off_ms=request.param, cold=True)
 
 
-@WRONG
 def test_a_process_whose_wall_clock_is_wrong_does_not_take_a_lock_that_is_held(
-    world: World, alice: Process, lock: LockName, wall_is_off_ms: int
+    alice: Process, lock: LockName, off: Process
 ) -> None:
-    off = world.process(wall_is_off_ms=wall_is_off_ms, cold=True)
     alice.granted(alice.claim(lock))
     assert isinstance(off.take(off.claim(lock)), Position)
 
 
-@WRONG
 def test_a_process_whose_wall_clock_is_wrong_does_not_lose_the_lock_that_it_holds(
-    world: World, bob: Process, lock: LockName, wall_is_off_ms: int
+    world: World, bob: Process, lock: LockName, off: Process
 ) -> None:
-    off = world.process(wall_is_off_ms=wall_is_off_ms, cold=True)
     off.granted(off.claim(lock))
     world.advance(LEASE_MS - 5_000)
     assert isinstance(bob.take(bob.claim(lock)), Position)
 
 
-@WRONG
 def test_a_process_whose_wall_clock_is_wrong_does_not_keep_the_lock_past_its_lease(
-    world: World, bob: Process, lock: LockName, wall_is_off_ms: int
+    world: World, bob: Process, lock: LockName, off: Process
 ) -> None:
-    off = world.process(wall_is_off_ms=wall_is_off_ms, cold=True)
     off.granted(off.claim(lock))
     world.advance(LEASE_MS + 5_000)
     assert isinstance(bob.take(bob.claim(lock)), Grant)
 
 
-@WRONG
 def test_a_process_whose_wall_clock_is_wrong_does_not_revive_an_expired_lease(
-    world: World, alice: Process, lock: LockName, wall_is_off_ms: int
+    world: World, alice: Process, lock: LockName, off: Process
 ) -> None:
     claim = alice.claim(lock)
     grant = alice.granted(claim)
     world.advance(LEASE_MS + 10_000)
-    off = world.process(wall_is_off_ms=wall_is_off_ms, cold=True)
     with pytest.raises(LockLost):
         off.table.renew(claim, grant.fencing_token)
 
 
-@WRONG
 def test_a_process_whose_wall_clock_is_wrong_that_crashes_at_once_delays_the_next_one_by_no_more_than_its_lease(
-    world: World, bob: Process, lock: LockName, wall_is_off_ms: int
+    world: World, bob: Process, lock: LockName, off: Process
 ) -> None:
-    off = world.process(wall_is_off_ms=wall_is_off_ms, cold=True)
     claim = off.claim(lock)
     off.crash_after(1, claim, lambda me: me.acquire_at_once())
     world.advance(LEASE_MS + 5_000)
     assert isinstance(bob.take(bob.claim(lock)), Grant)
 
 
-@WRONG
 def test_a_process_whose_wall_clock_is_wrong_renews_with_a_cold_start_in_between(
-    world: World, alice: Process, lock: LockName, wall_is_off_ms: int
+    world: World, alice: Process, lock: LockName, off: Process
 ) -> None:
     claim = alice.claim(lock)
     grant = alice.granted(claim)
     world.advance(LEASE_MS // 2)
-    off = world.process(wall_is_off_ms=wall_is_off_ms, cold=True)
     renewed = off.table.renew(claim, grant.fencing_token)
     assert abs(renewed.lease_until_ms - (world.now_ms + LEASE_MS)) <= 4_000
 
 
-@WRONG
 def test_a_process_whose_wall_clock_is_wrong_that_jumps_while_it_holds_knows_no_less(
-    world: World, alice: Process, bob: Process, lock: LockName, wall_is_off_ms: int
+    world: World, alice: Process, bob: Process, lock: LockName, off: Process
 ) -> None:
     claim = alice.claim(lock)
     grant = alice.granted(claim)
     world.advance(LEASE_MS // 2)
-    alice.wall_is_off_ms = wall_is_off_ms
+    alice.wall_is_off_ms = off.wall_is_off_ms
     alice.table.renew(claim, grant.fencing_token)
     world.advance(LEASE_MS - 5_000)
     assert isinstance(bob.take(bob.claim(lock)), Position)
