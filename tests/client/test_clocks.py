@@ -2,6 +2,7 @@
 it early.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -31,19 +32,21 @@ def locks(moved: Moved, machine: ManualClock) -> LockClient:
     return moved.client(clocks=machine, heartbeat=False)
 
 
-def test_a_lease_has_ended_at_once_after_a_suspension_past_its_end(
-    locks: LockClient, machine: ManualClock, entity: str
+@pytest.mark.parametrize(
+    "stops",
+    [
+        lambda machine: machine.suspend(61),
+        # A local clock does not see it.
+        lambda machine: machine.freeze(61),
+        lambda machine: (machine.freeze(40), machine.freeze(21)),
+    ],
+    ids=["a suspension", "a freeze", "two freezes"],
+)
+def test_a_lease_has_ended_at_once_after_its_machine_has_stopped_past_its_end(
+    locks: LockClient, machine: ManualClock, entity: str, stops: Callable[[ManualClock], object]
 ) -> None:
     lease = locks.acquire(entity)
-    machine.suspend(61)
-    assert not lease.is_held()
-
-
-def test_a_lease_has_ended_at_once_after_a_freeze_that_its_local_clock_did_not_see(
-    locks: LockClient, machine: ManualClock, entity: str
-) -> None:
-    lease = locks.acquire(entity)
-    machine.freeze(61)
+    stops(machine)
     assert not lease.is_held()
 
 
@@ -52,13 +55,6 @@ def test_a_freeze_within_the_lease_leaves_it_held(locks: LockClient, machine: Ma
     machine.freeze(50)
     assert lease.is_held()
     assert lease.remaining_s <= 10
-
-
-def test_freezes_add_up(locks: LockClient, machine: ManualClock, entity: str) -> None:
-    lease = locks.acquire(entity)
-    machine.freeze(40)
-    machine.freeze(21)
-    assert not lease.is_held()
 
 
 def test_a_lock_that_another_owner_got_during_a_freeze_cannot_be_renewed(

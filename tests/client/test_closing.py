@@ -1,19 +1,21 @@
-"""Closing a client: its locks are released, its waiters are woken, and no thread or task is left."""
+"""Closing a client: its locks are released, its waiters woken, and no thread or task is left; unused grants."""
 
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import wait
+from contextlib import contextmanager
 
 import pytest
-from kit.places import Emulated, Moved, Wire, meanwhile, outcome, until
-from kit.sent import is_release, is_renewal
+from kit.places import Emulated, Moved, Wire, is_release, is_renewal, meanwhile, outcome, until
 
-from ticketlock import ClientClosed, LockClient, LockLost, RecordWaitExceeded, TableError
-from ticketlock.testing import Fault
+from ticketlock import ClientClosed, Lease, LockClient, LockLost, RecordWaitExceeded, TableError
+from ticketlock.testing import Fault, MemoryDynamoDB
 
 pytestmark = pytest.mark.shows("left queue", "end of a client")
 
 ENOUGH_TO_END_EARLY_S = 0.5
+OF_THREADS = pytest.mark.parametrize("kind", ["threads"])
 
 
 def test_a_client_that_is_closed_releases_what_it_holds(place: Emulated, locks: LockClient, entity: str) -> None:
@@ -226,48 +228,50 @@ def _is_closed(locks: LockClient) -> bool:
     return locks._holdings.is_closed
 
 
-class TestThreads:
-    """The threads of the client for threads."""
+@OF_THREADS
+def test_no_thread_is_left_when_a_client_was_closed(locks: LockClient, entity: str) -> None:
+    for number in range(3):
+        locks.acquire(f"{entity}{number}")
+    assert _heartbeats() > 0
+    locks.close()
+    assert _heartbeats() == 0
 
-    @pytest.fixture(params=["threads"])
-    def kind(self, request: pytest.FixtureRequest) -> object:
-        return request.param
 
-    def test_no_thread_is_left_when_a_client_was_closed(self, locks: LockClient, entity: str) -> None:
-        for number in range(3):
-            locks.acquire(f"{entity}{number}")
-        assert _heartbeats() > 0
-        locks.close()
+@OF_THREADS
+def test_no_thread_is_left_between_two_leases(locks: LockClient, entity: str) -> None:
+    for _ in range(2):
+        with locks.acquire(entity):
+            assert _heartbeats() == 1
         assert _heartbeats() == 0
 
-    def test_no_thread_is_left_between_two_leases(self, locks: LockClient, entity: str) -> None:
-        for _ in range(2):
-            with locks.acquire(entity):
-                assert _heartbeats() == 1
-            assert _heartbeats() == 0
 
-    def test_the_end_of_the_last_lease_waits_once_for_all_renewals_that_hang(self, moved: Moved, entity: str) -> None:
-        wire = Wire()
-        locks = moved.client(wire=wire, lease=1)
-        leases = [locks.acquire(f"{entity}{number}") for number in range(100)]
-        with wire.held_back(is_renewal):
-            moved.clock.advance(0.6)
-            until(lambda: _heartbeats() > len(leases))
-            for lease in leases[:-1]:
-                lease.detach()
-            began_s = time.monotonic()
-            leases[-1].detach()
-            # A twentieth of a second for each would be five seconds.
-            assert time.monotonic() - began_s < 2.5
+@OF_THREADS
+def test_the_end_of_the_last_lease_waits_once_for_all_renewals_that_hang(moved: Moved, entity: str) -> None:
+    wire = Wire()
+    locks = moved.client(wire=wire, lease=1)
+    leases = [locks.acquire(f"{entity}{number}") for number in range(100)]
+    with wire.held_back(is_renewal):
+        moved.clock.advance(0.6)
+        until(lambda: _heartbeats() > len(leases))
+        for lease in leases[:-1]:
+            lease.detach()
+        began_s = time.monotonic()
+        leases[-1].detach()
+        # A twentieth of a second for each would be five seconds.
+        assert time.monotonic() - began_s < 2.5
 
-    def test_one_thread_watches_any_number_of_leases(self, locks: LockClient, entity: str) -> None:
-        for number in range(20):
-            locks.acquire(f"{entity}{number}")
-        assert _heartbeats() == 1
 
-    def test_a_lease_without_a_heartbeat_needs_no_thread(self, locks: LockClient, entity: str) -> None:
-        locks.acquire(entity, heartbeat=False)
-        assert _heartbeats() == 0
+@OF_THREADS
+def test_one_thread_watches_any_number_of_leases(locks: LockClient, entity: str) -> None:
+    for number in range(20):
+        locks.acquire(f"{entity}{number}")
+    assert _heartbeats() == 1
+
+
+@OF_THREADS
+def test_a_lease_without_a_heartbeat_needs_no_thread(locks: LockClient, entity: str) -> None:
+    locks.acquire(entity, heartbeat=False)
+    assert _heartbeats() == 0
 
 
 def _heartbeats() -> int:
@@ -281,3 +285,120 @@ def test_releases_are_one_request_each(place: Emulated, entity: str) -> None:
     before = len(wire.sent)
     locks.close()
     assert [is_release(sent) for sent in wire.sent[before:]] == [True]
+
+
+# A grant that is given up unused: no work was done under it, and another process may use it.
+
+
+TOO_MUCH = 1 << 47
+"""A stack size for which no address space has room."""
+
+
+@contextmanager
+def no_thread_can_be_started() -> Iterator[None]:
+    before = threading.stack_size(TOO_MUCH)
+    try:
+        yield
+    finally:
+        threading.stack_size(before)
+
+
+@pytest.fixture
+def mine(in_real_time: MemoryDynamoDB) -> LockClient:
+    return LockClient("locks", client=in_real_time.client)
+
+
+@pytest.fixture
+def theirs(in_real_time: MemoryDynamoDB) -> LockClient:
+    return LockClient("locks", client=in_real_time.client, heartbeat=False)
+
+
+@pytest.fixture
+def in_real_time() -> MemoryDynamoDB:
+    return MemoryDynamoDB()
+
+
+def test_a_group_that_cannot_be_acquired_keeps_the_grant_of_another_process_with_the_same_owner(
+    locks: LockClient, others: LockClient, entity: str
+) -> None:
+    lease = others.acquire(entity, owner="build-7")
+    others.acquire(f"{entity}, taken")
+    with pytest.raises(RecordWaitExceeded):
+        locks.acquire_all([entity, f"{entity}, taken"], owner="build-7", record_wait=0)
+    lease.renew()
+    # Nor does closing the client free it.
+    locks.close()
+    lease.renew()
+
+
+def test_a_group_that_cannot_be_acquired_keeps_the_outer_hold_of_its_own_thread_or_task(
+    place: Emulated, locks: LockClient, others: LockClient, entity: str
+) -> None:
+    outer = locks.acquire(entity, owner="build-7", reentrant=True)
+    others.acquire(f"{entity}, taken")
+    with pytest.raises(RecordWaitExceeded):
+        locks.acquire_all([entity, f"{entity}, taken"], owner="build-7", reentrant=True, record_wait=0)
+    assert outer.is_held()
+    outer.release()
+    assert place.is_free(entity)
+
+
+def test_a_grant_that_arrives_while_the_client_is_closed_is_kept_for_another_process_with_the_same_owner(
+    place: Emulated, others: LockClient, entity: str
+) -> None:
+    lease = others.acquire(entity, owner="build-7")
+    _arrives_while_the_client_is_closed(place, entity, owner="build-7")
+    lease.renew()
+
+
+def test_a_grant_that_arrives_while_the_client_is_closed_keeps_the_data_for_the_next_holder(
+    place: Emulated, others: LockClient, entity: str
+) -> None:
+    others.acquire(entity).release(data_left="page 7")
+    _arrives_while_the_client_is_closed(place, entity)
+    assert others.acquire(entity).data_left == "page 7"
+
+
+def test_a_lock_that_could_not_be_renewed_is_released_with_the_data_that_it_came_with(
+    mine: LockClient, theirs: LockClient
+) -> None:
+    theirs.acquire("e").release(data_left="page 7")
+    with no_thread_can_be_started(), pytest.raises(RuntimeError, match="thread"):
+        mine.acquire("e")
+    assert theirs.acquire("e").data_left == "page 7"
+
+
+def test_a_lock_that_could_not_be_renewed_is_kept_for_another_process_with_the_same_owner(
+    mine: LockClient, theirs: LockClient
+) -> None:
+    lease = theirs.acquire("e", owner="build-7")
+    with no_thread_can_be_started(), pytest.raises(RuntimeError, match="thread"):
+        mine.acquire("e", owner="build-7")
+    lease.renew()
+
+
+def test_a_lock_that_could_not_be_resumed_with_a_heartbeat_is_neither_renewed_nor_released(
+    mine: LockClient, theirs: LockClient
+) -> None:
+    lease = theirs.acquire("e", owner="build-7")
+    with no_thread_can_be_started(), pytest.raises(RuntimeError, match="thread"):
+        mine.resume("e", "build-7", heartbeat=True)
+    other: Lease = mine.acquire("other")
+    watched = list(mine._heartbeat._leases)
+    mine.close()
+    assert watched == [other]
+    lease.renew()
+
+
+def _arrives_while_the_client_is_closed(place: Emulated, entity: str, owner: str | None = None) -> None:
+    """A grant does."""
+    wire = Wire()
+    locks = place.client(wire=wire)
+    with wire.held_back(lambda sent: "if_not_exists" in str(sent.parameters)) as gate:
+        acquiring = meanwhile(lambda: locks.acquire(entity, owner=owner))
+        assert gate.reached.wait(30)
+        closing = meanwhile(locks.close)
+        until(lambda: locks._holdings.is_closed)
+    outcome(closing)
+    with pytest.raises(ClientClosed):
+        outcome(acquiring)

@@ -110,10 +110,6 @@ def test_inspect_shows_holders_and_waiters(locks: LockClient, others: LockClient
     assert state.rows == ()
 
 
-def test_inspect_of_a_lock_that_was_never_used_finds_nothing(locks: LockClient, entity: str) -> None:
-    assert locks.inspect(entity).item is None
-
-
 def test_list_names_every_lock_with_its_holders(moved: Moved) -> None:
     locks = moved.client()
     for number in range(5):
@@ -121,23 +117,6 @@ def test_list_names_every_lock_with_its_holders(moved: Moved) -> None:
     listed = {summary.lock: summary for summary in locks.list()}
     assert set(listed) == {LockName(f"order-{number}", "billing") for number in range(5)}
     assert all(summary.held == 1 for summary in listed.values())
-
-
-def test_an_operator_frees_a_lock_by_force(place: Emulated, locks: LockClient, others: LockClient, entity: str) -> None:
-    lease = locks.acquire(entity)
-    place.table.force_release(LockName(entity), lease.fencing_token)
-    assert others.acquire(entity, record_wait=0).fencing_token > lease.fencing_token
-
-
-def test_a_lock_of_a_later_holder_is_not_freed_by_an_earlier_token(
-    place: Emulated, locks: LockClient, others: LockClient, entity: str
-) -> None:
-    token = locks.acquire(entity).fencing_token
-    place.lose(entity)
-    others.acquire(entity)
-    with pytest.raises(LockLost):
-        place.table.force_release(LockName(entity), token)
-    assert place.holders_of(entity) == 1
 
 
 def test_a_lock_of_a_later_holder_is_not_freed_by_an_earlier_holder(

@@ -121,48 +121,59 @@ def test_an_interrupt_between_two_polls_leaves_the_queue(place: Emulated, locks:
     assert place.queue_of(entity) == 0
 
 
-@pytest.mark.always("a fork is what users meet")
-class TestFork:
-    """A child that was forked while its parent held a lock."""
+FORK = pytest.mark.always("a fork is what users meet")
 
-    @pytest.fixture
-    def told(self, place: Emulated, start: Any, entity: str) -> dict[str, dict[str, Any]]:
-        """What the child found, and the parent after the child's end; and whether another owner holds the lock then."""
-        program = start(PROGRAM, "fork", place.table_name, entity)
-        assert said(program) == '"held"'
-        child, parent = json.loads(said(program)), json.loads(said(program))
-        holders = {"parent": place.holders_of(entity), "child": place.holders_of(entity + "x")}
-        program.communicate("\n", TIMEOUT_S)
-        return {"child": child, "parent": parent, "holders": holders, "after": {"is free": place.is_free(entity)}}
 
-    def test_it_does_not_hold_it(self, told: dict[str, Any]) -> None:
-        assert (told["child"]["is_held"], told["child"]["remaining_s"]) == (False, 0)
-        assert told["child"]["repr"].endswith(", of another process, not held here>")
+@pytest.fixture
+def told(place: Emulated, start: Any, entity: str) -> dict[str, dict[str, Any]]:
+    """What the child found, and the parent after the child's end; and whether another owner holds the lock then."""
+    program = start(PROGRAM, "fork", place.table_name, entity)
+    assert said(program) == '"held"'
+    child, parent = json.loads(said(program)), json.loads(said(program))
+    holders = {"parent": place.holders_of(entity), "child": place.holders_of(entity + "x")}
+    program.communicate("\n", TIMEOUT_S)
+    return {"child": child, "parent": parent, "holders": holders, "after": {"is free": place.is_free(entity)}}
 
-    def test_it_cannot_use_the_lock_and_the_error_says_why(self, told: dict[str, Any]) -> None:
-        conditions = ("condition_check", "fenced_put", "fenced_update")
-        for verb in ("renew", "ensure", "set_data", "detach", "transact_write", *conditions, "release", "best effort"):
-            assert "ClientClosed: the lease belongs to the process that this one was forked from" in str(
-                told["child"][verb]
-            ), verb
 
-    def test_it_cannot_use_the_client_and_the_error_says_what_to_do(self, told: dict[str, Any]) -> None:
-        for verb in ("acquire", "again", "inspect"):
-            assert "create a new client here" in str(told["child"][verb]), verb
+@FORK
+def test_a_forked_child_does_not_hold_its_parents_lock(told: dict[str, Any]) -> None:
+    assert (told["child"]["is_held"], told["child"]["remaining_s"]) == (False, 0)
+    assert told["child"]["repr"].endswith(", of another process, not held here>")
 
-    def test_it_cannot_reach_the_table_in_any_other_way(self, told: dict[str, Any]) -> None:
-        """Parent and child share one connection: each could get the reply to the other's request."""
-        roads = {**told["child"]["tables"], "acquire of a task": told["child"]["tasks"]["acquire"]}
-        assert [each for each, said in roads.items() if "ClientClosed: the client was made in" not in str(said)] == []
 
-    def test_a_client_for_tasks_is_closed_without_an_error(self, told: dict[str, Any]) -> None:
-        assert told["child"]["tasks"]["close"] is None
+@FORK
+def test_a_forked_child_cannot_use_its_parents_lock_and_the_error_says_why(told: dict[str, Any]) -> None:
+    conditions = ("condition_check", "fenced_put", "fenced_update")
+    for verb in ("renew", "ensure", "set_data", "detach", "transact_write", *conditions, "release", "best effort"):
+        assert "ClientClosed: the lease belongs to the process that this one was forked from" in str(
+            told["child"][verb]
+        ), verb
 
-    def test_its_end_leaves_the_parents_lock_alone(self, told: dict[str, Any]) -> None:
-        assert told["child"]["close"] is None
-        assert (told["parent"]["status"], told["parent"]["is_held"]) == (0, True)
-        assert told["holders"] == {"parent": 1, "child": 0}
-        assert told["after"] == {"is free": True}
+
+@FORK
+def test_a_forked_child_cannot_use_its_parents_client_and_the_error_says_what_to_do(told: dict[str, Any]) -> None:
+    for verb in ("acquire", "again", "inspect"):
+        assert "create a new client here" in str(told["child"][verb]), verb
+
+
+@FORK
+def test_a_forked_child_cannot_reach_the_table_through_its_parents_connection(told: dict[str, Any]) -> None:
+    """Parent and child share one connection: each could get the reply to the other's request."""
+    roads = {**told["child"]["tables"], "acquire of a task": told["child"]["tasks"]["acquire"]}
+    assert [each for each, said in roads.items() if "ClientClosed: the client was made in" not in str(said)] == []
+
+
+@FORK
+def test_a_forked_child_closes_its_parents_client_for_tasks_without_an_error(told: dict[str, Any]) -> None:
+    assert told["child"]["tasks"]["close"] is None
+
+
+@FORK
+def test_the_end_of_a_forked_child_leaves_its_parents_lock_alone(told: dict[str, Any]) -> None:
+    assert told["child"]["close"] is None
+    assert (told["parent"]["status"], told["parent"]["is_held"]) == (0, True)
+    assert told["holders"] == {"parent": 1, "child": 0}
+    assert told["after"] == {"is free": True}
 
 
 def test_a_worker_frees_its_lock_on_sigterm(place: Emulated, start: Any, entity: str) -> None:

@@ -30,16 +30,23 @@ class Orders:
             KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
         )
 
-    def put(self, item_id: str, state: str) -> dict[str, Any]:
-        return {"Put": {"TableName": self.name, "Item": {"id": {"S": item_id}, "state": {"S": state}}}}
+    def of(self, native: bool) -> Any:
+        return self.native if native else self.client
 
-    def native_put(self, item_id: str, state: str) -> dict[str, Any]:
-        return {"Put": {"TableName": self.name, "Item": {"id": item_id, "state": state}}}
+    def item(self, item_id: str, state: str, *, native: bool) -> dict[str, Any]:
+        item = {"id": item_id, "state": state}
+        return item if native else {name: {"S": value} for name, value in item.items()}
+
+    def put(self, item_id: str, state: str, *, native: bool = False) -> dict[str, Any]:
+        return {"Put": {"TableName": self.name, "Item": self.item(item_id, state, native=native)}}
 
     def state_of(self, item_id: str) -> str | None:
         found = self.native.get_item(TableName=self.name, Key={"id": item_id}, ConsistentRead=True)
         state: str | None = found.get("Item", {}).get("state")
         return state
+
+
+EITHER = pytest.mark.parametrize("native", [False, True], ids=["low-level", "Python types"])
 
 
 @pytest.fixture
@@ -49,41 +56,32 @@ def orders(place: Emulated) -> Iterator[Orders]:
     orders.client.delete_table(TableName=orders.name)
 
 
-def test_a_transaction_with_the_holders_check_is_applied(locks: LockClient, orders: Orders, entity: str) -> None:
-    lease = locks.acquire(entity)
-    orders.client.transact_write_items(TransactItems=[lease.condition_check(), orders.put("7", "paid")])
-    assert orders.state_of("7") == "paid"
+@pytest.fixture
+def older_and_newer(place: Emulated, locks: LockClient, others: LockClient, entity: str) -> tuple[Any, Any]:
+    """Two leases of one lock, the second of which is held."""
+    older = locks.acquire(entity)
+    place.lose(entity)
+    return older, others.acquire(entity)
 
 
-def test_a_transaction_in_python_types_with_the_holders_check_is_applied(
-    locks: LockClient, orders: Orders, entity: str
+@EITHER
+def test_a_transaction_with_the_holders_check_is_applied(
+    locks: LockClient, orders: Orders, entity: str, native: bool
 ) -> None:
     lease = locks.acquire(entity)
-    items = [lease.condition_check(native=True), orders.native_put("7", "paid")]
-    orders.native.transact_write_items(TransactItems=items)
+    items = [lease.condition_check(native=native), orders.put("7", "paid", native=native)]
+    orders.of(native).transact_write_items(TransactItems=items)
     assert orders.state_of("7") == "paid"
 
 
+@EITHER
 def test_a_transaction_is_refused_after_another_owner_got_the_lock(
-    place: Emulated, locks: LockClient, others: LockClient, orders: Orders, entity: str
+    older_and_newer: tuple[Any, Any], orders: Orders, native: bool
 ) -> None:
-    lease = locks.acquire(entity)
-    place.lose(entity)
-    others.acquire(entity)
+    older, _ = older_and_newer
+    items = [older.condition_check(native=native), orders.put("7", "paid", native=native)]
     with pytest.raises(ClientError, match="ConditionalCheckFailed"):
-        orders.client.transact_write_items(TransactItems=[lease.condition_check(), orders.put("7", "paid")])
-    assert orders.state_of("7") is None
-
-
-def test_a_transaction_in_python_types_is_refused_after_another_owner_got_the_lock(
-    place: Emulated, locks: LockClient, others: LockClient, orders: Orders, entity: str
-) -> None:
-    lease = locks.acquire(entity)
-    place.lose(entity)
-    others.acquire(entity)
-    items = [lease.condition_check(native=True), orders.native_put("7", "paid")]
-    with pytest.raises(ClientError, match="ConditionalCheckFailed"):
-        orders.native.transact_write_items(TransactItems=items)
+        orders.of(native).transact_write_items(TransactItems=items)
     assert orders.state_of("7") is None
 
 
@@ -206,29 +204,13 @@ def test_an_invalid_patience_is_refused(moved: Moved, entity: str, patience: flo
         lease.transact_write([], patience=patience)
 
 
-@pytest.fixture
-def older_and_newer(place: Emulated, locks: LockClient, others: LockClient, entity: str) -> tuple[Any, Any]:
-    """Two leases of one lock, the second of which is held."""
-    older = locks.acquire(entity)
-    place.lose(entity)
-    return older, others.acquire(entity)
-
-
-def test_a_put_with_an_older_token_is_refused(older_and_newer: tuple[Any, Any], orders: Orders) -> None:
+@EITHER
+def test_a_put_with_an_older_token_is_refused(older_and_newer: tuple[Any, Any], orders: Orders, native: bool) -> None:
     older, newer = older_and_newer
-    item = {"id": {"S": "7"}, "state": {"S": "new"}}
-    orders.client.put_item(**newer.fenced_put(item, TableName=orders.name))
+    new, old = (orders.item("7", state, native=native) for state in ("new", "old"))
+    orders.of(native).put_item(**newer.fenced_put(new, native=native, TableName=orders.name))
     with pytest.raises(ClientError, match="ConditionalCheckFailed"):
-        orders.client.put_item(**older.fenced_put(item | {"state": {"S": "old"}}, TableName=orders.name))
-    assert orders.state_of("7") == "new"
-
-
-def test_a_put_in_python_types_with_an_older_token_is_refused(older_and_newer: tuple[Any, Any], orders: Orders) -> None:
-    older, newer = older_and_newer
-    orders.native.put_item(**newer.fenced_put({"id": "7", "state": "new"}, native=True, TableName=orders.name))
-    refused = older.fenced_put({"id": "7", "state": "old"}, native=True, TableName=orders.name)
-    with pytest.raises(ClientError, match="ConditionalCheckFailed"):
-        orders.native.put_item(**refused)
+        orders.of(native).put_item(**older.fenced_put(old, native=native, TableName=orders.name))
     assert orders.state_of("7") == "new"
 
 
@@ -238,21 +220,20 @@ def test_the_same_holder_and_the_next_one_may_put_again(older_and_newer: tuple[A
     assert orders.state_of("7") == "c"
 
 
-def test_an_update_with_an_older_token_is_refused(older_and_newer: tuple[Any, Any], orders: Orders) -> None:
-    older, newer = older_and_newer
-    orders.client.update_item(**_update(newer, orders, {"S": "new"}, {"id": {"S": "7"}}))
-    with pytest.raises(ClientError, match="ConditionalCheckFailed"):
-        orders.client.update_item(**_update(older, orders, {"S": "old"}, {"id": {"S": "7"}}))
-    assert orders.state_of("7") == "new"
-
-
-def test_an_update_in_python_types_with_an_older_token_is_refused(
-    older_and_newer: tuple[Any, Any], orders: Orders
+@EITHER
+def test_an_update_with_an_older_token_is_refused(
+    older_and_newer: tuple[Any, Any], orders: Orders, native: bool
 ) -> None:
+    def update(lease: Any, state: str) -> None:
+        item = orders.item("7", state, native=native)
+        names = {"ExpressionAttributeNames": {"#s": "state"}, "ExpressionAttributeValues": {":s": item["state"]}}
+        key = {"TableName": orders.name, "Key": {"id": item["id"]}}
+        orders.of(native).update_item(**lease.fenced_update("SET #s = :s", native=native, **key, **names))
+
     older, newer = older_and_newer
-    orders.native.update_item(**_update(newer, orders, "new", {"id": "7"}, native=True))
+    update(newer, "new")
     with pytest.raises(ClientError, match="ConditionalCheckFailed"):
-        orders.native.update_item(**_update(older, orders, "old", {"id": "7"}, native=True))
+        update(older, "old")
     assert orders.state_of("7") == "new"
 
 
@@ -304,12 +285,6 @@ def test_an_update_may_be_written_in_any_way(locks: LockClient, orders: Orders, 
     write = lease.fenced_update(update, native=True, TableName=orders.name, Key={"id": "7"}, **names)
     orders.native.update_item(**write)
     assert orders.state_of("7") == "paid"
-
-
-def _update(lease: Any, orders: Orders, state: Any, key: Any, *, native: bool = False) -> dict[str, Any]:
-    names = {"ExpressionAttributeNames": {"#s": "state"}, "ExpressionAttributeValues": {":s": state}}
-    made: dict[str, Any] = lease.fenced_update("SET #s = :s", native=native, TableName=orders.name, Key=key, **names)
-    return made
 
 
 def _note(name: str, state: str) -> dict[str, Any]:

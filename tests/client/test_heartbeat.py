@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from kit.places import Emulated, Moved, Wire, until
-from kit.sent import is_renewal
+from kit.places import Emulated, Moved, Wire, is_renewal, until
 
 from ticketlock import LockLost
 from ticketlock.testing import Fault, ManualClock

@@ -1,4 +1,4 @@
-"""Holders that are killed or suspended: how soon another owner gets the lock, and what they learn themselves."""
+"""Processes that are killed or suspended, and checked histories of what they did: what a pause can spoil."""
 
 import inspect
 import os
@@ -7,16 +7,26 @@ import time
 from collections.abc import Callable
 
 import pytest
-from kit.programs import LEASE_S, Programs, Shared, heard, hold, tell
+from kit.crowd import Crowd, holding, waiting
+from kit.kept import Kept
+from kit.lock_history import operations, outcome
+from kit.lock_model import Verdict, judge
+from kit.programs import LEASE_S, Counter, Programs, Shared, heard, hold, tell
+from kit.works import (
+    alone,
+    reading,
+    write_in_a_transaction,
+    write_unfenced,
+    write_with_the_token,
+    write_with_the_token_after_a_plain_read,
+)
 
 from ticketlock import Lease, LockClient
 from ticketlock.locks._queue import EXPIRY_MARGIN_MS
 from ticketlock.wire import _table_time as _time
 
-pytestmark = [
-    pytest.mark.shows("liveness", "is_held", "killed holder"),
-    pytest.mark.verify("processes that are killed, whose leases are waited for"),
-]
+pytestmark = pytest.mark.shows("liveness", "is_held", "killed holder", "exclusion", "fencing")
+WAITED_FOR = pytest.mark.verify("processes that are killed or suspended, whose leases are waited for")
 
 SURELY_OVER_MS = EXPIRY_MARGIN_MS + _time._DATE_RESOLUTION_MS
 """How long after a lease's end in the table every process that reads the time takes it as expired."""
@@ -52,6 +62,7 @@ def longest_sleep_ms() -> int:
     return int(longest_s * 1_000)
 
 
+@WAITED_FOR
 @pytest.mark.always("the way that most crashes take")
 def test_a_lock_of_a_killed_process_is_taken_soon_after_its_lease_as_guaranteed(
     programs: Programs, shared: Shared
@@ -73,6 +84,7 @@ def do_not_wait(locks: LockClient, entity: str) -> Lease | None:
     return locks.acquire(entity, record_wait=0)
 
 
+@WAITED_FOR
 @pytest.mark.parametrize("ask", [try_it, do_not_wait, LockClient.acquire])
 def test_an_expired_lock_is_taken_at_the_first_try_without_an_earlier_observation(
     programs: Programs, shared: Shared, ask: Callable[[LockClient, str], Lease | None]
@@ -91,6 +103,7 @@ def test_an_expired_lock_is_taken_at_the_first_try_without_an_earlier_observatio
         assert lease.fencing_token > token
 
 
+@WAITED_FOR
 def test_a_process_that_was_suspended_past_its_lease_knows_at_once_that_it_does_not_hold(
     programs: Programs, shared: Shared
 ) -> None:
@@ -110,3 +123,79 @@ def test_a_process_that_was_suspended_past_its_lease_knows_at_once_that_it_does_
             lease.renew()
     finally:
         os.kill(sleeper.pid, signal.SIGCONT)
+
+
+# Checked histories of real processes that are suspended and killed: what a pause can spoil, and what it cannot.
+
+
+GRANTS = 100
+
+
+def is_applied(programs: Programs, work: Callable[[Shared], None]) -> tuple[bool, bool]:
+    """Two processes add one: the first is suspended with what it read until the second has the lock, and has read."""
+    first = programs.start(work)
+    assert heard(first) == 0
+    first.send_signal(signal.SIGSTOP)
+    second = programs.start(work)
+    try:
+        assert heard(second) == 0
+    finally:
+        first.send_signal(signal.SIGCONT)
+    answers: list[bool] = []
+    for process in (first, second):
+        tell(process, "go on")
+        answers.append(heard(process))
+        assert heard(process) == "done"
+    return answers[0], answers[1]
+
+
+def verdict_on(shared: Shared, kept: Kept) -> Verdict:
+    with shared.locks() as locks:
+        left = {shared.entity: locks.inspect(shared.entity)}
+    return judge(kept.read(), left, {shared.entity: Counter(shared).read()})
+
+
+@WAITED_FOR
+@pytest.mark.always("what fencing is for, in real processes")
+@pytest.mark.parametrize("write", [write_in_a_transaction, write_with_the_token])
+def test_a_fenced_write_after_a_pause_past_the_lease_is_refused_and_no_update_is_lost(
+    programs: Programs, shared: Shared, kept: Kept, write: Callable[[Shared], None]
+) -> None:
+    assert is_applied(programs, write) == (False, True)
+    assert Counter(shared).read() == 1
+    assert verdict_on(shared, kept).failures == ()
+
+
+@WAITED_FOR
+@pytest.mark.parametrize("write", [write_unfenced, write_with_the_token_after_a_plain_read])
+def test_a_write_whose_read_was_not_fenced_loses_an_update_and_the_history_shows_it(
+    programs: Programs, shared: Shared, kept: Kept, write: Callable[[Shared], None]
+) -> None:
+    assert is_applied(programs, write) == (True, True)
+    assert Counter(shared).read() == 1
+    failures = verdict_on(shared, kept).failures
+    assert {failure.partition(":")[0] for failure in failures} == {"exclusion", "no lost update"}
+
+
+@WAITED_FOR
+def test_processes_that_are_suspended_and_killed_at_random_break_no_promise_to_the_others(
+    programs: Programs, shared: Shared, kept: Kept
+) -> None:
+    crowd, lock = Crowd(shared, programs, kept), alone(shared.entity)
+    crowd.grow(6)
+    crowd.come_and_go(GRANTS)
+    holder = crowd.suspend(holding, lock)
+    waiter, victim = crowd.suspend(waiting, lock), crowd.suspend(waiting, lock)
+    crowd.kill(victim)
+    crowd.kill(crowd.suspend(holding, reading(shared.entity)))
+    crowd.outlast_a_lease(lock)
+    crowd.resume(holder)
+    crowd.resume(waiter)
+    crowd.end()
+
+    assert crowd.verdict().failures == ()
+    outcomes = [(each[0].action, outcome(each)) for each in operations(kept.events())]
+    assert outcomes.count(("acquire", "applied")) > GRANTS
+    # The one that was killed while it waited; the one whose lease ended while it was suspended.
+    assert outcomes.count(("acquire", "unknown")) >= 1
+    assert outcomes.count(("release", "refused")) >= 1

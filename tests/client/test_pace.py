@@ -118,14 +118,14 @@ def test_the_first_in_line_polls_when_the_holder_is_expected_to_leave(free_in_ms
 
 @pytest.mark.parametrize(("hold_ms", "later_ms"), [(1, 20), (39, 20), (41, 20.5), (50, 25)])
 @given(free_in_ms=st.integers(0, 300), jitter=jitters)
-def test_if_the_release_will_wake_it_it_polls_half_a_hold_and_at_least_four_short_sleeps_later(
+def test_a_waiter_that_the_release_will_wake_polls_half_a_hold_and_at_least_four_short_sleeps_later(
     hold_ms: int, later_ms: float, free_in_ms: int, jitter: float
 ) -> None:
     ms = sleep_ms(seen(0, free_in_ms=free_in_ms, mean_hold_ms=hold_ms), jitter=jitter, will_be_woken=True)
     assert free_in_ms + later_ms < ms <= free_in_ms + later_ms + 8
 
 
-def test_then_it_polls_at_growing_intervals() -> None:
+def test_the_first_in_line_polls_an_overdue_lock_at_growing_intervals() -> None:
     pace, at_ms, sleeps = Pace(PaceBounds()), 0.0, []
     while at_ms < 10_000:
         sleeps.append(sleep_ms(seen(0, free_in_ms=-int(at_ms), at_ms=int(at_ms), mean_hold_ms=50), pace=pace))

@@ -1,6 +1,7 @@
-"""Creating a lock table without the CDK."""
+"""Lock tables without the CDK, and clients that cannot be created."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import boto3
@@ -8,7 +9,7 @@ import pytest
 from kit.places import some_entity
 from ticketlock_local.engines.emulator import Emulator
 
-from ticketlock import LockClient, create_table
+from ticketlock import InvalidLockRequest, LockClient, LockTable, aio, create_table
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.wire._sdk import make_client
 
@@ -43,7 +44,7 @@ def test_a_table_has_time_to_live(dynamodb: Any, name: str) -> None:
     assert (found["TimeToLiveStatus"], found["AttributeName"]) == ("ENABLED", "expiresAt")
 
 
-def test_creating_it_twice_does_no_harm(dynamodb: Any, name: str, emulator: Emulator) -> None:
+def test_creating_a_table_twice_does_no_harm(dynamodb: Any, name: str, emulator: Emulator) -> None:
     create_table(name, client=dynamodb)
     locks = LockClient(name, client=make_client(endpoint_url=emulator.endpoint))
     lease = locks.acquire("order-42")
@@ -63,7 +64,7 @@ def test_time_to_live_is_turned_on_if_a_table_lacks_it(dynamodb: Any, name: str)
     assert dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]["TimeToLiveStatus"] == "ENABLED"
 
 
-def test_locks_work_on_it(dynamodb: Any, name: str, emulator: Emulator) -> None:
+def test_locks_work_on_a_table_that_was_created(dynamodb: Any, name: str, emulator: Emulator) -> None:
     create_table(name, client=dynamodb)
     with LockClient(name, client=make_client(endpoint_url=emulator.endpoint)) as locks:
         assert locks.acquire("order-42").is_held()
@@ -110,10 +111,66 @@ def test_time_to_live_is_not_turned_on_in_a_table_with_items_of_another_kind() -
         create_table("app", client=memory.client)
 
 
-def test_it_works_in_memory() -> None:
+def test_a_table_is_created_in_memory() -> None:
     memory = MemoryDynamoDB(lock_table=None)
     client = make_client()
     memory.serve(client)
     assert create_table("locks", client=client)
     with LockClient("locks", client=client) as locks:
         assert locks.acquire("order-42").is_held()
+
+
+# Clients that cannot be created: without a Region, or with something other than an SDK client.
+
+
+def for_tasks(**client: Any) -> None:
+    async def open_it() -> None:
+        async with aio.LockClient("locks", **client):
+            pass
+
+    asyncio.run(open_it())
+
+
+MADE: list[Callable[..., object]] = [
+    lambda **client: LockClient("locks", **client),
+    lambda **client: LockTable("locks", **client),
+    lambda **client: create_table("locks", **client),
+    for_tasks,
+]
+EACH = pytest.mark.parametrize("make", MADE, ids=["LockClient", "LockTable", "create_table", "aio.LockClient"])
+
+
+@pytest.fixture
+def no_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("AWS_DEFAULT_REGION", "AWS_REGION"):
+        monkeypatch.delenv(variable, raising=False)
+    # The session that boto3.client uses has read them before.
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+
+
+@EACH
+@pytest.mark.usefixtures("no_region")
+def test_without_a_region_the_error_says_where_to_set_one(make: Callable[..., object]) -> None:
+    with pytest.raises(InvalidLockRequest, match="set AWS_DEFAULT_REGION"):
+        make()
+
+
+@EACH
+def test_given_a_resource_the_error_says_which_client_is_needed(make: Callable[..., object]) -> None:
+    with pytest.raises(InvalidLockRequest, match=r"client is .*dynamodb.ServiceResource.*boto3\.client") as refused:
+        make(client=boto3.resource("dynamodb"))
+    # It retries by itself, and converts values: it is refused as well.
+    assert "meta.client" not in str(refused.value)
+
+
+@EACH
+def test_given_the_table_of_a_resource_the_error_says_which_client_is_needed(make: Callable[..., object]) -> None:
+    with pytest.raises(InvalidLockRequest, match=r"client is .*dynamodb.Table.*boto3\.client"):
+        make(client=boto3.resource("dynamodb").Table("locks"))
+
+
+def test_a_transaction_given_a_resource_says_which_client_is_needed(locks: LockClient, entity: str) -> None:
+    lease = locks.acquire(entity)
+    resource: Any = boto3.resource("dynamodb")
+    with pytest.raises(InvalidLockRequest, match=r"boto3\.client"):
+        lease.transact_write([], client=resource)

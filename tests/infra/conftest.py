@@ -172,6 +172,19 @@ def everything(outdir: str) -> Everything:
 
 
 @pytest.fixture(scope="session")
-def ready_made(outdir: str) -> Synthesised:
-    context = {"alarms": True, "dashboard": True}
-    return Synthesised(TicketlockStack(App(outdir=outdir, context=context), "Ticketlock"))
+def ready_made(stack_with: Callable[..., Synthesised]) -> Synthesised:
+    return stack_with(alarms=True, dashboard=True)
+
+
+@pytest.fixture(scope="session")
+def stack_with(outdir: str) -> Callable[..., Synthesised]:
+    """The ready-made stack with these settings in its context: each is synthesised once."""
+    made: dict[str, Synthesised] = {}
+
+    def synthesised(**context: Any) -> Synthesised:
+        key = repr(sorted(context.items()))
+        if key not in made:
+            made[key] = Synthesised(TicketlockStack(App(outdir=outdir, context=context), "Ticketlock"))
+        return made[key]
+
+    return synthesised

@@ -4,20 +4,13 @@ import pytest
 from aws_cdk import App, Aws, Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
-from kit.granted import as_list, on_table
-from ticketlock_cdk import TicketlockStack, TransactionTables
+from kit.stacks import as_list, function, machine, on_table
+from ticketlock_cdk import TransactionTables
 from ticketlock_cdk.units.access import ROLL_BACK_SAVED
 
 STACKS = pytest.mark.verify("a stack of its own, synthesised")
 ARN = "arn:aws:states:eu-west-1:123456789012:stateMachine:Booking"
-
-
-def machine(scope, id="Booking", **more):
-    return sfn.StateMachine(
-        scope, id, definition_body=sfn.DefinitionBody.from_chainable(sfn.Pass(scope, f"{id}Passes")), **more
-    )
 
 
 class Attached:
@@ -112,14 +105,7 @@ def test_a_machine_of_another_stack_whose_functions_use_the_table_closes_no_circ
     app = App(outdir=outdir)
     units = TransactionTables(Stack(app, "Units"), "Units", reserve_concurrency=False)
     other = Stack(app, "Other")
-    worker = lambda_.Function(
-        other,
-        "Worker",
-        runtime=lambda_.Runtime.PYTHON_3_14,
-        handler="index.handler",
-        code=lambda_.Code.from_inline("def handler(event, _context): ..."),
-        environment={"UNITS_TABLE": units.table.table_name},
-    )
+    worker = function(other, "Worker", environment={"UNITS_TABLE": units.table.table_name})
     accounts = dynamodb.Table(
         other, "Accounts", partition_key=dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING)
     )
@@ -130,8 +116,8 @@ def test_a_machine_of_another_stack_whose_functions_use_the_table_closes_no_circ
     found = synthesise(other)
     assert len(found.of_type("AWS::Events::Rule")) == 1
     assert Stack.of(units).dependencies == []
-    function = synthesise(Stack.of(units)).function(units.roll_back)
-    assert "ReservedConcurrentExecutions" not in function
+    rolls_back = synthesise(Stack.of(units)).function(units.roll_back)
+    assert "ReservedConcurrentExecutions" not in rolls_back
 
 
 @STACKS
@@ -192,33 +178,26 @@ def test_a_machine_of_another_region_is_refused(outdir):
         for name, region in (("Here", "eu-west-1"), ("There", "us-east-1"))
     )
     units = TransactionTables(here, "Units")
-    with pytest.raises(ValueError, match="machine is There/Booking, in the Region us-east-1; allowed: "):
+    with pytest.raises(ValueError, match="machine is There/Workflow, in the Region us-east-1; allowed: "):
         units.attach(machine(there))
 
 
-class TestTheReadyMadeStack:
-    @pytest.fixture
-    def stack_with(self, outdir, synthesise):
-        def synthesised(**context):
-            return synthesise(TicketlockStack(App(outdir=outdir, context=context), "Ticketlock"))
+@STACKS
+def test_the_ready_made_stack_rolls_back_after_the_workflows_that_are_named(stack_with):
+    found = stack_with(transactions="true", workflows=f"{ARN},{ARN}.2", clean_up_concurrency="none")
+    [watched] = [
+        rule["EventPattern"]["detail"]["stateMachineArn"]
+        for rule in found.of_type("AWS::Events::Rule").values()
+        if ARN in rule.get("EventPattern", {}).get("detail", {}).get("stateMachineArn", [])
+    ]
+    assert watched == [ARN, f"{ARN}.2"]
+    [function] = [
+        each for each in found.of_type("AWS::Lambda::Function").values() if each["Handler"] == "roll_back.handler"
+    ]
+    assert "ReservedConcurrentExecutions" not in function
 
-        return synthesised
 
-    @STACKS
-    def test_rolls_back_after_the_workflows_that_are_named(self, stack_with):
-        found = stack_with(transactions="true", workflows=f"{ARN},{ARN}.2", clean_up_concurrency="none")
-        [watched] = [
-            rule["EventPattern"]["detail"]["stateMachineArn"]
-            for rule in found.of_type("AWS::Events::Rule").values()
-            if ARN in rule.get("EventPattern", {}).get("detail", {}).get("stateMachineArn", [])
-        ]
-        assert watched == [ARN, f"{ARN}.2"]
-        [function] = [
-            each for each in found.of_type("AWS::Lambda::Function").values() if each["Handler"] == "roll_back.handler"
-        ]
-        assert "ReservedConcurrentExecutions" not in function
-
-    @pytest.mark.parametrize("arn", ["Booking", f"{ARN}:1", f"{ARN}/label", ARN.replace("states", "lambda")])
-    def test_refuses_what_is_no_state_machine(self, arn, stack_with):
-        with pytest.raises(ValueError, match=r"workflows\[0\] is .*; allowed: the ARN of a state machine, without"):
-            stack_with(transactions="true", workflows=arn)
+@pytest.mark.parametrize("arn", ["Booking", f"{ARN}:1", f"{ARN}/label", ARN.replace("states", "lambda")])
+def test_the_ready_made_stack_refuses_what_is_no_state_machine(arn, stack_with):
+    with pytest.raises(ValueError, match=r"workflows\[0\] is .*; allowed: the ARN of a state machine, without"):
+        stack_with(transactions="true", workflows=arn)

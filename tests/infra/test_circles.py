@@ -1,34 +1,18 @@
-"""Grants to targets, and to what a fragment runs, create no dependency cycle: the CDK itself would find one at
-synth.
-"""
+"""Dependencies between resources: grants create no cycle, and what must exist first is awaited."""
 
 import pytest
 from aws_cdk import App, Stack
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk import aws_kms as kms
+from kit.stacks import as_list, function, machine
 from ticketlock_cdk import TicketLock
 
 SEPARATE = "@aws-cdk/aws-lambda:createNewPoliciesWithAddToRolePolicy"
 
 
-def function(scope, id="Work"):
-    code = lambda_.Code.from_inline("def handler(event, _context): ...")
-    return lambda_.Function(scope, id, runtime=lambda_.Runtime.PYTHON_3_14, handler="index.handler", code=code)
-
-
-def machine(scope, chain=None, id="Workflow"):
-    body = sfn.DefinitionBody.from_chainable(chain or sfn.Pass(scope, f"{id}Passes"))
-    return sfn.StateMachine(scope, id, definition_body=body)
-
-
 def may(found, principal):
     """The actions that a principal is allowed by policies of its own."""
-    return {
-        action
-        for statement in found.statements(principal)
-        for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
-    }
+    return {action for statement in found.statements(principal) for action in as_list(statement["Action"])}
 
 
 def test_a_function_that_is_a_target_may_use_the_lock(stack, synthesise):
@@ -47,7 +31,7 @@ def test_a_target_may_start_the_next_execution(kind, stack, synthesise):
 
 def fragment_over(stack, work):
     lock = TicketLock(stack, "Lock")
-    workflow = machine(stack, lock.serialize(stack, "Ship", work, entity="$.id"), "Mine")
+    workflow = machine(stack, "Mine", lock.serialize(stack, "Ship", work, entity="$.id"))
     lock.attach(workflow)
     return lock, workflow
 
@@ -133,3 +117,48 @@ def test_a_role_that_is_not_to_be_changed_is_left_alone(stack, synthesise):
     arn = "arn:aws:iam::123456789012:role/theirs"
     TicketLock(stack, "Lock").grant_use(iam.Role.from_role_arn(stack, "Theirs", arn, mutable=False))
     assert "theirs" not in str(synthesise(stack).template)
+
+
+# The clean-up's dead letters.
+
+
+@pytest.mark.verify("stacks of its own, each synthesised")
+@pytest.mark.parametrize("flag", [True, False], ids=["a policy for each statement", "one policy"])
+@pytest.mark.parametrize("key", [True, False], ids=["with a key", "without"])
+def test_the_queue_becomes_a_destination_only_after_the_function_may_send_to_it(key, flag, outdir, synthesise):
+    stack = Stack(App(outdir=outdir, context={SEPARATE: flag}), "Test")
+    lock = TicketLock(stack, "Lock", encryption_key=kms.Key(stack, "Key") if key else None)
+    found = synthesise(stack)
+    (config,) = [each for each in found.resources.values() if each["Type"] == "AWS::Lambda::EventInvokeConfig"]
+    queue = {"Fn::GetAtt": [found.id_of(lock.dead_letter_queue), "Arn"]}
+    assert config["Properties"]["DestinationConfig"]["OnFailure"]["Destination"] == queue
+    awaited = [found.resources[id] for id in waits_for(found.resources, config)]
+    statements = [
+        statement
+        for each in awaited
+        if each["Type"] == "AWS::IAM::Policy"
+        and {"Ref": found.id_of(lock.clean_up.role)} in each["Properties"]["Roles"]
+        for statement in each["Properties"]["PolicyDocument"]["Statement"]
+    ]
+    assert [one["Resource"] for one in statements if one["Action"] == "sqs:SendMessage"] == [queue]
+    assert bool([one for one in statements if "kms:GenerateDataKey" in one["Action"]]) == key
+
+
+def waits_for(resources, resource):
+    """The resources that CloudFormation creates before it, as the template says: directly or indirectly."""
+    found: set[str] = set()
+    left = [resource]
+    while left:
+        waiting = left.pop()
+        new = {id for id in resources if names(waiting, id)} - found
+        found |= new
+        left += [resources[id] for id in new]
+    return found
+
+
+def names(value, id):
+    if isinstance(value, dict):
+        awaited = value.get("DependsOn", [])
+        direct = value.get("Ref") == id or (value.get("Fn::GetAtt") or [None])[0] == id
+        return direct or id in awaited or any(names(inner, id) for inner in value.values())
+    return isinstance(value, list) and any(names(inner, id) for inner in value)

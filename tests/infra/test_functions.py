@@ -1,8 +1,9 @@
-"""The functions of the lock."""
+"""The functions of the lock, and the network that they may be in."""
 
 import clean_up
 import pytest
-from aws_cdk import Duration
+from aws_cdk import App, Duration, Stack
+from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_lambda as lambda_
 from ticketlock_cdk import TicketLock
 
@@ -19,19 +20,19 @@ def function(step, typical):
     return typical.synthesised.function(typical.functions[step])
 
 
-def test_each_runs_its_own_handler(step, function):
+def test_each_function_runs_its_own_handler(step, function):
     assert function["Handler"] == f"{step}.handler"
 
 
-def test_each_runs_on_the_newest_python_and_on_arm(function):
+def test_each_function_runs_on_the_newest_python_and_on_arm(function):
     assert (function["Runtime"], function["Architectures"]) == ("python3.14", ["arm64"])
 
 
-def test_each_is_traced(function):
+def test_each_function_is_traced(function):
     assert function["TracingConfig"] == {"Mode": "Active"}
 
 
-def test_each_knows_the_table_and_its_names_in_powertools(function, typical):
+def test_each_function_knows_the_table_and_its_names_in_powertools(function, typical):
     variables = function["Environment"]["Variables"]
     assert variables["TABLE_NAME"] == {"Ref": typical.synthesised.id_of(typical.lock.table)}
     assert variables["POWERTOOLS_SERVICE_NAME"] == typical.lock.service_name
@@ -43,7 +44,7 @@ def test_the_clean_up_knows_the_machine_and_the_lease(typical):
     assert variables["LEASE_SECONDS"] == "60"
 
 
-def test_each_has_logs_that_end(function, typical):
+def test_each_function_has_logs_that_end(function, typical):
     log_group = typical.synthesised.resources[function["LoggingConfig"]["LogGroup"]["Ref"]]
     assert log_group["Properties"]["RetentionInDays"] == 30
 
@@ -74,7 +75,7 @@ def test_a_beat_ends_before_the_next_one_begins(lease_s, timeout_s, stack, synth
     assert synthesise(stack).function(lock.heartbeat)["Timeout"] == timeout_s
 
 
-def test_each_has_the_memory_that_was_measured_for_it(function):
+def test_each_function_has_the_memory_that_was_measured_for_it(function):
     assert function["MemorySize"] == 512
 
 
@@ -108,7 +109,8 @@ def test_a_number_out_of_its_bounds_is_refused_by_name(name, value, stack):
 class Called:
     """A lock with or without snapshots, and what its definitions call."""
 
-    def __init__(self, stack, synthesise, *, snap_start):
+    def __init__(self, outdir, synthesise, *, snap_start):
+        stack = Stack(App(outdir=outdir), "Called")
         self.lock = TicketLock(stack, "Lock", snap_start=snap_start)
         self.found = synthesise(stack)
         self.stepping = [
@@ -130,9 +132,9 @@ class Called:
         }
 
 
-@pytest.fixture(params=[False, True], ids=["no snapshots", "snap_start"])
-def called(request, stack, synthesise):
-    return Called(stack, synthesise, snap_start=request.param)
+@pytest.fixture(scope="module", params=[False, True], ids=["no snapshots", "snap_start"])
+def called(request, outdir, synthesise):
+    return Called(outdir, synthesise, snap_start=request.param)
 
 
 @pytest.mark.verify("a stack of its own, synthesised")
@@ -158,9 +160,105 @@ def test_the_machines_may_call_aliases_and_what_older_definitions_call(called):
 
 
 @pytest.mark.verify("a stack of its own, synthesised")
-def test_all_but_the_clean_up_start_from_snapshots(stack, synthesise):
-    called = Called(stack, synthesise, snap_start=True)
+@pytest.mark.parametrize("called", [True], indirect=True, ids=["snap_start"])
+def test_all_but_the_clean_up_start_from_snapshots(called):
     for function in called.stepping:
         assert called.found.function(function)["SnapStart"] == {"ApplyOn": "PublishedVersions"}
     # No one waits for it.
     assert "SnapStart" not in called.found.function(called.lock.clean_up)
+
+
+# Functions in a network of the user's.
+
+
+@pytest.fixture
+def vpc(stack):
+    return ec2.Vpc.from_vpc_attributes(
+        stack,
+        "Vpc",
+        vpc_id="vpc-0123456789abcdef0",
+        availability_zones=["eu-west-1a"],
+        private_subnet_ids=["subnet-0123456789abcdef0"],
+        isolated_subnet_ids=["subnet-0123456789abcdef1"],
+    )
+
+
+def networks(found):
+    return [one.get("VpcConfig") for id, one in found.of_type("AWS::Lambda::Function").items() if id.startswith("Lock")]
+
+
+@pytest.mark.verify("stacks of its own, each synthesised")
+def test_without_a_network_the_functions_are_in_none(typical):
+    assert set(networks(typical.synthesised)) == {None}
+    assert "ec2:" not in str(list(typical.synthesised.statements()))
+
+
+@pytest.mark.verify("stacks of its own, each synthesised")
+def test_every_function_is_in_the_network_with_one_security_group_without_inbound_rules(everything):
+    found = everything.synthesised
+    [(id, group)] = found.of_type("AWS::EC2::SecurityGroup").items()
+    assert "SecurityGroupIngress" not in group
+    assert all(one["SecurityGroupIds"] == [{"Fn::GetAtt": [id, "GroupId"]}] for one in networks(found))
+
+
+@pytest.mark.verify("stacks of its own, each synthesised")
+def test_subnets_and_security_groups_can_be_chosen(stack, vpc, synthesise):
+    group = ec2.SecurityGroup.from_security_group_id(stack, "Group", "sg-0123456789abcdef0")
+    TicketLock(
+        stack,
+        "Lock",
+        vpc=vpc,
+        vpc_subnets=ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED),
+        security_groups=[group],
+    )
+    found = synthesise(stack)
+    assert all(
+        one == {"SubnetIds": ["subnet-0123456789abcdef1"], "SecurityGroupIds": ["sg-0123456789abcdef0"]}
+        for one in networks(found)
+    )
+    assert not found.of_type("AWS::EC2::SecurityGroup")
+
+
+@pytest.mark.verify("stacks of its own, each synthesised")
+def test_lambda_may_make_network_interfaces_without_a_managed_policy(everything):
+    for function in everything.functions:
+        [allowed] = [
+            one
+            for one in everything.synthesised.statements(function)
+            if "ec2:CreateNetworkInterface" in one["Action"] and one["Effect"] == "Allow"
+        ]
+        # https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html#configuration-vpc-permissions
+        assert set(allowed["Action"]) == {
+            f"ec2:{name}"
+            for name in (
+                "AssignPrivateIpAddresses",
+                "CreateNetworkInterface",
+                "DeleteNetworkInterface",
+                "DescribeNetworkInterfaces",
+                "DescribeSubnets",
+                "UnassignPrivateIpAddresses",
+            )
+        }
+    assert "AWSLambdaVPCAccessExecutionRole" not in str(everything.synthesised.template)
+
+
+@pytest.mark.verify("stacks of its own, each synthesised")
+def test_a_functions_own_code_may_make_no_network_interface(everything):
+    for function in everything.functions:
+        [denied] = [one for one in everything.synthesised.statements(function) if one["Effect"] == "Deny"]
+        assert {"ec2:CreateNetworkInterface", "ec2:DetachNetworkInterface"} <= set(denied["Action"])
+        assert list(denied["Condition"]["ArnLike"]) == ["lambda:SourceFunctionArn"]
+
+
+@pytest.mark.verify("stacks of its own, each synthesised")
+def test_a_choice_of_subnets_without_a_network_is_refused(stack):
+    subnets = ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)
+    with pytest.raises(ValueError, match=r"vpc_subnets is .* and vpc is None; allowed: vpc_subnets together with"):
+        TicketLock(stack, "Lock", vpc_subnets=subnets)
+
+
+@pytest.mark.verify("stacks of its own, each synthesised")
+def test_security_groups_without_a_network_are_refused(stack):
+    group = ec2.SecurityGroup.from_security_group_id(stack, "Group", "sg-0123456789abcdef0")
+    with pytest.raises(ValueError, match=r"security_groups is .* and vpc is None"):
+        TicketLock(stack, "Lock", security_groups=[group])

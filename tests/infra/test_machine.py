@@ -1,14 +1,107 @@
-"""The state machine as it is deployed."""
+"""The state machine: the definition's properties, and how it is deployed."""
 
 import inspect
 import json
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from aws_cdk import Duration
 from ticketlock_cdk import TicketLock
 from ticketlock_cdk.assets import source_folder
+from ticketlock_cdk.lock.serialize_machine import serialize_definition
+from ticketlock_cdk.lock.settings import LockSettings
 
 from ticketlock import errors
+
+pytestmark = pytest.mark.shows("one run per grant", "unreachable functions", "long waits and holds", "no heartbeat")
+
+SETTINGS = LockSettings(lease_s=120, poll_s=7, default_record_wait=30, permits=3)
+DEFINITION = serialize_definition(SETTINGS, ["arn:one", "arn:two"])
+
+
+def states(machine: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, state in machine["States"].items():
+        yield name, state
+        for branch in state.get("Branches", []):
+            yield from states(branch)
+
+
+STATES = dict(states(DEFINITION))
+
+
+def test_every_lock_function_is_retried_in_the_same_way() -> None:
+    retries = [STATES[name]["Retry"] for name in ("TakeTicket", "CheckPosition", "Release", "ReleaseAfterFailure")]
+    assert all(retry == retries[0] for retry in retries)
+
+
+def test_every_task_has_a_time_out() -> None:
+    assert [name for name, state in STATES.items() if state["Type"] == "Task" and not state["TimeoutSeconds"] > 0] == []
+
+
+def test_every_state_says_why_it_exists() -> None:
+    assert [name for name, state in STATES.items() if not state.get("Comment")] == []
+
+
+def test_the_settings_of_a_deployment_stand_where_the_functions_read_them() -> None:
+    payload = STATES["TakeTicket"]["Parameters"]["Payload"]
+    assert (payload["leaseSeconds"], payload["pollSeconds"], payload["defaultRecordWaitSeconds"]) == (120, 7, 30)
+    assert payload["defaultPermits"] == 3
+    assert payload["targets"] == ["arn:one", "arn:two"]
+
+
+def test_the_heartbeat_comes_at_half_the_lease_and_gives_up_when_the_lease_ends() -> None:
+    heartbeat = STATES["Heartbeat"]
+    assert heartbeat["TimeoutSeconds"] == 60
+    on_any_error = heartbeat["Retry"][-1]
+    assert on_any_error["ErrorEquals"] == ["States.ALL"]
+    assert on_any_error["IntervalSeconds"] * on_any_error["MaxAttempts"] == 60
+
+
+def test_the_heartbeat_continues_for_as_long_as_the_work_and_never_past_a_lost_lock() -> None:
+    on_loss, on_time_out, *_ = STATES["Heartbeat"]["Retry"]
+    assert (on_loss["ErrorEquals"], on_loss["MaxAttempts"]) == (
+        ["LockLost", "EventBudgetExceeded", "ContinueHolding"],
+        0,
+    )
+    assert (on_time_out["BackoffRate"], on_time_out["MaxAttempts"]) == (1, 99_999_999)
+
+
+# https://docs.aws.amazon.com/lambda/latest/dg/snapstart-troubleshooting.html for the two with snapshots.
+NOT_STARTED = [
+    "Lambda.ResourceNotReadyException",
+    "Lambda.CodeArtifactUserPendingException",
+    "Lambda.SnapStartNotReadyException",
+]
+ASLEEP = [*NOT_STARTED, "Lambda.SnapStartTimeoutException"]
+OWN = ["TakeTicket", "CheckPosition", "Release", "ReleaseAfterFailure", "Heartbeat"]
+
+
+# A restored function may have begun: protected work is retried only if it certainly did not start.
+@pytest.mark.parametrize(("name", "errors"), [*((name, ASLEEP) for name in OWN), ("InvokeFunction", NOT_STARTED)])
+def test_a_function_that_was_idle_for_weeks_has_two_minutes_to_wake(name: str, errors: list[str]) -> None:
+    """https://docs.aws.amazon.com/lambda/latest/dg/functions-states.html"""
+    [retrier] = [each for each in STATES[name]["Retry"] if each["ErrorEquals"] == errors]
+    waits = [retrier["IntervalSeconds"] * retrier["BackoffRate"] ** number for number in range(retrier["MaxAttempts"])]
+    # Without jitter, which could halve it.
+    assert "JitterStrategy" not in retrier
+    assert sum(min(wait, retrier.get("MaxDelaySeconds", wait)) for wait in waits) >= 120
+
+
+@pytest.mark.parametrize("name", ["StartExecution", "ContinueWaiting", "ContinueHolding"])
+def test_a_throttled_nested_start_is_retried_under_each_of_its_error_names(name: str) -> None:
+    """https://docs.aws.amazon.com/step-functions/latest/dg/concepts-nested-workflows.html"""
+    repeated = {error for retrier in STATES[name]["Retry"] for error in retrier["ErrorEquals"]}
+    assert {
+        "StepFunctions.ExecutionLimitExceeded",
+        "StepFunctions.ExecutionLimitExceededException",
+        "StepFunctions.AWSStepFunctionsException",
+        "StepFunctions.ThrottlingException",
+    } <= repeated
+
+
+# The state machine as it is deployed.
+
 
 # Names that Step Functions, Lambda and its sandbox give to errors of their own.
 SERVICE_ERRORS = ("States.", "Lambda.", "Sandbox.", "StepFunctions.")
@@ -19,30 +112,23 @@ def machine(typical):
     return typical.synthesised.one(typical.lock.state_machine)["Properties"]
 
 
-def all_states(definition):
-    for name, state in definition["States"].items():
-        yield name, state
-        for branch in state.get("Branches", []):
-            yield from all_states(branch)
-
-
 def error_names(definition):
-    for _, state in all_states(definition):
+    for _, state in states(definition):
         for rule in [*state.get("Retry", []), *state.get("Catch", [])]:
             yield from rule["ErrorEquals"]
         if "Error" in state:
             yield state["Error"]
 
 
-def test_it_is_a_standard_one(machine):
+def test_the_machine_is_a_standard_one(machine):
     assert machine["StateMachineType"] == "STANDARD"
 
 
-def test_it_is_traced(machine):
+def test_the_machine_is_traced(machine):
     assert machine["TracingConfiguration"] == {"Enabled": True}
 
 
-def test_it_logs_every_event_without_what_the_events_carry(machine, typical):
+def test_the_machine_logs_every_event_without_what_the_events_carry(machine, typical):
     logging = machine["LoggingConfiguration"]
     assert (logging["Level"], logging["IncludeExecutionData"]) == ("ALL", False)
     [destination] = logging["Destinations"]
@@ -50,12 +136,12 @@ def test_it_logs_every_event_without_what_the_events_carry(machine, typical):
     assert typical.synthesised.resources[id]["Properties"]["RetentionInDays"] == 30
 
 
-def test_its_placeholders_are_all_substituted(machine, typical):
+def test_the_machines_placeholders_are_all_substituted(machine, typical):
     used = {part.split("}")[0] for part in json.dumps(typical.definition).split("${")[1:]}
     assert used == set(machine["DefinitionSubstitutions"])
 
 
-def test_its_definition_is_the_file_except_for_the_settings(typical):
+def test_the_machines_definition_is_the_file_except_for_the_settings(typical):
     written = json.loads((source_folder("statemachines") / "serialize.asl.json").read_text())
     written["States"]["TakeTicket"]["Parameters"]["Payload"]["targets"] = [
         f"<{typical.synthesised.id_of(target)}>" for target in (typical.target_function, typical.target_machine)
@@ -64,7 +150,7 @@ def test_its_definition_is_the_file_except_for_the_settings(typical):
     assert typical.definition == written
 
 
-def test_its_errors_are_classes_of_the_errors_module(typical):
+def test_the_machines_errors_are_classes_of_the_errors_module(typical):
     # No error: how the last beat of an execution makes the next one take over.
     control = {"ContinueHolding"}
     own = {name for name in error_names(typical.definition) if not name.startswith(SERVICE_ERRORS)} - control
@@ -80,22 +166,12 @@ def test_its_errors_are_classes_of_the_errors_module(typical):
     }
 
 
-def test_its_failing_statuses_are_classes_of_the_errors_module(typical):
+def test_the_machines_failing_statuses_are_classes_of_the_errors_module(typical):
     routes = {choice["StringEquals"]: choice["Next"] for choice in typical.definition["States"]["MyTurn?"]["Choices"]}
     going_on = ("granted", "grantedMeanwhile", "parked", "parkedBriefly", "waiting", "continued")
     failing = {status: next for status, next in routes.items() if status not in going_on}
     assert all(status == next for status, next in failing.items())
     assert set(failing) <= set(errors.__all__)
-
-
-def test_every_state_says_why_it_exists(typical):
-    assert not [name for name, state in all_states(typical.definition) if not state.get("Comment")]
-
-
-def test_every_task_has_an_end(typical):
-    tasks = {name: state for name, state in all_states(typical.definition) if state["Type"] == "Task"}
-    assert tasks
-    assert not [name for name, state in tasks.items() if "TimeoutSeconds" not in state]
 
 
 @pytest.mark.verify("a stack of its own, synthesised")
@@ -126,7 +202,7 @@ def test_the_steps_learn_the_settings(stack, synthesise):
 
 
 @pytest.mark.verify("a stack of its own, synthesised")
-def test_two_of_them_fit_in_one_stack(stack, synthesise):
+def test_two_locks_fit_in_one_stack(stack, synthesise):
     first, second = TicketLock(stack, "First"), TicketLock(stack, "Second")
     found = synthesise(stack)
     assert found.id_of(first.table) != found.id_of(second.table)

@@ -8,6 +8,7 @@ from aws_cdk import App, CfnParameter, Duration, Stack
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Annotations, Match
+from kit.stacks import as_list
 from ticketlock_cdk import HandOver, TicketLock
 from ticketlock_cdk.assets import source_folder
 
@@ -316,10 +317,6 @@ def test_without_heartbeat_the_work_has_the_time_out_that_the_lease_bounds(stack
 
 
 # The permissions that attaching grants.
-
-
-def as_list(value):
-    return value if isinstance(value, list) else [value]
 
 
 def granted(synthesised, construct):

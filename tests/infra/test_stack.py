@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App
-from ticketlock_cdk import TicketlockStack
 
 ROOT = Path(__file__).parents[2]
 FUNCTION = "arn:aws:lambda:eu-west-1:123456789012:function:pay"
@@ -18,15 +16,6 @@ MACHINE = "arn:aws:states:eu-west-1:123456789012:stateMachine:Orders"
 TOPIC = "arn:aws:sns:eu-west-1:123456789012:on-call"
 KEY = "arn:aws:kms:eu-west-1:123456789012:key/00000000-0000-4000-8000-000000000000"
 OUTPUTS = {"TableName", "StateMachineArn", "ExampleTargetArn", "ExampleFunctionArn"}
-
-
-@pytest.fixture
-def stack_with(outdir, synthesise):
-    def synthesised(**context):
-        app = App(outdir=outdir, context=context)
-        return synthesise(TicketlockStack(app, "Ticketlock"))
-
-    return synthesised
 
 
 def take_ticket(found):

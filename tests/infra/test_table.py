@@ -1,4 +1,4 @@
-"""The table: a new one, or a given one."""
+"""The table: a new one, or a given one; and a key of the user's, which encrypts everything that is stored."""
 
 import pytest
 from aws_cdk import App, Fn, RemovalPolicy, Stack
@@ -17,7 +17,7 @@ def table(typical):
     return typical.synthesised.one(typical.lock.table)
 
 
-def test_the_keys_are_two_strings(table):
+def test_the_keys_of_the_table_are_two_strings(table):
     assert table["Properties"]["KeySchema"] == [
         {"AttributeName": "pk", "KeyType": "HASH"},
         {"AttributeName": "sk", "KeyType": "RANGE"},
@@ -29,25 +29,25 @@ def test_time_to_live_deletes_expired_items(table):
     assert table["Properties"]["TimeToLiveSpecification"] == {"AttributeName": "expiresAt", "Enabled": True}
 
 
-def test_it_can_be_restored_to_any_moment(table):
+def test_the_table_can_be_restored_to_any_moment(table):
     assert table["Properties"]["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
 
 
-def test_it_is_billed_on_demand(table):
+def test_the_table_is_billed_on_demand(table):
     assert table["Properties"]["BillingMode"] == "PAY_PER_REQUEST"
 
 
-def test_it_outlives_its_stack(table):
+def test_the_table_outlives_its_stack(table):
     assert (table["DeletionPolicy"], table["UpdateReplacePolicy"]) == ("Retain", "Retain")
     assert table["Properties"]["DeletionProtectionEnabled"] is True
 
 
-def test_it_is_no_global_table(table):
+def test_the_table_is_no_global_one(table):
     assert table["Type"] == "AWS::DynamoDB::Table"
 
 
 @pytest.mark.verify("a stack of its own, synthesised")
-def test_it_goes_with_the_stack_if_asked_to(stack, synthesise):
+def test_the_table_goes_with_the_stack_if_asked_to(stack, synthesise):
     lock = TicketLock(stack, "Lock", removal_policy=RemovalPolicy.DESTROY)
     table = synthesise(stack).one(lock.table)
     assert table["DeletionPolicy"] == "Delete"
@@ -156,3 +156,111 @@ def test_anything_but_a_table_is_refused(table, stack):
 def test_a_table_that_is_known_only_at_deploy_time_is_refused(stack):
     with pytest.raises(ValueError, match=r"known only at deploy time; .*import it by Table.from_table_name"):
         TicketLock(stack, "Lock", table=Fn.import_value("TheTable"))
+
+
+# A key of the user's: it encrypts everything that is stored, and all principals that need it may use it.
+
+
+KEY_ARN = "arn:aws:kms:eu-west-1:123456789012:key/00000000-0000-4000-8000-000000000000"
+
+
+@pytest.fixture
+def key_arn(everything):
+    return {"Fn::GetAtt": [everything.synthesised.id_of(everything.key), "Arn"]}
+
+
+@pytest.fixture
+def of_service(everything):
+    """The key policy's statements for services."""
+    policy = everything.synthesised.one(everything.key)["Properties"]["KeyPolicy"]
+    return [one for one in policy["Statement"] if "Service" in one["Principal"]]
+
+
+@pytest.mark.verify("stacks of its own, each synthesised")
+def test_a_key_encrypts_the_table(everything, key_arn):
+    table = everything.synthesised.one(everything.lock.table)["Properties"]
+    assert table["SSESpecification"] == {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": key_arn}
+
+
+@pytest.mark.verify("stacks of its own, each synthesised")
+def test_a_key_encrypts_every_log_group(everything, key_arn):
+    groups = everything.synthesised.of_type("AWS::Logs::LogGroup")
+    assert groups
+    assert all(group["KmsKeyId"] == key_arn for group in groups.values())
+
+
+@pytest.mark.verify("stacks of its own, each synthesised")
+def test_every_step_and_every_machine_may_use_the_key(everything):
+    for user in (*everything.functions, everything.lock.state_machine):
+        actions = {
+            action
+            for one in everything.synthesised.statements(user)
+            for action in one["Action"]
+            if action.startswith("kms:")
+        }
+        assert {"kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"} <= actions
+        assert not [action for action in actions if "*" in action]
+
+
+@pytest.mark.verify("stacks of its own, each synthesised")
+def test_a_key_encrypts_every_queue(everything, key_arn):
+    queues = everything.synthesised.of_type("AWS::SQS::Queue")
+    assert queues
+    assert all(queue["KmsMasterKeyId"] == key_arn for queue in queues.values())
+
+
+@pytest.mark.verify("stacks of its own, each synthesised")
+def test_the_clean_up_may_use_the_key_to_send_a_dead_letter(everything, key_arn):
+    [sends] = [
+        one
+        for one in everything.synthesised.statements(everything.lock.clean_up)
+        if len(one["Action"]) == 2 and one["Action"] == ["kms:Decrypt", "kms:GenerateDataKey"]
+    ]
+    assert sends["Resource"] == key_arn
+
+
+@pytest.mark.verify("stacks of its own, each synthesised")
+def test_the_keys_policy_lets_the_rules_of_this_account_use_it(of_service):
+    [events] = [one for one in of_service if one["Principal"]["Service"] == "events.amazonaws.com"]
+    assert events["Action"] == ["kms:Decrypt", "kms:GenerateDataKey"]
+    [pattern] = events["Condition"]["ArnLike"].values()
+    assert list(events["Condition"]["ArnLike"]) == ["aws:SourceArn"]
+    assert pattern["Fn::Join"][1][-2:] == [{"Ref": "AWS::AccountId"}, ":rule/*"]
+
+
+@pytest.mark.verify("stacks of its own, each synthesised")
+def test_the_keys_policy_lets_no_other_service_use_it(of_service):
+    assert len(of_service) == 2
+
+
+@pytest.mark.verify("stacks of its own, each synthesised")
+def test_the_keys_policy_lets_the_logs_of_this_account_and_region_use_it(of_service):
+    [logs] = [one for one in of_service if one["Principal"]["Service"] != "events.amazonaws.com"]
+    assert logs["Principal"]["Service"]["Fn::Join"][1] == ["logs.", {"Ref": "AWS::Region"}, ".amazonaws.com"]
+    [pattern] = logs["Condition"]["ArnLike"].values()
+    assert list(logs["Condition"]["ArnLike"]) == ["kms:EncryptionContext:aws:logs:arn"]
+    assert {"Ref": "AWS::AccountId"} in pattern["Fn::Join"][1]
+    assert {"Ref": "AWS::Region"} in pattern["Fn::Join"][1]
+    assert not [action for action in logs["Action"] if "*" in action]
+
+
+@pytest.mark.verify("stacks of its own, each synthesised")
+def test_without_a_key_nothing_names_one(typical):
+    assert "KmsKeyId" not in str(typical.synthesised.template)
+    assert "kms:" not in str(typical.synthesised.template)
+
+
+@pytest.mark.verify("stacks of its own, each synthesised")
+def test_an_imported_key_brings_a_warning_since_its_policy_is_not_ours(stack: Stack):
+    TicketLock(stack, "Lock", encryption_key=kms.Key.from_key_arn(stack, "Key", KEY_ARN))
+    for user, path in (("CloudWatch Logs", "/Test/Lock"), ("EventBridge", "/Test/Lock/CleanUp")):
+        message = Match.string_like_regexp(f"its policy must let {user} use it")
+        Annotations.from_stack(stack).has_warning(path, message)
+
+
+@pytest.mark.verify("stacks of its own, each synthesised")
+def test_an_imported_key_is_used_all_the_same(stack, synthesise):
+    lock = TicketLock(stack, "Lock", encryption_key=kms.Key.from_key_arn(stack, "Key", KEY_ARN))
+    found = synthesise(stack)
+    assert found.one(lock.table)["Properties"]["SSESpecification"]["KMSMasterKeyId"] == KEY_ARN
+    assert {group["KmsKeyId"] for group in found.of_type("AWS::Logs::LogGroup").values()} == {KEY_ARN}

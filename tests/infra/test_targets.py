@@ -1,28 +1,20 @@
-"""The targets that may run under the lock."""
+"""The targets that may run under the lock, and settings; what cannot work is refused by name when it is synthesised."""
 
 from typing import Any, cast
 
 import pytest
-from aws_cdk import Aws, Fn, Stack
+from aws_cdk import App, Aws, CfnParameter, Duration, Environment, Fn, Stack
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
+from kit.stacks import as_list, function, machine
 from ticketlock_cdk import TicketLock
 
-pytestmark = pytest.mark.verify("stacks of its own, each synthesised")
+STACKS = pytest.mark.verify("stacks of its own, each synthesised")
 
 FUNCTION = "arn:aws:lambda:eu-west-1:123456789012:function:pay"
 MACHINE = "arn:aws:states:eu-west-1:123456789012:stateMachine:Orders"
 IN_CHINA = "arn:aws-cn:states:cn-north-1:123456789012:stateMachine:Orders"
-
-
-def as_list(value):
-    return value if isinstance(value, list) else [value]
-
-
-def machine(stack, kind):
-    body = sfn.DefinitionBody.from_chainable(sfn.Pass(stack, f"Nothing{kind}"))
-    return sfn.StateMachine(stack, f"Workflow{kind}", state_machine_type=kind, definition_body=body)
 
 
 def allowed(found, lock):
@@ -41,12 +33,14 @@ def allowed(found, lock):
     return targets, *granted.values()
 
 
+@STACKS
 @pytest.mark.parametrize("arn", [FUNCTION, f"{FUNCTION}:live", f"{FUNCTION}:3"])
 def test_a_function_is_allowed_by_exactly_its_arn(arn, stack, synthesise):
     lock = TicketLock(stack, "Lock", targets=[arn])
     assert allowed(synthesise(stack), lock) == ([arn], [arn], [])
 
 
+@STACKS
 @pytest.mark.parametrize("arn", [MACHINE, IN_CHINA])
 def test_a_state_machine_is_allowed_by_its_arn(arn, stack, synthesise):
     lock = TicketLock(stack, "Lock", targets=[arn])
@@ -62,12 +56,14 @@ def test_a_state_machine_is_allowed_by_its_arn(arn, stack, synthesise):
         assert arn.replace(":stateMachine:", ":execution:") + ":lock-*" in stopped
 
 
+@STACKS
 @pytest.mark.parametrize("qualifier", ["PROD", "3"])
 def test_a_state_machines_alias_or_version_is_granted_by_the_machines_arn(qualifier, stack, synthesise):
     lock = TicketLock(stack, "Lock", targets=[f"{MACHINE}:{qualifier}"])
     assert allowed(synthesise(stack), lock) == ([f"{MACHINE}:{qualifier}"], [], [MACHINE])
 
 
+@STACKS
 def test_imported_ones_are_allowed(stack, synthesise):
     function = lambda_.Function.from_function_arn(stack, "Function", FUNCTION)
     workflow = sfn.StateMachine.from_state_machine_arn(stack, "Workflow", MACHINE)
@@ -75,23 +71,19 @@ def test_imported_ones_are_allowed(stack, synthesise):
     assert allowed(synthesise(stack), lock) == ([FUNCTION, MACHINE], [FUNCTION], [MACHINE])
 
 
+@STACKS
 def test_a_functions_alias_is_allowed_by_its_own_arn(stack, synthesise):
-    function = lambda_.Function(
-        stack,
-        "Work",
-        runtime=lambda_.Runtime.PYTHON_3_14,
-        handler="index.handler",
-        code=lambda_.Code.from_inline("def handler(event, _context): ..."),
-    )
-    alias = lambda_.Alias(stack, "Live", alias_name="live", version=function.current_version)
+    work = function(stack)
+    alias = lambda_.Alias(stack, "Live", alias_name="live", version=work.current_version)
     lock = TicketLock(stack, "Lock", targets=[alias])
     found = synthesise(stack)
     assert allowed(found, lock)[0] == [f"<{found.id_of(alias)}>"]
     [invoke] = [one for one in found.statements(lock.state_machine) if one["Action"] == "lambda:InvokeFunction"]
     assert {"Ref": found.id_of(alias)} in invoke["Resource"]
-    assert {"Fn::GetAtt": [found.id_of(function), "Arn"]} not in invoke["Resource"]
+    assert {"Fn::GetAtt": [found.id_of(work), "Arn"]} not in invoke["Resource"]
 
 
+@STACKS
 def test_an_arn_may_leave_the_account_to_the_deployment(stack, synthesise):
     arn = f"arn:{Aws.PARTITION}:lambda:{Aws.REGION}:{Aws.ACCOUNT_ID}:function:pay"
     lock = TicketLock(stack, "Lock", targets=[arn])
@@ -100,34 +92,41 @@ def test_an_arn_may_leave_the_account_to_the_deployment(stack, synthesise):
     ]
 
 
+@STACKS
 def test_a_target_of_another_stack_is_allowed(stack, synthesise):
-    other = machine(Stack(stack.node.root, "Other"), sfn.StateMachineType.STANDARD)
+    other = machine(Stack(stack.node.root, "Other"))
     lock = TicketLock(stack, "Lock", targets=[other])
     assert len(allowed(synthesise(stack), lock)[0]) == 1
 
 
+@STACKS
 def test_a_target_that_is_given_twice_counts_once(stack, synthesise):
     lock = TicketLock(stack, "Lock", targets=[MACHINE, MACHINE])
     assert allowed(synthesise(stack), lock)[0] == [MACHINE]
 
 
+@STACKS
 def test_without_targets_nothing_may_be_started(stack, synthesise):
     lock = TicketLock(stack, "Lock")
     assert allowed(synthesise(stack), lock) == ([], [], [])
 
 
+@STACKS
 def test_an_express_state_machine_is_refused(stack):
-    with pytest.raises(ValueError, match=r"targets\[0\] is Test/WorkflowStateMachineType.EXPRESS, an Express"):
-        TicketLock(stack, "Lock", targets=[machine(stack, sfn.StateMachineType.EXPRESS)])
+    with pytest.raises(ValueError, match=r"targets\[0\] is Test/Workflow, an Express"):
+        TicketLock(stack, "Lock", targets=[machine(stack, state_machine_type=sfn.StateMachineType.EXPRESS)])
 
 
+@STACKS
 def test_a_state_machine_that_is_made_express_behind_the_constructs_back_is_refused(stack):
-    workflow = machine(stack, sfn.StateMachineType.STANDARD)
-    workflow.node.default_child.state_machine_type = "EXPRESS"
+    workflow = machine(stack)
+    resource: Any = workflow.node.default_child
+    resource.state_machine_type = "EXPRESS"
     with pytest.raises(ValueError, match="an Express state machine"):
         TicketLock(stack, "Lock", targets=[workflow])
 
 
+@STACKS
 @pytest.mark.parametrize(
     ("arn", "message"),
     [
@@ -150,21 +149,156 @@ def test_an_arn_of_another_kind_is_refused(arn, message, stack):
     assert message in str(refused.value)
 
 
+@STACKS
 def test_the_message_says_which_target_it_is(stack):
     with pytest.raises(ValueError, match=r"targets\[1\] is 'pay'; allowed: a Lambda function or a Standard state"):
         TicketLock(stack, "Lock", targets=[FUNCTION, "pay"])
 
 
+@STACKS
 def test_an_arn_that_is_known_only_at_deploy_time_is_refused(stack):
     with pytest.raises(ValueError, match=r"known only at deploy time; .*import it by from_function_arn"):
         TicketLock(stack, "Lock", targets=[Fn.import_value("TheFunction")])
 
 
+@STACKS
 def test_another_construct_is_refused(stack):
     with pytest.raises(ValueError, match=r"targets\[0\] is .*Queue.*; allowed: a Lambda function"):
         TicketLock(stack, "Lock", targets=[cast(Any, sqs.Queue(stack, "Queue"))])
 
 
+@STACKS
 def test_an_arn_without_its_list_is_refused(stack):
     with pytest.raises(ValueError, match=r"targets is 'arn.*allowed: a list"):
         TicketLock(stack, "Lock", targets=FUNCTION)
+
+
+# Resources of another account or Region are refused by name: no nested execution is followed or stopped there.
+
+
+HERE = {"account": "123456789012", "region": "eu-west-1"}
+ELSEWHERE = [
+    ({**HERE, "region": "us-east-1"}, "in the Region us-east-1; allowed: the stack's own, eu-west-1"),
+    ({**HERE, "account": "210987654321"}, "in the account 210987654321; allowed: the stack's own, 123456789012"),
+]
+
+
+def stack_in(app, id, environment):
+    return Stack(app, id, env=Environment(**environment))
+
+
+def arn(kind, environment, name="theirs"):
+    service = "lambda" if kind == "function" else "states"
+    return f"arn:aws:{service}:{environment['region']}:{environment['account']}:{kind}:{name}"
+
+
+@pytest.fixture
+def app(outdir):
+    return App(outdir=outdir)
+
+
+@pytest.fixture
+def here(app):
+    return stack_in(app, "Here", HERE)
+
+
+@STACKS
+@pytest.mark.parametrize(("environment", "message"), ELSEWHERE)
+@pytest.mark.parametrize("kind", ["function", "stateMachine"])
+@pytest.mark.parametrize("name", ["targets", "retired_targets"])
+def test_an_arn_of_another_account_or_region_is_refused(name, kind, environment, message, here):
+    theirs = arn(kind, environment)
+    given: dict[str, Any] = {name: [arn(kind, HERE), theirs]}
+    with pytest.raises(ValueError, match="allowed: ") as refused:
+        TicketLock(here, "Lock", **given)
+    assert str(refused.value) == f"{name}[1] is {theirs!r}, {message}"
+
+
+@STACKS
+@pytest.mark.parametrize(("environment", "message"), ELSEWHERE)
+def test_a_construct_of_another_account_or_region_is_refused(environment, message, app, here):
+    theirs = machine(stack_in(app, "There", environment))
+    with pytest.raises(ValueError, match="allowed: ") as refused:
+        TicketLock(here, "Lock", targets=[theirs])
+    assert str(refused.value) == f"targets[0] is There/Workflow, {message}"
+
+
+@STACKS
+@pytest.mark.parametrize(("environment", "message"), ELSEWHERE)
+def test_an_import_from_another_account_or_region_is_refused_as_protected_work(environment, message, here):
+    function = lambda_.Function.from_function_arn(here, "Theirs", arn("function", environment))
+    lock = TicketLock(here, "Lock")
+    with pytest.raises(ValueError, match="protected is ") as refused:
+        lock.serialize(here, "Ship", function, entity="e")
+    assert message in str(refused.value)
+
+
+@STACKS
+@pytest.mark.parametrize(("environment", "message"), ELSEWHERE)
+def test_a_state_machine_of_another_account_or_region_cannot_be_attached(environment, message, app, here):
+    theirs = machine(stack_in(app, "There", environment))
+    with pytest.raises(ValueError, match="allowed: ") as refused:
+        TicketLock(here, "Lock").attach(theirs)
+    assert str(refused.value) == f"machine is There/Workflow, {message}"
+
+
+@STACKS
+def test_targets_of_the_same_account_and_region_are_accepted(app, here, synthesise):
+    targets = [arn("function", HERE), machine(stack_in(app, "Beside", HERE)), machine(here)]
+    unknown = f"arn:aws:lambda:{Aws.REGION}:{Aws.ACCOUNT_ID}:function:pay"
+    lock = TicketLock(here, "Lock", targets=[*targets, unknown])
+    payload = synthesise(here).definition(lock.state_machine)["States"]["TakeTicket"]["Parameters"]["Payload"]
+    assert len(payload["targets"]) == 4
+
+
+@STACKS
+@pytest.mark.parametrize(("environment", "message"), ELSEWHERE)
+def test_in_an_environment_agnostic_stack_all_targets_must_be_in_one_environment(environment, message, stack):
+    part, _, _ = message.partition("; ")
+    with pytest.raises(ValueError, match=r"allowed: that of targets\[0\]") as refused:
+        TicketLock(stack, "Lock", targets=[arn("function", HERE), arn("function", environment)])
+    assert part in str(refused.value)
+
+
+# Settings that cannot work are refused when the template is synthesised, by name.
+
+
+SECONDS = Duration.seconds
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"lease": SECONDS(8)}, "lease is 8 seconds; allowed: whole, even seconds from 10 to 604,800"),
+        ({"lease": SECONDS(15)}, "lease is 15 seconds; allowed: whole, even seconds"),
+        ({"lease": Duration.millis(10_500)}, "lease is 10.5 seconds; allowed: whole, even seconds"),
+        ({"lease": Duration.days(8)}, "lease is 691200 seconds; allowed: whole, even seconds"),
+        ({"lease": 60}, "lease is 60; allowed: a Duration"),
+        ({"poll": Duration.millis(1_500)}, "poll is 1.5 seconds; allowed: whole seconds from 1"),
+        ({"poll": SECONDS(0)}, "poll is 0 seconds; allowed: whole seconds from 1"),
+        ({"poll": SECONDS(31)}, "poll is 31 seconds; allowed: whole seconds from 1 to half the lease, which is 30"),
+        ({"default_record_wait": "never"}, "default_record_wait is 'never'; allowed: a Duration or \"Infinity\""),
+        ({"default_record_wait": -1}, 'default_record_wait is -1; allowed: a Duration or "Infinity"'),
+        ({"permits": 0}, "permits is 0; allowed: a whole number from 1 to 100"),
+        ({"permits": 101}, "permits is 101; allowed: a whole number from 1 to 100"),
+        ({"permits": 1.5}, "permits is 1.5; allowed: a whole number"),
+        ({"permits": True}, "permits is True; allowed: a whole number"),
+        ({"permits": "2"}, "permits is '2'; allowed: a whole number"),
+        *(
+            ({name: value}, f"{name} is {value!r}; allowed: True or False")
+            for name in ("heartbeat", "dashboard", "alarms")
+            for value in ("false", 0, None)
+        ),
+        ({"default_record_wait": None}, 'default_record_wait is None; allowed: a Duration or "Infinity"'),
+    ],
+)
+def test_a_bad_setting_is_refused(settings, message, stack):
+    with pytest.raises((TypeError, ValueError)) as refused:
+        TicketLock(stack, "Lock", **settings)
+    assert message in str(refused.value)
+
+
+def test_a_setting_that_is_known_only_at_deploy_time_is_refused(stack):
+    lease = SECONDS(CfnParameter(stack, "LeaseSeconds", type="Number").value_as_number)
+    with pytest.raises(ValueError, match="lease is known only at deploy time"):
+        TicketLock(stack, "Lock", lease=lease)

@@ -13,8 +13,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from aws_cdk.assertions import Annotations, Match
-from kit.granted import as_list, on_table
-from ticketlock_cdk import TicketlockStack, TransactionTables, UnitsAlarmThresholds
+from kit.stacks import as_list, on_table
+from ticketlock_cdk import TransactionTables, UnitsAlarmThresholds
 from ticketlock_cdk.units.access import FINISH_ITEMS, READ_BESIDE_UNITS, RUN_UNITS, SWEEP_RECORDS
 
 STACKS = pytest.mark.verify("a stack of its own, synthesised")
@@ -78,211 +78,227 @@ def sweeper(whole):
     return whole.found.function(whole.units.sweeper)
 
 
-class TestTheTable:
-    def test_is_that_of_units(self, table):
-        assert table["Type"] == "AWS::DynamoDB::Table"
-        properties = table["Properties"]
-        assert properties["KeySchema"] == [
-            {"AttributeName": "unit", "KeyType": "HASH"},
-            {"AttributeName": "row", "KeyType": "RANGE"},
-        ]
-        assert {each["AttributeType"] for each in properties["AttributeDefinitions"]} == {"S"}
-        assert properties["TimeToLiveSpecification"] == {"AttributeName": "expiresAt", "Enabled": True}
-        assert properties["BillingMode"] == "PAY_PER_REQUEST"
-
-    def test_outlives_its_stack_and_every_mistake(self, table):
-        assert (table["DeletionPolicy"], table["UpdateReplacePolicy"]) == ("Retain", "Retain")
-        assert table["Properties"]["DeletionProtectionEnabled"] is True
-        assert table["Properties"]["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
-
-    def test_has_the_key_that_is_given(self, table, whole):
-        key = {"Fn::GetAtt": [whole.found.id_of(whole.key), "Arn"]}
-        assert table["Properties"]["SSESpecification"]["KMSMasterKeyId"] == key
-
-    def test_uses_it_as_the_logs_and_the_dead_letters_do(self, whole):
-        key = {"Fn::GetAtt": [whole.found.id_of(whole.key), "Arn"]}
-        groups, queues = whole.found.of_type("AWS::Logs::LogGroup"), whole.found.of_type("AWS::SQS::Queue")
-        assert [each["KmsKeyId"] for each in groups.values()] == [key]
-        assert [each["KmsMasterKeyId"] for each in queues.values()] == [key]
-
-    @STACKS
-    def test_goes_with_the_stack_if_asked_to(self, stack, synthesise):
-        units = TransactionTables(stack, "Units", removal_policy=RemovalPolicy.DESTROY)
-        table = synthesise(stack).one(units.table)
-        assert table["DeletionPolicy"] == "Delete"
-        assert table["Properties"]["DeletionProtectionEnabled"] is False
+def test_the_table_is_that_of_units(table):
+    assert table["Type"] == "AWS::DynamoDB::Table"
+    properties = table["Properties"]
+    assert properties["KeySchema"] == [
+        {"AttributeName": "unit", "KeyType": "HASH"},
+        {"AttributeName": "row", "KeyType": "RANGE"},
+    ]
+    assert {each["AttributeType"] for each in properties["AttributeDefinitions"]} == {"S"}
+    assert properties["TimeToLiveSpecification"] == {"AttributeName": "expiresAt", "Enabled": True}
+    assert properties["BillingMode"] == "PAY_PER_REQUEST"
 
 
-class TestTheSweeper:
-    def test_runs_one_at_a_time_and_no_longer_than_until_the_next(self, sweeper, whole):
-        [rule] = whole.found.of_type("AWS::Events::Rule").values()
-        assert rule["ScheduleExpression"] == "rate(5 minutes)"
-        assert (sweeper["ReservedConcurrentExecutions"], sweeper["Timeout"]) == (1, 300)
+def test_the_table_outlives_its_stack_and_every_mistake(table):
+    assert (table["DeletionPolicy"], table["UpdateReplacePolicy"]) == ("Retain", "Retain")
+    assert table["Properties"]["DeletionProtectionEnabled"] is True
+    assert table["Properties"]["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
 
-    def test_knows_its_table_and_the_prefix(self, sweeper, whole):
-        variables = sweeper["Environment"]["Variables"]
-        assert variables["TABLE_NAME"] == {"Ref": whole.found.id_of(whole.units.table)}
-        assert (variables["PREFIX"], variables["POWERTOOLS_SERVICE_NAME"]) == ("_tlu", whole.units.service_name)
 
-    def test_is_not_retried_since_the_next_one_is_due_and_its_failures_are_kept(self, whole):
-        [config] = whole.found.of_type("AWS::Lambda::EventInvokeConfig").values()
-        assert (config["MaximumRetryAttempts"], config["MaximumEventAgeInSeconds"]) == (0, 300)
-        queue = {"Fn::GetAtt": [whole.found.id_of(whole.units.dead_letter_queue), "Arn"]}
-        assert config["DestinationConfig"] == {"OnFailure": {"Destination": queue}}
-        [rule] = whole.found.of_type("AWS::Events::Rule").values()
-        [target] = rule["Targets"]
-        assert target["DeadLetterConfig"] == {"Arn": queue}
-        assert on_table(whole.found, whole.units.sweeper, whole.units.dead_letter_queue) == {"sqs:SendMessage"}
+def test_the_table_has_the_key_that_is_given(table, whole):
+    key = {"Fn::GetAtt": [whole.found.id_of(whole.key), "Arn"]}
+    assert table["Properties"]["SSESpecification"]["KMSMasterKeyId"] == key
 
-    def test_has_the_permissions_on_each_table_that_sweepers_need_and_no_others(self, whole):
-        of_sweeper = whole.units.sweeper
-        assert on_table(whole.found, of_sweeper, whole.units.table) == set(SWEEP_RECORDS)
-        for table in (whole.accounts, whole.orders):
-            assert on_table(whole.found, of_sweeper, table) == set(FINISH_ITEMS)
 
-    def test_may_use_the_keys_of_its_tables(self, whole):
-        for key in (whole.key, whole.data_key):
-            assert "kms:Decrypt" in on_table(whole.found, whole.units.sweeper, key)
+def test_the_logs_and_the_dead_letters_have_the_same_key(whole):
+    key = {"Fn::GetAtt": [whole.found.id_of(whole.key), "Arn"]}
+    groups, queues = whole.found.of_type("AWS::Logs::LogGroup"), whole.found.of_type("AWS::SQS::Queue")
+    assert [each["KmsKeyId"] for each in groups.values()] == [key]
+    assert [each["KmsMasterKeyId"] for each in queues.values()] == [key]
 
-    def test_is_in_the_network_that_is_given(self, sweeper):
-        assert sweeper["VpcConfig"]["SubnetIds"] == ["subnet-1"]
 
-    @STACKS
-    def test_no_action_and_no_resource_is_a_wildcard_but_where_there_is_no_resource(self, whole):
-        statements = [one for one in whole.found.statements() if one["Effect"] == "Allow"]
-        assert not [one for one in statements for action in as_list(one["Action"]) if "*" in action]
-        wild = {action for one in statements if "*" in as_list(one["Resource"]) for action in as_list(one["Action"])}
-        assert {action.partition(":")[0] for action in wild} == {"ec2", "xray"}
+@STACKS
+def test_the_table_goes_with_the_stack_if_asked_to(stack, synthesise):
+    units = TransactionTables(stack, "Units", removal_policy=RemovalPolicy.DESTROY)
+    table = synthesise(stack).one(units.table)
+    assert table["DeletionPolicy"] == "Delete"
+    assert table["Properties"]["DeletionProtectionEnabled"] is False
 
-    @STACKS
-    @pytest.mark.parametrize(
-        ("every", "rate", "timeout"),
-        [(Duration.minutes(1), "1 minute", 60), (Duration.hours(1), "1 hour", 900), (Duration.days(1), "1 day", 900)],
-        ids=["1 min", "1 h", "1 day"],
+
+def test_the_sweeper_runs_one_at_a_time_and_no_longer_than_until_the_next(sweeper, whole):
+    [rule] = whole.found.of_type("AWS::Events::Rule").values()
+    assert rule["ScheduleExpression"] == "rate(5 minutes)"
+    assert (sweeper["ReservedConcurrentExecutions"], sweeper["Timeout"]) == (1, 300)
+
+
+def test_the_sweeper_knows_its_table_and_the_prefix(sweeper, whole):
+    variables = sweeper["Environment"]["Variables"]
+    assert variables["TABLE_NAME"] == {"Ref": whole.found.id_of(whole.units.table)}
+    assert (variables["PREFIX"], variables["POWERTOOLS_SERVICE_NAME"]) == ("_tlu", whole.units.service_name)
+
+
+def test_the_sweeper_is_not_retried_since_the_next_one_is_due_and_its_failures_are_kept(whole):
+    [config] = whole.found.of_type("AWS::Lambda::EventInvokeConfig").values()
+    assert (config["MaximumRetryAttempts"], config["MaximumEventAgeInSeconds"]) == (0, 300)
+    queue = {"Fn::GetAtt": [whole.found.id_of(whole.units.dead_letter_queue), "Arn"]}
+    assert config["DestinationConfig"] == {"OnFailure": {"Destination": queue}}
+    [rule] = whole.found.of_type("AWS::Events::Rule").values()
+    [target] = rule["Targets"]
+    assert target["DeadLetterConfig"] == {"Arn": queue}
+    assert on_table(whole.found, whole.units.sweeper, whole.units.dead_letter_queue) == {"sqs:SendMessage"}
+
+
+def test_the_sweeper_has_the_permissions_on_each_table_that_sweepers_need_and_no_others(whole):
+    of_sweeper = whole.units.sweeper
+    assert on_table(whole.found, of_sweeper, whole.units.table) == set(SWEEP_RECORDS)
+    for table in (whole.accounts, whole.orders):
+        assert on_table(whole.found, of_sweeper, table) == set(FINISH_ITEMS)
+
+
+def test_the_sweeper_may_use_the_keys_of_its_tables(whole):
+    for key in (whole.key, whole.data_key):
+        assert "kms:Decrypt" in on_table(whole.found, whole.units.sweeper, key)
+
+
+def test_the_sweeper_is_in_the_network_that_is_given(sweeper):
+    assert sweeper["VpcConfig"]["SubnetIds"] == ["subnet-1"]
+
+
+@STACKS
+def test_no_action_and_no_resource_is_a_wildcard_but_where_there_is_no_resource(whole):
+    statements = [one for one in whole.found.statements() if one["Effect"] == "Allow"]
+    assert not [one for one in statements for action in as_list(one["Action"]) if "*" in action]
+    wild = {action for one in statements if "*" in as_list(one["Resource"]) for action in as_list(one["Action"])}
+    assert {action.partition(":")[0] for action in wild} == {"ec2", "xray"}
+
+
+@STACKS
+@pytest.mark.parametrize(
+    ("every", "rate", "timeout"),
+    [(Duration.minutes(1), "1 minute", 60), (Duration.hours(1), "1 hour", 900), (Duration.days(1), "1 day", 900)],
+    ids=["1 min", "1 h", "1 day"],
+)
+def test_the_sweeper_comes_as_often_as_asked_for(every, rate, timeout, stack, synthesise):
+    units = TransactionTables(stack, "Units", sweep_every=every, reserve_concurrency=False)
+    found = synthesise(stack)
+    [rule] = found.of_type("AWS::Events::Rule").values()
+    assert rule["ScheduleExpression"] == f"rate({rate})"
+    function = found.function(units.sweeper)
+    assert (function["Timeout"], "ReservedConcurrentExecutions" in function) == (timeout, False)
+    [config] = found.of_type("AWS::Lambda::EventInvokeConfig").values()
+    assert config["MaximumEventAgeInSeconds"] == min(every.to_seconds(), 6 * 3_600)
+
+
+def test_grants_for_processes_that_run_units_are_those_that_they_need(whole):
+    for table in (whole.units.table, whole.accounts):
+        assert on_table(whole.found, whole.worker, table) == set(RUN_UNITS)
+    assert "kms:GenerateDataKey" in on_table(whole.found, whole.worker, whole.data_key)
+
+
+def test_grants_for_readers_are_those_that_they_need(whole):
+    for table in (whole.units.table, whole.accounts):
+        assert on_table(whole.found, whole.reader, table) == set(READ_BESIDE_UNITS)
+    assert on_table(whole.found, whole.reader, whole.data_key) == {"kms:Decrypt", "kms:DescribeKey"}
+
+
+def test_grants_reach_the_tables_that_are_named_alone(whole):
+    assert on_table(whole.found, whole.shipper, whole.orders) == set(RUN_UNITS)
+    assert on_table(whole.found, whole.shipper, whole.accounts) == set()
+
+
+@STACKS
+def test_a_table_and_its_user_may_be_in_another_stack_which_waits_for_this_one_alone(outdir, synthesise):
+    app = App(outdir=outdir)
+    units = TransactionTables(Stack(app, "Units"), "Units")
+    orders = Stack(app, "OfOrders")
+    table, worker = dynamodb.Table(orders, "Orders", partition_key=ID), role_of(orders, "Worker")
+    units.grant_units(worker, table)
+    units.grant_units(worker, table)
+    found = synthesise(orders)
+    granted = on_table(found, worker, table)
+    assert granted == set(RUN_UNITS)
+    [of_sweeper] = [
+        policy
+        for policy in found.of_type("AWS::IAM::Policy").values()
+        if policy["Roles"] != [{"Ref": found.id_of(worker)}]
+    ]
+    [statement] = of_sweeper["PolicyDocument"]["Statement"]
+    assert set(statement["Action"]) == set(FINISH_ITEMS)
+    assert Stack.of(units).dependencies == []
+
+
+@STACKS
+def test_a_table_by_name_or_arn_is_swept(stack, synthesise):
+    units = TransactionTables(
+        stack, "Units", data_tables=["accounts", "arn:aws:dynamodb:eu-west-1:123456789012:table/orders"]
     )
-    def test_comes_as_often_as_asked_for(self, every, rate, timeout, stack, synthesise):
-        units = TransactionTables(stack, "Units", sweep_every=every, reserve_concurrency=False)
-        found = synthesise(stack)
-        [rule] = found.of_type("AWS::Events::Rule").values()
-        assert rule["ScheduleExpression"] == f"rate({rate})"
-        function = found.function(units.sweeper)
-        assert (function["Timeout"], "ReservedConcurrentExecutions" in function) == (timeout, False)
-        [config] = found.of_type("AWS::Lambda::EventInvokeConfig").values()
-        assert config["MaximumEventAgeInSeconds"] == min(every.to_seconds(), 6 * 3_600)
+    found = synthesise(stack)
+    resources = [
+        found.text(resource)
+        for one in found.statements(units.sweeper)
+        if set(FINISH_ITEMS) == set(as_list(one["Action"]))
+        for resource in as_list(one["Resource"])
+    ]
+    assert sorted(each.rpartition(":")[2] for each in resources) == ["table/accounts", "table/orders"]
 
 
-class TestGrants:
-    def test_for_processes_that_run_units_are_those_that_they_need(self, whole):
-        for table in (whole.units.table, whole.accounts):
-            assert on_table(whole.found, whole.worker, table) == set(RUN_UNITS)
-        assert "kms:GenerateDataKey" in on_table(whole.found, whole.worker, whole.data_key)
-
-    def test_for_readers_are_those_that_they_need(self, whole):
-        for table in (whole.units.table, whole.accounts):
-            assert on_table(whole.found, whole.reader, table) == set(READ_BESIDE_UNITS)
-        assert on_table(whole.found, whole.reader, whole.data_key) == {"kms:Decrypt", "kms:DescribeKey"}
-
-    def test_reach_the_tables_that_are_named_alone(self, whole):
-        assert on_table(whole.found, whole.shipper, whole.orders) == set(RUN_UNITS)
-        assert on_table(whole.found, whole.shipper, whole.accounts) == set()
-
-    @STACKS
-    def test_a_table_and_its_user_may_be_in_another_stack_which_waits_for_this_one_alone(self, outdir, synthesise):
-        app = App(outdir=outdir)
-        units = TransactionTables(Stack(app, "Units"), "Units")
-        orders = Stack(app, "OfOrders")
-        table, worker = dynamodb.Table(orders, "Orders", partition_key=ID), role_of(orders, "Worker")
-        units.grant_units(worker, table)
-        units.grant_units(worker, table)
-        found = synthesise(orders)
-        granted = on_table(found, worker, table)
-        assert granted == set(RUN_UNITS)
-        [of_sweeper] = [
-            policy
-            for policy in found.of_type("AWS::IAM::Policy").values()
-            if policy["Roles"] != [{"Ref": found.id_of(worker)}]
-        ]
-        [statement] = of_sweeper["PolicyDocument"]["Statement"]
-        assert set(statement["Action"]) == set(FINISH_ITEMS)
-        assert Stack.of(units).dependencies == []
-
-    @STACKS
-    def test_a_table_by_name_or_arn_is_swept(self, stack, synthesise):
-        units = TransactionTables(
-            stack, "Units", data_tables=["accounts", "arn:aws:dynamodb:eu-west-1:123456789012:table/orders"]
-        )
-        found = synthesise(stack)
-        resources = [
-            found.text(resource)
-            for one in found.statements(units.sweeper)
-            if set(FINISH_ITEMS) == set(as_list(one["Action"]))
-            for resource in as_list(one["Resource"])
-        ]
-        assert sorted(each.rpartition(":")[2] for each in resources) == ["table/accounts", "table/orders"]
-
-    @pytest.mark.parametrize("grant", ["grant_units", "grant_reads"])
-    def test_anything_but_a_table_is_refused(self, grant, stack):
-        units = TransactionTables(stack, "Units")
-        with pytest.raises(ValueError, match=r"tables\[0\] is 'accounts'; allowed: a table as a construct"):
-            getattr(units, grant)(role_of(stack, "Worker"), "accounts")
+@pytest.mark.parametrize("grant", ["grant_units", "grant_reads"])
+def test_a_grant_on_anything_but_a_table_is_refused(grant, stack):
+    units = TransactionTables(stack, "Units")
+    with pytest.raises(ValueError, match=r"tables\[0\] is 'accounts'; allowed: a table as a construct"):
+        getattr(units, grant)(role_of(stack, "Worker"), "accounts")
 
 
-class TestMonitoring:
-    @pytest.mark.parametrize(("name", "expected"), ALARMS.items())
-    def test_by_each_alarm(self, name, expected, whole):
-        alarm = whole.found.one(whole.units.alarms[name])["Properties"]
-        assert (alarm["MetricName"], alarm["Statistic"], alarm["Threshold"]) == expected
-        assert (alarm["ComparisonOperator"], alarm["TreatMissingData"], alarm["Period"]) == (
-            "GreaterThanOrEqualToThreshold",
-            "notBreaching",
-            300,
-        )
-        assert alarm["AlarmActions"] == [{"Ref": whole.found.id_of(whole.topic)}]
-        assert alarm["AlarmDescription"].startswith("Whole/Units: ")
+@pytest.mark.parametrize(("name", "expected"), ALARMS.items())
+def test_each_alarm_watches_its_metric_from_its_threshold_on(name, expected, whole):
+    alarm = whole.found.one(whole.units.alarms[name])["Properties"]
+    assert (alarm["MetricName"], alarm["Statistic"], alarm["Threshold"]) == expected
+    assert (alarm["ComparisonOperator"], alarm["TreatMissingData"], alarm["Period"]) == (
+        "GreaterThanOrEqualToThreshold",
+        "notBreaching",
+        300,
+    )
+    assert alarm["AlarmActions"] == [{"Ref": whole.found.id_of(whole.topic)}]
+    assert alarm["AlarmDescription"].startswith("Whole/Units: ")
 
-    def test_by_nothing_else(self, whole):
-        assert set(whole.units.alarms) == set(ALARMS)
 
-    def test_every_metric_is_on_the_dashboard(self, whole):
-        [dashboard] = whole.found.of_type("AWS::CloudWatch::Dashboard").values()
-        shown = json.dumps(dashboard["DashboardBody"])
-        metrics = [getattr(whole.units, name)() for name in dir(whole.units) if name.startswith("metric_")]
-        assert len(metrics) == 9
-        for metric in metrics:
-            assert metric.dimensions == {"service": whole.units.service_name}
-            assert f'\\"{metric.metric_name}\\"' in shown
+def test_there_are_no_other_alarms(whole):
+    assert set(whole.units.alarms) == set(ALARMS)
 
-    @STACKS
-    def test_there_are_no_alarms_and_no_dashboard_unless_asked_for(self, stack, synthesise):
-        units = TransactionTables(stack, "Units")
-        assert (units.alarms, units.dashboard) == ({}, None)
-        assert not [one for one in synthesise(stack).resources.values() if "CloudWatch" in one["Type"]]
 
-    @STACKS
-    def test_thresholds_periods_and_actions_can_be_chosen(self, stack, synthesise):
-        topic = sns.Topic(stack, "Topic")
-        thresholds = UnitsAlarmThresholds(
-            oldest_open_unit=Duration.hours(1),
-            committed_unfinished=2,
-            refused_items=3,
-            rolled_back_by_others=4,
-            sweeper_errors=5,
-            sweeper_throttles=6,
-            dead_letters=7,
-        )
-        units = TransactionTables(
-            stack,
-            "Units",
-            alarms=True,
-            alarm_thresholds=thresholds,
-            alarm_actions=[actions.SnsAction(topic)],
-            sweep_every=Duration.minutes(30),
-        )
-        found = synthesise(stack)
-        alarms = {name: found.one(units.alarms[name])["Properties"] for name in ALARMS}
-        assert [alarms[name]["Threshold"] for name in ALARMS] == [3_600_000, 2, 3, 4, 5, 6, 7]
-        assert {each["Period"] for each in alarms.values()} == {1_800}
-        assert all(each["AlarmActions"] == [{"Ref": found.id_of(topic)}] for each in alarms.values())
+def test_every_metric_is_on_the_dashboard(whole):
+    [dashboard] = whole.found.of_type("AWS::CloudWatch::Dashboard").values()
+    shown = json.dumps(dashboard["DashboardBody"])
+    metrics = [getattr(whole.units, name)() for name in dir(whole.units) if name.startswith("metric_")]
+    assert len(metrics) == 9
+    for metric in metrics:
+        assert metric.dimensions == {"service": whole.units.service_name}
+        assert f'\\"{metric.metric_name}\\"' in shown
+
+
+@STACKS
+def test_there_are_no_alarms_and_no_dashboard_unless_asked_for(stack, synthesise):
+    units = TransactionTables(stack, "Units")
+    assert (units.alarms, units.dashboard) == ({}, None)
+    assert not [one for one in synthesise(stack).resources.values() if "CloudWatch" in one["Type"]]
+
+
+@STACKS
+def test_thresholds_periods_and_actions_can_be_chosen(stack, synthesise):
+    topic = sns.Topic(stack, "Topic")
+    thresholds = UnitsAlarmThresholds(
+        oldest_open_unit=Duration.hours(1),
+        committed_unfinished=2,
+        refused_items=3,
+        rolled_back_by_others=4,
+        sweeper_errors=5,
+        sweeper_throttles=6,
+        dead_letters=7,
+    )
+    units = TransactionTables(
+        stack,
+        "Units",
+        alarms=True,
+        alarm_thresholds=thresholds,
+        alarm_actions=[actions.SnsAction(topic)],
+        sweep_every=Duration.minutes(30),
+    )
+    found = synthesise(stack)
+    alarms = {name: found.one(units.alarms[name])["Properties"] for name in ALARMS}
+    assert [alarms[name]["Threshold"] for name in ALARMS] == [3_600_000, 2, 3, 4, 5, 6, 7]
+    assert {each["Period"] for each in alarms.values()} == {1_800}
+    assert all(each["AlarmActions"] == [{"Ref": found.id_of(topic)}] for each in alarms.values())
 
 
 @pytest.mark.parametrize(
@@ -332,43 +348,37 @@ def test_a_table_with_replicas_brings_a_warning(outdir):
     Annotations.from_stack(stack).has_warning("/Test/Units", Match.string_like_regexp("run units in one Region only"))
 
 
-class TestTheReadyMadeStack:
-    @pytest.fixture
-    def stack_with(self, outdir, synthesise):
-        def synthesised(**context):
-            return synthesise(TicketlockStack(App(outdir=outdir, context=context), "Ticketlock"))
+def test_the_ready_made_stack_has_the_same_lock_with_units_as_without(stack_with):
+    asked_for = {"alarms": True, "dashboard": True}
+    without = stack_with(**asked_for)
+    with_units = stack_with(transactions="true", data_tables="accounts,orders", sweep_every="600", **asked_for)
+    # All of the lock, its functions' asset among it, and the examples; and nothing of units.
+    assert without.resources.items() <= with_units.resources.items()
+    added = {id: each for id, each in with_units.resources.items() if id not in without.resources}
+    assert added
+    assert all(id.startswith("Transactions") for id in added)
+    assert not [id for id in without.resources if id.startswith("Transactions")]
+    outputs = set(with_units.template["Outputs"]) - set(without.template["Outputs"])
+    assert outputs == {"UnitsTableName", "SweeperName"}
+    assert with_units.of_type("AWS::Events::Rule").keys() > without.of_type("AWS::Events::Rule").keys()
 
-        return synthesised
 
-    def test_has_the_same_lock_with_units_as_without(self, stack_with):
-        asked_for = {"alarms": True, "dashboard": True}
-        without = stack_with(**asked_for)
-        with_units = stack_with(transactions="true", data_tables="accounts,orders", sweep_every="600", **asked_for)
-        # All of the lock, its functions' asset among it, and the examples; and nothing of units.
-        assert without.resources.items() <= with_units.resources.items()
-        added = {id: each for id, each in with_units.resources.items() if id not in without.resources}
-        assert added
-        assert all(id.startswith("Transactions") for id in added)
-        assert not [id for id in without.resources if id.startswith("Transactions")]
-        outputs = set(with_units.template["Outputs"]) - set(without.template["Outputs"])
-        assert outputs == {"UnitsTableName", "SweeperName"}
-        assert with_units.of_type("AWS::Events::Rule").keys() > without.of_type("AWS::Events::Rule").keys()
+@STACKS
+def test_the_ready_made_stack_passes_the_settings_of_units_on(stack_with):
+    found = stack_with(
+        transactions=True, sweep_every=600, removal_policy="destroy", memory_size=1024, clean_up_concurrency="none"
+    )
+    [sweeper] = [
+        each for each in found.of_type("AWS::Lambda::Function").values() if each["Handler"] == "sweeper.handler"
+    ]
+    assert (sweeper["MemorySize"], sweeper["Timeout"]) == (1_024, 600)
+    assert "ReservedConcurrentExecutions" not in sweeper
+    tables = [each for each in found.resources.values() if each["Type"] == "AWS::DynamoDB::Table"]
+    assert [each["DeletionPolicy"] for each in tables] == ["Delete", "Delete"]
 
-    @STACKS
-    def test_passes_its_settings_on(self, stack_with):
-        found = stack_with(
-            transactions=True, sweep_every=600, removal_policy="destroy", memory_size=1024, clean_up_concurrency="none"
-        )
-        [sweeper] = [
-            each for each in found.of_type("AWS::Lambda::Function").values() if each["Handler"] == "sweeper.handler"
-        ]
-        assert (sweeper["MemorySize"], sweeper["Timeout"]) == (1_024, 600)
-        assert "ReservedConcurrentExecutions" not in sweeper
-        tables = [each for each in found.resources.values() if each["Type"] == "AWS::DynamoDB::Table"]
-        assert [each["DeletionPolicy"] for each in tables] == ["Delete", "Delete"]
 
-    @pytest.mark.parametrize("setting", [{"data_tables": "accounts"}, {"sweep_every": "300"}], ids=str)
-    def test_refuses_settings_of_units_without_them(self, setting, stack_with):
-        [name] = setting
-        with pytest.raises(ValueError, match=f"{name} is given and transactions is not; allowed: {name} together"):
-            stack_with(**setting)
+@pytest.mark.parametrize("setting", [{"data_tables": "accounts"}, {"sweep_every": "300"}], ids=str)
+def test_the_ready_made_stack_refuses_settings_of_units_without_them(setting, stack_with):
+    [name] = setting
+    with pytest.raises(ValueError, match=f"{name} is given and transactions is not; allowed: {name} together"):
+        stack_with(**setting)

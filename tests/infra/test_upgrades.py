@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from aws_cdk import App, Stack
 from aws_cdk import aws_stepfunctions as sfn
+from kit.stacks import as_list
 from ticketlock_cdk import HandOver, TicketLock, TicketlockStack
 
 pytestmark = pytest.mark.verify("stacks of its own, each synthesised")
@@ -28,10 +29,6 @@ def allowed(found, principal):
         for action in as_list(statement["Action"])
         for resource in as_list(statement["Resource"])
     }
-
-
-def as_list(value):
-    return value if isinstance(value, list) else [value]
 
 
 class Deployed:
@@ -58,7 +55,7 @@ def before(outdir, synthesise):
     return Deployed(outdir, synthesise)
 
 
-@pytest.fixture(params=OTHERS, ids=str)
+@pytest.fixture(scope="module", params=OTHERS, ids=str)
 def after(request, outdir, synthesise):
     return Deployed(outdir, synthesise, **request.param)
 

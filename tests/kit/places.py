@@ -14,7 +14,6 @@ from typing import Any, Literal, TypeVar, cast
 
 from kit.in_a_loop import InALoop, Loop
 from kit.promises import counts_are_kept, stored
-from kit.sent import is_renewal
 
 from ticketlock import LockClient, LockName, LockTable, aio
 from ticketlock.testing import ManualClock, MemoryDynamoDB, Sent
@@ -79,12 +78,24 @@ class Gate:
             self.opened.wait(PATIENCE_S)
 
 
+@dataclass
+class _Once:
+    is_meant: Callable[[Sent], bool]
+    act: Callable[[], object]
+    met: threading.Event = field(default_factory=threading.Event)
+
+    def pass_through(self, sent: Sent) -> None:
+        if not self.met.is_set() and self.is_meant(sent):
+            self.met.set()
+            self.act()
+
+
 class Wire:
     """The requests of a client, which a test may hold back."""
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []
-        self._gates: list[Gate] = []
+        self._gates: list[Gate | _Once] = []
 
     def renewals(self, entity: str) -> int:
         return sum(is_renewal(sent) and _entity_of(sent) == entity for sent in list(self.sent))
@@ -98,6 +109,12 @@ class Wire:
             yield gate
         finally:
             gate.opened.set()
+
+    def before(self, is_meant: Callable[[Sent], bool], act: Callable[[], object]) -> threading.Event:
+        """Call a function just before the next such request; returns an event that is set then."""
+        once = _Once(is_meant, act)
+        self._gates.append(once)
+        return once.met
 
     def renewals_held_back(self, entity: str) -> Any:
         return self.held_back(lambda sent: is_renewal(sent) and _entity_of(sent) == entity)
@@ -147,6 +164,10 @@ class Place(ABC):
     def close(self) -> None:
         for client in self._clients:
             client.close()
+
+    @abstractmethod
+    def advance(self, seconds: float) -> None:
+        """Let time pass where a test moves it; elsewhere it passes by itself."""
 
     def queue_of(self, entity: str) -> int:
         """How many rows a lock's queue has."""
@@ -198,6 +219,9 @@ class Emulated(Place):
         shortest_s = min(lease, options.pop("shortest_lease", lease))
         dynamodb = self.dynamodb(self.kind, min(_READ_TIMEOUT_S, shortest_s / 4), wire)
         return self._made(self.table_name, dynamodb, {"lease": lease, **options})
+
+    def advance(self, seconds: float) -> None:
+        pass
 
     def client_with(self, dynamodb: Any, **options: Any) -> LockClient:
         """A lock client over the test's own SDK client."""
@@ -270,6 +294,9 @@ class Moved(Place):
     def keeps_its_promises(self) -> None:
         counts_are_kept(self.memory.items(), self.clock.read().wall_ms)
 
+    def advance(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
     @contextmanager
     def time_flies(self, times: float = 20) -> Iterator[None]:
         """Within the block, time passes so many times as fast."""
@@ -327,3 +354,46 @@ def _config(settings: Mapping[str, Any]) -> Any:
 
 def some_entity() -> str:
     return f"entity-{uuid.uuid4().hex}"
+
+
+# The requests of a client, recognised by the text of their expressions.
+
+
+def is_renewal(sent: Sent) -> bool:
+    """Whether it renews a holder's lease."""
+    return str(sent.parameters.get("UpdateExpression")).startswith("SET #me.leaseUntilMs")
+
+
+def is_release(sent: Sent) -> bool:
+    """Whether it releases a lock."""
+    return str(sent.parameters.get("UpdateExpression")).startswith("SET held = held - :one")
+
+
+def is_grant(sent: Sent) -> bool:
+    """Whether it would make its sender a holder."""
+    return "#my_token = " in str(sent.parameters)
+
+
+def is_ticket(sent: Sent) -> bool:
+    """Whether it takes a ticket."""
+    return "ticketAtMs = :now" in str(sent.parameters)
+
+
+def is_row(sent: Sent) -> bool:
+    """Whether it puts a queue row."""
+    return sent.operation == "PutItem"
+
+
+def is_leave(sent: Sent) -> bool:
+    """Whether it leaves the queue."""
+    return sent.operation == "TransactWriteItems" and not is_grant(sent)
+
+
+def is_poll(sent: Sent) -> bool:
+    """Whether it reads the queue."""
+    return sent.operation == "Query"
+
+
+def is_time(sent: Sent) -> bool:
+    """Whether it asks for the table's time."""
+    return sent.operation == "GetItem"

@@ -9,11 +9,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import boto3
 from botocore.config import Config
 from kit.lock_history import Recorder
 from kit.recorded import RecordedLocks, name_of
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 LEASE_S = 4.0
 """Four times the read time-out of these clients, so that the tests wait only briefly."""
 INCREMENTS = 50
+FEW = 5
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,28 @@ def count_under_the_lock(shared: Shared) -> None:
             with recorded.acquire(shared.entity) as lease:
                 lease.update(counter.read(), counter.write)
     say("done")
+
+
+def count_under_faults(shared: Shared) -> None:
+    """Read a counter, and write it back plus one in a transaction under the lock."""
+    counter = Counter(shared)
+    # A user's own client, which retries its reads, also those whose replies break off.
+    counter.client = boto3.client("dynamodb", endpoint_url=shared.endpoint)
+    # No lease of a test that takes turns must end, however busy the machine is.
+    with LockClient(shared.table, client=shared.client(), lease=60, record_wait=600) as locks:
+        recorded = shared.recorded(locks)
+        meet_the_others()
+        for _ in range(FEW):
+            with recorded.acquire(shared.entity) as held:
+                held.update(_read(counter), counter.in_a_transaction(held.lease))
+    say("done")
+
+
+def _read(counter: Counter) -> int:
+    # The SDK retries replies that break off, but not those that it cannot decode.
+    while True:
+        with suppress(UnicodeDecodeError):
+            return counter.read()
 
 
 def count_without_the_lock(shared: Shared) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 from kit.world import LEASE_MS, Process, World, reply_lost
+from locks.waiting_line import item_of
 
 from ticketlock import Grant, LockName, OutcomeUnknown, Place, Position, RequestNotApplied
 from ticketlock.errors import TableError
@@ -39,9 +40,7 @@ def test_a_grant_whose_reply_was_lost_is_one_grant(alice: Process, lock: LockNam
     alice.faults = [reply_lost]
     grant = alice.granted(alice.claim(lock))
     assert counts(alice, lock) == (1, 0, 0)
-    item = alice.table.inspect(lock).item
-    assert item is not None
-    assert item.holders[0].fencing_token == grant.fencing_token
+    assert item_of(alice, lock).holders[0].fencing_token == grant.fencing_token
 
 
 def test_the_same_acquisition_asked_for_twice_is_one_grant(alice: Process, bob: Process, lock: LockName) -> None:
@@ -181,9 +180,7 @@ def test_a_ticket_that_was_minted_with_its_row_is_too_young_to_be_declared_void(
     joining.fail(RequestNotApplied("late"))
     joining.step()
     joining.step()
-    item = alice.table.inspect(lock).item
-    assert item is not None
-    assert item.ticket_at_ms > world.now_ms - 5_000
+    assert item_of(alice, lock).ticket_at_ms > world.now_ms - 5_000
 
 
 @pytest.mark.parametrize("takes_ms", [900, 1_000, 1_001, 4_000])

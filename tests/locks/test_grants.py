@@ -1,9 +1,11 @@
-"""Taking, holding and freeing a lock."""
+"""Taking, holding and freeing a lock; what is stored, for how long; and what a wait in vain says."""
 
+import datetime
 from typing import Any
 
 import pytest
 from kit.world import LEASE_MS, Process, World
+from locks.waiting_line import item_of
 
 from ticketlock import (
     Grant,
@@ -15,9 +17,12 @@ from ticketlock import (
     RecordWaitExceeded,
     UnsupportedFormat,
 )
-from ticketlock.locks._items import lock_key
+from ticketlock.locks._items import Session, lock_key, row_key
+from ticketlock.locks._protocol import Contender
+from ticketlock.wire._actions import integer
+from ticketlock.workflow._session import beat, finish
 
-pytestmark = pytest.mark.shows("fencing", "cost")
+pytestmark = pytest.mark.shows("fencing", "cost", "self-cleaning")
 
 
 def test_an_unused_lock_is_granted_at_once_by_one_write(alice: Process, lock: LockName) -> None:
@@ -120,9 +125,7 @@ def test_a_release_with_an_old_token_does_not_free_the_lock_of_the_next_holder(
     successor = bob.granted(bob.claim(lock))
     with pytest.raises(LockLost):
         alice.table.release(first, stale)
-    item = bob.table.inspect(lock).item
-    assert item is not None
-    assert [holder.fencing_token for holder in item.holders] == [successor.fencing_token]
+    assert [holder.fencing_token for holder in item_of(bob, lock).holders] == [successor.fencing_token]
 
 
 def test_inspect_shows_the_grant(alice: Process, bob: Process, lock: LockName) -> None:
@@ -202,3 +205,136 @@ def test_an_invalid_end_of_the_record_wait_is_refused(
     position = bob.queued(claim)
     with pytest.raises(InvalidLockRequest, match=r"^wait_until_ms is "):
         bob.poll(claim, position, wait_until_ms=wait_until_ms)
+
+
+# Every stored item has the second from which time to live may delete it.
+
+
+DAY_S = 24 * 3_600
+LEASE_S = LEASE_MS // 1_000
+
+
+def expires_in_s(process: Process, key: Any) -> int:
+    """From now to the item's ``expiresAt``, less the lease."""
+    item = process.client.get_item(TableName=process.table.table_name, Key=key, ConsistentRead=True)["Item"]
+    return integer(item["expiresAt"]) - process.world.now_ms // 1_000 - LEASE_S
+
+
+def test_a_lock_may_be_deleted_four_weeks_after_its_lease(alice: Process, lock: LockName) -> None:
+    alice.granted(alice.claim(lock))
+    assert expires_in_s(alice, lock_key(lock)) == pytest.approx(28 * DAY_S, abs=5)
+
+
+def test_every_write_to_a_lock_postpones_its_deletion(
+    world: World, alice: Process, bob: Process, lock: LockName
+) -> None:
+    claim = alice.claim(lock)
+    grant = alice.granted(claim)
+    for do in (
+        lambda: alice.table.renew(claim, grant.fencing_token),
+        lambda: bob.queued(bob.claim(lock)),
+        lambda: alice.table.release(claim, grant),
+    ):
+        world.advance(20_000)
+        do()
+        assert expires_in_s(alice, lock_key(lock)) == pytest.approx(28 * DAY_S, abs=5)
+
+
+def test_a_row_may_be_deleted_a_day_after_its_lease_and_an_extension_postpones_it(
+    world: World, alice: Process, bob: Process, lock: LockName
+) -> None:
+    alice.granted(alice.claim(lock))
+    claim = bob.claim(lock)
+    position = bob.queued(claim)
+    key = row_key(lock, position.place.ticket)
+    assert expires_in_s(bob, key) == pytest.approx(DAY_S, abs=5)
+    world.advance(LEASE_MS // 2)
+    bob.poll(claim, position)
+    assert expires_in_s(bob, key) == pytest.approx(DAY_S, abs=5)
+
+
+def test_a_session_may_be_deleted_a_day_after_its_lease(alice: Process, lock: LockName) -> None:
+    claim = alice.claim(lock)
+    grant = alice.granted(claim)
+    session = Session("arn:aws:states:::execution:serialize:" + lock.entity, "serialize")
+    alice.table.run(lambda now: beat(Contender(claim, now), grant, session, "token", 1))
+    assert expires_in_s(alice, session.key()) == pytest.approx(DAY_S, abs=5)
+
+
+def test_a_session_that_only_the_release_wrote_may_be_deleted_too(alice: Process, lock: LockName) -> None:
+    claim = alice.claim(lock)
+    grant = alice.granted(claim)
+    session = Session("arn:aws:states:::execution:serialize:" + lock.entity, "serialize")
+    alice.table.run(lambda now: finish(Contender(claim, now), grant, session))
+    assert expires_in_s(alice, session.key()) == pytest.approx(DAY_S, abs=5)
+
+
+# The error of a record wait that ended names the holders: owner, since when, until when.
+
+
+HELD_MS = 10_000
+AS_EXACT_AS_TABLE_TIME = datetime.timedelta(seconds=3)
+
+
+def moment(ms: int) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(ms / 1_000, datetime.UTC)
+
+
+def in_vain(process: Process, lock: LockName, *, waits: bool) -> RecordWaitExceeded:
+    """The error of a try without a wait, or after one."""
+    claim = process.claim(lock)
+    if not waits:
+        with pytest.raises(RecordWaitExceeded) as at_once:
+            process.take(claim, record_wait_ms=0)
+        return at_once.value
+    place = process.queued(claim)
+    with pytest.raises(RecordWaitExceeded) as later:
+        process.poll(claim, place, wait_until_ms=0)
+    return later.value
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["at once", "after a wait"])
+def test_the_holder_is_named_with_its_start_and_the_end_of_its_lease(
+    waits: bool, world: World, alice: Process, bob: Process, lock: LockName
+) -> None:
+    alice.granted(alice.claim(lock, "build-7"))
+    granted_ms = world.now_ms
+    world.advance(HELD_MS)
+    error = in_vain(bob, lock, waits=waits)
+    ((owner, since, until),) = error.holders
+    assert owner == "build-7"
+    assert abs(since - moment(granted_ms)) <= AS_EXACT_AS_TABLE_TIME
+    assert abs(until - moment(granted_ms + LEASE_MS)) <= AS_EXACT_AS_TABLE_TIME
+    told = f'held by "build-7" since {since:%Y-%m-%dT%H:%M:%SZ}, its lease runs until {until:%Y-%m-%dT%H:%M:%SZ}'
+    assert str(error).endswith(told)
+    assert not error.is_closed
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["at once", "after a wait"])
+def test_a_closed_lock_is_named_as_closed(waits: bool, alice: Process, bob: Process, lock: LockName) -> None:
+    alice.table.set_limit(lock, 0)
+    error = in_vain(bob, lock, waits=waits)
+    assert (error.is_closed, error.holders) == (True, ())
+    assert str(error).endswith("closed: an operator has set its limit to 0")
+
+
+def test_the_text_names_three_of_many_holders_and_the_attribute_has_all(
+    alice: Process, bob: Process, lock: LockName
+) -> None:
+    owners = [f"reader-{index}" for index in range(5)]
+    for owner in owners:
+        alice.granted(alice.claim(lock, owner, shared=True))
+    error = in_vain(bob, lock, waits=False)
+    assert [owner for owner, _, _ in error.holders] == owners
+    assert str(error).count("held by") == 3
+    assert str(error).endswith("and by 2 more")
+
+
+def test_without_a_holder_no_one_is_named(alice: Process, bob: Process, carol: Process, lock: LockName) -> None:
+    claim = alice.claim(lock)
+    grant = alice.granted(claim)
+    bob.queued(bob.claim(lock))
+    alice.table.release(claim, grant)
+    error = in_vain(carol, lock, waits=False)
+    assert error.holders == ()
+    assert str(error) == "the lock cannot be taken at once, and the record wait is 0"

@@ -1,255 +1,451 @@
-"""Hand-over by callback: whom a release wakes. A wake-up is only a hint."""
+"""Hand-over by callback: whom a release wakes, one or several. A wake-up is only a hint."""
+
+from typing import Any
 
 import pytest
+from kit.events import execution_arn, step_event, turn_of
 from kit.step_functions import Callback
 from kit.world import LEASE_MS, World
 from locks.waiting_line import Line, Waiter
 
-from ticketlock import Grant, LockLost, OutcomeUnknown, Position, Released, RequestNotApplied, TableRefused
+from ticketlock import (
+    Grant,
+    LockLost,
+    OutcomeUnknown,
+    Position,
+    RecordWaitExceeded,
+    Released,
+    RequestNotApplied,
+    TableRefused,
+)
 from ticketlock.errors import TableError
 from ticketlock.locks._items import Session
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._requests import Read, Steps
 from ticketlock.wire._step_functions import TaskAnswer
 
-pytestmark = pytest.mark.shows("liveness")
+pytestmark = pytest.mark.shows("liveness", "order")
 
 
-class TestAWakeUpIsAHint:
-    def test_a_waiter_that_is_woken_before_its_turn_polls_and_keeps_its_place(self, line: Line) -> None:
-        waiter = line.held().waiter()
+def test_a_waiter_that_is_woken_before_its_turn_polls_and_keeps_its_place(line: Line) -> None:
+    waiter = line.held().waiter()
+    waiter.parks().run()
+    place = waiter.place
+    assert line.service.answer(TaskAnswer(waiter.token))
+    found = waiter.polls()
+    assert isinstance(found, Position)
+    assert found.place.ticket == place.ticket
+
+
+def test_a_duplicate_release_wakes_again_and_does_no_harm(line: Line) -> None:
+    waiter = line.held().waiter()
+    waiter.parks().run()
+    assert [line.releases().run().error for _ in range(3)] == [None] * 3
+    assert line.service.answered == [waiter.token]
+    assert isinstance(waiter.polls(), Grant)
+
+
+def test_the_retry_of_a_release_that_crashed_before_the_wake_up_wakes_the_next(line: Line) -> None:
+    waiter = line.held().waiter()
+    waiter.parks().run()
+    crashed = line.releases()
+    crashed.step()
+    assert not waiter.has_word()
+    line.releases().run()
+    assert waiter.has_word()
+
+
+def test_a_stale_token_makes_the_release_wake_the_next_waiter(line: Line) -> None:
+    first, second = line.held().waiter(), line.waiter()
+    for waiter in (first, second):
         waiter.parks().run()
-        place = waiter.place
-        assert line.service.answer(TaskAnswer(waiter.token))
-        found = waiter.polls()
-        assert isinstance(found, Position)
-        assert found.place.ticket == place.ticket
+    line.service.gone.add(first.token)
+    line.releases().run()
+    assert line.service.answered == [second.token]
+    # It is not its turn: it polls, and parks again.
+    assert isinstance(second.polls(), Position)
+    assert isinstance(first.polls(), Grant)
 
-    def test_a_duplicate_release_wakes_again_and_does_no_harm(self, line: Line) -> None:
-        waiter = line.held().waiter()
+
+def test_a_waiter_that_has_not_parked_yet_makes_the_release_wake_the_next(line: Line) -> None:
+    first, second = line.held().waiter(), line.waiter()
+    second.parks().run()
+    line.releases().run()
+    assert line.service.answered == [second.token]
+    assert not first.stays_parked()
+
+
+def test_a_foreign_token_in_the_session_costs_time_only(line: Line) -> None:
+    waiter = line.held().waiter()
+    waiter.parks("of another owner").run()
+    line.releases().run()
+    assert line.service.answered == ["of another owner"]
+    assert isinstance(waiter.polls(), Grant)
+
+
+def test_a_wake_up_that_arrives_after_the_next_grant_changes_nothing(line: Line) -> None:
+    first, second = line.held().waiter(), line.waiter()
+    for waiter in (first, second):
         waiter.parks().run()
-        assert [line.releases().run().error for _ in range(3)] == [None] * 3
-        assert line.service.answered == [waiter.token]
-        assert isinstance(waiter.polls(), Grant)
-
-    def test_the_retry_of_a_release_that_crashed_before_the_wake_up_wakes_the_next(self, line: Line) -> None:
-        waiter = line.held().waiter()
-        waiter.parks().run()
-        crashed = line.releases()
-        crashed.step()
-        assert not waiter.has_word()
-        line.releases().run()
-        assert waiter.has_word()
-
-    def test_a_stale_token_makes_the_release_wake_the_next_waiter(self, line: Line) -> None:
-        first, second = line.held().waiter(), line.waiter()
-        for waiter in (first, second):
-            waiter.parks().run()
-        line.service.gone.add(first.token)
-        line.releases().run()
-        assert line.service.answered == [second.token]
-        # It is not its turn: it polls, and parks again.
-        assert isinstance(second.polls(), Position)
-        assert isinstance(first.polls(), Grant)
-
-    def test_a_waiter_that_has_not_parked_yet_makes_the_release_wake_the_next(self, line: Line) -> None:
-        first, second = line.held().waiter(), line.waiter()
-        second.parks().run()
-        line.releases().run()
-        assert line.service.answered == [second.token]
-        assert not first.stays_parked()
-
-    def test_a_foreign_token_in_the_session_costs_time_only(self, line: Line) -> None:
-        waiter = line.held().waiter()
-        waiter.parks("of another owner").run()
-        line.releases().run()
-        assert line.service.answered == ["of another owner"]
-        assert isinstance(waiter.polls(), Grant)
-
-    def test_a_wake_up_that_arrives_after_the_next_grant_changes_nothing(self, line: Line) -> None:
-        first, second = line.held().waiter(), line.waiter()
-        for waiter in (first, second):
-            waiter.parks().run()
-        late = line.releases()
-        late.step()
-        granted = first.polls()
-        assert isinstance(granted, Grant)
-        late.run()
-        assert late.error is None
-        assert not second.has_word()
-
-    @pytest.mark.parametrize("error", [RequestNotApplied, OutcomeUnknown, TableRefused])
-    @pytest.mark.parametrize("requests", [1, 2, 3])
-    def test_a_release_succeeds_though_waking_the_next_fails(
-        self, line: Line, requests: int, error: type[TableError]
-    ) -> None:
-        line.held().waiter().parks().run()
-        releasing = line.releases()
-        for _ in range(requests):
-            releasing.step()
-        assert releasing.next_request is not None
-        releasing.fail(error("the table is gone"))
-        releasing.run()
-        assert isinstance(releasing.result, Released)
-        assert line.is_free()
-
-    def test_a_failed_release_wakes_no_one(self, line: Line) -> None:
-        line.held().waiter().parks().run()
-        releasing = line.releases()
-        releasing.fail(RequestNotApplied("the table is gone"))
-        assert isinstance(releasing.error, RequestNotApplied)
-        assert line.service.answers == []
-
-    def test_a_release_of_a_lost_lock_wakes_no_one(self, world: World, line: Line) -> None:
-        line.held()
-        world.advance(LEASE_MS + 4_000)
-        line.held().waiter().parks().run()
-        assert isinstance(line.releases(0).run().error, LockLost)
-        assert line.service.answers == []
+    late = line.releases()
+    late.step()
+    granted = first.polls()
+    assert isinstance(granted, Grant)
+    late.run()
+    assert late.error is None
+    assert not second.has_word()
 
 
-class TestAHolderThatStallsWhileItWakesTheNext:
-    @pytest.mark.parametrize("set_back_ms", [0, 60_000])
-    def test_knows_how_much_is_left_of_its_lease_though_its_clocks_are_wrong(
-        self, world: World, set_back_ms: int
-    ) -> None:
-        line = Line(world, permits=2).held().held()
-        first, second = line.waiter(), line.waiter()
-        second.parks().run()
-        for holder in (0, 1):
-            line.releases(holder).run()
-        coming_in = first.comes_in()
-        while coming_in.next_request is None or not line.holds(first):
-            coming_in.step()
-        first.process.stand_still(LEASE_MS // 2)
-        first.process.wall_is_off_ms -= set_back_ms
-        granted = coming_in.run().result
-        assert isinstance(granted, Grant)
-        now = first.process.read()
-        assert granted.deadline_ms - now.local_ms <= LEASE_MS // 2
-        assert granted.deadline_wall_ms - now.wall_ms <= LEASE_MS // 2
-
-
-class TestWhoIsWoken:
-    def test_as_many_are_woken_as_permits_are_free(self, world: World) -> None:
-        line = Line(world, permits=3).held().held().held()
-        waiters = [line.waiter() for _ in range(5)]
-        for waiter in waiters:
-            waiter.parks().run()
-        line.releases(0).run()
-        assert line.service.answered == [waiters[0].token]
-        assert isinstance(waiters[0].polls(), Grant)
-        for holder in (1, 2):
-            process, claim, grant = line.holders[holder]
-            process.table.release(claim, grant)
-        assert line.service.answered == [waiters[0].token]
-        waker = line.process()
-        Callback(waker, waker.claim(line.lock, permits=3), lambda me: me.wake_next(), line.service).run()
-        assert line.service.answered == [waiter.token for waiter in waiters[:3]]
-
-    def test_no_one_is_woken_if_no_permit_is_free(self, line: Line) -> None:
-        line.held().waiter().parks().run()
-        waker = line.process()
-        waking = Callback(waker, waker.claim(line.lock), lambda me: me.wake_next(), line.service).run()
-        assert (waking.result, line.service.answers) == (0, [])
-
-    def test_a_waiter_is_woken_if_the_holder_has_expired(self, world: World, line: Line) -> None:
-        """Any client may wake it: the lease has ended, and a crashed holder wakes no one."""
-        waiter = line.held().waiter()
-        world.advance(LEASE_MS // 2)
-        waiter.polls()
-        waiter.parks().run()
-        world.advance(LEASE_MS // 2 + 4_000)
-        waker = line.process()
-        Callback(waker, waker.claim(line.lock), lambda me: me.wake_next(), line.service).run()
-        assert waiter.has_word()
-
-    def test_no_one_with_an_expired_row_is_woken(self, world: World, line: Line) -> None:
-        line.held()
-        expired = line.waiter()
-        expired.parks().run()
-        world.advance(LEASE_MS // 2)
-        living = line.waiter()
-        living.parks().run()
-        world.advance(LEASE_MS // 2 + 4_000)
-        waker = line.process()
-        Callback(waker, waker.claim(line.lock), lambda me: me.wake_next(), line.service).run()
-        assert line.service.answered == [living.token]
-
-    def test_a_waiter_that_polls_has_its_turn_and_no_one_behind_it_is_woken(self, line: Line) -> None:
-        polling = line.held().process()
-        claim = polling.claim(line.lock)
-        position = polling.queued(claim)
-        line.waiter().parks().run()
-        line.releases().run()
-        assert line.service.answers == []
-        assert isinstance(polling.poll(claim, position), Grant)
-
-    def test_a_row_without_a_session_has_none(self, line: Line) -> None:
-        polling = line.held().process()
-        polling.queued(polling.claim(line.lock))
-        waiter = line.waiter()
-        rows = line.process().table.inspect(line.lock).rows
-        assert [row.session for row in rows] == [None, waiter.session]
-
-    def test_another_session_whose_name_begins_alike_is_not_mistaken_for_it(self, line: Line) -> None:
-        waiter = line.held().waiter()
-        other = Waiter(
-            waiter.process,
-            waiter.claim,
-            Session(waiter.session.execution, waiter.session.fragment + "0"),
-            line.service,
-            waiter.place,
-        )
-        other.parks("of another place").run()
-        line.releases().run()
-        assert line.service.answers == []
-        waiter.parks().run()
-        waker = line.process()
-        Callback(waker, waker.claim(line.lock), lambda me: me.wake_next(), line.service).run()
-        assert line.service.answered == [waiter.token]
-
-    def test_several_waiters_with_stale_tokens_are_skipped(self, line: Line) -> None:
-        waiters = [line.held().waiter(), *(line.waiter() for _ in range(3))]
-        for waiter in waiters:
-            waiter.parks().run()
-        line.service.gone |= {waiter.token for waiter in waiters[:3]}
-        line.releases().run()
-        assert line.service.answered == [waiters[3].token]
-
-
-class TestTheCostOfAWakeUp:
-    def test_an_uncontended_lock_costs_two_writes(self, line: Line) -> None:
-        process = line.process()
-        claim, _ = line.claim(process, "alone")
-        operations = process.operations(lambda: Callback(process, claim, lambda me: release_of(me), line.service).run())
-        assert operations == ["UpdateItem", "UpdateItem"]
-
-    def test_a_release_with_a_waiter_costs_a_query_for_the_queue_and_one_for_the_session(self, line: Line) -> None:
-        line.held().waiter().parks().run()
-        line.waiter()
-        holder = line.holders[0][0]
-        assert holder.operations(lambda: line.releases().run()) == ["UpdateItem", "Query", "Query"]
-
-    def test_a_process_that_cannot_reach_step_functions_releases_with_one_write(self, line: Line) -> None:
-        line.held().waiter()
-        process, claim, grant = line.holders[0]
-        assert process.operations(lambda: process.table.release(claim, grant)) == ["UpdateItem"]
-
-    def test_a_wake_up_is_given_up_soon(self, line: Line) -> None:
-        """Work that has ended does not wait for a hint."""
-        line.held().waiter().parks().run()
-        releasing = line.releases()
+@pytest.mark.parametrize("error", [RequestNotApplied, OutcomeUnknown, TableRefused])
+@pytest.mark.parametrize("requests", [1, 2, 3])
+def test_a_release_succeeds_though_waking_the_next_fails(line: Line, requests: int, error: type[TableError]) -> None:
+    line.held().waiter().parks().run()
+    releasing = line.releases()
+    for _ in range(requests):
         releasing.step()
-        while not releasing.done:
-            request = releasing.next_request
-            assert isinstance(request, Read | TaskAnswer)
-            assert request.patience_ms is not None
-            assert request.patience_ms <= 2_000
-            releasing.step()
+    assert releasing.next_request is not None
+    releasing.fail(error("the table is gone"))
+    releasing.run()
+    assert isinstance(releasing.result, Released)
+    assert line.is_free()
+
+
+def test_a_failed_release_wakes_no_one(line: Line) -> None:
+    line.held().waiter().parks().run()
+    releasing = line.releases()
+    releasing.fail(RequestNotApplied("the table is gone"))
+    assert isinstance(releasing.error, RequestNotApplied)
+    assert line.service.answers == []
+
+
+def test_a_release_of_a_lost_lock_wakes_no_one(world: World, line: Line) -> None:
+    line.held()
+    world.advance(LEASE_MS + 4_000)
+    line.held().waiter().parks().run()
+    assert isinstance(line.releases(0).run().error, LockLost)
+    assert line.service.answers == []
+
+
+@pytest.mark.parametrize("set_back_ms", [0, 60_000])
+def test_a_holder_that_stalls_while_it_wakes_the_next_knows_how_much_is_left_of_its_lease_though_its_clocks_are_wrong(
+    world: World, set_back_ms: int
+) -> None:
+    line = Line(world, permits=2).held().held()
+    first, second = line.waiter(), line.waiter()
+    second.parks().run()
+    for holder in (0, 1):
+        line.releases(holder).run()
+    coming_in = first.comes_in()
+    while coming_in.next_request is None or not line.holds(first):
+        coming_in.step()
+    first.process.stand_still(LEASE_MS // 2)
+    first.process.wall_is_off_ms -= set_back_ms
+    granted = coming_in.run().result
+    assert isinstance(granted, Grant)
+    now = first.process.read()
+    assert granted.deadline_ms - now.local_ms <= LEASE_MS // 2
+    assert granted.deadline_wall_ms - now.wall_ms <= LEASE_MS // 2
+
+
+def test_as_many_are_woken_as_permits_are_free(world: World) -> None:
+    line = Line(world, permits=3).held().held().held()
+    waiters = [line.waiter() for _ in range(5)]
+    for waiter in waiters:
+        waiter.parks().run()
+    line.releases(0).run()
+    assert line.service.answered == [waiters[0].token]
+    assert isinstance(waiters[0].polls(), Grant)
+    for holder in (1, 2):
+        process, claim, grant = line.holders[holder]
+        process.table.release(claim, grant)
+    assert line.service.answered == [waiters[0].token]
+    waker = line.process()
+    Callback(waker, waker.claim(line.lock, permits=3), lambda me: me.wake_next(), line.service).run()
+    assert line.service.answered == [waiter.token for waiter in waiters[:3]]
+
+
+def test_no_one_is_woken_if_no_permit_is_free(line: Line) -> None:
+    line.held().waiter().parks().run()
+    waker = line.process()
+    waking = Callback(waker, waker.claim(line.lock), lambda me: me.wake_next(), line.service).run()
+    assert (waking.result, line.service.answers) == (0, [])
+
+
+def test_a_waiter_is_woken_if_the_holder_has_expired(world: World, line: Line) -> None:
+    """Any client may wake it: the lease has ended, and a crashed holder wakes no one."""
+    waiter = line.held().waiter()
+    world.advance(LEASE_MS // 2)
+    waiter.polls()
+    waiter.parks().run()
+    world.advance(LEASE_MS // 2 + 4_000)
+    waker = line.process()
+    Callback(waker, waker.claim(line.lock), lambda me: me.wake_next(), line.service).run()
+    assert waiter.has_word()
+
+
+def test_no_one_with_an_expired_row_is_woken(world: World, line: Line) -> None:
+    line.held()
+    expired = line.waiter()
+    expired.parks().run()
+    world.advance(LEASE_MS // 2)
+    living = line.waiter()
+    living.parks().run()
+    world.advance(LEASE_MS // 2 + 4_000)
+    waker = line.process()
+    Callback(waker, waker.claim(line.lock), lambda me: me.wake_next(), line.service).run()
+    assert line.service.answered == [living.token]
+
+
+def test_a_waiter_that_polls_has_its_turn_and_no_one_behind_it_is_woken(line: Line) -> None:
+    polling = line.held().process()
+    claim = polling.claim(line.lock)
+    position = polling.queued(claim)
+    line.waiter().parks().run()
+    line.releases().run()
+    assert line.service.answers == []
+    assert isinstance(polling.poll(claim, position), Grant)
+
+
+def test_a_row_without_a_session_has_none(line: Line) -> None:
+    polling = line.held().process()
+    polling.queued(polling.claim(line.lock))
+    waiter = line.waiter()
+    rows = line.process().table.inspect(line.lock).rows
+    assert [row.session for row in rows] == [None, waiter.session]
+
+
+def test_another_session_whose_name_begins_alike_is_not_mistaken_for_it(line: Line) -> None:
+    waiter = line.held().waiter()
+    other = Waiter(
+        waiter.process,
+        waiter.claim,
+        Session(waiter.session.execution, waiter.session.fragment + "0"),
+        line.service,
+        waiter.place,
+    )
+    other.parks("of another place").run()
+    line.releases().run()
+    assert line.service.answers == []
+    waiter.parks().run()
+    waker = line.process()
+    Callback(waker, waker.claim(line.lock), lambda me: me.wake_next(), line.service).run()
+    assert line.service.answered == [waiter.token]
+
+
+def test_several_waiters_with_stale_tokens_are_skipped(line: Line) -> None:
+    waiters = [line.held().waiter(), *(line.waiter() for _ in range(3))]
+    for waiter in waiters:
+        waiter.parks().run()
+    line.service.gone |= {waiter.token for waiter in waiters[:3]}
+    line.releases().run()
+    assert line.service.answered == [waiters[3].token]
+
+
+def test_an_uncontended_lock_costs_two_writes(line: Line) -> None:
+    process = line.process()
+    claim, _ = line.claim(process, "alone")
+    operations = process.operations(lambda: Callback(process, claim, lambda me: release_of(me), line.service).run())
+    assert operations == ["UpdateItem", "UpdateItem"]
+
+
+def test_a_release_with_a_waiter_costs_a_query_for_the_queue_and_one_for_the_session(line: Line) -> None:
+    line.held().waiter().parks().run()
+    line.waiter()
+    holder = line.holders[0][0]
+    assert holder.operations(lambda: line.releases().run()) == ["UpdateItem", "Query", "Query"]
+
+
+def test_a_process_that_cannot_reach_step_functions_releases_with_one_write(line: Line) -> None:
+    line.held().waiter()
+    process, claim, grant = line.holders[0]
+    assert process.operations(lambda: process.table.release(claim, grant)) == ["UpdateItem"]
+
+
+def test_a_wake_up_is_given_up_soon(line: Line) -> None:
+    """Work that has ended does not wait for a hint."""
+    line.held().waiter().parks().run()
+    releasing = line.releases()
+    releasing.step()
+    while not releasing.done:
+        request = releasing.next_request
+        assert isinstance(request, Read | TaskAnswer)
+        assert request.patience_ms is not None
+        assert request.patience_ms <= 2_000
+        releasing.step()
 
 
 def release_of(me: Contender) -> Steps[Released]:
     found = yield from me.take_ticket(None)
     assert isinstance(found, Grant)
     return (yield from me.release(found))
+
+
+# Hand-over by callback to several at once: readers behind a writer, and permits of a limit.
+
+
+def park(*waiters: Waiter) -> None:
+    for waiter in waiters:
+        assert waiter.stays_parked()
+
+
+def come_in_as_woken(waiters: list[Waiter]) -> list[Waiter]:
+    """Each woken waiter polls, and wakes the next; returns the new holders, in order."""
+    polled: list[Waiter] = []
+    inside: list[Waiter] = []
+    while woken := [waiter for waiter in waiters if waiter.has_word() and waiter not in polled]:
+        polled.append(woken[0])
+        # A wake-up is a hint: beyond a waiter that was woken and has not polled yet, others are woken too.
+        if isinstance(woken[0].comes_in().to_the_end(), Grant):
+            inside.append(woken[0])
+    return inside
+
+
+@pytest.mark.parametrize("readers", [1, 2, 5, 12])
+def test_a_writers_release_lets_all_readers_in_one_waking_the_next(line: Line, readers: int) -> None:
+    line.held()
+    waiters = [line.waiter(shared=True) for _ in range(readers)]
+    park(*waiters)
+    line.releases().run()
+    assert line.service.answered
+    assert come_in_as_woken(waiters) == waiters
+
+
+def test_the_chain_ends_at_the_writer_behind_the_readers(line: Line) -> None:
+    line.held()
+    readers = [line.waiter(shared=True) for _ in range(3)]
+    writer, late = line.waiter(), line.waiter(shared=True)
+    park(*readers, writer, late)
+    line.releases().run()
+    assert come_in_as_woken(readers) == readers
+    assert not writer.has_word()
+    assert not late.has_word()
+
+
+def test_the_last_reader_wakes_the_writer_and_no_one_behind_it(line: Line) -> None:
+    line.held(shared=True).held(shared=True)
+    writer, late = line.waiter(), line.waiter(shared=True)
+    park(writer, late)
+    line.releases(0).run()
+    assert line.service.answered == []
+    line.releases(1).run()
+    assert line.service.answered == [writer.token]
+    assert isinstance(writer.polls(), Grant)
+    assert isinstance(late.polls(), Position)
+
+
+def test_a_writer_that_gives_up_lets_the_readers_behind_it_join_the_holders(line: Line) -> None:
+    line.held(shared=True)
+    writer = line.waiter()
+    readers = [line.waiter(shared=True) for _ in range(3)]
+    park(writer, *readers)
+    writer.gives_up().run()
+    assert come_in_as_woken(readers) == readers
+
+
+def test_each_new_holder_wakes_the_next_until_the_limit_is_reached(world: World) -> None:
+    line = Line(world, permits=3).held().held().held()
+    waiters = [line.waiter() for _ in range(5)]
+    park(*waiters)
+    for holder in range(3):
+        line.releases(holder).run()
+    assert come_in_as_woken(waiters) == waiters[:3]
+
+
+# Hand-over by callback with real clients, whose requests to Step Functions are answered over the wire.
+
+
+FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function:work"
+
+
+def asking(line: Line, **more: Any) -> dict[str, Any]:
+    return {"entity": line.lock.entity, "task": {"functionArn": FUNCTION}, **more}
+
+
+def test_a_waiter_whose_record_wait_ends_wakes_the_next_if_a_permit_is_free(world: World, line: Line) -> None:
+    process, claim, grant = line.held().holders[0]
+    first = world.process()
+    workflow = line.service.workflow(first)
+    turn = turn_of(workflow, execution_arn(), asking(line, recordWaitSeconds=5))
+    second = line.waiter()
+    second.parks().run()
+    world.advance(10_000)
+
+    def freed_after_the_poll(_operation: str) -> None:
+        """By a client that cannot wake waiters."""
+        process.table.release(claim, grant)
+
+    first.faults = [freed_after_the_poll]
+    step = workflow.check_position(step_event("CheckPosition", turn))
+    assert step.reply["status"] == "RecordWaitExceeded"
+    assert second.has_word()
+    assert isinstance(second.polls(), Grant)
+
+
+def test_a_release_in_python_wakes_a_waiting_execution(line: Line) -> None:
+    waiter = line.held().waiter()
+    waiter.parks().run()
+    process, claim, grant = line.holders[0]
+    line.service.table(process).release(claim, grant)
+    assert line.service.answered == [waiter.token]
+    assert isinstance(waiter.polls(), Grant)
+
+
+def test_a_withdrawal_in_python_wakes_the_next_if_a_permit_is_free(line: Line) -> None:
+    first, second = line.held().waiter(), line.waiter()
+    second.parks().run()
+    process, claim, grant = line.holders[0]
+    process.table.release(claim, grant)
+    assert line.service.table(first.process).withdraw(first.claim, first.place.ticket) is None
+    assert line.service.answered == [second.token]
+    assert isinstance(second.polls(), Grant)
+
+
+def test_a_withdrawal_that_finds_its_own_grant_wakes_no_one(line: Line) -> None:
+    first, second = line.held().waiter(), line.waiter()
+    second.parks().run()
+    process, claim, grant = line.holders[0]
+    process.table.release(claim, grant)
+    taken = first.polls()
+    assert isinstance(taken, Grant)
+    won = line.service.table(first.process).withdraw(first.claim, first.place.ticket)
+    assert won is not None
+    assert won.fencing_token == taken.fencing_token
+    assert line.service.answers == []
+
+
+def test_a_record_wait_that_ends_in_python_wakes_the_next_if_a_permit_is_free(line: Line) -> None:
+    first, second = line.held().waiter(), line.waiter()
+    second.parks().run()
+    process, claim, grant = line.holders[0]
+
+    def freed_after_the_poll(_operation: str) -> None:
+        """By a client that cannot wake waiters."""
+        process.table.release(claim, grant)
+
+    table = line.service.table(first.process)
+    # It reads the time, which otherwise comes before the first poll.
+    table.now()
+    first.process.faults = [freed_after_the_poll]
+    with pytest.raises(RecordWaitExceeded):
+        table.check_turn(first.claim, first.place, wait_until_ms=0)
+    assert line.service.answered == [second.token]
+    assert isinstance(second.polls(), Grant)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ((0, 0), (0, 1)),
+        # The state was entered again: after a poll, or after the continuation in which it parked has failed.
+        ((0, 10), (1, 0)),
+        ((0, 99_999_999), (1, 0)),
+    ],
+)
+def test_a_try_to_park_outranks_every_earlier_one(line: Line, earlier: tuple[int, int], later: tuple[int, int]) -> None:
+    workflow = line.service.workflow(line.held().process())
+    turn = turn_of(workflow, execution_arn(), asking(line))
+    for token, (second, retry) in [("newest", later), ("older", earlier)]:
+        entered = f"2027-01-15T08:00:0{second}.123Z"
+        workflow.wait_for_wake_up(step_event("WaitForWakeUp", turn, token, entered=entered, retry=retry))
+    line.releases().run()
+    assert line.service.answered == ["newest"]

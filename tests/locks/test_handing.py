@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from kit.world import Process
+from locks.waiting_line import item_of
 
 from ticketlock import Claim, Grant, InvalidLockRequest, LockLost, LockName, Place, Position
 from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError
@@ -23,6 +24,12 @@ def next_in_line(waiter: Process, claim: Claim) -> Next:
     found = waiter.poll(claim, waiter.queued(claim))
     assert isinstance(found, Position)
     return Next(claim, found)
+
+
+def followed(alice: Process, bob: Process, lock: LockName) -> tuple[Claim, Grant, Claim, Next]:
+    """Alice's claim and grant, and bob's claim, who is the first in line."""
+    held, waiting = alice.claim(lock), bob.claim(lock)
+    return held, alice.granted(held), waiting, next_in_line(bob, waiting)
 
 
 def releases(
@@ -52,9 +59,7 @@ def handed_over(holder: Process, claim: Claim, held: Hold, waiter: Process, foll
 
 
 def test_one_request_releases_the_lock_and_grants_it(alice: Process, bob: Process, lock: LockName) -> None:
-    held, waiting = alice.claim(lock), bob.claim(lock)
-    grant = alice.granted(held)
-    following = next_in_line(bob, waiting)
+    held, grant, waiting, following = followed(alice, bob, lock)
     assert alice.operations(lambda: releases(alice, held, grant, following)) == ALONE
     state = bob.table.inspect(lock)
     assert state.item is not None
@@ -90,9 +95,7 @@ def test_the_next_holder_gets_no_data_if_none_was_left(alice: Process, bob: Proc
 def test_a_waiter_that_does_not_learn_of_its_grant_finds_it_by_a_poll(
     alice: Process, bob: Process, lock: LockName
 ) -> None:
-    held, waiting = alice.claim(lock), bob.claim(lock)
-    grant = alice.granted(held)
-    following = next_in_line(bob, waiting)
+    held, grant, waiting, following = followed(alice, bob, lock)
     releases(alice, held, grant, following)
     found = bob.poll(waiting, following.seen)
     assert isinstance(found, Grant)
@@ -100,9 +103,7 @@ def test_a_waiter_that_does_not_learn_of_its_grant_finds_it_by_a_poll(
 
 
 def test_a_waiter_that_withdraws_too_late_gets_its_grant(alice: Process, bob: Process, lock: LockName) -> None:
-    held, waiting = alice.claim(lock), bob.claim(lock)
-    grant = alice.granted(held)
-    following = next_in_line(bob, waiting)
+    held, grant, waiting, following = followed(alice, bob, lock)
     releases(alice, held, grant, following)
     won = bob.table.withdraw(waiting, following.seen.place.ticket)
     assert won is not None
@@ -112,9 +113,7 @@ def test_a_waiter_that_withdraws_too_late_gets_its_grant(alice: Process, bob: Pr
 def test_a_waiter_whose_row_has_gone_meanwhile_gets_its_grant_and_no_other_row(
     alice: Process, bob: Process, lock: LockName
 ) -> None:
-    held, waiting = alice.claim(lock), bob.claim(lock)
-    grant = alice.granted(held)
-    following = next_in_line(bob, waiting)
+    held, grant, waiting, following = followed(alice, bob, lock)
     bob.world.advance(waiting.lease_ms // 2)
     polling = bob.steps(waiting, lambda me: me.check_turn(following.seen.place, None))
     polling.step()
@@ -140,9 +139,7 @@ def another_row(process: Process, claim: Claim) -> int:
 def test_a_grant_for_another_ticket_than_its_own_is_found_by_a_poll_which_deletes_its_row(
     alice: Process, bob: Process, lock: LockName
 ) -> None:
-    held, waiting = alice.claim(lock), bob.claim(lock)
-    grant = alice.granted(held)
-    following = next_in_line(bob, waiting)
+    held, grant, waiting, following = followed(alice, bob, lock)
     ticket = another_row(bob, waiting)
     released = releases(alice, held, grant, following)
     assert released.handed is not None
@@ -155,9 +152,7 @@ def test_a_grant_for_another_ticket_than_its_own_is_found_by_a_poll_which_delete
 def test_a_poll_that_finds_the_grant_deletes_a_row_that_it_did_not_reach(
     alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
-    held, waiting = alice.claim(lock), bob.claim(lock)
-    grant = alice.granted(held)
-    following = next_in_line(bob, waiting)
+    held, grant, waiting, following = followed(alice, bob, lock)
     for _ in range(3):
         carol.queued(carol.claim(lock))
     ticket = another_row(bob, waiting)
@@ -169,9 +164,7 @@ def test_a_poll_that_finds_the_grant_deletes_a_row_that_it_did_not_reach(
 
 def test_a_waiter_that_has_not_seen_the_holder_does_not_follow(alice: Process, bob: Process, lock: LockName) -> None:
     """It waits for a lock of the same name, in a table of the same name in another account."""
-    held = alice.claim(lock)
-    grant = alice.granted(held)
-    following = next_in_line(bob, bob.claim(lock))
+    held, grant, _, following = followed(alice, bob, lock)
     others = tuple(replace(each, owner="of another account") for each in following.seen.holders)
     elsewhere = Next(following.claim, replace(following.seen, holders=others))
     assert alice.operations(lambda: releases(alice, held, grant, elsewhere)) == ["UpdateItem"]
@@ -217,9 +210,7 @@ def test_a_release_that_grants_the_lock_is_not_repeated_until_the_lease_that_it_
 def test_a_release_that_grants_the_lock_and_is_given_up_is_followed_by_the_release_alone(
     alice: Process, bob: Process, lock: LockName, given_up: type[TableError]
 ) -> None:
-    held, waiting = alice.claim(lock), bob.claim(lock)
-    grant = alice.granted(held)
-    following = next_in_line(bob, waiting)
+    held, grant, waiting, following = followed(alice, bob, lock)
     releasing = alice.steps(held, lambda me: release_to(me, grant, following))
     releasing.fail(given_up("the table is slow"))
     assert releasing.to_the_end().handed is None
@@ -230,9 +221,7 @@ def test_a_release_that_grants_the_lock_and_is_given_up_is_followed_by_the_relea
 def test_a_release_that_may_have_granted_the_lock_is_unknown_if_the_release_alone_fails_too(
     alice: Process, bob: Process, lock: LockName
 ) -> None:
-    held = alice.claim(lock)
-    grant = alice.granted(held)
-    following = next_in_line(bob, bob.claim(lock))
+    held, grant, _, following = followed(alice, bob, lock)
     releasing = alice.steps(held, lambda me: release_to(me, grant, following))
     releasing.fail(OutcomeUnknown("no answer"))
     releasing.fail(RequestNotApplied("no connection"))
@@ -240,9 +229,7 @@ def test_a_release_that_may_have_granted_the_lock_is_unknown_if_the_release_alon
 
 
 def test_a_waiter_that_learns_of_it_late_has_a_full_lease(alice: Process, bob: Process, lock: LockName) -> None:
-    held, waiting = alice.claim(lock), bob.claim(lock)
-    grant = alice.granted(held)
-    following = next_in_line(bob, waiting)
+    held, grant, waiting, following = followed(alice, bob, lock)
     released = releases(alice, held, grant, following)
     bob.world.advance(waiting.lease_ms // 2)
     taken = hears(bob, following, released)
@@ -263,17 +250,13 @@ def test_a_waiter_that_learns_of_it_after_another_owner_replaced_it_polls(
 
 
 def test_a_retried_release_grants_nothing_twice(alice: Process, bob: Process, lock: LockName) -> None:
-    held, waiting = alice.claim(lock), bob.claim(lock)
-    grant = alice.granted(held)
-    following = next_in_line(bob, waiting)
+    held, grant, waiting, following = followed(alice, bob, lock)
     taken = handed_over(alice, held, grant, bob, following)
     again = releases(alice, held, grant, following, releasing=Releasing(tried_before=True))
     assert (again.handed, again.lease_was_over) == (None, False)
     bob.table.release(waiting, taken)
     assert releases(alice, held, grant, following, releasing=Releasing(tried_before=True)).handed is None
-    item = bob.table.inspect(lock).item
-    assert item is not None
-    assert item.holders == ()
+    assert item_of(bob, lock).holders == ()
 
 
 @pytest.mark.parametrize(("holds", "waits"), [(False, True), (True, False)], ids=["reader next", "writer next"])
@@ -283,13 +266,11 @@ def test_readers_and_writers_follow_each_other(
     held, waiting = alice.claim(lock, shared=holds), bob.claim(lock, shared=waits)
     grant = alice.granted(held)
     taken = handed_over(alice, held, grant, bob, next_in_line(bob, waiting))
-    item = bob.table.inspect(lock).item
-    assert item is not None
+    item = item_of(bob, lock)
     assert ([each.shared for each in item.holders], item.held) == ([waits], 1)
     assert taken.next_may_enter is waits
     bob.table.release(waiting, taken)
-    item = bob.table.inspect(lock).item
-    assert item is not None
+    item = item_of(bob, lock)
     assert (item.holders, item.held) == ((), 0)
 
 
@@ -301,9 +282,7 @@ def test_a_writer_does_not_follow_one_of_several_readers(
     bob.granted(claims[1])
     following = next_in_line(carol, carol.claim(lock))
     assert alice.operations(lambda: releases(alice, claims[0], grant, following)) == IN_VAIN
-    item = carol.table.inspect(lock).item
-    assert item is not None
-    assert [each.owner for each in item.holders] == [claims[1].owner]
+    assert [each.owner for each in item_of(carol, lock).holders] == [claims[1].owner]
 
 
 def test_one_of_several_holders_is_followed(alice: Process, bob: Process, carol: Process, lock: LockName) -> None:
@@ -311,8 +290,7 @@ def test_one_of_several_holders_is_followed(alice: Process, bob: Process, carol:
     grant = alice.granted(claims[0])
     bob.granted(claims[1])
     handed_over(alice, claims[0], grant, carol, next_in_line(carol, claims[2]))
-    item = carol.table.inspect(lock).item
-    assert item is not None
+    item = item_of(carol, lock)
     assert ({each.owner for each in item.holders}, item.held) == ({claims[1].owner, claims[2].owner}, 2)
 
 
@@ -326,29 +304,22 @@ def test_no_waiter_follows_if_an_operator_has_lowered_the_limit(
     following = next_in_line(carol, claims[2])
     alice.table.set_limit(lock, limit)
     assert alice.operations(lambda: releases(alice, claims[0], grant, following)) == IN_VAIN
-    item = carol.table.inspect(lock).item
-    assert item is not None
-    assert [each.owner for each in item.holders] == [claims[1].owner]
+    assert [each.owner for each in item_of(carol, lock).holders] == [claims[1].owner]
 
 
 def test_a_waiter_that_asks_for_another_number_of_permits_does_not_follow(
     alice: Process, bob: Process, lock: LockName
 ) -> None:
-    held = alice.claim(lock)
-    grant = alice.granted(held)
-    following = next_in_line(bob, bob.claim(lock))
+    held, grant, _, following = followed(alice, bob, lock)
     other = Next(replace(following.claim, permits=2), following.seen)
     assert alice.operations(lambda: releases(alice, held, grant, other)) == IN_VAIN
 
 
 def test_a_waiter_that_has_left_is_not_granted_the_lock(alice: Process, bob: Process, lock: LockName) -> None:
-    held, waiting = alice.claim(lock), bob.claim(lock)
-    grant = alice.granted(held)
-    following = next_in_line(bob, waiting)
+    held, grant, waiting, following = followed(alice, bob, lock)
     bob.table.withdraw(waiting, following.seen.place.ticket)
     assert alice.operations(lambda: releases(alice, held, grant, following)) == IN_VAIN
-    item = bob.table.inspect(lock).item
-    assert item is not None
+    item = item_of(bob, lock)
     assert (item.holders, item.waiting) == ((), 0)
 
 
@@ -362,9 +333,7 @@ def test_a_holder_that_has_lost_the_lock_grants_nothing(
     following = next_in_line(bob, bob.claim(lock))
     with pytest.raises(LockLost):
         releases(alice, held, grant, following)
-    item = bob.table.inspect(lock).item
-    assert item is not None
-    assert [each.owner for each in item.holders] == [other.owner]
+    assert [each.owner for each in item_of(bob, lock).holders] == [other.owner]
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -376,8 +345,7 @@ def test_a_claim_that_differs_from_the_grant_is_refused(
     following = next_in_line(bob, bob.claim(lock))
     with pytest.raises(InvalidLockRequest):
         releases(alice, replace(held, shared=not shared), grant, following)
-    item = bob.table.inspect(lock).item
-    assert item is not None
+    item = item_of(bob, lock)
     assert ([each.shared for each in item.holders], item.waiting) == ([shared], 1)
 
 

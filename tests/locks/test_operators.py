@@ -3,196 +3,207 @@
 import pytest
 from botocore.exceptions import ClientError
 from kit.world import LEASE_MS, Process, World, reply_lost
+from locks.waiting_line import item_of
 
 from ticketlock import Grant, InvalidLockRequest, LockName, PermitsMismatch, Position
-from ticketlock.locks._items import LockItem
 
 SETTLED_MS = 10_000
 """After this no late copy of a row is expected."""
-
-
-def item_of(process: Process, lock: LockName) -> LockItem:
-    item = process.table.inspect(lock).item
-    assert item is not None
-    return item
 
 
 def tickets(process: Process, lock: LockName) -> list[int]:
     return [row.ticket for row in process.table.inspect(lock).rows]
 
 
-class TestAWaiterIsRemoved:
-    def test_its_row_is_deleted_and_the_count_lowered(
-        self, world: World, alice: Process, bob: Process, carol: Process, lock: LockName
-    ) -> None:
-        alice.granted(alice.claim(lock))
-        waits, behind = bob.claim(lock), carol.claim(lock)
-        place, next_place = bob.queued(waits), carol.queued(behind)
-        world.advance(SETTLED_MS)
-        removed = world.process().table.remove_waiter(lock, place.place.ticket)
-        assert removed is not None
-        assert removed.owner == waits.owner
-        assert tickets(alice, lock) == [next_place.place.ticket]
-        assert item_of(alice, lock).waiting == 1
-
-    def test_row_and_count_change_in_one_request(
-        self, world: World, alice: Process, bob: Process, lock: LockName
-    ) -> None:
-        alice.granted(alice.claim(lock))
-        place = bob.queued(bob.claim(lock))
-        world.advance(SETTLED_MS)
-        assert alice.operations(lambda: alice.table.remove_waiter(lock, place.place.ticket)) == [
-            "Query",
-            "TransactWriteItems",
-        ]
-
-    def test_that_still_runs_joins_again_at_the_end(
-        self, world: World, alice: Process, bob: Process, carol: Process, lock: LockName
-    ) -> None:
-        claim = alice.claim(lock)
-        grant = alice.granted(claim)
-        removed, behind = bob.claim(lock), carol.claim(lock)
-        place, next_place = bob.queued(removed), carol.queued(behind)
-        world.advance(SETTLED_MS)
-        alice.table.remove_waiter(lock, place.place.ticket)
-        found = bob.poll(removed, place)
-        assert isinstance(found, Position)
-        assert (found.place_lost, found.place.ticket > next_place.place.ticket) == (True, True)
-        alice.table.release(claim, grant)
-        assert isinstance(bob.poll(removed, found), Position)
-        assert isinstance(carol.poll(behind, next_place), Grant)
-
-    def test_that_has_crashed_stays_counted_as_after_a_sweep(
-        self, world: World, alice: Process, bob: Process, lock: LockName
-    ) -> None:
-        """The row may be a late copy of one not counted any more: too high a count costs a poll, too low a turn."""
-        claim = alice.claim(lock, lease_ms=10 * LEASE_MS)
-        alice.granted(claim)
-        place = bob.queued(bob.claim(lock))
-        world.advance(3 * LEASE_MS)
-        assert alice.table.remove_waiter(lock, place.place.ticket) is not None
-        assert tickets(alice, lock) == []
-        assert item_of(alice, lock).waiting == 1
-
-    def test_that_has_just_joined_stays_counted_since_a_copy_of_its_row_may_still_arrive(
-        self, alice: Process, bob: Process, lock: LockName
-    ) -> None:
-        alice.granted(alice.claim(lock))
-        place = bob.queued(bob.claim(lock))
-        late = bob.sent[-1].parameters
-        alice.table.remove_waiter(lock, place.place.ticket)
-        bob.client.put_item(**late)
-        assert tickets(alice, lock) == [place.place.ticket]
-        assert item_of(alice, lock).waiting == 1
-
-    def test_with_an_unknown_ticket_changes_nothing(self, alice: Process, bob: Process, lock: LockName) -> None:
-        alice.granted(alice.claim(lock))
-        place = bob.queued(bob.claim(lock))
-        assert alice.table.remove_waiter(lock, place.place.ticket + 1) is None
-        assert tickets(alice, lock) == [place.place.ticket]
-        assert item_of(alice, lock).waiting == 1
-
-    def test_with_a_reply_that_was_lost_is_counted_off_once(
-        self, world: World, alice: Process, bob: Process, carol: Process, lock: LockName
-    ) -> None:
-        alice.granted(alice.claim(lock))
-        place = bob.queued(bob.claim(lock))
-        carol.queued(carol.claim(lock))
-        world.advance(SETTLED_MS)
-        alice.faults = [lambda _: None, reply_lost]
-        removed = alice.table.remove_waiter(lock, place.place.ticket)
-        assert removed is not None
-        assert item_of(alice, lock).waiting == 1
-
-    def test_that_was_granted_the_lock_in_between_keeps_it(self, alice: Process, bob: Process, lock: LockName) -> None:
-        claim, waits = alice.claim(lock), bob.claim(lock)
-        grant = alice.granted(claim)
-        place = bob.queued(waits)
-        alice.table.release(claim, grant)
-        assert isinstance(bob.poll(waits, place), Grant)
-        assert alice.table.remove_waiter(lock, place.place.ticket) is None
-        assert [holder.owner for holder in item_of(alice, lock).holders] == [waits.owner]
+def test_the_row_of_a_waiter_that_is_removed_is_deleted_and_the_count_lowered(
+    world: World, alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
+    alice.granted(alice.claim(lock))
+    waits, behind = bob.claim(lock), carol.claim(lock)
+    place, next_place = bob.queued(waits), carol.queued(behind)
+    world.advance(SETTLED_MS)
+    removed = world.process().table.remove_waiter(lock, place.place.ticket)
+    assert removed is not None
+    assert removed.owner == waits.owner
+    assert tickets(alice, lock) == [next_place.place.ticket]
+    assert item_of(alice, lock).waiting == 1
 
 
-class TestALimitIsUnset:
-    def test_the_number_that_the_users_asked_for_before_counts_again(
-        self, alice: Process, bob: Process, lock: LockName
-    ) -> None:
-        claim = alice.claim(lock, permits=2)
-        alice.table.release(claim, alice.granted(claim))
-        bob.table.set_limit(lock, 0)
-        bob.table.set_limit(lock, 7)
-        bob.table.unset_limit(lock)
-        assert (item_of(alice, lock).permits, item_of(alice, lock).permits_are_set) == (2, False)
-        with pytest.raises(PermitsMismatch):
-            bob.take(bob.claim(lock, permits=3))
-        bob.granted(bob.claim(lock, permits=2))
+def test_a_waiter_is_removed_from_queue_and_count_in_one_request(
+    world: World, alice: Process, bob: Process, lock: LockName
+) -> None:
+    alice.granted(alice.claim(lock))
+    place = bob.queued(bob.claim(lock))
+    world.advance(SETTLED_MS)
+    assert alice.operations(lambda: alice.table.remove_waiter(lock, place.place.ticket)) == [
+        "Query",
+        "TransactWriteItems",
+    ]
 
-    def test_to_a_given_number(self, alice: Process, bob: Process, lock: LockName) -> None:
-        claim = alice.claim(lock, permits=2)
-        alice.table.release(claim, alice.granted(claim))
-        bob.table.set_limit(lock, 1)
-        bob.table.unset_limit(lock, 3)
-        alice.granted(alice.claim(lock, permits=3))
 
-    def test_of_a_lock_without_earlier_users_needs_a_given_number(self, alice: Process, lock: LockName) -> None:
-        alice.table.set_limit(lock, 4)
-        with pytest.raises(InvalidLockRequest, match=r"^permits is None; allowed: the number that its users ask for"):
-            alice.table.unset_limit(lock)
-        assert item_of(alice, lock).permits_are_set
-        alice.table.unset_limit(lock, 1)
-        alice.granted(alice.claim(lock))
+def test_a_waiter_that_is_removed_and_still_runs_joins_again_at_the_end(
+    world: World, alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
+    claim = alice.claim(lock)
+    grant = alice.granted(claim)
+    removed, behind = bob.claim(lock), carol.claim(lock)
+    place, next_place = bob.queued(removed), carol.queued(behind)
+    world.advance(SETTLED_MS)
+    alice.table.remove_waiter(lock, place.place.ticket)
+    found = bob.poll(removed, place)
+    assert isinstance(found, Position)
+    assert (found.place_lost, found.place.ticket > next_place.place.ticket) == (True, True)
+    alice.table.release(claim, grant)
+    assert isinstance(bob.poll(removed, found), Position)
+    assert isinstance(carol.poll(behind, next_place), Grant)
 
-    def test_without_a_limit_nothing_is_written(self, alice: Process, lock: LockName) -> None:
-        assert alice.operations(lambda: alice.table.unset_limit(lock)) == ["Query"]
-        alice.granted(alice.claim(lock))
-        assert alice.operations(lambda: alice.table.unset_limit(lock)) == ["Query"]
 
-    def test_and_time_to_live_counts_again(self, world: World, alice: Process, lock: LockName) -> None:
-        alice.table.set_limit(lock, 2)
-        alice.table.unset_limit(lock, 1)
-        found = alice.client.scan(TableName=world.engine.table_name)["Items"]
-        (expires_at_s,) = [int(item["expiresAt"]["N"]) for item in found if item["pk"]["S"] == lock.entity]
-        assert 28 * 86_400 <= expires_at_s - world.now_ms // 1_000 < 29 * 86_400
+def test_a_crashed_waiter_that_is_removed_stays_counted_as_after_a_sweep(
+    world: World, alice: Process, bob: Process, lock: LockName
+) -> None:
+    """The row may be a late copy of one not counted any more: too high a count costs a poll, too low a turn."""
+    claim = alice.claim(lock, lease_ms=10 * LEASE_MS)
+    alice.granted(claim)
+    place = bob.queued(bob.claim(lock))
+    world.advance(3 * LEASE_MS)
+    assert alice.table.remove_waiter(lock, place.place.ticket) is not None
+    assert tickets(alice, lock) == []
+    assert item_of(alice, lock).waiting == 1
 
-    def test_a_late_copy_of_a_limit_does_not_set_it_again(self, alice: Process, bob: Process, lock: LockName) -> None:
-        alice.granted(alice.claim(lock))
-        bob.operations(lambda: bob.table.set_limit(lock, 0))
-        late = bob.sent[-1].parameters
+
+def test_a_waiter_that_is_removed_just_after_it_joined_stays_counted_since_a_copy_of_its_row_may_still_arrive(
+    alice: Process, bob: Process, lock: LockName
+) -> None:
+    alice.granted(alice.claim(lock))
+    place = bob.queued(bob.claim(lock))
+    late = bob.sent[-1].parameters
+    alice.table.remove_waiter(lock, place.place.ticket)
+    bob.client.put_item(**late)
+    assert tickets(alice, lock) == [place.place.ticket]
+    assert item_of(alice, lock).waiting == 1
+
+
+def test_removing_an_unknown_ticket_changes_nothing(alice: Process, bob: Process, lock: LockName) -> None:
+    alice.granted(alice.claim(lock))
+    place = bob.queued(bob.claim(lock))
+    assert alice.table.remove_waiter(lock, place.place.ticket + 1) is None
+    assert tickets(alice, lock) == [place.place.ticket]
+    assert item_of(alice, lock).waiting == 1
+
+
+def test_a_waiter_whose_removal_gets_no_reply_is_counted_off_once(
+    world: World, alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
+    alice.granted(alice.claim(lock))
+    place = bob.queued(bob.claim(lock))
+    carol.queued(carol.claim(lock))
+    world.advance(SETTLED_MS)
+    alice.faults = [lambda _: None, reply_lost]
+    removed = alice.table.remove_waiter(lock, place.place.ticket)
+    assert removed is not None
+    assert item_of(alice, lock).waiting == 1
+
+
+def test_a_waiter_that_was_granted_the_lock_before_its_removal_keeps_it(
+    alice: Process, bob: Process, lock: LockName
+) -> None:
+    claim, waits = alice.claim(lock), bob.claim(lock)
+    grant = alice.granted(claim)
+    place = bob.queued(waits)
+    alice.table.release(claim, grant)
+    assert isinstance(bob.poll(waits, place), Grant)
+    assert alice.table.remove_waiter(lock, place.place.ticket) is None
+    assert [holder.owner for holder in item_of(alice, lock).holders] == [waits.owner]
+
+
+def test_when_a_limit_is_unset_the_number_that_the_users_asked_for_before_counts_again(
+    alice: Process, bob: Process, lock: LockName
+) -> None:
+    claim = alice.claim(lock, permits=2)
+    alice.table.release(claim, alice.granted(claim))
+    bob.table.set_limit(lock, 0)
+    bob.table.set_limit(lock, 7)
+    bob.table.unset_limit(lock)
+    assert (item_of(alice, lock).permits, item_of(alice, lock).permits_are_set) == (2, False)
+    with pytest.raises(PermitsMismatch):
+        bob.take(bob.claim(lock, permits=3))
+    bob.granted(bob.claim(lock, permits=2))
+
+
+def test_a_limit_is_unset_to_a_given_number(alice: Process, bob: Process, lock: LockName) -> None:
+    claim = alice.claim(lock, permits=2)
+    alice.table.release(claim, alice.granted(claim))
+    bob.table.set_limit(lock, 1)
+    bob.table.unset_limit(lock, 3)
+    alice.granted(alice.claim(lock, permits=3))
+
+
+def test_unsetting_the_limit_of_a_lock_without_earlier_users_needs_a_given_number(
+    alice: Process, lock: LockName
+) -> None:
+    alice.table.set_limit(lock, 4)
+    with pytest.raises(InvalidLockRequest, match=r"^permits is None; allowed: the number that its users ask for"):
         alice.table.unset_limit(lock)
+    assert item_of(alice, lock).permits_are_set
+    alice.table.unset_limit(lock, 1)
+    alice.granted(alice.claim(lock))
+
+
+def test_unsetting_a_limit_that_is_not_set_writes_nothing(alice: Process, lock: LockName) -> None:
+    assert alice.operations(lambda: alice.table.unset_limit(lock)) == ["Query"]
+    alice.granted(alice.claim(lock))
+    assert alice.operations(lambda: alice.table.unset_limit(lock)) == ["Query"]
+
+
+def test_when_a_limit_is_unset_time_to_live_counts_again(world: World, alice: Process, lock: LockName) -> None:
+    alice.table.set_limit(lock, 2)
+    alice.table.unset_limit(lock, 1)
+    found = alice.client.scan(TableName=world.engine.table_name)["Items"]
+    (expires_at_s,) = [int(item["expiresAt"]["N"]) for item in found if item["pk"]["S"] == lock.entity]
+    assert 28 * 86_400 <= expires_at_s - world.now_ms // 1_000 < 29 * 86_400
+
+
+def test_a_late_copy_of_a_limit_does_not_set_it_again(alice: Process, bob: Process, lock: LockName) -> None:
+    alice.granted(alice.claim(lock))
+    bob.operations(lambda: bob.table.set_limit(lock, 0))
+    late = bob.sent[-1].parameters
+    alice.table.unset_limit(lock)
+    with pytest.raises(ClientError, match="ConditionalCheckFailed"):
+        bob.client.update_item(**late)
+    assert not item_of(alice, lock).permits_are_set
+
+
+def test_a_late_copy_of_an_unset_removes_no_later_limit(alice: Process, bob: Process, lock: LockName) -> None:
+    alice.granted(alice.claim(lock))
+    alice.table.set_limit(lock, 2)
+    bob.operations(lambda: bob.table.unset_limit(lock))
+    late = bob.sent[-1].parameters
+    for permits in (3, 4):
+        alice.table.set_limit(lock, permits)
         with pytest.raises(ClientError, match="ConditionalCheckFailed"):
             bob.client.update_item(**late)
-        assert not item_of(alice, lock).permits_are_set
-
-    def test_a_late_copy_of_an_unset_removes_no_later_limit(self, alice: Process, bob: Process, lock: LockName) -> None:
-        alice.granted(alice.claim(lock))
-        alice.table.set_limit(lock, 2)
-        bob.operations(lambda: bob.table.unset_limit(lock))
-        late = bob.sent[-1].parameters
-        for permits in (3, 4):
-            alice.table.set_limit(lock, permits)
-            with pytest.raises(ClientError, match="ConditionalCheckFailed"):
-                bob.client.update_item(**late)
-            alice.table.unset_limit(lock)
-        assert item_of(alice, lock).permits == 1
-
-    def test_a_late_copy_of_a_limit_that_was_set_after_another_was_unset_does_not_set_it_again(
-        self, alice: Process, bob: Process, lock: LockName
-    ) -> None:
-        alice.granted(alice.claim(lock))
-        alice.table.set_limit(lock, 2)
         alice.table.unset_limit(lock)
-        bob.operations(lambda: bob.table.set_limit(lock, 0))
-        late = bob.sent[-1].parameters
-        alice.table.unset_limit(lock)
-        with pytest.raises(ClientError, match="ConditionalCheckFailed"):
-            bob.client.update_item(**late)
-        assert item_of(alice, lock).permits == 1
+    assert item_of(alice, lock).permits == 1
 
-    def test_with_a_reply_that_was_lost_is_unset(self, alice: Process, bob: Process, lock: LockName) -> None:
-        alice.granted(alice.claim(lock))
-        alice.table.set_limit(lock, 0)
-        bob.faults = [lambda _: None, reply_lost]
-        item = bob.table.unset_limit(lock).item
-        assert item is not None
-        assert (item.permits, item.permits_are_set) == (1, False)
+
+def test_a_late_copy_of_a_limit_that_was_set_after_another_was_unset_does_not_set_it_again(
+    alice: Process, bob: Process, lock: LockName
+) -> None:
+    alice.granted(alice.claim(lock))
+    alice.table.set_limit(lock, 2)
+    alice.table.unset_limit(lock)
+    bob.operations(lambda: bob.table.set_limit(lock, 0))
+    late = bob.sent[-1].parameters
+    alice.table.unset_limit(lock)
+    with pytest.raises(ClientError, match="ConditionalCheckFailed"):
+        bob.client.update_item(**late)
+    assert item_of(alice, lock).permits == 1
+
+
+def test_a_limit_whose_unsetting_gets_no_reply_is_unset(alice: Process, bob: Process, lock: LockName) -> None:
+    alice.granted(alice.claim(lock))
+    alice.table.set_limit(lock, 0)
+    bob.faults = [lambda _: None, reply_lost]
+    item = bob.table.unset_limit(lock).item
+    assert item is not None
+    assert (item.permits, item.permits_are_set) == (1, False)

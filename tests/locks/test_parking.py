@@ -24,186 +24,199 @@ pytestmark = pytest.mark.shows("liveness")
 Steppers = Sequence[Stepper[Any]]
 
 
-class TestNoWakeUpIsLost:
-    def test_in_every_order_of_a_parking_and_a_release(self, world: World, processes: list[Process]) -> None:
-        def start() -> tuple[tuple[Line, Callback[Position | None]], Steppers]:
-            line = Line(world, processes).held()
-            parking = line.waiter().parks()
-            return (line, parking), [parking, line.releases()]
+def test_no_wake_up_is_lost_in_every_order_of_a_parking_and_a_release(world: World, processes: list[Process]) -> None:
+    def start() -> tuple[tuple[Line, Callback[Position | None]], Steppers]:
+        line = Line(world, processes).held()
+        parking = line.waiter().parks()
+        return (line, parking), [parking, line.releases()]
 
-        told_by = set()
-        for order, (line, parking) in every_order(world, start):
-            assert line.waiters[0].has_word(), order
-            told_by.add(parking.result is None)
-            assert isinstance(line.waiters[0].polls(), Grant), order
-        # It ended its task by itself, or was woken.
-        assert told_by == {True, False}
-
-    def test_in_every_order_of_an_arrival_and_a_release(self, world: World, processes: list[Process]) -> None:
-        """From the first request on: the release may come before the ticket, between ticket and row, or later."""
-
-        def start() -> tuple[tuple[Line, Callback[Grant | Place]], Steppers]:
-            line = Line(world, processes).held()
-            process = line.process()
-            claim, session = line.claim(process, "waiter")
-
-            def arrive(me: Contender) -> Steps[Grant | Place]:
-                found = yield from me.take_ticket(None)
-                if isinstance(found, Grant):
-                    return found
-                yield from await_wake_up(me, found.place, session, "token", 0, lambda _: True)
-                return found.place
-
-            arriving = Callback(process, claim, arrive, line.service)
-            return (line, arriving), [arriving, line.releases()]
-
-        granted = woken = 0
-        for order, (line, arriving) in every_order(world, start):
-            if isinstance(arriving.result, Grant):
-                granted += 1
-            else:
-                woken += 1
-                assert line.service.answered == ["token"], order
-            assert exclusion_held(processes), order
-        assert granted > 0
-        assert woken > 0
-
-    @ON_ONE_ENGINE
-    def test_in_every_order_of_two_parkings_and_a_release(self, world: World, processes: list[Process]) -> None:
-        def start() -> tuple[Line, Steppers]:
-            line = Line(world, processes).held()
-            first, second = line.waiter(), line.waiter()
-            return line, [first.parks(), second.parks(), line.releases()]
-
-        for order, line in every_order(world, start):
-            first, _ = line.waiters
-            assert first.has_word(), order
-            assert isinstance(first.polls(), Grant), order
-
-    @ON_ONE_ENGINE
-    def test_in_every_order_of_the_first_giving_up_the_second_parking_and_a_release(
-        self, world: World, processes: list[Process]
-    ) -> None:
-        def start() -> tuple[tuple[Line, Callback[Grant | Position]], Steppers]:
-            line = Line(world, processes).held()
-            first, second = line.waiter(), line.waiter()
-            leaving = first.gives_up()
-            return (line, leaving), [leaving, second.parks(), line.releases()]
-
-        took = left = 0
-        for order, (line, leaving) in every_order(world, start):
-            assert exclusion_held(processes), order
-            if isinstance(leaving.result, Grant):
-                took += 1
-                assert isinstance(line.waiters[1].polls(), Position), order
-                continue
-            assert isinstance(leaving.error, RecordWaitExceeded), order
-            left += 1
-            assert line.waiters[1].has_word(), order
-            assert isinstance(line.waiters[1].polls(), Grant), order
-        assert took > 0
-        assert left > 0
-
-    @ON_ONE_ENGINE
-    def test_in_every_order_of_two_releases_both_waiters_are_woken(
-        self, world: World, processes: list[Process]
-    ) -> None:
-        def start() -> tuple[Line, Steppers]:
-            line = Line(world, processes, permits=2).held().held()
-            line.waiter().parks().run()
-            line.waiter().parks().run()
-            return line, [line.releases(0), line.releases(1)]
-
-        for order, line in every_order(world, start):
-            assert all(waiter.has_word() for waiter in line.waiters), order
-            assert all(isinstance(waiter.polls(), Grant) for waiter in line.waiters), order
+    told_by = set()
+    for order, (line, parking) in every_order(world, start):
+        assert line.waiters[0].has_word(), order
+        told_by.add(parking.result is None)
+        assert isinstance(line.waiters[0].polls(), Grant), order
+    # It ended its task by itself, or was woken.
+    assert told_by == {True, False}
 
 
-class TestParking:
-    def test_a_waiter_whose_turn_has_not_come_stays_parked(self, line: Line) -> None:
-        assert line.held().waiter().stays_parked()
-        assert line.service.answers == []
+def test_no_wake_up_is_lost_in_every_order_of_an_arrival_and_a_release(world: World, processes: list[Process]) -> None:
+    """From the first request on: the release may come before the ticket, between ticket and row, or later."""
 
-    def test_a_waiter_whose_turn_has_come_ends_its_task_at_once(self, line: Line) -> None:
-        waiter = line.held().waiter()
-        line.releases().run()
-        assert not waiter.stays_parked()
-        assert waiter.has_word()
+    def start() -> tuple[tuple[Line, Callback[Grant | Place]], Steppers]:
+        line = Line(world, processes).held()
+        process = line.process()
+        claim, session = line.claim(process, "waiter")
 
-    def test_the_first_behind_an_expired_holder_ends_its_task_at_once(self, world: World, line: Line) -> None:
-        first, second = line.held().waiter(), line.waiter()
+        def arrive(me: Contender) -> Steps[Grant | Place]:
+            found = yield from me.take_ticket(None)
+            if isinstance(found, Grant):
+                return found
+            yield from await_wake_up(me, found.place, session, "token", 0, lambda _: True)
+            return found.place
+
+        arriving = Callback(process, claim, arrive, line.service)
+        return (line, arriving), [arriving, line.releases()]
+
+    granted = woken = 0
+    for order, (line, arriving) in every_order(world, start):
+        if isinstance(arriving.result, Grant):
+            granted += 1
+        else:
+            woken += 1
+            assert line.service.answered == ["token"], order
+        assert exclusion_held(processes), order
+    assert granted > 0
+    assert woken > 0
+
+
+@ON_ONE_ENGINE
+def test_no_wake_up_is_lost_in_every_order_of_two_parkings_and_a_release(
+    world: World, processes: list[Process]
+) -> None:
+    def start() -> tuple[Line, Steppers]:
+        line = Line(world, processes).held()
+        first, second = line.waiter(), line.waiter()
+        return line, [first.parks(), second.parks(), line.releases()]
+
+    for order, line in every_order(world, start):
+        first, _ = line.waiters
+        assert first.has_word(), order
+        assert isinstance(first.polls(), Grant), order
+
+
+@ON_ONE_ENGINE
+def test_no_wake_up_is_lost_in_every_order_of_the_first_giving_up_the_second_parking_and_a_release(
+    world: World, processes: list[Process]
+) -> None:
+    def start() -> tuple[tuple[Line, Callback[Grant | Position]], Steppers]:
+        line = Line(world, processes).held()
+        first, second = line.waiter(), line.waiter()
+        leaving = first.gives_up()
+        return (line, leaving), [leaving, second.parks(), line.releases()]
+
+    took = left = 0
+    for order, (line, leaving) in every_order(world, start):
+        assert exclusion_held(processes), order
+        if isinstance(leaving.result, Grant):
+            took += 1
+            assert isinstance(line.waiters[1].polls(), Position), order
+            continue
+        assert isinstance(leaving.error, RecordWaitExceeded), order
+        left += 1
+        assert line.waiters[1].has_word(), order
+        assert isinstance(line.waiters[1].polls(), Grant), order
+    assert took > 0
+    assert left > 0
+
+
+@ON_ONE_ENGINE
+def test_in_every_order_of_two_releases_both_waiters_are_woken(world: World, processes: list[Process]) -> None:
+    def start() -> tuple[Line, Steppers]:
+        line = Line(world, processes, permits=2).held().held()
+        line.waiter().parks().run()
+        line.waiter().parks().run()
+        return line, [line.releases(0), line.releases(1)]
+
+    for order, line in every_order(world, start):
+        assert all(waiter.has_word() for waiter in line.waiters), order
+        assert all(isinstance(waiter.polls(), Grant) for waiter in line.waiters), order
+
+
+def test_a_waiter_whose_turn_has_not_come_stays_parked(line: Line) -> None:
+    assert line.held().waiter().stays_parked()
+    assert line.service.answers == []
+
+
+def test_a_waiter_whose_turn_has_come_ends_its_task_at_once(line: Line) -> None:
+    waiter = line.held().waiter()
+    line.releases().run()
+    assert not waiter.stays_parked()
+    assert waiter.has_word()
+
+
+def test_the_first_behind_an_expired_holder_ends_its_task_at_once(world: World, line: Line) -> None:
+    first, second = line.held().waiter(), line.waiter()
+    world.advance(LEASE_MS // 2)
+    for waiter in (first, second):
+        waiter.polls()
+    world.advance(LEASE_MS // 2 + 4_000)
+    assert not first.stays_parked()
+    assert second.stays_parked()
+
+
+def test_a_waiter_that_lost_its_row_ends_its_task_at_once(line: Line) -> None:
+    waiter = line.held().waiter()
+    waiter.process.client.delete_item(
+        TableName=line.world.engine.table_name, Key=row_key(line.lock, waiter.place.ticket)
+    )
+    assert not waiter.stays_parked()
+
+
+def test_an_owner_that_holds_already_ends_its_task_at_once(line: Line) -> None:
+    waiter = line.held().waiter()
+    line.releases().run()
+    assert isinstance(waiter.polls(), Grant)
+    assert not waiter.stays_parked()
+
+
+def test_a_waiter_beyond_what_the_poll_reads_stays_parked(line: Line) -> None:
+    waiters = [line.held().waiter(), *(line.waiter() for _ in range(4))]
+    assert [waiter.stays_parked() for waiter in waiters] == [True] * 5
+
+
+def test_a_waiter_that_must_not_stay_parked_for_so_long_ends_its_task_at_once(line: Line) -> None:
+    waiter = line.held().waiter()
+    assert waiter.parks(may_stay=False).run().result is None
+    assert waiter.has_word()
+
+
+def test_parking_extends_the_row(world: World, line: Line) -> None:
+    waiters = [line.held().waiter(), line.waiter(), line.waiter(), line.waiter()]
+    for _ in range(3):
         world.advance(LEASE_MS // 2)
-        for waiter in (first, second):
-            waiter.polls()
-        world.advance(LEASE_MS // 2 + 4_000)
-        assert not first.stays_parked()
-        assert second.stays_parked()
+        for waiter in waiters:
+            waiter.parks().run()
+    rows = line.process().table.inspect(line.lock).rows
+    assert [row.ticket for row in rows] == [waiter.place.ticket for waiter in waiters]
+    assert min(row.lease_until_ms for row in rows) > world.now_ms + LEASE_MS // 2
 
-    def test_a_waiter_that_lost_its_row_ends_its_task_at_once(self, line: Line) -> None:
-        waiter = line.held().waiter()
-        waiter.process.client.delete_item(
-            TableName=line.world.engine.table_name, Key=row_key(line.lock, waiter.place.ticket)
-        )
-        assert not waiter.stays_parked()
 
-    def test_an_owner_that_holds_already_ends_its_task_at_once(self, line: Line) -> None:
-        waiter = line.held().waiter()
+def test_only_the_newest_token_is_woken(line: Line) -> None:
+    waiter = line.held().waiter()
+    waiter.parks("first park", 0).run()
+    waiter.parks("second park", 1).run()
+    line.releases().run()
+    assert line.service.answered == ["second park"]
+
+
+def test_a_late_copy_of_an_earlier_parking_does_not_take_the_place_of_a_newer_token(line: Line) -> None:
+    waiter = line.held().waiter()
+    late = waiter.parks("first park", 0)
+    waiter.parks("second park", 1).run()
+    assert late.run().error is None
+    line.releases().run()
+    assert line.service.answered == ["second park"]
+
+
+@ON_ONE_ENGINE
+def test_in_every_order_of_a_parking_its_copy_and_the_next_one_the_newest_token_stays(
+    world: World, processes: list[Process]
+) -> None:
+    def start() -> tuple[Line, Steppers]:
+        line = Line(world, processes).held()
+        waiter = line.waiter()
+        return line, [waiter.parks("first park", 0), waiter.parks("first park", 0), waiter.parks("second park", 1)]
+
+    for order, line in every_order(world, start):
         line.releases().run()
-        assert isinstance(waiter.polls(), Grant)
-        assert not waiter.stays_parked()
+        assert line.service.answered == ["second park"], order
 
-    def test_a_waiter_beyond_what_the_poll_reads_stays_parked(self, line: Line) -> None:
-        waiters = [line.held().waiter(), *(line.waiter() for _ in range(4))]
-        assert [waiter.stays_parked() for waiter in waiters] == [True] * 5
 
-    def test_a_waiter_that_must_not_stay_parked_for_so_long_ends_its_task_at_once(self, line: Line) -> None:
-        waiter = line.held().waiter()
-        assert waiter.parks(may_stay=False).run().result is None
-        assert waiter.has_word()
-
-    def test_parking_extends_the_row(self, world: World, line: Line) -> None:
-        waiters = [line.held().waiter(), line.waiter(), line.waiter(), line.waiter()]
-        for _ in range(3):
-            world.advance(LEASE_MS // 2)
-            for waiter in waiters:
-                waiter.parks().run()
-        rows = line.process().table.inspect(line.lock).rows
-        assert [row.ticket for row in rows] == [waiter.place.ticket for waiter in waiters]
-        assert min(row.lease_until_ms for row in rows) > world.now_ms + LEASE_MS // 2
-
-    def test_only_the_newest_token_is_woken(self, line: Line) -> None:
-        waiter = line.held().waiter()
-        waiter.parks("first park", 0).run()
-        waiter.parks("second park", 1).run()
-        line.releases().run()
-        assert line.service.answered == ["second park"]
-
-    def test_a_late_copy_of_an_earlier_parking_does_not_take_the_place_of_a_newer_token(self, line: Line) -> None:
-        waiter = line.held().waiter()
-        late = waiter.parks("first park", 0)
-        waiter.parks("second park", 1).run()
-        assert late.run().error is None
-        line.releases().run()
-        assert line.service.answered == ["second park"]
-
-    @ON_ONE_ENGINE
-    def test_in_every_order_of_a_parking_its_copy_and_the_next_one_the_newest_token_stays(
-        self, world: World, processes: list[Process]
-    ) -> None:
-        def start() -> tuple[Line, Steppers]:
-            line = Line(world, processes).held()
-            waiter = line.waiter()
-            return line, [waiter.parks("first park", 0), waiter.parks("first park", 0), waiter.parks("second park", 1)]
-
-        for order, line in every_order(world, start):
-            line.releases().run()
-            assert line.service.answered == ["second park"], order
-
-    def test_a_parked_waiters_session_may_be_deleted_a_day_after_the_lease(self, line: Line) -> None:
-        waiter = line.held().waiter()
-        waiter.parks().run()
-        found = waiter.process.client.get_item(
-            TableName=line.world.engine.table_name, Key=waiter.session.key(), ConsistentRead=True
-        )["Item"]
-        expires_in_s = int(found["expiresAt"]["N"]) - line.world.now_ms // 1_000
-        assert expires_in_s == pytest.approx(24 * 3_600 + LEASE_MS // 1_000, abs=5)
+def test_a_parked_waiters_session_may_be_deleted_a_day_after_the_lease(line: Line) -> None:
+    waiter = line.held().waiter()
+    waiter.parks().run()
+    found = waiter.process.client.get_item(
+        TableName=line.world.engine.table_name, Key=waiter.session.key(), ConsistentRead=True
+    )["Item"]
+    expires_in_s = int(found["expiresAt"]["N"]) - line.world.now_ms // 1_000
+    assert expires_in_s == pytest.approx(24 * 3_600 + LEASE_MS // 1_000, abs=5)

@@ -66,8 +66,7 @@ def test_my_turn_is_one_query_and_one_transaction(alice: Process, bob: Process, 
     assert bob.operations(lambda: bob.poll(second, position)) == ["Query", "TransactWriteItems"]
 
 
-@pytest.mark.parametrize("permits", [1, 3])
-@pytest.mark.parametrize("extra", [2, 10_000])
+@pytest.mark.parametrize(("extra", "permits"), [(2, 1), (2, 3), (10_000, 3)])
 def test_a_poll_reads_one_row_more_than_permits_behind_a_few_and_behind_10_000(
     engine: Engine, extra: int, permits: int
 ) -> None:

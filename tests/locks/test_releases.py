@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from kit.world import LEASE_MS, Process, World, reply_lost
+from locks.waiting_line import item_of
 
 from ticketlock import Grant, LockLost, LockName
 from ticketlock.locks._items import lock_key
@@ -44,7 +45,7 @@ def test_the_release_of_a_lock_that_another_client_has_freed_says_so(
 
 
 @every_way
-def test_it_says_so_even_if_its_first_reply_was_lost(
+def test_the_release_of_a_freed_lock_says_so_even_if_its_first_reply_was_lost(
     alice: Process, bob: Process, lock: LockName, freed: Freed
 ) -> None:
     claim = alice.claim(lock)
@@ -55,7 +56,7 @@ def test_it_says_so_even_if_its_first_reply_was_lost(
         alice.table.contend(claim, lambda me: me.release(grant, releasing=Releasing(by="alice")))
 
 
-def test_it_says_so_even_if_its_first_reply_was_lost_and_others_have_held_the_lock_since_the_forced_release(
+def test_the_release_of_a_freed_lock_says_so_even_if_its_first_reply_was_lost_and_others_have_held_the_lock_since(
     alice: Process, bob: Process, lock: LockName
 ) -> None:
     claim, next_one = alice.claim(lock), bob.claim(lock)
@@ -68,7 +69,7 @@ def test_it_says_so_even_if_its_first_reply_was_lost_and_others_have_held_the_lo
 
 
 @pytest.mark.parametrize("is_retried", ["in one call", "by the next call"])
-def test_it_says_so_though_the_item_was_deleted_and_others_have_held_and_released_the_lock_since(
+def test_the_release_of_a_deleted_lock_says_so_though_others_have_held_and_released_the_lock_since(
     world: World, alice: Process, bob: Process, lock: LockName, is_retried: str
 ) -> None:
     claim, next_one = alice.claim(lock), bob.claim(lock)
@@ -96,7 +97,7 @@ def test_a_retried_release_succeeds_though_others_have_held_the_lock_since(
     assert not alice.table.release(claim, grant).lease_was_over
 
 
-def test_so_does_that_of_an_item_which_an_earlier_version_has_created(
+def test_a_retried_release_succeeds_on_an_item_that_an_earlier_version_has_created(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     first, claim, next_one = alice.claim(lock), alice.claim(lock), bob.claim(lock)
@@ -140,7 +141,7 @@ def test_an_operator_whose_reply_was_lost_has_freed_the_lock(
 
 
 @pytest.mark.parametrize("freed", [by_force, as_its_owner])
-def test_it_has_freed_it_though_others_have_held_the_lock_since_and_the_lease_has_ended(
+def test_an_operator_has_freed_the_lock_though_others_have_held_it_since_and_the_lease_has_ended(
     world: World, alice: Process, bob: Process, carol: Process, lock: LockName, freed: Freed
 ) -> None:
     """Found by a random schedule."""
@@ -171,8 +172,7 @@ def test_records_of_forced_releases_are_removed_after_their_leases(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     def traces() -> int:
-        item = bob.table.inspect(lock).item
-        assert item is not None
+        item = item_of(bob, lock)
         return len(item.forced)
 
     for _ in range(3):

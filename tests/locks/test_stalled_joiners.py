@@ -14,6 +14,7 @@ from kit.engines import IN_MEMORY_FIRST
 from kit.orders import every_order
 from kit.published import PublishedContender
 from kit.world import LEASE_MS, Process, Stepper, Touched, World, exclusion_held
+from locks.waiting_line import item_of
 
 from ticketlock import Grant, LockLost, LockName, Position
 from ticketlock.locks._protocol import Contender
@@ -341,6 +342,4 @@ def test_a_heartbeat_that_arrives_after_a_successors_grant_changes_nothing(
     successor = bob.granted(second)
     with pytest.raises(LockLost):
         on_its_way.to_the_end()
-    item = bob.table.inspect(lock).item
-    assert item is not None
-    assert [holder.fencing_token for holder in item.holders] == [successor.fencing_token]
+    assert [holder.fencing_token for holder in item_of(bob, lock).holders] == [successor.fencing_token]

@@ -8,11 +8,18 @@ from typing import Any
 from kit.step_functions import Callback, TaskService
 from kit.world import Process, World
 
-from ticketlock import Claim, Grant, Place, Position, Released
+from ticketlock import Claim, Grant, LockName, Place, Position, Released
 from ticketlock.locks._hand_over import await_wake_up
-from ticketlock.locks._items import Session
+from ticketlock.locks._items import LockItem, Session
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._requests import Steps
+
+
+def item_of(process: Process, lock: LockName) -> LockItem:
+    """The lock item, which exists."""
+    item = process.table.inspect(lock).item
+    assert item is not None
+    return item
 
 
 @dataclass

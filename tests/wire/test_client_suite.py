@@ -2,7 +2,6 @@
 
 import pytest
 from kit.sentences.acquiring import *  # noqa: F403 -- pytest collects the tests that it brings
-from kit.sentences.waiting_in_line import *  # noqa: F403 -- pytest collects the tests that it brings
 
 pytestmark = [
     pytest.mark.shows("lost requests"),

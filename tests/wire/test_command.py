@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from kit.command import Command, lives, until
 from kit.faults import reply_broken_off, reply_lost, request_lost
+from kit.places import is_grant, is_release, is_renewal
 from kit.proxy import Proxy
-from kit.sent import is_grant, is_release, is_renewal
 from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock import LockClient

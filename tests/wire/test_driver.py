@@ -111,7 +111,7 @@ def test_an_applied_request_is_not_reported_as_unapplied_if_table_time_is_lost_d
         drive(Driver("locks", TIME_CHECK, clock, 8_000).perform(request_), clock, Leaving(clock))
 
 
-def test_nor_is_a_request_that_was_refused_after_an_attempt_without_a_reply() -> None:
+def test_a_request_that_was_refused_after_an_attempt_without_a_reply_is_not_reported_as_unapplied() -> None:
     clock = ManualClock()
     lost = ReadTimeoutError(endpoint_url="https://dynamodb")
     service = Leaving(clock, lost, lost, Error={"Code": "ConditionalCheckFailedException"})
@@ -310,7 +310,7 @@ def second_attempt(transaction: Request, clock: ManualClock, after: Callable[[Ma
 @TRANSACTIONS
 @pytest.mark.parametrize("machine", [runs_on, is_frozen, is_set_back])
 @pytest.mark.parametrize("ms", [TOKEN_IS_SAFE_FOR_MS - 1, TOKEN_IS_SAFE_FOR_MS])
-def test_until_then_it_is_retried_even_after_a_sleep(
+def test_a_transaction_is_retried_within_the_life_of_its_token_even_after_a_sleep(
     transaction: Request, machine: Callable[[ManualClock, int], None], ms: int
 ) -> None:
     assert isinstance(second_attempt(transaction, ManualClock(), machine, ms), Call)
@@ -319,7 +319,7 @@ def test_until_then_it_is_retried_even_after_a_sleep(
 @TRANSACTIONS
 @pytest.mark.parametrize("machine", [runs_on, is_frozen, is_set_back])
 @pytest.mark.parametrize("ms", [TOKEN_IS_SAFE_FOR_MS + 1, TOKEN_IS_KNOWN_FOR_MS + 1])
-def test_a_machine_that_slept_for_longer_by_either_clock_does_not_retry_it(
+def test_a_machine_that_slept_past_the_life_of_the_token_by_either_clock_does_not_retry_the_transaction(
     transaction: Request, machine: Callable[[ManualClock, int], None], ms: int
 ) -> None:
     with pytest.raises(OutcomeUnknown):

@@ -3,11 +3,15 @@
 import itertools
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
+from threading import Thread, main_thread
 from types import FrameType
 from typing import Any
 
@@ -15,12 +19,14 @@ import pytest
 from botocore.exceptions import ClientError
 from kit.awaited import Awaited
 from kit.places import meanwhile, outcome
+from ticketlock_local.engines.processes import wait_until
 
 from ticketlock import LockTable
 from ticketlock.aio._lock_table import LockTable as AsyncLockTable
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 from ticketlock.wire import _actions, _async_performer, _performer
 from ticketlock.wire._actions import Actions, Call, Sleep
+from ticketlock.wire._sdk import make_client
 
 pytestmark = pytest.mark.shows("signal handlers")
 
@@ -201,3 +207,49 @@ def run(program: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", f"wire.{program}", *arguments]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+
+
+# A signal handler that raises in the middle of a request, as a job queue's soft time limit does.
+
+
+class SoftTimeLimitExceeded(Exception):
+    pass
+
+
+@pytest.fixture
+def raised(request: pytest.FixtureRequest) -> Iterator[type[Exception]]:
+    def over(_number: int, _frame: FrameType | None) -> None:
+        raise request.param
+
+    before = signal.signal(signal.SIGALRM, over)
+    yield request.param
+    signal.signal(signal.SIGALRM, before)
+
+
+def waits_for_a_reply(thread: int) -> bool:
+    return sys._current_frames()[thread].f_code is socket.SocketIO.readinto.__code__
+
+
+def sends_a_signal_in_place_of_a_reply(server: socket.socket) -> None:
+    connection, _ = server.accept()
+    with connection:
+        connection.recv(65_536)
+        identity = main_thread().ident
+        assert identity is not None
+        # Earlier, it would interrupt the construction of http.client's response, which then never closes its socket.
+        assert wait_until(lambda: waits_for_a_reply(identity), timeout_s=5)
+        signal.pthread_kill(identity, signal.SIGALRM)
+        connection.recv(65_536)
+
+
+@pytest.mark.parametrize("raised", [SoftTimeLimitExceeded, TimeoutError, RuntimeError, ValueError], indirect=True)
+def test_the_error_of_a_signal_handler_while_the_table_is_silent_is_raised_and_not_taken_for_a_network_error(
+    raised: type[Exception],
+) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        closing(make_client(endpoint_url=f"http://127.0.0.1:{server.getsockname()[1]}")) as client,
+    ):
+        Thread(target=sends_a_signal_in_place_of_a_reply, args=(server,), daemon=True).start()
+        with pytest.raises(raised):
+            LockTable("locks", client=client).now()
