@@ -14,6 +14,8 @@ _COMMANDS = {
     "diagrams": ("diagrams.files", "write", "redraw the diagrams and charts of the docs"),
     "check-template": ("checks.template_check", "check_template", "synthesise and lint the template"),
     "template": ("plain.template", "write", "write the plain CloudFormation template"),
+    "faces": ("checks.faces", "write_faces", "write what the units for tasks have in common with those for threads"),
+    "check-faces": ("checks.faces", "check_faces", "compare that with the files"),
     "check-secrets": ("checks.secrets_check", "check_secrets", "search the tracked files for secrets"),
     "audit": ("checks.audit", "audit", "check the pinned packages for known vulnerabilities"),
 }

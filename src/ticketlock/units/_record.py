@@ -68,7 +68,7 @@ _STATES: Mapping[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnitRecord:
     """A head, as one read returned it.
 
@@ -134,21 +134,21 @@ class UnitRecord:
             state: Any = row["state"]["S"]
             if state in get_args(RecordState) and row["row"]["S"] == _HEAD:
                 return cls(
-                    row["unit"]["S"],
-                    state,
-                    integer(row["born"]),
-                    integer(row["leaseUntilMs"]),
-                    integer(row["finalMs"]) if "finalMs" in row else 0,
-                    "closed" in row,
-                    row["by"]["S"] if "by" in row else None,
-                    integer(row["rev"]),
-                    row["attempt"]["S"],
-                    integer(row["pieces"]),
-                    bytes(row["writes"]["B"]) if "writes" in row else b"",
-                    row["coordinator"]["S"] if "coordinator" in row else None,
-                    integer(row["keys"]) if "keys" in row else 0,
-                    row["owner"]["S"] if "owner" in row else None,
-                    frozenset(bytes(step) for step in row["steps"]["BS"]) if "steps" in row else frozenset(),
+                    unit=row["unit"]["S"],
+                    state=state,
+                    born_ms=integer(row["born"]),
+                    lease_until_ms=integer(row["leaseUntilMs"]),
+                    final_ms=integer(row["finalMs"]) if "finalMs" in row else 0,
+                    is_closed="closed" in row,
+                    by=row["by"]["S"] if "by" in row else None,
+                    rev=integer(row["rev"]),
+                    attempt=row["attempt"]["S"],
+                    pieces=integer(row["pieces"]),
+                    inline=bytes(row["writes"]["B"]) if "writes" in row else b"",
+                    coordinator=row["coordinator"]["S"] if "coordinator" in row else None,
+                    keys=integer(row["keys"]) if "keys" in row else 0,
+                    owner=row["owner"]["S"] if "owner" in row else None,
+                    steps=frozenset(bytes(step) for step in row["steps"]["BS"]) if "steps" in row else frozenset(),
                 )
         except KeyError as error:
             raise foreign_row(row, Misshapen(f"which lacks {error}")) from error
