@@ -77,7 +77,7 @@ class QueryArguments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryRequest:
-    """A query as a caller with Python values has given it: nothing is checked or converted yet.
+    """A query as a caller with Python values has given it. It is checked and converted by the unit's steps.
 
     The attributes are the arguments of ``Unit.query``.
     """

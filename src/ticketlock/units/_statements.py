@@ -90,7 +90,7 @@ class StatementArguments:
 
 @dataclass(frozen=True, slots=True)
 class StatementRequest:
-    """A statement as its caller has given it: nothing is checked or converted yet.
+    """A statement as its caller has given it. The steps of the unit check and convert it: an interrupt of that ends it.
 
     Attributes:
         kind: what it does.

@@ -261,12 +261,12 @@ class UnitOfWork:
         return (yield from self._alone(self._evaluate(request, arguments, blind=blind and self._locking is None)))
 
     def item_before(self, request: StatementRequest) -> ForkingSteps[Any]:
-        """Evaluate a statement; the item before it, as the caller has its values."""
+        """The item before a statement, as its caller has values; converted in the steps: an interrupt ends the unit."""
         before, _ = yield from self.evaluate(request)
         return request.python.back(before)
 
     def item_after(self, request: StatementRequest, *, blind: bool) -> ForkingSteps[Any]:
-        """Evaluate a statement; the item after it, likewise."""
+        """The item after a statement, likewise."""
         _, after = yield from self.evaluate(request, blind=blind)
         return request.python.back(after)
 
