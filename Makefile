@@ -27,7 +27,7 @@ NODE_PACKAGES   := node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install check lint types synth secrets tables pages template audit test verify verify-rest docs demo bench bench-peer engines soak proof replay local local-down aws wheel clean
+.PHONY: help install check lint types synth secrets tables faces pages template audit test verify verify-rest docs demo bench bench-peer engines soak proof replay local local-down aws wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -46,13 +46,14 @@ $(NODE_PACKAGES): package.json package-lock.json
 	npm ci --no-audit --no-fund --no-update-notifier
 	@touch $@
 
-check: lint ## lint, formatting, types, no secret in a tracked file, the pages' tables, and the synthesised template
+check: lint ## lint, formatting, generated methods, types, no secret in a tracked file, the pages' tables, and the synthesised template
 	@$(MAKE) --no-print-directory --jobs=2 types synth secrets tables
 
 # The parts of `check`, two at a time.
 lint: install
 	$(BIN) -m ruff check
 	$(BIN) -m ruff format --check
+	$(LOCAL) check-faces
 types: install
 	$(BIN) -m mypy
 synth: install
@@ -69,6 +70,9 @@ tables: install
 
 pages: install ## write the tables in the pages that docs/tables generates from the code
 	$(COG) -r --verbosity=1 $(PAGES)
+
+faces: install ## write the methods of the units for tasks that differ from those for threads by `await` alone
+	$(LOCAL) faces
 
 # The lists include all dependencies, so nothing is left to resolve. A mirror may answer "nothing known" to every
 # question, so each source is first asked about a package with well-known vulnerabilities; without an answer, the audits

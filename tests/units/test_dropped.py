@@ -91,8 +91,8 @@ class TestReadLocks:
         """A cycle: the unit would be kept until the garbage collector runs."""
         begin = UnitOfWork.__init__
 
-        def begin_with_a_cycle(verbs: UnitOfWork, *given: Any) -> None:
-            begin(verbs, *given)
+        def begin_with_a_cycle(verbs: UnitOfWork, *args: Any, **options: Any) -> None:
+            begin(verbs, *args, **options)
             if verbs._locking is not None:
                 verbs._locking._read = verbs._read_in
 

@@ -34,7 +34,9 @@ def left(books: Books, items: int) -> str:
         )
         for at in range(items)
     ]
-    head, pieces = with_pieces(UnitRecord(unit, "pending", 0, 0, attempt="1"), packed(entries).pieces)
+    head, pieces = with_pieces(
+        UnitRecord(unit=unit, state="pending", born_ms=0, lease_until_ms=0, attempt="1"), packed(entries).pieces
+    )
     books.write("accounts", {"id": f"{items - 1:06}", "_tluMark": {"unit": unit, "kind": "write"}})
     for at, piece in enumerate(pieces):
         books.write("units", {**loaded(piece_key(head, at)), "format": 1, "data": piece})

@@ -8,9 +8,10 @@ from ticketlock._checks import boolean, text
 from ticketlock._expressions._evaluated import Branch, Expressions, branched, members_shown
 from ticketlock._expressions._values import Attributes, copy_of_item
 from ticketlock.errors import InvalidUnitRequest
-from ticketlock.units._queries import QueryArguments as Query
+from ticketlock.units._queries import QueryArguments
+from ticketlock.units._statements import StatementKind, StatementRequest
 from ticketlock.units._tables import NAME_BYTES, UnitTable
-from ticketlock.units._unit_of_work import UnitOfWork
+from ticketlock.units._unit_of_work import Both, UnitOfWork
 from ticketlock.units._values import LOW_LEVEL, Phrase, expression, refusing
 from ticketlock.wire._item_requests import MOST_TOGETHER
 from ticketlock.wire._requests import ForkingSteps
@@ -145,39 +146,43 @@ class LowLevelUnitOfWork:
     def put_item(self, given: Parameters) -> ForkingSteps[Reply]:
         """Put an item; it replaces the item with the same key, if there is one."""
         _PUT.check(given)
-        table = yield from self._verbs.table(given["TableName"])
-        before, _ = yield from self._verbs.put(table, given["Item"], *_condition(given), LOW_LEVEL)
+        before, _ = yield from self._evaluate("put", given, "Item")
         return _returned(given, before, None)
 
     def update_item(self, given: Parameters) -> ForkingSteps[Reply]:
         """Change an item."""
         _UPDATE.check(given)
-        table = yield from self._verbs.table(given["TableName"])
-        update = given["UpdateExpression"]
-        before, after = yield from self._verbs.update(table, given["Key"], update, *_condition(given), LOW_LEVEL)
+        before, after = yield from self._evaluate("update", given, "Key")
         return _returned(given, before, after)
 
     def delete_item(self, given: Parameters) -> ForkingSteps[Reply]:
         """Delete an item, if there is one."""
         _DELETE.check(given)
-        table = yield from self._verbs.table(given["TableName"])
-        before, _ = yield from self._verbs.delete(table, given["Key"], *_condition(given), LOW_LEVEL)
+        before, _ = yield from self._evaluate("delete", given, "Key")
         return _returned(given, before, None)
 
+    def _evaluate(self, kind: StatementKind, given: Parameters, target: str) -> ForkingSteps[Both]:
+        table = yield from self._verbs.table(given["TableName"])
+        request = StatementRequest(
+            kind,
+            table,
+            given[target],
+            condition=expression("ConditionExpression", given.get("ConditionExpression")),
+            values=given.get(_VALUES),
+            names=given.get(_NAMES, {}),
+            update=given.get("UpdateExpression"),
+            python=LOW_LEVEL,
+        )
+        return (yield from self._verbs.evaluate(request))
 
-def _condition(given: Parameters) -> tuple[Any, Any, Any]:
-    """A condition, values and names, in the order of the arguments of ``UnitOfWork``."""
-    condition = expression("ConditionExpression", given.get("ConditionExpression"))
-    return condition, given.get(_VALUES), given.get(_NAMES, {})
 
-
-def _query(given: Parameters) -> Query:
+def _query(given: Parameters) -> QueryArguments:
     texts = {
         name: expression(name, given.get(name))
         for name in ("KeyConditionExpression", "FilterExpression", "ProjectionExpression")
     }
     start = given.get("ExclusiveStartKey")
-    return Query(
+    return QueryArguments(
         key_condition=Phrase(texts["KeyConditionExpression"], {}, {}),
         filter=Phrase(texts["FilterExpression"], {}, {}),
         values=LOW_LEVEL.values(given.get(_VALUES)),

@@ -148,7 +148,13 @@ class MarkedCommit:
         """Build the record; nothing is sent yet."""
         reply: Reply = yield Pause(0)
         commit = self._commit
-        head = UnitRecord(commit.unit, "pending", commit.born_ms, self._leased(reply.now), attempt=commit.attempt)
+        head = UnitRecord(
+            unit=commit.unit,
+            state="pending",
+            born_ms=commit.born_ms,
+            lease_until_ms=self._leased(reply.now),
+            attempt=commit.attempt,
+        )
         entries = packed(self._entries)
         self._head, pieces = with_pieces(head, entries.pieces)
         if pieces:

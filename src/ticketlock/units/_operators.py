@@ -40,14 +40,13 @@ from ticketlock.units._record import CLOSED_IS_KEPT_S, Record, UnitRecord, UnitR
 from ticketlock.units._rows import TIME_CHECK, Receipt, Strange, is_receipt_of, put_receipt, read_receipt
 from ticketlock.units._sweeping import Swept, sweep_one
 from ticketlock.units._tables import UnitTable
+from ticketlock.units._terms import NAME_BYTES
 from ticketlock.units._values import PYTHON
 from ticketlock.units._work import VERSION_BYTES, chunks
 from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import MOST_TOGETHER, Get, GetMany
 from ticketlock.wire._requests import ForkingSteps, Pause, Scan, TransactWrite, Write, every
 from ticketlock.wire._table_time import Moment
-
-NAME_BYTES = 1_024
 
 
 class Outcome(Enum):
@@ -68,6 +67,23 @@ class Outcome(Enum):
 
 OUTCOMES = {"pending": Outcome.PENDING, "committed": Outcome.COMMITTED, "rolledBack": Outcome.ROLLED_BACK}
 """The outcome for each state in a record."""
+
+
+def outcome(table: str, own: str, *, name: str | None, unit: str | None) -> ForkingSteps[Outcome]:
+    """The outcome of a name, or of a unit.
+
+    Args:
+        own: a new id.
+
+    Raises:
+        InvalidUnitRequest: neither is given, or both are; or one cannot be.
+        TableError: the outcome is not known.
+    """
+    if name is not None and unit is None:
+        return outcome_of_name(table, name, own)
+    if name is None and unit is not None:
+        return outcome_of_unit(table, unit)
+    raise InvalidUnitRequest("name", name, "a name or a unit: one of the two")
 
 
 def outcome_of_name(table: str, name: str, own: str) -> ForkingSteps[Outcome]:
@@ -297,6 +313,14 @@ def roll_back(heads: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Settl
         TableError: the outcome is not known.
     """
     return (yield from _end(heads, marks, unit, is_forced=True))
+
+
+def outcome_of_rollback(heads: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Outcome]:
+    """The outcome of a unit after ``roll_back``; a warning says why some of its items are not finished yet."""
+    settled = yield from roll_back(heads, marks, unit)
+    if settled.failed is not None:
+        _log.warning("the unit %s has ended, and some of its marks are not removed yet: %s", unit, settled.failed)
+    return settled.outcome
 
 
 def _end(heads: UnitRecords, marks: Marks, unit: str, *, is_forced: bool) -> ForkingSteps[Settled]:

@@ -75,24 +75,38 @@ class QueryArguments:
         return {name: each for name, each in given.items() if each}
 
 
-def in_python(
-    key_condition: Any, filter: Any, values: Any, names: Any, index: Any, after: Any, limit: Any, forward: Any
-) -> QueryArguments:
-    """The arguments of a caller who uses Python values.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryRequest:
+    """A query as a caller with Python values has given it. It is checked and converted by the unit's steps.
 
-    Raises:
-        InvalidUnitRequest: names the argument.
+    The attributes are the arguments of ``Unit.query``.
     """
-    return QueryArguments(
-        key_condition=PYTHON.condition(key_condition, "key_condition", of_keys=True),
-        filter=PYTHON.condition(filter, "filter"),
-        values=PYTHON.values(values),
-        names=PYTHON.names(names),
-        index=index,
-        after=None if after is None else PYTHON.item("after", after),
-        is_forward=forward,
-        most_shown=limit,
-    )
+
+    key_condition: Any
+    filter: Any = None
+    values: Any = None
+    names: Any = None
+    index: Any = None
+    after: Any = None
+    limit: Any = None
+    forward: Any = True
+
+    def arguments(self) -> QueryArguments:
+        """The same in AttributeValues.
+
+        Raises:
+            InvalidUnitRequest: names the argument.
+        """
+        return QueryArguments(
+            key_condition=PYTHON.condition(self.key_condition, "key_condition", of_keys=True),
+            filter=PYTHON.condition(self.filter, "filter"),
+            values=PYTHON.values(self.values),
+            names=PYTHON.names(self.names),
+            index=self.index,
+            after=None if self.after is None else PYTHON.item("after", self.after),
+            is_forward=self.forward,
+            most_shown=self.limit,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,12 +227,6 @@ class Found:
     items: list[Attributes]
     read: int
     last_key: Attributes | None
-
-
-def items_found(steps: ForkingSteps[Found]) -> ForkingSteps[list[dict[str, Any]]]:
-    """The items, in Python values. As part of the query's steps, so that an interrupt here ends the unit."""
-    found = yield from steps
-    return [PYTHON.back(item) or {} for item in found.items]
 
 
 @dataclass(frozen=True, slots=True)

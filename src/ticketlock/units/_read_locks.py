@@ -165,9 +165,14 @@ class ReadLocks(MarkedCommit):
         is_first = not self._record.may_exist
         if is_first:
             reply: Reply = yield Pause(0)
-            until_ms = self._leased(reply.now)
             commit = self._commit
-            self._head = UnitRecord(commit.unit, "pending", commit.born_ms, until_ms, attempt=commit.attempt)
+            self._head = UnitRecord(
+                unit=commit.unit,
+                state="pending",
+                born_ms=commit.born_ms,
+                lease_until_ms=self._leased(reply.now),
+                attempt=commit.attempt,
+            )
             self._record.note("is written")
         else:
             yield from self._keep_lease()

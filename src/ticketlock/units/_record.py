@@ -70,7 +70,7 @@ _STATES: Mapping[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnitRecord:
     """A unit's record, as one read of its head returned it.
 

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ticketlock._checks import text
 from ticketlock.errors import (
     ConditionFailed,
     InvalidUnitRequest,
@@ -69,7 +70,7 @@ from ticketlock.units._rows import (
 )
 from ticketlock.units._state import UnitState
 from ticketlock.units._tables import Tables, UnitTable
-from ticketlock.units._terms import Terms, check_of, with_step
+from ticketlock.units._terms import NAME_BYTES, Terms, check_of, with_step
 from ticketlock.units._work import ItemState, Work, chunks
 from ticketlock.wire._actions import TIME_TO_LIVE, Item, Reply, number
 from ticketlock.wire._item_requests import MOST_TOGETHER, Query
@@ -97,6 +98,15 @@ def owner_goes_on(table: str, owner: str) -> Write:
     return Write("ConditionCheck", end, only_if.NO_SUCH_ROW, names=_NAMES, table=table)
 
 
+def check_owner(owner: Any) -> str:
+    """An owner of saved units.
+
+    Raises:
+        InvalidUnitRequest: it can be none.
+    """
+    return text("owner", owner, NAME_BYTES, InvalidUnitRequest)
+
+
 def end_owner(heads: UnitRecords, owner: str) -> ForkingSteps[list[str]]:
     """Roll back the units that were saved under an owner, and refuse later saves.
 
@@ -106,8 +116,10 @@ def end_owner(heads: UnitRecords, owner: str) -> ForkingSteps[list[str]]:
     Raises:
         UnsupportedFormat, InvalidUnitRequest: a newer version has written one of the records, or no unit; all others
             are rolled back.
+        InvalidUnitRequest: it can be no owner.
         TableError: perhaps not all of them are rolled back; call it again.
     """
+    check_owner(owner)
     now: Moment = (yield Pause(0)).now
     ended: Reply = yield _end(heads.table, owner, now)
     if ended.item is not None:
@@ -338,9 +350,9 @@ def save(
     now, before = reply.now, terms.saved
     told = _unit_told(terms, work, receipt)
     made = UnitRecord(
-        terms.id,
-        "pending",
-        terms.born_ms,
+        unit=terms.id,
+        state="pending",
+        born_ms=terms.born_ms,
         lease_until_ms=now.latest_ms + keeping.ms,
         rev=1 if before is None else before.rev + 1,
         attempt=terms.unit,
@@ -426,9 +438,17 @@ def terms_of(told: Mapping[str, Any], own: Terms, head: UnitRecord) -> Terms:
     """What the unit was begun with, under the id and the step of the coordinator that goes on with it."""
     lock = told["under"]
     under = None if lock is None else SavedLock({name: _lock_field(name, value) for name, value in lock.items()})
-    isolation = Isolation(told["isolation"])
-    began = told["timeoutMs"], isolation, told["name"], under, told["engine"]
-    return Terms(own.unit, head.born_ms, *began, head, own.step)
+    return Terms(
+        unit=own.unit,
+        born_ms=head.born_ms,
+        timeout_ms=told["timeoutMs"],
+        isolation=Isolation(told["isolation"]),
+        name=told["name"],
+        under=under,
+        engine=told["engine"],
+        saved=head,
+        step=own.step,
+    )
 
 
 def receipt_of(told: Mapping[str, Any]) -> Receipt | None:
@@ -512,6 +532,11 @@ class Resumed:
     work: Work
     receipt: Receipt | None
     is_committed: bool
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether it is committed, its name was used, or its step was saved before: then it writes nothing more."""
+        return self.is_committed or self.terms.repeats_step or (self.receipt or NEVER_USED).is_committed
 
 
 def resume(given: Any, own: Terms, units_table: str, marks: Marks, tables: Tables) -> ForkingSteps[Resumed]:

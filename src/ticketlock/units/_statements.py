@@ -1,7 +1,7 @@
 """Statements, evaluated on an item as the unit has it, with DynamoDB's expressions and by its rules."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 from ticketlock._expressions._evaluated import Expressions
@@ -10,7 +10,7 @@ from ticketlock._expressions._values import Attributes, ExpressionInvalid, ItemI
 from ticketlock.errors import ConditionFailed, InvalidUnitRequest
 from ticketlock.units._marks import Marks
 from ticketlock.units._tables import UnitTable
-from ticketlock.units._values import PYTHON, Phrase, advice, expression, expressions_in, refusing
+from ticketlock.units._values import PYTHON, Phrase, Python, advice, expression, expressions_in, refusing
 from ticketlock.wire._actions import Item
 
 StatementKind = Literal["put", "update", "delete", "check"]
@@ -86,6 +86,45 @@ class StatementArguments:
             "ExpressionAttributeValues": {**self.values, **self.condition.values},
         }
         return {name: each for name, each in given.items() if each}
+
+
+@dataclass(frozen=True, slots=True)
+class StatementRequest:
+    """A statement as its caller has given it. The steps of the unit check and convert it: an interrupt of that ends it.
+
+    Attributes:
+        kind: what it does.
+        table, target: on which item: the item of a put, the key of the others.
+        condition, values, names, update: its expressions, and what their placeholders stand for.
+        python: what converts them to AttributeValues.
+    """
+
+    kind: StatementKind
+    table: Any
+    target: Any
+    _: KW_ONLY
+    condition: Any = None
+    values: Any = None
+    names: Any = None
+    update: Any = None
+    python: Python = PYTHON
+
+    def arguments(self) -> StatementArguments:
+        """The same in AttributeValues.
+
+        Raises:
+            InvalidUnitRequest: names the field.
+        """
+        if self.kind == "check" and self.condition is None:
+            raise InvalidUnitRequest("condition", None, "a condition: `get` makes sure that an item does not change")
+        python = self.python
+        return StatementArguments(
+            target=python.item(field_of_target(self.kind), self.target),
+            condition=python.condition(self.condition),
+            values=python.values(self.values),
+            names=python.names(self.names),
+            update=self.update,
+        )
 
 
 def field_of_target(kind: StatementKind) -> str:

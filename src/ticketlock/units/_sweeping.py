@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
+from ticketlock._checks import whole_number
 from ticketlock.errors import (
     CommittedUnfinished,
     InvalidUnitRequest,
@@ -161,7 +162,12 @@ def sweep(heads: UnitRecords, marks: Marks, *, parts: int = 1, until_ms: int | N
         parts: how many parts of the table are swept at once.
         until_ms: when to stop, by the local clock, but for a first unit; the next sweep that has an end and as many
             parts continues there. None: at the end of the table.
+
+    Raises:
+        InvalidUnitRequest: there cannot be so many parts.
+        TableError: a part of the table could not be read; the others are swept.
     """
+    whole_number("parts", parts, 1, MOST_PARTS, InvalidUnitRequest)
     if parts == 1:
         return (yield from _sweep_part(heads, marks, (0, 1), until_ms))
     swept, failed = Swept(), None

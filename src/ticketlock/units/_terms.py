@@ -13,6 +13,8 @@ from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units._reading import SERIALIZABLE, Isolation
 from ticketlock.units._record import UnitRecord
 
+NAME_BYTES = 1_024
+"""The longest name of a unit, of a step and of an owner."""
 MOST_STEPS = 100
 _DIGEST_BYTES = 16
 

@@ -292,7 +292,7 @@ class TransactionalArguments:
         text("unit_as", self.unit_as, _ARGUMENT_BYTES, InvalidUnitRequest)
         if self.under is not None and (not callable(self.under) or inspect.iscoroutinefunction(self.under)):
             raise InvalidUnitRequest("under", self.under, _UNDER)
-        settings.terms(clocks, name=None, isolation=self.isolation, under=None, timeout=self.timeout)
+        settings.terms(clocks, isolation=self.isolation, timeout=self.timeout)
 
     def of(self, function: Callable[..., Any]) -> "Calls":
         """The calls of a function.

@@ -7,11 +7,12 @@ from typing import Any, Self
 
 from ticketlock._checks import Seconds
 from ticketlock.units._low_level import LowLevelUnitOfWork, UnitClient
-from ticketlock.units._queries import in_python, items_found
+from ticketlock.units._queries import QueryRequest
 from ticketlock.units._reading import Isolation
 from ticketlock.units._settings import keeping
+from ticketlock.units._statements import StatementRequest
 from ticketlock.units._tables import UnitTable
-from ticketlock.units._unit_of_work import UnitOfWork, item_after, item_before
+from ticketlock.units._unit_of_work import UnitOfWork
 from ticketlock.units._values import PYTHON
 from ticketlock.wire._requests import ForkingSteps
 
@@ -152,8 +153,17 @@ class Unit(UnitFace):
             ConditionFailed, ItemTooLarge: of a blind update of the table's items, which are read now.
             TableError: the table could not be used.
         """
-        given = in_python(key_condition, filter, values, names, index, after, limit, forward)
-        found: list[dict[str, Any]] = self._follow(items_found(self._verbs.query(table, given, isolation)))
+        request = QueryRequest(
+            key_condition=key_condition,
+            filter=filter,
+            values=values,
+            names=names,
+            index=index,
+            after=after,
+            limit=limit,
+            forward=forward,
+        )
+        found: list[dict[str, Any]] = self._follow(self._verbs.items(table, request, isolation))
         return found
 
     def put(
@@ -184,9 +194,8 @@ class Unit(UnitFace):
                 ``get``: the item is read first.
             UnitContended, UnitRolledBack, UnitForgotten, TableError: as for ``get``.
         """
-        found: dict[str, Any] | None = self._follow(
-            item_before(self._verbs.put(table, item, condition, values, names, PYTHON))
-        )
+        request = StatementRequest("put", table, item, condition=condition, values=values, names=names)
+        found: dict[str, Any] | None = self._follow(self._verbs.item_before(request))
         return found
 
     def update(
@@ -217,8 +226,8 @@ class Unit(UnitFace):
             ConditionFailed, InvalidUnitRequest, ItemTooLarge, TableError: as for ``put``, as are ``UnitConflict``,
                 ``UnitContended``, ``UnitRolledBack`` and ``UnitForgotten``.
         """
-        steps = self._verbs.update(table, key, update, condition, values, names, PYTHON, blind=blind)
-        found: dict[str, Any] | None = self._follow(item_after(steps))
+        request = StatementRequest("update", table, key, condition=condition, values=values, names=names, update=update)
+        found: dict[str, Any] | None = self._follow(self._verbs.item_after(request, blind=blind))
         return found
 
     def delete(
@@ -239,9 +248,8 @@ class Unit(UnitFace):
         Returns:
             The item that was deleted; None if there was none.
         """
-        found: dict[str, Any] | None = self._follow(
-            item_before(self._verbs.delete(table, key, condition, values, names, PYTHON))
-        )
+        request = StatementRequest("delete", table, key, condition=condition, values=values, names=names)
+        found: dict[str, Any] | None = self._follow(self._verbs.item_before(request))
         return found
 
     def check(
@@ -261,9 +269,8 @@ class Unit(UnitFace):
         Returns:
             The item; None if there is none.
         """
-        found: dict[str, Any] | None = self._follow(
-            item_before(self._verbs.check(table, key, condition, values, names, PYTHON))
-        )
+        request = StatementRequest("check", table, key, condition=condition, values=values, names=names)
+        found: dict[str, Any] | None = self._follow(self._verbs.item_before(request))
         return found
 
     def commit(self) -> None:

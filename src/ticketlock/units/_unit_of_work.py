@@ -26,7 +26,7 @@ from ticketlock.units._guards import Guards
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Meeting
-from ticketlock.units._queries import Found, QueryArguments, Querying, asked
+from ticketlock.units._queries import Found, QueryArguments, Querying, QueryRequest, asked
 from ticketlock.units._read_locks import ReadLockLease, ReadLocks
 from ticketlock.units._reading import (
     COMMITTED,
@@ -46,7 +46,7 @@ from ticketlock.units._record import UnitRecords
 from ticketlock.units._rows import NEVER_USED, Receipt, read_receipt
 from ticketlock.units._saved import Resumed, SavedUnit, SaveOptions, save
 from ticketlock.units._state import UnitState
-from ticketlock.units._statements import StatementArguments, StatementKind, field_of_target, statement
+from ticketlock.units._statements import StatementArguments, StatementRequest, statement
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._terms import Terms, check_of, check_room
 from ticketlock.units._transactional import PlaceInTurn
@@ -72,18 +72,6 @@ Both = tuple[Attributes | None, Attributes | None]
 """An item before a statement and after it, in AttributeValues; None if there is none, or if it was not read."""
 
 
-def item_before(steps: ForkingSteps[Both]) -> ForkingSteps[dict[str, Any] | None]:
-    """The item before a statement, in Python values. As part of its steps, so that an interrupt here ends the unit."""
-    before, _ = yield from steps
-    return PYTHON.back(before)
-
-
-def item_after(steps: ForkingSteps[Both]) -> ForkingSteps[dict[str, Any] | None]:
-    """The item after a statement, likewise."""
-    _, after = yield from steps
-    return PYTHON.back(after)
-
-
 _T = TypeVar("_T")
 
 _log = logging.getLogger("ticketlock")
@@ -100,19 +88,26 @@ class UnitOfWork:
     """
 
     def __init__(
-        self, terms: Terms, units_table: str, tables: Tables, marks: Marks, turn: PlaceInTurn | None = None
+        self,
+        terms: Terms,
+        units_table: str,
+        tables: Tables,
+        marks: Marks,
+        *,
+        turn: PlaceInTurn | None = None,
+        resumed: Resumed | None = None,
     ) -> None:
         self.terms = terms
         self._turn = turn
         self.state = UnitState(terms.id)
-        self.repeated = False
+        self.repeated = resumed is not None and resumed.is_repeated
         self._tables = tables
-        self._work = Work(marks)
+        self._work = Work(marks) if resumed is None else resumed.work
         self._heads = UnitRecords(units_table)
         self._meeting = Meeting(marks, self._heads, (terms.born_ms, terms.unit), terms.timeout_ms, random.random)
         self._reading = Reader(marks, self._heads, self._meeting)
         self._guards = Guards(units_table)
-        self._receipt: Receipt | None = None
+        self._receipt = None if resumed is None else resumed.receipt
         self._record = None if terms.saved is None else SavedUnit(terms.saved, self._heads)
         self._saves = 0
         # Whether a statement of this object writes.
@@ -126,13 +121,7 @@ class UnitOfWork:
             read = partial(read_unread, work=self._work, reading=self._reading, most=MOST_TOGETHER)
             self._locking = ReadLocks(begun, marks, self._heads, self._meeting, read)
             self.kept = ReadLockLease(self._locking)
-
-    def continue_from(self, resumed: Resumed) -> None:
-        """Take over what another coordinator has saved."""
-        self._work, self._receipt = resumed.work, resumed.receipt
-        is_name_used = (resumed.receipt or NEVER_USED).is_committed
-        self.repeated = resumed.is_committed or resumed.terms.repeats_step or is_name_used
-        if resumed.is_committed:
+        if resumed is not None and resumed.is_committed:
             self.state.note("resumes a committed unit")
 
     @property
@@ -215,6 +204,13 @@ class UnitOfWork:
         """The items of a range with the unit's own writes; those of an index at COMMITTED at most."""
         return (yield from self._alone(self._query(table, given, isolation)))
 
+    def items(
+        self, table: Any, request: QueryRequest, isolation: Isolation | None
+    ) -> ForkingSteps[list[dict[str, Any]]]:
+        """The items of a query in Python values."""
+        found = yield from self.query(table, request.arguments(), isolation)
+        return [PYTHON.back(item) or {} for item in found.items]
+
     def _query(self, table: Any, given: QueryArguments, isolation: Isolation | None) -> ForkingSteps[Found]:
         level, own = self._level(isolation), self._tables.check_own(table)
         if self._locking is not None and level in (SERIALIZABLE, READ_LOCK):
@@ -251,66 +247,31 @@ class UnitOfWork:
 
     # Statements.
 
-    def put(self, table: Any, item: Any, condition: Any, values: Any, names: Any, python: Python) -> ForkingSteps[Both]:
-        """Put an item; it replaces the item with the same key, if there is one."""
-        return (yield from self._state("put", table, item, condition, values, names, python))
-
-    def update(
-        self,
-        table: Any,
-        key: Any,
-        update: Any,
-        condition: Any,
-        values: Any,
-        names: Any,
-        python: Python,
-        *,
-        blind: bool = False,
-    ) -> ForkingSteps[Both]:
-        """Update an item."""
-        boolean("blind", blind, InvalidUnitRequest)
-        return (yield from self._state("update", table, key, condition, values, names, python, update, blind=blind))
-
-    def delete(
-        self, table: Any, key: Any, condition: Any, values: Any, names: Any, python: Python
-    ) -> ForkingSteps[Both]:
-        """Delete an item."""
-        return (yield from self._state("delete", table, key, condition, values, names, python))
-
-    def check(
-        self, table: Any, key: Any, condition: Any, values: Any, names: Any, python: Python
-    ) -> ForkingSteps[Both]:
-        """Make sure that a condition holds."""
-        if condition is None:
-            raise InvalidUnitRequest("condition", None, "a condition: `get` makes sure that an item does not change")
-        return (yield from self._state("check", table, key, condition, values, names, python))
-
-    def _state(
-        self,
-        kind: StatementKind,
-        table: Any,
-        target: Any,
-        condition: Any,
-        values: Any,
-        names: Any,
-        python: Python,
-        update: Any = None,
-        *,
-        blind: bool = False,
-    ) -> ForkingSteps[Both]:
+    def evaluate(self, request: StatementRequest, *, blind: bool = False) -> ForkingSteps[Both]:
         """One statement, evaluated at once: the item before it and after it.
+
+        Args:
+            blind: whether an update may be sent as it is, without reading its item.
 
         Raises:
             ConditionFailed: its condition does not hold; the unit is as before the statement.
         """
-        item, phrase = python.item(field_of_target(kind), target), python.condition(condition)
-        given = StatementArguments(item, phrase, python.values(values), python.names(names), update)
-        return (yield from self._alone(self._evaluated(kind, table, given, blind=blind and self._locking is None)))
+        boolean("blind", blind, InvalidUnitRequest)
+        arguments = request.arguments()
+        return (yield from self._alone(self._evaluate(request, arguments, blind=blind and self._locking is None)))
 
-    def _evaluated(
-        self, kind: StatementKind, table: Any, given: StatementArguments, *, blind: bool
-    ) -> ForkingSteps[Both]:
-        made = statement(kind, self._tables.check_own(table), given, self._work.marks)
+    def item_before(self, request: StatementRequest) -> ForkingSteps[Any]:
+        """The item before a statement, as its caller has values; converted in the steps: an interrupt ends the unit."""
+        before, _ = yield from self.evaluate(request)
+        return request.python.back(before)
+
+    def item_after(self, request: StatementRequest, *, blind: bool) -> ForkingSteps[Any]:
+        """The item after a statement, likewise."""
+        _, after = yield from self.evaluate(request, blind=blind)
+        return request.python.back(after)
+
+    def _evaluate(self, request: StatementRequest, given: StatementArguments, *, blind: bool) -> ForkingSteps[Both]:
+        made = statement(request.kind, self._tables.check_own(request.table), given, self._work.marks)
         yield from self.begin()
         if self.repeated:
             return None, None

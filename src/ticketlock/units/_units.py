@@ -11,14 +11,15 @@ from ticketlock._checks import Seconds
 from ticketlock._decorating import CallKey
 from ticketlock.errors import TicketLockError
 from ticketlock.units._marks import Marks, Visible, clean, visible
-from ticketlock.units._operators import FoundMark, OpenUnit, Outcome, open_units, repair
+from ticketlock.units._operators import FoundMark, OpenUnit, Outcome, open_units, outcome, outcome_of_rollback, repair
 from ticketlock.units._provision import Denied, check_access
 from ticketlock.units._read_locks import ReadLockLease
 from ticketlock.units._reading import COMMITTED, SERIALIZABLE, Isolation
-from ticketlock.units._record import UnitRecords
+from ticketlock.units._record import UnitRecords, new_id
 from ticketlock.units._rows import TIME_CHECK
+from ticketlock.units._saved import Resumed, end_owner, resume
 from ticketlock.units._settings import UnitsSettings, as_a_unit_request
-from ticketlock.units._sweeping import Swept
+from ticketlock.units._sweeping import Swept, sweep
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._terms import Engine, HeldLock, Terms, Under
 from ticketlock.units._transactional import (
@@ -144,7 +145,7 @@ class Units:
             self._performer = UnitsTable(table_name, client=client, clocks=self._clocks, sleep=sleep)
         self._settings = UnitsSettings(table_name, Marks(prefix), timeout)
         self.VISIBLE: Visible = visible(self._settings.marks)
-        self._tables = Tables(table_name)
+        self._tables, self._records = Tables(table_name), UnitRecords(table_name)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} in the table {self._performer.table_name!r}>"
@@ -193,7 +194,7 @@ class Units:
         terms = self._settings.terms(
             self._clocks, name=name, isolation=isolation, under=under, timeout=timeout, engine=engine
         )
-        return self._unit(terms)[0]
+        return self._unit(terms)
 
     def resume(self, unit: str, *, step: str | None = None) -> Unit:
         """Continue a saved unit with all its reads and writes. Earlier objects of it can no longer commit or save it.
@@ -215,10 +216,10 @@ class Units:
             UnitForgotten: its record no longer exists.
             TableError: a table could not be used; resume it again.
         """
-        resumed = self._performer.follow(self._settings.resume(self._clocks, self._tables, unit, step))
-        made, verbs = self._unit(resumed.terms)
-        verbs.continue_from(resumed)
-        return made
+        settings = self._settings
+        own = settings.terms(self._clocks, step=step)
+        resumed = self._performer.follow(resume(unit, own, settings.units_table, settings.marks, self._tables))
+        return self._unit(resumed.terms, resumed=resumed)
 
     def rollback(self, unit: str) -> Outcome:
         """Roll back a unit, in any process, that was saved or is being committed by marks. A committed one stays so.
@@ -233,7 +234,7 @@ class Units:
             InvalidUnitRequest: ``unit`` is no id.
             TableError: the table could not be used.
         """
-        return self._performer.follow(self._settings.roll_back(unit))
+        return self._performer.follow(outcome_of_rollback(self._records, self._settings.marks, unit))
 
     def end_owner(self, owner: str) -> list[str]:
         """Roll back every unit that was saved under an owner and is pending; a later save under it is refused.
@@ -251,7 +252,7 @@ class Units:
             InvalidUnitRequest: it can be no owner.
             TableError: the table could not be used; call it again.
         """
-        return self._performer.follow(self._settings.end_owner(owner))
+        return self._performer.follow(end_owner(self._records, owner))
 
     @overload
     def transactional(
@@ -345,7 +346,7 @@ class Units:
                 tries = calls.tries(self._settings, self._clocks, args, kwargs, turn)
                 with ExitStack() as line:
                     while True:
-                        unit, verbs = self._unit(tries.terms, turn)
+                        unit = self._unit(tries.terms, turn=turn)
                         try:
                             with unit:
                                 if unit.repeated:
@@ -354,7 +355,7 @@ class Units:
                                 TRANSACTIONAL.check_is_over(function, result)
                                 return result
                         except AGAIN as error:
-                            if not verbs.state.may_run_again or tries.is_the_last(error):
+                            if not unit._verbs.state.may_run_again or tries.is_the_last(error):
                                 raise
                         if turn is not None and turn.is_due:
                             line.close()
@@ -466,7 +467,8 @@ class Units:
             InvalidUnitRequest: neither is given, or both are.
             TableError: the table could not be used.
         """
-        return self._performer.follow(self._settings.outcome(self._clocks, name, unit))
+        own = new_id(self._clocks.read().wall_ms)
+        return self._performer.follow(outcome(self._settings.units_table, own, name=name, unit=unit))
 
     def sweep(self, *, parts: int = 1, timeout: Seconds | None = None) -> Swept:
         """End, finish and close the units of processes that were killed anywhere. Call it from time to time.
@@ -483,7 +485,8 @@ class Units:
             InvalidUnitRequest: names the argument that is wrong.
             TableError: a part of the table could not be read; the others are swept.
         """
-        return self._performer.follow(self._settings.sweep(self._clocks, parts, timeout))
+        until_ms = self._settings.until_ms(self._clocks, timeout)
+        return self._performer.follow(sweep(self._records, self._settings.marks, parts=parts, until_ms=until_ms))
 
     def open_units(self) -> list[OpenUnit]:
         """The units that are pending, or have ended and are not closed, the oldest first. Reads the whole units table.
@@ -493,7 +496,7 @@ class Units:
         Raises:
             TableError: the table could not be used.
         """
-        return self._performer.follow(open_units(UnitRecords(self._settings.units_table)))
+        return self._performer.follow(open_units(self._records))
 
     def repair(self, table: UnitTable, *, write: bool = False, lost_records: bool = False) -> list[FoundMark]:
         """Find the marks in a table of yours, and treat each as its unit's record says. Reads the whole table.
@@ -514,8 +517,8 @@ class Units:
             InvalidUnitRequest: the table is of another ``Units``; nothing was written.
             TableError: a table could not be used. What was done by then stays.
         """
-        heads, marks, own = UnitRecords(self._settings.units_table), self._settings.marks, self._tables.check_own(table)
-        return self._performer.follow(repair(own, heads, marks, write=write, lost_records=lost_records))
+        own, marks = self._tables.check_own(table), self._settings.marks
+        return self._performer.follow(repair(own, self._records, marks, write=write, lost_records=lost_records))
 
     def _stand_in_line(self, turn: PlaceInTurn, timeout_ms: int, line: ExitStack) -> None:
         assert self._locks is not None
@@ -532,11 +535,12 @@ class Units:
             raise
 
     def _outside(self, isolation: Isolation) -> Unit:
-        return self._unit(self._settings.terms_outside(self._clocks, isolation))[0]
+        return self._unit(self._settings.terms_outside(self._clocks, isolation))
 
-    def _unit(self, terms: Terms, turn: PlaceInTurn | None = None) -> tuple[Unit, UnitOfWork]:
-        verbs = UnitOfWork(terms, self._settings.units_table, self._tables, self._settings.marks, turn)
-        return Unit(verbs, self._performer.follows(verbs)), verbs
+    def _unit(self, terms: Terms, *, turn: PlaceInTurn | None = None, resumed: Resumed | None = None) -> Unit:
+        settings = self._settings
+        verbs = UnitOfWork(terms, settings.units_table, self._tables, settings.marks, turn=turn, resumed=resumed)
+        return Unit(verbs, self._performer.follows(verbs))
 
 
 def _terms_of(given: object) -> Terms | None:

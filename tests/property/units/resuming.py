@@ -42,8 +42,7 @@ def one_that_resumes(world: UnitsWorld, machine: Machine, plan: Plan) -> Actions
         if unit not in checker.saves.committed:
             raise Broken(f"outcomes: {own} finds {unit} committed, and it is not")
         return
-    verbs = verbs_of(world, resumed.terms)
-    verbs.continue_from(resumed)
+    verbs = verbs_of(world, resumed.terms, resumed)
     if resumed.terms.repeats_step:
         yield from _repeats(world, machine, verbs, record, plan)
         return

@@ -22,10 +22,12 @@ from ticketlock.errors import (
     UnitContended,
     UnitRolledBack,
 )
-from ticketlock.units._queries import in_python
+from ticketlock.units._queries import QueryRequest
 from ticketlock.units._reading import COMMITTED, READ_LOCK, SERIALIZABLE, UNCOMMITTED, Isolation
 from ticketlock.units._record import _DIGITS
-from ticketlock.units._saved import SaveOptions
+from ticketlock.units._saved import Resumed, SaveOptions
+from ticketlock.units._statements import StatementRequest
+from ticketlock.units._tables import UnitTable
 from ticketlock.units._terms import Engine, Terms
 from ticketlock.units._unit_of_work import UnitOfWork
 from ticketlock.units._values import PYTHON
@@ -88,8 +90,8 @@ def value_of(item: Mapping[str, Any] | None) -> Value:
     return None if item is None else tuple(int(each) for each in item[ELEMENTS])
 
 
-def verbs_of(world: UnitsWorld, terms: Terms) -> UnitOfWork:
-    verbs = UnitOfWork(terms, UNITS, world.tables, MARKS)
+def verbs_of(world: UnitsWorld, terms: Terms, resumed: Resumed | None = None) -> UnitOfWork:
+    verbs = UnitOfWork(terms, UNITS, world.tables, MARKS, resumed=resumed)
     verbs._meeting._jitter = world.jitter
     return verbs
 
@@ -170,7 +172,8 @@ def _commits(world: UnitsWorld, machine: Machine, verbs: UnitOfWork) -> Actions[
 
 def states_nothing(world: UnitsWorld, machine: Machine, verbs: UnitOfWork, key: Key) -> Actions[None]:
     """A statement of a repeated unit: it does nothing."""
-    found = yield from machine.driver.follow(verbs.delete(world.table_of(key), key_of(key), None, None, None, PYTHON))
+    request = StatementRequest("delete", world.table_of(key), key_of(key))
+    found = yield from machine.driver.follow(verbs.evaluate(request))
     if found != (None, None):
         raise Broken(f"exactly once: {verbs.terms.unit} is repeated, and its statement has evaluated {key}: {found}")
 
@@ -200,6 +203,10 @@ def _has_let_go(world: UnitsWorld, unit: str, end: str) -> None:
         raise Broken(f"let go: {unit} ended as {end}, and other units that meet its marks wait for its lease")
 
 
+def _check(table: UnitTable, key: Mapping[str, Any], condition: str) -> StatementRequest:
+    return StatementRequest("check", table, key, condition=condition, names=NAMES)
+
+
 class OwnUnit:
     """A unit, with what it must see of its own writes."""
 
@@ -224,12 +231,10 @@ class OwnUnit:
         elif verb == "blind":
             if self._number_is_in(key):
                 return
-            yield from follow(verbs.update(table, python_key, APPEND, None, self.new, NAMES, PYTHON, blind=True))
+            yield from follow(verbs.evaluate(self._append(table, python_key), blind=True))
             if self.verbs.terms.isolation is READ_LOCK and key not in self.record.seen:
                 # It is read and marked nevertheless.
-                _, after = yield from follow(
-                    verbs.check(table, python_key, "attribute_exists(#list)", None, NAMES, PYTHON)
-                )
+                _, after = yield from follow(verbs.evaluate(_check(table, python_key, "attribute_exists(#list)")))
                 value = value_of(PYTHON.back(after)) or ()
                 self.record.seen[key] = value[:-1] or world.checker.state[key]
                 self.record.writes[key] = value
@@ -240,27 +245,29 @@ class OwnUnit:
         elif verb == "append":
             if self._number_is_in(key):
                 return
-            steps = verbs.update(table, python_key, APPEND, None, self.new, NAMES, PYTHON)
-            before, after = yield from follow(steps)
+            before, after = yield from follow(verbs.evaluate(self._append(table, python_key)))
             self._meets(key, value_of(PYTHON.back(before)), began)
             self._writes(key, (*(self._own(key) or ()), self.record.number), value_of(PYTHON.back(after)))
         elif verb == "put":
             item = {**python_key, ELEMENTS: [self.record.number]}
-            before, after = yield from follow(verbs.put(table, item, None, None, None, PYTHON))
+            before, after = yield from follow(verbs.evaluate(StatementRequest("put", table, item)))
             self._meets(key, value_of(PYTHON.back(before)), began)
             self._writes(key, (self.record.number,), value_of(PYTHON.back(after)))
         elif verb == "delete":
-            before, _ = yield from follow(verbs.delete(table, python_key, None, None, None, PYTHON))
+            before, _ = yield from follow(verbs.evaluate(StatementRequest("delete", table, python_key)))
             self._meets(key, value_of(PYTHON.back(before)), began)
             self._writes(key, None, None)
         else:
             conditions = ["attribute_exists(#list)", "attribute_not_exists(#list)"]
             try:
-                before, _ = yield from follow(verbs.check(table, python_key, conditions[0], None, NAMES, PYTHON))
+                before, _ = yield from follow(verbs.evaluate(_check(table, python_key, conditions[0])))
             except ConditionFailed:
-                before, _ = yield from follow(verbs.check(table, python_key, conditions[1], None, NAMES, PYTHON))
+                before, _ = yield from follow(verbs.evaluate(_check(table, python_key, conditions[1])))
             self._meets(key, value_of(PYTHON.back(before)), began)
             self.record.asserted.add(key)
+
+    def _append(self, table: UnitTable, key: Mapping[str, Any]) -> StatementRequest:
+        return StatementRequest("update", table, key, update=APPEND, values=self.new, names=NAMES)
 
     def _queries(self, began: int) -> Actions[None]:
         """Query the range, and note missing keys. Only in a guarded table the commit checks that they stay missing."""
@@ -268,8 +275,8 @@ class OwnUnit:
         level = [SERIALIZABLE, SERIALIZABLE, SERIALIZABLE, COMMITTED, UNCOMMITTED][world.chance.pick(5)]
         if self.verbs.terms.isolation is READ_LOCK and level is SERIALIZABLE:
             level = COMMITTED
-        given = in_python(KeyOf("pk").eq("p"), None, None, None, None, None, None, True)
-        steps = self.verbs.query(world.table_of(("lines", "")), given, level)
+        request = QueryRequest(key_condition=KeyOf("pk").eq("p"))
+        steps = self.verbs.query(world.table_of(("lines", "")), request.arguments(), level)
         found = yield from self.machine.driver.follow(steps)
         there = {("lines", item["sk"]["S"]): value_of(PYTHON.back(item)) for item in found.items}
         keys = [key for key in world.keys if key[0] == "lines"]

@@ -1,0 +1,80 @@
+"""What `make faces` generates: the methods for tasks that differ from those for threads in `await` alone."""
+
+import pytest
+from ticketlock_local.errors import LocalCloudError
+from ticketlock_local.faces import BY_HAND, GENERATED, generated
+
+THREADS = '''
+class Units:
+    def table(self, name: str, *, guarded: bool = False) -> UnitTable:
+        """A table of yours.
+
+        Raises:
+            TableNotFound: there is none.
+        """
+        return self._performer.follow(self._tables.table(name, guarded=guarded))
+
+    def begin(self) -> Unit:
+        """A new unit."""
+        return self._unit()
+
+    def get_all(self, wanted: Any) -> Any:
+        with self._outside() as unit:
+            return unit.get_all(wanted)
+
+    def close(self) -> None:
+        self._performer.drive(self._ends())
+'''
+
+TASKS = f'''
+class Units:
+{GENERATED}
+
+    async def table(self):
+        """One of your tables."""
+
+    def begin(self): ...
+
+    async def get_all(self): ...
+
+{BY_HAND}
+
+    async def close(self) -> None:
+        """Wait."""
+'''
+
+
+def test_a_method_below_the_marker_gets_the_signature_and_the_body_for_threads_and_keeps_its_docstring() -> None:
+    assert (
+        generated(TASKS, THREADS, "Units")
+        == f'''
+class Units:
+{GENERATED}
+
+    async def table(self, name: str, *, guarded: bool = False) -> UnitTable:
+        """One of your tables."""
+        return await self._performer.follow(self._tables.table(name, guarded=guarded))
+
+    def begin(self) -> Unit:
+        return self._unit()
+
+    async def get_all(self, wanted: Any) -> Any:
+        async with self._outside() as unit:
+            return await unit.get_all(wanted)
+
+{BY_HAND}
+
+    async def close(self) -> None:
+        """Wait."""
+'''
+    )
+
+
+def test_what_is_generated_already_stays_as_it_is() -> None:
+    once = generated(TASKS, THREADS, "Units")
+    assert generated(once, THREADS, "Units") == once
+
+
+def test_a_method_that_threads_do_not_have_is_refused_by_name() -> None:
+    with pytest.raises(LocalCloudError, match="no method 'begin'"):
+        generated(TASKS, THREADS.replace("begin", "start"), "Units")
