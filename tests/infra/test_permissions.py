@@ -7,7 +7,7 @@ from kit.stacks import as_list
 from ticketlock_cdk import TicketLock
 
 from ticketlock import Claim, Grant, LockName, LockTable
-from ticketlock.locks._hand_over import READ_TO_WAKE
+from ticketlock.locks._protocol import READ_TO_WAKE
 from ticketlock.locks._reads import LISTED
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 from ticketlock.workflow import Workflow

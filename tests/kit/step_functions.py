@@ -10,7 +10,6 @@ from botocore.awsrequest import AWSResponse
 from kit.world import Process, Stepper, Table
 
 from ticketlock import Claim, LockTable
-from ticketlock.locks._hand_over import WakingContender
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._actions import Reply
 from ticketlock.wire._requests import Request, Steps
@@ -123,7 +122,7 @@ class Callback(Stepper[T]):
         service: TaskService | None = None,
     ) -> None:
         self.service = service if service is not None else TaskService()
-        super().__init__(process, lambda now: verb(WakingContender(claim, now)))
+        super().__init__(process, lambda now: verb(Contender(claim, now, wakes=True)))
 
     @property
     def answers(self) -> list[TaskAnswer]:

@@ -8,9 +8,10 @@ from locks.waiting_line import item_of
 
 from ticketlock import Claim, Grant, InvalidLockRequest, LockLost, LockName, Place, Position
 from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError
-from ticketlock.locks._hand_over import Next, WakingContender, release_to, take_handed
+from ticketlock.locks._hand_over import Next, release_to, take_handed
 from ticketlock.locks._items import LockItem, Session
 from ticketlock.locks._outcomes import BY_THE_OWNER, Hold, Released, Releasing
+from ticketlock.locks._protocol import Contender
 from ticketlock.locks._writes import mint_ticket, put_row
 from ticketlock.wire._requests import Steps, TransactWrite
 
@@ -182,12 +183,12 @@ def test_a_reader_that_is_granted_the_lock_wakes_the_readers_behind_it(
     assert handed is not None
     woken = []
 
-    class Waking(WakingContender):
+    class Waking(Contender):
         def wake_next(self) -> Steps[int]:
             woken.append(self.claim)
             return (yield from super().wake_next())
 
-    taken = bob.table.run(lambda now: take_handed(Waking(waiting, now), following.seen, handed))
+    taken = bob.table.run(lambda now: take_handed(Waking(waiting, now, wakes=True), following.seen, handed))
     assert taken is not None
     assert woken == [waiting]
 

@@ -8,7 +8,7 @@ from typing import Any
 from kit import invariants
 from property.chance import Chance
 
-from ticketlock.locks import _grants, _hand_over, _modes, _operators, _outcomes, _protocol
+from ticketlock.locks import _grants, _modes, _operators, _outcomes, _protocol
 
 Places = tuple[tuple[Any, str], ...]
 
@@ -18,7 +18,7 @@ PLACES: Mapping[str, Places] = {
     "holders": tuple((each, "MAX_HOLDERS") for each in (_modes, _outcomes, _grants, invariants)),
     "tries": ((_protocol, "_TRIES"),),
     "operators_tries": ((_operators, "_TRIES"),),
-    "stale_tokens": ((_hand_over, "_STALE_TOKENS"),),
+    "stale_tokens": ((_protocol, "_STALE_TOKENS"),),
 }
 """The module or class that defines each of them."""
 

@@ -13,7 +13,6 @@ from ticketlock.client._base_lease import BaseLease
 from ticketlock.client._holdings import Holdings
 from ticketlock.client._pace import PaceBounds
 from ticketlock.errors import LockLost, TableError
-from ticketlock.locks._hand_over import contender_class
 from ticketlock.locks._outcomes import Claim
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._actions import Actions, Answer, Sleep, T
@@ -80,7 +79,7 @@ class Client:
 
 def contender(world: World, claim: Claim, now: Moment) -> Contender:
     """A contender that wakes waiters, in a world where waiters are woken."""
-    return contender_class(wakes=world.wakes)(claim, now)
+    return Contender(claim, now, wakes=world.wakes)
 
 
 def works(client: Client, lease: BaseLease, held: Hold, verbs: Iterable[Verb]) -> Actions[None]:

@@ -11,10 +11,10 @@ from property.world import World
 
 from ticketlock import Grant
 from ticketlock.errors import InvalidLockRequest, LockLost, RecordWaitExceeded, TableError
-from ticketlock.locks._hand_over import contender_class
 from ticketlock.locks._items import Holder, LockItem
 from ticketlock.locks._operators import inspect, release_of, resume, set_limit, unset_limit
 from ticketlock.locks._outcomes import Claim
+from ticketlock.locks._protocol import Contender
 from ticketlock.wire._actions import Actions, Sleep
 from ticketlock.wire._driver import Driver
 from ticketlock.wire._requests import Steps
@@ -145,7 +145,7 @@ def _frees(
     try:
         yield from driver.run(
             lambda now: release_of(
-                world.lock, is_meant, now, contender_class(wakes=world.wakes), by=identity, by_force=by_force
+                world.lock, is_meant, now, partial(Contender, wakes=world.wakes), by=identity, by_force=by_force
             )
         )
     except LockLost:
@@ -158,7 +158,7 @@ def _frees(
 
 def _limited(world: World, driver: Driver, permits: int) -> Actions[bool]:
     try:
-        yield from driver.run(lambda now: set_limit(world.lock, permits, now, contender_class(wakes=world.wakes)))
+        yield from driver.run(lambda now: set_limit(world.lock, permits, now, partial(Contender, wakes=world.wakes)))
     except TableError:
         return False
     return True
@@ -177,7 +177,7 @@ def _unlimited(world: World, driver: Driver) -> Actions[bool]:
 
 
 def _unset(world: World, permits: int | None, now: Moment) -> Steps[LockItem | None]:
-    return (yield from unset_limit(world.lock, permits, now, contender_class(wakes=world.wakes)))
+    return (yield from unset_limit(world.lock, permits, now, partial(Contender, wakes=world.wakes)))
 
 
 def _resumed(world: World, owner: str, now: Moment) -> Steps[tuple[Claim, Grant]]:

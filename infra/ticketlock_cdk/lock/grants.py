@@ -18,7 +18,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from ticketlock.locks._hand_over import READ_TO_WAKE
+from ticketlock.locks._protocol import READ_TO_WAKE
 from ticketlock_cdk.lock.lock_functions import Environment, environment_of
 from ticketlock_cdk.nag import acknowledge_wildcard
 from ticketlock_cdk.tables import let_read, let_write

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from ticketlock.locks._hand_over import contender_class
 from ticketlock.locks._outcomes import Claim, check_lease
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._reads import TIME_CHECK
@@ -14,6 +13,7 @@ from ticketlock.wire._actions import Actions, T
 from ticketlock.wire._async_performer import AsyncPerformer
 from ticketlock.wire._requests import Steps
 from ticketlock.wire._sdk import CLIENT_SETTINGS
+from ticketlock.wire._table_time import Moment
 
 
 def make_client(options: Mapping[str, Any]) -> Any:
@@ -34,10 +34,9 @@ class LockTable(AsyncPerformer):
 
     _time_check = TIME_CHECK
 
-    @property
-    def contender(self) -> type[Contender]:
-        """The class of its contenders; with a Step Functions client they wake the next in line."""
-        return contender_class(wakes=self._step_functions is not None)
+    def contender(self, claim: Claim, now: Moment) -> Contender:
+        """A contender of this table; with a Step Functions client it wakes the next in line."""
+        return Contender(claim, now, wakes=self._step_functions is not None)
 
     def contending(
         self, claim: Claim, steps: Callable[[Contender], Steps[T]], *, until_ms: int | None = None

@@ -14,11 +14,10 @@ the lock.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableRefused, TicketLockError
+from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableRefused
 from ticketlock.locks import _conditions as only_if
 from ticketlock.locks import _grants as grants
-from ticketlock.locks import _reads as reads
-from ticketlock.locks._items import Holder, LockItem, Session
+from ticketlock.locks._items import Holder, Session
 from ticketlock.locks._outcomes import (
     BY_THE_OWNER,
     Claim,
@@ -31,8 +30,8 @@ from ticketlock.locks._outcomes import (
     Releasing,
 )
 from ticketlock.locks._protocol import Contender, check_data_left, hold_times
-from ticketlock.locks._queue import Queue, expired_holders, position_of, the_turn_is_known
-from ticketlock.wire._actions import Item, number
+from ticketlock.locks._queue import expired_holders, position_of, the_turn_is_known
+from ticketlock.wire._actions import number
 from ticketlock.wire._requests import Steps, TransactWrite, Write
 from ticketlock.wire._step_functions import TaskAnswer
 
@@ -136,12 +135,7 @@ def take_handed(me: Contender, seen: Position, handed: HandedOver) -> Steps[Gran
     return me.as_known_now(grant)
 
 
-# The attributes of a session that `TicketLock.grant_use` lets a client read; not the token of a heartbeat.
-READ_TO_WAKE = ("pk", "sk", "wakeUpToken")
-_PATIENCE_MS = 1_500
 _SESSION_OUTLIVES_ITS_LEASE_S = 24 * 3_600
-# How many waiters with stale tokens are skipped: they are about to poll, or have crashed.
-_STALE_TOKENS = 3
 
 
 def await_wake_up(
@@ -186,115 +180,9 @@ def await_wake_up(
     return None
 
 
-class WakingContender(Contender):
-    """A contender that wakes the next in line whenever it leaves the lock or the queue."""
-
-    def release(
-        self,
-        held: Hold,
-        finished_at_ms: int | None = None,
-        *,
-        data_left: str | None = None,
-        releasing: Releasing = BY_THE_OWNER,
-    ) -> Steps[Released]:
-        """Free the lock and wake the next in line; see ``Contender.release``."""
-        released = yield from self.free(held, finished_at_ms, data_left=data_left, releasing=releasing)
-        # None: an earlier try freed the lock, and may have failed before it woke a waiter.
-        if released.waiting != 0:
-            yield from self.wake_next()
-        return released
-
-    def join(self) -> Steps[tuple[Place | None, LockItem]]:
-        """Join the queue and wake the next in line if this has raised the number of permits; see ``Joiner.join``."""
-        seen = self.last_seen
-        place, item = yield from super().join()
-        if seen is not None and seen.permits < item.permits:
-            yield from self.wake_next()
-        return place, item
-
-    def check_turn(self, place: Place, wait_until_ms: int | None) -> Steps[Grant | Position]:
-        """Poll once, and wake the next in line if there is room for it too; see ``Contender.check_turn``."""
-        found = yield from super().check_turn(place, wait_until_ms)
-        if isinstance(found, Grant) and found.next_may_enter:
-            yield from self.wake_next()
-            return self.as_known_now(found)
-        return found
-
-    def withdraw(self, ticket: int) -> Steps[Grant | None]:
-        """Leave the queue and wake the next in line; see ``Contender.withdraw``."""
-        won = yield from super().withdraw(ticket)
-        if won is None:
-            yield from self.wake_next()
-        return won
-
-    def wake_next(self) -> Steps[int]:
-        """Wake as many of the first in line as may take the lock.
-
-        Returns:
-            How many were woken. A failure on the way raises nothing: a wake-up is only a hint.
-        """
-        woken = served = 0
-        tried: set[int] = set()
-        try:
-            for more in (1, 1 + _STALE_TOKENS):
-                wanted = self.claim.permits + more
-                queue = yield from self.read_queue(_that_many_live(wanted), _PATIENCE_MS)
-                if queue.item is None or not queue.live:
-                    break
-                mode = queue.live[0].mode
-                free = queue.item.room(mode, without=expired_holders(queue.item, self.now)) - served
-                for row in queue.live[:wanted]:
-                    if free <= 0 or row.mode is not mode:
-                        return woken
-                    if row.ticket in tried:
-                        continue
-                    tried.add(row.ticket)
-                    answered = row.session is not None and (yield from _wake(self, row.session))
-                    woken += answered
-                    # A waiter without a session polls by itself, and it is its turn.
-                    if answered or row.session is None:
-                        served += 1
-                        free -= 1
-                if queue.to_the_end:
-                    break
-                # The skipped waiters are about to poll, or have crashed: a waiter behind them may be parked.
-        except TicketLockError:
-            return woken
-        return woken
-
-
-def contender_class(*, wakes: bool) -> type[Contender]:
-    """The class of a table's contenders.
-
-    Args:
-        wakes: whether there is a Step Functions client to wake waiters with.
-    """
-    return WakingContender if wakes else Contender
-
-
-def _that_many_live(wanted: int) -> Callable[[Queue], bool]:
-    return lambda seen: len(seen.live) >= wanted
-
-
-def find_session(
-    me: Contender, session: Session, patience_ms: int | None = None, attributes: tuple[str, ...] = ()
-) -> Steps[Item | None]:
-    """Read one session item, or only the given attributes of it."""
-    reply = yield from me.send(reads.read_session(session, patience_ms, attributes))
-    return reads.session_in(reply.item, session)
-
-
 def session_expires_at_s(lease_until_ms: int) -> int:
     """When time to live may delete the session of a lease, in seconds since the epoch."""
     return lease_until_ms // 1_000 + _SESSION_OUTLIVES_ITS_LEASE_S
-
-
-def _wake(me: Contender, session: Session) -> Steps[bool]:
-    item = yield from find_session(me, session, _PATIENCE_MS, READ_TO_WAKE)
-    if item is None or "wakeUpToken" not in item:
-        return False
-    answered = yield from me.send(TaskAnswer(item["wakeUpToken"]["S"], patience_ms=_PATIENCE_MS))
-    return answered.applied
 
 
 def _still_waiting(me: Contender, place: Place) -> Steps[Position | None]:

@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ticketlock._checks import whole_number
-from ticketlock.locks._hand_over import contender_class
 from ticketlock.locks._items import MAX_RECORD_WAIT_MS, TICKET_DIGITS, Holder, LockName, Row, lock_name, owner_id
 from ticketlock.locks._modes import MAX_HOLDERS
 from ticketlock.locks._operators import (
@@ -38,6 +37,7 @@ from ticketlock.wire._actions import Actions, Item, T
 from ticketlock.wire._performer import Performer
 from ticketlock.wire._provision import TableKind
 from ticketlock.wire._requests import Steps
+from ticketlock.wire._table_time import Moment
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -91,10 +91,9 @@ class LockTable(Performer):
 
     _time_check = TIME_CHECK
 
-    @property
-    def contender(self) -> type[Contender]:
-        """The class of its contenders; with a Step Functions client they wake the next in line."""
-        return contender_class(wakes=self._step_functions is not None)
+    def contender(self, claim: Claim, now: Moment) -> Contender:
+        """A contender of this table; with a Step Functions client it wakes the next in line."""
+        return Contender(claim, now, wakes=self._step_functions is not None)
 
     def take_ticket(self, claim: Claim, record_wait_ms: int | None) -> Grant | Position:
         """Acquire the lock at once, or join the queue.

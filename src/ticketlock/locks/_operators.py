@@ -14,6 +14,8 @@ from ticketlock.wire._actions import Item, integer
 from ticketlock.wire._requests import Steps
 from ticketlock.wire._table_time import Moment
 
+NewContender = Callable[[Claim, Moment], Contender]
+
 
 @dataclass(frozen=True, slots=True)
 class LockSummary:
@@ -93,13 +95,13 @@ def first_in_line(state: LockState) -> Row | None:
 _TRIES = 5
 
 
-def set_limit(lock: LockName, permits: int, now: Moment, contender: type[Contender]) -> Steps[LockItem]:
+def set_limit(lock: LockName, permits: int, now: Moment, contender: NewContender) -> Steps[LockItem]:
     """Set how many may hold a lock at once, 0 to 100. It replaces the number that the users ask for, immediately.
 
     Present holders keep the lock: a lower limit only stops further grants; 0 closes the lock.
 
     Args:
-        contender: the class of this table's contenders, which wakes the waiters that may take the lock now.
+        contender: makes this table's contenders, which wake the waiters that may take the lock now.
 
     Raises:
         RequestNotApplied: other processes kept changing the limit.
@@ -119,13 +121,13 @@ def set_limit(lock: LockName, permits: int, now: Moment, contender: type[Contend
     raise RequestNotApplied(f"another process changed the limit during each of {_TRIES} tries")
 
 
-def unset_limit(lock: LockName, permits: int | None, now: Moment, contender: type[Contender]) -> Steps[LockItem | None]:
+def unset_limit(lock: LockName, permits: int | None, now: Moment, contender: NewContender) -> Steps[LockItem | None]:
     """Remove an operator's limit; the users' number counts again.
 
     Args:
         permits: what the users ask for; None for what they asked for before the limit was set. A lock whose number is a
             deployment's gets the number of the latest deployment.
-        contender: the class of this table's contenders, which wakes the waiters that may take the lock now.
+        contender: makes this table's contenders, which wake the waiters that may take the lock now.
 
     Returns:
         The lock item; None if there is none.
@@ -155,11 +157,11 @@ def unset_limit(lock: LockName, permits: int | None, now: Moment, contender: typ
     raise RequestNotApplied(f"another process changed the limit during each of {_TRIES} tries")
 
 
-def remove_waiter(lock: LockName, ticket: int, now: Moment, contender: type[Contender]) -> Steps[Row | None]:
+def remove_waiter(lock: LockName, ticket: int, now: Moment, contender: NewContender) -> Steps[Row | None]:
     """Delete a waiter's queue row. A waiter that still runs notices at its next poll, and joins again at the end.
 
     Args:
-        contender: the class of this table's contenders, which wakes the waiters that may take the lock now.
+        contender: makes this table's contenders, which wake the waiters that may take the lock now.
 
     Returns:
         Its row; None if no waiter has this ticket.
@@ -199,7 +201,7 @@ def _is_counted(row: Row, item: LockItem | None, now: Moment) -> bool:
     return not is_young and not is_over(row.lease_until_ms, now) and item.holder(row.owner) is None
 
 
-def _wake_next(lock: LockName, item: LockItem, now: Moment, contender: type[Contender]) -> Steps[None]:
+def _wake_next(lock: LockName, item: LockItem, now: Moment, contender: NewContender) -> Steps[None]:
     """Wake the waiters that may take the lock now."""
     if item.permits > 0 and item.waiting > 0:
         claim = Claim(lock, "operator", MIN_LEASE_MS, permits=item.permits, permits_since_ms=0)
@@ -224,7 +226,7 @@ def release_of(
     lock: LockName,
     whose: Callable[[Holder], bool],
     now: Moment,
-    contender: type[Contender],
+    contender: NewContender,
     *,
     by: str,
     by_force: bool,
@@ -233,7 +235,7 @@ def release_of(
 
     Args:
         whose: selects the holder.
-        contender: the class of this table's contenders, which wakes the waiters that may take the lock now.
+        contender: makes this table's contenders, which wake the waiters that may take the lock now.
         by: the identity of this call, chosen before it; distinguishes its release from any other.
         by_force: the holder's work is not finished, so the next holder gets the data that this holder got.
 

@@ -31,11 +31,11 @@ from dataclasses import replace
 from functools import partial
 
 from ticketlock._checks import text
-from ticketlock.errors import InvalidLockRequest, LockLost, OutcomeUnknown, RequestNotApplied
+from ticketlock.errors import InvalidLockRequest, LockLost, OutcomeUnknown, RequestNotApplied, TicketLockError
 from ticketlock.locks import _grants as grants
 from ticketlock.locks import _reads as reads
 from ticketlock.locks import _writes as write
-from ticketlock.locks._items import Holder, LockItem, Row, is_lock_item
+from ticketlock.locks._items import Holder, LockItem, Row, Session, is_lock_item
 from ticketlock.locks._outcomes import (
     BY_THE_OWNER,
     DATA_BYTES,
@@ -54,25 +54,38 @@ from ticketlock.locks._permits import check_permits, in_force
 from ticketlock.locks._queue import Queue, expired_holders, has_a_live_row, position_of, the_turn_is_known
 from ticketlock.wire._actions import Item, Reply, integer
 from ticketlock.wire._requests import Pause, Request, Steps, Write
+from ticketlock.wire._step_functions import TaskAnswer
 from ticketlock.wire._table_time import Moment
 
 _PAGE = 100
+_TRIES = 5
+_MOST_COME_FIRST = 100
+_SWEPT_PER_POLL = 25
+# How many waiters with stale tokens a wake-up skips: they are about to poll, or have crashed.
+_STALE_TOKENS = 3
+PATIENCE_TO_WAKE_MS = 1_500
+# The attributes of a session that `TicketLock.grant_use` lets a client read; not the token of a heartbeat.
+READ_TO_WAKE = ("pk", "sk", "wakeUpToken")
 
 
-class QueueReader:
-    """The base of a contender for a lock.
+class Contender:
+    """The operations of one owner on one lock.
 
     Args:
         claim: the acquisition.
         now: the present moment; each reply brings a later one.
+        wakes: whether it wakes the next in line whenever it leaves the lock or the queue.
 
     Attributes:
         last_seen: the lock item as it was last read; None if there was none.
+        last_ticket: the last ticket whose row it has sent; None before the first.
     """
 
-    def __init__(self, claim: Claim, now: Moment) -> None:
+    def __init__(self, claim: Claim, now: Moment, *, wakes: bool = False) -> None:
         self.claim = claim
         self.now = now
+        self._wakes = wakes
+        self.last_ticket: int | None = None
         # After a poll a row has at least this much of its lease: a parked waiter may sleep for half a lease.
         self.row_kept_ms = claim.lease_ms * 3 // 4
         self.last_seen: LockItem | None = None
@@ -124,21 +137,12 @@ class QueueReader:
         self.last_seen = lock
         return lock
 
-
-_MOST_COME_FIRST = 100
-
-
-class Joiner(QueueReader):
-    """A contender that can join the queue.
-
-    Attributes:
-        last_ticket: the last ticket whose row it has sent; None before the first.
-    """
-
-    last_ticket: int | None = None
+    # Joining.
 
     def join(self) -> Steps[tuple[Place | None, LockItem]]:
         """Mint a ticket and write its row: two requests, or one transaction if the table is slow.
+
+        If the claim has raised the number of permits, the next in line is woken.
 
         Returns:
             The ticket with its row's lease, and the lock item after the ticket was minted; without a ticket, the lock
@@ -148,6 +152,13 @@ class Joiner(QueueReader):
             RequestNotApplied: no ticket got its row in time; no row was written.
             OutcomeUnknown: the same, but one of the rows may have been written.
         """
+        seen = self.last_seen
+        place, item = yield from self._join()
+        if self._wakes and seen is not None and seen.permits < item.permits:
+            yield from self.wake_next()
+        return place, item
+
+    def _join(self) -> Steps[tuple[Place | None, LockItem]]:
         perhaps_stands = False
         for _ in range(_TRIES):
             minted_at = self.now
@@ -224,14 +235,6 @@ class Joiner(QueueReader):
     def _is_mine(self, row: Item | None) -> bool:
         return row is not None and Row.parse(row).owner == self.claim.owner
 
-
-_TRIES = 5
-_SWEPT_PER_POLL = 25
-
-
-class Contender(Joiner):
-    """The operations of one owner on one lock."""
-
     # The verbs of a waiter.
 
     def take_ticket(self, record_wait_ms: int | None, *, others_wait: bool = False) -> Steps[Grant | Position]:
@@ -260,6 +263,8 @@ class Contender(Joiner):
     def check_turn(self, place: Place, wait_until_ms: int | None) -> Steps[Grant | Position]:
         """Poll once; take the lock if it is my turn; leave the queue if the record wait has ended.
 
+        With a grant, the next in line is woken if there is room for it too.
+
         Args:
             place: from ``take_ticket`` or the poll before.
             wait_until_ms: the end of the record wait in table time; None waits for ever.
@@ -268,12 +273,15 @@ class Contender(Joiner):
             RecordWaitExceeded: the record wait has ended before my turn came; I have left the queue.
         """
         found = yield from self.check_position(place)
-        if isinstance(found, Grant) or wait_until_ms is None or self.now.likely_ms < wait_until_ms:
-            return found
-        won_meanwhile = yield from self.withdraw(found.place.ticket)
-        if won_meanwhile is not None:
-            return won_meanwhile
-        raise wait_is_over(found)
+        if not isinstance(found, Grant) and wait_until_ms is not None and self.now.likely_ms >= wait_until_ms:
+            won_meanwhile = yield from self.withdraw(found.place.ticket)
+            if won_meanwhile is None:
+                raise wait_is_over(found)
+            found = won_meanwhile
+        if self._wakes and isinstance(found, Grant) and found.next_may_enter:
+            yield from self.wake_next()
+            return self.as_known_now(found)
+        return found
 
     # The operations.
 
@@ -360,11 +368,17 @@ class Contender(Joiner):
         return position_of(None, place, self.now, ahead=0)
 
     def withdraw(self, ticket: int) -> Steps[Grant | None]:
-        """Leave the queue.
+        """Leave the queue, and wake the next in line.
 
         Returns:
             None; or the grant, if an earlier try of mine had taken the lock already.
         """
+        won = yield from self._withdraw(ticket)
+        if self._wakes and won is None:
+            yield from self.wake_next()
+        return won
+
+    def _withdraw(self, ticket: int) -> Steps[Grant | None]:
         reply = yield from self.send(write.withdraw(self.claim, ticket, self.now))
         if reply.applied or not reply.refused[0]:
             return None
@@ -418,8 +432,12 @@ class Contender(Joiner):
         data_left: str | None = None,
         releasing: Releasing = BY_THE_OWNER,
     ) -> Steps[Released]:
-        """Free the lock, and wake the next in line if this contender can; see ``free``."""
-        return (yield from self.free(held, finished_at_ms, data_left=data_left, releasing=releasing))
+        """Free the lock, and wake the next in line; see ``free``."""
+        released = yield from self.free(held, finished_at_ms, data_left=data_left, releasing=releasing)
+        # None: an earlier try freed the lock, and may have failed before it woke a waiter.
+        if self._wakes and released.waiting != 0:
+            yield from self.wake_next()
+        return released
 
     def free(
         self,
@@ -476,13 +494,41 @@ class Contender(Joiner):
         return Released(held_ms, lease_was_over, was.waiting, was.fencing_token)
 
     def wake_next(self) -> Steps[int]:
-        """Wake the waiters that may take the lock now. This contender wakes none: the waiters poll.
+        """Wake as many of the first in line as may take the lock; none if this contender does not wake: they poll.
 
         Returns:
-            How many were woken.
+            How many were woken. A failure on the way raises nothing: a wake-up is only a hint.
         """
-        yield from ()
-        return 0
+        woken = served = 0
+        if not self._wakes:
+            return woken
+        tried: set[int] = set()
+        try:
+            for more in (1, 1 + _STALE_TOKENS):
+                wanted = self.claim.permits + more
+                queue = yield from self.read_queue(_that_many_live(wanted), PATIENCE_TO_WAKE_MS)
+                if queue.item is None or not queue.live:
+                    break
+                mode = queue.live[0].mode
+                free = queue.item.room(mode, without=expired_holders(queue.item, self.now)) - served
+                for row in queue.live[:wanted]:
+                    if free <= 0 or row.mode is not mode:
+                        return woken
+                    if row.ticket in tried:
+                        continue
+                    tried.add(row.ticket)
+                    answered = row.session is not None and (yield from _wake(self, row.session))
+                    woken += answered
+                    # A waiter without a session polls by itself, and it is its turn.
+                    if answered or row.session is None:
+                        served += 1
+                        free -= 1
+                if queue.to_the_end:
+                    break
+                # The skipped waiters are about to poll, or have crashed: a waiter behind them may be parked.
+        except TicketLockError:
+            return woken
+        return woken
 
     # Private.
 
@@ -648,3 +694,23 @@ def check_data_left(data_left: str | None) -> None:
     """Check that the data for the next holder is text of at most 256 bytes."""
     if data_left is not None:
         text("data_left", data_left, DATA_BYTES)
+
+
+def _that_many_live(wanted: int) -> Callable[[Queue], bool]:
+    return lambda seen: len(seen.live) >= wanted
+
+
+def find_session(
+    me: Contender, session: Session, patience_ms: int | None = None, attributes: tuple[str, ...] = ()
+) -> Steps[Item | None]:
+    """Read one session item, or only the given attributes of it."""
+    reply = yield from me.send(reads.read_session(session, patience_ms, attributes))
+    return reads.session_in(reply.item, session)
+
+
+def _wake(me: Contender, session: Session) -> Steps[bool]:
+    item = yield from find_session(me, session, PATIENCE_TO_WAKE_MS, READ_TO_WAKE)
+    if item is None or "wakeUpToken" not in item:
+        return False
+    answered = yield from me.send(TaskAnswer(item["wakeUpToken"]["S"], patience_ms=PATIENCE_TO_WAKE_MS))
+    return answered.applied
