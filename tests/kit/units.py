@@ -2,12 +2,11 @@
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from enum import Enum
-from itertools import count
 from typing import Any, Literal, cast
 
 import pytest
@@ -225,6 +224,25 @@ class Books:
             for use, name in self.tables.items()
         }
 
+    def empty(self) -> None:
+        """Delete what other tests have left."""
+        for use, items in self.everything().items():
+            for item in items:
+                key = dumped({name: item[name] for name in KEYS[use]})
+                self.plain_client.delete_item(TableName=self.tables[use], Key=key)
+
+    def balances(self, keys: Sequence[Key]) -> list[Any]:
+        """The balances of accounts as stored; None for one that is not there, or is only about to be made."""
+        return [(self.raw("accounts", key) or {}).get("balance") for key in keys]
+
+    def marks(self, keys: Sequence[Key]) -> int:
+        """How many of these accounts have a mark."""
+        return sum(MARK in (self.raw("accounts", key) or {}) for key in keys)
+
+    def rows(self, unit: str) -> dict[str, dict[str, Any]]:
+        """The rows of a unit in the units table, by their sort keys."""
+        return {row["row"]: row for row in self.everything()["units"] if row["unit"] == unit}
+
     def _scanned(self, name: str) -> list[Any]:
         pages = self.plain_client.get_paginator("scan").paginate(TableName=name, ConsistentRead=True)
         return [loaded(item) for page in pages for item in page["Items"]]
@@ -279,20 +297,6 @@ class Party:
         loss = Loss(what, first, last if last is not None else first, operation)
         self.line.losses.append(loss)
         return loss
-
-    def loses_each(self, what: Lost, at_least: int) -> Iterator[int]:
-        """Lose one request in each turn of a loop: its first one, then its second, and so on, until a turn sends fewer.
-
-        Args:
-            at_least: how many requests a turn is known to send.
-        """
-        for number in count(1):
-            loss = self.loses(what, number)
-            yield number
-            self.line.losses.remove(loss)
-            if loss.seen < number:
-                assert number > at_least, f"only {number - 1} requests were lost"
-                return
 
     def changes(self, key: Key, balance: int) -> None:
         """Commit an account's new balance, in another unit."""

@@ -1,152 +1,19 @@
 """A unit that a signal handler or a cancellation interrupts is over, and leaves all of it or nothing."""
 
-from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import pytest
-from kit.units import MARK, THREADS_ONLY, Books, Interrupt, Key, Lost, Party, UnitsWorld, some_account
+from kit.units import MARK, THREADS_ONLY, Books, Interrupt, Key, Lost, Party
 
 from ticketlock import InvalidUnitRequest, RequestNotApplied, TableRefused, TicketLockError, UnitConflict, UnitFinished
 from ticketlock.units import Unit
 
-LEASE_S, COPIES_S = 60, 600
 SET = "SET balance = :balance"
-OLD, NEW = [1, 1, None], [2, 2, 2]
-ALLOWED: dict[str, list[list[Any]]] = {"rolled back": [OLD], "unknown": [OLD, NEW], "committed": [NEW]}
 
 ENGINE = pytest.mark.parametrize("engine", ["native", "marked"])
 WHERE = pytest.mark.parametrize(
     "where", [Lost.INTERRUPTED_BEFORE, Lost.INTERRUPTED_AFTER], ids=["before it is sent", "before its reply is read"]
 )
-
-
-class Interrupted:
-    """A unit on two items and a new one, which was interrupted.
-
-    Attributes:
-        number: the request at which it was interrupted.
-        reported: the outcome that the unit reports.
-    """
-
-    def __init__(self, books: Books, ann: Party, ben: Party, keys: list[Key], unit: Unit, number: int) -> None:
-        self.number = number
-        self._books, self._ann, self._ben, self._keys, self._unit = books, ann, ben, keys, unit
-        # No lease delays those who ask.
-        self._ann.line.losses.clear()
-        self.reported = self._reported()
-
-    def _reported(self) -> str:
-        with pytest.raises(UnitFinished) as finished:
-            self._unit.get(self._ann.accounts, self._keys[0])
-        return next(each for each in ("rolled back", "unknown", "committed") if f"{each}:" in str(finished.value))
-
-    def balances(self) -> list[Any]:
-        """As a reader finds them: all of the unit or nothing, as the unit reports."""
-        found = [item and item["balance"] for item in self._ben.units.get_all(self._all())]
-        assert found in ALLOWED[self.reported], self.number
-        return found
-
-    def has_marks(self) -> bool:
-        return any(MARK in (self._books.raw("accounts", key) or {}) for key in self._keys)
-
-    def is_over(self) -> None:
-        """It refuses every call, and sends nothing."""
-        before = len(self._ann.line.sent)
-        with pytest.raises(UnitFinished):
-            self._unit.update(self._ann.accounts, self._keys[0], SET, {":balance": 3})
-        if self.reported == "committed":
-            self._unit.commit()
-        else:
-            with pytest.raises(UnitFinished):
-                self._unit.commit()
-        if self.reported == "rolled back":
-            self._unit.rollback()
-        else:
-            with pytest.raises(UnitFinished):
-                self._unit.rollback()
-        assert len(self._ann.line.sent) == before
-
-    def next_commits(self) -> None:
-        """The next unit on these items is committed."""
-        with self._ben.begin() as unit:
-            for key in self._keys:
-                unit.put(self._ben.accounts, {**key, "balance": 7})
-        assert [self._books.balance(key) for key in self._keys] == [7, 7, 7]
-
-    def _all(self) -> list[Any]:
-        return [(self._ben.accounts, key) for key in self._keys]
-
-
-def interrupted(world: UnitsWorld, engine: str, *losses: tuple[Lost, int, int]) -> Iterator[Interrupted]:
-    """Units that are interrupted at each of their requests, one after the other.
-
-    Args:
-        losses: what happens to which requests, counted from the one that is interrupted.
-    """
-    for number in range(1, 1_000):
-        books, ann, ben = world.books, world.party(), world.party()
-        keys: list[Key] = [books.account(1), books.account(1), some_account()]
-        for what, first, last in losses:
-            ann.loses(what, number + first, number + last)
-        unit = ann.begin(engine=engine)
-        try:
-            with unit:
-                unit.get_all([(ann.accounts, key) for key in keys])
-                for key in keys:
-                    unit.update(ann.accounts, key, SET, {":balance": 2})
-        except Interrupt:
-            yield Interrupted(books, ann, ben, keys, unit, number)
-        else:
-            break
-    assert number > {"native": 2, "marked": 9}[engine]
-
-
-@ENGINE
-@WHERE
-class TestAnInterruptAtAnyRequest:
-    def test_leaves_all_of_it_or_nothing_at_once_and_the_unit_over(
-        self, units_world: UnitsWorld, engine: str, where: Lost
-    ) -> None:
-        ends = []
-        for it in interrupted(units_world, engine, (where, 0, 0)):
-            ends.append(it.balances())
-            assert not it.has_marks(), it.number
-            it.is_over()
-            it.next_commits()
-        assert OLD in ends
-        assert NEW in ends or (engine, where) == ("native", Lost.INTERRUPTED_BEFORE)
-
-    def test_after_which_the_table_is_out_of_reach_is_what_the_caller_gets_and_the_rest_is_left_to_the_lease(
-        self, units_world: UnitsWorld, engine: str, where: Lost
-    ) -> None:
-        for it in interrupted(units_world, engine, (where, 0, 0), (Lost.NOT_SENT, 1, 1_000)):
-            it.balances()
-            it.is_over()
-            units_world.books.clock.advance(LEASE_S + COPIES_S)
-            it.balances()
-            it.next_commits()
-
-    def test_and_another_one_at_the_next_leave_all_of_it_or_nothing(
-        self, units_world: UnitsWorld, engine: str, where: Lost
-    ) -> None:
-        for it in interrupted(units_world, engine, (where, 0, 1)):
-            it.balances()
-            it.is_over()
-            units_world.books.clock.advance(LEASE_S + COPIES_S)
-            it.next_commits()
-
-
-@ENGINE
-def test_what_was_raised_is_what_the_caller_gets(ann: Party, account: Key, engine: str) -> None:
-    raised = []
-    for operation in ("GetItem", "UpdateItem" if engine == "marked" else "TransactWriteItems"):
-        ann.line.losses.clear()
-        ann.loses(Lost.INTERRUPTED_BEFORE, 1, operation=operation)
-        with pytest.raises(Interrupt) as caught, ann.begin(engine=engine) as unit:
-            unit.update(ann.accounts, account, SET, {":balance": 2})
-        raised.append(caught.value)
-    assert [(error.__cause__, error.__context__) for error in raised] == [(None, None)] * 2
 
 
 @THREADS_ONLY
@@ -163,7 +30,7 @@ def test_every_exception_in_a_statement_or_a_commit_is_raised_and_the_unit_is_ov
         ann.line.between[operation] = handle_a_signal
         with pytest.raises(kind) as caught, ann.begin(engine=engine) as unit:
             unit.update(ann.accounts, account, SET, {":balance": 2})
-        assert caught.value is raised
+        assert (caught.value, raised.__cause__, raised.__context__) == (raised, None, None)
         with pytest.raises(UnitFinished):
             unit.get(ann.accounts, account)
     assert books.balance(account) == 100

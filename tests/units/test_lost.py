@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 from kit.units import THREADS_ONLY, VERSION, Books, Key, Lost, Party, dumped, some_account, some_name
 
-from ticketlock.errors import ConditionFailed, OutcomeUnknown, RequestNotApplied, TicketLockError, UnitFinished
+from ticketlock.errors import ConditionFailed, OutcomeUnknown, UnitFinished
 from ticketlock.units import Unit
 
 TAKE, ADD, TEN = "SET balance = balance - :n", "SET balance = balance + :n", {":n": 10}
@@ -40,10 +40,6 @@ class Transfer:
             unit.update(self.party.accounts, self.target, ADD, TEN)
             unit.put(self.party.accounts, self.note, condition="attribute_not_exists(id)")
 
-    @property
-    def requests(self) -> int:
-        return 3 if self.name is None else 4
-
     def times(self) -> int:
         """How many times it was applied."""
         moved = (100 - self.books.balance(self.source)) // 10
@@ -56,38 +52,6 @@ class Transfer:
 def transfer(request: pytest.FixtureRequest, books: Books, ann: Party, account: Key, other: Key) -> Transfer:
     name = some_name() if request.param == "named" else None
     return Transfer(books, ann, name, account, other, some_account())
-
-
-def test_a_transfer_has_as_many_requests_as_the_tests_lose(ann: Party, transfer: Transfer) -> None:
-    assert len(ann.sends(transfer.run)) == transfer.requests
-
-
-@pytest.mark.parametrize("what", [Lost.NOT_SENT, Lost.REQUEST, Lost.REPLY], ids=lambda what: what.value)
-def test_one_that_loses_any_one_request_is_committed_once(ann: Party, transfer: Transfer, what: Lost) -> None:
-    for at in range(transfer.requests):
-        if transfer.name is not None:
-            transfer.name = some_name()
-        transfer.note = some_account()
-        ann.loses(what, at + 1)
-        transfer.run()
-        ann.line.losses.clear()
-        assert transfer.times() == at + 1, f"request {at + 1}"
-
-
-@pytest.mark.parametrize("what", [Lost.NOT_SENT, Lost.REQUEST, Lost.REPLY], ids=lambda what: what.value)
-def test_one_that_loses_all_from_some_request_on_raises_the_error_that_is_true(
-    ann: Party, transfer: Transfer, what: Lost
-) -> None:
-    """It is reported as not applied until the commit is sent, and as unknown from then on."""
-    for first in range(1, transfer.requests + 1):
-        ann.loses(what, first, 1_000)
-        is_the_commit = first == transfer.requests
-        with pytest.raises(TicketLockError) as raised:
-            transfer.run()
-        ann.line.losses.clear()
-        perhaps = is_the_commit and what in (Lost.REQUEST, Lost.REPLY)
-        assert type(raised.value) is (OutcomeUnknown if perhaps else RequestNotApplied), f"from request {first} on"
-        assert transfer.times() == int(is_the_commit and what is Lost.REPLY)
 
 
 class TestACommitWhoseRepliesAreAllLost:

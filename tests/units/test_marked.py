@@ -6,8 +6,8 @@ from math import inf
 from typing import Any
 
 import pytest
-from kit.engines import engine_names, first_on, wide_engine_names
-from kit.units import MARK, THREADS_ONLY, Books, Key, Killed, Lost, Party, UnitsWorld, some_account
+from kit.engines import first_on, wide_engine_names
+from kit.units import MARK, THREADS_ONLY, Books, Key, Lost, Party, UnitsWorld, some_account
 
 from ticketlock.errors import RequestNotApplied, TableError, UnitContended, UnitRolledBack
 from ticketlock.wire._requests import ForkingSteps, Together, TransactWrite
@@ -98,74 +98,7 @@ def test_transactions_of_one_unit_which_all_check_its_record_are_sent_one_after_
     assert [count for count in beside if count] == [1, 1, 1]
 
 
-@THREADS_ONLY
-class TestAProcessThatIsKilled:
-    """At each of its requests, before it is sent or before its reply is read."""
-
-    KEYS = 10
-
-    @pytest.mark.parametrize(
-        "units_engine",
-        first_on("memory", engine_names()),
-        indirect=True,
-    )
-    @pytest.mark.parametrize("how", [Lost.KILLED_BEFORE, Lost.KILLED_AFTER], ids=["before", "after"])
-    def test_leaves_all_of_it_or_nothing_at_once_and_for_good(
-        self, units_world: UnitsWorld, books: Books, how: Lost
-    ) -> None:
-        ends = set()
-        for number in range(1, 1_000):
-            keys: list[Key] = [books.account(1) for _ in range(self.KEYS - 2)] + [some_account() for _ in range(2)]
-            ann, ben = units_world.party(), units_world.party()
-            old = [1] * (self.KEYS - 2) + [None] * 2
-            ann.loses(how, number)
-            try:
-                marked(ann, keys, 2)
-            except Killed:
-                at_once = balances(ben, keys)
-                assert at_once in (old, [2] * self.KEYS), number
-                assert [book_balance(ben, key) for key in keys] == at_once
-                ends.add(at_once[0])
-                self.is_finished_by_the_next(books, ben, keys, at_once)
-            else:
-                break
-            sweep(ben)
-            assert is_clean(books, keys), number
-        assert ends == {1, 2}
-        assert number > 2 * self.KEYS
-
-    def is_finished_by_the_next(self, books: Books, ben: Party, keys: list[Key], found: list[Any]) -> None:
-        """The next unit on an item finishes it, once no other process can continue the first unit."""
-        books.clock.advance(LEASE_S + 3)
-        with ben.begin() as unit:
-            unit.update(ben.accounts, keys[0], "SET balance = balance + :n", {":n": 10})
-        with ben.begin() as unit:
-            unit.put(ben.accounts, {**keys[-1], "balance": 5})
-        assert balances(ben, keys) == [found[0] + 10, *found[1:-1], 5]
-        assert [MARK in (books.raw("accounts", key) or {}) for key in (keys[0], keys[-1])] == [False] * 2
-
-
-def book_balance(party: Party, key: Key) -> Any:
-    item = party.units.get(party.accounts, key)
-    return item and item["balance"]
-
-
 class TestLostRequestsAndReplies:
-    @pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
-    @pytest.mark.parametrize("what", [Lost.REQUEST, Lost.REPLY, Lost.NOT_SENT], ids=lambda each: each.name.lower())
-    def test_change_nothing_wherever_one_is_lost(self, units_world: UnitsWorld, books: Books, what: Lost) -> None:
-        for number in range(1, 1_000):
-            keys: list[Key] = [books.account(1), books.account(1), some_account()]
-            ann = units_world.party()
-            loss = ann.loses(what, number)
-            marked(ann, keys, number)
-            assert [books.balance(key) for key in keys] == [number] * 3
-            sweep(ann)
-            assert is_clean(books, keys), number
-            if loss.seen < number:
-                break
-        assert number > 8
-
     # The first two requests mark; the driver gives up the decision after 8 s, which is four attempts.
     DECISION = 3, 6, "UpdateItem"
 

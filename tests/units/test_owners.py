@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from kit.engines import engine_names, first_on
-from kit.units import THREADS_ONLY, Books, Key, Killed, Lost, Party, UnitsWorld, some_name
+from kit.units import THREADS_ONLY, Books, Key, Lost, Party, UnitsWorld, some_name
 
 from ticketlock.errors import InvalidUnitRequest, OutcomeUnknown, TableError, UnitChanged, UnitRolledBack
 from ticketlock.units import Outcome, unit_owner
@@ -145,18 +145,6 @@ class TestASave:
         assert ann.sends(lambda: unit.save())[-1:] == ["PutItem"]
         assert ann.sends(lambda: other.save(owner=owner)) == ["PutItem", "TransactWriteItems"]
 
-    @pytest.mark.parametrize(
-        "what", [Lost.NOT_SENT, Lost.REQUEST, Lost.REPLY, Lost.CONFLICT], ids=lambda what: what.value
-    )
-    def test_whose_request_is_lost_is_made_good(
-        self, books: Books, ann: Party, ben: Party, account: Key, owner: str, what: Lost
-    ) -> None:
-        for operation in ("PutItem", "TransactWriteItems"):
-            ann.loses(what, 1, operation=operation)
-        name = ann.saves(account, owner)
-        ben.units.resume(name).commit()
-        assert books.balance(account) == 90
-
     def test_that_was_not_answered_is_found_by_the_end_of_its_owner(
         self, ann: Party, ben: Party, account: Key, owner: str
     ) -> None:
@@ -172,14 +160,6 @@ class TestASave:
             with pytest.raises(InvalidUnitRequest, match="owner"):
                 ask()
         unit.commit()
-
-
-@pytest.mark.parametrize("what", [Lost.NOT_SENT, Lost.REQUEST, Lost.REPLY, Lost.CONFLICT], ids=lambda what: what.value)
-def test_any_lost_request_of_the_end_of_an_owner_is_made_good(books: Books, ann: Party, ben: Party, what: Lost) -> None:
-    for number in ben.loses_each(what, at_least=3):
-        owner, key = some_name(), books.account(100)
-        name = ann.saves(key, owner)
-        assert ben.units.end_owner(owner) == [name], number
 
 
 def test_an_end_that_could_not_reach_every_unit_says_so_and_the_next_one_does(
@@ -228,25 +208,6 @@ class TestInAnyOrder:
         with pytest.raises(UnitChanged):
             unit.save(owner=owner)
         assert ann.units.outcome(unit=unit.id) is Outcome.PENDING
-
-    @pytest.mark.parametrize("how", [Lost.KILLED_BEFORE, Lost.KILLED_AFTER], ids=["before", "after"])
-    def test_who_is_killed_on_the_way_leaves_the_rest_to_the_next_event(
-        self, units_world: UnitsWorld, books: Books, owner: str, how: Lost
-    ) -> None:
-        kills = 0
-        for number in range(1, 100):
-            mine, ann, ben = f"{owner}-{number}", units_world.party(), units_world.party()
-            name = ann.saves(books.account(100), mine)
-            ben.loses(how, number)
-            try:
-                ben.units.end_owner(mine)
-            except Killed:
-                kills += 1
-                ann.units.end_owner(mine)
-                assert ann.units.outcome(unit=name) is Outcome.ROLLED_BACK, number
-            else:
-                break
-        assert kills >= 3
 
 
 class TestAnExecution:

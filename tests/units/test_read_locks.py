@@ -12,9 +12,7 @@ from kit.units import (
     MARK,
     THREADS_ONLY,
     Books,
-    Interrupt,
     Key,
-    Killed,
     Lost,
     Party,
     UnitsWorld,
@@ -339,48 +337,6 @@ def test_what_has_changed_since_a_lower_read_ends_it_and_frees_what_it_has_marke
     with pytest.raises(UnitConflict):
         unit.update(ann.accounts, account, SET, {":n": 1})
     assert marks(books, account, other) == [False, False]
-
-
-@pytest.mark.parametrize("what", [Lost.NOT_SENT, Lost.REQUEST, Lost.REPLY], ids=lambda what: what.value)
-def test_any_one_request_may_be_lost(books: Books, ann: Party, what: Lost) -> None:
-    for number in ann.loses_each(what, at_least=7):
-        account, absent = books.account(), some_account()
-        with locking(ann) as unit:
-            unit.get_all([(ann.accounts, account), (ann.accounts, absent)])
-            unit.update(ann.accounts, account, SET, {":n": 1})
-            unit.put(ann.accounts, {**absent, "balance": 2})
-        assert [books.balance(key) for key in (account, absent)] == [1, 2], number
-
-
-@THREADS_ONLY
-@pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
-@pytest.mark.parametrize(
-    "how", [Lost.KILLED_BEFORE, Lost.KILLED_AFTER, Lost.INTERRUPTED_BEFORE, Lost.INTERRUPTED_AFTER]
-)
-def test_killed_or_interrupted_at_any_request_it_leaves_all_of_it_or_nothing(
-    units_world: UnitsWorld, books: Books, how: Lost
-) -> None:
-    ends = set()
-    for number in range(1, 100):
-        ann, ben = units_world.party(), units_world.party()
-        keys: list[Key] = [books.account(1), books.plain_account(1), some_account()]
-        read = books.account(1)
-        ann.loses(how, number)
-        try:
-            with locking(ann) as unit:
-                unit.get(ann.accounts, read)
-                unit.get_all([(ann.accounts, key) for key in keys])
-                for key in keys:
-                    unit.put(ann.accounts, {**key, "balance": 2})
-        except (Killed, Interrupt):
-            found = [item and item["balance"] for item in ben.units.get_all([(ben.accounts, key) for key in keys])]
-            assert found in ([1, 1, None], [2, 2, 2]), number
-            ends.add(found[0])
-            sweep(ben)
-            assert marks(books, *keys, read) == [False] * 4, number
-        else:
-            break
-    assert ends == {1, 2}
 
 
 @THREADS_ONLY

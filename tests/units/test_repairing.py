@@ -2,7 +2,6 @@
 
 import random
 import uuid
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -277,23 +276,6 @@ def test_it_reads_beyond_the_first_page(books: Books, ben: Party) -> None:
     assert (scans > 1, marks(books, keys)) == (True, 0)
     for key in keys:
         books.plain_client.delete_item(TableName=books.tables["accounts"], Key=dumped(key))
-
-
-@pytest.mark.parametrize("is_committed", [False, True])
-def test_one_that_is_killed_at_any_of_its_requests_is_gone_on_with_by_the_next(
-    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key], is_committed: bool
-) -> None:
-    killed(units_world, keys, is_committed=is_committed)
-    books.clock.advance(LEASE_S + MARGIN_S)
-    for operation in ("Scan", "GetItem", "UpdateItem"):
-        for is_sent in (False, True):
-            dying = units_world.party()
-            crashes(dying, 1, operation, is_sent=is_sent)
-            with suppress(Killed):
-                dying.units.repair(dying.accounts, write=True)
-    ben.units.repair(ben.accounts, write=True)
-    assert marks(books, keys) == 0
-    assert [books.balance(key) for key in keys] == ([0, 0] if is_committed else [100, 100])
 
 
 @pytest.mark.parametrize("is_there", [False, True])

@@ -10,18 +10,6 @@ from ticketlock.errors import OutcomeUnknown, RequestNotApplied, UnitFinished
 TAKE, TEN = "SET balance = balance - :n", {":n": 10}
 
 
-@pytest.mark.parametrize("what", [Lost.NOT_SENT, Lost.REQUEST, Lost.REPLY], ids=lambda what: what.value)
-def test_any_lost_request_of_saving_resuming_and_committing_is_made_good(
-    books: Books, ann: Party, ben: Party, what: Lost
-) -> None:
-    for party, at_least in ((ann, 2), (ben, 3)):
-        for number in party.loses_each(what, at_least):
-            key = books.account(100)
-            name = ann.saves(key)
-            ben.units.resume(name).commit()
-            assert books.balance(key) == 90, number
-
-
 def test_a_save_that_is_not_answered_is_unknown_until_it_is_resumed(
     books: Books, ann: Party, ben: Party, account: Key
 ) -> None:

@@ -218,17 +218,6 @@ class TestAStepThatHasNotSavedIt:
         assert len((again.get(ben.accounts, account) or {})["texts"]) == 300
         assert len(ben.line.operations) > 3
 
-    @pytest.mark.parametrize("what", [Lost.NOT_SENT, Lost.REQUEST, Lost.REPLY], ids=lambda what: what.value)
-    def test_is_done_once_whichever_request_is_lost(
-        self, books: Books, ann: Party, ben: Party, what: Lost, keeping: dict[str, Any]
-    ) -> None:
-        for number in ann.loses_each(what, at_least=4):
-            key, unit = books.account(100), begun(ben)
-            takes(ann, unit, key, "seat", **keeping)
-            assert takes(ben, unit, key, "seat", **keeping).repeated
-            ben.units.resume(unit).commit()
-            assert books.balance(key) == 90, number
-
     @pytest.mark.parametrize(("what", "repeated"), [(Lost.REQUEST, False), (Lost.REPLY, True)], ids=["not", "applied"])
     def test_is_done_once_after_a_save_whose_outcome_is_unknown(
         self, books: Books, ann: Party, ben: Party, account: Key, what: Lost, repeated: bool, keeping: dict[str, Any]

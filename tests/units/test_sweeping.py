@@ -3,7 +3,6 @@
 import random
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 from zlib import compress
 
@@ -127,23 +126,6 @@ def test_two_sweeps_beside_each_other_do_what_one_does(
         ann.line.between[operation] = ben.units.sweep
         ann.units.sweep()
         books.clock.advance(COPIES_S + MARGIN_S)
-    ann.units.sweep()
-    assert_ended(books, keys, left)
-
-
-@pytest.mark.parametrize("left", [before_its_decision, after_its_decision])
-def test_a_sweep_that_is_killed_at_any_of_its_requests_is_gone_on_with_by_the_next(
-    books: Books, units_world: UnitsWorld, ann: Party, keys: list[Key], left: Left
-) -> None:
-    left(units_world, keys)
-    books.clock.advance(LEASE_S + MARGIN_S)
-    for operation in ("UpdateItem", "DeleteItem", "PutItem", "BatchGetItem"):
-        for is_sent in (False, True):
-            dying = units_world.party()
-            crashes(dying, 1, operation, is_sent=is_sent)
-            with suppress(Killed):
-                dying.units.sweep()
-    books.clock.advance(COPIES_S + MARGIN_S)
     ann.units.sweep()
     assert_ended(books, keys, left)
 
