@@ -175,6 +175,10 @@ class Books:
         Line(client, self.clock)
         return client
 
+    def units(self, **options: Any) -> Units:
+        """The units of another process, in the time of this machine."""
+        return Units(self.tables["units"], client=self.engine.client(), **options)
+
     # Plain reads and writes.
 
     def account(self, balance: int = 100, **more: Any) -> dict[str, Any]:

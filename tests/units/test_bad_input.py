@@ -23,7 +23,7 @@ from kit.units import (
 )
 
 from ticketlock.errors import InvalidUnitRequest, TableNotFound
-from ticketlock.units import Units
+from ticketlock.units import Units, create_units_table
 
 # The arguments may be of any type: some of them are the mistake.
 Use = Callable[[Party, Any, Key], object]
@@ -97,10 +97,7 @@ BAD: dict[str, tuple[str, Use]] = {
         "update",
         lambda ann, unit, key: unit.update(ann.accounts, key, "SET a = missing + :n", ONE),
     ),
-    "blind that is no boolean": (
-        "blind",
-        lambda ann, unit, key: unit.update(ann.accounts, key, SET, ONE, blind="yes"),
-    ),
+    "blind that is no boolean": ("blind", lambda ann, unit, key: unit.update(ann.accounts, key, SET, ONE, blind="yes")),
     "a condition that is no expression": (
         "delete",
         lambda ann, unit, key: unit.delete(ann.accounts, key, condition="balance =="),
@@ -111,10 +108,7 @@ BAD: dict[str, tuple[str, Use]] = {
         lambda ann, unit, key: unit.delete(ann.accounts, key, condition=Attr("balance").gte(1.5)),
     ),
     "a check without a condition": ("condition", lambda ann, unit, key: unit.check(ann.accounts, key, None)),
-    "a level that is none": (
-        "isolation",
-        lambda ann, unit, key: unit.get(ann.accounts, key, isolation="COMMITTED"),
-    ),
+    "a level that is none": ("isolation", lambda ann, unit, key: unit.get(ann.accounts, key, isolation="COMMITTED")),
     "a table by its name": ("table", lambda ann, unit, key: unit.get(ann.accounts.name, key)),
     "a table in the place of an item": ("wanted", lambda ann, unit, _: unit.get_all([ann.accounts])),
     "nothing in the place of items": ("wanted", lambda _, unit, __: unit.get_all(None)),
@@ -153,10 +147,7 @@ def test_a_bad_statement_is_refused_by_its_field_and_the_unit_stays_open(
             lambda ann, unit, key: unit.delete(ann.accounts, key, condition=Attr("balance").between(2, 1)),
             "Invalid ConditionExpression: The BETWEEN",
         ),
-        (
-            lambda ann, unit, _: unit.get(ann.accounts, {"name": "a"}),
-            "the partition key of the table '",
-        ),
+        (lambda ann, unit, _: unit.get(ann.accounts, {"name": "a"}), "the partition key of the table '"),
         (
             lambda ann, unit, key: unit.update(ann.accounts, key, "SET balance = :n", {"n": 1}),
             "Invalid UpdateExpression: An expression attribute value used in expression is not defined",
@@ -169,10 +160,7 @@ def test_a_bad_statement_is_refused_by_its_field_and_the_unit_stays_open(
             lambda _, unit, key: unit.get("accounts", key),
             'table is "accounts"; allowed: a table of this Units: units.table("accounts")',
         ),
-        (
-            lambda _, unit, key: unit.get_all([key]),
-            "wanted is [{'id': ",
-        ),
+        (lambda _, unit, key: unit.get_all([key]), "wanted is [{'id': "),
         (lambda ann, unit, _: unit.get_all([ann.accounts]), "wanted is [<UnitTable '"),
         (
             lambda ann, unit, key: unit.get(ann.accounts, key, isolation="COMMITTED"),
@@ -348,9 +336,10 @@ class TestAPrefixThatItemsUseAlready:
         assert books.raw("accounts", key) == {**key, "_tluColour": "red", "myVersion": unit.id}
 
 
-def test_no_client_of_a_resource_is_recommended_since_it_converts_values() -> None:
+@pytest.mark.parametrize("use", [Units, create_units_table])
+def test_no_client_of_a_resource_is_recommended_since_it_converts_values(use: Callable[..., object]) -> None:
     resource: Any = boto3.resource("dynamodb")
-    with pytest.raises(InvalidUnitRequest) as refused:
-        Units("units", client=resource)
+    with pytest.raises(InvalidUnitRequest, match="client is ") as refused:
+        use("units", client=resource)
     assert "resource.meta.client" not in str(refused.value)
     assert "boto3.client('dynamodb')" in str(refused.value)

@@ -125,20 +125,7 @@ def test_a_unit_is_not_committed_under_what_checks_nothing(
     assert books.everything() == before
 
 
-BAD_KEYS: list[Any] = [
-    "",
-    b"",
-    None,
-    1,
-    True,
-    {"a"},
-    set(),
-    ["a"],
-    {"a": "b"},
-    1.5,
-    "\ud800",
-    "k" * 2_049,
-]
+BAD_KEYS: list[Any] = ["", b"", None, 1, True, {"a"}, set(), ["a"], {"a": "b"}, 1.5, "\ud800", "k" * 2_049]
 STATEMENTS: dict[str, Callable[[Any, Any, Any], object]] = {
     "get": lambda ann, unit, key: unit.get(ann.accounts, key),
     "get_all": lambda ann, unit, key: unit.get_all([(ann.accounts, some_account()), (ann.accounts, key)]),

@@ -292,14 +292,7 @@ class TestWhatItCosts:
 
     @pytest.mark.parametrize(("count", "unguarded", "first", "later"), [(1, 2, 11, 10), (3, 6, 17, 16)])
     def test_an_insert_is_committed_by_marks_with_one_item_more(
-        self,
-        units_world: UnitsWorld,
-        ann: Party,
-        order: str,
-        count: int,
-        unguarded: int,
-        first: int,
-        later: int,
+        self, units_world: UnitsWorld, ann: Party, order: str, count: int, unguarded: int, first: int, later: int
     ) -> None:
         plain = units_world.party()
         assert self.billed(plain, order, *range(100, 100 + count)) == unguarded

@@ -231,7 +231,4 @@ def test_a_local_index_is_read_as_its_table(books: Books, ann: Party, level: Any
 
 def plain(number: int) -> dict[str, Any]:
     whole = {"pk": "S", "sk": "N", "owner": "S", "rank": "N", "amount": "N"}
-    return {
-        **{name: {kind: str(item(number)[name])} for name, kind in whole.items()},
-        VERSION: {"S": new_version()},
-    }
+    return {**{name: {kind: str(item(number)[name])} for name, kind in whole.items()}, VERSION: {"S": new_version()}}

@@ -4,12 +4,7 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from kit.engines import (
-    OF_OTHERS_FIRST,
-    first_on,
-    indexing_engine_names,
-    wide_engine_names,
-)
+from kit.engines import OF_OTHERS_FIRST, first_on, indexing_engine_names, wide_engine_names
 from kit.units import MARK, THREADS_ONLY, Books, Key, Party, some_account
 
 from ticketlock.errors import InvalidUnitRequest

@@ -5,12 +5,15 @@ from typing import Any
 import boto3
 import pytest
 from boto3.dynamodb.conditions import Attr
-from kit.units import dumped
-from units.own_tables import OwnTables
+from kit.engines import first_on
+from kit.units import Books, dumped
 
 from ticketlock import InvalidUnitRequest
 from ticketlock.units import Units
 from ticketlock.units._record import new_id
+
+# Those that a resource of boto3 reaches.
+pytestmark = pytest.mark.parametrize("units_engine", first_on("moto", ["moto", "ministack"]), indirect=True)
 
 UNIT = new_id(0)
 
@@ -30,47 +33,47 @@ ITEMS: dict[str, dict[str, Any]] = {
 PLACEHOLDER = {"id": "placeholder", **marked("insert")}
 
 
-@pytest.fixture(scope="module")
-def tables(tables: OwnTables) -> OwnTables:
+@pytest.fixture
+def books(books: Books) -> Books:
     """With all of these items."""
     for name, item in ITEMS.items():
-        tables.write({"id": name, **item})
-    tables.write(PLACEHOLDER)
-    return tables
+        books.write("accounts", {"id": name, **item})
+    books.write("accounts", PLACEHOLDER)
+    return books
 
 
-def test_a_scan_of_a_plain_client_leaves_placeholders_out(tables: OwnTables, units: Units) -> None:
-    found = tables.client.scan(TableName=tables.accounts, **units.VISIBLE.parameters)["Items"]
+def test_a_scan_of_a_plain_client_leaves_placeholders_out(books: Books, units: Units) -> None:
+    found = books.plain_client.scan(TableName=books.tables["accounts"], **units.VISIBLE.parameters)["Items"]
     assert {item["id"]["S"] for item in found} == ITEMS.keys()
 
 
-def test_a_query_of_the_table_resource_leaves_placeholders_out(tables: OwnTables, units: Units) -> None:
-    resource: Any = boto3.resource("dynamodb", endpoint_url=tables.engine.endpoint_url).Table(tables.accounts)
+def test_a_query_of_the_table_resource_leaves_placeholders_out(books: Books, units: Units) -> None:
+    resource: Any = boto3.resource("dynamodb", endpoint_url=books.engine.endpoint_url).Table(books.tables["accounts"])
     for name, there in (("marked", 1), ("placeholder", 0)):
         condition = {"KeyConditionExpression": "id = :id", "ExpressionAttributeValues": {":id": name}}
         assert resource.query(**condition)["Count"] == 1
         assert resource.query(**condition, FilterExpression=units.VISIBLE.condition)["Count"] == there
 
 
-def test_a_filter_of_ones_own_is_combined_with_it(tables: OwnTables, units: Units) -> None:
-    resource: Any = boto3.resource("dynamodb", endpoint_url=tables.engine.endpoint_url).Table(tables.accounts)
+def test_a_filter_of_ones_own_is_combined_with_it(books: Books, units: Units) -> None:
+    resource: Any = boto3.resource("dynamodb", endpoint_url=books.engine.endpoint_url).Table(books.tables["accounts"])
     found = resource.scan(FilterExpression=units.VISIBLE.condition & Attr("id").begins_with("p"))["Items"]
     assert [item["id"] for item in found] == ["plain"]
 
 
 @pytest.mark.parametrize("name", ITEMS)
-def test_an_item_is_cleaned_of_the_attributes_of_units(tables: OwnTables, units: Units, name: str) -> None:
-    assert units.clean(tables.there(name)) == {"id": name, "balance": 1}
+def test_an_item_is_cleaned_of_the_attributes_of_units(books: Books, units: Units, name: str) -> None:
+    assert units.clean(books.raw("accounts", {"id": name}) or {}) == {"id": name, "balance": 1}
     assert units.clean(dumped({"id": name, **ITEMS[name]})) == dumped({"id": name, "balance": 1})
 
 
-def test_a_placeholder_is_no_item(tables: OwnTables, units: Units) -> None:
-    assert units.clean(tables.there("placeholder")) is None
+def test_a_placeholder_is_no_item(books: Books, units: Units) -> None:
+    assert units.clean(books.raw("accounts", {"id": "placeholder"}) or {}) is None
     assert units.clean(dumped(PLACEHOLDER)) is None
 
 
-def test_the_names_are_those_of_the_prefix(tables: OwnTables) -> None:
-    mine = tables.units(prefix="my")
+def test_the_names_are_those_of_the_prefix(books: Books) -> None:
+    mine = books.units(prefix="my")
     assert mine.clean({"id": "a", "myVersion": UNIT, "_tluVersion": UNIT}) == {"id": "a", "_tluVersion": UNIT}
     assert {"myVersion", "myMark"} <= set(mine.VISIBLE.parameters["ExpressionAttributeNames"].values())
 
@@ -87,6 +90,6 @@ def test_what_is_no_item_is_refused(units: Units, item: Any) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["a.b", "a[0]"])
-def test_a_prefix_that_would_part_a_path_is_refused(tables: OwnTables, prefix: str) -> None:
+def test_a_prefix_that_would_part_a_path_is_refused(books: Books, prefix: str) -> None:
     with pytest.raises(InvalidUnitRequest, match="prefix is "):
-        tables.units(prefix=prefix)
+        books.units(prefix=prefix)

@@ -8,18 +8,7 @@ from typing import Any
 import pytest
 from boto3.dynamodb.conditions import Key as Key_
 from kit.engines import engine_names, first_on
-from kit.units import (
-    MARK,
-    THREADS_ONLY,
-    Books,
-    Key,
-    Lost,
-    Party,
-    UnitsWorld,
-    make_table,
-    some_account,
-    some_name,
-)
+from kit.units import MARK, THREADS_ONLY, Books, Key, Lost, Party, UnitsWorld, make_table, some_account, some_name
 
 from ticketlock.errors import InvalidUnitRequest, UnitConflict, UnitContended, UnitFinished, UnitRolledBack
 from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, Outcome, Unit, _packing

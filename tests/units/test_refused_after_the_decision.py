@@ -184,12 +184,7 @@ class TestAnOperator:
         desk.corrects(unit, keys[0])
         (row,) = desk.kept(unit)
         told = {name: row[name] for name in ("table", "action", "by", "why")}
-        assert told == {
-            "table": books.tables["accounts"],
-            "action": "dropped",
-            "by": "ada",
-            "why": "a wrong vector",
-        }
+        assert told == {"table": books.tables["accounts"], "action": "dropped", "by": "ada", "why": "a wrong vector"}
         assert "has 1 dimensions" in row["refusal"]
         assert abs(int(row["atMs"]) - books.clock.wall_ms) < 2_000
         assert int(row["expiresAt"]) > int(row["atMs"]) // 1_000 + 365 * 24 * 3_600

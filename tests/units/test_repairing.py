@@ -12,10 +12,7 @@ from kit.units import KEYS, MARK, THREADS_ONLY, Books, Key, Killed, Party, Units
 from ticketlock.errors import InvalidUnitRequest, TableNotFound, TableRefused, UnitRolledBack
 from ticketlock.units import FoundMark, Outcome, Record
 
-pytestmark = [
-    THREADS_ONLY,
-    pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True),
-]
+pytestmark = [THREADS_ONLY, pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)]
 
 LEASE_S, MARGIN_S, COPIES_S, DAY_S = 60, 5, 600, 24 * 3_600
 SET, NOUGHT = "SET balance = :n", {":n": 0}

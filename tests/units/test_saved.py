@@ -5,16 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kit.units import (
-    THREADS_ONLY,
-    Books,
-    Key,
-    Party,
-    UnitsWorld,
-    some_account,
-    some_line,
-    some_name,
-)
+from kit.units import THREADS_ONLY, Books, Key, Party, UnitsWorld, some_account, some_line, some_name
 
 from ticketlock.errors import (
     ConditionFailed,

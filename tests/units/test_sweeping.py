@@ -13,10 +13,7 @@ from kit.units import MARK, THREADS_ONLY, Books, Key, Killed, Party, UnitsWorld,
 
 from ticketlock.units import Swept
 
-pytestmark = [
-    THREADS_ONLY,
-    pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True),
-]
+pytestmark = [THREADS_ONLY, pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)]
 
 # Incompressible, so that it does not fit into the record.
 LONG = random.Random(0).randbytes(8_000)
@@ -112,13 +109,7 @@ def test_one_that_was_committed_is_finished_at_once_and_closed_ten_minutes_after
 @pytest.mark.parametrize("left", [before_its_decision, after_its_decision])
 @pytest.mark.parametrize("operation", ["GetItem", "BatchGetItem", "UpdateItem", "DeleteItem", "PutItem"])
 def test_two_sweeps_beside_each_other_do_what_one_does(
-    books: Books,
-    units_world: UnitsWorld,
-    ann: Party,
-    ben: Party,
-    keys: list[Key],
-    left: Left,
-    operation: str,
+    books: Books, units_world: UnitsWorld, ann: Party, ben: Party, keys: list[Key], left: Left, operation: str
 ) -> None:
     left(units_world, keys)
     books.clock.advance(LEASE_S + MARGIN_S)
@@ -171,12 +162,7 @@ STRANGE: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("row", STRANGE)
 def test_a_strange_row_is_left_and_reported_and_the_others_are_swept(
-    books: Books,
-    units_world: UnitsWorld,
-    ben: Party,
-    keys: list[Key],
-    row: str,
-    caplog: pytest.LogCaptureFixture,
+    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key], row: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     empty(books)
     for unit in "0z":

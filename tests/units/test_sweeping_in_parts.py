@@ -11,10 +11,7 @@ from kit.units import MARK, THREADS_ONLY, Books, Key, Killed, Party, UnitsWorld,
 from ticketlock.errors import InvalidUnitRequest, TableRefused
 from ticketlock.units import Swept
 
-pytestmark = [
-    THREADS_ONLY,
-    pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True),
-]
+pytestmark = [THREADS_ONLY, pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)]
 
 LEASE_S, COPIES_S, MARGIN_S, LONG_S = 60, 600, 5, 30
 PARTS = 4

@@ -7,8 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, assert_type
 
 import pytest
-from kit.units import some_name
-from units.own_tables import OwnTables
+from kit.units import Books, some_name
 
 from ticketlock import (
     ConditionFailed,
@@ -40,31 +39,31 @@ def add_one(unit: Unit, accounts: UnitTable, name: str) -> Any:
 
 
 def test_a_call_is_a_unit_that_commits_when_the_function_returns(
-    tables: OwnTables, units: Units, accounts: UnitTable, name: str
+    books: Books, units: Units, accounts: UnitTable, name: str
 ) -> None:
     @units.transactional()
     def count(*, unit: Unit) -> Any:
         counted = add_one(unit, accounts, name)
-        assert tables.balance(name) == 100
+        assert books.balance({"id": name}) == 100
         return counted
 
     assert count() == 101
-    assert tables.balance(name) == 101
+    assert books.balance({"id": name}) == 101
 
 
 def test_the_argument_of_the_unit_has_the_name_that_was_asked_for(
-    tables: OwnTables, units: Units, accounts: UnitTable, name: str
+    books: Books, units: Units, accounts: UnitTable, name: str
 ) -> None:
     @units.transactional(unit_as="work")
     def count(account: str, work: Unit) -> None:
         add_one(work, accounts, account)
 
     count(name)
-    assert tables.balance(name) == 101
+    assert books.balance({"id": name}) == 101
 
 
 def test_an_exception_of_the_function_rolls_back_and_is_raised(
-    tables: OwnTables, units: Units, accounts: UnitTable, name: str
+    books: Books, units: Units, accounts: UnitTable, name: str
 ) -> None:
     @units.transactional()
     def count(*, unit: Unit) -> None:
@@ -73,12 +72,10 @@ def test_an_exception_of_the_function_rolls_back_and_is_raised(
 
     with pytest.raises(LookupError, match=name):
         count()
-    assert tables.balance(name) == 100
+    assert books.balance({"id": name}) == 100
 
 
-def test_a_call_that_meets_a_conflict_runs_again(
-    tables: OwnTables, units: Units, accounts: UnitTable, name: str
-) -> None:
+def test_a_call_that_meets_a_conflict_runs_again(books: Books, units: Units, accounts: UnitTable, name: str) -> None:
     seen = []
 
     @units.transactional()
@@ -90,7 +87,7 @@ def test_a_call_that_meets_a_conflict_runs_again(
 
     count()
     assert seen == [101, 501]
-    assert tables.balance(name) == 501
+    assert books.balance({"id": name}) == 501
 
 
 @pytest.mark.parametrize(
@@ -113,7 +110,7 @@ def test_what_another_try_may_do_better_runs_again_until_the_last_try(units: Uni
 
 
 def test_what_is_raised_after_the_function_has_committed_by_hand_does_not_run_again(
-    tables: OwnTables, units: Units, accounts: UnitTable, name: str
+    books: Books, units: Units, accounts: UnitTable, name: str
 ) -> None:
     @units.transactional()
     def count(*, unit: Unit) -> None:
@@ -123,7 +120,7 @@ def test_what_is_raised_after_the_function_has_committed_by_hand_does_not_run_ag
 
     with pytest.raises(UnitConflict, match="of another unit"):
         count()
-    assert tables.balance(name) == 101
+    assert books.balance({"id": name}) == 101
 
 
 @pytest.mark.parametrize(
@@ -151,7 +148,7 @@ def test_nothing_else_runs_again(units: Units, error: Exception) -> None:
 
 
 def test_a_call_whose_name_was_committed_before_does_not_run(
-    tables: OwnTables, units: Units, accounts: UnitTable, name: str
+    books: Books, units: Units, accounts: UnitTable, name: str
 ) -> None:
     @units.transactional(name="count-{account}-{part[0]}")
     def count(account: str, part: list[int], *, unit: Unit) -> Any:
@@ -159,7 +156,7 @@ def test_a_call_whose_name_was_committed_before_does_not_run(
         return add_one(unit, accounts, account)
 
     assert [count(name, [1]), count(name, part=[1]), count(name, [2])] == [101, None, 102]
-    assert tables.balance(name) == 102
+    assert books.balance({"id": name}) == 102
 
 
 def test_only_a_call_with_a_name_may_return_none_by_its_type(units: Units) -> None:
@@ -180,7 +177,7 @@ def test_a_name_may_be_made_by_a_function_of_the_arguments(units: Units, account
 
 
 def test_a_name_that_is_committed_while_the_function_runs_is_committed_once(
-    tables: OwnTables, units: Units, accounts: UnitTable, name: str
+    books: Books, units: Units, accounts: UnitTable, name: str
 ) -> None:
     runs = []
 
@@ -193,7 +190,7 @@ def test_a_name_that_is_committed_while_the_function_runs_is_committed_once(
 
     assert count() is None
     assert len(runs) == 2
-    assert tables.balance(name) == 101
+    assert books.balance({"id": name}) == 101
 
 
 def test_a_call_whose_name_is_no_text_sends_nothing(units: Units) -> None:
@@ -209,16 +206,16 @@ def test_a_call_whose_name_is_no_text_sends_nothing(units: Units) -> None:
 
 class TestUnderALock:
     @pytest.fixture
-    def locks(self, tables: OwnTables) -> Iterator[LockClient]:
+    def locks(self, books: Books) -> Iterator[LockClient]:
         """On a table of its own."""
         table_name = f"locks-{some_name()}"
-        create_table(table_name, client=tables.client)
-        with LockClient(table_name, client=tables.engine.client()) as locks:
+        create_table(table_name, client=books.plain_client)
+        with LockClient(table_name, client=books.engine.client()) as locks:
             yield locks
-        tables.client.delete_table(TableName=table_name)
+        books.plain_client.delete_table(TableName=table_name)
 
     def test_the_lock_is_made_of_the_arguments_of_the_call(
-        self, tables: OwnTables, units: Units, accounts: UnitTable, name: str, locks: LockClient
+        self, books: Books, units: Units, accounts: UnitTable, name: str, locks: LockClient
     ) -> None:
         @units.transactional(under=lambda _account, lease: lease)
         def count(account: str, lease: Lease, *, unit: Unit) -> Any:
@@ -229,10 +226,10 @@ class TestUnderALock:
             assert count(name, lease) == 101
         with pytest.raises(LockLost):
             count(name, lease)
-        assert tables.balance(name) == 101
+        assert books.balance({"id": name}) == 101
 
     def test_every_try_is_under_it(
-        self, tables: OwnTables, units: Units, accounts: UnitTable, name: str, locks: LockClient
+        self, books: Books, units: Units, accounts: UnitTable, name: str, locks: LockClient
     ) -> None:
         runs = []
 
@@ -248,10 +245,10 @@ class TestUnderALock:
         with pytest.raises(LockLost):
             count(locks.acquire(name))
         assert len(runs) == 2
-        assert tables.balance(name) == 100
+        assert books.balance({"id": name}) == 100
 
     def test_a_call_whose_name_was_committed_before_ends_well_without_it(
-        self, tables: OwnTables, units: Units, accounts: UnitTable, name: str, locks: LockClient
+        self, books: Books, units: Units, accounts: UnitTable, name: str, locks: LockClient
     ) -> None:
         @units.transactional(name=lambda lease: lease.entity, under=lambda lease: lease)
         def count(lease: Lease, *, unit: Unit) -> Any:
@@ -260,7 +257,7 @@ class TestUnderALock:
         with locks.acquire(name) as lease:
             assert count(lease) == 101
         assert count(lease) is None
-        assert tables.balance(name) == 101
+        assert books.balance({"id": name}) == 101
 
     @pytest.mark.parametrize("no_lock", [None, "order-42", {"entity": "order-42"}], ids=repr)
     def test_a_call_that_makes_no_lock_does_not_run(self, units: Units, no_lock: Any) -> None:
@@ -280,10 +277,8 @@ class TestUnderALock:
             count({"lock": {"entity": "order-42", "namespace": "default", "owner": "o"}})
 
 
-@pytest.mark.parametrize("engine", ["ministack"], indirect=True)  # moto is for one thread
-def test_calls_of_many_threads_lose_no_increment(
-    tables: OwnTables, units: Units, accounts: UnitTable, name: str
-) -> None:
+@pytest.mark.parametrize("units_engine", ["ministack"], indirect=True)  # moto is for one thread
+def test_calls_of_many_threads_lose_no_increment(books: Books, units: Units, accounts: UnitTable, name: str) -> None:
     @units.transactional(tries=1_000)
     def count(*, unit: Unit) -> None:
         add_one(unit, accounts, name)
@@ -291,7 +286,7 @@ def test_calls_of_many_threads_lose_no_increment(
     with ThreadPoolExecutor(4) as pool:
         for done in [pool.submit(count) for _ in range(20)]:
             done.result()
-    assert tables.balance(name) == 120
+    assert books.balance({"id": name}) == 120
 
 
 class TestTries:
@@ -349,7 +344,7 @@ class TestRefusals:
             units.transactional()(work)
 
     def test_a_result_whose_work_would_run_after_the_commit(
-        self, tables: OwnTables, units: Units, accounts: UnitTable, name: str
+        self, books: Books, units: Units, accounts: UnitTable, name: str
     ) -> None:
         @units.transactional()
         def count(*, unit: Unit) -> Any:
@@ -358,7 +353,7 @@ class TestRefusals:
 
         with pytest.raises(TypeError, match="whose work would run after the commit"):
             count()
-        assert tables.balance(name) == 100
+        assert books.balance({"id": name}) == 100
 
     @pytest.mark.parametrize(
         ("field", "value"),
@@ -389,7 +384,7 @@ class TestRefusals:
 class TestACallThatIsGivenAUnit:
     """It joins the unit: it neither begins nor commits one."""
 
-    def test_is_part_of_that_unit(self, tables: OwnTables, units: Units, accounts: UnitTable, name: str) -> None:
+    def test_is_part_of_that_unit(self, books: Books, units: Units, accounts: UnitTable, name: str) -> None:
         seen: list[Unit] = []
 
         @units.transactional()
@@ -399,12 +394,12 @@ class TestACallThatIsGivenAUnit:
 
         with units.begin() as unit:
             assert count(unit=unit) == 101
-            assert tables.balance(name) == 100
+            assert books.balance({"id": name}) == 100
             assert count(unit=unit) == 102
         assert seen == [unit, unit]
-        assert tables.balance(name) == 102
+        assert books.balance({"id": name}) == 102
 
-    def test_is_rolled_back_with_it(self, tables: OwnTables, units: Units, accounts: UnitTable, name: str) -> None:
+    def test_is_rolled_back_with_it(self, books: Books, units: Units, accounts: UnitTable, name: str) -> None:
         @units.transactional()
         def count(*, unit: Unit) -> Any:
             return add_one(unit, accounts, name)
@@ -412,7 +407,7 @@ class TestACallThatIsGivenAUnit:
         unit = units.begin()
         count(unit=unit)
         unit.rollback()
-        assert tables.balance(name) == 100
+        assert books.balance({"id": name}) == 100
 
     def test_does_not_run_again_by_itself(self, units: Units) -> None:
         runs: list[Unit] = []
@@ -426,15 +421,13 @@ class TestACallThatIsGivenAUnit:
             conflicts(unit=unit)
         assert runs == [unit]
 
-    def test_begins_its_own_if_that_is_none(
-        self, tables: OwnTables, units: Units, accounts: UnitTable, name: str
-    ) -> None:
+    def test_begins_its_own_if_that_is_none(self, books: Books, units: Units, accounts: UnitTable, name: str) -> None:
         @units.transactional()
         def count(*, unit: Unit) -> Any:
             return add_one(unit, accounts, name)
 
         assert count(unit=None) == 101
-        assert tables.balance(name) == 101
+        assert books.balance({"id": name}) == 101
 
     @pytest.mark.parametrize("given", ["a unit", 1, object()], ids=["text", "a number", "an object"])
     def test_refuses_what_is_no_unit(self, units: Units, given: Any) -> None:

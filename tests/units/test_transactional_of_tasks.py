@@ -4,25 +4,19 @@ import asyncio
 from typing import Any, assert_type
 
 import pytest
-from units.own_tables import OwnTables
-from units.tasks import PATIENCE_S, move, units_of
+from kit.units import Books
+from units.conftest import PATIENCE_S, move, units_of
 
-from ticketlock import (
-    InvalidUnitRequest,
-    LockLost,
-    UnitConflict,
-    aio,
-    create_table,
-)
+from ticketlock import InvalidUnitRequest, LockLost, UnitConflict, aio, create_table
 from ticketlock.units import UnitTable
 from ticketlock.units._transactional import NAMESPACE, entity_of
 
 # One that aiobotocore reaches.
-pytestmark = pytest.mark.parametrize("engine", ["ministack"], indirect=True, scope="module")
+pytestmark = pytest.mark.parametrize("units_engine", ["ministack"], indirect=True)
 
 
 class TestTransactional:
-    def test_calls_of_many_tasks_lose_no_increment(self, tables: OwnTables, run: Any, names: list[str]) -> None:
+    def test_calls_of_many_tasks_lose_no_increment(self, books: Books, run: Any, names: list[str]) -> None:
         async def work(units: aio.Units, accounts: UnitTable) -> None:
             @units.transactional(tries=1_000)
             async def count(*, unit: aio.Unit) -> None:
@@ -31,10 +25,10 @@ class TestTransactional:
             await asyncio.gather(*(count() for _ in range(10)))
 
         run(work)
-        assert tables.balance(names[0]) == 110
+        assert books.balance({"id": names[0]}) == 110
 
     def test_a_call_whose_name_was_committed_before_does_not_run(
-        self, tables: OwnTables, run: Any, names: list[str]
+        self, books: Books, run: Any, names: list[str]
     ) -> None:
         async def work(units: aio.Units, accounts: UnitTable) -> list[Any]:
             @units.transactional(name="{account}-once")
@@ -45,10 +39,10 @@ class TestTransactional:
             return [assert_type(await count(names[0]), str | None), await count(names[0])]
 
         assert run(work) == ["done", None]
-        assert tables.balance(names[0]) == 101
+        assert books.balance({"id": names[0]}) == 101
 
     def test_what_is_raised_after_the_function_has_committed_by_hand_does_not_run_again(
-        self, tables: OwnTables, run: Any, names: list[str]
+        self, books: Books, run: Any, names: list[str]
     ) -> None:
         async def work(units: aio.Units, accounts: UnitTable) -> None:
             @units.transactional()
@@ -61,13 +55,13 @@ class TestTransactional:
 
         with pytest.raises(UnitConflict, match="of another unit"):
             run(work)
-        assert [tables.balance(name) for name in names] == [90, 110]
+        assert [books.balance({"id": name}) for name in names] == [90, 110]
 
     def test_each_call_is_under_the_lock_that_is_made_of_its_arguments(
-        self, tables: OwnTables, run: Any, names: list[str]
+        self, books: Books, run: Any, names: list[str]
     ) -> None:
         locks_table = f"locks-{names[0]}"
-        create_table(locks_table, client=tables.client)
+        create_table(locks_table, client=books.plain_client)
 
         async def work(units: aio.Units, accounts: UnitTable) -> None:
             @units.transactional(under=lambda lease: lease)
@@ -75,7 +69,7 @@ class TestTransactional:
                 await move(unit, accounts, names)
                 return lease.entity
 
-            client_options = {"endpoint_url": tables.engine.endpoint_url}
+            client_options = {"endpoint_url": books.engine.endpoint_url}
             async with aio.LockClient(locks_table, client_options=client_options) as locks:
                 async with locks.acquire(names[0]) as lease:
                     assert await transfer(lease) == names[0]
@@ -83,8 +77,8 @@ class TestTransactional:
                     await transfer(lease)
 
         run(work)
-        tables.client.delete_table(TableName=locks_table)
-        assert [tables.balance(name) for name in names] == [90, 110]
+        books.plain_client.delete_table(TableName=locks_table)
+        assert [books.balance({"id": name}) for name in names] == [90, 110]
 
     def test_the_last_conflict_is_raised(self, run: Any) -> None:
         tried = []
@@ -101,7 +95,7 @@ class TestTransactional:
             run(work)
         assert len(set(tried)) == 2
 
-    def test_a_call_that_is_given_a_unit_is_part_of_it(self, tables: OwnTables, run: Any, names: list[str]) -> None:
+    def test_a_call_that_is_given_a_unit_is_part_of_it(self, books: Books, run: Any, names: list[str]) -> None:
         async def work(units: aio.Units, accounts: UnitTable) -> None:
             @units.transactional()
             async def moves(*, unit: aio.Unit) -> str:
@@ -110,8 +104,8 @@ class TestTransactional:
 
             async with units.begin() as unit:
                 assert await moves(unit=unit) == unit.id
-                assert [tables.balance(name) for name in names] == [100, 100]
-            assert [tables.balance(name) for name in names] == [90, 110]
+                assert [books.balance({"id": name}) for name in names] == [100, 100]
+            assert [books.balance({"id": name}) for name in names] == [90, 110]
 
             @units.transactional(name="once")
             async def once(*, unit: aio.Unit) -> None:
@@ -123,31 +117,31 @@ class TestTransactional:
 
         run(work)
 
-    def test_a_plain_function_is_refused_at_once(self, tables: OwnTables) -> None:
+    def test_a_plain_function_is_refused_at_once(self, books: Books) -> None:
         def plain(*, unit: aio.Unit) -> None: ...
 
         work: Any = plain
         with pytest.raises(TypeError, match=r"is not a coroutine function: use ticketlock\.units\.Units"):
-            units_of(tables).transactional()(work)
-        decorate: Any = units_of(tables).transactional
+            units_of(books).transactional()(work)
+        decorate: Any = units_of(books).transactional
         with pytest.raises(TypeError, match="with parentheses"):
             decorate(work)
 
 
-def test_a_call_that_met_others_holds_the_lock_of_the_item_in_its_next_try(tables: OwnTables, names: list[str]) -> None:
+def test_a_call_that_met_others_holds_the_lock_of_the_item_in_its_next_try(books: Books, names: list[str]) -> None:
     name, _ = names
-    entity = entity_of(tables.accounts, {"id": name})
+    entity = entity_of(books.tables["accounts"], {"id": name})
     held: list[int] = []
-    locks = aio.LockClient(f"locks-{name}", client_options={"endpoint_url": tables.engine.endpoint_url})
-    create_table(f"locks-{name}", client=tables.client)
+    locks = aio.LockClient(f"locks-{name}", client_options={"endpoint_url": books.engine.endpoint_url})
+    create_table(f"locks-{name}", client=books.plain_client)
 
     async def holders() -> int:
         item = (await locks.inspect(entity, namespace=NAMESPACE)).item
         return 0 if item is None else len(item.holders)
 
     async def main() -> None:
-        async with locks, units_of(tables, locks=locks) as units:
-            accounts = await units.table(tables.accounts)
+        async with locks, units_of(books, locks=locks) as units:
+            accounts = await units.table(books.tables["accounts"])
 
             async def add_one(unit: aio.Unit) -> None:
                 await unit.update(accounts, {"id": name}, "SET balance = balance + :n", {":n": 1})
@@ -164,6 +158,6 @@ def test_a_call_that_met_others_holds_the_lock_of_the_item_in_its_next_try(table
             held.append(await holders())
 
     asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
-    tables.client.delete_table(TableName=f"locks-{name}")
+    books.plain_client.delete_table(TableName=f"locks-{name}")
     assert held == [0, 1, 0]
-    assert tables.balance(name) == 102
+    assert books.balance({"id": name}) == 102

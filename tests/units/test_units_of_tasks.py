@@ -6,41 +6,34 @@ from typing import Any, Literal
 import pytest
 from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
-from kit.units import dumped, new_version, some_name
-from units.own_tables import OwnTables
-from units.tasks import PATIENCE_S, move, units_of
+from kit.units import Books, dumped, new_version, some_name
+from units.conftest import PATIENCE_S, move, units_of
 
-from ticketlock import (
-    ClientClosed,
-    ConditionFailed,
-    InvalidUnitRequest,
-    UnitFinished,
-    aio,
-)
+from ticketlock import ClientClosed, ConditionFailed, InvalidUnitRequest, UnitFinished, aio
 from ticketlock.units import COMMITTED, Swept, UnitTable
 from ticketlock.units._packing import packed
 from ticketlock.wire._sdk import CLIENT_SETTINGS
 
 # One that aiobotocore reaches.
-pytestmark = pytest.mark.parametrize("engine", ["ministack"], indirect=True, scope="module")
+pytestmark = pytest.mark.parametrize("units_engine", ["ministack"], indirect=True)
 
 
-def own_client(tables: OwnTables) -> Any:
+def own_client(books: Books) -> Any:
     config = AioConfig(**CLIENT_SETTINGS)
-    return get_session().create_client("dynamodb", endpoint_url=tables.engine.endpoint_url, config=config)
+    return get_session().create_client("dynamodb", endpoint_url=books.engine.endpoint_url, config=config)
 
 
-def test_the_end_of_the_block_commits(tables: OwnTables, run: Any, names: list[str]) -> None:
+def test_the_end_of_the_block_commits(books: Books, run: Any, names: list[str]) -> None:
     async def work(units: aio.Units, accounts: UnitTable) -> None:
         async with units.begin() as unit:
             await move(unit, accounts, names)
-            assert await asyncio.to_thread(tables.balance, names[0]) == 100
+            assert await asyncio.to_thread(books.balance, {"id": names[0]}) == 100
 
     run(work)
-    assert [tables.balance(name) for name in names] == [90, 110]
+    assert [books.balance({"id": name}) for name in names] == [90, 110]
 
 
-def test_an_exception_in_the_block_rolls_back_and_is_raised(tables: OwnTables, run: Any, names: list[str]) -> None:
+def test_an_exception_in_the_block_rolls_back_and_is_raised(books: Books, run: Any, names: list[str]) -> None:
     async def work(units: aio.Units, accounts: UnitTable) -> None:
         async with units.begin() as unit:
             await move(unit, accounts, names)
@@ -48,10 +41,10 @@ def test_an_exception_in_the_block_rolls_back_and_is_raised(tables: OwnTables, r
 
     with pytest.raises(LookupError, match="mine"):
         run(work)
-    assert [tables.balance(name) for name in names] == [100, 100]
+    assert [books.balance({"id": name}) for name in names] == [100, 100]
 
 
-def test_every_verb_is_there(tables: OwnTables, run: Any, names: list[str]) -> None:
+def test_every_verb_is_there(books: Books, run: Any, names: list[str]) -> None:
     one, other = names
 
     async def work(units: aio.Units, accounts: UnitTable) -> None:
@@ -77,12 +70,12 @@ def test_every_verb_is_there(tables: OwnTables, run: Any, names: list[str]) -> N
         assert await units.get_all(both, isolation=COMMITTED) == [{"id": one, "balance": 1}, None]
 
     run(work)
-    assert [tables.balance(name) for name in names] == [1, None]
+    assert books.balances([{"id": name} for name in names]) == [1, None]
 
 
-def test_the_low_level_api_is_there(tables: OwnTables, run: Any, names: list[str]) -> None:
+def test_the_low_level_api_is_there(books: Books, run: Any, names: list[str]) -> None:
     def at(name: str) -> dict[str, Any]:
-        return {"TableName": tables.accounts, "Key": {"id": {"S": name}}}
+        return {"TableName": books.tables["accounts"], "Key": {"id": {"S": name}}}
 
     async def work(units: aio.Units, _: UnitTable) -> None:
         async with units.begin() as unit:
@@ -91,7 +84,9 @@ def test_the_low_level_api_is_there(tables: OwnTables, run: Any, names: list[str
             reply = await dynamodb.update_item(**at(names[0]), **change, ReturnValues="UPDATED_NEW")
             assert reply == {"Attributes": {"balance": {"N": "101"}}}
             await dynamodb.delete_item(**at(names[1]))
-            await dynamodb.put_item(TableName=tables.accounts, Item={"id": {"S": names[1]}, "balance": {"N": "2"}})
+            await dynamodb.put_item(
+                TableName=books.tables["accounts"], Item={"id": {"S": names[1]}, "balance": {"N": "2"}}
+            )
             first = await dynamodb.get_item(**at(names[0]))
             both = await dynamodb.transact_get_items(TransactItems=[{"Get": at(name)} for name in names])
             assert both["Responses"][0] == first
@@ -99,10 +94,10 @@ def test_the_low_level_api_is_there(tables: OwnTables, run: Any, names: list[str
                 await dynamodb.delete_item(**at(names[0]), ConditionExpression="attribute_exists(nothing)")
 
     run(work)
-    assert [tables.balance(name) for name in names] == [101, 2]
+    assert [books.balance({"id": name}) for name in names] == [101, 2]
 
 
-def test_a_task_that_is_cancelled_inside_rolls_back(tables: OwnTables, run: Any, names: list[str]) -> None:
+def test_a_task_that_is_cancelled_inside_rolls_back(books: Books, run: Any, names: list[str]) -> None:
     async def work(units: aio.Units, accounts: UnitTable) -> None:
         inside = asyncio.Event()
 
@@ -119,10 +114,10 @@ def test_a_task_that_is_cancelled_inside_rolls_back(tables: OwnTables, run: Any,
             await staying
 
     run(work)
-    assert [tables.balance(name) for name in names] == [100, 100]
+    assert [books.balance({"id": name}) for name in names] == [100, 100]
 
 
-def test_a_commit_whose_task_is_cancelled_ends_before_the_units_are_closed(tables: OwnTables, names: list[str]) -> None:
+def test_a_commit_whose_task_is_cancelled_ends_before_the_units_are_closed(books: Books, names: list[str]) -> None:
     async def main() -> None:
         is_on_its_way, may_continue = asyncio.Event(), asyncio.Event()
 
@@ -132,11 +127,11 @@ def test_a_commit_whose_task_is_cancelled_ends_before_the_units_are_closed(table
 
         async def commit(units: aio.Units) -> None:
             async with units.begin() as unit:
-                await move(unit, await units.table(tables.accounts), names)
+                await move(unit, await units.table(books.tables["accounts"]), names)
 
-        async with own_client(tables) as dynamodb:
+        async with own_client(books) as dynamodb:
             dynamodb.meta.events.register("before-call.dynamodb.TransactWriteItems", hold_back)
-            async with aio.Units(tables.units_name, client=dynamodb) as units:
+            async with aio.Units(books.tables["units"], client=dynamodb) as units:
                 committing = asyncio.create_task(commit(units))
                 await asyncio.wait_for(is_on_its_way.wait(), PATIENCE_S)
                 committing.cancel()
@@ -146,12 +141,12 @@ def test_a_commit_whose_task_is_cancelled_ends_before_the_units_are_closed(table
             assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(main())
-    assert [tables.balance(name) for name in names] == [90, 110]
+    assert [books.balance({"id": name}) for name in names] == [90, 110]
 
 
 @pytest.mark.parametrize("way", ["native", "marked"])
 def test_a_task_that_is_cancelled_at_any_request_finds_the_unit_over_and_leaves_all_or_nothing(
-    tables: OwnTables, way: Literal["native", "marked"]
+    books: Books, way: Literal["native", "marked"]
 ) -> None:
     """A commit runs to its end, before the units are closed; a statement does not."""
 
@@ -169,8 +164,8 @@ def test_a_task_that_is_cancelled_at_any_request_finds_the_unit_over_and_leaves_
                 await move(unit, accounts, names)
                 await unit.put(accounts, {"id": f"{names[0]}-new", "balance": 1})
 
-        async with own_client(tables) as dynamodb, aio.Units(tables.units_name, client=dynamodb) as units:
-            accounts = await units.table(tables.accounts)
+        async with own_client(books) as dynamodb, aio.Units(books.tables["units"], client=dynamodb) as units:
+            accounts = await units.table(books.tables["accounts"])
             unit = units.begin(engine=way)
             dynamodb.meta.events.register("before-call.dynamodb", count)
             moving = asyncio.create_task(transfer(unit, accounts))
@@ -186,10 +181,10 @@ def test_a_task_that_is_cancelled_at_any_request_finds_the_unit_over_and_leaves_
     for number in range(1, 100):
         names = [some_name(), some_name()]
         for name in names:
-            tables.write({"id": name, "balance": 100, "_tluVersion": new_version()})
+            books.write("accounts", {"id": name, "balance": 100, "_tluVersion": new_version()})
         if not asyncio.run(cancelled_at(number, names)):
             break
-        found = [tables.stored(name) for name in (*names, f"{names[0]}-new")]
+        found = [books.raw("accounts", {"id": name}) for name in (*names, f"{names[0]}-new")]
         assert not any("_tluMark" in item for item in found if item is not None)
         moved.append([item and item["balance"] for item in found])
     statements = 3
@@ -203,7 +198,7 @@ class TestABlockInWhichATimeOutWasCaught:
     @pytest.mark.parametrize("operation", ["GetItem", "TransactWriteItems"])
     @pytest.mark.parametrize("how", ["block", "decorator"])
     def test_does_not_end_as_if_it_were_committed(
-        self, tables: OwnTables, names: list[str], operation: str, how: str
+        self, books: Books, names: list[str], operation: str, how: str
     ) -> None:
         async def main() -> None:
             may_continue, caught = asyncio.Event(), asyncio.timeout(None)
@@ -212,8 +207,8 @@ class TestABlockInWhichATimeOutWasCaught:
                 caught.reschedule(asyncio.get_running_loop().time())
                 await may_continue.wait()
 
-            async with own_client(tables) as dynamodb, aio.Units(tables.units_name, client=dynamodb) as units:
-                accounts = await units.table(tables.accounts)
+            async with own_client(books) as dynamodb, aio.Units(books.tables["units"], client=dynamodb) as units:
+                accounts = await units.table(books.tables["accounts"])
 
                 async def work(*, unit: aio.Unit) -> str:
                     await move(unit, accounts, names)
@@ -236,11 +231,11 @@ class TestABlockInWhichATimeOutWasCaught:
 
         asyncio.run(main())
         moved = [90, 110] if operation == "TransactWriteItems" else [100, 100]
-        assert [tables.balance(name) for name in names] == moved
+        assert [books.balance({"id": name}) for name in names] == moved
 
 
 class TestTasksThatUseOneUnitAtOnce:
-    def test_are_refused_but_one_and_nothing_is_committed(self, tables: OwnTables, run: Any, names: list[str]) -> None:
+    def test_are_refused_but_one_and_nothing_is_committed(self, books: Books, run: Any, names: list[str]) -> None:
         async def work(units: aio.Units, accounts: UnitTable) -> None:
             more: Any = ("SET balance = balance + :n", {":n": 1})
             async with units.begin() as unit:
@@ -248,10 +243,10 @@ class TestTasksThatUseOneUnitAtOnce:
 
         with pytest.raises(InvalidUnitRequest, match="one thread or task at a time"):
             run(work)
-        assert [tables.balance(name) for name in names] == [100, 100]
+        assert [books.balance({"id": name}) for name in names] == [100, 100]
 
     @pytest.mark.parametrize("end", ["commit", "rollback", "end of the block"])
-    def test_end_it_while_a_statement_is_under_way(self, tables: OwnTables, names: list[str], end: str) -> None:
+    def test_end_it_while_a_statement_is_under_way(self, books: Books, names: list[str], end: str) -> None:
         async def main() -> None:
             is_on_its_way, may_continue = asyncio.Event(), asyncio.Event()
 
@@ -259,8 +254,8 @@ class TestTasksThatUseOneUnitAtOnce:
                 is_on_its_way.set()
                 await may_continue.wait()
 
-            async with own_client(tables) as dynamodb, aio.Units(tables.units_name, client=dynamodb) as units:
-                accounts, unit = await units.table(tables.accounts), units.begin()
+            async with own_client(books) as dynamodb, aio.Units(books.tables["units"], client=dynamodb) as units:
+                accounts, unit = await units.table(books.tables["accounts"]), units.begin()
                 dynamodb.meta.events.register("before-call.dynamodb.GetItem", hold_back)
                 moving = asyncio.create_task(move(unit, accounts, names))
                 await asyncio.wait_for(is_on_its_way.wait(), PATIENCE_S)
@@ -277,10 +272,10 @@ class TestTasksThatUseOneUnitAtOnce:
 
         asyncio.run(main())
         moved = [100, 100] if end == "end of the block" else [90, 110]
-        assert [tables.balance(name) for name in names] == moved
+        assert [books.balance({"id": name}) for name in names] == moved
 
 
-def test_the_end_of_a_block_does_not_repeat_a_refusal_that_was_caught(tables: OwnTables, names: list[str]) -> None:
+def test_the_end_of_a_block_does_not_repeat_a_refusal_that_was_caught(books: Books, names: list[str]) -> None:
     async def main() -> None:
         is_on_its_way, may_continue = asyncio.Event(), asyncio.Event()
 
@@ -288,8 +283,8 @@ def test_the_end_of_a_block_does_not_repeat_a_refusal_that_was_caught(tables: Ow
             is_on_its_way.set()
             await may_continue.wait()
 
-        async with own_client(tables) as dynamodb, aio.Units(tables.units_name, client=dynamodb) as units:
-            accounts = await units.table(tables.accounts)
+        async with own_client(books) as dynamodb, aio.Units(books.tables["units"], client=dynamodb) as units:
+            accounts = await units.table(books.tables["accounts"])
             dynamodb.meta.events.register("before-call.dynamodb.GetItem", hold_back)
 
             async def work() -> None:
@@ -307,13 +302,13 @@ def test_the_end_of_a_block_does_not_repeat_a_refusal_that_was_caught(tables: Ow
                 await moving[0]
 
     asyncio.run(main())
-    assert [tables.balance(name) for name in names] == [100, 100]
+    assert [books.balance({"id": name}) for name in names] == [100, 100]
 
 
-def test_all_tasks_that_ask_for_a_table_at_once_get_the_same(tables: OwnTables, names: list[str]) -> None:
+def test_all_tasks_that_ask_for_a_table_at_once_get_the_same(books: Books, names: list[str]) -> None:
     async def main() -> None:
-        async with units_of(tables) as units:
-            for accounts in await asyncio.gather(*(units.table(tables.accounts) for _ in range(3))):
+        async with units_of(books) as units:
+            for accounts in await asyncio.gather(*(units.table(books.tables["accounts"]) for _ in range(3))):
                 assert await units.get(accounts, {"id": names[0]}) == {"id": names[0], "balance": 100}
 
     asyncio.run(main())
@@ -326,11 +321,11 @@ def test_access_is_checked(run: Any) -> None:
     assert run(work) == []
 
 
-def test_a_sweep_in_parts_is_several_tasks_and_ends_what_was_left(tables: OwnTables, run: Any) -> None:
+def test_a_sweep_in_parts_is_several_tasks_and_ends_what_was_left(books: Books, run: Any) -> None:
     head = {"format": 1, "state": "pending", "rev": 0, "born": 0, "leaseUntilMs": 0, "attempt": "1", "pieces": 0}
     for number in range(8):
         row = {"unit": f"{number:026}", "row": "head", "writes": b"".join(packed([]).pieces), **head}
-        tables.client.put_item(TableName=tables.units_name, Item=dumped(row))
+        books.plain_client.put_item(TableName=books.tables["units"], Item=dumped(row))
 
     async def work(units: aio.Units, _: UnitTable) -> Swept:
         return await units.sweep(parts=4, timeout=PATIENCE_S)
@@ -338,23 +333,23 @@ def test_a_sweep_in_parts_is_several_tasks_and_ends_what_was_left(tables: OwnTab
     assert run(work) == Swept(rolled_back=8, open=8)
 
 
-def test_no_task_is_left_when_the_units_are_closed(tables: OwnTables, names: list[str]) -> None:
+def test_no_task_is_left_when_the_units_are_closed(books: Books, names: list[str]) -> None:
     async def main() -> set[Any]:
-        async with units_of(tables) as units, units.begin() as unit:
-            await move(unit, await units.table(tables.accounts), names)
+        async with units_of(books) as units, units.begin() as unit:
+            await move(unit, await units.table(books.tables["accounts"]), names)
         return asyncio.all_tasks() - {asyncio.current_task()}
 
     assert asyncio.run(main()) == set()
 
 
 class TestOpening:
-    def test_units_that_were_not_entered_say_so(self, tables: OwnTables) -> None:
+    def test_units_that_were_not_entered_say_so(self, books: Books) -> None:
         with pytest.raises(ClientClosed, match="async with"):
-            asyncio.run(units_of(tables).table(tables.accounts))
+            asyncio.run(units_of(books).table(books.tables["accounts"]))
 
-    def test_units_that_are_closed_say_so(self, tables: OwnTables) -> None:
+    def test_units_that_are_closed_say_so(self, books: Books) -> None:
         async def main() -> None:
-            async with units_of(tables) as units:
+            async with units_of(books) as units:
                 pass
             async with units.begin():
                 pass
@@ -362,29 +357,29 @@ class TestOpening:
         with pytest.raises(ClientClosed, match="closed"):
             asyncio.run(main())
 
-    def test_a_client_of_ones_own_stays_open(self, tables: OwnTables, names: list[str]) -> None:
+    def test_a_client_of_ones_own_stays_open(self, books: Books, names: list[str]) -> None:
         async def main() -> None:
-            async with own_client(tables) as dynamodb:
-                async with aio.Units(tables.units_name, client=dynamodb) as units, units.begin() as unit:
-                    await move(unit, await units.table(tables.accounts), names)
-                await dynamodb.describe_table(TableName=tables.accounts)
+            async with own_client(books) as dynamodb:
+                async with aio.Units(books.tables["units"], client=dynamodb) as units, units.begin() as unit:
+                    await move(unit, await units.table(books.tables["accounts"]), names)
+                await dynamodb.describe_table(TableName=books.tables["accounts"])
 
         asyncio.run(main())
-        assert [tables.balance(name) for name in names] == [90, 110]
+        assert [books.balance({"id": name}) for name in names] == [90, 110]
 
-    def test_a_client_that_repeats_by_itself_is_refused(self, tables: OwnTables) -> None:
+    def test_a_client_that_repeats_by_itself_is_refused(self, books: Books) -> None:
         async def main() -> None:
-            options = {"endpoint_url": tables.engine.endpoint_url, "config": AioConfig()}
-            async with aio.Units(tables.units_name, client_options=options):
+            options = {"endpoint_url": books.engine.endpoint_url, "config": AioConfig()}
+            async with aio.Units(books.tables["units"], client_options=options):
                 pass
 
         with pytest.raises(ValueError, match="total_max_attempts"):
             asyncio.run(main())
 
     @pytest.mark.parametrize("wrong", [{"table_name": ""}, {"client": object()}], ids=["table_name", "client"])
-    def test_what_is_wrong_is_named(self, tables: OwnTables, wrong: dict[str, Any]) -> None:
+    def test_what_is_wrong_is_named(self, books: Books, wrong: dict[str, Any]) -> None:
         async def main() -> None:
-            async with aio.Units(**{"table_name": tables.units_name, **wrong}):
+            async with aio.Units(**{"table_name": books.tables["units"], **wrong}):
                 pass
 
         with pytest.raises(InvalidUnitRequest) as raised:

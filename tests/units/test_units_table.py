@@ -5,17 +5,19 @@ from typing import Any
 
 import boto3
 import pytest
-from kit.engines import Engine
-from kit.units import KEYS, make_table, some_name
+from kit.engines import first_on
+from kit.units import KEYS, Books, make_table, some_name
 
-from ticketlock import InvalidUnitRequest
 from ticketlock.units import Units, create_units_table
 from ticketlock.units._guards import guard_key
 
+# Those that a plain client of boto3 reaches.
+pytestmark = pytest.mark.parametrize("units_engine", first_on("moto", ["moto", "ministack"]), indirect=True)
+
 
 @pytest.fixture
-def dynamodb(engine: Engine) -> Any:
-    return boto3.client("dynamodb", endpoint_url=engine.endpoint_url)
+def dynamodb(books: Books) -> Any:
+    return boto3.client("dynamodb", endpoint_url=books.engine.endpoint_url)
 
 
 @pytest.fixture
@@ -39,9 +41,9 @@ def test_it_has_the_keys_of_units_and_cleans_itself(dynamodb: Any, name: str) ->
     assert time_to_live(dynamodb, name) == ("ENABLED", "expiresAt")
 
 
-def test_making_it_again_is_harmless(dynamodb: Any, name: str, engine: Engine) -> None:
+def test_making_it_again_is_harmless(dynamodb: Any, name: str, books: Books) -> None:
     create_units_table(name, client=dynamodb)
-    units = Units(name, client=engine.client())
+    units = Units(name, client=books.engine.client())
     with units.begin(name="charge-42"):
         pass
     assert not create_units_table(name, client=dynamodb)
@@ -49,9 +51,9 @@ def test_making_it_again_is_harmless(dynamodb: Any, name: str, engine: Engine) -
         assert unit.repeated
 
 
-def test_time_to_live_is_put_right_on_a_table_of_units_that_lacks_it(dynamodb: Any, name: str, engine: Engine) -> None:
+def test_time_to_live_is_put_right_on_a_table_of_units_that_lacks_it(dynamodb: Any, name: str, books: Books) -> None:
     make_table(dynamodb, name, KEYS["units"])
-    with Units(name, client=engine.client()).begin(name="charge-42"):
+    with Units(name, client=books.engine.client()).begin(name="charge-42"):
         pass
     assert not create_units_table(name, client=dynamodb)
     assert time_to_live(dynamodb, name) == ("ENABLED", "expiresAt")
@@ -100,9 +102,3 @@ def test_a_table_whose_first_row_is_of_any_kind_is_one_of_units(dynamodb: Any, n
     dynamodb.put_item(TableName=name, Item=row)
     assert not create_units_table(name, client=dynamodb)
     assert time_to_live(dynamodb, name) == ("ENABLED", "expiresAt")
-
-
-def test_a_resource_is_refused_by_the_name_of_the_argument() -> None:
-    resource: Any = boto3.resource("dynamodb")
-    with pytest.raises(InvalidUnitRequest, match="client is "):
-        create_units_table("units", client=resource)
