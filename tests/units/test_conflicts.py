@@ -1,17 +1,25 @@
-"""A unit commits only if all that it has read is unchanged; nothing else prevents it."""
+"""A unit commits only if what it has read is unchanged, at its level; nothing else prevents it."""
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
-from kit.units import VERSION, Books, Key, Party, new_version, some_account, some_line
+from boto3.dynamodb.conditions import Key as KeyOf
+from kit.engines import first_on, wide_engine_names
+from kit.units import THREADS_ONLY, VERSION, Books, Key, Party, new_version, some_account, some_line
 
-from ticketlock.errors import ConditionFailed, UnitConflict
-from ticketlock.units import Unit
+from ticketlock.errors import ConditionFailed, UnitConflict, UnitFinished, UnitRolledBack
+from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, UNCOMMITTED, Isolation, Unit
 
 TAKE = "SET balance = balance - :n"
+
+
 ADD = "SET balance = balance + :n"
+
+
 TEN = {":n": 10}
+
 
 # What a unit may do with an item that another client changes before it commits; each depends on what it has read.
 RESTS_ON_IT: dict[str, Callable[[Party, Unit, Key], object]] = {
@@ -285,3 +293,317 @@ class TestABlindUpdate:
             for _ in range(2):
                 unit.update(ann.accounts, account, ADD, TEN, blind=True)
         assert books.balance(account) == 120
+
+
+LOWER = [UNCOMMITTED, COMMITTED]
+
+
+@pytest.mark.parametrize("level", LOWER, ids=lambda level: level.name)
+class TestBelowSerializable:
+    def test_what_was_only_read_may_change_before_the_commit(
+        self, books: Books, ann: Party, ben: Party, account: Key, other: Key, level: Isolation
+    ) -> None:
+        with ann.begin(isolation=level) as unit:
+            unit.get(ann.accounts, account)
+            unit.update(ann.accounts, other, ADD, TEN)
+            ben.changes(account, 1)
+        assert books.balance(other) == 60
+
+    def test_what_it_writes_is_as_it_was_read_all_the_same(
+        self, books: Books, ann: Party, ben: Party, account: Key, level: Isolation
+    ) -> None:
+        unit = ann.begin(isolation=level)
+        unit.update(ann.accounts, account, ADD, TEN)
+        ben.changes(account, 1)
+        with pytest.raises(UnitConflict):
+            unit.commit()
+        assert books.balance(account) == 1
+
+    @pytest.mark.parametrize("way", ["native", "marked"])
+    def test_what_it_writes_is_as_an_earlier_read_saw_it(
+        self, books: Books, ann: Party, ben: Party, account: Key, level: Isolation, way: str
+    ) -> None:
+        unit = ann.begin(isolation=level, engine=way)
+        seen = unit.get(ann.accounts, account)
+        assert seen is not None
+        ben.changes(account, 500)
+        with pytest.raises(UnitConflict) as refused:
+            unit.put(ann.accounts, {**account, "balance": seen["balance"] + 1})
+        assert refused.value.keys == ((books.tables["accounts"], account),)
+        with pytest.raises(UnitFinished, match="rolled back"):
+            unit.commit()
+        assert books.balance(account) == 500
+
+    def test_what_it_makes_is_still_not_there(self, books: Books, ann: Party, level: Isolation) -> None:
+        key = some_account()
+        unit = ann.begin(isolation=level)
+        assert unit.get(ann.accounts, key) is None
+        books.write("accounts", {**key, "balance": 500})
+        with pytest.raises(UnitConflict):
+            unit.put(ann.accounts, {**key, "balance": 1})
+        assert books.balance(key) == 500
+
+    @pytest.mark.parametrize("again", [None, SERIALIZABLE], ids=["at the same level", "at SERIALIZABLE"])
+    def test_what_it_writes_may_be_read_anew_before(
+        self, books: Books, ann: Party, ben: Party, account: Key, level: Isolation, again: Isolation | None
+    ) -> None:
+        with ann.begin(isolation=level) as unit:
+            unit.get(ann.accounts, account)
+            ben.changes(account, 500)
+            seen = unit.get(ann.accounts, account, isolation=again)
+            assert seen is not None
+            unit.put(ann.accounts, {**account, "balance": seen["balance"] + 1})
+        assert books.balance(account) == 501
+
+    def test_a_second_read_sees_what_was_committed_between(
+        self, ann: Party, ben: Party, account: Key, level: Isolation
+    ) -> None:
+        unit = ann.begin(isolation=level)
+        unit.get(ann.accounts, account)
+        ben.changes(account, 1)
+        assert unit.get(ann.accounts, account) == {**account, "balance": 1}
+
+    def test_its_own_writes_are_read(self, ann: Party, account: Key, level: Isolation) -> None:
+        with ann.begin(isolation=level) as unit:
+            unit.update(ann.accounts, account, ADD, TEN)
+            assert unit.get(ann.accounts, account) == {**account, "balance": 110}
+
+    def test_and_its_own_blind_ones(self, ann: Party, account: Key, level: Isolation) -> None:
+        with ann.begin(isolation=level) as unit:
+            unit.update(ann.accounts, account, ADD, TEN, blind=True)
+            assert unit.get(ann.accounts, account) == {**account, "balance": 110}
+
+    def test_one_key_may_be_asked_for_twice(self, ann: Party, account: Key, level: Isolation) -> None:
+        found = ann.units.get_all([(ann.accounts, account)] * 2, isolation=level)
+        assert found == [{**account, "balance": 100}] * 2
+
+    def test_of_a_pending_unit_nothing_is_seen(self, ann: Party, ben: Party, account: Key, level: Isolation) -> None:
+        unit = ben.begin()
+        unit.update(ben.accounts, account, ADD, TEN)
+        assert ann.units.get(ann.accounts, account, isolation=level) == {**account, "balance": 100}
+        unit.commit()
+        assert ann.units.get(ann.accounts, account, isolation=level) == {**account, "balance": 110}
+
+
+def test_a_serializable_unit_sees_an_item_as_it_saw_it_first(ann: Party, ben: Party, account: Key) -> None:
+    unit = ann.begin()
+    unit.get(ann.accounts, account)
+    ben.changes(account, 1)
+    assert unit.get(ann.accounts, account) == {**account, "balance": 100}
+
+
+def test_one_read_may_be_of_another_level_than_its_unit(
+    books: Books, ann: Party, ben: Party, account: Key, other: Key
+) -> None:
+    with ann.begin() as unit:
+        unit.get(ann.accounts, account, isolation=COMMITTED)
+        unit.update(ann.accounts, other, ADD, TEN)
+        ben.changes(account, 1)
+    unit = ann.begin(isolation=COMMITTED)
+    unit.get(ann.accounts, account, isolation=SERIALIZABLE)
+    unit.update(ann.accounts, other, ADD, TEN)
+    ben.changes(account, 2)
+    with pytest.raises(UnitConflict):
+        unit.commit()
+    assert books.balance(other) == 60
+
+
+def test_a_block_in_which_the_conflict_of_a_statement_was_caught_does_not_end_as_if_it_were_committed(
+    books: Books, ann: Party, ben: Party, account: Key, other: Key
+) -> None:
+    def work() -> None:
+        with ann.begin() as unit:
+            unit.put(ann.accounts, {**other, "balance": 1})
+            unit.get(ann.accounts, account, isolation=COMMITTED)
+            ben.changes(account, 55)
+            with pytest.raises(UnitConflict):
+                unit.put(ann.accounts, {**account, "balance": 2})
+
+    with pytest.raises(UnitFinished, match="a conflict"):
+        work()
+    assert (books.balance(account), books.balance(other)) == (55, 50)
+
+
+def test_a_cut_may_be_asked_one_key_twice(ann: Party, account: Key, other: Key) -> None:
+    with ann.begin() as unit:
+        found = unit.get_all([(ann.accounts, account), (ann.accounts, other), (ann.accounts, account)])
+    assert [each and each["balance"] for each in found] == [100, 50, 100]
+
+
+@pytest.mark.parametrize(
+    ("level", "consistent"), [(UNCOMMITTED, False), (COMMITTED, True), (SERIALIZABLE, True)], ids=lambda each: str(each)
+)
+def test_only_an_uncommitted_read_is_of_half_the_price(
+    ann: Party, account: Key, level: Isolation, consistent: bool
+) -> None:
+    ann.units.get(ann.accounts, account, isolation=level)
+    (sent,) = ann.line.sent
+    assert (sent.operation, sent.parameters["ConsistentRead"]) == ("GetItem", consistent)
+
+
+@pytest.mark.parametrize("level", [COMMITTED, SERIALIZABLE], ids=lambda level: level.name)
+def test_a_cut_is_one_request(ann: Party, account: Key, other: Key, level: Isolation) -> None:
+    wanted = [(ann.accounts, account), (ann.accounts, other), (ann.accounts, some_account())]
+    assert ann.units.get_all(wanted, isolation=level)[2] is None
+    assert ann.line.operations == ["TransactGetItems"]
+
+
+def moves_ten(party: Party, giver: Key, taker: Key) -> None:
+    """One unit that keeps the sum of both."""
+    with party.begin() as unit:
+        unit.update(party.accounts, giver, "SET balance = balance - :n", TEN)
+        unit.update(party.accounts, taker, ADD, TEN)
+
+
+def both(party: Party, account: Key, other: Key) -> list[tuple[Any, Key]]:
+    return [(party.accounts, account), (party.accounts, other)]
+
+
+class TestItemsThatWereReadBefore:
+    @pytest.mark.parametrize("level", [SERIALIZABLE, COMMITTED], ids=lambda level: level.name)
+    def test_are_of_the_same_instant_as_the_others_of_one_get_all(
+        self, ann: Party, ben: Party, account: Key, other: Key, level: Isolation
+    ) -> None:
+        unit = ann.begin()
+        unit.get(ann.accounts, account)
+        moves_ten(ben, account, other)
+        if level is COMMITTED:
+            found = unit.get_all(both(ann, account, other), isolation=level)
+            assert [each and each["balance"] for each in found] == [90, 60]
+            return
+        with pytest.raises(UnitConflict) as conflict:
+            unit.get_all(both(ann, account, other), isolation=level)
+        assert conflict.value.keys == ((ann.accounts.name, account),)
+        with pytest.raises(UnitFinished, match="rolled back"):
+            unit.commit()
+
+    def test_and_so_they_are_if_each_was_read_by_itself(self, ann: Party, ben: Party, account: Key, other: Key) -> None:
+        unit = ann.begin()
+        unit.get(ann.accounts, account)
+        moves_ten(ben, account, other)
+        unit.get(ann.accounts, other)
+        with pytest.raises(UnitConflict):
+            unit.get_all(both(ann, account, other))
+
+    @pytest.mark.parametrize("level", [SERIALIZABLE, COMMITTED], ids=lambda level: level.name)
+    def test_and_so_is_what_the_unit_has_written(
+        self, ann: Party, ben: Party, account: Key, other: Key, level: Isolation
+    ) -> None:
+        unit = ann.begin()
+        unit.update(ann.accounts, account, ADD, TEN)
+        moves_ten(ben, account, other)
+        with pytest.raises(UnitConflict):
+            unit.get_all(both(ann, account, other), isolation=level)
+
+    def test_through_the_low_level_client_too(self, ann: Party, ben: Party, account: Key, other: Key) -> None:
+        unit = ann.begin()
+        unit.get(ann.accounts, account)
+        moves_ten(ben, account, other)
+        gets = [{"Get": {"TableName": ann.accounts.name, "Key": {"id": {"S": key["id"]}}}} for key in (account, other)]
+        with pytest.raises(UnitConflict):
+            unit.client.transact_get_items(TransactItems=gets)
+
+    def test_are_not_read_again_if_one_read_has_returned_all(self, ann: Party, account: Key, other: Key) -> None:
+        with ann.begin() as unit:
+            for _ in range(2):
+                unit.get_all(both(ann, account, other))
+        assert ann.line.operations == ["TransactGetItems"]
+
+    def test_that_are_unchanged_are_read_once_more_and_need_no_check_at_the_end(
+        self, ann: Party, account: Key, other: Key
+    ) -> None:
+        with ann.begin() as unit:
+            unit.get(ann.accounts, account)
+            found = unit.get_all(both(ann, account, other))
+        assert [each and each["balance"] for each in found] == [100, 50]
+        assert ann.line.operations == ["GetItem", "TransactGetItems"]
+
+    def test_with_the_units_own_writes(self, books: Books, ann: Party, account: Key, other: Key) -> None:
+        with ann.begin() as unit:
+            unit.update(ann.accounts, account, ADD, TEN)
+            for level in (SERIALIZABLE, COMMITTED, UNCOMMITTED):
+                found = unit.get_all(both(ann, account, other), isolation=level)
+                assert [each and each["balance"] for each in found] == [110, 50]
+        assert books.balance(account) == 110
+
+    @THREADS_ONLY
+    def test_under_a_read_lock_that_was_taken_away_are_not_returned(
+        self, ann: Party, ben: Party, account: Key, other: Key
+    ) -> None:
+        unit = ann.begin(isolation=READ_LOCK)
+        unit.get(ann.accounts, account)
+
+        def meanwhile() -> None:
+            # Its keys are in its record, and it is about to read the second item.
+            ben.units.rollback(unit.id)
+            moves_ten(ben, account, other)
+
+        ann.line.between["GetItem"] = meanwhile
+        with pytest.raises(UnitRolledBack):
+            unit.get_all(both(ann, account, other))
+
+
+class TestAReadBelowSerializable:
+    @pytest.mark.parametrize("level", [COMMITTED, UNCOMMITTED], ids=lambda level: level.name)
+    @pytest.mark.parametrize("own", [SERIALIZABLE, COMMITTED], ids=lambda level: f"unit at {level.name}")
+    def test_a_flag_that_the_unit_has_read_before_is_seen_to_change(
+        self, ann: Party, ben: Party, account: Key, level: Isolation, own: Isolation
+    ) -> None:
+        unit = ann.begin(isolation=own)
+        unit.get(ann.accounts, account, isolation=SERIALIZABLE)
+        ben.changes(account, 1)
+        assert unit.get(ann.accounts, account, isolation=level) == {**account, "balance": 1}
+
+    def test_a_query_too_sees_it_change(self, books: Books, ann: Party, ben: Party) -> None:
+        line = some_line()
+        books.write("lines", {**line, "amount": 1, VERSION: new_version()})
+        unit = ann.begin()
+        unit.get(ann.lines, line)
+        with ben.begin() as bens:
+            bens.update(ben.lines, line, "SET amount = :n", {":n": 2})
+        (found,) = unit.query(ann.lines, KeyOf("pk").eq(line["pk"]), isolation=COMMITTED)
+        assert found["amount"] == 2
+
+    def test_what_it_writes_after_it_has_seen_the_change_conflicts_at_once(
+        self, ann: Party, ben: Party, account: Key
+    ) -> None:
+        unit = ann.begin()
+        unit.get(ann.accounts, account)
+        ben.changes(account, 1)
+        unit.get(ann.accounts, account, isolation=COMMITTED)
+        with pytest.raises(UnitConflict):
+            unit.put(ann.accounts, {**account, "balance": 2})
+
+
+class TestACheck:
+    @pytest.mark.parametrize("own", [SERIALIZABLE, COMMITTED], ids=lambda level: level.name)
+    def test_in_a_unit_that_only_reads_holds_at_the_commit(
+        self, ann: Party, ben: Party, account: Key, own: Isolation
+    ) -> None:
+        unit = ann.begin(isolation=own)
+        unit.check(ann.accounts, account, "balance >= :n", TEN)
+        ben.changes(account, 1)
+        with pytest.raises(UnitConflict) as conflict:
+            unit.commit()
+        assert conflict.value.keys == ((ann.accounts.name, account),)
+
+    def test_costs_one_transaction_that_only_reads(self, ann: Party, account: Key) -> None:
+        with ann.begin() as unit:
+            unit.check(ann.accounts, account, "balance >= :n", TEN)
+        # A plain read might still see the item as it was before a transaction that is decided.
+        assert ann.line.operations == ["GetItem", "TransactGetItems"]
+
+
+@THREADS_ONLY
+@pytest.mark.parametrize("units_engine", first_on("memory", wide_engine_names()), indirect=True)
+def test_more_items_than_one_request_reads_are_of_one_instant_outside_of_units(
+    books: Books, ann: Party, ben: Party, account: Key, other: Key
+) -> None:
+    wanted = [(ann.accounts, account), *((ann.accounts, some_account()) for _ in range(100)), (ann.accounts, other)]
+    ann.line.between["TransactGetItems"] = lambda: ann.line.between.update(
+        TransactGetItems=lambda: moves_ten(ben, account, other)
+    )
+    # After the first hundred, before the rest.
+    with pytest.raises(UnitConflict):
+        ann.units.get_all(wanted, isolation=SERIALIZABLE)
+    assert (books.balance(account), books.balance(other)) == (90, 60)

@@ -1,16 +1,38 @@
-"""A unit that a signal handler or a cancellation interrupts is over, and leaves all of it or nothing."""
+"""A unit that a signal handler interrupts, at any of its opcodes, leaves all of it or nothing, and says which."""
 
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
+from typing import Any
 
 import pytest
-from kit.units import MARK, THREADS_ONLY, Books, Interrupt, Key, Lost, Party
+from kit.opcodes import OF_A_UNIT, AtOpcode
+from kit.places import meanwhile, outcome
+from kit.units import KEYS, MARK, THREADS_ONLY, Books, Interrupt, Key, Lost, Party, loaded, make_table, new_version
 
-from ticketlock import InvalidUnitRequest, RequestNotApplied, TableRefused, TicketLockError, UnitConflict, UnitFinished
-from ticketlock.units import Unit
+from ticketlock import (
+    InvalidUnitRequest,
+    LockClient,
+    RequestNotApplied,
+    TableRefused,
+    TicketLockError,
+    UnitConflict,
+    UnitFinished,
+    create_table,
+)
+from ticketlock.testing import ManualClock, MemoryDynamoDB
+from ticketlock.units import READ_LOCK, Unit, Units, create_units_table
+from ticketlock.units._unit_of_work import UnitOfWork
+from ticketlock.wire._requests import ForkingSteps, Pause
 
 SET = "SET balance = :balance"
 
+
 ENGINE = pytest.mark.parametrize("engine", ["native", "marked"])
+
+
 WHERE = pytest.mark.parametrize(
     "where", [Lost.INTERRUPTED_BEFORE, Lost.INTERRUPTED_AFTER], ids=["before it is sent", "before its reply is read"]
 )
@@ -166,3 +188,350 @@ class TestASignalHandlerThatUsesTheUnit:
                 unit.get(ann.accounts, account)
             assert MARK not in (books.raw("accounts", account) or {})
         assert books.balance(account) == 100
+
+
+ON_INTERRUPTED_ANYWHERE = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+ON_INTERRUPTED_ANYWHERE1 = pytest.mark.timeout(1_200)
+
+
+NAMES = ("a", "b", "c")
+
+
+OLD, NEW, OTHERS = [1, 1, None], [2, 2, 2], [5, 1, None]
+
+
+@dataclass
+class Scene:
+    """Two existing accounts and one that does not exist, and two processes; all in memory."""
+
+    clock: ManualClock = field(default_factory=ManualClock)
+
+    def __post_init__(self) -> None:
+        self.memory = MemoryDynamoDB(clock=self.clock)
+        create_units_table("units", client=self.memory.client)
+        make_table(self.memory.client, "accounts", KEYS["accounts"])
+        for name in NAMES[:2]:
+            item = {"id": {"S": name}, "balance": {"N": "1"}, "_tluVersion": {"S": new_version()}}
+            self.memory.client.put_item(TableName="accounts", Item=item)
+        self.units, self.others = self._units(), self._units()
+        self.accounts = self.units.table("accounts")
+
+    def _units(self) -> Units:
+        return self.units_with(None)
+
+    def units_with(self, locks: LockClient | None) -> Units:
+        """Another process, whose calls take turns with these locks."""
+        return Units("units", client=self.memory.client, clocks=self.clock, sleep=self.clock.sleep, locks=locks)
+
+    def raw(self) -> list[dict[str, Any]]:
+        return sorted(map(loaded, self.memory.items("accounts")), key=lambda item: str(item["id"]))
+
+    def balances(self) -> list[Any]:
+        """As a reader finds them at this moment."""
+        accounts = self.others.table("accounts")
+        found = self.others.get_all([(accounts, {"id": name}) for name in NAMES])
+        return [item and item["balance"] for item in found]
+
+    def says(self, unit: Unit) -> str:
+        try:
+            unit.get(self.accounts, {"id": "a"})
+        except UnitFinished as finished:
+            return next(each for each in ("rolled back", "unknown", "committed") if f"{each}:" in str(finished))
+        return "open"
+
+    def records(self) -> list[str]:
+        """The states of the records of units."""
+        return [head["state"]["S"] for head in self.memory.items("units") if "state" in head]
+
+    def is_renewed(self) -> bool:
+        """Whether a heartbeat renews the read locks of the interrupted unit."""
+        return bool(self.units._performer._heartbeat._leases)
+
+    def next_commits(self) -> None:
+        accounts = self.others.table("accounts")
+        with self.others.begin() as unit:
+            for name in NAMES:
+                unit.put(accounts, {"id": name, "balance": 7})
+        assert [item["balance"] for item in self.raw()] == [7, 7, 7]
+
+
+def state(scene: Scene, unit: Unit) -> None:
+    unit.get_all([(scene.accounts, {"id": name}) for name in NAMES])
+    for name in NAMES:
+        unit.update(scene.accounts, {"id": name}, SET, {":balance": 2})
+
+
+@dataclass
+class Work:
+    """The work to interrupt: the unit, and what it does."""
+
+    unit: Unit
+    do: Callable[[], object]
+
+
+def statements(scene: Scene) -> Work:
+    unit = scene.units.begin()
+    return Work(unit, lambda: state(scene, unit))
+
+
+def native(scene: Scene) -> Work:
+    unit = scene.units.begin()
+    state(scene, unit)
+    return Work(unit, unit.commit)
+
+
+def marked(scene: Scene) -> Work:
+    unit = scene.units.begin(engine="marked")
+    state(scene, unit)
+    return Work(unit, unit.commit)
+
+
+def marked_at_the_end_of_a_block(scene: Scene) -> Work:
+    unit = scene.units.begin(engine="marked")
+    state(scene, unit)
+    return Work(unit, lambda: unit.__exit__(None, None, None))
+
+
+def marked_in_vain(scene: Scene) -> Work:
+    """Another unit has changed what it has read."""
+    work = marked(scene)
+    with scene.others.begin() as other:
+        other.update(scene.others.table("accounts"), {"id": "a"}, SET, {":balance": 5})
+    return work
+
+
+def locking(scene: Scene) -> Work:
+    """Its first statement, after which a heartbeat renews it."""
+    unit = scene.units.begin(isolation=READ_LOCK)
+    return Work(unit, lambda: unit.get_all([(scene.accounts, {"id": name}) for name in NAMES]))
+
+
+def locked(scene: Scene) -> Unit:
+    unit = scene.units.begin(isolation=READ_LOCK)
+    unit.update(scene.accounts, {"id": "a"}, SET, {":balance": 2})
+    return unit
+
+
+def locking_more(scene: Scene) -> Work:
+    unit = locked(scene)
+    return Work(unit, lambda: state(scene, unit))
+
+
+def locked_and_rolled_back(scene: Scene) -> Work:
+    unit = locked(scene)
+    return Work(unit, unit.rollback)
+
+
+def locked_and_committed(scene: Scene) -> Work:
+    unit = locked(scene)
+    state(scene, unit)
+    return Work(unit, unit.commit)
+
+
+MANY = pytest.mark.verify("thousands of opcodes, each of a unit of its own; make test asks some of them")
+
+
+@pytest.fixture(params=[pytest.param(61, marks=MANY), 401], ids=["more opcodes", "some opcodes"])
+def step(request: pytest.FixtureRequest) -> int:
+    step: int = request.param
+    return step
+
+
+def interrupt() -> None:
+    raise Interrupt
+
+
+@dataclass
+class Interrupted:
+    """The interrupted work.
+
+    Attributes:
+        passed: how many opcodes were executed.
+        where: the function.
+    """
+
+    passed: int
+    where: str
+    scene: Scene
+    unit: Unit
+
+    @property
+    def had_not_begun(self) -> bool:
+        """Whether the method was only called: the unit is as before."""
+        return self.where.startswith("Unit.") or self.where.endswith("follow")
+
+
+def interrupted(begin: Callable[[Scene], Work], number: int) -> Interrupted:
+    """On its own thread: after a trace function raises, the interpreter believes that the thread is handling it."""
+    scene = Scene()
+    work = begin(scene)
+    with suppress(Interrupt, UnitConflict), AtOpcode(number, interrupt, OF_A_UNIT) as at:
+        work.do()
+    return Interrupted(at.passed, at.where, scene, work.unit)
+
+
+def each_interrupted(begin: Callable[[Scene], Work], step: int) -> Iterator[Interrupted]:
+    number = 1 + step // 2
+    while True:
+        it = outcome(meanwhile(partial(interrupted, begin, number)))
+        if it.passed < number:
+            break
+        yield it
+        number += step
+    assert number > 1_500
+
+
+@ON_INTERRUPTED_ANYWHERE
+@ON_INTERRUPTED_ANYWHERE1
+@pytest.mark.parametrize(
+    "begin",
+    [
+        statements,
+        native,
+        marked,
+        marked_at_the_end_of_a_block,
+        marked_in_vain,
+        locking,
+        locking_more,
+        locked_and_rolled_back,
+        locked_and_committed,
+    ],
+    ids=lambda each: each.__name__,
+)
+def test_an_exception_raised_anywhere_leaves_all_or_nothing_at_once_and_the_next_unit_commits(
+    begin: Callable[[Scene], Work], step: int
+) -> None:
+    check_each(begin, step)
+
+
+def check_each(begin: Callable[[Scene], Work], step: int) -> None:
+    old = OTHERS if begin is marked_in_vain else OLD
+    may_be: dict[str, list[list[Any]]] = {
+        "rolled back": [old],
+        "open": [old],
+        "unknown": [old, NEW],
+        "committed": [NEW],
+    }
+    for it in each_interrupted(begin, step):
+        try:
+            says = it.scene.says(it.unit)
+            if says == "open":
+                assert it.had_not_begun
+                it.unit.rollback()
+            assert it.scene.balances() in may_be[says]
+            assert not any(MARK in item for item in it.scene.raw())
+            assert "pending" not in it.scene.records()
+            assert not it.scene.is_renewed()
+            it.scene.next_commits()
+        except BaseException as error:
+            error.add_note(f"opcode {it.passed}, in {it.where}")
+            raise
+
+
+def never_given_up(_: UnitOfWork) -> ForkingSteps[None]:
+    return
+    yield Pause(0)
+
+
+@ON_INTERRUPTED_ANYWHERE
+@ON_INTERRUPTED_ANYWHERE1
+@pytest.mark.parametrize("begin", [locking, locking_more, locked_and_rolled_back], ids=lambda each: each.__name__)
+def test_a_unit_with_read_locks_that_is_not_given_up_when_it_is_interrupted_is_caught(
+    begin: Callable[[Scene], Work], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(UnitOfWork, "end_after_interrupt", never_given_up)
+    with pytest.raises(AssertionError):
+        check_each(begin, 401)
+
+
+# The interpreter runs handlers at the first opcode of `__exit__`; its next ones only begin to guard it.
+UNGUARDED = 3
+
+
+BEGUN = pytest.mark.parametrize("begun", [lambda scene: scene.units.begin(), locked], ids=["writes", "has read locks"])
+
+
+def left_by_ends(begun: Callable[[Scene], Unit]) -> Iterator[str]:
+    """Interrupts ends of blocks at one opcode each; yields where one has left the unit open, renewed or pending."""
+
+    def at_the_end(scene: Scene) -> Work:
+        unit = begun(scene)
+        unit.update(scene.accounts, {"id": "b"}, SET, {":balance": 2})
+        return Work(unit, lambda: unit.__exit__(None, None, None))
+
+    for number in range(UNGUARDED, 40):
+        it = outcome(meanwhile(partial(interrupted, at_the_end, number)))
+        says, records = it.scene.says(it.unit), it.scene.records()
+        if says != "rolled back" or it.scene.is_renewed() or "pending" in records:
+            yield f"opcode {number}, in {it.where}: {says}, {records}"
+
+
+@ON_INTERRUPTED_ANYWHERE
+@ON_INTERRUPTED_ANYWHERE1
+@BEGUN
+def test_an_exception_raised_at_the_beginning_of_the_end_of_a_block_ends_the_unit(
+    begun: Callable[[Scene], Unit],
+) -> None:
+    assert list(left_by_ends(begun)) == []
+
+
+@ON_INTERRUPTED_ANYWHERE
+@ON_INTERRUPTED_ANYWHERE1
+@BEGUN
+def test_an_end_of_a_block_that_does_not_see_that_its_unit_is_open_is_caught(
+    begun: Callable[[Scene], Unit], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(UnitOfWork, "is_waiting_for_its_end", False)
+    assert next(left_by_ends(begun), None) is not None
+
+
+def renewed_after_turns() -> Iterator[str]:
+    """Interrupts calls that take their turn at every third opcode of ``Units`` and of ``LockClient``, but for those at
+    the entry of a release; yields where one has left a lock that is renewed.
+    """
+    for number in count(2, 3):
+        scene = Scene()
+        create_table("locks", client=scene.memory.client)
+        locks = LockClient("locks", client=scene.memory.client, clocks=scene.clock, sleep=scene.clock.sleep)
+        it = outcome(meanwhile(partial(takes_its_turn, scene, locks, number)))
+        is_renewed = any(lease._is_watched_on() for lease in locks._heartbeat._leases)
+        locks.close()
+        if is_renewed:
+            yield f"opcode {number}, in {it.where}"
+        if it.passed < number:
+            break
+    assert number > 500
+
+
+@ON_INTERRUPTED_ANYWHERE
+@ON_INTERRUPTED_ANYWHERE1
+def test_an_exception_raised_while_a_call_takes_its_turn_leaves_no_lock_renewed() -> None:
+    assert list(renewed_after_turns()) == []
+
+
+@ON_INTERRUPTED_ANYWHERE
+@ON_INTERRUPTED_ANYWHERE1
+def test_a_call_that_does_not_give_back_the_locks_of_its_turn_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LockClient, "_give_back_since", lambda *_: None)
+    assert next(renewed_after_turns(), None) is not None
+
+
+def takes_its_turn(scene: Scene, locks: LockClient, number: int) -> AtOpcode:
+    """A call whose first try meets a conflict."""
+    units = scene.units_with(locks)
+    accounts = units.table("accounts")
+    tries: list[None] = []
+
+    @units.transactional(tries=2)
+    def work(*, unit: Unit) -> None:
+        tries.append(None)
+        unit.update(accounts, {"id": "a"}, SET, {":balance": 2})
+        if len(tries) == 1:
+            with scene.others.begin() as other:
+                other.update(scene.others.table("accounts"), {"id": "a"}, SET, {":balance": 5})
+
+    with suppress(Interrupt), AtOpcode(number, interrupt, ["units/_units.py", "client/_client.py"]) as at:
+        work()
+    return at

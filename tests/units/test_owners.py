@@ -1,5 +1,7 @@
 """Units that are saved under an owner, such as an execution: its end rolls them back, and refuses late saves."""
 
+from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
@@ -7,9 +9,12 @@ from kit.engines import engine_names, first_on
 from kit.units import THREADS_ONLY, Books, Key, Lost, Party, UnitsWorld, some_name
 
 from ticketlock.errors import InvalidUnitRequest, OutcomeUnknown, TableError, UnitChanged, UnitRolledBack
-from ticketlock.units import Outcome, unit_owner
+from ticketlock.testing import InSteps, ManualClock, MemoryDynamoDB
+from ticketlock.units import Outcome, Units, create_units_table, unit_owner
 
 TAKE, TEN = "SET balance = balance - :n", {":n": 10}
+
+
 EXECUTION = "arn:aws:states:eu-west-1:123456789012:execution:Booking:one"
 
 
@@ -236,3 +241,75 @@ class TestAnExecution:
 def test_an_operator_sees_whose_a_unit_is(ann: Party, account: Key, owner: str) -> None:
     name = ann.saves(account, owner)
     assert [unit.owner for unit in ann.units.open_units() if unit.unit == name] == [owner]
+
+
+def head_first(_left: int) -> int:
+    return 0
+
+
+def head_last(left: int) -> int:
+    return left - 1
+
+
+class Slow(MemoryDynamoDB):
+    """Performs its next transaction that writes step by step, and lets others act after some of them."""
+
+    meanwhile: Callable[[InSteps, int], object] | None = None
+
+    def transact_write_items(self, **parameters: Any) -> Any:
+        which, act = self.in_steps("transact_write_items", **parameters), self.meanwhile
+        self.meanwhile = None
+        taken = 0
+        while which.step():
+            taken += 1
+            if act is not None:
+                act(which, taken)
+        return which.finish()
+
+
+def saved_while_its_owner_ends(at: int, order: Callable[[int], int]) -> str | None:
+    """What becomes of a unit whose owner ends after the n-th step of its save; None if the save has fewer steps."""
+    clock = ManualClock()
+    memory = Slow(lock_table=None, clock=clock)
+    memory.comes_next = order
+    create_units_table("units", client=memory.client)
+    ann = Units("units", client=memory.client, clocks=clock, sleep=clock.sleep)
+    unit = ann.begin()
+    steps: list[int] = []
+
+    def ends_its_owner(which: InSteps, taken: int) -> None:
+        steps.append(taken)
+
+        def sleeps(seconds: float) -> None:
+            clock.sleep(seconds)
+            # A wait is for an item that this transaction has reserved.
+            if seconds > 0:
+                which.step()
+
+        if taken == at:
+            Units("units", client=memory.client, clocks=clock, sleep=sleeps).end_owner("job")
+
+    memory.meanwhile = ends_its_owner
+    try:
+        assert unit.save(owner="job") == unit.id
+    except UnitRolledBack:
+        assert ann.outcome(unit=unit.id) is Outcome.FORGOTTEN
+        return "refused"
+    if at not in steps:
+        return None
+    with pytest.raises(UnitRolledBack):
+        ann.resume(unit.id)
+    assert ann.outcome(unit=unit.id) is Outcome.ROLLED_BACK
+    return "found"
+
+
+@pytest.mark.parametrize("order", [head_first, head_last])
+def test_a_save_that_is_half_applied_is_found_or_refused(order: Callable[[int], int]) -> None:
+    ends = []
+    for at in count(1):
+        end = saved_while_its_owner_ends(at, order)
+        if end is None:
+            break
+        ends.append(end)
+    assert len(ends) >= 4
+    assert set(ends) == {"found", "refused"}

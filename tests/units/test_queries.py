@@ -1,17 +1,23 @@
 """Queries of a unit: its own writes are merged with the items of the table, at each level, page by page."""
 
+import random
 from typing import Any
 
 import pytest
 from boto3.dynamodb.conditions import Attr, Key
 from kit.crashes import crashes
-from kit.units import MARK, THREADS_ONLY, VERSION, Books, Killed, Party, new_version, some_line
+from kit.engines import first_on, roomy_engine_names
+from kit.units import MARK, THREADS_ONLY, VERSION, Books, Killed, Party, UnitsWorld, new_version, some_line
 
 from ticketlock.errors import InvalidUnitRequest, UnitConflict
 from ticketlock.units import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation, Unit
 
 LEVELS = pytest.mark.parametrize("level", [UNCOMMITTED, COMMITTED, SERIALIZABLE], ids=lambda level: level.name)
+
+
 SET = "SET amount = :n"
+
+
 FAT = "x" * 350_000
 
 
@@ -237,6 +243,8 @@ class TestBesideOthers:
 
 
 DECISION = 3
+
+
 """The decision among the updates: two marks come before it."""
 
 
@@ -438,3 +446,86 @@ class TestBadInput:
             ann.begin().client.query(**{**low_level(ann, "x"), **given})
         assert refused.value.field == field
         assert "Query" not in ann.line.operations
+
+
+ROOMY = pytest.mark.parametrize("units_engine", first_on("memory", roomy_engine_names()), indirect=True)
+
+
+CHECKED_LEVELS = pytest.mark.parametrize("level", [COMMITTED, SERIALIZABLE], ids=lambda level: level.name)
+
+
+COUNT, LARGE = 12, "x" * 380_000
+
+
+# Incompressible: a dozen fill two rows of the record.
+NOISE = random.Random(0).randbytes(55_000)
+
+
+def inserted(world: UnitsWorld, an_order: str, **attributes: Any) -> None:
+    """Insert lines in a unit whose process is killed after its decision: the table has placeholders of them."""
+    killed = world.party()
+    unit = killed.begin(engine="marked")
+    for number in range(1, COUNT + 1):
+        unit.put(killed.lines, {"pk": an_order, "sk": number, **attributes})
+    crashes(killed, 1, is_sent=True)
+    with pytest.raises(Killed):
+        unit.commit()
+    assert all(MARK in (world.books.raw("lines", {"pk": an_order, "sk": at + 1}) or {}) for at in range(COUNT))
+
+
+@pytest.fixture
+def an_order() -> str:
+    return str(some_line()["pk"])
+
+
+@THREADS_ONLY
+@ROOMY
+@CHECKED_LEVELS
+def test_inserts_of_a_unit_that_is_committed_and_not_finished_are_returned(
+    units_world: UnitsWorld, ben: Party, an_order: str, level: Isolation
+) -> None:
+    inserted(units_world, an_order, text=LARGE)
+    with ben.begin(isolation=level) as unit:
+        found = unit.query(ben.lines, Key("pk").eq(an_order))
+    assert [(item["sk"], item["text"]) for item in found] == [(at, LARGE) for at in range(1, COUNT + 1)]
+
+
+@THREADS_ONLY
+@ROOMY
+@CHECKED_LEVELS
+def test_inserts_that_another_process_finishes_after_the_page_was_read_are_returned(
+    units_world: UnitsWorld, ben: Party, an_order: str, level: Isolation
+) -> None:
+    inserted(units_world, an_order, text=LARGE)
+    eve = units_world.party()
+    for operation in ("BatchGetItem", "TransactGetItems"):
+        ben.line.between[operation] = lambda: eve.units.query(
+            eve.lines, Key("pk").eq(an_order), limit=COUNT, isolation=SERIALIZABLE
+        )
+    found = ben.begin(isolation=level).query(ben.lines, Key("pk").eq(an_order))
+    assert [(item["sk"], item["text"]) for item in found] == [(at, LARGE) for at in range(1, COUNT + 1)]
+
+
+@THREADS_ONLY
+@ROOMY
+def test_targets_of_blind_updates_are_returned_as_the_unit_leaves_them(books: Books, ann: Party, an_order: str) -> None:
+    keys = [{"pk": an_order, "sk": number} for number in range(1, COUNT + 1)]
+    for key in keys:
+        books.write("lines", {**key, "text": LARGE})
+    unit = ann.begin()
+    for key in keys:
+        unit.update(ann.lines, key, "ADD amount :n", {":n": 1}, blind=True)
+    found = unit.query(ann.lines, Key("pk").eq(an_order))
+    assert [(item["sk"], item["amount"]) for item in found] == [(at, 1) for at in range(1, COUNT + 1)]
+
+
+@THREADS_ONLY
+@ROOMY
+def test_the_record_of_a_unit_is_read_once_for_all_of_its_items(
+    books: Books, units_world: UnitsWorld, ben: Party, an_order: str
+) -> None:
+    inserted(units_world, an_order, noise=NOISE)
+    ben.begin().query(ben.lines, Key("pk").eq(an_order))
+    asked = [sent.parameters for sent in ben.line.sent if sent.operation == "GetItem"]
+    rows = [each["Key"]["row"]["S"] for each in asked if each["TableName"] == books.tables["units"]]
+    assert sorted(rows) == ["head", "w#1#00000", "w#1#00001"]

@@ -5,9 +5,17 @@ from typing import Any
 
 import pytest
 from boto3.dynamodb.conditions import Attr
-from kit.units import VERSION, Books, Key, Party, some_account, some_line
+from kit.units import MARK, VERSION, Books, Key, Party, dumped, new_version, some_account, some_line
 
-from ticketlock.errors import ConditionFailed, InvalidUnitRequest
+from ticketlock.errors import (
+    ConditionFailed,
+    InvalidUnitRequest,
+    TableRefused,
+    UnitConflict,
+    UnitFinished,
+    UnitRolledBack,
+)
+from ticketlock.units import Unit
 
 ENOUGH = "balance >= :n"
 
@@ -232,3 +240,248 @@ class TestReturns:
             unit.put(ann.accounts, item)
             item["tags"].append("b")
         assert books.item("accounts", {"id": item["id"]}) == {"id": item["id"], "tags": ["a"]}
+
+
+WAY = pytest.mark.parametrize("way", ["native", "marked"])
+
+
+SET, ONE = "SET balance = :n", {":n": 1}
+
+
+@WAY
+def test_one_that_is_read_is_none_each_time_and_not_there_after_the_commit(
+    books: Books, ann: Party, account: Key, way: str
+) -> None:
+    absent = some_account()
+    with ann.begin(engine=way) as unit:
+        for _ in range(2):
+            assert unit.get(ann.accounts, absent) is None
+            assert unit.get_all([(ann.accounts, absent), (ann.accounts, account)])[0] is None
+        unit.update(ann.accounts, account, SET, ONE)
+    assert (books.raw("accounts", absent), books.balance(account)) == (None, 1)
+
+
+@WAY
+def test_one_that_is_deleted_is_not_there_after_the_commit(books: Books, ann: Party, account: Key, way: str) -> None:
+    absent = some_account()
+    with ann.begin(engine=way) as unit:
+        assert unit.delete(ann.accounts, absent) is None
+        unit.update(ann.accounts, account, SET, ONE)
+    assert (books.raw("accounts", absent), books.balance(account)) == (None, 1)
+
+
+@WAY
+def test_one_that_is_deleted_or_made_is_not_there_after_a_conflict_of_the_commit(
+    books: Books, ann: Party, ben: Party, account: Key, way: str
+) -> None:
+    deleted, made = some_account(), some_account()
+    unit = ann.begin(engine=way)
+    unit.delete(ann.accounts, deleted)
+    unit.put(ann.accounts, {**made, "balance": 1})
+    unit.update(ann.accounts, account, SET, ONE)
+    ben.changes(account, 7)
+    with pytest.raises(UnitConflict):
+        unit.commit()
+    assert [books.raw("accounts", key) for key in (deleted, made)] == [None, None]
+    assert books.balance(account) == 7
+
+
+ADD = "SET balance = balance + :n"
+
+
+CONDITIONS: dict[str, tuple[Any, Any]] = {
+    "and": (Attr("balance").gt(99) & Attr("id").exists(), Attr("balance").gt(99) & Attr("id").not_exists()),
+    "or": (Attr("balance").gt(101) | Attr("id").exists(), Attr("balance").gt(101) | Attr("id").not_exists()),
+    "not": (~Attr("balance").gt(100), ~Attr("balance").gt(99)),
+    "not, of a choice": (
+        ~(Attr("balance").gt(100) | Attr("id").not_exists()),
+        ~(Attr("balance").gt(99) | Attr("id").not_exists()),
+    ),
+    "parentheses": ("(balance > :n)", "(balance < :n)"),
+    "a choice in text": ("balance < :n or attribute_exists(id)", "balance < :n or attribute_not_exists(id)"),
+    "a choice of parentheses": ("(balance < :n) OR (balance > :n)", "(balance < :n) OR (balance = :n)"),
+    "both": (
+        "(balance < :n OR balance > :n) AND attribute_exists(id)",
+        "(balance < :n OR balance = :n) AND attribute_exists(id)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_its_condition_may_be_compound(books: Books, ann: Party, account: Key, name: str) -> None:
+    holds, does_not = CONDITIONS[name]
+    with ann.begin() as unit:
+        unit.update(ann.accounts, account, ADD, ONE, condition=holds, blind=True)
+    assert ann.line.operations == ["TransactWriteItems"]
+    assert books.balance(account) == 101
+    unit = ann.begin()
+    unit.update(ann.accounts, account, "SET balance = :n", ONE, condition=does_not, blind=True)
+    with pytest.raises(ConditionFailed):
+        unit.commit()
+    assert books.balance(account) == 101
+
+
+@pytest.mark.parametrize("name", ["or", "a choice in text", "a choice of parentheses"])
+def test_a_choice_does_not_let_it_past_a_mark(books: Books, ann: Party, name: str) -> None:
+    """The mark has arrived late, and is removed first."""
+    account, mark = some_account(), {"unit": new_version(), "kind": "write"}
+    books.write("accounts", {**account, "balance": 100, VERSION: new_version(), MARK: mark})
+    with ann.begin() as unit:
+        unit.update(ann.accounts, account, ADD, ONE, condition=CONDITIONS[name][0], blind=True)
+    assert books.raw("accounts", account) == {**account, "balance": 101, VERSION: unit.id}
+
+
+@pytest.mark.parametrize(("operators", "sends"), [(291, "TransactWriteItems"), (292, "GetItem")])
+def test_what_units_add_counts_among_the_operators_that_a_condition_may_have(
+    books: Books, ann: Party, account: Key, operators: int, sends: str
+) -> None:
+    """Up to 300; units use nine of them."""
+    negated = operators % 2 == 0
+    condition = "NOT " * negated + " OR ".join(["balance > :n"] * ((operators - negated + 1) // 2))
+    with ann.begin() as unit:
+        unit.update(ann.accounts, account, ADD, ONE, condition=condition, blind=True)
+    assert ann.line.operations[0] == sends
+    assert books.balance(account) == 101
+
+
+@pytest.mark.parametrize("update", ["REMOVE balance", "DELETE colours :red"])
+class TestOneThatOnlyTakesAway:
+    def test_makes_no_item(self, books: Books, ann: Party, update: str) -> None:
+        key = some_account()
+        values = {":red": {"red"}} if ":red" in update else None
+        with ann.begin() as unit:
+            unit.update(ann.accounts, key, update, values, blind=True)
+        assert books.raw("accounts", key) is None
+
+    def test_takes_it_away(self, books: Books, ann: Party, update: str) -> None:
+        account = books.account(colours={"red", "blue"})
+        values = {":red": {"red"}} if ":red" in update else None
+        with ann.begin() as unit:
+            unit.update(ann.accounts, account, update, values, blind=True)
+        left = {"colours": {"red", "blue"}} if values is None else {"balance": 100, "colours": {"blue"}}
+        assert books.item("accounts", account) == {**account, **left}
+
+
+# Other engines add a number to a text in a transaction.
+@pytest.mark.parametrize("units_engine", ["memory"], indirect=True)
+def test_one_that_does_not_fit_its_item_is_refused_with_its_place_and_writes_nothing(
+    books: Books, ann: Party, account: Key, other: Key
+) -> None:
+    books.write("accounts", {**other, "balance": "much", VERSION: new_version()})
+    before = books.everything()
+    unit = ann.begin()
+    for key in (account, other):
+        unit.update(ann.accounts, key, ADD, ONE, blind=True)
+    with pytest.raises(TableRefused, match="ValidationError at item 2 of 2"):
+        unit.commit()
+    with pytest.raises(UnitFinished, match="rolled back"):
+        unit.get(ann.accounts, account)
+    assert books.everything() == before
+
+
+def test_one_that_does_not_fit_its_item_is_found_before_anything_is_marked(
+    books: Books, ann: Party, account: Key, other: Key
+) -> None:
+    """Otherwise DynamoDB would refuse it after the unit was committed."""
+    books.write("accounts", {**other, "balance": "much", VERSION: new_version()})
+    before = books.everything()
+    unit = ann.begin(engine="marked")
+    for key in (account, other):
+        unit.update(ann.accounts, key, ADD, ONE, blind=True)
+    with pytest.raises(InvalidUnitRequest, match=other["id"]) as refused:
+        unit.commit()
+    assert refused.value.field == "update"
+    assert {sent.operation for sent in ann.line.sent} <= {"GetItem", "TransactGetItems", "BatchGetItem"}
+    assert books.everything() == before
+
+
+@pytest.mark.parametrize(
+    "version",
+    [7, "v7", "1", "0" * 25, "0" * 27, "Z" * 27, ["0" * 26], None],
+    ids=["number", "text", "digit", "25 digits", "27 digits", "27 letters", "list", "null"],
+)
+def test_an_item_with_a_version_that_no_unit_has_written_is_refused_as_by_other_statements(
+    books: Books, ann: Party, version: Any
+) -> None:
+    key = books.plain_account()
+    books.write("accounts", {**key, "balance": 100, VERSION: version})
+    with pytest.raises(InvalidUnitRequest, match="one that no item uses: _tluVersion"), ann.begin() as unit:
+        unit.update(ann.accounts, key, ADD, ONE, blind=True)
+    assert books.balance(key) == 100
+
+
+NEW = {"ConditionExpression": "attribute_not_exists(#version)", "ExpressionAttributeNames": {"#version": "version"}}
+
+
+def of_version(version: int) -> dict[str, Any]:
+    """The condition that the item has the mapper's version."""
+    return {
+        "ConditionExpression": "#version = :seen",
+        "ExpressionAttributeNames": {"#version": "version"},
+        "ExpressionAttributeValues": dumped({":seen": version}),
+    }
+
+
+def save(party: Party, unit: Unit, key: Key, version: int, balance: int) -> None:
+    """Put the next version of an object that was loaded with this one; 0 for a new object."""
+    item = {**key, "version": version + 1, "balance": balance}
+    condition = of_version(version) if version else NEW
+    unit.client.put_item(TableName=party.accounts.name, Item=dumped(item), **condition)
+
+
+def delete(party: Party, unit: Unit, key: Key, version: int) -> None:
+    unit.client.delete_item(TableName=party.accounts.name, Key=dumped(key), **of_version(version))
+
+
+@pytest.fixture
+def saved(books: Books, ann: Party) -> Key:
+    """An object of the second version."""
+    key = some_account()
+    for version in (0, 1):
+        with ann.begin() as unit:
+            save(ann, unit, key, version, 100)
+    assert books.item("accounts", key) == {**key, "version": 2, "balance": 100}
+    return key
+
+
+def test_a_new_object_does_not_take_the_place_of_another(books: Books, ann: Party, saved: Key) -> None:
+    before = books.raw("accounts", saved)
+    unit = ann.begin()
+    with pytest.raises(ConditionFailed):
+        save(ann, unit, saved, 0, 7)
+    unit.rollback()
+    assert books.raw("accounts", saved) == before
+
+
+@pytest.mark.parametrize("does", ["saves", "deletes"])
+def test_an_object_whose_version_is_out_of_date_is_refused(books: Books, ann: Party, saved: Key, does: str) -> None:
+    before = books.raw("accounts", saved)
+    with ann.begin() as unit, pytest.raises(ConditionFailed):
+        save(ann, unit, saved, 1, 7) if does == "saves" else delete(ann, unit, saved, 1)
+    assert books.raw("accounts", saved) == before
+
+
+def test_an_object_is_deleted_at_its_version(books: Books, ann: Party, saved: Key) -> None:
+    with ann.begin() as unit:
+        delete(ann, unit, saved, 2)
+    assert books.raw("accounts", saved) is None
+
+
+@pytest.mark.parametrize("units_kind", ["threads"], indirect=True)
+def test_a_delete_that_is_pending_is_rolled_back_by_an_older_unit_that_saves_the_object(
+    books: Books, ann: Party, ben: Party, saved: Key
+) -> None:
+    older = ben.begin()
+    save(ben, older, saved, 2, 7)
+    books.clock.advance(1)
+    unit = ann.begin(engine="marked")
+    delete(ann, unit, saved, 2)
+
+    def marked() -> None:
+        ann.line.between["UpdateItem"] = older.commit
+
+    ann.line.between["UpdateItem"] = marked
+    with pytest.raises(UnitRolledBack) as raised:
+        unit.commit()
+    assert raised.value.by == older.id
+    assert books.item("accounts", saved) == {**saved, "version": 3, "balance": 7}
