@@ -295,7 +295,9 @@ class TestAPrefixThatItemsUseAlready:
     @pytest.mark.parametrize(
         ("attribute", "value"), [("myVersion", "1.0"), ("myVersion", "O" * 26), ("myColour", "1.0")]
     )
-    def test_is_refused_when_it_is_met(self, books: Books, theirs: Party, attribute: str, value: str) -> None:
+    def test_a_prefix_that_items_use_already_is_refused_when_it_is_met(
+        self, books: Books, theirs: Party, attribute: str, value: str
+    ) -> None:
         key = some_account()
         books.write("accounts", {**key, attribute: value})
         before = books.everything()
@@ -306,7 +308,9 @@ class TestAPrefixThatItemsUseAlready:
         assert books.everything() == before
 
     @pytest.mark.parametrize("more", [{}, {"kind": "small"}, {"kind": 5}])
-    def test_is_refused_when_a_mark_is_none_of_units(self, books: Books, theirs: Party, more: dict[str, Any]) -> None:
+    def test_a_prefix_that_items_use_already_is_refused_when_a_mark_is_none_of_units(
+        self, books: Books, theirs: Party, more: dict[str, Any]
+    ) -> None:
         key = some_account()
         books.write("accounts", {**key, "myMark": {"unit": new_version(), **more}})
         with pytest.raises(InvalidUnitRequest, match="myMark") as refused:
@@ -314,7 +318,9 @@ class TestAPrefixThatItemsUseAlready:
         assert refused.value.field == "prefix"
 
     @THREADS_ONLY
-    def test_keeps_no_sweep_from_other_units(self, units_world: UnitsWorld, books: Books, ben: Party) -> None:
+    def test_a_prefix_that_items_use_already_keeps_no_sweep_from_other_units(
+        self, units_world: UnitsWorld, books: Books, ben: Party
+    ) -> None:
         left = []
         for balance in (1, 2):
             ann, key = units_world.party(), books.account(100)
@@ -329,7 +335,7 @@ class TestAPrefixThatItemsUseAlready:
         ben.units.sweep()
         assert [MARK in (books.raw("accounts", key) or {}) for key in left] == [True, False]
 
-    def test_another_one_may_be_chosen(self, books: Books, theirs: Party) -> None:
+    def test_a_prefix_that_items_use_already_another_one_may_be_chosen(self, books: Books, theirs: Party) -> None:
         key = some_account()
         with theirs.begin() as unit:
             unit.put(theirs.accounts, {**key, "_tluColour": "red"})

@@ -42,7 +42,7 @@ class TestAnItemThatHasChanged:
         assert conflict.value.keys == ((ann.accounts.name, key),)
         assert books.raw("lines", line) is None
 
-    def test_by_another_unit(
+    def test_a_unit_is_refused_whose_item_was_changed_by_another_unit(
         self, books: Books, ann: Party, ben: Party, account: Key, rests_on_it: Callable[[Party, Unit, Key], object]
     ) -> None:
         unit = ann.begin()
@@ -51,7 +51,7 @@ class TestAnItemThatHasChanged:
         self.refused(books, ann, unit, account)
         assert books.balance(account) == 55
 
-    def test_by_a_plain_writer_who_writes_a_new_version(
+    def test_a_unit_is_refused_whose_item_was_changed_by_a_plain_writer_who_writes_a_new_version(
         self, books: Books, ann: Party, account: Key, rests_on_it: Callable[[Party, Unit, Key], object]
     ) -> None:
         unit = ann.begin()
@@ -60,7 +60,7 @@ class TestAnItemThatHasChanged:
         self.refused(books, ann, unit, account)
         assert books.balance(account) == 55
 
-    def test_by_the_first_unit_that_writes_it(
+    def test_a_unit_is_refused_whose_item_was_changed_by_the_first_unit_that_writes_it(
         self, books: Books, ann: Party, ben: Party, rests_on_it: Callable[[Party, Unit, Key], object]
     ) -> None:
         key = books.plain_account()
@@ -69,7 +69,7 @@ class TestAnItemThatHasChanged:
         ben.changes(key, 55)
         self.refused(books, ann, unit, key)
 
-    def test_by_a_client_that_has_deleted_it(
+    def test_a_unit_is_refused_whose_item_was_changed_by_a_client_that_has_deleted_it(
         self, books: Books, ann: Party, account: Key, rests_on_it: Callable[[Party, Unit, Key], object]
     ) -> None:
         unit = ann.begin()
@@ -133,93 +133,100 @@ def test_write_skew_is_refused(books: Books, ann: Party, ben: Party, account: Ke
     assert (books.balance(account), books.balance(other)) == (0, 50)
 
 
-class TestAnItemThatIsNotThere:
-    def test_is_made_by_one_of_two_units(self, books: Books, ann: Party, ben: Party) -> None:
-        key = some_account()
-        mine, theirs = ann.begin(), ben.begin()
-        mine.put(ann.accounts, {**key, "by": "ann"})
-        theirs.put(ben.accounts, {**key, "by": "ben"})
-        theirs.commit()
-        with pytest.raises(UnitConflict):
-            mine.commit()
-        assert books.item("accounts", key) == {**key, "by": "ben"}
-
-    def test_is_not_there_when_the_unit_commits_that_has_looked_for_it(
-        self, books: Books, ann: Party, account: Key
-    ) -> None:
-        key = some_account()
-        unit = ann.begin()
-        assert unit.get(ann.accounts, key) is None
-        unit.update(ann.accounts, account, TAKE, TEN)
-        books.write("accounts", {**key, "balance": 1})
-        with pytest.raises(UnitConflict):
-            unit.commit()
-        assert books.balance(account) == 100
-
-    def test_a_delete_of_it_is_a_read_of_it(self, books: Books, ann: Party, account: Key) -> None:
-        key = some_account()
-        unit = ann.begin()
-        unit.delete(ann.accounts, key)
-        unit.update(ann.accounts, account, TAKE, TEN)
-        books.write("accounts", {**key, "balance": 1})
-        with pytest.raises(UnitConflict):
-            unit.commit()
-        assert books.balance(key) == 1
+def test_an_item_that_is_not_there_is_made_by_one_of_two_units(books: Books, ann: Party, ben: Party) -> None:
+    key = some_account()
+    mine, theirs = ann.begin(), ben.begin()
+    mine.put(ann.accounts, {**key, "by": "ann"})
+    theirs.put(ben.accounts, {**key, "by": "ben"})
+    theirs.commit()
+    with pytest.raises(UnitConflict):
+        mine.commit()
+    assert books.item("accounts", key) == {**key, "by": "ben"}
 
 
-class TestAUnitThatOnlyReads:
-    def test_one_item_and_asks_nothing_further(self, ann: Party, ben: Party, account: Key) -> None:
-        unit = ann.begin()
-        unit.get(ann.accounts, account)
-        ben.changes(account, 1)
-        assert ann.sends(unit.commit) == []
+def test_an_item_that_is_not_there_is_not_there_when_the_unit_commits_that_has_looked_for_it(
+    books: Books, ann: Party, account: Key
+) -> None:
+    key = some_account()
+    unit = ann.begin()
+    assert unit.get(ann.accounts, key) is None
+    unit.update(ann.accounts, account, TAKE, TEN)
+    books.write("accounts", {**key, "balance": 1})
+    with pytest.raises(UnitConflict):
+        unit.commit()
+    assert books.balance(account) == 100
 
-    def test_several_of_one_instant_and_asks_nothing_further(
-        self, ann: Party, ben: Party, account: Key, other: Key
-    ) -> None:
-        unit = ann.begin()
-        unit.get_all([(ann.accounts, account), (ann.accounts, other)])
-        ben.changes(account, 1)
-        assert ann.sends(unit.commit) == []
 
-    def test_two_items_one_by_one_and_makes_sure_of_them_in_one_request(
-        self, ann: Party, account: Key, other: Key
-    ) -> None:
-        unit = ann.begin()
-        unit.get(ann.accounts, account)
-        unit.get(ann.accounts, other)
-        assert ann.sends(unit.commit) == ["TransactGetItems"]
+def test_a_delete_of_an_item_that_is_not_there_is_a_read_of_it(books: Books, ann: Party, account: Key) -> None:
+    key = some_account()
+    unit = ann.begin()
+    unit.delete(ann.accounts, key)
+    unit.update(ann.accounts, account, TAKE, TEN)
+    books.write("accounts", {**key, "balance": 1})
+    with pytest.raises(UnitConflict):
+        unit.commit()
+    assert books.balance(key) == 1
 
-    def test_two_items_one_by_one_and_one_has_changed_since(
-        self, ann: Party, ben: Party, account: Key, other: Key
-    ) -> None:
-        unit = ann.begin()
-        unit.get(ann.accounts, account)
-        ben.changes(account, 1)
-        unit.get(ann.accounts, other)
-        with pytest.raises(UnitConflict) as conflict:
-            unit.commit()
-        assert conflict.value.keys == ((ann.accounts.name, account),)
 
-    def test_of_plain_writers_too_who_write_no_version(self, books: Books, ann: Party, other: Key) -> None:
-        key = books.plain_account()
-        unit = ann.begin()
-        unit.get(ann.accounts, key)
-        books.write("accounts", {**key, "balance": 1})
-        unit.get(ann.accounts, other)
-        with pytest.raises(UnitConflict):
-            unit.commit()
+def test_a_unit_only_reads_one_item_and_asks_nothing_further(ann: Party, ben: Party, account: Key) -> None:
+    unit = ann.begin()
+    unit.get(ann.accounts, account)
+    ben.changes(account, 1)
+    assert ann.sends(unit.commit) == []
 
-    def test_and_checks_writes_nothing(self, books: Books, ann: Party, account: Key) -> None:
-        before = books.everything()
-        with ann.begin() as unit:
-            unit.check(ann.accounts, account, "balance >= :n", TEN)
-        assert books.everything() == before
-        assert "TransactWriteItems" not in ann.line.operations
+
+def test_a_unit_only_reads_several_of_one_instant_and_asks_nothing_further(
+    ann: Party, ben: Party, account: Key, other: Key
+) -> None:
+    unit = ann.begin()
+    unit.get_all([(ann.accounts, account), (ann.accounts, other)])
+    ben.changes(account, 1)
+    assert ann.sends(unit.commit) == []
+
+
+def test_a_unit_only_reads_two_items_one_by_one_and_makes_sure_of_them_in_one_request(
+    ann: Party, account: Key, other: Key
+) -> None:
+    unit = ann.begin()
+    unit.get(ann.accounts, account)
+    unit.get(ann.accounts, other)
+    assert ann.sends(unit.commit) == ["TransactGetItems"]
+
+
+def test_a_unit_only_reads_two_items_one_by_one_and_one_has_changed_since(
+    ann: Party, ben: Party, account: Key, other: Key
+) -> None:
+    unit = ann.begin()
+    unit.get(ann.accounts, account)
+    ben.changes(account, 1)
+    unit.get(ann.accounts, other)
+    with pytest.raises(UnitConflict) as conflict:
+        unit.commit()
+    assert conflict.value.keys == ((ann.accounts.name, account),)
+
+
+def test_a_unit_that_only_reads_notices_plain_writers_too_who_write_no_version(
+    books: Books, ann: Party, other: Key
+) -> None:
+    key = books.plain_account()
+    unit = ann.begin()
+    unit.get(ann.accounts, key)
+    books.write("accounts", {**key, "balance": 1})
+    unit.get(ann.accounts, other)
+    with pytest.raises(UnitConflict):
+        unit.commit()
+
+
+def test_a_unit_that_only_reads_and_checks_writes_nothing(books: Books, ann: Party, account: Key) -> None:
+    before = books.everything()
+    with ann.begin() as unit:
+        unit.check(ann.accounts, account, "balance >= :n", TEN)
+    assert books.everything() == before
+    assert "TransactWriteItems" not in ann.line.operations
 
 
 class TestABlindUpdate:
-    def test_of_one_unit_does_not_conflict_with_that_of_another(
+    def test_a_blind_update_of_one_unit_does_not_conflict_with_that_of_another(
         self, books: Books, ann: Party, ben: Party, account: Key
     ) -> None:
         units = [ann.begin(), ben.begin()]
@@ -232,7 +239,7 @@ class TestABlindUpdate:
     def count(self, unit: Unit, party: Party, key: Key) -> None:
         assert unit.update(party.accounts, key, ADD, TEN, blind=True) is None
 
-    def test_fails_at_the_commit_if_its_condition_does_not_hold(
+    def test_a_blind_update_fails_at_the_commit_if_its_condition_does_not_hold(
         self, books: Books, ann: Party, account: Key, other: Key
     ) -> None:
         unit = ann.begin()
@@ -243,7 +250,7 @@ class TestABlindUpdate:
         assert (refused.value.table, refused.value.key) == (ann.accounts.name, account)
         assert (books.balance(account), books.balance(other)) == (100, 50)
 
-    def test_cannot_be_left_behind_when_a_later_read_finds_that_its_condition_does_not_hold(
+    def test_a_blind_update_cannot_be_left_behind_when_a_later_read_finds_that_its_condition_does_not_hold(
         self, books: Books, ann: Party, account: Key, other: Key
     ) -> None:
         unit = ann.begin()
@@ -255,18 +262,18 @@ class TestABlindUpdate:
             unit.commit()
         assert (books.balance(account), books.balance(other)) == (100, 50)
 
-    def test_makes_an_item_that_is_not_there(self, books: Books, ann: Party) -> None:
+    def test_a_blind_update_makes_an_item_that_is_not_there(self, books: Books, ann: Party) -> None:
         key = some_account()
         with ann.begin() as unit:
             unit.update(ann.accounts, key, "SET balance = if_not_exists(balance, :n)", TEN, blind=True)
         assert books.item("accounts", key) == {**key, "balance": 10}
 
-    def test_may_only_remove(self, books: Books, ann: Party, account: Key) -> None:
+    def test_a_blind_update_may_only_remove(self, books: Books, ann: Party, account: Key) -> None:
         with ann.begin() as unit:
             unit.update(ann.accounts, account, "REMOVE balance", blind=True)
         assert books.raw("accounts", account) == {**account, VERSION: unit.id}
 
-    def test_conflicts_with_units_that_have_read_the_item(
+    def test_a_blind_update_conflicts_with_units_that_have_read_the_item(
         self, books: Books, ann: Party, ben: Party, account: Key
     ) -> None:
         unit = ann.begin()
@@ -277,7 +284,7 @@ class TestABlindUpdate:
             unit.commit()
         assert books.balance(account) == 110
 
-    def test_of_an_item_that_the_unit_has_read_is_none(
+    def test_a_blind_update_of_an_item_that_the_unit_has_read_is_none(
         self, books: Books, ann: Party, ben: Party, account: Key
     ) -> None:
         unit = ann.begin()
@@ -288,7 +295,7 @@ class TestABlindUpdate:
             unit.commit()
         assert books.balance(account) == 1
 
-    def test_twice_counts_twice(self, books: Books, ann: Party, account: Key) -> None:
+    def test_a_blind_update_twice_counts_twice(self, books: Books, ann: Party, account: Key) -> None:
         with ann.begin() as unit:
             for _ in range(2):
                 unit.update(ann.accounts, account, ADD, TEN, blind=True)
@@ -299,90 +306,109 @@ LOWER = [UNCOMMITTED, COMMITTED]
 
 
 @pytest.mark.parametrize("level", LOWER, ids=lambda level: level.name)
-class TestBelowSerializable:
-    def test_what_was_only_read_may_change_before_the_commit(
-        self, books: Books, ann: Party, ben: Party, account: Key, other: Key, level: Isolation
-    ) -> None:
-        with ann.begin(isolation=level) as unit:
-            unit.get(ann.accounts, account)
-            unit.update(ann.accounts, other, ADD, TEN)
-            ben.changes(account, 1)
-        assert books.balance(other) == 60
-
-    def test_what_it_writes_is_as_it_was_read_all_the_same(
-        self, books: Books, ann: Party, ben: Party, account: Key, level: Isolation
-    ) -> None:
-        unit = ann.begin(isolation=level)
-        unit.update(ann.accounts, account, ADD, TEN)
-        ben.changes(account, 1)
-        with pytest.raises(UnitConflict):
-            unit.commit()
-        assert books.balance(account) == 1
-
-    @pytest.mark.parametrize("way", ["native", "marked"])
-    def test_what_it_writes_is_as_an_earlier_read_saw_it(
-        self, books: Books, ann: Party, ben: Party, account: Key, level: Isolation, way: str
-    ) -> None:
-        unit = ann.begin(isolation=level, engine=way)
-        seen = unit.get(ann.accounts, account)
-        assert seen is not None
-        ben.changes(account, 500)
-        with pytest.raises(UnitConflict) as refused:
-            unit.put(ann.accounts, {**account, "balance": seen["balance"] + 1})
-        assert refused.value.keys == ((books.tables["accounts"], account),)
-        with pytest.raises(UnitFinished, match="rolled back"):
-            unit.commit()
-        assert books.balance(account) == 500
-
-    def test_what_it_makes_is_still_not_there(self, books: Books, ann: Party, level: Isolation) -> None:
-        key = some_account()
-        unit = ann.begin(isolation=level)
-        assert unit.get(ann.accounts, key) is None
-        books.write("accounts", {**key, "balance": 500})
-        with pytest.raises(UnitConflict):
-            unit.put(ann.accounts, {**key, "balance": 1})
-        assert books.balance(key) == 500
-
-    @pytest.mark.parametrize("again", [None, SERIALIZABLE], ids=["at the same level", "at SERIALIZABLE"])
-    def test_what_it_writes_may_be_read_anew_before(
-        self, books: Books, ann: Party, ben: Party, account: Key, level: Isolation, again: Isolation | None
-    ) -> None:
-        with ann.begin(isolation=level) as unit:
-            unit.get(ann.accounts, account)
-            ben.changes(account, 500)
-            seen = unit.get(ann.accounts, account, isolation=again)
-            assert seen is not None
-            unit.put(ann.accounts, {**account, "balance": seen["balance"] + 1})
-        assert books.balance(account) == 501
-
-    def test_a_second_read_sees_what_was_committed_between(
-        self, ann: Party, ben: Party, account: Key, level: Isolation
-    ) -> None:
-        unit = ann.begin(isolation=level)
+def test_below_serializable_what_was_only_read_may_change_before_the_commit(
+    books: Books, ann: Party, ben: Party, account: Key, other: Key, level: Isolation
+) -> None:
+    with ann.begin(isolation=level) as unit:
         unit.get(ann.accounts, account)
+        unit.update(ann.accounts, other, ADD, TEN)
         ben.changes(account, 1)
-        assert unit.get(ann.accounts, account) == {**account, "balance": 1}
+    assert books.balance(other) == 60
 
-    def test_its_own_writes_are_read(self, ann: Party, account: Key, level: Isolation) -> None:
-        with ann.begin(isolation=level) as unit:
-            unit.update(ann.accounts, account, ADD, TEN)
-            assert unit.get(ann.accounts, account) == {**account, "balance": 110}
 
-    def test_and_its_own_blind_ones(self, ann: Party, account: Key, level: Isolation) -> None:
-        with ann.begin(isolation=level) as unit:
-            unit.update(ann.accounts, account, ADD, TEN, blind=True)
-            assert unit.get(ann.accounts, account) == {**account, "balance": 110}
-
-    def test_one_key_may_be_asked_for_twice(self, ann: Party, account: Key, level: Isolation) -> None:
-        found = ann.units.get_all([(ann.accounts, account)] * 2, isolation=level)
-        assert found == [{**account, "balance": 100}] * 2
-
-    def test_of_a_pending_unit_nothing_is_seen(self, ann: Party, ben: Party, account: Key, level: Isolation) -> None:
-        unit = ben.begin()
-        unit.update(ben.accounts, account, ADD, TEN)
-        assert ann.units.get(ann.accounts, account, isolation=level) == {**account, "balance": 100}
+@pytest.mark.parametrize("level", LOWER, ids=lambda level: level.name)
+def test_below_serializable_what_it_writes_is_as_it_was_read_all_the_same(
+    books: Books, ann: Party, ben: Party, account: Key, level: Isolation
+) -> None:
+    unit = ann.begin(isolation=level)
+    unit.update(ann.accounts, account, ADD, TEN)
+    ben.changes(account, 1)
+    with pytest.raises(UnitConflict):
         unit.commit()
-        assert ann.units.get(ann.accounts, account, isolation=level) == {**account, "balance": 110}
+    assert books.balance(account) == 1
+
+
+@pytest.mark.parametrize("level", LOWER, ids=lambda level: level.name)
+@pytest.mark.parametrize("way", ["native", "marked"])
+def test_below_serializable_what_it_writes_is_as_an_earlier_read_saw_it(
+    books: Books, ann: Party, ben: Party, account: Key, level: Isolation, way: str
+) -> None:
+    unit = ann.begin(isolation=level, engine=way)
+    seen = unit.get(ann.accounts, account)
+    assert seen is not None
+    ben.changes(account, 500)
+    with pytest.raises(UnitConflict) as refused:
+        unit.put(ann.accounts, {**account, "balance": seen["balance"] + 1})
+    assert refused.value.keys == ((books.tables["accounts"], account),)
+    with pytest.raises(UnitFinished, match="rolled back"):
+        unit.commit()
+    assert books.balance(account) == 500
+
+
+@pytest.mark.parametrize("level", LOWER, ids=lambda level: level.name)
+def test_below_serializable_what_it_makes_is_still_not_there(books: Books, ann: Party, level: Isolation) -> None:
+    key = some_account()
+    unit = ann.begin(isolation=level)
+    assert unit.get(ann.accounts, key) is None
+    books.write("accounts", {**key, "balance": 500})
+    with pytest.raises(UnitConflict):
+        unit.put(ann.accounts, {**key, "balance": 1})
+    assert books.balance(key) == 500
+
+
+@pytest.mark.parametrize("level", LOWER, ids=lambda level: level.name)
+@pytest.mark.parametrize("again", [None, SERIALIZABLE], ids=["at the same level", "at SERIALIZABLE"])
+def test_below_serializable_what_it_writes_may_be_read_anew_before(
+    books: Books, ann: Party, ben: Party, account: Key, level: Isolation, again: Isolation | None
+) -> None:
+    with ann.begin(isolation=level) as unit:
+        unit.get(ann.accounts, account)
+        ben.changes(account, 500)
+        seen = unit.get(ann.accounts, account, isolation=again)
+        assert seen is not None
+        unit.put(ann.accounts, {**account, "balance": seen["balance"] + 1})
+    assert books.balance(account) == 501
+
+
+@pytest.mark.parametrize("level", LOWER, ids=lambda level: level.name)
+def test_below_serializable_a_second_read_sees_what_was_committed_between(
+    ann: Party, ben: Party, account: Key, level: Isolation
+) -> None:
+    unit = ann.begin(isolation=level)
+    unit.get(ann.accounts, account)
+    ben.changes(account, 1)
+    assert unit.get(ann.accounts, account) == {**account, "balance": 1}
+
+
+@pytest.mark.parametrize("level", LOWER, ids=lambda level: level.name)
+def test_below_serializable_its_own_writes_are_read(ann: Party, account: Key, level: Isolation) -> None:
+    with ann.begin(isolation=level) as unit:
+        unit.update(ann.accounts, account, ADD, TEN)
+        assert unit.get(ann.accounts, account) == {**account, "balance": 110}
+
+
+@pytest.mark.parametrize("level", LOWER, ids=lambda level: level.name)
+def test_below_serializable_its_own_blind_writes_are_read(ann: Party, account: Key, level: Isolation) -> None:
+    with ann.begin(isolation=level) as unit:
+        unit.update(ann.accounts, account, ADD, TEN, blind=True)
+        assert unit.get(ann.accounts, account) == {**account, "balance": 110}
+
+
+@pytest.mark.parametrize("level", LOWER, ids=lambda level: level.name)
+def test_below_serializable_one_key_may_be_asked_for_twice(ann: Party, account: Key, level: Isolation) -> None:
+    found = ann.units.get_all([(ann.accounts, account)] * 2, isolation=level)
+    assert found == [{**account, "balance": 100}] * 2
+
+
+@pytest.mark.parametrize("level", LOWER, ids=lambda level: level.name)
+def test_below_serializable_of_a_pending_unit_nothing_is_seen(
+    ann: Party, ben: Party, account: Key, level: Isolation
+) -> None:
+    unit = ben.begin()
+    unit.update(ben.accounts, account, ADD, TEN)
+    assert ann.units.get(ann.accounts, account, isolation=level) == {**account, "balance": 100}
+    unit.commit()
+    assert ann.units.get(ann.accounts, account, isolation=level) == {**account, "balance": 110}
 
 
 def test_a_serializable_unit_sees_an_item_as_it_saw_it_first(ann: Party, ben: Party, account: Key) -> None:
@@ -459,139 +485,152 @@ def both(party: Party, account: Key, other: Key) -> list[tuple[Any, Key]]:
     return [(party.accounts, account), (party.accounts, other)]
 
 
-class TestItemsThatWereReadBefore:
-    @pytest.mark.parametrize("level", [SERIALIZABLE, COMMITTED], ids=lambda level: level.name)
-    def test_are_of_the_same_instant_as_the_others_of_one_get_all(
-        self, ann: Party, ben: Party, account: Key, other: Key, level: Isolation
-    ) -> None:
-        unit = ann.begin()
-        unit.get(ann.accounts, account)
-        moves_ten(ben, account, other)
-        if level is COMMITTED:
-            found = unit.get_all(both(ann, account, other), isolation=level)
-            assert [each and each["balance"] for each in found] == [90, 60]
-            return
-        with pytest.raises(UnitConflict) as conflict:
-            unit.get_all(both(ann, account, other), isolation=level)
-        assert conflict.value.keys == ((ann.accounts.name, account),)
-        with pytest.raises(UnitFinished, match="rolled back"):
-            unit.commit()
+@pytest.mark.parametrize("level", [SERIALIZABLE, COMMITTED], ids=lambda level: level.name)
+def test_items_that_were_read_before_are_of_the_same_instant_as_the_others_of_one_get_all(
+    ann: Party, ben: Party, account: Key, other: Key, level: Isolation
+) -> None:
+    unit = ann.begin()
+    unit.get(ann.accounts, account)
+    moves_ten(ben, account, other)
+    if level is COMMITTED:
+        found = unit.get_all(both(ann, account, other), isolation=level)
+        assert [each and each["balance"] for each in found] == [90, 60]
+        return
+    with pytest.raises(UnitConflict) as conflict:
+        unit.get_all(both(ann, account, other), isolation=level)
+    assert conflict.value.keys == ((ann.accounts.name, account),)
+    with pytest.raises(UnitFinished, match="rolled back"):
+        unit.commit()
 
-    def test_and_so_they_are_if_each_was_read_by_itself(self, ann: Party, ben: Party, account: Key, other: Key) -> None:
-        unit = ann.begin()
-        unit.get(ann.accounts, account)
-        moves_ten(ben, account, other)
-        unit.get(ann.accounts, other)
-        with pytest.raises(UnitConflict):
+
+def test_items_that_were_each_read_by_itself_are_of_one_instant_in_one_get_all(
+    ann: Party, ben: Party, account: Key, other: Key
+) -> None:
+    unit = ann.begin()
+    unit.get(ann.accounts, account)
+    moves_ten(ben, account, other)
+    unit.get(ann.accounts, other)
+    with pytest.raises(UnitConflict):
+        unit.get_all(both(ann, account, other))
+
+
+@pytest.mark.parametrize("level", [SERIALIZABLE, COMMITTED], ids=lambda level: level.name)
+def test_an_item_that_the_unit_has_written_is_of_the_same_instant_as_the_others_of_one_get_all(
+    ann: Party, ben: Party, account: Key, other: Key, level: Isolation
+) -> None:
+    unit = ann.begin()
+    unit.update(ann.accounts, account, ADD, TEN)
+    moves_ten(ben, account, other)
+    with pytest.raises(UnitConflict):
+        unit.get_all(both(ann, account, other), isolation=level)
+
+
+def test_items_that_were_read_before_are_of_one_instant_through_the_low_level_client_too(
+    ann: Party, ben: Party, account: Key, other: Key
+) -> None:
+    unit = ann.begin()
+    unit.get(ann.accounts, account)
+    moves_ten(ben, account, other)
+    gets = [{"Get": {"TableName": ann.accounts.name, "Key": {"id": {"S": key["id"]}}}} for key in (account, other)]
+    with pytest.raises(UnitConflict):
+        unit.client.transact_get_items(TransactItems=gets)
+
+
+def test_items_that_were_read_before_are_not_read_again_if_one_read_has_returned_all(
+    ann: Party, account: Key, other: Key
+) -> None:
+    with ann.begin() as unit:
+        for _ in range(2):
             unit.get_all(both(ann, account, other))
+    assert ann.line.operations == ["TransactGetItems"]
 
-    @pytest.mark.parametrize("level", [SERIALIZABLE, COMMITTED], ids=lambda level: level.name)
-    def test_and_so_is_what_the_unit_has_written(
-        self, ann: Party, ben: Party, account: Key, other: Key, level: Isolation
-    ) -> None:
-        unit = ann.begin()
+
+def test_items_that_were_read_before_that_are_unchanged_are_read_once_more_and_need_no_check_at_the_end(
+    ann: Party, account: Key, other: Key
+) -> None:
+    with ann.begin() as unit:
+        unit.get(ann.accounts, account)
+        found = unit.get_all(both(ann, account, other))
+    assert [each and each["balance"] for each in found] == [100, 50]
+    assert ann.line.operations == ["GetItem", "TransactGetItems"]
+
+
+def test_items_that_were_read_before_come_with_the_units_own_writes(
+    books: Books, ann: Party, account: Key, other: Key
+) -> None:
+    with ann.begin() as unit:
         unit.update(ann.accounts, account, ADD, TEN)
+        for level in (SERIALIZABLE, COMMITTED, UNCOMMITTED):
+            found = unit.get_all(both(ann, account, other), isolation=level)
+            assert [each and each["balance"] for each in found] == [110, 50]
+    assert books.balance(account) == 110
+
+
+@THREADS_ONLY
+def test_items_that_were_read_before_under_a_read_lock_that_was_taken_away_are_not_returned(
+    ann: Party, ben: Party, account: Key, other: Key
+) -> None:
+    unit = ann.begin(isolation=READ_LOCK)
+    unit.get(ann.accounts, account)
+
+    def meanwhile() -> None:
+        # Its keys are in its record, and it is about to read the second item.
+        ben.units.rollback(unit.id)
         moves_ten(ben, account, other)
-        with pytest.raises(UnitConflict):
-            unit.get_all(both(ann, account, other), isolation=level)
 
-    def test_through_the_low_level_client_too(self, ann: Party, ben: Party, account: Key, other: Key) -> None:
-        unit = ann.begin()
-        unit.get(ann.accounts, account)
-        moves_ten(ben, account, other)
-        gets = [{"Get": {"TableName": ann.accounts.name, "Key": {"id": {"S": key["id"]}}}} for key in (account, other)]
-        with pytest.raises(UnitConflict):
-            unit.client.transact_get_items(TransactItems=gets)
-
-    def test_are_not_read_again_if_one_read_has_returned_all(self, ann: Party, account: Key, other: Key) -> None:
-        with ann.begin() as unit:
-            for _ in range(2):
-                unit.get_all(both(ann, account, other))
-        assert ann.line.operations == ["TransactGetItems"]
-
-    def test_that_are_unchanged_are_read_once_more_and_need_no_check_at_the_end(
-        self, ann: Party, account: Key, other: Key
-    ) -> None:
-        with ann.begin() as unit:
-            unit.get(ann.accounts, account)
-            found = unit.get_all(both(ann, account, other))
-        assert [each and each["balance"] for each in found] == [100, 50]
-        assert ann.line.operations == ["GetItem", "TransactGetItems"]
-
-    def test_with_the_units_own_writes(self, books: Books, ann: Party, account: Key, other: Key) -> None:
-        with ann.begin() as unit:
-            unit.update(ann.accounts, account, ADD, TEN)
-            for level in (SERIALIZABLE, COMMITTED, UNCOMMITTED):
-                found = unit.get_all(both(ann, account, other), isolation=level)
-                assert [each and each["balance"] for each in found] == [110, 50]
-        assert books.balance(account) == 110
-
-    @THREADS_ONLY
-    def test_under_a_read_lock_that_was_taken_away_are_not_returned(
-        self, ann: Party, ben: Party, account: Key, other: Key
-    ) -> None:
-        unit = ann.begin(isolation=READ_LOCK)
-        unit.get(ann.accounts, account)
-
-        def meanwhile() -> None:
-            # Its keys are in its record, and it is about to read the second item.
-            ben.units.rollback(unit.id)
-            moves_ten(ben, account, other)
-
-        ann.line.between["GetItem"] = meanwhile
-        with pytest.raises(UnitRolledBack):
-            unit.get_all(both(ann, account, other))
+    ann.line.between["GetItem"] = meanwhile
+    with pytest.raises(UnitRolledBack):
+        unit.get_all(both(ann, account, other))
 
 
-class TestAReadBelowSerializable:
-    @pytest.mark.parametrize("level", [COMMITTED, UNCOMMITTED], ids=lambda level: level.name)
-    @pytest.mark.parametrize("own", [SERIALIZABLE, COMMITTED], ids=lambda level: f"unit at {level.name}")
-    def test_a_flag_that_the_unit_has_read_before_is_seen_to_change(
-        self, ann: Party, ben: Party, account: Key, level: Isolation, own: Isolation
-    ) -> None:
-        unit = ann.begin(isolation=own)
-        unit.get(ann.accounts, account, isolation=SERIALIZABLE)
-        ben.changes(account, 1)
-        assert unit.get(ann.accounts, account, isolation=level) == {**account, "balance": 1}
-
-    def test_a_query_too_sees_it_change(self, books: Books, ann: Party, ben: Party) -> None:
-        line = some_line()
-        books.write("lines", {**line, "amount": 1, VERSION: new_version()})
-        unit = ann.begin()
-        unit.get(ann.lines, line)
-        with ben.begin() as bens:
-            bens.update(ben.lines, line, "SET amount = :n", {":n": 2})
-        (found,) = unit.query(ann.lines, KeyOf("pk").eq(line["pk"]), isolation=COMMITTED)
-        assert found["amount"] == 2
-
-    def test_what_it_writes_after_it_has_seen_the_change_conflicts_at_once(
-        self, ann: Party, ben: Party, account: Key
-    ) -> None:
-        unit = ann.begin()
-        unit.get(ann.accounts, account)
-        ben.changes(account, 1)
-        unit.get(ann.accounts, account, isolation=COMMITTED)
-        with pytest.raises(UnitConflict):
-            unit.put(ann.accounts, {**account, "balance": 2})
+@pytest.mark.parametrize("level", [COMMITTED, UNCOMMITTED], ids=lambda level: level.name)
+@pytest.mark.parametrize("own", [SERIALIZABLE, COMMITTED], ids=lambda level: f"unit at {level.name}")
+def test_a_flag_that_the_unit_has_read_before_is_seen_to_change(
+    ann: Party, ben: Party, account: Key, level: Isolation, own: Isolation
+) -> None:
+    unit = ann.begin(isolation=own)
+    unit.get(ann.accounts, account, isolation=SERIALIZABLE)
+    ben.changes(account, 1)
+    assert unit.get(ann.accounts, account, isolation=level) == {**account, "balance": 1}
 
 
-class TestACheck:
-    @pytest.mark.parametrize("own", [SERIALIZABLE, COMMITTED], ids=lambda level: level.name)
-    def test_in_a_unit_that_only_reads_holds_at_the_commit(
-        self, ann: Party, ben: Party, account: Key, own: Isolation
-    ) -> None:
-        unit = ann.begin(isolation=own)
+def test_a_query_too_sees_it_change(books: Books, ann: Party, ben: Party) -> None:
+    line = some_line()
+    books.write("lines", {**line, "amount": 1, VERSION: new_version()})
+    unit = ann.begin()
+    unit.get(ann.lines, line)
+    with ben.begin() as bens:
+        bens.update(ben.lines, line, "SET amount = :n", {":n": 2})
+    (found,) = unit.query(ann.lines, KeyOf("pk").eq(line["pk"]), isolation=COMMITTED)
+    assert found["amount"] == 2
+
+
+def test_what_it_writes_after_it_has_seen_the_change_conflicts_at_once(ann: Party, ben: Party, account: Key) -> None:
+    unit = ann.begin()
+    unit.get(ann.accounts, account)
+    ben.changes(account, 1)
+    unit.get(ann.accounts, account, isolation=COMMITTED)
+    with pytest.raises(UnitConflict):
+        unit.put(ann.accounts, {**account, "balance": 2})
+
+
+@pytest.mark.parametrize("own", [SERIALIZABLE, COMMITTED], ids=lambda level: level.name)
+def test_a_check_in_a_unit_that_only_reads_holds_at_the_commit(
+    ann: Party, ben: Party, account: Key, own: Isolation
+) -> None:
+    unit = ann.begin(isolation=own)
+    unit.check(ann.accounts, account, "balance >= :n", TEN)
+    ben.changes(account, 1)
+    with pytest.raises(UnitConflict) as conflict:
+        unit.commit()
+    assert conflict.value.keys == ((ann.accounts.name, account),)
+
+
+def test_a_check_costs_one_transaction_that_only_reads(ann: Party, account: Key) -> None:
+    with ann.begin() as unit:
         unit.check(ann.accounts, account, "balance >= :n", TEN)
-        ben.changes(account, 1)
-        with pytest.raises(UnitConflict) as conflict:
-            unit.commit()
-        assert conflict.value.keys == ((ann.accounts.name, account),)
-
-    def test_costs_one_transaction_that_only_reads(self, ann: Party, account: Key) -> None:
-        with ann.begin() as unit:
-            unit.check(ann.accounts, account, "balance >= :n", TEN)
-        # A plain read might still see the item as it was before a transaction that is decided.
-        assert ann.line.operations == ["GetItem", "TransactGetItems"]
+    # A plain read might still see the item as it was before a transaction that is decided.
+    assert ann.line.operations == ["GetItem", "TransactGetItems"]
 
 
 @THREADS_ONLY

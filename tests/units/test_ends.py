@@ -108,24 +108,23 @@ USES: dict[str, Callable[[Party, Unit, Key], object]] = {
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
-class TestAfterItsEnd:
-    def test_a_committed_unit_is_finished(
-        self, ann: Party, account: Key, use: Callable[[Party, Unit, Key], object]
-    ) -> None:
-        with ann.begin() as unit:
-            pass
-        with pytest.raises(UnitFinished, match="committed"):
-            use(ann, unit, account)
+def test_a_committed_unit_is_finished(ann: Party, account: Key, use: Callable[[Party, Unit, Key], object]) -> None:
+    with ann.begin() as unit:
+        pass
+    with pytest.raises(UnitFinished, match="committed"):
+        use(ann, unit, account)
 
-    def test_one_that_was_rolled_back_is_finished(
-        self, ann: Party, account: Key, use: Callable[[Party, Unit, Key], object]
-    ) -> None:
-        unit = ann.begin()
-        unit.rollback()
-        with pytest.raises(UnitFinished, match="rolled back"):
-            use(ann, unit, account)
-        with pytest.raises(UnitFinished):
-            unit.commit()
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_one_that_was_rolled_back_is_finished(
+    ann: Party, account: Key, use: Callable[[Party, Unit, Key], object]
+) -> None:
+    unit = ann.begin()
+    unit.rollback()
+    with pytest.raises(UnitFinished, match="rolled back"):
+        use(ann, unit, account)
+    with pytest.raises(UnitFinished):
+        unit.commit()
 
 
 def test_a_committed_unit_is_not_rolled_back(books: Books, ann: Party, account: Key) -> None:
@@ -202,54 +201,59 @@ def in_a_task(memory: MemoryDynamoDB) -> bool:
 
 @pytest.mark.usefixtures("no_garbage_collector")
 @pytest.mark.parametrize("is_renewed", [in_a_thread, in_a_task], ids=lambda each: each.__name__)
-class TestReadLocks:
-    def test_are_renewed_no_more_at_once_after_the_last_reference(
-        self, memory: MemoryDynamoDB, is_renewed: Callable[[MemoryDynamoDB], bool]
-    ) -> None:
-        assert not is_renewed(memory)
-
-    def test_that_refer_to_their_unit_are_caught(
-        self, memory: MemoryDynamoDB, is_renewed: Callable[[MemoryDynamoDB], bool], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """A cycle: the unit would be kept until the garbage collector runs."""
-        begin = UnitOfWork.__init__
-
-        def begin_with_a_cycle(verbs: UnitOfWork, *given: Any) -> None:
-            begin(verbs, *given)
-            if verbs._locking is not None:
-                verbs._locking._read = verbs._read_in
-
-        monkeypatch.setattr(UnitOfWork, "__init__", begin_with_a_cycle)
-        assert is_renewed(memory)
+def test_read_locks_are_renewed_no_more_at_once_after_the_last_reference(
+    memory: MemoryDynamoDB, is_renewed: Callable[[MemoryDynamoDB], bool]
+) -> None:
+    assert not is_renewed(memory)
 
 
-class TestAUnitThatIsDropped:
-    def test_warns_if_it_would_have_written(self, units: Units, accounts: UnitTable) -> None:
-        unit = units.begin()
-        unit.update(accounts, KEY, SET, {":n": 1})
-        with pytest.warns(ResourceWarning, match=r"^the unit \w+ was never ended, and has written nothing: use it in"):
-            del unit
+@pytest.mark.usefixtures("no_garbage_collector")
+@pytest.mark.parametrize("is_renewed", [in_a_thread, in_a_task], ids=lambda each: each.__name__)
+def test_read_locks_that_refer_to_their_unit_are_caught(
+    memory: MemoryDynamoDB, is_renewed: Callable[[MemoryDynamoDB], bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cycle: the unit would be kept until the garbage collector runs."""
+    begin = UnitOfWork.__init__
 
-    def test_warns_of_a_task_as_well(self, memory: MemoryDynamoDB) -> None:
-        async def main() -> None:
-            async with aio.Units("units", client=Awaited(memory)) as units:
-                unit = units.begin()
-                await unit.update(await units.table("accounts"), KEY, SET, {":n": 1}, blind=True)
-                with pytest.warns(ResourceWarning, match="never ended"):
-                    del unit
+    def begin_with_a_cycle(verbs: UnitOfWork, *given: Any) -> None:
+        begin(verbs, *given)
+        if verbs._locking is not None:
+            verbs._locking._read = verbs._read_in
 
-        asyncio.run(main())
+    monkeypatch.setattr(UnitOfWork, "__init__", begin_with_a_cycle)
+    assert is_renewed(memory)
 
-    @pytest.mark.filterwarnings("error::ResourceWarning")
-    @pytest.mark.parametrize("end", ["nothing", "get", "commit", "rollback", "save"])
-    def test_is_silent_if_it_has_only_read_or_was_ended(self, units: Units, accounts: UnitTable, end: str) -> None:
-        unit = units.begin()
-        if end != "nothing":
-            unit.get(accounts, KEY)
-        if end in ("commit", "rollback", "save"):
-            unit.update(accounts, KEY, SET, {":n": 1})
-            getattr(unit, end)()
+
+def test_a_unit_that_is_dropped_warns_if_it_would_have_written(units: Units, accounts: UnitTable) -> None:
+    unit = units.begin()
+    unit.update(accounts, KEY, SET, {":n": 1})
+    with pytest.warns(ResourceWarning, match=r"^the unit \w+ was never ended, and has written nothing: use it in"):
         del unit
+
+
+def test_a_unit_that_is_dropped_warns_of_a_task_as_well(memory: MemoryDynamoDB) -> None:
+    async def main() -> None:
+        async with aio.Units("units", client=Awaited(memory)) as units:
+            unit = units.begin()
+            await unit.update(await units.table("accounts"), KEY, SET, {":n": 1}, blind=True)
+            with pytest.warns(ResourceWarning, match="never ended"):
+                del unit
+
+    asyncio.run(main())
+
+
+@pytest.mark.filterwarnings("error::ResourceWarning")
+@pytest.mark.parametrize("end", ["nothing", "get", "commit", "rollback", "save"])
+def test_a_unit_that_is_dropped_is_silent_if_it_has_only_read_or_was_ended(
+    units: Units, accounts: UnitTable, end: str
+) -> None:
+    unit = units.begin()
+    if end != "nothing":
+        unit.get(accounts, KEY)
+    if end in ("commit", "rollback", "save"):
+        unit.update(accounts, KEY, SET, {":n": 1})
+        getattr(unit, end)()
+    del unit
 
 
 def test_units_show_what_they_are(memory: MemoryDynamoDB, units: Units) -> None:

@@ -3,11 +3,11 @@
 import json
 from typing import Any
 
-import of_units.roll_back as function
 import of_units.sweeper as function
 import pytest
 from kit.crashes import crashes
 from kit.units import Books, Killed, Party, UnitsWorld, some_account, some_name
+from of_units import roll_back
 
 from ticketlock.errors import InvalidUnitRequest, UnitRolledBack
 from ticketlock.units import Outcome, unit_owner
@@ -131,7 +131,7 @@ IN_MEMORY = pytest.mark.parametrize(
 @pytest.fixture
 def execution(ben: Party, monkeypatch: pytest.MonkeyPatch) -> str:
     """Whose end is to come."""
-    monkeypatch.setattr(function, "units", lambda: ben.units)
+    monkeypatch.setattr(roll_back, "units", lambda: ben.units)
     return f"arn:aws:states:eu-west-1:123456789012:execution:Booking:{some_name()}"
 
 
@@ -153,7 +153,7 @@ def test_it_rolls_back_the_units_of_the_life_that_has_ended(
     ann: Party, execution: str, more: dict[str, int], redrives: int
 ) -> None:
     mine, another = saved(ann, execution, redrives), saved(ann, execution, redrives + 1)
-    assert function.handler(event(execution, **more), None)["rolled_back"] == [mine]
+    assert roll_back.handler(event(execution, **more), None)["rolled_back"] == [mine]
     with pytest.raises(UnitRolledBack):
         ann.units.resume(mine)
     assert ann.units.outcome(unit=another) is Outcome.PENDING
@@ -162,9 +162,9 @@ def test_it_rolls_back_the_units_of_the_life_that_has_ended(
 @IN_MEMORY
 def test_an_event_that_comes_again_changes_nothing(books: Books, ann: Party, execution: str) -> None:
     saved(ann, execution, 0)
-    function.handler(event(execution), None)
+    roll_back.handler(event(execution), None)
     before = books.everything()
-    assert function.handler(event(execution), None)["rolled_back"] == []
+    assert roll_back.handler(event(execution), None)["rolled_back"] == []
     assert books.everything() == before
 
 
@@ -174,7 +174,7 @@ def test_it_emits_how_many_it_has_rolled_back_and_says_which(
     ann: Party, execution: str, number: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = {saved(ann, execution, 0) for _ in range(number)}
-    result = function.handler(event(execution), None)
+    result = roll_back.handler(event(execution), None)
     assert (result["owner"], result["status"], set(result["rolled_back"])) == (
         unit_owner(execution, 0),
         "ABORTED",
@@ -187,10 +187,10 @@ def test_it_emits_how_many_it_has_rolled_back_and_says_which(
 @IN_MEMORY
 def test_an_event_of_something_else_fails(execution: str) -> None:
     with pytest.raises(InvalidUnitRequest, match="execution"):
-        function.handler(event(execution.removeprefix("arn:")), None)
+        roll_back.handler(event(execution.removeprefix("arn:")), None)
 
 
 def test_its_units_are_those_of_its_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TABLE_NAME", "units")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
-    assert function.units.__wrapped__()._settings.units_table == "units"
+    assert roll_back.units.__wrapped__()._settings.units_table == "units"

@@ -335,23 +335,22 @@ def test_what_is_no_client_of_locks_is_refused(books: Books, lock_table: str) ->
             aio.Units(books.tables["units"], locks=no_locks)
 
 
-class TestEntities:
-    def test_the_key_is_readable(self) -> None:
-        assert entity_of("orders", {"customer": "ann", "at": Decimal("7.5")}) == "orders/ann/7.5"
-        assert entity_of("blobs", {"id": Binary(b"\x01\xff")}) == r"blobs/Binary(b'\x01\xff')"
-
-    @pytest.mark.parametrize(("size", "is_readable"), [(1_017, True), (1_018, False), (2_048, False)])
-    def test_a_longer_one_than_a_lock_may_be_called_is_hashed(self, size: int, is_readable: bool) -> None:
-        entity = entity_of("orders", {"id": "x" * size})
-        assert (entity == f"orders/{'x' * size}") == is_readable
-        assert len(entity) <= 1_024
-        assert entity != entity_of("orders", {"id": "x" * (size - 1) + "y"})
+def test_the_entity_of_an_item_has_a_readable_key() -> None:
+    assert entity_of("orders", {"customer": "ann", "at": Decimal("7.5")}) == "orders/ann/7.5"
+    assert entity_of("blobs", {"id": Binary(b"\x01\xff")}) == r"blobs/Binary(b'\x01\xff')"
 
 
-class TestWhatIsContended:
-    def test_of_too_many_items_the_oldest_are_forgotten(self) -> None:
-        contended = Contended()
-        for number in range(1_000):
-            contended.add([str(number)])
-        contended.add(["0", "another"])
-        assert ["0" in contended, "1" in contended, "2" in contended] == [True, False, True]
+@pytest.mark.parametrize(("size", "is_readable"), [(1_017, True), (1_018, False), (2_048, False)])
+def test_a_longer_entity_than_a_lock_may_be_called_is_hashed(size: int, is_readable: bool) -> None:
+    entity = entity_of("orders", {"id": "x" * size})
+    assert (entity == f"orders/{'x' * size}") == is_readable
+    assert len(entity) <= 1_024
+    assert entity != entity_of("orders", {"id": "x" * (size - 1) + "y"})
+
+
+def test_of_too_many_contended_items_the_oldest_are_forgotten() -> None:
+    contended = Contended()
+    for number in range(1_000):
+        contended.add([str(number)])
+    contended.add(["0", "another"])
+    assert ["0" in contended, "1" in contended, "2" in contended] == [True, False, True]

@@ -291,7 +291,7 @@ class TestTheKeysOfAnIndex:
         [("by-owner", ""), ("by-owner", 5), ("by-owner", None), ("by-owner", "o" * 2_049), ("at", "5"), ("at", {5})],
         ids=["empty", "a number", "none", "too long", "a text", "a set"],
     )
-    def test_are_checked_at_the_statement(
+    def test_the_keys_of_an_index_are_checked_at_the_statement(
         self, books: Books, ann: Party, name: str, way: str, attribute: str, bad: Any
     ) -> None:
         orders = ann.units.table(name)

@@ -109,85 +109,100 @@ def test_an_error_of_ours_that_a_signal_handler_raises_is_no_answer_to_a_commit_
         unit.rollback()
 
 
-class TestABlockInWhichAnInterruptWasCaught:
-    """Its caller believes that the unit is still open."""
+# Its caller believes that the unit is still open.
 
-    @WHERE
-    def test_of_a_statement_does_not_end_as_if_it_were_committed(
-        self, books: Books, ann: Party, account: Key, other: Key, where: Lost
-    ) -> None:
-        def work() -> None:
-            with ann.begin() as unit:
-                unit.update(ann.accounts, account, SET, {":balance": 2})
-                ann.loses(where, 1)
-                with pytest.raises(Interrupt):
-                    unit.get(ann.accounts, other)
 
-        with pytest.raises(UnitFinished, match=r"ended without an error, but its unit .* is rolled back"):
-            work()
-        assert books.balance(account) == 100
-
-    def test_of_a_commit_says_that_its_outcome_is_unknown(self, ann: Party, account: Key) -> None:
-        def work() -> None:
-            with ann.begin() as unit:
-                unit.update(ann.accounts, account, SET, {":balance": 2})
-                ann.loses(Lost.INTERRUPTED_AFTER, 1)
-                with pytest.raises(Interrupt):
-                    unit.commit()
-
-        with pytest.raises(UnitFinished, match="its outcome unknown"):
-            work()
-
-    def test_ends_silently_if_the_caller_has_rolled_back(self, books: Books, ann: Party, account: Key) -> None:
+@WHERE
+def test_a_block_in_which_an_interrupt_was_caught_of_a_statement_does_not_end_as_if_it_were_committed(
+    books: Books, ann: Party, account: Key, other: Key, where: Lost
+) -> None:
+    def work() -> None:
         with ann.begin() as unit:
-            ann.loses(Lost.INTERRUPTED_BEFORE, 1)
+            unit.update(ann.accounts, account, SET, {":balance": 2})
+            ann.loses(where, 1)
             with pytest.raises(Interrupt):
-                unit.update(ann.accounts, account, SET, {":balance": 2})
-            unit.rollback()
-        assert books.balance(account) == 100
+                unit.get(ann.accounts, other)
 
-    @THREADS_ONLY
-    def test_returns_no_result_of_the_function(self, books: Books, ann: Party, account: Key) -> None:
-        @ann.units.transactional()
-        def work(*, unit: Unit) -> str:
-            ann.loses(Lost.INTERRUPTED_BEFORE, 1)
+    with pytest.raises(UnitFinished, match=r"ended without an error, but its unit .* is rolled back"):
+        work()
+    assert books.balance(account) == 100
+
+
+def test_a_block_in_which_an_interrupt_was_caught_of_a_commit_says_that_its_outcome_is_unknown(
+    ann: Party, account: Key
+) -> None:
+    def work() -> None:
+        with ann.begin() as unit:
+            unit.update(ann.accounts, account, SET, {":balance": 2})
+            ann.loses(Lost.INTERRUPTED_AFTER, 1)
             with pytest.raises(Interrupt):
-                unit.update(ann.accounts, account, SET, {":balance": 2})
-            return "done"
+                unit.commit()
 
-        with pytest.raises(UnitFinished):
-            work()
-        assert books.balance(account) == 100
+    with pytest.raises(UnitFinished, match="its outcome unknown"):
+        work()
+
+
+def test_a_block_in_which_an_interrupt_was_caught_ends_silently_if_the_caller_has_rolled_back(
+    books: Books, ann: Party, account: Key
+) -> None:
+    with ann.begin() as unit:
+        ann.loses(Lost.INTERRUPTED_BEFORE, 1)
+        with pytest.raises(Interrupt):
+            unit.update(ann.accounts, account, SET, {":balance": 2})
+        unit.rollback()
+    assert books.balance(account) == 100
+
+
+@THREADS_ONLY
+def test_a_block_in_which_an_interrupt_was_caught_returns_no_result_of_the_function(
+    books: Books, ann: Party, account: Key
+) -> None:
+    @ann.units.transactional()
+    def work(*, unit: Unit) -> str:
+        ann.loses(Lost.INTERRUPTED_BEFORE, 1)
+        with pytest.raises(Interrupt):
+            unit.update(ann.accounts, account, SET, {":balance": 2})
+        return "done"
+
+    with pytest.raises(UnitFinished):
+        work()
+    assert books.balance(account) == 100
 
 
 @THREADS_ONLY
 @ENGINE
-class TestASignalHandlerThatUsesTheUnit:
-    def test_is_refused_and_the_unit_stays_open(self, books: Books, ann: Party, account: Key, engine: str) -> None:
-        refused: list[type[Exception]] = []
+def test_a_signal_handler_that_uses_the_unit_is_refused_and_the_unit_stays_open(
+    books: Books, ann: Party, account: Key, engine: str
+) -> None:
+    refused: list[type[Exception]] = []
 
-        def handle_a_signal() -> None:
-            for use in (partial(unit.get, ann.accounts, account), unit.commit, unit.rollback):
-                with pytest.raises((InvalidUnitRequest, UnitFinished)) as raised:
-                    use()
-                refused.append(type(raised.value))
+    def handle_a_signal() -> None:
+        for use in (partial(unit.get, ann.accounts, account), unit.commit, unit.rollback):
+            with pytest.raises((InvalidUnitRequest, UnitFinished)) as raised:
+                use()
+            refused.append(type(raised.value))
 
-        with ann.begin(engine=engine) as unit:
-            ann.line.between["GetItem"] = handle_a_signal
+    with ann.begin(engine=engine) as unit:
+        ann.line.between["GetItem"] = handle_a_signal
+        unit.update(ann.accounts, account, SET, {":balance": 2})
+        ann.line.between["UpdateItem" if engine == "marked" else "TransactWriteItems"] = handle_a_signal
+    assert refused == [InvalidUnitRequest] * 3 + [UnitFinished] * 3
+    assert books.balance(account) == 2
+
+
+@THREADS_ONLY
+@ENGINE
+def test_a_signal_handler_that_uses_the_unit_and_raises_the_refusal_ends_the_unit(
+    books: Books, ann: Party, account: Key, engine: str
+) -> None:
+    for operation in ("GetItem", "UpdateItem" if engine == "marked" else "TransactWriteItems"):
+        ann.line.between[operation] = lambda: unit.get(ann.accounts, account)
+        with pytest.raises((InvalidUnitRequest, UnitFinished)), ann.begin(engine=engine) as unit:
             unit.update(ann.accounts, account, SET, {":balance": 2})
-            ann.line.between["UpdateItem" if engine == "marked" else "TransactWriteItems"] = handle_a_signal
-        assert refused == [InvalidUnitRequest] * 3 + [UnitFinished] * 3
-        assert books.balance(account) == 2
-
-    def test_and_raises_the_refusal_ends_the_unit(self, books: Books, ann: Party, account: Key, engine: str) -> None:
-        for operation in ("GetItem", "UpdateItem" if engine == "marked" else "TransactWriteItems"):
-            ann.line.between[operation] = lambda: unit.get(ann.accounts, account)
-            with pytest.raises((InvalidUnitRequest, UnitFinished)), ann.begin(engine=engine) as unit:
-                unit.update(ann.accounts, account, SET, {":balance": 2})
-            with pytest.raises(UnitFinished, match=r"rolled back:|unknown:"):
-                unit.get(ann.accounts, account)
-            assert MARK not in (books.raw("accounts", account) or {})
-        assert books.balance(account) == 100
+        with pytest.raises(UnitFinished, match=r"rolled back:|unknown:"):
+            unit.get(ann.accounts, account)
+        assert MARK not in (books.raw("accounts", account) or {})
+    assert books.balance(account) == 100
 
 
 ON_INTERRUPTED_ANYWHERE = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -116,7 +116,7 @@ class TestLostRequestsAndReplies:
     # The first two requests mark; the driver gives up the decision after 8 s, which is four attempts.
     DECISION = 3, 6, "UpdateItem"
 
-    def test_of_the_decision_for_long_roll_it_back_if_none_arrives(
+    def test_a_decision_whose_attempts_are_lost_for_long_is_rolled_back_if_none_arrives(
         self, ann: Party, ben: Party, account: Key, other: Key
     ) -> None:
         lost = ann.loses(Lost.REQUEST, *self.DECISION)
@@ -125,7 +125,7 @@ class TestLostRequestsAndReplies:
         assert lost.seen > lost.last
         assert balances(ben, [account, other]) == [100, 50]
 
-    def test_of_the_decision_for_long_find_it_committed_if_one_was_applied(
+    def test_a_decision_whose_replies_are_lost_for_long_is_found_to_be_committed(
         self, ann: Party, ben: Party, account: Key, other: Key
     ) -> None:
         ann.loses(Lost.REPLY, *self.DECISION)
@@ -150,7 +150,7 @@ class TestAnotherUnitsMark:
         marked(ann, keys, 9)
         assert not ann.line.between
 
-    def test_of_an_older_one_is_waited_for_until_the_time_out(
+    def test_the_mark_of_another_unit_of_an_older_one_is_waited_for_until_the_time_out(
         self, units_world: UnitsWorld, books: Books, keys: list[Key]
     ) -> None:
         ann, ben = units_world.party(), units_world.party(timeout=2)
@@ -163,7 +163,9 @@ class TestAnotherUnitsMark:
         self.meets(ann, keys, collide)
         assert [books.balance(key) for key in keys] == [9, 9]
 
-    def test_of_a_younger_one_is_rolled_back(self, books: Books, ann: Party, ben: Party, keys: list[Key]) -> None:
+    def test_the_mark_of_another_unit_of_a_younger_one_is_rolled_back(
+        self, books: Books, ann: Party, ben: Party, keys: list[Key]
+    ) -> None:
         older = ben.begin()
         older.update(ben.accounts, keys[0], SET, {":balance": 5})
         books.clock.advance(1)
@@ -174,7 +176,7 @@ class TestAnotherUnitsMark:
         sweep(ann)
         assert is_clean(books, keys)
 
-    def test_of_a_younger_one_is_rolled_back_by_a_unit_that_has_no_time_to_wait(
+    def test_the_mark_of_another_unit_of_a_younger_one_is_rolled_back_by_a_unit_that_has_no_time_to_wait(
         self, books: Books, ann: Party, ben: Party, keys: list[Key]
     ) -> None:
         older = ben.begin(timeout=0)
@@ -184,7 +186,7 @@ class TestAnotherUnitsMark:
             self.meets(ann, keys, older.commit)
         assert books.balance(keys[0]) == 5
 
-    def test_that_is_not_removed_in_time_leaves_no_doubt_about_the_unit_that_met_it(
+    def test_the_mark_of_another_unit_that_is_not_removed_in_time_leaves_no_doubt_about_the_unit_that_met_it(
         self, books: Books, ann: Party, ben: Party, keys: list[Key]
     ) -> None:
         raised = []
@@ -203,7 +205,7 @@ class TestAnotherUnitsMark:
             self.meets(ann, keys, collide)
         assert raised == [RequestNotApplied]
 
-    def test_is_waited_for_under_a_lease_that_is_renewed(
+    def test_the_mark_of_another_unit_is_waited_for_under_a_lease_that_is_renewed(
         self, books: Books, ann: Party, ben: Party, keys: list[Key], account: Key
     ) -> None:
         def collide() -> None:
@@ -222,12 +224,12 @@ class TestAnotherUnitsMark:
         assert len(renewed) >= 5
         assert [books.balance(key) for key in keys] == [9, 9]
 
-    def test_is_read_past_at_once(self, ann: Party, ben: Party, keys: list[Key]) -> None:
+    def test_the_mark_of_another_unit_is_read_past_at_once(self, ann: Party, ben: Party, keys: list[Key]) -> None:
         seen = []
         self.meets(ann, keys, lambda: seen.append(balances(ben, keys)))
         assert seen == [[100, 100]]
 
-    def test_whose_lease_is_over_is_removed_by_any_process(
+    def test_the_mark_of_another_unit_whose_lease_is_over_is_removed_by_any_process(
         self, books: Books, ann: Party, ben: Party, keys: list[Key]
     ) -> None:
         def collide() -> None:
@@ -352,61 +354,62 @@ def test_a_unit_that_paused_until_its_record_was_gone_is_forgotten_and_writes_no
 
 
 @THREADS_ONLY
-class TestADecisionWithoutAnAnswer:
-    def test_it_may_come_after_its_unit_gave_up_in_vain(
-        self, books: Books, units_world: UnitsWorld, account: Key, other: Key
-    ) -> None:
-        ann, ben = (units_world.party(sleep=books.clock.sleep, timeout=0) for _ in range(2))
-        unit = ann.begin(engine="marked")
-        unit.get(ann.accounts, account)
-        unit.update(ann.accounts, other, "SET balance = :zero", {":zero": 0})
-        # Ben marks what Ann has read, and crashes.
-        marker = ben.begin(engine="marked")
-        marker.update(ben.accounts, account, "SET balance = :zero", {":zero": 0})
-        ben.loses(Lost.NOT_SENT, 2, inf, "UpdateItem")
-        with pytest.raises(TableError):
-            marker.commit()
-        books.clock.advance(25)
-        # Ann's first attempt takes long to arrive; the next one meets the mark, and no further request of hers arrives.
-        ann.loses(Lost.REQUEST, 1, operation="TransactWriteItems")
-        ann.loses(Lost.NOT_SENT, 2, inf, "UpdateItem")
-        with pytest.raises(OutcomeUnknown):
-            unit.commit()
-        (late, *_) = (sent.parameters for sent in ann.line.sent if sent.operation == "TransactWriteItems")
-        # Ben's lease ends, and hers has not ended yet.
-        books.clock.advance(15)
-        assert units_world.party().units.sweep().rolled_back == 1
-        assert books.balance(other) == 50
-        books.plain_client.transact_write_items(**late)
-        reader = units_world.party()
-        assert reader.units.get(reader.accounts, other) == {**other, "balance": 0}
+def test_a_decision_without_an_answer_may_come_after_its_unit_gave_up_in_vain(
+    books: Books, units_world: UnitsWorld, account: Key, other: Key
+) -> None:
+    ann, ben = (units_world.party(sleep=books.clock.sleep, timeout=0) for _ in range(2))
+    unit = ann.begin(engine="marked")
+    unit.get(ann.accounts, account)
+    unit.update(ann.accounts, other, "SET balance = :zero", {":zero": 0})
+    # Ben marks what Ann has read, and crashes.
+    marker = ben.begin(engine="marked")
+    marker.update(ben.accounts, account, "SET balance = :zero", {":zero": 0})
+    ben.loses(Lost.NOT_SENT, 2, inf, "UpdateItem")
+    with pytest.raises(TableError):
+        marker.commit()
+    books.clock.advance(25)
+    # Ann's first attempt takes long to arrive; the next one meets the mark, and no further request of hers arrives.
+    ann.loses(Lost.REQUEST, 1, operation="TransactWriteItems")
+    ann.loses(Lost.NOT_SENT, 2, inf, "UpdateItem")
+    with pytest.raises(OutcomeUnknown):
+        unit.commit()
+    (late, *_) = (sent.parameters for sent in ann.line.sent if sent.operation == "TransactWriteItems")
+    # Ben's lease ends, and hers has not ended yet.
+    books.clock.advance(15)
+    assert units_world.party().units.sweep().rolled_back == 1
+    assert books.balance(other) == 50
+    books.plain_client.transact_write_items(**late)
+    reader = units_world.party()
+    assert reader.units.get(reader.accounts, other) == {**other, "balance": 0}
 
-    def test_of_a_record_that_is_gone_no_error_says_that_it_was_rolled_back(
-        self, books: Books, units_world: UnitsWorld, ben: Party, account: Key
-    ) -> None:
-        slept: list[float] = []
 
-        def sleep(seconds: float) -> None:
-            books.clock.sleep(seconds)
-            if decision.seen >= 4 and seconds == 0 and not slept:
-                slept.append(seconds)
-                # Other processes finish it, and TTL deletes its record.
-                for _ in range(2):
-                    ben.units.sweep()
-                    books.clock.advance(LATER_S)
+@THREADS_ONLY
+def test_of_a_decision_without_an_answer_whose_record_is_gone_no_error_says_that_it_was_rolled_back(
+    books: Books, units_world: UnitsWorld, ben: Party, account: Key
+) -> None:
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        books.clock.sleep(seconds)
+        if decision.seen >= 4 and seconds == 0 and not slept:
+            slept.append(seconds)
+            # Other processes finish it, and TTL deletes its record.
+            for _ in range(2):
                 ben.units.sweep()
-                books.plain_client.delete_item(
-                    TableName=books.tables["units"], Key={"unit": {"S": unit.id}, "row": {"S": "head"}}
-                )
+                books.clock.advance(LATER_S)
+            ben.units.sweep()
+            books.plain_client.delete_item(
+                TableName=books.tables["units"], Key={"unit": {"S": unit.id}, "row": {"S": "head"}}
+            )
 
-        ann = units_world.party(sleep=sleep)
-        unit = ann.begin(engine="marked")
-        unit.update(ann.accounts, account, "SET balance = :zero", {":zero": 0})
-        # The first request marks.
-        decision = ann.loses(Lost.REPLY, 2, 5, "UpdateItem")
-        with pytest.raises(UnitForgotten):
-            unit.commit()
-        assert slept
-        with pytest.raises(UnitFinished, match="its outcome unknown"):
-            unit.rollback()
-        assert books.balance(account) == 0
+    ann = units_world.party(sleep=sleep)
+    unit = ann.begin(engine="marked")
+    unit.update(ann.accounts, account, "SET balance = :zero", {":zero": 0})
+    # The first request marks.
+    decision = ann.loses(Lost.REPLY, 2, 5, "UpdateItem")
+    with pytest.raises(UnitForgotten):
+        unit.commit()
+    assert slept
+    with pytest.raises(UnitFinished, match="its outcome unknown"):
+        unit.rollback()
+    assert books.balance(account) == 0

@@ -70,42 +70,46 @@ def transfer(request: pytest.FixtureRequest, books: Books, ann: Party, account: 
     return Transfer(books, ann, name, account, other, some_account())
 
 
-class TestACommitWhoseRepliesAreAllLost:
-    def test_is_found_out_to_be_committed(self, ann: Party, transfer: Transfer) -> None:
-        ann.loses(Lost.REPLY, 1, 1_000, COMMIT)
-        transfer.run()
-        assert transfer.times() == 1
+def test_a_commit_whose_replies_are_all_lost_is_found_out_to_be_committed(ann: Party, transfer: Transfer) -> None:
+    ann.loses(Lost.REPLY, 1, 1_000, COMMIT)
+    transfer.run()
+    assert transfer.times() == 1
 
-    @THREADS_ONLY
-    def test_is_unknown_if_others_have_written_since_and_it_has_no_name(
-        self, books: Books, ann: Party, ben: Party, account: Key
-    ) -> None:
-        ann.loses(Lost.REPLY, 1, 1_000, COMMIT)
-        unit = ann.begin()
-        unit.update(ann.accounts, account, TAKE, TEN)
-        ann.line.between["GetItem"] = partial(ben.changes, account, 7)
-        with pytest.raises(OutcomeUnknown, match=unit.id):
-            unit.commit()
-        assert books.balance(account) == 7
 
-    @THREADS_ONLY
-    def test_is_known_by_its_name_although_others_have_written_since(
-        self, books: Books, ann: Party, ben: Party, account: Key
-    ) -> None:
-        ann.loses(Lost.REPLY, 1, 1_000, COMMIT)
-        unit = ann.begin(name=some_name())
-        unit.update(ann.accounts, account, TAKE, TEN)
-        ann.line.between["GetItem"] = partial(ben.changes, account, 7)
+@THREADS_ONLY
+def test_a_commit_whose_replies_are_all_lost_is_unknown_if_others_have_written_since_and_it_has_no_name(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
+    ann.loses(Lost.REPLY, 1, 1_000, COMMIT)
+    unit = ann.begin()
+    unit.update(ann.accounts, account, TAKE, TEN)
+    ann.line.between["GetItem"] = partial(ben.changes, account, 7)
+    with pytest.raises(OutcomeUnknown, match=unit.id):
         unit.commit()
-        assert books.balance(account) == 7
+    assert books.balance(account) == 7
 
-    def test_which_only_deletes_leaves_nothing_to_find_out_by(self, books: Books, ann: Party, account: Key) -> None:
-        ann.loses(Lost.REPLY, 1, 1_000, COMMIT)
-        unit = ann.begin()
-        unit.delete(ann.accounts, account)
-        with pytest.raises(OutcomeUnknown, match="a unit with a name can be asked for"):
-            unit.commit()
-        assert books.raw("accounts", account) is None
+
+@THREADS_ONLY
+def test_a_commit_whose_replies_are_all_lost_is_known_by_its_name_although_others_have_written_since(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
+    ann.loses(Lost.REPLY, 1, 1_000, COMMIT)
+    unit = ann.begin(name=some_name())
+    unit.update(ann.accounts, account, TAKE, TEN)
+    ann.line.between["GetItem"] = partial(ben.changes, account, 7)
+    unit.commit()
+    assert books.balance(account) == 7
+
+
+def test_a_commit_whose_replies_are_all_lost_which_only_deletes_leaves_nothing_to_find_out_by(
+    books: Books, ann: Party, account: Key
+) -> None:
+    ann.loses(Lost.REPLY, 1, 1_000, COMMIT)
+    unit = ann.begin()
+    unit.delete(ann.accounts, account)
+    with pytest.raises(OutcomeUnknown, match="a unit with a name can be asked for"):
+        unit.commit()
+    assert books.raw("accounts", account) is None
 
 
 def test_a_commit_that_never_arrives_is_unknown_and_named_units_say_whom_to_ask(ann: Party, transfer: Transfer) -> None:
@@ -144,12 +148,16 @@ class TestWhatAnotherClientWritesBetweenTwoAttempts:
         with pytest.raises(UnitFinished, match="unknown"):
             unit.rollback()
 
-    def test_as_the_version_of_an_item(self, books: Books, ann: Party, account: Key) -> None:
+    def test_a_version_that_another_client_writes_between_two_attempts_leaves_the_outcome_unknown(
+        self, books: Books, ann: Party, account: Key
+    ) -> None:
         unit = ann.begin()
         unit.update(ann.accounts, account, TAKE, TEN)
         self.ends_unknown(ann, unit, lambda: books.write("accounts", {**account, VERSION: 5}))
 
-    def test_as_the_receipt_of_a_name(self, books: Books, ann: Party, account: Key) -> None:
+    def test_a_receipt_that_another_client_writes_between_two_attempts_leaves_the_outcome_unknown(
+        self, books: Books, ann: Party, account: Key
+    ) -> None:
         name = some_name()
         receipt = {"unit": f"name#{name}", "row": "receipt"}
         unit = ann.begin(name=name)
@@ -181,50 +189,56 @@ def delete(ann: Party, unit: Unit, key: Key) -> None:
     unit.delete(ann.accounts, key)
 
 
-class TestASecondAttemptAfterALostReply:
-    @pytest.mark.parametrize("state", [count_blindly, count_blindly_if, delete])
-    def test_is_the_first_one_again(
-        self, books: Books, ann: Party, account: Key, state: Callable[[Party, Unit, Key], None]
-    ) -> None:
-        ann.loses(Lost.REPLY, 1, operation=COMMIT)
-        unit = ann.begin()
-        state(ann, unit, account)
-        if books.engine.name == FORGETS_TOKENS and state is delete:
-            # The second attempt finds no item: the first attempt has deleted it, or another client has.
-            with pytest.raises(OutcomeUnknown):
-                unit.commit()
-            return
-        unit.commit()
-        twice = books.engine.name == FORGETS_TOKENS and state is count_blindly
-        assert books.item("accounts", account) == (
-            None if state is delete else {**account, "balance": 120 if twice else 110}
-        )
-
-    def test_of_a_named_unit_is_never_applied_twice(self, books: Books, ann: Party, account: Key) -> None:
-        ann.loses(Lost.REPLY, 1, operation=COMMIT)
-        with ann.begin(name=some_name()) as unit:
-            count_blindly(ann, unit, account)
-        assert books.balance(account) == 110
-
-
-class TestASecondAttemptAfterALostRequest:
-    def test_that_meets_a_change_is_unknown(self, books: Books, ann: Party, ben: Party, account: Key) -> None:
-        """The first attempt may still arrive, or may have been lost: the sender cannot know."""
-        ann.loses(Lost.REQUEST, 1, operation=COMMIT)
-        unit = ann.begin()
-        unit.update(ann.accounts, account, TAKE, TEN)
-        ben.changes(account, 7)
+@pytest.mark.parametrize("state", [count_blindly, count_blindly_if, delete])
+def test_a_second_attempt_after_a_lost_reply_is_the_first_one_again(
+    books: Books, ann: Party, account: Key, state: Callable[[Party, Unit, Key], None]
+) -> None:
+    ann.loses(Lost.REPLY, 1, operation=COMMIT)
+    unit = ann.begin()
+    state(ann, unit, account)
+    if books.engine.name == FORGETS_TOKENS and state is delete:
+        # The second attempt finds no item: the first attempt has deleted it, or another client has.
         with pytest.raises(OutcomeUnknown):
             unit.commit()
-        assert books.balance(account) == 7
+        return
+    unit.commit()
+    twice = books.engine.name == FORGETS_TOKENS and state is count_blindly
+    assert books.item("accounts", account) == (
+        None if state is delete else {**account, "balance": 120 if twice else 110}
+    )
 
-    def test_that_surely_was_not_sent_is_refused_by_its_condition(self, books: Books, ann: Party, account: Key) -> None:
-        ann.loses(Lost.NOT_SENT, 1, operation=COMMIT)
-        unit = ann.begin()
-        unit.update(ann.accounts, account, TAKE, {":n": 500}, condition="balance >= :n", blind=True)
-        with pytest.raises(ConditionFailed):
-            unit.commit()
-        assert books.balance(account) == 100
+
+def test_a_second_attempt_after_a_lost_reply_of_a_named_unit_is_never_applied_twice(
+    books: Books, ann: Party, account: Key
+) -> None:
+    ann.loses(Lost.REPLY, 1, operation=COMMIT)
+    with ann.begin(name=some_name()) as unit:
+        count_blindly(ann, unit, account)
+    assert books.balance(account) == 110
+
+
+def test_a_second_attempt_after_a_lost_request_that_meets_a_change_is_unknown(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
+    """The first attempt may still arrive, or may have been lost: the sender cannot know."""
+    ann.loses(Lost.REQUEST, 1, operation=COMMIT)
+    unit = ann.begin()
+    unit.update(ann.accounts, account, TAKE, TEN)
+    ben.changes(account, 7)
+    with pytest.raises(OutcomeUnknown):
+        unit.commit()
+    assert books.balance(account) == 7
+
+
+def test_a_second_attempt_after_a_lost_request_that_surely_was_not_sent_is_refused_by_its_condition(
+    books: Books, ann: Party, account: Key
+) -> None:
+    ann.loses(Lost.NOT_SENT, 1, operation=COMMIT)
+    unit = ann.begin()
+    unit.update(ann.accounts, account, TAKE, {":n": 500}, condition="balance >= :n", blind=True)
+    with pytest.raises(ConditionFailed):
+        unit.commit()
+    assert books.balance(account) == 100
 
 
 class TestACopyOfACommitThatArrivesLate:
@@ -233,7 +247,7 @@ class TestACopyOfACommitThatArrivesLate:
         (commit, *_) = [sent for sent in ann.line.sent if sent.operation == COMMIT]
         books.plain_client.transact_write_items(**commit.parameters)
 
-    def test_is_applied_if_nothing_has_changed_which_is_why_it_is_unknown(
+    def test_a_copy_of_a_commit_that_arrives_late_is_applied_if_nothing_has_changed_which_is_why_it_is_unknown(
         self, books: Books, ann: Party, transfer: Transfer
     ) -> None:
         ann.loses(Lost.REQUEST, 1, 1_000, COMMIT)
@@ -243,7 +257,7 @@ class TestACopyOfACommitThatArrivesLate:
         self.arrives(books, ann)
         assert transfer.times() == 1
 
-    def test_is_refused_if_others_have_changed_what_it_rests_on(
+    def test_a_copy_of_a_commit_that_arrives_late_is_refused_if_others_have_changed_what_it_rests_on(
         self, books: Books, ann: Party, ben: Party, transfer: Transfer
     ) -> None:
         ann.loses(Lost.REQUEST, 1, 1_000, COMMIT)
@@ -254,7 +268,7 @@ class TestACopyOfACommitThatArrivesLate:
             self.arrives(books, ann)
         assert (books.balance(transfer.source), books.balance(transfer.target)) == (7, 50)
 
-    def test_is_refused_if_its_name_was_committed_by_another_attempt(
+    def test_a_copy_of_a_commit_that_arrives_late_is_refused_if_its_name_was_committed_by_another_attempt(
         self, books: Books, ann: Party, ben: Party, account: Key
     ) -> None:
         name = some_name()
@@ -269,7 +283,9 @@ class TestACopyOfACommitThatArrivesLate:
             self.arrives(books, ann)
         assert books.balance(account) == 110
 
-    def test_is_not_applied_a_second_time(self, books: Books, ann: Party, transfer: Transfer) -> None:
+    def test_a_copy_of_a_commit_that_arrives_late_is_not_applied_a_second_time(
+        self, books: Books, ann: Party, transfer: Transfer
+    ) -> None:
         transfer.run()
         if books.engine.name == FORGETS_TOKENS:
             with pytest.raises(ClientError, match="ConditionalCheckFailed"):
@@ -289,101 +305,109 @@ def takes_ten(party: Party, key: Key, **terms: object) -> Unit:
     return unit
 
 
-class TestOfAName:
-    def test_that_was_committed_whichever_process_asks(self, ann: Party, ben: Party, account: Key) -> None:
-        name = some_name()
-        takes_ten(ann, account, name=name).commit()
-        assert {party.units.outcome(name=name) for party in (ann, ben)} == {Outcome.COMMITTED}
-
-    def test_that_was_not_used_is_rolled_back_and_may_be_used_afterwards(
-        self, books: Books, ann: Party, account: Key
-    ) -> None:
-        name = some_name()
-        assert [ann.units.outcome(name=name) for _ in range(2)] == [Outcome.ROLLED_BACK] * 2
-        takes_ten(ann, account, name=name).commit()
-        assert ann.units.outcome(name=name) is Outcome.COMMITTED
-        assert books.balance(account) == 90
-
-    @pytest.mark.parametrize("engine", [None, "marked"])
-    def test_that_was_given_up_is_refused_to_the_unit_that_was_on_its_way_with_it(
-        self, books: Books, ann: Party, ben: Party, account: Key, engine: str | None
-    ) -> None:
-        name = some_name()
-        unit = takes_ten(ann, account, name=name, engine=engine)
-        assert ben.units.outcome(name=name) is Outcome.ROLLED_BACK
-        with pytest.raises(UnitRolledBack):
-            unit.commit()
-        assert books.balance(account) == 100
-
-    def test_after_an_unknown_outcome_is_right_for_good_however_late_the_request_comes(
-        self, books: Books, ann: Party, ben: Party, account: Key
-    ) -> None:
-        name = some_name()
-        ann.loses(Lost.REQUEST, 1, 1_000, "TransactWriteItems")
-        with pytest.raises(OutcomeUnknown):
-            takes_ten(ann, account, name=name).commit()
-        (late, *_) = (sent.parameters for sent in ann.line.sent if sent.operation == "TransactWriteItems")
-        assert ben.units.outcome(name=name) is Outcome.ROLLED_BACK
-        with pytest.raises(books.plain_client.exceptions.TransactionCanceledException):
-            books.plain_client.transact_write_items(**late)
-        assert books.balance(account) == 100
-
-    def test_after_an_unknown_outcome_is_committed_if_it_was(
-        self, books: Books, ann: Party, ben: Party, account: Key
-    ) -> None:
-        name = some_name()
-        unit = takes_ten(ann, account, name=name)
-        # The name's receipt cannot be read either.
-        ann.loses(Lost.REPLY, 1, 1_000)
-        with pytest.raises(OutcomeUnknown, match="outcome"):
-            unit.commit()
-        assert ben.units.outcome(name=name) is Outcome.COMMITTED
-        assert books.balance(account) == 90
-
-    @THREADS_ONLY
-    def test_that_is_committed_while_it_is_asked_for_is_committed(
-        self, books: Books, ann: Party, ben: Party, account: Key
-    ) -> None:
-        name = some_name()
-        unit = takes_ten(ann, account, name=name)
-        # It was not used when it was read.
-        ben.line.between["PutItem"] = unit.commit
-        assert ben.units.outcome(name=name) is Outcome.COMMITTED
-        assert books.balance(account) == 90
+def test_the_outcome_of_a_name_that_was_committed_whichever_process_asks(ann: Party, ben: Party, account: Key) -> None:
+    name = some_name()
+    takes_ten(ann, account, name=name).commit()
+    assert {party.units.outcome(name=name) for party in (ann, ben)} == {Outcome.COMMITTED}
 
 
-class TestOfAUnit:
-    def test_that_was_committed_by_marks(self, ann: Party, ben: Party, account: Key) -> None:
-        unit = takes_ten(ann, account, engine="marked")
+def test_the_outcome_of_a_name_that_was_not_used_is_rolled_back_and_may_be_used_afterwards(
+    books: Books, ann: Party, account: Key
+) -> None:
+    name = some_name()
+    assert [ann.units.outcome(name=name) for _ in range(2)] == [Outcome.ROLLED_BACK] * 2
+    takes_ten(ann, account, name=name).commit()
+    assert ann.units.outcome(name=name) is Outcome.COMMITTED
+    assert books.balance(account) == 90
+
+
+@pytest.mark.parametrize("engine", [None, "marked"])
+def test_the_outcome_of_a_name_that_was_given_up_is_refused_to_the_unit_that_was_on_its_way_with_it(
+    books: Books, ann: Party, ben: Party, account: Key, engine: str | None
+) -> None:
+    name = some_name()
+    unit = takes_ten(ann, account, name=name, engine=engine)
+    assert ben.units.outcome(name=name) is Outcome.ROLLED_BACK
+    with pytest.raises(UnitRolledBack):
         unit.commit()
-        assert ben.units.outcome(unit=unit.id) is Outcome.COMMITTED
+    assert books.balance(account) == 100
 
-    def test_that_met_a_conflict_under_marks_is_rolled_back(self, ann: Party, ben: Party, account: Key) -> None:
-        unit = takes_ten(ann, account, engine="marked")
-        ben.changes(account, 1)
-        with pytest.raises(UnitConflict):
-            unit.commit()
-        assert ben.units.outcome(unit=unit.id) is Outcome.ROLLED_BACK
 
-    def test_that_was_committed_in_one_request_is_forgotten(self, ann: Party, account: Key) -> None:
-        """It leaves no record: a caller that may have to ask gives it a name."""
-        unit = takes_ten(ann, account)
+def test_the_outcome_of_a_name_after_an_unknown_outcome_is_right_for_good_however_late_the_request_comes(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
+    name = some_name()
+    ann.loses(Lost.REQUEST, 1, 1_000, "TransactWriteItems")
+    with pytest.raises(OutcomeUnknown):
+        takes_ten(ann, account, name=name).commit()
+    (late, *_) = (sent.parameters for sent in ann.line.sent if sent.operation == "TransactWriteItems")
+    assert ben.units.outcome(name=name) is Outcome.ROLLED_BACK
+    with pytest.raises(books.plain_client.exceptions.TransactionCanceledException):
+        books.plain_client.transact_write_items(**late)
+    assert books.balance(account) == 100
+
+
+def test_the_outcome_of_a_name_after_an_unknown_outcome_is_committed_if_it_was(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
+    name = some_name()
+    unit = takes_ten(ann, account, name=name)
+    # The name's receipt cannot be read either.
+    ann.loses(Lost.REPLY, 1, 1_000)
+    with pytest.raises(OutcomeUnknown, match="outcome"):
         unit.commit()
-        assert ann.units.outcome(unit=unit.id) is Outcome.FORGOTTEN
+    assert ben.units.outcome(name=name) is Outcome.COMMITTED
+    assert books.balance(account) == 90
 
-    @THREADS_ONLY
-    def test_that_was_killed_is_pending_until_its_lease_is_over_and_rolled_back_from_then_on(
-        self, books: Books, ann: Party, ben: Party, account: Key, other: Key
-    ) -> None:
-        unit = takes_ten(ann, account, engine="marked")
-        unit.update(ann.accounts, other, TAKE, TEN)
-        crashes(ann, 1, is_sent=True)
-        with pytest.raises(Killed):
-            unit.commit()
-        assert ben.units.outcome(unit=unit.id) is Outcome.PENDING
-        books.clock.advance(LEASE_S + MARGIN_S)
-        assert ben.units.outcome(unit=unit.id) is Outcome.ROLLED_BACK
-        assert [books.balance(key) for key in (account, other)] == [100, 50]
+
+@THREADS_ONLY
+def test_the_outcome_of_a_name_that_is_committed_while_it_is_asked_for_is_committed(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
+    name = some_name()
+    unit = takes_ten(ann, account, name=name)
+    # It was not used when it was read.
+    ben.line.between["PutItem"] = unit.commit
+    assert ben.units.outcome(name=name) is Outcome.COMMITTED
+    assert books.balance(account) == 90
+
+
+def test_the_outcome_of_a_unit_that_was_committed_by_marks(ann: Party, ben: Party, account: Key) -> None:
+    unit = takes_ten(ann, account, engine="marked")
+    unit.commit()
+    assert ben.units.outcome(unit=unit.id) is Outcome.COMMITTED
+
+
+def test_the_outcome_of_a_unit_that_met_a_conflict_under_marks_is_rolled_back(
+    ann: Party, ben: Party, account: Key
+) -> None:
+    unit = takes_ten(ann, account, engine="marked")
+    ben.changes(account, 1)
+    with pytest.raises(UnitConflict):
+        unit.commit()
+    assert ben.units.outcome(unit=unit.id) is Outcome.ROLLED_BACK
+
+
+def test_the_outcome_of_a_unit_that_was_committed_in_one_request_is_forgotten(ann: Party, account: Key) -> None:
+    """It leaves no record: a caller that may have to ask gives it a name."""
+    unit = takes_ten(ann, account)
+    unit.commit()
+    assert ann.units.outcome(unit=unit.id) is Outcome.FORGOTTEN
+
+
+@THREADS_ONLY
+def test_the_outcome_of_a_unit_that_was_killed_is_pending_until_its_lease_is_over_and_rolled_back_from_then_on(
+    books: Books, ann: Party, ben: Party, account: Key, other: Key
+) -> None:
+    unit = takes_ten(ann, account, engine="marked")
+    unit.update(ann.accounts, other, TAKE, TEN)
+    crashes(ann, 1, is_sent=True)
+    with pytest.raises(Killed):
+        unit.commit()
+    assert ben.units.outcome(unit=unit.id) is Outcome.PENDING
+    books.clock.advance(LEASE_S + MARGIN_S)
+    assert ben.units.outcome(unit=unit.id) is Outcome.ROLLED_BACK
+    assert [books.balance(key) for key in (account, other)] == [100, 50]
 
 
 @pytest.mark.parametrize(
@@ -400,49 +424,56 @@ def test_a_question_that_is_none_is_refused(books: Books, ann: Party, field: str
 
 
 @pytest.mark.parametrize("engine", ["native", "marked"])
-class TestANameWhoseReceiptTimeToLiveHasDeleted:
-    def test_may_be_given_up_again_for_a_unit_that_has_seen_the_first_time(
-        self, books: Books, ann: Party, ben: Party, account: Key, engine: str
-    ) -> None:
-        name = some_name()
-        ben.units.outcome(name=name)
-        unit = ann.begin(name=name, engine=engine)
-        unit.update(ann.accounts, account, TAKE, TEN)
-        expires(books, name)
-        assert ben.units.outcome(name=name) is Outcome.ROLLED_BACK
-        with pytest.raises(UnitRolledBack, match="given up"):
-            unit.commit()
-        assert books.balance(account) == 100
-
-    def test_is_as_free_as_it_was(self, books: Books, ann: Party, ben: Party, account: Key, engine: str) -> None:
-        name = some_name()
-        ben.units.outcome(name=name)
-        unit = ann.begin(name=name, engine=engine)
-        unit.update(ann.accounts, account, TAKE, TEN)
-        expires(books, name)
+def test_a_name_whose_receipt_time_to_live_has_deleted_may_be_given_up_again_for_a_unit_that_has_seen_the_first_time(
+    books: Books, ann: Party, ben: Party, account: Key, engine: str
+) -> None:
+    name = some_name()
+    ben.units.outcome(name=name)
+    unit = ann.begin(name=name, engine=engine)
+    unit.update(ann.accounts, account, TAKE, TEN)
+    expires(books, name)
+    assert ben.units.outcome(name=name) is Outcome.ROLLED_BACK
+    with pytest.raises(UnitRolledBack, match="given up"):
         unit.commit()
-        assert (books.balance(account), ben.units.outcome(name=name)) == (90, Outcome.COMMITTED)
+    assert books.balance(account) == 100
 
-    def test_leaves_a_saved_unit_that_may_be_resumed(
-        self, books: Books, ann: Party, ben: Party, account: Key, engine: str
-    ) -> None:
-        name = some_name()
-        ben.units.outcome(name=name)
-        saved = ann.saves(account, name=name, engine=engine)
-        expires(books, name)
-        ben.units.resume(saved).commit()
-        assert (books.balance(account), ben.units.outcome(name=name)) == (90, Outcome.COMMITTED)
 
-    def test_ends_a_saved_unit_if_it_is_given_up_again(
-        self, books: Books, ann: Party, ben: Party, account: Key, engine: str
-    ) -> None:
-        name = some_name()
-        ben.units.outcome(name=name)
-        saved = ann.saves(account, name=name, engine=engine)
-        expires(books, name)
-        assert ben.units.outcome(name=name) is Outcome.ROLLED_BACK
-        with pytest.raises(UnitRolledBack, match="given up"):
-            ben.units.resume(saved)
+@pytest.mark.parametrize("engine", ["native", "marked"])
+def test_a_name_whose_receipt_time_to_live_has_deleted_is_as_free_as_it_was(
+    books: Books, ann: Party, ben: Party, account: Key, engine: str
+) -> None:
+    name = some_name()
+    ben.units.outcome(name=name)
+    unit = ann.begin(name=name, engine=engine)
+    unit.update(ann.accounts, account, TAKE, TEN)
+    expires(books, name)
+    unit.commit()
+    assert (books.balance(account), ben.units.outcome(name=name)) == (90, Outcome.COMMITTED)
+
+
+@pytest.mark.parametrize("engine", ["native", "marked"])
+def test_a_name_whose_receipt_time_to_live_has_deleted_leaves_a_saved_unit_that_may_be_resumed(
+    books: Books, ann: Party, ben: Party, account: Key, engine: str
+) -> None:
+    name = some_name()
+    ben.units.outcome(name=name)
+    saved = ann.saves(account, name=name, engine=engine)
+    expires(books, name)
+    ben.units.resume(saved).commit()
+    assert (books.balance(account), ben.units.outcome(name=name)) == (90, Outcome.COMMITTED)
+
+
+@pytest.mark.parametrize("engine", ["native", "marked"])
+def test_a_name_whose_receipt_time_to_live_has_deleted_ends_a_saved_unit_if_it_is_given_up_again(
+    books: Books, ann: Party, ben: Party, account: Key, engine: str
+) -> None:
+    name = some_name()
+    ben.units.outcome(name=name)
+    saved = ann.saves(account, name=name, engine=engine)
+    expires(books, name)
+    assert ben.units.outcome(name=name) is Outcome.ROLLED_BACK
+    with pytest.raises(UnitRolledBack, match="given up"):
+        ben.units.resume(saved)
 
 
 def expires(books: Books, name: str) -> None:

@@ -179,7 +179,7 @@ class TestItsTimeOut:
         return unit
 
     @THREADS_ONLY
-    def test_does_not_count_what_its_caller_does_between_two_waits(
+    def test_the_time_out_of_a_unit_with_read_locks_does_not_count_what_its_caller_does_between_two_waits(
         self, books: Books, ann: Party, ben: Party, older: list[tuple[Unit, float]]
     ) -> None:
         keys = [books.account(), books.account()]
@@ -192,7 +192,7 @@ class TestItsTimeOut:
         assert [books.balance(key) for key in keys] == [1, 1]
 
     @THREADS_ONLY
-    def test_does_not_count_the_grace_of_a_younger_one(
+    def test_the_time_out_of_a_unit_with_read_locks_does_not_count_the_grace_of_a_younger_one(
         self, books: Books, ann: Party, ben: Party, account: Key, other: Key, older: list[tuple[Unit, float]]
     ) -> None:
         oldest = self.reads(books, ben, other)
@@ -205,7 +205,7 @@ class TestItsTimeOut:
         assert [books.balance(key) for key in (account, other)] == [1, 1]
 
     @THREADS_ONLY
-    def test_counts_all_waits_together(
+    def test_the_time_out_of_a_unit_with_read_locks_counts_all_waits_together(
         self, books: Books, ann: Party, ben: Party, older: list[tuple[Unit, float]]
     ) -> None:
         keys = [books.account(), books.account()]
@@ -218,81 +218,83 @@ class TestItsTimeOut:
             unit.get(ann.accounts, keys[1])
 
 
-class TestItsLease:
-    def test_is_renewed_by_each_statement(self, books: Books, ann: Party, account: Key) -> None:
-        unit = locking(ann)
-        for _ in range(4):
-            unit.get(ann.accounts, account)
-            unit.get(ann.accounts, books.account())
-            books.clock.advance(45)
-        unit.update(ann.accounts, account, SET, {":n": 1})
+def test_the_lease_of_read_locks_is_renewed_by_each_statement(books: Books, ann: Party, account: Key) -> None:
+    unit = locking(ann)
+    for _ in range(4):
+        unit.get(ann.accounts, account)
+        unit.get(ann.accounts, books.account())
+        books.clock.advance(45)
+    unit.update(ann.accounts, account, SET, {":n": 1})
+    unit.commit()
+    assert books.balance(account) == 1
+
+
+def test_once_the_lease_of_read_locks_is_over_the_unit_gets_an_error_and_never_commits(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
+    unit = locking(ann)
+    unit.update(ann.accounts, account, SET, {":n": 1})
+    ann.loses(Lost.NOT_SENT, 1, 1_000)
+    books.clock.advance(LEASE_S + 3)
+    ben.changes(account, 7)
+    ann.line.losses.clear()
+    with pytest.raises(UnitRolledBack):
         unit.commit()
-        assert books.balance(account) == 1
-
-    def test_once_it_is_over_the_unit_gets_an_error_and_never_commits(
-        self, books: Books, ann: Party, ben: Party, account: Key
-    ) -> None:
-        unit = locking(ann)
-        unit.update(ann.accounts, account, SET, {":n": 1})
-        ann.loses(Lost.NOT_SENT, 1, 1_000)
-        books.clock.advance(LEASE_S + 3)
-        ben.changes(account, 7)
-        ann.line.losses.clear()
-        with pytest.raises(UnitRolledBack):
-            unit.commit()
-        assert (books.balance(account), marks(books, account)) == (7, [False])
-
-    def test_a_sweep_ends_what_a_killed_one_has_marked(
-        self, books: Books, ann: Party, ben: Party, account: Key, absent: Key
-    ) -> None:
-        unit = locking(ann)
-        unit.get_all([(ann.accounts, account), (ann.accounts, absent)])
-        unit.put(ann.accounts, {**some_account(), "balance": 1})
-        ann.loses(Lost.NOT_SENT, 1, 100_000)
-        sweep(ben)
-        assert (marks(books, account), books.raw("accounts", absent)) == ([False], None)
-        assert [row["row"] for row in books.everything()["units"] if row["unit"] == unit.id] == ["head"]
-        assert ben.units.outcome(unit=unit.id) is Outcome.ROLLED_BACK
+    assert (books.balance(account), marks(books, account)) == (7, [False])
 
 
-class TestRefusals:
-    def test_of_a_read_lock_in_another_unit(self, ann: Party, account: Key) -> None:
-        with pytest.raises(InvalidUnitRequest, match="isolation"):
-            ann.begin().get(ann.accounts, account, isolation=READ_LOCK)
+def test_a_sweep_ends_what_a_killed_unit_with_read_locks_has_marked(
+    books: Books, ann: Party, ben: Party, account: Key, absent: Key
+) -> None:
+    unit = locking(ann)
+    unit.get_all([(ann.accounts, account), (ann.accounts, absent)])
+    unit.put(ann.accounts, {**some_account(), "balance": 1})
+    ann.loses(Lost.NOT_SENT, 1, 100_000)
+    sweep(ben)
+    assert (marks(books, account), books.raw("accounts", absent)) == ([False], None)
+    assert [row["row"] for row in books.everything()["units"] if row["unit"] == unit.id] == ["head"]
+    assert ben.units.outcome(unit=unit.id) is Outcome.ROLLED_BACK
 
-    @pytest.mark.parametrize("read", ["get", "get_all", "query"])
-    def test_of_a_read_outside_units_which_would_never_end(
-        self, books: Books, ann: Party, account: Key, absent: Key, read: str
-    ) -> None:
-        reads: dict[str, Callable[[], object]] = {
-            "get": lambda: ann.units.get(ann.accounts, account, isolation=READ_LOCK),
-            "get_all": lambda: ann.units.get_all(
-                [(ann.accounts, key) for key in (account, absent)], isolation=READ_LOCK
-            ),
-            "query": lambda: ann.units.query(ann.lines, Key_("pk").eq("order-1"), isolation=READ_LOCK),
-        }
-        refused = "isolation is READ_LOCK; allowed: another level outside a unit"
-        with pytest.raises(InvalidUnitRequest, match=f"^{refused}$"):
-            reads[read]()
-        assert ann.line.operations == []
-        assert (marks(books, account), books.raw("accounts", absent)) == ([False], None)
 
-    def test_of_one_request(self, ann: Party) -> None:
-        with pytest.raises(InvalidUnitRequest, match="engine"):
-            locking(ann, engine="native")
+def test_a_read_lock_in_another_unit_is_refused(ann: Party, account: Key) -> None:
+    with pytest.raises(InvalidUnitRequest, match="isolation"):
+        ann.begin().get(ann.accounts, account, isolation=READ_LOCK)
 
-    @pytest.mark.parametrize("isolation", [None, SERIALIZABLE], ids=["its own level", "serializable"])
-    def test_of_a_query_whose_items_it_would_not_mark(self, ann: Party, isolation: Any) -> None:
-        with pytest.raises(InvalidUnitRequest, match="isolation"):
-            locking(ann).query(ann.lines, Key_("pk").eq("order-1"), isolation=isolation)
 
-    def test_of_a_save_after_which_it_is_resumed(self, books: Books, ann: Party, account: Key) -> None:
-        unit = locking(ann)
-        unit.update(ann.accounts, account, SET, {":n": 1})
-        with pytest.raises(InvalidUnitRequest, match="isolation"):
-            unit.save()
-        unit.commit()
-        assert books.balance(account) == 1
+@pytest.mark.parametrize("read", ["get", "get_all", "query"])
+def test_a_read_lock_outside_units_which_would_never_end_is_refused(
+    books: Books, ann: Party, account: Key, absent: Key, read: str
+) -> None:
+    reads: dict[str, Callable[[], object]] = {
+        "get": lambda: ann.units.get(ann.accounts, account, isolation=READ_LOCK),
+        "get_all": lambda: ann.units.get_all([(ann.accounts, key) for key in (account, absent)], isolation=READ_LOCK),
+        "query": lambda: ann.units.query(ann.lines, Key_("pk").eq("order-1"), isolation=READ_LOCK),
+    }
+    refused = "isolation is READ_LOCK; allowed: another level outside a unit"
+    with pytest.raises(InvalidUnitRequest, match=f"^{refused}$"):
+        reads[read]()
+    assert ann.line.operations == []
+    assert (marks(books, account), books.raw("accounts", absent)) == ([False], None)
+
+
+def test_read_locks_are_refused_to_a_unit_of_one_request(ann: Party) -> None:
+    with pytest.raises(InvalidUnitRequest, match="engine"):
+        locking(ann, engine="native")
+
+
+@pytest.mark.parametrize("isolation", [None, SERIALIZABLE], ids=["its own level", "serializable"])
+def test_a_query_whose_items_a_unit_with_read_locks_would_not_mark_is_refused(ann: Party, isolation: Any) -> None:
+    with pytest.raises(InvalidUnitRequest, match="isolation"):
+        locking(ann).query(ann.lines, Key_("pk").eq("order-1"), isolation=isolation)
+
+
+def test_a_save_of_a_unit_with_read_locks_is_refused(books: Books, ann: Party, account: Key) -> None:
+    unit = locking(ann)
+    unit.update(ann.accounts, account, SET, {":n": 1})
+    with pytest.raises(InvalidUnitRequest, match="isolation"):
+        unit.save()
+    unit.commit()
+    assert books.balance(account) == 1
 
 
 def test_a_repeated_one_reads_and_writes_nothing(books: Books, ann: Party, account: Key, absent: Key) -> None:

@@ -79,47 +79,53 @@ def test_items_that_do_not_change_are_only_checked(ann: Party, account: Key, oth
     assert actions == ["ConditionCheck", "Update"]
 
 
+# The limit of one TransactWriteItems.
+
+
 @IN_HUNDREDS
-class TestAHundredActions:
-    """The limit of one TransactWriteItems."""
-
-    def test_fit(self, books: Books, ann: Party) -> None:
-        keys = [some_account() for _ in range(100)]
-        with ann.begin() as unit:
-            unit.get_all([(ann.accounts, key) for key in keys])
-            for key in keys:
-                unit.put(ann.accounts, {**key, "balance": 1})
-        assert ann.line.operations == ["TransactGetItems", "TransactWriteItems"]
-        assert [books.version(key) for key in (keys[0], keys[-1])] == [unit.id] * 2
-
-    def test_and_not_one_more(self, books: Books, ann: Party) -> None:
-        before = books.everything()
-        keys = [some_account() for _ in range(101)]
-        unit = ann.begin(engine="native")
+def test_a_hundred_actions_fit_into_one_request(books: Books, ann: Party) -> None:
+    keys = [some_account() for _ in range(100)]
+    with ann.begin() as unit:
         unit.get_all([(ann.accounts, key) for key in keys])
         for key in keys:
             unit.put(ann.accounts, {**key, "balance": 1})
-        with pytest.raises(UnitTooLarge, match="101 actions"):
-            unit.commit()
-        assert books.everything() == before
-        assert commit_requests(ann) == 0
+    assert ann.line.operations == ["TransactGetItems", "TransactWriteItems"]
+    assert [books.version(key) for key in (keys[0], keys[-1])] == [unit.id] * 2
 
-    def test_of_which_a_name_is_one(self, ann: Party) -> None:
-        keys = [some_account() for _ in range(100)]
-        unit = ann.begin(name=some_name(), engine="native")
-        unit.get_all([(ann.accounts, key) for key in keys])
-        for key in keys:
-            unit.put(ann.accounts, {**key, "balance": 1})
-        with pytest.raises(UnitTooLarge, match=r"101 actions, .* the name"):
-            unit.commit()
 
-    def test_of_which_what_is_only_read_is_one(self, ann: Party) -> None:
-        keys = [some_account() for _ in range(101)]
-        unit = ann.begin(engine="native")
-        unit.get_all([(ann.accounts, key) for key in keys])
-        unit.put(ann.accounts, keys[0])
-        with pytest.raises(UnitTooLarge):
-            unit.commit()
+@IN_HUNDREDS
+def test_a_hundred_and_one_actions_do_not_fit_into_one_request(books: Books, ann: Party) -> None:
+    before = books.everything()
+    keys = [some_account() for _ in range(101)]
+    unit = ann.begin(engine="native")
+    unit.get_all([(ann.accounts, key) for key in keys])
+    for key in keys:
+        unit.put(ann.accounts, {**key, "balance": 1})
+    with pytest.raises(UnitTooLarge, match="101 actions"):
+        unit.commit()
+    assert books.everything() == before
+    assert commit_requests(ann) == 0
+
+
+@IN_HUNDREDS
+def test_the_name_is_one_of_the_hundred_actions(ann: Party) -> None:
+    keys = [some_account() for _ in range(100)]
+    unit = ann.begin(name=some_name(), engine="native")
+    unit.get_all([(ann.accounts, key) for key in keys])
+    for key in keys:
+        unit.put(ann.accounts, {**key, "balance": 1})
+    with pytest.raises(UnitTooLarge, match=r"101 actions, .* the name"):
+        unit.commit()
+
+
+@IN_HUNDREDS
+def test_an_item_that_is_only_read_is_one_of_the_hundred_actions(ann: Party) -> None:
+    keys = [some_account() for _ in range(101)]
+    unit = ann.begin(engine="native")
+    unit.get_all([(ann.accounts, key) for key in keys])
+    unit.put(ann.accounts, keys[0])
+    with pytest.raises(UnitTooLarge):
+        unit.commit()
 
 
 @IN_HUNDREDS
@@ -174,12 +180,14 @@ class TestATableWithALocalIndex:
         yield name
         books.plain_client.delete_table(TableName=name)
 
-    def test_is_written_in_one_request(self, books: Books, ann: Party, name: str) -> None:
+    def test_a_table_with_a_local_index_is_written_in_one_request(self, books: Books, ann: Party, name: str) -> None:
         with ann.begin() as unit:
             unit.put(ann.units.table(name), {"pk": "a", "sk": "b", "colour": "red"})
         assert books.plain_client.scan(TableName=name)["Count"] == 1
 
-    def test_is_not_written_by_marks(self, books: Books, ann: Party, account: Key, name: str) -> None:
+    def test_a_table_with_a_local_index_is_not_written_by_marks(
+        self, books: Books, ann: Party, account: Key, name: str
+    ) -> None:
         before = books.everything()
         unit = ann.begin(engine="marked")
         unit.put(ann.units.table(name), {"pk": "a", "sk": "b", "colour": "red"})
@@ -203,15 +211,17 @@ def test_a_blind_update_of_a_unit_that_is_committed_by_marks_is_read_at_the_comm
 
 @THREADS_ONLY
 @on(wide_engine_names())
-class TestMoreThanAHundredItemsThatAreOnlyRead:
-    def test_are_held_together_by_marks(self, books: Books, ann: Party) -> None:
-        keys = [some_account() for _ in range(101)]
-        unit = ann.begin()
-        unit.get_all([(ann.accounts, key) for key in keys])
-        assert "TransactWriteItems" in ann.sends(unit.commit)
-        assert [books.raw("accounts", key) for key in (keys[0], keys[-1])] == [None, None]
+def test_more_than_a_hundred_items_that_are_only_read_are_held_together_by_marks(books: Books, ann: Party) -> None:
+    keys = [some_account() for _ in range(101)]
+    unit = ann.begin()
+    unit.get_all([(ann.accounts, key) for key in keys])
+    assert "TransactWriteItems" in ann.sends(unit.commit)
+    assert [books.raw("accounts", key) for key in (keys[0], keys[-1])] == [None, None]
 
-    def test_are_only_read_at_a_lower_level(self, ann: Party) -> None:
-        unit = ann.begin(isolation=COMMITTED)
-        unit.get_all([(ann.accounts, some_account()) for _ in range(101)])
-        assert ann.sends(unit.commit) == []
+
+@THREADS_ONLY
+@on(wide_engine_names())
+def test_more_than_a_hundred_items_that_are_only_read_are_only_read_at_a_lower_level(ann: Party) -> None:
+    unit = ann.begin(isolation=COMMITTED)
+    unit.get_all([(ann.accounts, some_account()) for _ in range(101)])
+    assert ann.sends(unit.commit) == []

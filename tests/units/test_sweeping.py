@@ -31,6 +31,11 @@ HEAD = {"format": 1, "state": "pending", "rev": 0, "born": 0, "leaseUntilMs": 0,
 Left = Callable[[UnitsWorld, list[Key]], None]
 
 
+@pytest.fixture(autouse=True)
+def only_its_own(books: Books) -> None:
+    books.empty()
+
+
 @pytest.fixture
 def keys(books: Books) -> list[Key]:
     return [books.account(), books.account(), some_account()]
@@ -90,7 +95,6 @@ def test_a_unit_that_is_on_its_way_is_left_alone(
 def test_one_whose_lease_is_over_is_rolled_back_and_its_marks_are_removed(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
 ) -> None:
-    empty(books)
     before_its_decision(units_world, keys)
     books.clock.advance(LEASE_S + MARGIN_S)
     assert ben.units.sweep() == Swept(rolled_back=1, finished=3, closed=0, open=1)
@@ -104,7 +108,6 @@ def test_one_whose_lease_is_over_is_rolled_back_and_its_marks_are_removed(
 def test_one_that_was_committed_is_finished_at_once_and_closed_ten_minutes_after_its_end(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
 ) -> None:
-    empty(books)
     after_its_decision(units_world, keys)
     assert ben.units.sweep() == Swept(finished=3, open=1)
     assert (marks(books, keys), balances(books, keys)) == (0, [0, 0, 0])
@@ -134,7 +137,6 @@ def test_two_sweeps_beside_each_other_do_what_one_does(
 def test_a_table_that_is_deleted_does_not_keep_the_items_of_others_from_being_finished(
     books: Books, units_world: UnitsWorld, ben: Party, account: Key, is_committed: bool
 ) -> None:
-    empty(books)
     ann, gone = units_world.party(), f"a-{uuid.uuid4().hex}"
     make_table(books.plain_client, gone, {"id": "S"})
     unit = ann.begin(engine="marked")
@@ -173,7 +175,6 @@ STRANGE: dict[str, dict[str, Any]] = {
 def test_a_strange_row_is_left_and_reported_and_the_others_are_swept(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key], row: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    empty(books)
     for unit in "0z":
         books.write("units", {"unit": unit, "row": "head", **STRANGE[row]})
         books.write("units", {"unit": unit, "row": "w#1#00000"})
@@ -183,13 +184,6 @@ def test_a_strange_row_is_left_and_reported_and_the_others_are_swept(
     assert all(any(f"'unit': {{'S': '{unit}'}}" in message for message in caplog.messages) for unit in "0z")
 
 
-def empty(books: Books) -> None:
-    """Delete what other tests have left."""
-    for row in books.everything()["units"]:
-        key = {name: {"S": row[name]} for name in ("unit", "row")}
-        books.plain_client.delete_item(TableName=books.tables["units"], Key=key)
-
-
 LONG_S = 30
 
 
@@ -197,14 +191,6 @@ PARTS = 4
 
 
 FILLER_BYTES = 390_000
-
-
-@pytest.fixture(autouse=True)
-def without_leftovers(books: Books) -> None:
-    """Delete what other tests have left."""
-    for row in books.everything()["units"]:
-        key = {name: {"S": row[name]} for name in ("unit", "row")}
-        books.plain_client.delete_item(TableName=books.tables["units"], Key=key)
 
 
 def left(world: UnitsWorld, *keys: Key, is_committed: bool = False, inserts: bool = True) -> None:
@@ -383,37 +369,38 @@ def test_a_strange_place_is_no_place(books: Books, units_world: UnitsWorld, ben:
     assert places(books) == []
 
 
-class TestWhatItReturns:
-    def test_how_old_the_oldest_unit_is_that_is_on_its_way(
-        self, books: Books, units_world: UnitsWorld, ben: Party
-    ) -> None:
-        left(units_world, books.account())
-        books.clock.advance(20)
-        left(units_world, books.account())
-        swept = ben.units.sweep(parts=PARTS)
-        assert (swept.open, swept.unfinished) == (2, 0)
-        assert 20_000 <= swept.oldest_ms <= 20_000 + 1_000 * MARGIN_S
+def test_a_sweep_returns_how_old_the_oldest_unit_is_that_is_on_its_way(
+    books: Books, units_world: UnitsWorld, ben: Party
+) -> None:
+    left(units_world, books.account())
+    books.clock.advance(20)
+    left(units_world, books.account())
+    swept = ben.units.sweep(parts=PARTS)
+    assert (swept.open, swept.unfinished) == (2, 0)
+    assert 20_000 <= swept.oldest_ms <= 20_000 + 1_000 * MARGIN_S
 
-    def test_nothing_of_units_that_only_wait_for_late_copies(
-        self, books: Books, units_world: UnitsWorld, ben: Party
-    ) -> None:
-        left(units_world, books.account(), is_committed=True)
-        books.clock.advance(LEASE_S)
-        assert ben.units.sweep() == Swept(finished=2, open=1)
 
-    def test_that_a_committed_unit_could_not_be_finished(
-        self, books: Books, units_world: UnitsWorld, ben: Party
-    ) -> None:
-        left(units_world, books.account(), is_committed=True)
-        books.clock.advance(LEASE_S)
+def test_a_sweep_returns_nothing_of_units_that_only_wait_for_late_copies(
+    books: Books, units_world: UnitsWorld, ben: Party
+) -> None:
+    left(units_world, books.account(), is_committed=True)
+    books.clock.advance(LEASE_S)
+    assert ben.units.sweep() == Swept(finished=2, open=1)
 
-        def refuses(**_: Any) -> None:
-            raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "BatchGetItem")
 
-        ben.client.meta.events.register("before-call.dynamodb.BatchGetItem", refuses)
-        swept = ben.units.sweep()
-        assert (swept.unfinished, swept.open, swept.finished) == (1, 1, 0)
-        assert swept.oldest_ms >= LEASE_S * 1_000
+def test_a_sweep_returns_that_a_committed_unit_could_not_be_finished(
+    books: Books, units_world: UnitsWorld, ben: Party
+) -> None:
+    left(units_world, books.account(), is_committed=True)
+    books.clock.advance(LEASE_S)
+
+    def refuses(**_: Any) -> None:
+        raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "BatchGetItem")
+
+    ben.client.meta.events.register("before-call.dynamodb.BatchGetItem", refuses)
+    swept = ben.units.sweep()
+    assert (swept.unfinished, swept.open, swept.finished) == (1, 1, 0)
+    assert swept.oldest_ms >= LEASE_S * 1_000
 
 
 @pytest.mark.parametrize(

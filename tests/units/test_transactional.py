@@ -228,7 +228,7 @@ class TestUnderALock:
             count(name, lease)
         assert books.balance({"id": name}) == 101
 
-    def test_every_try_is_under_it(
+    def test_every_try_is_under_the_lock(
         self, books: Books, units: Units, accounts: UnitTable, name: str, locks: LockClient
     ) -> None:
         runs = []
@@ -247,7 +247,7 @@ class TestUnderALock:
         assert len(runs) == 2
         assert books.balance({"id": name}) == 100
 
-    def test_a_call_whose_name_was_committed_before_ends_well_without_it(
+    def test_a_call_whose_name_was_committed_before_ends_well_without_the_lock(
         self, books: Books, units: Units, accounts: UnitTable, name: str, locks: LockClient
     ) -> None:
         @units.transactional(name=lambda lease: lease.entity, under=lambda lease: lease)
@@ -268,7 +268,7 @@ class TestUnderALock:
         with pytest.raises(InvalidUnitRequest, match=r"^under is .*held lock"):
             count()
 
-    def test_an_exception_of_it_is_raised_and_nothing_has_run(self, units: Units) -> None:
+    def test_an_exception_while_the_lock_is_made_is_raised_and_nothing_has_run(self, units: Units) -> None:
         @units.transactional(under=lambda event: Fence(event["lock"], "locks"))
         def count(event: Any, *, unit: Unit) -> None:
             raise AssertionError((event, unit.id))
@@ -314,150 +314,166 @@ class TestTries:
         assert tries.terms.born_ms == first.born_ms
 
 
-class TestRefusals:
-    def test_a_coroutine_function(self, units: Units) -> None:
-        async def work(*, unit: Unit) -> None: ...
+def test_transactional_refuses_a_coroutine_function(units: Units) -> None:
+    async def work(*, unit: Unit) -> None: ...
 
-        with pytest.raises(TypeError, match=r"is a coroutine function: use ticketlock\.aio\.Units"):
-            units.transactional()(work)
-        with pytest.raises(TypeError, match="is a coroutine function"):
-            units.transactional()(functools.partial(work))
+    with pytest.raises(TypeError, match=r"is a coroutine function: use ticketlock\.aio\.Units"):
+        units.transactional()(work)
+    with pytest.raises(TypeError, match="is a coroutine function"):
+        units.transactional()(functools.partial(work))
 
-    def test_a_generator_function(self, units: Units) -> None:
-        def work(*, unit: Unit) -> Iterator[str]:
-            yield unit.id
 
-        with pytest.raises(TypeError, match=r"is a generator function, whose body runs .*: use begin"):
-            units.transactional()(work)
+def test_transactional_refuses_a_generator_function(units: Units) -> None:
+    def work(*, unit: Unit) -> Iterator[str]:
+        yield unit.id
 
-    def test_a_function_that_is_decorated_without_parentheses(self, units: Units) -> None:
-        def work(*, unit: Unit) -> None: ...
+    with pytest.raises(TypeError, match=r"is a generator function, whose body runs .*: use begin"):
+        units.transactional()(work)
 
-        decorate: Any = units.transactional
-        with pytest.raises(TypeError, match=r"write @units\.transactional\(\), with parentheses"):
-            decorate(work)
 
-    def test_a_function_that_does_not_take_the_unit(self, units: Units) -> None:
-        def work(account: str) -> None: ...
+def test_transactional_refuses_a_function_that_is_decorated_without_parentheses(units: Units) -> None:
+    def work(*, unit: Unit) -> None: ...
 
-        with pytest.raises(TypeError, match="the unit is passed as the keyword argument 'unit'"):
-            units.transactional()(work)
+    decorate: Any = units.transactional
+    with pytest.raises(TypeError, match=r"write @units\.transactional\(\), with parentheses"):
+        decorate(work)
 
-    def test_a_result_whose_work_would_run_after_the_commit(
-        self, books: Books, units: Units, accounts: UnitTable, name: str
-    ) -> None:
-        @units.transactional()
-        def count(*, unit: Unit) -> Any:
-            add_one(unit, accounts, name)
-            return (each for each in "abc")
 
-        with pytest.raises(TypeError, match="whose work would run after the commit"):
-            count()
+def test_transactional_refuses_a_function_that_does_not_take_the_unit(units: Units) -> None:
+    def work(account: str) -> None: ...
+
+    with pytest.raises(TypeError, match="the unit is passed as the keyword argument 'unit'"):
+        units.transactional()(work)
+
+
+def test_transactional_refuses_a_result_whose_work_would_run_after_the_commit(
+    books: Books, units: Units, accounts: UnitTable, name: str
+) -> None:
+    @units.transactional()
+    def count(*, unit: Unit) -> Any:
+        add_one(unit, accounts, name)
+        return (each for each in "abc")
+
+    with pytest.raises(TypeError, match="whose work would run after the commit"):
+        count()
+    assert books.balance({"id": name}) == 100
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("tries", 0),
+        ("tries", 1.5),
+        ("tries", True),
+        ("unit_as", ""),
+        ("unit_as", None),
+        ("isolation", "serializable"),
+        ("timeout", -1),
+        ("name", 5),
+        ("name", "{unknown}"),
+        ("name", "{"),
+        ("under", "order-42"),
+        ("under", asyncio.sleep),
+    ],
+)
+def test_an_argument_of_transactional_that_is_wrong_is_refused_at_once(units: Units, field: str, value: Any) -> None:
+    def work(account: str, *, unit: Unit) -> None: ...
+
+    transactional: Any = units.transactional
+    with pytest.raises(InvalidUnitRequest) as raised:
+        transactional(**{field: value})(work)
+    assert raised.value.field == field
+
+
+# It joins the unit: it neither begins nor commits one.
+
+
+def test_a_call_that_is_given_a_unit_is_part_of_that_unit(
+    books: Books, units: Units, accounts: UnitTable, name: str
+) -> None:
+    seen: list[Unit] = []
+
+    @units.transactional()
+    def count(*, unit: Unit) -> Any:
+        seen.append(unit)
+        return add_one(unit, accounts, name)
+
+    with units.begin() as unit:
+        assert count(unit=unit) == 101
         assert books.balance({"id": name}) == 100
-
-    @pytest.mark.parametrize(
-        ("field", "value"),
-        [
-            ("tries", 0),
-            ("tries", 1.5),
-            ("tries", True),
-            ("unit_as", ""),
-            ("unit_as", None),
-            ("isolation", "serializable"),
-            ("timeout", -1),
-            ("name", 5),
-            ("name", "{unknown}"),
-            ("name", "{"),
-            ("under", "order-42"),
-            ("under", asyncio.sleep),
-        ],
-    )
-    def test_an_argument_that_is_wrong_is_refused_at_once(self, units: Units, field: str, value: Any) -> None:
-        def work(account: str, *, unit: Unit) -> None: ...
-
-        transactional: Any = units.transactional
-        with pytest.raises(InvalidUnitRequest) as raised:
-            transactional(**{field: value})(work)
-        assert raised.value.field == field
+        assert count(unit=unit) == 102
+    assert seen == [unit, unit]
+    assert books.balance({"id": name}) == 102
 
 
-class TestACallThatIsGivenAUnit:
-    """It joins the unit: it neither begins nor commits one."""
+def test_a_call_that_is_given_a_unit_is_rolled_back_with_it(
+    books: Books, units: Units, accounts: UnitTable, name: str
+) -> None:
+    @units.transactional()
+    def count(*, unit: Unit) -> Any:
+        return add_one(unit, accounts, name)
 
-    def test_is_part_of_that_unit(self, books: Books, units: Units, accounts: UnitTable, name: str) -> None:
-        seen: list[Unit] = []
+    unit = units.begin()
+    count(unit=unit)
+    unit.rollback()
+    assert books.balance({"id": name}) == 100
 
-        @units.transactional()
-        def count(*, unit: Unit) -> Any:
-            seen.append(unit)
-            return add_one(unit, accounts, name)
 
-        with units.begin() as unit:
-            assert count(unit=unit) == 101
-            assert books.balance({"id": name}) == 100
-            assert count(unit=unit) == 102
-        assert seen == [unit, unit]
-        assert books.balance({"id": name}) == 102
+def test_a_call_that_is_given_a_unit_does_not_run_again_by_itself(units: Units) -> None:
+    runs: list[Unit] = []
 
-    def test_is_rolled_back_with_it(self, books: Books, units: Units, accounts: UnitTable, name: str) -> None:
-        @units.transactional()
-        def count(*, unit: Unit) -> Any:
-            return add_one(unit, accounts, name)
+    @units.transactional(tries=3)
+    def conflicts(*, unit: Unit) -> None:
+        runs.append(unit)
+        raise UnitConflict([])
 
-        unit = units.begin()
-        count(unit=unit)
-        unit.rollback()
-        assert books.balance({"id": name}) == 100
+    with pytest.raises(UnitConflict), units.begin() as unit:
+        conflicts(unit=unit)
+    assert runs == [unit]
 
-    def test_does_not_run_again_by_itself(self, units: Units) -> None:
-        runs: list[Unit] = []
 
-        @units.transactional(tries=3)
-        def conflicts(*, unit: Unit) -> None:
-            runs.append(unit)
-            raise UnitConflict([])
+def test_a_call_that_is_given_a_unit_begins_its_own_if_that_is_none(
+    books: Books, units: Units, accounts: UnitTable, name: str
+) -> None:
+    @units.transactional()
+    def count(*, unit: Unit) -> Any:
+        return add_one(unit, accounts, name)
 
-        with pytest.raises(UnitConflict), units.begin() as unit:
-            conflicts(unit=unit)
-        assert runs == [unit]
+    assert count(unit=None) == 101
+    assert books.balance({"id": name}) == 101
 
-    def test_begins_its_own_if_that_is_none(self, books: Books, units: Units, accounts: UnitTable, name: str) -> None:
-        @units.transactional()
-        def count(*, unit: Unit) -> Any:
-            return add_one(unit, accounts, name)
 
-        assert count(unit=None) == 101
-        assert books.balance({"id": name}) == 101
+@pytest.mark.parametrize("given", ["a unit", 1, object()], ids=["text", "a number", "an object"])
+def test_a_call_that_is_given_a_unit_refuses_what_is_no_unit(units: Units, given: Any) -> None:
+    @units.transactional()
+    def never(*, unit: Unit) -> None:
+        raise AssertionError(unit)
 
-    @pytest.mark.parametrize("given", ["a unit", 1, object()], ids=["text", "a number", "an object"])
-    def test_refuses_what_is_no_unit(self, units: Units, given: Any) -> None:
-        @units.transactional()
-        def never(*, unit: Unit) -> None:
-            raise AssertionError(unit)
+    with pytest.raises(InvalidUnitRequest, match=r"^unit is .*; allowed: a unit"):
+        never(unit=given)
 
-        with pytest.raises(InvalidUnitRequest, match=r"^unit is .*; allowed: a unit"):
-            never(unit=given)
 
-    @pytest.mark.parametrize(
-        "promise",
-        [{"name": "count-1"}, {"under": lambda **_: None}, {"isolation": READ_LOCK}],
-        ids=lambda each: str(*each),
-    )
-    def test_is_refused_if_that_unit_does_not_keep_what_the_decorator_promises(
-        self, units: Units, promise: dict[str, Any]
-    ) -> None:
-        @units.transactional(**promise)
-        def never(*, unit: Unit) -> None:
-            raise AssertionError(unit)
+@pytest.mark.parametrize(
+    "promise",
+    [{"name": "count-1"}, {"under": lambda **_: None}, {"isolation": READ_LOCK}],
+    ids=lambda each: str(*each),
+)
+def test_a_call_that_is_given_a_unit_is_refused_if_that_unit_does_not_keep_what_the_decorator_promises(
+    units: Units, promise: dict[str, Any]
+) -> None:
+    @units.transactional(**promise)
+    def never(*, unit: Unit) -> None:
+        raise AssertionError(unit)
 
-        (field,) = promise
-        with units.begin() as unit, pytest.raises(InvalidUnitRequest, match=f"^unit is .*{field}"):
-            never(unit=unit)
+    (field,) = promise
+    with units.begin() as unit, pytest.raises(InvalidUnitRequest, match=f"^unit is .*{field}"):
+        never(unit=unit)
 
-    def test_joins_a_unit_of_a_higher_level(self, units: Units) -> None:
-        @units.transactional(isolation=COMMITTED)
-        def joins(*, unit: Unit) -> str:
-            return unit.id
 
-        with units.begin(isolation=READ_LOCK) as unit:
-            assert joins(unit=unit) == unit.id
+def test_a_call_that_is_given_a_unit_joins_a_unit_of_a_higher_level(units: Units) -> None:
+    @units.transactional(isolation=COMMITTED)
+    def joins(*, unit: Unit) -> str:
+        return unit.id
+
+    with units.begin(isolation=READ_LOCK) as unit:
+        assert joins(unit=unit) == unit.id

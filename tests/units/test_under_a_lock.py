@@ -281,7 +281,7 @@ class TestWhatIsNoLock:
         assert raised.value.field == f"lock.{field}"
 
     @pytest.mark.parametrize("lock", [None, "order-42", ["order-42"], 7])
-    def test_what_is_no_object_is_named(self, lock: Any) -> None:
+    def test_a_lock_that_is_no_object_is_named(self, lock: Any) -> None:
         with pytest.raises(InvalidLockRequest, match=r"^lock is .*as the workflow passes it to its task"):
             Fence(lock, "locks")
 
@@ -290,13 +290,13 @@ class TestWhatIsNoLock:
         with pytest.raises(InvalidLockRequest, match=r"^table_name is "):
             Fence(self.WHOLE, table)
 
-    def test_what_a_later_version_adds_is_no_matter(self) -> None:
+    def test_what_a_later_version_adds_to_a_lock_is_no_matter(self) -> None:
         assert Fence({**self.WHOLE, "since": 1}, "locks").fencing_token == 7
 
-    def test_what_is_shown_of_it_has_neither_owner_nor_table(self) -> None:
+    def test_what_is_shown_of_a_fence_has_neither_owner_nor_table(self) -> None:
         assert repr(Fence(self.WHOLE, "locks")) == "Fence(entity='e', namespace='n', fencing_token=7)"
 
-    def test_its_check_is_that_of_the_lease(self, units_world: UnitsWorld, locks_table: str) -> None:
+    def test_the_check_of_a_fence_is_that_of_the_lease(self, units_world: UnitsWorld, locks_table: str) -> None:
         locks: LockClient = units_world.locks()
         with locks.acquire(some_name()) as lease:
             lock = {
@@ -313,10 +313,10 @@ class TestWhatIsNoLock:
 class TestTheNameOfAUnit:
     ARN = "arn:aws:states:us-east-1:123456789012:execution:transfer:e-1"
 
-    def test_it_is_the_same_at_each_retry(self) -> None:
+    def test_the_name_of_a_unit_is_the_same_at_each_retry(self) -> None:
         assert unit_name(self.ARN, "Move") == unit_name(self.ARN, "Move")
 
-    def test_no_two_places_share_one(self) -> None:
+    def test_no_two_places_share_the_name_of_a_unit(self) -> None:
         places: list[tuple[Any, ...]] = [
             (self.ARN, "Move"),
             (self.ARN, "Move", 0),
@@ -330,7 +330,7 @@ class TestTheNameOfAUnit:
         ]
         assert len({unit_name(*place) for place in places}) == len(places)
 
-    def test_a_number_and_its_digits_are_one_item(self) -> None:
+    def test_a_number_and_its_digits_are_one_item_in_the_name_of_a_unit(self) -> None:
         assert unit_name(self.ARN, "Move", 7) == unit_name(self.ARN, "Move", "7")
 
     @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ class TestTheNameOfAUnit:
             ("name", (ARN, "Move", "\ud800")),
         ],
     )
-    def test_what_makes_none_is_named(self, field: str, given: tuple[Any, ...]) -> None:
+    def test_what_makes_no_name_of_a_unit_is_named(self, field: str, given: tuple[Any, ...]) -> None:
         with pytest.raises(InvalidUnitRequest, match=f"^{field} is "):
             unit_name(*given)
 

@@ -202,87 +202,91 @@ def test_a_task_that_is_cancelled_at_any_request_finds_the_unit_over_and_leaves_
     assert number > {"native": 4, "marked": 11}[way]
 
 
-class TestABlockInWhichATimeOutWasCaught:
-    """Its caller believes that the unit is still open."""
-
-    @pytest.mark.parametrize("operation", ["GetItem", "TransactWriteItems"])
-    @pytest.mark.parametrize("how", ["block", "decorator"])
-    def test_does_not_end_as_if_it_were_committed(
-        self, books: Books, names: list[str], operation: str, how: str
-    ) -> None:
-        async def main() -> None:
-            may_continue, caught = asyncio.Event(), asyncio.timeout(None)
-
-            async def hold_back(**_: Any) -> None:
-                caught.reschedule(asyncio.get_running_loop().time())
-                await may_continue.wait()
-
-            async with own_client(books) as dynamodb, aio.Units(books.tables["units"], client=dynamodb) as units:
-                accounts = await units.table(books.tables["accounts"])
-
-                async def work(*, unit: aio.Unit) -> str:
-                    await move(unit, accounts, names)
-                    dynamodb.meta.events.register(f"before-call.dynamodb.{operation}", hold_back)
-                    with pytest.raises(TimeoutError):
-                        async with caught:
-                            await (unit.commit() if held_is_the_commit else unit.get(accounts, {"id": some_name()}))
-                    return "done"
-
-                async def in_a_block() -> None:
-                    async with units.begin() as unit:
-                        await work(unit=unit)
-
-                held_is_the_commit = operation == "TransactWriteItems"
-                try:
-                    with pytest.raises(UnitFinished, match="ended without an error, but its unit"):
-                        await (in_a_block() if how == "block" else units.transactional()(work)())
-                finally:
-                    may_continue.set()
-
-        asyncio.run(main())
-        moved = [90, 110] if operation == "TransactWriteItems" else [100, 100]
-        assert [books.balance({"id": name}) for name in names] == moved
+# Its caller believes that the unit is still open.
 
 
-class TestTasksThatUseOneUnitAtOnce:
-    def test_are_refused_but_one_and_nothing_is_committed(self, books: Books, run: Any, names: list[str]) -> None:
-        async def work(units: aio.Units, accounts: UnitTable) -> None:
-            more: Any = ("SET balance = balance + :n", {":n": 1})
-            async with units.begin() as unit:
-                await asyncio.gather(*(unit.update(accounts, {"id": name}, *more) for name in (*names, names[0])))
+@pytest.mark.parametrize("operation", ["GetItem", "TransactWriteItems"])
+@pytest.mark.parametrize("how", ["block", "decorator"])
+def test_a_block_in_which_a_time_out_was_caught_does_not_end_as_if_it_were_committed(
+    books: Books, names: list[str], operation: str, how: str
+) -> None:
+    async def main() -> None:
+        may_continue, caught = asyncio.Event(), asyncio.timeout(None)
 
-        with pytest.raises(InvalidUnitRequest, match="one thread or task at a time"):
-            run(work)
-        assert [books.balance({"id": name}) for name in names] == [100, 100]
+        async def hold_back(**_: Any) -> None:
+            caught.reschedule(asyncio.get_running_loop().time())
+            await may_continue.wait()
 
-    @pytest.mark.parametrize("end", ["commit", "rollback", "end of the block"])
-    def test_end_it_while_a_statement_is_under_way(self, books: Books, names: list[str], end: str) -> None:
-        async def main() -> None:
-            is_on_its_way, may_continue = asyncio.Event(), asyncio.Event()
+        async with own_client(books) as dynamodb, aio.Units(books.tables["units"], client=dynamodb) as units:
+            accounts = await units.table(books.tables["accounts"])
 
-            async def hold_back(**_: Any) -> None:
-                is_on_its_way.set()
-                await may_continue.wait()
+            async def work(*, unit: aio.Unit) -> str:
+                await move(unit, accounts, names)
+                dynamodb.meta.events.register(f"before-call.dynamodb.{operation}", hold_back)
+                with pytest.raises(TimeoutError):
+                    async with caught:
+                        await (unit.commit() if held_is_the_commit else unit.get(accounts, {"id": some_name()}))
+                return "done"
 
-            async with own_client(books) as dynamodb, aio.Units(books.tables["units"], client=dynamodb) as units:
-                accounts, unit = await units.table(books.tables["accounts"]), units.begin()
-                dynamodb.meta.events.register("before-call.dynamodb.GetItem", hold_back)
-                moving = asyncio.create_task(move(unit, accounts, names))
-                await asyncio.wait_for(is_on_its_way.wait(), PATIENCE_S)
-                ends = {"commit": unit.commit, "rollback": unit.rollback}
-                with pytest.raises(InvalidUnitRequest, match="one thread or task at a time"):
-                    await (ends[end]() if end in ends else unit.__aexit__(None, None, None))
+            async def in_a_block() -> None:
+                async with units.begin() as unit:
+                    await work(unit=unit)
+
+            held_is_the_commit = operation == "TransactWriteItems"
+            try:
+                with pytest.raises(UnitFinished, match="ended without an error, but its unit"):
+                    await (in_a_block() if how == "block" else units.transactional()(work)())
+            finally:
                 may_continue.set()
-                if end in ends:
-                    await moving
-                    await unit.commit()
-                else:
-                    with pytest.raises(UnitFinished, match="rolled back"):
-                        await moving
 
-        asyncio.run(main())
-        moved = [100, 100] if end == "end of the block" else [90, 110]
-        assert [books.balance({"id": name}) for name in names] == moved
+    asyncio.run(main())
+    moved = [90, 110] if operation == "TransactWriteItems" else [100, 100]
+    assert [books.balance({"id": name}) for name in names] == moved
+
+
+def test_tasks_that_use_one_unit_at_once_are_refused_but_one_and_nothing_is_committed(
+    books: Books, run: Any, names: list[str]
+) -> None:
+    async def work(units: aio.Units, accounts: UnitTable) -> None:
+        more: Any = ("SET balance = balance + :n", {":n": 1})
+        async with units.begin() as unit:
+            await asyncio.gather(*(unit.update(accounts, {"id": name}, *more) for name in (*names, names[0])))
+
+    with pytest.raises(InvalidUnitRequest, match="one thread or task at a time"):
+        run(work)
+    assert [books.balance({"id": name}) for name in names] == [100, 100]
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback", "end of the block"])
+def test_tasks_that_use_one_unit_at_once_end_it_while_a_statement_is_under_way(
+    books: Books, names: list[str], end: str
+) -> None:
+    async def main() -> None:
+        is_on_its_way, may_continue = asyncio.Event(), asyncio.Event()
+
+        async def hold_back(**_: Any) -> None:
+            is_on_its_way.set()
+            await may_continue.wait()
+
+        async with own_client(books) as dynamodb, aio.Units(books.tables["units"], client=dynamodb) as units:
+            accounts, unit = await units.table(books.tables["accounts"]), units.begin()
+            dynamodb.meta.events.register("before-call.dynamodb.GetItem", hold_back)
+            moving = asyncio.create_task(move(unit, accounts, names))
+            await asyncio.wait_for(is_on_its_way.wait(), PATIENCE_S)
+            ends = {"commit": unit.commit, "rollback": unit.rollback}
+            with pytest.raises(InvalidUnitRequest, match="one thread or task at a time"):
+                await (ends[end]() if end in ends else unit.__aexit__(None, None, None))
+            may_continue.set()
+            if end in ends:
+                await moving
+                await unit.commit()
+            else:
+                with pytest.raises(UnitFinished, match="rolled back"):
+                    await moving
+
+    asyncio.run(main())
+    moved = [100, 100] if end == "end of the block" else [90, 110]
+    assert [books.balance({"id": name}) for name in names] == moved
 
 
 def test_the_end_of_a_block_does_not_repeat_a_refusal_that_was_caught(books: Books, names: list[str]) -> None:
@@ -352,162 +356,166 @@ def test_no_task_is_left_when_the_units_are_closed(books: Books, names: list[str
     assert asyncio.run(main()) == set()
 
 
-class TestOpening:
-    def test_units_that_were_not_entered_say_so(self, books: Books) -> None:
-        with pytest.raises(ClientClosed, match="async with"):
-            asyncio.run(units_of(books).table(books.tables["accounts"]))
+def test_units_that_were_not_entered_say_so(books: Books) -> None:
+    with pytest.raises(ClientClosed, match="async with"):
+        asyncio.run(units_of(books).table(books.tables["accounts"]))
 
-    def test_units_that_are_closed_say_so(self, books: Books) -> None:
-        async def main() -> None:
-            async with units_of(books) as units:
-                pass
-            async with units.begin():
-                pass
 
-        with pytest.raises(ClientClosed, match="closed"):
-            asyncio.run(main())
+def test_units_that_are_closed_say_so(books: Books) -> None:
+    async def main() -> None:
+        async with units_of(books) as units:
+            pass
+        async with units.begin():
+            pass
 
-    def test_a_client_of_ones_own_stays_open(self, books: Books, names: list[str]) -> None:
-        async def main() -> None:
-            async with own_client(books) as dynamodb:
-                async with aio.Units(books.tables["units"], client=dynamodb) as units, units.begin() as unit:
-                    await move(unit, await units.table(books.tables["accounts"]), names)
-                await dynamodb.describe_table(TableName=books.tables["accounts"])
-
+    with pytest.raises(ClientClosed, match="closed"):
         asyncio.run(main())
+
+
+def test_a_client_of_ones_own_stays_open(books: Books, names: list[str]) -> None:
+    async def main() -> None:
+        async with own_client(books) as dynamodb:
+            async with aio.Units(books.tables["units"], client=dynamodb) as units, units.begin() as unit:
+                await move(unit, await units.table(books.tables["accounts"]), names)
+            await dynamodb.describe_table(TableName=books.tables["accounts"])
+
+    asyncio.run(main())
+    assert [books.balance({"id": name}) for name in names] == [90, 110]
+
+
+def test_a_client_that_repeats_by_itself_is_refused(books: Books) -> None:
+    async def main() -> None:
+        options = {"endpoint_url": books.engine.endpoint_url, "config": AioConfig()}
+        async with aio.Units(books.tables["units"], client_options=options):
+            pass
+
+    with pytest.raises(ValueError, match="total_max_attempts"):
+        asyncio.run(main())
+
+
+@pytest.mark.parametrize("wrong", [{"table_name": ""}, {"client": object()}], ids=["table_name", "client"])
+def test_a_wrong_argument_of_units_of_tasks_is_named(books: Books, wrong: dict[str, Any]) -> None:
+    async def main() -> None:
+        async with aio.Units(**{"table_name": books.tables["units"], **wrong}):
+            pass
+
+    with pytest.raises(InvalidUnitRequest) as raised:
+        asyncio.run(main())
+    assert [raised.value.field] == list(wrong)
+
+
+def test_calls_of_many_tasks_lose_no_increment(books: Books, run: Any, names: list[str]) -> None:
+    async def work(units: aio.Units, accounts: UnitTable) -> None:
+        @units.transactional(tries=1_000)
+        async def count(*, unit: aio.Unit) -> None:
+            await unit.update(accounts, {"id": names[0]}, "SET balance = balance + :n", {":n": 1})
+
+        await asyncio.gather(*(count() for _ in range(10)))
+
+    run(work)
+    assert books.balance({"id": names[0]}) == 110
+
+
+def test_a_call_whose_name_was_committed_before_does_not_run(books: Books, run: Any, names: list[str]) -> None:
+    async def work(units: aio.Units, accounts: UnitTable) -> list[Any]:
+        @units.transactional(name="{account}-once")
+        async def count(account: str, *, unit: aio.Unit) -> str:
+            await unit.update(accounts, {"id": account}, "SET balance = balance + :n", {":n": 1})
+            return "done"
+
+        return [assert_type(await count(names[0]), str | None), await count(names[0])]
+
+    assert run(work) == ["done", None]
+    assert books.balance({"id": names[0]}) == 101
+
+
+def test_what_is_raised_after_the_function_has_committed_by_hand_does_not_run_again(
+    books: Books, run: Any, names: list[str]
+) -> None:
+    async def work(units: aio.Units, accounts: UnitTable) -> None:
+        @units.transactional()
+        async def transfer(*, unit: aio.Unit) -> None:
+            await move(unit, accounts, names)
+            await unit.commit()
+            raise UnitConflict([("carts", {"id": "of another unit"})])
+
+        await transfer()
+
+    with pytest.raises(UnitConflict, match="of another unit"):
+        run(work)
+    assert [books.balance({"id": name}) for name in names] == [90, 110]
+
+
+def test_each_call_is_under_the_lock_that_is_made_of_its_arguments(books: Books, run: Any, names: list[str]) -> None:
+    locks_table = f"locks-{names[0]}"
+    create_table(locks_table, client=books.plain_client)
+
+    async def work(units: aio.Units, accounts: UnitTable) -> None:
+        @units.transactional(under=lambda lease: lease)
+        async def transfer(lease: aio.Lease, *, unit: aio.Unit) -> str:
+            await move(unit, accounts, names)
+            return lease.entity
+
+        client_options = {"endpoint_url": books.engine.endpoint_url}
+        async with aio.LockClient(locks_table, client_options=client_options) as locks:
+            async with locks.acquire(names[0]) as lease:
+                assert await transfer(lease) == names[0]
+            with pytest.raises(LockLost):
+                await transfer(lease)
+
+    run(work)
+    books.plain_client.delete_table(TableName=locks_table)
+    assert [books.balance({"id": name}) for name in names] == [90, 110]
+
+
+def test_the_last_conflict_is_raised(run: Any) -> None:
+    tried = []
+
+    async def work(units: aio.Units, _: UnitTable) -> None:
+        @units.transactional(tries=2)
+        async def fail(*, unit: aio.Unit) -> None:
+            tried.append(unit.id)
+            raise UnitConflict([])
+
+        await fail()
+
+    with pytest.raises(UnitConflict):
+        run(work)
+    assert len(set(tried)) == 2
+
+
+def test_a_call_that_is_given_a_unit_is_part_of_it(books: Books, run: Any, names: list[str]) -> None:
+    async def work(units: aio.Units, accounts: UnitTable) -> None:
+        @units.transactional()
+        async def moves(*, unit: aio.Unit) -> str:
+            await move(unit, accounts, names)
+            return unit.id
+
+        async with units.begin() as unit:
+            assert await moves(unit=unit) == unit.id
+            assert [books.balance({"id": name}) for name in names] == [100, 100]
         assert [books.balance({"id": name}) for name in names] == [90, 110]
 
-    def test_a_client_that_repeats_by_itself_is_refused(self, books: Books) -> None:
-        async def main() -> None:
-            options = {"endpoint_url": books.engine.endpoint_url, "config": AioConfig()}
-            async with aio.Units(books.tables["units"], client_options=options):
-                pass
+        @units.transactional(name="once")
+        async def once(*, unit: aio.Unit) -> None:
+            raise AssertionError(unit)
 
-        with pytest.raises(ValueError, match="total_max_attempts"):
-            asyncio.run(main())
+        async with units.begin() as unit:
+            with pytest.raises(InvalidUnitRequest, match="name"):
+                await once(unit=unit)
 
-    @pytest.mark.parametrize("wrong", [{"table_name": ""}, {"client": object()}], ids=["table_name", "client"])
-    def test_what_is_wrong_is_named(self, books: Books, wrong: dict[str, Any]) -> None:
-        async def main() -> None:
-            async with aio.Units(**{"table_name": books.tables["units"], **wrong}):
-                pass
-
-        with pytest.raises(InvalidUnitRequest) as raised:
-            asyncio.run(main())
-        assert [raised.value.field] == list(wrong)
+    run(work)
 
 
-class TestTransactional:
-    def test_calls_of_many_tasks_lose_no_increment(self, books: Books, run: Any, names: list[str]) -> None:
-        async def work(units: aio.Units, accounts: UnitTable) -> None:
-            @units.transactional(tries=1_000)
-            async def count(*, unit: aio.Unit) -> None:
-                await unit.update(accounts, {"id": names[0]}, "SET balance = balance + :n", {":n": 1})
+def test_a_plain_function_is_refused_at_once(books: Books) -> None:
+    def plain(*, unit: aio.Unit) -> None: ...
 
-            await asyncio.gather(*(count() for _ in range(10)))
-
-        run(work)
-        assert books.balance({"id": names[0]}) == 110
-
-    def test_a_call_whose_name_was_committed_before_does_not_run(
-        self, books: Books, run: Any, names: list[str]
-    ) -> None:
-        async def work(units: aio.Units, accounts: UnitTable) -> list[Any]:
-            @units.transactional(name="{account}-once")
-            async def count(account: str, *, unit: aio.Unit) -> str:
-                await unit.update(accounts, {"id": account}, "SET balance = balance + :n", {":n": 1})
-                return "done"
-
-            return [assert_type(await count(names[0]), str | None), await count(names[0])]
-
-        assert run(work) == ["done", None]
-        assert books.balance({"id": names[0]}) == 101
-
-    def test_what_is_raised_after_the_function_has_committed_by_hand_does_not_run_again(
-        self, books: Books, run: Any, names: list[str]
-    ) -> None:
-        async def work(units: aio.Units, accounts: UnitTable) -> None:
-            @units.transactional()
-            async def transfer(*, unit: aio.Unit) -> None:
-                await move(unit, accounts, names)
-                await unit.commit()
-                raise UnitConflict([("carts", {"id": "of another unit"})])
-
-            await transfer()
-
-        with pytest.raises(UnitConflict, match="of another unit"):
-            run(work)
-        assert [books.balance({"id": name}) for name in names] == [90, 110]
-
-    def test_each_call_is_under_the_lock_that_is_made_of_its_arguments(
-        self, books: Books, run: Any, names: list[str]
-    ) -> None:
-        locks_table = f"locks-{names[0]}"
-        create_table(locks_table, client=books.plain_client)
-
-        async def work(units: aio.Units, accounts: UnitTable) -> None:
-            @units.transactional(under=lambda lease: lease)
-            async def transfer(lease: aio.Lease, *, unit: aio.Unit) -> str:
-                await move(unit, accounts, names)
-                return lease.entity
-
-            client_options = {"endpoint_url": books.engine.endpoint_url}
-            async with aio.LockClient(locks_table, client_options=client_options) as locks:
-                async with locks.acquire(names[0]) as lease:
-                    assert await transfer(lease) == names[0]
-                with pytest.raises(LockLost):
-                    await transfer(lease)
-
-        run(work)
-        books.plain_client.delete_table(TableName=locks_table)
-        assert [books.balance({"id": name}) for name in names] == [90, 110]
-
-    def test_the_last_conflict_is_raised(self, run: Any) -> None:
-        tried = []
-
-        async def work(units: aio.Units, _: UnitTable) -> None:
-            @units.transactional(tries=2)
-            async def fail(*, unit: aio.Unit) -> None:
-                tried.append(unit.id)
-                raise UnitConflict([])
-
-            await fail()
-
-        with pytest.raises(UnitConflict):
-            run(work)
-        assert len(set(tried)) == 2
-
-    def test_a_call_that_is_given_a_unit_is_part_of_it(self, books: Books, run: Any, names: list[str]) -> None:
-        async def work(units: aio.Units, accounts: UnitTable) -> None:
-            @units.transactional()
-            async def moves(*, unit: aio.Unit) -> str:
-                await move(unit, accounts, names)
-                return unit.id
-
-            async with units.begin() as unit:
-                assert await moves(unit=unit) == unit.id
-                assert [books.balance({"id": name}) for name in names] == [100, 100]
-            assert [books.balance({"id": name}) for name in names] == [90, 110]
-
-            @units.transactional(name="once")
-            async def once(*, unit: aio.Unit) -> None:
-                raise AssertionError(unit)
-
-            async with units.begin() as unit:
-                with pytest.raises(InvalidUnitRequest, match="name"):
-                    await once(unit=unit)
-
-        run(work)
-
-    def test_a_plain_function_is_refused_at_once(self, books: Books) -> None:
-        def plain(*, unit: aio.Unit) -> None: ...
-
-        work: Any = plain
-        with pytest.raises(TypeError, match=r"is not a coroutine function: use ticketlock\.units\.Units"):
-            units_of(books).transactional()(work)
-        decorate: Any = units_of(books).transactional
-        with pytest.raises(TypeError, match="with parentheses"):
-            decorate(work)
+    work: Any = plain
+    with pytest.raises(TypeError, match=r"is not a coroutine function: use ticketlock\.units\.Units"):
+        units_of(books).transactional()(work)
+    decorate: Any = units_of(books).transactional
+    with pytest.raises(TypeError, match="with parentheses"):
+        decorate(work)
 
 
 def test_a_call_that_met_others_holds_the_lock_of_the_item_in_its_next_try(books: Books, names: list[str]) -> None:
