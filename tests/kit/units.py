@@ -325,6 +325,22 @@ class UnitsWorld:
     def party(self, **options: Any) -> Party:
         return Party(self.books, self.loop, **options)
 
+    def killed(self, keys: Sequence[Key], *, is_committed: bool, noise: object = 0) -> str:
+        """The id of a unit that sets accounts to 0; its process is killed before or after the decision: all are marked.
+
+        Args:
+            noise: a value that each account gets.
+        """
+        party = self.party()
+        unit = party.begin(engine="marked")
+        for key in keys:
+            unit.update(party.accounts, key, "SET balance = :n, noise = :noise", {":n": 0, ":noise": noise})
+        how = Lost.KILLED_AFTER if is_committed else Lost.KILLED_BEFORE
+        party.loses(how, len(keys) + 1, operation="UpdateItem")
+        with pytest.raises(Killed):
+            unit.commit()
+        return str(unit.id)
+
     def locks(self) -> LockClient:
         """A client for locks, on a table of the same engine."""
         made = LockClient(self.books.engine.table_name, client=self.books.client(), clocks=self.books.clock)

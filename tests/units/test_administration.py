@@ -54,26 +54,6 @@ def keys(books: Books) -> list[Key]:
     return [books.account(), books.account()]
 
 
-def killed(world: UnitsWorld, keys: list[Key], *, is_committed: bool, **more: object) -> str:
-    """The id of a unit that sets both to nought, and crashes before or after its decision: both are marked."""
-    ann = world.party()
-    unit = ann.begin(engine="marked")
-    for key in keys:
-        unit.update(ann.accounts, key, "SET balance = :n, noise = :noise", {**NOUGHT, ":noise": more.get("noise", 0)})
-    crashes(ann, len(keys) + 1, is_sent=is_committed)
-    with pytest.raises(Killed):
-        unit.commit()
-    return unit.id
-
-
-def marks(books: Books, keys: list[Key]) -> int:
-    return sum(MARK in (books.raw("accounts", key) or {}) for key in keys)
-
-
-def balances(books: Books, keys: list[Key]) -> list[int]:
-    return [books.balance(key) for key in keys]
-
-
 def opened(party: Party, unit: str) -> OpenUnit | None:
     return next((each for each in party.units.open_units() if each.unit == unit), None)
 
@@ -111,7 +91,7 @@ def test_both_faces_list_what_is_open_and_repair_what_no_record_leads_to(books: 
     for write in (False, True):
         (found,) = [each for each in ann.units.repair(ann.accounts, write=write) if each.key == key]
         assert (found.unit, found.record, found.action) == (UNKNOWN_ID, Record.ROLLED_BACK, "unmarked")
-        assert marks(books, [key]) == (not write)
+        assert books.marks([key]) == (not write)
     books.plain_client.delete_item(TableName=books.tables["units"], Key=dumped({"unit": UNKNOWN_ID, "row": "head"}))
 
 
@@ -134,9 +114,9 @@ def test_the_list_of_open_units_has_a_unit_from_its_first_mark_until_it_is_close
 def test_the_list_of_open_units_has_the_oldest_first_with_their_ages_and_leases(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
 ) -> None:
-    first = killed(units_world, keys, is_committed=True)
+    first = units_world.killed(keys, is_committed=True)
     books.clock.advance(30)
-    second = killed(units_world, [books.account()], is_committed=False)
+    second = units_world.killed([books.account()], is_committed=False)
     books.clock.advance(90)
     mine = [each for each in ben.units.open_units() if each.unit in (first, second)]
     assert [each.unit for each in mine] == [first, second]
@@ -152,7 +132,7 @@ def test_the_list_of_open_units_has_the_oldest_first_with_their_ages_and_leases(
 def test_the_list_of_open_units_counts_items_in_rows_of_their_own_unless_the_rows_are_gone(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
 ) -> None:
-    unit = killed(units_world, keys, is_committed=True, noise=LONG)
+    unit = units_world.killed(keys, is_committed=True, noise=LONG)
     known = opened(ben, unit)
     assert known is not None
     assert known.items == 2
@@ -169,7 +149,7 @@ def test_the_list_of_open_units_counts_items_in_rows_of_their_own_unless_the_row
 def test_the_list_of_open_units_leaves_out_what_no_unit_has_written_and_reports_it(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key], caplog: pytest.LogCaptureFixture
 ) -> None:
-    unit = killed(units_world, keys, is_committed=True)
+    unit = units_world.killed(keys, is_committed=True)
     books.write("units", {"unit": "0", "row": "head", "state": "new", "rev": 1})
     known: list[InvalidUnitRequest | UnsupportedFormat] = []
     heads = UnitRecords(books.tables["units"])
@@ -183,7 +163,7 @@ def test_the_list_of_open_units_leaves_out_what_no_unit_has_written_and_reports_
 
 @THREADS_ONLY
 def test_an_inspection_shows_which_items_are_marked(units_world: UnitsWorld, ben: Party, keys: list[Key]) -> None:
-    unit = killed(units_world, keys, is_committed=True)
+    unit = units_world.killed(keys, is_committed=True)
     assert standings(ben, unit) == [Standing.THERE] * 2
     ben.units.get(ben.accounts, keys[0])
     with ben.begin() as one:
@@ -197,7 +177,7 @@ def test_an_inspection_shows_which_items_are_marked(units_world: UnitsWorld, ben
 def test_an_inspection_shows_marks_of_others_and_what_no_unit_has_written(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
 ) -> None:
-    unit = killed(units_world, keys, is_committed=True)
+    unit = units_world.killed(keys, is_committed=True)
     for key, strange in zip(keys, ({"unit": UNKNOWN_ID, "kind": "write"}, "a secret"), strict=True):
         books.write("accounts", {**(books.raw("accounts", key) or {}), MARK: strange})
     assert set(standings(ben, unit)) == {Standing.OF_ANOTHER, Standing.STRANGE}
@@ -218,7 +198,7 @@ def test_an_inspection_shows_tables_that_are_gone(books: Books, units_world: Uni
 
 @THREADS_ONLY
 def test_an_inspection_writes_nothing(books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]) -> None:
-    unit = killed(units_world, keys, is_committed=False)
+    unit = units_world.killed(keys, is_committed=False)
     books.clock.advance(LEASE_S + MARGIN_S)
     before = books.everything()
     assert standings(ben, unit) == [Standing.THERE] * 2
@@ -229,11 +209,11 @@ def test_an_inspection_writes_nothing(books: Books, units_world: UnitsWorld, ben
 def test_settling_a_unit_finishes_one_that_is_committed(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
 ) -> None:
-    unit = killed(units_world, keys, is_committed=True)
+    unit = units_world.killed(keys, is_committed=True)
     known = settled(ben, unit)
     assert known.outcome is Outcome.COMMITTED
     assert sorted(map(str, keys_of(known))) == sorted(map(str, keys))
-    assert (marks(books, keys), balances(books, keys)) == (0, [0, 0])
+    assert (books.marks(keys), books.balances(keys)) == (0, [0, 0])
     assert settled(ben, unit).ended == []
 
 
@@ -241,7 +221,7 @@ def test_settling_a_unit_finishes_one_that_is_committed(
 def test_settling_a_unit_closes_it_ten_minutes_after_its_end(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
 ) -> None:
-    unit = killed(units_world, keys, is_committed=True)
+    unit = units_world.killed(keys, is_committed=True)
     settled(ben, unit)
     assert opened(ben, unit) is not None
     books.clock.advance(COPIES_S + MARGIN_S)
@@ -254,18 +234,18 @@ def test_settling_a_unit_closes_it_ten_minutes_after_its_end(
 def test_settling_a_unit_rolls_one_back_whose_lease_is_over(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
 ) -> None:
-    unit = killed(units_world, keys, is_committed=False)
+    unit = units_world.killed(keys, is_committed=False)
     books.clock.advance(LEASE_S + MARGIN_S)
     known = settled(ben, unit)
     assert (known.outcome, len(known.ended)) == (Outcome.ROLLED_BACK, 2)
-    assert (marks(books, keys), balances(books, keys)) == (0, [100, 100])
+    assert (books.marks(keys), books.balances(keys)) == (0, [100, 100])
 
 
 @THREADS_ONLY
 def test_settling_a_unit_leaves_one_alone_whose_lease_runs(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
 ) -> None:
-    unit = killed(units_world, keys, is_committed=False)
+    unit = units_world.killed(keys, is_committed=False)
     before = books.everything()
     assert settled(ben, unit).outcome is Outcome.PENDING
     assert books.everything() == before
@@ -275,7 +255,7 @@ def test_settling_a_unit_leaves_one_alone_whose_lease_runs(
 def test_settling_a_unit_returns_the_outcome_although_an_item_cannot_be_finished(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
 ) -> None:
-    unit = killed(units_world, keys, is_committed=True)
+    unit = units_world.killed(keys, is_committed=True)
     books.write("accounts", {**(books.raw("accounts", keys[0]) or {}), MARK: "a secret"})
     known = settled(ben, unit)
     assert known.outcome is Outcome.COMMITTED
@@ -287,11 +267,11 @@ class TestRollingBack:
     def test_an_operators_rollback_ends_one_whose_lease_runs_and_takes_its_marks_off(
         self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
     ) -> None:
-        unit = killed(units_world, keys, is_committed=False)
+        unit = units_world.killed(keys, is_committed=False)
         known = rolled_back(ben, unit)
         assert known.outcome is Outcome.ROLLED_BACK
         assert sorted(map(str, keys_of(known))) == sorted(map(str, keys))
-        assert (marks(books, keys), balances(books, keys)) == (0, [100, 100])
+        assert (books.marks(keys), books.balances(keys)) == (0, [100, 100])
         assert ben.units.outcome(unit=unit) is Outcome.ROLLED_BACK
         again = rolled_back(ben, unit)
         assert (again.outcome, again.ended) == (Outcome.ROLLED_BACK, [])
@@ -299,7 +279,7 @@ class TestRollingBack:
     def test_an_operators_rollback_is_refused_to_one_that_is_committed_and_finishes_nothing(
         self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
     ) -> None:
-        unit = killed(units_world, keys, is_committed=True)
+        unit = units_world.killed(keys, is_committed=True)
         before = books.everything()
         assert rolled_back(ben, unit).outcome is Outcome.COMMITTED
         assert books.everything() == before
@@ -316,8 +296,8 @@ class TestRollingBack:
             outcome, is_rolled_back = end
             assert is_rolled_back == (outcome is Outcome.ROLLED_BACK)
             if outcome is not Outcome.FORGOTTEN:
-                assert marks(books, keys) == 0
-                assert balances(books, keys) == ([100, 100] if outcome is Outcome.ROLLED_BACK else [0, 0])
+                assert books.marks(keys) == 0
+                assert books.balances(keys) == ([100, 100] if outcome is Outcome.ROLLED_BACK else [0, 0])
             ends.add(outcome)
         assert ends == {Outcome.FORGOTTEN, Outcome.ROLLED_BACK, Outcome.COMMITTED}
 

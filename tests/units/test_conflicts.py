@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from boto3.dynamodb.conditions import Key as KeyOf
 from kit.engines import first_on, wide_engine_names
-from kit.units import THREADS_ONLY, VERSION, Books, Key, Party, new_version, some_account, some_line
+from kit.units import THREADS_ONLY, VERSION, Books, Key, Party, dumped, new_version, some_account, some_line
 
 from ticketlock.errors import ConditionFailed, UnitConflict, UnitFinished, UnitRolledBack
 from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, UNCOMMITTED, Isolation, Unit
@@ -32,51 +32,34 @@ RESTS_ON_IT: dict[str, Callable[[Party, Unit, Key], object]] = {
 }
 
 
+# Who changes it meanwhile, and whether a unit has written it before.
+CHANGES: dict[str, tuple[bool, Callable[[Books, Party, Key], object]]] = {
+    "another unit": (True, lambda _, ben, key: ben.changes(key, 55)),
+    "the first unit": (False, lambda _, ben, key: ben.changes(key, 55)),
+    "a plain writer": (True, lambda books, _, key: books.write("accounts", {**key, "n": 5, VERSION: new_version()})),
+    "a plain delete": (
+        True,
+        lambda books, ben, key: books.plain_client.delete_item(TableName=ben.accounts.name, Key=dumped(key)),
+    ),
+}
+
+
 @pytest.mark.parametrize("rests_on_it", RESTS_ON_IT.values(), ids=RESTS_ON_IT)
-class TestAnItemThatHasChanged:
-    def refused(self, books: Books, ann: Party, unit: Unit, key: Key) -> None:
-        line = some_line()
-        unit.put(ann.lines, {**line, "amount": 1})
-        with pytest.raises(UnitConflict) as conflict:
-            unit.commit()
-        assert conflict.value.keys == ((ann.accounts.name, key),)
-        assert books.raw("lines", line) is None
-
-    def test_a_unit_is_refused_whose_item_was_changed_by_another_unit(
-        self, books: Books, ann: Party, ben: Party, account: Key, rests_on_it: Callable[[Party, Unit, Key], object]
-    ) -> None:
-        unit = ann.begin()
-        rests_on_it(ann, unit, account)
-        ben.changes(account, 55)
-        self.refused(books, ann, unit, account)
-        assert books.balance(account) == 55
-
-    def test_a_unit_is_refused_whose_item_was_changed_by_a_plain_writer_who_writes_a_new_version(
-        self, books: Books, ann: Party, account: Key, rests_on_it: Callable[[Party, Unit, Key], object]
-    ) -> None:
-        unit = ann.begin()
-        rests_on_it(ann, unit, account)
-        books.write("accounts", {**account, "balance": 55, VERSION: new_version()})
-        self.refused(books, ann, unit, account)
-        assert books.balance(account) == 55
-
-    def test_a_unit_is_refused_whose_item_was_changed_by_the_first_unit_that_writes_it(
-        self, books: Books, ann: Party, ben: Party, rests_on_it: Callable[[Party, Unit, Key], object]
-    ) -> None:
-        key = books.plain_account()
-        unit = ann.begin()
-        rests_on_it(ann, unit, key)
-        ben.changes(key, 55)
-        self.refused(books, ann, unit, key)
-
-    def test_a_unit_is_refused_whose_item_was_changed_by_a_client_that_has_deleted_it(
-        self, books: Books, ann: Party, account: Key, rests_on_it: Callable[[Party, Unit, Key], object]
-    ) -> None:
-        unit = ann.begin()
-        rests_on_it(ann, unit, account)
-        books.plain_client.delete_item(TableName=ann.accounts.name, Key={"id": {"S": account["id"]}})
-        self.refused(books, ann, unit, account)
-        assert books.raw("accounts", account) is None
+@pytest.mark.parametrize("by", CHANGES)
+def test_a_unit_is_refused_whose_item_was_changed_and_writes_nothing(
+    books: Books, ann: Party, ben: Party, by: str, rests_on_it: Callable[[Party, Unit, Key], object]
+) -> None:
+    has_version, changes = CHANGES[by]
+    key = books.account() if has_version else books.plain_account()
+    line, unit = some_line(), ann.begin()
+    rests_on_it(ann, unit, key)
+    changes(books, ben, key)
+    changed = books.raw("accounts", key)
+    unit.put(ann.lines, {**line, "amount": 1})
+    with pytest.raises(UnitConflict) as conflict:
+        unit.commit()
+    assert conflict.value.keys == ((ann.accounts.name, key),)
+    assert (books.raw("lines", line), books.raw("accounts", key)) == (None, changed)
 
 
 def test_all_items_that_have_changed_are_named(ann: Party, ben: Party, account: Key, other: Key) -> None:
@@ -168,20 +151,14 @@ def test_a_delete_of_an_item_that_is_not_there_is_a_read_of_it(books: Books, ann
     assert books.balance(key) == 1
 
 
-def test_a_unit_only_reads_one_item_and_asks_nothing_further(ann: Party, ben: Party, account: Key) -> None:
-    unit = ann.begin()
-    unit.get(ann.accounts, account)
-    ben.changes(account, 1)
-    assert ann.sends(unit.commit) == []
-
-
-def test_a_unit_only_reads_several_of_one_instant_and_asks_nothing_further(
+def test_a_unit_that_has_read_one_item_or_several_of_one_instant_asks_nothing_further(
     ann: Party, ben: Party, account: Key, other: Key
 ) -> None:
-    unit = ann.begin()
-    unit.get_all([(ann.accounts, account), (ann.accounts, other)])
+    single, together = ann.begin(), ann.begin()
+    single.get(ann.accounts, account)
+    together.get_all([(ann.accounts, account), (ann.accounts, other)])
     ben.changes(account, 1)
-    assert ann.sends(unit.commit) == []
+    assert ann.sends(single.commit) + ann.sends(together.commit) == []
 
 
 def test_a_unit_only_reads_two_items_one_by_one_and_makes_sure_of_them_in_one_request(
@@ -371,26 +348,10 @@ def test_below_serializable_what_it_writes_may_be_read_anew_before(
 
 
 @pytest.mark.parametrize("level", LOWER, ids=lambda level: level.name)
-def test_below_serializable_a_second_read_sees_what_was_committed_between(
-    ann: Party, ben: Party, account: Key, level: Isolation
-) -> None:
-    unit = ann.begin(isolation=level)
-    unit.get(ann.accounts, account)
-    ben.changes(account, 1)
-    assert unit.get(ann.accounts, account) == {**account, "balance": 1}
-
-
-@pytest.mark.parametrize("level", LOWER, ids=lambda level: level.name)
-def test_below_serializable_its_own_writes_are_read(ann: Party, account: Key, level: Isolation) -> None:
+@pytest.mark.parametrize("blind", [False, True])
+def test_below_serializable_its_own_writes_are_read(ann: Party, account: Key, level: Isolation, blind: bool) -> None:
     with ann.begin(isolation=level) as unit:
-        unit.update(ann.accounts, account, ADD, TEN)
-        assert unit.get(ann.accounts, account) == {**account, "balance": 110}
-
-
-@pytest.mark.parametrize("level", LOWER, ids=lambda level: level.name)
-def test_below_serializable_its_own_blind_writes_are_read(ann: Party, account: Key, level: Isolation) -> None:
-    with ann.begin(isolation=level) as unit:
-        unit.update(ann.accounts, account, ADD, TEN, blind=True)
+        unit.update(ann.accounts, account, ADD, TEN, blind=blind)
         assert unit.get(ann.accounts, account) == {**account, "balance": 110}
 
 

@@ -74,17 +74,26 @@ def test_a_prefix_that_is_longer_than_the_attributes_of_guards_is_none_of_theirs
 
 
 @ENGINES
+@pytest.mark.parametrize("how", ["put", "update", "read lock"])
+@pytest.mark.parametrize("is_empty", [False, True], ids=["of two items", "that is empty"])
 def test_an_insert_conflicts_with_a_unit_that_has_queried_its_partition(
-    books: Books, ann: Party, ben: Party, order: str, engine: Any
+    books: Books, ann: Party, ben: Party, order: str, engine: Any, how: str, is_empty: bool
 ) -> None:
-    account = books.account()
+    account, order = books.account(), str(some_line()["pk"]) if is_empty else order
     unit = ann.begin(engine=engine)
-    assert len(unit.query(ann.lines, of(order))) == 2
+    limit = 1 if how == "update" else None
+    assert len(unit.query(ann.lines, of(order), limit=limit)) == (0 if is_empty else limit or 2)
+    unit.put(ann.lines, line(order, 4))
     unit.update(ann.accounts, account, "SET balance = :n", {":n": 0})
-    inserts(ben, order, 3)
-    with pytest.raises(UnitConflict):
+    with ben.begin(isolation=READ_LOCK if how == "read lock" else SERIALIZABLE) as other:
+        if how == "update":
+            other.update(ben.lines, key(order, 3), SET, {":n": 1}, blind=True)
+        else:
+            other.put(ben.lines, line(order, 3))
+    with pytest.raises(UnitConflict, match=f"another unit inserted into a partition of {ann.lines.name} that"):
         unit.commit()
     assert books.balance(account) == 100
+    assert MARK not in (guard(books, order) or {MARK: "no guard"})
 
 
 @ENGINES
@@ -100,41 +109,6 @@ def test_an_insert_of_two_that_have_both_looked_one_is_committed(
     with pytest.raises(UnitConflict):
         units[1][1].commit()
     assert len(ann.units.query(ann.lines, of(order))) == 3
-
-
-@ENGINES
-def test_an_insert_by_an_update_does_the_same(ann: Party, ben: Party, order: str, engine: Any) -> None:
-    unit = ann.begin(engine=engine)
-    unit.query(ann.lines, of(order), limit=1)
-    unit.put(ann.lines, line(order, 4))
-    with ben.begin(engine=engine) as other:
-        other.update(ben.lines, key(order, 3), SET, {":n": 1}, blind=True)
-    with pytest.raises(UnitConflict, match=f"another unit inserted into a partition of {ann.lines.name} that"):
-        unit.commit()
-
-
-@ENGINES
-def test_an_insert_of_a_unit_that_marks_what_it_reads_does_the_same(
-    books: Books, ann: Party, ben: Party, order: str, engine: Any
-) -> None:
-    unit = ann.begin(engine=engine)
-    assert len(unit.query(ann.lines, of(order))) == 2
-    unit.put(ann.lines, line(order, 4))
-    with ben.begin(isolation=READ_LOCK) as other:
-        other.put(ben.lines, line(order, 3))
-    with pytest.raises(UnitConflict):
-        unit.commit()
-    assert MARK not in (guard(books, order) or {MARK: "no guard"})
-
-
-@ENGINES
-def test_an_insert_conflicts_with_a_unit_that_has_seen_nothing_there(ann: Party, ben: Party, engine: Any) -> None:
-    order = str(some_line()["pk"])
-    unit = ann.begin(engine=engine)
-    assert unit.query(ann.lines, of(order)) == []
-    inserts(ben, order, 3)
-    with pytest.raises(UnitConflict):
-        unit.commit()
 
 
 @ENGINES

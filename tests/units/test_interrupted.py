@@ -58,26 +58,6 @@ def test_every_exception_in_a_statement_or_a_commit_is_raised_and_the_unit_is_ov
     assert books.balance(account) == 100
 
 
-def test_a_unit_whose_statement_was_interrupted_is_rolled_back(books: Books, ann: Party, account: Key) -> None:
-    unit = ann.begin()
-    ann.loses(Lost.INTERRUPTED_AFTER, 1)
-    with pytest.raises(Interrupt):
-        unit.update(ann.accounts, account, SET, {":balance": 2})
-    with pytest.raises(UnitFinished, match="rolled back"):
-        unit.commit()
-    assert books.balance(account) == 100
-
-
-def test_a_unit_whose_outcome_is_unknown_is_not_rolled_back(ann: Party, account: Key) -> None:
-    unit = ann.begin()
-    unit.update(ann.accounts, account, SET, {":balance": 2})
-    ann.loses(Lost.INTERRUPTED_AFTER, 1)
-    with pytest.raises(Interrupt):
-        unit.commit()
-    with pytest.raises(UnitFinished, match="unknown"):
-        unit.rollback()
-
-
 @THREADS_ONLY
 @ENGINE
 @pytest.mark.parametrize("error", [RequestNotApplied("of another"), TableRefused("of another"), UnitConflict([])])

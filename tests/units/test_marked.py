@@ -163,10 +163,11 @@ class TestAnotherUnitsMark:
         self.meets(ann, keys, collide)
         assert [books.balance(key) for key in keys] == [9, 9]
 
-    def test_the_mark_of_another_unit_of_a_younger_one_is_rolled_back(
-        self, books: Books, ann: Party, ben: Party, keys: list[Key]
+    @pytest.mark.parametrize("timeout", [0, 10], ids=["that has no time to wait", "that may wait"])
+    def test_the_mark_of_a_younger_unit_is_rolled_back_by_an_older_one(
+        self, books: Books, ann: Party, ben: Party, keys: list[Key], timeout: int
     ) -> None:
-        older = ben.begin()
+        older = ben.begin(timeout=timeout)
         older.update(ben.accounts, keys[0], SET, {":balance": 5})
         books.clock.advance(1)
         with pytest.raises(UnitRolledBack) as rolled_back:
@@ -175,16 +176,6 @@ class TestAnotherUnitsMark:
         assert [books.balance(key) for key in keys] == [5, 100]
         sweep(ann)
         assert is_clean(books, keys)
-
-    def test_the_mark_of_another_unit_of_a_younger_one_is_rolled_back_by_a_unit_that_has_no_time_to_wait(
-        self, books: Books, ann: Party, ben: Party, keys: list[Key]
-    ) -> None:
-        older = ben.begin(timeout=0)
-        older.update(ben.accounts, keys[0], SET, {":balance": 5})
-        books.clock.advance(1)
-        with pytest.raises(UnitRolledBack):
-            self.meets(ann, keys, older.commit)
-        assert books.balance(keys[0]) == 5
 
     def test_the_mark_of_another_unit_that_is_not_removed_in_time_leaves_no_doubt_about_the_unit_that_met_it(
         self, books: Books, ann: Party, ben: Party, keys: list[Key]

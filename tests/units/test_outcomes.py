@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -77,28 +78,17 @@ def test_a_commit_whose_replies_are_all_lost_is_found_out_to_be_committed(ann: P
 
 
 @THREADS_ONLY
-def test_a_commit_whose_replies_are_all_lost_is_unknown_if_others_have_written_since_and_it_has_no_name(
+def test_a_commit_whose_replies_are_all_lost_is_known_by_its_name_alone_if_others_have_written_since(
     books: Books, ann: Party, ben: Party, account: Key
 ) -> None:
     ann.loses(Lost.REPLY, 1, 1_000, COMMIT)
-    unit = ann.begin()
-    unit.update(ann.accounts, account, TAKE, TEN)
-    ann.line.between["GetItem"] = partial(ben.changes, account, 7)
-    with pytest.raises(OutcomeUnknown, match=unit.id):
-        unit.commit()
-    assert books.balance(account) == 7
-
-
-@THREADS_ONLY
-def test_a_commit_whose_replies_are_all_lost_is_known_by_its_name_although_others_have_written_since(
-    books: Books, ann: Party, ben: Party, account: Key
-) -> None:
-    ann.loses(Lost.REPLY, 1, 1_000, COMMIT)
-    unit = ann.begin(name=some_name())
-    unit.update(ann.accounts, account, TAKE, TEN)
-    ann.line.between["GetItem"] = partial(ben.changes, account, 7)
-    unit.commit()
-    assert books.balance(account) == 7
+    for name in (None, some_name()):
+        unit = ann.begin(name=name)
+        unit.update(ann.accounts, account, TAKE, TEN)
+        ann.line.between["GetItem"] = partial(ben.changes, account, 7)
+        with nullcontext() if name else pytest.raises(OutcomeUnknown, match=unit.id):
+            unit.commit()
+        assert books.balance(account) == 7
 
 
 def test_a_commit_whose_replies_are_all_lost_which_only_deletes_leaves_nothing_to_find_out_by(

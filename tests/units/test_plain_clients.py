@@ -149,37 +149,30 @@ def is_refused(books: Books, key: Key, found: str, seen: str | None = None) -> N
     assert refused.value.response["Error"]["Code"] == "ConditionalCheckFailedException"
 
 
-def test_a_plain_write_is_applied_to_an_item_with_the_version_that_was_found(books: Books, account: Key) -> None:
-    writes(books, account, A_VERSION, books.version(account))
-    assert books.balance(account) == 7
+FOUND = pytest.mark.parametrize("found", [A_VERSION, NO_VERSION, NO_ITEM])
 
 
-def test_a_plain_write_is_applied_to_an_item_that_no_unit_has_written(books: Books) -> None:
-    key = books.plain_account()
-    writes(books, key, NO_VERSION)
+def some_key(books: Books, found: str) -> Key:
+    return {A_VERSION: books.account, NO_VERSION: books.plain_account, NO_ITEM: some_account}[found]()
+
+
+@FOUND
+def test_a_plain_write_is_applied_to_what_was_found(books: Books, found: str) -> None:
+    key = some_key(books, found)
+    writes(books, key, found, books.version(key) if found is A_VERSION else None)
     assert books.balance(key) == 7
 
 
-def test_a_plain_write_is_applied_where_there_was_no_item(books: Books) -> None:
-    key = some_account()
-    writes(books, key, NO_ITEM)
-    assert books.balance(key) == 7
-
-
-# Once a unit has written the item.
-
-
-def test_a_plain_write_is_refused_to_an_item_that_has_another_version(books: Books, ben: Party, account: Key) -> None:
-    seen = books.version(account)
-    ben.changes(account, 1)
-    is_refused(books, account, A_VERSION, seen)
-    assert books.balance(account) == 1
-
-
-def test_a_plain_write_is_refused_to_an_item_that_no_unit_had_written(books: Books, ben: Party) -> None:
-    key = books.plain_account()
-    ben.changes(key, 1)
-    is_refused(books, key, NO_VERSION)
+@FOUND
+@pytest.mark.parametrize("way", ["native", "marked"])
+def test_a_plain_write_is_refused_once_a_unit_has_written_the_item(
+    books: Books, ben: Party, found: str, way: Any
+) -> None:
+    key = some_key(books, found)
+    seen = books.version(key) if found is A_VERSION else None
+    with ben.begin(engine=way) as unit:
+        unit.put(ben.accounts, {**key, "balance": 1})
+    is_refused(books, key, found, seen)
     assert books.balance(key) == 1
 
 
@@ -190,14 +183,6 @@ def test_a_plain_write_is_refused_to_an_item_that_a_unit_has_deleted(books: Book
         unit.delete(ben.accounts, key)
     is_refused(books, key, NO_VERSION)
     assert books.raw("accounts", key) is None
-
-
-def test_a_plain_write_is_refused_where_a_unit_has_made_an_item(books: Books, ben: Party) -> None:
-    key = some_account()
-    with ben.begin() as unit:
-        unit.put(ben.accounts, {**key, "balance": 1})
-    is_refused(books, key, NO_ITEM)
-    assert books.balance(key) == 1
 
 
 @pytest.fixture

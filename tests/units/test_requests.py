@@ -27,26 +27,20 @@ def commit_requests(ann: Party) -> int:
     return ann.line.operations.count("TransactWriteItems")
 
 
-def test_ten_updates_after_one_cut_are_two_requests(ann: Party, ten: list[Key]) -> None:
+@pytest.mark.parametrize(
+    ("together", "blind", "reads"),
+    [(True, False, ["TransactGetItems"]), (False, False, ["GetItem"] * 10), (False, True, [])],
+    ids=["after one cut", "one by one", "blind"],
+)
+def test_ten_updates_are_one_request_and_those_that_read(
+    ann: Party, ten: list[Key], together: bool, blind: bool, reads: list[str]
+) -> None:
     with ann.begin() as unit:
-        unit.get_all([(ann.accounts, key) for key in ten])
+        if together:
+            unit.get_all([(ann.accounts, key) for key in ten])
         for key in ten:
-            unit.update(ann.accounts, key, ADD, ONE)
-    assert ann.line.operations == ["TransactGetItems", "TransactWriteItems"]
-
-
-def test_ten_updates_one_by_one_are_eleven_requests(ann: Party, ten: list[Key]) -> None:
-    with ann.begin() as unit:
-        for key in ten:
-            unit.update(ann.accounts, key, ADD, ONE)
-    assert ann.line.operations == ["GetItem"] * 10 + ["TransactWriteItems"]
-
-
-def test_ten_blind_updates_are_one_request(ann: Party, ten: list[Key]) -> None:
-    with ann.begin() as unit:
-        for key in ten:
-            unit.update(ann.accounts, key, ADD, ONE, blind=True)
-    assert ann.line.operations == ["TransactWriteItems"]
+            unit.update(ann.accounts, key, ADD, ONE, blind=blind)
+    assert ann.line.operations == [*reads, "TransactWriteItems"]
 
 
 def test_an_item_is_read_once_however_often_it_is_used(ann: Party, account: Key) -> None:

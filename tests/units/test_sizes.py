@@ -424,15 +424,6 @@ class TestToMark:
 
     BOUND = ITEM - MARK_ROOM
 
-    @pytest.mark.parametrize("less", [1, 0])
-    def test_an_item_with_just_room_for_a_mark_is_written(self, books: Books, ann: Party, less: int) -> None:
-        key = some_account()
-        item = incompressible(key, self.BOUND - less)
-        books.write("accounts", item)
-        with ann.begin(engine="marked") as unit:
-            unit.update(ann.accounts, key, SET_BALANCE, ONE)
-        assert plain(books, key) == {**item, "balance": 1}
-
     def test_an_item_without_room_for_a_mark_is_refused_and_rolls_the_unit_back(
         self, books: Books, ann: Party, account: Key
     ) -> None:
@@ -458,20 +449,6 @@ class TestToWrite:
         own_bytes = size_of({"id": {"S": item["id"]}, "balance": {"N": "1"}, "padding": {"B": item["padding"]}})
         more = noise(size - own_bytes - len("more"))
         unit.update(ann.accounts, {"id": item["id"]}, "SET more = :more", {":more": more})
-
-    @pytest.mark.parametrize(("way", "room"), [("native", VERSION_ROOM), ("marked", MARK_ROOM)])
-    @pytest.mark.parametrize("less", [1, 0])
-    def test_an_item_that_grows_up_to_the_bound_is_written(
-        self, books: Books, ann: Party, way: str, room: int, less: int
-    ) -> None:
-        item = incompressible(some_account(), 390 * KB)
-        books.write("accounts", item)
-        with ann.begin(engine=way) as unit:
-            self.update(ann, unit, item, ITEM - room - less)
-        found = books.raw("accounts", {"id": item["id"]})
-        assert found is not None
-        assert len(bytes(found["more"])) == 10 * KB - room - less - len("more")
-        assert MARK not in found
 
     @pytest.mark.parametrize("way", ["native", "marked"])
     def test_an_item_that_would_grow_past_the_bound_is_refused_at_the_line_and_the_unit_stays_open(

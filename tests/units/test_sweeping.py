@@ -63,23 +63,14 @@ def after_its_decision(world: UnitsWorld, keys: list[Key]) -> None:
     killed(world, keys, 3, is_sent=True)
 
 
-def balances(books: Books, keys: list[Key]) -> list[object]:
-    found = [books.item("accounts", key) for key in keys]
-    return [item and item["balance"] for item in found]
-
-
-def marks(books: Books, keys: list[Key]) -> int:
-    return sum(MARK in (books.raw("accounts", key) or {}) for key in keys)
-
-
 def rows(books: Books) -> list[str]:
     return [row["row"][:2] for row in books.everything()["units"]]
 
 
 def assert_ended(books: Books, keys: list[Key], left: Left) -> None:
     """What was left is finished or rolled back, and only its record remains."""
-    assert marks(books, keys) == 0
-    assert balances(books, keys) == ([0, 0, 0] if left is after_its_decision else [100, 100, None])
+    assert books.marks(keys) == 0
+    assert books.balances(keys) == ([0, 0, 0] if left is after_its_decision else [100, 100, None])
     assert "w#" not in rows(books)
 
 
@@ -87,9 +78,9 @@ def test_a_unit_that_is_on_its_way_is_left_alone(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
 ) -> None:
     before_its_decision(units_world, keys)
-    assert marks(books, keys) == 3
+    assert books.marks(keys) == 3
     assert ben.units.sweep().open >= 1
-    assert marks(books, keys) == 3
+    assert books.marks(keys) == 3
 
 
 def test_one_whose_lease_is_over_is_rolled_back_and_its_marks_are_removed(
@@ -98,7 +89,7 @@ def test_one_whose_lease_is_over_is_rolled_back_and_its_marks_are_removed(
     before_its_decision(units_world, keys)
     books.clock.advance(LEASE_S + MARGIN_S)
     assert ben.units.sweep() == Swept(rolled_back=1, finished=3, closed=0, open=1)
-    assert (marks(books, keys), balances(books, keys)) == (0, [100, 100, None])
+    assert (books.marks(keys), books.balances(keys)) == (0, [100, 100, None])
     books.clock.advance(COPIES_S + MARGIN_S)
     assert ben.units.sweep() == Swept(closed=1)
     assert rows(books) == ["he"]
@@ -110,7 +101,7 @@ def test_one_that_was_committed_is_finished_at_once_and_closed_ten_minutes_after
 ) -> None:
     after_its_decision(units_world, keys)
     assert ben.units.sweep() == Swept(finished=3, open=1)
-    assert (marks(books, keys), balances(books, keys)) == (0, [0, 0, 0])
+    assert (books.marks(keys), books.balances(keys)) == (0, [0, 0, 0])
     books.clock.advance(COPIES_S - MARGIN_S)
     assert ben.units.sweep() == Swept(open=1)
     books.clock.advance(2 * MARGIN_S)
