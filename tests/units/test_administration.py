@@ -284,7 +284,7 @@ class TestRollingBack:
         assert rolled_back(ben, unit).outcome is Outcome.COMMITTED
         assert books.everything() == before
 
-    def test_an_operators_rollback_at_any_request_of_a_unit_that_runs_it_is_either_rolled_back_or_committed_whole(
+    def test_an_operators_rollback_at_any_request_of_a_unit_leaves_it_rolled_back_or_committed_whole(
         self, books: Books, units_world: UnitsWorld, ben: Party
     ) -> None:
         ends = set()

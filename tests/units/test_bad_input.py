@@ -308,7 +308,7 @@ class TestAPrefixThatItemsUseAlready:
         ben.units.sweep()
         assert [MARK in (books.raw("accounts", key) or {}) for key in left] == [True, False]
 
-    def test_a_prefix_that_items_use_already_another_one_may_be_chosen(self, books: Books, theirs: Party) -> None:
+    def test_another_prefix_than_one_that_items_use_may_be_chosen(self, books: Books, theirs: Party) -> None:
         key = some_account()
         with theirs.begin() as unit:
             unit.put(theirs.accounts, {**key, "_tluColour": "red"})

@@ -161,7 +161,7 @@ def test_a_unit_that_has_read_one_item_or_several_of_one_instant_asks_nothing_fu
     assert ann.sends(single.commit) + ann.sends(together.commit) == []
 
 
-def test_a_unit_only_reads_two_items_one_by_one_and_makes_sure_of_them_in_one_request(
+def test_a_unit_that_only_reads_two_items_one_by_one_makes_sure_of_them_in_one_request(
     ann: Party, account: Key, other: Key
 ) -> None:
     unit = ann.begin()
@@ -170,7 +170,7 @@ def test_a_unit_only_reads_two_items_one_by_one_and_makes_sure_of_them_in_one_re
     assert ann.sends(unit.commit) == ["TransactGetItems"]
 
 
-def test_a_unit_only_reads_two_items_one_by_one_and_one_has_changed_since(
+def test_a_unit_that_only_reads_two_items_one_by_one_notices_that_one_has_changed_since(
     ann: Party, ben: Party, account: Key, other: Key
 ) -> None:
     unit = ann.begin()
@@ -362,7 +362,7 @@ def test_below_serializable_one_key_may_be_asked_for_twice(ann: Party, account: 
 
 
 @pytest.mark.parametrize("level", LOWER, ids=lambda level: level.name)
-def test_below_serializable_of_a_pending_unit_nothing_is_seen(
+def test_below_serializable_nothing_of_a_pending_unit_is_seen(
     ann: Party, ben: Party, account: Key, level: Isolation
 ) -> None:
     unit = ben.begin()
@@ -555,7 +555,9 @@ def test_a_flag_that_the_unit_has_read_before_is_seen_to_change(
     assert unit.get(ann.accounts, account, isolation=level) == {**account, "balance": 1}
 
 
-def test_a_query_too_sees_it_change(books: Books, ann: Party, ben: Party) -> None:
+def test_a_query_below_serializable_sees_an_item_change_that_its_unit_has_read_before(
+    books: Books, ann: Party, ben: Party
+) -> None:
     line = some_line()
     books.write("lines", {**line, "amount": 1, VERSION: new_version()})
     unit = ann.begin()
@@ -566,7 +568,7 @@ def test_a_query_too_sees_it_change(books: Books, ann: Party, ben: Party) -> Non
     assert found["amount"] == 2
 
 
-def test_what_it_writes_after_it_has_seen_the_change_conflicts_at_once(ann: Party, ben: Party, account: Key) -> None:
+def test_what_a_unit_writes_after_it_has_seen_a_change_conflicts_at_once(ann: Party, ben: Party, account: Key) -> None:
     unit = ann.begin()
     unit.get(ann.accounts, account)
     ben.changes(account, 1)

@@ -116,7 +116,7 @@ def test_a_committed_unit_is_finished(ann: Party, account: Key, use: Callable[[P
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
-def test_one_that_was_rolled_back_is_finished(
+def test_a_unit_that_was_rolled_back_is_finished(
     ann: Party, account: Key, use: Callable[[Party, Unit, Key], object]
 ) -> None:
     unit = ann.begin()

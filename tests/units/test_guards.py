@@ -97,7 +97,7 @@ def test_an_insert_conflicts_with_a_unit_that_has_queried_its_partition(
 
 
 @ENGINES
-def test_an_insert_of_two_that_have_both_looked_one_is_committed(
+def test_of_the_inserts_of_two_units_that_have_both_looked_one_is_committed(
     ann: Party, ben: Party, order: str, engine: Any
 ) -> None:
     """At most three lines, by the rule of each of two units: a write skew through items that neither has seen."""

@@ -93,7 +93,7 @@ def test_an_error_of_ours_that_a_signal_handler_raises_is_no_answer_to_a_commit_
 
 
 @WHERE
-def test_a_block_in_which_an_interrupt_was_caught_of_a_statement_does_not_end_as_if_it_were_committed(
+def test_a_block_in_which_an_interrupt_of_a_statement_was_caught_does_not_end_as_if_it_were_committed(
     books: Books, ann: Party, account: Key, other: Key, where: Lost
 ) -> None:
     def work() -> None:
@@ -108,7 +108,7 @@ def test_a_block_in_which_an_interrupt_was_caught_of_a_statement_does_not_end_as
     assert books.balance(account) == 100
 
 
-def test_a_block_in_which_an_interrupt_was_caught_of_a_commit_says_that_its_outcome_is_unknown(
+def test_a_block_in_which_an_interrupt_of_a_commit_was_caught_says_that_its_outcome_is_unknown(
     ann: Party, account: Key
 ) -> None:
     def work() -> None:

@@ -150,7 +150,7 @@ class TestAnotherUnitsMark:
         marked(ann, keys, 9)
         assert not ann.line.between
 
-    def test_the_mark_of_another_unit_of_an_older_one_is_waited_for_until_the_time_out(
+    def test_the_mark_of_an_older_unit_is_waited_for_until_the_time_out(
         self, units_world: UnitsWorld, books: Books, keys: list[Key]
     ) -> None:
         ann, ben = units_world.party(), units_world.party(timeout=2)

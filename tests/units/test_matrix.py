@@ -5,6 +5,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from typing import Any, ClassVar
 
@@ -383,7 +384,7 @@ def test_work_of_which_any_one_request_is_lost_is_done_once(
     units_world: UnitsWorld, scenario: type[Scene], what: Lost
 ) -> None:
     for number, scene in numbered(scenario, units_world, (what, 0, 0)):
-        with noted(number):
+        with at_request(number):
             scene.work()
             scene.ann.line.losses.clear()
             scene.go_on(is_done=True)
@@ -421,7 +422,7 @@ def test_a_process_that_is_killed_at_any_request_leaves_all_of_it_or_nothing(
         try:
             scene.work()
         except Killed:
-            with noted(number):
+            with at_request(number):
                 scene.found()
                 scene.go_on(is_done=False)
                 ends.append(scene.holds())
@@ -448,7 +449,7 @@ def test_a_unit_that_is_interrupted_at_any_request_is_over_and_says_how_and_leav
             scene.work()
         except Interrupt:
             scene.ann.line.losses.clear()
-            with noted(number):
+            with at_request(number):
                 reported = says(scene)
                 found = scene.found()
                 assert found in allowed[reported]
@@ -484,15 +485,11 @@ def is_over(scene: Native, reported: str) -> None:
     assert ann.sends(uses) == []
 
 
-class noted:
-    """Notes at which request what fails in its block."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if error is not None:
-            error.add_note(f"at request {self._number}")
+@contextmanager
+def at_request(number: int) -> Iterator[None]:
+    """Notes the number in what fails in the block."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"at request {number}")
+        raise

@@ -295,7 +295,7 @@ def takes_ten(party: Party, key: Key, **terms: object) -> Unit:
     return unit
 
 
-def test_the_outcome_of_a_name_that_was_committed_whichever_process_asks(ann: Party, ben: Party, account: Key) -> None:
+def test_the_outcome_of_a_name_is_the_same_whichever_process_asks(ann: Party, ben: Party, account: Key) -> None:
     name = some_name()
     takes_ten(ann, account, name=name).commit()
     assert {party.units.outcome(name=name) for party in (ann, ben)} == {Outcome.COMMITTED}
@@ -362,7 +362,7 @@ def test_the_outcome_of_a_name_that_is_committed_while_it_is_asked_for_is_commit
     assert books.balance(account) == 90
 
 
-def test_the_outcome_of_a_unit_that_was_committed_by_marks(ann: Party, ben: Party, account: Key) -> None:
+def test_the_outcome_of_a_unit_that_was_committed_by_marks_is_known(ann: Party, ben: Party, account: Key) -> None:
     unit = takes_ten(ann, account, engine="marked")
     unit.commit()
     assert ben.units.outcome(unit=unit.id) is Outcome.COMMITTED

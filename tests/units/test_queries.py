@@ -77,7 +77,7 @@ def test_own_updates_move_items_into_the_filter_and_out_of_it(ann: Party, order:
 
 
 @LEVELS
-def test_what_it_has_deleted_is_not_there(ann: Party, order: str, level: Isolation) -> None:
+def test_an_item_that_the_unit_has_deleted_is_not_in_its_queries(ann: Party, order: str, level: Isolation) -> None:
     unit = ann.begin(isolation=level)
     unit.delete(ann.lines, line(order, 2))
     assert numbers(unit.query(ann.lines, of(order))) == [1, 3, 4, 5]

@@ -101,7 +101,9 @@ def test_the_object_that_was_saved_ends_its_block_without_an_end_of_the_unit(
     assert ben.books.balance(account) == 90
 
 
-def test_an_error_in_the_block_leaves_it_as_it_was_saved(books: Books, ann: Party, ben: Party, account: Key) -> None:
+def test_an_error_in_its_block_leaves_a_resumed_unit_as_it_was_saved(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
     name = ann.saves(account)
     unit = ben.units.resume(name)
     unit.update(ben.accounts, account, TAKE, TEN)
@@ -120,7 +122,7 @@ def test_the_rollback_of_a_saved_unit_ends_it_for_all(books: Books, ann: Party, 
     assert (ann.units.outcome(unit=name), books.balance(account)) == (Outcome.ROLLED_BACK, 100)
 
 
-def test_it_is_rolled_back_by_its_id_even_after_another_process_has_resumed_it(
+def test_a_saved_unit_is_rolled_back_by_its_id_even_after_another_process_has_resumed_it(
     books: Books, ann: Party, ben: Party, account: Key
 ) -> None:
     name = ann.saves(account)
@@ -138,7 +140,7 @@ def test_rollback_by_its_id_returns_a_commit(books: Books, ann: Party, account: 
     assert (ann.units.rollback(name), books.balance(account)) == (Outcome.COMMITTED, 90)
 
 
-def test_it_is_not_rolled_back_once_it_is_committed(ann: Party, ben: Party, account: Key) -> None:
+def test_a_saved_unit_is_not_rolled_back_once_it_is_committed(ann: Party, ben: Party, account: Key) -> None:
     name = ann.saves(account)
     ann.units.resume(name).commit()
     for end in (ben.units.resume(name).rollback, ben.units.resume(name, step="seat").rollback):
@@ -183,7 +185,7 @@ def test_after_its_time_a_process_that_resumed_it_before_may_commit_it_while_non
     assert books.balance(account) == 90
 
 
-def test_a_sweep_ends_it_and_nothing_stays_without_an_end(books: Books, ann: Party) -> None:
+def test_a_sweep_ends_a_saved_unit_and_nothing_stays_without_an_end(books: Books, ann: Party) -> None:
     unit = ann.begin()
     unit.put(ann.accounts, {**some_account(), "raw": os.urandom(4_000)})
     name = unit.save()
@@ -197,7 +199,7 @@ def test_a_sweep_ends_it_and_nothing_stays_without_an_end(books: Books, ann: Par
 
 @pytest.mark.parametrize("size", [1, 8_000], ids=["in its record", "in rows of its own"])
 @pytest.mark.parametrize("end", ["commit", "rollback", "sweep"])
-def test_its_record_is_kept_for_30_days_without_what_it_has_stated(
+def test_the_record_of_a_saved_unit_is_kept_for_30_days_without_what_it_has_stated(
     books: Books, ann: Party, ben: Party, end: str, size: int
 ) -> None:
     unit = ann.begin()
@@ -216,7 +218,7 @@ def test_its_record_is_kept_for_30_days_without_what_it_has_stated(
     assert "writes" not in record
 
 
-def test_a_sweep_does_not_take_it_for_one_that_is_stuck(books: Books, ann: Party, account: Key) -> None:
+def test_a_sweep_does_not_take_a_saved_unit_for_one_that_is_stuck(books: Books, ann: Party, account: Key) -> None:
     books.clock.advance(10 * A_DAY_S)
     for _ in range(2):
         ann.units.sweep()
@@ -240,7 +242,7 @@ def test_the_outcome_of_one_whose_record_is_gone_is_forgotten_for_every_process(
     assert ann.units.rollback(name) is Outcome.FORGOTTEN
 
 
-def test_its_lock_has_to_be_held_still(
+def test_the_lock_of_a_saved_unit_has_to_be_held_still(
     books: Books, units_world: UnitsWorld, ann: Party, ben: Party, account: Key
 ) -> None:
     lease = units_world.locks().acquire(some_name())
@@ -309,7 +311,9 @@ def test_a_unit_whose_marks_others_have_rolled_back_is_as_it_was_saved_while_its
     assert books.balance(account) == 90
 
 
-def test_its_isolation_is_that_of_its_begin(books: Books, ann: Party, ben: Party, account: Key, other: Key) -> None:
+def test_the_isolation_of_a_saved_unit_is_that_of_its_begin(
+    books: Books, ann: Party, ben: Party, account: Key, other: Key
+) -> None:
     resumed = ben.units.resume(ann.saves(account, isolation=COMMITTED))
     resumed.get(ben.accounts, other)
     ann.changes(other, 7)
@@ -319,7 +323,7 @@ def test_its_isolation_is_that_of_its_begin(books: Books, ann: Party, ben: Party
 
 
 @THREADS_ONLY
-def test_its_age_counts_from_its_begin_so_that_it_rolls_back_a_unit_that_began_before_the_resume(
+def test_a_saved_unit_is_older_than_one_that_began_before_its_resume_and_rolls_it_back(
     books: Books, ann: Party, ben: Party, account: Key, other: Key
 ) -> None:
     name = ann.saves(account)

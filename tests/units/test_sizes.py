@@ -74,7 +74,7 @@ def test_an_item_up_to_its_bound_is_written(books: Books, ann: Party, way: str, 
 
 
 @pytest.mark.parametrize(("way", "room"), [("native", VERSION_ROOM), ("marked", MARK_ROOM)])
-def test_an_item_above_it_is_refused(books: Books, ann: Party, account: Key, way: str, room: int) -> None:
+def test_an_item_above_its_bound_is_refused(books: Books, ann: Party, account: Key, way: str, room: int) -> None:
     before = books.everything()
 
     def put_it() -> None:
@@ -163,7 +163,7 @@ class TestAUnitOfManyItems:
         assert len(books.everything()["accounts"]) - before == self.MOST - less
 
     @pytest.mark.parametrize("end", ["commit", "save"])
-    def test_a_unit_of_many_items_above_it_is_refused(self, books: Books, ann: Party, end: str) -> None:
+    def test_a_unit_of_too_many_items_is_refused(self, books: Books, ann: Party, end: str) -> None:
         before = books.everything()
         unit = self.unit_of(ann, self.MOST + 1)
         with pytest.raises(UnitTooLarge, match="121 items, and may have up to 120: split it"):
@@ -196,7 +196,7 @@ class TestAUnitOfFourMegabytes:
         assert writes(ann) == ["TransactWriteItems"]
         assert {books.version(key) for key in keys} == {unit.id}
 
-    def test_a_unit_of_four_megabytes_above_it_is_committed_by_marks(self, books: Books, ann: Party) -> None:
+    def test_a_unit_of_more_than_four_megabytes_is_committed_by_marks(self, books: Books, ann: Party) -> None:
         keys = self.keys()
         with ann.begin() as unit:
             self.put(ann, unit, keys, TRANSACTION + 1)
@@ -204,7 +204,7 @@ class TestAUnitOfFourMegabytes:
         assert not any(MARK in (books.raw("accounts", key) or {}) for key in keys)
         assert "DeleteItem" in writes(ann)
 
-    def test_a_unit_of_four_megabytes_above_it_is_refused_where_one_request_was_asked_for(
+    def test_a_unit_of_more_than_four_megabytes_is_refused_where_one_request_was_asked_for(
         self, books: Books, ann: Party
     ) -> None:
         before = books.everything()
@@ -244,7 +244,7 @@ class TestAUnitOfFourMegabytes:
             books.write("accounts", padded(key, 390 * KB))
         return keys
 
-    def test_a_unit_of_four_megabytes_that_was_only_read_one_by_one_is_held_together_by_marks(
+    def test_more_than_four_megabytes_that_were_only_read_are_held_together_by_marks(
         self, books: Books, ann: Party
     ) -> None:
         keys = self.large(books)
@@ -254,7 +254,7 @@ class TestAUnitOfFourMegabytes:
         assert "TransactWriteItems" in writes(ann)
         assert not any(MARK in (books.raw("accounts", key) or {}) for key in keys)
 
-    def test_a_unit_of_four_megabytes_that_was_only_read_is_refused_where_one_request_was_asked_for(
+    def test_more_than_four_megabytes_that_were_only_read_are_refused_where_one_request_was_asked_for(
         self, books: Books, ann: Party
     ) -> None:
         keys = self.large(books)
@@ -265,7 +265,7 @@ class TestAUnitOfFourMegabytes:
             unit.commit()
         assert writes(ann) == []
 
-    def test_a_unit_of_four_megabytes_by_what_others_have_written_to_what_it_only_read_is_a_conflict(
+    def test_what_others_have_written_to_what_a_unit_only_read_is_a_conflict_however_large(
         self, books: Books, ann: Party, ben: Party
     ) -> None:
         keys = [books.account() for _ in range(self.COUNT)]
@@ -282,7 +282,7 @@ class TestAUnitOfFourMegabytes:
         assert list(conflict.value.keys) == [(ann.accounts.name, key) for key in keys]
 
     @pytest.mark.parametrize("way", [None, "marked"])
-    def test_a_unit_of_four_megabytes_by_what_its_blind_updates_find_there_is_committed(
+    def test_blind_updates_that_find_more_than_four_megabytes_are_committed(
         self, books: Books, ann: Party, way: Literal["marked"] | None
     ) -> None:
         keys = self.large(books)
@@ -292,7 +292,7 @@ class TestAUnitOfFourMegabytes:
         found = [books.raw("accounts", key) or {} for key in keys]
         assert [(item["balance"], item[VERSION], MARK in item) for item in found] == [(1, unit.id, False)] * self.COUNT
 
-    def test_a_unit_of_four_megabytes_by_what_its_blind_updates_find_there_is_refused_where_one_request_was_asked_for(
+    def test_blind_updates_that_find_more_than_four_megabytes_are_refused_where_one_request_was_asked_for(
         self, books: Books, ann: Party
     ) -> None:
         keys = self.large(books)

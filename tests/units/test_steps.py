@@ -68,9 +68,7 @@ def test_a_step_that_has_saved_the_unit_adds_nothing_when_it_is_tried_again(
     assert books.balance(account) == 90
 
 
-def test_a_step_that_has_saved_the_unit_that_is_not_named_adds_it_once_more(
-    books: Books, ann: Party, account: Key
-) -> None:
+def test_a_step_that_is_not_named_adds_once_more_what_it_has_saved(books: Books, ann: Party, account: Key) -> None:
     unit = begun(ann)
     for _ in range(2):
         takes(ann, unit, account, None)
@@ -141,7 +139,7 @@ def test_a_step_that_has_saved_the_unit_is_repeated_also_once_the_unit_is_commit
     assert books.balance(account) == 90
 
 
-def test_a_step_that_has_saved_the_unit_of_a_unit_that_was_rolled_back_is_told_so(ann: Party, account: Key) -> None:
+def test_a_step_of_a_unit_that_was_rolled_back_is_told_so(ann: Party, account: Key) -> None:
     unit = seated(ann, account)
     ann.units.rollback(unit)
     with pytest.raises(UnitRolledBack):
@@ -160,7 +158,7 @@ def test_a_step_that_has_saved_the_unit_reads_what_took_several_rows_to_save(
     assert ann.units.resume(unit, step="room").save() == unit
 
 
-def test_a_step_that_has_saved_the_unit_of_another_unit_is_another_step(books: Books, ann: Party, account: Key) -> None:
+def test_a_step_of_another_unit_is_another_step(books: Books, ann: Party, account: Key) -> None:
     for unit in (begun(ann), begun(ann)):
         takes(ann, unit, account, "seat")
         ann.units.resume(unit).commit()

@@ -177,7 +177,7 @@ class TestAnIndexThatIsAddedWhileAProcessRuns:
             unit.put(notes, GOOD)
         assert self.descriptions(memory) - before == 2
 
-    def test_an_index_that_is_added_while_a_process_runs_without_an_answer_the_unit_is_committed_by_the_old_description(
+    def test_without_an_answer_about_a_new_index_the_unit_is_committed_by_the_old_description(
         self, memory: Service, clock: ManualClock, units: Units, notes: UnitTable
     ) -> None:
         unit = units.begin(engine="marked")
