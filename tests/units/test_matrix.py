@@ -17,7 +17,8 @@ from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TicketLockError
 from ticketlock.units import READ_LOCK, Outcome, Unit
 
 LEASE_S, COPIES_S, MARGIN_S = 60, 600, 3
-OLD, NEW = [100, 50, 20, None], [110, 60, 30, 10]
+OLD: list[Any] = [100, 50, 20, None]
+NEW: list[Any] = [110, 60, 30, 10]
 ADD, TEN = "SET balance = balance + :n", {":n": 10}
 
 
@@ -220,7 +221,7 @@ class Resumes(Scene):
     """It resumes a saved unit, and commits it; another process goes on at once."""
 
     at_least = 3
-    ends = (NEW,)
+    ends: ClassVar[Sequence[list[Any]]] = (NEW,)
     terms: ClassVar[dict[str, Any]] = {"engine": "native"}
 
     def prepare(self) -> None:
