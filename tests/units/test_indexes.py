@@ -13,7 +13,7 @@ from kit.units import THREADS_ONLY, VERSION, Books, Killed, Party, new_version
 from ticketlock.errors import InvalidUnitRequest, UnitConflict
 from ticketlock.units import COMMITTED, SERIALIZABLE, UNCOMMITTED, UnitTable
 
-ON_INDEX_QUERIES = pytest.mark.parametrize(
+INDEXING_FIRST = pytest.mark.parametrize(
     "units_engine", first_on(OF_OTHERS_FIRST, indexing_engine_names()), indirect=True
 )
 
@@ -87,14 +87,14 @@ def numbers(items: list[dict[str, Any]]) -> list[int]:
     return [int(item["sk"]) for item in items]
 
 
-@ON_INDEX_QUERIES
+@INDEXING_FIRST
 def test_the_items_of_an_index_come_in_its_order(ann: Party, orders: UnitTable) -> None:
     unit = ann.begin()
     assert unit.query(orders, OWNER, index="by-owner") == [item(number) for number in range(1, 6)]
     assert numbers(unit.query(orders, OWNER & Key("rank").gt(20), index="by-owner", forward=False)) == [5, 4, 3]
 
 
-@ON_INDEX_QUERIES
+@INDEXING_FIRST
 @pytest.mark.parametrize(("name", "beside"), [("keys-by-owner", {"rank"}), ("of-owners", {"amount"})])
 def test_own_writes_are_shown_as_the_index_has_them(ann: Party, orders: UnitTable, name: str, beside: set[str]) -> None:
     unit = ann.begin()
@@ -105,7 +105,7 @@ def test_own_writes_are_shown_as_the_index_has_them(ann: Party, orders: UnitTabl
     assert {frozenset(each) for each in found} == {frozenset({"pk", "sk", "owner"} | beside)}
 
 
-@ON_INDEX_QUERIES
+@INDEXING_FIRST
 def test_own_writes_move_by_the_key_of_the_index(ann: Party, orders: UnitTable) -> None:
     unit = ann.begin()
     unit.update(orders, key(1), "SET #r = :r", {":r": 45}, {"#r": "rank"})
@@ -118,7 +118,7 @@ def test_own_writes_move_by_the_key_of_the_index(ann: Party, orders: UnitTable) 
     assert numbers(unit.query(orders, OWNER, index="by-owner", filter=Attr("sk").lt(9))) == [4, 1]
 
 
-@ON_INDEX_QUERIES
+@INDEXING_FIRST
 @pytest.mark.parametrize("forward", [True, False], ids=["forward", "backward"])
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
 def test_page_by_page_everything_comes_once_also_at_one_rank(
@@ -141,7 +141,7 @@ def test_page_by_page_everything_comes_once_also_at_one_rank(
     assert positions == sorted(positions, reverse=not forward)
 
 
-@ON_INDEX_QUERIES
+@INDEXING_FIRST
 def test_what_an_index_shows_does_not_hold_until_the_commit(
     books: Books, ann: Party, ben: Party, orders: UnitTable
 ) -> None:
@@ -154,7 +154,7 @@ def test_what_an_index_shows_does_not_hold_until_the_commit(
     assert books.raw("accounts", {"id": orders.name}) is not None
 
 
-@ON_INDEX_QUERIES
+@INDEXING_FIRST
 def test_an_item_that_it_shows_whole_is_still_so_when_the_unit_writes_it(
     ann: Party, ben: Party, orders: UnitTable
 ) -> None:
@@ -166,7 +166,7 @@ def test_an_item_that_it_shows_whole_is_still_so_when_the_unit_writes_it(
         unit.put(orders, {**shown, "amount": shown["amount"] + 1})
 
 
-@ON_INDEX_QUERIES
+@INDEXING_FIRST
 def test_serializable_is_refused_where_it_is_asked_for(ann: Party, orders: UnitTable) -> None:
     with pytest.raises(InvalidUnitRequest) as refused:
         ann.begin().query(orders, OWNER, index="by-owner", isolation=SERIALIZABLE)
@@ -175,7 +175,7 @@ def test_serializable_is_refused_where_it_is_asked_for(ann: Party, orders: UnitT
         ann.begin().query(orders, OWNER, index="by-none")
 
 
-@ON_INDEX_QUERIES
+@INDEXING_FIRST
 @pytest.mark.parametrize("level", [UNCOMMITTED, COMMITTED], ids=lambda level: level.name)
 def test_a_global_index_is_never_read_consistently(ann: Party, orders: UnitTable, level: Any) -> None:
     ann.units.query(orders, OWNER, index="by-owner", isolation=level)
@@ -188,7 +188,7 @@ def test_a_global_index_is_never_read_consistently(ann: Party, orders: UnitTable
     assert ann.begin().client.query(**given, **placeholders)["Count"] == 5
 
 
-@ON_INDEX_QUERIES
+@INDEXING_FIRST
 @THREADS_ONLY
 @pytest.mark.parametrize("level", [UNCOMMITTED, COMMITTED], ids=lambda level: level.name)
 def test_what_is_not_inserted_yet_is_not_there_in_an_index_that_has_keys_alone(
@@ -203,7 +203,7 @@ def test_what_is_not_inserted_yet_is_not_there_in_an_index_that_has_keys_alone(
     assert [each["pk"] for each in found] == ["o"]
 
 
-@ON_INDEX_QUERIES
+@INDEXING_FIRST
 @THREADS_ONLY
 def test_to_a_plain_reader_of_an_index_that_has_keys_alone_what_is_not_inserted_yet_looks_like_an_item(
     books: Books, ben: Party, orders: UnitTable
@@ -223,7 +223,7 @@ def test_to_a_plain_reader_of_an_index_that_has_keys_alone_what_is_not_inserted_
     assert [(each["pk"]["S"], each.keys()) for each in found["Items"]] == [("o", {"pk", "sk"}), ("p", {"pk", "sk"})]
 
 
-@ON_INDEX_QUERIES
+@INDEXING_FIRST
 def test_items_of_more_than_four_megabytes_are_found_in_an_index_that_has_keys_alone(
     books: Books, ann: Party, orders: UnitTable
 ) -> None:
@@ -236,7 +236,7 @@ def test_items_of_more_than_four_megabytes_are_found_in_an_index_that_has_keys_a
     assert "TransactGetItems" not in ann.line.operations
 
 
-@ON_INDEX_QUERIES
+@INDEXING_FIRST
 @pytest.mark.parametrize(
     ("level", "consistent"), [(UNCOMMITTED, False), (COMMITTED, True), (None, True)], ids=lambda each: str(each)
 )
@@ -311,7 +311,7 @@ class TestTheKeysOfAnIndex:
         assert books.plain_client.scan(TableName=name, ConsistentRead=True)["Items"] == before
 
 
-ON_INDEX_KEYS_OF_SEVERAL_ATTRIBUTES = pytest.mark.parametrize("units_engine", indexing_engine_names(), indirect=True)
+INDEXING = pytest.mark.parametrize("units_engine", indexing_engine_names(), indirect=True)
 
 
 ROLES = {"cup": "HASH", "region": "HASH", "round": "RANGE", "bracket": "RANGE"}
@@ -356,7 +356,7 @@ def ids(found: list[dict[str, Any]]) -> list[str]:
     return [each["id"] for each in found]
 
 
-@ON_INDEX_KEYS_OF_SEVERAL_ATTRIBUTES
+@INDEXING
 def test_they_come_in_the_order_of_all_attributes_with_own_writes_in_their_places(
     ann: Party, matches: UnitTable
 ) -> None:
@@ -368,7 +368,7 @@ def test_they_come_in_the_order_of_all_attributes_with_own_writes_in_their_place
     assert ids(unit.query(matches, CUP, index="by-round", forward=False)) == ["3a", "2b", "2a", "1c", "1a", "0z"]
 
 
-@ON_INDEX_KEYS_OF_SEVERAL_ATTRIBUTES
+@INDEXING
 def test_conditions_on_the_first_attributes_select_a_range(ann: Party, matches: UnitTable) -> None:
     unit = ann.begin()
     unit.put(matches, match(1, "c"))
@@ -378,7 +378,7 @@ def test_conditions_on_the_first_attributes_select_a_range(ann: Party, matches: 
     assert ids(unit.query(matches, CUP & Key("round").gte(2), index="by-round")) == ["2a", "3a"]
 
 
-@ON_INDEX_KEYS_OF_SEVERAL_ATTRIBUTES
+@INDEXING
 def test_pages_continue_after_an_item(ann: Party, matches: UnitTable) -> None:
     unit = ann.begin()
     unit.put(matches, match(1, "c"))
@@ -390,7 +390,7 @@ def test_pages_continue_after_an_item(ann: Party, matches: UnitTable) -> None:
     assert found == ["1a", "1b", "1c", "2a", "3a"]
 
 
-@ON_INDEX_KEYS_OF_SEVERAL_ATTRIBUTES
+@INDEXING
 @pytest.mark.parametrize(
     "condition",
     [Key("cup").eq("winter"), CUP & Key("bracket").eq("a"), CUP & Key("round").gt(1) & Key("bracket").eq("a")],

@@ -185,10 +185,10 @@ def test_a_signal_handler_that_uses_the_unit_and_raises_the_refusal_ends_the_uni
     assert books.balance(account) == 100
 
 
-ON_INTERRUPTED_ANYWHERE = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+IN_GENERATORS = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
-ON_INTERRUPTED_ANYWHERE1 = pytest.mark.timeout(1_200)
+PATIENT = pytest.mark.timeout(1_200)
 
 
 NAMES = ("a", "b", "c")
@@ -378,8 +378,8 @@ def each_interrupted(begin: Callable[[Scene], Work], step: int) -> Iterator[Inte
     assert number > 1_500
 
 
-@ON_INTERRUPTED_ANYWHERE
-@ON_INTERRUPTED_ANYWHERE1
+@IN_GENERATORS
+@PATIENT
 @pytest.mark.parametrize(
     "begin",
     [
@@ -430,8 +430,8 @@ def never_given_up(_: UnitOfWork) -> ForkingSteps[None]:
     yield Pause(0)
 
 
-@ON_INTERRUPTED_ANYWHERE
-@ON_INTERRUPTED_ANYWHERE1
+@IN_GENERATORS
+@PATIENT
 @pytest.mark.parametrize("begin", [locking, locking_more, locked_and_rolled_back], ids=lambda each: each.__name__)
 def test_a_unit_with_read_locks_that_is_not_given_up_when_it_is_interrupted_is_caught(
     begin: Callable[[Scene], Work], monkeypatch: pytest.MonkeyPatch
@@ -463,8 +463,8 @@ def left_by_ends(begun: Callable[[Scene], Unit]) -> Iterator[str]:
             yield f"opcode {number}, in {it.where}: {says}, {records}"
 
 
-@ON_INTERRUPTED_ANYWHERE
-@ON_INTERRUPTED_ANYWHERE1
+@IN_GENERATORS
+@PATIENT
 @BEGUN
 def test_an_exception_raised_at_the_beginning_of_the_end_of_a_block_ends_the_unit(
     begun: Callable[[Scene], Unit],
@@ -472,8 +472,8 @@ def test_an_exception_raised_at_the_beginning_of_the_end_of_a_block_ends_the_uni
     assert list(left_by_ends(begun)) == []
 
 
-@ON_INTERRUPTED_ANYWHERE
-@ON_INTERRUPTED_ANYWHERE1
+@IN_GENERATORS
+@PATIENT
 @BEGUN
 def test_an_end_of_a_block_that_does_not_see_that_its_unit_is_open_is_caught(
     begun: Callable[[Scene], Unit], monkeypatch: pytest.MonkeyPatch
@@ -500,14 +500,14 @@ def renewed_after_turns() -> Iterator[str]:
     assert number > 500
 
 
-@ON_INTERRUPTED_ANYWHERE
-@ON_INTERRUPTED_ANYWHERE1
+@IN_GENERATORS
+@PATIENT
 def test_an_exception_raised_while_a_call_takes_its_turn_leaves_no_lock_renewed() -> None:
     assert list(renewed_after_turns()) == []
 
 
-@ON_INTERRUPTED_ANYWHERE
-@ON_INTERRUPTED_ANYWHERE1
+@IN_GENERATORS
+@PATIENT
 def test_a_call_that_does_not_give_back_the_locks_of_its_turn_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LockClient, "_give_back_since", lambda *_: None)
     assert next(renewed_after_turns(), None) is not None

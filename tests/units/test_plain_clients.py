@@ -28,7 +28,7 @@ from ticketlock.units import Units
 from ticketlock.units._record import new_id
 
 # Those that a resource of boto3 reaches.
-ON_PLAIN_READERS = pytest.mark.parametrize("units_engine", first_on("moto", ["moto", "ministack"]), indirect=True)
+OVER_HTTP = pytest.mark.parametrize("units_engine", first_on("moto", ["moto", "ministack"]), indirect=True)
 
 
 UNIT = new_id(0)
@@ -60,13 +60,13 @@ def books(books: Books) -> Books:
     return books
 
 
-@ON_PLAIN_READERS
+@OVER_HTTP
 def test_a_scan_of_a_plain_client_leaves_placeholders_out(books: Books, units: Units) -> None:
     found = books.plain_client.scan(TableName=books.tables["accounts"], **units.VISIBLE.parameters)["Items"]
     assert {item["id"]["S"] for item in found} == ITEMS.keys()
 
 
-@ON_PLAIN_READERS
+@OVER_HTTP
 def test_a_query_of_the_table_resource_leaves_placeholders_out(books: Books, units: Units) -> None:
     resource: Any = boto3.resource("dynamodb", endpoint_url=books.engine.endpoint_url).Table(books.tables["accounts"])
     for name, there in (("marked", 1), ("placeholder", 0)):
@@ -75,47 +75,47 @@ def test_a_query_of_the_table_resource_leaves_placeholders_out(books: Books, uni
         assert resource.query(**condition, FilterExpression=units.VISIBLE.condition)["Count"] == there
 
 
-@ON_PLAIN_READERS
+@OVER_HTTP
 def test_a_filter_of_ones_own_is_combined_with_it(books: Books, units: Units) -> None:
     resource: Any = boto3.resource("dynamodb", endpoint_url=books.engine.endpoint_url).Table(books.tables["accounts"])
     found = resource.scan(FilterExpression=units.VISIBLE.condition & Attr("id").begins_with("p"))["Items"]
     assert [item["id"] for item in found] == ["plain"]
 
 
-@ON_PLAIN_READERS
+@OVER_HTTP
 @pytest.mark.parametrize("name", ITEMS)
 def test_an_item_is_cleaned_of_the_attributes_of_units(books: Books, units: Units, name: str) -> None:
     assert units.clean(books.raw("accounts", {"id": name}) or {}) == {"id": name, "balance": 1}
     assert units.clean(dumped({"id": name, **ITEMS[name]})) == dumped({"id": name, "balance": 1})
 
 
-@ON_PLAIN_READERS
+@OVER_HTTP
 def test_a_placeholder_is_no_item(books: Books, units: Units) -> None:
     assert units.clean(books.raw("accounts", {"id": "placeholder"}) or {}) is None
     assert units.clean(dumped(PLACEHOLDER)) is None
 
 
-@ON_PLAIN_READERS
+@OVER_HTTP
 def test_the_names_are_those_of_the_prefix(books: Books) -> None:
     mine = books.units(prefix="my")
     assert mine.clean({"id": "a", "myVersion": UNIT, "_tluVersion": UNIT}) == {"id": "a", "_tluVersion": UNIT}
     assert {"myVersion", "myMark"} <= set(mine.VISIBLE.parameters["ExpressionAttributeNames"].values())
 
 
-@ON_PLAIN_READERS
+@OVER_HTTP
 @pytest.mark.parametrize("mark", [None, 5, "insert", {}, {"M": 5}, {"M": None}, {"kind": 5}], ids=repr)
 def test_a_mark_that_no_unit_has_written_is_no_placeholder(units: Units, mark: Any) -> None:
     assert units.clean({"id": "a", "_tluMark": mark}) == {"id": "a"}
 
 
-@ON_PLAIN_READERS
+@OVER_HTTP
 @pytest.mark.parametrize("item", [None, 5, [], {1: 2}])
 def test_what_is_no_item_is_refused(units: Units, item: Any) -> None:
     with pytest.raises(InvalidUnitRequest, match="item is "):
         units.clean(item)
 
 
-@ON_PLAIN_READERS
+@OVER_HTTP
 @pytest.mark.parametrize("prefix", ["a.b", "a[0]"])
 def test_a_prefix_that_would_part_a_path_is_refused(books: Books, prefix: str) -> None:
     with pytest.raises(InvalidUnitRequest, match="prefix is "):

@@ -109,7 +109,7 @@ def test_a_new_item_leaves_room_for_the_version_in_itself_and_in_each_local_inde
 
 
 # Those that a plain client of boto3 reaches.
-ON_UNITS_TABLE = pytest.mark.parametrize("units_engine", first_on("moto", ["moto", "ministack"]), indirect=True)
+OVER_HTTP = pytest.mark.parametrize("units_engine", first_on("moto", ["moto", "ministack"]), indirect=True)
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def time_to_live(dynamodb: Any, name: str) -> tuple[str, str | None]:
     return found["TimeToLiveStatus"], found.get("AttributeName")
 
 
-@ON_UNITS_TABLE
+@OVER_HTTP
 def test_it_has_the_keys_of_units_and_cleans_itself(dynamodb: Any, name: str) -> None:
     assert create_units_table(name, client=dynamodb)
     made = dynamodb.describe_table(TableName=name)["Table"]
@@ -139,7 +139,7 @@ def test_it_has_the_keys_of_units_and_cleans_itself(dynamodb: Any, name: str) ->
     assert time_to_live(dynamodb, name) == ("ENABLED", "expiresAt")
 
 
-@ON_UNITS_TABLE
+@OVER_HTTP
 def test_making_it_again_is_harmless(dynamodb: Any, name: str, books: Books) -> None:
     create_units_table(name, client=dynamodb)
     units = Units(name, client=books.engine.client())
@@ -150,7 +150,7 @@ def test_making_it_again_is_harmless(dynamodb: Any, name: str, books: Books) -> 
         assert unit.repeated
 
 
-@ON_UNITS_TABLE
+@OVER_HTTP
 def test_time_to_live_is_put_right_on_a_table_of_units_that_lacks_it(dynamodb: Any, name: str, books: Books) -> None:
     make_table(dynamodb, name, KEYS["units"])
     with Units(name, client=books.engine.client()).begin(name="charge-42"):
@@ -159,14 +159,14 @@ def test_time_to_live_is_put_right_on_a_table_of_units_that_lacks_it(dynamodb: A
     assert time_to_live(dynamodb, name) == ("ENABLED", "expiresAt")
 
 
-@ON_UNITS_TABLE
+@OVER_HTTP
 def test_further_settings_are_handed_on(dynamodb: Any, name: str) -> None:
     create_units_table(name, client=dynamodb, Tags=[{"Key": "team", "Value": "billing"}])
     arn = dynamodb.describe_table(TableName=name)["Table"]["TableArn"]
     assert dynamodb.list_tags_of_resource(ResourceArn=arn)["Tags"] == [{"Key": "team", "Value": "billing"}]
 
 
-@ON_UNITS_TABLE
+@OVER_HTTP
 def test_a_lock_table_is_refused_and_left_alone(dynamodb: Any, name: str) -> None:
     make_table(dynamodb, name, {"pk": "S", "sk": "S"})
     with pytest.raises(ValueError, match="is no table of units: its keys are"):
@@ -174,7 +174,7 @@ def test_a_lock_table_is_refused_and_left_alone(dynamodb: Any, name: str) -> Non
     assert time_to_live(dynamodb, name) == ("DISABLED", None)
 
 
-@ON_UNITS_TABLE
+@OVER_HTTP
 def test_a_table_whose_time_to_live_is_elsewhere_is_refused(dynamodb: Any, name: str) -> None:
     make_table(dynamodb, name, KEYS["units"])
     elsewhere = {"Enabled": True, "AttributeName": "deleteAfter"}
@@ -183,7 +183,7 @@ def test_a_table_whose_time_to_live_is_elsewhere_is_refused(dynamodb: Any, name:
         create_units_table(name, client=dynamodb)
 
 
-@ON_UNITS_TABLE
+@OVER_HTTP
 def test_a_table_with_items_of_another_kind_is_refused_and_left_alone(dynamodb: Any, name: str) -> None:
     make_table(dynamodb, name, KEYS["units"])
     dynamodb.put_item(TableName=name, Item={"unit": {"S": "kilogram"}, "row": {"S": "1"}})
@@ -200,7 +200,7 @@ ROWS = {
 }
 
 
-@ON_UNITS_TABLE
+@OVER_HTTP
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 def test_a_table_whose_first_row_is_of_any_kind_is_one_of_units(dynamodb: Any, name: str, row: Any) -> None:
     make_table(dynamodb, name, KEYS["units"])
@@ -247,6 +247,7 @@ def test_nothing_is_missing_and_nothing_is_written(books: Books) -> None:
     assert books.everything() == before
 
 
+@OVER_HTTP
 @pytest.mark.parametrize("operation", ACTIONS)
 def test_a_permission_that_is_missing_is_named(books: Books, operation: str) -> None:
     (found,) = found_without(books, operation)
@@ -255,6 +256,7 @@ def test_a_permission_that_is_missing_is_named(books: Books, operation: str) -> 
     assert "not authorized" in found.why
 
 
+@OVER_HTTP
 def test_a_permission_that_two_operations_need_is_named_once(books: Books) -> None:
     (found,) = found_without(books, "GetItem", "TransactGetItems")
     assert found.action == "dynamodb:GetItem"
