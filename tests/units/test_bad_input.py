@@ -49,7 +49,7 @@ BAD: dict[str, tuple[str, Use]] = {
     "a key of a check": ("key.id", lambda ann, unit, _: unit.check(ann.accounts, {}, "attribute_exists(id)")),
     "an item without its key": ("item.id", lambda ann, unit, _: unit.put(ann.accounts, {"balance": 1})),
     "an item that is none": ("item", lambda ann, unit, _: unit.put(ann.accounts, ["id"])),
-    "a condition of no form": ("delete", lambda ann, unit, key: unit.delete(ann.accounts, key, condition="a =")),
+    "a condition of no form": ("delete", lambda ann, unit, key: unit.delete(ann.accounts, key, condition="a ==")),
     "a condition that is no text": ("condition", lambda ann, unit, key: unit.delete(ann.accounts, key, condition=5)),
     "a float in a condition": (
         "condition.:tlu_v0",
