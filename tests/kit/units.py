@@ -2,12 +2,11 @@
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from enum import Enum
-from itertools import count
 from typing import Any, Literal, cast
 
 import pytest
@@ -176,6 +175,10 @@ class Books:
         Line(client, self.clock)
         return client
 
+    def units(self, **options: Any) -> Units:
+        """The units of another process, in the time of this machine."""
+        return Units(self.tables["units"], client=self.engine.client(), **options)
+
     # Plain reads and writes.
 
     def account(self, balance: int = 100, **more: Any) -> dict[str, Any]:
@@ -224,6 +227,25 @@ class Books:
             use: sorted(self._scanned(name), key=lambda item: sorted(map(repr, item.items())))
             for use, name in self.tables.items()
         }
+
+    def empty(self) -> None:
+        """Delete what other tests have left."""
+        for use, items in self.everything().items():
+            for item in items:
+                key = dumped({name: item[name] for name in KEYS[use]})
+                self.plain_client.delete_item(TableName=self.tables[use], Key=key)
+
+    def balances(self, keys: Sequence[Key]) -> list[Any]:
+        """The balances of accounts as stored; None for one that is not there, or is only about to be made."""
+        return [(self.raw("accounts", key) or {}).get("balance") for key in keys]
+
+    def marks(self, keys: Sequence[Key]) -> int:
+        """How many of these accounts have a mark."""
+        return sum(MARK in (self.raw("accounts", key) or {}) for key in keys)
+
+    def rows(self, unit: str) -> dict[str, dict[str, Any]]:
+        """The rows of a unit in the units table, by their sort keys."""
+        return {row["row"]: row for row in self.everything()["units"] if row["unit"] == unit}
 
     def _scanned(self, name: str) -> list[Any]:
         pages = self.plain_client.get_paginator("scan").paginate(TableName=name, ConsistentRead=True)
@@ -280,20 +302,6 @@ class Party:
         self.line.losses.append(loss)
         return loss
 
-    def loses_each(self, what: Lost, at_least: int) -> Iterator[int]:
-        """Lose one request in each turn of a loop: its first one, then its second, and so on, until a turn sends fewer.
-
-        Args:
-            at_least: how many requests a turn is known to send.
-        """
-        for number in count(1):
-            loss = self.loses(what, number)
-            yield number
-            self.line.losses.remove(loss)
-            if loss.seen < number:
-                assert number > at_least, f"only {number - 1} requests were lost"
-                return
-
     def changes(self, key: Key, balance: int) -> None:
         """Commit an account's new balance, in another unit."""
         with self.begin() as unit:
@@ -316,6 +324,22 @@ class UnitsWorld:
 
     def party(self, **options: Any) -> Party:
         return Party(self.books, self.loop, **options)
+
+    def killed(self, keys: Sequence[Key], *, is_committed: bool, noise: object = 0) -> str:
+        """The id of a unit that sets accounts to 0; its process is killed before or after the decision: all are marked.
+
+        Args:
+            noise: a value that each account gets.
+        """
+        party = self.party()
+        unit = party.begin(engine="marked")
+        for key in keys:
+            unit.update(party.accounts, key, "SET balance = :n, noise = :noise", {":n": 0, ":noise": noise})
+        how = Lost.KILLED_AFTER if is_committed else Lost.KILLED_BEFORE
+        party.loses(how, len(keys) + 1, operation="UpdateItem")
+        with pytest.raises(Killed):
+            unit.commit()
+        return str(unit.id)
 
     def locks(self) -> LockClient:
         """A client for locks, on a table of the same engine."""

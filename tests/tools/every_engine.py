@@ -20,7 +20,7 @@ from ticketlock_local.errors import LocalCloudError
 _CONTRACT = (
     "tests/locks",
     "tests/units",
-    "--ignore=tests/units/test_bank.py",
+    "--ignore=tests/units/test_processes.py",
     "tests/workflow",
     "--ignore=tests/workflow/interpreted",
     "tests/client/test_processes.py",

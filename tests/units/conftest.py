@@ -1,58 +1,65 @@
-"""Fixtures of the tests that use ``Units`` as users do: both tables on an engine, and units over them."""
+"""Fixtures of the tests that use ``Units`` as users do: accounts by their names, and units of threads and of tasks."""
 
-from collections.abc import Callable, Iterator
-from functools import partial
+import asyncio
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from kit.engines import Engine, engine_named, first_on
-from kit.units import some_name
-from units.own_tables import OwnTables, own_tables
-from units.tasks import Work, run_in_a_loop
+from kit.units import Books, some_name
 
+from ticketlock import aio
 from ticketlock.units import Units, UnitTable
 
-
-@pytest.fixture(scope="module", params=first_on("moto", ["moto", "ministack"]))
-def engine(request: pytest.FixtureRequest, url_of: Callable[[str], str]) -> Iterator[Engine]:
-    with engine_named(request.param, url_of) as named:
-        yield named
-
-
-@pytest.fixture(scope="module")
-def tables(engine: Engine) -> Iterator[OwnTables]:
-    with own_tables(engine) as made:
-        yield made
+PATIENCE_S = 30
+Work = Callable[[aio.Units, UnitTable], Coroutine[Any, Any, Any]]
 
 
 @pytest.fixture
-def units(tables: OwnTables) -> Units:
-    return tables.units()
+def units(books: Books) -> Units:
+    return books.units()
 
 
 @pytest.fixture
-def accounts(tables: OwnTables, units: Units) -> UnitTable:
-    return units.table(tables.accounts)
+def accounts(books: Books, units: Units) -> UnitTable:
+    return units.table(books.tables["accounts"])
 
 
 @pytest.fixture
-def name(tables: OwnTables) -> str:
+def name(names: list[str]) -> str:
     """An account with 100."""
-    name = some_name()
-    tables.write({"id": name, "balance": 100})
-    return name
+    return names[0]
 
 
 @pytest.fixture
-def names(tables: OwnTables) -> list[str]:
+def names(books: Books) -> list[str]:
     """Two accounts with 100 each."""
     names = [some_name(), some_name()]
     for name in names:
-        tables.write({"id": name, "balance": 100})
+        books.write("accounts", {"id": name, "balance": 100})
     return names
 
 
 @pytest.fixture
-def run(tables: OwnTables) -> Callable[[Work], Any]:
-    """Runs a coroutine function with units and the table, in its own loop, which is closed afterwards."""
-    return partial(run_in_a_loop, tables)
+def run(books: Books) -> Callable[[Work], Any]:
+    """Runs a coroutine function with units and the table of accounts, in its own loop, which is closed afterwards."""
+
+    def run(work: Work) -> Any:
+        async def main() -> Any:
+            async with units_of(books) as units:
+                accounts = await units.table(books.tables["accounts"])
+                return await asyncio.wait_for(work(units, accounts), PATIENCE_S)
+
+        return asyncio.run(main())
+
+    return run
+
+
+def units_of(books: Books, **options: Any) -> aio.Units:
+    return aio.Units(books.tables["units"], client_options={"endpoint_url": books.engine.endpoint_url}, **options)
+
+
+async def move(unit: aio.Unit, accounts: UnitTable, names: list[str], amount: int = 10) -> None:
+    one, other = names
+    less, more = "SET balance = balance - :n", "SET balance = balance + :n"
+    await unit.update(accounts, {"id": one}, less, {":n": amount}, condition="balance >= :n")
+    await unit.update(accounts, {"id": other}, more, {":n": amount})

@@ -54,26 +54,6 @@ def keys(books: Books) -> list[Key]:
     return [books.account(), books.account()]
 
 
-def killed(world: UnitsWorld, keys: list[Key], *, is_committed: bool, **more: object) -> str:
-    """The id of a unit that sets both to nought, and crashes before or after its decision: both are marked."""
-    ann = world.party()
-    unit = ann.begin(engine="marked")
-    for key in keys:
-        unit.update(ann.accounts, key, "SET balance = :n, noise = :noise", {**NOUGHT, ":noise": more.get("noise", 0)})
-    crashes(ann, len(keys) + 1, is_sent=is_committed)
-    with pytest.raises(Killed):
-        unit.commit()
-    return unit.id
-
-
-def marks(books: Books, keys: list[Key]) -> int:
-    return sum(MARK in (books.raw("accounts", key) or {}) for key in keys)
-
-
-def balances(books: Books, keys: list[Key]) -> list[int]:
-    return [books.balance(key) for key in keys]
-
-
 def opened(party: Party, unit: str) -> OpenUnit | None:
     return next((each for each in party.units.open_units() if each.unit == unit), None)
 
@@ -111,184 +91,200 @@ def test_both_faces_list_what_is_open_and_repair_what_no_record_leads_to(books: 
     for write in (False, True):
         (found,) = [each for each in ann.units.repair(ann.accounts, write=write) if each.key == key]
         assert (found.unit, found.record, found.action) == (UNKNOWN_ID, Record.ROLLED_BACK, "unmarked")
-        assert marks(books, [key]) == (not write)
+        assert books.marks([key]) == (not write)
     books.plain_client.delete_item(TableName=books.tables["units"], Key=dumped({"unit": UNKNOWN_ID, "row": "head"}))
 
 
-class TestAList:
-    @THREADS_ONLY
-    def test_has_a_unit_from_its_first_mark_until_it_is_closed(self, ann: Party, ben: Party, keys: list[Key]) -> None:
-        seen = []
-        ann.line.between["TransactWriteItems"] = lambda: seen.append(opened(ben, unit.id))
-        with ann.begin(engine="marked", name=some_name()) as unit:
-            for key in keys:
-                unit.update(ann.accounts, key, SET, NOUGHT)
-        (known,) = seen
-        assert known is not None
-        assert (known.state, known.items, known.is_closed) == (Outcome.PENDING, 2, False)
-        assert opened(ben, unit.id) is None
-
-    @THREADS_ONLY
-    def test_has_the_oldest_first_with_their_ages_and_leases(
-        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
-    ) -> None:
-        first = killed(units_world, keys, is_committed=True)
-        books.clock.advance(30)
-        second = killed(units_world, [books.account()], is_committed=False)
-        books.clock.advance(90)
-        mine = [each for each in ben.units.open_units() if each.unit in (first, second)]
-        assert [each.unit for each in mine] == [first, second]
-        committed, pending = mine
-        assert (committed.state, committed.lease_ends_in_s) == (Outcome.COMMITTED, None)
-        assert committed.age_s == pytest.approx(120, abs=3)
-        assert committed.ended_for_s == pytest.approx(120, abs=3)
-        assert (pending.state, pending.ended_for_s) == (Outcome.PENDING, None)
-        assert pending.lease_ends_in_s == pytest.approx(-30, abs=4)
-
-    @THREADS_ONLY
-    def test_counts_items_in_rows_of_their_own_unless_the_rows_are_gone(
-        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
-    ) -> None:
-        unit = killed(units_world, keys, is_committed=True, noise=LONG)
-        known = opened(ben, unit)
-        assert known is not None
-        assert known.items == 2
-        for row in books.everything()["units"]:
-            if row["unit"] == unit and row["row"].startswith("w#"):
-                key = dumped({name: row[name] for name in ("unit", "row")})
-                books.plain_client.delete_item(TableName=books.tables["units"], Key=key)
-        known = opened(ben, unit)
-        assert known is not None
-        assert known.items is None
-
-    @THREADS_ONLY
-    def test_leaves_out_what_no_unit_has_written_and_reports_it(
-        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key], caplog: pytest.LogCaptureFixture
-    ) -> None:
-        unit = killed(units_world, keys, is_committed=True)
-        books.write("units", {"unit": "0", "row": "head", "state": "new", "rev": 1})
-        known: list[InvalidUnitRequest | UnsupportedFormat] = []
-        heads = UnitRecords(books.tables["units"])
-        found = ben.units._performer.follow(open_units(heads, known.append))
-        assert unit in [each.unit for each in found]
-        assert any("'unit': {'S': '0'}" in str(each) for each in known)
-        assert opened(ben, "0") is None
-        assert any("'unit': {'S': '0'}" in message for message in caplog.messages)
-        books.plain_client.delete_item(TableName=books.tables["units"], Key=dumped({"unit": "0", "row": "head"}))
+@THREADS_ONLY
+def test_the_list_of_open_units_has_a_unit_from_its_first_mark_until_it_is_closed(
+    ann: Party, ben: Party, keys: list[Key]
+) -> None:
+    seen = []
+    ann.line.between["TransactWriteItems"] = lambda: seen.append(opened(ben, unit.id))
+    with ann.begin(engine="marked", name=some_name()) as unit:
+        for key in keys:
+            unit.update(ann.accounts, key, SET, NOUGHT)
+    (known,) = seen
+    assert known is not None
+    assert (known.state, known.items, known.is_closed) == (Outcome.PENDING, 2, False)
+    assert opened(ben, unit.id) is None
 
 
 @THREADS_ONLY
-class TestShowing:
-    def test_shows_which_items_are_marked(self, units_world: UnitsWorld, ben: Party, keys: list[Key]) -> None:
-        unit = killed(units_world, keys, is_committed=True)
-        assert standings(ben, unit) == [Standing.THERE] * 2
-        ben.units.get(ben.accounts, keys[0])
-        with ben.begin() as one:
-            one.update(ben.accounts, keys[0], SET, {":n": 1})
-        assert sorted(each.value for each in standings(ben, unit)) == ["off", "there"]
-        settled(ben, unit)
-        assert sorted(each.value for each in standings(ben, unit)) == ["off", "off, written"]
-
-    def test_shows_marks_of_others_and_what_no_unit_has_written(
-        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
-    ) -> None:
-        unit = killed(units_world, keys, is_committed=True)
-        for key, strange in zip(keys, ({"unit": UNKNOWN_ID, "kind": "write"}, "a secret"), strict=True):
-            books.write("accounts", {**(books.raw("accounts", key) or {}), MARK: strange})
-        assert set(standings(ben, unit)) == {Standing.OF_ANOTHER, Standing.STRANGE}
-
-    def test_shows_tables_that_are_gone(self, books: Books, units_world: UnitsWorld, ben: Party) -> None:
-        ann, gone = units_world.party(), f"{books.tables['accounts']}-gone"
-        make_table(books.plain_client, gone, {"id": "S"})
-        unit = ann.begin(engine="marked")
-        unit.put(ann.units.table(gone), some_account())
-        crashes(ann, 1, is_sent=True)
-        with pytest.raises(Killed):
-            unit.commit()
-        books.plain_client.delete_table(TableName=gone)
-        assert standings(ben, unit.id) == [Standing.NO_TABLE]
-
-    def test_writes_nothing(self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]) -> None:
-        unit = killed(units_world, keys, is_committed=False)
-        books.clock.advance(LEASE_S + MARGIN_S)
-        before = books.everything()
-        assert standings(ben, unit) == [Standing.THERE] * 2
-        assert books.everything() == before
+def test_the_list_of_open_units_has_the_oldest_first_with_their_ages_and_leases(
+    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+) -> None:
+    first = units_world.killed(keys, is_committed=True)
+    books.clock.advance(30)
+    second = units_world.killed([books.account()], is_committed=False)
+    books.clock.advance(90)
+    mine = [each for each in ben.units.open_units() if each.unit in (first, second)]
+    assert [each.unit for each in mine] == [first, second]
+    committed, pending = mine
+    assert (committed.state, committed.lease_ends_in_s) == (Outcome.COMMITTED, None)
+    assert committed.age_s == pytest.approx(120, abs=3)
+    assert committed.ended_for_s == pytest.approx(120, abs=3)
+    assert (pending.state, pending.ended_for_s) == (Outcome.PENDING, None)
+    assert pending.lease_ends_in_s == pytest.approx(-30, abs=4)
 
 
 @THREADS_ONLY
-class TestSettling:
-    def test_finishes_one_that_is_committed(
-        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
-    ) -> None:
-        unit = killed(units_world, keys, is_committed=True)
-        known = settled(ben, unit)
-        assert known.outcome is Outcome.COMMITTED
-        assert sorted(map(str, keys_of(known))) == sorted(map(str, keys))
-        assert (marks(books, keys), balances(books, keys)) == (0, [0, 0])
-        assert settled(ben, unit).ended == []
+def test_the_list_of_open_units_counts_items_in_rows_of_their_own_unless_the_rows_are_gone(
+    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+) -> None:
+    unit = units_world.killed(keys, is_committed=True, noise=LONG)
+    known = opened(ben, unit)
+    assert known is not None
+    assert known.items == 2
+    for row in books.everything()["units"]:
+        if row["unit"] == unit and row["row"].startswith("w#"):
+            key = dumped({name: row[name] for name in ("unit", "row")})
+            books.plain_client.delete_item(TableName=books.tables["units"], Key=key)
+    known = opened(ben, unit)
+    assert known is not None
+    assert known.items is None
 
-    def test_closes_it_ten_minutes_after_its_end(
-        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
-    ) -> None:
-        unit = killed(units_world, keys, is_committed=True)
-        settled(ben, unit)
-        assert opened(ben, unit) is not None
-        books.clock.advance(COPIES_S + MARGIN_S)
-        assert settled(ben, unit).outcome is Outcome.COMMITTED
-        assert opened(ben, unit) is None
-        assert settled(ben, unit).outcome is Outcome.COMMITTED
 
-    def test_rolls_one_back_whose_lease_is_over(
-        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
-    ) -> None:
-        unit = killed(units_world, keys, is_committed=False)
-        books.clock.advance(LEASE_S + MARGIN_S)
-        known = settled(ben, unit)
-        assert (known.outcome, len(known.ended)) == (Outcome.ROLLED_BACK, 2)
-        assert (marks(books, keys), balances(books, keys)) == (0, [100, 100])
+@THREADS_ONLY
+def test_the_list_of_open_units_leaves_out_what_no_unit_has_written_and_reports_it(
+    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key], caplog: pytest.LogCaptureFixture
+) -> None:
+    unit = units_world.killed(keys, is_committed=True)
+    books.write("units", {"unit": "0", "row": "head", "state": "new", "rev": 1})
+    known: list[InvalidUnitRequest | UnsupportedFormat] = []
+    heads = UnitRecords(books.tables["units"])
+    found = ben.units._performer.follow(open_units(heads, known.append))
+    assert unit in [each.unit for each in found]
+    assert any("'unit': {'S': '0'}" in str(each) for each in known)
+    assert opened(ben, "0") is None
+    assert any("'unit': {'S': '0'}" in message for message in caplog.messages)
+    books.plain_client.delete_item(TableName=books.tables["units"], Key=dumped({"unit": "0", "row": "head"}))
 
-    def test_leaves_one_alone_whose_lease_runs(
-        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
-    ) -> None:
-        unit = killed(units_world, keys, is_committed=False)
-        before = books.everything()
-        assert settled(ben, unit).outcome is Outcome.PENDING
-        assert books.everything() == before
 
-    def test_returns_the_outcome_although_an_item_cannot_be_finished(
-        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
-    ) -> None:
-        unit = killed(units_world, keys, is_committed=True)
-        books.write("accounts", {**(books.raw("accounts", keys[0]) or {}), MARK: "a secret"})
-        known = settled(ben, unit)
-        assert known.outcome is Outcome.COMMITTED
-        assert isinstance(known.failed, InvalidUnitRequest)
+@THREADS_ONLY
+def test_an_inspection_shows_which_items_are_marked(units_world: UnitsWorld, ben: Party, keys: list[Key]) -> None:
+    unit = units_world.killed(keys, is_committed=True)
+    assert standings(ben, unit) == [Standing.THERE] * 2
+    ben.units.get(ben.accounts, keys[0])
+    with ben.begin() as one:
+        one.update(ben.accounts, keys[0], SET, {":n": 1})
+    assert sorted(each.value for each in standings(ben, unit)) == ["off", "there"]
+    settled(ben, unit)
+    assert sorted(each.value for each in standings(ben, unit)) == ["off", "off, written"]
+
+
+@THREADS_ONLY
+def test_an_inspection_shows_marks_of_others_and_what_no_unit_has_written(
+    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+) -> None:
+    unit = units_world.killed(keys, is_committed=True)
+    for key, strange in zip(keys, ({"unit": UNKNOWN_ID, "kind": "write"}, "a secret"), strict=True):
+        books.write("accounts", {**(books.raw("accounts", key) or {}), MARK: strange})
+    assert set(standings(ben, unit)) == {Standing.OF_ANOTHER, Standing.STRANGE}
+
+
+@THREADS_ONLY
+def test_an_inspection_shows_tables_that_are_gone(books: Books, units_world: UnitsWorld, ben: Party) -> None:
+    ann, gone = units_world.party(), f"{books.tables['accounts']}-gone"
+    make_table(books.plain_client, gone, {"id": "S"})
+    unit = ann.begin(engine="marked")
+    unit.put(ann.units.table(gone), some_account())
+    crashes(ann, 1, is_sent=True)
+    with pytest.raises(Killed):
+        unit.commit()
+    books.plain_client.delete_table(TableName=gone)
+    assert standings(ben, unit.id) == [Standing.NO_TABLE]
+
+
+@THREADS_ONLY
+def test_an_inspection_writes_nothing(books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]) -> None:
+    unit = units_world.killed(keys, is_committed=False)
+    books.clock.advance(LEASE_S + MARGIN_S)
+    before = books.everything()
+    assert standings(ben, unit) == [Standing.THERE] * 2
+    assert books.everything() == before
+
+
+@THREADS_ONLY
+def test_settling_a_unit_finishes_one_that_is_committed(
+    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+) -> None:
+    unit = units_world.killed(keys, is_committed=True)
+    known = settled(ben, unit)
+    assert known.outcome is Outcome.COMMITTED
+    assert sorted(map(str, keys_of(known))) == sorted(map(str, keys))
+    assert (books.marks(keys), books.balances(keys)) == (0, [0, 0])
+    assert settled(ben, unit).ended == []
+
+
+@THREADS_ONLY
+def test_settling_a_unit_closes_it_ten_minutes_after_its_end(
+    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+) -> None:
+    unit = units_world.killed(keys, is_committed=True)
+    settled(ben, unit)
+    assert opened(ben, unit) is not None
+    books.clock.advance(COPIES_S + MARGIN_S)
+    assert settled(ben, unit).outcome is Outcome.COMMITTED
+    assert opened(ben, unit) is None
+    assert settled(ben, unit).outcome is Outcome.COMMITTED
+
+
+@THREADS_ONLY
+def test_settling_a_unit_rolls_one_back_whose_lease_is_over(
+    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+) -> None:
+    unit = units_world.killed(keys, is_committed=False)
+    books.clock.advance(LEASE_S + MARGIN_S)
+    known = settled(ben, unit)
+    assert (known.outcome, len(known.ended)) == (Outcome.ROLLED_BACK, 2)
+    assert (books.marks(keys), books.balances(keys)) == (0, [100, 100])
+
+
+@THREADS_ONLY
+def test_settling_a_unit_leaves_one_alone_whose_lease_runs(
+    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+) -> None:
+    unit = units_world.killed(keys, is_committed=False)
+    before = books.everything()
+    assert settled(ben, unit).outcome is Outcome.PENDING
+    assert books.everything() == before
+
+
+@THREADS_ONLY
+def test_settling_a_unit_returns_the_outcome_although_an_item_cannot_be_finished(
+    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+) -> None:
+    unit = units_world.killed(keys, is_committed=True)
+    books.write("accounts", {**(books.raw("accounts", keys[0]) or {}), MARK: "a secret"})
+    known = settled(ben, unit)
+    assert known.outcome is Outcome.COMMITTED
+    assert isinstance(known.failed, InvalidUnitRequest)
 
 
 @THREADS_ONLY
 class TestRollingBack:
-    def test_ends_one_whose_lease_runs_and_takes_its_marks_off(
+    def test_an_operators_rollback_ends_one_whose_lease_runs_and_takes_its_marks_off(
         self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
     ) -> None:
-        unit = killed(units_world, keys, is_committed=False)
+        unit = units_world.killed(keys, is_committed=False)
         known = rolled_back(ben, unit)
         assert known.outcome is Outcome.ROLLED_BACK
         assert sorted(map(str, keys_of(known))) == sorted(map(str, keys))
-        assert (marks(books, keys), balances(books, keys)) == (0, [100, 100])
+        assert (books.marks(keys), books.balances(keys)) == (0, [100, 100])
         assert ben.units.outcome(unit=unit) is Outcome.ROLLED_BACK
         again = rolled_back(ben, unit)
         assert (again.outcome, again.ended) == (Outcome.ROLLED_BACK, [])
 
-    def test_is_refused_to_one_that_is_committed_and_finishes_nothing(
+    def test_an_operators_rollback_is_refused_to_one_that_is_committed_and_finishes_nothing(
         self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
     ) -> None:
-        unit = killed(units_world, keys, is_committed=True)
+        unit = units_world.killed(keys, is_committed=True)
         before = books.everything()
         assert rolled_back(ben, unit).outcome is Outcome.COMMITTED
         assert books.everything() == before
 
-    def test_at_any_request_of_a_unit_that_runs_it_is_either_rolled_back_or_committed_whole(
+    def test_an_operators_rollback_at_any_request_of_a_unit_leaves_it_rolled_back_or_committed_whole(
         self, books: Books, units_world: UnitsWorld, ben: Party
     ) -> None:
         ends = set()
@@ -300,8 +296,8 @@ class TestRollingBack:
             outcome, is_rolled_back = end
             assert is_rolled_back == (outcome is Outcome.ROLLED_BACK)
             if outcome is not Outcome.FORGOTTEN:
-                assert marks(books, keys) == 0
-                assert balances(books, keys) == ([100, 100] if outcome is Outcome.ROLLED_BACK else [0, 0])
+                assert books.marks(keys) == 0
+                assert books.balances(keys) == ([100, 100] if outcome is Outcome.ROLLED_BACK else [0, 0])
             ends.add(outcome)
         assert ends == {Outcome.FORGOTTEN, Outcome.ROLLED_BACK, Outcome.COMMITTED}
 

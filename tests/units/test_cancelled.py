@@ -252,14 +252,18 @@ class TestABrokenUnitOfTasksIsCaught:
 
     @ENDS
     @pytest.mark.usefixtures("gives_no_way")
-    def test_that_commits_without_giving_way_to_a_cancellation(self, scene: Scene, end: str) -> None:
+    def test_a_unit_of_tasks_that_commits_without_giving_way_to_a_cancellation_is_caught(
+        self, scene: Scene, end: str
+    ) -> None:
         assert is_committed_though_cancelled(scene, end)
 
     @pytest.mark.usefixtures("gives_no_way")
-    def test_that_gives_no_way_at_any_opcode_of_the_end(self) -> None:
+    def test_a_unit_of_tasks_that_gives_no_way_at_any_opcode_of_the_end_is_caught(self) -> None:
         assert False not in committed_at_each_opcode()
 
     @TIME_OUTS
-    def test_that_gives_way_for_one_turn_only(self, scene: Scene, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_unit_of_tasks_that_gives_way_for_one_turn_only_is_caught(
+        self, scene: Scene, runs: Runs, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(_unit, "_TURNS", 1)
         assert is_committed_too_late(scene, runs)

@@ -1,16 +1,26 @@
-"""How a unit ends: committed, or rolled back without a trace; and that it is over then."""
+"""How a unit ends: committed, rolled back without a trace, or dropped without an end; and that it is over then."""
 
-from collections.abc import Callable
+import asyncio
+import gc
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
-from kit.units import Books, Key, Party, some_account
+from kit.awaited import Awaited
+from kit.units import KEYS, Books, Key, Party, make_table, some_account
 
+from ticketlock import aio
 from ticketlock.errors import UnitConflict, UnitFinished
-from ticketlock.units import Unit
+from ticketlock.testing import MemoryDynamoDB
+from ticketlock.units import READ_LOCK, Unit, Units, UnitTable, create_units_table
+from ticketlock.units._read_locks import ReadLockLease
+from ticketlock.units._unit_of_work import UnitOfWork
 
 pytestmark = pytest.mark.shows("atomicity")
 
 TAKE = "SET balance = balance - :n"
+
+
 TEN = {":n": 10}
 
 
@@ -100,24 +110,23 @@ USES: dict[str, Callable[[Party, Unit, Key], object]] = {
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
-class TestAfterItsEnd:
-    def test_a_committed_unit_is_finished(
-        self, ann: Party, account: Key, use: Callable[[Party, Unit, Key], object]
-    ) -> None:
-        with ann.begin() as unit:
-            pass
-        with pytest.raises(UnitFinished, match="committed"):
-            use(ann, unit, account)
+def test_a_committed_unit_is_finished(ann: Party, account: Key, use: Callable[[Party, Unit, Key], object]) -> None:
+    with ann.begin() as unit:
+        pass
+    with pytest.raises(UnitFinished, match="committed"):
+        use(ann, unit, account)
 
-    def test_one_that_was_rolled_back_is_finished(
-        self, ann: Party, account: Key, use: Callable[[Party, Unit, Key], object]
-    ) -> None:
-        unit = ann.begin()
-        unit.rollback()
-        with pytest.raises(UnitFinished, match="rolled back"):
-            use(ann, unit, account)
-        with pytest.raises(UnitFinished):
-            unit.commit()
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_a_unit_that_was_rolled_back_is_finished(
+    ann: Party, account: Key, use: Callable[[Party, Unit, Key], object]
+) -> None:
+    unit = ann.begin()
+    unit.rollback()
+    with pytest.raises(UnitFinished, match="rolled back"):
+        use(ann, unit, account)
+    with pytest.raises(UnitFinished):
+        unit.commit()
 
 
 def test_a_committed_unit_is_not_rolled_back(books: Books, ann: Party, account: Key) -> None:
@@ -126,3 +135,138 @@ def test_a_committed_unit_is_not_rolled_back(books: Books, ann: Party, account: 
     with pytest.raises(UnitFinished):
         unit.rollback()
     assert books.balance(account) == 90
+
+
+KEY = {"id": "a"}
+
+
+SET = "SET balance = :n"
+
+
+@pytest.fixture
+def memory() -> MemoryDynamoDB:
+    memory = MemoryDynamoDB()
+    create_units_table("units", client=memory.client)
+    make_table(memory.client, "accounts", KEYS["accounts"])
+    return memory
+
+
+@pytest.fixture
+def units(memory: MemoryDynamoDB) -> Units:
+    return Units("units", client=memory.client)
+
+
+@pytest.fixture
+def accounts(units: Units) -> UnitTable:
+    return units.table("accounts")
+
+
+@pytest.fixture
+def no_garbage_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def kept_by(unit: Unit | aio.Unit) -> ReadLockLease:
+    kept = unit._verbs.kept
+    assert kept is not None
+    assert kept._is_watched_on()
+    return kept
+
+
+def in_a_thread(memory: MemoryDynamoDB) -> bool:
+    """Whether a unit's read locks are renewed after the last reference to it."""
+    units = Units("units", client=memory.client)
+    unit = units.begin(isolation=READ_LOCK)
+    unit.update(units.table("accounts"), KEY, SET, {":n": 1})
+    kept = kept_by(unit)
+    del unit
+    return kept._is_watched_on()
+
+
+def in_a_task(memory: MemoryDynamoDB) -> bool:
+    """The same."""
+
+    async def main() -> bool:
+        async with aio.Units("units", client=Awaited(memory)) as units:
+            accounts = await units.table("accounts")
+            unit = units.begin(isolation=READ_LOCK)
+            await unit.update(accounts, KEY, SET, {":n": 1})
+            kept = kept_by(unit)
+            del unit
+            return kept._is_watched_on()
+
+    return asyncio.run(main())
+
+
+@pytest.mark.usefixtures("no_garbage_collector")
+@pytest.mark.parametrize("is_renewed", [in_a_thread, in_a_task], ids=lambda each: each.__name__)
+def test_read_locks_are_renewed_no_more_at_once_after_the_last_reference(
+    memory: MemoryDynamoDB, is_renewed: Callable[[MemoryDynamoDB], bool]
+) -> None:
+    assert not is_renewed(memory)
+
+
+@pytest.mark.usefixtures("no_garbage_collector")
+@pytest.mark.parametrize("is_renewed", [in_a_thread, in_a_task], ids=lambda each: each.__name__)
+def test_read_locks_that_refer_to_their_unit_are_caught(
+    memory: MemoryDynamoDB, is_renewed: Callable[[MemoryDynamoDB], bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cycle: the unit would be kept until the garbage collector runs."""
+    begin = UnitOfWork.__init__
+
+    def begin_with_a_cycle(verbs: UnitOfWork, *args: Any, **options: Any) -> None:
+        begin(verbs, *args, **options)
+        if verbs._locking is not None:
+            verbs._locking._read = verbs._read_in
+
+    monkeypatch.setattr(UnitOfWork, "__init__", begin_with_a_cycle)
+    assert is_renewed(memory)
+
+
+def test_a_unit_that_is_dropped_warns_if_it_would_have_written(units: Units, accounts: UnitTable) -> None:
+    unit = units.begin()
+    unit.update(accounts, KEY, SET, {":n": 1})
+    with pytest.warns(ResourceWarning, match=r"^the unit \w+ was never ended, and has written nothing: use it in"):
+        del unit
+
+
+def test_a_unit_that_is_dropped_warns_of_a_task_as_well(memory: MemoryDynamoDB) -> None:
+    async def main() -> None:
+        async with aio.Units("units", client=Awaited(memory)) as units:
+            unit = units.begin()
+            await unit.update(await units.table("accounts"), KEY, SET, {":n": 1}, blind=True)
+            with pytest.warns(ResourceWarning, match="never ended"):
+                del unit
+
+    asyncio.run(main())
+
+
+@pytest.mark.filterwarnings("error::ResourceWarning")
+@pytest.mark.parametrize("end", ["nothing", "get", "commit", "rollback", "save"])
+def test_a_unit_that_is_dropped_is_silent_if_it_has_only_read_or_was_ended(
+    units: Units, accounts: UnitTable, end: str
+) -> None:
+    unit = units.begin()
+    if end != "nothing":
+        unit.get(accounts, KEY)
+    if end in ("commit", "rollback", "save"):
+        unit.update(accounts, KEY, SET, {":n": 1})
+        getattr(unit, end)()
+    del unit
+
+
+def test_units_show_what_they_are(memory: MemoryDynamoDB, units: Units) -> None:
+    unit = units.begin()
+    before = repr(unit)
+    unit.rollback()
+    assert [repr(units), before, repr(unit)] == [
+        "<Units in the table 'units'>",
+        f"<Unit {unit.id}, open>",
+        f"<Unit {unit.id}, rolled back>",
+    ]
+    tasks = aio.Units("units", client=Awaited(memory))
+    assert repr(tasks) == "<Units in the table 'units'>"
+    assert repr(tasks.begin()).endswith(", open>")

@@ -76,87 +76,74 @@ def test_a_prefix_that_is_longer_than_the_attributes_of_guards_is_none_of_theirs
 
 
 @ENGINES
-class TestAnInsert:
-    def test_conflicts_with_a_unit_that_has_queried_its_partition(
-        self, books: Books, ann: Party, ben: Party, order: str, engine: Any
-    ) -> None:
-        account = books.account()
-        unit = ann.begin(engine=engine)
-        assert len(unit.query(ann.lines, of(order))) == 2
-        unit.update(ann.accounts, account, "SET balance = :n", {":n": 0})
-        inserts(ben, order, 3)
-        with pytest.raises(UnitConflict):
-            unit.commit()
-        assert books.balance(account) == 100
-
-    def test_of_two_that_have_both_looked_one_is_committed(
-        self, ann: Party, ben: Party, order: str, engine: Any
-    ) -> None:
-        """At most three lines, by the rule of each of two units: a write skew through items that neither has seen."""
-        units = [(party, party.begin(engine=engine)) for party in (ann, ben)]
-        for number, (party, unit) in enumerate(units):
-            assert len(unit.query(party.lines, of(order))) == 2
-            unit.put(party.lines, line(order, 10 + number))
-        units[0][1].commit()
-        with pytest.raises(UnitConflict):
-            units[1][1].commit()
-        assert len(ann.units.query(ann.lines, of(order))) == 3
-
-    def test_by_an_update_does_the_same(self, ann: Party, ben: Party, order: str, engine: Any) -> None:
-        unit = ann.begin(engine=engine)
-        unit.query(ann.lines, of(order), limit=1)
-        unit.put(ann.lines, line(order, 4))
-        with ben.begin(engine=engine) as other:
+@pytest.mark.parametrize("how", ["put", "update", "read lock"])
+@pytest.mark.parametrize("is_empty", [False, True], ids=["of two items", "that is empty"])
+def test_an_insert_conflicts_with_a_unit_that_has_queried_its_partition(
+    books: Books, ann: Party, ben: Party, order: str, engine: Any, how: str, is_empty: bool
+) -> None:
+    account, order = books.account(), str(some_line()["pk"]) if is_empty else order
+    unit = ann.begin(engine=engine)
+    limit = 1 if how == "update" else None
+    assert len(unit.query(ann.lines, of(order), limit=limit)) == (0 if is_empty else limit or 2)
+    unit.put(ann.lines, line(order, 4))
+    unit.update(ann.accounts, account, "SET balance = :n", {":n": 0})
+    with ben.begin(isolation=READ_LOCK if how == "read lock" else SERIALIZABLE) as other:
+        if how == "update":
             other.update(ben.lines, key(order, 3), SET, {":n": 1}, blind=True)
-        with pytest.raises(UnitConflict, match=f"another unit inserted into a partition of {ann.lines.name} that"):
-            unit.commit()
-
-    def test_of_a_unit_that_marks_what_it_reads_does_the_same(
-        self, books: Books, ann: Party, ben: Party, order: str, engine: Any
-    ) -> None:
-        unit = ann.begin(engine=engine)
-        assert len(unit.query(ann.lines, of(order))) == 2
-        unit.put(ann.lines, line(order, 4))
-        with ben.begin(isolation=READ_LOCK) as other:
+        else:
             other.put(ben.lines, line(order, 3))
-        with pytest.raises(UnitConflict):
-            unit.commit()
-        assert MARK not in (guard(books, order) or {MARK: "no guard"})
+    with pytest.raises(UnitConflict, match=f"another unit inserted into a partition of {ann.lines.name} that"):
+        unit.commit()
+    assert books.balance(account) == 100
+    assert MARK not in (guard(books, order) or {MARK: "no guard"})
 
-    def test_conflicts_with_a_unit_that_has_seen_nothing_there(self, ann: Party, ben: Party, engine: Any) -> None:
-        order = str(some_line()["pk"])
-        unit = ann.begin(engine=engine)
-        assert unit.query(ann.lines, of(order)) == []
-        inserts(ben, order, 3)
-        with pytest.raises(UnitConflict):
-            unit.commit()
 
-    def test_does_not_conflict_with_a_query_of_another_partition(
-        self, books: Books, ann: Party, ben: Party, order: str, engine: Any
-    ) -> None:
-        other = another_slot(books, order)
+@ENGINES
+def test_of_the_inserts_of_two_units_that_have_both_looked_one_is_committed(
+    ann: Party, ben: Party, order: str, engine: Any
+) -> None:
+    """At most three lines, by the rule of each of two units: a write skew through items that neither has seen."""
+    units = [(party, party.begin(engine=engine)) for party in (ann, ben)]
+    for number, (party, unit) in enumerate(units):
+        assert len(unit.query(party.lines, of(order))) == 2
+        unit.put(party.lines, line(order, 10 + number))
+    units[0][1].commit()
+    with pytest.raises(UnitConflict):
+        units[1][1].commit()
+    assert len(ann.units.query(ann.lines, of(order))) == 3
+
+
+@ENGINES
+def test_an_insert_does_not_conflict_with_a_query_of_another_partition(
+    books: Books, ann: Party, ben: Party, order: str, engine: Any
+) -> None:
+    other = another_slot(books, order)
+    with ann.begin(engine=engine) as unit:
+        unit.query(ann.lines, of(order))
+        unit.put(ann.accounts, {"id": order})
+        inserts(ben, other, 1)
+    assert books.raw("accounts", {"id": order}) is not None
+
+
+@ENGINES
+def test_an_insert_does_not_conflict_with_another_insert_or_with_a_query_at_a_lower_level(
+    ann: Party, ben: Party, order: str, engine: Any
+) -> None:
+    with ann.begin(engine=engine) as unit:
+        unit.query(ann.lines, of(order), isolation=COMMITTED)
+        unit.put(ann.lines, line(order, 3))
+        inserts(ben, order, 4)
+    assert len(ann.units.query(ann.lines, of(order))) == 4
+
+
+@ENGINES
+def test_an_insert_after_the_commit_is_another_matter(ann: Party, ben: Party, order: str, engine: Any) -> None:
+    for number in (3, 4, 5):
         with ann.begin(engine=engine) as unit:
-            unit.query(ann.lines, of(order))
-            unit.put(ann.accounts, {"id": order})
-            inserts(ben, other, 1)
-        assert books.raw("accounts", {"id": order}) is not None
-
-    def test_does_not_conflict_with_another_insert_or_with_a_query_at_a_lower_level(
-        self, ann: Party, ben: Party, order: str, engine: Any
-    ) -> None:
-        with ann.begin(engine=engine) as unit:
-            unit.query(ann.lines, of(order), isolation=COMMITTED)
-            unit.put(ann.lines, line(order, 3))
-            inserts(ben, order, 4)
-        assert len(ann.units.query(ann.lines, of(order))) == 4
-
-    def test_after_the_commit_is_another_matter(self, ann: Party, ben: Party, order: str, engine: Any) -> None:
-        for number in (3, 4, 5):
-            with ann.begin(engine=engine) as unit:
-                assert len(unit.query(ann.lines, of(order))) == number - 1
-                unit.put(ann.lines, line(order, number))
-        inserts(ben, order, 6)
-        assert len(ann.units.query(ann.lines, of(order), isolation=SERIALIZABLE)) == 6
+            assert len(unit.query(ann.lines, of(order))) == number - 1
+            unit.put(ann.lines, line(order, number))
+    inserts(ben, order, 6)
+    assert len(ann.units.query(ann.lines, of(order), isolation=SERIALIZABLE)) == 6
 
 
 def another_slot(books: Books, order: str) -> str:
@@ -177,7 +164,7 @@ class TestASavedUnit:
         party.units._tables._known.clear()
         return party
 
-    def test_conflicts_with_an_insert_where_it_has_queried(
+    def test_a_saved_unit_conflicts_with_an_insert_where_it_has_queried(
         self, books: Books, ann: Party, ben: Party, other: Party, order: str
     ) -> None:
         account = books.account()
@@ -192,7 +179,7 @@ class TestASavedUnit:
         other.units.rollback(saved)
         assert books.balance(account) == 100
 
-    def test_is_noticed_where_it_inserts(self, ann: Party, ben: Party, other: Party, order: str) -> None:
+    def test_a_saved_unit_is_noticed_where_it_inserts(self, ann: Party, ben: Party, other: Party, order: str) -> None:
         unit = ann.begin()
         unit.put(ann.lines, line(order, 3))
         saved = unit.save()
@@ -206,7 +193,7 @@ class TestASavedUnit:
 
 @THREADS_ONLY
 class TestTheGuard:
-    def test_is_read_before_the_items(self, ann: Party, ben: Party, order: str) -> None:
+    def test_the_guard_is_read_before_the_items(self, ann: Party, ben: Party, order: str) -> None:
         unit = ann.begin()
         ann.line.between["Query"] = lambda: inserts(ben, order, 3)
         assert len(unit.query(ann.lines, of(order))) == 3
@@ -214,11 +201,11 @@ class TestTheGuard:
         with pytest.raises(UnitConflict):
             unit.commit()
 
-    def test_is_not_read_below_serializable(self, ann: Party, order: str) -> None:
+    def test_the_guard_is_not_read_below_serializable(self, ann: Party, order: str) -> None:
         ann.units.query(ann.lines, of(order))
         assert ann.line.operations == ["Query"]
 
-    def test_is_left_alone_by_updates_and_deletes(self, books: Books, ann: Party, order: str) -> None:
+    def test_the_guard_is_left_alone_by_updates_and_deletes(self, books: Books, ann: Party, order: str) -> None:
         with ann.begin() as unit:
             unit.update(ann.lines, key(order, 1), SET, {":n": 1})
             unit.delete(ann.lines, key(order, 2))
@@ -236,7 +223,9 @@ class TestTheGuard:
         with pytest.raises(UnitConflict):
             unit.commit()
 
-    def test_has_the_version_of_the_last_that_inserted_and_no_end(self, books: Books, ann: Party, order: str) -> None:
+    def test_the_guard_has_the_version_of_the_last_that_inserted_and_no_end(
+        self, books: Books, ann: Party, order: str
+    ) -> None:
         with ann.begin() as unit:
             unit.put(ann.lines, line(order, 3))
             unit.put(ann.lines, line(order, 4))
@@ -244,7 +233,7 @@ class TestTheGuard:
         assert found.pop(VERSION) == unit.id
         assert found.keys() == {"unit", "row", "format"}
 
-    def test_of_a_unit_that_was_killed_is_swept_with_its_items_and_is_no_unit(
+    def test_the_guard_of_a_unit_that_was_killed_is_swept_with_its_items_and_is_no_unit(
         self, books: Books, ann: Party, ben: Party, order: str
     ) -> None:
         for party, is_committed in ((ann, False), (ben, True)):
@@ -294,14 +283,7 @@ class TestWhatItCosts:
 
     @pytest.mark.parametrize(("count", "unguarded", "first", "later"), [(1, 2, 11, 10), (3, 6, 17, 16)])
     def test_an_insert_is_committed_by_marks_with_one_item_more(
-        self,
-        units_world: UnitsWorld,
-        ann: Party,
-        order: str,
-        count: int,
-        unguarded: int,
-        first: int,
-        later: int,
+        self, units_world: UnitsWorld, ann: Party, order: str, count: int, unguarded: int, first: int, later: int
     ) -> None:
         plain = units_world.party()
         assert self.billed(plain, order, *range(100, 100 + count)) == unguarded
@@ -318,54 +300,56 @@ class TestWhatItCosts:
         assert write_units(ann, before) == 2 * (3 + 1 + 1)
 
 
-class TestWhatIsRefused:
-    def test_an_insert_natively(self, books: Books, ann: Party, order: str) -> None:
-        with ann.begin(engine="native") as unit:
-            unit.update(ann.lines, key(order, 1), SET, {":n": 1})
-            with pytest.raises(InvalidUnitRequest) as refused:
-                unit.put(ann.lines, line(order, 3))
-        assert refused.value.field == "engine"
-        assert books.raw("lines", key(order, 3)) is None
-
-    def test_another_word_on_a_table_that_is_known(self, ann: Party, units_world: UnitsWorld) -> None:
-        assert ann.units.table(ann.lines.name) is ann.lines
-        assert ann.units.table(ann.lines.name, guarded=True) is ann.lines
-        for party, guarded in ((ann, False), (units_world.party(), True)):
-            with pytest.raises(InvalidUnitRequest, match="as in the first call of `table`") as refused:
-                party.units.table(party.lines.name, guarded=guarded)
-            assert refused.value.field == "guarded"
-
-    @pytest.mark.parametrize("bad", [1, "yes", []])
-    def test_what_is_no_answer(self, ann: Party, bad: Any) -> None:
+def test_a_native_insert_into_a_guarded_table_is_refused(books: Books, ann: Party, order: str) -> None:
+    with ann.begin(engine="native") as unit:
+        unit.update(ann.lines, key(order, 1), SET, {":n": 1})
         with pytest.raises(InvalidUnitRequest) as refused:
-            ann.units.table(ann.lines.name, guarded=bad)
+            unit.put(ann.lines, line(order, 3))
+    assert refused.value.field == "engine"
+    assert books.raw("lines", key(order, 3)) is None
+
+
+def test_another_word_about_guards_on_a_table_that_is_known_is_refused(ann: Party, units_world: UnitsWorld) -> None:
+    assert ann.units.table(ann.lines.name) is ann.lines
+    assert ann.units.table(ann.lines.name, guarded=True) is ann.lines
+    for party, guarded in ((ann, False), (units_world.party(), True)):
+        with pytest.raises(InvalidUnitRequest, match="as in the first call of `table`") as refused:
+            party.units.table(party.lines.name, guarded=guarded)
         assert refused.value.field == "guarded"
 
-    @pytest.mark.parametrize("units_engine", first_on(OF_OTHERS_FIRST, indexing_engine_names()), indirect=True)
-    def test_a_table_with_a_local_index(self, books: Books, ann: Party) -> None:
-        name = f"orders-{uuid.uuid4().hex[:8]}"
-        keys = [("pk", "HASH"), ("sk", "RANGE")]
-        books.plain_client.create_table(
-            TableName=name,
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": each, "AttributeType": "S"} for each in ("pk", "sk", "rank")],
-            KeySchema=[{"AttributeName": each, "KeyType": role} for each, role in keys],
-            LocalSecondaryIndexes=[
-                {
-                    "IndexName": "by-rank",
-                    "KeySchema": [
-                        {"AttributeName": "pk", "KeyType": "HASH"},
-                        {"AttributeName": "rank", "KeyType": "RANGE"},
-                    ],
-                    "Projection": {"ProjectionType": "ALL"},
-                }
-            ],
-        )
-        try:
-            with pytest.raises(InvalidUnitRequest, match="local secondary indexes"):
-                ann.units.table(name, guarded=True)
-        finally:
-            books.plain_client.delete_table(TableName=name)
+
+@pytest.mark.parametrize("bad", [1, "yes", []])
+def test_an_answer_whether_a_table_is_guarded_that_is_none_is_refused(ann: Party, bad: Any) -> None:
+    with pytest.raises(InvalidUnitRequest) as refused:
+        ann.units.table(ann.lines.name, guarded=bad)
+    assert refused.value.field == "guarded"
+
+
+@pytest.mark.parametrize("units_engine", first_on(OF_OTHERS_FIRST, indexing_engine_names()), indirect=True)
+def test_a_table_with_a_local_index_is_not_guarded(books: Books, ann: Party) -> None:
+    name = f"orders-{uuid.uuid4().hex[:8]}"
+    keys = [("pk", "HASH"), ("sk", "RANGE")]
+    books.plain_client.create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": each, "AttributeType": "S"} for each in ("pk", "sk", "rank")],
+        KeySchema=[{"AttributeName": each, "KeyType": role} for each, role in keys],
+        LocalSecondaryIndexes=[
+            {
+                "IndexName": "by-rank",
+                "KeySchema": [
+                    {"AttributeName": "pk", "KeyType": "HASH"},
+                    {"AttributeName": "rank", "KeyType": "RANGE"},
+                ],
+                "Projection": {"ProjectionType": "ALL"},
+            }
+        ],
+    )
+    try:
+        with pytest.raises(InvalidUnitRequest, match="local secondary indexes"):
+            ann.units.table(name, guarded=True)
+    finally:
+        books.plain_client.delete_table(TableName=name)
 
 
 def test_there_are_so_many_guards_of_a_table_at_most() -> None:

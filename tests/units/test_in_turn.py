@@ -10,8 +10,7 @@ import pytest
 from boto3.dynamodb.types import Binary
 from kit.engines import Engine, engine_named, first_on
 from kit.places import until
-from kit.units import MARK, some_name
-from units.own_tables import OwnTables
+from kit.units import MARK, Books, some_name
 
 from ticketlock import InvalidUnitRequest, LockClient, aio, create_table
 from ticketlock.units import COMMITTED, READ_LOCK, Unit, Units, UnitTable
@@ -21,33 +20,33 @@ PATIENCE_S = 30
 
 
 @pytest.fixture(scope="module", params=first_on("memory", ["memory", "ministack"]))  # moto is for one thread
-def engine(request: pytest.FixtureRequest, url_of: Callable[[str], str]) -> Iterator[Engine]:
+def units_engine(request: pytest.FixtureRequest, url_of: Callable[[str], str]) -> Iterator[Engine]:
     with engine_named(request.param, url_of) as named:
         yield named
 
 
 @pytest.fixture
-def lock_table(tables: OwnTables) -> Iterator[str]:
+def lock_table(books: Books) -> Iterator[str]:
     name = f"locks-{some_name()}"
-    create_table(name, client=tables.client)
+    create_table(name, client=books.plain_client)
     yield name
-    tables.client.delete_table(TableName=name)
+    books.plain_client.delete_table(TableName=name)
 
 
 @pytest.fixture
-def locks(tables: OwnTables, lock_table: str) -> Iterator[LockClient]:
-    with LockClient(lock_table, client=tables.engine.client()) as locks:
+def locks(books: Books, lock_table: str) -> Iterator[LockClient]:
+    with LockClient(lock_table, client=books.engine.client()) as locks:
         yield locks
 
 
 @pytest.fixture
-def units(tables: OwnTables, locks: LockClient) -> Units:
-    return tables.units(locks=locks)
+def units(books: Books, locks: LockClient) -> Units:
+    return books.units(locks=locks)
 
 
 @pytest.fixture
-def entity(tables: OwnTables, name: str) -> str:
-    return entity_of(tables.accounts, {"id": name})
+def entity(books: Books, name: str) -> str:
+    return entity_of(books.tables["accounts"], {"id": name})
 
 
 def add_one(unit: Unit, accounts: UnitTable, name: str) -> None:
@@ -84,7 +83,7 @@ def waiters(locks: LockClient, entity: str) -> int:
 
 
 def test_the_next_try_of_a_call_that_met_others_holds_the_lock_of_the_item(
-    tables: OwnTables, units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str
+    books: Books, units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str
 ) -> None:
     held = []
 
@@ -97,16 +96,16 @@ def test_the_next_try_of_a_call_that_met_others_holds_the_lock_of_the_item(
 
     count()
     assert held == [0, 1]
-    assert tables.balance(name) == 102
+    assert books.balance({"id": name}) == 102
     assert holders(locks, entity) == 0
 
 
 def test_of_several_items_all(
-    tables: OwnTables, units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str
+    books: Books, units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str
 ) -> None:
     other_name, held = some_name(), []
-    other_entity = entity_of(tables.accounts, {"id": other_name})
-    tables.write({"id": other_name, "balance": 100})
+    other_entity = entity_of(books.tables["accounts"], {"id": other_name})
+    books.write("accounts", {"id": other_name, "balance": 100})
 
     @units.transactional()
     def count(*, unit: Unit) -> None:
@@ -160,7 +159,7 @@ def until_waiting(locks: LockClient, entity: str, count: int) -> None:
 
 
 def test_a_call_that_comes_meanwhile_steps_back_and_that_is_no_try(
-    tables: OwnTables, units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str, in_line: Any
+    books: Books, units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str, in_line: Any
 ) -> None:
     seen: list[Any] = []
 
@@ -176,30 +175,30 @@ def test_a_call_that_comes_meanwhile_steps_back_and_that_is_no_try(
         in_line.set()
         done.result(PATIENCE_S)
     assert seen == [1, 1, "has read"]
-    assert tables.balance(name) == 103
+    assert books.balance({"id": name}) == 103
 
 
 def test_one_that_stepped_back_and_whose_turn_does_not_come_in_time_runs_anyway(
-    tables: OwnTables, units: Units, accounts: UnitTable, name: str, in_line: Any
+    books: Books, units: Units, accounts: UnitTable, name: str, in_line: Any
 ) -> None:
     @units.transactional(tries=1, timeout=0)
     def count(*, unit: Unit) -> None:
         add_one(unit, accounts, name)
 
     count()
-    assert tables.balance(name) == 102
+    assert books.balance({"id": name}) == 102
     assert not in_line.is_set()
 
 
 def test_one_that_steps_back_from_a_read_frees_what_it_has_marked(
-    tables: OwnTables, units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str, in_line: Any
+    books: Books, units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str, in_line: Any
 ) -> None:
     free, was_marked = some_name(), list[bool]()
-    tables.write({"id": free, "balance": 100})
+    books.write("accounts", {"id": free, "balance": 100})
 
     @units.transactional(tries=1, isolation=READ_LOCK)
     def read(*, unit: Unit) -> Any:
-        was_marked.append(MARK in tables.there(free))
+        was_marked.append(MARK in (books.raw("accounts", {"id": free}) or {}))
         return [(unit.get(accounts, {"id": each}) or {})["balance"] for each in (free, name)]
 
     with ThreadPoolExecutor(1) as pool:
@@ -222,7 +221,7 @@ def test_no_call_steps_back_for_a_read_that_the_commit_does_not_check(
 
 
 def test_an_item_that_no_call_waits_for_any_more_is_read_at_once(
-    tables: OwnTables, units: Units, accounts: UnitTable, name: str
+    books: Books, units: Units, accounts: UnitTable, name: str
 ) -> None:
     meets_others(units, accounts, name)
     runs = []
@@ -234,33 +233,33 @@ def test_an_item_that_no_call_waits_for_any_more_is_read_at_once(
 
     count()
     assert len(runs) == 1
-    assert tables.balance(name) == 103
+    assert books.balance({"id": name}) == 103
 
 
 def test_a_call_whose_turn_does_not_come_in_time_runs_again_all_the_same(
-    tables: OwnTables, locks: LockClient, name: str, entity: str, caplog: pytest.LogCaptureFixture
+    books: Books, locks: LockClient, name: str, entity: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    units = tables.units(locks=locks, timeout=0)
+    units = books.units(locks=locks, timeout=0)
     with ThreadPoolExecutor(1) as pool:
         other = pool.submit(locks.acquire, entity, namespace=NAMESPACE).result(PATIENCE_S)
-        meets_others(units, units.table(tables.accounts), name)
+        meets_others(units, units.table(books.tables["accounts"]), name)
         assert other.is_held()
-    assert tables.balance(name) == 102
+    assert books.balance({"id": name}) == 102
     assert "a unit runs without its turn" in caplog.text
 
 
 def test_without_a_table_of_locks_it_runs_again_all_the_same(
-    tables: OwnTables, name: str, caplog: pytest.LogCaptureFixture
+    books: Books, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with LockClient("no-such-table", client=tables.engine.client()) as locks:
-        units = tables.units(locks=locks)
-        meets_others(units, units.table(tables.accounts), name)
-    assert tables.balance(name) == 102
+    with LockClient("no-such-table", client=books.engine.client()) as locks:
+        units = books.units(locks=locks)
+        meets_others(units, units.table(books.tables["accounts"]), name)
+    assert books.balance({"id": name}) == 102
     assert "there is no table 'no-such-table'" in caplog.text
 
 
 def test_a_turn_that_is_lost_refuses_nothing(
-    tables: OwnTables, units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str
+    books: Books, units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str
 ) -> None:
     tried = []
 
@@ -277,11 +276,11 @@ def test_a_turn_that_is_lost_refuses_nothing(
         return "done"
 
     assert count() == "done"
-    assert tables.balance(name) == 102
+    assert books.balance({"id": name}) == 102
 
 
 def test_a_call_within_a_call_does_not_wait_for_itself(
-    tables: OwnTables,
+    books: Books,
     units: Units,
     accounts: UnitTable,
     locks: LockClient,
@@ -302,12 +301,12 @@ def test_a_call_within_a_call_does_not_wait_for_itself(
 
     count()
     assert tried == [0, 1]
-    assert tables.balance(name) == 104
+    assert books.balance({"id": name}) == 104
     assert caplog.text == ""
 
 
 def test_threads_that_update_one_item_need_few_tries(
-    tables: OwnTables, units: Units, accounts: UnitTable, name: str
+    books: Books, units: Units, accounts: UnitTable, name: str
 ) -> None:
     threads, each, runs = 8, 5, []
 
@@ -323,36 +322,35 @@ def test_threads_that_update_one_item_need_few_tries(
     with ThreadPoolExecutor(threads) as pool:
         for done in [pool.submit(several) for _ in range(threads)]:
             done.result(PATIENCE_S)
-    assert tables.balance(name) == 100 + threads * each
+    assert books.balance({"id": name}) == 100 + threads * each
     assert len(runs) <= 2.5 * threads * each
 
 
-def test_what_is_no_client_of_locks_is_refused(tables: OwnTables, lock_table: str) -> None:
-    none: list[Any] = [lock_table, tables.client]
+def test_what_is_no_client_of_locks_is_refused(books: Books, lock_table: str) -> None:
+    none: list[Any] = [lock_table, books.plain_client]
     for no_locks in none:
         with pytest.raises(InvalidUnitRequest, match=r"locks is .* allowed: a LockClient"):
-            tables.units(locks=no_locks)
+            books.units(locks=no_locks)
         with pytest.raises(InvalidUnitRequest, match=r"locks is .* allowed: a LockClient"):
-            aio.Units(tables.units_name, locks=no_locks)
+            aio.Units(books.tables["units"], locks=no_locks)
 
 
-class TestEntities:
-    def test_the_key_is_readable(self) -> None:
-        assert entity_of("orders", {"customer": "ann", "at": Decimal("7.5")}) == "orders/ann/7.5"
-        assert entity_of("blobs", {"id": Binary(b"\x01\xff")}) == r"blobs/Binary(b'\x01\xff')"
-
-    @pytest.mark.parametrize(("size", "is_readable"), [(1_017, True), (1_018, False), (2_048, False)])
-    def test_a_longer_one_than_a_lock_may_be_called_is_hashed(self, size: int, is_readable: bool) -> None:
-        entity = entity_of("orders", {"id": "x" * size})
-        assert (entity == f"orders/{'x' * size}") == is_readable
-        assert len(entity) <= 1_024
-        assert entity != entity_of("orders", {"id": "x" * (size - 1) + "y"})
+def test_the_entity_of_an_item_has_a_readable_key() -> None:
+    assert entity_of("orders", {"customer": "ann", "at": Decimal("7.5")}) == "orders/ann/7.5"
+    assert entity_of("blobs", {"id": Binary(b"\x01\xff")}) == r"blobs/Binary(b'\x01\xff')"
 
 
-class TestWhatIsContended:
-    def test_of_too_many_items_the_oldest_are_forgotten(self) -> None:
-        contended = Contended()
-        for number in range(1_000):
-            contended.add([str(number)])
-        contended.add(["0", "another"])
-        assert ["0" in contended, "1" in contended, "2" in contended] == [True, False, True]
+@pytest.mark.parametrize(("size", "is_readable"), [(1_017, True), (1_018, False), (2_048, False)])
+def test_a_longer_entity_than_a_lock_may_be_called_is_hashed(size: int, is_readable: bool) -> None:
+    entity = entity_of("orders", {"id": "x" * size})
+    assert (entity == f"orders/{'x' * size}") == is_readable
+    assert len(entity) <= 1_024
+    assert entity != entity_of("orders", {"id": "x" * (size - 1) + "y"})
+
+
+def test_of_too_many_contended_items_the_oldest_are_forgotten() -> None:
+    contended = Contended()
+    for number in range(1_000):
+        contended.add([str(number)])
+    contended.add(["0", "another"])
+    assert ["0" in contended, "1" in contended, "2" in contended] == [True, False, True]

@@ -4,8 +4,7 @@ import copy
 from typing import Any
 
 import pytest
-from kit.units import dumped, some_name
-from units.own_tables import OwnTables
+from kit.units import Books, dumped, some_name
 
 from ticketlock import ConditionFailed, InvalidUnitRequest, TableNotFound
 from ticketlock.units import UnitClient, Units
@@ -33,11 +32,11 @@ def client(units: Units) -> UnitClient:
 
 
 @pytest.fixture
-def at(tables: OwnTables) -> dict[str, Any]:
+def at(books: Books) -> dict[str, Any]:
     """The table and key of an item."""
     name = some_name()
-    tables.write({"id": name, **ITEM})
-    return {"TableName": tables.accounts, "Key": {"id": {"S": name}}}
+    books.write("accounts", {"id": name, **ITEM})
+    return {"TableName": books.tables["accounts"], "Key": {"id": {"S": name}}}
 
 
 def ordered(reply: dict[str, Any]) -> dict[str, Any]:
@@ -52,15 +51,13 @@ def ordered(reply: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_an_item_is_as_a_plain_client_finds_it(tables: OwnTables, client: UnitClient, at: dict[str, Any]) -> None:
-    assert ordered(client.get_item(**at, ConsistentRead=True)) == ordered(tables.client.get_item(**at))
+def test_an_item_is_as_a_plain_client_finds_it(books: Books, client: UnitClient, at: dict[str, Any]) -> None:
+    assert ordered(client.get_item(**at, ConsistentRead=True)) == ordered(books.plain_client.get_item(**at))
 
 
 @pytest.mark.parametrize("only", [{}, {"ProjectionExpression": "balance"}], ids=["whole", "in part"])
-def test_an_item_that_is_not_there_is_not_in_the_reply(
-    tables: OwnTables, client: UnitClient, only: dict[str, str]
-) -> None:
-    assert client.get_item(TableName=tables.accounts, Key={"id": {"S": some_name()}}, **only) == {}
+def test_an_item_that_is_not_there_is_not_in_the_reply(books: Books, client: UnitClient, only: dict[str, str]) -> None:
+    assert client.get_item(TableName=books.tables["accounts"], Key={"id": {"S": some_name()}}, **only) == {}
 
 
 def test_an_item_is_without_the_attributes_of_units(units: Units, at: dict[str, Any]) -> None:
@@ -88,60 +85,60 @@ def test_a_projection_leaves_the_rest_out(
 
 
 # moto returns more than what an update changes in a map, and what it has removed.
-@pytest.mark.parametrize("engine", ["ministack"], indirect=True)
+@pytest.mark.parametrize("units_engine", ["ministack"], indirect=True)
 @pytest.mark.parametrize("returned", ["NONE", "ALL_OLD", "UPDATED_OLD", "ALL_NEW", "UPDATED_NEW"])
 @pytest.mark.parametrize("update", UPDATES, ids=lambda update: update["UpdateExpression"])
 def test_an_update_replies_as_a_plain_client_s(
-    tables: OwnTables, client: UnitClient, at: dict[str, Any], update: dict[str, Any], returned: str
+    books: Books, client: UnitClient, at: dict[str, Any], update: dict[str, Any], returned: str
 ) -> None:
     ours = client.update_item(**at, **update, ReturnValues=returned)
-    assert ordered(ours) == ordered(tables.client.update_item(**at, **update, ReturnValues=returned))
+    assert ordered(ours) == ordered(books.plain_client.update_item(**at, **update, ReturnValues=returned))
 
 
 # moto returns the key as an updated attribute.
-@pytest.mark.parametrize("engine", ["ministack"], indirect=True)
+@pytest.mark.parametrize("units_engine", ["ministack"], indirect=True)
 @pytest.mark.parametrize("returned", ["NONE", "ALL_OLD", "UPDATED_OLD", "ALL_NEW", "UPDATED_NEW"])
 def test_an_update_of_an_item_that_is_not_there_replies_as_a_plain_client_s(
-    tables: OwnTables, client: UnitClient, returned: str
+    books: Books, client: UnitClient, returned: str
 ) -> None:
     update: dict[str, Any] = {
-        "TableName": tables.accounts,
+        "TableName": books.tables["accounts"],
         "Key": {"id": {"S": some_name()}},
         "UpdateExpression": "SET fresh = :n ADD balance :n",
         "ExpressionAttributeValues": {":n": {"N": "1"}},
         "ReturnValues": returned,
     }
-    assert ordered(client.update_item(**update)) == ordered(tables.client.update_item(**update))
+    assert ordered(client.update_item(**update)) == ordered(books.plain_client.update_item(**update))
 
 
 @pytest.mark.parametrize("returned", ["NONE", "ALL_OLD"])
 @pytest.mark.parametrize("is_there", [True, False])
 def test_puts_and_deletes_reply_as_a_plain_client_s(
-    tables: OwnTables, units: Units, at: dict[str, Any], is_there: bool, returned: str
+    books: Books, units: Units, at: dict[str, Any], is_there: bool, returned: str
 ) -> None:
     if not is_there:
-        tables.client.delete_item(**at)
+        books.plain_client.delete_item(**at)
     item = {**at["Key"], "balance": {"N": "7"}}
     put = {"TableName": at["TableName"], "Item": item, "ReturnValues": returned}
     ours = units.begin().client.put_item(**put), units.begin().client.delete_item(**at, ReturnValues=returned)
-    before = tables.stored(at["Key"]["id"]["S"])
-    theirs = tables.client.put_item(**put)
+    before = books.raw("accounts", {"id": at["Key"]["id"]["S"]})
+    theirs = books.plain_client.put_item(**put)
     if before is not None:
-        tables.write(before)
+        books.write("accounts", before)
     else:
-        tables.client.delete_item(**at)
+        books.plain_client.delete_item(**at)
     assert ordered(ours[0]) == ordered(theirs)
-    assert ordered(ours[1]) == ordered(tables.client.delete_item(**at, ReturnValues=returned))
+    assert ordered(ours[1]) == ordered(books.plain_client.delete_item(**at, ReturnValues=returned))
 
 
-def test_what_it_writes_is_committed_with_the_unit(tables: OwnTables, units: Units, at: dict[str, Any]) -> None:
+def test_what_it_writes_is_committed_with_the_unit(books: Books, units: Units, at: dict[str, Any]) -> None:
     other = some_name()
     with units.begin() as unit:
         unit.client.update_item(**at, **UPDATES[0])
         unit.client.put_item(TableName=at["TableName"], Item=dumped({"id": other, "balance": 1}))
-        assert unit.get(units.table(tables.accounts), {"id": other}) == {"id": other, "balance": 1}
-        assert tables.stored(other) is None
-    assert [tables.balance(at["Key"]["id"]["S"]), tables.balance(other)] == [101, 1]
+        assert unit.get(units.table(books.tables["accounts"]), {"id": other}) == {"id": other, "balance": 1}
+        assert books.raw("accounts", {"id": other}) is None
+    assert [books.balance({"id": at["Key"]["id"]["S"]}), books.balance({"id": other})] == [101, 1]
 
 
 def test_several_items_are_read_together(client: UnitClient, at: dict[str, Any]) -> None:
@@ -205,10 +202,10 @@ def test_a_table_that_is_not_there(client: UnitClient) -> None:
     ],
 )
 def test_a_parameter_that_it_does_not_take_is_named(
-    tables: OwnTables, client: UnitClient, at: dict[str, Any], verb: str, parameter: str, value: Any
+    books: Books, client: UnitClient, at: dict[str, Any], verb: str, parameter: str, value: Any
 ) -> None:
     good: dict[str, Any] = {
-        "put_item": {"TableName": tables.accounts, "Item": at["Key"]},
+        "put_item": {"TableName": books.tables["accounts"], "Item": at["Key"]},
         "update_item": {**at, **UPDATES[0]},
         "transact_get_items": {"TransactItems": [{"Get": at}]},
     }.get(verb, at)
@@ -239,11 +236,11 @@ def test_a_parameter_that_is_missing_is_named(client: UnitClient, at: dict[str, 
 
 @pytest.mark.parametrize("value", [{"NULL": False}, {"M": {"in": {"NULL": False}}}, {"L": [{"NULL": False}]}])
 def test_a_null_that_is_not_true_is_refused_at_the_statement(
-    tables: OwnTables, client: UnitClient, at: dict[str, Any], value: Any
+    books: Books, client: UnitClient, at: dict[str, Any], value: Any
 ) -> None:
     """DynamoDB would refuse it, for a marked unit after its decision."""
     with pytest.raises(InvalidUnitRequest, match="Null attribute value types must have the value of true"):
-        client.put_item(TableName=tables.accounts, Item={**at["Key"], "nothing": value})
+        client.put_item(TableName=books.tables["accounts"], Item={**at["Key"], "nothing": value})
     with pytest.raises(InvalidUnitRequest, match="Null attribute value types must have the value of true"):
         client.update_item(**at, UpdateExpression="SET nothing = :v", ExpressionAttributeValues={":v": value})
-    client.put_item(TableName=tables.accounts, Item={**at["Key"], "nothing": {"NULL": True}})
+    client.put_item(TableName=books.tables["accounts"], Item={**at["Key"], "nothing": {"NULL": True}})

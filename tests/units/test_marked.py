@@ -1,15 +1,25 @@
-"""Units that are committed by marks: of every size, and with their process killed at every request."""
+"""Units that are committed by marks, and their records: none stays after the end, wherever a process stops."""
 
 import os
+import random
 from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
 import pytest
-from kit.engines import engine_names, first_on, wide_engine_names
-from kit.units import MARK, THREADS_ONLY, Books, Key, Killed, Lost, Party, UnitsWorld, some_account
+from kit.engines import first_on, wide_engine_names
+from kit.units import MARK, THREADS_ONLY, VERSION, Books, Key, Lost, Party, UnitsWorld, some_account
 
-from ticketlock.errors import RequestNotApplied, TableError, UnitContended, UnitRolledBack
+from ticketlock.errors import (
+    OutcomeUnknown,
+    RequestNotApplied,
+    TableError,
+    UnitContended,
+    UnitFinished,
+    UnitForgotten,
+    UnitRolledBack,
+)
+from ticketlock.units import Unit
 from ticketlock.wire._requests import ForkingSteps, Together, TransactWrite
 
 pytestmark = pytest.mark.shows(
@@ -20,10 +30,16 @@ pytestmark = pytest.mark.shows(
     "killed coordinator",
     "nothing left",
     "cost of units",
+    "known outcomes",
+    "wrong clocks",
 )
 
 LEASE_S = 60
+
+
 COPIES_S = 600
+
+
 SET = "SET balance = :balance"
 
 
@@ -108,78 +124,11 @@ def test_transactions_of_one_unit_which_all_check_its_record_are_sent_one_after_
     assert [count for count in beside if count] == [1, 1, 1]
 
 
-@THREADS_ONLY
-class TestAProcessThatIsKilled:
-    """At each of its requests, before it is sent or before its reply is read."""
-
-    KEYS = 10
-
-    @pytest.mark.parametrize(
-        "units_engine",
-        first_on("memory", engine_names()),
-        indirect=True,
-    )
-    @pytest.mark.parametrize("how", [Lost.KILLED_BEFORE, Lost.KILLED_AFTER], ids=["before", "after"])
-    def test_leaves_all_of_it_or_nothing_at_once_and_for_good(
-        self, units_world: UnitsWorld, books: Books, how: Lost
-    ) -> None:
-        ends = set()
-        for number in range(1, 1_000):
-            keys: list[Key] = [books.account(1) for _ in range(self.KEYS - 2)] + [some_account() for _ in range(2)]
-            ann, ben = units_world.party(), units_world.party()
-            old = [1] * (self.KEYS - 2) + [None] * 2
-            ann.loses(how, number)
-            try:
-                marked(ann, keys, 2)
-            except Killed:
-                at_once = balances(ben, keys)
-                assert at_once in (old, [2] * self.KEYS), number
-                assert [book_balance(ben, key) for key in keys] == at_once
-                ends.add(at_once[0])
-                self.is_finished_by_the_next(books, ben, keys, at_once)
-            else:
-                break
-            sweep(ben)
-            assert is_clean(books, keys), number
-        assert ends == {1, 2}
-        assert number > 2 * self.KEYS
-
-    def is_finished_by_the_next(self, books: Books, ben: Party, keys: list[Key], found: list[Any]) -> None:
-        """The next unit on an item finishes it, once no other process can continue the first unit."""
-        books.clock.advance(LEASE_S + 3)
-        with ben.begin() as unit:
-            unit.update(ben.accounts, keys[0], "SET balance = balance + :n", {":n": 10})
-        with ben.begin() as unit:
-            unit.put(ben.accounts, {**keys[-1], "balance": 5})
-        assert balances(ben, keys) == [found[0] + 10, *found[1:-1], 5]
-        assert [MARK in (books.raw("accounts", key) or {}) for key in (keys[0], keys[-1])] == [False] * 2
-
-
-def book_balance(party: Party, key: Key) -> Any:
-    item = party.units.get(party.accounts, key)
-    return item and item["balance"]
-
-
 class TestLostRequestsAndReplies:
-    @pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
-    @pytest.mark.parametrize("what", [Lost.REQUEST, Lost.REPLY, Lost.NOT_SENT], ids=lambda each: each.name.lower())
-    def test_change_nothing_wherever_one_is_lost(self, units_world: UnitsWorld, books: Books, what: Lost) -> None:
-        for number in range(1, 1_000):
-            keys: list[Key] = [books.account(1), books.account(1), some_account()]
-            ann = units_world.party()
-            loss = ann.loses(what, number)
-            marked(ann, keys, number)
-            assert [books.balance(key) for key in keys] == [number] * 3
-            sweep(ann)
-            assert is_clean(books, keys), number
-            if loss.seen < number:
-                break
-        assert number > 8
-
     # The first two requests mark; the driver gives up the decision after 8 s, which is four attempts.
     DECISION = 3, 6, "UpdateItem"
 
-    def test_of_the_decision_for_long_roll_it_back_if_none_arrives(
+    def test_a_decision_whose_attempts_are_lost_for_long_is_rolled_back_if_none_arrives(
         self, ann: Party, ben: Party, account: Key, other: Key
     ) -> None:
         lost = ann.loses(Lost.REQUEST, *self.DECISION)
@@ -188,7 +137,7 @@ class TestLostRequestsAndReplies:
         assert lost.seen > lost.last
         assert balances(ben, [account, other]) == [100, 50]
 
-    def test_of_the_decision_for_long_find_it_committed_if_one_was_applied(
+    def test_a_decision_whose_replies_are_lost_for_long_is_found_to_be_committed(
         self, ann: Party, ben: Party, account: Key, other: Key
     ) -> None:
         ann.loses(Lost.REPLY, *self.DECISION)
@@ -213,7 +162,7 @@ class TestAnotherUnitsMark:
         marked(ann, keys, 9)
         assert not ann.line.between
 
-    def test_of_an_older_one_is_waited_for_until_the_time_out(
+    def test_the_mark_of_an_older_unit_is_waited_for_until_the_time_out(
         self, units_world: UnitsWorld, books: Books, keys: list[Key]
     ) -> None:
         ann, ben = units_world.party(), units_world.party(timeout=2)
@@ -226,8 +175,11 @@ class TestAnotherUnitsMark:
         self.meets(ann, keys, collide)
         assert [books.balance(key) for key in keys] == [9, 9]
 
-    def test_of_a_younger_one_is_rolled_back(self, books: Books, ann: Party, ben: Party, keys: list[Key]) -> None:
-        older = ben.begin()
+    @pytest.mark.parametrize("timeout", [0, 10], ids=["that has no time to wait", "that may wait"])
+    def test_the_mark_of_a_younger_unit_is_rolled_back_by_an_older_one(
+        self, books: Books, ann: Party, ben: Party, keys: list[Key], timeout: int
+    ) -> None:
+        older = ben.begin(timeout=timeout)
         older.update(ben.accounts, keys[0], SET, {":balance": 5})
         books.clock.advance(1)
         with pytest.raises(UnitRolledBack) as rolled_back:
@@ -237,17 +189,7 @@ class TestAnotherUnitsMark:
         sweep(ann)
         assert is_clean(books, keys)
 
-    def test_of_a_younger_one_is_rolled_back_by_a_unit_that_has_no_time_to_wait(
-        self, books: Books, ann: Party, ben: Party, keys: list[Key]
-    ) -> None:
-        older = ben.begin(timeout=0)
-        older.update(ben.accounts, keys[0], SET, {":balance": 5})
-        books.clock.advance(1)
-        with pytest.raises(UnitRolledBack):
-            self.meets(ann, keys, older.commit)
-        assert books.balance(keys[0]) == 5
-
-    def test_that_is_not_removed_in_time_leaves_no_doubt_about_the_unit_that_met_it(
+    def test_the_mark_of_another_unit_that_is_not_removed_in_time_leaves_no_doubt_about_the_unit_that_met_it(
         self, books: Books, ann: Party, ben: Party, keys: list[Key]
     ) -> None:
         raised = []
@@ -266,7 +208,7 @@ class TestAnotherUnitsMark:
             self.meets(ann, keys, collide)
         assert raised == [RequestNotApplied]
 
-    def test_is_waited_for_under_a_lease_that_is_renewed(
+    def test_the_mark_of_another_unit_is_waited_for_under_a_lease_that_is_renewed(
         self, books: Books, ann: Party, ben: Party, keys: list[Key], account: Key
     ) -> None:
         def collide() -> None:
@@ -285,12 +227,12 @@ class TestAnotherUnitsMark:
         assert len(renewed) >= 5
         assert [books.balance(key) for key in keys] == [9, 9]
 
-    def test_is_read_past_at_once(self, ann: Party, ben: Party, keys: list[Key]) -> None:
+    def test_the_mark_of_another_unit_is_read_past_at_once(self, ann: Party, ben: Party, keys: list[Key]) -> None:
         seen = []
         self.meets(ann, keys, lambda: seen.append(balances(ben, keys)))
         assert seen == [[100, 100]]
 
-    def test_whose_lease_is_over_is_removed_by_any_process(
+    def test_the_mark_of_another_unit_whose_lease_is_over_is_removed_by_any_process(
         self, books: Books, ann: Party, ben: Party, keys: list[Key]
     ) -> None:
         def collide() -> None:
@@ -300,3 +242,177 @@ class TestAnotherUnitsMark:
         with pytest.raises(UnitRolledBack):
             self.meets(ann, keys, collide)
         assert [books.balance(key) for key in keys] == [5, 100]
+
+
+# Incompressible, so that it does not fit into the head.
+LONG = random.Random(0).randbytes(8_000)
+
+
+LATER_S = 700
+
+
+def rows(books: Books, unit: Unit) -> dict[str, Any]:
+    """The rows of a unit in the units table."""
+    return {row["row"]: row for row in books.everything()["units"] if row["unit"] == unit.id}
+
+
+@THREADS_ONLY
+def test_a_unit_that_cannot_ask_the_time_before_it_marks_is_not_applied(
+    books: Books, units_world: UnitsWorld, account: Key
+) -> None:
+    ann = units_world.party(sleep=books.clock.sleep)
+    unit = ann.begin(engine="marked")
+    unit.put(ann.accounts, {**account, "balance": 0})
+    books.clock.advance(LATER_S)
+    # The time-out covers the request for the time; the later requests are sent.
+    ann.loses(Lost.NOT_SENT, 1, 4)
+    with pytest.raises(RequestNotApplied):
+        unit.commit()
+    assert books.balance(account) == 100
+
+
+@THREADS_ONLY
+def test_rows_that_their_owner_did_not_delete_are_swept(
+    books: Books, units_world: UnitsWorld, ben: Party, account: Key
+) -> None:
+    ann = units_world.party(sleep=books.clock.sleep)
+    with ann.begin(engine="marked") as unit:
+        unit.put(ann.accounts, {**account, "balance": 0, "long": LONG})
+        ann.loses(Lost.NOT_SENT, 1, inf, "DeleteItem")
+    assert set(rows(books, unit)) == {"head", "w#1#00000"}
+    ben.units.sweep()
+    assert set(rows(books, unit)) == {"head"}
+    assert "expiresAt" in rows(books, unit)["head"]
+
+
+@THREADS_ONLY
+def test_time_to_live_keeps_a_closed_record_that_still_has_rows(
+    books: Books, units_world: UnitsWorld, account: Key
+) -> None:
+    ann = units_world.party(sleep=books.clock.sleep)
+    with ann.begin(engine="marked") as unit:
+        unit.put(ann.accounts, {**account, "balance": 0, "long": LONG})
+        ann.loses(Lost.NOT_SENT, 1, inf, "DeleteItem")
+    head = rows(books, unit)["head"]
+    assert head["closed"]
+    assert "expiresAt" not in head
+
+
+@THREADS_ONLY
+@pytest.mark.parametrize("lost", [(1, Lost.REPLY), (2, Lost.NOT_SENT)], ids=["after the head", "before a row"])
+@pytest.mark.parametrize("stands_still", [False, True], ids=["asleep", "frozen with its clock"])
+def test_a_process_that_slept_past_its_lease_writes_down_nothing(
+    books: Books, units_world: UnitsWorld, ben: Party, account: Key, lost: tuple[int, Lost], stands_still: bool
+) -> None:
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        books.clock.sleep(seconds)
+        if seconds and not slept:
+            slept.append(seconds)
+            for _ in range(2):
+                (books.clock.freeze if stands_still else books.clock.advance)(LATER_S)
+                ben.units.sweep()
+
+    ann = units_world.party(sleep=sleep)
+    unit = ann.begin(engine="marked")
+    unit.put(ann.accounts, {**account, "balance": 0, "long": LONG})
+    which, what = lost
+    ann.loses(what, which, operation="PutItem")
+    with pytest.raises((RequestNotApplied, UnitRolledBack)):
+        unit.commit()
+    assert slept
+    assert set(rows(books, unit)) == {"head"}
+    assert books.balance(account) == 100
+
+
+@THREADS_ONLY
+def test_a_unit_that_paused_until_its_record_was_gone_is_forgotten_and_writes_nothing(
+    books: Books, ann: Party, ben: Party, account: Key, other: Key
+) -> None:
+    unit = ann.begin(engine="marked")
+    for key in (account, other):
+        unit.update(ann.accounts, key, "SET balance = :zero", {":zero": 0})
+    updates = 0
+
+    def before(model: Any, **_: Any) -> None:
+        nonlocal updates
+        updates += model.name == "UpdateItem"
+        # The first two requests mark, the third one decides.
+        if (model.name, updates) == ("UpdateItem", 3):
+            for _twice in range(2):
+                books.clock.advance(LATER_S)
+                ben.units.sweep()
+            books.plain_client.delete_item(
+                TableName=books.tables["units"], Key={"unit": {"S": unit.id}, "row": {"S": "head"}}
+            )
+
+    ann.client.meta.events.register_first("before-call.dynamodb", before)
+    with pytest.raises(UnitForgotten):
+        unit.commit()
+    assert [books.raw("accounts", key) for key in (account, other)] == [
+        {**account, "balance": 100, VERSION: books.version(account)},
+        {**other, "balance": 50, VERSION: books.version(other)},
+    ]
+
+
+@THREADS_ONLY
+def test_a_decision_without_an_answer_may_come_after_its_unit_gave_up_in_vain(
+    books: Books, units_world: UnitsWorld, account: Key, other: Key
+) -> None:
+    ann, ben = (units_world.party(sleep=books.clock.sleep, timeout=0) for _ in range(2))
+    unit = ann.begin(engine="marked")
+    unit.get(ann.accounts, account)
+    unit.update(ann.accounts, other, "SET balance = :zero", {":zero": 0})
+    # Ben marks what Ann has read, and crashes.
+    marker = ben.begin(engine="marked")
+    marker.update(ben.accounts, account, "SET balance = :zero", {":zero": 0})
+    ben.loses(Lost.NOT_SENT, 2, inf, "UpdateItem")
+    with pytest.raises(TableError):
+        marker.commit()
+    books.clock.advance(25)
+    # Ann's first attempt takes long to arrive; the next one meets the mark, and no further request of hers arrives.
+    ann.loses(Lost.REQUEST, 1, operation="TransactWriteItems")
+    ann.loses(Lost.NOT_SENT, 2, inf, "UpdateItem")
+    with pytest.raises(OutcomeUnknown):
+        unit.commit()
+    (late, *_) = (sent.parameters for sent in ann.line.sent if sent.operation == "TransactWriteItems")
+    # Ben's lease ends, and hers has not ended yet.
+    books.clock.advance(15)
+    assert units_world.party().units.sweep().rolled_back == 1
+    assert books.balance(other) == 50
+    books.plain_client.transact_write_items(**late)
+    reader = units_world.party()
+    assert reader.units.get(reader.accounts, other) == {**other, "balance": 0}
+
+
+@THREADS_ONLY
+def test_of_a_decision_without_an_answer_whose_record_is_gone_no_error_says_that_it_was_rolled_back(
+    books: Books, units_world: UnitsWorld, ben: Party, account: Key
+) -> None:
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        books.clock.sleep(seconds)
+        if decision.seen >= 4 and seconds == 0 and not slept:
+            slept.append(seconds)
+            # Other processes finish it, and TTL deletes its record.
+            for _ in range(2):
+                ben.units.sweep()
+                books.clock.advance(LATER_S)
+            ben.units.sweep()
+            books.plain_client.delete_item(
+                TableName=books.tables["units"], Key={"unit": {"S": unit.id}, "row": {"S": "head"}}
+            )
+
+    ann = units_world.party(sleep=sleep)
+    unit = ann.begin(engine="marked")
+    unit.update(ann.accounts, account, "SET balance = :zero", {":zero": 0})
+    # The first request marks.
+    decision = ann.loses(Lost.REPLY, 2, 5, "UpdateItem")
+    with pytest.raises(UnitForgotten):
+        unit.commit()
+    assert slept
+    with pytest.raises(UnitFinished, match="its outcome unknown"):
+        unit.rollback()
+    assert books.balance(account) == 0

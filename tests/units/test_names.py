@@ -71,41 +71,44 @@ def test_another_name_is_another_unit(books: Books, ann: Party, account: Key) ->
     assert books.balance(account) == 80
 
 
-class TestTwoAtTheSameTime:
-    def test_one_of_them_is_committed(self, books: Books, ann: Party, ben: Party) -> None:
-        name, mine, theirs = some_name(), some_account(), some_account()
-        units = [ann.begin(name=name), ben.begin(name=name)]
-        units[0].put(ann.accounts, mine)
-        units[1].put(ben.accounts, theirs)
-        units[1].commit()
-        with pytest.raises(UnitRolledBack):
-            units[0].commit()
-        assert books.raw("accounts", mine) is None
-        assert books.item("accounts", theirs) == theirs
+def test_of_two_units_of_one_name_at_the_same_time_one_is_committed(books: Books, ann: Party, ben: Party) -> None:
+    name, mine, theirs = some_name(), some_account(), some_account()
+    units = [ann.begin(name=name), ben.begin(name=name)]
+    units[0].put(ann.accounts, mine)
+    units[1].put(ben.accounts, theirs)
+    units[1].commit()
+    with pytest.raises(UnitRolledBack):
+        units[0].commit()
+    assert books.raw("accounts", mine) is None
+    assert books.item("accounts", theirs) == theirs
 
-    def test_the_other_one_is_repeated_when_it_is_run_again(
-        self, books: Books, ann: Party, ben: Party, account: Key
-    ) -> None:
-        name = some_name()
-        units = [(ann.begin(name=name), ann), (ben.begin(name=name), ben)]
-        for unit, party in units:
-            unit.update(party.accounts, account, TAKE, TEN)
-        units[0][0].commit()
-        with pytest.raises(UnitConflict):
-            units[1][0].commit()
-        with ben.begin(name=name) as again:
-            assert again.repeated
-        assert books.balance(account) == 90
 
-    def test_blind_ones_too(self, books: Books, ann: Party, ben: Party, account: Key) -> None:
-        name = some_name()
-        units = [(ann.begin(name=name), ann), (ben.begin(name=name), ben)]
-        for unit, party in units:
-            unit.update(party.accounts, account, TAKE, TEN, blind=True)
-        units[0][0].commit()
-        with pytest.raises(UnitRolledBack):
-            units[1][0].commit()
-        assert books.balance(account) == 90
+def test_of_two_units_of_one_name_at_the_same_time_the_other_one_is_repeated_when_it_is_run_again(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
+    name = some_name()
+    units = [(ann.begin(name=name), ann), (ben.begin(name=name), ben)]
+    for unit, party in units:
+        unit.update(party.accounts, account, TAKE, TEN)
+    units[0][0].commit()
+    with pytest.raises(UnitConflict):
+        units[1][0].commit()
+    with ben.begin(name=name) as again:
+        assert again.repeated
+    assert books.balance(account) == 90
+
+
+def test_of_two_units_of_one_name_with_blind_updates_one_is_committed_too(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
+    name = some_name()
+    units = [(ann.begin(name=name), ann), (ben.begin(name=name), ben)]
+    for unit, party in units:
+        unit.update(party.accounts, account, TAKE, TEN, blind=True)
+    units[0][0].commit()
+    with pytest.raises(UnitRolledBack):
+        units[1][0].commit()
+    assert books.balance(account) == 90
 
 
 def test_a_unit_that_was_rolled_back_has_not_used_its_name(books: Books, ann: Party, account: Key) -> None:

@@ -1,17 +1,22 @@
 """Units that are saved under an owner, such as an execution: its end rolls them back, and refuses late saves."""
 
+from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
 from kit.engines import engine_names, first_on
-from kit.units import THREADS_ONLY, Books, Key, Killed, Lost, Party, UnitsWorld, some_name
+from kit.units import THREADS_ONLY, Books, Key, Lost, Party, UnitsWorld, some_name
 
 from ticketlock.errors import InvalidUnitRequest, OutcomeUnknown, TableError, UnitChanged, UnitRolledBack
-from ticketlock.units import Outcome, unit_owner
+from ticketlock.testing import InSteps, ManualClock, MemoryDynamoDB
+from ticketlock.units import Outcome, Units, create_units_table, unit_owner
 
 pytestmark = pytest.mark.shows("ended owner", "unit over several states")
 
 TAKE, TEN = "SET balance = balance - :n", {":n": 10}
+
+
 EXECUTION = "arn:aws:states:eu-west-1:123456789012:execution:Booking:one"
 
 
@@ -24,164 +29,163 @@ def rows_of(books: Books, owner: str) -> list[dict[str, Any]]:
     return [row for row in books.everything()["units"] if row["unit"] == f"owner#{owner}"]
 
 
-class TestTheEndOfAnOwner:
-    def test_rolls_back_all_that_was_saved_under_it_and_nothing_else(
-        self, books: Books, ann: Party, ben: Party, owner: str
-    ) -> None:
-        keys = [books.account(100) for _ in range(4)]
-        mine = [ann.saves(keys[0], owner), ben.saves(keys[1], owner)]
-        others = [ann.saves(keys[2], some_name()), ann.saves(keys[3])]
-        assert sorted(ben.units.end_owner(owner)) == sorted(mine)
-        for name in mine:
-            with pytest.raises(UnitRolledBack, match=owner):
-                ann.units.resume(name)
-        for name in others:
-            ann.units.resume(name).commit()
-        assert [books.balance(key) for key in keys] == [100, 100, 90, 90]
-
-    def test_leaves_a_committed_unit_alone(
-        self, books: Books, ann: Party, ben: Party, account: Key, owner: str
-    ) -> None:
-        name = ann.saves(account, owner)
+def test_the_end_of_an_owner_rolls_back_all_that_was_saved_under_it_and_nothing_else(
+    books: Books, ann: Party, ben: Party, owner: str
+) -> None:
+    keys = [books.account(100) for _ in range(4)]
+    mine = [ann.saves(keys[0], owner), ben.saves(keys[1], owner)]
+    others = [ann.saves(keys[2], some_name()), ann.saves(keys[3])]
+    assert sorted(ben.units.end_owner(owner)) == sorted(mine)
+    for name in mine:
+        with pytest.raises(UnitRolledBack, match=owner):
+            ann.units.resume(name)
+    for name in others:
         ann.units.resume(name).commit()
-        assert ben.units.end_owner(owner) == []
-        assert (ann.units.outcome(unit=name), books.balance(account)) == (Outcome.COMMITTED, 90)
-
-    @pytest.mark.parametrize("engine", ["native", "marked"])
-    def test_ends_a_unit_that_another_process_has_resumed(
-        self, books: Books, ann: Party, ben: Party, account: Key, owner: str, engine: Any
-    ) -> None:
-        unit = ann.units.resume(ann.saves(account, owner, engine=engine))
-        assert ben.units.end_owner(owner) == [unit.id]
-        with pytest.raises(UnitRolledBack):
-            unit.commit()
-        assert books.balance(account) == 100
-
-    def test_may_come_again_and_again(self, ann: Party, account: Key, owner: str) -> None:
-        name = ann.saves(account, owner)
-        assert [ann.units.end_owner(owner) for _ in range(3)] == [[name], [], []]
-
-    def test_of_one_that_saved_nothing_leaves_a_row_that_goes(self, books: Books, ann: Party, owner: str) -> None:
-        assert ann.units.end_owner(owner) == []
-        [row] = rows_of(books, owner)
-        assert (row["row"], "expiresAt" in row) == ("ended", True)
-
-    def test_counts_its_thirty_days_anew_each_time(self, books: Books, ann: Party, ben: Party, owner: str) -> None:
-        """Also where the row of an earlier end has expired, and is not deleted yet."""
-        ann.units.end_owner(owner)
-        books.clock.advance(30 * 24 * 3_600)
-        ben.units.end_owner(owner)
-        [row] = rows_of(books, owner)
-        assert row["expiresAt"] >= books.clock.wall_ms // 1_000 + 30 * 24 * 3_600
-
-    def test_reads_its_own_rows_alone(self, ann: Party, account: Key, owner: str) -> None:
-        ann.saves(account, owner)
-        sent = ann.sends(lambda: ann.units.end_owner(owner))
-        assert [each for each in sent if each not in ("GetItem",)] == ["PutItem", "Query", "UpdateItem"]
-
-    def test_is_the_end_of_every_unit_however_many_there_are(self, ann: Party, account: Key, owner: str) -> None:
-        names = {ann.saves(account, owner) for _ in range(103)}
-        assert set(ann.units.end_owner(owner)) == names
-
-    def test_reads_every_page_of_its_rows(self, books: Books, ann: Party, account: Key) -> None:
-        owner = some_name().ljust(1_024, "o")
-        names = {ann.saves(account, owner) for _ in range(4)}
-        for row in rows_of(books, owner):
-            books.write("units", {**row, "padding": "x" * 390_000})
-        sent = ann.sends(lambda: ann.units.end_owner(owner))
-        assert sent.count("Query") > 1
-        assert {ann.units.outcome(unit=name) for name in names} == {Outcome.ROLLED_BACK}
+    assert [books.balance(key) for key in keys] == [100, 100, 90, 90]
 
 
-class TestASave:
-    def test_after_the_end_of_its_owner_is_refused(self, ann: Party, ben: Party, account: Key, owner: str) -> None:
-        unit = ann.begin()
-        unit.update(ann.accounts, account, TAKE, TEN)
-        ben.units.end_owner(owner)
-        with pytest.raises(UnitRolledBack, match=f"its owner '{owner}' has ended"):
-            unit.save(owner=owner)
-        assert ann.units.outcome(unit=unit.id) is Outcome.FORGOTTEN
-        assert ben.units.end_owner(owner) == []
+def test_the_end_of_an_owner_leaves_a_committed_unit_alone(
+    books: Books, ann: Party, ben: Party, account: Key, owner: str
+) -> None:
+    name = ann.saves(account, owner)
+    ann.units.resume(name).commit()
+    assert ben.units.end_owner(owner) == []
+    assert (ann.units.outcome(unit=name), books.balance(account)) == (Outcome.COMMITTED, 90)
 
-    def test_after_the_end_of_its_owner_ends_a_unit_that_was_saved_before(
-        self, ann: Party, ben: Party, account: Key, owner: str
-    ) -> None:
-        unit = ann.units.resume(ann.saves(account))
-        ben.units.end_owner(owner)
-        with pytest.raises(UnitRolledBack):
-            unit.save(owner=owner)
-        assert ann.units.outcome(unit=unit.id) is Outcome.ROLLED_BACK
 
-    @pytest.mark.parametrize("outcome", [Outcome.PENDING, Outcome.COMMITTED])
-    def test_after_the_end_of_its_owner_says_who_has_the_unit_by_then(
-        self, ann: Party, ben: Party, account: Key, owner: str, outcome: Outcome
-    ) -> None:
-        unit = ann.units.resume(ann.saves(account))
-        another = ben.units.resume(unit.id)
-        if outcome is Outcome.COMMITTED:
-            another.commit()
-        ben.units.end_owner(owner)
-        with pytest.raises(UnitChanged):
-            unit.save(owner=owner)
-        assert ann.units.outcome(unit=unit.id) is outcome
-
-    @pytest.mark.parametrize("next_owner", [None, "another"])
-    def test_says_whose_the_unit_is_from_then_on(
-        self, books: Books, ann: Party, ben: Party, account: Key, owner: str, next_owner: str | None
-    ) -> None:
-        name = ann.units.resume(ann.saves(account, owner)).save(owner=next_owner and some_name())
-        assert ben.units.end_owner(owner) == []
-        ann.units.resume(name).commit()
-        assert books.balance(account) == 90
-
-    def test_keeps_the_row_of_its_owner_as_long_as_the_unit(self, books: Books, ann: Party, owner: str) -> None:
-        name = ann.begin().save(keep_for=100, owner=owner)
-        [first] = rows_of(books, owner)
-        ann.units.resume(name).save(keep_for=10_000, owner=owner)
-        [last] = rows_of(books, owner)
-        assert (first["row"], last["row"]) == (name, name)
-        assert 9_800 < last["expiresAt"] - first["expiresAt"] < 10_000
-
-    def test_costs_one_request_more_than_without_an_owner(self, ann: Party, owner: str) -> None:
-        unit, other = ann.begin(), ann.begin()
-        assert ann.sends(lambda: unit.save())[-1:] == ["PutItem"]
-        assert ann.sends(lambda: other.save(owner=owner)) == ["PutItem", "TransactWriteItems"]
-
-    @pytest.mark.parametrize(
-        "what", [Lost.NOT_SENT, Lost.REQUEST, Lost.REPLY, Lost.CONFLICT], ids=lambda what: what.value
-    )
-    def test_whose_request_is_lost_is_made_good(
-        self, books: Books, ann: Party, ben: Party, account: Key, owner: str, what: Lost
-    ) -> None:
-        for operation in ("PutItem", "TransactWriteItems"):
-            ann.loses(what, 1, operation=operation)
-        name = ann.saves(account, owner)
-        ben.units.resume(name).commit()
-        assert books.balance(account) == 90
-
-    def test_that_was_not_answered_is_found_by_the_end_of_its_owner(
-        self, ann: Party, ben: Party, account: Key, owner: str
-    ) -> None:
-        ann.loses(Lost.REPLY, 1, 1_000, "TransactWriteItems")
-        with pytest.raises(OutcomeUnknown):
-            ann.saves(account, owner)
-        assert len(ben.units.end_owner(owner)) == 1
-
-    @pytest.mark.parametrize("owner", ["", 7, "o" * 1_025], ids=["empty", "a number", "too long"])
-    def test_under_what_can_be_no_owner_is_refused(self, ann: Party, owner: Any) -> None:
-        unit = ann.begin()
-        for ask in (lambda: unit.save(owner=owner), lambda: ann.units.end_owner(owner)):
-            with pytest.raises(InvalidUnitRequest, match="owner"):
-                ask()
+@pytest.mark.parametrize("engine", ["native", "marked"])
+def test_the_end_of_an_owner_ends_a_unit_that_another_process_has_resumed(
+    books: Books, ann: Party, ben: Party, account: Key, owner: str, engine: Any
+) -> None:
+    unit = ann.units.resume(ann.saves(account, owner, engine=engine))
+    assert ben.units.end_owner(owner) == [unit.id]
+    with pytest.raises(UnitRolledBack):
         unit.commit()
+    assert books.balance(account) == 100
 
 
-@pytest.mark.parametrize("what", [Lost.NOT_SENT, Lost.REQUEST, Lost.REPLY, Lost.CONFLICT], ids=lambda what: what.value)
-def test_any_lost_request_of_the_end_of_an_owner_is_made_good(books: Books, ann: Party, ben: Party, what: Lost) -> None:
-    for number in ben.loses_each(what, at_least=3):
-        owner, key = some_name(), books.account(100)
-        name = ann.saves(key, owner)
-        assert ben.units.end_owner(owner) == [name], number
+def test_the_end_of_an_owner_may_come_again_and_again(ann: Party, account: Key, owner: str) -> None:
+    name = ann.saves(account, owner)
+    assert [ann.units.end_owner(owner) for _ in range(3)] == [[name], [], []]
+
+
+def test_the_end_of_an_owner_of_one_that_saved_nothing_leaves_a_row_that_goes(
+    books: Books, ann: Party, owner: str
+) -> None:
+    assert ann.units.end_owner(owner) == []
+    [row] = rows_of(books, owner)
+    assert (row["row"], "expiresAt" in row) == ("ended", True)
+
+
+def test_the_end_of_an_owner_counts_its_thirty_days_anew_each_time(
+    books: Books, ann: Party, ben: Party, owner: str
+) -> None:
+    """Also where the row of an earlier end has expired, and is not deleted yet."""
+    ann.units.end_owner(owner)
+    books.clock.advance(30 * 24 * 3_600)
+    ben.units.end_owner(owner)
+    [row] = rows_of(books, owner)
+    assert row["expiresAt"] >= books.clock.wall_ms // 1_000 + 30 * 24 * 3_600
+
+
+def test_the_end_of_an_owner_reads_its_own_rows_alone(ann: Party, account: Key, owner: str) -> None:
+    ann.saves(account, owner)
+    sent = ann.sends(lambda: ann.units.end_owner(owner))
+    assert [each for each in sent if each not in ("GetItem",)] == ["PutItem", "Query", "UpdateItem"]
+
+
+def test_the_end_of_an_owner_is_the_end_of_every_unit_however_many_there_are(
+    ann: Party, account: Key, owner: str
+) -> None:
+    names = {ann.saves(account, owner) for _ in range(103)}
+    assert set(ann.units.end_owner(owner)) == names
+
+
+def test_the_end_of_an_owner_reads_every_page_of_its_rows(books: Books, ann: Party, account: Key) -> None:
+    owner = some_name().ljust(1_024, "o")
+    names = {ann.saves(account, owner) for _ in range(4)}
+    for row in rows_of(books, owner):
+        books.write("units", {**row, "padding": "x" * 390_000})
+    sent = ann.sends(lambda: ann.units.end_owner(owner))
+    assert sent.count("Query") > 1
+    assert {ann.units.outcome(unit=name) for name in names} == {Outcome.ROLLED_BACK}
+
+
+def test_a_save_after_the_end_of_its_owner_is_refused(ann: Party, ben: Party, account: Key, owner: str) -> None:
+    unit = ann.begin()
+    unit.update(ann.accounts, account, TAKE, TEN)
+    ben.units.end_owner(owner)
+    with pytest.raises(UnitRolledBack, match=f"its owner '{owner}' has ended"):
+        unit.save(owner=owner)
+    assert ann.units.outcome(unit=unit.id) is Outcome.FORGOTTEN
+    assert ben.units.end_owner(owner) == []
+
+
+def test_a_save_after_the_end_of_its_owner_ends_a_unit_that_was_saved_before(
+    ann: Party, ben: Party, account: Key, owner: str
+) -> None:
+    unit = ann.units.resume(ann.saves(account))
+    ben.units.end_owner(owner)
+    with pytest.raises(UnitRolledBack):
+        unit.save(owner=owner)
+    assert ann.units.outcome(unit=unit.id) is Outcome.ROLLED_BACK
+
+
+@pytest.mark.parametrize("outcome", [Outcome.PENDING, Outcome.COMMITTED])
+def test_a_save_after_the_end_of_its_owner_says_who_has_the_unit_by_then(
+    ann: Party, ben: Party, account: Key, owner: str, outcome: Outcome
+) -> None:
+    unit = ann.units.resume(ann.saves(account))
+    another = ben.units.resume(unit.id)
+    if outcome is Outcome.COMMITTED:
+        another.commit()
+    ben.units.end_owner(owner)
+    with pytest.raises(UnitChanged):
+        unit.save(owner=owner)
+    assert ann.units.outcome(unit=unit.id) is outcome
+
+
+@pytest.mark.parametrize("next_owner", [None, "another"])
+def test_a_save_says_whose_the_unit_is_from_then_on(
+    books: Books, ann: Party, ben: Party, account: Key, owner: str, next_owner: str | None
+) -> None:
+    name = ann.units.resume(ann.saves(account, owner)).save(owner=next_owner and some_name())
+    assert ben.units.end_owner(owner) == []
+    ann.units.resume(name).commit()
+    assert books.balance(account) == 90
+
+
+def test_a_save_keeps_the_row_of_its_owner_as_long_as_the_unit(books: Books, ann: Party, owner: str) -> None:
+    name = ann.begin().save(keep_for=100, owner=owner)
+    [first] = rows_of(books, owner)
+    ann.units.resume(name).save(keep_for=10_000, owner=owner)
+    [last] = rows_of(books, owner)
+    assert (first["row"], last["row"]) == (name, name)
+    assert 9_800 < last["expiresAt"] - first["expiresAt"] < 10_000
+
+
+def test_a_save_costs_one_request_more_than_without_an_owner(ann: Party, owner: str) -> None:
+    unit, other = ann.begin(), ann.begin()
+    assert ann.sends(lambda: unit.save())[-1:] == ["PutItem"]
+    assert ann.sends(lambda: other.save(owner=owner)) == ["PutItem", "TransactWriteItems"]
+
+
+def test_a_save_that_was_not_answered_is_found_by_the_end_of_its_owner(
+    ann: Party, ben: Party, account: Key, owner: str
+) -> None:
+    ann.loses(Lost.REPLY, 1, 1_000, "TransactWriteItems")
+    with pytest.raises(OutcomeUnknown):
+        ann.saves(account, owner)
+    assert len(ben.units.end_owner(owner)) == 1
+
+
+@pytest.mark.parametrize("owner", ["", 7, "o" * 1_025], ids=["empty", "a number", "too long"])
+def test_a_save_under_what_can_be_no_owner_is_refused(ann: Party, owner: Any) -> None:
+    unit = ann.begin()
+    for ask in (lambda: unit.save(owner=owner), lambda: ann.units.end_owner(owner)):
+        with pytest.raises(InvalidUnitRequest, match="owner"):
+            ask()
+    unit.commit()
 
 
 def test_an_end_that_could_not_reach_every_unit_says_so_and_the_next_one_does(
@@ -197,83 +201,139 @@ def test_an_end_that_could_not_reach_every_unit_says_so_and_the_next_one_does(
 
 @THREADS_ONLY
 @pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
-class TestInAnyOrder:
-    def test_a_save_beside_the_end_of_its_owner_is_found_or_refused(
-        self, units_world: UnitsWorld, books: Books, owner: str
-    ) -> None:
-        outcomes = set()
-        for at, operation in enumerate(("PutItem", "Query", "UpdateItem")):
-            mine, ann, ben, key = f"{owner}-{at}", units_world.party(), units_world.party(), books.account(100)
-            # One is there already, so that there is something to roll back.
-            first, unit = ann.saves(key, mine), ann.begin()
+def test_a_save_beside_the_end_of_its_owner_is_found_or_refused(
+    units_world: UnitsWorld, books: Books, owner: str
+) -> None:
+    outcomes = set()
+    for at, operation in enumerate(("PutItem", "Query", "UpdateItem")):
+        mine, ann, ben, key = f"{owner}-{at}", units_world.party(), units_world.party(), books.account(100)
+        # One is there already, so that there is something to roll back.
+        first, unit = ann.saves(key, mine), ann.begin()
 
-            def saves(unit: Any = unit, mine: str = mine) -> None:
-                try:
-                    unit.save(owner=mine)
-                except UnitRolledBack:
-                    outcomes.add("refused")
-                else:
-                    outcomes.add("found")
-
-            ben.line.between[operation] = saves
-            assert first in ben.units.end_owner(mine)
-            assert ann.units.outcome(unit=unit.id) in (Outcome.ROLLED_BACK, Outcome.FORGOTTEN)
-        assert outcomes == {"found", "refused"}
-
-    def test_a_save_that_its_owner_refuses_says_who_has_resumed_the_unit_meanwhile(
-        self, units_world: UnitsWorld, books: Books, owner: str
-    ) -> None:
-        ann, ben = units_world.party(), units_world.party()
-        unit = ann.units.resume(ann.saves(books.account(100)))
-        ben.units.end_owner(owner)
-        ann.line.between["UpdateItem"] = lambda: ben.units.resume(unit.id)
-        with pytest.raises(UnitChanged):
-            unit.save(owner=owner)
-        assert ann.units.outcome(unit=unit.id) is Outcome.PENDING
-
-    @pytest.mark.parametrize("how", [Lost.KILLED_BEFORE, Lost.KILLED_AFTER], ids=["before", "after"])
-    def test_who_is_killed_on_the_way_leaves_the_rest_to_the_next_event(
-        self, units_world: UnitsWorld, books: Books, owner: str, how: Lost
-    ) -> None:
-        kills = 0
-        for number in range(1, 100):
-            mine, ann, ben = f"{owner}-{number}", units_world.party(), units_world.party()
-            name = ann.saves(books.account(100), mine)
-            ben.loses(how, number)
+        def saves(unit: Any = unit, mine: str = mine) -> None:
             try:
-                ben.units.end_owner(mine)
-            except Killed:
-                kills += 1
-                ann.units.end_owner(mine)
-                assert ann.units.outcome(unit=name) is Outcome.ROLLED_BACK, number
+                unit.save(owner=mine)
+            except UnitRolledBack:
+                outcomes.add("refused")
             else:
-                break
-        assert kills >= 3
+                outcomes.add("found")
+
+        ben.line.between[operation] = saves
+        assert first in ben.units.end_owner(mine)
+        assert ann.units.outcome(unit=unit.id) in (Outcome.ROLLED_BACK, Outcome.FORGOTTEN)
+    assert outcomes == {"found", "refused"}
 
 
-class TestAnExecution:
-    def test_is_another_owner_after_each_redrive(self, books: Books, ann: Party, account: Key, owner: str) -> None:
-        execution = EXECUTION + owner
-        before = ann.saves(account, unit_owner(execution, 0))
-        assert ann.units.end_owner(unit_owner(execution, 0)) == [before]
-        after = ann.saves(account, unit_owner(execution, 1))
-        # The event of the first end comes once more.
-        assert ann.units.end_owner(unit_owner(execution, 0)) == []
-        ann.units.resume(after).commit()
-        assert books.balance(account) == 90
+@THREADS_ONLY
+@pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
+def test_a_save_that_its_owner_refuses_says_who_has_resumed_the_unit_meanwhile(
+    units_world: UnitsWorld, books: Books, owner: str
+) -> None:
+    ann, ben = units_world.party(), units_world.party()
+    unit = ann.units.resume(ann.saves(books.account(100)))
+    ben.units.end_owner(owner)
+    ann.line.between["UpdateItem"] = lambda: ben.units.resume(unit.id)
+    with pytest.raises(UnitChanged):
+        unit.save(owner=owner)
+    assert ann.units.outcome(unit=unit.id) is Outcome.PENDING
 
-    @pytest.mark.parametrize(
-        ("execution", "redrives", "field"),
-        [("one", 0, "execution"), (7, 0, "execution"), (EXECUTION, -1, "redrives"), (EXECUTION, True, "redrives")],
-    )
-    def test_is_an_arn_and_a_number(self, execution: Any, redrives: Any, field: str) -> None:
-        with pytest.raises(InvalidUnitRequest, match=field):
-            unit_owner(execution, redrives)
 
-    def test_may_have_any_arn(self) -> None:
-        assert unit_owner(EXECUTION, 1) == f'["{EXECUTION}",1]'
+def test_an_execution_is_another_owner_after_each_redrive(books: Books, ann: Party, account: Key, owner: str) -> None:
+    execution = EXECUTION + owner
+    before = ann.saves(account, unit_owner(execution, 0))
+    assert ann.units.end_owner(unit_owner(execution, 0)) == [before]
+    after = ann.saves(account, unit_owner(execution, 1))
+    # The event of the first end comes once more.
+    assert ann.units.end_owner(unit_owner(execution, 0)) == []
+    ann.units.resume(after).commit()
+    assert books.balance(account) == 90
+
+
+@pytest.mark.parametrize(
+    ("execution", "redrives", "field"),
+    [("one", 0, "execution"), (7, 0, "execution"), (EXECUTION, -1, "redrives"), (EXECUTION, True, "redrives")],
+)
+def test_an_owner_of_an_execution_is_made_of_its_arn_and_a_number(execution: Any, redrives: Any, field: str) -> None:
+    with pytest.raises(InvalidUnitRequest, match=field):
+        unit_owner(execution, redrives)
+
+
+def test_an_execution_may_have_any_arn() -> None:
+    assert unit_owner(EXECUTION, 1) == f'["{EXECUTION}",1]'
 
 
 def test_an_operator_sees_whose_a_unit_is(ann: Party, account: Key, owner: str) -> None:
     name = ann.saves(account, owner)
     assert [unit.owner for unit in ann.units.open_units() if unit.unit == name] == [owner]
+
+
+def head_first(_left: int) -> int:
+    return 0
+
+
+def head_last(left: int) -> int:
+    return left - 1
+
+
+class Slow(MemoryDynamoDB):
+    """Performs its next transaction that writes step by step, and lets others act after some of them."""
+
+    meanwhile: Callable[[InSteps, int], object] | None = None
+
+    def transact_write_items(self, **parameters: Any) -> Any:
+        which, act = self.in_steps("transact_write_items", **parameters), self.meanwhile
+        self.meanwhile = None
+        taken = 0
+        while which.step():
+            taken += 1
+            if act is not None:
+                act(which, taken)
+        return which.finish()
+
+
+def saved_while_its_owner_ends(at: int, order: Callable[[int], int]) -> str | None:
+    """What becomes of a unit whose owner ends after the n-th step of its save; None if the save has fewer steps."""
+    clock = ManualClock()
+    memory = Slow(lock_table=None, clock=clock)
+    memory.comes_next = order
+    create_units_table("units", client=memory.client)
+    ann = Units("units", client=memory.client, clocks=clock, sleep=clock.sleep)
+    unit = ann.begin()
+    steps: list[int] = []
+
+    def ends_its_owner(which: InSteps, taken: int) -> None:
+        steps.append(taken)
+
+        def sleeps(seconds: float) -> None:
+            clock.sleep(seconds)
+            # A wait is for an item that this transaction has reserved.
+            if seconds > 0:
+                which.step()
+
+        if taken == at:
+            Units("units", client=memory.client, clocks=clock, sleep=sleeps).end_owner("job")
+
+    memory.meanwhile = ends_its_owner
+    try:
+        assert unit.save(owner="job") == unit.id
+    except UnitRolledBack:
+        assert ann.outcome(unit=unit.id) is Outcome.FORGOTTEN
+        return "refused"
+    if at not in steps:
+        return None
+    with pytest.raises(UnitRolledBack):
+        ann.resume(unit.id)
+    assert ann.outcome(unit=unit.id) is Outcome.ROLLED_BACK
+    return "found"
+
+
+@pytest.mark.parametrize("order", [head_first, head_last])
+def test_a_save_that_is_half_applied_is_found_or_refused(order: Callable[[int], int]) -> None:
+    ends = []
+    for at in count(1):
+        end = saved_while_its_owner_ends(at, order)
+        if end is None:
+            break
+        ends.append(end)
+    assert len(ends) >= 4
+    assert set(ends) == {"found", "refused"}

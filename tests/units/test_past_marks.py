@@ -84,73 +84,75 @@ def before_the(number: int, operation: str, party: Party, do: Callable[[], objec
     party.line.between[operation] = do if number == 1 else later
 
 
-class TestAUnitThatIsPending:
-    @LEVELS
-    def test_shows_what_was_committed_before_it(
-        self, units_world: UnitsWorld, ben: Party, keys: list[Key], level: Isolation
-    ) -> None:
-        killed(units_world, keys, is_committed=False)
-        assert read(ben, keys, level) == OLD
-        assert read_at_once(ben, keys, level) == OLD
-
-    def test_shows_that_without_what_it_has_written_down_too(
-        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
-    ) -> None:
-        lose_rows(books, killed(units_world, keys, is_committed=False), "w#")
-        assert read(ben, keys, COMMITTED) == OLD
+@LEVELS
+def test_a_unit_that_is_pending_shows_what_was_committed_before_it(
+    units_world: UnitsWorld, ben: Party, keys: list[Key], level: Isolation
+) -> None:
+    killed(units_world, keys, is_committed=False)
+    assert read(ben, keys, level) == OLD
+    assert read_at_once(ben, keys, level) == OLD
 
 
-class TestAUnitThatIsCommittedAndNotFinished:
-    def test_shows_the_old_value_to_uncommitted_reads(
-        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
-    ) -> None:
-        killed(units_world, keys, is_committed=True)
-        assert has_marks(books, keys) == [True] * 3
-        assert read(ben, keys, UNCOMMITTED) == OLD
-        assert read(ben, keys, COMMITTED) == NEW
+def test_a_unit_that_is_pending_shows_that_without_what_it_has_written_down_too(
+    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+) -> None:
+    lose_rows(books, killed(units_world, keys, is_committed=False), "w#")
+    assert read(ben, keys, COMMITTED) == OLD
 
-    def test_is_read_again_by_a_reader_between_whose_requests_it_was_closed(
-        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
-    ) -> None:
-        killed(units_world, keys, is_committed=True)
-        books.clock.advance(COPIES_S + MARGIN_S)
-        # The item twice, until its record is known to be of that moment, and then what the unit writes.
-        before_the(3, "GetItem", ben, units_world.party().units.sweep)
-        assert read(ben, keys[:1], COMMITTED) == [0]
-        assert not ben.line.between
-        asked = [sent.parameters for sent in ben.line.sent if sent.operation == "GetItem"]
-        assert [each["TableName"] == ben.accounts.name for each in asked] == [True, True, False, False, True]
-        assert all(each["ConsistentRead"] and "ProjectionExpression" not in each for each in asked)
 
-    def test_is_reported_and_left_as_it_is_where_rows_of_what_it_writes_are_lost(
-        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
-    ) -> None:
-        """The new values are lost; the old values are not the newest committed ones."""
-        unit = killed(units_world, keys, is_committed=True)
-        lose_rows(books, unit, "w#")
-        before = stored(books, keys)
-        for level in (COMMITTED, SERIALIZABLE):
-            with pytest.raises(TableRefused, match=unit):
-                ben.units.get(ben.accounts, keys[0], isolation=level)
+def test_a_unit_that_is_committed_and_not_finished_shows_the_old_value_to_uncommitted_reads(
+    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+) -> None:
+    killed(units_world, keys, is_committed=True)
+    assert has_marks(books, keys) == [True] * 3
+    assert read(ben, keys, UNCOMMITTED) == OLD
+    assert read(ben, keys, COMMITTED) == NEW
+
+
+def test_a_unit_that_is_committed_and_not_finished_is_read_again_by_a_reader_between_whose_requests_it_was_closed(
+    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+) -> None:
+    killed(units_world, keys, is_committed=True)
+    books.clock.advance(COPIES_S + MARGIN_S)
+    # The item twice, until its record is known to be of that moment, and then what the unit writes.
+    before_the(3, "GetItem", ben, units_world.party().units.sweep)
+    assert read(ben, keys[:1], COMMITTED) == [0]
+    assert not ben.line.between
+    asked = [sent.parameters for sent in ben.line.sent if sent.operation == "GetItem"]
+    assert [each["TableName"] == ben.accounts.name for each in asked] == [True, True, False, False, True]
+    assert all(each["ConsistentRead"] and "ProjectionExpression" not in each for each in asked)
+
+
+def test_a_unit_that_is_committed_and_not_finished_is_reported_and_left_as_it_is_where_rows_of_what_it_writes_are_lost(
+    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+) -> None:
+    """The new values are lost; the old values are not the newest committed ones."""
+    unit = killed(units_world, keys, is_committed=True)
+    lose_rows(books, unit, "w#")
+    before = stored(books, keys)
+    for level in (COMMITTED, SERIALIZABLE):
         with pytest.raises(TableRefused, match=unit):
-            ben.changes(keys[0], 5)
-        books.clock.advance(COPIES_S + MARGIN_S)
-        assert ben.units.sweep().unfinished == 1
-        (found, *_) = [each for each in ben.units.repair(ben.accounts, write=True) if each.key == keys[0]]
-        assert (found.record, found.action) == (Record.UNCLEAR, "left")
-        assert stored(books, keys) == before
-        lose_rows(books, unit, "")
+            ben.units.get(ben.accounts, keys[0], isolation=level)
+    with pytest.raises(TableRefused, match=unit):
+        ben.changes(keys[0], 5)
+    books.clock.advance(COPIES_S + MARGIN_S)
+    assert ben.units.sweep().unfinished == 1
+    (found, *_) = [each for each in ben.units.repair(ben.accounts, write=True) if each.key == keys[0]]
+    assert (found.record, found.action) == (Record.UNCLEAR, "left")
+    assert stored(books, keys) == before
+    lose_rows(books, unit, "")
 
-    def test_is_reported_to_a_writer_of_an_item_with_its_mark_that_it_does_not_write(
-        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
-    ) -> None:
-        unit = killed(units_world, keys, is_committed=True)
-        copy = {**(books.raw("accounts", keys[0]) or {}), **some_account()}
-        books.write("accounts", copy)
-        with pytest.raises(TableRefused, match=unit):
-            ben.changes({"id": copy["id"]}, 5)
-        assert books.raw("accounts", {"id": copy["id"]}) == copy
-        assert read(ben, [{"id": copy["id"]}], COMMITTED) == [100]
+
+def test_a_committed_unit_is_reported_to_a_writer_of_an_item_with_its_mark_that_it_does_not_write(
+    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+) -> None:
+    unit = killed(units_world, keys, is_committed=True)
+    copy = {**(books.raw("accounts", keys[0]) or {}), **some_account()}
+    books.write("accounts", copy)
+    with pytest.raises(TableRefused, match=unit):
+        ben.changes({"id": copy["id"]}, 5)
+    assert books.raw("accounts", {"id": copy["id"]}) == copy
+    assert read(ben, [{"id": copy["id"]}], COMMITTED) == [100]
 
 
 class TestAUnitThatWasRolledBackAndForgotten:
@@ -174,7 +176,7 @@ class TestAUnitThatWasRolledBackAndForgotten:
             "TransactWriteItems": [each for name, each in sent if name == "TransactWriteItems"],
         }
 
-    def test_does_not_make_an_item_by_a_mark_that_comes_late(
+    def test_a_unit_that_was_rolled_back_and_forgotten_does_not_make_an_item_by_a_mark_that_comes_late(
         self, books: Books, keys: list[Key], late: dict[str, list[Any]]
     ) -> None:
         (marks,) = late["TransactWriteItems"]
@@ -183,7 +185,7 @@ class TestAUnitThatWasRolledBackAndForgotten:
         assert books.raw("accounts", keys[2]) is None
 
     @LEVELS
-    def test_is_read_past_where_its_mark_came_late_and_the_next_unit_takes_that_off(
+    def test_a_forgotten_unit_is_read_past_where_its_mark_came_late_and_the_next_unit_takes_that_off(
         self, books: Books, ben: Party, keys: list[Key], late: dict[str, list[Any]], level: Isolation
     ) -> None:
         for each in late["UpdateItem"]:

@@ -1,11 +1,13 @@
 """Queries of a unit: its own writes are merged with the items of the table, at each level, page by page."""
 
+import random
 from typing import Any
 
 import pytest
 from boto3.dynamodb.conditions import Attr, Key
 from kit.crashes import crashes
-from kit.units import MARK, THREADS_ONLY, VERSION, Books, Killed, Party, new_version, some_line
+from kit.engines import first_on, roomy_engine_names
+from kit.units import MARK, THREADS_ONLY, VERSION, Books, Killed, Party, UnitsWorld, new_version, some_line
 
 from ticketlock.errors import InvalidUnitRequest, UnitConflict
 from ticketlock.units import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation, Unit
@@ -13,7 +15,11 @@ from ticketlock.units import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation, Un
 pytestmark = pytest.mark.shows("own writes in queries")
 
 LEVELS = pytest.mark.parametrize("level", [UNCOMMITTED, COMMITTED, SERIALIZABLE], ids=lambda level: level.name)
+
+
 SET = "SET amount = :n"
+
+
 FAT = "x" * 350_000
 
 
@@ -48,111 +54,128 @@ def amounts(items: list[dict[str, Any]]) -> dict[int, int]:
 
 
 @LEVELS
-class TestAtEachLevel:
-    def test_the_items_of_a_partition_come_in_order_without_the_attributes_of_units(
-        self, ann: Party, order: str, level: Isolation
-    ) -> None:
-        found = ann.begin(isolation=level).query(ann.lines, of(order))
-        assert found == [{**line(order, number), "amount": 10 * number} for number in range(1, 6)]
+def test_the_items_of_a_partition_come_in_order_without_the_attributes_of_units(
+    ann: Party, order: str, level: Isolation
+) -> None:
+    found = ann.begin(isolation=level).query(ann.lines, of(order))
+    assert found == [{**line(order, number), "amount": 10 * number} for number in range(1, 6)]
 
-    def test_own_inserts_appear_in_their_place(self, ann: Party, order: str, level: Isolation) -> None:
-        unit = ann.begin(isolation=level)
-        for number in (0, 6, 3):
-            unit.put(ann.lines, {**line(order, number), "amount": 7})
-        assert amounts(unit.query(ann.lines, of(order))) == {0: 7, 1: 10, 2: 20, 3: 7, 4: 40, 5: 50, 6: 7}
-        assert numbers(unit.query(ann.lines, of(order), forward=False)) == [6, 5, 4, 3, 2, 1, 0]
 
-    def test_own_updates_move_items_into_the_filter_and_out_of_it(
-        self, ann: Party, order: str, level: Isolation
-    ) -> None:
-        unit = ann.begin(isolation=level)
-        unit.update(ann.lines, line(order, 1), SET, {":n": 99})
-        unit.update(ann.lines, line(order, 5), SET, {":n": 1}, blind=True)
-        assert numbers(unit.query(ann.lines, of(order), filter=Attr("amount").gte(40))) == [1, 4]
+@LEVELS
+def test_own_inserts_appear_in_their_place(ann: Party, order: str, level: Isolation) -> None:
+    unit = ann.begin(isolation=level)
+    for number in (0, 6, 3):
+        unit.put(ann.lines, {**line(order, number), "amount": 7})
+    assert amounts(unit.query(ann.lines, of(order))) == {0: 7, 1: 10, 2: 20, 3: 7, 4: 40, 5: 50, 6: 7}
+    assert numbers(unit.query(ann.lines, of(order), forward=False)) == [6, 5, 4, 3, 2, 1, 0]
 
-    def test_what_it_has_deleted_is_not_there(self, ann: Party, order: str, level: Isolation) -> None:
-        unit = ann.begin(isolation=level)
-        unit.delete(ann.lines, line(order, 2))
-        assert numbers(unit.query(ann.lines, of(order))) == [1, 3, 4, 5]
 
-    def test_of_another_partition_and_another_table_nothing_is_laid_over(
-        self, ann: Party, order: str, level: Isolation
-    ) -> None:
-        unit = ann.begin(isolation=level)
-        unit.put(ann.lines, {**some_line(3), "amount": 1})
-        unit.put(ann.accounts, {"id": order, "sk": 3})
-        assert numbers(unit.query(ann.lines, of(order))) == [1, 2, 3, 4, 5]
+@LEVELS
+def test_own_updates_move_items_into_the_filter_and_out_of_it(ann: Party, order: str, level: Isolation) -> None:
+    unit = ann.begin(isolation=level)
+    unit.update(ann.lines, line(order, 1), SET, {":n": 99})
+    unit.update(ann.lines, line(order, 5), SET, {":n": 1}, blind=True)
+    assert numbers(unit.query(ann.lines, of(order), filter=Attr("amount").gte(40))) == [1, 4]
 
-    @pytest.mark.parametrize(
-        ("bound", "expected"),
-        [
-            (Key("sk").eq(3), [3]),
-            (Key("sk").lt(3), [0, 2]),
-            (Key("sk").lte(3), [0, 2, 3]),
-            (Key("sk").gt(3), [4, 5, 9]),
-            (Key("sk").gte(3), [3, 4, 5, 9]),
-            (Key("sk").between(3, 9), [3, 4, 5, 9]),
-        ],
-        ids=["=", "<", "<=", ">", ">=", "BETWEEN"],
+
+@LEVELS
+def test_an_item_that_the_unit_has_deleted_is_not_in_its_queries(ann: Party, order: str, level: Isolation) -> None:
+    unit = ann.begin(isolation=level)
+    unit.delete(ann.lines, line(order, 2))
+    assert numbers(unit.query(ann.lines, of(order))) == [1, 3, 4, 5]
+
+
+@LEVELS
+def test_own_writes_of_another_partition_and_another_table_are_not_laid_over(
+    ann: Party, order: str, level: Isolation
+) -> None:
+    unit = ann.begin(isolation=level)
+    unit.put(ann.lines, {**some_line(3), "amount": 1})
+    unit.put(ann.accounts, {"id": order, "sk": 3})
+    assert numbers(unit.query(ann.lines, of(order))) == [1, 2, 3, 4, 5]
+
+
+@LEVELS
+@pytest.mark.parametrize(
+    ("bound", "expected"),
+    [
+        (Key("sk").eq(3), [3]),
+        (Key("sk").lt(3), [0, 2]),
+        (Key("sk").lte(3), [0, 2, 3]),
+        (Key("sk").gt(3), [4, 5, 9]),
+        (Key("sk").gte(3), [3, 4, 5, 9]),
+        (Key("sk").between(3, 9), [3, 4, 5, 9]),
+    ],
+    ids=["=", "<", "<=", ">", ">=", "BETWEEN"],
+)
+def test_a_bound_of_the_sort_key_holds_for_own_writes_too(
+    ann: Party, order: str, level: Isolation, bound: Any, expected: list[int]
+) -> None:
+    unit = ann.begin(isolation=level)
+    for number in (0, 9):
+        unit.put(ann.lines, {**line(order, number), "amount": 1})
+    unit.delete(ann.lines, line(order, 1))
+    assert numbers(unit.query(ann.lines, of(order) & bound)) == expected
+
+
+@LEVELS
+def test_a_limit_counts_what_is_returned(ann: Party, order: str, level: Isolation) -> None:
+    unit = ann.begin(isolation=level)
+    unit.delete(ann.lines, line(order, 1))
+    unit.put(ann.lines, {**line(order, 3), "amount": 1})
+    assert numbers(unit.query(ann.lines, of(order), limit=3)) == [2, 3, 4]
+    assert numbers(unit.query(ann.lines, of(order), limit=2, filter=Attr("amount").gt(30))) == [4, 5]
+    assert numbers(unit.query(ann.lines, of(order), limit=4)) == [2, 3, 4, 5]
+    assert numbers(unit.query(ann.lines, of(order), limit=5)) == [2, 3, 4, 5]
+
+
+@LEVELS
+@pytest.mark.parametrize("forward", [True, False], ids=["forward", "backward"])
+def test_page_by_page_everything_comes_once(ann: Party, order: str, level: Isolation, forward: bool) -> None:
+    unit = ann.begin(isolation=level)
+    for number in (0, 3, 6, 7):
+        unit.put(ann.lines, {**line(order, number), "amount": 1})
+    for number in (2, 5):
+        unit.delete(ann.lines, line(order, number))
+    found: list[int] = []
+    after: Any = None
+    while page := unit.query(ann.lines, of(order), limit=2, after=after, forward=forward):
+        found += numbers(page)
+        after = page[-1]
+    assert found == sorted([0, 1, 3, 4, 6, 7], reverse=not forward)
+
+
+@LEVELS
+def test_a_query_reads_more_than_one_page_of_the_service(books: Books, ann: Party, level: Isolation) -> None:
+    """A page has up to 1 MB: these fill three."""
+    order = with_lines(books, 7, fat=FAT)
+    unit = ann.begin(isolation=level)
+    unit.put(ann.lines, {**line(order, 8), "amount": 1})
+    unit.delete(ann.lines, line(order, 4))
+    ann.line.sent.clear()
+    assert numbers(unit.query(ann.lines, of(order))) == [1, 2, 3, 5, 6, 7, 8]
+    assert ann.line.operations.count("Query") > 1
+
+
+@LEVELS
+def test_a_query_by_text_with_placeholders_does_the_same(ann: Party, order: str, level: Isolation) -> None:
+    found = ann.begin(isolation=level).query(
+        ann.lines,
+        "#pk = :pk AND sk > :from",
+        filter="amount < :most",
+        values={":pk": order, ":from": 1, ":most": 40},
+        names={"#pk": "pk"},
     )
-    def test_a_bound_of_the_sort_key_holds_for_own_writes_too(
-        self, ann: Party, order: str, level: Isolation, bound: Any, expected: list[int]
-    ) -> None:
-        unit = ann.begin(isolation=level)
-        for number in (0, 9):
-            unit.put(ann.lines, {**line(order, number), "amount": 1})
-        unit.delete(ann.lines, line(order, 1))
-        assert numbers(unit.query(ann.lines, of(order) & bound)) == expected
+    assert numbers(found) == [2, 3]
 
-    def test_a_limit_counts_what_is_returned(self, ann: Party, order: str, level: Isolation) -> None:
-        unit = ann.begin(isolation=level)
-        unit.delete(ann.lines, line(order, 1))
-        unit.put(ann.lines, {**line(order, 3), "amount": 1})
-        assert numbers(unit.query(ann.lines, of(order), limit=3)) == [2, 3, 4]
-        assert numbers(unit.query(ann.lines, of(order), limit=2, filter=Attr("amount").gt(30))) == [4, 5]
-        assert numbers(unit.query(ann.lines, of(order), limit=4)) == [2, 3, 4, 5]
-        assert numbers(unit.query(ann.lines, of(order), limit=5)) == [2, 3, 4, 5]
 
-    @pytest.mark.parametrize("forward", [True, False], ids=["forward", "backward"])
-    def test_page_by_page_everything_comes_once(self, ann: Party, order: str, level: Isolation, forward: bool) -> None:
-        unit = ann.begin(isolation=level)
-        for number in (0, 3, 6, 7):
-            unit.put(ann.lines, {**line(order, number), "amount": 1})
-        for number in (2, 5):
-            unit.delete(ann.lines, line(order, number))
-        found: list[int] = []
-        after: Any = None
-        while page := unit.query(ann.lines, of(order), limit=2, after=after, forward=forward):
-            found += numbers(page)
-            after = page[-1]
-        assert found == sorted([0, 1, 3, 4, 6, 7], reverse=not forward)
-
-    def test_more_than_one_page_of_the_service(self, books: Books, ann: Party, level: Isolation) -> None:
-        """A page has up to 1 MB: these fill three."""
-        order = with_lines(books, 7, fat=FAT)
-        unit = ann.begin(isolation=level)
-        unit.put(ann.lines, {**line(order, 8), "amount": 1})
-        unit.delete(ann.lines, line(order, 4))
-        ann.line.sent.clear()
-        assert numbers(unit.query(ann.lines, of(order))) == [1, 2, 3, 5, 6, 7, 8]
-        assert ann.line.operations.count("Query") > 1
-
-    def test_text_with_placeholders_does_the_same(self, ann: Party, order: str, level: Isolation) -> None:
-        found = ann.begin(isolation=level).query(
-            ann.lines,
-            "#pk = :pk AND sk > :from",
-            filter="amount < :most",
-            values={":pk": order, ":from": 1, ":most": 40},
-            names={"#pk": "pk"},
-        )
-        assert numbers(found) == [2, 3]
-
-    def test_an_item_that_its_caller_changes_is_not_the_unit_s(self, ann: Party, order: str, level: Isolation) -> None:
-        unit = ann.begin(isolation=level)
-        unit.put(ann.lines, {**line(order, 1), "tags": ["a"]})
-        unit.query(ann.lines, of(order))[0]["tags"].append("b")
-        unit.client.query(**low_level(ann, order))["Items"][0]["tags"]["L"].clear()
-        assert unit.get(ann.lines, line(order, 1)) == {**line(order, 1), "tags": ["a"]}
+@LEVELS
+def test_an_item_that_its_caller_changes_is_not_the_unit_s(ann: Party, order: str, level: Isolation) -> None:
+    unit = ann.begin(isolation=level)
+    unit.put(ann.lines, {**line(order, 1), "tags": ["a"]})
+    unit.query(ann.lines, of(order))[0]["tags"].append("b")
+    unit.client.query(**low_level(ann, order))["Items"][0]["tags"]["L"].clear()
+    assert unit.get(ann.lines, line(order, 1)) == {**line(order, 1), "tags": ["a"]}
 
 
 class TestBesideOthers:
@@ -172,7 +195,9 @@ class TestBesideOthers:
         assert refused.value.keys == ((books.tables["lines"], line(order, 2)),)
         assert books.raw("lines", line(order, 9)) is None
 
-    def test_also_what_its_filter_has_left_out(self, ann: Party, ben: Party, order: str) -> None:
+    def test_what_the_filter_of_a_serializable_query_has_left_out_is_checked_too(
+        self, ann: Party, ben: Party, order: str
+    ) -> None:
         unit = ann.begin()
         assert unit.query(ann.lines, of(order), filter=Attr("amount").eq(1)) == []
         unit.put(ann.lines, {**line(order, 9), "amount": 1})
@@ -180,7 +205,9 @@ class TestBesideOthers:
         with pytest.raises(UnitConflict):
             unit.commit()
 
-    def test_not_what_is_behind_its_limit(self, books: Books, ann: Party, ben: Party, order: str) -> None:
+    def test_what_is_behind_the_limit_of_a_serializable_query_is_not_checked(
+        self, books: Books, ann: Party, ben: Party, order: str
+    ) -> None:
         unit = ann.begin()
         unit.query(ann.lines, of(order), limit=2)
         unit.put(ann.lines, {**line(order, 9), "amount": 1})
@@ -196,7 +223,7 @@ class TestBesideOthers:
             unit.commit()
 
     @pytest.mark.parametrize("level", [UNCOMMITTED, COMMITTED], ids=lambda level: level.name)
-    def test_below_it_is_not_checked_but_for_what_is_written(
+    def test_what_a_query_below_serializable_has_shown_is_not_checked_but_for_what_is_written(
         self, books: Books, ann: Party, ben: Party, order: str, level: Isolation
     ) -> None:
         with ann.begin(isolation=level) as unit:
@@ -239,6 +266,8 @@ class TestBesideOthers:
 
 
 DECISION = 3
+
+
 """The decision among the updates: two marks come before it."""
 
 
@@ -259,62 +288,74 @@ BEFORE, AFTER = {1: 10, 2: 20, 3: 30, 4: 40, 5: 50}, {0: 5, 1: 5, 3: 30, 4: 40, 
 
 
 @THREADS_ONLY
-class TestPastAMark:
-    @LEVELS
-    def test_of_a_pending_unit_nothing_is_seen(
-        self, books: Books, ann: Party, ben: Party, order: str, level: Isolation
-    ) -> None:
-        left(books, ann, order, "pending")
-        assert amounts(ben.begin(isolation=level).query(ben.lines, of(order))) == BEFORE
-
-    @pytest.mark.parametrize("level", [COMMITTED, SERIALIZABLE], ids=lambda level: level.name)
-    def test_of_a_committed_one_all_is_seen_that_is_not_finished_yet(
-        self, books: Books, ann: Party, ben: Party, order: str, level: Isolation
-    ) -> None:
-        left(books, ann, order, "committed")
-        ben.line.sent.clear()
-        assert amounts(ben.begin(isolation=level).query(ben.lines, of(order))) == AFTER
-        has_written = any(operation in ("UpdateItem", "PutItem", "DeleteItem") for operation in ben.line.operations)
-        assert has_written == (level is SERIALIZABLE)
-
-    def test_uncommitted_is_the_item_as_stored(self, books: Books, ann: Party, ben: Party, order: str) -> None:
-        left(books, ann, order, "committed")
-        assert amounts(ben.begin(isolation=UNCOMMITTED).query(ben.lines, of(order))) == BEFORE
-
-    @pytest.mark.parametrize("level", [COMMITTED, SERIALIZABLE], ids=lambda level: level.name)
-    def test_of_one_that_was_rolled_back_nothing_is_seen(
-        self, books: Books, ann: Party, ben: Party, order: str, level: Isolation
-    ) -> None:
-        left(books, ann, order, "pending")
-        books.clock.advance(120)
-        ben.units.sweep()
-        assert amounts(ben.begin(isolation=level).query(ben.lines, of(order))) == BEFORE
-
-    def test_placeholders_do_not_count_in_a_limit(self, books: Books, ann: Party, ben: Party, order: str) -> None:
-        left(books, ann, order, "pending")
-        assert numbers(ben.begin().query(ben.lines, of(order), limit=1)) == [1]
-        reply = ben.begin().client.query(**low_level(ben, order), Limit=1)
-        assert [item["sk"]["N"] for item in reply["Items"]] == ["1"]
-        assert (reply["Count"], reply["ScannedCount"]) == (1, 1)
+@LEVELS
+def test_a_query_sees_nothing_of_a_pending_unit(
+    books: Books, ann: Party, ben: Party, order: str, level: Isolation
+) -> None:
+    left(books, ann, order, "pending")
+    assert amounts(ben.begin(isolation=level).query(ben.lines, of(order))) == BEFORE
 
 
-class TestOutsideOfUnits:
-    def test_a_query_is_committed_and_one_request(self, ann: Party, order: str) -> None:
-        assert numbers(ann.units.query(ann.lines, of(order))) == [1, 2, 3, 4, 5]
-        assert ann.line.operations == ["Query"]
+@THREADS_ONLY
+@pytest.mark.parametrize("level", [COMMITTED, SERIALIZABLE], ids=lambda level: level.name)
+def test_a_query_sees_all_of_a_committed_unit_that_is_not_finished_yet(
+    books: Books, ann: Party, ben: Party, order: str, level: Isolation
+) -> None:
+    left(books, ann, order, "committed")
+    ben.line.sent.clear()
+    assert amounts(ben.begin(isolation=level).query(ben.lines, of(order))) == AFTER
+    has_written = any(operation in ("UpdateItem", "PutItem", "DeleteItem") for operation in ben.line.operations)
+    assert has_written == (level is SERIALIZABLE)
 
-    def test_a_serializable_one_is_checked_at_its_end(self, ann: Party, order: str) -> None:
-        found = ann.units.query(ann.lines, of(order), isolation=SERIALIZABLE)
-        assert numbers(found) == [1, 2, 3, 4, 5]
-        assert ann.line.operations == ["Query", "TransactGetItems"]
 
-    @pytest.mark.parametrize(("count", "way"), [(99, "native"), (100, "native"), (101, "marked")])
-    @pytest.mark.parametrize("units_engine", ["memory"], indirect=True)
-    def test_of_more_than_a_hundred_by_marks(self, books: Books, ann: Party, count: int, way: str) -> None:
-        order = with_lines(books, count)
-        found = ann.units.query(ann.lines, of(order), isolation=SERIALIZABLE)
-        assert numbers(found) == list(range(1, count + 1))
-        assert ("TransactGetItems" in ann.line.operations) == (way == "native")
+@THREADS_ONLY
+def test_an_uncommitted_query_past_a_mark_sees_the_item_as_stored(
+    books: Books, ann: Party, ben: Party, order: str
+) -> None:
+    left(books, ann, order, "committed")
+    assert amounts(ben.begin(isolation=UNCOMMITTED).query(ben.lines, of(order))) == BEFORE
+
+
+@THREADS_ONLY
+@pytest.mark.parametrize("level", [COMMITTED, SERIALIZABLE], ids=lambda level: level.name)
+def test_a_query_sees_nothing_of_a_unit_that_was_rolled_back(
+    books: Books, ann: Party, ben: Party, order: str, level: Isolation
+) -> None:
+    left(books, ann, order, "pending")
+    books.clock.advance(120)
+    ben.units.sweep()
+    assert amounts(ben.begin(isolation=level).query(ben.lines, of(order))) == BEFORE
+
+
+@THREADS_ONLY
+def test_placeholders_do_not_count_in_the_limit_of_a_query(books: Books, ann: Party, ben: Party, order: str) -> None:
+    left(books, ann, order, "pending")
+    assert numbers(ben.begin().query(ben.lines, of(order), limit=1)) == [1]
+    reply = ben.begin().client.query(**low_level(ben, order), Limit=1)
+    assert [item["sk"]["N"] for item in reply["Items"]] == ["1"]
+    assert (reply["Count"], reply["ScannedCount"]) == (1, 1)
+
+
+def test_a_query_outside_of_units_is_committed_and_one_request(ann: Party, order: str) -> None:
+    assert numbers(ann.units.query(ann.lines, of(order))) == [1, 2, 3, 4, 5]
+    assert ann.line.operations == ["Query"]
+
+
+def test_a_serializable_query_outside_of_units_is_checked_at_its_end(ann: Party, order: str) -> None:
+    found = ann.units.query(ann.lines, of(order), isolation=SERIALIZABLE)
+    assert numbers(found) == [1, 2, 3, 4, 5]
+    assert ann.line.operations == ["Query", "TransactGetItems"]
+
+
+@pytest.mark.parametrize(("count", "way"), [(99, "native"), (100, "native"), (101, "marked")])
+@pytest.mark.parametrize("units_engine", ["memory"], indirect=True)
+def test_a_serializable_query_of_more_than_a_hundred_items_is_checked_by_marks(
+    books: Books, ann: Party, count: int, way: str
+) -> None:
+    order = with_lines(books, count)
+    found = ann.units.query(ann.lines, of(order), isolation=SERIALIZABLE)
+    assert numbers(found) == list(range(1, count + 1))
+    assert ("TransactGetItems" in ann.line.operations) == (way == "native")
 
 
 def low_level(party: Party, order: str) -> dict[str, Any]:
@@ -325,51 +366,55 @@ def low_level(party: Party, order: str) -> dict[str, Any]:
     }
 
 
-class TestInTheWordsOfTheLowLevelApi:
-    def test_a_reply_is_as_a_plain_client_s(self, books: Books, ann: Party, order: str) -> None:
-        given = {
-            **low_level(ann, order),
-            "FilterExpression": "#amount > :n",
-            "ProjectionExpression": "sk, #amount",
-            "ExpressionAttributeNames": {"#amount": "amount"},
-            "ExpressionAttributeValues": {":pk": {"S": order}, ":n": {"N": "20"}},
-            "ScanIndexForward": False,
-        }
-        theirs = books.plain_client.query(**given)
-        ours = ann.begin().client.query(**given)
-        assert ours == {name: theirs[name] for name in ("Items", "Count", "ScannedCount")}
+def test_a_query_of_the_low_level_api_replies_as_a_plain_client_s(books: Books, ann: Party, order: str) -> None:
+    given = {
+        **low_level(ann, order),
+        "FilterExpression": "#amount > :n",
+        "ProjectionExpression": "sk, #amount",
+        "ExpressionAttributeNames": {"#amount": "amount"},
+        "ExpressionAttributeValues": {":pk": {"S": order}, ":n": {"N": "20"}},
+        "ScanIndexForward": False,
+    }
+    theirs = books.plain_client.query(**given)
+    ours = ann.begin().client.query(**given)
+    assert ours == {name: theirs[name] for name in ("Items", "Count", "ScannedCount")}
 
-    def test_counted_only(self, ann: Party, order: str) -> None:
-        assert ann.begin().client.query(**low_level(ann, order), Select="COUNT") == {"Count": 5, "ScannedCount": 5}
 
-    @pytest.mark.parametrize("limit", [1, 2, 5, 6, 7])
-    def test_page_by_page_as_its_loop_is_written(self, ann: Party, order: str, limit: int) -> None:
-        unit = ann.begin()
-        unit.put(ann.lines, {**line(order, 6), "amount": 1})
-        unit.delete(ann.lines, line(order, 3))
-        found: list[str] = []
-        more: dict[str, Any] = {}
-        while True:
-            reply = unit.client.query(**low_level(ann, order), Limit=limit, **more)
-            assert reply["ScannedCount"] <= limit
-            found += [item["sk"]["N"] for item in reply["Items"]]
-            if "LastEvaluatedKey" not in reply:
-                break
-            more = {"ExclusiveStartKey": reply["LastEvaluatedKey"]}
-        assert found == ["1", "2", "4", "5", "6"]
+def test_a_query_of_the_low_level_api_may_only_count(ann: Party, order: str) -> None:
+    assert ann.begin().client.query(**low_level(ann, order), Select="COUNT") == {"Count": 5, "ScannedCount": 5}
 
-    def test_without_a_limit_a_reply_is_a_page_of_the_service(self, books: Books, ann: Party) -> None:
-        order = with_lines(books, 7, fat=FAT)
-        unit = ann.begin(isolation=COMMITTED)
-        ann.line.sent.clear()
-        reply = unit.client.query(**low_level(ann, order))
-        assert ann.line.operations == ["Query"]
-        found, pages = reply["Items"], 1
-        while "LastEvaluatedKey" in reply:
-            reply = unit.client.query(**low_level(ann, order), ExclusiveStartKey=reply["LastEvaluatedKey"])
-            found, pages = found + reply["Items"], pages + 1
-        assert [item["sk"]["N"] for item in found] == ["1", "2", "3", "4", "5", "6", "7"]
-        assert pages > 2
+
+@pytest.mark.parametrize("limit", [1, 2, 5, 6, 7])
+def test_a_query_of_the_low_level_api_comes_page_by_page_as_its_loop_is_written(
+    ann: Party, order: str, limit: int
+) -> None:
+    unit = ann.begin()
+    unit.put(ann.lines, {**line(order, 6), "amount": 1})
+    unit.delete(ann.lines, line(order, 3))
+    found: list[str] = []
+    more: dict[str, Any] = {}
+    while True:
+        reply = unit.client.query(**low_level(ann, order), Limit=limit, **more)
+        assert reply["ScannedCount"] <= limit
+        found += [item["sk"]["N"] for item in reply["Items"]]
+        if "LastEvaluatedKey" not in reply:
+            break
+        more = {"ExclusiveStartKey": reply["LastEvaluatedKey"]}
+    assert found == ["1", "2", "4", "5", "6"]
+
+
+def test_without_a_limit_a_reply_of_the_low_level_api_is_a_page_of_the_service(books: Books, ann: Party) -> None:
+    order = with_lines(books, 7, fat=FAT)
+    unit = ann.begin(isolation=COMMITTED)
+    ann.line.sent.clear()
+    reply = unit.client.query(**low_level(ann, order))
+    assert ann.line.operations == ["Query"]
+    found, pages = reply["Items"], 1
+    while "LastEvaluatedKey" in reply:
+        reply = unit.client.query(**low_level(ann, order), ExclusiveStartKey=reply["LastEvaluatedKey"])
+        found, pages = found + reply["Items"], pages + 1
+    assert [item["sk"]["N"] for item in found] == ["1", "2", "3", "4", "5", "6", "7"]
+    assert pages > 2
 
 
 def bad(name: str, value: Any, field: str | None = None) -> Any:
@@ -377,66 +422,150 @@ def bad(name: str, value: Any, field: str | None = None) -> Any:
 
 
 @pytest.mark.parametrize("units_engine", ["memory"], indirect=True)
-class TestBadInput:
-    @pytest.mark.parametrize(
-        ("given", "field"),
-        [
-            bad("key_condition", None),
-            bad("key_condition", 5),
-            bad("key_condition", Attr("pk").eq("x")),
-            bad("key_condition", Key("sk").eq(1), "query"),
-            bad("key_condition", Key("pk").eq(5), "query"),
-            bad("key_condition", Key("pk").eq("x") & Key("other").eq(1), "query"),
-            bad("key_condition", "pk = :missing", "query"),
-            bad("filter", 5),
-            bad("filter", Attr("sk").eq(1)),
-            bad("filter", Attr(VERSION).exists()),
-            bad("filter", "amount = :missing", "query"),
-            bad("values", {":idle": 1}, "query"),
-            bad("names", {"#idle": "a"}, "query"),
-            bad("names", 5),
-            bad("index", "by-nothing"),
-            bad("index", 5),
-            bad("after", 5),
-            bad("after", {"pk": "x"}, "after.sk"),
-            bad("after", {"pk": "another", "sk": 1}),
-            bad("limit", 0),
-            bad("limit", True),
-            bad("limit", "1"),
-            bad("forward", None),
-            bad("isolation", "COMMITTED"),
-            bad("table", "lines"),
-        ],
-    )
-    def test_is_named_and_nothing_is_sent(self, ann: Party, given: dict[str, Any], field: str) -> None:
-        asked = {"table": ann.lines, "key_condition": Key("pk").eq("x"), **given}
-        table, condition = asked.pop("table"), asked.pop("key_condition")
-        for query in (ann.begin().query, ann.units.query):
-            with pytest.raises(InvalidUnitRequest) as refused:
-                query(table, condition, **asked)
-            assert refused.value.field == field
-            assert refused.value.allowed
-        assert ann.line.sent == []
-
-    @pytest.mark.parametrize(
-        ("given", "field"),
-        [
-            bad("KeyConditionExpression", None),
-            bad("KeyConditions", {}),
-            bad("QueryFilter", {}),
-            bad("FilterExpression", "sk = :pk"),
-            bad("IndexName", "by-nothing"),
-            bad("ExclusiveStartKey", {"pk": {"S": "x"}}, "ExclusiveStartKey.sk"),
-            bad("Limit", 0),
-            bad("ScanIndexForward", "no"),
-            bad("Select", "ALL_PROJECTED_ATTRIBUTES"),
-            bad("Select", "SPECIFIC_ATTRIBUTES"),
-            bad("ConsistentRead", "yes"),
-            bad("ReturnConsumedCapacity", "TOTAL"),
-        ],
-    )
-    def test_of_the_low_level_api_is_named(self, ann: Party, given: dict[str, Any], field: str) -> None:
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        bad("key_condition", None),
+        bad("key_condition", 5),
+        bad("key_condition", Attr("pk").eq("x")),
+        bad("key_condition", Key("sk").eq(1), "query"),
+        bad("key_condition", Key("pk").eq(5), "query"),
+        bad("key_condition", Key("pk").eq("x") & Key("other").eq(1), "query"),
+        bad("key_condition", "pk = :missing", "query"),
+        bad("filter", 5),
+        bad("filter", Attr("sk").eq(1)),
+        bad("filter", Attr(VERSION).exists()),
+        bad("filter", "amount = :missing", "query"),
+        bad("values", {":idle": 1}, "query"),
+        bad("names", {"#idle": "a"}, "query"),
+        bad("names", 5),
+        bad("index", "by-nothing"),
+        bad("index", 5),
+        bad("after", 5),
+        bad("after", {"pk": "x"}, "after.sk"),
+        bad("after", {"pk": "another", "sk": 1}),
+        bad("limit", 0),
+        bad("limit", True),
+        bad("limit", "1"),
+        bad("forward", None),
+        bad("isolation", "COMMITTED"),
+        bad("table", "lines"),
+    ],
+)
+def test_bad_input_of_a_query_is_named_and_nothing_is_sent(ann: Party, given: dict[str, Any], field: str) -> None:
+    asked = {"table": ann.lines, "key_condition": Key("pk").eq("x"), **given}
+    table, condition = asked.pop("table"), asked.pop("key_condition")
+    for query in (ann.begin().query, ann.units.query):
         with pytest.raises(InvalidUnitRequest) as refused:
-            ann.begin().client.query(**{**low_level(ann, "x"), **given})
+            query(table, condition, **asked)
         assert refused.value.field == field
-        assert "Query" not in ann.line.operations
+        assert refused.value.allowed
+    assert ann.line.sent == []
+
+
+@pytest.mark.parametrize("units_engine", ["memory"], indirect=True)
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        bad("KeyConditionExpression", None),
+        bad("KeyConditions", {}),
+        bad("QueryFilter", {}),
+        bad("FilterExpression", "sk = :pk"),
+        bad("IndexName", "by-nothing"),
+        bad("ExclusiveStartKey", {"pk": {"S": "x"}}, "ExclusiveStartKey.sk"),
+        bad("Limit", 0),
+        bad("ScanIndexForward", "no"),
+        bad("Select", "ALL_PROJECTED_ATTRIBUTES"),
+        bad("Select", "SPECIFIC_ATTRIBUTES"),
+        bad("ConsistentRead", "yes"),
+        bad("ReturnConsumedCapacity", "TOTAL"),
+    ],
+)
+def test_bad_input_of_a_query_of_the_low_level_api_is_named(ann: Party, given: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidUnitRequest) as refused:
+        ann.begin().client.query(**{**low_level(ann, "x"), **given})
+    assert refused.value.field == field
+    assert "Query" not in ann.line.operations
+
+
+ROOMY = pytest.mark.parametrize("units_engine", first_on("memory", roomy_engine_names()), indirect=True)
+
+
+CHECKED_LEVELS = pytest.mark.parametrize("level", [COMMITTED, SERIALIZABLE], ids=lambda level: level.name)
+
+
+COUNT, LARGE = 12, "x" * 380_000
+
+
+# Incompressible: a dozen fill two rows of the record.
+NOISE = random.Random(0).randbytes(55_000)
+
+
+def inserted(world: UnitsWorld, an_order: str, **attributes: Any) -> None:
+    """Insert lines in a unit whose process is killed after its decision: the table has placeholders of them."""
+    killed = world.party()
+    unit = killed.begin(engine="marked")
+    for number in range(1, COUNT + 1):
+        unit.put(killed.lines, {"pk": an_order, "sk": number, **attributes})
+    crashes(killed, 1, is_sent=True)
+    with pytest.raises(Killed):
+        unit.commit()
+    assert all(MARK in (world.books.raw("lines", {"pk": an_order, "sk": at + 1}) or {}) for at in range(COUNT))
+
+
+@pytest.fixture
+def an_order() -> str:
+    return str(some_line()["pk"])
+
+
+@THREADS_ONLY
+@ROOMY
+@CHECKED_LEVELS
+def test_inserts_of_a_unit_that_is_committed_and_not_finished_are_returned(
+    units_world: UnitsWorld, ben: Party, an_order: str, level: Isolation
+) -> None:
+    inserted(units_world, an_order, text=LARGE)
+    with ben.begin(isolation=level) as unit:
+        found = unit.query(ben.lines, Key("pk").eq(an_order))
+    assert [(item["sk"], item["text"]) for item in found] == [(at, LARGE) for at in range(1, COUNT + 1)]
+
+
+@THREADS_ONLY
+@ROOMY
+@CHECKED_LEVELS
+def test_inserts_that_another_process_finishes_after_the_page_was_read_are_returned(
+    units_world: UnitsWorld, ben: Party, an_order: str, level: Isolation
+) -> None:
+    inserted(units_world, an_order, text=LARGE)
+    eve = units_world.party()
+    for operation in ("BatchGetItem", "TransactGetItems"):
+        ben.line.between[operation] = lambda: eve.units.query(
+            eve.lines, Key("pk").eq(an_order), limit=COUNT, isolation=SERIALIZABLE
+        )
+    found = ben.begin(isolation=level).query(ben.lines, Key("pk").eq(an_order))
+    assert [(item["sk"], item["text"]) for item in found] == [(at, LARGE) for at in range(1, COUNT + 1)]
+
+
+@THREADS_ONLY
+@ROOMY
+def test_targets_of_blind_updates_are_returned_as_the_unit_leaves_them(books: Books, ann: Party, an_order: str) -> None:
+    keys = [{"pk": an_order, "sk": number} for number in range(1, COUNT + 1)]
+    for key in keys:
+        books.write("lines", {**key, "text": LARGE})
+    unit = ann.begin()
+    for key in keys:
+        unit.update(ann.lines, key, "ADD amount :n", {":n": 1}, blind=True)
+    found = unit.query(ann.lines, Key("pk").eq(an_order))
+    assert [(item["sk"], item["amount"]) for item in found] == [(at, 1) for at in range(1, COUNT + 1)]
+
+
+@THREADS_ONLY
+@ROOMY
+def test_the_record_of_a_unit_is_read_once_for_all_of_its_items(
+    books: Books, units_world: UnitsWorld, ben: Party, an_order: str
+) -> None:
+    inserted(units_world, an_order, noise=NOISE)
+    ben.begin().query(ben.lines, Key("pk").eq(an_order))
+    asked = [sent.parameters for sent in ben.line.sent if sent.operation == "GetItem"]
+    rows = [each["Key"]["row"]["S"] for each in asked if each["TableName"] == books.tables["units"]]
+    assert sorted(rows) == ["head", "w#1#00000", "w#1#00001"]

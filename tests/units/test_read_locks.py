@@ -8,20 +8,7 @@ from typing import Any
 import pytest
 from boto3.dynamodb.conditions import Key as Key_
 from kit.engines import engine_names, first_on
-from kit.units import (
-    MARK,
-    THREADS_ONLY,
-    Books,
-    Interrupt,
-    Key,
-    Killed,
-    Lost,
-    Party,
-    UnitsWorld,
-    make_table,
-    some_account,
-    some_name,
-)
+from kit.units import MARK, THREADS_ONLY, Books, Key, Lost, Party, UnitsWorld, make_table, some_account, some_name
 
 from ticketlock.errors import InvalidUnitRequest, UnitConflict, UnitContended, UnitFinished, UnitRolledBack
 from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, Outcome, Unit, _packing
@@ -194,7 +181,7 @@ class TestItsTimeOut:
         return unit
 
     @THREADS_ONLY
-    def test_does_not_count_what_its_caller_does_between_two_waits(
+    def test_the_time_out_of_a_unit_with_read_locks_does_not_count_what_its_caller_does_between_two_waits(
         self, books: Books, ann: Party, ben: Party, older: list[tuple[Unit, float]]
     ) -> None:
         keys = [books.account(), books.account()]
@@ -207,7 +194,7 @@ class TestItsTimeOut:
         assert [books.balance(key) for key in keys] == [1, 1]
 
     @THREADS_ONLY
-    def test_does_not_count_the_grace_of_a_younger_one(
+    def test_the_time_out_of_a_unit_with_read_locks_does_not_count_the_grace_of_a_younger_one(
         self, books: Books, ann: Party, ben: Party, account: Key, other: Key, older: list[tuple[Unit, float]]
     ) -> None:
         oldest = self.reads(books, ben, other)
@@ -220,7 +207,7 @@ class TestItsTimeOut:
         assert [books.balance(key) for key in (account, other)] == [1, 1]
 
     @THREADS_ONLY
-    def test_counts_all_waits_together(
+    def test_the_time_out_of_a_unit_with_read_locks_counts_all_waits_together(
         self, books: Books, ann: Party, ben: Party, older: list[tuple[Unit, float]]
     ) -> None:
         keys = [books.account(), books.account()]
@@ -233,81 +220,83 @@ class TestItsTimeOut:
             unit.get(ann.accounts, keys[1])
 
 
-class TestItsLease:
-    def test_is_renewed_by_each_statement(self, books: Books, ann: Party, account: Key) -> None:
-        unit = locking(ann)
-        for _ in range(4):
-            unit.get(ann.accounts, account)
-            unit.get(ann.accounts, books.account())
-            books.clock.advance(45)
-        unit.update(ann.accounts, account, SET, {":n": 1})
+def test_the_lease_of_read_locks_is_renewed_by_each_statement(books: Books, ann: Party, account: Key) -> None:
+    unit = locking(ann)
+    for _ in range(4):
+        unit.get(ann.accounts, account)
+        unit.get(ann.accounts, books.account())
+        books.clock.advance(45)
+    unit.update(ann.accounts, account, SET, {":n": 1})
+    unit.commit()
+    assert books.balance(account) == 1
+
+
+def test_once_the_lease_of_read_locks_is_over_the_unit_gets_an_error_and_never_commits(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
+    unit = locking(ann)
+    unit.update(ann.accounts, account, SET, {":n": 1})
+    ann.loses(Lost.NOT_SENT, 1, 1_000)
+    books.clock.advance(LEASE_S + 3)
+    ben.changes(account, 7)
+    ann.line.losses.clear()
+    with pytest.raises(UnitRolledBack):
         unit.commit()
-        assert books.balance(account) == 1
-
-    def test_once_it_is_over_the_unit_gets_an_error_and_never_commits(
-        self, books: Books, ann: Party, ben: Party, account: Key
-    ) -> None:
-        unit = locking(ann)
-        unit.update(ann.accounts, account, SET, {":n": 1})
-        ann.loses(Lost.NOT_SENT, 1, 1_000)
-        books.clock.advance(LEASE_S + 3)
-        ben.changes(account, 7)
-        ann.line.losses.clear()
-        with pytest.raises(UnitRolledBack):
-            unit.commit()
-        assert (books.balance(account), marks(books, account)) == (7, [False])
-
-    def test_a_sweep_ends_what_a_killed_one_has_marked(
-        self, books: Books, ann: Party, ben: Party, account: Key, absent: Key
-    ) -> None:
-        unit = locking(ann)
-        unit.get_all([(ann.accounts, account), (ann.accounts, absent)])
-        unit.put(ann.accounts, {**some_account(), "balance": 1})
-        ann.loses(Lost.NOT_SENT, 1, 100_000)
-        sweep(ben)
-        assert (marks(books, account), books.raw("accounts", absent)) == ([False], None)
-        assert [row["row"] for row in books.everything()["units"] if row["unit"] == unit.id] == ["head"]
-        assert ben.units.outcome(unit=unit.id) is Outcome.ROLLED_BACK
+    assert (books.balance(account), marks(books, account)) == (7, [False])
 
 
-class TestRefusals:
-    def test_of_a_read_lock_in_another_unit(self, ann: Party, account: Key) -> None:
-        with pytest.raises(InvalidUnitRequest, match="isolation"):
-            ann.begin().get(ann.accounts, account, isolation=READ_LOCK)
+def test_a_sweep_ends_what_a_killed_unit_with_read_locks_has_marked(
+    books: Books, ann: Party, ben: Party, account: Key, absent: Key
+) -> None:
+    unit = locking(ann)
+    unit.get_all([(ann.accounts, account), (ann.accounts, absent)])
+    unit.put(ann.accounts, {**some_account(), "balance": 1})
+    ann.loses(Lost.NOT_SENT, 1, 100_000)
+    sweep(ben)
+    assert (marks(books, account), books.raw("accounts", absent)) == ([False], None)
+    assert [row["row"] for row in books.everything()["units"] if row["unit"] == unit.id] == ["head"]
+    assert ben.units.outcome(unit=unit.id) is Outcome.ROLLED_BACK
 
-    @pytest.mark.parametrize("read", ["get", "get_all", "query"])
-    def test_of_a_read_outside_units_which_would_never_end(
-        self, books: Books, ann: Party, account: Key, absent: Key, read: str
-    ) -> None:
-        reads: dict[str, Callable[[], object]] = {
-            "get": lambda: ann.units.get(ann.accounts, account, isolation=READ_LOCK),
-            "get_all": lambda: ann.units.get_all(
-                [(ann.accounts, key) for key in (account, absent)], isolation=READ_LOCK
-            ),
-            "query": lambda: ann.units.query(ann.lines, Key_("pk").eq("order-1"), isolation=READ_LOCK),
-        }
-        refused = "isolation is READ_LOCK; allowed: another level outside a unit"
-        with pytest.raises(InvalidUnitRequest, match=f"^{refused}$"):
-            reads[read]()
-        assert ann.line.operations == []
-        assert (marks(books, account), books.raw("accounts", absent)) == ([False], None)
 
-    def test_of_one_request(self, ann: Party) -> None:
-        with pytest.raises(InvalidUnitRequest, match="engine"):
-            locking(ann, engine="native")
+def test_a_read_lock_in_another_unit_is_refused(ann: Party, account: Key) -> None:
+    with pytest.raises(InvalidUnitRequest, match="isolation"):
+        ann.begin().get(ann.accounts, account, isolation=READ_LOCK)
 
-    @pytest.mark.parametrize("isolation", [None, SERIALIZABLE], ids=["its own level", "serializable"])
-    def test_of_a_query_whose_items_it_would_not_mark(self, ann: Party, isolation: Any) -> None:
-        with pytest.raises(InvalidUnitRequest, match="isolation"):
-            locking(ann).query(ann.lines, Key_("pk").eq("order-1"), isolation=isolation)
 
-    def test_of_a_save_after_which_it_is_resumed(self, books: Books, ann: Party, account: Key) -> None:
-        unit = locking(ann)
-        unit.update(ann.accounts, account, SET, {":n": 1})
-        with pytest.raises(InvalidUnitRequest, match="isolation"):
-            unit.save()
-        unit.commit()
-        assert books.balance(account) == 1
+@pytest.mark.parametrize("read", ["get", "get_all", "query"])
+def test_a_read_lock_outside_units_which_would_never_end_is_refused(
+    books: Books, ann: Party, account: Key, absent: Key, read: str
+) -> None:
+    reads: dict[str, Callable[[], object]] = {
+        "get": lambda: ann.units.get(ann.accounts, account, isolation=READ_LOCK),
+        "get_all": lambda: ann.units.get_all([(ann.accounts, key) for key in (account, absent)], isolation=READ_LOCK),
+        "query": lambda: ann.units.query(ann.lines, Key_("pk").eq("order-1"), isolation=READ_LOCK),
+    }
+    refused = "isolation is READ_LOCK; allowed: another level outside a unit"
+    with pytest.raises(InvalidUnitRequest, match=f"^{refused}$"):
+        reads[read]()
+    assert ann.line.operations == []
+    assert (marks(books, account), books.raw("accounts", absent)) == ([False], None)
+
+
+def test_read_locks_are_refused_to_a_unit_of_one_request(ann: Party) -> None:
+    with pytest.raises(InvalidUnitRequest, match="engine"):
+        locking(ann, engine="native")
+
+
+@pytest.mark.parametrize("isolation", [None, SERIALIZABLE], ids=["its own level", "serializable"])
+def test_a_query_whose_items_a_unit_with_read_locks_would_not_mark_is_refused(ann: Party, isolation: Any) -> None:
+    with pytest.raises(InvalidUnitRequest, match="isolation"):
+        locking(ann).query(ann.lines, Key_("pk").eq("order-1"), isolation=isolation)
+
+
+def test_a_save_of_a_unit_with_read_locks_is_refused(books: Books, ann: Party, account: Key) -> None:
+    unit = locking(ann)
+    unit.update(ann.accounts, account, SET, {":n": 1})
+    with pytest.raises(InvalidUnitRequest, match="isolation"):
+        unit.save()
+    unit.commit()
+    assert books.balance(account) == 1
 
 
 def test_a_repeated_one_reads_and_writes_nothing(books: Books, ann: Party, account: Key, absent: Key) -> None:
@@ -341,48 +330,6 @@ def test_what_has_changed_since_a_lower_read_ends_it_and_frees_what_it_has_marke
     with pytest.raises(UnitConflict):
         unit.update(ann.accounts, account, SET, {":n": 1})
     assert marks(books, account, other) == [False, False]
-
-
-@pytest.mark.parametrize("what", [Lost.NOT_SENT, Lost.REQUEST, Lost.REPLY], ids=lambda what: what.value)
-def test_any_one_request_may_be_lost(books: Books, ann: Party, what: Lost) -> None:
-    for number in ann.loses_each(what, at_least=7):
-        account, absent = books.account(), some_account()
-        with locking(ann) as unit:
-            unit.get_all([(ann.accounts, account), (ann.accounts, absent)])
-            unit.update(ann.accounts, account, SET, {":n": 1})
-            unit.put(ann.accounts, {**absent, "balance": 2})
-        assert [books.balance(key) for key in (account, absent)] == [1, 2], number
-
-
-@THREADS_ONLY
-@pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
-@pytest.mark.parametrize(
-    "how", [Lost.KILLED_BEFORE, Lost.KILLED_AFTER, Lost.INTERRUPTED_BEFORE, Lost.INTERRUPTED_AFTER]
-)
-def test_killed_or_interrupted_at_any_request_it_leaves_all_of_it_or_nothing(
-    units_world: UnitsWorld, books: Books, how: Lost
-) -> None:
-    ends = set()
-    for number in range(1, 100):
-        ann, ben = units_world.party(), units_world.party()
-        keys: list[Key] = [books.account(1), books.plain_account(1), some_account()]
-        read = books.account(1)
-        ann.loses(how, number)
-        try:
-            with locking(ann) as unit:
-                unit.get(ann.accounts, read)
-                unit.get_all([(ann.accounts, key) for key in keys])
-                for key in keys:
-                    unit.put(ann.accounts, {**key, "balance": 2})
-        except (Killed, Interrupt):
-            found = [item and item["balance"] for item in ben.units.get_all([(ben.accounts, key) for key in keys])]
-            assert found in ([1, 1, None], [2, 2, 2]), number
-            ends.add(found[0])
-            sweep(ben)
-            assert marks(books, *keys, read) == [False] * 4, number
-        else:
-            break
-    assert ends == {1, 2}
 
 
 @THREADS_ONLY

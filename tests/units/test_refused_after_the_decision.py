@@ -95,162 +95,176 @@ def commits(ann: Party, keys: list[Key], **terms: Any) -> tuple[str, CommittedUn
 
 
 @pytest.mark.usefixtures("indexed")
-class TestTheCommit:
-    def test_says_that_it_is_committed_which_items_are_not_finished_and_what_to_do(
-        self, books: Books, ann: Party, keys: list[Key]
-    ) -> None:
-        unit, error = commits(ann, keys)
-        assert (error.unit, error.keys) == (unit, ((books.tables["accounts"], keys[0]),))
-        for told in (unit, "is committed: do not run it again", "ValidationException", "`ticketlock units correct`"):
-            assert told in str(error)
-        assert ann.units.outcome(unit=unit) is Outcome.COMMITTED
-
-    def test_finishes_its_other_items(self, books: Books, ann: Party, keys: list[Key]) -> None:
-        commits(ann, keys)
-        assert books.raw("accounts", keys[1]) == {**keys[1], "balance": 7, VERSION: books.version(keys[1])}
-        assert MARK in (books.raw("accounts", keys[0]) or {})
-
-    def test_is_over_for_its_block_and_its_name(self, ann: Party, keys: list[Key]) -> None:
-        name = new_id(0)
-        commits(ann, keys, name=name)
-        with ann.begin(name=name) as again:
-            again.update(ann.accounts, keys[1], "SET balance = :n", {":n": 8})
-        assert again.repeated
-
-    @THREADS_ONLY
-    def test_is_not_run_again(self, ann: Party, keys: list[Key]) -> None:
-        calls = []
-
-        def work(*, unit: Any) -> None:
-            calls.append(unit.id)
-            unit.update(ann.accounts, keys[0], PUT, WRONG)
-            for _ in range(101):
-                unit.put(ann.accounts, {"id": new_id(0)})
-
-        with pytest.raises(CommittedUnfinished):
-            ann.units.transactional()(work)()
-        assert len(calls) == 1
+def test_the_commit_says_that_it_is_committed_which_items_are_not_finished_and_what_to_do(
+    books: Books, ann: Party, keys: list[Key]
+) -> None:
+    unit, error = commits(ann, keys)
+    assert (error.unit, error.keys) == (unit, ((books.tables["accounts"], keys[0]),))
+    for told in (unit, "is committed: do not run it again", "ValidationException", "`ticketlock units correct`"):
+        assert told in str(error)
+    assert ann.units.outcome(unit=unit) is Outcome.COMMITTED
 
 
-class TestUntilItIsCorrected:
-    @pytest.mark.usefixtures("unit")
-    def test_readers_see_the_committed_value(self, ben: Party, keys: list[Key]) -> None:
-        assert ben.units.get(ben.accounts, keys[0]) == {**keys[0], "balance": 7, "vector": [1]}
-        assert ben.units.get_all([(ben.accounts, key) for key in keys], isolation=COMMITTED)[1] == {
-            **keys[1],
-            "balance": 7,
-        }
-
-    def test_another_unit_on_the_item_is_told_what_to_do(self, ben: Party, keys: list[Key], unit: str) -> None:
-        made = ben.begin()
-        with pytest.raises(TableRefused, match=f"{unit}.*`ticketlock units correct`"):
-            made.update(ben.accounts, keys[0], "SET balance = :n", {":n": 8})
-
-    def test_sweeps_count_it_and_finish_all_other_items(
-        self, books: Books, ben: Party, keys: list[Key], unit: str
-    ) -> None:
-        books.write("accounts", {**keys[1], "balance": 100, MARK: {"unit": unit, "kind": "write"}})
-        swept = ben.units.sweep()
-        assert (swept.refused, swept.unfinished) == (1, 1)
-        assert books.balance(keys[1]) == 7
-
-    def test_settling_it_says_why(self, desk: Desk, unit: str) -> None:
-        told = desk.settles(unit)
-        assert told.outcome is Outcome.COMMITTED
-        assert isinstance(told.failed, CommittedUnfinished)
+@pytest.mark.usefixtures("indexed")
+def test_the_commit_finishes_its_other_items(books: Books, ann: Party, keys: list[Key]) -> None:
+    commits(ann, keys)
+    assert books.raw("accounts", keys[1]) == {**keys[1], "balance": 7, VERSION: books.version(keys[1])}
+    assert MARK in (books.raw("accounts", keys[0]) or {})
 
 
-class TestAnOperator:
-    def test_finds_what_the_unit_would_have_written(self, desk: Desk, keys: list[Key], unit: str) -> None:
-        assert loaded(desk.looks(unit, keys[0]).image or {}) == {**keys[0], "balance": 7, "vector": [1]}
+@pytest.mark.usefixtures("indexed")
+def test_the_commit_is_over_for_its_block_and_its_name(ann: Party, keys: list[Key]) -> None:
+    name = new_id(0)
+    commits(ann, keys, name=name)
+    with ann.begin(name=name) as again:
+        again.update(ann.accounts, keys[1], "SET balance = :n", {":n": 8})
+    assert again.repeated
 
-    def test_gives_the_item_another_value(self, books: Books, desk: Desk, keys: list[Key], unit: str) -> None:
-        good = {**keys[0], "balance": 7, "vector": [1, 2]}
-        assert desk.corrects(unit, keys[0], good) == "replaced"
-        assert books.item("accounts", keys[0]) == good
-        assert MARK not in (books.raw("accounts", keys[0]) or {})
 
-    def test_drops_what_the_unit_writes(self, books: Books, desk: Desk, keys: list[Key], unit: str) -> None:
-        assert desk.corrects(unit, keys[0]) == "dropped"
-        assert books.item("accounts", keys[0]) == {**keys[0], "balance": 100}
+@pytest.mark.usefixtures("indexed")
+@THREADS_ONLY
+def test_the_commit_is_not_run_again(ann: Party, keys: list[Key]) -> None:
+    calls = []
 
-    @pytest.mark.usefixtures("indexed")
-    def test_drops_an_insert(self, books: Books, ann: Party, desk: Desk, keys: list[Key]) -> None:
-        new = {"id": new_id(0)}
-        unit, _ = commits(ann, [new, keys[1]])
-        assert desk.corrects(unit, new) == "dropped"
-        assert books.raw("accounts", new) is None
+    def work(*, unit: Any) -> None:
+        calls.append(unit.id)
+        unit.update(ann.accounts, keys[0], PUT, WRONG)
+        for _ in range(101):
+            unit.put(ann.accounts, {"id": new_id(0)})
 
-    def test_leaves_on_record_who_has_done_what_and_why(
-        self, books: Books, desk: Desk, keys: list[Key], unit: str
-    ) -> None:
+    with pytest.raises(CommittedUnfinished):
+        ann.units.transactional()(work)()
+    assert len(calls) == 1
+
+
+@pytest.mark.usefixtures("unit")
+def test_until_it_is_corrected_readers_see_the_committed_value(ben: Party, keys: list[Key]) -> None:
+    assert ben.units.get(ben.accounts, keys[0]) == {**keys[0], "balance": 7, "vector": [1]}
+    assert ben.units.get_all([(ben.accounts, key) for key in keys], isolation=COMMITTED)[1] == {
+        **keys[1],
+        "balance": 7,
+    }
+
+
+def test_until_it_is_corrected_another_unit_on_the_item_is_told_what_to_do(
+    ben: Party, keys: list[Key], unit: str
+) -> None:
+    made = ben.begin()
+    with pytest.raises(TableRefused, match=f"{unit}.*`ticketlock units correct`"):
+        made.update(ben.accounts, keys[0], "SET balance = :n", {":n": 8})
+
+
+def test_until_it_is_corrected_sweeps_count_it_and_finish_all_other_items(
+    books: Books, ben: Party, keys: list[Key], unit: str
+) -> None:
+    books.write("accounts", {**keys[1], "balance": 100, MARK: {"unit": unit, "kind": "write"}})
+    swept = ben.units.sweep()
+    assert (swept.refused, swept.unfinished) == (1, 1)
+    assert books.balance(keys[1]) == 7
+
+
+def test_until_it_is_corrected_settling_it_says_why(desk: Desk, unit: str) -> None:
+    told = desk.settles(unit)
+    assert told.outcome is Outcome.COMMITTED
+    assert isinstance(told.failed, CommittedUnfinished)
+
+
+def test_an_operator_finds_what_the_unit_would_have_written(desk: Desk, keys: list[Key], unit: str) -> None:
+    assert loaded(desk.looks(unit, keys[0]).image or {}) == {**keys[0], "balance": 7, "vector": [1]}
+
+
+def test_an_operator_gives_the_item_another_value(books: Books, desk: Desk, keys: list[Key], unit: str) -> None:
+    good = {**keys[0], "balance": 7, "vector": [1, 2]}
+    assert desk.corrects(unit, keys[0], good) == "replaced"
+    assert books.item("accounts", keys[0]) == good
+    assert MARK not in (books.raw("accounts", keys[0]) or {})
+
+
+def test_an_operator_drops_what_the_unit_writes(books: Books, desk: Desk, keys: list[Key], unit: str) -> None:
+    assert desk.corrects(unit, keys[0]) == "dropped"
+    assert books.item("accounts", keys[0]) == {**keys[0], "balance": 100}
+
+
+@pytest.mark.usefixtures("indexed")
+def test_an_operator_drops_an_insert(books: Books, ann: Party, desk: Desk, keys: list[Key]) -> None:
+    new = {"id": new_id(0)}
+    unit, _ = commits(ann, [new, keys[1]])
+    assert desk.corrects(unit, new) == "dropped"
+    assert books.raw("accounts", new) is None
+
+
+def test_an_operator_leaves_on_record_who_has_done_what_and_why(
+    books: Books, desk: Desk, keys: list[Key], unit: str
+) -> None:
+    desk.corrects(unit, keys[0])
+    (row,) = desk.kept(unit)
+    told = {name: row[name] for name in ("table", "action", "by", "why")}
+    assert told == {"table": books.tables["accounts"], "action": "dropped", "by": "ada", "why": "a wrong vector"}
+    assert "has 1 dimensions" in row["refusal"]
+    assert abs(int(row["atMs"]) - books.clock.wall_ms) < 2_000
+    assert int(row["expiresAt"]) > int(row["atMs"]) // 1_000 + 365 * 24 * 3_600
+
+
+def test_an_operator_ends_the_unit_for_sweeps(books: Books, ben: Party, desk: Desk, keys: list[Key], unit: str) -> None:
+    desk.corrects(unit, keys[0])
+    books.clock.advance(700)
+    swept = ben.units.sweep()
+    assert (swept.refused, swept.unfinished) == (0, 0)
+    assert (books.raw("units", {"unit": unit, "row": "head"}) or {})["closed"]
+    assert desk.kept(unit)
+
+
+def test_an_operator_changes_nothing_that_dynamodb_takes_by_now(
+    books: Books, desk: Desk, keys: list[Key], unit: str
+) -> None:
+    unindexed(books)
+    assert desk.corrects(unit, keys[0]) == "finished"
+    assert books.item("accounts", keys[0]) == {**keys[0], "balance": 7, "vector": [1]}
+    assert desk.kept(unit) == []
+
+
+def test_an_operator_comes_too_late_for_a_finished_item(desk: Desk, keys: list[Key], unit: str) -> None:
+    with pytest.raises(InvalidUnitRequest, match="has not finished"):
+        desk.corrects(unit, keys[1])
+    desk.corrects(unit, keys[0])
+    with pytest.raises(InvalidUnitRequest, match="has not finished"):
         desk.corrects(unit, keys[0])
-        (row,) = desk.kept(unit)
-        told = {name: row[name] for name in ("table", "action", "by", "why")}
-        assert told == {
-            "table": books.tables["accounts"],
-            "action": "dropped",
-            "by": "ada",
-            "why": "a wrong vector",
-        }
-        assert "has 1 dimensions" in row["refusal"]
-        assert abs(int(row["atMs"]) - books.clock.wall_ms) < 2_000
-        assert int(row["expiresAt"]) > int(row["atMs"]) // 1_000 + 365 * 24 * 3_600
+    assert len(desk.kept(unit)) == 1
 
-    def test_ends_the_unit_for_sweeps(self, books: Books, ben: Party, desk: Desk, keys: list[Key], unit: str) -> None:
-        desk.corrects(unit, keys[0])
-        books.clock.advance(700)
-        swept = ben.units.sweep()
-        assert (swept.refused, swept.unfinished) == (0, 0)
-        assert (books.raw("units", {"unit": unit, "row": "head"}) or {})["closed"]
-        assert desk.kept(unit)
 
-    def test_changes_nothing_that_dynamodb_takes_by_now(
-        self, books: Books, desk: Desk, keys: list[Key], unit: str
-    ) -> None:
+def test_an_operator_comes_too_late_if_another_process_finishes_it_meanwhile(
+    books: Books, desk: Desk, keys: list[Key], unit: str
+) -> None:
+    def finishes() -> None:
         unindexed(books)
-        assert desk.corrects(unit, keys[0]) == "finished"
-        assert books.item("accounts", keys[0]) == {**keys[0], "balance": 7, "vector": [1]}
-        assert desk.kept(unit) == []
+        desk_of_ben.settles(unit)
 
-    def test_comes_too_late_for_a_finished_item(self, desk: Desk, keys: list[Key], unit: str) -> None:
-        with pytest.raises(InvalidUnitRequest, match="has not finished"):
-            desk.corrects(unit, keys[1])
+    desk_of_ben = Desk(Party(books, None))
+    desk.boss.line.between["TransactWriteItems"] = finishes
+    with pytest.raises(InvalidUnitRequest, match="has not finished"):
         desk.corrects(unit, keys[0])
-        with pytest.raises(InvalidUnitRequest, match="has not finished"):
-            desk.corrects(unit, keys[0])
-        assert len(desk.kept(unit)) == 1
+    assert books.item("accounts", keys[0]) == {**keys[0], "balance": 7, "vector": [1]}
+    assert desk.kept(unit) == []
 
-    def test_comes_too_late_if_another_process_finishes_it_meanwhile(
-        self, books: Books, desk: Desk, keys: list[Key], unit: str
-    ) -> None:
-        def finishes() -> None:
-            unindexed(books)
-            desk_of_ben.settles(unit)
 
-        desk_of_ben = Desk(Party(books, None))
-        desk.boss.line.between["TransactWriteItems"] = finishes
-        with pytest.raises(InvalidUnitRequest, match="has not finished"):
-            desk.corrects(unit, keys[0])
-        assert books.item("accounts", keys[0]) == {**keys[0], "balance": 7, "vector": [1]}
-        assert desk.kept(unit) == []
+def test_an_operator_is_known_to_have_corrected_it_if_the_reply_is_lost(desk: Desk, keys: list[Key], unit: str) -> None:
+    desk.boss.loses(Lost.REPLY, 1, operation="TransactWriteItems")
+    assert desk.corrects(unit, keys[0]) == "dropped"
+    assert len(desk.kept(unit)) == 1
 
-    def test_is_known_to_have_corrected_it_if_the_reply_is_lost(self, desk: Desk, keys: list[Key], unit: str) -> None:
-        desk.boss.loses(Lost.REPLY, 1, operation="TransactWriteItems")
-        assert desk.corrects(unit, keys[0]) == "dropped"
-        assert len(desk.kept(unit)) == 1
 
-    def test_cannot_use_a_value_that_dynamodb_refuses(
-        self, books: Books, desk: Desk, keys: list[Key], unit: str
-    ) -> None:
-        with pytest.raises(TableRefused, match="has 3 dimensions"):
-            desk.corrects(unit, keys[0], {**keys[0], "vector": [1, 2, 3]})
-        with pytest.raises(InvalidUnitRequest, match="an item with the key"):
-            desk.corrects(unit, keys[0], {**keys[1], "vector": [1, 2]})
-        assert MARK in (books.raw("accounts", keys[0]) or {})
-        assert desk.kept(unit) == []
+def test_an_operator_cannot_use_a_value_that_dynamodb_refuses(
+    books: Books, desk: Desk, keys: list[Key], unit: str
+) -> None:
+    with pytest.raises(TableRefused, match="has 3 dimensions"):
+        desk.corrects(unit, keys[0], {**keys[0], "vector": [1, 2, 3]})
+    with pytest.raises(InvalidUnitRequest, match="an item with the key"):
+        desk.corrects(unit, keys[0], {**keys[1], "vector": [1, 2]})
+    assert MARK in (books.raw("accounts", keys[0]) or {})
+    assert desk.kept(unit) == []
 
-    def test_gives_the_item_a_version_of_its_own(self, books: Books, desk: Desk, keys: list[Key], unit: str) -> None:
-        before = books.version(keys[0])
-        desk.corrects(unit, keys[0])
-        assert books.version(keys[0]) not in (before, unit)
+
+def test_an_operator_gives_the_item_a_version_of_its_own(books: Books, desk: Desk, keys: list[Key], unit: str) -> None:
+    before = books.version(keys[0])
+    desk.corrects(unit, keys[0])
+    assert books.version(keys[0]) not in (before, unit)

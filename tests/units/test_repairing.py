@@ -2,7 +2,6 @@
 
 import random
 import uuid
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -13,10 +12,7 @@ from kit.units import KEYS, MARK, THREADS_ONLY, Books, Key, Killed, Party, Units
 from ticketlock.errors import InvalidUnitRequest, TableNotFound, TableRefused, UnitRolledBack
 from ticketlock.units import FoundMark, Outcome, Record
 
-pytestmark = [
-    THREADS_ONLY,
-    pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True),
-]
+pytestmark = [THREADS_ONLY, pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)]
 
 LEASE_S, MARGIN_S, COPIES_S, DAY_S = 60, 5, 600, 24 * 3_600
 SET, NOUGHT = "SET balance = :n", {":n": 0}
@@ -26,22 +22,6 @@ OLD_ID = "01K9AA0000SA1M0SPPS3EJ8KYB"
 @pytest.fixture
 def keys(books: Books) -> list[Key]:
     return [books.account(), books.account()]
-
-
-def killed(world: UnitsWorld, keys: list[Key], *, is_committed: bool) -> str:
-    """The id of a unit that sets both to nought, and crashes before or after its decision: both are marked."""
-    ann = world.party()
-    unit = ann.begin(engine="marked")
-    for key in keys:
-        unit.update(ann.accounts, key, SET, NOUGHT)
-    crashes(ann, 3, is_sent=is_committed)
-    with pytest.raises(Killed):
-        unit.commit()
-    return unit.id
-
-
-def marks(books: Books, keys: list[Key]) -> int:
-    return sum(MARK in (books.raw("accounts", key) or {}) for key in keys)
 
 
 def marked(books: Books, mark: object, **more: object) -> Key:
@@ -69,30 +49,30 @@ def reports_of(party: Party, keys: list[Key], **how: bool) -> list[FoundMark]:
 def test_the_marks_of_a_unit_that_is_on_its_way_are_left(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
 ) -> None:
-    killed(units_world, keys, is_committed=False)
+    units_world.killed(keys, is_committed=False)
     assert found_in(ben, keys, write=True, lost_records=True) == [(Record.PENDING, "left")] * 2
-    assert marks(books, keys) == 2
+    assert books.marks(keys) == 2
 
 
 def test_those_of_one_whose_lease_is_over_are_removed_once_it_is_rolled_back(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
 ) -> None:
-    unit = killed(units_world, keys, is_committed=False)
+    unit = units_world.killed(keys, is_committed=False)
     books.clock.advance(LEASE_S + MARGIN_S)
     first, second = found_in(ben, keys, write=True)
     assert first == (Record.LEASE_OVER, "unmarked")
     # The first repair has rolled it back.
     assert second == (Record.ROLLED_BACK, "unmarked")
     assert ben.units.outcome(unit=unit) is Outcome.ROLLED_BACK
-    assert (marks(books, keys), [books.balance(key) for key in keys]) == (0, [100, 100])
+    assert (books.marks(keys), books.balances(keys)) == (0, [100, 100])
 
 
 def test_the_items_of_one_that_is_committed_get_their_new_values(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
 ) -> None:
-    killed(units_world, keys, is_committed=True)
+    units_world.killed(keys, is_committed=True)
     assert found_in(ben, keys, write=True) == [(Record.COMMITTED, "finished")] * 2
-    assert (marks(books, keys), [books.balance(key) for key in keys]) == (0, [0, 0])
+    assert (books.marks(keys), books.balances(keys)) == (0, [0, 0])
 
 
 def test_items_with_a_number_in_their_key_are_finished(books: Books, units_world: UnitsWorld, ben: Party) -> None:
@@ -110,36 +90,36 @@ def test_items_with_a_number_in_their_key_are_finished(books: Books, units_world
 def test_a_mark_that_comes_back_once_its_unit_is_closed_is_removed_and_reported(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
 ) -> None:
-    killed(units_world, keys, is_committed=True)
+    units_world.killed(keys, is_committed=True)
     copy = books.raw("accounts", keys[0])
     assert copy is not None
     books.clock.advance(COPIES_S + MARGIN_S)
     ben.units.sweep()
     books.write("accounts", copy)
     assert found_in(ben, keys, write=True) == [(Record.CLOSED, "unmarked")]
-    assert (marks(books, keys), [books.balance(key) for key in keys]) == (0, [100, 0])
+    assert (books.marks(keys), books.balances(keys)) == (0, [100, 0])
 
 
 @pytest.mark.parametrize("lost_records", [False, True])
 def test_a_mark_whose_record_time_to_live_has_deleted_is_removed(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key], lost_records: bool
 ) -> None:
-    forget(books, killed(units_world, keys, is_committed=True))
+    forget(books, units_world.killed(keys, is_committed=True))
     books.clock.advance(DAY_S + MARGIN_S)
     assert found_in(ben, keys, write=True, lost_records=lost_records) == [(Record.GONE, "unmarked")] * 2
-    assert (marks(books, keys), [books.balance(key) for key in keys]) == (0, [100, 100])
+    assert (books.marks(keys), books.balances(keys)) == (0, [100, 100])
 
 
 def test_a_mark_whose_record_cannot_have_gone_yet_is_left_until_it_is_said_to_be_lost(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
 ) -> None:
-    forget(books, killed(units_world, keys, is_committed=False))
+    forget(books, units_world.killed(keys, is_committed=False))
     books.clock.advance(DAY_S - MARGIN_S)
     assert found_in(ben, keys, write=True) == [(Record.MISSING, "left")] * 2
-    assert marks(books, keys) == 2
+    assert books.marks(keys) == 2
     assert all(each.needs_you for each in reports_of(ben, keys))
     assert found_in(ben, keys, write=True, lost_records=True) == [(Record.MISSING, "unmarked")] * 2
-    assert marks(books, keys) == 0
+    assert books.marks(keys) == 0
 
 
 def test_with_another_table_of_units_a_unit_that_runs_is_not_broken(books: Books, ann: Party, keys: list[Key]) -> None:
@@ -148,7 +128,7 @@ def test_with_another_table_of_units_a_unit_that_runs_is_not_broken(books: Books
     eve = Party(Books(books.engine, books.plain_client, elsewhere, books.clock), None)
     beside_each_request(ann, lambda: eve.units.repair(eve.accounts, write=True))
     both_to_nought(ann, keys)
-    assert [books.balance(key) for key in keys] == [0, 0]
+    assert books.balances(keys) == [0, 0]
     books.plain_client.delete_table(TableName=elsewhere["units"])
 
 
@@ -157,7 +137,7 @@ def test_beside_each_request_of_a_unit_it_changes_nothing(
 ) -> None:
     beside_each_request(ann, lambda: ben.units.repair(ben.accounts, write=True, lost_records=True))
     both_to_nought(ann, keys)
-    assert (marks(books, keys), [books.balance(key) for key in keys]) == (0, [0, 0])
+    assert (books.marks(keys), books.balances(keys)) == (0, [0, 0])
 
 
 def test_a_unit_that_pauses_past_its_lease_learns_that_it_was_rolled_back(
@@ -181,13 +161,13 @@ def test_a_unit_that_pauses_past_its_lease_learns_that_it_was_rolled_back(
     ann.client.meta.events.register_first("before-call.dynamodb", before)
     with pytest.raises(UnitRolledBack):
         unit.commit()
-    assert (marks(books, keys), [books.balance(key) for key in keys]) == (0, [100, 100])
+    assert (books.marks(keys), books.balances(keys)) == (0, [100, 100])
 
 
 def test_a_mark_that_goes_between_the_scan_and_the_read_is_not_reported(
     units_world: UnitsWorld, ann: Party, ben: Party, keys: list[Key]
 ) -> None:
-    killed(units_world, keys, is_committed=True)
+    units_world.killed(keys, is_committed=True)
     ann.line.between["GetItem"] = ben.units.sweep
     assert found_in(ann, keys) == []
 
@@ -195,7 +175,7 @@ def test_a_mark_that_goes_between_the_scan_and_the_read_is_not_reported(
 def test_a_lease_that_is_renewed_meanwhile_is_left(
     books: Books, units_world: UnitsWorld, ann: Party, keys: list[Key]
 ) -> None:
-    unit = killed(units_world, keys, is_committed=False)
+    unit = units_world.killed(keys, is_committed=False)
     books.clock.advance(LEASE_S + MARGIN_S)
     later_ms = books.clock.wall_ms + LEASE_S * 1_000
 
@@ -209,7 +189,7 @@ def test_a_lease_that_is_renewed_meanwhile_is_left(
 
     ann.line.between["UpdateItem"] = renew
     assert found_in(ann, keys, write=True) == [(Record.PENDING, "left")] * 2
-    assert marks(books, keys) == 2
+    assert books.marks(keys) == 2
 
 
 def test_what_no_unit_has_written_is_left_and_its_value_is_not_shown(books: Books, ben: Party) -> None:
@@ -217,14 +197,14 @@ def test_what_no_unit_has_written_is_left_and_its_value_is_not_shown(books: Book
     (found,) = reports_of(ben, [key], write=True, lost_records=True)
     assert (found.record, found.action, found.unit, found.why) == (Record.STRANGE, "left", None, None)
     assert found.needs_you
-    assert marks(books, [key]) == 1
+    assert books.marks([key]) == 1
     books.plain_client.delete_item(TableName=books.tables["accounts"], Key=dumped(key))
 
 
 def test_a_mark_of_a_committed_unit_that_does_not_write_the_item_is_left_and_reported(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
 ) -> None:
-    killed(units_world, keys, is_committed=True)
+    units_world.killed(keys, is_committed=True)
     copy = books.raw("accounts", keys[0])
     assert copy is not None
     other = {"id": f"copy of {keys[0]['id']}"}
@@ -233,7 +213,7 @@ def test_a_mark_of_a_committed_unit_that_does_not_write_the_item_is_left_and_rep
     assert (found.record, found.action) == (Record.UNCLEAR, "left")
     assert found.why is not None
     assert "does not name this item" in found.why
-    assert marks(books, [*keys, other]) == 1
+    assert books.marks([*keys, other]) == 1
 
 
 def test_a_record_that_no_unit_has_written_leaves_the_mark_and_the_others_are_gone_on_with(
@@ -241,13 +221,13 @@ def test_a_record_that_no_unit_has_written_leaves_the_mark_and_the_others_are_go
 ) -> None:
     books.write("units", {"unit": OLD_ID, "row": "head", "state": "new"})
     strange = marked(books, {"unit": OLD_ID, "kind": "write"})
-    killed(units_world, keys, is_committed=True)
+    units_world.killed(keys, is_committed=True)
     assert sorted(action for _, action in found_in(ben, [strange, *keys], write=True)) == [
         "finished",
         "finished",
         "left",
     ]
-    assert marks(books, [strange]) == 1
+    assert books.marks([strange]) == 1
     forget(books, OLD_ID)
 
 
@@ -262,7 +242,7 @@ def test_a_placeholder_whose_record_is_gone_is_deleted(books: Books, ben: Party)
 def test_without_write_it_changes_nothing_and_reports_what_it_would_do(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key], is_committed: bool
 ) -> None:
-    killed(units_world, keys, is_committed=is_committed)
+    units_world.killed(keys, is_committed=is_committed)
     books.clock.advance(LEASE_S + MARGIN_S)
     before = books.everything()
     record, action = (Record.COMMITTED, "finished") if is_committed else (Record.LEASE_OVER, "unmarked")
@@ -274,33 +254,16 @@ def test_it_reads_beyond_the_first_page(books: Books, ben: Party) -> None:
     noise = random.Random(0).randbytes(300_000)
     keys: list[Key] = [marked(books, {"unit": OLD_ID, "kind": "write"}, noise=noise) for _ in range(5)]
     scans = ben.sends(lambda: ben.units.repair(ben.accounts, write=True)).count("Scan")
-    assert (scans > 1, marks(books, keys)) == (True, 0)
+    assert (scans > 1, books.marks(keys)) == (True, 0)
     for key in keys:
         books.plain_client.delete_item(TableName=books.tables["accounts"], Key=dumped(key))
-
-
-@pytest.mark.parametrize("is_committed", [False, True])
-def test_one_that_is_killed_at_any_of_its_requests_is_gone_on_with_by_the_next(
-    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key], is_committed: bool
-) -> None:
-    killed(units_world, keys, is_committed=is_committed)
-    books.clock.advance(LEASE_S + MARGIN_S)
-    for operation in ("Scan", "GetItem", "UpdateItem"):
-        for is_sent in (False, True):
-            dying = units_world.party()
-            crashes(dying, 1, operation, is_sent=is_sent)
-            with suppress(Killed):
-                dying.units.repair(dying.accounts, write=True)
-    ben.units.repair(ben.accounts, write=True)
-    assert marks(books, keys) == 0
-    assert [books.balance(key) for key in keys] == ([0, 0] if is_committed else [100, 100])
 
 
 @pytest.mark.parametrize("is_there", [False, True])
 def test_a_table_of_another_kind_or_none_in_the_place_of_the_units_own_is_refused_and_nothing_is_written(
     books: Books, units_world: UnitsWorld, keys: list[Key], is_there: bool
 ) -> None:
-    killed(units_world, keys, is_committed=True)
+    units_world.killed(keys, is_committed=True)
     name = books.engine.table_name if is_there else f"units-{uuid.uuid4().hex[:8]}"
     elsewhere = Books(books.engine, books.plain_client, {**books.tables, "units": name}, books.clock)
     before = books.everything()

@@ -1,17 +1,22 @@
-"""How many requests a unit sends, and how large it may be."""
+"""How many requests a unit sends, how large it may be, and tables that do not allow marks."""
+
+import uuid
+from collections.abc import Iterator
 
 import pytest
-from kit.engines import OF_OTHERS_FIRST, first_on, wide_engine_names
-from kit.units import Books, Key, Party, some_account, some_line, some_name
+from kit.engines import OF_OTHERS_FIRST, first_on, indexing_engine_names, wide_engine_names
+from kit.units import MARK, THREADS_ONLY, Books, Key, Party, some_account, some_line, some_name
 
-from ticketlock.errors import UnitTooLarge
-from ticketlock.units import UNCOMMITTED
+from ticketlock.errors import InvalidUnitRequest, UnitTooLarge
+from ticketlock.units import COMMITTED, UNCOMMITTED
 
-pytestmark = pytest.mark.shows("cost of units")
+pytestmark = pytest.mark.shows("cost of units", "bad input")
 
 IN_HUNDREDS = pytest.mark.parametrize(
     "units_engine", first_on(OF_OTHERS_FIRST, wide_engine_names()), indirect=True, scope="module"
 )
+
+
 ADD, ONE = "SET balance = balance + :n", {":n": 1}
 
 
@@ -24,26 +29,20 @@ def commit_requests(ann: Party) -> int:
     return ann.line.operations.count("TransactWriteItems")
 
 
-def test_ten_updates_after_one_cut_are_two_requests(ann: Party, ten: list[Key]) -> None:
+@pytest.mark.parametrize(
+    ("together", "blind", "reads"),
+    [(True, False, ["TransactGetItems"]), (False, False, ["GetItem"] * 10), (False, True, [])],
+    ids=["after one cut", "one by one", "blind"],
+)
+def test_ten_updates_are_one_request_and_those_that_read(
+    ann: Party, ten: list[Key], together: bool, blind: bool, reads: list[str]
+) -> None:
     with ann.begin() as unit:
-        unit.get_all([(ann.accounts, key) for key in ten])
+        if together:
+            unit.get_all([(ann.accounts, key) for key in ten])
         for key in ten:
-            unit.update(ann.accounts, key, ADD, ONE)
-    assert ann.line.operations == ["TransactGetItems", "TransactWriteItems"]
-
-
-def test_ten_updates_one_by_one_are_eleven_requests(ann: Party, ten: list[Key]) -> None:
-    with ann.begin() as unit:
-        for key in ten:
-            unit.update(ann.accounts, key, ADD, ONE)
-    assert ann.line.operations == ["GetItem"] * 10 + ["TransactWriteItems"]
-
-
-def test_ten_blind_updates_are_one_request(ann: Party, ten: list[Key]) -> None:
-    with ann.begin() as unit:
-        for key in ten:
-            unit.update(ann.accounts, key, ADD, ONE, blind=True)
-    assert ann.line.operations == ["TransactWriteItems"]
+            unit.update(ann.accounts, key, ADD, ONE, blind=blind)
+    assert ann.line.operations == [*reads, "TransactWriteItems"]
 
 
 def test_an_item_is_read_once_however_often_it_is_used(ann: Party, account: Key) -> None:
@@ -76,47 +75,53 @@ def test_items_that_do_not_change_are_only_checked(ann: Party, account: Key, oth
     assert actions == ["ConditionCheck", "Update"]
 
 
+# The limit of one TransactWriteItems.
+
+
 @IN_HUNDREDS
-class TestAHundredActions:
-    """The limit of one TransactWriteItems."""
-
-    def test_fit(self, books: Books, ann: Party) -> None:
-        keys = [some_account() for _ in range(100)]
-        with ann.begin() as unit:
-            unit.get_all([(ann.accounts, key) for key in keys])
-            for key in keys:
-                unit.put(ann.accounts, {**key, "balance": 1})
-        assert ann.line.operations == ["TransactGetItems", "TransactWriteItems"]
-        assert [books.version(key) for key in (keys[0], keys[-1])] == [unit.id] * 2
-
-    def test_and_not_one_more(self, books: Books, ann: Party) -> None:
-        before = books.everything()
-        keys = [some_account() for _ in range(101)]
-        unit = ann.begin(engine="native")
+def test_a_hundred_actions_fit_into_one_request(books: Books, ann: Party) -> None:
+    keys = [some_account() for _ in range(100)]
+    with ann.begin() as unit:
         unit.get_all([(ann.accounts, key) for key in keys])
         for key in keys:
             unit.put(ann.accounts, {**key, "balance": 1})
-        with pytest.raises(UnitTooLarge, match="101 actions"):
-            unit.commit()
-        assert books.everything() == before
-        assert commit_requests(ann) == 0
+    assert ann.line.operations == ["TransactGetItems", "TransactWriteItems"]
+    assert [books.version(key) for key in (keys[0], keys[-1])] == [unit.id] * 2
 
-    def test_of_which_a_name_is_one(self, ann: Party) -> None:
-        keys = [some_account() for _ in range(100)]
-        unit = ann.begin(name=some_name(), engine="native")
-        unit.get_all([(ann.accounts, key) for key in keys])
-        for key in keys:
-            unit.put(ann.accounts, {**key, "balance": 1})
-        with pytest.raises(UnitTooLarge, match=r"101 actions, .* the name"):
-            unit.commit()
 
-    def test_of_which_what_is_only_read_is_one(self, ann: Party) -> None:
-        keys = [some_account() for _ in range(101)]
-        unit = ann.begin(engine="native")
-        unit.get_all([(ann.accounts, key) for key in keys])
-        unit.put(ann.accounts, keys[0])
-        with pytest.raises(UnitTooLarge):
-            unit.commit()
+@IN_HUNDREDS
+def test_a_hundred_and_one_actions_do_not_fit_into_one_request(books: Books, ann: Party) -> None:
+    before = books.everything()
+    keys = [some_account() for _ in range(101)]
+    unit = ann.begin(engine="native")
+    unit.get_all([(ann.accounts, key) for key in keys])
+    for key in keys:
+        unit.put(ann.accounts, {**key, "balance": 1})
+    with pytest.raises(UnitTooLarge, match="101 actions"):
+        unit.commit()
+    assert books.everything() == before
+    assert commit_requests(ann) == 0
+
+
+@IN_HUNDREDS
+def test_the_name_is_one_of_the_hundred_actions(ann: Party) -> None:
+    keys = [some_account() for _ in range(100)]
+    unit = ann.begin(name=some_name(), engine="native")
+    unit.get_all([(ann.accounts, key) for key in keys])
+    for key in keys:
+        unit.put(ann.accounts, {**key, "balance": 1})
+    with pytest.raises(UnitTooLarge, match=r"101 actions, .* the name"):
+        unit.commit()
+
+
+@IN_HUNDREDS
+def test_an_item_that_is_only_read_is_one_of_the_hundred_actions(ann: Party) -> None:
+    keys = [some_account() for _ in range(101)]
+    unit = ann.begin(engine="native")
+    unit.get_all([(ann.accounts, key) for key in keys])
+    unit.put(ann.accounts, keys[0])
+    with pytest.raises(UnitTooLarge):
+        unit.commit()
 
 
 @IN_HUNDREDS
@@ -141,3 +146,78 @@ def test_a_cut_of_more_than_a_hundred_is_read_in_hundreds(ann: Party, account: K
     assert found[:100] == [None] * 100
     assert found[100] == {**account, "balance": 100}
     assert ann.line.operations == ["TransactGetItems", "GetItem"]
+
+
+SET = "SET balance = :n"
+
+
+def on(names: list[str]) -> pytest.MarkDecorator:
+    """On these engines."""
+    return pytest.mark.parametrize("units_engine", first_on(OF_OTHERS_FIRST, names), indirect=True)
+
+
+@on(indexing_engine_names())
+class TestATableWithALocalIndex:
+    @pytest.fixture
+    def name(self, books: Books) -> Iterator[str]:
+        name = f"indexed-{uuid.uuid4().hex[:8]}"
+        index = {
+            "IndexName": "by-colour",
+            "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "colour", "KeyType": "RANGE"}],
+            "Projection": {"ProjectionType": "ALL"},
+        }
+        books.plain_client.create_table(
+            TableName=name,
+            BillingMode="PAY_PER_REQUEST",
+            AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in ("pk", "sk", "colour")],
+            KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
+            LocalSecondaryIndexes=[index],
+        )
+        yield name
+        books.plain_client.delete_table(TableName=name)
+
+    def test_a_table_with_a_local_index_is_written_in_one_request(self, books: Books, ann: Party, name: str) -> None:
+        with ann.begin() as unit:
+            unit.put(ann.units.table(name), {"pk": "a", "sk": "b", "colour": "red"})
+        assert books.plain_client.scan(TableName=name)["Count"] == 1
+
+    def test_a_table_with_a_local_index_is_not_written_by_marks(
+        self, books: Books, ann: Party, account: Key, name: str
+    ) -> None:
+        before = books.everything()
+        unit = ann.begin(engine="marked")
+        unit.put(ann.units.table(name), {"pk": "a", "sk": "b", "colour": "red"})
+        unit.update(ann.accounts, account, SET, ONE)
+        with pytest.raises(InvalidUnitRequest, match=r'local secondary indexes.*engine="marked"'):
+            unit.commit()
+        assert books.everything() == before
+        assert books.plain_client.scan(TableName=name)["Count"] == 0
+
+
+def test_a_blind_update_of_a_unit_that_is_committed_by_marks_is_read_at_the_commit(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
+    unit = ann.begin(engine="marked")
+    assert ann.sends(lambda: unit.update(ann.accounts, account, ADD, ONE, blind=True)) == []
+    ben.changes(account, 50)
+    unit.commit()
+    assert books.balance(account) == 51
+    assert MARK not in (books.raw("accounts", account) or {})
+
+
+@THREADS_ONLY
+@on(wide_engine_names())
+def test_more_than_a_hundred_items_that_are_only_read_are_held_together_by_marks(books: Books, ann: Party) -> None:
+    keys = [some_account() for _ in range(101)]
+    unit = ann.begin()
+    unit.get_all([(ann.accounts, key) for key in keys])
+    assert "TransactWriteItems" in ann.sends(unit.commit)
+    assert [books.raw("accounts", key) for key in (keys[0], keys[-1])] == [None, None]
+
+
+@THREADS_ONLY
+@on(wide_engine_names())
+def test_more_than_a_hundred_items_that_are_only_read_are_only_read_at_a_lower_level(ann: Party) -> None:
+    unit = ann.begin(isolation=COMMITTED)
+    unit.get_all([(ann.accounts, some_account()) for _ in range(101)])
+    assert ann.sends(unit.commit) == []

@@ -1,35 +1,29 @@
-"""Units that one process saves and another one resumes: all of it is committed once, or nothing."""
+"""Units that one process saves and another one resumes: all is committed once, or nothing; the last one counts."""
 
 import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kit.units import (
-    THREADS_ONLY,
-    Books,
-    Key,
-    Party,
-    UnitsWorld,
-    some_account,
-    some_line,
-    some_name,
-)
+from kit.units import THREADS_ONLY, Books, Key, Party, UnitsWorld, some_account, some_line, some_name
 
 from ticketlock.errors import (
     ConditionFailed,
     InvalidUnitRequest,
     LockLost,
+    UnitChanged,
     UnitConflict,
     UnitFinished,
     UnitForgotten,
     UnitRolledBack,
 )
-from ticketlock.units import COMMITTED, READ_LOCK, Outcome
+from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, Isolation, Outcome
 
 pytestmark = pytest.mark.shows("saved units")
 
 TAKE, ADD, TEN = "SET balance = balance - :n", "SET balance = balance + :n", {":n": 10}
+
+
 A_DAY_S = 86_400
 
 
@@ -85,313 +79,483 @@ def test_what_a_lower_read_saw_is_checked_if_a_statement_depends_on_it(ann: Part
         resumed.update(ben.accounts, account, TAKE, TEN)
 
 
-class TestTheObjectThatWasSaved:
-    def test_is_over(self, ann: Party, account: Key) -> None:
-        unit = ann.begin()
+def test_the_object_that_was_saved_is_over(ann: Party, account: Key) -> None:
+    unit = ann.begin()
+    unit.save()
+    uses: list[Callable[[], object]] = [
+        lambda: unit.get(ann.accounts, account),
+        unit.commit,
+        unit.rollback,
+        unit.save,
+    ]
+    for use in uses:
+        with pytest.raises(UnitFinished, match="saved"):
+            use()
+
+
+def test_the_object_that_was_saved_ends_its_block_without_an_end_of_the_unit(
+    ann: Party, ben: Party, account: Key
+) -> None:
+    with ann.begin() as unit:
+        unit.update(ann.accounts, account, TAKE, TEN)
         unit.save()
-        uses: list[Callable[[], object]] = [
-            lambda: unit.get(ann.accounts, account),
-            unit.commit,
-            unit.rollback,
-            unit.save,
-        ]
-        for use in uses:
-            with pytest.raises(UnitFinished, match="saved"):
-                use()
-
-    def test_ends_its_block_without_an_end_of_the_unit(self, ann: Party, ben: Party, account: Key) -> None:
-        with ann.begin() as unit:
-            unit.update(ann.accounts, account, TAKE, TEN)
-            unit.save()
-        ben.units.resume(unit.id).commit()
-        assert ben.books.balance(account) == 90
+    ben.units.resume(unit.id).commit()
+    assert ben.books.balance(account) == 90
 
 
-class TestTheEndOfASavedUnit:
-    def test_an_error_in_the_block_leaves_it_as_it_was_saved(
-        self, books: Books, ann: Party, ben: Party, account: Key
-    ) -> None:
-        name = ann.saves(account)
-        unit = ben.units.resume(name)
-        unit.update(ben.accounts, account, TAKE, TEN)
-        with pytest.raises(ZeroDivisionError), unit:
-            _ = 1 / 0
-        assert ann.units.outcome(unit=name) is Outcome.PENDING
-        ann.units.resume(name).commit()
-        assert books.balance(account) == 90
-
-    def test_rollback_ends_it_for_all(self, books: Books, ann: Party, ben: Party, account: Key) -> None:
-        name = ann.saves(account)
-        ben.units.resume(name).rollback()
-        with pytest.raises(UnitRolledBack):
-            ann.units.resume(name)
-        assert (ann.units.outcome(unit=name), books.balance(account)) == (Outcome.ROLLED_BACK, 100)
-
-    def test_it_is_rolled_back_by_its_id_even_after_another_process_has_resumed_it(
-        self, books: Books, ann: Party, ben: Party, account: Key
-    ) -> None:
-        name = ann.saves(account)
-        unit = ben.units.resume(name)
-        assert ann.units.rollback(name) is Outcome.ROLLED_BACK
-        with pytest.raises(UnitRolledBack):
-            unit.commit()
-        assert books.balance(account) == 100
-        assert ann.units.rollback(name) is Outcome.ROLLED_BACK
-
-    def test_rollback_by_its_id_returns_a_commit(self, books: Books, ann: Party, account: Key) -> None:
-        name = ann.saves(account)
-        ann.units.resume(name).commit()
-        assert (ann.units.rollback(name), books.balance(account)) == (Outcome.COMMITTED, 90)
-
-    def test_it_is_not_rolled_back_once_it_is_committed(self, ann: Party, ben: Party, account: Key) -> None:
-        name = ann.saves(account)
-        ann.units.resume(name).commit()
-        for end in (ben.units.resume(name).rollback, ben.units.resume(name, step="seat").rollback):
-            for _ in range(2):
-                with pytest.raises(UnitFinished, match=f"{name} is committed"):
-                    end()
-
-    def test_after_an_error_in_a_block_of_a_committed_one_it_is_still_committed(
-        self, ann: Party, ben: Party, account: Key
-    ) -> None:
-        name = ann.saves(account)
-        ann.units.resume(name).commit()
-        again = ben.units.resume(name)
-        with pytest.raises(ZeroDivisionError), again:
-            _ = 1 / 0
-        with pytest.raises(UnitFinished, match=f"{name} is committed"):
-            again.get(ben.accounts, account)
-
-    def test_it_is_over_when_its_time_is(self, books: Books, ann: Party, ben: Party, account: Key) -> None:
-        unit = ann.begin()
-        unit.update(ann.accounts, account, TAKE, TEN)
-        name = unit.save(keep_for=100)
-        going_on = ben.units.resume(name)
-        books.clock.advance(103)
-        with pytest.raises(UnitRolledBack):
-            ann.units.resume(name)
-        with pytest.raises(UnitRolledBack):
-            going_on.commit()
-        assert books.balance(account) == 100
-
-    def test_after_its_time_a_process_that_resumed_it_before_may_commit_it_while_none_has_ended_it(
-        self, books: Books, ann: Party, ben: Party, account: Key
-    ) -> None:
-        unit = ann.begin()
-        unit.update(ann.accounts, account, TAKE, TEN)
-        going_on = ben.units.resume(unit.save(keep_for=1))
-        books.clock.advance(3_600)
-        going_on.commit()
-        assert books.balance(account) == 90
-
-    def test_a_sweep_ends_it_and_nothing_stays_without_an_end(self, books: Books, ann: Party) -> None:
-        unit = ann.begin()
-        unit.put(ann.accounts, {**some_account(), "raw": os.urandom(4_000)})
-        name = unit.save()
-        books.clock.advance(A_DAY_S + 3)
-        assert ann.units.sweep().rolled_back >= 1
-        books.clock.advance(603)
-        ann.units.sweep()
-        assert rows(books, name) == ["head"]
-        assert "expiresAt" in (books.raw("units", {"unit": name, "row": "head"}) or {})
-
-    @pytest.mark.parametrize("size", [1, 8_000], ids=["in its record", "in rows of its own"])
-    @pytest.mark.parametrize("end", ["commit", "rollback", "sweep"])
-    def test_its_record_is_kept_for_30_days_without_what_it_has_stated(
-        self, books: Books, ann: Party, ben: Party, end: str, size: int
-    ) -> None:
-        unit = ann.begin()
-        unit.put(ann.accounts, {**some_account(), "raw": os.urandom(size)})
-        name = unit.save()
-        if end == "sweep":
-            books.clock.advance(A_DAY_S + 3)
-        else:
-            getattr(ben.units.resume(name), end)()
-        for _ in range(2):
-            ann.units.sweep()
-            books.clock.advance(603)
-        record = books.raw("units", {"unit": name, "row": "head"}) or {}
-        assert 0 <= int(record["expiresAt"]) - int(record["finalMs"]) // 1_000 - 30 * A_DAY_S <= 700
-        assert rows(books, name) == ["head"]
-        assert "writes" not in record
-
-    def test_a_sweep_does_not_take_it_for_one_that_is_stuck(self, books: Books, ann: Party, account: Key) -> None:
-        books.clock.advance(10 * A_DAY_S)
-        for _ in range(2):
-            ann.units.sweep()
-            books.clock.advance(603)
-        ann.saves(account)
-        books.clock.advance(3_600)
-        swept = ann.units.sweep()
-        assert (swept.open >= 1, swept.oldest_ms) == (True, 0)
-
-    def test_the_outcome_of_one_whose_record_is_gone_is_forgotten_for_every_process(
-        self, books: Books, ann: Party, ben: Party, account: Key
-    ) -> None:
-        name = ann.saves(account)
-        unit = ben.units.resume(name)
-        books.plain_client.delete_item(TableName=books.tables["units"], Key={"unit": {"S": name}, "row": {"S": "head"}})
-        with pytest.raises(UnitForgotten):
-            unit.commit()
-        with pytest.raises(UnitForgotten):
-            ann.units.resume(name)
-        assert ann.units.rollback(name) is Outcome.FORGOTTEN
+def test_an_error_in_its_block_leaves_a_resumed_unit_as_it_was_saved(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
+    name = ann.saves(account)
+    unit = ben.units.resume(name)
+    unit.update(ben.accounts, account, TAKE, TEN)
+    with pytest.raises(ZeroDivisionError), unit:
+        _ = 1 / 0
+    assert ann.units.outcome(unit=name) is Outcome.PENDING
+    ann.units.resume(name).commit()
+    assert books.balance(account) == 90
 
 
-class TestWhatIsKept:
-    def test_its_lock_has_to_be_held_still(
-        self, books: Books, units_world: UnitsWorld, ann: Party, ben: Party, account: Key
-    ) -> None:
-        lease = units_world.locks().acquire(some_name())
-        names = [ann.saves(account, under=lease) for _ in range(2)]
-        ben.units.resume(names[0]).commit()
-        assert books.balance(account) == 90
-        units_world.take_away(lease)
-        key = books.account(100)
-        name = ann.saves(key, under=lease)
-        with pytest.raises(LockLost):
-            ben.units.resume(name).commit()
-        assert books.balance(key) == 100
-
-    def test_of_a_name_one_unit_is_committed(self, books: Books, ann: Party, ben: Party, account: Key) -> None:
-        name = some_name()
-        units = [ann.saves(account, name=name) for _ in range(2)]
-        ben.units.resume(units[0]).commit()
-        with pytest.raises(UnitRolledBack, match=name):
-            ben.units.resume(units[1])
-        with ann.begin(name=name) as again:
-            assert again.repeated
-        assert books.balance(account) == 90
-
-    def test_a_name_that_was_given_up_since_is_given_up(
-        self, books: Books, ann: Party, ben: Party, account: Key
-    ) -> None:
-        name = some_name()
-        unit = ann.saves(account, name=name)
-        assert ann.units.outcome(name=name) is Outcome.ROLLED_BACK
-        with pytest.raises(UnitRolledBack, match=name):
-            ben.units.resume(unit)
-        assert books.balance(account) == 100
-
-    @pytest.mark.parametrize("seen", ["at the resume", "at the commit"])
-    @pytest.mark.parametrize("engine", ["native", "marked"])
-    @pytest.mark.parametrize("same_item", [True, False], ids=["of one item", "of two items"])
-    def test_a_unit_whose_name_another_one_has_taken_is_seen_to_be_over(
-        self, books: Books, ann: Party, ben: Party, account: Key, other: Key, seen: str, engine: Any, same_item: bool
-    ) -> None:
-        name = some_name()
-        unit = ann.saves(account, name=name, engine=engine)
-        resumed = ben.units.resume(unit) if seen == "at the commit" else None
-        with ann.begin(name=name) as quicker:
-            quicker.update(ann.accounts, account if same_item else other, TAKE, TEN)
-        with pytest.raises(UnitRolledBack, match=name):
-            resumed.commit() if resumed is not None else ben.units.resume(unit)
-        assert ann.units.outcome(unit=unit) is Outcome.ROLLED_BACK
-        assert unit not in [each.unit for each in ann.units.open_units()]
-        with pytest.raises(UnitRolledBack):
-            ben.units.resume(unit)
-        assert books.balance(account) == (90 if same_item else 100)
-
-    @THREADS_ONLY
-    def test_a_unit_whose_marks_others_have_rolled_back_is_as_it_was_saved_while_its_name_is_unused(
-        self, books: Books, ann: Party, ben: Party, account: Key
-    ) -> None:
-        unit = ann.saves(account, name=some_name(), engine="marked")
-        resumed: Any = ben.units.resume(unit)
-        ben.line.between["TransactWriteItems"] = lambda: ann.units.rollback(resumed._verbs.terms.unit)
-        with pytest.raises(UnitRolledBack, match="was rolled back"):
-            resumed.commit()
-        assert ann.units.outcome(unit=unit) is Outcome.PENDING
-        ben.units.resume(unit).commit()
-        assert books.balance(account) == 90
-
-    def test_its_isolation_is_that_of_its_begin(
-        self, books: Books, ann: Party, ben: Party, account: Key, other: Key
-    ) -> None:
-        resumed = ben.units.resume(ann.saves(account, isolation=COMMITTED))
-        resumed.get(ben.accounts, other)
-        ann.changes(other, 7)
-        # At the default level this change would be a conflict.
-        resumed.commit()
-        assert [books.balance(key) for key in (account, other)] == [90, 7]
-
-    @THREADS_ONLY
-    def test_its_age_counts_from_its_begin_so_that_it_rolls_back_a_unit_that_began_before_the_resume(
-        self, books: Books, ann: Party, ben: Party, account: Key, other: Key
-    ) -> None:
-        name = ann.saves(account)
-        books.clock.advance(1)
-        younger = ben.begin(isolation=READ_LOCK)
-        younger.get(ben.accounts, account)
-        books.clock.advance(1)
-        ann.units.resume(name).commit()
-        assert books.balance(account) == 90
-        with pytest.raises(UnitRolledBack) as raised:
-            younger.get(ben.accounts, other)
-        assert raised.value.by is not None
-
-    def test_values_of_several_rows_come_back_whole(self, books: Books, ann: Party, ben: Party) -> None:
-        keys = [some_account() for _ in range(3)]
-        noise = [os.urandom(300_000) for _ in keys]
-        unit = ann.begin()
-        for key, raw in zip(keys, noise, strict=True):
-            unit.put(ann.accounts, {**key, "raw": raw})
-        name = unit.save()
-        assert len(rows(books, name)) == 4
-        ben.units.resume(name).commit()
-        assert [bytes((books.item("accounts", key) or {})["raw"]) for key in keys] == noise
-        assert rows(books, name) == ["head"]
+def test_the_rollback_of_a_saved_unit_ends_it_for_all(books: Books, ann: Party, ben: Party, account: Key) -> None:
+    name = ann.saves(account)
+    ben.units.resume(name).rollback()
+    with pytest.raises(UnitRolledBack):
+        ann.units.resume(name)
+    assert (ann.units.outcome(unit=name), books.balance(account)) == (Outcome.ROLLED_BACK, 100)
 
 
-class TestRefusals:
-    @pytest.mark.parametrize("unit", ["nonsense", 7, None, ""])
-    def test_of_what_is_no_id(self, ann: Party, unit: Any) -> None:
-        for ask in (ann.units.resume, ann.units.rollback):
-            with pytest.raises(InvalidUnitRequest, match="unit"):
-                ask(unit)
-
-    @pytest.mark.parametrize("keep_for", [0, -1, 367 * 86_400, "long", None])
-    def test_of_no_such_time(self, ann: Party, keep_for: Any) -> None:
-        unit = ann.begin()
-        with pytest.raises(InvalidUnitRequest, match="keep_for"):
-            unit.save(keep_for=keep_for)
+def test_a_saved_unit_is_rolled_back_by_its_id_even_after_another_process_has_resumed_it(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
+    name = ann.saves(account)
+    unit = ben.units.resume(name)
+    assert ann.units.rollback(name) is Outcome.ROLLED_BACK
+    with pytest.raises(UnitRolledBack):
         unit.commit()
+    assert books.balance(account) == 100
+    assert ann.units.rollback(name) is Outcome.ROLLED_BACK
 
-    def test_of_a_unit_that_was_not_saved(self, ann: Party, account: Key) -> None:
-        with ann.begin(engine="marked") as unit:
-            unit.update(ann.accounts, account, TAKE, TEN)
-        with pytest.raises(InvalidUnitRequest, match="not saved"):
-            ann.units.resume(unit.id)
-        with pytest.raises(UnitForgotten):
-            ann.units.resume(ann.begin().id)
 
-    def test_of_another_prefix(self, units_world: UnitsWorld, ann: Party, account: Key) -> None:
-        name = ann.saves(account)
-        with pytest.raises(InvalidUnitRequest, match="prefix"):
-            units_world.party(prefix="_other").units.resume(name)
+def test_rollback_by_its_id_returns_a_commit(books: Books, ann: Party, account: Key) -> None:
+    name = ann.saves(account)
+    ann.units.resume(name).commit()
+    assert (ann.units.rollback(name), books.balance(account)) == (Outcome.COMMITTED, 90)
 
-    @pytest.mark.parametrize("knows", ["another prefix", "an unguarded table"])
-    def test_by_a_process_that_cannot_go_on_leaves_the_unit_to_the_one_that_has_it(
-        self, units_world: UnitsWorld, books: Books, account: Key, knows: str
-    ) -> None:
-        owner = units_world.party(guarded=True)
-        unit = owner.begin()
-        unit.update(owner.accounts, account, TAKE, TEN)
-        unit.get(owner.lines, some_line())
-        going_on = owner.units.resume(unit.save())
-        stranger = units_world.party(prefix="_other") if knows == "another prefix" else units_world.party()
-        before = books.everything()
-        with pytest.raises(InvalidUnitRequest, match="prefix" if knows == "another prefix" else "guarded"):
-            stranger.units.resume(unit.id)
-        assert books.everything() == before
+
+def test_a_saved_unit_is_not_rolled_back_once_it_is_committed(ann: Party, ben: Party, account: Key) -> None:
+    name = ann.saves(account)
+    ann.units.resume(name).commit()
+    for end in (ben.units.resume(name).rollback, ben.units.resume(name, step="seat").rollback):
+        for _ in range(2):
+            with pytest.raises(UnitFinished, match=f"{name} is committed"):
+                end()
+
+
+def test_after_an_error_in_a_block_of_a_committed_one_it_is_still_committed(
+    ann: Party, ben: Party, account: Key
+) -> None:
+    name = ann.saves(account)
+    ann.units.resume(name).commit()
+    again = ben.units.resume(name)
+    with pytest.raises(ZeroDivisionError), again:
+        _ = 1 / 0
+    with pytest.raises(UnitFinished, match=f"{name} is committed"):
+        again.get(ben.accounts, account)
+
+
+def test_a_saved_unit_is_over_when_its_time_is(books: Books, ann: Party, ben: Party, account: Key) -> None:
+    unit = ann.begin()
+    unit.update(ann.accounts, account, TAKE, TEN)
+    name = unit.save(keep_for=100)
+    going_on = ben.units.resume(name)
+    books.clock.advance(103)
+    with pytest.raises(UnitRolledBack):
+        ann.units.resume(name)
+    with pytest.raises(UnitRolledBack):
         going_on.commit()
-        assert books.balance(account) == 90
+    assert books.balance(account) == 100
 
-    def test_a_blind_condition_that_fails_when_it_is_saved_leaves_the_unit_as_it_was(
-        self, ann: Party, account: Key
-    ) -> None:
-        unit = ann.begin()
-        unit.update(ann.accounts, account, TAKE, TEN, condition="balance > :n AND attribute_exists(gone)", blind=True)
-        with pytest.raises(ConditionFailed):
-            unit.save()
-        unit.rollback()
+
+def test_after_its_time_a_process_that_resumed_it_before_may_commit_it_while_none_has_ended_it(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
+    unit = ann.begin()
+    unit.update(ann.accounts, account, TAKE, TEN)
+    going_on = ben.units.resume(unit.save(keep_for=1))
+    books.clock.advance(3_600)
+    going_on.commit()
+    assert books.balance(account) == 90
+
+
+def test_a_sweep_ends_a_saved_unit_and_nothing_stays_without_an_end(books: Books, ann: Party) -> None:
+    unit = ann.begin()
+    unit.put(ann.accounts, {**some_account(), "raw": os.urandom(4_000)})
+    name = unit.save()
+    books.clock.advance(A_DAY_S + 3)
+    assert ann.units.sweep().rolled_back >= 1
+    books.clock.advance(603)
+    ann.units.sweep()
+    assert rows(books, name) == ["head"]
+    assert "expiresAt" in (books.raw("units", {"unit": name, "row": "head"}) or {})
+
+
+@pytest.mark.parametrize("size", [1, 8_000], ids=["in its record", "in rows of its own"])
+@pytest.mark.parametrize("end", ["commit", "rollback", "sweep"])
+def test_the_record_of_a_saved_unit_is_kept_for_30_days_without_what_it_has_stated(
+    books: Books, ann: Party, ben: Party, end: str, size: int
+) -> None:
+    unit = ann.begin()
+    unit.put(ann.accounts, {**some_account(), "raw": os.urandom(size)})
+    name = unit.save()
+    if end == "sweep":
+        books.clock.advance(A_DAY_S + 3)
+    else:
+        getattr(ben.units.resume(name), end)()
+    for _ in range(2):
+        ann.units.sweep()
+        books.clock.advance(603)
+    record = books.raw("units", {"unit": name, "row": "head"}) or {}
+    assert 0 <= int(record["expiresAt"]) - int(record["finalMs"]) // 1_000 - 30 * A_DAY_S <= 700
+    assert rows(books, name) == ["head"]
+    assert "writes" not in record
+
+
+def test_a_sweep_does_not_take_a_saved_unit_for_one_that_is_stuck(books: Books, ann: Party, account: Key) -> None:
+    books.clock.advance(10 * A_DAY_S)
+    for _ in range(2):
+        ann.units.sweep()
+        books.clock.advance(603)
+    ann.saves(account)
+    books.clock.advance(3_600)
+    swept = ann.units.sweep()
+    assert (swept.open >= 1, swept.oldest_ms) == (True, 0)
+
+
+def test_the_outcome_of_one_whose_record_is_gone_is_forgotten_for_every_process(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
+    name = ann.saves(account)
+    unit = ben.units.resume(name)
+    books.plain_client.delete_item(TableName=books.tables["units"], Key={"unit": {"S": name}, "row": {"S": "head"}})
+    with pytest.raises(UnitForgotten):
+        unit.commit()
+    with pytest.raises(UnitForgotten):
+        ann.units.resume(name)
+    assert ann.units.rollback(name) is Outcome.FORGOTTEN
+
+
+def test_the_lock_of_a_saved_unit_has_to_be_held_still(
+    books: Books, units_world: UnitsWorld, ann: Party, ben: Party, account: Key
+) -> None:
+    lease = units_world.locks().acquire(some_name())
+    names = [ann.saves(account, under=lease) for _ in range(2)]
+    ben.units.resume(names[0]).commit()
+    assert books.balance(account) == 90
+    units_world.take_away(lease)
+    key = books.account(100)
+    name = ann.saves(key, under=lease)
+    with pytest.raises(LockLost):
+        ben.units.resume(name).commit()
+    assert books.balance(key) == 100
+
+
+def test_of_several_saved_units_of_a_name_one_is_committed(books: Books, ann: Party, ben: Party, account: Key) -> None:
+    name = some_name()
+    units = [ann.saves(account, name=name) for _ in range(2)]
+    ben.units.resume(units[0]).commit()
+    with pytest.raises(UnitRolledBack, match=name):
+        ben.units.resume(units[1])
+    with ann.begin(name=name) as again:
+        assert again.repeated
+    assert books.balance(account) == 90
+
+
+def test_a_name_that_was_given_up_since_is_given_up(books: Books, ann: Party, ben: Party, account: Key) -> None:
+    name = some_name()
+    unit = ann.saves(account, name=name)
+    assert ann.units.outcome(name=name) is Outcome.ROLLED_BACK
+    with pytest.raises(UnitRolledBack, match=name):
+        ben.units.resume(unit)
+    assert books.balance(account) == 100
+
+
+@pytest.mark.parametrize("seen", ["at the resume", "at the commit"])
+@pytest.mark.parametrize("engine", ["native", "marked"])
+@pytest.mark.parametrize("same_item", [True, False], ids=["of one item", "of two items"])
+def test_a_unit_whose_name_another_one_has_taken_is_seen_to_be_over(
+    books: Books, ann: Party, ben: Party, account: Key, other: Key, seen: str, engine: Any, same_item: bool
+) -> None:
+    name = some_name()
+    unit = ann.saves(account, name=name, engine=engine)
+    resumed = ben.units.resume(unit) if seen == "at the commit" else None
+    with ann.begin(name=name) as quicker:
+        quicker.update(ann.accounts, account if same_item else other, TAKE, TEN)
+    with pytest.raises(UnitRolledBack, match=name):
+        resumed.commit() if resumed is not None else ben.units.resume(unit)
+    assert ann.units.outcome(unit=unit) is Outcome.ROLLED_BACK
+    assert unit not in [each.unit for each in ann.units.open_units()]
+    with pytest.raises(UnitRolledBack):
+        ben.units.resume(unit)
+    assert books.balance(account) == (90 if same_item else 100)
+
+
+@THREADS_ONLY
+def test_a_unit_whose_marks_others_have_rolled_back_is_as_it_was_saved_while_its_name_is_unused(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
+    unit = ann.saves(account, name=some_name(), engine="marked")
+    resumed: Any = ben.units.resume(unit)
+    ben.line.between["TransactWriteItems"] = lambda: ann.units.rollback(resumed._verbs.terms.unit)
+    with pytest.raises(UnitRolledBack, match="was rolled back"):
+        resumed.commit()
+    assert ann.units.outcome(unit=unit) is Outcome.PENDING
+    ben.units.resume(unit).commit()
+    assert books.balance(account) == 90
+
+
+def test_the_isolation_of_a_saved_unit_is_that_of_its_begin(
+    books: Books, ann: Party, ben: Party, account: Key, other: Key
+) -> None:
+    resumed = ben.units.resume(ann.saves(account, isolation=COMMITTED))
+    resumed.get(ben.accounts, other)
+    ann.changes(other, 7)
+    # At the default level this change would be a conflict.
+    resumed.commit()
+    assert [books.balance(key) for key in (account, other)] == [90, 7]
+
+
+@THREADS_ONLY
+def test_a_saved_unit_is_older_than_one_that_began_before_its_resume_and_rolls_it_back(
+    books: Books, ann: Party, ben: Party, account: Key, other: Key
+) -> None:
+    name = ann.saves(account)
+    books.clock.advance(1)
+    younger = ben.begin(isolation=READ_LOCK)
+    younger.get(ben.accounts, account)
+    books.clock.advance(1)
+    ann.units.resume(name).commit()
+    assert books.balance(account) == 90
+    with pytest.raises(UnitRolledBack) as raised:
+        younger.get(ben.accounts, other)
+    assert raised.value.by is not None
+
+
+def test_values_of_several_rows_come_back_whole(books: Books, ann: Party, ben: Party) -> None:
+    keys = [some_account() for _ in range(3)]
+    noise = [os.urandom(300_000) for _ in keys]
+    unit = ann.begin()
+    for key, raw in zip(keys, noise, strict=True):
+        unit.put(ann.accounts, {**key, "raw": raw})
+    name = unit.save()
+    assert len(rows(books, name)) == 4
+    ben.units.resume(name).commit()
+    assert [bytes((books.item("accounts", key) or {})["raw"]) for key in keys] == noise
+    assert rows(books, name) == ["head"]
+
+
+@pytest.mark.parametrize("unit", ["nonsense", 7, None, ""])
+def test_a_resume_of_what_is_no_id_is_refused(ann: Party, unit: Any) -> None:
+    for ask in (ann.units.resume, ann.units.rollback):
+        with pytest.raises(InvalidUnitRequest, match="unit"):
+            ask(unit)
+
+
+@pytest.mark.parametrize("keep_for", [0, -1, 367 * 86_400, "long", None])
+def test_a_save_for_no_such_time_is_refused(ann: Party, keep_for: Any) -> None:
+    unit = ann.begin()
+    with pytest.raises(InvalidUnitRequest, match="keep_for"):
+        unit.save(keep_for=keep_for)
+    unit.commit()
+
+
+def test_a_resume_of_a_unit_that_was_not_saved_is_refused(ann: Party, account: Key) -> None:
+    with ann.begin(engine="marked") as unit:
+        unit.update(ann.accounts, account, TAKE, TEN)
+    with pytest.raises(InvalidUnitRequest, match="not saved"):
+        ann.units.resume(unit.id)
+    with pytest.raises(UnitForgotten):
+        ann.units.resume(ann.begin().id)
+
+
+def test_a_resume_by_units_of_another_prefix_is_refused(units_world: UnitsWorld, ann: Party, account: Key) -> None:
+    name = ann.saves(account)
+    with pytest.raises(InvalidUnitRequest, match="prefix"):
+        units_world.party(prefix="_other").units.resume(name)
+
+
+@pytest.mark.parametrize("knows", ["another prefix", "an unguarded table"])
+def test_a_resume_by_a_process_that_cannot_go_on_leaves_the_unit_to_the_one_that_has_it(
+    units_world: UnitsWorld, books: Books, account: Key, knows: str
+) -> None:
+    owner = units_world.party(guarded=True)
+    unit = owner.begin()
+    unit.update(owner.accounts, account, TAKE, TEN)
+    unit.get(owner.lines, some_line())
+    going_on = owner.units.resume(unit.save())
+    stranger = units_world.party(prefix="_other") if knows == "another prefix" else units_world.party()
+    before = books.everything()
+    with pytest.raises(InvalidUnitRequest, match="prefix" if knows == "another prefix" else "guarded"):
+        stranger.units.resume(unit.id)
+    assert books.everything() == before
+    going_on.commit()
+    assert books.balance(account) == 90
+
+
+def test_a_blind_condition_that_fails_when_it_is_saved_leaves_the_unit_as_it_was(ann: Party, account: Key) -> None:
+    unit = ann.begin()
+    unit.update(ann.accounts, account, TAKE, TEN, condition="balance > :n AND attribute_exists(gone)", blind=True)
+    with pytest.raises(ConditionFailed):
+        unit.save()
+    unit.rollback()
+
+
+@pytest.mark.parametrize("engine", ["native", "marked"])
+def test_of_two_processes_that_go_on_with_one_unit_the_last_one_counts(
+    books: Books, ann: Party, ben: Party, account: Key, engine: Any
+) -> None:
+    name = ann.saves(account, engine=engine)
+    first, second = ann.units.resume(name), ben.units.resume(name)
+    first.update(ann.accounts, account, TAKE, {":n": 50})
+    with pytest.raises(UnitChanged):
+        first.commit()
+    second.commit()
+    assert books.balance(account) == 90
+
+
+def test_of_two_processes_that_go_on_with_one_unit_the_other_one_can_neither_save_it_nor_roll_it_back(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
+    name = ann.saves(account)
+    saving, rolling_back, last = ann.units.resume(name), ann.units.resume(name), ben.units.resume(name)
+    with pytest.raises(UnitChanged):
+        saving.save()
+    with pytest.raises(UnitChanged):
+        rolling_back.rollback()
+    last.commit()
+    assert books.balance(account) == 90
+
+
+@pytest.mark.parametrize("engine", ["native", "marked"])
+def test_a_process_that_comes_after_the_commit_of_another_one_writes_nothing(
+    books: Books, ann: Party, ben: Party, account: Key, engine: Any
+) -> None:
+    name = ann.saves(account, engine=engine)
+    late = ann.units.resume(name)
+    ben.units.resume(name).commit()
+    with pytest.raises(UnitChanged, match="committed it"):
+        late.commit()
+    with ann.units.resume(name) as again:
+        assert again.repeated
+        again.update(ann.accounts, account, TAKE, TEN)
+    assert books.balance(account) == 90
+
+
+def test_each_process_that_saves_a_unit_hands_it_on_with_what_it_has_added(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
+    name = ann.saves(account)
+    for party in (ben, ann, ben):
+        unit = party.units.resume(name)
+        unit.update(party.accounts, account, TAKE, TEN)
+        assert unit.save() == name
+    ann.units.resume(name).commit()
+    assert books.balance(account) == 60
+
+
+# An error that says "run it again" would be wrong: the other process may have committed the unit.
+
+
+@THREADS_ONLY
+@pytest.mark.parametrize("refused", ["a mark", "its decision"])
+@pytest.mark.parametrize("and_commits", [True, False], ids=["and commits it", "and goes on"])
+def test_a_process_that_is_overtaken_is_told_so_while_it_marks_its_items(
+    books: Books, ann: Party, ben: Party, account: Key, refused: str, and_commits: bool
+) -> None:
+    name = ann.saves(account, engine="marked")
+    late = ann.units.resume(name)
+    if refused == "a mark":
+        # The mark of a new item is one transaction with a check of the record.
+        late.put(ann.accounts, {**some_account(), "balance": 1})
+    other = []
+
+    def overtake() -> None:
+        other.append(ben.units.resume(name))
+        if and_commits:
+            other[0].commit()
+
+    ann.line.between["TransactWriteItems"] = overtake
+    with pytest.raises(UnitChanged, match=f"{name} since{', and committed it' if and_commits else ';'}"):
+        late.commit()
+    other[0].commit()
+    assert books.balance(account) == 90
+
+
+@THREADS_ONLY
+def test_a_process_that_is_overtaken_is_told_so_while_it_waits_for_an_older_unit(
+    books: Books, units_world: UnitsWorld, ann: Party, ben: Party, account: Key
+) -> None:
+    eve = units_world.party()
+    older = eve.begin(isolation=READ_LOCK)
+    older.get(eve.accounts, account)
+    books.clock.advance(1)
+    name = ann.saves(account, timeout=0)
+    late = ann.units.resume(name)
+    # After its commit was refused by the mark it reads that unit's record.
+    ann.line.between["GetItem"] = lambda: ben.units.resume(name)
+    with pytest.raises(UnitChanged, match=name):
+        late.commit()
+    assert not ann.line.between
+    older.rollback()
+
+
+@THREADS_ONLY
+def test_a_process_that_is_overtaken_is_told_so_under_a_lock_that_was_released_since(
+    books: Books, units_world: UnitsWorld, ann: Party, ben: Party, account: Key
+) -> None:
+    lease = units_world.locks().acquire(some_name())
+    name = ann.saves(account, under=lease)
+    late = ann.units.resume(name)
+    ben.units.resume(name).commit()
+    units_world.take_away(lease)
+    with pytest.raises(UnitChanged, match="committed it"):
+        late.commit()
+    assert books.balance(account) == 90
+
+
+@THREADS_ONLY
+@pytest.mark.parametrize("engine", ["native", "marked"])
+def test_a_process_that_is_overtaken_is_told_so_with_a_condition_that_the_other_one_s_commit_has_made_false(
+    ann: Party, ben: Party, account: Key, other: Key, engine: str
+) -> None:
+    name = ann.saves(account, engine=engine)
+    late, second = ann.units.resume(name), ben.units.resume(name)
+    for party, unit in ((ann, late), (ben, second)):
+        unit.update(party.accounts, other, TAKE, {":n": 50}, condition="balance >= :n", blind=True)
+    second.commit()
+    with pytest.raises(UnitChanged, match="committed it"):
+        late.commit()
+
+
+@THREADS_ONLY
+@pytest.mark.parametrize("level", [SERIALIZABLE, COMMITTED], ids=lambda level: level.name)
+def test_a_process_that_is_overtaken_is_told_so_by_reads_of_items_that_the_other_one_has_changed(
+    ann: Party, ben: Party, account: Key, other: Key, level: Isolation
+) -> None:
+    name = ann.saves(account)
+    late = ann.units.resume(name)
+    ben.units.resume(name).commit()
+    with pytest.raises(UnitChanged, match="committed it"):
+        late.get_all([(ann.accounts, account), (ann.accounts, other)], isolation=level)
+
+
+@THREADS_ONLY
+def test_a_process_that_is_overtaken_is_told_so_by_writes_of_items_that_the_other_one_has_changed(
+    ann: Party, ben: Party, account: Key, other: Key
+) -> None:
+    name = ann.saves(account)
+    late, second = ann.units.resume(name), ben.units.resume(name)
+    late.get(ann.accounts, other, isolation=COMMITTED)
+    second.update(ben.accounts, other, TAKE, TEN)
+    second.commit()
+    with pytest.raises(UnitChanged, match="committed it"):
+        late.update(ann.accounts, other, TAKE, TEN)

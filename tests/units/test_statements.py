@@ -5,91 +5,106 @@ from typing import Any
 
 import pytest
 from boto3.dynamodb.conditions import Attr
-from kit.units import VERSION, Books, Key, Party, some_account, some_line
+from kit.units import MARK, VERSION, Books, Key, Party, dumped, new_version, some_account, some_line
 
-from ticketlock.errors import ConditionFailed, InvalidUnitRequest
+from ticketlock.errors import (
+    ConditionFailed,
+    InvalidUnitRequest,
+    TableRefused,
+    UnitConflict,
+    UnitFinished,
+    UnitRolledBack,
+)
+from ticketlock.units import Unit
 
 pytestmark = pytest.mark.shows("DynamoDB's statements")
 
 ENOUGH = "balance >= :n"
 
 
-class TestAUnitReadsItsOwnWrites:
-    @pytest.mark.parametrize("is_there", [False, True], ids=["a new item", "over another"])
-    def test_what_it_has_put(self, books: Books, ann: Party, is_there: bool) -> None:
-        key = books.account(100, colour="red") if is_there else some_account()
-        with ann.begin() as unit:
-            unit.put(ann.accounts, {**key, "balance": 1})
-            assert unit.get(ann.accounts, key) == {**key, "balance": 1}
-
-    def test_what_it_has_updated(self, ann: Party, account: Key) -> None:
-        with ann.begin() as unit:
-            unit.update(ann.accounts, account, "SET balance = balance - :n", {":n": 10})
-            assert unit.get(ann.accounts, account) == {**account, "balance": 90}
-
-    def test_what_it_has_deleted(self, books: Books, ann: Party, account: Key) -> None:
-        with ann.begin() as unit:
-            assert unit.get(ann.accounts, account) == {**account, "balance": 100}
-            unit.delete(ann.accounts, account)
-            assert unit.get(ann.accounts, account) is None
-        assert books.raw("accounts", account) is None
-
-    def test_what_it_has_updated_blindly(self, ann: Party, account: Key) -> None:
-        with ann.begin() as unit:
-            unit.update(ann.accounts, account, "SET balance = balance + :n", {":n": 1}, blind=True)
-            assert unit.get(ann.accounts, account) == {**account, "balance": 101}
-
-    def test_in_a_cut_beside_what_others_wrote(self, ann: Party, account: Key, other: Key) -> None:
-        with ann.begin() as unit:
-            unit.update(ann.accounts, account, "SET balance = :n", {":n": 7})
-            assert unit.get_all([(ann.accounts, account), (ann.accounts, other)]) == [
-                {**account, "balance": 7},
-                {**other, "balance": 50},
-            ]
-
-    def test_and_no_other_client_does_before_the_commit(self, books: Books, ann: Party, account: Key) -> None:
-        with ann.begin() as unit:
-            unit.update(ann.accounts, account, "SET balance = :n", {":n": 7})
-            assert books.balance(account) == 100
-        assert books.balance(account) == 7
+@pytest.mark.parametrize("is_there", [False, True], ids=["a new item", "over another"])
+def test_a_unit_reads_what_it_has_put(books: Books, ann: Party, is_there: bool) -> None:
+    key = books.account(100, colour="red") if is_there else some_account()
+    with ann.begin() as unit:
+        unit.put(ann.accounts, {**key, "balance": 1})
+        assert unit.get(ann.accounts, key) == {**key, "balance": 1}
 
 
-class TestManyStatementsOnOneItemAreOneWrite:
-    def test_of_updates_the_last_value_is_written_once(self, books: Books, ann: Party, account: Key) -> None:
-        with ann.begin() as unit:
-            for _ in range(3):
-                unit.update(ann.accounts, account, "SET balance = balance + :n", {":n": 1})
-        assert books.item("accounts", account) == {**account, "balance": 103}
-        (written,) = [sent for sent in ann.line.sent if sent.operation == "TransactWriteItems"]
-        assert len(written.parameters["TransactItems"]) == 1
+def test_a_unit_reads_what_it_has_updated(ann: Party, account: Key) -> None:
+    with ann.begin() as unit:
+        unit.update(ann.accounts, account, "SET balance = balance - :n", {":n": 10})
+        assert unit.get(ann.accounts, account) == {**account, "balance": 90}
 
-    def test_a_put_after_a_delete_leaves_nothing_of_the_item_before(
-        self, books: Books, ann: Party, account: Key
-    ) -> None:
-        with ann.begin() as unit:
-            unit.delete(ann.accounts, account)
-            unit.put(ann.accounts, {**account, "colour": "red"}, condition="attribute_not_exists(id)")
-        assert books.item("accounts", account) == {**account, "colour": "red"}
 
-    def test_a_put_takes_out_what_it_does_not_have(self, books: Books, ann: Party) -> None:
-        key = books.account(5, colour="red", size={"width": 1})
-        with ann.begin() as unit:
-            unit.put(ann.accounts, {**key, "balance": 6})
-        assert books.item("accounts", key) == {**key, "balance": 6}
+def test_a_unit_reads_what_it_has_deleted(books: Books, ann: Party, account: Key) -> None:
+    with ann.begin() as unit:
+        assert unit.get(ann.accounts, account) == {**account, "balance": 100}
+        unit.delete(ann.accounts, account)
+        assert unit.get(ann.accounts, account) is None
+    assert books.raw("accounts", account) is None
 
-    def test_an_item_that_is_made_and_deleted_is_not_there(self, books: Books, ann: Party) -> None:
-        key = some_account()
-        with ann.begin() as unit:
-            unit.put(ann.accounts, {**key, "balance": 1})
-            unit.delete(ann.accounts, key)
-        assert books.raw("accounts", key) is None
 
-    def test_keys_that_are_equal_numbers_are_one_item(self, books: Books, ann: Party) -> None:
-        key = some_line(1)
-        with ann.begin() as unit:
-            unit.put(ann.lines, {**key, "amount": 1})
-            unit.update(ann.lines, {**key, "sk": Decimal("1.0")}, "SET amount = amount + :n", {":n": 1})
-        assert books.item("lines", key) == {**key, "amount": 2}
+def test_a_unit_reads_what_it_has_updated_blindly(ann: Party, account: Key) -> None:
+    with ann.begin() as unit:
+        unit.update(ann.accounts, account, "SET balance = balance + :n", {":n": 1}, blind=True)
+        assert unit.get(ann.accounts, account) == {**account, "balance": 101}
+
+
+def test_a_unit_reads_its_own_writes_together_with_what_others_wrote(ann: Party, account: Key, other: Key) -> None:
+    with ann.begin() as unit:
+        unit.update(ann.accounts, account, "SET balance = :n", {":n": 7})
+        assert unit.get_all([(ann.accounts, account), (ann.accounts, other)]) == [
+            {**account, "balance": 7},
+            {**other, "balance": 50},
+        ]
+
+
+def test_no_other_client_reads_what_a_unit_has_written_before_its_commit(
+    books: Books, ann: Party, account: Key
+) -> None:
+    with ann.begin() as unit:
+        unit.update(ann.accounts, account, "SET balance = :n", {":n": 7})
+        assert books.balance(account) == 100
+    assert books.balance(account) == 7
+
+
+def test_of_several_updates_of_an_item_the_last_value_is_written_once(books: Books, ann: Party, account: Key) -> None:
+    with ann.begin() as unit:
+        for _ in range(3):
+            unit.update(ann.accounts, account, "SET balance = balance + :n", {":n": 1})
+    assert books.item("accounts", account) == {**account, "balance": 103}
+    (written,) = [sent for sent in ann.line.sent if sent.operation == "TransactWriteItems"]
+    assert len(written.parameters["TransactItems"]) == 1
+
+
+def test_a_put_after_a_delete_leaves_nothing_of_the_item_before(books: Books, ann: Party, account: Key) -> None:
+    with ann.begin() as unit:
+        unit.delete(ann.accounts, account)
+        unit.put(ann.accounts, {**account, "colour": "red"}, condition="attribute_not_exists(id)")
+    assert books.item("accounts", account) == {**account, "colour": "red"}
+
+
+def test_a_put_takes_out_what_it_does_not_have(books: Books, ann: Party) -> None:
+    key = books.account(5, colour="red", size={"width": 1})
+    with ann.begin() as unit:
+        unit.put(ann.accounts, {**key, "balance": 6})
+    assert books.item("accounts", key) == {**key, "balance": 6}
+
+
+def test_an_item_that_is_made_and_deleted_is_not_there(books: Books, ann: Party) -> None:
+    key = some_account()
+    with ann.begin() as unit:
+        unit.put(ann.accounts, {**key, "balance": 1})
+        unit.delete(ann.accounts, key)
+    assert books.raw("accounts", key) is None
+
+
+def test_keys_that_are_equal_numbers_are_one_item(books: Books, ann: Party) -> None:
+    key = some_line(1)
+    with ann.begin() as unit:
+        unit.put(ann.lines, {**key, "amount": 1})
+        unit.update(ann.lines, {**key, "sk": Decimal("1.0")}, "SET amount = amount + :n", {":n": 1})
+    assert books.item("lines", key) == {**key, "amount": 2}
 
 
 def test_one_unit_writes_to_several_tables_and_to_keys_of_other_names(books: Books, ann: Party, account: Key) -> None:
@@ -131,26 +146,27 @@ def test_attributes_of_units_are_shown_to_no_reader(ann: Party, account: Key) ->
 
 
 @pytest.mark.parametrize("condition", [ENOUGH, Attr("balance").gte(101)], ids=["text", "Attr"])
-class TestACondition:
-    def test_that_does_not_hold_is_raised_at_its_line_and_the_unit_stays_open(
-        self, books: Books, ann: Party, account: Key, condition: Any
-    ) -> None:
-        values = {":n": 101} if condition is ENOUGH else None
-        with ann.begin() as unit:
-            with pytest.raises(ConditionFailed) as refused:
-                unit.delete(ann.accounts, account, condition=condition, values=values)
-            assert (refused.value.table, refused.value.key) == (ann.accounts.name, account)
-            unit.update(ann.accounts, account, "SET colour = :red", {":red": "red"})
-        assert books.item("accounts", account) == {**account, "balance": 100, "colour": "red"}
-
-    def test_is_evaluated_on_the_item_as_the_unit_has_it(
-        self, books: Books, ann: Party, account: Key, condition: Any
-    ) -> None:
-        values = {":n": 101} if condition is ENOUGH else None
-        with ann.begin() as unit:
-            unit.update(ann.accounts, account, "SET balance = balance + :one", {":one": 1})
+def test_a_condition_that_does_not_hold_is_raised_at_its_line_and_the_unit_stays_open(
+    books: Books, ann: Party, account: Key, condition: Any
+) -> None:
+    values = {":n": 101} if condition is ENOUGH else None
+    with ann.begin() as unit:
+        with pytest.raises(ConditionFailed) as refused:
             unit.delete(ann.accounts, account, condition=condition, values=values)
-        assert books.raw("accounts", account) is None
+        assert (refused.value.table, refused.value.key) == (ann.accounts.name, account)
+        unit.update(ann.accounts, account, "SET colour = :red", {":red": "red"})
+    assert books.item("accounts", account) == {**account, "balance": 100, "colour": "red"}
+
+
+@pytest.mark.parametrize("condition", [ENOUGH, Attr("balance").gte(101)], ids=["text", "Attr"])
+def test_a_condition_is_evaluated_on_the_item_as_the_unit_has_it(
+    books: Books, ann: Party, account: Key, condition: Any
+) -> None:
+    values = {":n": 101} if condition is ENOUGH else None
+    with ann.begin() as unit:
+        unit.update(ann.accounts, account, "SET balance = balance + :one", {":one": 1})
+        unit.delete(ann.accounts, account, condition=condition, values=values)
+    assert books.raw("accounts", account) is None
 
 
 def test_a_condition_shares_the_names_and_values_of_the_update(books: Books, ann: Party, account: Key) -> None:
@@ -192,45 +208,296 @@ def test_what_follows_a_failed_condition_is_not_sent(books: Books, ann: Party, a
     assert (books.balance(account), books.balance(other)) == (100, 50)
 
 
-class TestReturns:
-    def test_a_put_returns_what_it_replaces(self, ann: Party, account: Key) -> None:
-        with ann.begin() as unit:
-            assert unit.put(ann.accounts, {**account, "balance": 1}) == {**account, "balance": 100}
-            assert unit.put(ann.accounts, some_account()) is None
+def test_a_put_returns_what_it_replaces(ann: Party, account: Key) -> None:
+    with ann.begin() as unit:
+        assert unit.put(ann.accounts, {**account, "balance": 1}) == {**account, "balance": 100}
+        assert unit.put(ann.accounts, some_account()) is None
 
-    def test_an_update_returns_the_item_after_it(self, ann: Party, account: Key) -> None:
-        with ann.begin() as unit:
-            after = unit.update(ann.accounts, account, "SET colour = :red REMOVE balance", {":red": "red"})
-            assert after == {**account, "colour": "red"}
 
-    def test_an_update_makes_an_item_that_is_not_there(self, books: Books, ann: Party) -> None:
-        key = some_account()
-        with ann.begin() as unit:
-            after = unit.update(ann.accounts, key, "SET balance = if_not_exists(balance, :n)", {":n": 8})
-            assert after == {**key, "balance": 8}
-        assert books.item("accounts", key) == {**key, "balance": 8}
+def test_an_update_returns_the_item_after_it(ann: Party, account: Key) -> None:
+    with ann.begin() as unit:
+        after = unit.update(ann.accounts, account, "SET colour = :red REMOVE balance", {":red": "red"})
+        assert after == {**account, "colour": "red"}
 
-    def test_a_delete_returns_what_it_takes_away(self, ann: Party, account: Key) -> None:
-        with ann.begin() as unit:
-            assert unit.delete(ann.accounts, account) == {**account, "balance": 100}
-            assert unit.delete(ann.accounts, account) is None
 
-    def test_a_check_returns_the_item_that_it_is_of(self, ann: Party, account: Key) -> None:
-        with ann.begin() as unit:
-            assert unit.check(ann.accounts, account, ENOUGH, {":n": 1}) == {**account, "balance": 100}
+def test_an_update_makes_an_item_that_is_not_there(books: Books, ann: Party) -> None:
+    key = some_account()
+    with ann.begin() as unit:
+        after = unit.update(ann.accounts, key, "SET balance = if_not_exists(balance, :n)", {":n": 8})
+        assert after == {**key, "balance": 8}
+    assert books.item("accounts", key) == {**key, "balance": 8}
 
-    def test_what_is_returned_is_the_callers_own(self, books: Books, ann: Party) -> None:
-        key = books.account(1, tags=["a"])
-        with ann.begin() as unit:
-            found = unit.get(ann.accounts, key)
-            assert found is not None
-            found["tags"].append("b")
-            unit.update(ann.accounts, key, "SET balance = :n", {":n": 2})
-        assert books.item("accounts", key) == {**key, "balance": 2, "tags": ["a"]}
 
-    def test_what_was_given_is_the_callers_own(self, books: Books, ann: Party) -> None:
-        item = {**some_account(), "tags": ["a"]}
+def test_a_delete_returns_what_it_takes_away(ann: Party, account: Key) -> None:
+    with ann.begin() as unit:
+        assert unit.delete(ann.accounts, account) == {**account, "balance": 100}
+        assert unit.delete(ann.accounts, account) is None
+
+
+def test_a_check_returns_the_item_that_it_is_of(ann: Party, account: Key) -> None:
+    with ann.begin() as unit:
+        assert unit.check(ann.accounts, account, ENOUGH, {":n": 1}) == {**account, "balance": 100}
+
+
+def test_what_is_returned_is_the_callers_own(books: Books, ann: Party) -> None:
+    key = books.account(1, tags=["a"])
+    with ann.begin() as unit:
+        found = unit.get(ann.accounts, key)
+        assert found is not None
+        found["tags"].append("b")
+        unit.update(ann.accounts, key, "SET balance = :n", {":n": 2})
+    assert books.item("accounts", key) == {**key, "balance": 2, "tags": ["a"]}
+
+
+def test_what_was_given_is_the_callers_own(books: Books, ann: Party) -> None:
+    item = {**some_account(), "tags": ["a"]}
+    with ann.begin() as unit:
+        unit.put(ann.accounts, item)
+        item["tags"].append("b")
+    assert books.item("accounts", {"id": item["id"]}) == {"id": item["id"], "tags": ["a"]}
+
+
+WAY = pytest.mark.parametrize("way", ["native", "marked"])
+
+
+SET, ONE = "SET balance = :n", {":n": 1}
+
+
+@WAY
+def test_one_that_is_read_is_none_each_time_and_not_there_after_the_commit(
+    books: Books, ann: Party, account: Key, way: str
+) -> None:
+    absent = some_account()
+    with ann.begin(engine=way) as unit:
+        for _ in range(2):
+            assert unit.get(ann.accounts, absent) is None
+            assert unit.get_all([(ann.accounts, absent), (ann.accounts, account)])[0] is None
+        unit.update(ann.accounts, account, SET, ONE)
+    assert (books.raw("accounts", absent), books.balance(account)) == (None, 1)
+
+
+@WAY
+def test_one_that_is_deleted_is_not_there_after_the_commit(books: Books, ann: Party, account: Key, way: str) -> None:
+    absent = some_account()
+    with ann.begin(engine=way) as unit:
+        assert unit.delete(ann.accounts, absent) is None
+        unit.update(ann.accounts, account, SET, ONE)
+    assert (books.raw("accounts", absent), books.balance(account)) == (None, 1)
+
+
+@WAY
+def test_one_that_is_deleted_or_made_is_not_there_after_a_conflict_of_the_commit(
+    books: Books, ann: Party, ben: Party, account: Key, way: str
+) -> None:
+    deleted, made = some_account(), some_account()
+    unit = ann.begin(engine=way)
+    unit.delete(ann.accounts, deleted)
+    unit.put(ann.accounts, {**made, "balance": 1})
+    unit.update(ann.accounts, account, SET, ONE)
+    ben.changes(account, 7)
+    with pytest.raises(UnitConflict):
+        unit.commit()
+    assert [books.raw("accounts", key) for key in (deleted, made)] == [None, None]
+    assert books.balance(account) == 7
+
+
+ADD = "SET balance = balance + :n"
+
+
+CONDITIONS: dict[str, tuple[Any, Any]] = {
+    "and": (Attr("balance").gt(99) & Attr("id").exists(), Attr("balance").gt(99) & Attr("id").not_exists()),
+    "or": (Attr("balance").gt(101) | Attr("id").exists(), Attr("balance").gt(101) | Attr("id").not_exists()),
+    "not": (~Attr("balance").gt(100), ~Attr("balance").gt(99)),
+    "not, of a choice": (
+        ~(Attr("balance").gt(100) | Attr("id").not_exists()),
+        ~(Attr("balance").gt(99) | Attr("id").not_exists()),
+    ),
+    "parentheses": ("(balance > :n)", "(balance < :n)"),
+    "a choice in text": ("balance < :n or attribute_exists(id)", "balance < :n or attribute_not_exists(id)"),
+    "a choice of parentheses": ("(balance < :n) OR (balance > :n)", "(balance < :n) OR (balance = :n)"),
+    "both": (
+        "(balance < :n OR balance > :n) AND attribute_exists(id)",
+        "(balance < :n OR balance = :n) AND attribute_exists(id)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_its_condition_may_be_compound(books: Books, ann: Party, account: Key, name: str) -> None:
+    holds, does_not = CONDITIONS[name]
+    with ann.begin() as unit:
+        unit.update(ann.accounts, account, ADD, ONE, condition=holds, blind=True)
+    assert ann.line.operations == ["TransactWriteItems"]
+    assert books.balance(account) == 101
+    unit = ann.begin()
+    unit.update(ann.accounts, account, "SET balance = :n", ONE, condition=does_not, blind=True)
+    with pytest.raises(ConditionFailed):
+        unit.commit()
+    assert books.balance(account) == 101
+
+
+@pytest.mark.parametrize("name", ["or", "a choice in text", "a choice of parentheses"])
+def test_a_choice_does_not_let_it_past_a_mark(books: Books, ann: Party, name: str) -> None:
+    """The mark has arrived late, and is removed first."""
+    account, mark = some_account(), {"unit": new_version(), "kind": "write"}
+    books.write("accounts", {**account, "balance": 100, VERSION: new_version(), MARK: mark})
+    with ann.begin() as unit:
+        unit.update(ann.accounts, account, ADD, ONE, condition=CONDITIONS[name][0], blind=True)
+    assert books.raw("accounts", account) == {**account, "balance": 101, VERSION: unit.id}
+
+
+@pytest.mark.parametrize(("operators", "sends"), [(291, "TransactWriteItems"), (292, "GetItem")])
+def test_what_units_add_counts_among_the_operators_that_a_condition_may_have(
+    books: Books, ann: Party, account: Key, operators: int, sends: str
+) -> None:
+    """Up to 300; units use nine of them."""
+    negated = operators % 2 == 0
+    condition = "NOT " * negated + " OR ".join(["balance > :n"] * ((operators - negated + 1) // 2))
+    with ann.begin() as unit:
+        unit.update(ann.accounts, account, ADD, ONE, condition=condition, blind=True)
+    assert ann.line.operations[0] == sends
+    assert books.balance(account) == 101
+
+
+@pytest.mark.parametrize("update", ["REMOVE balance", "DELETE colours :red"])
+def test_a_blind_update_that_only_takes_away_makes_no_item(books: Books, ann: Party, update: str) -> None:
+    key = some_account()
+    values = {":red": {"red"}} if ":red" in update else None
+    with ann.begin() as unit:
+        unit.update(ann.accounts, key, update, values, blind=True)
+    assert books.raw("accounts", key) is None
+
+
+@pytest.mark.parametrize("update", ["REMOVE balance", "DELETE colours :red"])
+def test_a_blind_update_that_only_takes_away_takes_it_away(books: Books, ann: Party, update: str) -> None:
+    account = books.account(colours={"red", "blue"})
+    values = {":red": {"red"}} if ":red" in update else None
+    with ann.begin() as unit:
+        unit.update(ann.accounts, account, update, values, blind=True)
+    left = {"colours": {"red", "blue"}} if values is None else {"balance": 100, "colours": {"blue"}}
+    assert books.item("accounts", account) == {**account, **left}
+
+
+# Other engines add a number to a text in a transaction.
+@pytest.mark.parametrize("units_engine", ["memory"], indirect=True)
+def test_one_that_does_not_fit_its_item_is_refused_with_its_place_and_writes_nothing(
+    books: Books, ann: Party, account: Key, other: Key
+) -> None:
+    books.write("accounts", {**other, "balance": "much", VERSION: new_version()})
+    before = books.everything()
+    unit = ann.begin()
+    for key in (account, other):
+        unit.update(ann.accounts, key, ADD, ONE, blind=True)
+    with pytest.raises(TableRefused, match="ValidationError at item 2 of 2"):
+        unit.commit()
+    with pytest.raises(UnitFinished, match="rolled back"):
+        unit.get(ann.accounts, account)
+    assert books.everything() == before
+
+
+def test_one_that_does_not_fit_its_item_is_found_before_anything_is_marked(
+    books: Books, ann: Party, account: Key, other: Key
+) -> None:
+    """Otherwise DynamoDB would refuse it after the unit was committed."""
+    books.write("accounts", {**other, "balance": "much", VERSION: new_version()})
+    before = books.everything()
+    unit = ann.begin(engine="marked")
+    for key in (account, other):
+        unit.update(ann.accounts, key, ADD, ONE, blind=True)
+    with pytest.raises(InvalidUnitRequest, match=other["id"]) as refused:
+        unit.commit()
+    assert refused.value.field == "update"
+    assert {sent.operation for sent in ann.line.sent} <= {"GetItem", "TransactGetItems", "BatchGetItem"}
+    assert books.everything() == before
+
+
+@pytest.mark.parametrize(
+    "version",
+    [7, "v7", "1", "0" * 25, "0" * 27, "Z" * 27, ["0" * 26], None],
+    ids=["number", "text", "digit", "25 digits", "27 digits", "27 letters", "list", "null"],
+)
+def test_an_item_with_a_version_that_no_unit_has_written_is_refused_as_by_other_statements(
+    books: Books, ann: Party, version: Any
+) -> None:
+    key = books.plain_account()
+    books.write("accounts", {**key, "balance": 100, VERSION: version})
+    with pytest.raises(InvalidUnitRequest, match="one that no item uses: _tluVersion"), ann.begin() as unit:
+        unit.update(ann.accounts, key, ADD, ONE, blind=True)
+    assert books.balance(key) == 100
+
+
+NEW = {"ConditionExpression": "attribute_not_exists(#version)", "ExpressionAttributeNames": {"#version": "version"}}
+
+
+def of_version(version: int) -> dict[str, Any]:
+    """The condition that the item has the mapper's version."""
+    return {
+        "ConditionExpression": "#version = :seen",
+        "ExpressionAttributeNames": {"#version": "version"},
+        "ExpressionAttributeValues": dumped({":seen": version}),
+    }
+
+
+def save(party: Party, unit: Unit, key: Key, version: int, balance: int) -> None:
+    """Put the next version of an object that was loaded with this one; 0 for a new object."""
+    item = {**key, "version": version + 1, "balance": balance}
+    condition = of_version(version) if version else NEW
+    unit.client.put_item(TableName=party.accounts.name, Item=dumped(item), **condition)
+
+
+def delete(party: Party, unit: Unit, key: Key, version: int) -> None:
+    unit.client.delete_item(TableName=party.accounts.name, Key=dumped(key), **of_version(version))
+
+
+@pytest.fixture
+def saved(books: Books, ann: Party) -> Key:
+    """An object of the second version."""
+    key = some_account()
+    for version in (0, 1):
         with ann.begin() as unit:
-            unit.put(ann.accounts, item)
-            item["tags"].append("b")
-        assert books.item("accounts", {"id": item["id"]}) == {"id": item["id"], "tags": ["a"]}
+            save(ann, unit, key, version, 100)
+    assert books.item("accounts", key) == {**key, "version": 2, "balance": 100}
+    return key
+
+
+def test_a_new_object_does_not_take_the_place_of_another(books: Books, ann: Party, saved: Key) -> None:
+    before = books.raw("accounts", saved)
+    unit = ann.begin()
+    with pytest.raises(ConditionFailed):
+        save(ann, unit, saved, 0, 7)
+    unit.rollback()
+    assert books.raw("accounts", saved) == before
+
+
+@pytest.mark.parametrize("does", ["saves", "deletes"])
+def test_an_object_whose_version_is_out_of_date_is_refused(books: Books, ann: Party, saved: Key, does: str) -> None:
+    before = books.raw("accounts", saved)
+    with ann.begin() as unit, pytest.raises(ConditionFailed):
+        save(ann, unit, saved, 1, 7) if does == "saves" else delete(ann, unit, saved, 1)
+    assert books.raw("accounts", saved) == before
+
+
+def test_an_object_is_deleted_at_its_version(books: Books, ann: Party, saved: Key) -> None:
+    with ann.begin() as unit:
+        delete(ann, unit, saved, 2)
+    assert books.raw("accounts", saved) is None
+
+
+@pytest.mark.parametrize("units_kind", ["threads"], indirect=True)
+def test_a_delete_that_is_pending_is_rolled_back_by_an_older_unit_that_saves_the_object(
+    books: Books, ann: Party, ben: Party, saved: Key
+) -> None:
+    older = ben.begin()
+    save(ben, older, saved, 2, 7)
+    books.clock.advance(1)
+    unit = ann.begin(engine="marked")
+    delete(ann, unit, saved, 2)
+
+    def marked() -> None:
+        ann.line.between["UpdateItem"] = older.commit
+
+    ann.line.between["UpdateItem"] = marked
+    with pytest.raises(UnitRolledBack) as raised:
+        unit.commit()
+    assert raised.value.by == older.id
+    assert books.item("accounts", saved) == {**saved, "version": 3, "balance": 7}

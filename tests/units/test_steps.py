@@ -60,356 +60,371 @@ def keeping(request: pytest.FixtureRequest) -> dict[str, Any]:
     return {"owner": some_name()} if request.param else {}
 
 
-class TestAStepThatHasSavedTheUnit:
-    def test_adds_nothing_when_it_is_tried_again(
-        self, books: Books, ann: Party, ben: Party, account: Key, keeping: dict[str, Any]
-    ) -> None:
-        unit = begun(ann)
-        tries = [takes(party, unit, account, "seat", **keeping) for party in (ann, ben, ann)]
-        assert [each.repeated for each in tries] == [False, True, True]
-        ben.units.resume(unit, step="pay").commit()
-        assert books.balance(account) == 90
-
-    def test_that_is_not_named_adds_it_once_more(self, books: Books, ann: Party, account: Key) -> None:
-        unit = begun(ann)
-        for _ in range(2):
-            takes(ann, unit, account, None)
-        ann.units.resume(unit).commit()
-        assert books.balance(account) == 80
-
-    def test_writes_nothing_and_sends_no_write_when_it_is_tried_again(
-        self, books: Books, ann: Party, account: Key, keeping: dict[str, Any]
-    ) -> None:
-        unit = begun(ann)
-        takes(ann, unit, account, "seat", **keeping)
-        before = books.everything()
-        sent = ann.sends(lambda: takes(ann, unit, account, "seat", keep_for=7, owner=some_name()))
-        assert set(sent) == {"GetItem"}
-        assert books.everything() == before
-
-    def test_evaluates_no_condition_and_sees_what_is_saved(
-        self, ann: Party, ben: Party, account: Key, other: Key
-    ) -> None:
-        unit = seated(ann, account)
-        takes(ann, unit, other, "room")
-        again = ben.units.resume(unit, step="seat")
-        assert again.put(ben.accounts, {**account, "balance": 1}) is None
-        assert again.update(ben.accounts, account, TAKE, TEN, condition=NEVER) is None
-        assert [(again.get(ben.accounts, key) or {})["balance"] for key in (account, other)] == [90, 40]
-        assert again.save() == unit
-        with pytest.raises(UnitFinished, match="saved"):
-            again.get(ben.accounts, account)
-
-    def test_leaves_the_unit_to_its_present_process_when_it_is_tried_again_late(
-        self, books: Books, ann: Party, ben: Party, account: Key, other: Key
-    ) -> None:
-        unit = seated(ann, account)
-        going_on = ben.units.resume(unit, step="room")
-        takes(ann, unit, account, "seat")
-        going_on.update(ben.accounts, other, TAKE, TEN)
-        going_on.save()
-        committing = ben.units.resume(unit, step="pay")
-        takes(ann, unit, account, "seat")
-        committing.commit()
-        assert [books.balance(key) for key in (account, other)] == [90, 40]
-
-    def test_is_remembered_by_all_later_saves(self, books: Books, ann: Party, account: Key) -> None:
-        unit = begun(ann)
-        for step in ("seat", "room", None, "seat", "room", "car", "seat"):
-            takes(ann, unit, account, step)
-        ann.units.resume(unit).commit()
-        assert books.balance(account) == 60
-
-    @pytest.mark.parametrize("engine", ["native", "marked"])
-    def test_is_repeated_also_once_the_unit_is_committed_and_may_end_in_any_way(
-        self, books: Books, ann: Party, account: Key, engine: Any
-    ) -> None:
-        unit = seated(ann, account, engine=engine)
-        ann.units.resume(unit, step="pay").commit()
-        for step in ("seat", "pay", None):
-            with ann.units.resume(unit, step=step) as again:
-                again.update(ann.accounts, account, TAKE, TEN)
-            assert again.repeated
-        assert takes(ann, unit, account, "seat").repeated
-        assert books.balance(account) == 90
-
-    def test_of_a_unit_that_was_rolled_back_is_told_so(self, ann: Party, account: Key) -> None:
-        unit = seated(ann, account)
-        ann.units.rollback(unit)
-        with pytest.raises(UnitRolledBack):
-            ann.units.resume(unit, step="seat")
-
-    def test_reads_what_took_several_rows_to_save(self, ann: Party, ben: Party, account: Key) -> None:
-        unit = begun(ann)
-        with ann.units.resume(unit, step="seat") as resumed:
-            resumed.put(ann.accounts, {**account, "texts": [some_name() for _ in range(300)]})
-            resumed.save()
-        again = ben.units.resume(unit, step="seat")
-        assert len((again.get(ben.accounts, account) or {})["texts"]) == 300
-        assert ann.units.resume(unit, step="room").save() == unit
-
-    def test_of_another_unit_is_another_step(self, books: Books, ann: Party, account: Key) -> None:
-        for unit in (begun(ann), begun(ann)):
-            takes(ann, unit, account, "seat")
-            ann.units.resume(unit).commit()
-        assert books.balance(account) == 80
+def test_a_step_that_has_saved_the_unit_adds_nothing_when_it_is_tried_again(
+    books: Books, ann: Party, ben: Party, account: Key, keeping: dict[str, Any]
+) -> None:
+    unit = begun(ann)
+    tries = [takes(party, unit, account, "seat", **keeping) for party in (ann, ben, ann)]
+    assert [each.repeated for each in tries] == [False, True, True]
+    ben.units.resume(unit, step="pay").commit()
+    assert books.balance(account) == 90
 
 
-class TestAStepThatHasNotSavedIt:
-    def test_is_tried_again_after_a_failure(self, books: Books, ann: Party, ben: Party, account: Key) -> None:
-        unit = begun(ann)
-        failing = ann.units.resume(unit, step="seat")
-        failing.update(ann.accounts, account, TAKE, TEN)
-        with pytest.raises(ZeroDivisionError), failing:
-            _ = 1 / 0
-        assert not takes(ben, unit, account, "seat").repeated
-        ann.units.resume(unit).commit()
-        assert books.balance(account) == 90
+def test_a_step_that_is_not_named_adds_once_more_what_it_has_saved(books: Books, ann: Party, account: Key) -> None:
+    unit = begun(ann)
+    for _ in range(2):
+        takes(ann, unit, account, None)
+    ann.units.resume(unit).commit()
+    assert books.balance(account) == 80
 
-    def test_is_done_once_by_the_last_of_two_tries_at_once_that_has_resumed_it(
-        self, books: Books, ann: Party, ben: Party, account: Key, keeping: dict[str, Any]
-    ) -> None:
-        unit = begun(ann)
-        first, second = ann.units.resume(unit, step="seat"), ben.units.resume(unit, step="seat")
-        for resumed, party in ((first, ann), (second, ben)):
-            resumed.update(party.accounts, account, TAKE, TEN)
-        with pytest.raises(UnitChanged):
-            first.save(**keeping)
-        second.save(**keeping)
-        assert takes(ann, unit, account, "seat", **keeping).repeated
-        ann.units.resume(unit).commit()
-        assert books.balance(account) == 90
 
-    @THREADS_ONLY
-    @pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
-    def test_finds_the_save_of_a_try_that_comes_between_its_look_and_its_claim(
-        self, books: Books, ann: Party, ben: Party, account: Key
-    ) -> None:
-        unit = begun(ann)
-        slow = ann.units.resume(unit, step="seat")
-        slow.update(ann.accounts, account, TAKE, TEN)
-        ben.line.between["UpdateItem"] = slow.save
-        assert takes(ben, unit, account, "seat").repeated
-        ann.units.resume(unit).commit()
-        assert books.balance(account) == 90
+def test_a_step_that_has_saved_the_unit_writes_nothing_and_sends_no_write_when_it_is_tried_again(
+    books: Books, ann: Party, account: Key, keeping: dict[str, Any]
+) -> None:
+    unit = begun(ann)
+    takes(ann, unit, account, "seat", **keeping)
+    before = books.everything()
+    sent = ann.sends(lambda: takes(ann, unit, account, "seat", keep_for=7, owner=some_name()))
+    assert set(sent) == {"GetItem"}
+    assert books.everything() == before
 
-    @THREADS_ONLY
-    @pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
-    @pytest.mark.parametrize("goes_on", ["saves it", "commits it", "rolls it back"])
-    def test_looks_again_if_another_one_goes_on_while_it_reads_what_is_saved(
-        self, ann: Party, ben: Party, account: Key, goes_on: str
-    ) -> None:
-        unit = begun(ann)
-        resumed = ann.units.resume(unit, step="seat")
+
+def test_a_step_that_has_saved_the_unit_evaluates_no_condition_and_sees_what_is_saved(
+    ann: Party, ben: Party, account: Key, other: Key
+) -> None:
+    unit = seated(ann, account)
+    takes(ann, unit, other, "room")
+    again = ben.units.resume(unit, step="seat")
+    assert again.put(ben.accounts, {**account, "balance": 1}) is None
+    assert again.update(ben.accounts, account, TAKE, TEN, condition=NEVER) is None
+    assert [(again.get(ben.accounts, key) or {})["balance"] for key in (account, other)] == [90, 40]
+    assert again.save() == unit
+    with pytest.raises(UnitFinished, match="saved"):
+        again.get(ben.accounts, account)
+
+
+def test_a_step_that_has_saved_the_unit_leaves_the_unit_to_its_present_process_when_it_is_tried_again_late(
+    books: Books, ann: Party, ben: Party, account: Key, other: Key
+) -> None:
+    unit = seated(ann, account)
+    going_on = ben.units.resume(unit, step="room")
+    takes(ann, unit, account, "seat")
+    going_on.update(ben.accounts, other, TAKE, TEN)
+    going_on.save()
+    committing = ben.units.resume(unit, step="pay")
+    takes(ann, unit, account, "seat")
+    committing.commit()
+    assert [books.balance(key) for key in (account, other)] == [90, 40]
+
+
+def test_a_step_that_has_saved_the_unit_is_remembered_by_all_later_saves(
+    books: Books, ann: Party, account: Key
+) -> None:
+    unit = begun(ann)
+    for step in ("seat", "room", None, "seat", "room", "car", "seat"):
+        takes(ann, unit, account, step)
+    ann.units.resume(unit).commit()
+    assert books.balance(account) == 60
+
+
+@pytest.mark.parametrize("engine", ["native", "marked"])
+def test_a_step_that_has_saved_the_unit_is_repeated_also_once_the_unit_is_committed_and_may_end_in_any_way(
+    books: Books, ann: Party, account: Key, engine: Any
+) -> None:
+    unit = seated(ann, account, engine=engine)
+    ann.units.resume(unit, step="pay").commit()
+    for step in ("seat", "pay", None):
+        with ann.units.resume(unit, step=step) as again:
+            again.update(ann.accounts, account, TAKE, TEN)
+        assert again.repeated
+    assert takes(ann, unit, account, "seat").repeated
+    assert books.balance(account) == 90
+
+
+def test_a_step_of_a_unit_that_was_rolled_back_is_told_so(ann: Party, account: Key) -> None:
+    unit = seated(ann, account)
+    ann.units.rollback(unit)
+    with pytest.raises(UnitRolledBack):
+        ann.units.resume(unit, step="seat")
+
+
+def test_a_step_that_has_saved_the_unit_reads_what_took_several_rows_to_save(
+    ann: Party, ben: Party, account: Key
+) -> None:
+    unit = begun(ann)
+    with ann.units.resume(unit, step="seat") as resumed:
         resumed.put(ann.accounts, {**account, "texts": [some_name() for _ in range(300)]})
         resumed.save()
-        other = ann.units.resume(unit, step="room")
-        ends: dict[str, Callable[[], object]] = {
-            "saves it": other.save,
-            "commits it": other.commit,
-            "rolls it back": other.rollback,
-        }
-        # Before its second request, for the rows of what was saved when the first one was answered.
-        ben.line.between["GetItem"] = lambda: ben.line.between.update(GetItem=ends[goes_on])
-        if goes_on == "rolls it back":
-            with pytest.raises(UnitRolledBack):
-                ben.units.resume(unit, step="seat")
-            return
-        again = ben.units.resume(unit, step="seat")
-        assert again.repeated
-        assert len((again.get(ben.accounts, account) or {})["texts"]) == 300
-        assert len(ben.line.operations) > 3
+    again = ben.units.resume(unit, step="seat")
+    assert len((again.get(ben.accounts, account) or {})["texts"]) == 300
+    assert ann.units.resume(unit, step="room").save() == unit
 
-    @pytest.mark.parametrize("what", [Lost.NOT_SENT, Lost.REQUEST, Lost.REPLY], ids=lambda what: what.value)
-    def test_is_done_once_whichever_request_is_lost(
-        self, books: Books, ann: Party, ben: Party, what: Lost, keeping: dict[str, Any]
-    ) -> None:
-        for number in ann.loses_each(what, at_least=4):
-            key, unit = books.account(100), begun(ben)
-            takes(ann, unit, key, "seat", **keeping)
-            assert takes(ben, unit, key, "seat", **keeping).repeated
-            ben.units.resume(unit).commit()
-            assert books.balance(key) == 90, number
 
-    @pytest.mark.parametrize(("what", "repeated"), [(Lost.REQUEST, False), (Lost.REPLY, True)], ids=["not", "applied"])
-    def test_is_done_once_after_a_save_whose_outcome_is_unknown(
-        self, books: Books, ann: Party, ben: Party, account: Key, what: Lost, repeated: bool, keeping: dict[str, Any]
-    ) -> None:
-        unit = begun(ann)
-        resumed = ann.units.resume(unit, step="seat")
-        resumed.update(ann.accounts, account, TAKE, TEN)
-        # With an owner, a row by which it is found is written before.
-        ann.loses(what, 1, 1_000, "TransactWriteItems" if keeping else "PutItem")
-        with pytest.raises(OutcomeUnknown):
-            resumed.save(**keeping)
-        ann.line.losses.clear()
-        assert takes(ben, unit, account, "seat", **keeping).repeated is repeated
-        ben.units.resume(unit).commit()
-        assert books.balance(account) == 90
-
-    @THREADS_ONLY
-    @pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
-    def test_is_not_said_to_be_unsaved_if_others_save_the_unit_before_its_save_is_answered(
-        self, books: Books, ann: Party, ben: Party, account: Key, other: Key
-    ) -> None:
-        unit = begun(ann)
-        resumed = ann.units.resume(unit, step="seat")
-        resumed.update(ann.accounts, account, TAKE, TEN)
-        ann.loses(Lost.REPLY, 1, operation="PutItem")
-        before_the_second_attempt(ann, lambda: takes(ben, unit, other, "room"))
-        with pytest.raises(OutcomeUnknown, match="resume"):
-            resumed.save()
-        with pytest.raises(UnitFinished, match="unknown"):
-            resumed.save()
-        assert takes(ann, unit, account, "seat").repeated
+def test_a_step_of_another_unit_is_another_step(books: Books, ann: Party, account: Key) -> None:
+    for unit in (begun(ann), begun(ann)):
+        takes(ann, unit, account, "seat")
         ann.units.resume(unit).commit()
-        assert [books.balance(key) for key in (account, other)] == [90, 40]
-
-    @THREADS_ONLY
-    @pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
-    @pytest.mark.parametrize("steps", [["room"], ["room", "car"]], ids=len)
-    def test_is_said_to_be_unsaved_if_its_save_is_lost_and_others_save_the_unit(
-        self, ann: Party, ben: Party, account: Key, other: Key, steps: list[str]
-    ) -> None:
-        unit = begun(ann)
-        resumed = ann.units.resume(unit, step="seat")
-        resumed.update(ann.accounts, account, TAKE, TEN)
-        ann.loses(Lost.REQUEST, 1, operation="PutItem")
-        before_the_second_attempt(ann, lambda: [takes(ben, unit, other, step) for step in steps])
-        with pytest.raises(UnitChanged):
-            resumed.save()
-        assert not takes(ann, unit, account, "seat").repeated
-
-    def test_may_commit_it(self, books: Books, ann: Party, account: Key) -> None:
-        unit = begun(ann)
-        with ann.units.resume(unit, step="pay") as resumed:
-            resumed.update(ann.accounts, account, TAKE, TEN)
-        assert books.balance(account) == 90
+    assert books.balance(account) == 80
 
 
-class TestTheEndOfARepeatedStep:
-    @pytest.mark.parametrize("engine", ["native", "marked"])
-    def test_is_no_commit_which_would_leave_out_what_it_has_stated(
-        self, books: Books, ann: Party, account: Key, engine: Any
-    ) -> None:
-        unit = seated(ann, account, engine=engine)
-        again = ann.units.resume(unit, step="seat")
-        with pytest.raises(InvalidUnitRequest, match="end with `save"):
-            again.commit()
-        assert again.save() == unit
-        assert (ann.units.outcome(unit=unit), books.balance(account)) == (Outcome.PENDING, 100)
-
-    def test_is_not_that_of_its_block_without_a_save(self, books: Books, ann: Party, account: Key) -> None:
-        unit = seated(ann, account)
-        with pytest.raises(InvalidUnitRequest, match="end with `save"), ann.units.resume(unit, step="seat"):
-            pass
-        ann.units.resume(unit, step="pay").commit()
-        assert books.balance(account) == 90
-
-    def test_may_be_an_error_which_leaves_the_unit_as_saved(self, books: Books, ann: Party, account: Key) -> None:
-        unit = seated(ann, account)
-        with pytest.raises(ZeroDivisionError), ann.units.resume(unit, step="seat"):
-            _ = 1 / 0
-        ann.units.resume(unit).commit()
-        assert books.balance(account) == 90
-
-    def test_may_be_a_rollback_for_all(self, ann: Party, account: Key) -> None:
-        unit = seated(ann, account)
-        ann.units.resume(unit, step="seat").rollback()
-        assert ann.units.outcome(unit=unit) is Outcome.ROLLED_BACK
-
-    def test_is_no_rollback_once_another_one_has_gone_on(
-        self, books: Books, ann: Party, ben: Party, account: Key
-    ) -> None:
-        unit = seated(ann, account)
-        again, going_on = ann.units.resume(unit, step="seat"), ben.units.resume(unit, step="pay")
-        with pytest.raises(UnitChanged):
-            again.rollback()
-        going_on.commit()
-        assert books.balance(account) == 90
+def test_a_step_that_has_not_saved_the_unit_is_tried_again_after_a_failure(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
+    unit = begun(ann)
+    failing = ann.units.resume(unit, step="seat")
+    failing.update(ann.accounts, account, TAKE, TEN)
+    with pytest.raises(ZeroDivisionError), failing:
+        _ = 1 / 0
+    assert not takes(ben, unit, account, "seat").repeated
+    ann.units.resume(unit).commit()
+    assert books.balance(account) == 90
 
 
-class TestTheStepsOfAUnit:
-    def test_are_a_hundred_at_most_and_none_is_forgotten_for_one_more(
-        self, books: Books, ann: Party, account: Key
-    ) -> None:
-        unit = begun(ann)
-        for number in range(MOST_STEPS):
-            assert not takes(ann, unit, account, f"step {number}").repeated
-        one_more = ann.units.resume(unit, step="one more")
-        one_more.update(ann.accounts, account, TAKE, TEN, blind=True)
-
-        def is_refused() -> None:
-            with pytest.raises(InvalidUnitRequest, match="100 steps"):
-                one_more.save()
-
-        assert ann.sends(is_refused) == []
-        assert takes(ann, unit, account, "step 0").repeated
-        assert takes(ann, unit, account, f"step {MOST_STEPS - 1}").repeated
-        takes(ann, unit, account, None)
-        last = ann.units.resume(unit, step="the last")
-        last.update(ann.accounts, account, TAKE, TEN)
-        last.commit()
-        assert books.balance(account) == 100 - 10 * (MOST_STEPS + 2)
-
-    def test_add_sixteen_bytes_each_to_its_record(self, books: Books, ann: Party) -> None:
-        unit = begun(ann)
-        assert "steps" not in record(books, unit)
-        for step in ("seat", "room" * (LONGEST // 4), "Zimmer mit Frühstück"):
-            ann.units.resume(unit, step=step).save()
-        assert [len(bytes(each)) for each in record(books, unit)["steps"]] == [16, 16, 16]
-
-    @pytest.mark.parametrize(
-        "step",
-        ["", 7, b"seat", "s" * (LONGEST + 1), "\ud800"],
-        ids=["empty", "number", "bytes", "too long", "surrogate"],
-    )
-    def test_are_texts(self, ann: Party, step: Any) -> None:
-        unit = begun(ann)
-        with pytest.raises(InvalidUnitRequest, match="step"):
-            ann.units.resume(unit, step=step)
-
-    def test_are_told_apart_by_every_character(self, books: Books, ann: Party, account: Key) -> None:
-        unit = begun(ann)
-        for step in ("seat", "Seat", "seat ", "s" * LONGEST, "s" * (LONGEST - 1) + "t"):
-            assert not takes(ann, unit, account, step).repeated
-        ann.units.resume(unit).commit()
-        assert books.balance(account) == 50
+def test_a_step_that_has_not_saved_the_unit_is_done_once_by_the_last_of_two_tries_at_once_that_has_resumed_it(
+    books: Books, ann: Party, ben: Party, account: Key, keeping: dict[str, Any]
+) -> None:
+    unit = begun(ann)
+    first, second = ann.units.resume(unit, step="seat"), ben.units.resume(unit, step="seat")
+    for resumed, party in ((first, ann), (second, ben)):
+        resumed.update(party.accounts, account, TAKE, TEN)
+    with pytest.raises(UnitChanged):
+        first.save(**keeping)
+    second.save(**keeping)
+    assert takes(ann, unit, account, "seat", **keeping).repeated
+    ann.units.resume(unit).commit()
+    assert books.balance(account) == 90
 
 
-class TestWithWhatElseIsSaved:
-    def test_a_name_that_another_unit_has_used_is_told_to_the_next_step(
-        self, books: Books, ann: Party, account: Key
-    ) -> None:
-        name = some_name()
-        unit = seated(ann, account, name=name)
-        ann.begin(name=name).commit()
-        assert takes(ann, unit, account, "seat").repeated
-        with pytest.raises(UnitRolledBack, match=name):
-            ann.units.resume(unit, step="room")
-        assert books.balance(account) == 100
+@THREADS_ONLY
+@pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
+def test_a_step_that_has_not_saved_the_unit_finds_the_save_of_a_try_that_comes_between_its_look_and_its_claim(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
+    unit = begun(ann)
+    slow = ann.units.resume(unit, step="seat")
+    slow.update(ann.accounts, account, TAKE, TEN)
+    ben.line.between["UpdateItem"] = slow.save
+    assert takes(ben, unit, account, "seat").repeated
+    ann.units.resume(unit).commit()
+    assert books.balance(account) == 90
 
-    def test_the_end_of_its_owner_is_the_end_of_a_unit_with_steps(
-        self, units_world: UnitsWorld, books: Books, ann: Party, account: Key
-    ) -> None:
-        owner = some_name()
-        unit = begun(ann)
-        takes(ann, unit, account, "seat", owner=owner)
-        again = units_world.party().units.resume(unit, step="seat")
-        assert ann.units.end_owner(owner) == [unit]
-        assert again.save() == unit
+
+@THREADS_ONLY
+@pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
+@pytest.mark.parametrize("goes_on", ["saves it", "commits it", "rolls it back"])
+def test_a_step_that_has_not_saved_the_unit_looks_again_if_another_one_goes_on_while_it_reads_what_is_saved(
+    ann: Party, ben: Party, account: Key, goes_on: str
+) -> None:
+    unit = begun(ann)
+    resumed = ann.units.resume(unit, step="seat")
+    resumed.put(ann.accounts, {**account, "texts": [some_name() for _ in range(300)]})
+    resumed.save()
+    other = ann.units.resume(unit, step="room")
+    ends: dict[str, Callable[[], object]] = {
+        "saves it": other.save,
+        "commits it": other.commit,
+        "rolls it back": other.rollback,
+    }
+    # Before its second request, for the rows of what was saved when the first one was answered.
+    ben.line.between["GetItem"] = lambda: ben.line.between.update(GetItem=ends[goes_on])
+    if goes_on == "rolls it back":
         with pytest.raises(UnitRolledBack):
-            ann.units.resume(unit, step="seat")
-        assert books.balance(account) == 100
+            ben.units.resume(unit, step="seat")
+        return
+    again = ben.units.resume(unit, step="seat")
+    assert again.repeated
+    assert len((again.get(ben.accounts, account) or {})["texts"]) == 300
+    assert len(ben.line.operations) > 3
 
-    def test_a_condition_that_fails_leaves_the_step_to_be_tried_again(
-        self, books: Books, ann: Party, account: Key
-    ) -> None:
-        unit = begun(ann)
-        resumed = ann.units.resume(unit, step="seat")
-        with pytest.raises(ConditionFailed):
-            resumed.update(ann.accounts, account, TAKE, TEN, condition=NEVER)
+
+@pytest.mark.parametrize(("what", "repeated"), [(Lost.REQUEST, False), (Lost.REPLY, True)], ids=["not", "applied"])
+def test_a_step_that_has_not_saved_the_unit_is_done_once_after_a_save_whose_outcome_is_unknown(
+    books: Books, ann: Party, ben: Party, account: Key, what: Lost, repeated: bool, keeping: dict[str, Any]
+) -> None:
+    unit = begun(ann)
+    resumed = ann.units.resume(unit, step="seat")
+    resumed.update(ann.accounts, account, TAKE, TEN)
+    # With an owner, a row by which it is found is written before.
+    ann.loses(what, 1, 1_000, "TransactWriteItems" if keeping else "PutItem")
+    with pytest.raises(OutcomeUnknown):
+        resumed.save(**keeping)
+    ann.line.losses.clear()
+    assert takes(ben, unit, account, "seat", **keeping).repeated is repeated
+    ben.units.resume(unit).commit()
+    assert books.balance(account) == 90
+
+
+@THREADS_ONLY
+@pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
+def test_a_step_that_has_not_saved_it_is_not_said_to_be_unsaved_if_others_save_the_unit_before_its_save_is_answered(
+    books: Books, ann: Party, ben: Party, account: Key, other: Key
+) -> None:
+    unit = begun(ann)
+    resumed = ann.units.resume(unit, step="seat")
+    resumed.update(ann.accounts, account, TAKE, TEN)
+    ann.loses(Lost.REPLY, 1, operation="PutItem")
+    before_the_second_attempt(ann, lambda: takes(ben, unit, other, "room"))
+    with pytest.raises(OutcomeUnknown, match="resume"):
         resumed.save()
-        assert takes(ann, unit, account, "seat").repeated
-        ann.units.resume(unit).commit()
-        assert books.balance(account) == 100
+    with pytest.raises(UnitFinished, match="unknown"):
+        resumed.save()
+    assert takes(ann, unit, account, "seat").repeated
+    ann.units.resume(unit).commit()
+    assert [books.balance(key) for key in (account, other)] == [90, 40]
+
+
+@THREADS_ONLY
+@pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
+@pytest.mark.parametrize("steps", [["room"], ["room", "car"]], ids=len)
+def test_a_step_that_has_not_saved_the_unit_is_said_to_be_unsaved_if_its_save_is_lost_and_others_save_the_unit(
+    ann: Party, ben: Party, account: Key, other: Key, steps: list[str]
+) -> None:
+    unit = begun(ann)
+    resumed = ann.units.resume(unit, step="seat")
+    resumed.update(ann.accounts, account, TAKE, TEN)
+    ann.loses(Lost.REQUEST, 1, operation="PutItem")
+    before_the_second_attempt(ann, lambda: [takes(ben, unit, other, step) for step in steps])
+    with pytest.raises(UnitChanged):
+        resumed.save()
+    assert not takes(ann, unit, account, "seat").repeated
+
+
+def test_a_step_that_has_not_saved_the_unit_may_commit_it(books: Books, ann: Party, account: Key) -> None:
+    unit = begun(ann)
+    with ann.units.resume(unit, step="pay") as resumed:
+        resumed.update(ann.accounts, account, TAKE, TEN)
+    assert books.balance(account) == 90
+
+
+@pytest.mark.parametrize("engine", ["native", "marked"])
+def test_the_end_of_a_repeated_step_is_no_commit_which_would_leave_out_what_it_has_stated(
+    books: Books, ann: Party, account: Key, engine: Any
+) -> None:
+    unit = seated(ann, account, engine=engine)
+    again = ann.units.resume(unit, step="seat")
+    with pytest.raises(InvalidUnitRequest, match="end with `save"):
+        again.commit()
+    assert again.save() == unit
+    assert (ann.units.outcome(unit=unit), books.balance(account)) == (Outcome.PENDING, 100)
+
+
+def test_the_end_of_a_repeated_step_is_not_that_of_its_block_without_a_save(
+    books: Books, ann: Party, account: Key
+) -> None:
+    unit = seated(ann, account)
+    with pytest.raises(InvalidUnitRequest, match="end with `save"), ann.units.resume(unit, step="seat"):
+        pass
+    ann.units.resume(unit, step="pay").commit()
+    assert books.balance(account) == 90
+
+
+def test_the_end_of_a_repeated_step_may_be_an_error_which_leaves_the_unit_as_saved(
+    books: Books, ann: Party, account: Key
+) -> None:
+    unit = seated(ann, account)
+    with pytest.raises(ZeroDivisionError), ann.units.resume(unit, step="seat"):
+        _ = 1 / 0
+    ann.units.resume(unit).commit()
+    assert books.balance(account) == 90
+
+
+def test_the_end_of_a_repeated_step_may_be_a_rollback_for_all(ann: Party, account: Key) -> None:
+    unit = seated(ann, account)
+    ann.units.resume(unit, step="seat").rollback()
+    assert ann.units.outcome(unit=unit) is Outcome.ROLLED_BACK
+
+
+def test_the_end_of_a_repeated_step_is_no_rollback_once_another_one_has_gone_on(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
+    unit = seated(ann, account)
+    again, going_on = ann.units.resume(unit, step="seat"), ben.units.resume(unit, step="pay")
+    with pytest.raises(UnitChanged):
+        again.rollback()
+    going_on.commit()
+    assert books.balance(account) == 90
+
+
+def test_the_steps_of_a_unit_are_a_hundred_at_most_and_none_is_forgotten_for_one_more(
+    books: Books, ann: Party, account: Key
+) -> None:
+    unit = begun(ann)
+    for number in range(MOST_STEPS):
+        assert not takes(ann, unit, account, f"step {number}").repeated
+    one_more = ann.units.resume(unit, step="one more")
+    one_more.update(ann.accounts, account, TAKE, TEN, blind=True)
+
+    def is_refused() -> None:
+        with pytest.raises(InvalidUnitRequest, match="100 steps"):
+            one_more.save()
+
+    assert ann.sends(is_refused) == []
+    assert takes(ann, unit, account, "step 0").repeated
+    assert takes(ann, unit, account, f"step {MOST_STEPS - 1}").repeated
+    takes(ann, unit, account, None)
+    last = ann.units.resume(unit, step="the last")
+    last.update(ann.accounts, account, TAKE, TEN)
+    last.commit()
+    assert books.balance(account) == 100 - 10 * (MOST_STEPS + 2)
+
+
+def test_the_steps_of_a_unit_add_sixteen_bytes_each_to_its_record(books: Books, ann: Party) -> None:
+    unit = begun(ann)
+    assert "steps" not in record(books, unit)
+    for step in ("seat", "room" * (LONGEST // 4), "Zimmer mit Frühstück"):
+        ann.units.resume(unit, step=step).save()
+    assert [len(bytes(each)) for each in record(books, unit)["steps"]] == [16, 16, 16]
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["", 7, b"seat", "s" * (LONGEST + 1), "\ud800"],
+    ids=["empty", "number", "bytes", "too long", "surrogate"],
+)
+def test_the_steps_of_a_unit_are_texts(ann: Party, step: Any) -> None:
+    unit = begun(ann)
+    with pytest.raises(InvalidUnitRequest, match="step"):
+        ann.units.resume(unit, step=step)
+
+
+def test_the_steps_of_a_unit_are_told_apart_by_every_character(books: Books, ann: Party, account: Key) -> None:
+    unit = begun(ann)
+    for step in ("seat", "Seat", "seat ", "s" * LONGEST, "s" * (LONGEST - 1) + "t"):
+        assert not takes(ann, unit, account, step).repeated
+    ann.units.resume(unit).commit()
+    assert books.balance(account) == 50
+
+
+def test_a_name_that_another_unit_has_used_is_told_to_the_next_step(books: Books, ann: Party, account: Key) -> None:
+    name = some_name()
+    unit = seated(ann, account, name=name)
+    ann.begin(name=name).commit()
+    assert takes(ann, unit, account, "seat").repeated
+    with pytest.raises(UnitRolledBack, match=name):
+        ann.units.resume(unit, step="room")
+    assert books.balance(account) == 100
+
+
+def test_the_end_of_its_owner_is_the_end_of_a_unit_with_steps(
+    units_world: UnitsWorld, books: Books, ann: Party, account: Key
+) -> None:
+    owner = some_name()
+    unit = begun(ann)
+    takes(ann, unit, account, "seat", owner=owner)
+    again = units_world.party().units.resume(unit, step="seat")
+    assert ann.units.end_owner(owner) == [unit]
+    assert again.save() == unit
+    with pytest.raises(UnitRolledBack):
+        ann.units.resume(unit, step="seat")
+    assert books.balance(account) == 100
+
+
+def test_a_condition_that_fails_leaves_the_step_to_be_tried_again(books: Books, ann: Party, account: Key) -> None:
+    unit = begun(ann)
+    resumed = ann.units.resume(unit, step="seat")
+    with pytest.raises(ConditionFailed):
+        resumed.update(ann.accounts, account, TAKE, TEN, condition=NEVER)
+    resumed.save()
+    assert takes(ann, unit, account, "seat").repeated
+    ann.units.resume(unit).commit()
+    assert books.balance(account) == 100

@@ -1,17 +1,18 @@
-"""Sweeps: what they do and report, also in parallel, and if they are killed themselves."""
+"""Sweeps: what they do and report, also beside each other, in parts of the table, and with a time-out."""
 
 import random
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 from zlib import compress
 
 import pytest
+from botocore.exceptions import ClientError
 from kit.crashes import crashes
 from kit.engines import engine_names, first_on
 from kit.units import MARK, THREADS_ONLY, Books, Key, Killed, Party, UnitsWorld, make_table, some_account
 
+from ticketlock.errors import InvalidUnitRequest, TableRefused
 from ticketlock.units import Swept
 
 pytestmark = [
@@ -20,11 +21,23 @@ pytestmark = [
     pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True),
 ]
 
+
 # Incompressible, so that it does not fit into the record.
 LONG = random.Random(0).randbytes(8_000)
+
+
 LEASE_S, COPIES_S, MARGIN_S = 60, 600, 5
+
+
 HEAD = {"format": 1, "state": "pending", "rev": 0, "born": 0, "leaseUntilMs": 0, "attempt": "1", "pieces": 0}
+
+
 Left = Callable[[UnitsWorld, list[Key]], None]
+
+
+@pytest.fixture(autouse=True)
+def only_its_own(books: Books) -> None:
+    books.empty()
 
 
 @pytest.fixture
@@ -54,23 +67,14 @@ def after_its_decision(world: UnitsWorld, keys: list[Key]) -> None:
     killed(world, keys, 3, is_sent=True)
 
 
-def balances(books: Books, keys: list[Key]) -> list[object]:
-    found = [books.item("accounts", key) for key in keys]
-    return [item and item["balance"] for item in found]
-
-
-def marks(books: Books, keys: list[Key]) -> int:
-    return sum(MARK in (books.raw("accounts", key) or {}) for key in keys)
-
-
 def rows(books: Books) -> list[str]:
     return [row["row"][:2] for row in books.everything()["units"]]
 
 
 def assert_ended(books: Books, keys: list[Key], left: Left) -> None:
     """What was left is finished or rolled back, and only its record remains."""
-    assert marks(books, keys) == 0
-    assert balances(books, keys) == ([0, 0, 0] if left is after_its_decision else [100, 100, None])
+    assert books.marks(keys) == 0
+    assert books.balances(keys) == ([0, 0, 0] if left is after_its_decision else [100, 100, None])
     assert "w#" not in rows(books)
 
 
@@ -78,19 +82,18 @@ def test_a_unit_that_is_on_its_way_is_left_alone(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
 ) -> None:
     before_its_decision(units_world, keys)
-    assert marks(books, keys) == 3
+    assert books.marks(keys) == 3
     assert ben.units.sweep().open >= 1
-    assert marks(books, keys) == 3
+    assert books.marks(keys) == 3
 
 
 def test_one_whose_lease_is_over_is_rolled_back_and_its_marks_are_removed(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
 ) -> None:
-    empty(books)
     before_its_decision(units_world, keys)
     books.clock.advance(LEASE_S + MARGIN_S)
     assert ben.units.sweep() == Swept(rolled_back=1, finished=3, closed=0, open=1)
-    assert (marks(books, keys), balances(books, keys)) == (0, [100, 100, None])
+    assert (books.marks(keys), books.balances(keys)) == (0, [100, 100, None])
     books.clock.advance(COPIES_S + MARGIN_S)
     assert ben.units.sweep() == Swept(closed=1)
     assert rows(books) == ["he"]
@@ -100,10 +103,9 @@ def test_one_whose_lease_is_over_is_rolled_back_and_its_marks_are_removed(
 def test_one_that_was_committed_is_finished_at_once_and_closed_ten_minutes_after_its_end(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
 ) -> None:
-    empty(books)
     after_its_decision(units_world, keys)
     assert ben.units.sweep() == Swept(finished=3, open=1)
-    assert (marks(books, keys), balances(books, keys)) == (0, [0, 0, 0])
+    assert (books.marks(keys), books.balances(keys)) == (0, [0, 0, 0])
     books.clock.advance(COPIES_S - MARGIN_S)
     assert ben.units.sweep() == Swept(open=1)
     books.clock.advance(2 * MARGIN_S)
@@ -114,13 +116,7 @@ def test_one_that_was_committed_is_finished_at_once_and_closed_ten_minutes_after
 @pytest.mark.parametrize("left", [before_its_decision, after_its_decision])
 @pytest.mark.parametrize("operation", ["GetItem", "BatchGetItem", "UpdateItem", "DeleteItem", "PutItem"])
 def test_two_sweeps_beside_each_other_do_what_one_does(
-    books: Books,
-    units_world: UnitsWorld,
-    ann: Party,
-    ben: Party,
-    keys: list[Key],
-    left: Left,
-    operation: str,
+    books: Books, units_world: UnitsWorld, ann: Party, ben: Party, keys: list[Key], left: Left, operation: str
 ) -> None:
     left(units_world, keys)
     books.clock.advance(LEASE_S + MARGIN_S)
@@ -132,28 +128,10 @@ def test_two_sweeps_beside_each_other_do_what_one_does(
     assert_ended(books, keys, left)
 
 
-@pytest.mark.parametrize("left", [before_its_decision, after_its_decision])
-def test_a_sweep_that_is_killed_at_any_of_its_requests_is_gone_on_with_by_the_next(
-    books: Books, units_world: UnitsWorld, ann: Party, keys: list[Key], left: Left
-) -> None:
-    left(units_world, keys)
-    books.clock.advance(LEASE_S + MARGIN_S)
-    for operation in ("UpdateItem", "DeleteItem", "PutItem", "BatchGetItem"):
-        for is_sent in (False, True):
-            dying = units_world.party()
-            crashes(dying, 1, operation, is_sent=is_sent)
-            with suppress(Killed):
-                dying.units.sweep()
-    books.clock.advance(COPIES_S + MARGIN_S)
-    ann.units.sweep()
-    assert_ended(books, keys, left)
-
-
 @pytest.mark.parametrize("is_committed", [False, True])
 def test_a_table_that_is_deleted_does_not_keep_the_items_of_others_from_being_finished(
     books: Books, units_world: UnitsWorld, ben: Party, account: Key, is_committed: bool
 ) -> None:
-    empty(books)
     ann, gone = units_world.party(), f"a-{uuid.uuid4().hex}"
     make_table(books.plain_client, gone, {"id": "S"})
     unit = ann.begin(engine="marked")
@@ -190,14 +168,8 @@ STRANGE: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("row", STRANGE)
 def test_a_strange_row_is_left_and_reported_and_the_others_are_swept(
-    books: Books,
-    units_world: UnitsWorld,
-    ben: Party,
-    keys: list[Key],
-    row: str,
-    caplog: pytest.LogCaptureFixture,
+    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key], row: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    empty(books)
     for unit in "0z":
         books.write("units", {"unit": unit, "row": "head", **STRANGE[row]})
         books.write("units", {"unit": unit, "row": "w#1#00000"})
@@ -207,8 +179,229 @@ def test_a_strange_row_is_left_and_reported_and_the_others_are_swept(
     assert all(any(f"'unit': {{'S': '{unit}'}}" in message for message in caplog.messages) for unit in "0z")
 
 
-def empty(books: Books) -> None:
-    """Delete what other tests have left."""
-    for row in books.everything()["units"]:
-        key = {name: {"S": row[name]} for name in ("unit", "row")}
-        books.plain_client.delete_item(TableName=books.tables["units"], Key=key)
+LONG_S = 30
+
+
+PARTS = 4
+
+
+FILLER_BYTES = 390_000
+
+
+def left(world: UnitsWorld, *keys: Key, is_committed: bool = False, inserts: bool = True) -> None:
+    """A unit that sets accounts to zero and creates another one, and whose process crashes around its decision."""
+    ann = world.party()
+    unit = ann.begin(engine="marked")
+    for key in keys:
+        unit.update(ann.accounts, key, "SET balance = :n", {":n": 0})
+    if inserts:
+        unit.put(ann.accounts, {**some_account(), "balance": 0})
+    # Absent items are marked by a transaction.
+    crashes(ann, len(keys) + 1, is_sent=is_committed)
+    with pytest.raises(Killed):
+        unit.commit()
+
+
+def filled(books: Books, rows: int) -> None:
+    """Make the table longer than a page, with rows that are no records of units."""
+    for number in range(rows):
+        books.write("units", {"unit": f"name#{number}", "row": "receipt", "data": "x" * FILLER_BYTES})
+
+
+def scans(party: Party) -> list[Any]:
+    return [sent.parameters for sent in party.line.sent if sent.operation == "Scan"]
+
+
+def all_marks(books: Books) -> int:
+    return sum(MARK in item for item in books.everything()["accounts"])
+
+
+def places(books: Books) -> list[Any]:
+    """The rows about how far sweeps have come."""
+    return [row for row in books.everything()["units"] if row["unit"] == "sweep"]
+
+
+def test_in_parts_it_does_what_it_does_in_one(books: Books, units_world: UnitsWorld, ben: Party) -> None:
+    for _ in range(8):
+        left(units_world, books.account())
+    books.clock.advance(LEASE_S + MARGIN_S)
+    assert ben.units.sweep(parts=PARTS) == Swept(rolled_back=8, finished=16, open=8)
+    assert all_marks(books) == 0
+    books.clock.advance(COPIES_S + MARGIN_S)
+    assert ben.units.sweep(parts=PARTS) == Swept(closed=8)
+    assert {(scan["Segment"], scan["TotalSegments"]) for scan in scans(ben)} == {(part, PARTS) for part in range(PARTS)}
+
+
+def test_it_stops_when_its_time_is_over_and_the_next_continues_there(
+    books: Books, units_world: UnitsWorld, ben: Party
+) -> None:
+    for _ in range(5):
+        left(units_world, books.account())
+    books.clock.advance(LEASE_S + MARGIN_S)
+    swept = []
+    for _ in range(5):
+        # It takes long to delete the placeholder, the last thing that it does for a unit.
+        ben.line.between["DeleteItem"] = lambda: books.clock.advance(LONG_S)
+        swept.append(ben.units.sweep(timeout=LONG_S / 2))
+    assert [each.rolled_back for each in swept] == [1, 1, 1, 1, 1]
+    # Only the next page shows that this unit was the last.
+    assert [each.is_whole for each in swept[:4]] == [False] * 4
+    assert (all_marks(books), ben.line.operations.count("BatchGetItem")) == (0, 5)
+
+
+def test_after_the_end_it_begins_at_the_beginning(books: Books, units_world: UnitsWorld, ben: Party) -> None:
+    for _ in range(2):
+        left(units_world, books.account())
+    books.clock.advance(LEASE_S + MARGIN_S)
+    ben.line.between["DeleteItem"] = lambda: books.clock.advance(LONG_S)
+    assert not ben.units.sweep(timeout=LONG_S / 2).is_whole
+    assert len(places(books)) == 1
+    assert ben.units.sweep(timeout=LONG_S).is_whole
+    assert places(books) == []
+    books.clock.advance(COPIES_S + MARGIN_S)
+    assert ben.units.sweep(timeout=LONG_S) == Swept(closed=2)
+
+
+def test_each_part_continues_at_its_own_position(books: Books, units_world: UnitsWorld, ben: Party) -> None:
+    for _ in range(12):
+        left(units_world, books.account())
+    books.clock.advance(LEASE_S + MARGIN_S)
+    # The tests' parties have one connection: the first part with work to do uses up the time.
+    for _ in range(30):
+        ben.line.between["DeleteItem"] = lambda: books.clock.advance(LONG_S)
+        if ben.units.sweep(parts=2, timeout=LONG_S / 2).is_whole and all_marks(books) == 0:
+            break
+        ben.line.between.clear()
+        ben.units.sweep(parts=2, timeout=LONG_S)
+    assert all_marks(books) == 0
+
+
+def test_one_that_is_killed_has_kept_how_far_it_came(books: Books, units_world: UnitsWorld, ann: Party) -> None:
+    filled(books, 9)
+    dying = units_world.party()
+    crashes(dying, 3, "Scan", is_sent=False)
+    with pytest.raises(Killed):
+        dying.units.sweep(timeout=LONG_S)
+    third = scans(dying)[2]["ExclusiveStartKey"]
+    assert ann.units.sweep(timeout=LONG_S).is_whole
+    assert scans(ann)[0]["ExclusiveStartKey"] == third
+
+
+def test_without_a_time_out_it_reads_the_whole_table(books: Books, units_world: UnitsWorld, ann: Party) -> None:
+    filled(books, 9)
+    dying = units_world.party()
+    crashes(dying, 3, "Scan", is_sent=False)
+    with pytest.raises(Killed):
+        dying.units.sweep(timeout=LONG_S)
+    assert ann.units.sweep().is_whole
+    assert "ExclusiveStartKey" not in scans(ann)[0]
+
+
+def test_a_unit_with_many_items_may_be_left_half_finished_and_the_next_one_finishes_it(
+    books: Books, units_world: UnitsWorld, ben: Party
+) -> None:
+    left(units_world, *(books.account() for _ in range(103)), is_committed=True, inserts=False)
+    assert all_marks(books) == 103
+    # Before its second hundred items.
+    ben.line.between["UpdateItem"] = lambda: books.clock.advance(LONG_S)
+    stopped = ben.units.sweep(timeout=LONG_S / 2)
+    assert (stopped.unfinished, stopped.open) == (1, 1)
+    assert all_marks(books) == 3
+    assert ben.units.sweep(timeout=LONG_S) == Swept(finished=3, open=1)
+    assert all_marks(books) == 0
+
+
+@pytest.mark.parametrize(("takes_s", "swept_in_a_pass"), [(LONG_S - 1, 3), (LONG_S, 3), (LONG_S + 1, 1)])
+def test_if_reading_takes_all_of_its_time_it_sweeps_one_unit(
+    books: Books, units_world: UnitsWorld, ben: Party, takes_s: int, swept_in_a_pass: int
+) -> None:
+    for _ in range(3):
+        left(units_world, books.account())
+    books.clock.advance(LEASE_S + MARGIN_S)
+    passes = []
+    for _ in range(3 // swept_in_a_pass):
+        ben.line.between["Scan"] = lambda: books.clock.advance(takes_s)
+        passes.append(ben.units.sweep(timeout=LONG_S).rolled_back)
+    assert passes == [swept_in_a_pass] * len(passes)
+
+
+def test_each_pass_with_too_little_time_for_one_unit_finishes_some_of_its_items(
+    books: Books, units_world: UnitsWorld, ben: Party
+) -> None:
+    left(units_world, *(books.account() for _ in range(203)), is_committed=True, inserts=False)
+    left_in_passes = []
+    for _ in range(3):
+        ben.line.between["Scan"] = lambda: books.clock.advance(LONG_S)
+        ben.units.sweep(timeout=LONG_S / 2)
+        left_in_passes.append(all_marks(books))
+    assert left_in_passes == [103, 3, 0]
+
+
+def test_a_part_that_cannot_be_read_does_not_keep_the_others_from_being_swept(
+    books: Books, units_world: UnitsWorld, ben: Party
+) -> None:
+    for _ in range(12):
+        left(units_world, books.account())
+    books.clock.advance(LEASE_S + MARGIN_S)
+
+    def refuses(params: Any, **_: Any) -> None:
+        if b'"Segment": 1' in params["body"] if isinstance(params["body"], bytes) else '"Segment": 1' in params["body"]:
+            raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "not this one"}}, "Scan")
+
+    ben.client.meta.events.register("before-call.dynamodb.Scan", refuses)
+    before = all_marks(books)
+    with pytest.raises(TableRefused, match="not this one"):
+        ben.units.sweep(parts=2)
+    assert 0 < all_marks(books) < before
+
+
+@pytest.mark.parametrize("after", ["nonsense", {"unit": "a"}, {"unit": 1, "row": "head"}], ids=str)
+def test_a_strange_place_is_no_place(books: Books, units_world: UnitsWorld, ben: Party, after: Any) -> None:
+    books.write("units", {"unit": "sweep", "row": "part#0of1", "after": after})
+    left(units_world, books.account())
+    books.clock.advance(LEASE_S + MARGIN_S)
+    assert ben.units.sweep(timeout=LONG_S).rolled_back == 1
+    assert places(books) == []
+
+
+def test_a_sweep_returns_how_old_the_oldest_unit_is_that_is_on_its_way(
+    books: Books, units_world: UnitsWorld, ben: Party
+) -> None:
+    left(units_world, books.account())
+    books.clock.advance(20)
+    left(units_world, books.account())
+    swept = ben.units.sweep(parts=PARTS)
+    assert (swept.open, swept.unfinished) == (2, 0)
+    assert 20_000 <= swept.oldest_ms <= 20_000 + 1_000 * MARGIN_S
+
+
+def test_a_sweep_returns_nothing_of_units_that_only_wait_for_late_copies(
+    books: Books, units_world: UnitsWorld, ben: Party
+) -> None:
+    left(units_world, books.account(), is_committed=True)
+    books.clock.advance(LEASE_S)
+    assert ben.units.sweep() == Swept(finished=2, open=1)
+
+
+def test_a_sweep_returns_that_a_committed_unit_could_not_be_finished(
+    books: Books, units_world: UnitsWorld, ben: Party
+) -> None:
+    left(units_world, books.account(), is_committed=True)
+    books.clock.advance(LEASE_S)
+
+    def refuses(**_: Any) -> None:
+        raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "BatchGetItem")
+
+    ben.client.meta.events.register("before-call.dynamodb.BatchGetItem", refuses)
+    swept = ben.units.sweep()
+    assert (swept.unfinished, swept.open, swept.finished) == (1, 1, 0)
+    assert swept.oldest_ms >= LEASE_S * 1_000
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("parts", 0), ("parts", 33), ("parts", True), ("timeout", -1), ("timeout", 901)]
+)
+def test_bad_input_is_refused_by_its_field_and_nothing_is_sent(ben: Party, field: str, value: Any) -> None:
+    with pytest.raises(InvalidUnitRequest, match=field):
+        ben.units.sweep(**{field: value})
+    assert ben.line.sent == []

@@ -1,12 +1,20 @@
-"""Tables as units know them: each is one, by its name or its ARN, and is never the units table."""
+"""Tables as units know them, the units table, and what a caller may do with them."""
 
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
 import pytest
-from kit.units import THREADS_ONLY, Books, Key, Party, dumped, new_version
+from botocore.awsrequest import AWSResponse
+from kit.engines import first_on
+from kit.units import KEYS, THREADS_ONLY, Books, Key, Party, dumped, make_table, new_version, some_name
 
-from ticketlock import InvalidUnitRequest, ItemTooLarge
+from ticketlock import InvalidUnitRequest, ItemTooLarge, TableNotFound
 from ticketlock._expressions._schemas import Index, KeyAttribute, Schema
 from ticketlock._expressions._values import MAX_ITEM_BYTES, size_of
-from ticketlock.units import Units, UnitTable
+from ticketlock.units import Denied, Units, UnitTable, create_units_table
+from ticketlock.units._guards import guard_key
 from ticketlock.units._work import VERSION_BYTES
 
 WAYS = pytest.mark.parametrize("way", ["native", "marked"])
@@ -98,3 +106,181 @@ def test_a_new_item_leaves_room_for_the_version_in_itself_and_in_each_local_inde
     largest = max(pad for pad in range(left - 200, left + 1) if is_taken(pad))
     whole = {**item, "pad": {"S": "x" * largest}}
     assert size_of(whole) * (1 + local) <= MAX_ITEM_BYTES
+
+
+# Those that a plain client of boto3 reaches.
+OVER_HTTP = pytest.mark.parametrize("units_engine", first_on("moto", ["moto", "ministack"]), indirect=True)
+
+
+@pytest.fixture
+def dynamodb(books: Books) -> Any:
+    return boto3.client("dynamodb", endpoint_url=books.engine.endpoint_url)
+
+
+@pytest.fixture
+def name(dynamodb: Any) -> Iterator[str]:
+    name = some_name()
+    yield name
+    dynamodb.delete_table(TableName=name)
+
+
+def time_to_live(dynamodb: Any, name: str) -> tuple[str, str | None]:
+    found = dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
+    return found["TimeToLiveStatus"], found.get("AttributeName")
+
+
+@OVER_HTTP
+def test_it_has_the_keys_of_units_and_cleans_itself(dynamodb: Any, name: str) -> None:
+    assert create_units_table(name, client=dynamodb)
+    made = dynamodb.describe_table(TableName=name)["Table"]
+    assert [(key["AttributeName"], key["KeyType"]) for key in made["KeySchema"]] == [("unit", "HASH"), ("row", "RANGE")]
+    assert {each["AttributeName"]: each["AttributeType"] for each in made["AttributeDefinitions"]} == KEYS["units"]
+    assert made["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
+    assert time_to_live(dynamodb, name) == ("ENABLED", "expiresAt")
+
+
+@OVER_HTTP
+def test_making_it_again_is_harmless(dynamodb: Any, name: str, books: Books) -> None:
+    create_units_table(name, client=dynamodb)
+    units = Units(name, client=books.engine.client())
+    with units.begin(name="charge-42"):
+        pass
+    assert not create_units_table(name, client=dynamodb)
+    with units.begin(name="charge-42") as unit:
+        assert unit.repeated
+
+
+@OVER_HTTP
+def test_time_to_live_is_put_right_on_a_table_of_units_that_lacks_it(dynamodb: Any, name: str, books: Books) -> None:
+    make_table(dynamodb, name, KEYS["units"])
+    with Units(name, client=books.engine.client()).begin(name="charge-42"):
+        pass
+    assert not create_units_table(name, client=dynamodb)
+    assert time_to_live(dynamodb, name) == ("ENABLED", "expiresAt")
+
+
+@OVER_HTTP
+def test_further_settings_are_handed_on(dynamodb: Any, name: str) -> None:
+    create_units_table(name, client=dynamodb, Tags=[{"Key": "team", "Value": "billing"}])
+    arn = dynamodb.describe_table(TableName=name)["Table"]["TableArn"]
+    assert dynamodb.list_tags_of_resource(ResourceArn=arn)["Tags"] == [{"Key": "team", "Value": "billing"}]
+
+
+@OVER_HTTP
+def test_a_lock_table_is_refused_and_left_alone(dynamodb: Any, name: str) -> None:
+    make_table(dynamodb, name, {"pk": "S", "sk": "S"})
+    with pytest.raises(ValueError, match="is no table of units: its keys are"):
+        create_units_table(name, client=dynamodb)
+    assert time_to_live(dynamodb, name) == ("DISABLED", None)
+
+
+@OVER_HTTP
+def test_a_table_whose_time_to_live_is_elsewhere_is_refused(dynamodb: Any, name: str) -> None:
+    make_table(dynamodb, name, KEYS["units"])
+    elsewhere = {"Enabled": True, "AttributeName": "deleteAfter"}
+    dynamodb.update_time_to_live(TableName=name, TimeToLiveSpecification=elsewhere)
+    with pytest.raises(ValueError, match="time to live is on deleteAfter"):
+        create_units_table(name, client=dynamodb)
+
+
+@OVER_HTTP
+def test_a_table_with_items_of_another_kind_is_refused_and_left_alone(dynamodb: Any, name: str) -> None:
+    make_table(dynamodb, name, KEYS["units"])
+    dynamodb.put_item(TableName=name, Item={"unit": {"S": "kilogram"}, "row": {"S": "1"}})
+    with pytest.raises(ValueError, match="items of another kind"):
+        create_units_table(name, client=dynamodb)
+    assert time_to_live(dynamodb, name) == ("DISABLED", None)
+
+
+ROWS = {
+    "the place of a sweep": {"unit": {"S": "sweep"}, "row": {"S": "part#0of4"}},
+    "a guard": guard_key("lines", {"S": "order-1"}),
+    "a unit of an owner": {"unit": {"S": "owner#job-7"}, "row": {"S": "01M84M0Z4SJQJRYEQ8HG3GHPEB"}},
+    "the end of an owner": {"unit": {"S": "owner#job-7"}, "row": {"S": "ended"}},
+}
+
+
+@OVER_HTTP
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+def test_a_table_whose_first_row_is_of_any_kind_is_one_of_units(dynamodb: Any, name: str, row: Any) -> None:
+    make_table(dynamodb, name, KEYS["units"])
+    dynamodb.put_item(TableName=name, Item=row)
+    assert not create_units_table(name, client=dynamodb)
+    assert time_to_live(dynamodb, name) == ("ENABLED", "expiresAt")
+
+
+ACTIONS = {
+    "GetItem": "GetItem",
+    "BatchGetItem": "BatchGetItem",
+    "TransactGetItems": "GetItem",
+    "Query": "Query",
+    "PutItem": "PutItem",
+    "UpdateItem": "UpdateItem",
+    "DeleteItem": "DeleteItem",
+    "TransactWriteItems": "ConditionCheckItem",
+}
+
+
+"""Operations, and the permissions that they show."""
+
+
+class Body:
+    """A reply's body, as botocore reads one."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def stream(self, **_: Any) -> Iterator[bytes]:
+        yield self._content
+
+
+def denied(request: Any) -> AWSResponse:
+    said = {"__type": "com.amazon.coral.service#AccessDeniedException", "Message": "not authorized to perform this"}
+    body: Any = Body(json.dumps(said).encode())
+    headers: Any = {"date": "Sun, 22 Nov 2026 12:00:00 GMT"}
+    return AWSResponse(request.url, 400, headers, body)
+
+
+def test_nothing_is_missing_and_nothing_is_written(books: Books) -> None:
+    units, before = books.units(), books.everything()
+    assert units.check_access([units.table(books.tables["accounts"])]) == []
+    assert books.everything() == before
+
+
+@OVER_HTTP
+@pytest.mark.parametrize("operation", ACTIONS)
+def test_a_permission_that_is_missing_is_named(books: Books, operation: str) -> None:
+    (found,) = found_without(books, operation)
+    assert (found.table, found.action) == (books.tables["accounts"], f"dynamodb:{ACTIONS[operation]}")
+    assert operation in found.why
+    assert "not authorized" in found.why
+
+
+@OVER_HTTP
+def test_a_permission_that_two_operations_need_is_named_once(books: Books) -> None:
+    (found,) = found_without(books, "GetItem", "TransactGetItems")
+    assert found.action == "dynamodb:GetItem"
+
+
+def found_without(books: Books, *operations: str) -> list[Denied]:
+    """What is found where these operations on the accounts are refused."""
+    client = books.engine.client()
+
+    def deny(request: Any, **_: Any) -> Any:
+        operation, asked = request.headers["X-Amz-Target"].decode().rpartition(".")[-1], request.body.decode()
+        return denied(request) if operation in operations and books.tables["accounts"] in asked else None
+
+    client.meta.events.register_first("before-send.dynamodb", deny)
+    units = Units(books.tables["units"], client=client)
+    return units.check_access([units.table(books.tables["accounts"])])
+
+
+def test_units_without_a_table_of_their_own_say_so(books: Books) -> None:
+    with pytest.raises(TableNotFound, match="no-such-table"):
+        Units("no-such-table", client=books.engine.client()).check_access()
+
+
+def test_a_table_by_its_name_alone_is_refused(books: Books) -> None:
+    by_its_name: Any = books.tables["accounts"]
+    with pytest.raises(InvalidUnitRequest, match="table is "):
+        books.units().check_access([by_its_name])

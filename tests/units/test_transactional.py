@@ -7,8 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, assert_type
 
 import pytest
-from kit.units import some_name
-from units.own_tables import OwnTables
+from kit.units import Books, some_name
 
 from ticketlock import (
     ConditionFailed,
@@ -42,31 +41,31 @@ def add_one(unit: Unit, accounts: UnitTable, name: str) -> Any:
 
 
 def test_a_call_is_a_unit_that_commits_when_the_function_returns(
-    tables: OwnTables, units: Units, accounts: UnitTable, name: str
+    books: Books, units: Units, accounts: UnitTable, name: str
 ) -> None:
     @units.transactional()
     def count(*, unit: Unit) -> Any:
         counted = add_one(unit, accounts, name)
-        assert tables.balance(name) == 100
+        assert books.balance({"id": name}) == 100
         return counted
 
     assert count() == 101
-    assert tables.balance(name) == 101
+    assert books.balance({"id": name}) == 101
 
 
 def test_the_argument_of_the_unit_has_the_name_that_was_asked_for(
-    tables: OwnTables, units: Units, accounts: UnitTable, name: str
+    books: Books, units: Units, accounts: UnitTable, name: str
 ) -> None:
     @units.transactional(unit_as="work")
     def count(account: str, work: Unit) -> None:
         add_one(work, accounts, account)
 
     count(name)
-    assert tables.balance(name) == 101
+    assert books.balance({"id": name}) == 101
 
 
 def test_an_exception_of_the_function_rolls_back_and_is_raised(
-    tables: OwnTables, units: Units, accounts: UnitTable, name: str
+    books: Books, units: Units, accounts: UnitTable, name: str
 ) -> None:
     @units.transactional()
     def count(*, unit: Unit) -> None:
@@ -75,12 +74,10 @@ def test_an_exception_of_the_function_rolls_back_and_is_raised(
 
     with pytest.raises(LookupError, match=name):
         count()
-    assert tables.balance(name) == 100
+    assert books.balance({"id": name}) == 100
 
 
-def test_a_call_that_meets_a_conflict_runs_again(
-    tables: OwnTables, units: Units, accounts: UnitTable, name: str
-) -> None:
+def test_a_call_that_meets_a_conflict_runs_again(books: Books, units: Units, accounts: UnitTable, name: str) -> None:
     seen = []
 
     @units.transactional()
@@ -92,7 +89,7 @@ def test_a_call_that_meets_a_conflict_runs_again(
 
     count()
     assert seen == [101, 501]
-    assert tables.balance(name) == 501
+    assert books.balance({"id": name}) == 501
 
 
 @pytest.mark.parametrize(
@@ -115,7 +112,7 @@ def test_what_another_try_may_do_better_runs_again_until_the_last_try(units: Uni
 
 
 def test_what_is_raised_after_the_function_has_committed_by_hand_does_not_run_again(
-    tables: OwnTables, units: Units, accounts: UnitTable, name: str
+    books: Books, units: Units, accounts: UnitTable, name: str
 ) -> None:
     @units.transactional()
     def count(*, unit: Unit) -> None:
@@ -125,7 +122,7 @@ def test_what_is_raised_after_the_function_has_committed_by_hand_does_not_run_ag
 
     with pytest.raises(UnitConflict, match="of another unit"):
         count()
-    assert tables.balance(name) == 101
+    assert books.balance({"id": name}) == 101
 
 
 @pytest.mark.parametrize(
@@ -153,7 +150,7 @@ def test_nothing_else_runs_again(units: Units, error: Exception) -> None:
 
 
 def test_a_call_whose_name_was_committed_before_does_not_run(
-    tables: OwnTables, units: Units, accounts: UnitTable, name: str
+    books: Books, units: Units, accounts: UnitTable, name: str
 ) -> None:
     @units.transactional(name="count-{account}-{part[0]}")
     def count(account: str, part: list[int], *, unit: Unit) -> Any:
@@ -161,7 +158,7 @@ def test_a_call_whose_name_was_committed_before_does_not_run(
         return add_one(unit, accounts, account)
 
     assert [count(name, [1]), count(name, part=[1]), count(name, [2])] == [101, None, 102]
-    assert tables.balance(name) == 102
+    assert books.balance({"id": name}) == 102
 
 
 def test_only_a_call_with_a_name_may_return_none_by_its_type(units: Units) -> None:
@@ -182,7 +179,7 @@ def test_a_name_may_be_made_by_a_function_of_the_arguments(units: Units, account
 
 
 def test_a_name_that_is_committed_while_the_function_runs_is_committed_once(
-    tables: OwnTables, units: Units, accounts: UnitTable, name: str
+    books: Books, units: Units, accounts: UnitTable, name: str
 ) -> None:
     runs = []
 
@@ -195,7 +192,7 @@ def test_a_name_that_is_committed_while_the_function_runs_is_committed_once(
 
     assert count() is None
     assert len(runs) == 2
-    assert tables.balance(name) == 101
+    assert books.balance({"id": name}) == 101
 
 
 def test_a_call_whose_name_is_no_text_sends_nothing(units: Units) -> None:
@@ -211,16 +208,16 @@ def test_a_call_whose_name_is_no_text_sends_nothing(units: Units) -> None:
 
 class TestUnderALock:
     @pytest.fixture
-    def locks(self, tables: OwnTables) -> Iterator[LockClient]:
+    def locks(self, books: Books) -> Iterator[LockClient]:
         """On a table of its own."""
         table_name = f"locks-{some_name()}"
-        create_table(table_name, client=tables.client)
-        with LockClient(table_name, client=tables.engine.client()) as locks:
+        create_table(table_name, client=books.plain_client)
+        with LockClient(table_name, client=books.engine.client()) as locks:
             yield locks
-        tables.client.delete_table(TableName=table_name)
+        books.plain_client.delete_table(TableName=table_name)
 
     def test_the_lock_is_made_of_the_arguments_of_the_call(
-        self, tables: OwnTables, units: Units, accounts: UnitTable, name: str, locks: LockClient
+        self, books: Books, units: Units, accounts: UnitTable, name: str, locks: LockClient
     ) -> None:
         @units.transactional(under=lambda _account, lease: lease)
         def count(account: str, lease: Lease, *, unit: Unit) -> Any:
@@ -231,10 +228,10 @@ class TestUnderALock:
             assert count(name, lease) == 101
         with pytest.raises(LockLost):
             count(name, lease)
-        assert tables.balance(name) == 101
+        assert books.balance({"id": name}) == 101
 
-    def test_every_try_is_under_it(
-        self, tables: OwnTables, units: Units, accounts: UnitTable, name: str, locks: LockClient
+    def test_every_try_is_under_the_lock(
+        self, books: Books, units: Units, accounts: UnitTable, name: str, locks: LockClient
     ) -> None:
         runs = []
 
@@ -250,10 +247,10 @@ class TestUnderALock:
         with pytest.raises(LockLost):
             count(locks.acquire(name))
         assert len(runs) == 2
-        assert tables.balance(name) == 100
+        assert books.balance({"id": name}) == 100
 
-    def test_a_call_whose_name_was_committed_before_ends_well_without_it(
-        self, tables: OwnTables, units: Units, accounts: UnitTable, name: str, locks: LockClient
+    def test_a_call_whose_name_was_committed_before_ends_well_without_the_lock(
+        self, books: Books, units: Units, accounts: UnitTable, name: str, locks: LockClient
     ) -> None:
         @units.transactional(name=lambda lease: lease.entity, under=lambda lease: lease)
         def count(lease: Lease, *, unit: Unit) -> Any:
@@ -262,7 +259,7 @@ class TestUnderALock:
         with locks.acquire(name) as lease:
             assert count(lease) == 101
         assert count(lease) is None
-        assert tables.balance(name) == 101
+        assert books.balance({"id": name}) == 101
 
     @pytest.mark.parametrize("no_lock", [None, "order-42", {"entity": "order-42"}], ids=repr)
     def test_a_call_that_makes_no_lock_does_not_run(self, units: Units, no_lock: Any) -> None:
@@ -273,7 +270,7 @@ class TestUnderALock:
         with pytest.raises(InvalidUnitRequest, match=r"^under is .*held lock"):
             count()
 
-    def test_an_exception_of_it_is_raised_and_nothing_has_run(self, units: Units) -> None:
+    def test_an_exception_while_the_lock_is_made_is_raised_and_nothing_has_run(self, units: Units) -> None:
         @units.transactional(under=lambda event: Fence(event["lock"], "locks"))
         def count(event: Any, *, unit: Unit) -> None:
             raise AssertionError((event, unit.id))
@@ -282,10 +279,8 @@ class TestUnderALock:
             count({"lock": {"entity": "order-42", "namespace": "default", "owner": "o"}})
 
 
-@pytest.mark.parametrize("engine", ["ministack"], indirect=True)  # moto is for one thread
-def test_calls_of_many_threads_lose_no_increment(
-    tables: OwnTables, units: Units, accounts: UnitTable, name: str
-) -> None:
+@pytest.mark.parametrize("units_engine", ["ministack"], indirect=True)  # moto is for one thread
+def test_calls_of_many_threads_lose_no_increment(books: Books, units: Units, accounts: UnitTable, name: str) -> None:
     @units.transactional(tries=1_000)
     def count(*, unit: Unit) -> None:
         add_one(unit, accounts, name)
@@ -293,7 +288,7 @@ def test_calls_of_many_threads_lose_no_increment(
     with ThreadPoolExecutor(4) as pool:
         for done in [pool.submit(count) for _ in range(20)]:
             done.result()
-    assert tables.balance(name) == 120
+    assert books.balance({"id": name}) == 120
 
 
 class TestTries:
@@ -321,152 +316,166 @@ class TestTries:
         assert tries.terms.born_ms == first.born_ms
 
 
-class TestRefusals:
-    def test_a_coroutine_function(self, units: Units) -> None:
-        async def work(*, unit: Unit) -> None: ...
+def test_transactional_refuses_a_coroutine_function(units: Units) -> None:
+    async def work(*, unit: Unit) -> None: ...
 
-        with pytest.raises(TypeError, match=r"is a coroutine function: use ticketlock\.aio\.Units"):
-            units.transactional()(work)
-        with pytest.raises(TypeError, match="is a coroutine function"):
-            units.transactional()(functools.partial(work))
-
-    def test_a_generator_function(self, units: Units) -> None:
-        def work(*, unit: Unit) -> Iterator[str]:
-            yield unit.id
-
-        with pytest.raises(TypeError, match=r"is a generator function, whose body runs .*: use begin"):
-            units.transactional()(work)
-
-    def test_a_function_that_is_decorated_without_parentheses(self, units: Units) -> None:
-        def work(*, unit: Unit) -> None: ...
-
-        decorate: Any = units.transactional
-        with pytest.raises(TypeError, match=r"write @units\.transactional\(\), with parentheses"):
-            decorate(work)
-
-    def test_a_function_that_does_not_take_the_unit(self, units: Units) -> None:
-        def work(account: str) -> None: ...
-
-        with pytest.raises(TypeError, match="the unit is passed as the keyword argument 'unit'"):
-            units.transactional()(work)
-
-    def test_a_result_whose_work_would_run_after_the_commit(
-        self, tables: OwnTables, units: Units, accounts: UnitTable, name: str
-    ) -> None:
-        @units.transactional()
-        def count(*, unit: Unit) -> Any:
-            add_one(unit, accounts, name)
-            return (each for each in "abc")
-
-        with pytest.raises(TypeError, match="whose work would run after the commit"):
-            count()
-        assert tables.balance(name) == 100
-
-    @pytest.mark.parametrize(
-        ("field", "value"),
-        [
-            ("tries", 0),
-            ("tries", 1.5),
-            ("tries", True),
-            ("unit_as", ""),
-            ("unit_as", None),
-            ("isolation", "serializable"),
-            ("timeout", -1),
-            ("name", 5),
-            ("name", "{unknown}"),
-            ("name", "{"),
-            ("under", "order-42"),
-            ("under", asyncio.sleep),
-        ],
-    )
-    def test_an_argument_that_is_wrong_is_refused_at_once(self, units: Units, field: str, value: Any) -> None:
-        def work(account: str, *, unit: Unit) -> None: ...
-
-        transactional: Any = units.transactional
-        with pytest.raises(InvalidUnitRequest) as raised:
-            transactional(**{field: value})(work)
-        assert raised.value.field == field
+    with pytest.raises(TypeError, match=r"is a coroutine function: use ticketlock\.aio\.Units"):
+        units.transactional()(work)
+    with pytest.raises(TypeError, match="is a coroutine function"):
+        units.transactional()(functools.partial(work))
 
 
-class TestACallThatIsGivenAUnit:
-    """It joins the unit: it neither begins nor commits one."""
+def test_transactional_refuses_a_generator_function(units: Units) -> None:
+    def work(*, unit: Unit) -> Iterator[str]:
+        yield unit.id
 
-    def test_is_part_of_that_unit(self, tables: OwnTables, units: Units, accounts: UnitTable, name: str) -> None:
-        seen: list[Unit] = []
+    with pytest.raises(TypeError, match=r"is a generator function, whose body runs .*: use begin"):
+        units.transactional()(work)
 
-        @units.transactional()
-        def count(*, unit: Unit) -> Any:
-            seen.append(unit)
-            return add_one(unit, accounts, name)
 
-        with units.begin() as unit:
-            assert count(unit=unit) == 101
-            assert tables.balance(name) == 100
-            assert count(unit=unit) == 102
-        assert seen == [unit, unit]
-        assert tables.balance(name) == 102
+def test_transactional_refuses_a_function_that_is_decorated_without_parentheses(units: Units) -> None:
+    def work(*, unit: Unit) -> None: ...
 
-    def test_is_rolled_back_with_it(self, tables: OwnTables, units: Units, accounts: UnitTable, name: str) -> None:
-        @units.transactional()
-        def count(*, unit: Unit) -> Any:
-            return add_one(unit, accounts, name)
+    decorate: Any = units.transactional
+    with pytest.raises(TypeError, match=r"write @units\.transactional\(\), with parentheses"):
+        decorate(work)
 
-        unit = units.begin()
-        count(unit=unit)
-        unit.rollback()
-        assert tables.balance(name) == 100
 
-    def test_does_not_run_again_by_itself(self, units: Units) -> None:
-        runs: list[Unit] = []
+def test_transactional_refuses_a_function_that_does_not_take_the_unit(units: Units) -> None:
+    def work(account: str) -> None: ...
 
-        @units.transactional(tries=3)
-        def conflicts(*, unit: Unit) -> None:
-            runs.append(unit)
-            raise UnitConflict([])
+    with pytest.raises(TypeError, match="the unit is passed as the keyword argument 'unit'"):
+        units.transactional()(work)
 
-        with pytest.raises(UnitConflict), units.begin() as unit:
-            conflicts(unit=unit)
-        assert runs == [unit]
 
-    def test_begins_its_own_if_that_is_none(
-        self, tables: OwnTables, units: Units, accounts: UnitTable, name: str
-    ) -> None:
-        @units.transactional()
-        def count(*, unit: Unit) -> Any:
-            return add_one(unit, accounts, name)
+def test_transactional_refuses_a_result_whose_work_would_run_after_the_commit(
+    books: Books, units: Units, accounts: UnitTable, name: str
+) -> None:
+    @units.transactional()
+    def count(*, unit: Unit) -> Any:
+        add_one(unit, accounts, name)
+        return (each for each in "abc")
 
-        assert count(unit=None) == 101
-        assert tables.balance(name) == 101
+    with pytest.raises(TypeError, match="whose work would run after the commit"):
+        count()
+    assert books.balance({"id": name}) == 100
 
-    @pytest.mark.parametrize("given", ["a unit", 1, object()], ids=["text", "a number", "an object"])
-    def test_refuses_what_is_no_unit(self, units: Units, given: Any) -> None:
-        @units.transactional()
-        def never(*, unit: Unit) -> None:
-            raise AssertionError(unit)
 
-        with pytest.raises(InvalidUnitRequest, match=r"^unit is .*; allowed: a unit"):
-            never(unit=given)
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("tries", 0),
+        ("tries", 1.5),
+        ("tries", True),
+        ("unit_as", ""),
+        ("unit_as", None),
+        ("isolation", "serializable"),
+        ("timeout", -1),
+        ("name", 5),
+        ("name", "{unknown}"),
+        ("name", "{"),
+        ("under", "order-42"),
+        ("under", asyncio.sleep),
+    ],
+)
+def test_an_argument_of_transactional_that_is_wrong_is_refused_at_once(units: Units, field: str, value: Any) -> None:
+    def work(account: str, *, unit: Unit) -> None: ...
 
-    @pytest.mark.parametrize(
-        "promise",
-        [{"name": "count-1"}, {"under": lambda **_: None}, {"isolation": READ_LOCK}],
-        ids=lambda each: str(*each),
-    )
-    def test_is_refused_if_that_unit_does_not_keep_what_the_decorator_promises(
-        self, units: Units, promise: dict[str, Any]
-    ) -> None:
-        @units.transactional(**promise)
-        def never(*, unit: Unit) -> None:
-            raise AssertionError(unit)
+    transactional: Any = units.transactional
+    with pytest.raises(InvalidUnitRequest) as raised:
+        transactional(**{field: value})(work)
+    assert raised.value.field == field
 
-        (field,) = promise
-        with units.begin() as unit, pytest.raises(InvalidUnitRequest, match=f"^unit is .*{field}"):
-            never(unit=unit)
 
-    def test_joins_a_unit_of_a_higher_level(self, units: Units) -> None:
-        @units.transactional(isolation=COMMITTED)
-        def joins(*, unit: Unit) -> str:
-            return unit.id
+# It joins the unit: it neither begins nor commits one.
 
-        with units.begin(isolation=READ_LOCK) as unit:
-            assert joins(unit=unit) == unit.id
+
+def test_a_call_that_is_given_a_unit_is_part_of_that_unit(
+    books: Books, units: Units, accounts: UnitTable, name: str
+) -> None:
+    seen: list[Unit] = []
+
+    @units.transactional()
+    def count(*, unit: Unit) -> Any:
+        seen.append(unit)
+        return add_one(unit, accounts, name)
+
+    with units.begin() as unit:
+        assert count(unit=unit) == 101
+        assert books.balance({"id": name}) == 100
+        assert count(unit=unit) == 102
+    assert seen == [unit, unit]
+    assert books.balance({"id": name}) == 102
+
+
+def test_a_call_that_is_given_a_unit_is_rolled_back_with_it(
+    books: Books, units: Units, accounts: UnitTable, name: str
+) -> None:
+    @units.transactional()
+    def count(*, unit: Unit) -> Any:
+        return add_one(unit, accounts, name)
+
+    unit = units.begin()
+    count(unit=unit)
+    unit.rollback()
+    assert books.balance({"id": name}) == 100
+
+
+def test_a_call_that_is_given_a_unit_does_not_run_again_by_itself(units: Units) -> None:
+    runs: list[Unit] = []
+
+    @units.transactional(tries=3)
+    def conflicts(*, unit: Unit) -> None:
+        runs.append(unit)
+        raise UnitConflict([])
+
+    with pytest.raises(UnitConflict), units.begin() as unit:
+        conflicts(unit=unit)
+    assert runs == [unit]
+
+
+def test_a_call_that_is_given_a_unit_begins_its_own_if_that_is_none(
+    books: Books, units: Units, accounts: UnitTable, name: str
+) -> None:
+    @units.transactional()
+    def count(*, unit: Unit) -> Any:
+        return add_one(unit, accounts, name)
+
+    assert count(unit=None) == 101
+    assert books.balance({"id": name}) == 101
+
+
+@pytest.mark.parametrize("given", ["a unit", 1, object()], ids=["text", "a number", "an object"])
+def test_a_call_that_is_given_a_unit_refuses_what_is_no_unit(units: Units, given: Any) -> None:
+    @units.transactional()
+    def never(*, unit: Unit) -> None:
+        raise AssertionError(unit)
+
+    with pytest.raises(InvalidUnitRequest, match=r"^unit is .*; allowed: a unit"):
+        never(unit=given)
+
+
+@pytest.mark.parametrize(
+    "promise",
+    [{"name": "count-1"}, {"under": lambda **_: None}, {"isolation": READ_LOCK}],
+    ids=lambda each: str(*each),
+)
+def test_a_call_that_is_given_a_unit_is_refused_if_that_unit_does_not_keep_what_the_decorator_promises(
+    units: Units, promise: dict[str, Any]
+) -> None:
+    @units.transactional(**promise)
+    def never(*, unit: Unit) -> None:
+        raise AssertionError(unit)
+
+    (field,) = promise
+    with units.begin() as unit, pytest.raises(InvalidUnitRequest, match=f"^unit is .*{field}"):
+        never(unit=unit)
+
+
+def test_a_call_that_is_given_a_unit_joins_a_unit_of_a_higher_level(units: Units) -> None:
+    @units.transactional(isolation=COMMITTED)
+    def joins(*, unit: Unit) -> str:
+        return unit.id
+
+    with units.begin(isolation=READ_LOCK) as unit:
+        assert joins(unit=unit) == unit.id

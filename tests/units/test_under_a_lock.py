@@ -1,13 +1,19 @@
-"""A unit under a lock is committed only while the lock is held with that very fencing token."""
+"""A unit under a lock, or in a workflow's task, is committed only while its lock is held with that fencing token."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
-from kit.units import Books, Key, Party, UnitsWorld, some_name
+from kit.events import turn_of
+from kit.units import Books, Key, Lost, Party, UnitsWorld, some_name
 
-from ticketlock import Lease, LockClient
-from ticketlock.errors import LockLost, UnitConflict
-from ticketlock.units import Unit
+from ticketlock import Fence, Lease, LockClient, LockTable
+from ticketlock.errors import InvalidLockRequest, InvalidUnitRequest, LockLost, OutcomeUnknown, UnitConflict
+from ticketlock.units import Outcome, Unit, unit_name
+from ticketlock.workflow import Workflow
 
-pytestmark = pytest.mark.shows("unit under a lock")
+pytestmark = pytest.mark.shows("unit under a lock", "state that writes once")
 
 TAKE, TEN = "SET balance = balance - :n", {":n": 10}
 
@@ -92,3 +98,263 @@ def test_a_name_is_not_used_up_by_a_unit_whose_lock_was_lost(
     with locks.acquire(lease.entity) as again, ann.begin(under=again, name=name) as unit:
         unit.update(ann.accounts, account, TAKE, TEN)
     assert books.balance(account) == 90
+
+
+LEASE_S = 60
+
+
+FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function:charge"
+
+
+STATE = "InvokeFunction"
+
+
+@pytest.fixture
+def locks_table(books: Books) -> str:
+    return books.engine.table_name
+
+
+@pytest.fixture
+def execution() -> str:
+    return f"arn:aws:states:us-east-1:123456789012:execution:serialize:{some_name()}"
+
+
+@pytest.fixture
+def event(units_world: UnitsWorld, execution: str) -> Mapping[str, Any]:
+    """The input of the task of a workflow that has just acquired a lock, over the wire."""
+    asked: dict[str, Any] = {"entity": some_name(), "task": {"functionArn": FUNCTION, "input": {"amount": 10}}}
+    turn = turn_of(workflow(units_world), execution, asked, targets=[FUNCTION], handOver="poll")
+    assert turn["status"] == "granted"
+    handed: Mapping[str, Any] = json.loads(json.dumps({**asked["task"]["input"], **turn["work"]}))
+    return handed
+
+
+def workflow(world: UnitsWorld) -> Workflow:
+    return Workflow(LockTable(world.books.engine.table_name, client=world.books.client(), clocks=world.books.clock))
+
+
+@pytest.fixture
+def fence(event: Mapping[str, Any], locks_table: str) -> Fence:
+    return Fence(event["lock"], locks_table)
+
+
+def charge(party: Party, account: Key, **terms: Any) -> None:
+    """What the task does."""
+    with party.begin(**terms) as unit:
+        unit.update(party.accounts, account, TAKE, TEN)
+
+
+@pytest.mark.parametrize("engine", [None, "marked"])
+def test_it_is_committed_while_the_workflow_holds_the_lock(
+    books: Books, ann: Party, fence: Fence, account: Key, engine: Any
+) -> None:
+    charge(ann, account, under=fence, engine=engine)
+    assert books.balance(account) == 90
+
+
+@pytest.mark.parametrize("engine", [None, "marked"])
+def test_nothing_is_written_once_the_lease_is_over_and_another_owner_holds_the_lock(
+    books: Books, units_world: UnitsWorld, ann: Party, fence: Fence, account: Key, engine: Any
+) -> None:
+    books.clock.advance(2 * LEASE_S)
+    with units_world.locks().acquire(fence.lock.entity):
+        with pytest.raises(LockLost):
+            charge(ann, account, under=fence, engine=engine)
+        assert books.balance(account) == 100
+
+
+def test_nor_once_the_lock_was_taken_away_between_the_statements_and_the_commit(
+    books: Books, locks_table: str, ann: Party, fence: Fence, account: Key
+) -> None:
+    unit = ann.begin(under=fence)
+    unit.update(ann.accounts, account, TAKE, TEN)
+    LockTable(locks_table, client=books.client()).force_release(fence.lock, fence.fencing_token)
+    with pytest.raises(LockLost, match=f"by the table {locks_table}: nothing was written"):
+        unit.commit()
+    assert books.balance(account) == 100
+
+
+def test_nor_by_a_late_task_of_an_earlier_grant_of_the_same_execution(
+    books: Books, units_world: UnitsWorld, ann: Party, event: Mapping[str, Any], locks_table: str, account: Key
+) -> None:
+    fence = Fence(event["lock"], locks_table)
+    locks = units_world.locks()
+    books.clock.advance(2 * LEASE_S)
+    locks.acquire(fence.lock.entity, owner=some_name()).release()
+    again = locks.acquire(fence.lock.entity, owner=fence.owner)
+    with pytest.raises(LockLost):
+        charge(ann, account, under=fence)
+    charge(ann, account, under=Fence({**event["lock"], "fencingToken": again.fencing_token}, locks_table))
+    assert books.balance(account) == 90
+
+
+FORGED: Mapping[str, Any] = {
+    "entity": "an-entity-without-a-holder",
+    "namespace": "another",
+    "owner": "arn:aws:states:us-east-1:123456789012:execution:serialize:another",
+    "fencingToken": 1,
+}
+
+
+@pytest.mark.parametrize("field", FORGED)
+def test_a_forged_lock_commits_nothing(
+    books: Books, ann: Party, event: Mapping[str, Any], locks_table: str, account: Key, field: str
+) -> None:
+    forged = Fence({**event["lock"], field: FORGED[field]}, locks_table)
+    with pytest.raises(LockLost):
+        charge(ann, account, under=forged)
+    assert books.balance(account) == 100
+
+
+def test_of_all_tries_of_a_state_one_is_committed(books: Books, ann: Party, fence: Fence, account: Key) -> None:
+    for _ in range(5):
+        charge(ann, account, under=fence, name=unit_name(fence.owner, STATE))
+    assert books.balance(account) == 90
+
+
+def test_a_try_after_a_lost_reply_ends_well_though_the_lock_is_lost_since(
+    books: Books, units_world: UnitsWorld, ann: Party, ben: Party, fence: Fence, account: Key
+) -> None:
+    name = unit_name(fence.owner, STATE)
+    ann.loses(Lost.REPLY, 1, float("inf"), "TransactWriteItems")
+    # The receipt cannot be read either: the task fails, and its commit remains.
+    ann.loses(Lost.NOT_SENT, 3, float("inf"), "GetItem")
+    with pytest.raises(OutcomeUnknown):
+        charge(ann, account, under=fence, name=name)
+    books.clock.advance(2 * LEASE_S)
+    with units_world.locks().acquire(fence.lock.entity):
+        charge(ben, account, under=fence, name=name)
+    assert books.balance(account) == 90
+    assert ben.units.outcome(name=name) is Outcome.COMMITTED
+
+
+def test_a_unit_whose_lock_was_lost_leaves_its_name_to_the_next_try(
+    books: Books, units_world: UnitsWorld, ann: Party, event: Mapping[str, Any], locks_table: str, account: Key
+) -> None:
+    fence, locks = Fence(event["lock"], locks_table), units_world.locks()
+    name = unit_name(fence.owner, STATE)
+    books.clock.advance(2 * LEASE_S)
+    locks.acquire(fence.lock.entity).release()
+    with pytest.raises(LockLost):
+        charge(ann, account, under=fence, name=name)
+    again = locks.acquire(fence.lock.entity, owner=fence.owner)
+    charge(ann, account, under=Fence({**event["lock"], "fencingToken": again.fencing_token}, locks_table), name=name)
+    assert books.balance(account) == 90
+
+
+def test_a_fence_sends_nothing_but_its_check_within_the_commit(
+    books: Books, ann: Party, fence: Fence, account: Key
+) -> None:
+    assert ann.sends(lambda: charge(ann, account, under=fence)) == ["GetItem", "TransactWriteItems"]
+    [*_, check] = ann.line.sent[-1].parameters["TransactItems"]
+    assert check == fence.condition_check()
+    assert books.balance(account) == 90
+
+
+class TestWhatIsNoLock:
+    WHOLE: Mapping[str, Any] = {"entity": "e", "namespace": "n", "owner": "o", "fencingToken": 7}
+
+    @pytest.mark.parametrize("missing", WHOLE)
+    def test_a_field_that_is_missing_is_named(self, missing: str) -> None:
+        lock = {name: value for name, value in self.WHOLE.items() if name != missing}
+        with pytest.raises(InvalidLockRequest, match=rf"^lock is .*; {missing} is missing$"):
+            Fence(lock, "locks")
+
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [
+            ("entity", ""),
+            ("entity", 7),
+            ("entity", "x" * 1_025),
+            ("namespace", "a/b"),
+            ("namespace", None),
+            ("owner", ""),
+            ("owner", {"arn": "o"}),
+            ("fencingToken", "7"),
+            ("fencingToken", True),
+            ("fencingToken", 0),
+            ("fencingToken", 7.0),
+            ("fencingToken", 10**39),
+        ],
+    )
+    def test_a_field_that_is_malformed_is_named(self, field: str, value: Any) -> None:
+        with pytest.raises(InvalidLockRequest, match=rf"^lock\.{field} is ") as raised:
+            Fence({**self.WHOLE, field: value}, "locks")
+        assert raised.value.field == f"lock.{field}"
+
+    @pytest.mark.parametrize("lock", [None, "order-42", ["order-42"], 7])
+    def test_a_lock_that_is_no_object_is_named(self, lock: Any) -> None:
+        with pytest.raises(InvalidLockRequest, match=r"^lock is .*as the workflow passes it to its task"):
+            Fence(lock, "locks")
+
+    @pytest.mark.parametrize("table", ["", None, 7])
+    def test_a_table_without_a_name_is_named(self, table: Any) -> None:
+        with pytest.raises(InvalidLockRequest, match=r"^table_name is "):
+            Fence(self.WHOLE, table)
+
+    def test_what_a_later_version_adds_to_a_lock_is_no_matter(self) -> None:
+        assert Fence({**self.WHOLE, "since": 1}, "locks").fencing_token == 7
+
+    def test_what_is_shown_of_a_fence_has_neither_owner_nor_table(self) -> None:
+        assert repr(Fence(self.WHOLE, "locks")) == "Fence(entity='e', namespace='n', fencing_token=7)"
+
+    def test_the_check_of_a_fence_is_that_of_the_lease(self, units_world: UnitsWorld, locks_table: str) -> None:
+        locks: LockClient = units_world.locks()
+        with locks.acquire(some_name()) as lease:
+            lock = {
+                "entity": lease.entity,
+                "namespace": lease.namespace,
+                "owner": lease.owner,
+                "fencingToken": lease.fencing_token,
+            }
+            fence = Fence(lock, locks_table)
+            assert fence.condition_check() == lease.condition_check()
+            assert fence.condition_check(native=True) == lease.condition_check(native=True)
+
+
+class TestTheNameOfAUnit:
+    ARN = "arn:aws:states:us-east-1:123456789012:execution:transfer:e-1"
+
+    def test_the_name_of_a_unit_is_the_same_at_each_retry(self) -> None:
+        assert unit_name(self.ARN, "Move") == unit_name(self.ARN, "Move")
+
+    def test_no_two_places_share_the_name_of_a_unit(self) -> None:
+        places: list[tuple[Any, ...]] = [
+            (self.ARN, "Move"),
+            (self.ARN, "Move", 0),
+            (self.ARN, "Move", 1),
+            (self.ARN, "Move", "1", "0"),
+            (self.ARN, "Move", "10"),
+            (self.ARN, 'Move","0'),
+            (self.ARN, "Move", ""),
+            (self.ARN, "Undo"),
+            (f"{self.ARN}2", "Move"),
+        ]
+        assert len({unit_name(*place) for place in places}) == len(places)
+
+    def test_a_number_and_its_digits_are_one_item_in_the_name_of_a_unit(self) -> None:
+        assert unit_name(self.ARN, "Move", 7) == unit_name(self.ARN, "Move", "7")
+
+    @pytest.mark.parametrize(
+        ("field", "given"),
+        [
+            ("execution", ("Move", ARN)),
+            ("execution", (None, "Move")),
+            ("execution", ("", "Move")),
+            ("state", (ARN, "")),
+            ("state", (ARN, None)),
+            (r"item\[1\]", (ARN, "Move", 1, None)),
+            (r"item\[0\]", (ARN, "Move", True)),
+            (r"item\[0\]", (ARN, "Move", 1.5)),
+            ("name", (ARN, "Move", "x" * 1_024)),
+            ("name", (ARN, "Move", "\ud800")),
+        ],
+    )
+    def test_what_makes_no_name_of_a_unit_is_named(self, field: str, given: tuple[Any, ...]) -> None:
+        with pytest.raises(InvalidUnitRequest, match=f"^{field} is "):
+            unit_name(*given)
+
+    def test_the_longest_execution_and_state_leave_room_for_an_item(self) -> None:
+        # https://docs.aws.amazon.com/step-functions/latest/dg/service-quotas.html
+        arn = f"arn:aws-us-gov:states:us-gov-west-1:123456789012:execution:{'m' * 80}:{'e' * 80}"
+        assert unit_name(arn, "\U0001f600" * 80, "\U0001f600" * 80)

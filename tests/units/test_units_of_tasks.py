@@ -1,46 +1,49 @@
-"""What is special about units of tasks: ``async with``, cancellation, a client of one event loop."""
+"""Units of tasks: what is special about them."""
 
 import asyncio
-from typing import Any, Literal
+from typing import Any, Literal, assert_type
 
 import pytest
 from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
-from kit.units import dumped, new_version, some_name
-from units.own_tables import OwnTables
-from units.tasks import PATIENCE_S, move, units_of
+from kit.units import Books, dumped, new_version, some_name
+from units.conftest import PATIENCE_S, move, units_of
 
 from ticketlock import (
     ClientClosed,
     ConditionFailed,
     InvalidUnitRequest,
+    LockLost,
+    UnitConflict,
     UnitFinished,
     aio,
+    create_table,
 )
 from ticketlock.units import COMMITTED, Swept, UnitTable
 from ticketlock.units._packing import packed
+from ticketlock.units._transactional import NAMESPACE, entity_of
 from ticketlock.wire._sdk import CLIENT_SETTINGS
 
 # One that aiobotocore reaches.
-pytestmark = pytest.mark.parametrize("engine", ["ministack"], indirect=True, scope="module")
+pytestmark = pytest.mark.parametrize("units_engine", ["ministack"], indirect=True)
 
 
-def own_client(tables: OwnTables) -> Any:
+def own_client(books: Books) -> Any:
     config = AioConfig(**CLIENT_SETTINGS)
-    return get_session().create_client("dynamodb", endpoint_url=tables.engine.endpoint_url, config=config)
+    return get_session().create_client("dynamodb", endpoint_url=books.engine.endpoint_url, config=config)
 
 
-def test_the_end_of_the_block_commits(tables: OwnTables, run: Any, names: list[str]) -> None:
+def test_the_end_of_the_block_commits(books: Books, run: Any, names: list[str]) -> None:
     async def work(units: aio.Units, accounts: UnitTable) -> None:
         async with units.begin() as unit:
             await move(unit, accounts, names)
-            assert await asyncio.to_thread(tables.balance, names[0]) == 100
+            assert await asyncio.to_thread(books.balance, {"id": names[0]}) == 100
 
     run(work)
-    assert [tables.balance(name) for name in names] == [90, 110]
+    assert [books.balance({"id": name}) for name in names] == [90, 110]
 
 
-def test_an_exception_in_the_block_rolls_back_and_is_raised(tables: OwnTables, run: Any, names: list[str]) -> None:
+def test_an_exception_in_the_block_rolls_back_and_is_raised(books: Books, run: Any, names: list[str]) -> None:
     async def work(units: aio.Units, accounts: UnitTable) -> None:
         async with units.begin() as unit:
             await move(unit, accounts, names)
@@ -48,10 +51,10 @@ def test_an_exception_in_the_block_rolls_back_and_is_raised(tables: OwnTables, r
 
     with pytest.raises(LookupError, match="mine"):
         run(work)
-    assert [tables.balance(name) for name in names] == [100, 100]
+    assert [books.balance({"id": name}) for name in names] == [100, 100]
 
 
-def test_every_verb_is_there(tables: OwnTables, run: Any, names: list[str]) -> None:
+def test_every_verb_is_there(books: Books, run: Any, names: list[str]) -> None:
     one, other = names
 
     async def work(units: aio.Units, accounts: UnitTable) -> None:
@@ -77,12 +80,12 @@ def test_every_verb_is_there(tables: OwnTables, run: Any, names: list[str]) -> N
         assert await units.get_all(both, isolation=COMMITTED) == [{"id": one, "balance": 1}, None]
 
     run(work)
-    assert [tables.balance(name) for name in names] == [1, None]
+    assert books.balances([{"id": name} for name in names]) == [1, None]
 
 
-def test_the_low_level_api_is_there(tables: OwnTables, run: Any, names: list[str]) -> None:
+def test_the_low_level_api_is_there(books: Books, run: Any, names: list[str]) -> None:
     def at(name: str) -> dict[str, Any]:
-        return {"TableName": tables.accounts, "Key": {"id": {"S": name}}}
+        return {"TableName": books.tables["accounts"], "Key": {"id": {"S": name}}}
 
     async def work(units: aio.Units, _: UnitTable) -> None:
         async with units.begin() as unit:
@@ -91,7 +94,9 @@ def test_the_low_level_api_is_there(tables: OwnTables, run: Any, names: list[str
             reply = await dynamodb.update_item(**at(names[0]), **change, ReturnValues="UPDATED_NEW")
             assert reply == {"Attributes": {"balance": {"N": "101"}}}
             await dynamodb.delete_item(**at(names[1]))
-            await dynamodb.put_item(TableName=tables.accounts, Item={"id": {"S": names[1]}, "balance": {"N": "2"}})
+            await dynamodb.put_item(
+                TableName=books.tables["accounts"], Item={"id": {"S": names[1]}, "balance": {"N": "2"}}
+            )
             first = await dynamodb.get_item(**at(names[0]))
             both = await dynamodb.transact_get_items(TransactItems=[{"Get": at(name)} for name in names])
             assert both["Responses"][0] == first
@@ -99,10 +104,10 @@ def test_the_low_level_api_is_there(tables: OwnTables, run: Any, names: list[str
                 await dynamodb.delete_item(**at(names[0]), ConditionExpression="attribute_exists(nothing)")
 
     run(work)
-    assert [tables.balance(name) for name in names] == [101, 2]
+    assert [books.balance({"id": name}) for name in names] == [101, 2]
 
 
-def test_a_task_that_is_cancelled_inside_rolls_back(tables: OwnTables, run: Any, names: list[str]) -> None:
+def test_a_task_that_is_cancelled_inside_rolls_back(books: Books, run: Any, names: list[str]) -> None:
     async def work(units: aio.Units, accounts: UnitTable) -> None:
         inside = asyncio.Event()
 
@@ -119,10 +124,10 @@ def test_a_task_that_is_cancelled_inside_rolls_back(tables: OwnTables, run: Any,
             await staying
 
     run(work)
-    assert [tables.balance(name) for name in names] == [100, 100]
+    assert [books.balance({"id": name}) for name in names] == [100, 100]
 
 
-def test_a_commit_whose_task_is_cancelled_ends_before_the_units_are_closed(tables: OwnTables, names: list[str]) -> None:
+def test_a_commit_whose_task_is_cancelled_ends_before_the_units_are_closed(books: Books, names: list[str]) -> None:
     async def main() -> None:
         is_on_its_way, may_continue = asyncio.Event(), asyncio.Event()
 
@@ -132,11 +137,11 @@ def test_a_commit_whose_task_is_cancelled_ends_before_the_units_are_closed(table
 
         async def commit(units: aio.Units) -> None:
             async with units.begin() as unit:
-                await move(unit, await units.table(tables.accounts), names)
+                await move(unit, await units.table(books.tables["accounts"]), names)
 
-        async with own_client(tables) as dynamodb:
+        async with own_client(books) as dynamodb:
             dynamodb.meta.events.register("before-call.dynamodb.TransactWriteItems", hold_back)
-            async with aio.Units(tables.units_name, client=dynamodb) as units:
+            async with aio.Units(books.tables["units"], client=dynamodb) as units:
                 committing = asyncio.create_task(commit(units))
                 await asyncio.wait_for(is_on_its_way.wait(), PATIENCE_S)
                 committing.cancel()
@@ -146,12 +151,12 @@ def test_a_commit_whose_task_is_cancelled_ends_before_the_units_are_closed(table
             assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(main())
-    assert [tables.balance(name) for name in names] == [90, 110]
+    assert [books.balance({"id": name}) for name in names] == [90, 110]
 
 
 @pytest.mark.parametrize("way", ["native", "marked"])
 def test_a_task_that_is_cancelled_at_any_request_finds_the_unit_over_and_leaves_all_or_nothing(
-    tables: OwnTables, way: Literal["native", "marked"]
+    books: Books, way: Literal["native", "marked"]
 ) -> None:
     """A commit runs to its end, before the units are closed; a statement does not."""
 
@@ -169,8 +174,8 @@ def test_a_task_that_is_cancelled_at_any_request_finds_the_unit_over_and_leaves_
                 await move(unit, accounts, names)
                 await unit.put(accounts, {"id": f"{names[0]}-new", "balance": 1})
 
-        async with own_client(tables) as dynamodb, aio.Units(tables.units_name, client=dynamodb) as units:
-            accounts = await units.table(tables.accounts)
+        async with own_client(books) as dynamodb, aio.Units(books.tables["units"], client=dynamodb) as units:
+            accounts = await units.table(books.tables["accounts"])
             unit = units.begin(engine=way)
             dynamodb.meta.events.register("before-call.dynamodb", count)
             moving = asyncio.create_task(transfer(unit, accounts))
@@ -186,10 +191,10 @@ def test_a_task_that_is_cancelled_at_any_request_finds_the_unit_over_and_leaves_
     for number in range(1, 100):
         names = [some_name(), some_name()]
         for name in names:
-            tables.write({"id": name, "balance": 100, "_tluVersion": new_version()})
+            books.write("accounts", {"id": name, "balance": 100, "_tluVersion": new_version()})
         if not asyncio.run(cancelled_at(number, names)):
             break
-        found = [tables.stored(name) for name in (*names, f"{names[0]}-new")]
+        found = [books.raw("accounts", {"id": name}) for name in (*names, f"{names[0]}-new")]
         assert not any("_tluMark" in item for item in found if item is not None)
         moved.append([item and item["balance"] for item in found])
     statements = 3
@@ -197,90 +202,65 @@ def test_a_task_that_is_cancelled_at_any_request_finds_the_unit_over_and_leaves_
     assert number > {"native": 4, "marked": 11}[way]
 
 
-class TestABlockInWhichATimeOutWasCaught:
-    """Its caller believes that the unit is still open."""
-
-    @pytest.mark.parametrize("operation", ["GetItem", "TransactWriteItems"])
-    @pytest.mark.parametrize("how", ["block", "decorator"])
-    def test_does_not_end_as_if_it_were_committed(
-        self, tables: OwnTables, names: list[str], operation: str, how: str
-    ) -> None:
-        async def main() -> None:
-            may_continue, caught = asyncio.Event(), asyncio.timeout(None)
-
-            async def hold_back(**_: Any) -> None:
-                caught.reschedule(asyncio.get_running_loop().time())
-                await may_continue.wait()
-
-            async with own_client(tables) as dynamodb, aio.Units(tables.units_name, client=dynamodb) as units:
-                accounts = await units.table(tables.accounts)
-
-                async def work(*, unit: aio.Unit) -> str:
-                    await move(unit, accounts, names)
-                    dynamodb.meta.events.register(f"before-call.dynamodb.{operation}", hold_back)
-                    with pytest.raises(TimeoutError):
-                        async with caught:
-                            await (unit.commit() if held_is_the_commit else unit.get(accounts, {"id": some_name()}))
-                    return "done"
-
-                async def in_a_block() -> None:
-                    async with units.begin() as unit:
-                        await work(unit=unit)
-
-                held_is_the_commit = operation == "TransactWriteItems"
-                try:
-                    with pytest.raises(UnitFinished, match="ended without an error, but its unit"):
-                        await (in_a_block() if how == "block" else units.transactional()(work)())
-                finally:
-                    may_continue.set()
-
-        asyncio.run(main())
-        moved = [90, 110] if operation == "TransactWriteItems" else [100, 100]
-        assert [tables.balance(name) for name in names] == moved
+# Its caller believes that the unit is still open.
 
 
-class TestTasksThatUseOneUnitAtOnce:
-    def test_are_refused_but_one_and_nothing_is_committed(self, tables: OwnTables, run: Any, names: list[str]) -> None:
-        async def work(units: aio.Units, accounts: UnitTable) -> None:
-            more: Any = ("SET balance = balance + :n", {":n": 1})
-            async with units.begin() as unit:
-                await asyncio.gather(*(unit.update(accounts, {"id": name}, *more) for name in (*names, names[0])))
+@pytest.mark.parametrize("operation", ["GetItem", "TransactWriteItems"])
+@pytest.mark.parametrize("how", ["block", "decorator"])
+def test_a_block_in_which_a_time_out_was_caught_does_not_end_as_if_it_were_committed(
+    books: Books, names: list[str], operation: str, how: str
+) -> None:
+    async def main() -> None:
+        may_continue, caught = asyncio.Event(), asyncio.timeout(None)
 
-        with pytest.raises(InvalidUnitRequest, match="one thread or task at a time"):
-            run(work)
-        assert [tables.balance(name) for name in names] == [100, 100]
+        async def hold_back(**_: Any) -> None:
+            caught.reschedule(asyncio.get_running_loop().time())
+            await may_continue.wait()
 
-    @pytest.mark.parametrize("end", ["commit", "rollback", "end of the block"])
-    def test_end_it_while_a_statement_is_under_way(self, tables: OwnTables, names: list[str], end: str) -> None:
-        async def main() -> None:
-            is_on_its_way, may_continue = asyncio.Event(), asyncio.Event()
+        async with own_client(books) as dynamodb, aio.Units(books.tables["units"], client=dynamodb) as units:
+            accounts = await units.table(books.tables["accounts"])
 
-            async def hold_back(**_: Any) -> None:
-                is_on_its_way.set()
-                await may_continue.wait()
+            async def work(*, unit: aio.Unit) -> str:
+                await move(unit, accounts, names)
+                dynamodb.meta.events.register(f"before-call.dynamodb.{operation}", hold_back)
+                with pytest.raises(TimeoutError):
+                    async with caught:
+                        await (unit.commit() if held_is_the_commit else unit.get(accounts, {"id": some_name()}))
+                return "done"
 
-            async with own_client(tables) as dynamodb, aio.Units(tables.units_name, client=dynamodb) as units:
-                accounts, unit = await units.table(tables.accounts), units.begin()
-                dynamodb.meta.events.register("before-call.dynamodb.GetItem", hold_back)
-                moving = asyncio.create_task(move(unit, accounts, names))
-                await asyncio.wait_for(is_on_its_way.wait(), PATIENCE_S)
-                ends = {"commit": unit.commit, "rollback": unit.rollback}
-                with pytest.raises(InvalidUnitRequest, match="one thread or task at a time"):
-                    await (ends[end]() if end in ends else unit.__aexit__(None, None, None))
+            async def in_a_block() -> None:
+                async with units.begin() as unit:
+                    await work(unit=unit)
+
+            held_is_the_commit = operation == "TransactWriteItems"
+            try:
+                with pytest.raises(UnitFinished, match="ended without an error, but its unit"):
+                    await (in_a_block() if how == "block" else units.transactional()(work)())
+            finally:
                 may_continue.set()
-                if end in ends:
-                    await moving
-                    await unit.commit()
-                else:
-                    with pytest.raises(UnitFinished, match="rolled back"):
-                        await moving
 
-        asyncio.run(main())
-        moved = [100, 100] if end == "end of the block" else [90, 110]
-        assert [tables.balance(name) for name in names] == moved
+    asyncio.run(main())
+    moved = [90, 110] if operation == "TransactWriteItems" else [100, 100]
+    assert [books.balance({"id": name}) for name in names] == moved
 
 
-def test_the_end_of_a_block_does_not_repeat_a_refusal_that_was_caught(tables: OwnTables, names: list[str]) -> None:
+def test_tasks_that_use_one_unit_at_once_are_refused_but_one_and_nothing_is_committed(
+    books: Books, run: Any, names: list[str]
+) -> None:
+    async def work(units: aio.Units, accounts: UnitTable) -> None:
+        more: Any = ("SET balance = balance + :n", {":n": 1})
+        async with units.begin() as unit:
+            await asyncio.gather(*(unit.update(accounts, {"id": name}, *more) for name in (*names, names[0])))
+
+    with pytest.raises(InvalidUnitRequest, match="one thread or task at a time"):
+        run(work)
+    assert [books.balance({"id": name}) for name in names] == [100, 100]
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback", "end of the block"])
+def test_tasks_that_use_one_unit_at_once_end_it_while_a_statement_is_under_way(
+    books: Books, names: list[str], end: str
+) -> None:
     async def main() -> None:
         is_on_its_way, may_continue = asyncio.Event(), asyncio.Event()
 
@@ -288,8 +268,37 @@ def test_the_end_of_a_block_does_not_repeat_a_refusal_that_was_caught(tables: Ow
             is_on_its_way.set()
             await may_continue.wait()
 
-        async with own_client(tables) as dynamodb, aio.Units(tables.units_name, client=dynamodb) as units:
-            accounts = await units.table(tables.accounts)
+        async with own_client(books) as dynamodb, aio.Units(books.tables["units"], client=dynamodb) as units:
+            accounts, unit = await units.table(books.tables["accounts"]), units.begin()
+            dynamodb.meta.events.register("before-call.dynamodb.GetItem", hold_back)
+            moving = asyncio.create_task(move(unit, accounts, names))
+            await asyncio.wait_for(is_on_its_way.wait(), PATIENCE_S)
+            ends = {"commit": unit.commit, "rollback": unit.rollback}
+            with pytest.raises(InvalidUnitRequest, match="one thread or task at a time"):
+                await (ends[end]() if end in ends else unit.__aexit__(None, None, None))
+            may_continue.set()
+            if end in ends:
+                await moving
+                await unit.commit()
+            else:
+                with pytest.raises(UnitFinished, match="rolled back"):
+                    await moving
+
+    asyncio.run(main())
+    moved = [100, 100] if end == "end of the block" else [90, 110]
+    assert [books.balance({"id": name}) for name in names] == moved
+
+
+def test_the_end_of_a_block_does_not_repeat_a_refusal_that_was_caught(books: Books, names: list[str]) -> None:
+    async def main() -> None:
+        is_on_its_way, may_continue = asyncio.Event(), asyncio.Event()
+
+        async def hold_back(**_: Any) -> None:
+            is_on_its_way.set()
+            await may_continue.wait()
+
+        async with own_client(books) as dynamodb, aio.Units(books.tables["units"], client=dynamodb) as units:
+            accounts = await units.table(books.tables["accounts"])
             dynamodb.meta.events.register("before-call.dynamodb.GetItem", hold_back)
 
             async def work() -> None:
@@ -307,13 +316,13 @@ def test_the_end_of_a_block_does_not_repeat_a_refusal_that_was_caught(tables: Ow
                 await moving[0]
 
     asyncio.run(main())
-    assert [tables.balance(name) for name in names] == [100, 100]
+    assert [books.balance({"id": name}) for name in names] == [100, 100]
 
 
-def test_all_tasks_that_ask_for_a_table_at_once_get_the_same(tables: OwnTables, names: list[str]) -> None:
+def test_all_tasks_that_ask_for_a_table_at_once_get_the_same(books: Books, names: list[str]) -> None:
     async def main() -> None:
-        async with units_of(tables) as units:
-            for accounts in await asyncio.gather(*(units.table(tables.accounts) for _ in range(3))):
+        async with units_of(books) as units:
+            for accounts in await asyncio.gather(*(units.table(books.tables["accounts"]) for _ in range(3))):
                 assert await units.get(accounts, {"id": names[0]}) == {"id": names[0], "balance": 100}
 
     asyncio.run(main())
@@ -326,11 +335,11 @@ def test_access_is_checked(run: Any) -> None:
     assert run(work) == []
 
 
-def test_a_sweep_in_parts_is_several_tasks_and_ends_what_was_left(tables: OwnTables, run: Any) -> None:
+def test_a_sweep_in_parts_is_several_tasks_and_ends_what_was_left(books: Books, run: Any) -> None:
     head = {"format": 1, "state": "pending", "rev": 0, "born": 0, "leaseUntilMs": 0, "attempt": "1", "pieces": 0}
     for number in range(8):
         row = {"unit": f"{number:026}", "row": "head", "writes": b"".join(packed([]).pieces), **head}
-        tables.client.put_item(TableName=tables.units_name, Item=dumped(row))
+        books.plain_client.put_item(TableName=books.tables["units"], Item=dumped(row))
 
     async def work(units: aio.Units, _: UnitTable) -> Swept:
         return await units.sweep(parts=4, timeout=PATIENCE_S)
@@ -338,55 +347,207 @@ def test_a_sweep_in_parts_is_several_tasks_and_ends_what_was_left(tables: OwnTab
     assert run(work) == Swept(rolled_back=8, open=8)
 
 
-def test_no_task_is_left_when_the_units_are_closed(tables: OwnTables, names: list[str]) -> None:
+def test_no_task_is_left_when_the_units_are_closed(books: Books, names: list[str]) -> None:
     async def main() -> set[Any]:
-        async with units_of(tables) as units, units.begin() as unit:
-            await move(unit, await units.table(tables.accounts), names)
+        async with units_of(books) as units, units.begin() as unit:
+            await move(unit, await units.table(books.tables["accounts"]), names)
         return asyncio.all_tasks() - {asyncio.current_task()}
 
     assert asyncio.run(main()) == set()
 
 
-class TestOpening:
-    def test_units_that_were_not_entered_say_so(self, tables: OwnTables) -> None:
-        with pytest.raises(ClientClosed, match="async with"):
-            asyncio.run(units_of(tables).table(tables.accounts))
+def test_units_that_were_not_entered_say_so(books: Books) -> None:
+    with pytest.raises(ClientClosed, match="async with"):
+        asyncio.run(units_of(books).table(books.tables["accounts"]))
 
-    def test_units_that_are_closed_say_so(self, tables: OwnTables) -> None:
-        async def main() -> None:
-            async with units_of(tables) as units:
-                pass
-            async with units.begin():
-                pass
 
-        with pytest.raises(ClientClosed, match="closed"):
-            asyncio.run(main())
+def test_units_that_are_closed_say_so(books: Books) -> None:
+    async def main() -> None:
+        async with units_of(books) as units:
+            pass
+        async with units.begin():
+            pass
 
-    def test_a_client_of_ones_own_stays_open(self, tables: OwnTables, names: list[str]) -> None:
-        async def main() -> None:
-            async with own_client(tables) as dynamodb:
-                async with aio.Units(tables.units_name, client=dynamodb) as units, units.begin() as unit:
-                    await move(unit, await units.table(tables.accounts), names)
-                await dynamodb.describe_table(TableName=tables.accounts)
-
+    with pytest.raises(ClientClosed, match="closed"):
         asyncio.run(main())
-        assert [tables.balance(name) for name in names] == [90, 110]
 
-    def test_a_client_that_repeats_by_itself_is_refused(self, tables: OwnTables) -> None:
-        async def main() -> None:
-            options = {"endpoint_url": tables.engine.endpoint_url, "config": AioConfig()}
-            async with aio.Units(tables.units_name, client_options=options):
-                pass
 
-        with pytest.raises(ValueError, match="total_max_attempts"):
-            asyncio.run(main())
+def test_a_client_of_ones_own_stays_open(books: Books, names: list[str]) -> None:
+    async def main() -> None:
+        async with own_client(books) as dynamodb:
+            async with aio.Units(books.tables["units"], client=dynamodb) as units, units.begin() as unit:
+                await move(unit, await units.table(books.tables["accounts"]), names)
+            await dynamodb.describe_table(TableName=books.tables["accounts"])
 
-    @pytest.mark.parametrize("wrong", [{"table_name": ""}, {"client": object()}], ids=["table_name", "client"])
-    def test_what_is_wrong_is_named(self, tables: OwnTables, wrong: dict[str, Any]) -> None:
-        async def main() -> None:
-            async with aio.Units(**{"table_name": tables.units_name, **wrong}):
-                pass
+    asyncio.run(main())
+    assert [books.balance({"id": name}) for name in names] == [90, 110]
 
-        with pytest.raises(InvalidUnitRequest) as raised:
-            asyncio.run(main())
-        assert [raised.value.field] == list(wrong)
+
+def test_a_client_that_repeats_by_itself_is_refused(books: Books) -> None:
+    async def main() -> None:
+        options = {"endpoint_url": books.engine.endpoint_url, "config": AioConfig()}
+        async with aio.Units(books.tables["units"], client_options=options):
+            pass
+
+    with pytest.raises(ValueError, match="total_max_attempts"):
+        asyncio.run(main())
+
+
+@pytest.mark.parametrize("wrong", [{"table_name": ""}, {"client": object()}], ids=["table_name", "client"])
+def test_a_wrong_argument_of_units_of_tasks_is_named(books: Books, wrong: dict[str, Any]) -> None:
+    async def main() -> None:
+        async with aio.Units(**{"table_name": books.tables["units"], **wrong}):
+            pass
+
+    with pytest.raises(InvalidUnitRequest) as raised:
+        asyncio.run(main())
+    assert [raised.value.field] == list(wrong)
+
+
+def test_calls_of_many_tasks_lose_no_increment(books: Books, run: Any, names: list[str]) -> None:
+    async def work(units: aio.Units, accounts: UnitTable) -> None:
+        @units.transactional(tries=1_000)
+        async def count(*, unit: aio.Unit) -> None:
+            await unit.update(accounts, {"id": names[0]}, "SET balance = balance + :n", {":n": 1})
+
+        await asyncio.gather(*(count() for _ in range(10)))
+
+    run(work)
+    assert books.balance({"id": names[0]}) == 110
+
+
+def test_a_call_whose_name_was_committed_before_does_not_run(books: Books, run: Any, names: list[str]) -> None:
+    async def work(units: aio.Units, accounts: UnitTable) -> list[Any]:
+        @units.transactional(name="{account}-once")
+        async def count(account: str, *, unit: aio.Unit) -> str:
+            await unit.update(accounts, {"id": account}, "SET balance = balance + :n", {":n": 1})
+            return "done"
+
+        return [assert_type(await count(names[0]), str | None), await count(names[0])]
+
+    assert run(work) == ["done", None]
+    assert books.balance({"id": names[0]}) == 101
+
+
+def test_what_is_raised_after_the_function_has_committed_by_hand_does_not_run_again(
+    books: Books, run: Any, names: list[str]
+) -> None:
+    async def work(units: aio.Units, accounts: UnitTable) -> None:
+        @units.transactional()
+        async def transfer(*, unit: aio.Unit) -> None:
+            await move(unit, accounts, names)
+            await unit.commit()
+            raise UnitConflict([("carts", {"id": "of another unit"})])
+
+        await transfer()
+
+    with pytest.raises(UnitConflict, match="of another unit"):
+        run(work)
+    assert [books.balance({"id": name}) for name in names] == [90, 110]
+
+
+def test_each_call_is_under_the_lock_that_is_made_of_its_arguments(books: Books, run: Any, names: list[str]) -> None:
+    locks_table = f"locks-{names[0]}"
+    create_table(locks_table, client=books.plain_client)
+
+    async def work(units: aio.Units, accounts: UnitTable) -> None:
+        @units.transactional(under=lambda lease: lease)
+        async def transfer(lease: aio.Lease, *, unit: aio.Unit) -> str:
+            await move(unit, accounts, names)
+            return lease.entity
+
+        client_options = {"endpoint_url": books.engine.endpoint_url}
+        async with aio.LockClient(locks_table, client_options=client_options) as locks:
+            async with locks.acquire(names[0]) as lease:
+                assert await transfer(lease) == names[0]
+            with pytest.raises(LockLost):
+                await transfer(lease)
+
+    run(work)
+    books.plain_client.delete_table(TableName=locks_table)
+    assert [books.balance({"id": name}) for name in names] == [90, 110]
+
+
+def test_the_last_conflict_is_raised(run: Any) -> None:
+    tried = []
+
+    async def work(units: aio.Units, _: UnitTable) -> None:
+        @units.transactional(tries=2)
+        async def fail(*, unit: aio.Unit) -> None:
+            tried.append(unit.id)
+            raise UnitConflict([])
+
+        await fail()
+
+    with pytest.raises(UnitConflict):
+        run(work)
+    assert len(set(tried)) == 2
+
+
+def test_a_call_that_is_given_a_unit_is_part_of_it(books: Books, run: Any, names: list[str]) -> None:
+    async def work(units: aio.Units, accounts: UnitTable) -> None:
+        @units.transactional()
+        async def moves(*, unit: aio.Unit) -> str:
+            await move(unit, accounts, names)
+            return unit.id
+
+        async with units.begin() as unit:
+            assert await moves(unit=unit) == unit.id
+            assert [books.balance({"id": name}) for name in names] == [100, 100]
+        assert [books.balance({"id": name}) for name in names] == [90, 110]
+
+        @units.transactional(name="once")
+        async def once(*, unit: aio.Unit) -> None:
+            raise AssertionError(unit)
+
+        async with units.begin() as unit:
+            with pytest.raises(InvalidUnitRequest, match="name"):
+                await once(unit=unit)
+
+    run(work)
+
+
+def test_a_plain_function_is_refused_at_once(books: Books) -> None:
+    def plain(*, unit: aio.Unit) -> None: ...
+
+    work: Any = plain
+    with pytest.raises(TypeError, match=r"is not a coroutine function: use ticketlock\.units\.Units"):
+        units_of(books).transactional()(work)
+    decorate: Any = units_of(books).transactional
+    with pytest.raises(TypeError, match="with parentheses"):
+        decorate(work)
+
+
+def test_a_call_that_met_others_holds_the_lock_of_the_item_in_its_next_try(books: Books, names: list[str]) -> None:
+    name, _ = names
+    entity = entity_of(books.tables["accounts"], {"id": name})
+    held: list[int] = []
+    locks = aio.LockClient(f"locks-{name}", client_options={"endpoint_url": books.engine.endpoint_url})
+    create_table(f"locks-{name}", client=books.plain_client)
+
+    async def holders() -> int:
+        item = (await locks.inspect(entity, namespace=NAMESPACE)).item
+        return 0 if item is None else len(item.holders)
+
+    async def main() -> None:
+        async with locks, units_of(books, locks=locks) as units:
+            accounts = await units.table(books.tables["accounts"])
+
+            async def add_one(unit: aio.Unit) -> None:
+                await unit.update(accounts, {"id": name}, "SET balance = balance + :n", {":n": 1})
+
+            @units.transactional(tries=2)
+            async def count(*, unit: aio.Unit) -> None:
+                held.append(await holders())
+                await add_one(unit)
+                if len(held) == 1:
+                    async with units.begin() as other:
+                        await add_one(other)
+
+            await count()
+            held.append(await holders())
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
+    books.plain_client.delete_table(TableName=f"locks-{name}")
+    assert held == [0, 1, 0]
+    assert books.balance({"id": name}) == 102

@@ -152,7 +152,7 @@ class TestAnIndexThatIsAddedWhileAProcessRuns:
         return [sent.operation for sent in memory.sent].count("DescribeTable")
 
     @pytest.mark.parametrize("isolation", [SERIALIZABLE, READ_LOCK])
-    def test_is_known_before_a_marked_commit_some_minutes_later(
+    def test_an_index_that_is_added_while_a_process_runs_is_known_before_a_marked_commit_some_minutes_later(
         self, memory: Service, clock: ManualClock, units: Units, notes: UnitTable, isolation: Any
     ) -> None:
         adds_the_index(memory)
@@ -165,7 +165,7 @@ class TestAnIndexThatIsAddedWhileAProcessRuns:
         assert units.get(notes, {"id": "a"}) == {"id": "a"}
         assert not any("_tluMark" in item for item in memory.items("notes"))
 
-    def test_costs_one_description_in_that_time(
+    def test_an_index_that_is_added_while_a_process_runs_costs_one_description_in_that_time(
         self, memory: Service, clock: ManualClock, units: Units, notes: UnitTable
     ) -> None:
         before = self.descriptions(memory)
@@ -179,7 +179,7 @@ class TestAnIndexThatIsAddedWhileAProcessRuns:
             unit.put(notes, GOOD)
         assert self.descriptions(memory) - before == 2
 
-    def test_without_an_answer_the_unit_is_committed_by_the_old_description(
+    def test_without_an_answer_about_a_new_index_the_unit_is_committed_by_the_old_description(
         self, memory: Service, clock: ManualClock, units: Units, notes: UnitTable
     ) -> None:
         unit = units.begin(engine="marked")
@@ -215,7 +215,9 @@ class TestATableThatThisVersionDoesNotKnow:
         return why
 
     @pytest.mark.parametrize("terms", [{"engine": "marked"}, {"isolation": READ_LOCK}], ids=["marked", "read locks"])
-    def test_takes_no_marks(self, units: Units, memory: Service, unknown: str, terms: Any) -> None:
+    def test_a_table_that_this_version_does_not_know_takes_no_marks(
+        self, units: Units, memory: Service, unknown: str, terms: Any
+    ) -> None:
         notes = units.table("notes")
         unit = units.begin(**terms)
 
@@ -228,7 +230,7 @@ class TestATableThatThisVersionDoesNotKnow:
         assert memory.items("notes") == memory.items("units") == []
 
     @pytest.mark.usefixtures("unknown")
-    def test_is_written_natively(self, units: Units) -> None:
+    def test_a_table_that_this_version_does_not_know_is_written_natively(self, units: Units) -> None:
         notes = units.table("notes")
         with units.begin() as unit:
             unit.put(notes, GOOD)

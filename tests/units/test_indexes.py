@@ -1,4 +1,4 @@
-"""Queries of indexes: eventually consistent, with the unit's own writes where the index will have them."""
+"""Indexes: their keys are checked at the statement; queries show own writes, as the index will have them."""
 
 import uuid
 from collections.abc import Iterator, Mapping
@@ -13,20 +13,30 @@ from kit.units import THREADS_ONLY, VERSION, Books, Killed, Party, new_version
 from ticketlock.errors import InvalidUnitRequest, UnitConflict
 from ticketlock.units import COMMITTED, SERIALIZABLE, UNCOMMITTED, UnitTable
 
-pytestmark = [
-    pytest.mark.shows("own writes in queries"),
-    pytest.mark.parametrize("units_engine", first_on(OF_OTHERS_FIRST, indexing_engine_names()), indirect=True),
-]
+pytestmark = pytest.mark.shows("bad input", "own writes in queries")
+
+INDEXING_FIRST = pytest.mark.parametrize(
+    "units_engine", first_on(OF_OTHERS_FIRST, indexing_engine_names()), indirect=True
+)
+
 
 KINDS = {"pk": "S", "sk": "N", "owner": "S", "rank": "N"}
+
+
 ALL, KEYS_ONLY = {"ProjectionType": "ALL"}, {"ProjectionType": "KEYS_ONLY"}
+
+
 GLOBAL: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "by-owner": (("owner", "rank"), ALL),
     "keys-by-owner": (("owner", "rank"), KEYS_ONLY),
     "of-owners": (("owner",), {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["amount"]}),
     "inverted": (("sk", "pk"), KEYS_ONLY),
 }
+
+
 LOCAL = {"by-rank": (("pk", "rank"), ALL)}
+
+
 OWNER = Key("owner").eq("ann")
 
 
@@ -79,12 +89,14 @@ def numbers(items: list[dict[str, Any]]) -> list[int]:
     return [int(item["sk"]) for item in items]
 
 
+@INDEXING_FIRST
 def test_the_items_of_an_index_come_in_its_order(ann: Party, orders: UnitTable) -> None:
     unit = ann.begin()
     assert unit.query(orders, OWNER, index="by-owner") == [item(number) for number in range(1, 6)]
     assert numbers(unit.query(orders, OWNER & Key("rank").gt(20), index="by-owner", forward=False)) == [5, 4, 3]
 
 
+@INDEXING_FIRST
 @pytest.mark.parametrize(("name", "beside"), [("keys-by-owner", {"rank"}), ("of-owners", {"amount"})])
 def test_own_writes_are_shown_as_the_index_has_them(ann: Party, orders: UnitTable, name: str, beside: set[str]) -> None:
     unit = ann.begin()
@@ -95,6 +107,7 @@ def test_own_writes_are_shown_as_the_index_has_them(ann: Party, orders: UnitTabl
     assert {frozenset(each) for each in found} == {frozenset({"pk", "sk", "owner"} | beside)}
 
 
+@INDEXING_FIRST
 def test_own_writes_move_by_the_key_of_the_index(ann: Party, orders: UnitTable) -> None:
     unit = ann.begin()
     unit.update(orders, key(1), "SET #r = :r", {":r": 45}, {"#r": "rank"})
@@ -107,6 +120,7 @@ def test_own_writes_move_by_the_key_of_the_index(ann: Party, orders: UnitTable) 
     assert numbers(unit.query(orders, OWNER, index="by-owner", filter=Attr("sk").lt(9))) == [4, 1]
 
 
+@INDEXING_FIRST
 @pytest.mark.parametrize("forward", [True, False], ids=["forward", "backward"])
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
 def test_page_by_page_everything_comes_once_also_at_one_rank(
@@ -129,6 +143,7 @@ def test_page_by_page_everything_comes_once_also_at_one_rank(
     assert positions == sorted(positions, reverse=not forward)
 
 
+@INDEXING_FIRST
 def test_what_an_index_shows_does_not_hold_until_the_commit(
     books: Books, ann: Party, ben: Party, orders: UnitTable
 ) -> None:
@@ -141,6 +156,7 @@ def test_what_an_index_shows_does_not_hold_until_the_commit(
     assert books.raw("accounts", {"id": orders.name}) is not None
 
 
+@INDEXING_FIRST
 def test_an_item_that_it_shows_whole_is_still_so_when_the_unit_writes_it(
     ann: Party, ben: Party, orders: UnitTable
 ) -> None:
@@ -152,6 +168,7 @@ def test_an_item_that_it_shows_whole_is_still_so_when_the_unit_writes_it(
         unit.put(orders, {**shown, "amount": shown["amount"] + 1})
 
 
+@INDEXING_FIRST
 def test_serializable_is_refused_where_it_is_asked_for(ann: Party, orders: UnitTable) -> None:
     with pytest.raises(InvalidUnitRequest) as refused:
         ann.begin().query(orders, OWNER, index="by-owner", isolation=SERIALIZABLE)
@@ -160,6 +177,7 @@ def test_serializable_is_refused_where_it_is_asked_for(ann: Party, orders: UnitT
         ann.begin().query(orders, OWNER, index="by-none")
 
 
+@INDEXING_FIRST
 @pytest.mark.parametrize("level", [UNCOMMITTED, COMMITTED], ids=lambda level: level.name)
 def test_a_global_index_is_never_read_consistently(ann: Party, orders: UnitTable, level: Any) -> None:
     ann.units.query(orders, OWNER, index="by-owner", isolation=level)
@@ -172,6 +190,7 @@ def test_a_global_index_is_never_read_consistently(ann: Party, orders: UnitTable
     assert ann.begin().client.query(**given, **placeholders)["Count"] == 5
 
 
+@INDEXING_FIRST
 @THREADS_ONLY
 @pytest.mark.parametrize("level", [UNCOMMITTED, COMMITTED], ids=lambda level: level.name)
 def test_what_is_not_inserted_yet_is_not_there_in_an_index_that_has_keys_alone(
@@ -186,6 +205,7 @@ def test_what_is_not_inserted_yet_is_not_there_in_an_index_that_has_keys_alone(
     assert [each["pk"] for each in found] == ["o"]
 
 
+@INDEXING_FIRST
 @THREADS_ONLY
 def test_to_a_plain_reader_of_an_index_that_has_keys_alone_what_is_not_inserted_yet_looks_like_an_item(
     books: Books, ben: Party, orders: UnitTable
@@ -205,6 +225,7 @@ def test_to_a_plain_reader_of_an_index_that_has_keys_alone_what_is_not_inserted_
     assert [(each["pk"]["S"], each.keys()) for each in found["Items"]] == [("o", {"pk", "sk"}), ("p", {"pk", "sk"})]
 
 
+@INDEXING_FIRST
 def test_items_of_more_than_four_megabytes_are_found_in_an_index_that_has_keys_alone(
     books: Books, ann: Party, orders: UnitTable
 ) -> None:
@@ -217,6 +238,7 @@ def test_items_of_more_than_four_megabytes_are_found_in_an_index_that_has_keys_a
     assert "TransactGetItems" not in ann.line.operations
 
 
+@INDEXING_FIRST
 @pytest.mark.parametrize(
     ("level", "consistent"), [(UNCOMMITTED, False), (COMMITTED, True), (None, True)], ids=lambda each: str(each)
 )
@@ -234,7 +256,149 @@ def test_a_local_index_is_read_as_its_table(books: Books, ann: Party, level: Any
 
 def plain(number: int) -> dict[str, Any]:
     whole = {"pk": "S", "sk": "N", "owner": "S", "rank": "N", "amount": "N"}
-    return {
-        **{name: {kind: str(item(number)[name])} for name, kind in whole.items()},
-        VERSION: {"S": new_version()},
-    }
+    return {**{name: {kind: str(item(number)[name])} for name, kind in whole.items()}, VERSION: {"S": new_version()}}
+
+
+@pytest.mark.parametrize("way", ["native", "marked"])
+@pytest.mark.parametrize("units_engine", first_on(OF_OTHERS_FIRST, ["moto", OF_OTHERS_FIRST]), indirect=True)
+class TestTheKeysOfAnIndex:
+    """An item need not have them; if it has one, the index must accept it."""
+
+    @pytest.fixture
+    def name(self, books: Books) -> Iterator[str]:
+        name = f"orders-{uuid.uuid4().hex[:8]}"
+        keys = [("by-owner", "HASH"), ("at", "RANGE")]
+        books.plain_client.create_table(
+            TableName=name,
+            BillingMode="PAY_PER_REQUEST",
+            AttributeDefinitions=[
+                {"AttributeName": key, "AttributeType": kind}
+                for key, kind in (("id", "S"), ("by-owner", "S"), ("at", "N"))
+            ],
+            KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+            GlobalSecondaryIndexes=[
+                {
+                    "IndexName": "of-owners",
+                    "KeySchema": [{"AttributeName": key, "KeyType": role} for key, role in keys],
+                    "Projection": {"ProjectionType": "ALL"},
+                }
+            ],
+        )
+        books.plain_client.get_waiter("table_exists").wait(TableName=name)
+        yield name
+        books.plain_client.delete_table(TableName=name)
+
+    @pytest.mark.parametrize(
+        ("attribute", "bad"),
+        [("by-owner", ""), ("by-owner", 5), ("by-owner", None), ("by-owner", "o" * 2_049), ("at", "5"), ("at", {5})],
+        ids=["empty", "a number", "none", "too long", "a text", "a set"],
+    )
+    def test_the_keys_of_an_index_are_checked_at_the_statement(
+        self, books: Books, ann: Party, name: str, way: str, attribute: str, bad: Any
+    ) -> None:
+        orders = ann.units.table(name)
+        with ann.begin(engine=way) as unit:
+            unit.put(orders, {"id": "a", "by-owner": "ann", "at": 5})
+            unit.put(orders, {"id": "b"})
+        before = books.plain_client.scan(TableName=name, ConsistentRead=True)["Items"]
+        unit = ann.begin(engine=way)
+        given: Any = ("SET #key = :bad", {":bad": bad}, {"#key": attribute})
+        with pytest.raises(InvalidUnitRequest, match=attribute):
+            unit.update(orders, {"id": "a"}, *given, blind=True)
+        with pytest.raises(InvalidUnitRequest, match=attribute):
+            unit.update(orders, {"id": "b"}, *given)
+        with pytest.raises(InvalidUnitRequest, match=attribute):
+            unit.put(orders, {"id": "a", attribute: bad})
+        unit.commit()
+        assert books.plain_client.scan(TableName=name, ConsistentRead=True)["Items"] == before
+
+
+INDEXING = pytest.mark.parametrize("units_engine", indexing_engine_names(), indirect=True)
+
+
+ROLES = {"cup": "HASH", "region": "HASH", "round": "RANGE", "bracket": "RANGE"}
+
+
+CUP = Key("cup").eq("winter") & Key("region").eq("north")
+
+
+@pytest.fixture
+def matches(books: Books, ann: Party) -> Iterator[UnitTable]:
+    name = f"matches-{uuid.uuid4().hex[:8]}"
+    books.plain_client.create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[
+            {"AttributeName": each, "AttributeType": "N" if each == "round" else "S"} for each in ("id", *ROLES)
+        ],
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+        GlobalSecondaryIndexes=[
+            {
+                "IndexName": "by-round",
+                "KeySchema": [{"AttributeName": each, "KeyType": role} for each, role in ROLES.items()],
+                "Projection": {"ProjectionType": "ALL"},
+            }
+        ],
+    )
+    books.plain_client.get_waiter("table_exists").wait(TableName=name)
+    table = ann.units.table(name)
+    with ann.begin() as unit:
+        for round, bracket in ((1, "a"), (1, "b"), (2, "a"), (3, "a")):
+            unit.put(table, match(round, bracket))
+        unit.put(table, {**match(1, "a"), "id": "south", "region": "south"})
+    yield table
+    books.plain_client.delete_table(TableName=name)
+
+
+def match(round: int, bracket: str) -> dict[str, Any]:
+    return {"id": f"{round}{bracket}", "cup": "winter", "region": "north", "round": round, "bracket": bracket}
+
+
+def ids(found: list[dict[str, Any]]) -> list[str]:
+    return [each["id"] for each in found]
+
+
+@INDEXING
+def test_they_come_in_the_order_of_all_attributes_with_own_writes_in_their_places(
+    ann: Party, matches: UnitTable
+) -> None:
+    unit = ann.begin()
+    for each in (match(2, "b"), match(1, "c"), match(0, "z")):
+        unit.put(matches, each)
+    unit.delete(matches, {"id": "1b"})
+    assert ids(unit.query(matches, CUP, index="by-round")) == ["0z", "1a", "1c", "2a", "2b", "3a"]
+    assert ids(unit.query(matches, CUP, index="by-round", forward=False)) == ["3a", "2b", "2a", "1c", "1a", "0z"]
+
+
+@INDEXING
+def test_conditions_on_the_first_attributes_select_a_range(ann: Party, matches: UnitTable) -> None:
+    unit = ann.begin()
+    unit.put(matches, match(1, "c"))
+    of_first = CUP & Key("round").eq(1)
+    assert ids(unit.query(matches, of_first, index="by-round")) == ["1a", "1b", "1c"]
+    assert ids(unit.query(matches, of_first & Key("bracket").gt("a"), index="by-round")) == ["1b", "1c"]
+    assert ids(unit.query(matches, CUP & Key("round").gte(2), index="by-round")) == ["2a", "3a"]
+
+
+@INDEXING
+def test_pages_continue_after_an_item(ann: Party, matches: UnitTable) -> None:
+    unit = ann.begin()
+    unit.put(matches, match(1, "c"))
+    found: list[str] = []
+    page = unit.query(matches, CUP, index="by-round", limit=2)
+    while page:
+        found += ids(page)
+        page = unit.query(matches, CUP, index="by-round", limit=2, after=page[-1])
+    assert found == ["1a", "1b", "1c", "2a", "3a"]
+
+
+@INDEXING
+@pytest.mark.parametrize(
+    "condition",
+    [Key("cup").eq("winter"), CUP & Key("bracket").eq("a"), CUP & Key("round").gt(1) & Key("bracket").eq("a")],
+)
+def test_what_dynamodb_would_refuse_is_not_sent(ann: Party, matches: UnitTable, condition: Any) -> None:
+    ann.line.sent.clear()
+    with pytest.raises(InvalidUnitRequest):
+        ann.begin().query(matches, condition, index="by-round")
+    assert ann.line.operations == []

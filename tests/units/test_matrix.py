@@ -1,0 +1,498 @@
+"""Each request of each kind of work is lost, or its process is killed or interrupted there: all is applied, or nothing.
+
+``SCENARIOS`` is what a process does, ``Scene.holds`` is what must hold afterwards.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from typing import Any, ClassVar
+
+import pytest
+from kit.engines import engine_names, first_on
+from kit.units import THREADS_ONLY, Interrupt, Key, Killed, Lost, Party, UnitsWorld, some_account, some_name
+
+from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TicketLockError, UnitFinished, UnitForgotten
+from ticketlock.units import READ_LOCK, Outcome, Unit
+
+pytestmark = pytest.mark.shows("saved units")
+
+LEASE_S, COPIES_S, MARGIN_S = 60, 600, 3
+OLD: list[Any] = [100, 50, 20, None]
+NEW: list[Any] = [110, 60, 30, 10]
+ADD, TEN = "SET balance = balance + :n", {":n": 10}
+
+
+class Scene:
+    """Four items: one of a unit, two that no unit has written, and one that is not there. The work adds 10 to each.
+
+    Attributes:
+        ann: does the work, and loses requests.
+        ben: another process, which asks afterwards, and goes on.
+        at_least: how many requests the work has.
+        ends: what readers find afterwards, among all requests at which the work is killed.
+    """
+
+    at_least: ClassVar[int]
+    ends: ClassVar[Sequence[list[Any]]] = [OLD, NEW]
+
+    def __init__(self, world: UnitsWorld) -> None:
+        self.world, self.books, self.ann, self.ben = world, world.books, world.party(), world.party()
+        self.books.empty()
+        plain = [self.books.plain_account(balance) for balance in (50, 20)]
+        self.keys: list[Key] = [self.books.account(100), *plain, some_account()]
+        self.prepare()
+        self.ann.line.sent.clear()
+
+    def prepare(self) -> None:
+        """What happens before."""
+
+    def work(self) -> None:
+        """What Ann does."""
+        raise NotImplementedError
+
+    def go_on(self, *, is_done: bool) -> None:
+        """What Ben does afterwards, if Ann has been killed, or has succeeded."""
+
+    def adds(self, party: Party, unit: Unit) -> Unit:
+        """All statements of the work."""
+        unit.get_all([(party.accounts, key) for key in self.keys])
+        for key in self.keys[:3]:
+            unit.update(party.accounts, key, ADD, TEN)
+        unit.put(party.accounts, {**self.keys[3], "balance": 10}, condition="attribute_not_exists(id)")
+        return unit
+
+    def found(self) -> list[Any]:
+        """The balances, as a reader finds them together, and one by one."""
+        together = self.ben.units.get_all([(self.ben.accounts, key) for key in self.keys])
+        single = [self.ben.units.get(self.ben.accounts, key) for key in self.keys]
+        assert together == single
+        balances = [item and item["balance"] for item in together]
+        assert balances in (OLD, NEW)
+        return balances
+
+    def holds(self, expected: list[Any] | None = None) -> list[Any]:
+        """All of the work is there or nothing, at once and for good; the next unit commits, and sweeps leave nothing.
+
+        Args:
+            expected: what is there, if that is known.
+
+        Returns:
+            What is there.
+        """
+        found = self.found()
+        assert expected in (None, found)
+        self.books.clock.advance(LEASE_S + MARGIN_S)
+        first, last = self.keys[0], self.keys[-1]
+        with self.ben.begin() as unit:
+            unit.update(self.ben.accounts, first, ADD, TEN)
+        with self.ben.begin() as unit:
+            unit.put(self.ben.accounts, {**last, "balance": 5})
+        assert self.marks((first, last)) == 0
+        for _ in range(2):
+            self.books.clock.advance(LEASE_S + COPIES_S)
+            self.ben.units.sweep()
+        assert self.books.balances(self.keys) == [found[0] + 10, *found[1:3], 5]
+        assert self.marks(self.keys) == 0
+        rows = self.books.everything()["units"]
+        assert all("expiresAt" in row for row in rows)
+        return found
+
+    def marks(self, keys: Sequence[Key]) -> int:
+        return self.books.marks(keys)
+
+
+class Native(Scene):
+    at_least = 2
+    terms: ClassVar[dict[str, Any]] = {"engine": "native"}
+
+    def prepare(self) -> None:
+        self.unit = self.ann.begin(**self.terms)
+
+    def work(self) -> None:
+        with self.unit:
+            self.adds(self.ann, self.unit)
+
+
+class Named(Native):
+    """Another process runs the unit of this name again."""
+
+    at_least = 3
+    ends = (NEW,)
+
+    def prepare(self) -> None:
+        self.name = some_name()
+        self.unit = self.ann.begin(name=self.name, engine="native")
+
+    def go_on(self, *, is_done: bool) -> None:
+        with self.ben.begin(name=self.name, engine="native") as again:
+            assert again.repeated or not is_done
+            if not again.repeated:
+                self.adds(self.ben, again)
+
+
+class Marked(Native):
+    at_least = 9
+    terms: ClassVar[dict[str, Any]] = {"engine": "marked"}
+
+
+class MarkedWithRows(Marked):
+    """What it writes does not fit into its record."""
+
+    at_least = 11
+
+    def adds(self, party: Party, unit: Unit) -> Unit:
+        for key in self.keys[:3]:
+            unit.update(party.accounts, key, "SET noise = :noise", {":noise": os.urandom(4_000)})
+        return super().adds(party, unit)
+
+
+class ReadLocks(Native):
+    """It has also marked an item that it only reads."""
+
+    at_least = 11
+    terms: ClassVar[dict[str, Any]] = {"isolation": READ_LOCK}
+
+    def adds(self, party: Party, unit: Unit) -> Unit:
+        self.read = self.books.account(1)
+        unit.get(party.accounts, self.read)
+        return super().adds(party, unit)
+
+    def marks(self, keys: Sequence[Key]) -> int:
+        return super().marks([*keys, self.read] if len(keys) == len(self.keys) else keys)
+
+
+class Saves(Scene):
+    """It saves a unit; another process resumes and commits it."""
+
+    at_least = 3
+    how: ClassVar[dict[str, Any]] = {}
+
+    def prepare(self) -> None:
+        self.unit = self.ann.begin()
+
+    def work(self) -> None:
+        self.adds(self.ann, self.unit)
+        self.unit.put(self.ann.accounts, {**self.keys[3], "balance": 10, "noise": os.urandom(4_000)})
+        assert self.unit.save(**self.how) == self.unit.id
+
+    def go_on(self, *, is_done: bool) -> None:
+        try:
+            self.ben.units.resume(self.unit.id).commit()
+        except UnitForgotten:
+            assert not is_done
+
+
+class SavesUnderAnOwner(Saves):
+    at_least = 4
+    how: ClassVar[dict[str, Any]] = {"owner": "the owner of all"}
+
+
+class Step(Scene):
+    """It saves a unit in a step, which others try again."""
+
+    at_least = 4
+    ends = (NEW,)
+    how: ClassVar[dict[str, Any]] = {}
+
+    def prepare(self) -> None:
+        self.unit = self.ben.begin().save()
+
+    def work(self) -> None:
+        self.takes_the_step(self.ann)
+
+    def takes_the_step(self, party: Party) -> bool:
+        unit = party.units.resume(self.unit, step="seat")
+        if not unit.repeated:
+            self.adds(party, unit)
+        unit.save(**self.how)
+        return unit.repeated
+
+    def go_on(self, *, is_done: bool) -> None:
+        assert self.takes_the_step(self.ben) or not is_done
+        self.ben.units.resume(self.unit).commit()
+
+
+class StepUnderAnOwner(Step):
+    at_least = 5
+    how: ClassVar[dict[str, Any]] = {"owner": "the owner of all"}
+
+
+class Resumes(Scene):
+    """It resumes a saved unit, and commits it; another process goes on at once."""
+
+    at_least = 3
+    ends: ClassVar[Sequence[list[Any]]] = (NEW,)
+    terms: ClassVar[dict[str, Any]] = {"engine": "native"}
+
+    def prepare(self) -> None:
+        unit = self.adds(self.ben, self.ben.begin(**self.terms))
+        unit.put(self.ben.accounts, {**self.keys[3], "balance": 10, "noise": os.urandom(4_000)})
+        self.unit = unit.save()
+
+    def work(self) -> None:
+        self.ann.units.resume(self.unit).commit()
+
+    def go_on(self, *, is_done: bool) -> None:
+        before_ms = self.books.clock.wall_ms
+        again = self.ben.units.resume(self.unit)
+        assert again.repeated or not is_done
+        again.commit()
+        # It waits for no lease of the one before.
+        assert self.books.clock.wall_ms - before_ms < 5_000
+
+
+class ResumesMarked(Resumes):
+    at_least = 10
+    terms: ClassVar[dict[str, Any]] = {"engine": "marked"}
+
+
+class ResumesAndIsRolledBack(Resumes):
+    """Another process rolls it back by its id, however far it came."""
+
+    ends = (OLD, NEW)
+
+    def go_on(self, *, is_done: bool) -> None:
+        is_committed = self.ben.units.rollback(self.unit) is Outcome.COMMITTED
+        assert is_committed or not is_done
+        assert self.found() == (NEW if is_committed else OLD)
+
+
+class ResumesMarkedAndIsRolledBack(ResumesAndIsRolledBack):
+    at_least = 10
+    terms: ClassVar[dict[str, Any]] = {"engine": "marked"}
+
+
+class EndsAnOwner(Scene):
+    """It ends the owner of a saved unit; the next event ends it too."""
+
+    at_least = 3
+    ends = (OLD,)
+
+    def prepare(self) -> None:
+        self.owner = some_name()
+        self.unit = self.adds(self.ben, self.ben.begin()).save(owner=self.owner)
+
+    def work(self) -> None:
+        assert self.ann.units.end_owner(self.owner) == [self.unit]
+
+    def go_on(self, *, is_done: bool) -> None:
+        assert self.ben.units.end_owner(self.owner) in ([], [] if is_done else [self.unit])
+        assert self.ben.units.outcome(unit=self.unit) is Outcome.ROLLED_BACK
+
+
+class Sweeps(Scene):
+    """It sweeps what a process has left that was killed before its decision."""
+
+    at_least = 6
+    ends = (OLD,)
+    is_committed = False
+
+    def prepare(self) -> None:
+        eve = self.world.party()
+        unit = eve.begin(engine="marked")
+        for key in self.keys[:3]:
+            unit.update(eve.accounts, key, "SET noise = :noise", {":noise": os.urandom(4_000)})
+        self.adds(eve, unit)
+        # One update marks the item that has a version; one transaction marks the others.
+        eve.loses(Lost.KILLED_AFTER if self.is_committed else Lost.KILLED_BEFORE, 2, operation="UpdateItem")
+        with pytest.raises(Killed):
+            unit.commit()
+        assert self.marks(self.keys) == len(self.keys)
+        self.books.clock.advance(LEASE_S + MARGIN_S)
+
+    def work(self) -> None:
+        self.ann.units.sweep()
+        self.books.clock.advance(COPIES_S + MARGIN_S)
+        self.ann.units.sweep()
+
+    def go_on(self, *, is_done: bool) -> None:
+        assert self.marks(self.keys) == 0 or not is_done
+
+
+class SweepsACommittedOne(Sweeps):
+    ends = (NEW,)
+    is_committed = True
+
+
+class Repairs(Sweeps):
+    """It repairs the table of what was left; the next repair goes on."""
+
+    at_least = 7
+
+    def work(self) -> None:
+        self.ann.units.repair(self.ann.accounts, write=True)
+
+    def go_on(self, *, is_done: bool) -> None:
+        assert self.marks(self.keys) == 0 or not is_done
+        self.ben.units.repair(self.ben.accounts, write=True)
+        assert self.marks(self.keys) == 0
+
+
+class RepairsACommittedOne(Repairs):
+    ends = (NEW,)
+    is_committed = True
+
+
+SCENARIOS: list[type[Scene]] = [
+    Native,
+    Named,
+    Marked,
+    MarkedWithRows,
+    ReadLocks,
+    Saves,
+    SavesUnderAnOwner,
+    Step,
+    StepUnderAnOwner,
+    Resumes,
+    ResumesMarked,
+    ResumesAndIsRolledBack,
+    ResumesMarkedAndIsRolledBack,
+    EndsAnOwner,
+    Sweeps,
+    SweepsACommittedOne,
+    Repairs,
+    RepairsACommittedOne,
+]
+IN_MEMORY_FIRST = pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
+
+
+def scenarios(kinds: Sequence[type[Scene]]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("scenario", kinds, ids=lambda kind: kind.__name__)
+
+
+def numbered(scenario: type[Scene], world: UnitsWorld, *losses: tuple[Lost, int, float]) -> Iterator[tuple[int, Scene]]:
+    """Scenes of which the first request is lost, then the second, and so on, until the work has fewer.
+
+    Args:
+        losses: what happens to which requests, counted from that one.
+    """
+    for number in count(1):
+        scene = scenario(world)
+        struck, *_ = [scene.ann.loses(what, number + first, number + last) for what, first, last in losses]
+        yield number, scene
+        scene.ann.line.losses.clear()
+        if struck.seen < number:
+            assert number > scenario.at_least, f"only {number - 1} requests were lost"
+            return
+
+
+@IN_MEMORY_FIRST
+@scenarios([kind for kind in SCENARIOS if not issubclass(kind, ResumesAndIsRolledBack)])
+@pytest.mark.parametrize(
+    "what", [Lost.NOT_SENT, Lost.REQUEST, Lost.REPLY, Lost.CONFLICT], ids=lambda what: what.name.lower()
+)
+def test_work_of_which_any_one_request_is_lost_is_done_once(
+    units_world: UnitsWorld, scenario: type[Scene], what: Lost
+) -> None:
+    for number, scene in numbered(scenario, units_world, (what, 0, 0)):
+        with at_request(number):
+            scene.work()
+            scene.ann.line.losses.clear()
+            scene.go_on(is_done=True)
+            scene.holds(OLD if scenario.ends == (OLD,) else NEW)
+
+
+@IN_MEMORY_FIRST
+@scenarios([Native, Named])
+@pytest.mark.parametrize("what", [Lost.NOT_SENT, Lost.REQUEST, Lost.REPLY], ids=lambda what: what.name.lower())
+def test_a_unit_that_loses_all_requests_from_some_one_on_raises_the_error_that_is_true(
+    units_world: UnitsWorld, scenario: type[Scene], what: Lost
+) -> None:
+    """It is reported as not applied until the commit is sent, and as unknown from then on."""
+    for number in range(1, scenario.at_least + 1):
+        scene = scenario(units_world)
+        scene.ann.loses(what, number, 1_000)
+        is_the_commit = number == scenario.at_least
+        with pytest.raises(TicketLockError) as raised:
+            scene.work()
+        scene.ann.line.losses.clear()
+        perhaps = is_the_commit and what is not Lost.NOT_SENT
+        assert type(raised.value) is (OutcomeUnknown if perhaps else RequestNotApplied), f"from request {number} on"
+        scene.holds(NEW if is_the_commit and what is Lost.REPLY else OLD)
+
+
+@THREADS_ONLY
+@IN_MEMORY_FIRST
+@scenarios(SCENARIOS)
+@pytest.mark.parametrize("how", [Lost.KILLED_BEFORE, Lost.KILLED_AFTER], ids=["before", "after"])
+def test_a_process_that_is_killed_at_any_request_leaves_all_of_it_or_nothing(
+    units_world: UnitsWorld, scenario: type[Scene], how: Lost
+) -> None:
+    ends = []
+    for number, scene in numbered(scenario, units_world, (how, 0, 0)):
+        try:
+            scene.work()
+        except Killed:
+            with at_request(number):
+                scene.found()
+                scene.go_on(is_done=False)
+                ends.append(scene.holds())
+    # The last request decides: before it nothing is done.
+    is_never_done = how is Lost.KILLED_BEFORE and scenario in (Native, Saves, SavesUnderAnOwner)
+    assert [end for end in (OLD, NEW) if end in ends] == ([OLD] if is_never_done else list(scenario.ends))
+
+
+@scenarios([Native, Marked, ReadLocks])
+@IN_MEMORY_FIRST
+@pytest.mark.parametrize(
+    "where", [Lost.INTERRUPTED_BEFORE, Lost.INTERRUPTED_AFTER], ids=["before it is sent", "before its reply is read"]
+)
+@pytest.mark.parametrize("then", ["all is well", "the table is out of reach", "it is interrupted again"])
+def test_a_unit_that_is_interrupted_at_any_request_is_over_and_says_how_and_leaves_all_of_it_or_nothing(
+    units_world: UnitsWorld, scenario: type[Native], where: Lost, then: str
+) -> None:
+    more = {"the table is out of reach": [(Lost.NOT_SENT, 1, 1_000)], "it is interrupted again": [(where, 1, 1)]}
+    ends = []
+    allowed = {"rolled back": [OLD], "unknown": [OLD, NEW], "committed": [NEW]}
+    for number, scene in numbered(scenario, units_world, (where, 0, 0), *more.get(then, [])):
+        assert isinstance(scene, Native)
+        try:
+            scene.work()
+        except Interrupt:
+            scene.ann.line.losses.clear()
+            with at_request(number):
+                reported = says(scene)
+                found = scene.found()
+                assert found in allowed[reported]
+                assert reported == "rolled back" or number > 1
+                assert then in more or scene.marks(scene.keys) == 0
+                is_over(scene, reported)
+                scene.books.clock.advance(LEASE_S + COPIES_S if then in more else 0)
+                ends.append(scene.holds(found))
+    assert OLD in ends
+    assert NEW in ends or (scenario, where) == (Native, Lost.INTERRUPTED_BEFORE)
+
+
+def says(scene: Native) -> str:
+    """The end that the unit reports."""
+    with pytest.raises(UnitFinished) as finished:
+        scene.unit.get(scene.ann.accounts, scene.keys[0])
+    return next(each for each in ("rolled back", "unknown", "committed") if f"{each}:" in str(finished.value))
+
+
+def is_over(scene: Native, reported: str) -> None:
+    """The unit refuses every call, and sends nothing."""
+    unit, ann = scene.unit, scene.ann
+
+    def refused(use: Callable[[], object]) -> None:
+        with pytest.raises(UnitFinished):
+            use()
+
+    def uses() -> None:
+        refused(lambda: unit.update(ann.accounts, scene.keys[0], ADD, TEN))
+        unit.commit() if reported == "committed" else refused(unit.commit)
+        unit.rollback() if reported == "rolled back" else refused(unit.rollback)
+
+    assert ann.sends(uses) == []
+
+
+@contextmanager
+def at_request(number: int) -> Iterator[None]:
+    """Notes the number in what fails in the block."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"at request {number}")
+        raise
