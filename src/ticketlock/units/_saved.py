@@ -21,7 +21,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ticketlock._checks import text
 from ticketlock.errors import (
     ConditionFailed,
     InvalidUnitRequest,
@@ -70,7 +69,7 @@ from ticketlock.units._rows import (
 )
 from ticketlock.units._state import UnitState
 from ticketlock.units._tables import Tables, UnitTable
-from ticketlock.units._terms import NAME_BYTES, Terms, check_of, with_step
+from ticketlock.units._terms import SaveOptions, Terms, check_of, check_owner, with_step
 from ticketlock.units._work import ItemState, Work, chunks
 from ticketlock.wire._actions import TIME_TO_LIVE, Item, Reply, number
 from ticketlock.wire._item_requests import MOST_TOGETHER, Query
@@ -96,15 +95,6 @@ def owner_goes_on(table: str, owner: str) -> Write:
     """The check, beside the head of a saved unit, that its owner has not ended."""
     end = row_key(_partition(owner), _ENDED)
     return Write("ConditionCheck", end, only_if.NO_SUCH_ROW, names=_NAMES, table=table)
-
-
-def check_owner(owner: Any) -> str:
-    """An owner of saved units.
-
-    Raises:
-        InvalidUnitRequest: it can be none.
-    """
-    return text("owner", owner, NAME_BYTES, InvalidUnitRequest)
 
 
 def end_owner(heads: UnitRecords, owner: str) -> ForkingSteps[list[str]]:
@@ -312,21 +302,6 @@ class SavedLock:
     def condition_check(self) -> dict[str, Any]:
         """The check that it is held, still with that very token."""
         return {"ConditionCheck": dict(self.check)}
-
-
-@dataclass(frozen=True, slots=True)
-class SaveOptions:
-    """How a unit is saved.
-
-    Attributes:
-        ms: for how long; afterwards any process may roll it back.
-        owner: the owner with whose end the unit is rolled back; None for none.
-        tries: how many times its coordinator has tried to save it, this one included.
-    """
-
-    ms: int
-    owner: str | None = None
-    tries: int = 1
 
 
 def save(

@@ -10,8 +10,7 @@ from ticketlock.errors import InvalidLockRequest, InvalidUnitRequest
 from ticketlock.units._marks import Marks
 from ticketlock.units._reading import LEVELS, READ_LOCK, SERIALIZABLE, Isolation
 from ticketlock.units._record import new_id
-from ticketlock.units._saved import SaveOptions, check_owner
-from ticketlock.units._terms import NAME_BYTES, SavedStep, Terms
+from ticketlock.units._terms import NAME_BYTES, SavedStep, SaveOptions, Terms, check_owner
 from ticketlock.wire._driver import Clocks
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from ticketlock._checks import text
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units._reading import SERIALIZABLE, Isolation
 from ticketlock.units._record import UnitRecord
@@ -122,3 +123,27 @@ def check_of(under: HeldLock) -> Mapping[str, Any]:
         raise InvalidUnitRequest("under", found, allowed)
     check: Mapping[str, Any] = found
     return check
+
+
+@dataclass(frozen=True, slots=True)
+class SaveOptions:
+    """How a unit is saved.
+
+    Attributes:
+        ms: for how long; afterwards any process may roll it back.
+        owner: the owner with whose end the unit is rolled back; None for none.
+        tries: how many times its coordinator has tried to save it, this one included.
+    """
+
+    ms: int
+    owner: str | None = None
+    tries: int = 1
+
+
+def check_owner(owner: Any) -> str:
+    """An owner of saved units.
+
+    Raises:
+        InvalidUnitRequest: it can be none.
+    """
+    return text("owner", owner, NAME_BYTES, InvalidUnitRequest)

@@ -44,11 +44,11 @@ from ticketlock.units._reading import (
 )
 from ticketlock.units._record import UnitRecords
 from ticketlock.units._rows import NEVER_USED, Receipt, read_receipt
-from ticketlock.units._saved import Resumed, SavedUnit, SaveOptions, save
+from ticketlock.units._saved import Resumed, SavedUnit, save
 from ticketlock.units._state import UnitState
 from ticketlock.units._statements import StatementArguments, StatementRequest, statement
 from ticketlock.units._tables import Tables, UnitTable
-from ticketlock.units._terms import Terms, check_of, check_room
+from ticketlock.units._terms import SaveOptions, Terms, check_of, check_room
 from ticketlock.units._transactional import PlaceInTurn
 from ticketlock.units._values import PYTHON, Python
 from ticketlock.units._work import (
