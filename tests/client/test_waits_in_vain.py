@@ -23,8 +23,7 @@ from ticketlock import (
     TableError,
     TableRefused,
 )
-from ticketlock.client._acquire import _next_poll, acquire, leave
-from ticketlock.client._pace import Pace, PaceBounds
+from ticketlock.client._acquire import Pace, PaceBounds, _next_poll, acquire, leave
 from ticketlock.locks._hand_over import Next, release_to
 from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB, Sent
 from ticketlock.wire._requests import Pause

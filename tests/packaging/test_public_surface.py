@@ -26,7 +26,7 @@ PROTOCOL = sorted(
             "_step_functions",
         )
     }
-    | {"client/_acquire", "client/_pace", "wire/_table_time", "workflow/_clean_up", "workflow/_session"}
+    | {"client/_acquire", "wire/_table_time", "workflow/_clean_up", "workflow/_session"}
 )
 IO_AND_CLOCKS = {
     "asyncio",

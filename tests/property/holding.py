@@ -8,10 +8,10 @@ from property.seen import TABLE
 from property.world import World
 
 from ticketlock import Grant
+from ticketlock.client._acquire import PaceBounds
 from ticketlock.client._arguments import Acquisition
 from ticketlock.client._base_lease import BaseLease
 from ticketlock.client._holdings import Holdings
-from ticketlock.client._pace import PaceBounds
 from ticketlock.errors import LockLost, TableError
 from ticketlock.locks._outcomes import Claim
 from ticketlock.locks._protocol import Contender

@@ -11,7 +11,7 @@ from kit.units import MARK, THREADS_ONLY, VERSION, Books, Killed, Party, UnitsWo
 
 from ticketlock.errors import InvalidUnitRequest, UnitConflict
 from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, Swept, Units
-from ticketlock.units._guards import SLOTS, guard_key
+from ticketlock.units._work import SLOTS, guard_key
 
 pytestmark = pytest.mark.shows("strict serialisability", "no phantoms")
 

@@ -14,8 +14,7 @@ from ticketlock import InvalidUnitRequest, ItemTooLarge, TableNotFound
 from ticketlock._expressions._schemas import Index, KeyAttribute, Schema
 from ticketlock._expressions._values import MAX_ITEM_BYTES, size_of
 from ticketlock.units import Denied, Units, UnitTable, create_units_table
-from ticketlock.units._guards import guard_key
-from ticketlock.units._work import VERSION_BYTES
+from ticketlock.units._work import VERSION_BYTES, guard_key
 
 WAYS = pytest.mark.parametrize("way", ["native", "marked"])
 

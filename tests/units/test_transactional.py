@@ -27,7 +27,7 @@ from ticketlock import (
 )
 from ticketlock.testing import ManualClock
 from ticketlock.units import COMMITTED, READ_LOCK, Unit, Units, UnitTable
-from ticketlock.units._terms import Terms
+from ticketlock.units._settings import Terms
 from ticketlock.units._transactional import Tries
 from ticketlock.wire._actions import Sleep
 

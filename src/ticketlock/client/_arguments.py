@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ticketlock._checks import Seconds, boolean, callback, duration_ms, text
 from ticketlock._decorating import Decorator
-from ticketlock.client._pace import PaceBounds
+from ticketlock.client._acquire import PaceBounds
 from ticketlock.errors import InvalidLockRequest
 from ticketlock.locks._items import LockName, record_wait_ms
 from ticketlock.locks._outcomes import MAX_LEASE_MS, MIN_LEASE_MS, Claim

@@ -15,10 +15,9 @@ from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from ticketlock._checks import Seconds, boolean, duration_ms, text
-from ticketlock.client._acquire import Waits, acquire, leave
+from ticketlock.client._acquire import PaceBounds, Waits, acquire, leave
 from ticketlock.client._arguments import Acquisition
 from ticketlock.client._base_lease import BaseLease, LeaseState
-from ticketlock.client._pace import PaceBounds
 from ticketlock.client._waiters import KnownLocks, LocalWaiters, WaitKey
 from ticketlock.errors import (
     AlreadyHeld,

@@ -13,9 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from weakref import ReferenceType, WeakValueDictionary, ref
 
-from ticketlock.client._acquire import Waits
+from ticketlock.client._acquire import Pace, PaceBounds, Waits
 from ticketlock.client._base_lease import BaseLease
-from ticketlock.client._pace import Pace, PaceBounds
 from ticketlock.locks._items import LockName
 from ticketlock.locks._outcomes import Position, Released
 from ticketlock.wire._driver import OwnProcess

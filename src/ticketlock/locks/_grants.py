@@ -11,7 +11,7 @@ from ticketlock.locks import _writes as write
 from ticketlock.locks._items import Holder, LockItem, holder_attribute, lock_key, token_attribute
 from ticketlock.locks._modes import MAX_HOLDERS, Mode
 from ticketlock.locks._outcomes import Claim, Hold, Releasing
-from ticketlock.locks._permits import in_force, left_as_it_is, numbering
+from ticketlock.locks._writes import in_force, left_as_it_is, numbering
 from ticketlock.wire._actions import number
 from ticketlock.wire._requests import TransactWrite, Write, every
 from ticketlock.wire._table_time import Moment

@@ -135,9 +135,6 @@ def take_handed(me: Contender, seen: Position, handed: HandedOver) -> Steps[Gran
     return me.as_known_now(grant)
 
 
-_SESSION_OUTLIVES_ITS_LEASE_S = 24 * 3_600
-
-
 def await_wake_up(
     me: Contender,
     place: Place,
@@ -178,11 +175,6 @@ def await_wake_up(
         return seen
     yield from me.send(TaskAnswer(task_token))
     return None
-
-
-def session_expires_at_s(lease_until_ms: int) -> int:
-    """When time to live may delete the session of a lease, in seconds since the epoch."""
-    return lease_until_ms // 1_000 + _SESSION_OUTLIVES_ITS_LEASE_S
 
 
 def _still_waiting(me: Contender, place: Place) -> Steps[Position | None]:

@@ -34,6 +34,8 @@ _OWNER_BYTES = 1_024
 # Some thirty years: longer than any execution, and still exact in milliseconds.
 MAX_RECORD_WAIT_MS = 10**12
 
+_SESSION_OUTLIVES_ITS_LEASE_S = 24 * 3_600
+
 
 @dataclass(frozen=True, slots=True)
 class LockName:
@@ -391,3 +393,8 @@ def is_lock_item(item: Item) -> bool:
 
 def _integer_if_there(item: Item, name: str) -> int | None:
     return integer(item[name]) if name in item else None
+
+
+def session_expires_at_s(lease_until_ms: int) -> int:
+    """When time to live may delete the session of a lease, in seconds since the epoch."""
+    return lease_until_ms // 1_000 + _SESSION_OUTLIVES_ITS_LEASE_S

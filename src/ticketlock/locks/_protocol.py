@@ -50,8 +50,8 @@ from ticketlock.locks._outcomes import (
     no_wait,
     wait_is_over,
 )
-from ticketlock.locks._permits import check_permits, in_force
 from ticketlock.locks._queue import Queue, expired_holders, has_a_live_row, position_of, the_turn_is_known
+from ticketlock.locks._writes import check_permits, in_force
 from ticketlock.wire._actions import Item, Reply, integer
 from ticketlock.wire._requests import Pause, Request, Steps, Write
 from ticketlock.wire._step_functions import TaskAnswer

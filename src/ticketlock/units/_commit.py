@@ -22,7 +22,6 @@ from ticketlock.errors import (
     UnitRolledBack,
 )
 from ticketlock.units import _conditions as only_if
-from ticketlock.units._guards import guarded_by
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Marked, Meeting, change
 from ticketlock.units._record import LENGTH, UnitRecord, UnitRecords, ended
@@ -30,7 +29,7 @@ from ticketlock.units._rows import NEVER_USED, Receipt, is_receipt_of, put_recei
 from ticketlock.units._state import UnitState
 from ticketlock.units._statements import Statement
 from ticketlock.units._values import PYTHON
-from ticketlock.units._work import ItemState
+from ticketlock.units._work import ItemState, guarded_by
 from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import Get
 from ticketlock.wire._requests import ForkingSteps, Pause, TransactWrite, Write, every

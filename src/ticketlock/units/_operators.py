@@ -38,9 +38,9 @@ from ticketlock.units._meeting import Marked, Meeting, RedoLog, finish, is_for_c
 from ticketlock.units._packing import Entry
 from ticketlock.units._record import CLOSED_IS_KEPT_S, Record, UnitRecord, UnitRecords, begun_ms, decide, is_id
 from ticketlock.units._rows import TIME_CHECK, Receipt, Strange, is_receipt_of, put_receipt, read_receipt
+from ticketlock.units._settings import NAME_BYTES
 from ticketlock.units._sweeping import Swept, sweep_one
 from ticketlock.units._tables import UnitTable
-from ticketlock.units._terms import NAME_BYTES
 from ticketlock.units._values import PYTHON
 from ticketlock.units._work import VERSION_BYTES, chunks
 from ticketlock.wire._actions import Item, Reply

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from ticketlock._expressions._schemas import KeyAttribute, Schema
 from ticketlock.errors import InvalidUnitRequest, TableRefused
-from ticketlock.units._guards import GUARDS_OF
 from ticketlock.units._record import is_id
 from ticketlock.units._rows import KEY, NAME
 from ticketlock.units._saved import OWNER
 from ticketlock.units._settings import as_a_unit_request
 from ticketlock.units._sweeping import SWEEP
 from ticketlock.units._tables import Tables, UnitTable
+from ticketlock.units._work import GUARDS_OF
 from ticketlock.wire._actions import Item
 from ticketlock.wire._item_requests import Get, GetMany, GetTogether, Query
 from ticketlock.wire._provision import TableKind

@@ -37,7 +37,6 @@ from ticketlock.errors import (
 )
 from ticketlock.units import _conditions as only_if
 from ticketlock.units._commit import name_refused
-from ticketlock.units._guards import Guards
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import close, read_pieces
 from ticketlock.units._packing import decode_item, encode_item, in_pieces, of_pieces
@@ -67,10 +66,10 @@ from ticketlock.units._rows import (
     read_receipt,
     row_key,
 )
+from ticketlock.units._settings import SaveOptions, Terms, check_of, check_owner, with_step
 from ticketlock.units._state import UnitState
 from ticketlock.units._tables import Tables, UnitTable
-from ticketlock.units._terms import SaveOptions, Terms, check_of, check_owner, with_step
-from ticketlock.units._work import ItemState, Work, chunks
+from ticketlock.units._work import Guards, ItemState, Work, chunks
 from ticketlock.wire._actions import TIME_TO_LIVE, Item, Reply, number
 from ticketlock.wire._item_requests import MOST_TOGETHER, Query
 from ticketlock.wire._requests import ForkingSteps, Pause, Together, TransactWrite, Write

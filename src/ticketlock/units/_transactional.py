@@ -21,8 +21,7 @@ from ticketlock._decorating import CallKey, Decorator, KeyOf
 from ticketlock.errors import InvalidUnitRequest, TicketLockError, UnitConflict, UnitContended, UnitRolledBack
 from ticketlock.units._reading import Isolation
 from ticketlock.units._record import new_id
-from ticketlock.units._settings import UnitsSettings
-from ticketlock.units._terms import HeldLock, Terms, Under
+from ticketlock.units._settings import HeldLock, Terms, Under, UnitsSettings
 from ticketlock.units._values import PYTHON
 from ticketlock.units._work import ItemState
 from ticketlock.wire._actions import Actions, Sleep

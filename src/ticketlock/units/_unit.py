@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
 
@@ -55,13 +56,16 @@ class Unit(UnitFace):
 
     Attributes:
         id: identifies the unit; of a resumed unit, the id under which it was saved.
-        client: the same unit with the parameters of the low-level API.
     """
 
     def __init__(self, verbs: UnitOfWork, follow: Follow) -> None:
         super().__init__(verbs)
         self._follow = follow
-        self.client = UnitClient(LowLevelUnitOfWork(verbs), follow)
+
+    @cached_property
+    def client(self) -> "UnitClient":
+        """The same unit with the parameters of the low-level API."""
+        return UnitClient(LowLevelUnitOfWork(self._verbs), self._follow)
 
     @property
     def repeated(self) -> bool:

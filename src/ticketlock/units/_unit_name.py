@@ -4,7 +4,7 @@ import json
 
 from ticketlock._checks import text, whole_number
 from ticketlock.errors import InvalidUnitRequest
-from ticketlock.units._terms import NAME_BYTES
+from ticketlock.units._settings import NAME_BYTES
 
 # https://docs.aws.amazon.com/step-functions/latest/dg/input-output-contextobject.html
 _EXECUTION = "the ARN of an execution, `$$.Execution.Id` of the context object"

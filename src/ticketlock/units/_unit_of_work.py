@@ -22,7 +22,6 @@ from ticketlock.errors import (
     UnitTooLarge,
 )
 from ticketlock.units._commit import Commit, commit_natively, conflict, may_be_sent_blindly
-from ticketlock.units._guards import Guards
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Meeting
@@ -45,10 +44,10 @@ from ticketlock.units._reading import (
 from ticketlock.units._record import UnitRecords
 from ticketlock.units._rows import NEVER_USED, Receipt, read_receipt
 from ticketlock.units._saved import Resumed, SavedUnit, save
+from ticketlock.units._settings import SaveOptions, Terms, check_of, check_room
 from ticketlock.units._state import UnitState
 from ticketlock.units._statements import StatementArguments, StatementRequest, statement
 from ticketlock.units._tables import Tables, UnitTable
-from ticketlock.units._terms import SaveOptions, Terms, check_of, check_room
 from ticketlock.units._transactional import PlaceInTurn
 from ticketlock.units._values import PYTHON, Python
 from ticketlock.units._work import (
@@ -56,6 +55,7 @@ from ticketlock.units._work import (
     MOST_BYTES,
     SURELY_TOGETHER,
     VERSION_BYTES,
+    Guards,
     ItemState,
     Work,
     check_count,

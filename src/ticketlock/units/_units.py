@@ -18,10 +18,9 @@ from ticketlock.units._reading import COMMITTED, SERIALIZABLE, Isolation
 from ticketlock.units._record import UnitRecords, new_id
 from ticketlock.units._rows import TIME_CHECK
 from ticketlock.units._saved import Resumed, end_owner, resume
-from ticketlock.units._settings import UnitsSettings, as_a_unit_request
+from ticketlock.units._settings import Engine, HeldLock, Terms, Under, UnitsSettings, as_a_unit_request
 from ticketlock.units._sweeping import Swept, sweep
 from ticketlock.units._tables import Tables, UnitTable
-from ticketlock.units._terms import Engine, HeldLock, Terms, Under
 from ticketlock.units._transactional import (
     AGAIN,
     TRANSACTIONAL,

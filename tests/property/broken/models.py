@@ -13,7 +13,7 @@ from property import scripts
 from property.broken.lock import ALWAYS, BrokenLock, without
 
 from ticketlock.client._acquire import Waits, acquire
-from ticketlock.locks import _conditions, _grants, _permits, _queue, _writes
+from ticketlock.locks import _conditions, _grants, _queue, _writes
 from ticketlock.locks._hand_over import Next
 from ticketlock.locks._items import Holder, LockItem, LockName, Row, lock_key
 from ticketlock.locks._modes import Mode
@@ -223,27 +223,27 @@ BROKEN_MODELS = (
         "a late execution of an earlier deployment sets its number of permits again",
         frozenset({"number"}),
         (
-            (_permits, "_is_later", lambda claim, _: bool(claim.permits_since_ms)),
-            (_permits, "_LATER", replace(_permits._LATER, condition=_conditions.NO_LIMIT_IS_SET)),
+            (_writes, "_is_later", lambda claim, _: bool(claim.permits_since_ms)),
+            (_writes, "_LATER", replace(_writes._LATER, condition=_conditions.NO_LIMIT_IS_SET)),
         ),
     ),
     BrokenLock(
         "a number that ends with its first execution",
         "a lock keeps the number of its first use, whatever is deployed",
         frozenset({"number"}),
-        ((_permits, "_is_later", lambda *_: False), (_permits, "_LATER", _permits._OF_NO_TIME)),
+        ((_writes, "_is_later", lambda *_: False), (_writes, "_LATER", _writes._OF_NO_TIME)),
     ),
     BrokenLock(
         "room by the number before",
         "a grant that lowers the number of permits is judged by the higher one",
         frozenset({"limit"}),
-        ((_permits, "_LATER", replace(_permits._LATER, room=_conditions.A_PERMIT_IS_FREE)),),
+        ((_writes, "_LATER", replace(_writes._LATER, room=_conditions.A_PERMIT_IS_FREE)),),
     ),
     BrokenLock(
         "a limit that hides a deployment",
         "when it is unset the number of the deployment before it is in force again",
         frozenset({"number"}),
-        ((_permits, "_LATER_BENEATH_A_LIMIT", _permits._LEFT),),
+        ((_writes, "_LATER_BENEATH_A_LIMIT", _writes._LEFT),),
     ),
     BrokenLock(
         "heals at once",

@@ -19,7 +19,7 @@ from ticketlock.units import _saved
 from ticketlock.units._operators import outcome_of_name, outcome_of_unit, roll_back
 from ticketlock.units._reading import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation
 from ticketlock.units._record import UnitRecords
-from ticketlock.units._terms import Terms
+from ticketlock.units._settings import Terms
 from ticketlock.units._values import PYTHON
 from ticketlock.wire._actions import Actions, Call, Sleep
 

@@ -41,7 +41,6 @@ from ticketlock.units import (
     _sweeping,
     _unit_of_work,
 )
-from ticketlock.units._guards import Guards
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._meeting import Meeting
 from ticketlock.units._queries import Querying
@@ -51,6 +50,7 @@ from ticketlock.units._record import UnitRecords
 from ticketlock.units._rows import Receipt
 from ticketlock.units._sweeping import SweepPosition
 from ticketlock.units._unit_of_work import UnitOfWork
+from ticketlock.units._work import Guards
 from ticketlock.wire._requests import TransactWrite
 
 OFTEN = Faults({name: 3 * rate for name, rate in RATES.items()})

@@ -8,7 +8,7 @@ from property.faults import answered
 from property.units.checker import Key, Record
 from property.units.tables import LOCKS, MARKS, UNITS
 
-from ticketlock.units._guards import GUARD
+from ticketlock.units._work import GUARD
 from ticketlock.wire._actions import Call
 
 TRANSACTIONS = frozenset({"transact_write_items", "transact_get_items"})

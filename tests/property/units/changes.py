@@ -20,7 +20,6 @@ from ticketlock.errors import (
     UnitRolledBack,
 )
 from ticketlock.units import _commit, _marked, _meeting, _reading, _saved, _state, _sweeping
-from ticketlock.units._guards import Guards
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Marked, Meeting
@@ -32,7 +31,7 @@ from ticketlock.units._reading import SERIALIZABLE, Reader, Wanted, read_unread
 from ticketlock.units._record import UnitRecord, UnitRecords, head_key
 from ticketlock.units._rows import Receipt, read_receipt
 from ticketlock.units._unit_of_work import UnitOfWork
-from ticketlock.units._work import ItemState
+from ticketlock.units._work import Guards, ItemState
 from ticketlock.wire._actions import Reply
 from ticketlock.wire._item_requests import Get
 from ticketlock.wire._requests import ForkingSteps, Pause, Request, TransactWrite, Write

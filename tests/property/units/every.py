@@ -32,7 +32,7 @@ from property.units.world import Script, UnitsWorld
 
 from ticketlock.units._reading import COMMITTED
 from ticketlock.units._rows import row_key
-from ticketlock.units._terms import Engine
+from ticketlock.units._settings import Engine
 from ticketlock.wire._actions import Actions
 
 X, Y = KEYS[:2]

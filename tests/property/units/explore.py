@@ -20,7 +20,7 @@ from property.units.world import Script, UnitsWorld
 
 from ticketlock.testing import _requests
 from ticketlock.units import _marked, _packing, _reading, _record, _rows, _sweeping, _unit_of_work
-from ticketlock.units._guards import GUARD
+from ticketlock.units._work import GUARD
 
 _CALM_AFTER = 1_500
 _MOST_STEPS = 15_000

@@ -11,7 +11,7 @@ from property.units.world import UnitsWorld
 
 from ticketlock.errors import InvalidUnitRequest, TicketLockError
 from ticketlock.units._saved import Resumed, resume
-from ticketlock.units._terms import SavedStep, Terms
+from ticketlock.units._settings import SavedStep, Terms
 from ticketlock.units._unit_of_work import UnitOfWork
 from ticketlock.wire._actions import Actions
 

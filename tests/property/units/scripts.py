@@ -10,7 +10,7 @@ from property.units.tries import Plan, one_try, unit_id, value_of, verbs_of
 from property.units.world import Script, UnitsWorld
 
 from ticketlock.units._reading import COMMITTED
-from ticketlock.units._terms import SaveOptions, Terms
+from ticketlock.units._settings import SaveOptions, Terms
 from ticketlock.units._values import PYTHON
 from ticketlock.wire._actions import Actions, Sleep
 

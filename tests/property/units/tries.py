@@ -26,9 +26,9 @@ from ticketlock.units._queries import QueryRequest
 from ticketlock.units._reading import COMMITTED, READ_LOCK, SERIALIZABLE, UNCOMMITTED, Isolation
 from ticketlock.units._record import _DIGITS
 from ticketlock.units._saved import Resumed
+from ticketlock.units._settings import Engine, SaveOptions, Terms
 from ticketlock.units._statements import StatementRequest
 from ticketlock.units._tables import UnitTable
-from ticketlock.units._terms import Engine, SaveOptions, Terms
 from ticketlock.units._unit_of_work import UnitOfWork
 from ticketlock.units._values import PYTHON
 from ticketlock.wire._actions import Actions, Sleep
