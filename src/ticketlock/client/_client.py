@@ -24,8 +24,7 @@ from ticketlock.client._arguments import (
 )
 from ticketlock.client._holdings import Holdings, Holds
 from ticketlock.client._lease import Lease, LeaseGroup
-from ticketlock.client._under_way import Latch, UnderWay
-from ticketlock.client._waiters import lines_of_this_process
+from ticketlock.client._waiters import Latch, UnderWay, lines_of_this_process
 from ticketlock.errors import ClientClosed, RecordWaitExceeded
 from ticketlock.locks._items import LockName, Row
 from ticketlock.locks._lock_table import LockTable

@@ -8,7 +8,7 @@ from ticketlock._checks import Seconds
 from ticketlock.client._arguments import Acquisition
 from ticketlock.client._base_lease import BaseLease
 from ticketlock.client._holdings import TRANSACTION_PATIENCE_S, Holdings
-from ticketlock.client._under_way import UnderWay
+from ticketlock.client._waiters import UnderWay
 from ticketlock.errors import LockLost
 from ticketlock.locks._lock_table import LockTable
 from ticketlock.locks._outcomes import Claim, Grant

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableRefused
 from ticketlock.locks import _conditions as only_if
 from ticketlock.locks import _grants as grants
-from ticketlock.locks._items import Holder, Session
+from ticketlock.locks._items import Holder, Session, session_expires_at_s
 from ticketlock.locks._outcomes import (
     BY_THE_OWNER,
     Claim,

@@ -15,8 +15,7 @@ from typing import Any
 from ticketlock.errors import LockLost
 from ticketlock.locks import _conditions as only_if
 from ticketlock.locks import _reads as reads
-from ticketlock.locks._hand_over import session_expires_at_s
-from ticketlock.locks._items import LockName, Session
+from ticketlock.locks._items import LockName, Session, session_expires_at_s
 from ticketlock.locks._outcomes import Claim, Hold, Released, Releasing
 from ticketlock.locks._protocol import Contender, find_session
 from ticketlock.wire._actions import Item, integer, number

@@ -18,8 +18,7 @@ from typing import Any
 
 from ticketlock._checks import whole_number
 from ticketlock.errors import InvalidLockRequest, TaskNotAllowed, shown
-from ticketlock.locks._hand_over import session_expires_at_s
-from ticketlock.locks._items import DEFAULT_NAMESPACE, Holder, LockName, Session, record_wait_ms
+from ticketlock.locks._items import DEFAULT_NAMESPACE, Holder, LockName, Session, record_wait_ms, session_expires_at_s
 from ticketlock.locks._modes import MAX_HOLDERS, mode_of
 from ticketlock.locks._outcomes import Claim, Grant, Hold, Place
 from ticketlock.wire._actions import number
