@@ -10,9 +10,9 @@ from property.every import KINDS, every
 from property.explore import run
 from property.failures import FAILURES, kind_of
 from property.faults import ON_A_REQUEST, Faults
-from property.on_purpose import first_broken
+from property.parties import TABLE
+from property.report import first_broken
 from property.scripts import client
-from property.seen import TABLE
 from property.stateful import found_by_hypothesis
 from property.world import World
 
