@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from textwrap import fill
 
 from property.broken import BROKEN_LOCKS
-from property.on_purpose import BrokenOnPurpose
+from property.report import BrokenOnPurpose
 from property.units.broken import VARIANTS
 
 

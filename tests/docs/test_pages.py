@@ -1,20 +1,25 @@
-"""The Python in the pages runs, block after block, as a reader would type it; and links lead somewhere.
+"""The pages: their Python runs, block after block, as a reader would type it; links and names lead somewhere.
 
-What boto3 sends is answered from memory, what aiobotocore sends by the emulator.
+What boto3 sends is answered from memory, what aiobotocore sends by the emulator. Each promise has tests, and the
+reference has all that is public.
 """
 
+import importlib
+import inspect
 import json
 import re
 import signal
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import boto3
 import botocore.session
 import pytest
-from kit.pages import ALL_PAGES, ROOT, python_blocks, text
+from kit.pages import ALL_PAGES, ROOT, functions_of, python_blocks, text
+from tables import promises
 
 from ticketlock import LockClient, create_table
 from ticketlock.testing import MemoryDynamoDB
@@ -121,3 +126,87 @@ def test_every_page_and_the_package_ask_for_one_version_of_node() -> None:
     }
     (engine,) = re.findall(r"\d+", json.loads(text("package.json"))["engines"]["node"])
     assert asked == {page: {engine} for page in asked}, "each names the oldest version that works, as package.json does"
+
+
+COMMANDS = frozenset(re.findall(r"^([a-z-]+):", text("Makefile"), re.MULTILINE))
+
+
+@pytest.fixture(scope="module")
+def functions() -> frozenset[str]:
+    """The names of all tests; two suites take some from ``kit.sentences``."""
+    files = [*ROOT.glob("tests/**/test_*.py"), *ROOT.glob("tests/kit/sentences/*.py")]
+    return frozenset[str]().union(*map(functions_of, files))
+
+
+@pytest.mark.parametrize("page", ALL_PAGES)
+def test_what_a_page_names_is_there(page: str, functions: frozenset[str]) -> None:
+    prose = re.sub(r"^```.*?^```$", "", text(page), flags=re.DOTALL | re.MULTILINE)
+    files = {name.partition(" -k ")[0].partition("::")[0] for name in re.findall(r"`(tests/[^`]*)`", prose)}
+    assert [name for name in sorted(files) if not any(ROOT.glob(name))] == []
+    assert set(re.findall(r"`(test_\w+)`", prose)) - functions == set()
+    assert set(re.findall(r"`make ([\w-]+)", prose)) - COMMANDS == set(), "no target of the Makefile"
+
+
+def test_make_test_asks_every_promise() -> None:
+    asked = {each.promise for each in promises.shown() if each.in_make_test}
+    missing = {name for group in promises.PROMISES.values() for name in group} - asked
+    assert missing == set(), "no test of `make test` shows it: the marker `always` adds one"
+
+
+LEFT = 'pytestmark = [pytest.mark.verify("slow"), pytest.mark.shows("order")]\n'
+
+
+@pytest.mark.parametrize(
+    ("source", "is_run"),
+    [
+        ('pytestmark = pytest.mark.shows("order")\n', True),
+        (LEFT, False),
+        (LEFT + '@pytest.mark.always("needed")\ndef test_it(): ...\n', True),
+        ('@pytest.mark.shows("order")\ndef test_it(): ...\n', True),
+        ('@pytest.mark.verify("slow")\n@pytest.mark.shows("order")\ndef test_it(): ...\n', False),
+        ('class TestIt:\n    @pytest.mark.shows("order")\n    def test_it(self): ...\n', True),
+    ],
+)
+def test_a_file_that_make_test_does_not_run_is_distinguished_from_others(
+    tmp_path: Path, source: str, is_run: bool
+) -> None:
+    (tmp_path / "test_it.py").write_text(source)
+    assert list(promises.shown(tmp_path)) == [promises.Shown("order", "test_it.py", is_run)]
+
+
+REFERENCE = {path.stem: path.read_text() for path in (ROOT / "docs" / "reference").glob("*.rst")}
+MODULES = (
+    "ticketlock",
+    "ticketlock.aio",
+    "ticketlock.errors",
+    "ticketlock.testing",
+    "ticketlock.units",
+    "ticketlock_cdk",
+)
+
+
+def public(module: str) -> Iterator[tuple[str, Any]]:
+    """Classes and functions of a module, and the methods and properties that classes have of ours."""
+    found = importlib.import_module(module)
+    for name in found.__all__:
+        member = getattr(found, name)
+        if inspect.isclass(member):
+            yield name, member
+            for method in (each for each in dir(member) if not each.startswith("_")):
+                given = inspect.getattr_static(member, method)
+                given = getattr(given, "fget", None) or getattr(given, "__func__", given)
+                if inspect.isfunction(given) and given.__module__.startswith("ticketlock"):
+                    yield f"{name}.{method}", given
+        elif inspect.isfunction(member):
+            yield name, member
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_public_class_and_method_says_what_it_is(module: str) -> None:
+    members = list(public(module))
+    assert members
+    assert [name for name, member in members if not inspect.getdoc(member)] == []
+
+
+def test_every_public_module_has_a_page() -> None:
+    assert {re.findall(r"automodule:: (\S+)", text)[0] for text in REFERENCE.values()} == set(MODULES)

@@ -181,8 +181,8 @@ class TestTheTestItself:
         assert forbidden(found, FLOORS) == ["ticketlock.wire._driver imports ticketlock.locks._items"]
 
     def test_it_names_an_arrow_between_rooms_of_one_floor(self, tmp_path: Path) -> None:
-        found = planted(tmp_path, client__in___pace="", workflow__in___pace="from ticketlock.client import _pace")
-        assert forbidden(found, FLOORS) == ["ticketlock.workflow._pace imports ticketlock.client._pace"]
+        found = planted(tmp_path, client__in___lease="", workflow__in___pace="from ticketlock.client import _lease")
+        assert forbidden(found, FLOORS) == ["ticketlock.workflow._pace imports ticketlock.client._lease"]
 
     def test_it_names_the_modules_of_a_circle_within_one_room(self, tmp_path: Path) -> None:
         found = planted(

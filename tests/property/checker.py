@@ -37,11 +37,10 @@ from kit.invariants import (
 )
 from property.caps import REAL, Caps
 from property.clocks import NO_POLL, Machine, Poll, TrueTime
-from property.parties import Ending, Held, Hold, Waiting
-from property.seen import Seen
+from property.parties import Ending, Held, Hold, Seen, Waiting
 
 if TYPE_CHECKING:
-    from property.deployments import Deployments
+    from property.explore import Deployments
 
 from ticketlock import LockName
 from ticketlock.errors import LockLost

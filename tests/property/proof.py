@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 from kit.invariants import MOST_IDLE_MS
 from property.broken import BROKEN_LOCKS, FOUND
-from property.counts import Counts
 from property.every import KINDS, Kind, every
 from property.explore import run
-from property.failures import again
+from property.failures import Counts, again
 from property.report import Hunt, Report, chunks, hunted
 from property.stateful import RULED, found_by_hypothesis
 from property.units import proof as units

@@ -8,9 +8,8 @@ from functools import partial
 from kit.invariants import LEASE_MS, MARGIN_MS, REQUESTS_MS, UNCERTAINTY_MS, Broken
 from property.clocks import Machine
 from property.faults import Faults
-from property.holding import CLIENTS, Client, Verb, contender, works
-from property.operators import Script
-from property.seen import TABLE
+from property.operators import CLIENTS, Client, Script, Verb, contender, works
+from property.parties import TABLE
 from property.world import World
 
 from ticketlock import Grant, Place, Position

@@ -14,9 +14,8 @@ from property.every import KINDS, every
 from property.explore import begun, run
 from property.failures import Unexpected, again, kind_of
 from property.faults import Faults
-from property.on_purpose import first_broken
 from property.proof import Found, all_of, random_ones
-from property.report import Report
+from property.report import Report, first_broken
 from property.stateful import Schedules, found_by_hypothesis
 from property.units import broken as units
 from property.units import every as every_of_units

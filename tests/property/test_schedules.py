@@ -10,13 +10,13 @@ from property.every import KINDS, every
 from property.explore import run
 from property.failures import FAILURES, kind_of
 from property.faults import ON_A_REQUEST, Faults
-from property.on_purpose import first_broken
+from property.parties import TABLE
+from property.report import first_broken
 from property.scripts import client
-from property.seen import TABLE
 from property.stateful import found_by_hypothesis
 from property.world import World
 
-pytestmark = pytest.mark.shows("exclusion", "fencing", "liveness", "order", "self-cleaning", "lost requests")
+pytestmark = pytest.mark.shows("exclusion", "fencing", "liveness", "order", "self-cleaning", "lost requests", "atomicity", "strict serialisability", "committed reads", "no dirty read", "no phantoms", "known outcomes", "exactly once", "no deadlock", "wrong clocks", "nothing left", "read locks", "saved units", "steps of a saved unit", "ended owner", "unit under a lock")
 
 SCHEDULES, A_TEST = 400, 50
 # These numbers change if the protocol's requests change.

@@ -30,10 +30,10 @@ from property.faults import (
     drawn_lateness_ms,
     may_befall,
 )
-from property.seen import TABLE
+from property.parties import TABLE
 
 if TYPE_CHECKING:
-    from property.deployments import Deployments
+    from property.explore import Deployments
 
 from ticketlock import LockName
 from ticketlock._expressions._values import Attributes

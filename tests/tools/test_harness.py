@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import boto3
 import pytest
 from botocore.exceptions import ClientError
+from kit.in_a_loop import Loop
 from kit.interpreter.harness import StepFunctions, Work
 from kit.interpreter.lambda_server import Function, ServiceError, Twice, function_arn
 
@@ -278,3 +279,9 @@ def test_many_executions_run_at_once(engine: Engine) -> None:
         assert {machine.wait(arn).status for arn in arns} == {"SUCCEEDED"}
         assert machine.entered(arns[0]).total() == 3
         assert len(engine_.invocations) == 48
+
+
+@pytest.mark.parametrize("ask", [lambda loop: loop.dynamodb(config={}), lambda loop: loop.do(lambda: None)])
+def test_a_coroutine_in_the_loop_that_would_wait_for_the_loop_fails_at_once(ask: Callable[[Loop], Any]) -> None:
+    with Loop() as loop, pytest.raises(RuntimeError, match="would wait for itself"):
+        loop.do(lambda: ask(loop))

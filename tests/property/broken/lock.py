@@ -8,7 +8,7 @@ from property import explore
 from property.caps import Caps
 from property.chance import Chance
 from property.faults import Faults
-from property.on_purpose import BrokenOnPurpose, asking_less
+from property.report import BrokenOnPurpose, asking_less
 from property.world import World
 
 ALWAYS = "attribute_exists(pk)"

@@ -4,13 +4,22 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from botocore.exceptions import BotoCoreError, ClientError
-from property.units.calls import FOR_A_VERSION, FOR_NO_ITEM, FOR_NO_VERSION, Beside
+from property.units.calls import (
+    FOR_A_VERSION,
+    FOR_NO_ITEM,
+    FOR_NO_VERSION,
+    LOCKS,
+    MARKS,
+    OWNERS,
+    UNITS,
+    Beside,
+    elements,
+    key_of,
+)
 from property.units.checker import COMMITTED as REPORTED_COMMITTED
 from property.units.checker import Key, Record
-from property.units.corrections import operator
 from property.units.machines import Machine
-from property.units.sweeps import sweeper, sweeper_in_parts
-from property.units.tables import LOCKS, MARKS, OWNERS, UNITS, elements, key_of
+from property.units.scripts import operator, sweeper, sweeper_in_parts
 from property.units.tries import APPEND, NAMES, in_time, unit_id, value_of, verbs_of
 from property.units.world import Script, UnitsWorld
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from property.chance import Chance
-from property.on_purpose import BrokenOnPurpose
+from property.report import BrokenOnPurpose
 from property.units import beside, changes, explore
 from property.units.casts import (
     ASSERTIONS,
@@ -25,7 +25,7 @@ from property.units.casts import (
     Cast,
 )
 from property.units.explore import Caps
-from property.units.faults import NONE, RATES, Faults
+from property.units.machines import NONE, RATES, Faults
 from property.units.world import UnitsWorld
 
 from ticketlock.units import (

@@ -1,15 +1,53 @@
-"""A request in the simulated world of units: what it decides, which faults may affect it, and its short description."""
+"""The tables of the simulated world of units, and its requests: what each decides, and which faults may affect it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from botocore.exceptions import ClientError
 from property.faults import answered
 from property.units.checker import Key, Record
-from property.units.tables import LOCKS, MARKS, UNITS
 
+from ticketlock.testing import MemoryDynamoDB
+from ticketlock.units._marks import Marks
 from ticketlock.units._work import GUARD
 from ticketlock.wire._actions import Call
+
+UNITS, LOCKS = "units", "locks"
+TABLES: Mapping[str, tuple[str, ...]] = {
+    UNITS: ("unit", "row"),
+    "accounts": ("id",),
+    "lines": ("pk", "sk"),
+    LOCKS: ("pk",),
+}
+MARKS = Marks("_tlu")
+OWNERS = ("owner 1", "owner 2")
+ELEMENTS = "list"
+
+
+def create_tables(memory: MemoryDynamoDB) -> None:
+    """Create all of them in a new database."""
+    for name, keys in TABLES.items():
+        memory.create_table(
+            TableName=name,
+            KeySchema=[
+                {"AttributeName": key, "KeyType": role} for key, role in zip(keys, ("HASH", "RANGE"), strict=False)
+            ],
+            AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
+            BillingMode="PAY_PER_REQUEST",
+        )
+    memory.update_time_to_live(TableName=UNITS, TimeToLiveSpecification={"Enabled": True, "AttributeName": "expiresAt"})
+
+
+def key_of(key: Key) -> dict[str, str]:
+    """The key attributes of an item, in Python values."""
+    return {"id": key[1]} if key[0] == "accounts" else {"pk": "p", "sk": key[1]}
+
+
+def elements(item: Mapping[str, Any]) -> tuple[int, ...]:
+    """The list in an item, from AttributeValues."""
+    return tuple(int(each["N"]) for each in item[ELEMENTS]["L"])
+
 
 TRANSACTIONS = frozenset({"transact_write_items", "transact_get_items"})
 COMMITS = frozenset({"transact_write_items"})

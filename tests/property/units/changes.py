@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from property.on_purpose import asking_less
-from property.units.tables import UNITS
+from property.report import asking_less
+from property.units.calls import UNITS
 
 from ticketlock.errors import (
     CommittedUnfinished,

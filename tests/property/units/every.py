@@ -16,17 +16,15 @@ from functools import partial
 
 from kit.invariants import Broken
 from property.chance import Chance
-from property.enumerated import all_schedules, in_short, to_its_end
+from property.every import all_schedules, in_short, to_its_end
 from property.failures import again, noted
 from property.units.beside import read_beside
-from property.units.calls import WRITES
+from property.units.calls import MARKS, WRITES
 from property.units.casts import KEYS
 from property.units.checker import Key
 from property.units.explore import left_to_itself
-from property.units.faults import NONE
-from property.units.machines import Machine, Pending, Strand
+from property.units.machines import NONE, Machine, Pending, Strand
 from property.units.service import AtWork
-from property.units.tables import MARKS
 from property.units.tries import Plan, one_try
 from property.units.world import Script, UnitsWorld
 

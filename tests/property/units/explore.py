@@ -12,10 +12,10 @@ from property.failures import noted
 from property.faults import LATEST_MS
 from property.units import scripts
 from property.units.beside import BESIDE_CLIENTS
+from property.units.calls import LOCKS, MARKS, TABLES, UNITS
 from property.units.casts import KEYS, Cast, drawn_cast
-from property.units.corrections import last_operator
-from property.units.faults import A_DAY_MS, Faults, mixed
-from property.units.tables import LOCKS, MARKS, TABLES, UNITS
+from property.units.machines import A_DAY_MS, Faults, mixed
+from property.units.scripts import last_operator
 from property.units.world import Script, UnitsWorld
 
 from ticketlock.testing import _requests

@@ -5,13 +5,12 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
-from property.counts import Counts
-from property.failures import again
+from property.failures import Counts, again
 from property.report import Hunt, Report, chunks, hunted
 from property.units.broken import VARIANTS
 from property.units.every import KINDS, Kind, every
 from property.units.explore import run
-from property.units.faults import STRIKES
+from property.units.machines import STRIKES
 from property.units.world import UnitsWorld
 
 ENOUGH = 1_000

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from property.chance import Seeded
 from property.failures import FAILURES, kind_of
-from property.on_purpose import first_broken
+from property.report import first_broken
 from property.units.broken import VARIANTS, Variant, by
 from property.units.every import KINDS, Kind, every
 from property.units.proof import ENOUGH, all_of, random_ones

@@ -6,11 +6,10 @@ from typing import Any
 
 from boto3.dynamodb.conditions import Key as KeyOf
 from kit.invariants import Broken
+from property.units.calls import ELEMENTS, LOCKS, MARKS, UNITS, key_of
 from property.units.checker import COMMITTED as REPORTED_COMMITTED
 from property.units.checker import NOT_COMMITTED, REPEATED, SAVED, Key, Record, Value
-from property.units.faults import BESIDE
-from property.units.machines import Machine
-from property.units.tables import ELEMENTS, LOCKS, MARKS, UNITS, key_of
+from property.units.machines import BESIDE, Machine
 from property.units.world import UnitsWorld
 
 from ticketlock.errors import (

@@ -14,9 +14,9 @@ from botocore.exceptions import ReadTimeoutError
 from property.chance import Chance
 from property.clocks import TrueTime
 from property.faults import SKEWS_MS
-from property.units.calls import COMMITS, WRITES
+from property.units.calls import COMMITS, ELEMENTS, UNITS, WRITES, key_of
 from property.units.checker import Key, Record, UnitChecker
-from property.units.faults import (
+from property.units.machines import (
     A_DAY_MS,
     IN_AN_OUTAGE,
     JUMPS_MS,
@@ -27,11 +27,11 @@ from property.units.faults import (
     OVERSLEPT_MS,
     PAUSES_MS,
     Faults,
+    Machine,
+    Pending,
+    Strand,
 )
-from property.units.machines import Machine, Pending, Strand
-from property.units.network import Network
-from property.units.service import AtWork, Service
-from property.units.tables import ELEMENTS, UNITS, key_of
+from property.units.service import AtWork, Network, Service
 
 from ticketlock._expressions._schemas import Schema
 from ticketlock.errors import TableError

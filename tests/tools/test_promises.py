@@ -1,9 +1,11 @@
-"""The checks after every test of the contract find broken promises."""
+"""The checks of promises after every test of the contract, of a client and of the command find what is broken."""
 
 from typing import Any
 
 import pytest
+from kit.command import Command
 from kit.invariants import Broken
+from kit.places import Emulated, Moved
 from kit.promises import kept_by
 from kit.world import LEASE_MS, Process, World
 
@@ -80,4 +82,39 @@ def update(process: Process, lock: LockName, change: str, values: dict[str, Any]
         Key=lock_key(lock),
         UpdateExpression=change,
         ExpressionAttributeValues=values,
+    )
+
+
+TOO_MANY: Any = {"UpdateExpression": "SET held = :two", "ExpressionAttributeValues": {":two": {"N": "2"}}}
+
+
+@pytest.mark.leaves_a_promise_broken("the count is changed behind the lock's back")
+def test_a_count_that_is_wrong_is_found_on_the_emulator_for_any_entity(place: Emulated, entity: str) -> None:
+    another = f"{entity}, another"
+    place.client().acquire(another)
+    place.table.client.update_item(TableName=place.table_name, Key=lock_key(LockName(another)), **TOO_MANY)
+    place.close()
+    with pytest.raises(Broken, match="counts: "):
+        place.keeps_its_promises()
+
+
+@pytest.mark.leaves_a_promise_broken("the count is changed behind the lock's back")
+def test_a_count_that_is_wrong_is_found_in_memory(moved: Moved, entity: str) -> None:
+    moved.client().acquire(entity)
+    moved.close()
+    moved.memory.update_item(TableName="locks", Key=lock_key(LockName(entity)), **TOO_MANY)
+    with pytest.raises(Broken, match="counts: "):
+        moved.keeps_its_promises()
+
+
+@pytest.mark.leaves_a_promise_broken("the count is changed behind the lock's back")
+def test_a_count_that_is_wrong_is_found_when_the_test_is_over(
+    command: Command, dynamodb: Any, table_name: str, entity: str
+) -> None:
+    assert command.run("run", entity, "--", "true").exit_code == 0
+    dynamodb.update_item(
+        TableName=table_name,
+        Key=lock_key(LockName(entity)),
+        UpdateExpression="SET held = :one",
+        ExpressionAttributeValues={":one": {"N": "1"}},
     )

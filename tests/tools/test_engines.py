@@ -1,11 +1,18 @@
-"""dynoxide is built beside the old build, which is replaced when the new one is complete; it is awaited."""
+"""The engines: dynoxide is built beside the old build, a program ends with its owner, `make engines` reports."""
 
+import os
+import shutil
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from ticketlock_local.checkout import ROOT
+from ticketlock_local.engines import processes
 from ticketlock_local.engines.dynoxide import dynoxide, dynoxide_program
 from ticketlock_local.errors import CargoMissing, EmulatorError
+from tools.every_engine import verdict_of
 
 pytestmark = pytest.mark.verify("tests no part of the product")
 
@@ -109,3 +116,74 @@ def test_an_engine_that_ends_is_reported_with_its_output(path: Path, folder: Pat
     built(path, GIVES_UP)
     with pytest.raises(EmulatorError, match="no permission"), dynoxide(folder):
         pass
+
+
+LAUNCHER = Path(processes.__file__).with_name("while_owned.py")
+OWNER = """
+import subprocess, sys
+program = subprocess.Popen([sys.executable, *sys.argv[1:]], stdin=subprocess.PIPE, start_new_session=True)
+print(program.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_program_ends_with_its_owner_also_when_that_is_killed() -> None:
+    sleep = shutil.which("sleep")
+    assert sleep is not None
+    command = [sys.executable, "-c", OWNER, str(LAUNCHER), sleep, "3600"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        group = int(owner.stdout.readline())
+        # It has become the program, and its child watches.
+        assert processes.wait_until(lambda: processes.command_line(group) == f"{sleep} 3600", timeout_s=30)
+        assert len(processes.living_members(group)) == 2
+        owner.send_signal(signal.SIGKILL)
+    assert processes.wait_until(lambda: not processes.living_members(group), timeout_s=30)
+
+
+def begun(path: Path, *arguments: str) -> subprocess.Popen[str]:
+    """``make engines`` with these arguments for pytest, and nothing but this on PATH: no cargo."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tools.every_engine", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "tests"), "PATH": str(path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def test_only_a_test_that_fails_breaks_the_contract() -> None:
+    three = ["moto", "ministack", "dynoxide"]
+    assert verdict_of(0, three) == "The contract held on: moto, ministack, dynoxide."
+    assert verdict_of(1, three) == "The contract BROKE on one of: moto, ministack, dynoxide."
+    assert verdict_of(-9, three) == "Nothing is known of the contract (status -9) on: moto, ministack, dynoxide."
+
+
+def test_the_last_line_says_that_it_did_not_run_on_dynoxide() -> None:
+    assert verdict_of(0, ["moto", "ministack"]).endswith(
+        "It did NOT run on dynoxide, so on two engines of others instead of three."
+    )
+
+
+@pytest.mark.parametrize(
+    ("argument", "code", "why"),
+    [("--no-such-option", 4, "usage error"), ("-knothing_of_this_name", 5, "no tests collected")],
+)
+def test_without_a_test_nothing_is_known(argument: str, code: int, why: str, tmp_path: Path) -> None:
+    with begun(tmp_path, argument) as engines:
+        _, said = engines.communicate(timeout=120)
+    assert engines.returncode == code
+    assert f"Nothing is known of the contract ({why}) on: moto, memory, ministack" in said.splitlines()[-1]
+
+
+def test_it_can_be_interrupted(tmp_path: Path) -> None:
+    with begun(tmp_path) as engines:
+        assert engines.stdout is not None
+        assert "test session starts" in engines.stdout.readline()
+        os.killpg(engines.pid, signal.SIGINT)
+        _, said = engines.communicate(timeout=120)
+    assert engines.returncode == 2
+    assert "Nothing is known of the contract (interrupted) on: " in said.splitlines()[-1]
+    assert "Traceback" not in said
