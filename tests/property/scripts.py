@@ -142,7 +142,7 @@ def at_once(
 def _has_left(world: World, machine: Machine) -> None:
     """Wake the next waiter of its process, as a client does."""
     if machine.waits is not None:
-        world.lines.has_left(WaitKey(TABLE, world.lock), machine.waits)
+        world.lines.note_left(WaitKey(TABLE, world.lock), machine.waits)
 
 
 def _tickets_of(machine: Machine) -> set[int]:

@@ -22,7 +22,7 @@ IMPATIENT = 40
 @pytest.fixture(autouse=True)
 def none_wakes_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if each waiter were of another process: only the pace decides when it polls."""
-    for hint in ("has_left", "tell_first_waiter"):
+    for hint in ("note_left", "tell_first_waiter"):
         monkeypatch.setattr(LocalWaiters, hint, lambda *_: None)
 
 

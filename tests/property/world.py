@@ -241,7 +241,7 @@ class World:
         item = list(which.left)[self.chance.pick(len(which.left))]
         del which.left[item]
         which.next_at_ms = self._applies_next_at_ms()
-        self.memory._service.tables.transactions.has_changed(item)
+        self.memory._service.tables.transactions.note_change(item)
         if not which.left:
             self.applying.remove(which)
             which.pending.is_being_applied = False

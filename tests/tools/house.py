@@ -135,7 +135,7 @@ def main(arguments: Sequence[str]) -> None:
     console.print(table)
     if "--files" in arguments:
         for name, files in (ways() | names_defined_twice()).items():
-            console.print(f"{name}: {' '.join(sorted(files))}")
+            console.print(f"{name}: {' '.join(sorted(each.removeprefix(f'{ROOT}/') for each in files))}")
 
 
 if __name__ == "__main__":

@@ -355,7 +355,7 @@ class Holdings(Generic[L]):
             with self._lines.standing(self._line(waits.lock), waits):
                 grant = yield from self._table.contending(terms.claim, steps, until_ms=waits.until_ms)
         except RecordWaitExceeded:
-            self._lines.has_left(self._line(waits.lock), waits)
+            self._lines.note_left(self._line(waits.lock), waits)
             raise
         finally:
             self._waiting.pop(id(waits), None)
@@ -374,7 +374,7 @@ class Holdings(Generic[L]):
                 lambda me: leave(me, waits.tickets, only_the_place=not terms.has_own_identity),
                 until_ms=waits.until_ms,
             )
-            self._lines.has_left(self._line(waits.lock), waits)
+            self._lines.note_left(self._line(waits.lock), waits)
         except TicketLockError as error:
             _log.warning("the queue row of %r was not deleted, and stays until it expires: %s", terms.claim.lock, error)
 

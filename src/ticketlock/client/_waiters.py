@@ -108,7 +108,7 @@ class LocalWaiters:
         if first is not None:
             first.note_grant(fencing_token)
 
-    def has_left(self, line: WaitKey, left: Waits) -> None:
+    def note_left(self, line: WaitKey, left: Waits) -> None:
         """Tell the waiters behind one that has left the queue without the lock: nobody else would tell them.
 
         The next of them polls, if no other waiter of this process is before it.

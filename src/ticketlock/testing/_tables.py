@@ -191,20 +191,20 @@ class Transactions:
         """Reserve an item for a transaction, for as long as it is in progress."""
         self._at_work_until_ms[item] = inf
 
-    def was_refused(self, token: str | None, taken: Iterable[Any]) -> None:
+    def note_refusal(self, token: str | None, taken: Iterable[Any]) -> None:
         """Forget a transaction that was not applied."""
         self.forgets(token)
         for item in taken:
             del self._at_work_until_ms[item]
 
-    def has_changed(self, item: Any) -> None:
+    def note_change(self, item: Any) -> None:
         """A transaction has finished one of its items, and continues with the others."""
         if self._take_ms > 0:
             self._at_work_until_ms[item] = self._wall_ms() + self._take_ms
         else:
             del self._at_work_until_ms[item]
 
-    def was_completed(self, token: str | None) -> None:
+    def note_completion(self, token: str | None) -> None:
         """A transaction has finished all of its items."""
         now_ms = self._wall_ms()
         if self._take_ms > 0:

@@ -152,14 +152,14 @@ def transact_write_items(tables: MemoryTables, parameters: Parameters) -> Transa
         check_size_of_transaction((plan.before, plan.after) for plan in plans)
     except BaseException:
         # Refused or abandoned: the items that it has reserved are free again.
-        transactions.was_refused(token, taken)
+        transactions.note_refusal(token, taken)
         raise
     while plans:
         yield
         plan = plans.pop(transactions.comes_next(len(plans)))
         plan.carry_out()
-        transactions.has_changed(plan.item)
-    transactions.was_completed(token)
+        transactions.note_change(plan.item)
+    transactions.note_completion(token)
     return {}
 
 

@@ -326,7 +326,7 @@ class UnitOfWork:
             if not self.repeated:
                 yield from self._commit()
         except CommittedUnfinished:
-            yield from self._is_committed()
+            yield from self._note_committed()
             raise
         except (OutcomeUnknown, UnitForgotten):
             self.state.note("is of unknown outcome")
@@ -336,14 +336,14 @@ class UnitOfWork:
             yield from self._let_go()
             yield from self._explain(error)
             raise
-        yield from self._is_committed()
+        yield from self._note_committed()
 
     def _explain(self, error: TicketLockError) -> ForkingSteps[None]:
         """Raise another error if another coordinator of the same saved unit is the cause of this one."""
         if self._record is not None:
             yield from self._record.explain(error, self.terms.name, self._receipt or NEVER_USED)
 
-    def _is_committed(self) -> ForkingSteps[None]:
+    def _note_committed(self) -> ForkingSteps[None]:
         self.state.note("is committed")
         if self._record is not None and not self.repeated:
             yield from self._record.forget()
