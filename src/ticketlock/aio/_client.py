@@ -116,15 +116,26 @@ class LockClient:
         """
         refuse_unknown(unknown)
         lock = self.lock(entity, namespace)
-        wishes = AcquireArguments(
-            record_wait, lease, data, permits, shared, owner, heartbeat, on_lost, on_danger, danger, reentrant, on_wait
+        asked = AcquireArguments(
+            record_wait=record_wait,
+            lease=lease,
+            data=data,
+            permits=permits,
+            shared=shared,
+            owner=owner,
+            heartbeat=heartbeat,
+            on_lost=on_lost,
+            on_danger=on_danger,
+            danger=danger,
+            reentrant=reentrant,
+            on_wait=on_wait,
         )
         # Invalid arguments raise at once.
-        self._defaults.ask(lock, wishes)
+        self._defaults.ask(lock, asked)
 
         async def begin(caller: object) -> Lease:
             # Each `await` of it is a separate acquisition.
-            terms = self._defaults.ask(lock, wishes)
+            terms = self._defaults.ask(lock, asked)
             self._check_usable()
             held = await self._table.drive(self._holdings.held_by(caller, terms, reentrant=reentrant))
             if held is not None:

@@ -6,8 +6,8 @@ import os
 import socket
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields
+from typing import Any
 
 from ticketlock._checks import Seconds, boolean, callback, duration_ms, text
 from ticketlock._decorating import Decorator
@@ -49,7 +49,8 @@ class Acquisition:
     on_danger: Told | None = None
 
 
-class AcquireArguments(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcquireArguments:
     """The arguments of one acquisition, as the caller passed them."""
 
     record_wait: Seconds | None = None
@@ -116,34 +117,34 @@ class Defaults:
         """The length of a record wait, in milliseconds; None for ever."""
         return self._record_wait_ms if record_wait is None else record_wait_ms("record_wait", record_wait)
 
-    def ask(self, lock: LockName, wishes: AcquireArguments) -> Acquisition:
+    def ask(self, lock: LockName, asked: AcquireArguments) -> Acquisition:
         """Check and complete one acquisition."""
-        lease_ms = self.lease_ms(wishes.lease)
-        boolean("reentrant", wishes.reentrant)
-        callback("on_wait", wishes.on_wait)
-        if inspect.iscoroutinefunction(wishes.on_wait):
-            raise InvalidLockRequest("on_wait", wishes.on_wait, "a plain function: no one awaits what it returns")
+        lease_ms = self.lease_ms(asked.lease)
+        boolean("reentrant", asked.reentrant)
+        callback("on_wait", asked.on_wait)
+        if inspect.iscoroutinefunction(asked.on_wait):
+            raise InvalidLockRequest("on_wait", asked.on_wait, "a plain function: no one awaits what it returns")
         claim = Claim(
             lock,
-            wishes.owner if wishes.owner is not None else f"{self.owner_name}/{uuid.uuid4().hex}",
+            asked.owner if asked.owner is not None else f"{self.owner_name}/{uuid.uuid4().hex}",
             lease_ms,
-            permits=wishes.permits,
-            data=wishes.data,
-            shared=wishes.shared,
+            permits=asked.permits,
+            data=asked.data,
+            shared=asked.shared,
         )
         return Acquisition(
             claim,
-            has_own_identity=wishes.owner is None,
-            record_wait_ms=self.wait_ms(wishes.record_wait),
-            danger_ms=None if wishes.danger is None else duration_ms("danger", wishes.danger, 0, lease_ms),
-            heartbeat=self._heartbeat if wishes.heartbeat is None else boolean("heartbeat", wishes.heartbeat),
-            on_lost=callback("on_lost", wishes.on_lost),
-            on_danger=callback("on_danger", wishes.on_danger),
+            has_own_identity=asked.owner is None,
+            record_wait_ms=self.wait_ms(asked.record_wait),
+            danger_ms=None if asked.danger is None else duration_ms("danger", asked.danger, 0, lease_ms),
+            heartbeat=self._heartbeat if asked.heartbeat is None else boolean("heartbeat", asked.heartbeat),
+            on_lost=callback("on_lost", asked.on_lost),
+            on_danger=callback("on_danger", asked.on_danger),
         )
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Refuse options of ``acquire`` before it is called with them."""
-        refuse_unknown(options.keys() - {"namespace", *AcquireArguments._fields})
+        refuse_unknown(options.keys() - {"namespace", *(each.name for each in fields(AcquireArguments))})
         lock = self.lock("-", options.get("namespace"))
         self.ask(lock, AcquireArguments(**{name: value for name, value in options.items() if name != "namespace"}))
 

@@ -167,10 +167,21 @@ class LockClient:
                 DynamoDB client's time-outs.
         """
         refuse_unknown(unknown)
-        wishes = AcquireArguments(
-            record_wait, lease, data, permits, shared, owner, heartbeat, on_lost, on_danger, danger, reentrant, on_wait
+        asked = AcquireArguments(
+            record_wait=record_wait,
+            lease=lease,
+            data=data,
+            permits=permits,
+            shared=shared,
+            owner=owner,
+            heartbeat=heartbeat,
+            on_lost=on_lost,
+            on_danger=on_danger,
+            danger=danger,
+            reentrant=reentrant,
+            on_wait=on_wait,
         )
-        terms = self._defaults.ask(self.lock(entity, namespace), wishes)
+        terms = self._defaults.ask(self.lock(entity, namespace), asked)
         self._holdings.check_usable()
         # The Thread object, since thread ids are reused.
         caller = threading.current_thread()
