@@ -100,11 +100,9 @@ CONDITIONS: list[tuple[str, Any, bool]] = [
     ("size(nums) = :v", 4, True),
     ("size(nest) = :v", 2, True),
     ("size(txt) = :v", "5", False),
-    ("size(:v) = two", "ab", True),
     ("contains(txt, :v)", "ell", True),
     ("contains(txt, :v)", "", True),
     ("contains(txt, :v)", 1, False),
-    ("contains(octets, :v)", b"\x02\x03", True),
     ("contains(tags, :v)", "cat", True),
     ("contains(tags, :v)", "ca", False),
     ("contains(primes, :v)", 3, True),
@@ -114,7 +112,6 @@ CONDITIONS: list[tuple[str, Any, bool]] = [
     ("contains(nums, :v)", {1, 2}, True),
     ("contains(nums, :v)", {1}, False),
     ("begins_with(octets, :v)", b"\x01", True),
-    ("begins_with(:v, txt)", "hello, you", True),
     ("attribute_type(txt, :v)", "S", True),
     ("attribute_type(nothing, :v)", "NULL", True),
     ("attribute_type(yes, :v)", "BOOL", True),
@@ -133,8 +130,17 @@ CONDITIONS: list[tuple[str, Any, bool]] = [
     ("tags = :v", {"dog", "cat"}, True),
     ("nest.entries = :v", [{"q": 1}, {"q": 2}], True),
     ("nest.entries = :v", [{"q": 2}, {"q": 1}], False),
-    ("yes = :v", 1, False),
     ("one IN (:v, txt)", "1", False),
+]
+
+
+# moto or ministack answers otherwise to these, so only the evaluator is asked.
+ANSWERED_OTHERWISE: list[tuple[str, Any, bool]] = [
+    ("size(:v) = two", "ab", True),
+    ("contains(octets, :v)", b"\x02\x03", True),
+    ("begins_with(:v, txt)", "hello, you", True),
+    ("yes = :v", 1, False),
+    ("(one) < (two) AND (two) BETWEEN (one) AND (ten) AND (two) IN ((one), nest.entries[1].q)", None, True),
 ]
 
 
@@ -142,7 +148,7 @@ def values_of(value: Any) -> dict[str, Any]:
     return {} if value is None else {"v": value}
 
 
-@pytest.mark.parametrize(("condition", "value", "true"), CONDITIONS)
+@pytest.mark.parametrize(("condition", "value", "true"), [*CONDITIONS, *ANSWERED_OTHERWISE])
 def test_a_condition_means_what_it_means_in_dynamodb(condition: str, value: Any, true: bool) -> None:
     assert holds(condition, ITEM, **values_of(value)) is true
 
@@ -188,10 +194,3 @@ def test_a_filter_shows_what_it_is_true_of() -> None:
     found = expressions({"v": "cat"}, FilterExpression="contains(tags, :v)")
     assert found.shows(ITEM)
     assert not found.shows(item_of(tags={"dog"}))
-
-
-def test_an_operand_may_stand_in_parentheses_which_ministack_refuses() -> None:
-    assert holds(
-        "(one) < (two) AND (two) BETWEEN (one) AND (ten) AND (two) IN ((one), nest.entries[1].q)",
-        ITEM,
-    )

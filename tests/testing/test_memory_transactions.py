@@ -286,7 +286,7 @@ def test_each_action_has_its_own_projection(memory: MemoryDynamoDB) -> None:
     assert found == [{"Item": {"b": {"N": "2"}}}, {"Item": {}}]
 
 
-def test_it_has_one_to_a_hundred_distinct_items(memory: MemoryDynamoDB) -> None:
+def test_a_transaction_of_reads_has_one_to_a_hundred_distinct_items(memory: MemoryDynamoDB) -> None:
     put(memory, "99")
     found = memory.transact_get_items(TransactItems=[get_of(number) for number in range(100)])["Responses"]
     assert [number for number, each in enumerate(found) if each] == [99]
@@ -321,21 +321,21 @@ def test_a_transaction_that_writes_one_of_its_items_is_a_conflict(clock: ManualC
     assert memory.transact_get_items(TransactItems=[get_of("default/")])["Responses"] == [{"Item": KEY}]
 
 
-def test_it_takes_no_item(clock: ManualClock) -> None:
+def test_a_transaction_of_reads_takes_no_item(clock: ManualClock) -> None:
     memory = MemoryDynamoDB(clock=clock, transactions_take_s=0.05)
     memory.transact_get_items(TransactItems=[get_of("default/")])
     put(memory)
     assert memory.transact_get_items(TransactItems=[get_of("default/")])["Responses"] == [{"Item": KEY}]
 
 
-def test_it_meets_the_fault_of_a_conflict(memory: MemoryDynamoDB) -> None:
+def test_a_transaction_of_reads_meets_the_fault_of_a_conflict(memory: MemoryDynamoDB) -> None:
     memory.faults.append(Fault.CONFLICT)
     with pytest.raises(ClientError, match=r"TransactionCanceledException.*\[TransactionConflict, None\]"):
         memory.transact_get_items(TransactItems=[get_of(1), get_of(2)])
     assert memory.transact_get_items(TransactItems=[get_of(1)])["Responses"] == [{}]
 
 
-def test_it_answers_for_a_boto3_client(memory: MemoryDynamoDB) -> None:
+def test_a_transaction_of_reads_answers_for_a_boto3_client(memory: MemoryDynamoDB) -> None:
     put(memory, "one", a={"B": b"\x00\xff"})
     client: Any = boto3.client("dynamodb", region_name="eu-central-1")
     memory.serve(client)
