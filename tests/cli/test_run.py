@@ -1,14 +1,26 @@
 """`ticketlock run` from start to end: the command's environment, its result, and when the lock is freed."""
 
+import os
+import signal
 import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 import pytest
 from cli.seen import is_held, waiters
 from kit.command import Command, until
+from ticketlock_local.engines.emulator import Emulator
 
-from ticketlock import LockClient
+from ticketlock import Claim, LockClient, Position
+from ticketlock.cli._exits import Ended
+from ticketlock.cli._run import _released
+from ticketlock.cli._settings import CommandSettings
+from ticketlock.cli._signals import Signals
+from ticketlock.cli._waiting import Wish, stand_in_line
+from ticketlock.locks._hand_over import await_wake_up
+from ticketlock.locks._items import Session
+from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB
 
 pytestmark = pytest.mark.shows("child of the command")
 
@@ -185,3 +197,96 @@ def test_files_that_were_left_open_for_the_command_stay_open(command: Command, e
 def test_it_runs_as_a_module_too(command: Command, entity: str) -> None:
     run = command.start("-m", "ticketlock", "run", entity, "--", "echo", "inside", program=(sys.executable,))
     assert run.end().out == "inside\n"
+
+
+def test_a_failed_release_is_reported_and_not_retried_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = ManualClock()
+    memory = MemoryDynamoDB(clock=clock)
+    with LockClient("locks", client=memory.client, clocks=clock, sleep=clock.sleep) as locks:
+        lease = locks.acquire("order-42")
+        with memory.outage(Fault.REQUEST_LOST):
+            assert _released(lease, "order-42")
+            tries = len(memory.sent)
+            locks.close()
+    assert len(memory.sent) == tries
+    assert capsys.readouterr().err.startswith("ticketlock: 'order-42' was not released; it is free when its lease ends")
+
+
+def park(locks: LockClient, entity: str) -> None:
+    """Join the queue like a workflow that waits to be woken."""
+    session = Session(f"arn:aws:states:us-east-1:000000000000:execution:orders:{entity}", "Serialize")
+    claim = Claim(locks.lock(entity), owner=session.execution, lease_ms=60_000, session=session)
+    found = locks.table.take_ticket(claim, None)
+    assert isinstance(found, Position)
+    parked = locks.table.contend(
+        claim, lambda me: await_wake_up(me, found.place, session, "the task token", 1, lambda _: True)
+    )
+    assert parked is not None
+
+
+def test_a_parked_workflow_is_woken_when_the_command_has_ended(
+    command: Command, locks: LockClient, entity: str
+) -> None:
+    run = command.start("-vv", "run", entity, "--", "sh", "-c", "echo inside; read go")
+    assert run.line() == "inside"
+    park(locks, entity)
+    ended = run.end("on\n")
+    assert ended.exit_code == 0
+    # The token is unknown there: a wake-up that fails is no error.
+    assert "OperationModel(name=SendTaskSuccess)" in ended.err
+
+
+def test_a_command_wakes_no_one_if_told_so(command: Command, locks: LockClient, entity: str) -> None:
+    run = command.start("-vv", "run", entity, "--no-wake", "--", "sh", "-c", "echo inside; read go")
+    assert run.line() == "inside"
+    park(locks, entity)
+    ended = run.end("on\n")
+    assert ended.exit_code == 0
+    assert "SendTaskSuccess" not in ended.err
+
+
+@pytest.fixture
+def settings(
+    emulator: Emulator, environment: Mapping[str, str], table_name: str, monkeypatch: pytest.MonkeyPatch
+) -> CommandSettings:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    return CommandSettings(table=table_name, endpoint_url=emulator.endpoint)
+
+
+def stand_in_line_after_a_signal(settings: CommandSettings, entity: str, owner: str | None = None) -> int:
+    """There is no wait, so the signal is noticed only once the lock is held."""
+    wish = Wish(
+        entity=entity,
+        namespace="default",
+        wait=60.0,
+        no_wait=False,
+        lease=60.0,
+        shared=False,
+        permits=1,
+        data=None,
+        quiet=True,
+        conflict_exit_code=75,
+        owner=owner,
+    )
+    with Signals() as signals:
+        os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(Ended) as ended:
+            stand_in_line(settings, wish, signals, heartbeat=False)
+    return ended.value.exit_code
+
+
+def test_the_lock_is_free_again_and_what_was_left_is_there(
+    settings: CommandSettings, locks: LockClient, entity: str
+) -> None:
+    locks.acquire(entity).release(data_left="page 7")
+    assert stand_in_line_after_a_signal(settings, entity) == 128 + signal.SIGTERM
+    assert locks.acquire(entity, record_wait=0).data_left == "page 7"
+
+
+def test_a_grant_that_the_owner_had_before_is_left_to_it(
+    settings: CommandSettings, locks: LockClient, entity: str
+) -> None:
+    lease = locks.acquire(entity, owner="build-7")
+    assert stand_in_line_after_a_signal(settings, entity, "build-7") == 128 + signal.SIGTERM
+    lease.renew()

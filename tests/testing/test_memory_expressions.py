@@ -1,55 +1,12 @@
 """The DynamoDB in memory: conditions, updates and numbers that the contract does not test."""
 
-from typing import Any
-
 import pytest
 from botocore.exceptions import ClientError
 from testing.memory_requests import KEY, LOCKS, holds, put, refused, update
 
 from ticketlock.testing import MemoryDynamoDB
 
-LEASE_MS = 60_000
-
-
 # Conditions.
-
-
-@pytest.mark.parametrize(
-    ("condition", "true"),
-    [
-        ("attribute_exists(one)", True),
-        ("attribute_not_exists(one)", False),
-        ("attribute_exists(nest.twig)", True),
-        ("attribute_exists(nest.leaf)", False),
-        ("attribute_exists(one.twig)", False),
-        ("one < two", True),
-        ("two < one", False),
-        ("one <= one2 AND one >= one2 AND one = one2", True),
-        ("one = ten", False),
-        ("two < ten", True),
-        ("one < txt", False),
-        ("one > txt", False),
-        ("one <> txt", True),
-        ("begins_with(txt, sk)", False),
-        ("NOT one = two AND NOT (one > two OR two > ten)", True),
-        ("one = two OR one = one2 AND two < ten", True),
-        ("(one = two OR one = one2) AND ten < two", False),
-    ],
-)
-def test_a_condition_means_what_it_means_in_dynamodb(memory: MemoryDynamoDB, condition: str, true: bool) -> None:
-    numbers: Any = {name: {"N": text} for name, text in (("one", "1"), ("one2", "1.0"), ("two", "2"), ("ten", "10"))}
-    put(memory, **numbers, txt={"S": "text"}, nest={"M": {"twig": {"N": "7"}}})
-    assert holds(memory, condition) is true
-
-
-def test_a_comparison_with_a_missing_attribute_is_false_and_only_unequal_is_true(memory: MemoryDynamoDB) -> None:
-    put(memory, here={"N": "1"})
-    for operator in ("=", "<", "<=", ">", ">="):
-        assert not holds(memory, f"gone {operator} :one", one=1)
-        assert not holds(memory, f"here {operator} gone")
-        assert not holds(memory, f"gone {operator} away")
-    assert holds(memory, "gone <> :one AND gone <> away AND here <> gone", one=1)
-    assert not holds(memory, "begins_with(gone, :text)", text="t")
 
 
 def test_equal_values_are_equal_however_they_are_written(memory: MemoryDynamoDB) -> None:

@@ -1,13 +1,18 @@
-"""`--help`: complete, with a valid example, and with the exit codes."""
+"""What the command prints: `--help` with examples and exit codes; `ls` and `show` on 80 columns."""
 
 import shlex
+from io import StringIO
 
 import click
 import pytest
+from rich.console import Console, RenderableType
 
+from ticketlock import LockClient, LockName
 from ticketlock.cli import _commands, _units
 from ticketlock.cli._exits import Explained
 from ticketlock.cli._settings import Duration
+from ticketlock.cli._show import Listed, list_table, state_tables
+from ticketlock.testing import MemoryDynamoDB
 
 GROUP = _commands._ticketlock
 UNITS = _units.units
@@ -81,3 +86,45 @@ def test_a_wait_may_be_unlimited() -> None:
 def test_every_command_takes_a_time_in_this_form(name: str) -> None:
     asked = [each for each in COMMANDS[name].params if "seconds" in (each.metavar or "").lower()]
     assert asked == []
+
+
+EXECUTION = (
+    "arn:aws:states:eu-central-1:123456789012:execution:LockStateMachine0BC1E4B2-fN3q8Zr5xT1k:"
+    "6f9d3d40-6a1c-4c1f-9a6e-6d2f5f0d9c11"
+)
+
+
+def printed(report: RenderableType) -> list[str]:
+    console = Console(file=StringIO(), width=80, highlight=False)
+    with console.capture() as captured:
+        console.print(report)
+    return [line.rstrip() for line in captured.get().splitlines()]
+
+
+@pytest.fixture
+def locks() -> LockClient:
+    return LockClient("locks", client=MemoryDynamoDB().client)
+
+
+def test_a_list_has_a_line_for_each_lock_with_the_end_of_a_long_holder(locks: LockClient) -> None:
+    with locks.acquire("order-42", owner=EXECUTION):
+        listed = [Listed(each, locks.table.inspect(each.lock)) for each in locks.table.list_locks()]
+        headings, _, line = printed(list_table(listed))
+    assert headings.split()[:3] == ["entity", "namespace", "holder"]
+    holder = line.split()[2]
+    assert (holder[0], EXECUTION.endswith(holder[1:])) == ("…", True)
+    assert len(holder) >= 16
+
+
+def test_a_lock_is_shown_with_a_line_for_each_value_if_the_holder_does_not_fit(locks: LockClient) -> None:
+    with locks.acquire("order-42", owner=EXECUTION, data="deploys 1.4"):
+        lines = printed(state_tables(LockName("order-42"), locks.inspect("order-42")))
+    named = [line.split("   ")[0] for line in lines]
+    assert named[2:9] == ["holder", "", "fencing token", "held for", "lease", "data", "No one waits."]
+    assert "".join(line.removeprefix("holder").strip() for line in lines[2:4]) == EXECUTION
+
+
+def test_a_lock_whose_names_fit_is_shown_as_a_table(locks: LockClient) -> None:
+    with locks.acquire("order-42", owner="build-7"):
+        lines = printed(state_tables(LockName("order-42"), locks.inspect("order-42")))
+    assert lines[2].split() == ["holder", "fencing", "token", "held", "for", "lease", "data"]
