@@ -192,7 +192,7 @@ BROKEN_MODELS = (
         "a withdrawal that does nothing",
         "a lease that does all the work",
         frozenset({"liveness", "nothing left", "counts"}),
-        ((Contender, "withdraw", _withdrawn_by_nothing),),
+        ((Contender, "_withdraw", _withdrawn_by_nothing),),
     ),
     _dropped("NO_WAITER_IS_COUNTED", "a newcomer overtakes waiters", "no overtaking"),
     _dropped("MY_LEASE_GROWS", "a late renewal shortens the lease", "leases grow"),
