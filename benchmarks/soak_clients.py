@@ -49,6 +49,7 @@ MOST_GROWTH_KIB = 2_048
 MOST_S_FOR_A_LOCK = 10
 _TABLE = "locks"
 _CONTENDED = 5
+_ENDS_WITHIN_S = 10
 _SAMPLE_EVERY_S = 0.5
 
 
@@ -231,7 +232,10 @@ def life(run: Run, seconds: float) -> None:
         soaked.run(lambda: _jobs(ends_at_s), WORKERS)
         over.set()
         watcher.join()
-        closed = used([])
+        # A thread of a closed client may still be on its way out.
+        gone_by_s = time.monotonic() + _ENDS_WITHIN_S
+        while (closed := used([])).threads and time.monotonic() < gone_by_s:
+            time.sleep(_SAMPLE_EVERY_S)
         tracemalloc.stop()
     # The first moments fill pools, maps and caches.
     steady = samples[len(samples) // 5 :]

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from moto_server import moto_server
 from ticketlock_local.engines.emulator import Emulator
 from ticketlock_local.errors import CargoMissing, LocalCloudError
 
-from ticketlock import LockClient, create_table
+from ticketlock import Lease, LockClient, create_table
 from ticketlock.units import Units, create_units_table
 from ticketlock.wire._sdk import make_client
 
@@ -168,9 +169,15 @@ def test_threads_that_create_one_item_see_nothing_half_written_on_the_server_of_
     with moto_server() as endpoint:
         client = make_client(endpoint_url=endpoint)
         create_table("locks", client=client)
+        all_begin = threading.Barrier(8)
         with LockClient("locks", client=client) as locks, ThreadPoolExecutor(8) as pool:
-            for entity in range(20):
-                leases = [*pool.map(lambda _, entity=entity: locks.try_acquire(f"order-{entity}"), range(8))]
+
+            def tries(entity: str) -> Lease | None:
+                all_begin.wait()
+                return locks.try_acquire(entity)
+
+            for number in range(20):
+                leases = [*pool.map(tries, [f"order-{number}"] * 8)]
                 assert sum(lease is not None for lease in leases) == 1
 
 
