@@ -29,7 +29,6 @@ START_EVERY_S, BURST_EVERY_S = 0.12, 0.05
 # Of TakeTicket, and of the state in which it waits.
 _BEFORE_WAITING = 2
 
-
 LIMITS: Mapping[str, tuple[float, float, int | None]] = {"callback": (0.4, 8.0, 6), "poll": (1.2, 16.0, None)}
 """For each kind of hand-over, at most: the median gap, the burst, in seconds; and transitions while waiting."""
 # How many executions on one entity, and for how many seconds one waits for another.

@@ -52,7 +52,6 @@ _CONTENDED = 5
 _ENDS_WITHIN_S = 10
 _SAMPLE_EVERY_S = 0.5
 
-
 Jobs = Callable[[], Iterator[tuple[str, float, float]]]
 """The acquisitions of one worker, of each the lock, how long to hold it, and the record wait."""
 

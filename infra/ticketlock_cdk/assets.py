@@ -17,6 +17,14 @@ from pathlib import Path
 
 import ticketlock
 
+_PACKAGE = Path(__file__).parent
+_BUNDLED = _PACKAGE / "_bundled"
+
+# Files that differ between installations, or that a function does not need.
+_LEFT_OUT = (".*", "__pycache__", "*.pyc", "*.dist-info", "py.typed")
+# The parts of ticketlock that functions do not need.
+_NOT_FOR_FUNCTIONS = ("__main__.py", "_async_*.py", "aio", "cli", "testing")
+
 
 class ThirdPartyError(Exception):
     """The third-party packages of the functions could not be installed; the message ends with what pip said."""
@@ -73,15 +81,6 @@ def _pip_install(requirements: Path, target: Path) -> None:
     )
     if done.returncode != 0:
         raise ThirdPartyError(f"installing the packages of {requirements} failed:\n{done.stdout}")
-
-
-_PACKAGE = Path(__file__).parent
-_BUNDLED = _PACKAGE / "_bundled"
-
-# Files that differ between installations, or that a function does not need.
-_LEFT_OUT = (".*", "__pycache__", "*.pyc", "*.dist-info", "py.typed")
-# The parts of ticketlock that functions do not need.
-_NOT_FOR_FUNCTIONS = ("__main__.py", "_async_*.py", "aio", "cli", "testing")
 
 
 @dataclass(frozen=True, slots=True)

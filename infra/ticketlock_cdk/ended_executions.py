@@ -16,7 +16,6 @@ _MACHINES_A_RULE = 12
 # https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
 _MOST_RULES = 40
 
-
 UNQUALIFIED = "the ARN of a state machine, without a version, an alias or a Map's label"
 """What ``is_named_by_events`` allows, for messages."""
 

@@ -16,6 +16,10 @@ from ticketlock_cdk.nag import acknowledge, acknowledge_wildcard
 from ticketlock_cdk.network import Network, let_join
 from ticketlock_cdk.tables import let_rules_use, let_send
 
+# Chosen by the processor time of a step: docs/decisions/0009-a-cold-process-asks-for-the-time.md.
+MEMORY_MB = 512
+_LEAST_MEMORY_MB = 256
+
 
 def new_dead_letter_queue(
     scope: Construct, id: str, *, removal_policy: RemovalPolicy, encryption_key: kms.IKey | None
@@ -74,11 +78,6 @@ def send_failures(
     # Lambda refuses a destination to which the role may not send. The dependency is explicit: whether a function waits
     # for its role's policies depends on the app's feature flag createNewPoliciesWithAddToRolePolicy.
     invoke_config.node.add_dependency(may_send)
-
-
-# Chosen by the processor time of a step: docs/decisions/0009-a-cold-process-asks-for-the-time.md.
-MEMORY_MB = 512
-_LEAST_MEMORY_MB = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,8 @@ from ticketlock_cdk.lock.lock_functions import CLEAN_UP_CONCURRENCY
 from ticketlock_cdk.lock.ticket_lock import TicketLock
 from ticketlock_cdk.units.transaction_tables import TransactionTables
 
+_COUNTS = ("permits", "polls_an_execution", "beats_an_execution", "memory_size")
+
 
 class TicketlockStack(Stack):
     """A TicketLock with two examples as targets.
@@ -164,9 +166,6 @@ def _workflow(units: TransactionTables, number: int, arn: str) -> sfn.IStateMach
     if not is_named_by_events(arn):
         raise ValueError(f"workflows[{number}] is {arn!r}; allowed: {UNQUALIFIED}")
     return sfn.StateMachine.from_state_machine_arn(units, f"Workflow{number}", arn)
-
-
-_COUNTS = ("permits", "polls_an_execution", "beats_an_execution", "memory_size")
 
 
 def _numbers(context: Context) -> Mapping[str, Any]:

@@ -23,6 +23,13 @@ _WRITES = (
 )
 _SENDS = ("kms:Decrypt", "kms:GenerateDataKey")
 
+_KEYS = {"pk": "HASH", "sk": "RANGE"}
+
+TTL_ATTRIBUTE = "expiresAt"
+ALLOWED = "a table as a construct, the name of one in this account and Region, or its ARN"
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html
+_NAME = re.compile(r"[A-Za-z0-9_.-]{3,255}")
+
 
 def let_read(grantee: iam.IGrantable, key: kms.IKey) -> iam.Grant:
     """Let a principal read a table that this key encrypts."""
@@ -106,9 +113,6 @@ def _let_service_use(
         )
 
 
-_KEYS = {"pk": "HASH", "sk": "RANGE"}
-
-
 def new_lock_table(
     scope: Construct, id: str, *, removal_policy: RemovalPolicy, encryption_key: kms.IKey | None
 ) -> dynamodb.Table:
@@ -154,12 +158,6 @@ def _check(scope: Construct, table: dynamodb.ITable) -> None:
             f"table {table.node.path} has replicas: each Region judges conditions by itself, so use one lock in one "
             "Region only",
         )
-
-
-TTL_ATTRIBUTE = "expiresAt"
-ALLOWED = "a table as a construct, the name of one in this account and Region, or its ARN"
-# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html
-_NAME = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 
 
 def new_table(

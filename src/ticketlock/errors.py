@@ -66,7 +66,6 @@ __all__ = [
     "UnsupportedFormat",
 ]
 
-
 _SHOWN = 300
 _HOLDERS_NAMED = 3
 _ITEMS_NAMED = 5

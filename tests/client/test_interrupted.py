@@ -190,7 +190,6 @@ UNGUARDED = 6
 # The state of a lease changes before that one.
 AT_THE_BEGINNING = range(UNGUARDED, 400, 2)
 
-
 ENDS = pytest.mark.parametrize("begin", [release, release_all, leave, leave_all], ids=lambda each: each.__name__)
 
 

@@ -26,7 +26,6 @@ ITEM = item_of(
     hollow=[],
 )
 
-
 CONDITIONS: list[tuple[str, Any, bool]] = [
     ("attribute_exists(one)", None, True),
     ("attribute_not_exists(one)", None, False),

@@ -84,7 +84,6 @@ THRESHOLDS = {
     "DeadLetters": 1,
 }
 
-
 MACHINES = ("StateMachineExecutionThrottled", "ContinueExecutionThrottled")
 FUNCTION_THRESHOLDS = {"Errors": 3, "Throttles": 1}
 

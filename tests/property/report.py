@@ -92,9 +92,7 @@ _TOLD = 10_000
 _A_CHUNK = 250
 _HUNTED = 10_000
 
-
 C = TypeVar("C", bound=Counts[Any])
-
 
 Hunt = tuple[Caught | None, float]
 """Whether broken code is caught, and the seconds that it took."""

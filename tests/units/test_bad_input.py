@@ -30,12 +30,9 @@ pytestmark = pytest.mark.shows("bad input")
 # The arguments may be of any type: some of them are the mistake.
 Use = Callable[[Party, Any, Key], object]
 
-
 SET = "SET balance = :n"
 
-
 ONE = {":n": 1}
-
 
 FLOAT = Attr("balance").gte(1.5)
 
@@ -329,24 +326,17 @@ def test_no_client_of_a_resource_is_recommended_since_it_converts_values(use: Ca
 # Nothing is sent, so that one engine is enough.
 IN_MEMORY = pytest.mark.parametrize("units_engine", ["memory"], indirect=True)
 
-
 WAY = pytest.mark.parametrize("way", ["native", "marked"])
-
 
 NO_TABLE = ["", None, 5, b"accounts", ["accounts"], "t" * 1_025]
 
-
 NO_TEXT: list[Any] = ["", None, 5, True, b"text", ["text"], "t" * 1_025, "\ud800"]
-
 
 NO_LEVEL: list[Any] = ["SERIALIZABLE", 5, True, []]
 
-
 NO_SECONDS: list[Any] = [-0.001, 900.001, 10**30, math.inf, -math.inf, math.nan, True, "10", [10], Decimal("NaN")]
 
-
 NO_ENGINE: list[Any] = ["", "both", 1, True, ["native"]]
-
 
 NO_TRIES: list[Any] = [0, -1, 1_001, 1.5, True, None, "10"]
 
@@ -410,8 +400,6 @@ def test_a_parameter_of_another_kind_is_named(
 
 
 OF_GUARDS = ["u", "unit", "r", "row", "f", "format"]
-
-
 """How attributes of guards begin, which are items of units."""
 
 
@@ -458,7 +446,6 @@ def test_a_unit_is_not_committed_under_what_checks_nothing(
 
 
 BAD_KEYS: list[Any] = ["", b"", None, 1, True, {"a"}, set(), ["a"], {"a": "b"}, 1.5, "\ud800", "k" * 2_049]
-
 
 STATEMENTS: dict[str, Callable[[Any, Any, Any], object]] = {
     "get": lambda ann, unit, key: unit.get(ann.accounts, key),

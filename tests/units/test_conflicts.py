@@ -16,9 +16,7 @@ pytestmark = pytest.mark.shows("strict serialisability", "unchanged items", "com
 
 TAKE = "SET balance = balance - :n"
 
-
 ADD = "SET balance = balance + :n"
-
 
 TEN = {":n": 10}
 

@@ -20,7 +20,6 @@ pytestmark = pytest.mark.shows("atomicity")
 
 TAKE = "SET balance = balance - :n"
 
-
 TEN = {":n": 10}
 
 
@@ -138,7 +137,6 @@ def test_a_committed_unit_is_not_rolled_back(books: Books, ann: Party, account: 
 
 
 KEY = {"id": "a"}
-
 
 SET = "SET balance = :n"
 

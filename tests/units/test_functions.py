@@ -16,7 +16,6 @@ pytestmark = pytest.mark.shows("ended owner")
 
 LEFT_S, LEASE_S, MARGIN_S = 300, 60, 5
 
-
 EMITTED = {
     "ClosedUnits": "closed",
     "CommittedUnfinished": "unfinished",

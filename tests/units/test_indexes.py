@@ -19,12 +19,9 @@ INDEXING_FIRST = pytest.mark.parametrize(
     "units_engine", first_on(OF_OTHERS_FIRST, indexing_engine_names()), indirect=True
 )
 
-
 KINDS = {"pk": "S", "sk": "N", "owner": "S", "rank": "N"}
 
-
 ALL, KEYS_ONLY = {"ProjectionType": "ALL"}, {"ProjectionType": "KEYS_ONLY"}
-
 
 GLOBAL: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "by-owner": (("owner", "rank"), ALL),
@@ -33,9 +30,7 @@ GLOBAL: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "inverted": (("sk", "pk"), KEYS_ONLY),
 }
 
-
 LOCAL = {"by-rank": (("pk", "rank"), ALL)}
-
 
 OWNER = Key("owner").eq("ann")
 
@@ -315,9 +310,7 @@ class TestTheKeysOfAnIndex:
 
 INDEXING = pytest.mark.parametrize("units_engine", indexing_engine_names(), indirect=True)
 
-
 ROLES = {"cup": "HASH", "region": "HASH", "round": "RANGE", "bracket": "RANGE"}
-
 
 CUP = Key("cup").eq("winter") & Key("region").eq("north")
 

@@ -29,9 +29,7 @@ from ticketlock.wire._requests import ForkingSteps, Pause
 
 SET = "SET balance = :balance"
 
-
 ENGINE = pytest.mark.parametrize("engine", ["native", "marked"])
-
 
 WHERE = pytest.mark.parametrize(
     "where", [Lost.INTERRUPTED_BEFORE, Lost.INTERRUPTED_AFTER], ids=["before it is sent", "before its reply is read"]
@@ -187,12 +185,9 @@ def test_a_signal_handler_that_uses_the_unit_and_raises_the_refusal_ends_the_uni
 
 IN_GENERATORS = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
-
 PATIENT = pytest.mark.timeout(1_200)
 
-
 NAMES = ("a", "b", "c")
-
 
 OLD, NEW, OTHERS = [1, 1, None], [2, 2, 2], [5, 1, None]
 
@@ -443,7 +438,6 @@ def test_a_unit_with_read_locks_that_is_not_given_up_when_it_is_interrupted_is_c
 
 # The interpreter runs handlers at the first opcode of `__exit__`; its next ones only begin to guard it.
 UNGUARDED = 3
-
 
 BEGUN = pytest.mark.parametrize("begun", [lambda scene: scene.units.begin(), locked], ids=["writes", "has read locks"])
 

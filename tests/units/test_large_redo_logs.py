@@ -22,7 +22,6 @@ from ticketlock.units._rows import row_key
 
 MB = 1_024 * 1_024
 
-
 ITEMS, ITEM_BYTES = 12_000, 1_000
 
 
@@ -155,11 +154,9 @@ def test_a_piece_that_is_cut_short_is_of_no_unit() -> None:
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 
-
 NUMBERS = st.integers(-(10**38) + 1, 10**38 - 1).map(str) | st.decimals(-1_000, 1_000, allow_nan=False, places=3).map(
     str
 )
-
 
 OCTETS = st.binary(max_size=40)
 
@@ -185,9 +182,7 @@ PLAIN: st.SearchStrategy[dict[str, Any]] = st.one_of(
     sets("BS", OCTETS),
 )
 
-
 ANY_ITEMS = st.dictionaries(TEXTS, st.recursive(PLAIN, inside, max_leaves=12), max_size=5).map(canonical_item)
-
 
 ENTRIES = st.builds(
     Entry,

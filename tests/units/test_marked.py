@@ -36,9 +36,7 @@ pytestmark = pytest.mark.shows(
 
 LEASE_S = 60
 
-
 COPIES_S = 600
-
 
 SET = "SET balance = :balance"
 
@@ -246,7 +244,6 @@ class TestAnotherUnitsMark:
 
 # Incompressible, so that it does not fit into the head.
 LONG = random.Random(0).randbytes(8_000)
-
 
 LATER_S = 700
 

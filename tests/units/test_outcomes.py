@@ -26,13 +26,9 @@ pytestmark = pytest.mark.shows("known outcomes", "exactly once", "killed coordin
 
 TAKE, ADD, TEN = "SET balance = balance - :n", "SET balance = balance + :n", {":n": 10}
 
-
 COMMIT = "TransactWriteItems"
 
-
 FORGETS_TOKENS = "moto"
-
-
 """The engine that applies a transaction twice if it is sent twice under one token and its conditions still hold
 (docs/proof.md)."""
 

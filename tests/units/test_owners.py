@@ -16,7 +16,6 @@ pytestmark = pytest.mark.shows("ended owner", "unit over several states")
 
 TAKE, TEN = "SET balance = balance - :n", {":n": 10}
 
-
 EXECUTION = "arn:aws:states:eu-west-1:123456789012:execution:Booking:one"
 
 

@@ -32,7 +32,6 @@ pytestmark = pytest.mark.shows("no dirty read")
 # Those that a resource of boto3 reaches.
 OVER_HTTP = pytest.mark.parametrize("units_engine", first_on("moto", ["moto", "ministack"]), indirect=True)
 
-
 UNIT = new_id(0)
 
 
@@ -48,7 +47,6 @@ ITEMS: dict[str, dict[str, Any]] = {
     "read": {"balance": 1, **marked("read")},
     "inserted again": {"balance": 1, "_tluVersion": UNIT, **marked("insert")},
 }
-
 
 PLACEHOLDER = {"id": "placeholder", **marked("insert")}
 
@@ -125,7 +123,6 @@ def test_a_prefix_that_would_part_a_path_is_refused(books: Books, prefix: str) -
 
 
 CONDITIONS = dict(row for row in rows("docs/units.md", "Beside plain readers and writers") if len(row) == 2)
-
 
 A_VERSION, NO_VERSION, NO_ITEM = "an item with a version", "an item without one, which no unit has written", "no item"
 

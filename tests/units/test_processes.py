@@ -20,16 +20,13 @@ pytestmark = pytest.mark.shows("atomicity", "exactly once", "killed coordinator"
 
 ODDS: dict[Fault, int] = {unharmed: 30, reply_lost: 2, reply_withheld: 1, request_lost: 1, delivered_twice: 1}
 
-
 WHOLE = pytest.param(
     8, 10, 400, 2, id="whole", marks=pytest.mark.verify("a smaller bank, with fewer kills, shows the same")
 )
 
-
 SIZES = pytest.mark.parametrize(
     ("processes", "accounts", "transfers", "kills"), [pytest.param(3, 3, 36, 1, id="small"), WHOLE]
 )
-
 
 Opened = Callable[[int, int, int], Bank]
 
@@ -88,7 +85,6 @@ def test_without_units_money_is_lost_or_made(
 
 FEWER_FAULTS: dict[Fault, int] = {unharmed: 40, reply_lost: 1, request_lost: 1, delivered_twice: 1}
 
-
 HISTORIES = pytest.mark.parametrize(
     ("processes", "each"),
     [
@@ -96,7 +92,6 @@ HISTORIES = pytest.mark.parametrize(
         pytest.param(6, 60, id="whole", marks=pytest.mark.verify("fewer processes and units show the same")),
     ],
 )
-
 
 Run = Callable[[str, int, int], Writers]
 

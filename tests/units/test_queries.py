@@ -16,9 +16,7 @@ pytestmark = pytest.mark.shows("own writes in queries")
 
 LEVELS = pytest.mark.parametrize("level", [UNCOMMITTED, COMMITTED, SERIALIZABLE], ids=lambda level: level.name)
 
-
 SET = "SET amount = :n"
-
 
 FAT = "x" * 350_000
 
@@ -266,8 +264,6 @@ class TestBesideOthers:
 
 
 DECISION = 3
-
-
 """The decision among the updates: two marks come before it."""
 
 
@@ -490,9 +486,7 @@ def test_bad_input_of_a_query_of_the_low_level_api_is_named(ann: Party, given: d
 
 ROOMY = pytest.mark.parametrize("units_engine", first_on("memory", roomy_engine_names()), indirect=True)
 
-
 CHECKED_LEVELS = pytest.mark.parametrize("level", [COMMITTED, SERIALIZABLE], ids=lambda level: level.name)
-
 
 COUNT, LARGE = 12, "x" * 380_000
 

@@ -16,7 +16,6 @@ IN_HUNDREDS = pytest.mark.parametrize(
     "units_engine", first_on(OF_OTHERS_FIRST, wide_engine_names()), indirect=True, scope="module"
 )
 
-
 ADD, ONE = "SET balance = balance + :n", {":n": 1}
 
 

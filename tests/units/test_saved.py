@@ -23,7 +23,6 @@ pytestmark = pytest.mark.shows("saved units")
 
 TAKE, ADD, TEN = "SET balance = balance - :n", "SET balance = balance + :n", {":n": 10}
 
-
 A_DAY_S = 86_400
 
 

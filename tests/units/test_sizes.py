@@ -29,21 +29,14 @@ from ticketlock.units import Unit, _work
 
 KB = 1_024
 
-
 ITEM, TRANSACTION, SUBSTITUTED = 400 * KB, 4 * KB * KB, 2 * KB * KB
-
 
 VERSION_ROOM, MARK_ROOM = 64, 128
 
-
 COUNTS_NO_BYTES = "ministack"
-
-
 """The engine that takes transactions of more than 4 MB."""
 
-
 SET = "SET padding = :padding"
-
 
 pytestmark = [
     pytest.mark.shows("bad input"),
@@ -399,9 +392,7 @@ def nested(levels: int) -> Any:
 
 ROW = 350 * KB
 
-
 LEASE_S, COPIES_S, MARGIN_S = 60, 600, 5
-
 
 SET_BALANCE, ONE = "SET balance = :n", {":n": 1}
 

@@ -259,7 +259,6 @@ def test_what_was_given_is_the_callers_own(books: Books, ann: Party) -> None:
 
 WAY = pytest.mark.parametrize("way", ["native", "marked"])
 
-
 SET, ONE = "SET balance = :n", {":n": 1}
 
 
@@ -302,7 +301,6 @@ def test_one_that_is_deleted_or_made_is_not_there_after_a_conflict_of_the_commit
 
 
 ADD = "SET balance = balance + :n"
-
 
 CONDITIONS: dict[str, tuple[Any, Any]] = {
     "and": (Attr("balance").gt(99) & Attr("id").exists(), Attr("balance").gt(99) & Attr("id").not_exists()),

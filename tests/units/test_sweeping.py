@@ -25,12 +25,9 @@ pytestmark = [
 # Incompressible, so that it does not fit into the record.
 LONG = random.Random(0).randbytes(8_000)
 
-
 LEASE_S, COPIES_S, MARGIN_S = 60, 600, 5
 
-
 HEAD = {"format": 1, "state": "pending", "rev": 0, "born": 0, "leaseUntilMs": 0, "attempt": "1", "pieces": 0}
-
 
 Left = Callable[[UnitsWorld, list[Key]], None]
 
@@ -181,9 +178,7 @@ def test_a_strange_row_is_left_and_reported_and_the_others_are_swept(
 
 LONG_S = 30
 
-
 PARTS = 4
-
 
 FILLER_BYTES = 390_000
 

@@ -218,8 +218,6 @@ ACTIONS = {
     "DeleteItem": "DeleteItem",
     "TransactWriteItems": "ConditionCheckItem",
 }
-
-
 """Operations, and the permissions that they show."""
 
 

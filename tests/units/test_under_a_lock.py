@@ -102,9 +102,7 @@ def test_a_name_is_not_used_up_by_a_unit_whose_lock_was_lost(
 
 LEASE_S = 60
 
-
 FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function:charge"
-
 
 STATE = "InvokeFunction"
 

@@ -25,6 +25,58 @@ from ticketlock_cdk.tables import let_read, let_write
 
 _RESOURCES_A_STATEMENT = 12
 
+# A transaction needs the actions of its writes, and ConditionCheckItem for a check beside them:
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html
+_USE = (
+    "dynamodb:ConditionCheckItem",
+    "dynamodb:DeleteItem",
+    "dynamodb:GetItem",
+    "dynamodb:PutItem",
+    "dynamodb:Query",
+    "dynamodb:UpdateItem",
+)
+SESSIONS = "session#*"
+# ForAllValues is true for a request without keys, so Null has to demand them.
+# https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_condition-single-vs-multi-valued-context-keys.html
+_LOCKS_ONLY: dict[str, dict[str, object]] = {
+    "ForAllValues:StringNotLike": {"dynamodb:LeadingKeys": [SESSIONS]},
+    "Null": {"dynamodb:LeadingKeys": "false"},
+}
+_TO_WAKE: dict[str, dict[str, object]] = {
+    "ForAllValues:StringLike": {"dynamodb:LeadingKeys": [SESSIONS]},
+    "ForAllValues:StringEquals": {"dynamodb:Attributes": list(READ_TO_WAKE)},
+    "Null": {"dynamodb:LeadingKeys": "false", "dynamodb:Attributes": "false"},
+    # Otherwise all attributes are returned, regardless of the list.
+    "StringEquals": {"dynamodb:Select": "SPECIFIC_ATTRIBUTES"},
+}
+# Attributes of lock items and queue rows. Not those of sessions, whose task tokens allow answering for a workflow; and
+# not those of holders, whose names cannot be listed in advance.
+_LISTED = (
+    "pk",
+    "sk",
+    "createdAtMs",
+    "dataLeft",
+    "expiresAt",
+    "fencingToken",
+    "format",
+    "held",
+    "heldShared",
+    "issued",
+    "leaseUntilMs",
+    "meanHoldMs",
+    "owner",
+    "permits",
+    "permitsKeptUntil",
+    "shared",
+    "ticketAtMs",
+    "voidUpTo",
+    "waiting",
+)
+
+# With the longest names, and with room for the rest of the policy and for the role's other permissions.
+_MACHINES_INLINE = 25
+_MACHINES_A_MANAGED_POLICY = 38
+
 
 def let_write_sessions(machine: sfn.StateMachine, table: dynamodb.ITable) -> None:
     """Allow the machine's own write, in its state LeaveToHeartbeat: to sessions, never to a lock.
@@ -78,60 +130,6 @@ def let_nest(machine: sfn.StateMachine, nested: Sequence[tuple[str, str]]) -> No
 def _few(resources: Sequence[str]) -> Iterator[list[str]]:
     for first in range(0, len(resources), _RESOURCES_A_STATEMENT):
         yield list(resources[first : first + _RESOURCES_A_STATEMENT])
-
-
-# A transaction needs the actions of its writes, and ConditionCheckItem for a check beside them:
-# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html
-_USE = (
-    "dynamodb:ConditionCheckItem",
-    "dynamodb:DeleteItem",
-    "dynamodb:GetItem",
-    "dynamodb:PutItem",
-    "dynamodb:Query",
-    "dynamodb:UpdateItem",
-)
-SESSIONS = "session#*"
-# ForAllValues is true for a request without keys, so Null has to demand them.
-# https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_condition-single-vs-multi-valued-context-keys.html
-_LOCKS_ONLY: dict[str, dict[str, object]] = {
-    "ForAllValues:StringNotLike": {"dynamodb:LeadingKeys": [SESSIONS]},
-    "Null": {"dynamodb:LeadingKeys": "false"},
-}
-_TO_WAKE: dict[str, dict[str, object]] = {
-    "ForAllValues:StringLike": {"dynamodb:LeadingKeys": [SESSIONS]},
-    "ForAllValues:StringEquals": {"dynamodb:Attributes": list(READ_TO_WAKE)},
-    "Null": {"dynamodb:LeadingKeys": "false", "dynamodb:Attributes": "false"},
-    # Otherwise all attributes are returned, regardless of the list.
-    "StringEquals": {"dynamodb:Select": "SPECIFIC_ATTRIBUTES"},
-}
-# Attributes of lock items and queue rows. Not those of sessions, whose task tokens allow answering for a workflow; and
-# not those of holders, whose names cannot be listed in advance.
-_LISTED = (
-    "pk",
-    "sk",
-    "createdAtMs",
-    "dataLeft",
-    "expiresAt",
-    "fencingToken",
-    "format",
-    "held",
-    "heldShared",
-    "issued",
-    "leaseUntilMs",
-    "meanHoldMs",
-    "owner",
-    "permits",
-    "permitsKeptUntil",
-    "shared",
-    "ticketAtMs",
-    "voidUpTo",
-    "waiting",
-)
-
-
-# With the longest names, and with room for the rest of the policy and for the role's other permissions.
-_MACHINES_INLINE = 25
-_MACHINES_A_MANAGED_POLICY = 38
 
 
 class Grantee:

@@ -19,6 +19,11 @@ from ticketlock_cdk.functions import Hosting, check_bound, new_dead_letter_queue
 from ticketlock_cdk.lock.settings import LockSettings
 from ticketlock_cdk.tables import let_write
 
+# With some 30 ms each, more than 300 clean-ups a second; few enough for any account that may reserve concurrency.
+CLEAN_UP_CONCURRENCY = 10
+# Lambda's longest: nothing waits for a clean-up, and Step Functions may throttle its requests.
+_CLEAN_UP_S = 900
+
 
 def environment_of_arn(arn: str) -> Mapping[str, str]:
     """The environment in an ARN, whose parts may be known only at deploy time."""
@@ -107,12 +112,6 @@ class CleanUp(Construct):
             ValueError: there are too many rules; names the machine.
         """
         self._ended.watch(place, machine)
-
-
-# With some 30 ms each, more than 300 clean-ups a second; few enough for any account that may reserve concurrency.
-CLEAN_UP_CONCURRENCY = 10
-# Lambda's longest: nothing waits for a clean-up, and Step Functions may throttle its requests.
-_CLEAN_UP_S = 900
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,9 @@ from constructs import Construct
 
 from ticketlock_cdk.monitoring import DASHBOARD_SPAN, Metrics, check_age, check_threshold, graph, new_alarm
 
+_PERIOD = Duration.minutes(5)
+_OLDEST_WAITER = Duration.minutes(15)
+
 
 class LockMetrics(Metrics):
     """The metrics of one TicketLock.
@@ -69,10 +72,6 @@ class LockMetrics(Metrics):
     def metric_oldest_waiter_age(self, **options: Any) -> cloudwatch.Metric:
         """Milliseconds since the ticket of a front waiter, emitted at each of its polls; by default the maximum."""
         return self.metric("OldestWaiterAge", **{"statistic": cloudwatch.Stats.MAXIMUM, **options})
-
-
-_PERIOD = Duration.minutes(5)
-_OLDEST_WAITER = Duration.minutes(15)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

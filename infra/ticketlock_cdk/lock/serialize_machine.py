@@ -29,6 +29,8 @@ from ticketlock_cdk.nag import acknowledge_wildcard
 _PARKED = ("WaitForWakeUp", "WaitForWakeUpBriefly")
 _WORK = ("InvokeFunction", "StartExecution")
 
+_CONTINUES = "Continues a wait or a heartbeat whose own execution has used its share of events."
+
 
 def serialize_definition(settings: LockSettings, targets: Sequence[str]) -> dict[str, Any]:
     """The definition of the serialised workflow.
@@ -121,9 +123,6 @@ def continue_definition(settings: LockSettings) -> dict[str, Any]:
         "End": True,
     }
     return {"Comment": _CONTINUES, "StartAt": "WaitingOrHolding?", "States": states}
-
-
-_CONTINUES = "Continues a wait or a heartbeat whose own execution has used its share of events."
 
 
 def _set_heartbeat(heartbeat: dict[str, Any], settings: LockSettings) -> None:

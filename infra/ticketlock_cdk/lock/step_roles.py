@@ -21,6 +21,16 @@ from ticketlock_cdk.lock.lock_functions import LockFunctions
 from ticketlock_cdk.lock.serialized import Serialized
 from ticketlock_cdk.nag import acknowledge_wildcard
 
+# In characters, with the longest names, in any Region: names known only at deploy time must fit as well.
+# https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
+_AN_ARN = 150
+_A_STATEMENT = 100
+_A_POLICY = 40
+_MANAGED_POLICY = 6_144
+_MOST_MANAGED_POLICIES = 10
+# Of the 10,240 characters of a role's inline policies: the rest is for the table, its key, the logs and a network.
+_INLINE_POLICIES = 7_500
+
 
 @jsii.implements(IValidation)
 class AllAttached:
@@ -85,17 +95,6 @@ def _parts(definition: Any) -> list[Any]:
         case {"Fn::Join": [_, [*parts]]}:
             return parts
     return [definition]
-
-
-# In characters, with the longest names, in any Region: names known only at deploy time must fit as well.
-# https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
-_AN_ARN = 150
-_A_STATEMENT = 100
-_A_POLICY = 40
-_MANAGED_POLICY = 6_144
-_MOST_MANAGED_POLICIES = 10
-# Of the 10,240 characters of a role's inline policies: the rest is for the table, its key, the logs and a network.
-_INLINE_POLICIES = 7_500
 
 
 class StepRoles:

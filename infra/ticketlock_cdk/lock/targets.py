@@ -17,6 +17,12 @@ _ALLOWED = "a Lambda function or a Standard state machine, as a construct or as 
 _MOST = 200
 _KINDS: tuple[tuple[str, TargetKind], ...] = (("lambda", "function"), ("states", "stateMachine"))
 
+# https://docs.aws.amazon.com/step-functions/latest/dg/choosing-workflow-type.html
+EXPRESS = (
+    "an Express state machine; allowed: a Standard one, since an Express execution may run more than once "
+    "and cannot be waited for"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -120,13 +126,6 @@ def _from_construct(name: str, kind: TargetKind, target: Any, arn: str) -> Targe
         stack=Stack.of(target),
         shown=target.node.path,
     )
-
-
-# https://docs.aws.amazon.com/step-functions/latest/dg/choosing-workflow-type.html
-EXPRESS = (
-    "an Express state machine; allowed: a Standard one, since an Express execution may run more than once "
-    "and cannot be waited for"
-)
 
 
 def is_express(machine: Any) -> bool:

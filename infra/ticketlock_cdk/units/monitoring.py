@@ -14,6 +14,9 @@ from constructs import Construct
 
 from ticketlock_cdk.monitoring import DASHBOARD_SPAN, Metrics, check_age, check_threshold, graph, new_alarm
 
+_LEAST_PERIOD_MINUTES = 5
+_OLDEST_OPEN_UNIT = Duration.minutes(15)
+
 
 class UnitsMetrics(Metrics):
     """The metrics of one TransactionTables.
@@ -56,10 +59,6 @@ class UnitsMetrics(Metrics):
     def metric_stopped_sweeps(self, **options: Any) -> cloudwatch.Metric:
         """Passes that ran out of time; the next pass continued them."""
         return self.metric("StoppedSweeps", **options)
-
-
-_LEAST_PERIOD_MINUTES = 5
-_OLDEST_OPEN_UNIT = Duration.minutes(15)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

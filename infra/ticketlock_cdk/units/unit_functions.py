@@ -25,6 +25,11 @@ _LONGEST = Duration.minutes(5)
 # Many executions may end at once; further events wait.
 _CONCURRENCY = 5
 
+_LONGEST_FUNCTION_S = 900
+_LONGEST_EVERY_S = 24 * 3_600
+# https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html
+_LONGEST_EVENT_AGE_S = 6 * 3_600
+
 
 class RollBack(Construct):
     """Rolls back the saved units of executions of the watched state machines that fail, time out or are stopped.
@@ -83,12 +88,6 @@ class RollBack(Construct):
             ValueError: there are too many rules; names the machine.
         """
         self._ended.watch(place, machine)
-
-
-_LONGEST_FUNCTION_S = 900
-_LONGEST_EVERY_S = 24 * 3_600
-# https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html
-_LONGEST_EVENT_AGE_S = 6 * 3_600
 
 
 class Sweeper(Construct):

@@ -45,6 +45,21 @@ PathStep = str | int
 PathSteps = tuple[PathStep, ...]
 """The steps of a path: names of attributes and of members of maps, indexes of elements of lists."""
 
+Check = str | tuple[str, Demand]
+"""What is wrong; or an expression's name, with what it demands of the values."""
+
+_PLACEHOLDERS = {"Names": re.compile(r"#\w+", re.ASCII), "Values": re.compile(r":\w+", re.ASCII)}
+_LOOK_AT: tuple[ExpressionKind, ...] = ("ConditionExpression", "UpdateExpression")
+
+_KINDS: tuple[ExpressionKind, ...] = (
+    "ConditionExpression",
+    "FilterExpression",
+    "KeyConditionExpression",
+    "ProjectionExpression",
+    "UpdateExpression",
+)
+_MAX_PLACEHOLDER_BYTES = 255
+
 
 def value_at(item: Attributes | None, steps: Iterable[PathStep]) -> Value | None:
     """The value at the end of a path; None if there is none."""
@@ -136,13 +151,6 @@ def members_shown(members: Attributes, branch: Branch) -> Attributes:
             if value is not None:
                 found[step] = value
     return found
-
-
-Check = str | tuple[str, Demand]
-"""What is wrong; or an expression's name, with what it demands of the values."""
-
-_PLACEHOLDERS = {"Names": re.compile(r"#\w+", re.ASCII), "Values": re.compile(r":\w+", re.ASCII)}
-_LOOK_AT: tuple[ExpressionKind, ...] = ("ConditionExpression", "UpdateExpression")
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,16 +284,6 @@ def _steps(paths: Iterable[Path]) -> tuple[PathSteps, ...]:
 
 def _tops(paths: Iterable[Path]) -> Iterator[str]:
     return (cast("str", path.steps[0]) for path in paths)
-
-
-_KINDS: tuple[ExpressionKind, ...] = (
-    "ConditionExpression",
-    "FilterExpression",
-    "KeyConditionExpression",
-    "ProjectionExpression",
-    "UpdateExpression",
-)
-_MAX_PLACEHOLDER_BYTES = 255
 
 
 class Expressions:

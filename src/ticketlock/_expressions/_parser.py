@@ -71,6 +71,10 @@ _COMPARATORS = frozenset({"=", "<>", "<", "<=", ">", ">="})
 _BEHIND_AN_OPERAND = _COMPARATORS | {"BETWEEN", "IN"}
 _BEGINNINGS = frozenset({"S", "B"})
 
+_NUMBER = frozenset({"N"})
+_LIST = frozenset({"L"})
+_WITHIN_A_FUNCTION = frozenset({"if_not_exists"})
+
 
 @dataclass
 class _Group:
@@ -229,11 +233,6 @@ class Conditions(Operands):
         if self.is_call():
             self.called(())
         return self.path()
-
-
-_NUMBER = frozenset({"N"})
-_LIST = frozenset({"L"})
-_WITHIN_A_FUNCTION = frozenset({"if_not_exists"})
 
 
 class Changes(Operands):

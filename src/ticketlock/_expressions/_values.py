@@ -10,6 +10,29 @@ from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow, Subno
 from functools import lru_cache
 from typing import Any
 
+WRONG_TYPE = "An operand in the update expression has an incorrect data type"
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+# 38 digits, 1E-130 to 9.99E+125. A number that does not fit is an error; nothing is rounded.
+_EXACT = Context(prec=38, Emin=-130, Emax=125, traps=[Inexact, InvalidOperation, Overflow, Subnormal])
+
+Value = dict[str, Any]
+Attributes = dict[str, Value]
+
+MAX_ITEM_BYTES = 400 * 1_024
+"""https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-items"""
+MAX_NAME_BYTES = 65_535
+"""https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-attributes"""
+ORDERED_TYPES = frozenset({"S", "N", "B"})
+TYPES = ("B", "NULL", "SS", "BOOL", "L", "BS", "N", "NS", "S", "M")
+MAX_LEVELS = 32
+"""The limit of nested levels; the attribute's own value is the first.
+
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-attributes
+"""
+TOO_DEEP = (
+    "Nesting Levels have exceeded supported limits: Attributes in the item have nested levels beyond supported limit"
+)
+
 
 class ExpressionInvalid(ValueError):
     """The request is invalid for any item: DynamoDB's ValidationException.
@@ -55,12 +78,6 @@ class ItemTooBig(ItemInvalid):
         super().__init__(message)
         self.size_bytes = size_bytes
         self.most_bytes = most_bytes
-
-
-WRONG_TYPE = "An operand in the update expression has an incorrect data type"
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-# 38 digits, 1E-130 to 9.99E+125. A number that does not fit is an error; nothing is rounded.
-_EXACT = Context(prec=38, Emin=-130, Emax=125, traps=[Inexact, InvalidOperation, Overflow, Subnormal])
 
 
 @lru_cache(maxsize=4_096)
@@ -122,25 +139,6 @@ def _why_not(error: Exception) -> str:
     if isinstance(error, Subnormal):
         return "Number underflow. Attempting to store a number with magnitude smaller than supported range"
     return "Attempting to store more than 38 significant digits in a Number"
-
-
-Value = dict[str, Any]
-Attributes = dict[str, Value]
-
-MAX_ITEM_BYTES = 400 * 1_024
-"""https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-items"""
-MAX_NAME_BYTES = 65_535
-"""https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-attributes"""
-ORDERED_TYPES = frozenset({"S", "N", "B"})
-TYPES = ("B", "NULL", "SS", "BOOL", "L", "BS", "N", "NS", "S", "M")
-MAX_LEVELS = 32
-"""The limit of nested levels; the attribute's own value is the first.
-
-https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-attributes
-"""
-TOO_DEEP = (
-    "Nesting Levels have exceeded supported limits: Attributes in the item have nested levels beyond supported limit"
-)
 
 
 def canonical_item(item: Any) -> Attributes:

@@ -15,6 +15,8 @@ from ticketlock.wire._requests import Steps
 from ticketlock.wire._sdk import CLIENT_SETTINGS
 from ticketlock.wire._table_time import Moment
 
+_log = logging.getLogger("ticketlock")
+
 
 def make_client(options: Mapping[str, Any]) -> Any:
     """Return a context manager that opens a DynamoDB client: short time-outs, no retries of its own.
@@ -48,9 +50,6 @@ class LockTable(AsyncPerformer):
         """
         check_lease(claim.lease_ms, self.client)
         return self._driver.run(lambda now: steps(self.contender(claim, now)), until_ms=until_ms)
-
-
-_log = logging.getLogger("ticketlock")
 
 
 class ToTheEnd:

@@ -25,6 +25,26 @@ from ticketlock.wire._requests import Read
 
 Verdict = Literal["good", "bad", "unsure"]
 
+# The Date header has whole seconds, and is set when the service starts its work or when it ends it.
+_DATE_RESOLUTION_MS = 2_000
+# Beyond some minutes AWS refuses requests:
+# https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-troubleshooting.html
+_REFUSED_FROM_MS = 300_000
+_SUSPECT_FROM_MS = 30_000
+
+_KEY = {"pk": {"S": "ticketlock doctor"}, "sk": {"S": "ticketlock doctor/"}}
+_NEVER = "attribute_exists(pk) AND attribute_not_exists(pk)"
+_PERMITTED = frozenset({"ConditionalCheckFailedException", "TransactionCanceledException"})
+_TO_USE = "to take and free locks"
+_TO_LIST = "for `ticketlock ls`"
+
+KEYS = "keys"
+"""What the finding about the table's keys is called."""
+_KEPT = "expired items would never be deleted"
+_DENIED = frozenset({"AccessDeniedException", "AccessDenied"})
+
+_STYLES = {"good": ("ok", "green"), "bad": ("BAD", "red"), "unsure": ("?", "yellow")}
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -39,14 +59,6 @@ class Finding:
     verdict: Verdict
     what: str
     text: str
-
-
-# The Date header has whole seconds, and is set when the service starts its work or when it ends it.
-_DATE_RESOLUTION_MS = 2_000
-# Beyond some minutes AWS refuses requests:
-# https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-troubleshooting.html
-_REFUSED_FROM_MS = 300_000
-_SUSPECT_FROM_MS = 30_000
 
 
 def clock_finding(client: Any, table_name: str) -> Finding:
@@ -70,13 +82,6 @@ def clock_finding(client: Any, table_name: str) -> Finding:
         return Finding("good", "clock", f"{text}: no lock depends on it")
     reason = "AWS refuses requests" if off_ms >= _REFUSED_FROM_MS else "AWS refuses requests when it is 5 minutes off"
     return Finding("bad", "clock", f"{text}: {reason}; set the clock, or run NTP")
-
-
-_KEY = {"pk": {"S": "ticketlock doctor"}, "sk": {"S": "ticketlock doctor/"}}
-_NEVER = "attribute_exists(pk) AND attribute_not_exists(pk)"
-_PERMITTED = frozenset({"ConditionalCheckFailedException", "TransactionCanceledException"})
-_TO_USE = "to take and free locks"
-_TO_LIST = "for `ticketlock ls`"
 
 
 def trial_findings(client: Any, table_name: str) -> Iterator[Finding]:
@@ -109,12 +114,6 @@ def _tried(action: str, purpose: str, trial: Callable[[], Any]) -> Finding:
         if code not in _PERMITTED:
             return Finding("bad", action, f"needed {purpose}; {code}: {message}")
     return Finding("good", action, "permitted")
-
-
-KEYS = "keys"
-"""What the finding about the table's keys is called."""
-_KEPT = "expired items would never be deleted"
-_DENIED = frozenset({"AccessDeniedException", "AccessDenied"})
 
 
 def table_findings(client: Any, table_name: str) -> Iterator[Finding]:
@@ -162,9 +161,6 @@ def _time_to_live(client: Any, table_name: str) -> Finding:
     if not is_of_aws(client.meta.endpoint_url):
         return Finding("unsure", "time to live", f"off: an emulator may ignore the template's setting; on AWS {_KEPT}")
     return Finding("bad", "time to live", f"off: {_KEPT}; `ticketlock init` enables it")
-
-
-_STYLES = {"good": ("ok", "green"), "bad": ("BAD", "red"), "unsure": ("?", "yellow")}
 
 
 @click.command(

@@ -35,6 +35,17 @@ from ticketlock.cli._wording import plain
 
 _STDIN, _STDOUT = 0, 1
 
+FORWARDED = (
+    *ENDING,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGWINCH,
+    signal.SIGTSTP,
+    signal.SIGCONT,
+)
+_CHECKS_FOR_THE_REST_EVERY_S = 0.05
+_TTY_STOPS = (signal.SIGTTIN, signal.SIGTTOU)
+
 
 class Terminal:
     """The terminal on stdin, if there is one, lent to the command's process group.
@@ -179,18 +190,6 @@ class Child:
             self.send(signal.SIGKILL)
             self._process.wait()
             self.exit_code = after_signal(signal.SIGKILL)
-
-
-FORWARDED = (
-    *ENDING,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-    signal.SIGWINCH,
-    signal.SIGTSTP,
-    signal.SIGCONT,
-)
-_CHECKS_FOR_THE_REST_EVERY_S = 0.05
-_TTY_STOPS = (signal.SIGTTIN, signal.SIGTTOU)
 
 
 class Supervision:

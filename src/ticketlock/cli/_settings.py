@@ -18,6 +18,12 @@ from ticketlock.wire import _sdk
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+# A request that hangs must leave time for a retry within the lease.
+_READ_TIMEOUTS_A_LEASE = 4
+_OF_AWS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
+
 
 class Duration(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5 only
     """A duration in seconds; ``forever`` too, where that is allowed.
@@ -56,13 +62,6 @@ def _seconds(text: str) -> float:
         return float(text)
     except ValueError:
         return math.nan
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-# A request that hangs must leave time for a retry within the lease.
-_READ_TIMEOUTS_A_LEASE = 4
-_OF_AWS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
 
 
 @dataclass

@@ -23,6 +23,11 @@ from ticketlock.locks._items import Holder, Row
 from ticketlock.locks._operators import first_in_line
 from ticketlock.wire._performer import at_once
 
+json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
+
+# Reading one lock takes one request.
+_READS_AT_ONCE = 16
+
 
 @dataclass(frozen=True)
 class Listed:
@@ -213,17 +218,12 @@ def _seconds(milliseconds: int | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1_000
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
-
-
 _ORDERS: dict[str, Callable[[Listed], Any]] = {
     "name": lambda each: each.lock.lock.entity,
     "held": lambda each: each.held_since_ms,
     "waiting": lambda each: -each.waiting,
     "oldest": lambda each: each.waited_since_ms,
 }
-# Reading one lock takes one request.
-_READS_AT_ONCE = 16
 
 
 @click.command(

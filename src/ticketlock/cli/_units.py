@@ -66,6 +66,23 @@ USUAL_PREFIX = "_tlu"
 # Part of the error of a table with other keys.
 _OF_ANOTHER_KIND = "ValidationException"
 
+_ORDERS: dict[str, Callable[[OpenUnit], Any]] = {
+    "age": lambda unit: -unit.age_s,
+    "lease": lambda unit: math.inf if unit.lease_ends_in_s is None else unit.lease_ends_in_s,
+    "items": lambda unit: -(unit.items or 0),
+    "state": state_of,
+}
+
+_DONE = {Outcome.COMMITTED: "finished", Outcome.ROLLED_BACK: "unmarked"}
+
+_TOLD = {
+    "dropped": "dropped: the item keeps its old value",
+    "replaced": "replaced: the item has the new value",
+    "finished": "finished: DynamoDB has taken the unit's own value, and nothing was corrected",
+}
+
+_UNKNOWN = (Record.CLOSED, Record.GONE, Record.MISSING)
+
 
 class OfUnits(Explained):
     """One of the commands."""
@@ -123,14 +140,6 @@ class Desk:
     def table(self, name: str) -> UnitTable:
         """A table of users."""
         return self.follow(Tables(self.heads.table).table(name, "table"))
-
-
-_ORDERS: dict[str, Callable[[OpenUnit], Any]] = {
-    "age": lambda unit: -unit.age_s,
-    "lease": lambda unit: math.inf if unit.lease_ends_in_s is None else unit.lease_ends_in_s,
-    "items": lambda unit: -(unit.items or 0),
-    "state": state_of,
-}
 
 
 def no_record(unit: str, table: str) -> Ended:
@@ -198,9 +207,6 @@ def show(context: click.Context, unit: str, values: bool, as_json: bool) -> None
         click.echo(json_of(shown_json(shown, values=values)))
     else:
         console().print(shown_table(shown, values=values))
-
-
-_DONE = {Outcome.COMMITTED: "finished", Outcome.ROLLED_BACK: "unmarked"}
 
 
 @click.command(
@@ -279,13 +285,6 @@ def _told(unit: str, told: Settled) -> str:
     return json_of({"unit": unit, "outcome": told.outcome.value, "items": items})
 
 
-_TOLD = {
-    "dropped": "dropped: the item keeps its old value",
-    "replaced": "replaced: the item has the new value",
-    "finished": "finished: DynamoDB has taken the unit's own value, and nothing was corrected",
-}
-
-
 @click.command(
     "correct",
     cls=OfUnits,
@@ -348,9 +347,6 @@ def _read(name: str, given: str) -> Any:
         return bytes_read(json.loads(given))
     except ValueError as error:
         raise click.UsageError(f"{name} is no JSON of attributes, {{name: {{type: value}}}}: {error}") from error
-
-
-_UNKNOWN = (Record.CLOSED, Record.GONE, Record.MISSING)
 
 
 @click.command(

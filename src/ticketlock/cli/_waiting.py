@@ -20,6 +20,21 @@ from ticketlock.locks._outcomes import Position
 
 _USUAL_COLUMNS = 80
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+_REDRAWN_EVERY_S = 1.0
+
+namespace_option = click.option(
+    "--namespace", default="default", show_default=True, help="Which of several independent locks on the entity."
+)
+lease_option = click.option(
+    "--lease",
+    type=Duration("1s", "7d"),
+    default=60.0,
+    metavar="TIME",
+    help="How long the lock stays held without a renewal: 90, 5m, 1h30m.  [default: 60s]",
+)
+
 
 class WaitingLine:
     """One line on stderr, redrawn during the wait and erased after it. Nothing is shown if stderr is not a terminal.
@@ -87,11 +102,6 @@ def _columns() -> int:
         return _USUAL_COLUMNS
 
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-_REDRAWN_EVERY_S = 1.0
-
-
 @dataclass(frozen=True, kw_only=True)
 class Wish:
     """The options of one acquisition."""
@@ -107,18 +117,6 @@ class Wish:
     quiet: bool
     conflict_exit_code: int
     owner: str | None = None
-
-
-namespace_option = click.option(
-    "--namespace", default="default", show_default=True, help="Which of several independent locks on the entity."
-)
-lease_option = click.option(
-    "--lease",
-    type=Duration("1s", "7d"),
-    default=60.0,
-    metavar="TIME",
-    help="How long the lock stays held without a renewal: 90, 5m, 1h30m.  [default: 60s]",
-)
 
 
 def waiting_options(command: F) -> F:

@@ -11,6 +11,8 @@ from rich.text import Text
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
+_WIDE = 10_000
+
 
 def plain(text: str) -> str:
     """A text that another user has chosen, without control characters."""
@@ -41,9 +43,6 @@ def permits_and_who_set_them(number: int, *, are_set: bool, are_deployed: bool) 
     if not are_set:
         return f"{permits_of(number)}, by deployment" if are_deployed else permits_of(number)
     return "closed by an operator (0 permits)" if number == 0 else f"{permits_of(number)}, set by an operator"
-
-
-_WIDE = 10_000
 
 
 def console() -> Console:

@@ -42,6 +42,10 @@ _GRANTS_THAT_TELL = 3
 # The minimum, also if a setting is shorter, or if the holder is late.
 _ALWAYS_MS = 5
 
+_log = logging.getLogger("ticketlock")
+
+_PATIENCE_MS = 1_500
+
 
 @dataclass(frozen=True, slots=True)
 class PaceBounds:
@@ -165,9 +169,6 @@ class Pace:
         if grants >= _GRANTS_THAT_TELL:
             self._grant_ms = (local_ms - self._counted[0]) / grants
             self._counted = (local_ms, seen.fencing_token)
-
-
-_log = logging.getLogger("ticketlock")
 
 
 class WaitEnded(BaseException):
@@ -311,9 +312,6 @@ class Waits:
 
 def _no_thread_sleeps() -> None:
     pass
-
-
-_PATIENCE_MS = 1_500
 
 
 def acquire(

@@ -26,6 +26,16 @@ _HOUR_MS = 3_600_000
 _TOO_LONG = 10**1_024
 _OF_OTHER_LOCKS = frozenset({"blocking", "blocking_timeout", "timeout", "wait", "wait_timeout"})
 
+SERIALIZED = Decorator(
+    name="serialized",
+    key="key",
+    refused=InvalidLockRequest,
+    for_threads="ticketlock.LockClient",
+    for_tasks="ticketlock.aio.LockClient",
+    by_hand="acquire",
+    run="without the lock",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Acquisition:
@@ -179,17 +189,6 @@ def refuse_unknown(names: Iterable[str]) -> None:
 def rest_s(record_wait_ms: int | None, waited_ms: int) -> float:
     """The remaining record wait, in seconds."""
     return math.inf if record_wait_ms is None else max(0, record_wait_ms - waited_ms) / 1_000
-
-
-SERIALIZED = Decorator(
-    name="serialized",
-    key="key",
-    refused=InvalidLockRequest,
-    for_threads="ticketlock.LockClient",
-    for_tasks="ticketlock.aio.LockClient",
-    by_hand="acquire",
-    run="without the lock",
-)
 
 
 def check_arguments(key: Any, options: Mapping[str, Any]) -> None:

@@ -46,6 +46,20 @@ from ticketlock.wire._table_time import Reading
 
 L_contra = TypeVar("L_contra", bound=BaseLease, contravariant=True)
 
+L = TypeVar("L", bound=BaseLease)
+
+Holds = list[tuple[L, tuple[Claim, ...]]]
+"""Leases, each with the claims of its reentrant acquisitions."""
+
+_log = logging.getLogger("ticketlock")
+
+# Less than the time for which one request is retried.
+_FAILS_FOR_MS = 5_000
+TRANSACTION_PATIENCE_S = 10.0
+
+HAS_LEFT = (InvalidLockRequest, PermitsMismatch, RecordWaitExceeded, UnsupportedFormat)
+"""The errors of an acquisition that has left nothing in the table."""
+
 
 class HoldingsTable(Protocol):
     """A lock table, as a client's holdings use it."""
@@ -89,21 +103,6 @@ class Heart(Protocol[L_contra]):
     def join_idle(self) -> None:
         """Wait for threads that have nothing left to watch."""
         ...
-
-
-L = TypeVar("L", bound=BaseLease)
-
-Holds = list[tuple[L, tuple[Claim, ...]]]
-"""Leases, each with the claims of its reentrant acquisitions."""
-
-_log = logging.getLogger("ticketlock")
-
-# Less than the time for which one request is retried.
-_FAILS_FOR_MS = 5_000
-TRANSACTION_PATIENCE_S = 10.0
-
-HAS_LEFT = (InvalidLockRequest, PermitsMismatch, RecordWaitExceeded, UnsupportedFormat)
-"""The errors of an acquisition that has left nothing in the table."""
 
 
 class Holdings(Generic[L]):

@@ -26,6 +26,16 @@ from ticketlock.locks._outcomes import Position, Released
 from ticketlock.wire._actions import Actions, T
 from ticketlock.wire._driver import OwnProcess
 
+_MOST_LOCKS = 1_000
+_CROWDED_MS = 1_000
+# Long enough for the first tries that follow to heal the count.
+_DISTRUSTED_MS = 30_000
+
+_ACQUISITION_LEAVES_WITHIN_S = 2.0
+# More than the time for which one request is retried.
+_RELEASE_ENDS_WITHIN_S = 10.0
+_CHECKS_EVERY_S = 0.005
+
 
 @dataclass(frozen=True, slots=True)
 class WaitKey:
@@ -146,12 +156,6 @@ def lines_of_this_process() -> LocalWaiters:
     return _of_process
 
 
-_MOST_LOCKS = 1_000
-_CROWDED_MS = 1_000
-# Long enough for the first tries that follow to heal the count.
-_DISTRUSTED_MS = 30_000
-
-
 @dataclass(slots=True)
 class _KnownLock:
     """What a client remembers of one lock.
@@ -256,12 +260,6 @@ class Latch:
         # Several waiters may release it; one release is enough.
         with suppress(RuntimeError):
             self._lock.release()
-
-
-_ACQUISITION_LEAVES_WITHIN_S = 2.0
-# More than the time for which one request is retried.
-_RELEASE_ENDS_WITHIN_S = 10.0
-_CHECKS_EVERY_S = 0.005
 
 
 class UnderWay:

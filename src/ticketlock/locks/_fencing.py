@@ -23,6 +23,10 @@ _TABLE_BYTES = 1_024
 # DynamoDB's numbers have as many digits.
 _LARGEST_TOKEN = 10**38
 
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
+_ATTRIBUTE_BYTES = 65_535
+_SEEN = "attribute_not_exists(#lockToken) OR #lockToken <= :lockToken"
+
 
 class Fence:
     """A lock that a workflow holds while it runs your task. The task gets it in its input.
@@ -77,11 +81,6 @@ class Fence:
     def __repr__(self) -> str:
         lock = self.lock
         return f"Fence(entity={lock.entity!r}, namespace={lock.namespace!r}, fencing_token={self.fencing_token})"
-
-
-# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
-_ATTRIBUTE_BYTES = 65_535
-_SEEN = "attribute_not_exists(#lockToken) OR #lockToken <= :lockToken"
 
 
 def condition_check(table_name: str, lock: LockName, owner: str, fencing_token: int, *, native: bool) -> dict[str, Any]:

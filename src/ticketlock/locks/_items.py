@@ -36,6 +36,13 @@ MAX_RECORD_WAIT_MS = 10**12
 
 _SESSION_OUTLIVES_ITS_LEASE_S = 24 * 3_600
 
+FORMAT = 1
+TICKET_DIGITS = 38
+_HOLDER = "holder:"
+_TOKEN = "token:"
+_FORCED = "forced:"
+_SESSION = "session#"
+
 
 @dataclass(frozen=True, slots=True)
 class LockName:
@@ -96,14 +103,6 @@ def record_wait_ms(field: str, value: Any, infinity: str = "math.inf") -> int | 
     if value * 1_000 > MAX_RECORD_WAIT_MS:
         return None
     return math.ceil(value * 1_000)
-
-
-FORMAT = 1
-TICKET_DIGITS = 38
-_HOLDER = "holder:"
-_TOKEN = "token:"
-_FORCED = "forced:"
-_SESSION = "session#"
 
 
 def lock_key(lock: LockName) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from ticketlock.wire._table_time import Moment
 
 NewContender = Callable[[Claim, Moment], Contender]
 
+_TRIES = 5
+
 
 @dataclass(frozen=True, slots=True)
 class LockSummary:
@@ -90,9 +92,6 @@ def first_in_line(state: LockState) -> Row | None:
         return None
     live = (row for row in state.rows if row.ticket > item.void_up_to and not is_over(row.lease_until_ms, state.now))
     return next(live, None)
-
-
-_TRIES = 5
 
 
 def set_limit(lock: LockName, permits: int, now: Moment, contender: NewContender) -> Steps[LockItem]:

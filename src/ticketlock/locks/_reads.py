@@ -27,7 +27,6 @@ LISTED = (
 TIME_CHECK = TimeCheck({"pk": {"S": "now"}, "sk": {"S": "/"}})
 """No item has its key: not a lock's, since no namespace is empty, nor a session's, which operators may not read."""
 
-
 FIRST_CONTACT = replace(TIME_CHECK, patience_ms=0)
 """The same without retries: for a process that starts and should not wait for the table."""
 

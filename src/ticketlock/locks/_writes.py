@@ -26,6 +26,26 @@ from ticketlock.wire._actions import number
 from ticketlock.wire._requests import TransactWrite, Write, either, every
 from ticketlock.wire._table_time import Moment
 
+JOIN_DEADLINE_MS = 1_000
+_DAY_S = 24 * 3_600
+_LOCK_ITEM_OUTLIVES_ITS_USE_S = 28 * _DAY_S
+
+NAMES = {"#format": "format"}
+# Every write of the lock item postpones its time to live, so that only unused locks are deleted. An item with an
+# operator's limit is kept for ever.
+LOCK_EXPIRES = "expiresAt = if_not_exists(permitsKeptUntil, :expires_at)"
+# Any write that creates the lock item sets all its attributes. Tickets and tokens start at the epoch's milliseconds:
+# so after a deletion of the item tokens still rise, and older rows are void.
+CREATION = (
+    "#format = :format",
+    "voidUpTo = if_not_exists(voidUpTo, :epoch)",
+    "tokensAfter = if_not_exists(tokensAfter, :epoch)",
+)
+LAST_ISSUED = "if_not_exists(issued, :epoch)"
+LAST_TOKEN = "if_not_exists(fencingToken, :epoch)"
+# The year 9000.
+_KEPT_UNTIL_S = 221_845_392_000
+
 
 @dataclass(frozen=True, slots=True)
 class Numbering:
@@ -116,28 +136,6 @@ def _is_later(claim: Claim, item: LockItem) -> bool:
     if item.permits_are_set:
         return item.permits_of_users in (None, claim.permits)
     return item.permits == claim.permits
-
-
-JOIN_DEADLINE_MS = 1_000
-_DAY_S = 24 * 3_600
-_LOCK_ITEM_OUTLIVES_ITS_USE_S = 28 * _DAY_S
-
-
-NAMES = {"#format": "format"}
-# Every write of the lock item postpones its time to live, so that only unused locks are deleted. An item with an
-# operator's limit is kept for ever.
-LOCK_EXPIRES = "expiresAt = if_not_exists(permitsKeptUntil, :expires_at)"
-# Any write that creates the lock item sets all its attributes. Tickets and tokens start at the epoch's milliseconds:
-# so after a deletion of the item tokens still rise, and older rows are void.
-CREATION = (
-    "#format = :format",
-    "voidUpTo = if_not_exists(voidUpTo, :epoch)",
-    "tokensAfter = if_not_exists(tokensAfter, :epoch)",
-)
-LAST_ISSUED = "if_not_exists(issued, :epoch)"
-LAST_TOKEN = "if_not_exists(fencingToken, :epoch)"
-# The year 9000.
-_KEPT_UNTIL_S = 221_845_392_000
 
 
 def mint_ticket(claim: Claim, now: Moment, seen: LockItem | None = None) -> Write:

@@ -10,6 +10,8 @@ from ticketlock.wire._table_time import Reading
 
 _BEGINNING_MS = 1_800_000_000_000
 
+_PATIENCE_S = 5.0
+
 
 @dataclass(slots=True)
 class _Time:
@@ -86,9 +88,6 @@ class ManualClock:
 
 def _ms(seconds: float) -> int:
     return round(seconds * 1_000)
-
-
-_PATIENCE_S = 5.0
 
 
 def lose(lease: Lease) -> None:

@@ -83,6 +83,11 @@ _CHOICES_OF_ALL: Mapping[str, tuple[str, ...]] = {
     "Select": ("ALL_ATTRIBUTES", "SPECIFIC_ATTRIBUTES", "COUNT"),
 }
 
+_PAGE_BYTES = 1_024 * 1_024
+_MOST_READ_IN_BATCH = 100
+
+_MOST_WRITTEN_IN_BATCH = 25
+
 
 @cache
 def _asked(operation: str) -> tuple[tuple[str, ...], frozenset[str], Mapping[str, tuple[str, ...]]]:
@@ -108,10 +113,6 @@ def check(operation: str, parameters: Mapping[str, Any]) -> None:
     for name, value in parameters.items():
         if name in choices and value not in choices[name]:
             raise NotImplementedError(f"MemoryDynamoDB does not know {name}={value!r} of {operation}")
-
-
-_PAGE_BYTES = 1_024 * 1_024
-_MOST_READ_IN_BATCH = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,9 +250,6 @@ def _page(table: Table, found: Iterable[Attributes], parameters: Mapping[str, An
             break
     shown = {} if parameters.get("Select") == "COUNT" else {"Items": items}
     return {**shown, "Count": len(items), "ScannedCount": scanned, **reply}
-
-
-_MOST_WRITTEN_IN_BATCH = 25
 
 
 @dataclass(frozen=True, slots=True)

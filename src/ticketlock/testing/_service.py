@@ -34,6 +34,19 @@ from ticketlock.wire._driver import Clocks
 
 _ERRORS = "com.amazonaws.dynamodb.v20120810#"
 
+ENDPOINT = "memory://dynamodb"
+
+_MEET: Mapping[Fault, frozenset[str]] = {
+    Fault.CONFLICT: frozenset({"PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems", "TransactGetItems"}),
+    Fault.TOKEN_FORGOTTEN: frozenset({"TransactWriteItems"}),
+}
+"""The operations that a fault affects; all if the fault is not listed here."""
+
+_TRANSACTIONS: Mapping[str, Callable[[MemoryTables, Parameters], TransactionSteps]] = {
+    "TransactWriteItems": _transactions.transact_write_items,
+    "TransactGetItems": _transactions.transact_get_items,
+}
+
 
 def decoded(body: bytes | str) -> dict[str, Any]:
     """The parameters in a request's body.
@@ -118,19 +131,6 @@ def update_time_to_live(tables: MemoryTables, parameters: Parameters) -> Reply:
     return {"TimeToLiveSpecification": dict(wanted)}
 
 
-ENDPOINT = "memory://dynamodb"
-
-_MEET: Mapping[Fault, frozenset[str]] = {
-    Fault.CONFLICT: frozenset({"PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems", "TransactGetItems"}),
-    Fault.TOKEN_FORGOTTEN: frozenset({"TransactWriteItems"}),
-}
-"""The operations that a fault affects; all if the fault is not listed here."""
-
-
-_TRANSACTIONS: Mapping[str, Callable[[MemoryTables, Parameters], TransactionSteps]] = {
-    "TransactWriteItems": _transactions.transact_write_items,
-    "TransactGetItems": _transactions.transact_get_items,
-}
 _OPERATIONS: Mapping[str, Callable[[MemoryTables, Parameters], Reply]] = {
     "GetItem": _requests.get_item,
     "Query": _requests.query,

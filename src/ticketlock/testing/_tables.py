@@ -28,6 +28,24 @@ ErrorResponse = dict[str, Any]
 Reason = dict[str, Any]
 """The reason, for one of its items, why a transaction is cancelled."""
 
+_TOKEN_VALID_MS = 600_000
+
+Described = Mapping[str, Any]
+_MOST_DIMENSIONS = 4_096
+
+_MOST_BYTES_A_CHARACTER = 4
+_MAX_KEY_BYTES = (2_048, 1_024)
+_MOST_BYTES_IN_TRANSACTION = 4 * 1_024 * 1_024
+
+KeyPart = str | bytes | Decimal
+"""The value of a key attribute, ordered as in DynamoDB: text by its UTF-8 bytes, bytes, numbers."""
+Key = tuple[KeyPart, KeyPart]
+Parameters = Mapping[str, Any]
+Reply = dict[str, Any]
+"""The parts of a key; the second is an empty text if the table has no sort key."""
+ItemId = tuple[str, Key]
+"""The name of a table, and a key in it."""
+
 
 class Fault(Enum):
     """A fault that is injected into one request.
@@ -110,9 +128,6 @@ def signature_expired(now_s: int) -> Refused:
 
 def _basic(at_s: int) -> str:
     return strftime("%Y%m%dT%H%M%SZ", gmtime(at_s))
-
-
-_TOKEN_VALID_MS = 600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,10 +241,6 @@ def _said(items: Any) -> str:
     return json.dumps(items, sort_keys=True, default=repr)
 
 
-Described = Mapping[str, Any]
-_MOST_DIMENSIONS = 4_096
-
-
 def searched_in(index: Described) -> list[str]:
     """The attributes of its search schema."""
     return [each["AttributeName"] for each in index.get("SearchSchema", ())]
@@ -269,20 +280,6 @@ def check_vectors(item: Attributes, indexes: Iterable[Described], kinds: Mapping
                     "One or more parameter values were invalid: "
                     f"Type mismatch for Index Key {searched} Expected: {kinds[searched]}"
                 )
-
-
-_MOST_BYTES_A_CHARACTER = 4
-_MAX_KEY_BYTES = (2_048, 1_024)
-_MOST_BYTES_IN_TRANSACTION = 4 * 1_024 * 1_024
-
-KeyPart = str | bytes | Decimal
-"""The value of a key attribute, ordered as in DynamoDB: text by its UTF-8 bytes, bytes, numbers."""
-Key = tuple[KeyPart, KeyPart]
-Parameters = Mapping[str, Any]
-Reply = dict[str, Any]
-"""The parts of a key; the second is an empty text if the table has no sort key."""
-ItemId = tuple[str, Key]
-"""The name of a table, and a key in it."""
 
 
 class Table:

@@ -28,6 +28,12 @@ from ticketlock.testing._tables import (
     invalid,
 )
 
+_MOST_ACTIONS = 100
+_LONGEST_TOKEN = 36
+
+TransactionSteps = Generator[None, None, Reply]
+"""Yields between any two steps; returns the reply, or raises Refused."""
+
 
 class InSteps:
     """A transaction that the service has received and performs step by step; ``MemoryDynamoDB.in_steps`` makes it.
@@ -97,13 +103,6 @@ class InSteps:
         self._outcome = status, reply
         self.is_over = True
         self._ends(self)
-
-
-_MOST_ACTIONS = 100
-_LONGEST_TOKEN = 36
-
-TransactionSteps = Generator[None, None, Reply]
-"""Yields between any two steps; returns the reply, or raises Refused."""
 
 
 def at_once(steps: TransactionSteps) -> Reply:

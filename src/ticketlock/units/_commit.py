@@ -40,6 +40,8 @@ _MOST_CHANGES = 100
 _FORM_OF_VERSIONS: Item = {":text": {"S": "S"}, ":length": {"N": str(LENGTH)}}
 _SET = re.compile(r"(?<![#:.\w])SET\b", re.IGNORECASE)
 
+_Named = tuple[str, Mapping[str, Any]]
+
 
 def as_seen(place: ItemState, marks: Marks) -> tuple[str, Mapping[str, Any]]:
     """The condition that the item was not written since it was read, and the values of its placeholders."""
@@ -171,9 +173,6 @@ def _is_taken(parameters: Mapping[str, Any]) -> bool:
     except ExpressionInvalid:
         return False
     return True
-
-
-_Named = tuple[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,15 @@ _CONDITION = ("ConditionExpression", _NAMES, _VALUES, "ReturnValues")
 _OLD = ("NONE", "ALL_OLD")
 _ANY = (*_OLD, "UPDATED_OLD", "ALL_NEW", "UPDATED_NEW")
 
+_QUERY_WORDS = {
+    "key_condition": "KeyConditionExpression",
+    "filter": "FilterExpression",
+    "index": "IndexName",
+    "after": "ExclusiveStartKey",
+    "limit": "Limit",
+    "forward": "ScanIndexForward",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
@@ -79,14 +88,6 @@ _QUERY = _Shape(
         "ConsistentRead",
     ),
 )
-_QUERY_WORDS = {
-    "key_condition": "KeyConditionExpression",
-    "filter": "FilterExpression",
-    "index": "IndexName",
-    "after": "ExclusiveStartKey",
-    "limit": "Limit",
-    "forward": "ScanIndexForward",
-}
 _GET_OF_SEVERAL = _Shape("Get of transact_get_items", ("TableName", "Key"), _PROJECTION)
 
 

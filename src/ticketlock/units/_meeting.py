@@ -30,6 +30,12 @@ from ticketlock.wire._table_time import Moment
 
 _OF_CONTENTS = ("ValidationException", "ItemCollectionSizeLimitExceededException")
 
+GRACE_MS = 200
+_FIRST_PAUSE_MS = 10
+_LONGEST_PAUSE_MS = 400
+
+Age = tuple[int, str]
+
 
 def finish(entry: Entry, unit: str, marks: Marks) -> Write:
     """Give the item its new value, and remove the mark."""
@@ -96,13 +102,6 @@ def close(heads: UnitRecords, head: UnitRecord, now_ms: int) -> ForkingSteps[Non
             if isinstance(reply, TableError):
                 raise reply
         yield heads.forget(head, now_ms)
-
-
-GRACE_MS = 200
-_FIRST_PAUSE_MS = 10
-_LONGEST_PAUSE_MS = 400
-
-Age = tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,22 @@ from ticketlock.wire._item_requests import MOST_TOGETHER, Get, GetMany
 from ticketlock.wire._requests import ForkingSteps, Pause, Scan, TransactWrite, Write, every
 from ticketlock.wire._table_time import Moment
 
+_log = logging.getLogger("ticketlock")
+
+Action = Literal["finished", "unmarked", "left"]
+
+_MARKED = "attribute_exists(#mark)"
+
+_DONE: Mapping[Record, Action] = {
+    Record.LEASE_OVER: "unmarked",
+    Record.ROLLED_BACK: "unmarked",
+    Record.COMMITTED: "finished",
+    Record.CLOSED: "unmarked",
+    Record.GONE: "unmarked",
+}
+
+Done = Literal["dropped", "replaced", "finished"]
+
 
 class Outcome(Enum):
     """The outcome of a unit.
@@ -117,9 +133,6 @@ def outcome_of_unit(table: str, unit: str) -> ForkingSteps[Outcome]:
         if decide(head, reply.now) is not Record.LEASE_OVER:
             return OUTCOMES[head.state]
         yield heads.roll_back_expired(head, reply.now)
-
-
-_log = logging.getLogger("ticketlock")
 
 
 class Standing(Enum):
@@ -395,20 +408,6 @@ def _check_id(unit: object) -> None:
         raise InvalidUnitRequest("unit", unit, "the `id` of a unit: 26 digits and capital letters")
 
 
-Action = Literal["finished", "unmarked", "left"]
-
-_MARKED = "attribute_exists(#mark)"
-
-
-_DONE: Mapping[Record, Action] = {
-    Record.LEASE_OVER: "unmarked",
-    Record.ROLLED_BACK: "unmarked",
-    Record.COMMITTED: "finished",
-    Record.CLOSED: "unmarked",
-    Record.GONE: "unmarked",
-}
-
-
 @dataclass(frozen=True, slots=True)
 class FoundMark:
     """A mark in an item.
@@ -558,9 +557,6 @@ class _Repairing:
 
 def _cannot_be_gone(mark: Mark, now: Moment) -> bool:
     return now.earliest_ms < begun_ms(mark.unit) + CLOSED_IS_KEPT_S * 1_000
-
-
-Done = Literal["dropped", "replaced", "finished"]
 
 
 @dataclass(frozen=True, slots=True)

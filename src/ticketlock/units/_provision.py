@@ -21,6 +21,10 @@ from ticketlock.wire._requests import ForkingSteps, Request, TransactWrite, Writ
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+_NEVER = "attribute_exists(#key) AND attribute_not_exists(#key)"
+_KEYS: dict[str, tuple[Any, Any]] = {"S": ("ticketlock", "ticketlock 2"), "N": ("0", "1"), "B": (b"ticketlock", b"2")}
+"""Key values: two of each type."""
+
 
 def _is_row(item: Any) -> bool:
     unit: str = item["unit"]["S"]
@@ -51,11 +55,6 @@ def create_units_table(table_name: str, *, client: "DynamoDBClient | None" = Non
     """
     with as_a_unit_request(client=client):
         return UNITS_TABLE.create(table_name, client, more)
-
-
-_NEVER = "attribute_exists(#key) AND attribute_not_exists(#key)"
-_KEYS: dict[str, tuple[Any, Any]] = {"S": ("ticketlock", "ticketlock 2"), "N": ("0", "1"), "B": (b"ticketlock", b"2")}
-"""Key values: two of each type."""
 
 
 @dataclass(frozen=True, slots=True)

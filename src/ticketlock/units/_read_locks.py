@@ -28,6 +28,8 @@ _log = logging.getLogger("ticketlock")
 KEYS_TOGETHER = 99
 """Keys in a row at most: so many marks fit into a transaction, beside a check of the head."""
 
+RENEWED_EVERY_MS = 20_000
+
 
 class ReadLocks(MarkedCommit):
     """One unit that marks what it reads, from its first statement to its end.
@@ -246,9 +248,6 @@ def _of_one_row(places: Sequence[ItemState]) -> Iterator[Sequence[ItemState]]:
 def _packed_keys(places: Sequence[ItemState]) -> list[bytes]:
     keys = [Entry(each.table.name, each.key, each.table.key_names[0], "unmark", {}) for each in places]
     return packed(keys).pieces
-
-
-RENEWED_EVERY_MS = 20_000
 
 
 class ReadLockLease:

@@ -23,6 +23,12 @@ from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import MOST_TOGETHER, Get, GetMany, GetTogether
 from ticketlock.wire._requests import ForkingSteps
 
+LEVELS = "one of the levels of ticketlock.units: UNCOMMITTED, COMMITTED, SERIALIZABLE or READ_LOCK"
+"""What an error about a level says is allowed."""
+
+RecordsByUnit = dict[str, UnitRecord | None]
+"""Heads by unit; None if there is none."""
+
 
 class Isolation(Enum):
     """What a read may see.
@@ -44,12 +50,6 @@ class Isolation(Enum):
 
 
 UNCOMMITTED, COMMITTED, SERIALIZABLE, READ_LOCK = Isolation
-
-LEVELS = "one of the levels of ticketlock.units: UNCOMMITTED, COMMITTED, SERIALIZABLE or READ_LOCK"
-"""What an error about a level says is allowed."""
-
-RecordsByUnit = dict[str, UnitRecord | None]
-"""Heads by unit; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,26 +30,6 @@ _DIGITS = "".join(each for each in string.digits + string.ascii_uppercase if eac
 LENGTH = 26
 _RANDOM_BITS = 80
 
-
-def new_id(wall_ms: int) -> str:
-    """A new id of this moment, in the form of https://github.com/ulid/spec."""
-    number = (wall_ms << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS)
-    return "".join(_DIGITS[(number >> (5 * place)) & 31] for place in reversed(range(LENGTH)))
-
-
-def is_id(text: str) -> bool:
-    """Whether a text has the form of an id."""
-    return len(text) == LENGTH and set(text) <= set(_DIGITS)
-
-
-def begun_ms(unit: str) -> int:
-    """The time in an id, by the wall clock of the process that made it."""
-    number = 0
-    for digit in unit:
-        number = (number << 5) | _DIGITS.index(digit)
-    return number >> _RANDOM_BITS
-
-
 LEASE_MS = 60_000
 CLOSED_IS_KEPT_S = 24 * 3_600
 SAVED_IS_KEPT_S = RECEIPT_IS_KEPT_S
@@ -68,6 +48,25 @@ _STATES: Mapping[str, Any] = {
     ":committed": {"S": "committed"},
     ":rolled_back": {"S": "rolledBack"},
 }
+
+
+def new_id(wall_ms: int) -> str:
+    """A new id of this moment, in the form of https://github.com/ulid/spec."""
+    number = (wall_ms << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS)
+    return "".join(_DIGITS[(number >> (5 * place)) & 31] for place in reversed(range(LENGTH)))
+
+
+def is_id(text: str) -> bool:
+    """Whether a text has the form of an id."""
+    return len(text) == LENGTH and set(text) <= set(_DIGITS)
+
+
+def begun_ms(unit: str) -> int:
+    """The time in an id, by the wall clock of the process that made it."""
+    number = 0
+    for digit in unit:
+        number = (number << 5) | _DIGITS.index(digit)
+    return number >> _RANDOM_BITS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

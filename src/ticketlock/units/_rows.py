@@ -22,9 +22,17 @@ FORMAT_NAMES = {"#format": FORMAT_ATTRIBUTE}
 FORMAT_VALUES: Item = {":format": number(FORMAT)}
 """The placeholders of conditions."""
 
-
 Strange = InvalidUnitRequest | UnsupportedFormat
 """What a row raises that no unit has written, or a newer version."""
+
+KEY = ("unit", "row")
+RECEIPT_IS_KEPT_S = 30 * 24 * 3_600
+
+NAME = "name#"
+"""What precedes a name in place of a unit's id."""
+
+_IS_COMMITTED = {"committed": True, "rolledBack": False}
+_NAMES = {"#unit": "unit", "#state": "state", "#by": "by"}
 
 
 class Misshapen(ValueError):
@@ -97,16 +105,6 @@ def _check(stored: int, what: str) -> None:
 def _told(row: Item) -> str:
     unit, name = (str(row[key].get("S")) for key in ("unit", "row"))
     return f"the row {name!r} of {unit!r} in the units table"
-
-
-KEY = ("unit", "row")
-RECEIPT_IS_KEPT_S = 30 * 24 * 3_600
-
-NAME = "name#"
-"""What precedes a name in place of a unit's id."""
-
-_IS_COMMITTED = {"committed": True, "rolledBack": False}
-_NAMES = {"#unit": "unit", "#state": "state", "#by": "by"}
 
 
 def row_key(unit: str, row: str) -> Item:

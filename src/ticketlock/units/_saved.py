@@ -81,6 +81,16 @@ OWNER = "owner#"
 _ENDED = "ended"
 _NAMES = {"#unit": "unit", "#ttl": TIME_TO_LIVE} | FORMAT_NAMES
 
+_log = logging.getLogger("ticketlock")
+
+_OTHERS_MAY_CAUSE = (ConditionFailed, LockLost, UnitConflict, UnitContended, UnitRolledBack)
+
+_OF_ITEMS = ("Key", "ExpressionAttributeValues")
+SAVED = ("timeoutMs", "isolation", "name", "receipt", "under", "engine", "prefix", "cuts", "guarded", "places")
+"""The names in a saved unit."""
+_RECEIPT = ("isCommitted", "unit")
+_PLACE = ("table", "key", "seen", "image", "glimpse", "isRead", "isWritten", "isChecked", "cut")
+
 
 def found_by_owner(table: str, head: UnitRecord, owner: str) -> Write:
     """The row of a unit in its owner's partition, written before its head: a query may see half of a transaction."""
@@ -177,11 +187,6 @@ def _saved(table: str, owner: str, after: Item | None) -> Query:
 def _partition(owner: str) -> str:
     """The partition of an owner; no unit has such an id."""
     return f"{OWNER}{owner}"
-
-
-_log = logging.getLogger("ticketlock")
-
-_OTHERS_MAY_CAUSE = (ConditionFailed, LockLost, UnitConflict, UnitContended, UnitRolledBack)
 
 
 class SavedUnit:
@@ -283,13 +288,6 @@ class SavedUnit:
         rows = tuple(self._heads.delete_piece(self._head, at) for at in range(self._head.pieces))
         if rows:
             yield Together(rows)
-
-
-_OF_ITEMS = ("Key", "ExpressionAttributeValues")
-SAVED = ("timeoutMs", "isolation", "name", "receipt", "under", "engine", "prefix", "cuts", "guarded", "places")
-"""The names in a saved unit."""
-_RECEIPT = ("isCommitted", "unit")
-_PLACE = ("table", "key", "seen", "image", "glimpse", "isRead", "isWritten", "isChecked", "cut")
 
 
 @dataclass(frozen=True, slots=True)

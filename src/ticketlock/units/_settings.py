@@ -18,6 +18,12 @@ NAME_BYTES = 1_024
 MOST_STEPS = 100
 _DIGEST_BYTES = 16
 
+Engine = Literal["native", "marked"]
+
+_LONGEST_TIMEOUT_MS = 900_000
+_SHORTEST_KEEP_MS = 1_000
+_LONGEST_KEEP_MS = 366 * 24 * 3_600_000
+
 
 @dataclass(frozen=True, slots=True)
 class SavedStep:
@@ -61,8 +67,6 @@ class HeldLock(Protocol):
 
 Under = Callable[..., HeldLock]
 """Makes the lock of a call from the arguments of the call."""
-
-Engine = Literal["native", "marked"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +166,6 @@ def as_a_unit_request(**given: object) -> Iterator[None]:
         yield
     except InvalidLockRequest as error:
         raise InvalidUnitRequest(error.field, given.get(error.field), error.allowed) from error
-
-
-_LONGEST_TIMEOUT_MS = 900_000
-_SHORTEST_KEEP_MS = 1_000
-_LONGEST_KEEP_MS = 366 * 24 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True)

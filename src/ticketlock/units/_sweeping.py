@@ -34,6 +34,14 @@ SWEEP = "sweep"
 _IS_KEPT_S = 24 * 3_600
 _NAMES = {"#unit": "unit", "#state": "state", "#after": "after", "#ttl": TIME_TO_LIVE} | FORMAT_NAMES
 
+_log = logging.getLogger("ticketlock")
+
+COPIES_COME_WITHIN_MS = 600_000
+"""Twice as long as AWS accepts a signature: afterwards no copy of a mark can arrive."""
+
+MOST_PARTS = 32
+"""Parts that are swept at once: as many as a client sends requests at a time."""
+
 
 class SweepPosition:
     """The requests about how far one part was swept.
@@ -77,16 +85,6 @@ class SweepPosition:
     def forget(self) -> Write:
         """Let the next sweep begin at the beginning."""
         return Write("Delete", self._key, only_if.ROW_IS_THERE, names=_NAMES, table=self._table)
-
-
-_log = logging.getLogger("ticketlock")
-
-COPIES_COME_WITHIN_MS = 600_000
-"""Twice as long as AWS accepts a signature: afterwards no copy of a mark can arrive."""
-
-
-MOST_PARTS = 32
-"""Parts that are swept at once: as many as a client sends requests at a time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,25 @@ _ENTITY_BYTES = 1_024
 
 _log = logging.getLogger("ticketlock")
 
+AGAIN = (UnitConflict, UnitContended, UnitRolledBack)
+"""After these errors nothing was written, and another try may succeed."""
+
+TRANSACTIONAL = Decorator(
+    name="transactional",
+    key="name",
+    refused=InvalidUnitRequest,
+    for_threads="ticketlock.units.Units",
+    for_tasks="ticketlock.aio.Units",
+    by_hand="begin",
+    run="after the commit",
+)
+
+_MOST_TRIES = 1_000
+_UNDER = "a plain function that is given the call's arguments and returns a held lock, such as a Fence"
+_ARGUMENT_BYTES = 255
+_FIRST_BACKOFF_MS = 25
+_LONGEST_BACKOFF_MS = 1_000
+
 
 class Locks(Protocol):
     """Where calls queue: a ``LockClient`` of ``ticketlock``, or of ``ticketlock.aio`` for tasks."""
@@ -184,26 +203,6 @@ def entity_of(table: str, key: Mapping[str, Any]) -> str:
 
 def _named(place: ItemState) -> tuple[str, dict[str, Any]]:
     return place.table.name, PYTHON.back(place.key) or {}
-
-
-AGAIN = (UnitConflict, UnitContended, UnitRolledBack)
-"""After these errors nothing was written, and another try may succeed."""
-
-TRANSACTIONAL = Decorator(
-    name="transactional",
-    key="name",
-    refused=InvalidUnitRequest,
-    for_threads="ticketlock.units.Units",
-    for_tasks="ticketlock.aio.Units",
-    by_hand="begin",
-    run="after the commit",
-)
-
-_MOST_TRIES = 1_000
-_UNDER = "a plain function that is given the call's arguments and returns a held lock, such as a Fence"
-_ARGUMENT_BYTES = 255
-_FIRST_BACKOFF_MS = 25
-_LONGEST_BACKOFF_MS = 1_000
 
 
 class Tries:

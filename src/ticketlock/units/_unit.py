@@ -17,6 +17,8 @@ from ticketlock.units._unit_of_work import UnitOfWork
 from ticketlock.units._values import PYTHON
 from ticketlock.wire._requests import ForkingSteps
 
+Follow = Callable[[ForkingSteps[Any]], Any]
+
 
 class UnitFace:
     """A unit of one of the two faces.
@@ -41,9 +43,6 @@ class UnitFace:
                 stacklevel=2,
                 source=self,
             )
-
-
-Follow = Callable[[ForkingSteps[Any]], Any]
 
 
 class Unit(UnitFace):

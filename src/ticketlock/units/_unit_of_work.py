@@ -71,10 +71,11 @@ from ticketlock.wire._requests import ForkingSteps
 Both = tuple[Attributes | None, Attributes | None]
 """An item before a statement and after it, in AttributeValues; None if there is none, or if it was not read."""
 
-
 _T = TypeVar("_T")
 
 _log = logging.getLogger("ticketlock")
+
+ReadsUnread = Callable[[Sequence[ItemState]], ForkingSteps[None]]
 
 
 class UnitOfWork:
@@ -571,9 +572,6 @@ class UnitOfWork:
     def _place(self, table: Any, given: Attributes) -> ItemState:
         own = self._tables.check_own(table)
         return self._work.place(own, own.key_alone("key", given))
-
-
-ReadsUnread = Callable[[Sequence[ItemState]], ForkingSteps[None]]
 
 
 def read_blind(places: Iterable[ItemState], read_unread: ReadsUnread) -> ForkingSteps[None]:

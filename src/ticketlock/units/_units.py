@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("ticketlock")
 
+R = TypeVar("R")
+
 
 class UnitsTable(Performer):
     """The units table, and the driver of the requests to all tables."""
@@ -94,9 +96,6 @@ class UnitsTable(Performer):
             self.follow(kept.renew())
         except TicketLockError as error:
             _log.warning("the read locks of a unit were not renewed: %s", error)
-
-
-R = TypeVar("R")
 
 
 class Units:

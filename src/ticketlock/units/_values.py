@@ -29,6 +29,25 @@ AnyValue = TypeVar("AnyValue")
 _serializer, _deserializer = TypeSerializer(), TypeDeserializer()
 _DIGITS = 10**38
 
+_ADVICE = (
+    (
+        r"reserved keyword: (\S+)$",
+        r"another name for it: write #\1, and pass names={'#\1': '\1'}",
+    ),
+    (
+        r"attribute value used in expression is not defined; attribute value: :(\S+)$",
+        r"a value for it: pass values={':\1': ...}, with the colon in the name",
+    ),
+    (
+        r"attribute name used in the document path is not defined; attribute name: #(\S+)$",
+        r"an attribute for it: pass names={'#\1': ...}, with the # in the name",
+    ),
+    (
+        r"refers to an attribute that does not exist in the item$",
+        "an update of what the item has: add a condition such as attribute_exists(balance), or use ADD",
+    ),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
@@ -51,26 +70,6 @@ def refusing(field: str, given: object) -> Iterator[None]:
         yield
     except (ExpressionInvalid, ItemInvalid) as error:
         raise InvalidUnitRequest(field, given, advice(error.message), error.message) from error
-
-
-_ADVICE = (
-    (
-        r"reserved keyword: (\S+)$",
-        r"another name for it: write #\1, and pass names={'#\1': '\1'}",
-    ),
-    (
-        r"attribute value used in expression is not defined; attribute value: :(\S+)$",
-        r"a value for it: pass values={':\1': ...}, with the colon in the name",
-    ),
-    (
-        r"attribute name used in the document path is not defined; attribute name: #(\S+)$",
-        r"an attribute for it: pass names={'#\1': ...}, with the # in the name",
-    ),
-    (
-        r"refers to an attribute that does not exist in the item$",
-        "an update of what the item has: add a condition such as attribute_exists(balance), or use ADD",
-    ),
-)
 
 
 def advice(message: str) -> str:

@@ -17,7 +17,6 @@ from ticketlock.wire._actions import Item
 MOST_ACTIONS = 100
 """https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html"""
 
-
 MOST_BYTES = 4 * 1_024 * 1_024
 """As above: the items' total size, each with its old or its new size, whichever is larger."""
 
@@ -30,6 +29,33 @@ _ACTION_BYTES = 1_024
 
 Name = tuple[str, ...]
 """What identifies an item: its table's name, and its key's values with their types."""
+
+T = TypeVar("T")
+
+SURELY_TOGETHER = MOST_BYTES // MAX_ITEM_BYTES
+"""How many items of any sizes fit into one transaction."""
+
+_BESIDE_BYTES = 16 * 1_024 + MAX_ITEM_BYTES
+"""Room for the unit's head, a receipt and a lock, which may be as large as any item."""
+
+MOST_ITEMS = 100_000
+"""A sweep reads all rows of a unit that has to be finished: they must take it minutes, not hours."""
+
+_NO_LOCAL_INDEX = "a table without local secondary indexes, whose collections DynamoDB limits to 10 GB"
+_WHEN = (
+    "A unit marks its items at "
+    'READ_LOCK, with engine="marked", if it inserts into a guarded table, and if it has more than '
+    f"{MOST_ACTIONS} items or {MOST_BYTES:,} bytes"
+)
+
+GUARD = "guard"
+"""The sort key of a guard, in place of the name of a unit's row."""
+
+GUARDS_OF = f"{GUARD}#"
+"""What precedes a table's name in place of a unit's id."""
+
+SLOTS = 16_384
+"""Guards of one table. Partitions that share a guard are guarded together, which costs only conflicts."""
 
 
 @dataclass(slots=True)
@@ -108,15 +134,6 @@ class Work:
         return found
 
 
-T = TypeVar("T")
-
-SURELY_TOGETHER = MOST_BYTES // MAX_ITEM_BYTES
-"""How many items of any sizes fit into one transaction."""
-
-_BESIDE_BYTES = 16 * 1_024 + MAX_ITEM_BYTES
-"""Room for the unit's head, a receipt and a lock, which may be as large as any item."""
-
-
 def chunks(whole: Sequence[T], most: int) -> Iterator[Sequence[T]]:
     """Parts of ``most`` elements each; the last one may be shorter."""
     return (whole[begin : begin + most] for begin in range(0, len(whole), most))
@@ -140,17 +157,6 @@ def that_fit_together(places: Sequence[ItemState], most: int) -> Iterator[list[I
         left_bytes -= place.size_bytes
     if batch:
         yield batch
-
-
-MOST_ITEMS = 100_000
-"""A sweep reads all rows of a unit that has to be finished: they must take it minutes, not hours."""
-
-_NO_LOCAL_INDEX = "a table without local secondary indexes, whose collections DynamoDB limits to 10 GB"
-_WHEN = (
-    "A unit marks its items at "
-    'READ_LOCK, with engine="marked", if it inserts into a guarded table, and if it has more than '
-    f"{MOST_ACTIONS} items or {MOST_BYTES:,} bytes"
-)
 
 
 def check_count(places: Sequence[ItemState]) -> None:
@@ -184,16 +190,6 @@ def check_may_mark(touched: Sequence[ItemState]) -> None:
         for image in (place.image, place.before):
             if image is not None:
                 place.table.check_item(image, "mark", OURS_BYTES)
-
-
-GUARD = "guard"
-"""The sort key of a guard, in place of the name of a unit's row."""
-
-GUARDS_OF = f"{GUARD}#"
-"""What precedes a table's name in place of a unit's id."""
-
-SLOTS = 16_384
-"""Guards of one table. Partitions that share a guard are guarded together, which costs only conflicts."""
 
 
 class Guards:

@@ -15,6 +15,8 @@ Item = Mapping[str, Mapping[str, Any]]
 TIME_TO_LIVE = "expiresAt"
 """The time to live attribute of all our tables: whole seconds since the epoch."""
 
+T = TypeVar("T")
+
 
 def number(value: int) -> dict[str, str]:
     """An integer in the low-level format."""
@@ -24,9 +26,6 @@ def number(value: int) -> dict[str, str]:
 def integer(value: Mapping[str, Any]) -> int:
     """Read an integer attribute; engines may write large ones with an exponent."""
     return int(Decimal(value["N"]))
-
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,12 @@ from ticketlock.wire._table_time import Moment
 
 _GIVE_UP_AFTER_MS = 8_000
 
+L = TypeVar("L", bound=Watched)
+
+_log = logging.getLogger("ticketlock")
+
+_LONGEST_SLEEP_S = 5.0
+
 
 class AsyncPerformer:
     """Sends requests to one table, for the tasks of one event loop.
@@ -129,13 +135,6 @@ async def _called(client: Any, call: Call) -> Any:
         except Exception as error:
             raise NotSigned(error) from error
     return await getattr(client, call.operation)(**call.parameters)
-
-
-L = TypeVar("L", bound=Watched)
-
-_log = logging.getLogger("ticketlock")
-
-_LONGEST_SLEEP_S = 5.0
 
 
 class AsyncHeartbeat(Generic[L]):

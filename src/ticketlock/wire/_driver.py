@@ -24,6 +24,9 @@ from ticketlock.wire._table_time import Moment, Reading, TableTime, passed_ms
 # Linux's CLOCK_BOOTTIME continues while the machine is suspended; so does CLOCK_MONOTONIC on macOS.
 _LOCAL_CLOCK = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
 
+_FIRST_BACKOFF_MS = 25
+_LONGEST_BACKOFF_MS = 1_000
+
 
 class Clocks(Protocol):
     """The source of clock readings: the machine, or a test."""
@@ -63,10 +66,6 @@ class OwnProcess:
             raise ClientClosed(
                 f"the client was made in process {self._pid}, from which this one was forked: create a new client here"
             )
-
-
-_FIRST_BACKOFF_MS = 25
-_LONGEST_BACKOFF_MS = 1_000
 
 
 class Driver:

@@ -33,7 +33,6 @@ _SETTLES_WITHIN_S = 0.05
 # A smaller jump between the clocks makes nothing due sooner: a lease is renewed half of it before its end.
 _CLOCKS_PART_MS = 100
 
-
 Due = Literal["renew", "danger", "lost"]
 
 

@@ -10,6 +10,15 @@ from typing import Any, ClassVar
 from ticketlock.wire._actions import Actions, BrokenReply, Call, Item, Unprocessed
 from ticketlock.wire._requests import Request, placeholders
 
+MOST_TOGETHER = 100
+"""How many items one request reads: as of one instant, and each by itself.
+
+https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactGetItems.html
+https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html
+"""
+
+_LENGTH_OF_NOTHING = 2
+
 
 def batch_get(wanted: Mapping[str, Sequence[Item]], *, is_consistent: bool) -> Actions[Any]:
     """BatchGetItem, repeated until every key is processed: one reply has at most 16 MB.
@@ -39,16 +48,6 @@ def batch_get(wanted: Mapping[str, Sequence[Item]], *, is_consistent: bool) -> A
 
 def _keys_in(wanted: Mapping[str, Any]) -> int:
     return sum(len(each["Keys"]) for each in wanted.values())
-
-
-MOST_TOGETHER = 100
-"""How many items one request reads: as of one instant, and each by itself.
-
-https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactGetItems.html
-https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html
-"""
-
-_LENGTH_OF_NOTHING = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,18 +18,6 @@ from ticketlock.wire._actions import Actions, BrokenReply, Call, Item, Reply, Sl
 
 _OR = re.compile(r"\bor\b", re.IGNORECASE)
 
-
-@lru_cache(maxsize=256)
-def every(*conditions: str) -> str:
-    """All of the conditions hold."""
-    return " AND ".join(f"({condition})" if _OR.search(condition) else condition for condition in conditions)
-
-
-def either(first: str, second: str) -> str:
-    """One of two conditions holds."""
-    return f"{first} OR ({second})"
-
-
 # DynamoDB recognises the token of a transaction for ten minutes; after that it would apply the transaction again
 # (https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html). A request may arrive
 # five minutes after it was sent, until its signature is too old
@@ -40,6 +28,19 @@ TOKEN_IS_SAFE_FOR_MS = 240_000
 Operation = Literal["Update", "Put", "Delete", "ConditionCheck"]
 
 _METHODS: Mapping[str, str] = {"Update": "update_item", "Put": "put_item", "Delete": "delete_item"}
+
+T = TypeVar("T")
+
+
+@lru_cache(maxsize=256)
+def every(*conditions: str) -> str:
+    """All of the conditions hold."""
+    return " AND ".join(f"({condition})" if _OR.search(condition) else condition for condition in conditions)
+
+
+def either(first: str, second: str) -> str:
+    """One of two conditions holds."""
+    return f"{first} OR ({second})"
 
 
 class Request(ABC):
@@ -364,7 +365,6 @@ class Together:
     requests: "tuple[Request | ForkingSteps[Any], ...]"
 
 
-T = TypeVar("T")
 Steps = Generator[Request, Reply, T]
 """One operation of a protocol: yields requests, is sent replies, returns its result."""
 ForkingSteps = Generator[Request | Together, Any, T]

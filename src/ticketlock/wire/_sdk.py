@@ -80,6 +80,42 @@ _LIBRARIES = frozenset({"awscrt", "boto3", "botocore", "certifi", "dateutil", "i
     sys.stdlib_module_names - {"__main__"}
 )
 
+_FIXED = (type(None), Credentials)
+
+CONNECT_TIMEOUT_S = 1.0
+READ_TIMEOUT_S = 2.0
+CLIENT_SETTINGS: Mapping[str, Any] = {
+    "connect_timeout": CONNECT_TIMEOUT_S,
+    "read_timeout": READ_TIMEOUT_S,
+    # Enough for threads that poll at the same time.
+    "max_pool_connections": 50,
+    # ticketlock builds the parameters from values that it has checked.
+    "parameter_validation": False,
+    "retries": {"total_max_attempts": 1, "mode": "standard"},
+}
+
+_MOST_AT_ONCE = 32
+
+_NOT_APPLIED = frozenset(
+    {
+        "LimitExceededException",
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "ThrottlingException",
+        "Throttling",
+        "TransactionConflictException",
+        "ReplicatedWriteConflictException",
+    }
+)
+_CONFIGURE = (
+    "configure the AWS credentials and Region of this process (AWS_PROFILE; "
+    "or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_DEFAULT_REGION; or a role)"
+)
+# The callback task has timed out, or its execution has ended: no task waits for the answer.
+_TASK_IS_GONE = frozenset({"TaskTimedOut", "TaskDoesNotExist", "InvalidToken"})
+_EXECUTION_IS_UNKNOWN = "ExecutionDoesNotExist"
+_TRANSIENT_REASONS = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
+
 
 def was_never_sent(error: Exception) -> bool:
     """Whether the SDK raised an error before any part of its request was sent."""
@@ -137,24 +173,6 @@ def refreshable(client: Any) -> Any | None:
     """
     credentials = getattr(getattr(client, "_request_signer", None), "_credentials", None)
     return None if type(credentials) in _FIXED else credentials
-
-
-_FIXED = (type(None), Credentials)
-
-
-CONNECT_TIMEOUT_S = 1.0
-READ_TIMEOUT_S = 2.0
-CLIENT_SETTINGS: Mapping[str, Any] = {
-    "connect_timeout": CONNECT_TIMEOUT_S,
-    "read_timeout": READ_TIMEOUT_S,
-    # Enough for threads that poll at the same time.
-    "max_pool_connections": 50,
-    # ticketlock builds the parameters from values that it has checked.
-    "parameter_validation": False,
-    "retries": {"total_max_attempts": 1, "mode": "standard"},
-}
-
-_MOST_AT_ONCE = 32
 
 
 def make_client(**overrides: Any) -> "DynamoDBClient":
@@ -265,26 +283,6 @@ class TryAgain:
     perhaps_applied: bool
     in_the_end: type[TableError] = RequestNotApplied
 
-
-_NOT_APPLIED = frozenset(
-    {
-        "LimitExceededException",
-        "ProvisionedThroughputExceededException",
-        "RequestLimitExceeded",
-        "ThrottlingException",
-        "Throttling",
-        "TransactionConflictException",
-        "ReplicatedWriteConflictException",
-    }
-)
-_CONFIGURE = (
-    "configure the AWS credentials and Region of this process (AWS_PROFILE; "
-    "or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_DEFAULT_REGION; or a role)"
-)
-# The callback task has timed out, or its execution has ended: no task waits for the answer.
-_TASK_IS_GONE = frozenset({"TaskTimedOut", "TaskDoesNotExist", "InvalidToken"})
-_EXECUTION_IS_UNKNOWN = "ExecutionDoesNotExist"
-_TRANSIENT_REASONS = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
 
 Failure = BotoCoreError | ClientError | InconclusiveAnswer | NotSigned | ResponseParserError | UnicodeDecodeError
 """Errors of a call that say something about its request; the last two mean that the reply cannot be read."""

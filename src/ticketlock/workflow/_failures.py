@@ -15,6 +15,40 @@ from typing import Any, Literal
 
 _SAME_DATE_MS = 1_000
 
+WorkKind = Literal["function", "execution", "chain", "concurrent"]
+"""One function, one nested execution; states one after the other, or several at the same time."""
+
+_CLOSED = frozenset({"FAILED", "TIMED_OUT", "ABORTED", "SUCCEEDED"})
+
+# The work ended without an error of its own, or was never started.
+_ENDED_BY_NAME = frozenset(
+    {
+        "Lambda.Unknown",
+        "Lambda.TooManyRequestsException",
+        "Lambda.ResourceNotFoundException",
+        "Lambda.ResourceNotReadyException",
+        "Lambda.CodeArtifactUserPendingException",
+        "Lambda.SnapStartNotReadyException",
+        "Lambda.InvalidRequestContentException",
+        "Lambda.RequestTooLargeException",
+        "Sandbox.Timedout",
+        "States.DataLimitExceeded",
+    }
+)
+# This try did not start the execution. An earlier one, whose answer was lost, may have.
+_START_REFUSED = frozenset(
+    {
+        "StepFunctions.ExecutionLimitExceeded",
+        "StepFunctions.ExecutionLimitExceededException",
+        "StepFunctions.InvalidExecutionInputException",
+        "StepFunctions.StateMachineDoesNotExistException",
+        "StepFunctions.StateMachineDeletingException",
+    }
+)
+
+# The call failed before the service answered, or with an error that is not in the service's model.
+_ON_THE_WAY = (".SdkClientException", ".AWSStepFunctionsException")
+
 
 def redriven_since(ended: Mapping[str, Any], described: Mapping[str, Any]) -> bool:
     """Whether an execution has been redriven since it ended.
@@ -59,42 +93,6 @@ def waiting_name(owner: str, continuation: int) -> str:
 def holding_name(owner: str, fencing_token: int, beats: int) -> str:
     """The name of the continuation of a heartbeat after so many beats."""
     return f"hold-{short_hash(owner, 32)}-{fencing_token}-{beats}"
-
-
-WorkKind = Literal["function", "execution", "chain", "concurrent"]
-"""One function, one nested execution; states one after the other, or several at the same time."""
-
-_CLOSED = frozenset({"FAILED", "TIMED_OUT", "ABORTED", "SUCCEEDED"})
-
-# The work ended without an error of its own, or was never started.
-_ENDED_BY_NAME = frozenset(
-    {
-        "Lambda.Unknown",
-        "Lambda.TooManyRequestsException",
-        "Lambda.ResourceNotFoundException",
-        "Lambda.ResourceNotReadyException",
-        "Lambda.CodeArtifactUserPendingException",
-        "Lambda.SnapStartNotReadyException",
-        "Lambda.InvalidRequestContentException",
-        "Lambda.RequestTooLargeException",
-        "Sandbox.Timedout",
-        "States.DataLimitExceeded",
-    }
-)
-# This try did not start the execution. An earlier one, whose answer was lost, may have.
-_START_REFUSED = frozenset(
-    {
-        "StepFunctions.ExecutionLimitExceeded",
-        "StepFunctions.ExecutionLimitExceededException",
-        "StepFunctions.InvalidExecutionInputException",
-        "StepFunctions.StateMachineDoesNotExistException",
-        "StepFunctions.StateMachineDeletingException",
-    }
-)
-
-
-# The call failed before the service answered, or with an error that is not in the service's model.
-_ON_THE_WAY = (".SdkClientException", ".AWSStepFunctionsException")
 
 
 @dataclass(frozen=True, slots=True)

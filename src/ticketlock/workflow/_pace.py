@@ -28,6 +28,12 @@ _LONGEST_PAUSE_MS = 30_000
 # A driver's usual patience: a request with less of its own is not retried here.
 _USUAL_MS = 3_600_000
 
+_OVERDUE_SHARE = 2
+# A poller that has waited for a day polls every 90 s at most: the events of its executions are limited.
+_WAITED_SHARE = 1_000
+_SHORTEST_MS = 1_000
+_LATE_MS = 10_000
+
 
 class Patience:
     """The patience for one event: its steps use it up one after the other.
@@ -76,13 +82,6 @@ class Patience:
                 self._next_ms = min(_LONGEST_PAUSE_MS, 2 * self._next_ms)
                 if (yield pause).now.local_ms >= until_local_ms:
                     raise
-
-
-_OVERDUE_SHARE = 2
-# A poller that has waited for a day polls every 90 s at most: the events of its executions are limited.
-_WAITED_SHARE = 1_000
-_SHORTEST_MS = 1_000
-_LATE_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)

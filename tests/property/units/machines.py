@@ -145,7 +145,6 @@ OUTAGES_MS = (3_000, 12_000, 30_000, 90_000)
 IN_AN_OUTAGE = ("request_lost", "reply_lost", "late", "throttled")
 JUMPS_MS = (0, 90_000, -90_000, 240_000)
 
-
 BESIDE = (
     "token forgotten",
     "signature expired",
