@@ -143,14 +143,14 @@ def test_the_permissions_for_units_are_what_is_used(books: Books) -> None:
     of_units, of_yours = (
         set(re.findall(r"`dynamodb:(\w+)`", each)) for each in section.partition("\n#")[0].split("\n- ")[1:]
     )
-    boss, heads, marks = Party(books, None), UnitRecords("units"), Marks("_tlu")
+    boss, records, marks = Party(books, None), UnitRecords("units"), Marks("_tlu")
     settled, forced = left(books, ["ann"], is_committed=True, ago_s=AGO_S), left(books, ["ben"])
     boss.units.open_units()
     left(books, ["cy"], is_committed=True)
     boss.units.repair(boss.accounts, write=True)
     inserted = left_insert(books, ago_s=2 * AGO_S + AGO_S)
-    asked = (inspect(heads, marks, settled), settle(heads, marks, settled), roll_back(heads, marks, forced))
-    for steps in (*asked, settle(heads, marks, inserted)):
+    asked = (inspect(records, marks, settled), settle(records, marks, settled), roll_back(records, marks, forced))
+    for steps in (*asked, settle(records, marks, inserted)):
         boss.units._performer.follow(steps)
     used: dict[str, set[str]] = {"units": set(), "accounts": {"DescribeTable"}, "lines": set()}
     for sent in boss.line.sent:

@@ -152,8 +152,8 @@ def test_the_list_of_open_units_leaves_out_what_no_unit_has_written_and_reports_
     unit = units_world.killed(keys, is_committed=True)
     books.write("units", {"unit": "0", "row": "head", "state": "new", "rev": 1})
     known: list[InvalidUnitRequest | UnsupportedFormat] = []
-    heads = UnitRecords(books.tables["units"])
-    found = ben.units._performer.follow(open_units(heads, known.append))
+    records = UnitRecords(books.tables["units"])
+    found = ben.units._performer.follow(open_units(records, known.append))
     assert unit in [each.unit for each in found]
     assert any("'unit': {'S': '0'}" in str(each) for each in known)
     assert opened(ben, "0") is None

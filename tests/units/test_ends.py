@@ -168,7 +168,7 @@ def no_garbage_collector() -> Iterator[None]:
 
 
 def kept_by(unit: Unit | aio.Unit) -> ReadLockLease:
-    kept = unit._verbs.kept
+    kept = unit._unit_of_work.kept
     assert kept is not None
     assert kept._is_watched_on()
     return kept
@@ -215,10 +215,10 @@ def test_read_locks_that_refer_to_their_unit_are_caught(
     """A cycle: the unit would be kept until the garbage collector runs."""
     begin = UnitOfWork.__init__
 
-    def begin_with_a_cycle(verbs: UnitOfWork, *args: Any, **options: Any) -> None:
-        begin(verbs, *args, **options)
-        if verbs._locking is not None:
-            verbs._locking._read = verbs._read_in
+    def begin_with_a_cycle(unit_of_work: UnitOfWork, *args: Any, **options: Any) -> None:
+        begin(unit_of_work, *args, **options)
+        if unit_of_work._read_locks is not None:
+            unit_of_work._read_locks._read = unit_of_work._read_in
 
     monkeypatch.setattr(UnitOfWork, "__init__", begin_with_a_cycle)
     assert is_renewed(memory)

@@ -20,12 +20,12 @@ LATER_S = 700
 A_YEAR_S = 370 * 86_400
 
 
-def heads(books: Books) -> list[Any]:
+def records(books: Books) -> list[Any]:
     return [row for row in books.everything()["units"] if row["row"] == "head"]
 
 
 def head_of(books: Books) -> str:
-    (found,) = heads(books)
+    (found,) = records(books)
     return str(found["unit"])
 
 
@@ -147,7 +147,7 @@ def test_a_saved_unit_that_its_head_holds_is_resumed_and_knows_its_steps() -> No
 def test_a_saved_unit_that_has_ended_is_known_as_committed_or_rolled_back() -> None:
     with golden("saved_and_ended") as books:
         ben, found = party(books), {}
-        for head in heads(books):
+        for head in records(books):
             found[head["state"]] = ben.units.outcome(unit=head["unit"])
             if head["state"] == "committed":
                 assert ben.units.resume(head["unit"]).repeated
@@ -275,7 +275,7 @@ def test_a_newer_format_is_refused_by_name(which: str) -> None:
                 if row["unit"] == "owner#execution":
                     books.write("units", {**row, "format": 2})
         before = all_but_the_end_of_an_owner(books)
-        unit = next((each["unit"] for each in heads(books)), "")
+        unit = next((each["unit"] for each in records(books)), "")
         with pytest.raises(UnsupportedFormat, match="format 2, but this version only knows 1: upgrade") as caught:
             do(party(books, guarded=True), str(unit))
         assert caught.value.stored == 2
@@ -292,7 +292,7 @@ def test_a_sweep_leaves_a_unit_of_a_newer_version_and_does_the_others(
 ) -> None:
     with golden("a_sweep_that_stopped") as books:
         books.clock.advance(LATER_S)
-        unit = next(each for each in heads(books) if each["state"] == "pending")
+        unit = next(each for each in records(books) if each["state"] == "pending")
         other = {**unit, "unit": "0" * 26, "format": 2, "state": state}
         books.write("units", other)
         assert party(books).units.sweep() == Swept(rolled_back=1, finished=1, open=2, closed=1)
@@ -319,7 +319,7 @@ def test_a_repair_leaves_the_marks_of_a_newer_version_and_says_why() -> None:
 
 def test_open_units_are_listed_beside_one_of_a_newer_version() -> None:
     with golden("a_sweep_that_stopped") as books:
-        unit = heads(books)[0]
+        unit = records(books)[0]
         books.write("units", {**unit, "unit": "0" * 26, "format": 2})
         strange: list[Any] = []
         listed = party(books).units._performer.follow(open_units(UnitRecords("units"), strange.append))
@@ -330,7 +330,7 @@ def test_a_process_that_has_lost_its_saved_unit_to_a_newer_version_is_told_so() 
     with empty_books() as books:
         ann = party(books)
         unit = ann.units.resume(ann.saves({"id": "a"}))
-        for head in heads(books):
+        for head in records(books):
             books.write("units", {**head, "format": 2, "rev": head["rev"] + 2, "coordinator": "another"})
         with pytest.raises(UnsupportedFormat):
             unit.commit()
@@ -379,7 +379,7 @@ def test_a_saved_unit_of_another_shape_is_told_with_the_name_in_question(which: 
     with empty_books() as books:
         ann = party(books)
         unit = ann.saves({"id": "a"})
-        (head,) = heads(books)
+        (head,) = records(books)
         saved = json.loads(zlib.decompress(bytes(head["writes"])))
         change(saved)
         books.write("units", {**head, "writes": zlib.compress(json.dumps(saved).encode())})

@@ -14,7 +14,7 @@ from kit.units import MARK, Books, some_name
 
 from ticketlock import InvalidUnitRequest, LockClient, aio, create_table
 from ticketlock.units import COMMITTED, READ_LOCK, Unit, Units, UnitTable
-from ticketlock.units._transactional import NAMESPACE, Contended, entity_of
+from ticketlock.units._turns import NAMESPACE, Contended, entity_of
 
 PATIENCE_S = 30
 

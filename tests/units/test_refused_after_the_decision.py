@@ -26,10 +26,10 @@ class Desk:
     """An operator's steps, by a process of its own."""
 
     def __init__(self, boss: Party) -> None:
-        self.boss, self.heads = boss, UnitRecords(boss.books.tables["units"])
+        self.boss, self.records = boss, UnitRecords(boss.books.tables["units"])
 
     def looks(self, unit: str, key: Key) -> Unfinished:
-        steps = unfinished(self.heads, MARKS, unit, self.boss.accounts, dumped(key))
+        steps = unfinished(self.records, MARKS, unit, self.boss.accounts, dumped(key))
         found: Unfinished = self.boss.units._performer.follow(steps)
         return found
 
@@ -37,12 +37,12 @@ class Desk:
         image = None if item is None else dumped(item)
         correction = Correction(new_id(self.boss.books.clock.wall_ms), image, "ada", "a wrong vector")
         done: str = self.boss.units._performer.follow(
-            correct(self.heads, MARKS, unit, self.boss.accounts, dumped(key), correction)
+            correct(self.records, MARKS, unit, self.boss.accounts, dumped(key), correction)
         )
         return done
 
     def settles(self, unit: str) -> Any:
-        return self.boss.units._performer.follow(settle(self.heads, MARKS, unit))
+        return self.boss.units._performer.follow(settle(self.records, MARKS, unit))
 
     def kept(self, unit: str) -> list[Any]:
         rows = self.boss.books.everything()["units"]

@@ -304,7 +304,7 @@ def test_a_unit_whose_marks_others_have_rolled_back_is_as_it_was_saved_while_its
 ) -> None:
     unit = ann.saves(account, name=some_name(), engine="marked")
     resumed: Any = ben.units.resume(unit)
-    ben.line.between["TransactWriteItems"] = lambda: ann.units.rollback(resumed._verbs.terms.unit)
+    ben.line.between["TransactWriteItems"] = lambda: ann.units.rollback(resumed._unit_of_work.terms.unit)
     with pytest.raises(UnitRolledBack, match="was rolled back"):
         resumed.commit()
     assert ann.units.outcome(unit=unit) is Outcome.PENDING

@@ -21,7 +21,7 @@ from ticketlock import (
 )
 from ticketlock.units import COMMITTED, Swept, UnitTable
 from ticketlock.units._packing import packed
-from ticketlock.units._transactional import NAMESPACE, entity_of
+from ticketlock.units._turns import NAMESPACE, entity_of
 from ticketlock.wire._sdk import CLIENT_SETTINGS
 
 # One that aiobotocore reaches.

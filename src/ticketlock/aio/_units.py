@@ -24,16 +24,8 @@ from ticketlock.units._saved import Resumed, end_owner, resume
 from ticketlock.units._settings import Engine, HeldLock, Terms, Under, UnitsSettings, as_a_unit_request
 from ticketlock.units._sweeping import Swept, sweep
 from ticketlock.units._tables import Tables, UnitTable
-from ticketlock.units._transactional import (
-    AGAIN,
-    TRANSACTIONAL,
-    Contended,
-    Locks,
-    PlaceInTurn,
-    TransactionalArguments,
-    check_has_parentheses,
-    check_locks,
-)
+from ticketlock.units._transactional import AGAIN, TRANSACTIONAL, TransactionalArguments, check_has_parentheses
+from ticketlock.units._turns import Contended, Locks, PlaceInTurn, check_locks
 from ticketlock.units._unit_of_work import UnitOfWork, ending, is_of_steps
 from ticketlock.wire._actions import T
 from ticketlock.wire._async_performer import AsyncHeartbeat, AsyncPerformer
@@ -61,35 +53,35 @@ class UnitsTable(AsyncPerformer):
         self._check_is_open(steps)
         return await self.drive(self._driver.follow(steps))
 
-    def follows(self, verbs: UnitOfWork) -> Callable[[ForkingSteps[Any]], Coroutine[Any, Any, Any]]:
+    def follows(self, unit_of_work: UnitOfWork) -> Callable[[ForkingSteps[Any]], Coroutine[Any, Any, Any]]:
         """Performs the steps of one unit, and ends the unit if they are interrupted."""
 
         async def follow(steps: ForkingSteps[T]) -> T:
             self._check_is_open(steps)
             try:
                 try:
-                    return await self.drive(ending(verbs, self._driver, steps))
+                    return await self.drive(ending(unit_of_work, self._driver, steps))
                 finally:
-                    self._keep(verbs)
+                    self._keep(unit_of_work)
             except GeneratorExit:
                 # Its loop has ended.
-                verbs.abandon()
+                unit_of_work.abandon()
                 raise
             except BaseException as error:
                 if not is_of_steps(error, steps):
                     # Perhaps before the first step.
-                    await self.drive(self._driver.follow(verbs.end_after_interrupt()))
-                    self._keep(verbs)
+                    await self.drive(self._driver.follow(unit_of_work.end_after_interrupt()))
+                    self._keep(unit_of_work)
                 raise
 
         return follow
 
-    def _keep(self, verbs: UnitOfWork) -> None:
+    def _keep(self, unit_of_work: UnitOfWork) -> None:
         """Renew a unit's read locks from its first statement to its end."""
-        kept = verbs.kept
+        kept = unit_of_work.kept
         if kept is None:
             return
-        if verbs.state.is_over or not kept._is_watched_on():
+        if unit_of_work.state.is_over or not kept._is_watched_on():
             self._heartbeat.forget(kept)
         elif not kept.is_watched:
             kept.is_watched = True
@@ -269,7 +261,7 @@ class Units:
                                 TRANSACTIONAL.check_is_over(function, result)
                                 return result
                         except AGAIN as error:
-                            if not unit._verbs.state.may_run_again or tries.is_the_last(error):
+                            if not unit._unit_of_work.state.may_run_again or tries.is_the_last(error):
                                 raise
                         if turn is not None and turn.is_due:
                             await line.aclose()
@@ -387,7 +379,7 @@ class Units:
     async def _stand_in_line(self, turn: PlaceInTurn, timeout_ms: int, line: AsyncExitStack) -> None:
         assert self._locks is not None
         try:
-            group = await self._locks.acquire_all(**turn.wishes(timeout_ms))
+            group = await self._locks.acquire_all(**turn.acquire_arguments(timeout_ms))
         except TicketLockError as error:
             turn.note_missed(error)
             return
@@ -400,9 +392,9 @@ class Units:
 
     def _unit(self, terms: Terms, *, turn: PlaceInTurn | None = None, resumed: Resumed | None = None) -> Unit:
         settings = self._settings
-        verbs = UnitOfWork(terms, settings.units_table, self._tables, settings.marks, turn=turn, resumed=resumed)
-        return Unit(verbs, self._performer.follows(verbs), self._to_the_end)
+        unit_of_work = UnitOfWork(terms, settings.units_table, self._tables, settings.marks, turn=turn, resumed=resumed)
+        return Unit(unit_of_work, self._performer.follows(unit_of_work), self._to_the_end)
 
 
 def _terms_of(given: object) -> Terms | None:
-    return given._verbs.terms if isinstance(given, Unit) else None
+    return given._unit_of_work.terms if isinstance(given, Unit) else None

@@ -19,9 +19,9 @@ from ticketlock.cli._exits import (
     Explained,
 )
 from ticketlock.cli._operate import force
-from ticketlock.cli._settings import settings_of, table_options
+from ticketlock.cli._settings import lease_option, namespace_option, settings_of, table_options
 from ticketlock.cli._signals import Signals
-from ticketlock.cli._waiting import Wish, lease_option, namespace_option, stand_in_line, waiting_options
+from ticketlock.cli._waiting import Wish, stand_in_line, waiting_options
 from ticketlock.cli._wording import plain
 
 _HELD_BY = "The owner that you gave to `acquire`, or that it printed."

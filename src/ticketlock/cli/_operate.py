@@ -7,8 +7,7 @@ import click
 
 from ticketlock import InvalidLockRequest, LockLost, LockName, LockTable, create_table
 from ticketlock.cli._exits import ANSWER_WAS_NO, CONFIGURATION, LEASE_LOST, UNAVAILABLE, USAGE, Ended, Explained
-from ticketlock.cli._settings import settings_of, table_options
-from ticketlock.cli._waiting import namespace_option
+from ticketlock.cli._settings import namespace_option, settings_of, table_options
 from ticketlock.cli._wording import lease, permits_of, plain, span
 from ticketlock.locks._items import LockItem
 

@@ -24,6 +24,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 _READ_TIMEOUTS_A_LEASE = 4
 _OF_AWS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
 
+namespace_option = click.option(
+    "--namespace", default="default", show_default=True, help="Which of several independent locks on the entity."
+)
+
 
 class Duration(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5 only
     """A duration in seconds; ``forever`` too, where that is allowed.
@@ -247,3 +251,12 @@ def units_options(command: F) -> F:
 def units_group_options(command: F) -> F:
     """Add the options to the group of units, to be given before a command's name or in the environment."""
     return _with(_of_units(environment=True))(command)
+
+
+lease_option = click.option(
+    "--lease",
+    type=Duration("1s", "7d"),
+    default=60.0,
+    metavar="TIME",
+    help="How long the lock stays held without a renewal: 90, 5m, 1h30m.  [default: 60s]",
+)

@@ -15,9 +15,8 @@ from rich.text import Text
 
 from ticketlock import LockName, LockState, LockSummary, LockTable, TableRefused
 from ticketlock.cli._exits import CONFIGURATION, UNAVAILABLE, USAGE, Explained
-from ticketlock.cli._settings import Duration, settings_of, table_options
+from ticketlock.cli._settings import Duration, namespace_option, settings_of, table_options
 from ticketlock.cli._signals import Signals
-from ticketlock.cli._waiting import namespace_option
 from ticketlock.cli._wording import Columns, Ending, console, lease, permits_and_who_set_them, plain, span
 from ticketlock.locks._items import Holder, Row
 from ticketlock.locks._operators import first_in_line

@@ -123,14 +123,14 @@ class Desk:
         settings: the options about the tables.
 
     Attributes:
-        heads: the units table, with the records of units.
+        records: the units table, with the records of units.
         marks: the names of the attributes that units add to items.
     """
 
     def __init__(self, settings: CommandSettings) -> None:
         name = settings.units_table_name
         self.marks = Marks(settings.prefix if settings.prefix is not None else USUAL_PREFIX)
-        self.heads = UnitRecords(name)
+        self.records = UnitRecords(name)
         self._performer = UnitsTable(name, client=settings.client())
 
     def follow(self, steps: ForkingSteps[T]) -> T:
@@ -139,7 +139,7 @@ class Desk:
 
     def table(self, name: str) -> UnitTable:
         """A table of users."""
-        return self.follow(Tables(self.heads.table).table(name, "table"))
+        return self.follow(Tables(self.records.table).table(name, "table"))
 
 
 def no_record(unit: str, table: str) -> Ended:
@@ -173,9 +173,9 @@ def list_units(context: click.Context, sort: str, as_json: bool) -> None:
         if isinstance(error, UnsupportedFormat):
             click.echo(f"ticketlock: {plain(str(error))}", err=True)
             return
-        click.echo(f"ticketlock: a row of {plain(desk.heads.table)} is not a unit's: {plain(error.value)}", err=True)
+        click.echo(f"ticketlock: a row of {plain(desk.records.table)} is not a unit's: {plain(error.value)}", err=True)
 
-    listed = sorted(desk.follow(open_units(desk.heads, strange)), key=_ORDERS[sort])
+    listed = sorted(desk.follow(open_units(desk.records, strange)), key=_ORDERS[sort])
     if as_json:
         click.echo(json_of([unit_json(unit) for unit in listed]))
     elif listed:
@@ -200,9 +200,9 @@ def show(context: click.Context, unit: str, values: bool, as_json: bool) -> None
     Of the items it shows only the keys, unless --values is given.
     """
     desk = Desk(settings_of(context))
-    shown = desk.follow(inspect(desk.heads, desk.marks, unit))
+    shown = desk.follow(inspect(desk.records, desk.marks, unit))
     if shown is None:
-        raise no_record(unit, desk.heads.table)
+        raise no_record(unit, desk.records.table)
     if as_json:
         click.echo(json_of(shown_json(shown, values=values)))
     else:
@@ -224,7 +224,7 @@ def settle(context: click.Context, unit: str, as_json: bool) -> None:
     It does not ask for confirmation: any unit that meets its marks does the same.
     """
     desk = Desk(settings_of(context))
-    told = desk.follow(settled(desk.heads, desk.marks, unit))
+    told = desk.follow(settled(desk.records, desk.marks, unit))
     _tell_end(desk, unit, told, as_json=as_json)
     if told.outcome is Outcome.PENDING:
         assert told.unit is not None
@@ -247,12 +247,12 @@ def rollback(context: click.Context, unit: str, yes: bool, as_json: bool) -> Non
     If its process is alive, its commit fails with UnitRolledBack.
     """
     desk = Desk(settings_of(context))
-    shown = desk.follow(inspect(desk.heads, desk.marks, unit))
+    shown = desk.follow(inspect(desk.records, desk.marks, unit))
     if shown is not None and shown.unit.state is Outcome.PENDING:
         click.echo(f"{state_told(shown.unit)}; {items_told(shown.unit.items)}", err=True)
         if not yes:
             click.confirm(f"Roll the unit {unit} back?", abort=True, err=True)
-    told = desk.follow(roll_back(desk.heads, desk.marks, unit))
+    told = desk.follow(roll_back(desk.records, desk.marks, unit))
     if told.outcome is Outcome.COMMITTED:
         assert told.unit is not None
         if as_json:
@@ -271,7 +271,7 @@ def _tell_end(desk: Desk, unit: str, told: Settled, *, as_json: bool) -> None:
         done = f": {items_told(len(told.ended))} {_DONE[told.outcome]}" if told.ended else ""
         click.echo(f"{told.outcome.value}{done}")
     if told.outcome is Outcome.FORGOTTEN:
-        raise no_record(unit, desk.heads.table)
+        raise no_record(unit, desk.records.table)
     if isinstance(told.failed, InvalidUnitRequest):
         # The error's text may contain values of items.
         why = "another program has changed a unit's attributes or rows: `ticketlock units show` tells where"
@@ -326,7 +326,7 @@ def correct_item(
     data = desk.table(table)
     where = data.key_alone("key", LOW_LEVEL.item("key", _read("KEY", key)))
     if item is None and not drop:
-        found = desk.follow(unfinished(desk.heads, desk.marks, unit, data, where))
+        found = desk.follow(unfinished(desk.records, desk.marks, unit, data, where))
         if found.image is None:
             click.echo("The unit deletes this item.", err=True)
         else:
@@ -334,11 +334,11 @@ def correct_item(
         return
     image = None if item is None else LOW_LEVEL.item("item", _read("--item", item.read()))
     if not yes:
-        found = desk.follow(unfinished(desk.heads, desk.marks, unit, data, where))
+        found = desk.follow(unfinished(desk.records, desk.marks, unit, data, where))
         instead = "its old value" if image is None else "the given value"
         click.confirm(f"Give {item_told(found.entry)} {instead}, for good?", abort=True, err=True)
     correction = Correction(new_id(int(time.time() * 1_000)), image, by, why)
-    done = desk.follow(correct(desk.heads, desk.marks, unit, data, where, correction))
+    done = desk.follow(correct(desk.records, desk.marks, unit, data, where, correction))
     click.echo(_TOLD[done])
 
 
@@ -376,17 +376,17 @@ def repair(context: click.Context, table: str, write: bool, yes: bool, lost_reco
     if write and not yes:
         lost = ", and those whose record is missing," if lost_records else ""
         which = f"the marks of ended units{lost} in '{plain(data.name)}'"
-        records = f"as the records in '{plain(desk.heads.table)}' say"
+        records = f"as the records in '{plain(desk.records.table)}' say"
         click.confirm(f"Finish or remove {which}, {records} ({settings.place()})?", abort=True, err=True)
-    found = desk.follow(repaired(data, desk.heads, desk.marks, write=write, lost_records=lost_records))
+    found = desk.follow(repaired(data, desk.records, desk.marks, write=write, lost_records=lost_records))
     if as_json:
-        told = {"table": data.name, "unitsTable": desk.heads.table, "written": write}
+        told = {"table": data.name, "unitsTable": desk.records.table, "written": write}
         click.echo(json_of({**told, "marks": [mark_json(each) for each in found]}))
     else:
         _tell_repair(data.name, found, write=write)
     left = Counter(each.record for each in found if each.needs_you)
     if left:
-        raise Ended(_left(left, desk.heads.table), CONFIGURATION)
+        raise Ended(_left(left, desk.records.table), CONFIGURATION)
 
 
 def _tell_repair(name: str, found: Sequence[FoundMark], *, write: bool) -> None:

@@ -1,4 +1,4 @@
-"""A unit with the low-level API's parameters and replies, as steps. No I/O, no clock."""
+"""A unit with the low-level API's parameters and replies: the steps, and the client for threads."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -92,14 +92,14 @@ _GET_OF_SEVERAL = _Shape("Get of transact_get_items", ("TableName", "Key"), _PRO
 
 
 class LowLevelUnitOfWork:
-    """A unit's verbs with the low-level API's parameters.
+    """A unit of work with the low-level API's parameters.
 
     Args:
-        verbs: the unit's own.
+        unit_of_work: the unit's own.
     """
 
-    def __init__(self, verbs: UnitOfWork) -> None:
-        self._verbs = verbs
+    def __init__(self, unit_of_work: UnitOfWork) -> None:
+        self._unit_of_work = unit_of_work
 
     def get_item(self, given: Parameters) -> ForkingSteps[Reply]:
         """One item."""
@@ -124,8 +124,8 @@ class LowLevelUnitOfWork:
         for each in wanted:
             shape.check(each)
             projections.append(_projection(each))
-            keys.append(((yield from self._verbs.table(each["TableName"])), each["Key"]))
-        found = yield from self._verbs.get(keys, None, LOW_LEVEL)
+            keys.append(((yield from self._unit_of_work.table(each["TableName"])), each["Key"]))
+        found = yield from self._unit_of_work.get(keys, None, LOW_LEVEL)
         return [
             {} if item is None else {"Item": projection.projected(item)}
             for item, projection in zip(found, projections, strict=True)
@@ -134,9 +134,9 @@ class LowLevelUnitOfWork:
     def query(self, given: Parameters) -> ForkingSteps[Reply]:
         """One page of the items of a range."""
         _QUERY.check(given)
-        table = yield from self._verbs.table(given["TableName"])
+        table = yield from self._unit_of_work.table(given["TableName"])
         _check_selected(table, given)
-        found = yield from self._verbs.query(table, _query(given), None)
+        found = yield from self._unit_of_work.query(table, _query(given), None)
         reply: Reply = {"Count": len(found.items), "ScannedCount": found.read}
         if given.get("Select") != "COUNT":
             reply["Items"] = found.items
@@ -163,7 +163,7 @@ class LowLevelUnitOfWork:
         return _returned(given, before, None)
 
     def _evaluate(self, kind: StatementKind, given: Parameters, target: str) -> ForkingSteps[Both]:
-        table = yield from self._verbs.table(given["TableName"])
+        table = yield from self._unit_of_work.table(given["TableName"])
         request = StatementRequest(
             kind,
             table,
@@ -174,7 +174,7 @@ class LowLevelUnitOfWork:
             update=given.get("UpdateExpression"),
             python=LOW_LEVEL,
         )
-        return (yield from self._verbs.evaluate(request))
+        return (yield from self._unit_of_work.evaluate(request))
 
 
 def _query(given: Parameters) -> QueryArguments:
@@ -256,8 +256,8 @@ class UnitClient:
     A condition that does not hold raises ``ConditionFailed`` at once.
     """
 
-    def __init__(self, verbs: LowLevelUnitOfWork, follow: Callable[[ForkingSteps[Reply]], Reply]) -> None:
-        self._verbs = verbs
+    def __init__(self, low_level: LowLevelUnitOfWork, follow: Callable[[ForkingSteps[Reply]], Reply]) -> None:
+        self._low_level = low_level
         self._follow = follow
 
     def get_item(self, **parameters: Any) -> Reply:
@@ -270,7 +270,7 @@ class UnitClient:
         Returns:
             ``{"Item": ...}``, or ``{}`` if there is none.
         """
-        return self._follow(self._verbs.get_item(parameters))
+        return self._follow(self._low_level.get_item(parameters))
 
     def transact_get_items(self, **parameters: Any) -> Reply:
         """Up to 100 items of one instant.
@@ -282,7 +282,7 @@ class UnitClient:
         Returns:
             ``{"Responses": [...]}``, in the order of the items; ``{}`` for an item that does not exist.
         """
-        return self._follow(self._verbs.transact_get_items(parameters))
+        return self._follow(self._low_level.transact_get_items(parameters))
 
     def query(self, **parameters: Any) -> Reply:
         """A page of the items of one partition of a table or an index, with the unit's own writes; see ``Unit.query``.
@@ -297,7 +297,7 @@ class UnitClient:
             ``{"Items": [...], "Count": ..., "ScannedCount": ...}``, and ``LastEvaluatedKey`` if there may be more.
             Pending inserts of other units are not counted.
         """
-        return self._follow(self._verbs.query(parameters))
+        return self._follow(self._low_level.query(parameters))
 
     def put_item(self, **parameters: Any) -> Reply:
         """Put an item; it replaces the item with the same key, if there is one.
@@ -309,7 +309,7 @@ class UnitClient:
         Returns:
             ``{"Attributes": ...}`` if they were asked for and there are any, else ``{}``.
         """
-        return self._follow(self._verbs.put_item(parameters))
+        return self._follow(self._low_level.put_item(parameters))
 
     def update_item(self, **parameters: Any) -> Reply:
         """Update an item, or create it if it does not exist.
@@ -322,7 +322,7 @@ class UnitClient:
         Returns:
             As for ``put_item``.
         """
-        return self._follow(self._verbs.update_item(parameters))
+        return self._follow(self._low_level.update_item(parameters))
 
     def delete_item(self, **parameters: Any) -> Reply:
         """Delete an item, if there is one.
@@ -330,4 +330,4 @@ class UnitClient:
         Args:
             parameters: ``TableName``, ``Key``; the others as for ``put_item``, and so is the reply.
         """
-        return self._follow(self._verbs.delete_item(parameters))
+        return self._follow(self._low_level.delete_item(parameters))

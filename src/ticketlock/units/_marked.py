@@ -71,15 +71,15 @@ class MarkedCommit:
     Args:
         commit: what the unit commits in addition to its items.
         marks: the names of our attributes.
-        heads: the records of units.
+        records: the records of units.
         meeting: what the unit does about marks of other units.
         places: what it has read and written; all were read.
     """
 
     def __init__(
-        self, commit: Commit, marks: Marks, heads: UnitRecords, meeting: Meeting, places: Sequence[ItemState]
+        self, commit: Commit, marks: Marks, records: UnitRecords, meeting: Meeting, places: Sequence[ItemState]
     ) -> None:
-        self._commit, self._marks, self._heads, self._meeting = commit, marks, heads, meeting
+        self._commit, self._marks, self._records, self._meeting = commit, marks, records, meeting
         room = MOST_ACTIONS - 1 - commit.beside
         only_read = [place for place in places if not place.writes]
         # The deciding write checks the items that are only read, as far as there is room; the others are marked.
@@ -112,7 +112,7 @@ class MarkedCommit:
         self._record.note("is written")
         try:
             # If it is refused, an earlier attempt of this request has written it: no other process has this id.
-            self._note((yield self._heads.open(self._head)))
+            self._note((yield self._records.open(self._head)))
             yield from self._write_down(pieces)
             yield from self._mark_all()
             yield from self._decide()
@@ -164,7 +164,7 @@ class MarkedCommit:
     def _write_down(self, pieces: Sequence[bytes]) -> ForkingSteps[None]:
         if pieces:
             yield from self._keep_lease()
-        put, until_ms = self._heads.put_piece, self._ends_local_ms
+        put, until_ms = self._records.put_piece, self._ends_local_ms
         yield from self._all([put(self._head, at, piece, until_ms) for at, piece in enumerate(pieces)])
 
     def _leased(self, now: Moment) -> int:
@@ -178,7 +178,7 @@ class MarkedCommit:
         if now.latest_ms < self._renew_at_ms:
             return
         until_ms = self._leased(now)
-        reply = yield self._heads.renew(self._head, until_ms)
+        reply = yield self._records.renew(self._head, until_ms)
         self._note(reply)
         if not reply.applied:
             raise self._ended(reply.item)
@@ -229,7 +229,7 @@ class MarkedCommit:
         # One transaction at a time: each includes the head, so two would conflict with each other.
         for batch in islice(that_fit_together(together, _MARKS_TOGETHER), 1):
             # Checked with the head: after the unit's end a late copy would mark an item that was deleted meanwhile.
-            writes = (*(self._mark(place) for place in batch), self._heads.is_pending(self._head))
+            writes = (*(self._mark(place) for place in batch), self._records.is_pending(self._head))
             batches.append((TransactWrite(writes), batch))
         return batches
 
@@ -322,7 +322,7 @@ class MarkedCommit:
             yield from self._pass_checks(reply)
 
     def _deciding(self, now: Moment) -> Write:
-        return self._heads.commit(self._head, now.latest_ms)
+        return self._records.commit(self._head, now.latest_ms)
 
     def _pass_checks(self, reply: Reply) -> ForkingSteps[None]:
         conflicts: list[ItemState] = []
@@ -361,7 +361,7 @@ class MarkedCommit:
     def _roll_back(self) -> ForkingSteps[Reply]:
         """Decide that the unit is rolled back; refused if it is already decided."""
         now: Moment = (yield Pause(0)).now
-        reply: Reply = yield self._heads.roll_back(self._head.unit, now.latest_ms)
+        reply: Reply = yield self._records.roll_back(self._head.unit, now.latest_ms)
         return reply
 
     # Afterwards.
@@ -399,7 +399,7 @@ class MarkedCommit:
                 # A copy of a mark may arrive late: a sweep checks the items again before the record is deleted.
                 return
             now: Moment = (yield Pause(0)).now
-            yield from close(self._heads, self._head, now.latest_ms)
+            yield from close(self._records, self._head, now.latest_ms)
         except TableError as error:
             _log.warning("the unit %s is committed, and not finished yet: %s", unit, error)
 

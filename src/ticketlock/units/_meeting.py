@@ -90,18 +90,18 @@ def unmark(table: str, key: Item, key_name: str, mark: Mark, marks: Marks) -> Wr
     return Write("Update", key, only, update="REMOVE #mark", names=names, values=values, table=table)
 
 
-def close(heads: UnitRecords, head: UnitRecord, now_ms: int) -> ForkingSteps[None]:
+def close(records: UnitRecords, head: UnitRecord, now_ms: int) -> ForkingSteps[None]:
     """Delete the rows of a unit whose items are all finished, and let TTL delete its head.
 
     A process that crashes in between leaves a closed head without TTL, by which a sweep finds the remaining rows.
     """
     if not head.is_closed:
-        yield heads.close(head, now_ms)
+        yield records.close(head, now_ms)
     if head.has_rows:
-        for reply in (yield Together(tuple(heads.delete_rows(head)))):
+        for reply in (yield Together(tuple(records.delete_rows(head)))):
             if isinstance(reply, TableError):
                 raise reply
-        yield heads.forget(head, now_ms)
+        yield records.forget(head, now_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,17 +125,17 @@ class Meeting:
 
     Args:
         marks: the names of our attributes.
-        heads: the records of units.
+        records: the records of units.
         age: of the unit that meets the marks.
         timeout_ms: how long it waits for older units, all waits together.
         jitter: random numbers in [0, 1).
     """
 
     def __init__(
-        self, marks: Marks, heads: UnitRecords, age: Age, timeout_ms: int, jitter: Callable[[], float]
+        self, marks: Marks, records: UnitRecords, age: Age, timeout_ms: int, jitter: Callable[[], float]
     ) -> None:
         self._marks = marks
-        self._heads = heads
+        self._records = records
         self._age = age
         self._timeout_ms = timeout_ms
         self._jitter = jitter
@@ -151,7 +151,7 @@ class Meeting:
 
     def resolve_all(self, marked: Sequence[Marked]) -> ForkingSteps[tuple[UnitRecord, Moment] | None]:
         """The same for items with the mark of one unit, whose record is read once."""
-        reply: Reply = yield self._heads.read(marked[0].mark.unit)
+        reply: Reply = yield self._records.read(marked[0].mark.unit)
         head = UnitRecord.of(reply.item) if reply.item is not None else None
         says = decide(head, reply.now)
         if head is not None and says in (Record.PENDING, Record.LEASE_OVER):
@@ -161,7 +161,7 @@ class Meeting:
                 yield from self._ends(self._unmark(met))
             return None
         if head is not None and says is Record.COMMITTED:
-            entries = yield from read_committed(self._heads, head, marked)
+            entries = yield from read_committed(self._records, head, marked)
             if entries is not None:
                 for met, entry in zip(marked, entries, strict=True):
                     if entry is None:
@@ -208,9 +208,9 @@ class Meeting:
             is_older = self._age < head.age
             first_ms = now.local_ms if first_ms is None else first_ms
             if decide(head, now) is Record.LEASE_OVER:
-                yield from self._ends(self._heads.roll_back_expired(head, now))
+                yield from self._ends(self._records.roll_back_expired(head, now))
             elif is_older and now.local_ms - first_ms >= GRACE_MS:
-                yield from self._ends(self._heads.roll_back(head.unit, now.latest_ms, by=self._age[1]))
+                yield from self._ends(self._records.roll_back(head.unit, now.latest_ms, by=self._age[1]))
             elif not is_older and waited_before_ms + now.local_ms - first_ms >= self._timeout_ms:
                 waited = f"waited {self._timeout_ms / 1_000:g} s in all for older units, at last for {head.unit}"
                 raise UnitContended(f"{waited}: run this unit again")
@@ -243,10 +243,10 @@ class RedoLog:
         is_gone: whether a row of it is gone, or was never written.
     """
 
-    def __init__(self, heads: UnitRecords, head: UnitRecord, first: int = 0) -> None:
-        self._heads, self._head = heads, head
+    def __init__(self, records: UnitRecords, head: UnitRecord, first: int = 0) -> None:
+        self._records, self._head = records, head
         of_keys = head.keys > 0 and head.state != "committed"
-        rows = [] if head.is_saved else heads.read_keys(head) if of_keys else heads.read_pieces(head)
+        rows = [] if head.is_saved else records.read_keys(head) if of_keys else records.read_pieces(head)
         self._left = iter(rows[first:])
         self._is_inline = not rows and not head.is_saved
         self._unpacking = UnpackingRows(head)
@@ -281,35 +281,35 @@ class RedoLog:
             TableError: its record could not be read.
         """
         # ticketlock deletes the rows only after that.
-        reply: Reply = yield self._heads.read(self._head.unit)
+        reply: Reply = yield self._records.read(self._head.unit)
         if reply.item is not None and not UnitRecord.of(reply.item).is_closed:
             raise TableRefused(
                 f"the unit {self._head.unit} is committed, but rows with what it writes are gone from "
-                f"{self._heads.table}: restore them, or correct its items by hand"
+                f"{self._records.table}: restore them, or correct its items by hand"
             )
 
 
-def read_entries(heads: UnitRecords, head: UnitRecord) -> ForkingSteps[list[Entry] | None]:
+def read_entries(records: UnitRecords, head: UnitRecord) -> ForkingSteps[list[Entry] | None]:
     """What a unit has marked, and what it writes there; None if the rows with that are gone, or were never complete.
 
     Raises:
         TableError: the rows could not be read.
         UnsupportedFormat, InvalidUnitRequest: a newer version has written them, or no unit.
     """
-    log, found = RedoLog(heads, head), list[Entry]()
+    log, found = RedoLog(records, head), list[Entry]()
     while some := (yield from log.next()):
         found += some
     return None if log.is_gone else found
 
 
-def read_pieces(heads: UnitRecords, head: UnitRecord) -> ForkingSteps[list[bytes] | None]:
+def read_pieces(records: UnitRecords, head: UnitRecord) -> ForkingSteps[list[bytes] | None]:
     """The rows that belong to a head; None if they are gone, or were never complete.
 
     Raises:
         TableError: the rows could not be read.
         InvalidUnitRequest: no unit has written them.
     """
-    return (yield from _read_rows(heads.read_pieces(head)))
+    return (yield from _read_rows(records.read_pieces(head)))
 
 
 def _read_rows(requests: Sequence[Get]) -> ForkingSteps[list[bytes] | None]:
@@ -326,7 +326,7 @@ def _read_rows(requests: Sequence[Get]) -> ForkingSteps[list[bytes] | None]:
 
 
 def read_committed(
-    heads: UnitRecords, head: UnitRecord, marked: Sequence[Marked]
+    records: UnitRecords, head: UnitRecord, marked: Sequence[Marked]
 ) -> ForkingSteps[list[Entry | None] | None]:
     """What a committed unit writes to items with its mark; None if it was closed meanwhile, so that all are finished.
 
@@ -339,7 +339,10 @@ def read_committed(
     """
     pieces = sorted({met.mark.piece for met in marked if met.mark.piece is not None})
     found = dict[int, Entry]()
-    for log, is_whole in [*((RedoLog(heads, head, first), False) for first in pieces), (RedoLog(heads, head), True)]:
+    for log, is_whole in [
+        *((RedoLog(records, head, first), False) for first in pieces),
+        (RedoLog(records, head), True),
+    ]:
         while len(found) < len(marked) and (entries := (yield from log.next())):
             for at, met in enumerate(marked):
                 for entry in entries:

@@ -124,15 +124,15 @@ def outcome_of_unit(table: str, unit: str) -> ForkingSteps[Outcome]:
     """The outcome of a unit that marked its items. A unit whose lease has ended is rolled back."""
     if not isinstance(unit, str) or not is_id(unit):
         raise InvalidUnitRequest("unit", unit, "the `id` of a unit")
-    heads = UnitRecords(table)
+    records = UnitRecords(table)
     while True:
-        reply: Reply = yield heads.read(unit)
+        reply: Reply = yield records.read(unit)
         if reply.item is None:
             return Outcome.FORGOTTEN
         head = UnitRecord.of(reply.item)
         if decide(head, reply.now) is not Record.LEASE_OVER:
             return OUTCOMES[head.state]
-        yield heads.roll_back_expired(head, reply.now)
+        yield records.roll_back_expired(head, reply.now)
 
 
 class Standing(Enum):
@@ -251,7 +251,7 @@ def warn_of(error: Strange) -> None:
     _log.warning("a row was left out: %s", error)
 
 
-def open_units(heads: UnitRecords, strange: Callable[[Strange], object] = warn_of) -> ForkingSteps[list[OpenUnit]]:
+def open_units(records: UnitRecords, strange: Callable[[Strange], object] = warn_of) -> ForkingSteps[list[OpenUnit]]:
     """The units whose records are still needed, the oldest first.
 
     Args:
@@ -266,12 +266,12 @@ def open_units(heads: UnitRecords, strange: Callable[[Strange], object] = warn_o
     found: list[tuple[UnitRecord, OpenUnit]] = []
     after: Item | None = None
     while True:
-        page: Reply = yield heads.scan(after)
+        page: Reply = yield records.scan(after)
         for row in page.items:
             assert row is not None
             try:
                 head = UnitRecord.of(row)
-                count = yield from _count(heads, head)
+                count = yield from _count(records, head)
             except (InvalidUnitRequest, UnsupportedFormat) as error:
                 strange(error)
             else:
@@ -281,15 +281,15 @@ def open_units(heads: UnitRecords, strange: Callable[[Strange], object] = warn_o
             return [unit for _, unit in sorted(found, key=lambda each: each[0].age)]
 
 
-def _count(heads: UnitRecords, head: UnitRecord) -> ForkingSteps[int | None]:
+def _count(records: UnitRecords, head: UnitRecord) -> ForkingSteps[int | None]:
     """How many items a unit writes or has marked, in memory for one piece; None if the rows are gone."""
-    log, count = RedoLog(heads, head), 0
+    log, count = RedoLog(records, head), 0
     while entries := (yield from log.next()):
         count += len(entries)
     return None if log.is_gone else count
 
 
-def inspect(heads: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Shown | None]:
+def inspect(records: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Shown | None]:
     """A unit with its items as they are now; None if there is no record of it.
 
     Raises:
@@ -297,16 +297,16 @@ def inspect(heads: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Shown |
         UnsupportedFormat: a newer version wrote it.
     """
     _check_id(unit)
-    reply: Reply = yield heads.read(unit)
+    reply: Reply = yield records.read(unit)
     if reply.item is None:
         return None
     head = UnitRecord.of(reply.item)
-    entries = yield from read_entries(heads, head)
+    entries = yield from read_entries(records, head)
     inspected = None if entries is None else (yield from _inspect_items(unit, entries, marks))
     return Shown(OpenUnit.of(head, reply.now, None if entries is None else len(entries)), inspected)
 
 
-def settle(heads: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Settled]:
+def settle(records: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Settled]:
     """Find out the outcome of a unit, and do what a sweep would do about it.
 
     Raises:
@@ -314,10 +314,10 @@ def settle(heads: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Settled]
         UnsupportedFormat: a newer version wrote it.
         TableError: the outcome is not known.
     """
-    return (yield from _end(heads, marks, unit, is_forced=False))
+    return (yield from _end(records, marks, unit, is_forced=False))
 
 
-def roll_back(heads: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Settled]:
+def roll_back(records: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Settled]:
     """Roll back a unit that is pending, even if its lease has not ended; a committed unit is not changed.
 
     Raises:
@@ -325,21 +325,21 @@ def roll_back(heads: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Settl
         UnsupportedFormat: a newer version wrote it.
         TableError: the outcome is not known.
     """
-    return (yield from _end(heads, marks, unit, is_forced=True))
+    return (yield from _end(records, marks, unit, is_forced=True))
 
 
-def outcome_of_rollback(heads: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Outcome]:
+def outcome_of_rollback(records: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Outcome]:
     """The outcome of a unit after ``roll_back``; a warning says why some of its items are not finished yet."""
-    settled = yield from roll_back(heads, marks, unit)
+    settled = yield from roll_back(records, marks, unit)
     if settled.failed is not None:
         _log.warning("the unit %s has ended, and some of its marks are not removed yet: %s", unit, settled.failed)
     return settled.outcome
 
 
-def _end(heads: UnitRecords, marks: Marks, unit: str, *, is_forced: bool) -> ForkingSteps[Settled]:
+def _end(records: UnitRecords, marks: Marks, unit: str, *, is_forced: bool) -> ForkingSteps[Settled]:
     _check_id(unit)
     while True:
-        reply: Reply = yield heads.read(unit)
+        reply: Reply = yield records.read(unit)
         if reply.item is None:
             return Settled(Outcome.FORGOTTEN)
         head, now = UnitRecord.of(reply.item), reply.now
@@ -350,7 +350,7 @@ def _end(heads: UnitRecords, marks: Marks, unit: str, *, is_forced: bool) -> For
         if says is Record.PENDING and not is_forced:
             return Settled(Outcome.PENDING, known)
         if says in (Record.PENDING, Record.LEASE_OVER):
-            rolls_back = heads.roll_back(unit, now.latest_ms) if is_forced else heads.roll_back_expired(head, now)
+            rolls_back = records.roll_back(unit, now.latest_ms) if is_forced else records.roll_back_expired(head, now)
             flipped: Reply = yield rolls_back
             if not flipped.applied:
                 # Its lease was renewed, or another process has ended it.
@@ -360,9 +360,9 @@ def _end(heads: UnitRecords, marks: Marks, unit: str, *, is_forced: bool) -> For
         known = OpenUnit.of(head, now, None)
         ended: list[Entry] = []
         try:
-            entries = yield from read_entries(heads, head)
+            entries = yield from read_entries(records, head)
             inspected = yield from _inspect_items(unit, entries or (), marks)
-            yield from sweep_one(head, now, heads, marks, Swept())
+            yield from sweep_one(head, now, records, marks, Swept())
             ended = [each.entry for each in inspected if each.standing is Standing.THERE]
         except (CommittedUnfinished, TableError, InvalidUnitRequest, UnsupportedFormat) as error:
             return Settled(known.state, known, ended, error)
@@ -451,7 +451,7 @@ class _Seen:
 
 
 def repair(
-    table: UnitTable, heads: UnitRecords, marks: Marks, *, write: bool, lost_records: bool
+    table: UnitTable, records: UnitRecords, marks: Marks, *, write: bool, lost_records: bool
 ) -> ForkingSteps[list[FoundMark]]:
     """Treat each mark in a table as its unit's record says. Safe to repeat, and to run beside itself and beside units.
 
@@ -465,8 +465,8 @@ def repair(
     # A table with other keys refuses this, before the first mark is found.
     yield TIME_CHECK
     # It never waits.
-    meeting = Meeting(marks, heads, (0, ""), 0, lambda: 0.0)
-    repairing = _Repairing(table, heads, marks, meeting, write=write, lost_records=lost_records)
+    meeting = Meeting(marks, records, (0, ""), 0, lambda: 0.0)
+    repairing = _Repairing(table, records, marks, meeting, write=write, lost_records=lost_records)
     found, after = list[FoundMark](), None
     while True:
         page: Reply = yield _scan(table, marks, after)
@@ -489,7 +489,7 @@ def _scan(table: UnitTable, marks: Marks, after: Item | None) -> Scan:
 @dataclass(frozen=True, slots=True)
 class _Repairing:
     table: UnitTable
-    heads: UnitRecords
+    records: UnitRecords
     marks: Marks
     meeting: Meeting
     write: bool
@@ -523,7 +523,7 @@ class _Repairing:
                 return found
             if seen.record is Record.LEASE_OVER:
                 assert seen.head is not None
-                yield self.heads.roll_back_expired(seen.head, seen.now)
+                yield self.records.roll_back_expired(seen.head, seen.now)
             if (yield from self.meeting.resolve(met)) is None:
                 return found
             # It has renewed its lease.
@@ -535,7 +535,7 @@ class _Repairing:
 
     def _look(self, met: Marked) -> ForkingSteps[_Seen | None]:
         """Read the record, and then the item again: the Scan may have returned an older version."""
-        reply: Reply = yield self.heads.read(met.mark.unit)
+        reply: Reply = yield self.records.read(met.mark.unit)
         head, now = None if reply.item is None else UnitRecord.of(reply.item), reply.now
         again: Reply = yield Get(met.table, met.key)
         if again.item is None or self.marks.mark_of(again.item) != met.mark:
@@ -545,7 +545,7 @@ class _Repairing:
             return _Seen(Record.MISSING if _cannot_be_gone(met.mark, now) else says, None, now)
         if says is not Record.COMMITTED:
             return _Seen(says, head, now)
-        entries = yield from read_committed(self.heads, head, [met])
+        entries = yield from read_committed(self.records, head, [met])
         if entries is None:
             # It was closed meanwhile.
             return _Seen(Record.CLOSED, head, now)
@@ -598,7 +598,7 @@ class Unfinished:
 
 
 def unfinished(
-    heads: UnitRecords, marks: Marks, unit: str, table: UnitTable, key: Attributes
+    records: UnitRecords, marks: Marks, unit: str, table: UnitTable, key: Attributes
 ) -> ForkingSteps[Unfinished]:
     """Read an item of a committed unit that is not finished, and what the unit writes there.
 
@@ -606,9 +606,9 @@ def unfinished(
         InvalidUnitRequest: there is none: says why.
         TableError: a table could not be used.
     """
-    reply: Reply = yield heads.read(unit)
+    reply: Reply = yield records.read(unit)
     if reply.item is None:
-        raise InvalidUnitRequest("unit", unit, f"a unit with a record in {heads.table}")
+        raise InvalidUnitRequest("unit", unit, f"a unit with a record in {records.table}")
     head = UnitRecord.of(reply.item)
     if not head.is_being_finished or head.is_saved:
         raise InvalidUnitRequest("unit", unit, "a unit that is committed, and has items that are not finished")
@@ -616,7 +616,7 @@ def unfinished(
     mark = None if found.item is None else marks.mark_of(found.item)
     entry = None
     if mark is not None and mark.unit == unit:
-        entries = yield from read_committed(heads, head, [Marked(table.name, key, table.key_names[0], mark)])
+        entries = yield from read_committed(records, head, [Marked(table.name, key, table.key_names[0], mark)])
         entry = None if entries is None else entries[0]
     if found.item is None or mark is None or entry is None:
         allowed = f"the key of an item of {table.name} that the unit {unit} writes, and has not finished"
@@ -626,7 +626,7 @@ def unfinished(
 
 
 def correct(
-    heads: UnitRecords, marks: Marks, unit: str, table: UnitTable, key: Attributes, correction: Correction
+    records: UnitRecords, marks: Marks, unit: str, table: UnitTable, key: Attributes, correction: Correction
 ) -> ForkingSteps[Done]:
     """End one item in another way than its unit would, if DynamoDB refuses that way. Safe to repeat.
 
@@ -644,9 +644,9 @@ def correct(
         _check(correction.image, table, key, marks)
     while True:
         try:
-            left = yield from unfinished(heads, marks, unit, table, key)
+            left = yield from unfinished(records, marks, unit, table, key)
         except InvalidUnitRequest:
-            kept: Reply = yield heads.read_correction(unit, correction.id)
+            kept: Reply = yield records.read_correction(unit, correction.id)
             if kept.item is None:
                 raise
             # An earlier attempt of the transaction was applied.
@@ -658,14 +658,14 @@ def correct(
         except TableRefused as refused:
             if not is_for_contents(refused):
                 raise
-            yield from _corrects(left, refused, heads, marks, correction)
+            yield from _corrects(left, refused, records, marks, correction)
         else:
             if finished.applied:
                 return "finished"
 
 
 def _corrects(
-    left: Unfinished, refused: TableRefused, heads: UnitRecords, marks: Marks, correction: Correction
+    left: Unfinished, refused: TableRefused, records: UnitRecords, marks: Marks, correction: Correction
 ) -> ForkingSteps[None]:
     now: Moment = (yield Pause(0)).now
     row: dict[str, Any] = {
@@ -675,8 +675,8 @@ def _corrects(
         "why": {"S": correction.why},
         "refusal": {"S": str(refused)},
     }
-    check = heads.is_not_finished(left.head)
-    kept = heads.keep_correction(left.head, correction.id, row, left.entry, now.latest_ms)
+    check = records.is_not_finished(left.head)
+    kept = records.keep_correction(left.head, correction.id, row, left.entry, now.latest_ms)
     # If it is refused, the item, or the unit, is finished by now: the next look says so.
     yield TransactWrite((check, kept, _ends(left, correction, marks)))
 

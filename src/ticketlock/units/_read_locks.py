@@ -36,7 +36,7 @@ class ReadLocks(MarkedCommit):
 
     Args:
         commit: what it commits beside its items; as it is known when it begins.
-        marks, heads, meeting: as of a marked commit.
+        marks, records, meeting: as of a marked commit.
         read: reads items, and puts them into their places.
     """
 
@@ -44,11 +44,11 @@ class ReadLocks(MarkedCommit):
         self,
         commit: Commit,
         marks: Marks,
-        heads: UnitRecords,
+        records: UnitRecords,
         meeting: Meeting,
         read: Callable[[Sequence[ItemState]], ForkingSteps[None]],
     ) -> None:
-        super().__init__(commit, marks, heads, meeting, [])
+        super().__init__(commit, marks, records, meeting, [])
         self._read = read
         # Copies of marks may arrive after the coordinator has finished: it leaves the closing to the sweeper.
         self._has_read_marks = True
@@ -112,7 +112,7 @@ class ReadLocks(MarkedCommit):
 
         Then the items were read at different moments, and others may have written the first ones in between.
         """
-        reply: Reply = yield self._heads.read(self._head.unit)
+        reply: Reply = yield self._records.read(self._head.unit)
         if reply.item is None or UnitRecord.of(reply.item).state != "pending":
             raise self._ended(reply.item)
 
@@ -130,7 +130,7 @@ class ReadLocks(MarkedCommit):
         """
         now: Moment = (yield Pause(0)).now
         head, until_ms, ends_local_ms = self._head, now.latest_ms + LEASE_MS, now.local_ms + LEASE_MS - CLOCKS_DRIFT_MS
-        reply: Reply = yield self._heads.prolong(head, until_ms)
+        reply: Reply = yield self._records.prolong(head, until_ms)
         if not reply.applied:
             found = UnitRecord.of(reply.item) if reply.item is not None else None
             if found is None or found.state != "pending" or found.lease_until_ms < until_ms:
@@ -180,8 +180,8 @@ class ReadLocks(MarkedCommit):
             yield from self._keep_lease()
         self._head = head = replace(self._head, keys=self._head.keys + 1)
         (row,) = _packed_keys(places)
-        write = self._heads.open(head) if is_first else self._heads.add_keys(head)
-        reply = yield TransactWrite((write, self._heads.put_keys(head, row)))
+        write = self._records.open(head) if is_first else self._records.add_keys(head)
+        reply = yield TransactWrite((write, self._records.put_keys(head, row)))
         self._note(reply)
         if not reply.applied:
             found = UnitRecord.of(reply.items[0]) if reply.items[0] is not None else None
@@ -219,7 +219,7 @@ class ReadLocks(MarkedCommit):
             yield from self._keep_lease()
             self._head, pieces = with_pieces(self._head, packed(self._entries).pieces)
             if pieces:
-                reply: Reply = yield self._heads.announce(self._head)
+                reply: Reply = yield self._records.announce(self._head)
                 if not reply.applied:
                     raise self._ended(reply.item)
                 yield from self._write_down(pieces)
@@ -232,7 +232,7 @@ class ReadLocks(MarkedCommit):
         self._record.note("is settled")
 
     def _deciding(self, now: Moment) -> Write:
-        return self._heads.commit_with_writes(self._head, now.latest_ms)
+        return self._records.commit_with_writes(self._head, now.latest_ms)
 
 
 def _of_one_row(places: Sequence[ItemState]) -> Iterator[Sequence[ItemState]]:
@@ -254,14 +254,14 @@ class ReadLockLease:
     """One unit's read locks. They are renewed while the unit is referenced: one without references ends by its lease.
 
     Args:
-        locking: the unit.
+        read_locks: the unit.
 
     Attributes:
         is_watched: whether a heartbeat watches it.
     """
 
-    def __init__(self, locking: ReadLocks) -> None:
-        self._locking = weakref.ref(locking)
+    def __init__(self, read_locks: ReadLocks) -> None:
+        self._read_locks = weakref.ref(read_locks)
         self._due_at_ms: int | None = None
         self.is_watched = False
 
@@ -271,9 +271,9 @@ class ReadLockLease:
         Raises:
             UnitRolledBack, UnitForgotten, TableError: it was not renewed.
         """
-        locking = self._locking()
-        if locking is not None and locking.is_kept:
-            yield from locking.renew()
+        read_locks = self._read_locks()
+        if read_locks is not None and read_locks.is_kept:
+            yield from read_locks.renew()
 
     # What the heartbeat calls.
 
@@ -287,8 +287,8 @@ class ReadLockLease:
         return "renew" if self._is_watched_on() else None
 
     def _is_watched_on(self) -> bool:
-        locking = self._locking()
-        return locking is not None and locking.is_kept
+        read_locks = self._read_locks()
+        return read_locks is not None and read_locks.is_kept
 
     def _callback(self, what: Due) -> None:
         """None: the unit's next request finds out."""

@@ -65,12 +65,12 @@ class Reader:
 
     Args:
         marks: the names of our attributes.
-        heads: the records of units.
+        records: the records of units.
         meeting: finishes the items of units that have ended.
     """
 
-    def __init__(self, marks: Marks, heads: UnitRecords, meeting: Meeting) -> None:
-        self._marks, self._heads, self._meeting = marks, heads, meeting
+    def __init__(self, marks: Marks, records: UnitRecords, meeting: Meeting) -> None:
+        self._marks, self._records, self._meeting = marks, records, meeting
 
     def eventually(self, wanted: Sequence[Wanted]) -> ForkingSteps[list[Attributes | None]]:
         """Images, each read by itself, eventually consistently."""
@@ -90,8 +90,8 @@ class Reader:
         for batch in chunks(wanted, MOST_TOGETHER):
             found = None
             while found is None:
-                items, heads = yield from self._with_heads(batch, together=together and len(batch) > 1)
-                found = yield from self._images(batch, items, heads)
+                items, records = yield from self._with_heads(batch, together=together and len(batch) > 1)
+                found = yield from self._images(batch, items, records)
             images += found
         return images
 
@@ -109,11 +109,11 @@ class Reader:
         for batch in chunks(wanted, MOST_TOGETHER):
             while True:
                 is_cut = exactly or (together and len(batch) > 1)
-                items, heads = yield from self._with_heads(batch, together=is_cut)
+                items, records = yield from self._with_heads(batch, together=is_cut)
                 ended: dict[str, list[Marked]] = {}
                 for each, item in zip(batch, items, strict=True):
                     met = self._met(each, item)
-                    if met is not None and not _is_pending(heads[met.mark.unit]):
+                    if met is not None and not _is_pending(records[met.mark.unit]):
                         ended.setdefault(met.mark.unit, []).append(met)
                 if not ended:
                     break
@@ -149,9 +149,9 @@ class Reader:
             units = {met.mark.unit for each, item in zip(batch, items, strict=True) if (met := self._met(each, item))}
             after: RecordsByUnit = {}
             if units:
-                reply: Reply = yield self._heads.read_together(sorted(units))
-                heads = (UnitRecord.of(row) if row is not None else None for row in reply.items)
-                after = dict(zip(sorted(units), heads, strict=True))
+                reply: Reply = yield self._records.read_together(sorted(units))
+                records = (UnitRecord.of(row) if row is not None else None for row in reply.items)
+                after = dict(zip(sorted(units), records, strict=True))
             if all(_undecided(after[unit]) or (unit in before and _same(before[unit], after[unit])) for unit in units):
                 return items, after
             before = after
@@ -168,15 +168,15 @@ class Reader:
         return [self._checked(item) for item in reply.items]
 
     def _images(
-        self, batch: Sequence[Wanted], items: Sequence[Item | None], heads: RecordsByUnit
+        self, batch: Sequence[Wanted], items: Sequence[Item | None], records: RecordsByUnit
     ) -> ForkingSteps[list[Attributes | None] | None]:
         """The committed image of each item; None if a unit was closed meanwhile."""
         images = [image_of(item, self._marks) for item in items]
         met = [self._met(each, item) for each, item in zip(batch, items, strict=True)]
-        for unit, head in heads.items():
+        for unit, head in records.items():
             if head is not None and head.is_being_finished:
                 marked = {at: each for at, each in enumerate(met) if each is not None and each.mark.unit == unit}
-                entries = yield from read_committed(self._heads, head, list(marked.values()))
+                entries = yield from read_committed(self._records, head, list(marked.values()))
                 if entries is None:
                     return None
                 for at, entry in zip(marked, entries, strict=True):

@@ -106,7 +106,7 @@ def owner_goes_on(table: str, owner: str) -> Write:
     return Write("ConditionCheck", end, only_if.NO_SUCH_ROW, names=_NAMES, table=table)
 
 
-def end_owner(heads: UnitRecords, owner: str) -> ForkingSteps[list[str]]:
+def end_owner(records: UnitRecords, owner: str) -> ForkingSteps[list[str]]:
     """Roll back the units that were saved under an owner, and refuse later saves.
 
     Returns:
@@ -120,15 +120,15 @@ def end_owner(heads: UnitRecords, owner: str) -> ForkingSteps[list[str]]:
     """
     check_owner(owner)
     now: Moment = (yield Pause(0)).now
-    ended: Reply = yield _end(heads.table, owner, now)
+    ended: Reply = yield _end(records.table, owner, now)
     if ended.item is not None:
         check_row(ended.item)
     rolled_back, strange = list[str](), list[Strange]()
     after: Item | None = None
     while True:
-        page: Reply = yield _saved(heads.table, owner, after)
+        page: Reply = yield _saved(records.table, owner, after)
         for rows in chunks([row for row in page.items if row is not None], MOST_TOGETHER):
-            rolled_back += yield from _roll_back(_units_in(rows, strange), heads, owner, page.now, strange)
+            rolled_back += yield from _roll_back(_units_in(rows, strange), records, owner, page.now, strange)
         after = page.last_key
         if after is None:
             for error in strange:
@@ -149,12 +149,12 @@ def _units_in(rows: Sequence[Item], strange: list[Strange]) -> list[str]:
 
 
 def _roll_back(
-    units: Sequence[str], heads: UnitRecords, owner: str, now: Moment, strange: list[Strange]
+    units: Sequence[str], records: UnitRecords, owner: str, now: Moment, strange: list[Strange]
 ) -> ForkingSteps[list[str]]:
     if not units:
         return []
     rolled_back: list[str] = []
-    writes = tuple(heads.roll_back(unit, now.latest_ms, owner=owner) for unit in units)
+    writes = tuple(records.roll_back(unit, now.latest_ms, owner=owner) for unit in units)
     for unit, reply in zip(units, (yield Together(writes)), strict=True):
         if isinstance(reply, TableError):
             raise reply
@@ -194,11 +194,11 @@ class SavedUnit:
 
     Args:
         head: as this coordinator has claimed it.
-        heads: the records of units.
+        records: the records of units.
     """
 
-    def __init__(self, head: UnitRecord, heads: UnitRecords) -> None:
-        self._head, self._heads = head, heads
+    def __init__(self, head: UnitRecord, records: UnitRecords) -> None:
+        self._head, self._records = head, records
 
     def roll_back(self) -> ForkingSteps[None]:
         """End it, if it still belongs to this coordinator.
@@ -209,7 +209,7 @@ class SavedUnit:
             TableError: it is not known whether it was ended.
         """
         now: Moment = (yield Pause(0)).now
-        reply: Reply = yield self._heads.end_saved(self._head, "rolledBack", now.latest_ms)
+        reply: Reply = yield self._records.end_saved(self._head, "rolledBack", now.latest_ms)
         if not reply.applied and not isinstance(error := ended(reply.item, self._head.unit), UnitRolledBack):
             raise error
         yield from self.forget()
@@ -245,7 +245,7 @@ class SavedUnit:
             UnitChanged, UnitRolledBack, UnitForgotten: the record does not belong to this coordinator any more.
         """
         try:
-            reply: Reply = yield self._heads.read(self._head.unit)
+            reply: Reply = yield self._records.read(self._head.unit)
         except TableError:
             return
         head = UnitRecord.of(reply.item) if reply.item is not None else None
@@ -264,7 +264,7 @@ class SavedUnit:
             UnitForgotten: it was, and there is no record of the unit any more.
             TableError: the name could not be read.
         """
-        reply: Reply = yield read_receipt(self._heads.table, name)
+        reply: Reply = yield read_receipt(self._records.table, name)
         if seen.still_lets(Receipt.of(reply.item)):
             return
         try:
@@ -279,13 +279,13 @@ class SavedUnit:
             return
         try:
             now: Moment = (yield Pause(0)).now
-            yield from close(self._heads, replace(self._head, is_closed=True), now.latest_ms)
+            yield from close(self._records, replace(self._head, is_closed=True), now.latest_ms)
         except TableError as error:
             _log.warning("the record of the saved unit %s is not forgotten yet: %s", self._head.unit, error)
 
     def forget_rows(self) -> ForkingSteps[None]:
         """Delete the rows of the previous save after a new one; if that fails, time to live deletes them."""
-        rows = tuple(self._heads.delete_piece(self._head, at) for at in range(self._head.pieces))
+        rows = tuple(self._records.delete_piece(self._head, at) for at in range(self._head.pieces))
         if rows:
             yield Together(rows)
 
@@ -302,7 +302,7 @@ class SavedLock:
 
 
 def save(
-    terms: Terms, work: Work, receipt: Receipt | None, heads: UnitRecords, keeping: SaveOptions, state: UnitState
+    terms: Terms, work: Work, receipt: Receipt | None, records: UnitRecords, keeping: SaveOptions, state: UnitState
 ) -> ForkingSteps[UnitRecord]:
     """Save what a unit has read and stated, in place of what it was resumed with.
 
@@ -333,9 +333,9 @@ def save(
         steps=with_step(frozenset() if before is None else before.steps, terms.step),
     )
     head, pieces = with_pieces(made, in_pieces(told))
-    rows = [heads.put_saved_piece(head, at, piece, keeping.tries) for at, piece in enumerate(pieces)]
+    rows = [records.put_saved_piece(head, at, piece, keeping.tries) for at, piece in enumerate(pieces)]
     if head.owner is not None:
-        rows.append(found_by_owner(heads.table, head, head.owner))
+        rows.append(found_by_owner(records.table, head, head.owner))
     for written in (yield Together(tuple(rows))) if rows else ():
         if isinstance(written, TableError):
             raise _not_saved(written) from written
@@ -344,8 +344,8 @@ def save(
             check_row(written.item)
     state.note("sends the save")
     try:
-        put = heads.save(head, before)
-        reply = yield put if head.owner is None else TransactWrite((put, owner_goes_on(heads.table, head.owner)))
+        put = records.save(head, before)
+        reply = yield put if head.owner is None else TransactWrite((put, owner_goes_on(records.table, head.owner)))
     except OutcomeUnknown:
         raise
     except TableError:
@@ -363,7 +363,7 @@ def save(
             if end is not None:
                 check_row(end)
             if before is not None:
-                yield from SavedUnit(before, heads).roll_back()
+                yield from SavedUnit(before, records).roll_back()
             why = f"its owner {head.owner!r} has ended"
             raise UnitRolledBack(f"the unit {terms.id} was not saved, and is rolled back: {why}")
         raise ended(reply.item, terms.id)
@@ -528,9 +528,9 @@ def resume(given: Any, own: Terms, units_table: str, marks: Marks, tables: Table
     """
     if not isinstance(given, str) or not is_id(given):
         raise InvalidUnitRequest("unit", given, "what `save` has returned")
-    heads = UnitRecords(units_table)
+    records = UnitRecords(units_table)
     while True:
-        reply: Reply = yield heads.read(given)
+        reply: Reply = yield records.read(given)
         if reply.item is None:
             raise ended(None, given)
         head = UnitRecord.of(reply.item)
@@ -541,11 +541,11 @@ def resume(given: Any, own: Terms, units_table: str, marks: Marks, tables: Table
         if head.state == "rolledBack":
             raise ended(reply.item, given)
         if decide(head, reply.now) is Record.LEASE_OVER:
-            yield heads.roll_back_expired(head, reply.now)
+            yield records.roll_back_expired(head, reply.now)
             continue
-        pieces = yield from read_pieces(heads, head)
+        pieces = yield from read_pieces(records, head)
         if pieces is None:
-            again: Reply = yield heads.read(given)
+            again: Reply = yield records.read(given)
             if again.item is not None and not _is_the_same(UnitRecord.of(again.item), head):
                 continue
             raise UnitForgotten(f"the rows of the saved unit {given} are gone")
@@ -554,14 +554,14 @@ def resume(given: Any, own: Terms, units_table: str, marks: Marks, tables: Table
         resumed = yield from _resumed(head, told, own, marks, tables, units_table)
         if resumed.terms.repeats_step:
             return resumed
-        claimed: Reply = yield heads.claim(head, own.unit)
+        claimed: Reply = yield records.claim(head, own.unit)
         if not claimed.applied and not _is_claimed_by(claimed, own.unit):
             continue
         mine = replace(head, rev=head.rev + 1, coordinator=own.unit)
-        yield from _end_the_one_before(head, heads, claimed.now.latest_ms)
+        yield from _end_the_one_before(head, records, claimed.now.latest_ms)
         if resumed.terms.name is not None:
             # No earlier coordinator can commit it any more: a new receipt belongs to another unit.
-            yield from SavedUnit(mine, heads).check_name(resumed.terms.name, resumed.receipt or NEVER_USED)
+            yield from SavedUnit(mine, records).check_name(resumed.terms.name, resumed.receipt or NEVER_USED)
         return replace(resumed, terms=replace(resumed.terms, saved=mine))
 
 
@@ -575,12 +575,12 @@ def _is_the_same(again: UnitRecord, head: UnitRecord) -> bool:
     return (again.rev, again.state) == (head.rev, head.state)
 
 
-def _end_the_one_before(head: UnitRecord, heads: UnitRecords, now_ms: int) -> ForkingSteps[None]:
+def _end_the_one_before(head: UnitRecord, records: UnitRecords, now_ms: int) -> ForkingSteps[None]:
     """Roll back what the previous coordinator has marked: it cannot commit any more, and others would wait for it."""
     if head.coordinator is None or head.coordinator == head.attempt:
         return
     try:
-        yield heads.roll_back(head.coordinator, now_ms)
+        yield records.roll_back(head.coordinator, now_ms)
     except OutcomeUnknown as error:
         why = f"the coordinator before was not ended in time: resume the unit again ({error})"
         raise RequestNotApplied(why) from error

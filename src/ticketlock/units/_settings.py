@@ -1,10 +1,14 @@
-"""The settings of units: checked once, for threads and tasks."""
+"""What a unit begins with: its terms, checked once for threads and tasks; how it is saved, and the steps of a saved one.
+
+A step that is retried after its save adds nothing: the conditional write that saves the unit records its steps too, so
+a step is in the record exactly if its statements are.
+"""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from ticketlock._checks import duration_ms, text
 from ticketlock.errors import InvalidLockRequest, InvalidUnitRequest
@@ -16,6 +20,7 @@ from ticketlock.wire._driver import Clocks
 NAME_BYTES = 1_024
 """The longest name of a unit, of a step and of an owner."""
 MOST_STEPS = 100
+"""Steps that the record of a unit keeps at most."""
 _DIGEST_BYTES = 16
 
 Engine = Literal["native", "marked"]
@@ -103,8 +108,8 @@ class Terms:
     @property
     def repeats_step(self) -> bool:
         """Whether its step was saved before, and the unit is still pending."""
-        head, step = self.saved, self.step
-        return head is not None and head.state == "pending" and step is not None and step.digest in head.steps
+        record, step = self.saved, self.step
+        return record is not None and record.state == "pending" and step is not None and step.digest in record.steps
 
     @property
     def beside(self) -> int:
@@ -147,7 +152,7 @@ def check_owner(owner: Any) -> str:
     """An owner of saved units.
 
     Raises:
-        InvalidUnitRequest: it can be none.
+        InvalidUnitRequest: it is no text of that length.
     """
     return text("owner", owner, NAME_BYTES, InvalidUnitRequest)
 
@@ -207,7 +212,7 @@ class UnitsSettings:
             raise InvalidUnitRequest("isolation", isolation, LEVELS)
         if under is not None and not callable(getattr(under, "condition_check", None)):
             raise InvalidUnitRequest("under", under, "a held lock: a Lease or a Fence of ticketlock, for example")
-        if engine not in (None, "native", "marked"):
+        if engine not in (None, *get_args(Engine)):
             raise InvalidUnitRequest("engine", engine, '"native", "marked", or None')
         if engine == "native" and isolation is READ_LOCK:
             raise InvalidUnitRequest("engine", engine, '"marked" or None with READ_LOCK')
@@ -238,7 +243,7 @@ class UnitsSettings:
         """When a time-out ends, by the local clock; None for none.
 
         Raises:
-            InvalidUnitRequest: it is no such time.
+            InvalidUnitRequest: the time-out is not a duration that is allowed.
         """
         return None if timeout is None else clocks.read().local_ms + _timeout_ms(timeout)
 

@@ -151,11 +151,11 @@ class _TimeOfPart:
         return self.has_advanced and now.local_ms > self.last_ms
 
 
-def sweep(heads: UnitRecords, marks: Marks, *, parts: int = 1, until_ms: int | None = None) -> ForkingSteps[Swept]:
+def sweep(records: UnitRecords, marks: Marks, *, parts: int = 1, until_ms: int | None = None) -> ForkingSteps[Swept]:
     """End and finish the units that were left, and close those that are finished. Safe to repeat, and in parallel.
 
     Args:
-        heads: the records of units.
+        records: the records of units.
         marks: the names of our attributes.
         parts: how many parts of the table are swept at once.
         until_ms: when to stop, by the local clock, but for a first unit; the next sweep that has an end and as many
@@ -167,9 +167,9 @@ def sweep(heads: UnitRecords, marks: Marks, *, parts: int = 1, until_ms: int | N
     """
     whole_number("parts", parts, 1, MOST_PARTS, InvalidUnitRequest)
     if parts == 1:
-        return (yield from _sweep_part(heads, marks, (0, 1), until_ms))
+        return (yield from _sweep_part(records, marks, (0, 1), until_ms))
     swept, failed = Swept(), None
-    for part in (yield Together(tuple(_sweep_part(heads, marks, (at, parts), until_ms) for at in range(parts)))):
+    for part in (yield Together(tuple(_sweep_part(records, marks, (at, parts), until_ms) for at in range(parts)))):
         if isinstance(part, TableError):
             failed = failed or part
         else:
@@ -179,14 +179,14 @@ def sweep(heads: UnitRecords, marks: Marks, *, parts: int = 1, until_ms: int | N
     return swept
 
 
-def _sweep_part(heads: UnitRecords, marks: Marks, part: tuple[int, int], until_ms: int | None) -> ForkingSteps[Swept]:
-    swept, after, place, is_kept = Swept(), None, SweepPosition(heads.table, part), False
+def _sweep_part(records: UnitRecords, marks: Marks, part: tuple[int, int], until_ms: int | None) -> ForkingSteps[Swept]:
+    swept, after, place, is_kept = Swept(), None, SweepPosition(records.table, part), False
     time = _TimeOfPart() if until_ms is None else _TimeOfPart(until_ms)
     if until_ms is not None:
         kept: Reply = yield place.read()
         after, is_kept = place.after(kept.item), kept.item is not None
     while True:
-        page: Reply = yield heads.scan(after, part)
+        page: Reply = yield records.scan(after, part)
         now = page.now
         for row in page.items:
             if until_ms is not None:
@@ -195,7 +195,7 @@ def _sweep_part(heads: UnitRecords, marks: Marks, part: tuple[int, int], until_m
             if time.is_over(now):
                 break
             assert row is not None
-            swept = yield from _sweep_row(row, now, heads, marks, swept, time)
+            swept = yield from _sweep_row(row, now, records, marks, swept, time)
             time.has_advanced = True
             after = {name: row[name] for name in KEY}
         else:
@@ -213,12 +213,12 @@ def _sweep_part(heads: UnitRecords, marks: Marks, part: tuple[int, int], until_m
 
 
 def _sweep_row(
-    row: Item, now: Moment, heads: UnitRecords, marks: Marks, swept: Swept, time: _TimeOfPart
+    row: Item, now: Moment, records: UnitRecords, marks: Marks, swept: Swept, time: _TimeOfPart
 ) -> ForkingSteps[Swept]:
     head = None
     try:
         head = UnitRecord.of(row)
-        done: Swept = yield from sweep_one(head, now, heads, marks, swept, time)
+        done: Swept = yield from sweep_one(head, now, records, marks, swept, time)
     except (CommittedUnfinished, TableError, InvalidUnitRequest, UnsupportedFormat, _OutOfTime) as error:
         # InvalidUnitRequest: an item or a row has attributes of ours that no unit has written.
         _log.warning("the unit %s is left to the next sweep: %s", row["unit"]["S"], error)
@@ -237,30 +237,30 @@ def _left_open(swept: Swept, head: UnitRecord, now: Moment) -> Swept:
 
 
 def sweep_one(
-    seen: UnitRecord, now: Moment, heads: UnitRecords, marks: Marks, swept: Swept, time: _TimeOfPart | None = None
+    seen: UnitRecord, now: Moment, records: UnitRecords, marks: Marks, swept: Swept, time: _TimeOfPart | None = None
 ) -> ForkingSteps[Swept]:
     """Sweep one unit, and add what was done to ``swept``."""
     head, says = seen, decide(seen, now)
     if says is Record.CLOSED:
         # The process that closed it has not deleted all of its rows.
-        yield from close(heads, head, now.latest_ms)
+        yield from close(records, head, now.latest_ms)
         return replace(swept, closed=swept.closed + 1)
     if says is Record.PENDING:
         # A saved unit may be of any age: no process waits for it.
         return replace(swept, open=swept.open + 1) if head.is_saved else _left_open(swept, head, now)
     if says is Record.LEASE_OVER:
-        reply: Reply = yield heads.roll_back_expired(head, now)
+        reply: Reply = yield records.roll_back_expired(head, now)
         if not reply.applied:
             # Its lease was renewed, or another process has ended it.
             return _left_open(swept, head, now)
         head = replace(head, state="rolledBack", final_ms=now.latest_ms)
         swept = replace(swept, rolled_back=swept.rolled_back + 1)
     # If it was rolled back and has no rows, it has marked nothing: the rows are written before the first mark.
-    count = yield from _finish(RedoLog(heads, head), head, marks, time or _TimeOfPart())
+    count = yield from _finish(RedoLog(records, head), head, marks, time or _TimeOfPart())
     swept = replace(swept, finished=swept.finished + count)
     if now.earliest_ms < head.final_ms + COPIES_COME_WITHIN_MS:
         return replace(swept, open=swept.open + 1)
-    yield from close(heads, head, now.latest_ms)
+    yield from close(records, head, now.latest_ms)
     return replace(swept, closed=swept.closed + 1)
 
 

@@ -1,20 +1,11 @@
-"""The decorator of units: which calls run again, when, and under which name. No I/O, no clock of its own.
-
-Calls that met a conflict take turns: they queue for the items, in arrival order. The queue is advisory: conditions on
-the items decide whether a unit is committed. If a lock is lost or cannot be acquired, nothing else changes.
-"""
+"""The decorator of units: which calls run again, when, and under which name. No I/O, no clock of its own."""
 
 import dataclasses
-import hashlib
 import inspect
-import logging
 import random
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
-from typing import Any, Protocol
+from typing import Any
 
 from ticketlock._checks import text, whole_number
 from ticketlock._decorating import CallKey, Decorator, KeyOf
@@ -22,18 +13,9 @@ from ticketlock.errors import InvalidUnitRequest, TicketLockError, UnitConflict,
 from ticketlock.units._reading import Isolation
 from ticketlock.units._record import new_id
 from ticketlock.units._settings import HeldLock, Terms, Under, UnitsSettings
-from ticketlock.units._values import PYTHON
-from ticketlock.units._work import ItemState
+from ticketlock.units._turns import PlaceInTurn
 from ticketlock.wire._actions import Actions, Sleep
 from ticketlock.wire._driver import Clocks
-
-NAMESPACE = "units"
-"""The namespace of the locks that calls queue for."""
-
-_MOST_KNOWN = 1_000
-_ENTITY_BYTES = 1_024
-
-_log = logging.getLogger("ticketlock")
 
 AGAIN = (UnitConflict, UnitContended, UnitRolledBack)
 """After these errors nothing was written, and another try may succeed."""
@@ -53,156 +35,6 @@ _UNDER = "a plain function that is given the call's arguments and returns a held
 _ARGUMENT_BYTES = 255
 _FIRST_BACKOFF_MS = 25
 _LONGEST_BACKOFF_MS = 1_000
-
-
-class Locks(Protocol):
-    """Where calls queue: a ``LockClient`` of ``ticketlock``, or of ``ticketlock.aio`` for tasks."""
-
-    def acquire_all(self, entities: Iterable[str], **options: Any) -> Any:
-        """Hold several locks together."""
-        ...
-
-
-class ThreadLocks(Locks, Protocol):
-    """The one for threads: an interrupt may come before the caller of ``acquire_all`` receives its locks."""
-
-    def _holds(self) -> Any: ...
-
-    def _give_back_since(self, before: Any) -> None: ...
-
-
-def check_locks(locks: Any) -> None:
-    """Refuse anything but a lock client.
-
-    Raises:
-        InvalidUnitRequest: it is no lock client.
-    """
-    if locks is not None and not callable(getattr(locks, "acquire_all", None)):
-        raise InvalidUnitRequest("locks", locks, "a LockClient: of ticketlock for threads, of ticketlock.aio for tasks")
-
-
-class Contended:
-    """The items at which calls of this process have recently met conflicts, for all of its threads.
-
-    An item is contended from its first conflict until a call gets its turn without waiting.
-    """
-
-    def __init__(self) -> None:
-        self._entities: OrderedDict[str, None] = OrderedDict()
-        self._mutex = threading.Lock()
-
-    def add(self, entities: Iterable[str]) -> None:
-        """Note conflicts at these items; beyond a thousand, the oldest are forgotten."""
-        with self._mutex:
-            for entity in entities:
-                self._entities[entity] = None
-                self._entities.move_to_end(entity)
-            while len(self._entities) > _MOST_KNOWN:
-                self._entities.popitem(last=False)
-
-    def forget(self, entities: Iterable[str]) -> None:
-        """Note that a call got its turn at these items without waiting."""
-        with self._mutex:
-            for entity in entities:
-                self._entities.pop(entity, None)
-
-    def __contains__(self, entity: str) -> bool:
-        return entity in self._entities
-
-
-class PlaceInTurn:
-    """What the tries of one call queue for.
-
-    Args:
-        contended: the items with conflicts.
-
-    Attributes:
-        entities: the locks that its next try needs, one for each item.
-        is_due: whether some of them were added since it last queued.
-        is_held: whether it holds the locks that it last queued for.
-    """
-
-    def __init__(self, contended: Contended) -> None:
-        self.entities: set[str] = set()
-        self.is_due = False
-        self.is_held = False
-        self._contended = contended
-        self._stood_aside = False
-        self._has_waited = False
-
-    def check(self, places: Sequence[ItemState]) -> None:
-        """Step back if calls are queueing for an item that is about to be read: nothing is sent, and the try ends.
-
-        Raises:
-            UnitConflict: names the items; the next try queues for them.
-        """
-        wanted = {entity_of(*_named(place)): place for place in places}
-        missing = {entity: place for entity, place in wanted.items() if self._is_missing(entity)}
-        if missing:
-            self._stood_aside = True
-            self._want(missing)
-            raise UnitConflict(_named(place) for place in missing.values())
-
-    def _is_missing(self, entity: str) -> bool:
-        return entity in self._contended and entity not in self.entities
-
-    def met(self, error: TicketLockError) -> bool:
-        """Note how a try has ended. Returns whether it counts: a try that only stepped back does not."""
-        if self._stood_aside:
-            self._stood_aside = False
-            return False
-        if isinstance(error, UnitConflict):
-            met = [entity_of(table, key) for table, key in error.keys]
-            self._contended.add(met)
-            self._want(met)
-        return True
-
-    def _want(self, entities: Iterable[str]) -> None:
-        self.is_due |= not self.entities.issuperset(entities)
-        self.entities.update(entities)
-
-    def wishes(self, timeout_ms: int) -> dict[str, Any]:
-        """The arguments of ``acquire_all``."""
-        self.is_due = self.is_held = self._has_waited = False
-        return {
-            "entities": sorted(self.entities),
-            "namespace": NAMESPACE,
-            "record_wait": timeout_ms / 1_000,
-            # A call within a call does not queue behind itself.
-            "reentrant": True,
-            "on_wait": self._waits,
-        }
-
-    def _waits(self, _: object) -> None:
-        self._has_waited = True
-
-    def note_held(self) -> None:
-        """Note that all locks are held."""
-        self.is_held = True
-        if not self._has_waited:
-            self._contended.forget(self.entities)
-
-    def note_missed(self, error: TicketLockError) -> None:
-        """Note that the turn did not come: the next try runs without it."""
-        _log.warning("a unit runs without its turn at %s: %s", ", ".join(sorted(self.entities)), error)
-
-
-def entity_of(table: str, key: Mapping[str, Any]) -> str:
-    """The entity of the lock for an item. Several items may share one by chance.
-
-    Args:
-        table: the table's name.
-        key: in Python values.
-    """
-    parts = [str(part) if isinstance(part, str | Decimal) else repr(part) for part in key.values()]
-    entity = "/".join([table, *parts])
-    if len(entity.encode()) <= _ENTITY_BYTES:
-        return entity
-    return f"{table}/{hashlib.sha256(entity.encode()).hexdigest()}"
-
-
-def _named(place: ItemState) -> tuple[str, dict[str, Any]]:
-    return place.table.name, PYTHON.back(place.key) or {}
 
 
 class Tries:
@@ -283,7 +115,7 @@ class TransactionalArguments:
         Raises:
             InvalidUnitRequest: names the argument.
         """
-        # At the call depth that the check of a key expects.
+        # The check counts frames of the stack: it is called directly from here.
         if self.name is not None:
             TRANSACTIONAL.check_key(self.name)
         whole_number("tries", self.tries, 1, _MOST_TRIES, InvalidUnitRequest)
@@ -313,11 +145,11 @@ class Calls:
     """The calls of one function.
 
     Attributes:
-        wishes: the arguments of the decorator.
+        arguments: those of the decorator.
         name_of: makes the name of a call's unit; None for no name.
     """
 
-    wishes: TransactionalArguments
+    arguments: TransactionalArguments
     name_of: KeyOf | None
 
     def tries(
@@ -334,10 +166,10 @@ class Calls:
             InvalidUnitRequest: the name is invalid, or ``under`` has not returned a held lock.
         """
         name = self.name_of(args, kwargs) if self.name_of is not None else None
-        wishes = self.wishes
+        given = self.arguments
         under = self._lock_of(args, kwargs)
-        terms = settings.terms(clocks, name=name, isolation=wishes.isolation, under=under, timeout=wishes.timeout)
-        return Tries(terms, wishes.tries, clocks, turn)
+        terms = settings.terms(clocks, name=name, isolation=given.isolation, under=under, timeout=given.timeout)
+        return Tries(terms, given.tries, clocks, turn)
 
     def joins(self, given: object, terms: Callable[[object], Terms | None]) -> bool:
         """Whether a call is part of the unit that its caller passes; None is as if nothing was passed.
@@ -351,23 +183,23 @@ class Calls:
         """
         if given is None:
             return False
-        found, wishes = terms(given), self.wishes
+        found, own = terms(given), self.arguments
         if found is None:
-            raise InvalidUnitRequest(wishes.unit_as, given, "a unit, which the call then joins; or left out")
-        for field, wish in (("name", wishes.name), ("under", wishes.under)):
-            if wish is not None:
+            raise InvalidUnitRequest(own.unit_as, given, "a unit, which the call then joins; or left out")
+        for field, value in (("name", own.name), ("under", own.under)):
+            if value is not None:
                 allowed = f"left out: the function has a `{field}`, so each call of it is a unit of its own"
-                raise InvalidUnitRequest(wishes.unit_as, found.id, allowed)
+                raise InvalidUnitRequest(own.unit_as, found.id, allowed)
         levels = list(Isolation)
-        if levels.index(found.isolation) < levels.index(wishes.isolation):
-            allowed = f"a unit whose isolation is {wishes.isolation} at least, as the function's; or left out"
-            raise InvalidUnitRequest(wishes.unit_as, f"{found.id}, {found.isolation}", allowed)
+        if levels.index(found.isolation) < levels.index(own.isolation):
+            allowed = f"a unit whose isolation is {own.isolation} at least, as the function's; or left out"
+            raise InvalidUnitRequest(own.unit_as, f"{found.id}, {found.isolation}", allowed)
         return True
 
     def _lock_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> HeldLock | None:
-        if self.wishes.under is None:
+        if self.arguments.under is None:
             return None
-        lock: Any = self.wishes.under(*args, **kwargs)
+        lock: Any = self.arguments.under(*args, **kwargs)
         if lock is None:
             # Otherwise the unit would be committed without a lock.
             raise InvalidUnitRequest("under", lock, _UNDER)

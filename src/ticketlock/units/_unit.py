@@ -27,15 +27,15 @@ class UnitFace:
         id: identifies the unit; of a resumed unit, the id under which it was saved.
     """
 
-    def __init__(self, verbs: UnitOfWork) -> None:
-        self.id = verbs.terms.id
-        self._verbs = verbs
+    def __init__(self, unit_of_work: UnitOfWork) -> None:
+        self.id = unit_of_work.terms.id
+        self._unit_of_work = unit_of_work
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.id}, {self._verbs.state.in_words}>"
+        return f"<{type(self).__name__} {self.id}, {self._unit_of_work.state.in_words}>"
 
     def __del__(self) -> None:
-        if self._verbs.is_waiting_for_its_end:
+        if self._unit_of_work.is_waiting_for_its_end:
             warnings.warn(
                 f"the unit {self.id} was never ended, and has written nothing: use it in `with`, or call `commit` or "
                 "`rollback`",
@@ -57,19 +57,19 @@ class Unit(UnitFace):
         id: identifies the unit; of a resumed unit, the id under which it was saved.
     """
 
-    def __init__(self, verbs: UnitOfWork, follow: Follow) -> None:
-        super().__init__(verbs)
+    def __init__(self, unit_of_work: UnitOfWork, follow: Follow) -> None:
+        super().__init__(unit_of_work)
         self._follow = follow
 
     @cached_property
     def client(self) -> "UnitClient":
         """The same unit with the parameters of the low-level API."""
-        return UnitClient(LowLevelUnitOfWork(self._verbs), self._follow)
+        return UnitClient(LowLevelUnitOfWork(self._unit_of_work), self._follow)
 
     @property
     def repeated(self) -> bool:
         """Whether its name was committed before, or its step saved: then this unit writes nothing."""
-        return self._verbs.repeated
+        return self._unit_of_work.repeated
 
     def get(
         self, table: UnitTable, key: Mapping[str, Any], *, isolation: Isolation | None = None
@@ -93,7 +93,7 @@ class Unit(UnitFace):
             TableError: the table could not be used.
         """
         found: dict[str, Any] | None
-        (found,) = self._follow(self._verbs.get([(table, key)], isolation, PYTHON))
+        (found,) = self._follow(self._unit_of_work.get([(table, key)], isolation, PYTHON))
         return found
 
     def get_all(
@@ -112,7 +112,7 @@ class Unit(UnitFace):
             UnitConflict: an item that the unit had read before has changed; below ``SERIALIZABLE``, one that it has
                 written. The unit is over. Or as for ``get``, which lists the other errors.
         """
-        found: list[dict[str, Any] | None] = self._follow(self._verbs.get(wanted, isolation, PYTHON))
+        found: list[dict[str, Any] | None] = self._follow(self._unit_of_work.get(wanted, isolation, PYTHON))
         return found
 
     def query(
@@ -166,7 +166,7 @@ class Unit(UnitFace):
             limit=limit,
             forward=forward,
         )
-        found: list[dict[str, Any]] = self._follow(self._verbs.items(table, request, isolation))
+        found: list[dict[str, Any]] = self._follow(self._unit_of_work.items(table, request, isolation))
         return found
 
     def put(
@@ -198,7 +198,7 @@ class Unit(UnitFace):
             UnitContended, UnitRolledBack, UnitForgotten, TableError: as for ``get``.
         """
         request = StatementRequest("put", table, item, condition=condition, values=values, names=names)
-        found: dict[str, Any] | None = self._follow(self._verbs.item_before(request))
+        found: dict[str, Any] | None = self._follow(self._unit_of_work.item_before(request))
         return found
 
     def update(
@@ -230,7 +230,7 @@ class Unit(UnitFace):
                 ``UnitContended``, ``UnitRolledBack`` and ``UnitForgotten``.
         """
         request = StatementRequest("update", table, key, condition=condition, values=values, names=names, update=update)
-        found: dict[str, Any] | None = self._follow(self._verbs.item_after(request, blind=blind))
+        found: dict[str, Any] | None = self._follow(self._unit_of_work.item_after(request, blind=blind))
         return found
 
     def delete(
@@ -252,7 +252,7 @@ class Unit(UnitFace):
             The item that was deleted; None if there was none.
         """
         request = StatementRequest("delete", table, key, condition=condition, values=values, names=names)
-        found: dict[str, Any] | None = self._follow(self._verbs.item_before(request))
+        found: dict[str, Any] | None = self._follow(self._unit_of_work.item_before(request))
         return found
 
     def check(
@@ -273,7 +273,7 @@ class Unit(UnitFace):
             The item; None if there is none.
         """
         request = StatementRequest("check", table, key, condition=condition, values=values, names=names)
-        found: dict[str, Any] | None = self._follow(self._verbs.item_before(request))
+        found: dict[str, Any] | None = self._follow(self._unit_of_work.item_before(request))
         return found
 
     def commit(self) -> None:
@@ -297,8 +297,8 @@ class Unit(UnitFace):
                 returns which.
             TableError: nothing was written.
         """
-        with self._verbs.state.reporting():
-            self._follow(self._verbs.commit())
+        with self._unit_of_work.state.reporting():
+            self._follow(self._unit_of_work.commit())
 
     def rollback(self) -> None:
         """End the unit; nothing is written. A second call does nothing. Rolls back a resumed unit for every process.
@@ -307,7 +307,7 @@ class Unit(UnitFace):
             UnitFinished: it is committed, or may be.
             UnitChanged, UnitForgotten, TableError: the unit was resumed, and was not rolled back.
         """
-        self._follow(self._verbs.rollback())
+        self._follow(self._unit_of_work.rollback())
 
     def save(self, *, keep_for: Seconds = 86_400, owner: str | None = None) -> str:
         """Hand the unit over: write down what it has read and written, for ``Units.resume``. This object is over.
@@ -333,21 +333,21 @@ class Unit(UnitFace):
             OutcomeUnknown: its present state may or may not be saved; ``resume`` finds out.
             TableError: it was not saved, and may continue.
         """
-        with self._verbs.state.reporting():
-            saved: str = self._follow(self._verbs.save(keeping(keep_for, owner)))
+        with self._unit_of_work.state.reporting():
+            saved: str = self._follow(self._unit_of_work.save(keeping(keep_for, owner)))
         return saved
 
     def __enter__(self) -> Self:
-        self._follow(self._verbs.begin())
+        self._follow(self._unit_of_work.begin())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
-            self._follow(self._verbs.leave(error))
+            self._follow(self._unit_of_work.leave(error))
         except BaseException:
-            if self._verbs.is_waiting_for_its_end:
+            if self._unit_of_work.is_waiting_for_its_end:
                 # Interrupted before the first step: its read locks would be renewed as long as it is referenced.
-                self._follow(self._verbs.end_after_interrupt())
+                self._follow(self._unit_of_work.end_after_interrupt())
             raise

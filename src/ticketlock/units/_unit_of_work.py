@@ -48,7 +48,7 @@ from ticketlock.units._settings import SaveOptions, Terms, check_of, check_room
 from ticketlock.units._state import UnitState
 from ticketlock.units._statements import StatementArguments, StatementRequest, statement
 from ticketlock.units._tables import Tables, UnitTable
-from ticketlock.units._transactional import PlaceInTurn
+from ticketlock.units._turns import PlaceInTurn
 from ticketlock.units._values import PYTHON, Python
 from ticketlock.units._work import (
     MOST_ACTIONS,
@@ -104,24 +104,24 @@ class UnitOfWork:
         self.repeated = resumed is not None and resumed.is_repeated
         self._tables = tables
         self._work = Work(marks) if resumed is None else resumed.work
-        self._heads = UnitRecords(units_table)
-        self._meeting = Meeting(marks, self._heads, (terms.born_ms, terms.unit), terms.timeout_ms, random.random)
-        self._reading = Reader(marks, self._heads, self._meeting)
+        self._records = UnitRecords(units_table)
+        self._meeting = Meeting(marks, self._records, (terms.born_ms, terms.unit), terms.timeout_ms, random.random)
+        self._reading = Reader(marks, self._records, self._meeting)
         self._guards = Guards(units_table)
         self._receipt = None if resumed is None else resumed.receipt
-        self._record = None if terms.saved is None else SavedUnit(terms.saved, self._heads)
+        self._record = None if terms.saved is None else SavedUnit(terms.saved, self._records)
         self._saves = 0
         # Whether a statement of this object writes.
         self._has_written = False
         self._marked: MarkedCommit | None = None
-        self._locking: ReadLocks | None = None
+        self._read_locks: ReadLocks | None = None
         self.kept: ReadLockLease | None = None
         if terms.isolation is READ_LOCK:
             begun = Commit(terms.unit, units_table, terms.born_ms, self.state)
             # Without a reference to this object: nothing but the last reference to the unit keeps its read locks.
             read = partial(read_unread, work=self._work, reading=self._reading, most=MOST_TOGETHER)
-            self._locking = ReadLocks(begun, marks, self._heads, self._meeting, read)
-            self.kept = ReadLockLease(self._locking)
+            self._read_locks = ReadLocks(begun, marks, self._records, self._meeting, read)
+            self.kept = ReadLockLease(self._read_locks)
         if resumed is not None and resumed.is_committed:
             self.state.note("resumes a committed unit")
 
@@ -130,13 +130,13 @@ class UnitOfWork:
         """Whether it is open and would write, or has read locks."""
         if not self.state.is_open or not self.state.is_of_this_process:
             return False
-        return self._has_written or (self._locking is not None and self._locking.is_kept)
+        return self._has_written or (self._read_locks is not None and self._read_locks.is_kept)
 
     def begin(self) -> ForkingSteps[None]:
         """Find out whether the name was committed before; without a name, no request is sent."""
         self.state.check_process()
         if self.terms.name is not None and self._receipt is None:
-            reply: Reply = yield read_receipt(self._heads.table, self.terms.name)
+            reply: Reply = yield read_receipt(self._records.table, self.terms.name)
             self._receipt = Receipt.of(reply.item)
             self.repeated = self._receipt.is_committed
 
@@ -214,7 +214,7 @@ class UnitOfWork:
 
     def _query(self, table: Any, given: QueryArguments, isolation: Isolation | None) -> ForkingSteps[Found]:
         level, own = self._level(isolation), self._tables.check_own(table)
-        if self._locking is not None and level in (SERIALIZABLE, READ_LOCK):
+        if self._read_locks is not None and level in (SERIALIZABLE, READ_LOCK):
             allowed = "COMMITTED or UNCOMMITTED for a query of such a unit: `get_all` marks what it has shown"
             raise InvalidUnitRequest("isolation", level, allowed)
         checked = asked(own, given, self._work.marks)
@@ -242,7 +242,7 @@ class UnitOfWork:
         level = self.terms.isolation if isolation is None else isolation
         if not isinstance(level, Isolation):
             raise InvalidUnitRequest("isolation", isolation, LEVELS)
-        if level is READ_LOCK and self._locking is None:
+        if level is READ_LOCK and self._read_locks is None:
             raise InvalidUnitRequest("isolation", isolation, "another level, or a unit that was begun with READ_LOCK")
         return level
 
@@ -259,7 +259,7 @@ class UnitOfWork:
         """
         boolean("blind", blind, InvalidUnitRequest)
         arguments = request.arguments()
-        return (yield from self._alone(self._evaluate(request, arguments, blind=blind and self._locking is None)))
+        return (yield from self._alone(self._evaluate(request, arguments, blind=blind and self._read_locks is None)))
 
     def item_before(self, request: StatementRequest) -> ForkingSteps[Any]:
         """The item before a statement, as its caller has values; converted in the steps: an interrupt ends the unit."""
@@ -353,7 +353,7 @@ class UnitOfWork:
         terms = self.terms
         commit = Commit(
             terms.unit,
-            self._heads.table,
+            self._records.table,
             terms.born_ms,
             self.state,
             name=terms.name,
@@ -369,9 +369,9 @@ class UnitOfWork:
         guards = self._guards.of_inserts(touched, self._work)
         if guards:
             touched = yield from self._with(guards)
-        if self._locking is not None and self._locking.has_to_end:
+        if self._read_locks is not None and self._read_locks.has_to_end:
             yield from self._check_may_mark(touched)
-            yield from self._locking.commits(commit)
+            yield from self._read_locks.commits(commit)
             return
         if not any(place.writes for place in touched) and not self.terms.beside:
             yield from self._validate(touched, commit)
@@ -395,12 +395,12 @@ class UnitOfWork:
 
     def _with(self, guards: Sequence[ItemState]) -> ForkingSteps[list[ItemState]]:
         """The items of the commit, with the guards of those that it inserts."""
-        if self._locking is None:
+        if self._read_locks is None:
             yield from read_unread(
                 [guard for guard in guards if not guard.is_read], self._work, self._reading, MOST_TOGETHER
             )
         else:
-            yield from self._locking.lock_all(guards)
+            yield from self._read_locks.lock_all(guards)
         for guard in guards:
             self._guards.check(guard)
             guard.image, guard.is_written = self._guards.image(guard), True
@@ -415,7 +415,7 @@ class UnitOfWork:
 
     def _commit_by_marks(self, places: Sequence[ItemState], commit: Commit) -> ForkingSteps[None]:
         yield from self._check_may_mark(places)
-        self._marked = MarkedCommit(commit, self._work.marks, self._heads, self._meeting, places)
+        self._marked = MarkedCommit(commit, self._work.marks, self._records, self._meeting, places)
         yield from self._marked.steps()
 
     def _check_may_mark(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
@@ -487,7 +487,7 @@ class UnitOfWork:
     def save(self, keeping: SaveOptions) -> ForkingSteps[str]:
         """Write down what it has read and written, for `resume`: this object is over."""
         with self.state.alone():
-            if self._locking is not None:
+            if self._read_locks is not None:
                 raise InvalidUnitRequest("isolation", READ_LOCK, "another level for a unit that is saved")
             yield from self.begin()
             if self._record is None or not self.repeated:
@@ -505,7 +505,7 @@ class UnitOfWork:
         self._saves += 1
         keeping = replace(keeping, tries=self._saves)
         try:
-            yield from save(self.terms, self._work, self._receipt, self._heads, keeping, self.state)
+            yield from save(self.terms, self._work, self._receipt, self._records, keeping, self.state)
         except (OutcomeUnknown, UnitError):
             # After other errors the unit is unchanged, and may continue.
             self.state.note("is interrupted")
@@ -523,9 +523,9 @@ class UnitOfWork:
         Calling it again does nothing.
         """
         marked: MarkedCommit | None = None if self.state.is_over else self._marked
-        if self._locking is not None:
+        if self._read_locks is not None:
             # A rollback may have been interrupted, too, or the last writes of a commit.
-            marked = self._locking if self._locking.has_to_end else None
+            marked = self._read_locks if self._read_locks.has_to_end else None
         self.abandon()
         if marked is not None:
             try:
@@ -537,13 +537,13 @@ class UnitOfWork:
 
     def _read_unread(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
         self._approach(places)
-        if self._locking is None or self.repeated:
+        if self._read_locks is None or self.repeated:
             yield from self._read_in(places)
             return
         try:
-            yield from self._locking.lock_all(places)
+            yield from self._read_locks.lock_all(places)
         finally:
-            if self._locking.is_ending:
+            if self._read_locks.is_ending:
                 self.state.note("fails")
 
     def _read_in(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
@@ -557,8 +557,8 @@ class UnitOfWork:
             raise
 
     def _let_go(self) -> ForkingSteps[None]:
-        if self._locking is not None:
-            yield from self._locking.release_marks()
+        if self._read_locks is not None:
+            yield from self._read_locks.release_marks()
 
     def _approach(self, places: Sequence[ItemState]) -> None:
         """Step back if calls are queueing for these items, before the unit has used them."""
@@ -599,7 +599,7 @@ def fits_one_request(touched: Sequence[ItemState], terms: Terms, most: int) -> b
     return fits
 
 
-def ending(verbs: UnitOfWork, driver: Driver, steps: ForkingSteps[T]) -> Actions[T]:
+def ending(unit_of_work: UnitOfWork, driver: Driver, steps: ForkingSteps[T]) -> Actions[T]:
     """Perform steps of a unit. If anything else than their own error is raised meanwhile, end the unit.
 
     The exception is raised again, with every outcome of the unit.
@@ -611,7 +611,7 @@ def ending(verbs: UnitOfWork, driver: Driver, steps: ForkingSteps[T]) -> Actions
     except BaseException as error:
         if is_of_steps(error, steps):
             raise
-        yield from driver.follow(verbs.end_after_interrupt())
+        yield from driver.follow(unit_of_work.end_after_interrupt())
         raise
 
 

@@ -21,16 +21,8 @@ from ticketlock.units._saved import Resumed, end_owner, resume
 from ticketlock.units._settings import Engine, HeldLock, Terms, Under, UnitsSettings, as_a_unit_request
 from ticketlock.units._sweeping import Swept, sweep
 from ticketlock.units._tables import Tables, UnitTable
-from ticketlock.units._transactional import (
-    AGAIN,
-    TRANSACTIONAL,
-    Contended,
-    PlaceInTurn,
-    ThreadLocks,
-    TransactionalArguments,
-    check_has_parentheses,
-    check_locks,
-)
+from ticketlock.units._transactional import AGAIN, TRANSACTIONAL, TransactionalArguments, check_has_parentheses
+from ticketlock.units._turns import Contended, PlaceInTurn, ThreadLocks, check_locks
 from ticketlock.units._unit import Unit
 from ticketlock.units._unit_of_work import UnitOfWork, ending, is_of_steps
 from ticketlock.wire._actions import T
@@ -57,31 +49,31 @@ class UnitsTable(Performer):
         """Perform steps."""
         return self.drive(self._driver.follow(steps))
 
-    def follows(self, verbs: UnitOfWork) -> Callable[[ForkingSteps[Any]], Any]:
+    def follows(self, unit_of_work: UnitOfWork) -> Callable[[ForkingSteps[Any]], Any]:
         """What performs the steps of one unit, and ends the unit if they are interrupted."""
 
         def follow(steps: ForkingSteps[T]) -> T:
             try:
                 try:
-                    return self.drive(ending(verbs, self._driver, steps))
+                    return self.drive(ending(unit_of_work, self._driver, steps))
                 finally:
-                    self._keep(verbs)
+                    self._keep(unit_of_work)
             except BaseException as error:
                 if not is_of_steps(error, steps):
                     # Perhaps before the first step, or while its read locks were handed to the heartbeat.
-                    self.drive(self._driver.follow(verbs.end_after_interrupt()))
-                    self._keep(verbs)
+                    self.drive(self._driver.follow(unit_of_work.end_after_interrupt()))
+                    self._keep(unit_of_work)
                 raise
 
         return follow
 
-    def _keep(self, verbs: UnitOfWork) -> None:
+    def _keep(self, unit_of_work: UnitOfWork) -> None:
         """Have a unit's read locks renewed from its first statement to its end."""
-        kept = verbs.kept
+        kept = unit_of_work.kept
         if kept is None or not self._driver.is_of_this_process:
             # The heartbeat's thread does not exist here; a thread of the parent may have held its mutex at the fork.
             return
-        if verbs.state.is_over or not kept._is_watched_on():
+        if unit_of_work.state.is_over or not kept._is_watched_on():
             self._heartbeat.forget(kept)
         elif not kept.is_watched:
             kept.is_watched = True
@@ -353,7 +345,7 @@ class Units:
                                 TRANSACTIONAL.check_is_over(function, result)
                                 return result
                         except AGAIN as error:
-                            if not unit._verbs.state.may_run_again or tries.is_the_last(error):
+                            if not unit._unit_of_work.state.may_run_again or tries.is_the_last(error):
                                 raise
                         if turn is not None and turn.is_due:
                             line.close()
@@ -522,7 +514,7 @@ class Units:
         assert self._locks is not None
         before = self._locks._holds()
         try:
-            group = self._locks.acquire_all(**turn.wishes(timeout_ms))
+            group = self._locks.acquire_all(**turn.acquire_arguments(timeout_ms))
             for lease in group.leases:
                 line.callback(lease.release, best_effort=True)
             turn.note_held()
@@ -537,9 +529,9 @@ class Units:
 
     def _unit(self, terms: Terms, *, turn: PlaceInTurn | None = None, resumed: Resumed | None = None) -> Unit:
         settings = self._settings
-        verbs = UnitOfWork(terms, settings.units_table, self._tables, settings.marks, turn=turn, resumed=resumed)
-        return Unit(verbs, self._performer.follows(verbs))
+        unit_of_work = UnitOfWork(terms, settings.units_table, self._tables, settings.marks, turn=turn, resumed=resumed)
+        return Unit(unit_of_work, self._performer.follows(unit_of_work))
 
 
 def _terms_of(given: object) -> Terms | None:
-    return given._verbs.terms if isinstance(given, Unit) else None
+    return given._unit_of_work.terms if isinstance(given, Unit) else None

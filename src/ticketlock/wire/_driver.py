@@ -198,9 +198,9 @@ class Driver:
                 then the protocol reads the item.
             ClientClosed: this process was forked from the one that created the driver.
         """
-        too_late_ms = request.too_late_ms()
+        last_start_ms = request.last_start_ms()
         last_ms = self.clocks.read().local_ms + request.gives_up_after_ms(self.patience_ms)
-        last_ms = _earlier(_earlier(last_ms, too_late_ms), until_ms)
+        last_ms = _earlier(_earlier(last_ms, last_start_ms), until_ms)
         identity = uuid.uuid4().hex
         perhaps_applied = False
         first: Reading | None = None
@@ -208,7 +208,7 @@ class Driver:
             sent = self.clocks.read()
             first = first or sent
             # By the clock that moved further: the local one stops in a frozen machine.
-            if too_late_ms is not None and first.local_ms + passed_ms(first, sent) > too_late_ms:
+            if last_start_ms is not None and first.local_ms + passed_ms(first, sent) > last_start_ms:
                 given_up = OutcomeUnknown if perhaps_applied else RequestNotApplied
                 raise given_up("not sent: it would have arrived too late")
             self._process.check()

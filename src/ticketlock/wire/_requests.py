@@ -82,7 +82,7 @@ class Request(ABC):
         """
         return usual_ms
 
-    def too_late_ms(self) -> int | None:
+    def last_start_ms(self) -> int | None:
         """The last moment on the local clock at which an attempt may start; None for any."""
         return None
 
@@ -160,7 +160,7 @@ class Write(Request):
             raise BrokenReply()
         return (answer.get("Attributes"),)
 
-    def too_late_ms(self) -> int | None:
+    def last_start_ms(self) -> int | None:
         """As given."""
         return self.not_after_local_ms
 
@@ -205,9 +205,9 @@ class TransactWrite(Request):
         """At most its patience."""
         return usual_ms if self.patience_ms is None else min(usual_ms, self.patience_ms)
 
-    def too_late_ms(self) -> int | None:
-        """That of its first write."""
-        return min((ms for write in self.writes if (ms := write.too_late_ms()) is not None), default=None)
+    def last_start_ms(self) -> int | None:
+        """The earliest limit of its writes."""
+        return min((ms for write in self.writes if (ms := write.last_start_ms()) is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)

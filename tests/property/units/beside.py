@@ -62,10 +62,10 @@ def reader(rounds: int, _: Sequence[str] = ()) -> Script:
 def read_beside(world: UnitsWorld, machine: Machine, keys: Sequence[Key], level: Isolation) -> Actions[None]:
     checker, began = world.checker, world.checker.step
     wall_ms, began_ms = machine.read().wall_ms, world.time.now_ms
-    verbs = verbs_of(world, Terms(unit_id(world, wall_ms), wall_ms, 10_000, level))
+    unit_of_work = verbs_of(world, Terms(unit_id(world, wall_ms), wall_ms, 10_000, level))
     wanted = [(world.table_of(each), key_of(each)) for each in keys]
     try:
-        items = yield from machine.driver.follow(verbs.get(wanted, level, PYTHON))
+        items = yield from machine.driver.follow(unit_of_work.get(wanted, level, PYTHON))
     except TableError:
         return
     in_time(world, began_ms, f"{machine.name} read")
@@ -86,12 +86,12 @@ def _read_all_at_once(world: UnitsWorld, machine: Machine, keys: Sequence[Key]) 
     record = Record(unit_id(world, wall_ms), world.numbers, checker.step, world.time.now_ms)
     record.machine, record.born_ms = machine.name, wall_ms
     checker.begins(record)
-    verbs = verbs_of(world, Terms(record.id, wall_ms, 10_000, SERIALIZABLE))
+    unit_of_work = verbs_of(world, Terms(record.id, wall_ms, 10_000, SERIALIZABLE))
     wanted = [(world.table_of(each), key_of(each)) for each in keys]
     try:
-        items = yield from machine.driver.follow(verbs.get(wanted, SERIALIZABLE, PYTHON))
+        items = yield from machine.driver.follow(unit_of_work.get(wanted, SERIALIZABLE, PYTHON))
         record.seen = {key: value_of(item) for key, item in zip(keys, items, strict=True)}
-        yield from machine.driver.follow(verbs.commit())
+        yield from machine.driver.follow(unit_of_work.commit())
     except TicketLockError as error:
         checker.sees_end(record, type(error).__name__)
         return

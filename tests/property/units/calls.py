@@ -97,14 +97,14 @@ def written_by(call: Call) -> str | None:
                 if unit is not None and MARKS.mark not in asked.get("Item", {}):
                     return str(unit["S"])
     token = str(call.parameters.get("ClientRequestToken"))
-    heads = any(
+    records = any(
         asked["TableName"] == UNITS
         and asked.get("Key", {}).get("row", {}).get("S") == "head"
         and ":ended" not in asked.get("ExpressionAttributeValues", {})
         for action in call.parameters["TransactItems"]
         for asked in action.values()
     )
-    return token if len(token) == 26 and not heads else None
+    return token if len(token) == 26 and not records else None
 
 
 def may_be_refused(call: Call) -> bool:

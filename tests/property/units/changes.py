@@ -190,7 +190,7 @@ class MarkedThatClosesBefore(MarkedCommit):
 
     def _finish(self) -> ForkingSteps[None]:
         reply: Reply = yield Pause(0)
-        yield from _meeting.close(self._heads, self._head, reply.now.latest_ms)
+        yield from _meeting.close(self._records, self._head, reply.now.latest_ms)
         yield from super()._finish()
 
 
@@ -201,7 +201,7 @@ def pass_by_without_order(self: Meeting, met: Marked) -> ForkingSteps[None]:
     """
     while (pending := (yield from self.resolve(met))) is not None:
         head, now = pending
-        yield self._heads.roll_back(head.unit, now.latest_ms, by=self._age[1])
+        yield self._records.roll_back(head.unit, now.latest_ms, by=self._age[1])
 
 
 def undecided_or_gone(head: UnitRecord | None) -> bool:
@@ -231,7 +231,7 @@ def with_heads_by_one_read(self: Reader, batch: Sequence[Wanted], *, together: b
     units = {met.mark.unit for each, item in zip(batch, items, strict=True) if (met := self._met(each, item))}
     after = {}
     for unit in sorted(units):
-        reply: Reply = yield self._heads.read(unit)
+        reply: Reply = yield self._records.read(unit)
         after[unit] = UnitRecord.of(reply.item) if reply.item is not None else None
     return items, after
 
@@ -258,9 +258,9 @@ def one_by_one(self: Reader, batch: Sequence[Wanted]) -> ForkingSteps[Any]:
     return items
 
 
-def images_dirty(self: Reader, batch: Sequence[Wanted], items: Any, heads: Any) -> ForkingSteps[Any]:
+def images_dirty(self: Reader, batch: Sequence[Wanted], items: Any, records: Any) -> ForkingSteps[Any]:
     """The value that a pending unit is about to write is treated as committed."""
-    as_committed = {unit: None if head is None else replace(head, state="committed") for unit, head in heads.items()}
+    as_committed = {unit: None if head is None else replace(head, state="committed") for unit, head in records.items()}
     return (yield from _IMAGES(self, batch, items, as_committed))
 
 
@@ -429,13 +429,13 @@ def saved_under_an_ended_one(table: str, owner: str) -> Write:
     return replace(_OWNER_GOES_ON(table, owner), condition=ALWAYS)
 
 
-def end_owner_too_late(heads: UnitRecords, owner: str) -> ForkingSteps[list[str]]:
+def end_owner_too_late(records: UnitRecords, owner: str) -> ForkingSteps[list[str]]:
     """Its units are read before anything refuses later saves."""
-    page = yield _saved._saved(heads.table, owner, None)
+    page = yield _saved._saved(records.table, owner, None)
     now = (yield Pause(0)).now
-    yield _saved._end(heads.table, owner, now)
+    yield _saved._end(records.table, owner, now)
     units = [row["row"]["S"] for row in page.items if row["row"]["S"] != "ended"]
-    return (yield from _saved._roll_back(units, heads, owner, now, []))
+    return (yield from _saved._roll_back(units, records, owner, now, []))
 
 
 _OWNER_GOES_ON = _saved.owner_goes_on
@@ -487,13 +487,13 @@ class MarkedThatStaysWhenRefused(MarkedCommit):
 
 
 def sweep_of_any_age(
-    seen: UnitRecord, now: Moment, heads: UnitRecords, marks: Marks, swept: Any, time: Any
+    seen: UnitRecord, now: Moment, records: UnitRecords, marks: Marks, swept: Any, time: Any
 ) -> ForkingSteps[Any]:
     """Every unit is old enough, as with an age that overflows: upstream's bug.
 
     A unit whose lease is running is rolled back; a record is closed before the last copy of a mark has arrived.
     """
-    return (yield from _SWEEP_ONE(seen, replace(now, earliest_ms=LONGEST_MS), heads, marks, swept, time))
+    return (yield from _SWEEP_ONE(seen, replace(now, earliest_ms=LONGEST_MS), records, marks, swept, time))
 
 
 _SWEEP_ONE = _sweeping.sweep_one

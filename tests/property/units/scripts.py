@@ -55,15 +55,15 @@ def one_that_resumes(world: UnitsWorld, machine: Machine, plan: Plan) -> Actions
         if unit not in checker.saves.committed:
             raise Broken(f"outcomes: {own} finds {unit} committed, and it is not")
         return
-    verbs = verbs_of(world, resumed.terms, resumed)
+    unit_of_work = verbs_of(world, resumed.terms, resumed)
     if resumed.terms.repeats_step:
-        yield from _repeats(world, machine, verbs, record, plan)
+        yield from _repeats(world, machine, unit_of_work, record, plan)
         return
     _takes_up(record, resumed, world)
     if plan.statements and world.chance.pick(6) == 5:
-        yield from _rolls_back(world, machine, verbs, record)
+        yield from _rolls_back(world, machine, unit_of_work, record)
     else:
-        yield from to_its_end(world, machine, verbs, record, plan)
+        yield from to_its_end(world, machine, unit_of_work, record, plan)
 
 
 def _takes_up(record: Record, resumed: Resumed, world: UnitsWorld) -> None:
@@ -83,20 +83,22 @@ def _step_of(plan: Plan) -> SavedStep | None:
     return SavedStep(plan.statements[0][0])
 
 
-def _repeats(world: UnitsWorld, machine: Machine, verbs: UnitOfWork, record: Record, plan: Plan) -> Actions[None]:
+def _repeats(
+    world: UnitsWorld, machine: Machine, unit_of_work: UnitOfWork, record: Record, plan: Plan
+) -> Actions[None]:
     """Run a step again after its save: nothing of it is written."""
     assert plan.keeping is not None
     world.checker.saves.sees_repeated_step(str(record.saved_as), record.step)
     for _, (key, *_) in plan.statements:
-        yield from states_nothing(world, machine, verbs, key)
-    assert (yield from machine.driver.follow(verbs.save(plan.keeping))) == record.saved_as
+        yield from states_nothing(world, machine, unit_of_work, key)
+    assert (yield from machine.driver.follow(unit_of_work.save(plan.keeping))) == record.saved_as
     world.checker.sees_end(record, "saved before")
 
 
-def _rolls_back(world: UnitsWorld, machine: Machine, verbs: UnitOfWork, record: Record) -> Actions[None]:
+def _rolls_back(world: UnitsWorld, machine: Machine, unit_of_work: UnitOfWork, record: Record) -> Actions[None]:
     """Roll it back for every coordinator."""
     try:
-        yield from machine.driver.follow(verbs.rollback())
+        yield from machine.driver.follow(unit_of_work.rollback())
     except TicketLockError as error:
         world.checker.sees_end(record, type(error).__name__)
         return
@@ -173,11 +175,11 @@ def last_operator(world: UnitsWorld, machine: Machine) -> Actions[None]:
 
 
 def _corrects(world: UnitsWorld, machine: Machine, unit: str, key: Key) -> Actions[None]:
-    checker, table, heads = world.checker, world.table_of(key), UnitRecords(UNITS)
+    checker, table, records = world.checker, world.table_of(key), UnitRecords(UNITS)
     where = {name: {"S": part} for name, part in key_of(key).items()}
     began = checker.step
     try:
-        left = yield from machine.driver.follow(unfinished(heads, MARKS, unit, table, where))
+        left = yield from machine.driver.follow(unfinished(records, MARKS, unit, table, where))
     except (InvalidUnitRequest, TableError):
         return
     record = Record(unit_id(world, machine.read().wall_ms), world.numbers, began, is_plain=True)
@@ -192,7 +194,7 @@ def _corrects(world: UnitsWorld, machine: Machine, unit: str, key: Key) -> Actio
     checker.notes(f"{machine.name} corrects {unit} in {key} as {record.id}: {record.writes[key]}")
     try:
         done = yield from machine.driver.follow(
-            correct(heads, MARKS, unit, table, where, Correction(record.id, image, machine.name, "refused"))
+            correct(records, MARKS, unit, table, where, Correction(record.id, image, machine.name, "refused"))
         )
     except InvalidUnitRequest:
         # It was finished, or corrected by another one, meanwhile.
@@ -263,8 +265,8 @@ def final_unit(world: UnitsWorld, machine: Machine) -> Actions[None]:
 
 def final_reader(world: UnitsWorld, machine: Machine) -> Actions[None]:
     wanted = [(world.table_of(each), key_of(each)) for each in world.keys]
-    verbs = verbs_of(world, Terms(unit_id(world, 0), 0, 10_000, COMMITTED))
-    items = yield from machine.driver.follow(verbs.get(wanted, COMMITTED, PYTHON))
+    unit_of_work = verbs_of(world, Terms(unit_id(world, 0), 0, 10_000, COMMITTED))
+    items = yield from machine.driver.follow(unit_of_work.get(wanted, COMMITTED, PYTHON))
     for key, item in zip(world.keys, items, strict=True):
         if value_of(item) != world.checker.state[key]:
             raise Broken(f"committed reads: at the end {key} reads {item}, and is {world.checker.state[key]}")

@@ -90,9 +90,9 @@ def value_of(item: Mapping[str, Any] | None) -> Value:
 
 
 def verbs_of(world: UnitsWorld, terms: Terms, resumed: Resumed | None = None) -> UnitOfWork:
-    verbs = UnitOfWork(terms, UNITS, world.tables, MARKS, resumed=resumed)
-    verbs._meeting._jitter = world.jitter
-    return verbs
+    unit_of_work = UnitOfWork(terms, UNITS, world.tables, MARKS, resumed=resumed)
+    unit_of_work._meeting._jitter = world.jitter
+    return unit_of_work
 
 
 def one_try(world: UnitsWorld, machine: Machine, plan: Plan, born_ms: int) -> Actions[bool]:
@@ -106,40 +106,42 @@ def one_try(world: UnitsWorld, machine: Machine, plan: Plan, born_ms: int) -> Ac
     record.fence = under.token if under is not None else None
     record.machine, record.born_ms = machine.name, born_ms
     checker.begins(record)
-    verbs = verbs_of(world, terms)
+    unit_of_work = verbs_of(world, terms)
     checker.notes(f"{machine.name} begins {unit}: {plan.statements} {plan.engine} {plan.name} {record.fence}")
-    return (yield from to_its_end(world, machine, verbs, record, plan))
+    return (yield from to_its_end(world, machine, unit_of_work, record, plan))
 
 
-def to_its_end(world: UnitsWorld, machine: Machine, verbs: UnitOfWork, record: Record, plan: Plan) -> Actions[bool]:
+def to_its_end(
+    world: UnitsWorld, machine: Machine, unit_of_work: UnitOfWork, record: Record, plan: Plan
+) -> Actions[bool]:
     """The statements of a unit, and its end. Returns whether this try was the last."""
     checker, unit, began_ms, quiet = world.checker, record.id, world.time.now_ms, _troubles(world)
-    own, follow = OwnUnit(world, machine, verbs, record), machine.driver.follow
+    own, follow = OwnUnit(world, machine, unit_of_work, record), machine.driver.follow
     try:
-        yield from follow(verbs.begin())
+        yield from follow(unit_of_work.begin())
         if record.knows_name_at is None:
             record.knows_name_at = checker.step
         for verb, keys in plan.statements:
-            if verbs.repeated and verb not in READS:
-                yield from states_nothing(world, machine, verbs, keys[0])
+            if unit_of_work.repeated and verb not in READS:
+                yield from states_nothing(world, machine, unit_of_work, keys[0])
             else:
                 yield from own.states(verb, keys)
             yield from _thinks(world)
         if plan.keeping is not None:
             # Another machine may resume it before this one learns that it is saved.
-            record.saved_as = verbs.terms.id
+            record.saved_as = unit_of_work.terms.id
             world.saved[unit] = record
-            yield from follow(verbs.save(plan.keeping))
+            yield from follow(unit_of_work.save(plan.keeping))
             end = SAVED
         else:
             record.ends_at, record.ends_ms = checker.step, world.time.now_ms
-            yield from _commits(world, machine, verbs)
-            end = REPEATED if verbs.repeated else REPORTED_COMMITTED
+            yield from _commits(world, machine, unit_of_work)
+            end = REPEATED if unit_of_work.repeated else REPORTED_COMMITTED
     except InvalidUnitRequest:
         raise
     except TicketLockError as error:
         end = type(error).__name__
-        if verbs.state.is_open:
+        if unit_of_work.state.is_open:
             end = "given up"
         checker.sees_end(record, end)
         in_time(world, began_ms, f"{unit} ended as {end}")
@@ -153,11 +155,11 @@ def to_its_end(world: UnitsWorld, machine: Machine, verbs: UnitOfWork, record: R
     return True
 
 
-def _commits(world: UnitsWorld, machine: Machine, verbs: UnitOfWork) -> Actions[None]:
+def _commits(world: UnitsWorld, machine: Machine, unit_of_work: UnitOfWork) -> Actions[None]:
     """The commit, which reports what the service refuses after the decision."""
-    told, unit = False, verbs.terms.unit
+    told, unit = False, unit_of_work.terms.unit
     try:
-        yield from machine.driver.follow(verbs.commit())
+        yield from machine.driver.follow(unit_of_work.commit())
     except CommittedUnfinished as error:
         told = True
         if error.unit != unit or not error.keys:
@@ -169,12 +171,14 @@ def _commits(world: UnitsWorld, machine: Machine, verbs: UnitOfWork) -> Actions[
         raise Broken(f"told: the commit of {unit} has not reported an item that is refused")
 
 
-def states_nothing(world: UnitsWorld, machine: Machine, verbs: UnitOfWork, key: Key) -> Actions[None]:
+def states_nothing(world: UnitsWorld, machine: Machine, unit_of_work: UnitOfWork, key: Key) -> Actions[None]:
     """A statement of a repeated unit: it does nothing."""
     request = StatementRequest("delete", world.table_of(key), key_of(key))
-    found = yield from machine.driver.follow(verbs.evaluate(request))
+    found = yield from machine.driver.follow(unit_of_work.evaluate(request))
     if found != (None, None):
-        raise Broken(f"exactly once: {verbs.terms.unit} is repeated, and its statement has evaluated {key}: {found}")
+        raise Broken(
+            f"exactly once: {unit_of_work.terms.unit} is repeated, and its statement has evaluated {key}: {found}"
+        )
 
 
 def in_time(world: UnitsWorld, began_ms: float, what: str) -> None:
@@ -209,31 +213,33 @@ def _check(table: UnitTable, key: Mapping[str, Any], condition: str) -> Statemen
 class OwnUnit:
     """A unit, with what it must see of its own writes."""
 
-    def __init__(self, world: UnitsWorld, machine: Machine, verbs: UnitOfWork, record: Record) -> None:
-        self.world, self.machine, self.verbs, self.record = world, machine, verbs, record
+    def __init__(self, world: UnitsWorld, machine: Machine, unit_of_work: UnitOfWork, record: Record) -> None:
+        self.world, self.machine, self.unit_of_work, self.record = world, machine, unit_of_work, record
         self.new = {":new": [record.number], ":none": []}
 
     def states(self, verb: str, keys: Sequence[Key]) -> Actions[None]:
         """One statement."""
         world, (key, *_) = self.world, keys
         table, python_key = world.table_of(key), key_of(key)
-        began, follow, verbs = self.world.checker.step, self.machine.driver.follow, self.verbs
+        began, follow, unit_of_work = self.world.checker.step, self.machine.driver.follow, self.unit_of_work
         if verb in ("get", "get all"):
-            own = verbs.terms.isolation
+            own = unit_of_work.terms.isolation
             levels = [own, own, COMMITTED, UNCOMMITTED]
             level = levels[world.chance.pick(4)]
             wanted = [(world.table_of(each), key_of(each)) for each in keys]
-            found = yield from follow(verbs.get(wanted, level, PYTHON))
+            found = yield from follow(unit_of_work.get(wanted, level, PYTHON))
             self._reads(level, {each: value_of(item) for each, item in zip(keys, found, strict=True)}, began)
         elif verb == "query":
             yield from self._queries(began)
         elif verb == "blind":
             if self._number_is_in(key):
                 return
-            yield from follow(verbs.evaluate(self._append(table, python_key), blind=True))
-            if self.verbs.terms.isolation is READ_LOCK and key not in self.record.seen:
+            yield from follow(unit_of_work.evaluate(self._append(table, python_key), blind=True))
+            if self.unit_of_work.terms.isolation is READ_LOCK and key not in self.record.seen:
                 # It is read and marked nevertheless.
-                _, after = yield from follow(verbs.evaluate(_check(table, python_key, "attribute_exists(#list)")))
+                _, after = yield from follow(
+                    unit_of_work.evaluate(_check(table, python_key, "attribute_exists(#list)"))
+                )
                 value = value_of(PYTHON.back(after)) or ()
                 self.record.seen[key] = value[:-1] or world.checker.state[key]
                 self.record.writes[key] = value
@@ -244,24 +250,24 @@ class OwnUnit:
         elif verb == "append":
             if self._number_is_in(key):
                 return
-            before, after = yield from follow(verbs.evaluate(self._append(table, python_key)))
+            before, after = yield from follow(unit_of_work.evaluate(self._append(table, python_key)))
             self._meets(key, value_of(PYTHON.back(before)), began)
             self._writes(key, (*(self._own(key) or ()), self.record.number), value_of(PYTHON.back(after)))
         elif verb == "put":
             item = {**python_key, ELEMENTS: [self.record.number]}
-            before, after = yield from follow(verbs.evaluate(StatementRequest("put", table, item)))
+            before, after = yield from follow(unit_of_work.evaluate(StatementRequest("put", table, item)))
             self._meets(key, value_of(PYTHON.back(before)), began)
             self._writes(key, (self.record.number,), value_of(PYTHON.back(after)))
         elif verb == "delete":
-            before, _ = yield from follow(verbs.evaluate(StatementRequest("delete", table, python_key)))
+            before, _ = yield from follow(unit_of_work.evaluate(StatementRequest("delete", table, python_key)))
             self._meets(key, value_of(PYTHON.back(before)), began)
             self._writes(key, None, None)
         else:
             conditions = ["attribute_exists(#list)", "attribute_not_exists(#list)"]
             try:
-                before, _ = yield from follow(verbs.evaluate(_check(table, python_key, conditions[0])))
+                before, _ = yield from follow(unit_of_work.evaluate(_check(table, python_key, conditions[0])))
             except ConditionFailed:
-                before, _ = yield from follow(verbs.evaluate(_check(table, python_key, conditions[1])))
+                before, _ = yield from follow(unit_of_work.evaluate(_check(table, python_key, conditions[1])))
             self._meets(key, value_of(PYTHON.back(before)), began)
             self.record.asserted.add(key)
 
@@ -272,10 +278,10 @@ class OwnUnit:
         """Query the range, and note missing keys. Only in a guarded table the commit checks that they stay missing."""
         world, record = self.world, self.record
         level = [SERIALIZABLE, SERIALIZABLE, SERIALIZABLE, COMMITTED, UNCOMMITTED][world.chance.pick(5)]
-        if self.verbs.terms.isolation is READ_LOCK and level is SERIALIZABLE:
+        if self.unit_of_work.terms.isolation is READ_LOCK and level is SERIALIZABLE:
             level = COMMITTED
         request = QueryRequest(key_condition=KeyOf("pk").eq("p"))
-        steps = self.verbs.query(world.table_of(("lines", "")), request.arguments(), level)
+        steps = self.unit_of_work.query(world.table_of(("lines", "")), request.arguments(), level)
         found = yield from self.machine.driver.follow(steps)
         there = {("lines", item["sk"]["S"]): value_of(PYTHON.back(item)) for item in found.items}
         keys = [key for key in world.keys if key[0] == "lines"]
@@ -315,7 +321,7 @@ class OwnUnit:
             for key, value in of_others.items():
                 if key not in record.blind:
                     checker.sees_uncommitted(record.id, key, value)
-        elif is_one_instant and len(found) > 1 and not self.verbs.repeated:
+        elif is_one_instant and len(found) > 1 and not self.unit_of_work.repeated:
             # What it has read or written before is unchanged at the instant of the others; without others it is of any
             # one instant since the unit began, which may have been before a save.
             before = {key: record.seen[key] for key in own - blind if key in record.seen}
