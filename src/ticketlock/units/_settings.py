@@ -1,4 +1,4 @@
-"""What a unit begins with: its terms, checked once for threads and tasks; how it is saved, and the steps of a saved one.
+"""What a unit begins with: its terms, checked once for threads and tasks; how it is saved, and its steps.
 
 A step that is retried after its save adds nothing: the conditional write that saves the unit records its steps too, so
 a step is in the record exactly if its statements are.
