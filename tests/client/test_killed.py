@@ -10,7 +10,7 @@ import pytest
 from kit.crowd import Crowd, holding, waiting
 from kit.kept import Kept
 from kit.lock_history import operations, outcome
-from kit.lock_model import Verdict, judge
+from kit.lock_model import judge
 from kit.programs import LEASE_S, Counter, Programs, Shared, heard, hold, tell
 from kit.works import (
     alone,
@@ -20,6 +20,7 @@ from kit.works import (
     write_with_the_token,
     write_with_the_token_after_a_plain_read,
 )
+from ticketlock_local.demo.checks import Verdict
 
 from ticketlock import Lease, LockClient
 from ticketlock.locks._queue import EXPIRY_MARGIN_MS

@@ -8,11 +8,12 @@ from dataclasses import replace
 
 from kit.kept import Kept
 from kit.lock_history import Event, operations, outcome
-from kit.lock_model import Verdict, judge
+from kit.lock_model import judge
 from kit.places import until
 from kit.programs import LEASE_S, Counter, Programs, Shared, heard, tell
 from kit.recorded import name_of
 from kit.works import TWO, alone, come_and_go, reading, several
+from ticketlock_local.demo.checks import Verdict
 
 from ticketlock import LockState
 from ticketlock.wire._driver import SystemClocks

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 from kit.lock_history import Event, Recorder, Seen, history, write
-from kit.lock_model import History, Verdict, judge
+from kit.lock_model import History, judge
 from kit.picture import drawn
 from ticketlock_local.checkout import BUILD, ROOT
+from ticketlock_local.demo.checks import Verdict
 
 from ticketlock import LockState
 

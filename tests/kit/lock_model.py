@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Literal
 
+from ticketlock_local.demo.checks import Verdict
+
 from ticketlock import LockState
 from ticketlock.locks._modes import MAX_HOLDERS
 
@@ -91,24 +93,6 @@ class History:
 
     acquisitions: Sequence[Acquisition]
     updates: Sequence[Update] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The broken promises.
-
-    Attributes:
-        failures: promises that were broken; each begins with the promise's name.
-        slips: waiters that may have been overtaken, once each, as the order allows.
-    """
-
-    failures: tuple[str, ...]
-    slips: tuple[str, ...] = ()
-
-    @property
-    def passed(self) -> bool:
-        """Whether every promise was kept."""
-        return not self.failures
 
 
 def judge(history: History, left: Mapping[str, LockState], counters: Mapping[str, int] | None = None) -> Verdict:

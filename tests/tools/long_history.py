@@ -17,11 +17,12 @@ from kit.crowd import Crowd, holding, waiting
 from kit.engines import create_table
 from kit.kept import Kept
 from kit.lock_history import operations, outcome
-from kit.lock_model import Verdict, by_entity, judge, overtakings
+from kit.lock_model import by_entity, judge, overtakings
 from kit.programs import Programs, Shared
 from rich.console import Console
 from rich.table import Table
 from ticketlock_local.cloud.deploy import client_arguments, client_environment
+from ticketlock_local.demo.checks import Verdict
 from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock.wire._sdk import make_client

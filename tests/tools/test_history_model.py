@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.lines import ENTITY, FOREVER_MS, Client, Reference, event, good_locks, line, stay, told_by
 from kit.lock_history import Event, Kind, history, operations
-from kit.lock_model import Outcome, Verdict, judge, overtakings
+from kit.lock_model import Outcome, judge, overtakings
+from ticketlock_local.demo.checks import Verdict
 
 from ticketlock import LockState
 from ticketlock.locks._items import Holder, LockItem, Row

@@ -12,13 +12,14 @@ from kit.engines import create_table
 from kit.kept import Kept
 from kit.lines import ENTITY, line
 from kit.lock_history import Event, Recorder, Seen, history, operations, outcome
-from kit.lock_model import Verdict, judge
+from kit.lock_model import judge
 from kit.picture import drawn
 from kit.places import meanwhile, until
 from kit.places import outcome as outcome_of
 from kit.programs import LEASE_S, Programs, Shared
 from kit.recorded import RecordedLocks
 from kit.works import TWO, several
+from ticketlock_local.demo.checks import Verdict
 from ticketlock_local.engines.emulator import Emulator
 from ticketlock_local.errors import EmulatorError
 from tools.long_history import judged

@@ -32,6 +32,8 @@ FORGETS_TOKENS = "moto"
 """The engine that applies a transaction twice if it is sent twice under one token and its conditions still hold
 (docs/proof.md)."""
 
+LEASE_S, MARGIN_S = 60, 5
+
 
 @dataclass
 class Transfer:
@@ -283,9 +285,6 @@ class TestACopyOfACommitThatArrivesLate:
         assert transfer.times() == 1
 
 
-LEASE_S, MARGIN_S = 60, 5
-
-
 def takes_ten(party: Party, key: Key, **terms: object) -> Unit:
     """A unit that is about to be committed."""
     unit = party.begin(**terms)
@@ -403,12 +402,20 @@ def test_the_outcome_of_a_unit_that_was_killed_is_pending_until_its_lease_is_ove
     [("name", {}), ("name", {"name": "a", "unit": "b"}), ("name", {"name": ""}), ("unit", {"unit": "mine"})],
     ids=["nothing", "both", "an empty name", "what is no id"],
 )
-def test_a_question_that_is_none_is_refused(books: Books, ann: Party, field: str, asked: dict[str, str]) -> None:
+def test_an_outcome_that_is_asked_for_with_wrong_arguments_is_refused(
+    books: Books, ann: Party, field: str, asked: dict[str, str]
+) -> None:
     before = books.everything()
     with pytest.raises(InvalidUnitRequest) as refused:
         ann.units.outcome(**asked)
     assert refused.value.field == field
     assert books.everything() == before
+
+
+def expires(books: Books, name: str) -> None:
+    """Time to live deletes the receipt of a name."""
+    key = dumped({"unit": f"name#{name}", "row": "receipt"})
+    books.plain_client.delete_item(TableName=books.tables["units"], Key=key)
 
 
 @pytest.mark.parametrize("engine", ["native", "marked"])
@@ -462,12 +469,6 @@ def test_a_name_whose_receipt_time_to_live_has_deleted_ends_a_saved_unit_if_it_i
     assert ben.units.outcome(name=name) is Outcome.ROLLED_BACK
     with pytest.raises(UnitRolledBack, match="given up"):
         ben.units.resume(saved)
-
-
-def expires(books: Books, name: str) -> None:
-    """Time to live deletes the receipt of a name."""
-    key = dumped({"unit": f"name#{name}", "row": "receipt"})
-    books.plain_client.delete_item(TableName=books.tables["units"], Key=key)
 
 
 def test_a_save_that_is_not_answered_is_unknown_until_it_is_resumed(
@@ -526,7 +527,7 @@ def test_resuming_shows_the_outcome_of_a_commit_that_was_not_answered(
 
 
 @THREADS_ONLY
-def test_one_that_is_interrupted_in_a_statement_is_as_it_was_saved(
+def test_a_resumed_unit_that_is_interrupted_in_a_statement_is_as_it_was_saved(
     books: Books, ann: Party, ben: Party, account: Key, other: Key
 ) -> None:
     name = ann.saves(account)
