@@ -71,7 +71,7 @@ tables: install
 pages: install ## write the tables in the pages that docs/tables generates from the code
 	$(COG) -r --verbosity=1 $(PAGES)
 
-faces: install ## write the methods of the units for tasks that differ from those for threads by `await` alone
+faces: install ## write the methods for tasks that differ from those for threads by `await` alone
 	$(LOCAL) faces
 
 # The lists include all dependencies, so nothing is left to resolve. A mirror may answer "nothing known" to every

@@ -13,7 +13,7 @@ _COMMANDS = {
     "demo": ("demo.run", "main", "show workflows that wait for each other"),
     "check-template": ("cloud.cdk_cli", "check_template", "synthesise and lint the template"),
     "template": ("plain.template", "write", "write the plain CloudFormation template"),
-    "faces": ("faces", "write_faces", "write what the units for tasks have in common with those for threads"),
+    "faces": ("faces", "write_faces", "write what the faces for tasks have in common with those for threads"),
     "check-faces": ("faces", "check_faces", "compare that with the files"),
 }
 
