@@ -18,7 +18,7 @@ import threading
 import time
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -200,10 +200,10 @@ class Used(NamedTuple):
     entries: float
 
 
-def used(clients: Sequence[Any]) -> Used:
-    """What is used now; the thread that asks is not counted."""
+def used(clients: Sequence[Any], others: Collection[threading.Thread]) -> Used:
+    """What is used now, but for the threads of others."""
     # asyncio's threads for host names stay until its loop ends.
-    threads = [each for each in threading.enumerate() if not each.name.startswith("asyncio_")]
+    threads = {each for each in threading.enumerate() if not each.name.startswith("asyncio_")}
     entries = [
         len(each._holdings._held)
         + len(each._holdings.known._locks)
@@ -211,7 +211,7 @@ def used(clients: Sequence[Any]) -> Used:
         for each in clients
     ]
     kib = tracemalloc.get_traced_memory()[0] / 1_024
-    return Used(len(threads) - 1, psutil.Process().num_fds(), kib, max(entries, default=0))
+    return Used(len(threads.difference(others)), psutil.Process().num_fds(), kib, max(entries, default=0))
 
 
 def life(run: Run, seconds: float) -> None:
@@ -223,9 +223,11 @@ def life(run: Run, seconds: float) -> None:
 
         def watch() -> None:
             while not over.wait(_SAMPLE_EVERY_S) and time.monotonic() < ends_at_s:
-                samples.append(used(soaked.clients))
+                samples.append(used(soaked.clients, others))
 
         watcher = threading.Thread(target=watch)
+        # A worker of pytest, for one, has threads of its own.
+        others = {*threading.enumerate(), watcher}
         tracemalloc.start()
         watcher.start()
         soaked.run(lambda: _jobs(ends_at_s), WORKERS)
@@ -233,7 +235,7 @@ def life(run: Run, seconds: float) -> None:
         watcher.join()
         # A thread of a closed client may still be on its way out.
         gone_by_s = time.monotonic() + _ENDS_WITHIN_S
-        while (closed := used([])).threads and time.monotonic() < gone_by_s:
+        while (closed := used([], others)).threads and time.monotonic() < gone_by_s:
             time.sleep(_SAMPLE_EVERY_S)
         tracemalloc.stop()
     # The first moments fill pools, maps and caches.
