@@ -25,7 +25,7 @@ from ticketlock import (
     Position,
     RecordWaitExceeded,
 )
-from ticketlock.client._acquire import Waits, leave
+from ticketlock.client._acquire import Wait, leave
 from ticketlock.client._waiters import WaitKey, lines_of_this_process
 from ticketlock.errors import RequestNotApplied
 from ticketlock.locks._hand_over import Next, release_to
@@ -311,7 +311,7 @@ class Half:
         return release.finish()
 
 
-def _is_next(waits: Waits | None) -> bool:
+def _is_next(waits: Wait | None) -> bool:
     """Whether it sleeps after a poll that found it next in line; until then its sleeps end at once."""
     if waits is not None and waits.following is None:
         waits.wake()

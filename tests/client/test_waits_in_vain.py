@@ -23,8 +23,9 @@ from ticketlock import (
     TableError,
     TableRefused,
 )
-from ticketlock.client._acquire import Pace, PaceBounds, _next_poll, acquire, leave
+from ticketlock.client._acquire import Pace, PaceBounds, Wait, _next_poll, acquire, leave
 from ticketlock.locks._hand_over import Next, release_to
+from ticketlock.locks._protocol import Contender
 from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB, Sent
 from ticketlock.wire._requests import Pause
 
@@ -79,6 +80,11 @@ def test_a_waiter_leaves_the_queue_if_the_users_permits_differ_from_its_own_once
     assert moved.queue_of(entity) == 0
 
 
+def wait(me: Contender, record_wait_ms: int | None = None) -> Wait:
+    """The wait of a client whose release wakes no one."""
+    return Wait(me.claim, record_wait_ms, Pace(PaceBounds()), jitter=lambda: 0.5)
+
+
 class GrantedUnderALimit:
     """A reader that a release grants a lock, whose limit is then unset; the lock's number is not the reader's."""
 
@@ -108,7 +114,7 @@ def test_a_reader_that_a_release_grants_a_lock_whose_limit_is_unset_then_gives_i
 ) -> None:
     granted = GrantedUnderALimit(memory, clock)
     with pytest.raises(PermitsMismatch):
-        granted.table.contend(granted.waiting, lambda me: _next_poll(me, granted.seen, None, 0, None, 0))
+        granted.table.contend(granted.waiting, lambda me: _next_poll(me, wait(me), granted.seen))
     assert granted.left() == (0, 0)
 
 
@@ -145,7 +151,7 @@ def waiting(process: Process, lock: LockName, record_wait_ms: int | None = None)
     """A waiter that has slept once in the queue, and is about to poll."""
     waiter = process.steps(
         process.claim(lock),
-        lambda me: acquire(me, record_wait_ms, Pace(PaceBounds()), on_wait=lambda _: None, jitter=lambda: 0.5),
+        lambda me: acquire(me, wait(me, record_wait_ms)),
     )
     while not isinstance(waiter.next_request, Pause):
         waiter.step()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from ticketlock.client._acquire import Waits
+from ticketlock.client._acquire import Wait
 from ticketlock.wire._actions import Actions, Call
 from ticketlock.wire._table_time import Reading
 
@@ -72,7 +72,7 @@ class Machine:
         frozen_at_ms, set_back_at_ms: when it was last frozen, and its wall clock set back.
         unheard: how many of its requests may have been applied without an answer.
         copies: how many of its requests have left a copy that may arrive later.
-        waits: its wait for a lock, as a client's.
+        wait: its wait for a lock, as a client's.
         conflict_at_ms: when a request of it last conflicted with one of another machine.
         backs_off: whether its last request did: it sleeps, and sends it again.
     """
@@ -94,7 +94,7 @@ class Machine:
     set_back_at_ms: float = 0
     unheard: int = 0
     copies: int = 0
-    waits: Waits | None = None
+    wait: Wait | None = None
     conflict_at_ms: float = 0
     backs_off: bool = False
 

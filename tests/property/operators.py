@@ -41,7 +41,7 @@ class Client:
         self.world = world
         self.machine = machine
         self._driver = driver
-        self.holdings: Holdings[BaseLease] = Holdings(self, self, machine, CLIENTS, world.lines)
+        self.holdings: Holdings[BaseLease] = Holdings(self, self, clocks=machine, bounds=CLIENTS, lines=world.lines)
 
     def lease(self, claim: Claim, grant: Grant) -> BaseLease:
         """A grant as its holder knows it."""

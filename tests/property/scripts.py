@@ -13,7 +13,7 @@ from property.parties import TABLE
 from property.world import World
 
 from ticketlock import Grant, Place, Position
-from ticketlock.client._acquire import Pace, PaceBounds, Waits, acquire, leave
+from ticketlock.client._acquire import Pace, PaceBounds, Wait, acquire, leave
 from ticketlock.client._waiters import WaitKey
 from ticketlock.errors import LockLost, OutcomeUnknown, RecordWaitExceeded, RequestNotApplied, TableError
 from ticketlock.locks._hand_over import await_wake_up
@@ -106,32 +106,29 @@ def at_once(
     others_wait: bool = False,
 ) -> Actions[Grant]:
     """Acquire as the Python client does; if waiters are not woken, as one process with the other machines."""
-    pace = Pace(bounds)
 
     def remembers(seen: Position) -> None:
         if seen.is_next and seen.fencing_token is not None:
             world.next_polls.setdefault((seen.place.ticket, seen.fencing_token), machine.polled)
 
-    waits = Waits(claim, remembers, pace, expects_others=others_wait)
-    waits.wake = partial(_wakes, machine, waits)
-    machine.waits = waits
-
     line = WaitKey(TABLE, world.lock)
+    wait = Wait(
+        claim,
+        wait_ms,
+        Pace(bounds),
+        jitter=lambda: 0.5,
+        on_wait=remembers,
+        expects_others=others_wait,
+        will_be_woken=partial(world.lines.will_release, line),
+    )
+    wait.wake = partial(_wakes, machine, wait)
+    machine.wait = wait
 
     def steps(now: Moment) -> Steps[Grant]:
-        waits.contender = contender(world, claim, now)
-        return acquire(
-            waits.contender,
-            wait_ms,
-            pace,
-            on_wait=waits,
-            jitter=lambda: 0.5,
-            others_wait=others_wait,
-            wakes=waits.wakes,
-            will_be_woken=partial(world.lines.will_release, line),
-        )
+        wait.contender = contender(world, claim, now)
+        return acquire(wait.contender, wait)
 
-    with nullcontext() if world.wakes else world.lines.standing(line, waits):
+    with nullcontext() if world.wakes else world.lines.standing(line, wait):
         until_ms = None if wait_ms is None else machine.read().local_ms + wait_ms + driver.patience_ms
         grant = yield from driver.run(steps, until_ms=until_ms)
     if grant.next_may_enter:
@@ -141,17 +138,17 @@ def at_once(
 
 def _has_left(world: World, machine: Machine) -> None:
     """Wake the next waiter of its process, as a client does."""
-    if machine.waits is not None:
-        world.lines.note_left(WaitKey(TABLE, world.lock), machine.waits)
+    if machine.wait is not None:
+        world.lines.note_left(WaitKey(TABLE, world.lock), machine.wait)
 
 
 def _tickets_of(machine: Machine) -> set[int]:
     """The tickets that its wait as a client knows of."""
-    return machine.waits.tickets if machine.waits is not None else set()
+    return machine.wait.tickets if machine.wait is not None else set()
 
 
-def _wakes(machine: Machine, waits: Waits) -> None:
-    if waits.sleeps and machine.pending is None:
+def _wakes(machine: Machine, wait: Wait) -> None:
+    if wait.sleeps and machine.pending is None:
         machine.woken()
 
 
@@ -193,7 +190,7 @@ def hold(
         by_table_time=claim.session is not None,
         poll_ms=poll_ms,
     )
-    machine.waits = None
+    machine.wait = None
     try:
         grant = yield from acquisition
     except RecordWaitExceeded:

@@ -183,14 +183,17 @@ class WaitEnded(BaseException):
         self.error = error
 
 
-class Waits:
+class Wait:
     """The state of one wait: calls ``on_wait`` after each poll, and decides whether a release wakes it.
 
     Args:
+        jitter: random numbers in [0, 1), so that waiters do not poll in step.
         on_wait: the caller's; called after each poll that found the lock taken.
+        will_be_woken: whether the lock, as the last poll found it, will be released in this process.
 
     Attributes:
         claim: the claim that waits.
+        record_wait_ms: the record wait, by the local clock; None for ever; 0 to fail instead of queueing.
         pace: decides when to poll.
         expects_others: whether other waiters are assumed from the start.
         saw_others: whether a poll found a holder, or a waiter before this one.
@@ -205,12 +208,16 @@ class Waits:
     def __init__(
         self,
         claim: Claim,
-        on_wait: Callable[[Position], object] | None,
+        record_wait_ms: int | None,
         pace: Pace,
         *,
-        expects_others: bool,
+        jitter: Callable[[], float],
+        on_wait: Callable[[Position], object] | None = None,
+        expects_others: bool = False,
+        will_be_woken: Callable[[Position], bool] = lambda _: False,
     ) -> None:
         self.claim = claim
+        self.record_wait_ms = record_wait_ms
         self.pace = pace
         self.expects_others = expects_others
         self.saw_others = self.is_over = self.sleeps = self.has_asked = False
@@ -218,6 +225,9 @@ class Waits:
         self.wake: Callable[[], object] = _no_thread_sleeps
         self.contender: Contender | None = None
         self._on_wait = on_wait
+        self._jitter = jitter
+        self._will_be_woken = will_be_woken
+        self._began_ms = 0
         self._polls = 0
         self._seen: Position | None = None
         self._token: int | None = None
@@ -225,7 +235,20 @@ class Waits:
         self._left_before = 0
         self._is_to_poll = False
 
-    def __call__(self, seen: Position) -> None:
+    def begin(self, local_ms: int) -> None:
+        """The record wait begins."""
+        self._began_ms = local_ms
+
+    def rest_ms(self, local_ms: int) -> int | None:
+        """What is left of the record wait; None for ever."""
+        return None if self.record_wait_ms is None else self._began_ms + self.record_wait_ms - local_ms
+
+    def note_position(self, seen: Position) -> None:
+        """Learn of a poll that found that it is not the turn; tell the caller.
+
+        Raises:
+            WaitEnded: ``on_wait`` has raised an error.
+        """
         _log.debug("waiting for %r: ticket %s, %s ahead", self.lock.entity, seen.place.ticket, seen.ahead)
         self._polls += 1
         # The first report comes from joining: its count may include crashed waiters.
@@ -238,6 +261,20 @@ class Waits:
             except BaseException as error:
                 raise WaitEnded(error) from error
         self.sleeps = True
+
+    def sleep_ms(self, seen: Position, rest_ms: int | None) -> float:
+        """How long to sleep after this poll."""
+        return self.pace.sleep_ms(
+            seen,
+            lease_ms=self.claim.lease_ms,
+            rest_ms=rest_ms,
+            jitter=self._jitter(),
+            will_be_woken=self._will_be_woken(seen),
+        )
+
+    def pause_ms(self) -> float:
+        """How long to pause before a poll that failed is sent again."""
+        return self._jitter() * self.pace.longest_ms
 
     @property
     def lock(self) -> LockName:
@@ -303,7 +340,7 @@ class Waits:
         self._handed = handed
         self.wake()
 
-    def wakes(self) -> HandedOver | None:
+    def wake_up(self) -> HandedOver | None:
         """End a sleep; return the grant that a release has written for this waiter, or None."""
         self.sleeps = False
         handed, self._token, self._handed, self._is_to_poll = self._handed, None, None, False
@@ -314,29 +351,8 @@ def _no_thread_sleeps() -> None:
     pass
 
 
-def acquire(
-    me: Contender,
-    record_wait_ms: int | None,
-    pace: Pace,
-    *,
-    on_wait: Callable[[Position], object],
-    jitter: Callable[[], float],
-    others_wait: bool = False,
-    wakes: Callable[[], HandedOver | None] = lambda: None,
-    will_be_woken: Callable[[Position], bool] = lambda _: False,
-) -> Steps[Grant]:
+def acquire(me: Contender, wait: Wait) -> Steps[Grant]:
     """Wait for the lock and take it.
-
-    Args:
-        me: the contender.
-        record_wait_ms: the record wait, by the local clock; None for ever; 0 to fail instead of queueing.
-        pace: decides when to poll.
-        on_wait: called with the position after each poll that found that it is not the turn.
-        jitter: random numbers in [0, 1).
-        others_wait: as in ``Contender.take_ticket``.
-        wakes: called when a sleep ends; returns the grant that a release in this process has written for this
-            waiter, or None.
-        will_be_woken: whether the lock, as the last poll found it, will be released in this process.
 
     Raises:
         RecordWaitExceeded: the record wait has ended; the contender has left the queue.
@@ -344,43 +360,30 @@ def acquire(
         TableError: the table could not be used until the queue row's lease ended; what was written delays other waiters
             by one lease at most.
     """
-    began_ms = me.now.local_ms
+    wait.begin(me.now.local_ms)
     # The pace leaves a quarter of the row's lease, so extending the row below half of it is enough for the sleeps.
     me.row_kept_ms = me.claim.lease_ms // 2
-    found: Grant | Position = yield from me.take_ticket(record_wait_ms, others_wait=others_wait)
+    found: Grant | Position = yield from me.take_ticket(wait.record_wait_ms, others_wait=wait.expects_others)
     while isinstance(found, Position):
-        rest_ms = None if record_wait_ms is None else began_ms + record_wait_ms - me.now.local_ms
+        rest_ms = wait.rest_ms(me.now.local_ms)
         if rest_ms is not None and rest_ms <= 0:
             won = yield from me.withdraw(found.place.ticket)
             if won is not None:
                 return won
             raise wait_is_over(found)
-        on_wait(found)
-        sleep_ms = pace.sleep_ms(
-            found,
-            lease_ms=me.claim.lease_ms,
-            rest_ms=rest_ms,
-            jitter=jitter(),
-            will_be_woken=will_be_woken(found),
-        )
-        yield from me.send(Pause(sleep_ms))
-        found = yield from _next_poll(me, found, wakes(), began_ms, record_wait_ms, jitter() * pace.longest_ms)
+        wait.note_position(found)
+        yield from me.send(Pause(wait.sleep_ms(found, rest_ms)))
+        found = yield from _next_poll(me, wait, found)
     return found
 
 
-def _next_poll(
-    me: Contender,
-    seen: Position,
-    handed: HandedOver | None,
-    began_ms: int,
-    record_wait_ms: int | None,
-    pause_ms: float,
-) -> Steps[Grant | Position]:
+def _next_poll(me: Contender, wait: Wait, seen: Position) -> Steps[Grant | Position]:
     """Poll. While the table is unreachable keep trying until the lease of the queue row ends.
 
     Returns:
         The result of the poll, or the last position if the record wait has ended.
     """
+    handed = wait.wake_up()
     while True:
         try:
             if handed is not None and (won := (yield from take_handed(me, seen, handed))) is not None:
@@ -393,10 +396,11 @@ def _next_poll(
                 yield from me.release(left, data_left=left.data_left)
             raise
         except (RequestNotApplied, OutcomeUnknown, TableRefused):
-            yield from me.send(Pause(pause_ms))
+            yield from me.send(Pause(wait.pause_ms()))
             if me.now.latest_ms >= seen.place.lease_until_ms:
                 raise
-            if record_wait_ms is not None and me.now.local_ms >= began_ms + record_wait_ms:
+            rest_ms = wait.rest_ms(me.now.local_ms)
+            if rest_ms is not None and rest_ms <= 0:
                 return seen
 
 

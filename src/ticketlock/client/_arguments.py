@@ -6,7 +6,7 @@ import os
 import socket
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any
 
 from ticketlock._checks import Seconds, boolean, callback, duration_ms, text
@@ -51,6 +51,7 @@ class Acquisition:
     """
 
     claim: Claim
+    _: KW_ONLY
     has_own_identity: bool
     record_wait_ms: int | None = None
     danger_ms: int | None = None

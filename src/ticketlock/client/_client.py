@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Never, ParamSpec, Self, TypeVar
 
 from ticketlock._checks import Seconds, boolean
 from ticketlock._decorating import CallKey, KeyOf
-from ticketlock.client._acquire import WaitEnded, Waits
+from ticketlock.client._acquire import Wait, WaitEnded
 from ticketlock.client._arguments import (
     SERIALIZED,
     AcquireArguments,
@@ -103,7 +103,11 @@ class LockClient:
         self._under_way = UnderWay(self._table)
         self._heartbeat: Heartbeat[Lease] = Heartbeat(self._clocks, self._tend)
         self._holdings: Holdings[Lease] = Holdings(
-            self._table, self._heartbeat, self._clocks, self._defaults.bounds, lines_of_this_process()
+            self._table,
+            self._heartbeat,
+            clocks=self._clocks,
+            bounds=self._defaults.bounds,
+            lines=lines_of_this_process(),
         )
         _clients.add(self)
 
@@ -189,9 +193,9 @@ class LockClient:
             held = self._table.drive(self._holdings.held_by(caller, terms, reentrant=reentrant))
             if held is not None:
                 return held
-            waits = self._holdings.waits(terms, on_wait)
-            holding = self._under_way.acquisition(self._holdings.hold(caller, terms, waits, self._made))
-            return self._table.drive(holding, sleep=functools.partial(self._nap, waits))
+            wait = self._holdings.wait(terms, on_wait)
+            holding = self._under_way.acquisition(self._holdings.hold(caller, terms, wait, self._made))
+            return self._table.drive(holding, sleep=functools.partial(self._nap, wait))
         except BaseException as error:
             self._under_way.release(self._holdings.take_back(caller, terms.claim))
             if isinstance(error, WaitEnded):
@@ -358,20 +362,20 @@ class LockClient:
     def _give_back_since(self, before: Holds[Lease]) -> None:
         self._under_way.release(self._holdings.give_back_since(threading.current_thread(), before))
 
-    def _nap(self, waits: Waits, seconds: float) -> None:
+    def _nap(self, wait: Wait, seconds: float) -> None:
         if self._sleep is not None:
             self._sleep(seconds)
-        elif waits.is_over:
+        elif wait.is_over:
             time.sleep(seconds)
-        elif waits.sleeps:
+        elif wait.sleeps:
             woken = Latch()
             # Set before `is_closed` is checked: a wake-up or a close from now on opens it.
-            waits.wake = woken.open
-            if not (waits.is_woken or self._closing.is_open):
+            wait.wake = woken.open
+            if not (wait.is_woken or self._closing.is_open):
                 woken.wait(seconds)
         else:
             self._closing.wait(seconds)
-        if self._closing.is_open and not waits.is_over:
+        if self._closing.is_open and not wait.is_over:
             raise ClientClosed("the client was closed while it waited")
 
     def _made(self, terms: Acquisition, grant: Grant) -> Lease:

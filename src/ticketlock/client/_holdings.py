@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from ticketlock._checks import Seconds, boolean, duration_ms, text
-from ticketlock.client._acquire import PaceBounds, Waits, acquire, leave
+from ticketlock.client._acquire import PaceBounds, Wait, acquire, leave
 from ticketlock.client._arguments import Acquisition
 from ticketlock.client._base_lease import BaseLease, LeaseState
 from ticketlock.client._waiters import KnownLocks, LocalWaiters, WaitKey
@@ -113,11 +113,11 @@ class Holdings(Generic[L]):
     """
 
     def __init__(
-        self, table: HoldingsTable, heart: Heart[L], clocks: Clocks, bounds: PaceBounds, lines: LocalWaiters
+        self, table: HoldingsTable, heart: Heart[L], *, clocks: Clocks, bounds: PaceBounds, lines: LocalWaiters
     ) -> None:
         self.known = KnownLocks(bounds)
         self._lines = lines
-        self._waiting: WeakValueDictionary[int, Waits] = WeakValueDictionary()
+        self._waiting: WeakValueDictionary[int, Wait] = WeakValueDictionary()
         self._table = table
         self._heart = heart
         self._clocks = clocks
@@ -176,22 +176,22 @@ class Holdings(Generic[L]):
         )
 
     def hold(
-        self, caller: object, terms: Acquisition, waits: Waits, make: Callable[[Acquisition, Grant], L]
+        self, caller: object, terms: Acquisition, wait: Wait, make: Callable[[Acquisition, Grant], L]
     ) -> Actions[L]:
         """Wait for the lock, take it and keep its lease. If that fails or is interrupted, undo it as far as
         possible.
         """
         lease = None
         try:
-            grant = yield from self.acquire(terms, waits)
+            grant = yield from self.acquire(terms, wait)
             lease = make(terms, grant)
             return self.keep(caller, lease)
         except HAS_LEFT:
             raise
         except BaseException:
-            waits.is_over = True
+            wait.is_over = True
             if lease is None:
-                yield from self.leave(terms, waits)
+                yield from self.leave(terms, wait)
             else:
                 yield from self.give_back(lease)
             raise
@@ -269,9 +269,9 @@ class Holdings(Generic[L]):
         """End the sleeps of all waiters of this client."""
         # Copied in one step: other threads begin and end waits at the same time.
         for each in self._waiting.valuerefs():
-            waits = each()
-            if waits is not None:
-                waits.wake()
+            wait = each()
+            if wait is not None:
+                wait.wake()
 
     def at_last(self, leases: Sequence[L]) -> Iterator[L]:
         """The leases to release when the client closes, one by one, also if an outer acquisition still holds them.
@@ -321,7 +321,7 @@ class Holdings(Generic[L]):
 
     # The verbs.
 
-    def waits(self, terms: Acquisition, on_wait: Callable[[Position], object] | None) -> Waits:
+    def wait(self, terms: Acquisition, on_wait: Callable[[Position], object] | None) -> Wait:
         """The state of a new wait, with what earlier waits have taught."""
         lock = terms.claim.lock
         # Then trying to acquire at once would fail; but an owner that may have asked before must find its grant
@@ -329,51 +329,50 @@ class Holdings(Generic[L]):
         is_here = partial(self._lines.has, self._line(lock))
         local_ms = self._clocks.read().local_ms
         expects_others = terms.has_own_identity and self.known.others_wait(lock, local_ms, is_here)
-        return Waits(terms.claim, on_wait, self.known.pace(lock), expects_others=expects_others)
+        return Wait(
+            terms.claim,
+            terms.record_wait_ms,
+            self.known.pace(lock),
+            jitter=random.random,
+            on_wait=on_wait,
+            expects_others=expects_others,
+            will_be_woken=partial(self._lines.will_release, self._line(lock)),
+        )
 
-    def acquire(self, terms: Acquisition, waits: Waits) -> Actions[Grant]:
+    def acquire(self, terms: Acquisition, wait: Wait) -> Actions[Grant]:
         """Wait for the lock and take it. After any error except ``HAS_LEFT``, call ``leave`` to clean up."""
-        self._waiting[id(waits)] = waits
+        self._waiting[id(wait)] = wait
         if terms.record_wait_ms is not None:
-            waits.until_ms = self._clocks.read().local_ms + terms.record_wait_ms + self._table.patience_ms
+            wait.until_ms = self._clocks.read().local_ms + terms.record_wait_ms + self._table.patience_ms
 
         def steps(me: Contender) -> Steps[Grant]:
-            waits.has_asked, waits.contender = True, me
-            return acquire(
-                me,
-                terms.record_wait_ms,
-                waits.pace,
-                on_wait=waits,
-                jitter=random.random,
-                others_wait=waits.expects_others,
-                wakes=waits.wakes,
-                will_be_woken=partial(self._lines.will_release, self._line(waits.lock)),
-            )
+            wait.has_asked, wait.contender = True, me
+            return acquire(me, wait)
 
         try:
-            with self._lines.standing(self._line(waits.lock), waits):
-                grant = yield from self._table.contending(terms.claim, steps, until_ms=waits.until_ms)
+            with self._lines.standing(self._line(wait.lock), wait):
+                grant = yield from self._table.contending(terms.claim, steps, until_ms=wait.until_ms)
         except RecordWaitExceeded:
-            self._lines.note_left(self._line(waits.lock), waits)
+            self._lines.note_left(self._line(wait.lock), wait)
             raise
         finally:
-            self._waiting.pop(id(waits), None)
+            self._waiting.pop(id(wait), None)
         if grant.next_may_enter:
-            self._lines.tell_first_waiter(self._line(waits.lock), grant.fencing_token)
-        self.known.waited(waits, self._clocks.read().local_ms)
+            self._lines.tell_first_waiter(self._line(wait.lock), grant.fencing_token)
+        self.known.waited(wait, self._clocks.read().local_ms)
         return grant
 
-    def leave(self, terms: Acquisition, waits: Waits) -> Actions[None]:
+    def leave(self, terms: Acquisition, wait: Wait) -> Actions[None]:
         """Undo an acquisition that was interrupted, as far as it is this acquisition's own."""
-        if not waits.has_asked:
+        if not wait.has_asked:
             return
         try:
             yield from self._table.contending(
                 terms.claim,
-                lambda me: leave(me, waits.tickets, only_the_place=not terms.has_own_identity),
-                until_ms=waits.until_ms,
+                lambda me: leave(me, wait.tickets, only_the_place=not terms.has_own_identity),
+                until_ms=wait.until_ms,
             )
-            self._lines.note_left(self._line(waits.lock), waits)
+            self._lines.note_left(self._line(wait.lock), wait)
         except TicketLockError as error:
             _log.warning("the queue row of %r was not deleted, and stays until it expires: %s", terms.claim.lock, error)
 
@@ -527,8 +526,8 @@ class Holdings(Generic[L]):
         releasing = lease._releasing
         # From now on this try may be interrupted anywhere, and may have been applied.
         lease._releasing = replace(releasing, tried_before=True)
-        waits = self._lines.follower(self._line(lease.lock), lease.owner)
-        following = waits.following if waits is not None else None
+        wait = self._lines.follower(self._line(lease.lock), lease.owner)
+        following = wait.following if wait is not None else None
 
         def free(me: Contender) -> Steps[Released]:
             held, finished_ms = lease._grant, lease._finished_by(me.now)
@@ -553,8 +552,8 @@ class Holdings(Generic[L]):
             self._drop_what_is_over(self._clocks.read())
             raise
         self._drop(lease)
-        if released.handed is not None and waits is not None:
-            waits.receive_grant(released.handed)
+        if released.handed is not None and wait is not None:
+            wait.receive_grant(released.handed)
         elif released.fencing_token is not None:
             self._lines.tell_first_waiter(self._line(lease.lock), released.fencing_token)
         self.known.released(lease.lock, released, self._clocks.read().local_ms)

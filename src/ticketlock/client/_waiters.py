@@ -18,7 +18,7 @@ from inspect import GEN_CLOSED, GEN_CREATED, getgeneratorstate
 from typing import Any
 from weakref import ReferenceType, WeakKeyDictionary, WeakValueDictionary, ref
 
-from ticketlock.client._acquire import Pace, PaceBounds, Waits
+from ticketlock.client._acquire import Pace, PaceBounds, Wait
 from ticketlock.client._base_lease import BaseLease
 from ticketlock.locks._items import LockName
 from ticketlock.locks._lock_table import LockTable
@@ -58,7 +58,7 @@ class LocalWaiters:
         # Re-entrant: a signal handler that releases a lock may interrupt the thread that has this mutex.
         self._mutex = threading.RLock()
         # Weak: an exception from a signal handler may end a wait between two instructions of `standing`.
-        self._waiting: dict[WaitKey, tuple[ReferenceType[Waits], ...]] = {}
+        self._waiting: dict[WaitKey, tuple[ReferenceType[Wait], ...]] = {}
         # Weak: a client may be dropped with its leases.
         self._leases: WeakValueDictionary[tuple[WaitKey, str], BaseLease] = WeakValueDictionary()
 
@@ -68,9 +68,9 @@ class LocalWaiters:
         return self._process.is_this
 
     @contextmanager
-    def standing(self, line: WaitKey, waits: Waits) -> Iterator[None]:
+    def standing(self, line: WaitKey, wait: Wait) -> Iterator[None]:
         """Within the block a release may wake this wait."""
-        mine = ref(waits, lambda gone: self._leaves(line, gone))
+        mine = ref(wait, lambda gone: self._leaves(line, gone))
         with self._mutex:
             self._waiting[line] = (*self._waiting.get(line, ()), mine)
         try:
@@ -78,7 +78,7 @@ class LocalWaiters:
         finally:
             self._leaves(line, mine)
 
-    def _leaves(self, line: WaitKey, gone: ReferenceType[Waits]) -> None:
+    def _leaves(self, line: WaitKey, gone: ReferenceType[Wait]) -> None:
         with self._mutex:
             others = tuple(each for each in self._waiting.get(line, ()) if each is not gone)
             if others:
@@ -86,11 +86,11 @@ class LocalWaiters:
             else:
                 self._waiting.pop(line, None)
 
-    def first(self, line: WaitKey) -> Waits | None:
+    def first(self, line: WaitKey) -> Wait | None:
         """The waiter of this process with the lowest ticket; None if no waiter is known to have one."""
         return min((each for each in self._waits(line) if each.ticket is not None), key=_ticket, default=None)
 
-    def follower(self, line: WaitKey, holder: str) -> Waits | None:
+    def follower(self, line: WaitKey, holder: str) -> Wait | None:
         """The waiter of this process with the lowest ticket, of those whose last poll has found this holder.
 
         Waiters for a table of the same name in another account are in the same line.
@@ -102,7 +102,7 @@ class LocalWaiters:
         """Whether a client of this process holds the lock for this owner, or waits for it."""
         return (line, owner) in self._leases or any(each.claim.owner == owner for each in self._waits(line))
 
-    def _waits(self, line: WaitKey) -> list[Waits]:
+    def _waits(self, line: WaitKey) -> list[Wait]:
         with self._mutex:
             waiting = [each() for each in self._waiting.get(line, ())]
         return [each for each in waiting if each is not None]
@@ -118,7 +118,7 @@ class LocalWaiters:
         if first is not None:
             first.note_grant(fencing_token)
 
-    def note_left(self, line: WaitKey, left: Waits) -> None:
+    def note_left(self, line: WaitKey, left: Wait) -> None:
         """Tell the waiters behind one that has left the queue without the lock: nobody else would tell them.
 
         The next of them polls, if no other waiter of this process is before it.
@@ -141,8 +141,8 @@ class LocalWaiters:
         return bool(seen.holders) and all((line, holder.owner) in self._leases for holder in seen.holders)
 
 
-def _ticket(waits: Waits) -> int:
-    return waits.ticket or 0
+def _ticket(wait: Wait) -> int:
+    return wait.ticket or 0
 
 
 _of_process = LocalWaiters()
@@ -202,11 +202,11 @@ class KnownLocks:
         known.crowded_until_ms = -math.inf
         return known.handed_to is None or is_here(known.handed_to)
 
-    def waited(self, waits: Waits, local_ms: int) -> None:
+    def waited(self, wait: Wait, local_ms: int) -> None:
         """Learn from a wait that ended with the lock."""
-        known = self._of(waits.lock)
-        known.hand_over_ms = waits.pace.hand_over_ms
-        if waits.expects_others and not waits.saw_others:
+        known = self._of(wait.lock)
+        known.hand_over_ms = wait.pace.hand_over_ms
+        if wait.expects_others and not wait.saw_others:
             # The count was too high because of a crashed waiter: do not use it for a while.
             known.distrusted_until_ms = local_ms + _DISTRUSTED_MS
 

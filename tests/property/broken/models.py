@@ -12,7 +12,7 @@ from typing import Any
 from property import scripts
 from property.broken.lock import ALWAYS, BrokenLock, without
 
-from ticketlock.client._acquire import Waits, acquire
+from ticketlock.client._acquire import Wait, acquire
 from ticketlock.locks import _conditions, _grants, _queue, _writes
 from ticketlock.locks._hand_over import Next
 from ticketlock.locks._items import Holder, LockItem, LockName, Row, lock_key
@@ -41,8 +41,8 @@ def _handed_without_the_row(*args: Any) -> TransactWrite:
     return TransactWrite((grant,))
 
 
-def _any_waiter(waits: Waits) -> Next | None:
-    return Next(waits.claim, replace(waits._seen, is_next=True)) if waits.sleeps and waits._seen is not None else None
+def _any_waiter(wait: Wait) -> Next | None:
+    return Next(wait.claim, replace(wait._seen, is_next=True)) if wait.sleeps and wait._seen is not None else None
 
 
 def _turn_clears_the_flag(*args: Any, **kwargs: Any) -> TransactWrite:
@@ -106,12 +106,14 @@ def _turn_leaves_the_count(*args: Any, **kwargs: Any) -> TransactWrite:
     return TransactWrite((replace(grant, update=update), row))
 
 
-def _acquire_impatiently(me: Contender, record_wait_ms: int | None, *args: Any, **kwargs: Any) -> Steps[Grant]:
-    return (yield from acquire(me, 1 if record_wait_ms else record_wait_ms, *args, **kwargs))
+def _acquire_impatiently(me: Contender, wait: Wait) -> Steps[Grant]:
+    wait.record_wait_ms = 1 if wait.record_wait_ms else wait.record_wait_ms
+    return (yield from acquire(me, wait))
 
 
-def _acquire_patiently(me: Contender, record_wait_ms: int | None, *args: Any, **kwargs: Any) -> Steps[Grant]:
-    return (yield from acquire(me, record_wait_ms or None, *args, **kwargs))
+def _acquire_patiently(me: Contender, wait: Wait) -> Steps[Grant]:
+    wait.record_wait_ms = wait.record_wait_ms or None
+    return (yield from acquire(me, wait))
 
 
 def _settled_with_the_last_token(me: Contender, *args: Any) -> Steps[Grant | None]:
@@ -273,7 +275,7 @@ BROKEN_MODELS = (
         "a release that grants the lock to any waiter",
         "a waiter of its process passes those of others",
         frozenset({"no overtaking"}),
-        ((Waits, "following", property(_any_waiter)),),
+        ((Wait, "following", property(_any_waiter)),),
     ),
     BrokenLock(
         "a record wait of a millisecond",
