@@ -1,9 +1,9 @@
 """How a release hands the lock on: it wakes a parked workflow, or grants the lock to a waiter of its own process.
 
-By callback: a waiter parks as a Step Functions callback task, and the releasing client wakes the next. A waiter writes its task token into its session, **then** polls; a client that frees the lock frees it, **then** polls.
-So at least one of the two sees the other. A wake-up is only a hint: the woken waiter polls and takes the lock itself,
-and a waiter that is not woken polls when its task times out. So a lost, late, duplicate or forged wake-up costs only
-time.
+By callback: a waiter parks as a Step Functions callback task, and the releasing client wakes the next. A waiter writes
+its task token into its session, **then** polls; a client that frees the lock frees it, **then** polls. So at least one
+of the two sees the other. A wake-up is only a hint: the woken waiter polls and takes the lock itself, and a waiter that
+is not woken polls when its task times out. So a lost, late, duplicate or forged wake-up costs only time.
 
 In one process: the release grants the lock to the next waiter in its own transaction, which saves the request between
 the two. The grant requires of the waiter's row and of the lock item what the waiter's own grant would require: it is

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, ClassVar
 
 from ticketlock.wire._actions import Actions, BrokenReply, Call, Item, Unprocessed
-from ticketlock.wire._requests import Request, placeholders
+from ticketlock.wire._requests import OfOneTable, Page, Request, placeholders
 
 MOST_TOGETHER = 100
 """How many items one request reads: as of one instant, and each by itself.
@@ -51,7 +51,7 @@ def _keys_in(wanted: Mapping[str, Any]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Get(Request):
+class Get(OfOneTable):
     """A read of one item by its key. The reply has the item, or None.
 
     Attributes:
@@ -63,10 +63,6 @@ class Get(Request):
     table: str
     key: Item
     is_consistent: bool = True
-
-    def tables(self, _table: str) -> tuple[str, ...]:
-        """Its own table."""
-        return (self.table,)
 
     def calls(self, _table: str, _identity: str) -> Actions[Any]:
         """The GetItem."""
@@ -148,7 +144,7 @@ def _name(table: str, key_names: Sequence[str], item: Item) -> Hashable:
 
 
 @dataclass(frozen=True, slots=True)
-class Query(Request):
+class Query(Page):
     """A page of the items of one partition, in order. The reply has one entry for each item.
 
     Attributes:
@@ -162,6 +158,8 @@ class Query(Request):
         is_consistent: as in ``Get``; must be False for a global index.
     """
 
+    _operation: ClassVar[str] = "query"
+
     table: str
     condition: str
     names: Mapping[str, str] = field(default_factory=dict)
@@ -172,46 +170,27 @@ class Query(Request):
     is_forward: bool = True
     is_consistent: bool = True
 
-    def tables(self, _table: str) -> tuple[str, ...]:
-        """Its own table."""
-        return (self.table,)
-
-    def calls(self, _table: str, _identity: str) -> Actions[Any]:
-        """The Query for one page."""
+    def parameters(self, _table: str) -> dict[str, Any]:
+        """The Query in the low-level format."""
         given: dict[str, Any] = {
             "TableName": self.table,
             "KeyConditionExpression": self.condition,
             "ConsistentRead": self.is_consistent,
             "ScanIndexForward": self.is_forward,
         }
-        names_used, values_used = placeholders(self.condition)
-        if names_used:
-            given["ExpressionAttributeNames"] = {name: self.names[name] for name in names_used}
-        if values_used:
-            given["ExpressionAttributeValues"] = {name: self.values[name] for name in values_used}
         optional = {"IndexName": self.index, "ExclusiveStartKey": self.after, "Limit": self.limit}
         given |= {name: value for name, value in optional.items() if value is not None}
-        return (yield Call("dynamodb", "query", given))
-
-    def items(self, answer: Any) -> tuple[Item | None, ...]:
-        """The items of the page."""
-        if "Items" not in answer:
-            raise BrokenReply()
-        return tuple(answer["Items"])
+        return given | placeholders((self.condition,), self.names, self.values)
 
 
 @dataclass(frozen=True, slots=True)
-class DescribeTable(Request):
+class DescribeTable(OfOneTable):
     """A table's keys and indexes. The reply's item is the description, in the API's format."""
 
     # It calls the control plane, whose Date is not the table's.
     tells_time: ClassVar[bool] = False
 
     table: str
-
-    def tables(self, _table: str) -> tuple[str, ...]:
-        """The described table."""
-        return (self.table,)
 
     def calls(self, _table: str, _identity: str) -> Actions[Any]:
         """The DescribeTable."""

@@ -32,17 +32,6 @@ _METHODS: Mapping[str, str] = {"Update": "update_item", "Put": "put_item", "Dele
 T = TypeVar("T")
 
 
-@lru_cache(maxsize=256)
-def every(*conditions: str) -> str:
-    """All of the conditions hold."""
-    return " AND ".join(f"({condition})" if _OR.search(condition) else condition for condition in conditions)
-
-
-def either(first: str, second: str) -> str:
-    """One of two conditions holds."""
-    return f"{first} OR ({second})"
-
-
 class Request(ABC):
     """What a driver needs to know about each kind of request.
 
@@ -99,8 +88,59 @@ class Request(ABC):
         return error
 
 
+class OfOneTable(Request):
+    """A request to one table.
+
+    Attributes:
+        table: the table; None for the driver's own.
+    """
+
+    __slots__ = ()
+    table: str | None
+
+    def tables(self, table: str) -> tuple[str, ...]:
+        """Its own table, or the driver's."""
+        return (self.table or table,)
+
+
+class Patient(Request):
+    """A request with a patience of its own.
+
+    Attributes:
+        patience_ms: for how long to retry at most; None for as long as the driver does.
+    """
+
+    __slots__ = ()
+    patience_ms: int | None
+
+    def gives_up_after_ms(self, usual_ms: int) -> int:
+        """At most its patience."""
+        return usual_ms if self.patience_ms is None else min(usual_ms, self.patience_ms)
+
+
+class Page(OfOneTable):
+    """A page of the items of one table; the reply has one entry for each item."""
+
+    __slots__ = ()
+    _operation: ClassVar[str]
+
+    @abstractmethod
+    def parameters(self, table: str) -> dict[str, Any]:
+        """The read in the low-level format."""
+
+    def calls(self, table: str, _identity: str) -> Actions[Any]:
+        """The read of one page."""
+        return (yield Call("dynamodb", self._operation, self.parameters(table)))
+
+    def items(self, answer: Any) -> tuple[Item | None, ...]:
+        """The items of the page."""
+        if "Items" not in answer:
+            raise BrokenReply()
+        return tuple(answer["Items"])
+
+
 @dataclass(frozen=True, slots=True)
-class Write(Request):
+class Write(OfOneTable):
     """One conditional write on one item.
 
     Attributes:
@@ -130,7 +170,6 @@ class Write(Request):
 
     def parameters(self, table: str) -> dict[str, Any]:
         """The write in the low-level format, alone or in a transaction."""
-        names_used, values_used = placeholders(self.update or "", self.condition)
         given: dict[str, Any] = {"TableName": self.table or table, "ConditionExpression": self.condition}
         given["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
         if self.item is None:
@@ -139,15 +178,7 @@ class Write(Request):
             given["Item"] = self.item
         if self.update is not None:
             given["UpdateExpression"] = self.update
-        if names_used:
-            given["ExpressionAttributeNames"] = {name: self.names[name] for name in names_used}
-        if values_used:
-            given["ExpressionAttributeValues"] = {name: self.values[name] for name in values_used}
-        return given
-
-    def tables(self, table: str) -> tuple[str, ...]:
-        """Its own table, or the driver's."""
-        return (self.table or table,)
+        return given | placeholders((self.update or "", self.condition), self.names, self.values)
 
     def calls(self, table: str, _identity: str) -> Actions[Any]:
         """The write."""
@@ -165,15 +196,8 @@ class Write(Request):
         return self.not_after_local_ms
 
 
-@lru_cache(maxsize=256)
-def placeholders(*expressions: str) -> tuple[list[str], list[str]]:
-    """The ``#names`` and ``:values`` that the expressions use."""
-    used = sorted(set(re.findall(r"[:#]\w+", " ".join(expressions))))
-    return [name for name in used if name[0] == "#"], [name for name in used if name[0] == ":"]
-
-
 @dataclass(frozen=True, slots=True)
-class TransactWrite(Request):
+class TransactWrite(Patient):
     """Writes of one item each, in any tables, that are applied together or not at all.
 
     Attributes:
@@ -201,17 +225,13 @@ class TransactWrite(Request):
         ours: list[Mapping[str, Any]] = [{write.operation: write.parameters(table)} for write in self.writes]
         return (yield transact_write_call([*ours, *self.given], self.token or identity))
 
-    def gives_up_after_ms(self, usual_ms: int) -> int:
-        """At most its patience."""
-        return usual_ms if self.patience_ms is None else min(usual_ms, self.patience_ms)
-
     def last_start_ms(self) -> int | None:
         """The earliest limit of its writes."""
         return min((ms for write in self.writes if (ms := write.last_start_ms()) is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
-class Read(Request):
+class Read(Page, Patient):
     """A strongly consistent Query: the items of one partition whose sort key begins with a prefix, in order.
 
     Attributes:
@@ -223,6 +243,8 @@ class Read(Request):
         attributes: the attributes to read; empty for all.
         table: the table to read; None for the driver's own.
     """
+
+    _operation: ClassVar[str] = "query"
 
     partition: Item
     prefix: Item
@@ -250,25 +272,9 @@ class Read(Request):
             given["ExclusiveStartKey"] = self.after
         return given
 
-    def tables(self, table: str) -> tuple[str, ...]:
-        """Its own table, or the driver's."""
-        return (self.table or table,)
-
-    def calls(self, table: str, _identity: str) -> Actions[Any]:
-        """The Query for one page."""
-        return (yield Call("dynamodb", "query", self.parameters(table)))
-
-    def items(self, answer: Any) -> tuple[Item | None, ...]:
-        """The items of the page."""
-        return _page(answer)
-
-    def gives_up_after_ms(self, usual_ms: int) -> int:
-        """At most its patience."""
-        return usual_ms if self.patience_ms is None else min(usual_ms, self.patience_ms)
-
 
 @dataclass(frozen=True, slots=True)
-class Scan(Request):
+class Scan(Page):
     """A page of the items of a whole table that satisfy a condition.
 
     Attributes:
@@ -279,6 +285,8 @@ class Scan(Request):
         names: the placeholders of the condition and the attributes.
         part: the segment of the table to read, from 0, and the number of segments.
     """
+
+    _operation: ClassVar[str] = "scan"
 
     condition: str
     attributes: tuple[str, ...]
@@ -301,21 +309,9 @@ class Scan(Request):
             given |= {"Segment": part, "TotalSegments": parts}
         return given
 
-    def tables(self, table: str) -> tuple[str, ...]:
-        """Its own table, or the driver's."""
-        return (self.table or table,)
-
-    def calls(self, table: str, _identity: str) -> Actions[Any]:
-        """The Scan for one page."""
-        return (yield Call("dynamodb", "scan", self.parameters(table)))
-
-    def items(self, answer: Any) -> tuple[Item | None, ...]:
-        """The items of the page."""
-        return _page(answer)
-
 
 @dataclass(frozen=True, slots=True)
-class TimeCheck(Request):
+class TimeCheck(Patient):
     """A read whose answer's Date is used as table time.
 
     Attributes:
@@ -334,10 +330,6 @@ class TimeCheck(Request):
     def calls(self, table: str, _identity: str) -> Actions[Any]:
         """The GetItem."""
         return (yield Call("dynamodb", "get_item", self.parameters(table)))
-
-    def gives_up_after_ms(self, usual_ms: int) -> int:
-        """At most its patience."""
-        return usual_ms if self.patience_ms is None else min(usual_ms, self.patience_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,11 +372,31 @@ def transact_write_call(items: Sequence[Mapping[str, Any]], identity: str) -> Ca
     return Call("dynamodb", "transact_write_items", {"TransactItems": items, "ClientRequestToken": identity})
 
 
+@lru_cache(maxsize=256)
+def every(*conditions: str) -> str:
+    """All of the conditions hold."""
+    return " AND ".join(f"({condition})" if _OR.search(condition) else condition for condition in conditions)
+
+
+def either(first: str, second: str) -> str:
+    """One of two conditions holds."""
+    return f"{first} OR ({second})"
+
+
+def placeholders(expressions: tuple[str, ...], names: Mapping[str, str], values: Item) -> dict[str, Any]:
+    """The parameters of a call with the ``#names`` and ``:values`` that the expressions use."""
+    used = _placeholders_in(expressions)
+    some = {
+        "ExpressionAttributeNames": {name: names[name] for name in used if name[0] == "#"},
+        "ExpressionAttributeValues": {name: values[name] for name in used if name[0] == ":"},
+    }
+    return {parameter: given for parameter, given in some.items() if given}
+
+
+@lru_cache(maxsize=256)
+def _placeholders_in(expressions: tuple[str, ...]) -> list[str]:
+    return sorted(set(re.findall(r"[:#]\w+", " ".join(expressions))))
+
+
 def _only(attributes: tuple[str, ...]) -> dict[str, Any]:
     return {"ProjectionExpression": ", ".join(attributes), "Select": "SPECIFIC_ATTRIBUTES"}
-
-
-def _page(answer: Any) -> tuple[Item | None, ...]:
-    if "Items" not in answer:
-        raise BrokenReply()
-    return tuple(answer["Items"])

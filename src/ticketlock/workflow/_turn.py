@@ -4,8 +4,9 @@ It is JSON, created by the first step and passed on whole. Only the functions re
 definition routes, and the few fields that the definition's states name.
 
 The event budget: an execution that reaches 25,000 events fails, without an error name
-(https://docs.aws.amazon.com/step-functions/latest/dg/service-quotas.html). So a wait and a hold use a small share of their first execution, and then continue in one continuation after the other,
-executions of a separate state machine. Each costs the first execution a few events. The types of events:
+(https://docs.aws.amazon.com/step-functions/latest/dg/service-quotas.html). So a wait and a hold use a small share of
+their first execution, and then continue in one continuation after the other, executions of a separate state machine.
+Each costs the first execution a few events. The types of events:
 https://docs.aws.amazon.com/step-functions/latest/apireference/API_HistoryEvent.html
 """
 
