@@ -1,4 +1,4 @@
-"""Writes the methods of leases, clients and units for tasks that differ from those for threads in nothing but ``await``.
+"""Writes the methods of leases, clients and units for tasks that differ from those for threads by ``await`` alone.
 
 The file for threads is the source: its docstrings are the reference, to which the short ones for tasks refer. A file
 for tasks is no copy of it: comments in its classes mark which methods are generated; how it waits, ends and closes

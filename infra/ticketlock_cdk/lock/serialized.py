@@ -16,7 +16,7 @@ from ticketlock_cdk.lock.settings import LockSettings
 from ticketlock_cdk.lock.targets import Target, parse_target
 
 Protected = sfn.IChainable | lambda_.IFunction | sfn.IStateMachine
-RecordWait = float | int | str | Duration | Literal["Infinity"]
+RecordWaitOrPath = float | int | str | Duration | Literal["Infinity"]
 
 # State names have at most 80 characters; the id is quoted in intrinsic functions and in JSONata.
 # https://docs.aws.amazon.com/step-functions/latest/dg/statemachine-structure.html
@@ -47,7 +47,7 @@ class Serialized(sfn.StateMachineFragment):
         protected: Protected,
         entity: str,
         namespace: str,
-        record_wait: RecordWait | None,
+        record_wait: RecordWaitOrPath | None,
         permits: int | str | None,
         shared: bool | str,
         lock_path: str | None,
@@ -401,7 +401,7 @@ def is_in_jsonata(machine: sfn.StateMachine) -> bool:
 
 
 def _request(
-    entity: str, namespace: str, record_wait: RecordWait | None, permits: int | str | None, shared: bool | str
+    entity: str, namespace: str, record_wait: RecordWaitOrPath | None, permits: int | str | None, shared: bool | str
 ) -> dict[str, Any]:
     """The request to the first step: text, numbers, paths, expressions.
 

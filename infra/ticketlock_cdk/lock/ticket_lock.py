@@ -29,7 +29,7 @@ from ticketlock_cdk.lock.lock_functions import (
 )
 from ticketlock_cdk.lock.monitoring import AlarmThresholds, LockAlarms, LockMetrics, lock_dashboard
 from ticketlock_cdk.lock.serialize_machine import SerializeMachine
-from ticketlock_cdk.lock.serialized import Protected, RecordWait, Serialized, is_in_jsonata, work_of
+from ticketlock_cdk.lock.serialized import Protected, RecordWaitOrPath, Serialized, is_in_jsonata, work_of
 from ticketlock_cdk.lock.settings import HandOver, LockSettings, RecordWait, check_flag
 from ticketlock_cdk.lock.step_roles import AllAttached, StepRoles
 from ticketlock_cdk.lock.targets import EXPRESS, Target, check_all, executions_arn, is_express, parse_targets
@@ -259,7 +259,7 @@ class TicketLock(LockMetrics, Construct):
         *,
         entity: str,
         namespace: str = DEFAULT_NAMESPACE,
-        record_wait: RecordWait | None = None,
+        record_wait: RecordWaitOrPath | None = None,
         permits: int | str | None = None,
         shared: bool | str = False,
         lock_path: str | None = None,
