@@ -17,7 +17,7 @@ from functools import partial
 from frame import Run, in_turn, main, median, ratio
 from peers.locks import OURS, PINS, PYTHON, Lock, Plan, crowd, cycle, of_python, ours, race
 
-PLANS = (Plan(0.05, 6, 8), Plan(0.5, 6, 20))
+PLANS = (Plan(work_s=0.05, settle_s=6, counted_s=8), Plan(work_s=0.5, settle_s=6, counted_s=20))
 CYCLES = 200
 DELAYS_S = (0, 0.005)
 DEPTHS = (10, 200)
