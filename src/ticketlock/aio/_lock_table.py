@@ -19,11 +19,7 @@ _log = logging.getLogger("ticketlock")
 
 
 def make_client(options: Mapping[str, Any]) -> Any:
-    """Return a context manager that opens a DynamoDB client: short time-outs, no retries of its own.
-
-    Args:
-        options: further arguments of ``create_client``.
-    """
+    """Return a context manager that opens a DynamoDB client: short time-outs, no retries of its own."""
     # Imported here: not needed if the caller passes a client.
     from aiobotocore.config import AioConfig
     from aiobotocore.session import get_session
@@ -44,9 +40,6 @@ class LockTable(AsyncPerformer):
         self, claim: Claim, steps: Callable[[Contender], Steps[T]], *, until_ms: int | None = None
     ) -> Actions[T]:
         """Perform the steps of one claim, as a generator of calls and sleeps; see ``ticketlock.LockTable.contending``.
-
-        Raises:
-            InvalidLockRequest: the lease is so short that it could end during one request that hangs.
         """
         check_lease(claim.lease_ms, self.client)
         return self._driver.run(lambda now: steps(self.contender(claim, now)), until_ms=until_ms)

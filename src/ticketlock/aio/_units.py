@@ -45,11 +45,7 @@ class UnitsTable(AsyncPerformer):
     _time_check = TIME_CHECK
 
     async def follow(self, steps: ForkingSteps[T]) -> T:
-        """Perform steps.
-
-        Raises:
-            ClientClosed: the client is not open.
-        """
+        """Perform steps."""
         self._check_is_open(steps)
         return await self.drive(self._driver.follow(steps))
 

@@ -60,11 +60,7 @@ def of_failed_start(error: OSError) -> int:
 
 
 class Ended(click.ClickException):
-    """Ends the command with one line on stderr and an exit code.
-
-    Args:
-        message: the line; None for no line.
-    """
+    """Ends the command with one line on stderr and an exit code."""
 
     exit_code: int  # type: ignore[misc]  # click has one for each class, and reads that of the instance
 

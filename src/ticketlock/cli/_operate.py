@@ -43,12 +43,7 @@ def init(context: click.Context, /, yes: bool, deletion_protection: bool) -> Non
 
 
 def force(table: LockTable, lock: LockName, fencing_token: int | None, *, yes: bool) -> None:
-    """Take a lock away from its holders, after a confirmation that names them.
-
-    Raises:
-        Ended: there is no such holder.
-        Abort: the user declined the confirmation.
-    """
+    """Take a lock away from its holders, after a confirmation that names them."""
     name, found = plain(lock.entity), table.inspect(lock)
     holders = [
         holder for holder in (found.item.holders if found.item else ()) if fencing_token in (None, holder.fencing_token)

@@ -117,11 +117,7 @@ def _is_pipe(descriptor: int) -> bool:
 
 
 def check_executable(command: str) -> None:
-    """Check before the wait that the command can be run.
-
-    Raises:
-        Ended: it cannot.
-    """
+    """Check before the wait that the command can be run."""
     if shutil.which(command) is not None:
         return
     if os.path.dirname(command) and os.path.exists(command):
@@ -139,9 +135,6 @@ class Child:
     Attributes:
         group: the id of its process group, which is also its process id.
         exit_code: how it ended, in a shell's numbers; None while it runs.
-
-    Raises:
-        Ended: it could not be started.
     """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:

@@ -90,22 +90,14 @@ class CommandSettings:
 
     @property
     def table_name(self) -> str:
-        """The name of the table.
-
-        Raises:
-            UsageError: it is not set.
-        """
+        """The name of the table."""
         if not self.table:
             raise click.UsageError("which table? Give --table, or set TICKETLOCK_TABLE.")
         return self.table
 
     @property
     def units_table_name(self) -> str:
-        """The name of the units table.
-
-        Raises:
-            UsageError: it is not set.
-        """
+        """The name of the units table."""
         if not self.units_table:
             raise click.UsageError("which units table? Give --units-table, or set TICKETLOCK_UNITS_TABLE.")
         return self.units_table
@@ -122,9 +114,6 @@ class CommandSettings:
             service: the AWS service.
             lease_s: the lease that must be renewed with this client.
             config: more settings.
-
-        Raises:
-            Ended: the endpoint is not a URL.
         """
         settings = {**_sdk.CLIENT_SETTINGS, **config}
         if lease_s is not None:
@@ -136,11 +125,7 @@ class CommandSettings:
             raise Ended(str(error), CONFIGURATION) from error
 
     def locks(self, *, lease_s: float, **more: Any) -> LockClient:
-        """A client for the locks of the table, with this lease.
-
-        Args:
-            more: further arguments of ``LockClient``.
-        """
+        """A client for the locks of the table, with this lease."""
         return LockClient(
             self.table_name,
             client=self.client(lease_s=lease_s),

@@ -117,15 +117,7 @@ class OfUnits(Explained):
 
 
 class Desk:
-    """What an operator's commands for units work with.
-
-    Args:
-        settings: the options about the tables.
-
-    Attributes:
-        records: the units table, with the records of units.
-        marks: the names of the attributes that units add to items.
-    """
+    """What an operator's commands for units work with."""
 
     def __init__(self, settings: CommandSettings) -> None:
         name = settings.units_table_name

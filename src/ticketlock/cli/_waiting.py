@@ -104,9 +104,6 @@ class _Nap:
 def stand_in_line(settings: CommandSettings, wish: Wish, signals: Signals, **options: Any) -> Lease:
     """Wait for the lock and hold it.
 
-    Args:
-        options: further arguments of ``LockClient.acquire``.
-
     Raises:
         Ended: the wait timed out, or a signal arrived; this process has left the queue and does not hold the lock.
     """

@@ -85,13 +85,7 @@ class Ending:
 
 
 class Columns:
-    """Rows under the same headings.
-
-    Args:
-        names: columns of text.
-        numbers: columns that are aligned to the right.
-        more: columns of text after the numbers.
-    """
+    """Rows under the same headings."""
 
     def __init__(self, names: tuple[str, ...], numbers: tuple[str, ...], more: tuple[str, ...] = ()) -> None:
         self._names, self._numbers, self._more = names, numbers, more
@@ -138,12 +132,7 @@ def _rendered(cell: str | Ending) -> Text | Ending:
 
 
 class WaitingLine:
-    """One line on stderr, redrawn during the wait and erased after it. Nothing is shown if stderr is not a terminal.
-
-    Args:
-        entity: the lock's entity.
-        quiet: whether to show nothing, even on a terminal.
-    """
+    """One line on stderr, redrawn during the wait and erased after it. Nothing is shown if stderr is not a terminal."""
 
     def __init__(self, entity: str, *, quiet: bool) -> None:
         self._entity = plain(entity)

@@ -244,11 +244,7 @@ class Wait:
         return None if self.record_wait_ms is None else self._began_ms + self.record_wait_ms - local_ms
 
     def note_position(self, seen: Position) -> None:
-        """Learn of a poll that found that it is not the turn; tell the caller.
-
-        Raises:
-            WaitEnded: ``on_wait`` has raised an error.
-        """
+        """Learn of a poll that found that it is not the turn; tell the caller."""
         _log.debug("waiting for %r: ticket %s, %s ahead", self.lock.entity, seen.place.ticket, seen.ahead)
         self._polls += 1
         # The first report comes from joining: its count may include crashed waiters.
@@ -352,14 +348,7 @@ def _no_thread_sleeps() -> None:
 
 
 def acquire(me: Contender, wait: Wait) -> Steps[Grant]:
-    """Wait for the lock and take it.
-
-    Raises:
-        RecordWaitExceeded: the record wait has ended; the contender has left the queue.
-        PermitsMismatch: the lock has another number of permits by now; the contender has left the queue.
-        TableError: the table could not be used until the queue row's lease ended; what was written delays other waiters
-            by one lease at most.
-    """
+    """Wait for the lock and take it."""
     wait.begin(me.now.local_ms)
     # The pace leaves a quarter of the row's lease, so extending the row below half of it is enough for the sleeps.
     me.row_kept_ms = me.claim.lease_ms // 2

@@ -79,15 +79,7 @@ class AcquireArguments:
 
 
 class Defaults:
-    """The client's defaults.
-
-    Args:
-        namespace, lease, record_wait, owner_name, heartbeat, check_every: as passed to the client.
-
-    Attributes:
-        owner_name: what operators see beside a lock.
-        bounds: those of the sleep of the first in line.
-    """
+    """The client's defaults."""
 
     def __init__(
         self,
@@ -160,11 +152,7 @@ class Defaults:
         self.ask(lock, AcquireArguments(**{name: value for name, value in options.items() if name != "namespace"}))
 
     def in_one_order(self, entities: Iterable[Entity], namespace: str | None) -> list[LockName]:
-        """The names of several locks, in the order in which all callers take them.
-
-        Raises:
-            InvalidLockRequest: one is named twice, or there is none.
-        """
+        """The names of several locks, in the order in which all callers take them."""
         if isinstance(entities, str | int | LockName) or not isinstance(entities, Iterable):
             raise InvalidLockRequest("entities", entities, "a list of entities")
         locks = sorted(
@@ -193,15 +181,7 @@ def rest_s(record_wait_ms: int | None, waited_ms: int) -> float:
 
 
 def check_arguments(key: Any, options: Mapping[str, Any]) -> None:
-    """Refuse options that would give each call its own lock, or let all calls run at once; for ``serialized`` only.
-
-    Args:
-        key: as the caller has given it.
-        options: of ``acquire``.
-
-    Raises:
-        InvalidLockRequest: names the argument and says what to pass instead.
-    """
+    """Refuse options that would give each call its own lock, or let all calls run at once; for ``serialized`` only."""
     SERIALIZED.check_key(key)
     if options.get("owner") is not None:
         allowed = "none: calls with one owner are one acquisition, and would run at once; each gets an owner of its own"

@@ -14,7 +14,7 @@ from inspect import GEN_CREATED, getgeneratorstate
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
-from ticketlock._checks import Seconds, boolean, duration_ms, text
+from ticketlock._checks import Seconds, boolean, duration_ms
 from ticketlock.client._acquire import PaceBounds, Wait, acquire, leave
 from ticketlock.client._arguments import Acquisition
 from ticketlock.client._base_lease import BaseLease, LeaseState
@@ -35,7 +35,7 @@ from ticketlock.errors import (
 from ticketlock.locks._fencing import FencedTransaction
 from ticketlock.locks._hand_over import release_to
 from ticketlock.locks._items import LockName
-from ticketlock.locks._outcomes import DATA_BYTES, MAX_LEASE_MS, Claim, Grant, Position, Released
+from ticketlock.locks._outcomes import MAX_LEASE_MS, Claim, Grant, Position, Released, check_data
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions, Answer, T
@@ -106,11 +106,7 @@ class Heart(Protocol[L_contra]):
 
 
 class Holdings(Generic[L]):
-    """The locks that one client holds, and what it remembers of the locks it has used.
-
-    Attributes:
-        known: hints for the next waits.
-    """
+    """The locks that one client holds, and what it remembers of the locks it has used."""
 
     def __init__(
         self, table: HoldingsTable, heart: Heart[L], *, clocks: Clocks, bounds: PaceBounds, lines: LocalWaiters
@@ -135,11 +131,7 @@ class Holdings(Generic[L]):
         return self._process.is_this
 
     def check_usable(self) -> None:
-        """Refuse a client that was closed, or copied into a forked process.
-
-        Raises:
-            ClientClosed: it was.
-        """
+        """Refuse a client that was closed, or copied into a forked process."""
         self._process.check()
         if self._closed:
             raise ClientClosed("the client was closed")
@@ -152,9 +144,6 @@ class Holdings(Generic[L]):
     def held_by(self, caller: object, terms: Acquisition, *, reentrant: bool) -> Actions[L | None]:
         """Hold a lock once more if the caller holds it already; return its lease, or None if the caller does not hold
         it.
-
-        Raises:
-            AlreadyHeld: the caller holds it, and did not pass ``reentrant=True``.
         """
         with self._mutex:
             leases = list(self._held.get((terms.claim.lock, caller), ()))
@@ -253,11 +242,7 @@ class Holdings(Generic[L]):
         self._heart.join_idle()
 
     def close(self) -> list[L]:
-        """Refuse further acquisitions.
-
-        Returns:
-            The leases that still have to be released.
-        """
+        """Refuse further acquisitions; return the leases that still have to be released."""
         reading = self._clocks.read()
         with self._mutex:
             self._closed = True
@@ -324,10 +309,9 @@ class Holdings(Generic[L]):
     def wait(self, terms: Acquisition, on_wait: Callable[[Position], object] | None) -> Wait:
         """The state of a new wait, with what earlier waits have taught."""
         lock = terms.claim.lock
-        # Then trying to acquire at once would fail; but an owner that may have asked before must find its grant
-        # or row.
         is_here = partial(self._lines.has, self._line(lock))
         local_ms = self._clocks.read().local_ms
+        # Then trying to acquire at once would fail; but an owner that may have asked before must find its grant or row.
         expects_others = terms.has_own_identity and self.known.others_wait(lock, local_ms, is_here)
         return Wait(
             terms.claim,
@@ -451,8 +435,7 @@ class Holdings(Generic[L]):
         """Free the lock, or end one acquisition of several by the same caller."""
         lease._check_process()
         boolean("best_effort", best_effort)
-        if data_left is not None:
-            text("data_left", data_left, DATA_BYTES)
+        check_data("data_left", data_left)
         try:
             was = lease._mark_released()
             if was == "still held" or was == "released":

@@ -39,12 +39,7 @@ _CHECKS_EVERY_S = 0.005
 
 @dataclass(frozen=True, slots=True)
 class WaitKey:
-    """The lock that is waited for.
-
-    Attributes:
-        table: identifies its table.
-        lock: its name.
-    """
+    """The lock that is waited for."""
 
     table: Hashable
     lock: LockName
@@ -108,12 +103,7 @@ class LocalWaiters:
         return [each for each in waiting if each is not None]
 
     def tell_first_waiter(self, line: WaitKey, fencing_token: int) -> None:
-        """Tell the first waiter that the lock was released, or granted with room for another holder.
-
-        Args:
-            line: the lock.
-            fencing_token: that of its last grant.
-        """
+        """Tell the first waiter that the lock was released, or granted with room for another holder."""
         first = self.first(line)
         if first is not None:
             first.note_grant(fencing_token)
@@ -174,11 +164,7 @@ class _KnownLock:
 
 
 class KnownLocks:
-    """What a client remembers of up to 1,000 locks.
-
-    Args:
-        bounds: those of the sleep of the first in line.
-    """
+    """What a client remembers of up to 1,000 locks."""
 
     def __init__(self, bounds: PaceBounds) -> None:
         self._bounds = bounds

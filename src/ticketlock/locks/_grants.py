@@ -8,7 +8,7 @@ from typing import Any
 
 from ticketlock.locks import _conditions as only_if
 from ticketlock.locks import _writes as write
-from ticketlock.locks._items import Holder, LockItem, holder_attribute, lock_key, token_attribute
+from ticketlock.locks._items import Holder, LockItem, holder_attribute, token_attribute
 from ticketlock.locks._modes import MAX_HOLDERS, Mode
 from ticketlock.locks._outcomes import Claim, Hold, Releasing
 from ticketlock.locks._writes import in_force, left_as_it_is, numbering
@@ -23,11 +23,7 @@ _NEXT_TOKEN = ("fencingToken = fencingToken + :one", "#my_token = fencingToken +
 
 
 def take_at_once(claim: Claim, now: Moment, seen: LockItem | None = None) -> Write:
-    """Take a lock without holders and waiters, or create it: an uncontended acquisition is this one write.
-
-    Args:
-        seen: the lock item as it was last read; None if it was not.
-    """
+    """Take a lock without holders and waiters, or create it: an uncontended acquisition is this one write."""
     permits = numbering(claim, seen)
     return _grant(
         claim,
@@ -121,10 +117,8 @@ def hand_over(
     """Release the lock and grant it to the next in line: replace the holder, delete the row, together.
 
     Args:
-        claim: that of the next waiter.
-        ticket, seen_token: its ticket, and the fencing token of the last grant, as its last poll found them.
+        claim: that of the next waiter, with ``ticket``, whose last poll has found ``seen_token``.
         held, mode, releasing: the hold that ends, its mode, and who ends it.
-        mean_hold_ms, data_left: their values after the release.
     """
     left = {} if data_left is None else {":data_left": {"S": data_left}}
     sign = "" if mode is claim.mode else "+" if claim.shared else "-"
@@ -139,15 +133,13 @@ def hand_over(
         "meanHoldMs = :mean_hold",
         "lastRelease = :last_release",
         *([f"heldShared = heldShared {sign} :one"] if sign else []),
-        write.LOCK_EXPIRES,
         *(["dataLeft = :data_left"] if left else []),
     ]
-    last = {"#last": holder_attribute(held.owner), "#last_token": token_attribute(held.owner)}
-    grant = Write(
-        "Update",
-        lock_key(claim.lock),
-        update=f"SET {', '.join(changes)} REMOVE #last, #last_token" + ("" if left else ", dataLeft"),
-        condition=every(
+    grant = write.on_the_lock(
+        claim,
+        now,
+        changes,
+        every(
             only_if.THE_LAST_HOLDS_WITH_ITS_TOKEN,
             only_if.NO_GRANT_SINCE_I_READ,
             only_if.MY_TICKET_IS_NOT_VOID,
@@ -157,10 +149,8 @@ def hand_over(
             *room,
             only_if.NOT_A_HOLDER_YET,
         ),
-        names=write.my_names(claim) | last,
-        values=write.lock_values(claim, now)
-        | left
-        | {
+        {
+            **left,
             ":holder": {"M": _holder(claim, now)},
             ":ticket": number(ticket),
             ":seen_token": number(seen_token),
@@ -168,6 +158,8 @@ def hand_over(
             ":mean_hold": number(mean_hold_ms),
             ":last_release": write.release_trace(held, releasing),
         },
+        removed=["#last", "#last_token", *([] if left else ["dataLeft"])],
+        names={"#last": holder_attribute(held.owner), "#last_token": token_attribute(held.owner)},
     )
     # The waiter's lease runs from the first attempt on; and if the table fails, the release alone is tried for as long
     # as any other request.
@@ -196,16 +188,16 @@ def _grant(
     expired: Sequence[Holder] = (),
     ticket: int | None = None,
 ) -> Write:
-    names = dict(write.my_names(claim))
-    values = write.lock_values(claim, now) | {
+    names: dict[str, str] = {}
+    values: dict[str, Any] = {
         ":holder": {"M": _holder(claim, now)},
         **{change: number(_change(counter, claim, expired)) for counter, change in _CHANGES.items()},
         ":most_shared": number(MAX_HOLDERS),
     }
     for position, holder in enumerate(expired):
-        names |= {f"#x{position}": holder_attribute(holder.owner)}
-        names |= {f"#xToken{position}": token_attribute(holder.owner)}
-        values |= {f":x{position}": number(holder.lease_until_ms)}
+        names[f"#x{position}"] = holder_attribute(holder.owner)
+        names[f"#xToken{position}"] = token_attribute(holder.owner)
+        values[f":x{position}"] = number(holder.lease_until_ms)
     if seen is not None:
         values |= {
             ":issued": number(seen.issued),
@@ -214,9 +206,6 @@ def _grant(
             ":capacity": number(claim.mode.capacity(in_force(claim, seen).permits) + len(expired)),
         }
         update = [*update, *numbering(claim, seen).changes]
-    if ticket is not None:
-        values |= {":ticket": number(ticket)}
-    if seen is not None:
         counts = [f"{counter} = {counter} + {change}" for counter, change in _CHANGES.items()]
     else:
         counts = [
@@ -224,16 +213,11 @@ def _grant(
             "ticketAtMs = if_not_exists(ticketAtMs, :zero)",
             *(f"{counter} = if_not_exists({counter}, :zero) + {change}" for counter, change in _CHANGES.items()),
         ]
-    removed = ", ".join(f"#x{position}, #xToken{position}" for position in range(len(expired)))
-    return Write(
-        "Update",
-        lock_key(claim.lock),
-        update=f"SET {', '.join([*update, *counts, '#me = :holder', write.LOCK_EXPIRES])}"
-        + (f" REMOVE {removed}" if expired else ""),
-        condition=condition,
-        names=names,
-        values=values,
-        returns="ALL_NEW",
+    if ticket is not None:
+        values |= {":ticket": number(ticket)}
+    changes = [*update, *counts, "#me = :holder"]
+    return write.on_the_lock(
+        claim, now, changes, condition, values, removed=list(names), names=names, returns="ALL_NEW"
     )
 
 

@@ -28,11 +28,13 @@ from ticketlock.locks._outcomes import (
     Position,
     Released,
     Releasing,
+    check_data,
 )
-from ticketlock.locks._protocol import Contender, check_data_left, hold_times
+from ticketlock.locks._protocol import Contender, hold_times
 from ticketlock.locks._queue import expired_holders, position_of, the_turn_is_known
+from ticketlock.locks._writes import on_the_session
 from ticketlock.wire._actions import number
-from ticketlock.wire._requests import Steps, TransactWrite, Write
+from ticketlock.wire._requests import Steps, TransactWrite
 from ticketlock.wire._step_functions import TaskAnswer
 
 
@@ -69,18 +71,11 @@ def release_to(
 ) -> Steps[Released]:
     """Free the lock and grant it to the next in line, in one transaction; if that is refused, only free it.
 
-    Args:
-        me: the holder.
-        held, finished_at_ms, data_left, releasing: as in ``Contender.free``.
-        following: the waiter to grant it to.
-
-    Raises:
-        LockLost, InvalidLockRequest: as in ``Contender.free``.
-        OutcomeUnknown: neither request had an answer, and one of them may have been applied.
+    See ``Contender.free``. OutcomeUnknown: neither request had an answer, and one of them may have been applied.
     """
     is_unclear = False
     if following.may_follow(held, me.claim):
-        check_data_left(data_left)
+        check_data("data_left", data_left)
         built, claim, place = me.now, following.claim, following.seen.place
         held_ms, mean_hold_ms = hold_times(held, built)
         token = following.seen.fencing_token or 0
@@ -115,16 +110,10 @@ def _is_applied(me: Contender, handing: TransactWrite) -> Steps[tuple[bool, bool
 
 
 def take_handed(me: Contender, seen: Position, handed: HandedOver) -> Steps[Grant | None]:
-    """Report the grant that a release has written for this waiter.
+    """Report the grant that a release has written for this waiter, whose last poll found the position ``seen``.
 
-    Args:
-        me: the waiter.
-        seen: the position from its last poll.
-        handed: the grant from the release.
-
-    Returns:
-        The grant, with a full lease; None if it has been changed since, or if the waiter has joined the queue again: a
-        poll finds the grant, and deletes the other row.
+    None if it has been changed since, or if the waiter has joined the queue again: a poll finds the grant, and deletes
+    the other row.
     """
     if handed.ticket != seen.place.ticket:
         return None
@@ -146,10 +135,6 @@ def await_wake_up(
     """Park: store the callback task's token, extend the queue row, and end the task at once if it should poll now.
 
     Args:
-        me: the waiter.
-        place: its ticket and the lease of its row.
-        session: the session item that gets the token.
-        task_token: the callback task's; each retry of the task brings a new one.
         park_number: rises with each try to park: a token older than the stored one is not written.
         may_stay: whether a waiter with this position may stay parked for as long as the task lasts.
 
@@ -157,19 +142,10 @@ def await_wake_up(
         Its position, if it stays parked. None if the task was ended: its turn may have come, its row is lost, or
         ``may_stay`` was False.
     """
-    yield from me.send(
-        Write(
-            "Update",
-            session.key(),
-            condition=only_if.NO_LATER_PARK,
-            update="SET wakeUpToken = :task_token, park = :park, expiresAt = :expires_at",
-            values={
-                ":task_token": {"S": task_token},
-                ":park": number(park_number),
-                ":expires_at": number(session_expires_at_s(me.now.latest_ms + me.claim.lease_ms)),
-            },
-        )
-    )
+    update = "SET wakeUpToken = :task_token, park = :park, expiresAt = :expires_at"
+    expires_at = number(session_expires_at_s(me.now.latest_ms + me.claim.lease_ms))
+    values = {":task_token": {"S": task_token}, ":park": number(park_number), ":expires_at": expires_at}
+    yield from me.send(on_the_session(session, update, only_if.NO_LATER_PARK, values))
     seen = yield from _still_waiting(me, place)
     if seen is not None and may_stay(seen):
         return seen

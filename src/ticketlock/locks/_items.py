@@ -84,15 +84,10 @@ def record_wait_ms(field: str, value: Any, infinity: str = "math.inf") -> int | 
     """Read a record wait: seconds from 0, a ``timedelta``, or infinity, also as ``"Infinity"``.
 
     Args:
-        field: the caller's name for it.
-        value: the record wait.
         infinity: how an error names an unlimited one.
 
     Returns:
         Milliseconds, rounded up; None for an unlimited wait, or one of more than 10^9 seconds.
-
-    Raises:
-        InvalidLockRequest: it is something else; names the field.
     """
     if isinstance(value, str) and value == "Infinity":
         return None
@@ -253,11 +248,7 @@ class LockItem:
 
     @classmethod
     def parse(cls, item: Item) -> "LockItem":
-        """Read the item.
-
-        Raises:
-            UnsupportedFormat: a newer version wrote it.
-        """
+        """Read the item; refuse that of a newer version."""
         stored = integer(item["format"])
         if stored != FORMAT:
             raise UnsupportedFormat(stored, FORMAT)
@@ -281,20 +272,20 @@ class LockItem:
             fencing_token=integer(item["fencingToken"]),
             permits=integer(item["permits"]),
             held=integer(item["held"]),
-            mean_hold_ms=_integer_if_there(item, "meanHoldMs"),
+            mean_hold_ms=integer_if_there(item, "meanHoldMs"),
             holders=tuple(sorted(holders, key=lambda holder: holder.fencing_token)),
-            permits_kept_until_s=_integer_if_there(item, "permitsKeptUntil"),
-            permits_were_kept_until_s=_integer_if_there(item, "permitsWereKeptUntil"),
-            permits_of_users=_integer_if_there(item, "permitsOfUsers"),
+            permits_kept_until_s=integer_if_there(item, "permitsKeptUntil"),
+            permits_were_kept_until_s=integer_if_there(item, "permitsWereKeptUntil"),
+            permits_of_users=integer_if_there(item, "permitsOfUsers"),
             data_left=item["dataLeft"]["S"] if "dataLeft" in item else None,
-            now_serving=_integer_if_there(item, "nowServing"),
+            now_serving=integer_if_there(item, "nowServing"),
             last_release=_last_release(item),
             forced=tuple(
                 Forced(name, integer(value["M"]["token"]), value["M"]["by"]["S"], integer(value["M"]["leaseUntilMs"]))
                 for name, value in item.items()
                 if name.startswith(_FORCED)
             ),
-            permits_since_ms=_integer_if_there(item, "permitsSinceMs"),
+            permits_since_ms=integer_if_there(item, "permitsSinceMs"),
             tokens_after=_tokens_after(item),
         )
 
@@ -373,7 +364,7 @@ class Row:
 
 
 def _tokens_after(item: Item) -> int:
-    after = _integer_if_there(item, "tokensAfter") or 0
+    after = integer_if_there(item, "tokensAfter") or 0
     # An item that was created without it gets it at a later use: then it is the time of that use, and says nothing.
     return after if after <= integer(item["fencingToken"]) else 0
 
@@ -390,7 +381,8 @@ def is_lock_item(item: Item) -> bool:
     return bool(item["sk"]["S"].endswith("/"))
 
 
-def _integer_if_there(item: Item, name: str) -> int | None:
+def integer_if_there(item: Item, name: str) -> int | None:
+    """A number of an item; None if it does not have it."""
     return integer(item[name]) if name in item else None
 
 

@@ -4,7 +4,6 @@ A claim, a queue row and a holder each have a mode. A new mode needs a class her
 table (such as ``shared``), and a counter of its holders in the lock item (such as ``heldShared``).
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -15,8 +14,8 @@ MAX_HOLDERS = 100
 """Every write of the lock item is billed by its size, and a holder takes some 200 bytes."""
 
 
-class Mode(ABC):
-    """One way to hold a lock.
+class Mode:
+    """One way to hold a lock: exclusively, as one of at most ``permits`` holders. Other modes say where they differ.
 
     Attributes:
         shared: its value in the API and the table.
@@ -24,37 +23,32 @@ class Mode(ABC):
         marks: the attributes that only its rows and holders have.
     """
 
-    shared: bool
-    counters: tuple[str, ...]
-    marks: Mapping[str, Any]
+    shared = False
+    counters: tuple[str, ...] = ("held",)
+    marks: Mapping[str, Any] = {}
 
     @property
-    @abstractmethod
     def room_conditions(self) -> tuple[str, ...]:
         """The conditions that one more holder fits, counting holders with expired leases too."""
+        return only_if.A_PERMIT_IS_FREE, only_if.NO_HOLDER_SHARES
 
     @property
-    @abstractmethod
     def as_granted(self) -> str:
         """The condition that a grant was made in this mode."""
+        return only_if.I_DO_NOT_SHARE
 
     def fits_beside(self, other: "Mode") -> bool:
         """Whether both may hold the lock at one time."""
         return self is other
 
-    @abstractmethod
     def capacity(self, permits: int) -> int:
-        """How many may hold the lock at once in this mode.
+        """How many may hold the lock at once in this mode, if the lock item has ``permits``."""
+        return permits
 
-        Args:
-            permits: as the lock item has them.
-        """
-
-    @abstractmethod
     def permits_to_ask(self, permits: int) -> int:
         """The permits of a claim in this mode, for a lock (or a default) with ``permits``."""
+        return permits
 
-    @abstractmethod
     def turn_is_known(self, others: Sequence["Mode"], mine: int, permits: int) -> bool:
         """Whether a waiter has read enough of the front of the queue to decide whether it is its turn.
 
@@ -63,30 +57,6 @@ class Mode(ABC):
             mine: how many rows of its own it has read.
             permits: those of the lock.
         """
-
-
-class _Exclusive(Mode):
-    """One of at most ``permits`` holders."""
-
-    shared = False
-    counters = ("held",)
-    marks: Mapping[str, Any] = {}
-
-    @property
-    def room_conditions(self) -> tuple[str, ...]:
-        return only_if.A_PERMIT_IS_FREE, only_if.NO_HOLDER_SHARES
-
-    @property
-    def as_granted(self) -> str:
-        return only_if.I_DO_NOT_SHARE
-
-    def capacity(self, permits: int) -> int:
-        return permits
-
-    def permits_to_ask(self, permits: int) -> int:
-        return permits
-
-    def turn_is_known(self, others: Sequence[Mode], mine: int, permits: int) -> bool:
         return len(others) + mine > permits
 
 
@@ -115,7 +85,7 @@ class _Shared(Mode):
         return mine > 0 or not all(self.fits_beside(other) for other in others) or len(others) > MAX_HOLDERS
 
 
-EXCLUSIVE: Mode = _Exclusive()
+EXCLUSIVE = Mode()
 SHARED: Mode = _Shared()
 MODES = (EXCLUSIVE, SHARED)
 
@@ -126,12 +96,8 @@ def mode_of(*, shared: bool) -> Mode:
 
 
 def turns_before(before: Sequence[Mode], mine: Mode, permits: int) -> int:
-    """How many turns come before a waiter's own: waiters that may hold the lock together count once.
-
-    Args:
-        before: the modes of the waiters before it, in order.
-        mine: the waiter's mode.
-        permits: those of the lock.
+    """How many turns come before that of a waiter in the mode ``mine``, behind waiters in the modes ``before``: waiters
+    that may hold the lock together count once.
     """
     alone = before.count(EXCLUSIVE) // max(1, permits)
     # A run of shared waiters is one turn, unless this waiter belongs to it.

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from ticketlock.errors import InvalidLockRequest, LockLost, RequestNotApplied
 from ticketlock.locks import _reads as reads
 from ticketlock.locks import _writes as write
-from ticketlock.locks._items import Holder, LockItem, LockName, Row, is_lock_item
-from ticketlock.locks._outcomes import MIN_LEASE_MS, Claim, Grant, Hold, LockState, Released, Releasing
+from ticketlock.locks._items import Holder, LockItem, LockName, Row, integer_if_there, is_lock_item
+from ticketlock.locks._outcomes import MIN_LEASE_MS, Claim, Grant, LockState, Released, Releasing, hold_of
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._queue import is_over
 from ticketlock.wire._actions import Item, integer
@@ -15,6 +15,7 @@ from ticketlock.wire._requests import Steps
 from ticketlock.wire._table_time import Moment
 
 NewContender = Callable[[Claim, Moment], Contender]
+"""Makes a contender of the table; it wakes the waiters that may take the lock now."""
 
 _TRIES = 5
 
@@ -53,7 +54,7 @@ class LockSummary:
             held_shared=integer(item["heldShared"]),
             waiting=integer(item["waiting"]),
             fencing_token=integer(item["fencingToken"]),
-            mean_hold_ms=integer(item["meanHoldMs"]) if "meanHoldMs" in item else None,
+            mean_hold_ms=integer_if_there(item, "meanHoldMs"),
             permits_are_set="permitsKeptUntil" in item,
         )
 
@@ -95,16 +96,7 @@ def first_in_line(state: LockState) -> Row | None:
 
 
 def set_limit(lock: LockName, permits: int, now: Moment, contender: NewContender) -> Steps[LockItem]:
-    """Set how many may hold a lock at once, 0 to 100. It replaces the number that the users ask for, immediately.
-
-    Present holders keep the lock: a lower limit only stops further grants; 0 closes the lock.
-
-    Args:
-        contender: makes this table's contenders, which wake the waiters that may take the lock now.
-
-    Raises:
-        RequestNotApplied: other processes kept changing the limit.
-    """
+    """Set how many may hold a lock at once; see ``LockTable.set_limit``."""
     for _ in range(_TRIES):
         seen = (yield from inspect(lock, now)).item
         reply = yield write.set_limit(lock, permits, seen, now)
@@ -117,24 +109,11 @@ def set_limit(lock: LockName, permits: int, now: Moment, contender: NewContender
             continue
         yield from _wake_next(lock, item, now, contender)
         return item
-    raise RequestNotApplied(f"another process changed the limit during each of {_TRIES} tries")
+    raise _kept_changing("the limit")
 
 
 def unset_limit(lock: LockName, permits: int | None, now: Moment, contender: NewContender) -> Steps[LockItem | None]:
-    """Remove an operator's limit; the users' number counts again.
-
-    Args:
-        permits: what the users ask for; None for what they asked for before the limit was set. A lock whose number is a
-            deployment's gets the number of the latest deployment.
-        contender: makes this table's contenders, which wake the waiters that may take the lock now.
-
-    Returns:
-        The lock item; None if there is none.
-
-    Raises:
-        InvalidLockRequest: ``permits`` is None, and the lock had no users before its limit was set.
-        RequestNotApplied: other processes kept changing the limit.
-    """
+    """Remove an operator's limit, and return the lock item, if there is one; see ``LockTable.unset_limit``."""
     # A reply may be lost: then a second attempt finds no limit.
     for attempt in range(_TRIES):
         seen = (yield from inspect(lock, now)).item
@@ -153,21 +132,11 @@ def unset_limit(lock: LockName, permits: int | None, now: Moment, contender: New
             item = LockItem.parse(reply.item)
             yield from _wake_next(lock, item, now, contender)
             return item
-    raise RequestNotApplied(f"another process changed the limit during each of {_TRIES} tries")
+    raise _kept_changing("the limit")
 
 
 def remove_waiter(lock: LockName, ticket: int, now: Moment, contender: NewContender) -> Steps[Row | None]:
-    """Delete a waiter's queue row. A waiter that still runs notices at its next poll, and joins again at the end.
-
-    Args:
-        contender: makes this table's contenders, which wake the waiters that may take the lock now.
-
-    Returns:
-        Its row; None if no waiter has this ticket.
-
-    Raises:
-        RequestNotApplied: the row, or the count, kept changing.
-    """
+    """Delete a waiter's queue row, and return it; see ``LockTable.remove_waiter``."""
     removed: Row | None = None
     for _ in range(_TRIES):
         state = yield from inspect(lock, now)
@@ -186,7 +155,11 @@ def remove_waiter(lock: LockName, ticket: int, now: Moment, contender: NewConten
             if item is not None:
                 yield from _wake_next(lock, item, now, contender)
             return row
-    raise RequestNotApplied(f"another process changed the row of ticket {ticket} during each of {_TRIES} tries")
+    raise _kept_changing(f"the row of ticket {ticket}")
+
+
+def _kept_changing(what: str) -> RequestNotApplied:
+    return RequestNotApplied(f"another process changed {what} during each of {_TRIES} tries")
 
 
 def _is_counted(row: Row, item: LockItem | None, now: Moment) -> bool:
@@ -208,11 +181,7 @@ def _wake_next(lock: LockName, item: LockItem, now: Moment, contender: NewConten
 
 
 def resume(lock: LockName, owner: str, lease_ms: int, now: Moment) -> Steps[tuple[Claim, Grant]]:
-    """Renew the grant of an owner that holds the lock; return its claim and its grant.
-
-    Raises:
-        LockLost: the owner does not hold the lock.
-    """
+    """Renew the grant of an owner that holds the lock; see ``LockTable.resume``."""
     state = yield from inspect(lock, now)
     holder = state.item.holder(owner) if state.item is not None else None
     if state.item is None or holder is None:
@@ -233,13 +202,8 @@ def release_of(
     """Free a lock on its holder's behalf. The holder learns of it at its next heartbeat.
 
     Args:
-        whose: selects the holder.
-        contender: makes this table's contenders, which wake the waiters that may take the lock now.
         by: the identity of this call, chosen before it; distinguishes its release from any other.
         by_force: the holder's work is not finished, so the next holder gets the data that this holder got.
-
-    Raises:
-        LockLost: the lock has no such holder.
     """
     state = yield from inspect(lock, now)
     item = state.item
@@ -247,17 +211,8 @@ def release_of(
     if item is None or holder is None:
         raise LockLost(f"no holder of the lock on {lock.entity!r} has this owner or fencing token")
     claim = _claim_of(lock, holder, item, MIN_LEASE_MS)
-    held = Hold(
-        lock=lock,
-        owner=holder.owner,
-        ticket=None,
-        fencing_token=holder.fencing_token,
-        lease_until_ms=holder.lease_until_ms,
-        since_ms=holder.since_ms,
-        mean_hold_ms=item.mean_hold_ms,
-    )
     releasing = Releasing(by=by, in_place=True, by_force=item if by_force else None)
-    left = item.data_left if by_force else None
+    left, held = item.data_left if by_force else None, hold_of(lock, holder, item)
     return (yield from contender(claim, state.now).release(held, data_left=left, releasing=releasing))
 
 

@@ -54,8 +54,7 @@ class Claim:
         whole_number("permits", self.permits, 1, MAX_HOLDERS)
         if self.permits != self.mode.permits_to_ask(self.permits):
             raise InvalidLockRequest("permits", self.permits, "1 if shared is true: up to 100 may share a lock")
-        if self.data is not None:
-            text("data", self.data, DATA_BYTES)
+        check_data("data", self.data)
 
     @property
     def mode(self) -> Mode:
@@ -63,12 +62,14 @@ class Claim:
         return mode_of(shared=self.shared)
 
 
-def check_lease(lease_ms: int, client: Any) -> None:
-    """Refuse a lease that could end during one request that hangs.
+def check_data(field: str, data: str | None) -> None:
+    """Check the data that is shown beside a holder, or left for the next one."""
+    if data is not None:
+        text(field, data, DATA_BYTES)
 
-    Raises:
-        InvalidLockRequest: it is shorter than four read time-outs of the client.
-    """
+
+def check_lease(lease_ms: int, client: Any) -> None:
+    """Refuse a lease that could end during one request that hangs: shorter than four read time-outs of the client."""
     read_timeout_s = client.meta.config.read_timeout
     if read_timeout_s * 4_000 > lease_ms:
         allowed = f"at least {read_timeout_s * 4:g} s, four read time-outs of the client ({read_timeout_s} s each)"
@@ -95,6 +96,19 @@ class Hold:
     lease_until_ms: int
     since_ms: int
     mean_hold_ms: int | None
+
+
+def hold_of(lock: LockName, holder: Holder, item: LockItem) -> Hold:
+    """The grant of a holder, as the lock item has it."""
+    return Hold(
+        lock=lock,
+        owner=holder.owner,
+        ticket=None,
+        fencing_token=holder.fencing_token,
+        lease_until_ms=holder.lease_until_ms,
+        since_ms=holder.since_ms,
+        mean_hold_ms=item.mean_hold_ms,
+    )
 
 
 @dataclass(frozen=True, slots=True)

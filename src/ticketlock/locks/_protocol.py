@@ -30,7 +30,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from ticketlock._checks import text
 from ticketlock.errors import InvalidLockRequest, LockLost, OutcomeUnknown, RequestNotApplied, TicketLockError
 from ticketlock.locks import _grants as grants
 from ticketlock.locks import _reads as reads
@@ -38,7 +37,6 @@ from ticketlock.locks import _writes as write
 from ticketlock.locks._items import Holder, LockItem, Row, Session, is_lock_item
 from ticketlock.locks._outcomes import (
     BY_THE_OWNER,
-    DATA_BYTES,
     Claim,
     Grant,
     HandedOver,
@@ -47,6 +45,7 @@ from ticketlock.locks._outcomes import (
     Position,
     Released,
     Releasing,
+    check_data,
     no_wait,
     wait_is_over,
 )
@@ -72,8 +71,6 @@ class Contender:
     """The operations of one owner on one lock.
 
     Args:
-        claim: the acquisition.
-        now: the present moment; each reply brings a later one.
         wakes: whether it wakes the next in line whenever it leaves the lock or the queue.
 
     Attributes:
@@ -102,8 +99,6 @@ class Contender:
         """Read the lock item and the queue from its front, until ``until`` is satisfied or the queue ends.
 
         Args:
-            until: whether enough was read.
-            patience_ms: for how long to retry at most; None for as long as the driver does.
             only_leaves: whether the reader leaves the queue: then the lock may have any number of permits.
         """
         request = reads.read_front(self.claim, patience_ms)
@@ -123,12 +118,7 @@ class Contender:
             request = replace(request, limit=_PAGE, after=reply.last_key)
 
     def checked_item(self, item: Item | None) -> LockItem | None:
-        """Parse the lock item, and check that the claim may use the lock with its permits.
-
-        Raises:
-            PermitsMismatch: they are not.
-            UnsupportedFormat: a newer version wrote the item.
-        """
+        """Parse the lock item, and check that the claim may use the lock with its permits."""
         if item is None:
             self.last_seen = None
             return None
@@ -147,10 +137,6 @@ class Contender:
         Returns:
             The ticket with its row's lease, and the lock item after the ticket was minted; without a ticket, the lock
             item that names me as a holder.
-
-        Raises:
-            RequestNotApplied: no ticket got its row in time; no row was written.
-            OutcomeUnknown: the same, but one of the rows may have been written.
         """
         seen = self.last_seen
         place, item = yield from self._join()
@@ -238,16 +224,11 @@ class Contender:
     # The verbs of a waiter.
 
     def take_ticket(self, record_wait_ms: int | None, *, others_wait: bool = False) -> Steps[Grant | Position]:
-        """Acquire the lock at once, or join the queue.
+        """Acquire the lock at once, or join the queue; see ``LockTable.take_ticket``.
 
         Args:
-            record_wait_ms: 0 to fail instead of joining.
             others_wait: the caller has just seen waiters, and its owner has sent no request yet: the try to acquire at
                 once is left out, since it would fail.
-
-        Raises:
-            RecordWaitExceeded: the lock has a holder or a waiter, and the record wait is 0; no row was written.
-            PermitsMismatch, UnsupportedFormat: the lock exists with another limit, or in a newer format.
         """
         found = None
         if record_wait_ms == 0 or not others_wait:
@@ -263,14 +244,7 @@ class Contender:
     def check_turn(self, place: Place, wait_until_ms: int | None) -> Steps[Grant | Position]:
         """Poll once; take the lock if it is my turn; leave the queue if the record wait has ended.
 
-        With a grant, the next in line is woken if there is room for it too.
-
-        Args:
-            place: from ``take_ticket`` or the poll before.
-            wait_until_ms: the end of the record wait in table time; None waits for ever.
-
-        Raises:
-            RecordWaitExceeded: the record wait has ended before my turn came; I have left the queue.
+        With a grant, the next in line is woken if there is room for it too. See ``LockTable.check_turn``.
         """
         found = yield from self.check_position(place)
         if not isinstance(found, Grant) and wait_until_ms is not None and self.now.likely_ms >= wait_until_ms:
@@ -368,11 +342,7 @@ class Contender:
         return position_of(None, place, self.now, ahead=0)
 
     def withdraw(self, ticket: int) -> Steps[Grant | None]:
-        """Leave the queue, and wake the next in line.
-
-        Returns:
-            None; or the grant, if an earlier try of mine had taken the lock already.
-        """
+        """Leave the queue, and wake the next in line; see ``LockTable.withdraw``."""
         won = yield from self._withdraw(ticket)
         if self._wakes and won is None:
             yield from self.wake_next()
@@ -391,12 +361,7 @@ class Contender:
         return won
 
     def renew(self, fencing_token: int) -> Steps[Grant]:
-        """The heartbeat: give the grant a full new lease.
-
-        Raises:
-            LockLost: the lease has expired, or the lock is not held with this token any more.
-            OutcomeUnknown: the lease kept changing; the lock is still held.
-        """
+        """The heartbeat: give the grant a full new lease; see ``LockTable.renew``."""
         for _ in range(_TRIES):
             built = self.now
             reply = yield from self.send(write.renew(self.claim, fencing_token, built))
@@ -413,13 +378,8 @@ class Contender:
         raise OutcomeUnknown(f"the lease of fencing token {fencing_token} kept changing while it was renewed")
 
     def set_data(self, fencing_token: int, data: str | None) -> Steps[None]:
-        """Replace the data that is shown beside the holder; None removes it.
-
-        Raises:
-            LockLost: the lease has expired, or the lock is not held with this token any more.
-        """
-        if data is not None:
-            text("data", data, DATA_BYTES)
+        """Replace the data that is shown beside the holder; None removes it."""
+        check_data("data", data)
         reply = yield from self.send(write.set_data(self.claim, fencing_token, data, self.now))
         if not reply.applied:
             raise LockLost(f"the lock is not held with fencing token {fencing_token} any more, or its lease has ended")
@@ -453,7 +413,6 @@ class Contender:
             held: the grant, with the latest lease that the caller knows of.
             finished_at_ms: when the work ended, table time, if an earlier try of this release has recorded it; None
                 for now.
-            data_left: up to 256 bytes for the next holder.
             releasing: who frees it, and whether an earlier try may have.
 
         Raises:
@@ -461,7 +420,7 @@ class Contender:
                 an operator or another process of the owner, or the lock item was deleted.
             InvalidLockRequest: the claim and the grant differ in whether the lock is shared.
         """
-        check_data_left(data_left)
+        check_data("data_left", data_left)
         held_ms, mean_hold_ms = hold_times(held, self.now)
         by_ms = finished_at_ms if finished_at_ms is not None else self.now.latest_ms
         reply = yield from self.send(write.release(self.claim, held, releasing, mean_hold_ms, self.now, data_left))
@@ -688,12 +647,6 @@ def hold_times(held: Hold, now: Moment) -> tuple[int, int]:
     if held.mean_hold_ms is None:
         return held_ms, held_ms
     return held_ms, min(held_ms, (3 * held.mean_hold_ms + held_ms) // 4)
-
-
-def check_data_left(data_left: str | None) -> None:
-    """Check that the data for the next holder is text of at most 256 bytes."""
-    if data_left is not None:
-        text("data_left", data_left, DATA_BYTES)
 
 
 def _that_many_live(wanted: int) -> Callable[[Queue], bool]:

@@ -3,9 +3,9 @@
 ``_protocol.py`` decides who may send which, and what a refusal means. ``_grants.py`` has the grants.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from ticketlock.errors import PermitsMismatch
 from ticketlock.locks import _conditions as only_if
@@ -30,7 +30,6 @@ JOIN_DEADLINE_MS = 1_000
 _DAY_S = 24 * 3_600
 _LOCK_ITEM_OUTLIVES_ITS_USE_S = 28 * _DAY_S
 
-NAMES = {"#format": "format"}
 # Every write of the lock item postpones its time to live, so that only unused locks are deleted. An item with an
 # operator's limit is kept for ever.
 LOCK_EXPIRES = "expiresAt = if_not_exists(permitsKeptUntil, :expires_at)"
@@ -116,11 +115,7 @@ def in_force(claim: Claim, seen: LockItem) -> LockItem:
 
 
 def check_permits(claim: Claim, item: LockItem) -> None:
-    """Check that the claim may use the lock with its number.
-
-    Raises:
-        PermitsMismatch: the lock has another number, which is not that of a deployment, or the claim's is not.
-    """
+    """Check that the claim may use the lock with its number."""
     follows = claim.permits_since_ms is not None and item.permits_since_ms is not None
     if item.permits != claim.permits and not item.permits_are_set and not follows:
         raise PermitsMismatch(claim.permits, item.permits, claim.lock.entity)
@@ -142,33 +137,19 @@ def mint_ticket(claim: Claim, now: Moment, seen: LockItem | None = None) -> Writ
     """Mint a ticket. The only write that is not idempotent: a duplicate mints another; the count is healed later.
 
     It requires that its owner is not a holder yet: a release may have granted it the lock, and then its row is gone.
-
-    Args:
-        seen: the lock item as it was last read; None if it was not.
     """
     permits = numbering(claim, seen)
-    return Write(
-        "Update",
-        lock_key(claim.lock),
-        update="SET "
-        + ", ".join(
-            [
-                *CREATION,
-                *permits.changes,
-                f"fencingToken = {LAST_TOKEN}",
-                "held = if_not_exists(held, :zero)",
-                "heldShared = if_not_exists(heldShared, :zero)",
-                f"issued = {LAST_ISSUED} + :one",
-                "waiting = if_not_exists(waiting, :zero) + :one",
-                "ticketAtMs = :now",
-                LOCK_EXPIRES,
-            ]
-        ),
-        condition=permits.condition_with(only_if.NOT_A_HOLDER_YET),
-        names=my_names(claim),
-        values=lock_values(claim, now) | {":now": number(now.latest_ms)},
-        returns="ALL_NEW",
-    )
+    changes = [
+        *CREATION,
+        *permits.changes,
+        f"fencingToken = {LAST_TOKEN}",
+        "held = if_not_exists(held, :zero)",
+        "heldShared = if_not_exists(heldShared, :zero)",
+        f"issued = {LAST_ISSUED} + :one",
+        "waiting = if_not_exists(waiting, :zero) + :one",
+        "ticketAtMs = :now",
+    ]
+    return on_the_lock(claim, now, changes, permits.condition_with(only_if.NOT_A_HOLDER_YET), returns="ALL_NEW")
 
 
 def note_ticket(claim: Claim, session: Session, ticket: int, now: Moment) -> Write:
@@ -176,23 +157,40 @@ def note_ticket(claim: Claim, session: Session, ticket: int, now: Moment) -> Wri
 
     The two newest tickets are kept: a first step that runs twice joins twice.
     """
+    # A fragment has recorded its session before, with an expiry that outlives every wait: keep that one.
+    expiry = "expiresAt = if_not_exists(expiresAt, :expires_at)"
+    return on_the_session(
+        session,
+        f"SET {THE_CLAIM}, earlierTicket = if_not_exists(ticket, :ticket), ticket = :ticket, {expiry}",
+        only_if.NO_LATER_TICKET,
+        {**the_claim(claim), ":ticket": number(ticket), ":expires_at": _row_expires_at(claim, now)},
+    )
+
+
+THE_CLAIM = "entity = :entity, #namespace = :namespace, #owner = :me, leaseMs = :lease_ms"
+
+
+def the_claim(claim: Claim) -> dict[str, Any]:
+    """The values of ``THE_CLAIM``, by which a session records a claim."""
+    return {
+        ":entity": {"S": claim.lock.entity},
+        ":namespace": {"S": claim.lock.namespace},
+        ":me": {"S": claim.owner},
+        ":lease_ms": number(claim.lease_ms),
+    }
+
+
+def on_the_session(
+    session: Session,
+    update: str,
+    condition: str,
+    values: Mapping[str, Any],
+    returns: Literal["NONE", "ALL_NEW"] = "NONE",
+) -> Write:
+    """An update of a session item."""
+    names = {"#namespace": "namespace", "#owner": "owner"}
     return Write(
-        "Update",
-        session.key(),
-        update="SET entity = :entity, #namespace = :namespace, #owner = :me, leaseMs = :lease_ms, "
-        "earlierTicket = if_not_exists(ticket, :ticket), ticket = :ticket, "
-        # A fragment has recorded its session before, with an expiry that outlives every wait: keep that one.
-        "expiresAt = if_not_exists(expiresAt, :expires_at)",
-        condition=only_if.NO_LATER_TICKET,
-        names={"#namespace": "namespace", "#owner": "owner"},
-        values={
-            ":entity": {"S": claim.lock.entity},
-            ":namespace": {"S": claim.lock.namespace},
-            ":me": {"S": claim.owner},
-            ":lease_ms": number(claim.lease_ms),
-            ":ticket": number(ticket),
-            ":expires_at": _row_expires_at(claim, now),
-        },
+        "Update", session.key(), condition=condition, update=update, names=names, values=values, returns=returns
     )
 
 
@@ -211,15 +209,13 @@ def join_together(claim: Claim, seen: LockItem, now: Moment, *, counted: bool) -
     """
     more = [] if counted else ["waiting = waiting + :one"]
     permits = numbering(claim, seen)
-    # It creates no item.
-    changes = ["issued = issued + :one", "ticketAtMs = :now", *permits.changes, *more, LOCK_EXPIRES]
-    number_taken = Write(
-        "Update",
-        lock_key(claim.lock),
-        update=f"SET {', '.join(changes)}",
-        condition=every(only_if.KNOWN_FORMAT, permits.condition, only_if.NO_TICKET_SINCE_I_READ),
-        names=NAMES,
-        values=lock_values(claim, now) | {":issued": number(seen.issued), ":now": number(now.latest_ms)},
+    number_taken = on_the_lock(
+        claim,
+        now,
+        ["issued = issued + :one", "ticketAtMs = :now", *permits.changes, *more],
+        # It creates no item.
+        every(only_if.KNOWN_FORMAT, permits.condition, only_if.NO_TICKET_SINCE_I_READ),
+        {":issued": number(seen.issued)},
     )
     ticket = seen.issued + 1
     noted = [] if claim.noted_in is None else [note_ticket(claim, claim.noted_in, ticket, now)]
@@ -266,14 +262,8 @@ def delete_stale_row(lock: LockName, row: Row) -> Write:
 
 def withdraw(claim: Claim, ticket: int, now: Moment) -> TransactWrite:
     """Leave the queue: delete the row and lower the count, unless the ticket is void or was granted since."""
-    count = Write(
-        "Update",
-        lock_key(claim.lock),
-        update=f"SET waiting = waiting - :one, {LOCK_EXPIRES}",
-        condition=every(only_if.A_WAITER_IS_COUNTED, only_if.MY_TICKET_IS_NOT_VOID, only_if.NOT_A_HOLDER_YET),
-        names={"#me": holder_attribute(claim.owner)},
-        values=lock_values(claim, now) | {":ticket": number(ticket)},
-    )
+    condition = every(only_if.A_WAITER_IS_COUNTED, only_if.MY_TICKET_IS_NOT_VOID, only_if.NOT_A_HOLDER_YET)
+    count = on_the_lock(claim, now, ["waiting = waiting - :one"], condition, {":ticket": number(ticket)})
     return TransactWrite((count, delete_my_row(claim, ticket)))
 
 
@@ -303,10 +293,10 @@ def release(
     The record of a forced release is kept until the lease would have ended; after that its holder does not need it.
     """
     changed = [f"{counter} = {counter} - :one" for counter in claim.mode.counters]
-    changed += ["meanHoldMs = :mean_hold", "lastRelease = :last_release", LOCK_EXPIRES]
+    changed += ["meanHoldMs = :mean_hold", "lastRelease = :last_release"]
     removed = ["#me", "#my_token"]
-    names = my_names(claim)
-    values = lock_values(claim, now) | {
+    names: dict[str, str] = {}
+    values: dict[str, Any] = {
         ":token": number(held.fencing_token),
         ":mean_hold": number(mean_hold_ms),
         ":last_release": release_trace(held, releasing),
@@ -318,33 +308,20 @@ def release(
         values |= {":data_left": {"S": data_left}}
     if releasing.by_force is not None:
         over = [each.attribute for each in releasing.by_force.forced if each.lease_until_ms < now.earliest_ms]
-        names |= {"#forced": forced_attribute(held.owner)} | {f"#x{place}": each for place, each in enumerate(over)}
+        names = {"#forced": forced_attribute(held.owner)} | {f"#x{place}": each for place, each in enumerate(over)}
         values |= {":forced": release_trace(held, releasing, leaseUntilMs=number(held.lease_until_ms))}
         changed.append("#forced = :forced")
         removed += [f"#x{place}" for place, each in enumerate(over) if each != names["#forced"]]
-    return Write(
-        "Update",
-        lock_key(claim.lock),
-        update=f"SET {', '.join(changed)} REMOVE {', '.join(removed)}",
-        condition=every(only_if.I_HOLD_WITH_MY_TOKEN, claim.mode.as_granted),
-        names=names,
-        values=values,
-        returns="ALL_OLD",
-    )
+    condition = every(only_if.I_HOLD_WITH_MY_TOKEN, claim.mode.as_granted)
+    return on_the_lock(claim, now, changed, condition, values, removed=removed, names=names, returns="ALL_OLD")
 
 
 def set_data(claim: Claim, fencing_token: int, data: str | None, now: Moment) -> Write:
     """Replace the data that is shown beside the holder; None removes it."""
-    return Write(
-        "Update",
-        lock_key(claim.lock),
-        update=f"SET {LOCK_EXPIRES}" + (" REMOVE #me.#data" if data is None else ", #me.#data = :data"),
-        condition=every(only_if.I_HOLD_WITH_MY_TOKEN, only_if.MY_LEASE_IS_NOT_OVER),
-        names=my_names(claim),
-        values=lock_values(claim, now)
-        | {":token": number(fencing_token), ":now": number(now.latest_ms)}
-        | ({} if data is None else {":data": {"S": data}}),
-    )
+    changed, removed = ([], ["#me.#data"]) if data is None else (["#me.#data = :data"], [])
+    condition = every(only_if.I_HOLD_WITH_MY_TOKEN, only_if.MY_LEASE_IS_NOT_OVER)
+    values = {":token": number(fencing_token), ":data": {"S": data}}
+    return on_the_lock(claim, now, changed, condition, values, removed=removed)
 
 
 def set_limit(lock: LockName, permits: int, seen: LockItem | None, now: Moment) -> Write:
@@ -353,31 +330,29 @@ def set_limit(lock: LockName, permits: int, seen: LockItem | None, now: Moment) 
     A late copy of the request sets nothing: each limit is kept for one second longer than the one before, and the
     condition compares that second.
     """
-    claim = Claim(lock, "operator", MIN_LEASE_MS)
-    # The users' number is kept, to be restored when the limit is unset.
-    of_users = ["permitsOfUsers = permits"] if seen is not None and not seen.permits_are_set else []
-    return Write(
-        "Update",
-        lock_key(lock),
-        update="SET "
-        + ", ".join(
-            [
-                *CREATION,
-                f"fencingToken = {LAST_TOKEN}",
-                f"issued = {LAST_ISSUED}",
-                *(f"{name} = if_not_exists({name}, :zero)" for name in ("waiting", "ticketAtMs", "held", "heldShared")),
-                *of_users,
-                "permits = :limit",
-                "permitsKeptUntil = :kept_until",
-                "expiresAt = :kept_until",
-            ]
-        )
-        + " REMOVE permitsWereKeptUntil",
-        condition=only_if.NO_LOCK_ITEM if seen is None else every(only_if.KNOWN_FORMAT, *_limit_as_seen(seen)),
-        names=NAMES,
-        values=lock_values(claim, now)
-        | _limit_seen(seen)
-        | {":limit": number(permits), ":kept_until": number(_next_kept_until_s(seen))},
+    last_s = _last_kept_until_s(seen)
+    changes = [
+        *CREATION,
+        f"fencingToken = {LAST_TOKEN}",
+        f"issued = {LAST_ISSUED}",
+        *(f"{name} = if_not_exists({name}, :zero)" for name in ("waiting", "ticketAtMs", "held", "heldShared")),
+        # The users' number is kept, to be restored when the limit is unset.
+        *(["permitsOfUsers = permits"] if seen is not None and not seen.permits_are_set else []),
+        "permits = :limit",
+        "permitsKeptUntil = :kept_until",
+    ]
+    return on_the_lock(
+        Claim(lock, "operator", MIN_LEASE_MS),
+        now,
+        changes,
+        only_if.NO_LOCK_ITEM if seen is None else every(only_if.KNOWN_FORMAT, *_limit_as_seen(seen)),
+        {
+            ":limit": number(permits),
+            ":seen_kept_until": number(last_s or 0),
+            ":kept_until": number(_KEPT_UNTIL_S if last_s is None else last_s + 1),
+        },
+        removed=["permitsWereKeptUntil"],
+        expiry="expiresAt = :kept_until",
         returns="ALL_NEW",
     )
 
@@ -392,21 +367,20 @@ def unset_limit(lock: LockName, permits: int | None, seen: LockItem, now: Moment
         permits: what the users ask for; None for what the item has of theirs.
         seen: the item, with its limit.
     """
-    claim = Claim(lock, "operator", MIN_LEASE_MS)
     changes = ["permits = permitsOfUsers" if permits is None else "permits = :limit"]
     conditions = _limit_as_seen(seen)
     if seen.permits_of_users is None:
         # No user has asked for a number yet: a deployment may replace this one.
         changes.append("permitsSinceMs = :zero")
         conditions = *conditions, only_if.NO_USER_HAS_ASKED
-    return Write(
-        "Update",
-        lock_key(lock),
-        update=f"SET {', '.join(changes)}, permitsWereKeptUntil = :seen_kept_until, expiresAt = :expires_at"
-        " REMOVE permitsKeptUntil, permitsOfUsers",
-        condition=every(only_if.KNOWN_FORMAT, *conditions),
-        names=NAMES,
-        values=lock_values(claim, now) | _limit_seen(seen) | ({} if permits is None else {":limit": number(permits)}),
+    return on_the_lock(
+        Claim(lock, "operator", MIN_LEASE_MS),
+        now,
+        [*changes, "permitsWereKeptUntil = :seen_kept_until"],
+        every(only_if.KNOWN_FORMAT, *conditions),
+        {":seen_kept_until": number(_last_kept_until_s(seen) or 0), ":limit": number(permits or 0)},
+        removed=["permitsKeptUntil", "permitsOfUsers"],
+        expiry="expiresAt = :expires_at",
         returns="ALL_NEW",
     )
 
@@ -419,43 +393,53 @@ def _limit_as_seen(seen: LockItem) -> tuple[str, ...]:
     return only_if.NO_LIMIT_IS_SET, unset
 
 
-def _limit_seen(seen: LockItem | None) -> dict[str, Any]:
-    last_s = None if seen is None else seen.permits_kept_until_s or seen.permits_were_kept_until_s
-    return {":seen_kept_until": number(last_s or 0)}
-
-
-def _next_kept_until_s(seen: LockItem | None) -> int:
-    last_s = None if seen is None else seen.permits_kept_until_s or seen.permits_were_kept_until_s
-    return _KEPT_UNTIL_S if last_s is None else last_s + 1
+def _last_kept_until_s(seen: LockItem | None) -> int | None:
+    return None if seen is None else seen.permits_kept_until_s or seen.permits_were_kept_until_s
 
 
 def _lease(claim: Claim, fencing_token: int, now: Moment, *conditions: str, seen_lease_until_ms: int = 0) -> Write:
-    values = lock_values(claim, now) | {
+    values = {
         ":token": number(fencing_token),
-        ":now": number(now.latest_ms),
         ":lease_until": number(whole_lease_until_ms(claim, seen_lease_until_ms, now)),
         ":seen_lease": number(seen_lease_until_ms),
     }
+    condition = every(only_if.I_HOLD_WITH_MY_TOKEN, *conditions)
+    return on_the_lock(claim, now, ["#me.leaseUntilMs = :lease_until"], condition, values, returns="ALL_NEW")
+
+
+def on_the_lock(
+    claim: Claim,
+    now: Moment,
+    changes: Iterable[str],
+    condition: str,
+    values: Mapping[str, Any] | None = None,
+    *,
+    removed: Collection[str] = (),
+    names: Mapping[str, str] | None = None,
+    expiry: str = LOCK_EXPIRES,
+    returns: Literal["NONE", "ALL_OLD", "ALL_NEW"] = "NONE",
+) -> Write:
+    """An update of the lock item.
+
+    Args:
+        changes, expiry, removed: the clauses of its ``SET`` and of its ``REMOVE``.
+        values, names: the placeholders that only this update uses.
+    """
+    mine = {"#me": holder_attribute(claim.owner), "#my_token": token_attribute(claim.owner)}
     return Write(
         "Update",
         lock_key(claim.lock),
-        update=f"SET #me.leaseUntilMs = :lease_until, {LOCK_EXPIRES}",
-        condition=every(only_if.I_HOLD_WITH_MY_TOKEN, *conditions),
-        names=my_names(claim),
-        values=values,
-        returns="ALL_NEW",
+        update=f"SET {', '.join([*changes, expiry])}" + (f" REMOVE {', '.join(removed)}" if removed else ""),
+        condition=condition,
+        names={"#format": "format", "#data": "data", "#shared": "shared", **mine, **(names or {})},
+        values={**_lock_values(claim, now), **(values or {})},
+        returns=returns,
     )
 
 
-def my_names(claim: Claim) -> dict[str, str]:
-    """The placeholders of the caller's own grant."""
-    mine = {"#me": holder_attribute(claim.owner), "#my_token": token_attribute(claim.owner)}
-    return NAMES | mine | {"#data": "data", "#shared": "shared"}
-
-
-def lock_values(claim: Claim, now: Moment) -> dict[str, Any]:
-    """The values that most writes of the lock item use."""
+def _lock_values(claim: Claim, now: Moment) -> dict[str, Any]:
     return {
+        ":now": number(now.latest_ms),
         ":zero": number(0),
         ":one": number(1),
         ":format": number(FORMAT),

@@ -22,6 +22,16 @@ if TYPE_CHECKING:
 _TIME_OUT_S = 0.25
 
 
+def _method(operation: str, doc: str | None = None) -> Callable[..., Any]:
+    """A method of the client."""
+
+    def send(self: "MemoryDynamoDB", **parameters: Any) -> Any:
+        return self._answer(operation, parameters)
+
+    send.__doc__ = doc or f"{operation}."
+    return send
+
+
 class MemoryDynamoDB:
     """A DynamoDB in memory, for any number of threads, with the operations that ticketlock and its users need.
 
@@ -159,75 +169,28 @@ class MemoryDynamoDB:
 
     # The client's methods.
 
-    def put_item(self, **parameters: Any) -> Any:
-        """PutItem."""
-        return self._answer("PutItem", parameters)
-
-    def update_item(self, **parameters: Any) -> Any:
-        """UpdateItem."""
-        return self._answer("UpdateItem", parameters)
-
-    def delete_item(self, **parameters: Any) -> Any:
-        """DeleteItem."""
-        return self._answer("DeleteItem", parameters)
-
-    def get_item(self, **parameters: Any) -> Any:
-        """GetItem."""
-        return self._answer("GetItem", parameters)
-
-    def query(self, **parameters: Any) -> Any:
-        """Query."""
-        return self._answer("Query", parameters)
-
-    def scan(self, **parameters: Any) -> Any:
-        """Scan."""
-        return self._answer("Scan", parameters)
-
-    def transact_write_items(self, **parameters: Any) -> Any:
-        """TransactWriteItems."""
-        return self._answer("TransactWriteItems", parameters)
-
-    def transact_get_items(self, **parameters: Any) -> Any:
-        """TransactGetItems."""
-        return self._answer("TransactGetItems", parameters)
-
-    def batch_get_item(self, **parameters: Any) -> Any:
-        """BatchGetItem."""
-        return self._answer("BatchGetItem", parameters)
-
-    def batch_write_item(self, **parameters: Any) -> Any:
-        """BatchWriteItem."""
-        return self._answer("BatchWriteItem", parameters)
-
-    def create_table(self, **parameters: Any) -> Any:
-        """CreateTable."""
-        return self._answer("CreateTable", parameters)
-
-    def describe_table(self, **parameters: Any) -> Any:
-        """DescribeTable."""
-        return self._answer("DescribeTable", parameters)
-
-    def update_table(self, **parameters: Any) -> Any:
-        """UpdateTable, of vector indexes."""
-        return self._answer("UpdateTable", parameters)
+    put_item = _method("PutItem")
+    update_item = _method("UpdateItem")
+    delete_item = _method("DeleteItem")
+    get_item = _method("GetItem")
+    query = _method("Query")
+    scan = _method("Scan")
+    transact_write_items = _method("TransactWriteItems")
+    transact_get_items = _method("TransactGetItems")
+    batch_get_item = _method("BatchGetItem")
+    batch_write_item = _method("BatchWriteItem")
+    create_table = _method("CreateTable")
+    describe_table = _method("DescribeTable")
+    update_table = _method("UpdateTable", "UpdateTable, of vector indexes.")
+    delete_table = _method("DeleteTable")
+    describe_time_to_live = _method("DescribeTimeToLive")
+    update_time_to_live = _method("UpdateTimeToLive")
 
     def get_waiter(self, name: str) -> Any:
         """A boto3 waiter for a table, which exists as soon as it is created."""
         if name != "table_exists":
             raise NotImplementedError(f"MemoryDynamoDB does not wait for {name}")
         return SimpleNamespace(wait=lambda TableName, WaiterConfig=None: self.describe_table(TableName=TableName))  # noqa: ARG005 as of a client
-
-    def delete_table(self, **parameters: Any) -> Any:
-        """DeleteTable."""
-        return self._answer("DeleteTable", parameters)
-
-    def describe_time_to_live(self, **parameters: Any) -> Any:
-        """DescribeTimeToLive."""
-        return self._answer("DescribeTimeToLive", parameters)
-
-    def update_time_to_live(self, **parameters: Any) -> Any:
-        """UpdateTimeToLive."""
-        return self._answer("UpdateTimeToLive", parameters)
 
     def _answer(self, operation: str, parameters: Mapping[str, Any]) -> Any:
         status, reply = self._service.answer(operation, parameters)

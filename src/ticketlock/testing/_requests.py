@@ -98,12 +98,7 @@ def _asked(operation: str) -> tuple[tuple[str, ...], frozenset[str], Mapping[str
 
 
 def check(operation: str, parameters: Mapping[str, Any]) -> None:
-    """Refuse missing and unknown parameters.
-
-    Raises:
-        ParamValidationError: a parameter is missing.
-        NotImplementedError: a parameter, or its value, is not known.
-    """
+    """Refuse missing and unknown parameters."""
     required, known, choices = _asked(operation)
     for missing in (name for name in required if name not in parameters):
         raise ParamValidationError(report=f'Missing required parameter in input: "{missing}"')
@@ -125,11 +120,7 @@ class ItemRead:
 
     @classmethod
     def of(cls, tables: MemoryTables, parameters: Mapping[str, Any]) -> "ItemRead":
-        """Parse the read of a request, or of an action of a transaction.
-
-        Raises:
-            Refused: ValidationException, ResourceNotFoundException.
-        """
+        """Parse the read of a request, or of an action of a transaction."""
         table = tables[parameters["TableName"]]
         return cls(table, table.key_of(parameters["Key"]), Expressions(parameters))
 
@@ -154,11 +145,7 @@ def get_item(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply:
 
 
 def reads_of_a_transaction(tables: MemoryTables, items: Sequence[Any]) -> list[ItemRead]:
-    """The reads of a TransactGetItems.
-
-    Raises:
-        Refused: one of them is refused.
-    """
+    """The reads of a TransactGetItems."""
     for item in items:
         check("TransactGetItem", item)
         check("Get", item["Get"])
@@ -296,11 +283,7 @@ class ItemWrite:
 
     @classmethod
     def of(cls, tables: MemoryTables, operation: str, parameters: Mapping[str, Any]) -> "ItemWrite":
-        """Parse the write of a request, or of an action of a transaction.
-
-        Raises:
-            Refused: ValidationException: it is invalid for any item. ResourceNotFoundException.
-        """
+        """Parse the write of a request, or of an action of a transaction."""
         table = tables[parameters["TableName"]]
         expressions = Expressions(parameters)
         given: Attributes | None = None
@@ -357,11 +340,7 @@ def write(tables: MemoryTables, operation: str, parameters: Mapping[str, Any]) -
 
 
 def writes_of_a_transaction(tables: MemoryTables, items: Sequence[Any]) -> list[ItemWrite]:
-    """The writes and checks of a TransactWriteItems.
-
-    Raises:
-        Refused: one of them is refused.
-    """
+    """The writes and checks of a TransactWriteItems."""
     writes = []
     for item in items:
         if len(item) != 1:

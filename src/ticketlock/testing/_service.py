@@ -49,11 +49,7 @@ _TRANSACTIONS: Mapping[str, Callable[[MemoryTables, Parameters], TransactionStep
 
 
 def decoded(body: bytes | str) -> dict[str, Any]:
-    """The parameters in a request's body.
-
-    Raises:
-        ValueError: it is not JSON, or a binary value is not in base64.
-    """
+    """The parameters in a request's body."""
     parameters: dict[str, Any] = json.loads(body, object_hook=_with_bytes)
     return parameters
 
@@ -189,13 +185,7 @@ class Service:
         return self._clock.read().wall_ms
 
     def answer(self, operation: str, parameters: Parameters) -> tuple[int, Reply]:
-        """Perform a request; return the status of its reply, and the reply.
-
-        Raises:
-            ConnectTimeoutError, ReadTimeoutError: the request or its reply is lost.
-            ParamValidationError: a parameter is missing; it was not sent.
-            NotImplementedError: only DynamoDB knows the answer.
-        """
+        """Perform a request; return the status of its reply, and the reply."""
         if operation not in _OPERATIONS and operation not in _TRANSACTIONS:
             raise NotImplementedError(f"MemoryDynamoDB does not know {operation}")
         with self.lock:
@@ -213,13 +203,7 @@ class Service:
             return self._replies(fault, 200, reply)
 
     def begin(self, operation: str, parameters: Parameters) -> InSteps:
-        """Receive a transaction, to be performed step by step.
-
-        Raises:
-            ConnectTimeoutError: it was not received.
-            ParamValidationError, NotImplementedError: as for ``answer``.
-            ValueError: it is not a transaction.
-        """
+        """Receive a transaction, to be performed step by step."""
         if operation not in _TRANSACTIONS:
             raise ValueError(f"{operation} is not a transaction. Allowed: {', '.join(_TRANSACTIONS)}")
         with self.lock:

@@ -172,12 +172,7 @@ class Transactions:
         self._at_work_until_ms: dict[Any, float] = {}
 
     def was_applied(self, token: str, items: Any) -> bool:
-        """Whether a transaction with the token was applied; known for ten minutes.
-
-        Raises:
-            Refused: IdempotentParameterMismatchException: the token's transaction was a different one.
-                TransactionInProgressException: it is still in progress.
-        """
+        """Whether a transaction with the token was applied; known for ten minutes."""
         known = self._known.get(token)
         now_ms = self._wall_ms()
         if known is None or now_ms >= known.at_ms + _TOKEN_VALID_MS:
@@ -247,11 +242,7 @@ def searched_in(index: Described) -> list[str]:
 
 
 def check_created(index: Described, kinds: Mapping[str, str]) -> None:
-    """Refuse an index that cannot be created.
-
-    Raises:
-        Refused: ValidationException.
-    """
+    """Refuse an index that cannot be created."""
     if not set(searched_in(index)) <= kinds.keys():
         raise invalid("One element in SearchSchema is not defined in attribute definitions")
     if not 1 <= index["Dimensions"] <= _MOST_DIMENSIONS:
@@ -259,11 +250,7 @@ def check_created(index: Described, kinds: Mapping[str, str]) -> None:
 
 
 def check_vectors(item: Attributes, indexes: Iterable[Described], kinds: Mapping[str, str]) -> None:
-    """Refuse an item that one of the indexes cannot take.
-
-    Raises:
-        Refused: ValidationException.
-    """
+    """Refuse an item that one of the indexes cannot take."""
     for index in indexes:
         name, dimensions = index["VectorAttribute"]["AttributeName"], index["Dimensions"]
         vector = item.get(name, {"L": [{"N": "0"}] * dimensions})
@@ -314,11 +301,7 @@ class Table:
 
     @classmethod
     def created(cls, parameters: Mapping[str, Any]) -> "Table":
-        """Make the table of a CreateTable.
-
-        Raises:
-            Refused: ValidationException.
-        """
+        """Make the table of a CreateTable."""
         roles = {element["KeyType"]: element["AttributeName"] for element in parameters["KeySchema"]}
         names = tuple(roles[role] for role in ("HASH", "RANGE") if role in roles)
         types = {each["AttributeName"]: each["AttributeType"] for each in parameters["AttributeDefinitions"]}
@@ -341,9 +324,6 @@ class Table:
 
         Args:
             kinds: the types of the attributes that the request defines.
-
-        Raises:
-            Refused: ValidationException.
         """
         check_created(index, kinds)
         if index["IndexName"] in self.vector_indexes:
@@ -352,11 +332,7 @@ class Table:
         self.searched_kinds |= {name: kinds[name] for name in searched_in(index)}
 
     def remove_vector_index(self, name: str) -> None:
-        """Delete a vector index; it is gone at once.
-
-        Raises:
-            Refused: ResourceNotFoundException.
-        """
+        """Delete a vector index; it is gone at once."""
         if name not in self.vector_indexes:
             raise Refused("ResourceNotFoundException", f"Requested resource not found: index {name} not found")
         del self.vector_indexes[name]
@@ -380,11 +356,7 @@ class Table:
         }
 
     def key_of(self, given: Any, *, is_item: bool = False) -> Key:
-        """Parse the key in a request, alone or within an item.
-
-        Raises:
-            Refused: ValidationException.
-        """
+        """Parse the key in a request, alone or within an item."""
         if not is_item and given.keys() != self._key_set:
             raise invalid("The provided key element does not match the schema")
         parts: list[KeyPart] = []
@@ -400,11 +372,7 @@ class Table:
         return parts[0], parts[1] if len(parts) > 1 else ""
 
     def key_part(self, position: int, value: Value) -> KeyPart:
-        """Parse a value of the partition key (position 0) or the sort key (1).
-
-        Raises:
-            Refused: ValidationException: it is empty or too long.
-        """
+        """Parse a value of the partition key (position 0) or the sort key (1)."""
         kind = self.key_kinds[position]
         content = canonical(value)[kind]
         if kind == "N":
@@ -440,11 +408,7 @@ class Table:
                 del self._partitions[pk]
 
     def checked(self, item: Attributes) -> Attributes:
-        """Check an item for this table.
-
-        Raises:
-            Refused: ValidationException.
-        """
+        """Check an item for this table."""
         self.key_of(item, is_item=True)
         # Only text beyond ASCII is longer than its printed form, so most items need not be measured exactly.
         if len(repr(item)) * _MOST_BYTES_A_CHARACTER > MAX_ITEM_BYTES and size_of(item) > MAX_ITEM_BYTES:
@@ -530,11 +494,7 @@ class MemoryTables:
         return self._tables[name]
 
     def add(self, table: Table) -> Table:
-        """Add a new table.
-
-        Raises:
-            Refused: ResourceInUseException: a table of that name exists.
-        """
+        """Add a new table."""
         if table.name in self._tables:
             raise Refused("ResourceInUseException", f"Table already exists: {table.name}")
         self._tables[table.name] = table
@@ -572,9 +532,6 @@ def check_size_of_transaction(items: Iterable[Sequence[Attributes | None]]) -> N
 
     Args:
         items: each item before and after the transaction; the larger one counts.
-
-    Raises:
-        Refused: ValidationException: they have more than 4 MB in total.
     """
     found = list(items)
     # Usually they are too few to exceed it, even at the largest size.

@@ -106,11 +106,7 @@ class InSteps:
 
 
 def at_once(steps: TransactionSteps) -> Reply:
-    """Perform all steps of a transaction, without another request in between.
-
-    Raises:
-        Refused: the transaction is refused.
-    """
+    """Perform all steps of a transaction, without another request in between."""
     while True:
         try:
             next(steps)

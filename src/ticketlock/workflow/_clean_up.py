@@ -17,7 +17,7 @@ from ticketlock.locks import _reads as reads
 from ticketlock.locks import _writes as write
 from ticketlock.locks._items import Holder, LockItem, Row, Session, lock_key, row_key
 from ticketlock.locks._modes import EXCLUSIVE, MODES
-from ticketlock.locks._outcomes import Hold
+from ticketlock.locks._outcomes import Hold, hold_of
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._queue import expired_holders
 from ticketlock.wire._actions import Item, integer
@@ -75,7 +75,6 @@ def find(me: Contender, session: Session, stopped_at_ms: int) -> Steps[Left]:
 
     Args:
         me: a contender with the execution's own claim; gets the mode of the grant.
-        session: the fragment's.
         stopped_at_ms: when the execution ended: anything newer belongs to a redrive.
     """
     lock = me.claim.lock
@@ -117,14 +116,7 @@ def is_anything_left(me: Contender, session: Session, stopped_at_ms: int) -> Ste
 
 
 def clean_up(me: Contender, session: Session, stopped_at_ms: int, work_of: WorkOf) -> Steps[CleanedUp]:
-    """Clean up after one fragment of an ended execution.
-
-    Args:
-        me: a contender with the execution's own claim.
-        session: the fragment's.
-        stopped_at_ms: when the execution ended: anything newer belongs to a redrive.
-        work_of: finds the nested execution that is the work of a grant.
-    """
+    """Clean up after one fragment of an ended execution; the arguments are those of ``find``."""
     state = yield from find(me, session, stopped_at_ms)
     if state and state.continuation is not None:
         yield from close(me, state.continuation)
@@ -143,7 +135,7 @@ def clean_up(me: Contender, session: Session, stopped_at_ms: int, work_of: WorkO
         state = yield from find(me, session, stopped_at_ms)
     item, freed, held = state.item, False, False
     if item is not None and state.holder is not None:
-        freed, held = yield from _free(me, session, _held(me, state.holder, item), work_of)
+        freed, held = yield from _free(me, session, hold_of(me.claim.lock, state.holder, item), work_of)
     if left or freed or _a_waiter_may_enter(item, me):
         yield from me.wake_next()
     return CleanedUp(left=left, freed=freed, left_to_lease=held)
@@ -188,15 +180,3 @@ def _a_waiter_may_enter(item: LockItem | None, me: Contender) -> bool:
 def _mine(item: LockItem | None, me: Contender, youngest_ms: int) -> Holder | None:
     holder = item.holder(me.claim.owner) if item is not None else None
     return holder if holder is not None and holder.since_ms <= youngest_ms else None
-
-
-def _held(me: Contender, holder: Holder, item: LockItem) -> Hold:
-    return Hold(
-        lock=me.claim.lock,
-        owner=holder.owner,
-        ticket=None,
-        fencing_token=holder.fencing_token,
-        lease_until_ms=holder.lease_until_ms,
-        since_ms=holder.since_ms,
-        mean_hold_ms=item.mean_hold_ms,
-    )

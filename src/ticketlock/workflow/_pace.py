@@ -96,7 +96,6 @@ def next_sleep(position: Position, *, lease_ms: int, poll_ms: int, rest_ms: int 
     """How a waiter that can be woken waits for its next poll.
 
     Args:
-        position: what the last poll found.
         lease_ms: the lease; a parked task ends after half of it.
         poll_ms: how long a briefly parked task waits.
         rest_ms: the remaining record wait; None for ever.
@@ -121,8 +120,6 @@ def next_poll(
     """How a waiter that polls waits for its next poll.
 
     Args:
-        position: what the last poll found.
-        lease_ms: the lease of the waiter's row.
         poll_ms: the longest sleep of a front waiter that has not waited for long.
         waited_ms: how long it has waited already.
         rest_ms: the remaining record wait; None for ever.
@@ -134,14 +131,7 @@ def next_poll(
 
 
 def next_poll_ms(position: Position, *, lease_ms: int, shortest_ms: int, longest_ms: int, jitter: float) -> int:
-    """How long to sleep before the next poll, in milliseconds.
-
-    Args:
-        position: what the last poll found.
-        lease_ms: the lease of the waiter's row.
-        shortest_ms, longest_ms: the bounds of the front waiter's sleep.
-        jitter: a random number in [0, 1), so that waiters do not poll in step.
-    """
+    """How long to sleep before the next poll; a front waiter, at least ``shortest_ms`` and at most ``longest_ms``."""
     row_ms = max(shortest_ms, position.place.lease_until_ms - position.now.latest_ms - lease_ms // 4)
     front_ms = max(shortest_ms, min(longest_ms, row_ms, _until_a_holder_leaves_ms(position)))
     if position.turns == 0:

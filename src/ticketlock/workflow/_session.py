@@ -9,19 +9,20 @@ Only the grant's own fencing token counts: a session may outlive a grant (loops,
 flags.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ticketlock.errors import LockLost
 from ticketlock.locks import _conditions as only_if
 from ticketlock.locks import _reads as reads
-from ticketlock.locks._items import LockName, Session, session_expires_at_s
+from ticketlock.locks._items import LockName, Session, integer_if_there, session_expires_at_s
 from ticketlock.locks._outcomes import Claim, Hold, Released, Releasing
 from ticketlock.locks._protocol import Contender, find_session
+from ticketlock.locks._writes import THE_CLAIM, on_the_session, the_claim
 from ticketlock.wire._actions import Item, integer, number
 from ticketlock.wire._requests import Steps, Write
 from ticketlock.wire._step_functions import TaskAnswer
-from ticketlock.wire._table_time import Moment
 
 _LONGEST_WAIT_S = 370 * 24 * 3_600
 
@@ -40,9 +41,6 @@ def beat(
     """One heartbeat of a callback task: renew the lease, store the task's token, end the task if it is due.
 
     Args:
-        me: the holder.
-        held: its grant, as reported.
-        session: the session item that gets the token.
         task_token: the callback task's; each retry of the task brings a new one, and only the newest counts.
         beat_number: rises from beat to beat, also across continuations and if the state is entered again. A beat with a
             fresh lease only stores its token.
@@ -50,9 +48,7 @@ def beat(
 
     Returns:
         The grant with its newest lease. A beat older than the newest stores no token, and still answers its own task.
-
-    Raises:
-        LockLost: the lock is lost; the task was failed with that name.
+        If the lock is lost, the task was failed with ``LockLost``, and this raises it.
     """
     lost: LockLost | None = None
     if not _is_fresh(me, held):
@@ -61,7 +57,15 @@ def beat(
         if _is_over(item, held.fencing_token):
             return (yield from _answer_the_end(me, held, item, task_token))
         held, lost = yield from _renewed(me, held)
-    reply = yield from me.send(_leave_task_token(me, held, session, task_token, beat_number, lost=lost is not None))
+    # If the lease is lost keep the stored one: the release compares it with the end of the work.
+    lease = "leaseUntilMs = :lease_until, " if lost is None else ""
+    update = f"SET taskToken = :task_token, beat = :beat, fencingToken = :token, {lease}expiresAt = :expires_at"
+    more = {
+        ":task_token": {"S": task_token},
+        ":beat": number(beat_number),
+        ":lease_until": number(held.lease_until_ms),
+    }
+    reply = yield from me.send(_about_the_hold(me, held, session, update, only_if.NO_LATER_BEAT, more))
     if _is_over(reply.item, held.fencing_token):
         return (yield from _answer_the_end(me, held, reply.item, task_token))
     if lost is not None:
@@ -89,10 +93,10 @@ def _answer_the_end(me: Contender, held: Hold, item: Item | None, task_token: st
 def finish(me: Contender, held: Hold, session: Session) -> Steps[Released]:
     """The work has ended: record it in the session, free the lock, end the heartbeat.
 
-    Raises:
-        LockLost: the lease had ended before the work did. The heartbeat is failed with that name.
+    If the lease had ended before the work did, it raises ``LockLost``, and the heartbeat is failed with that name.
     """
-    reply = yield from me.send(_write_finished(me, held, session))
+    update = "SET finishedToken = :token, finishedAtMs = :now, expiresAt = :expires_at"
+    reply = yield from me.send(_about_the_hold(me, held, session, update, only_if.NOT_FINISHED_YET))
     item = reply.item
     # Recorded by the first try of this release, before its first request.
     finished_at_ms = _number(item, "finishedAtMs")
@@ -129,14 +133,8 @@ def stop(me: Contender, held: Hold, session: Session) -> Steps[None]:
 
 
 def _give_up(me: Contender, held: Hold, session: Session, attribute: str, condition: str) -> Steps[None]:
-    reply = yield from me.send(
-        _session_write(
-            session,
-            f"SET {attribute} = :token, expiresAt = :expires_at",
-            condition,
-            {":token": number(held.fencing_token), ":expires_at": _expires_at(me.now, held)},
-        )
-    )
+    update = f"SET {attribute} = :token, expiresAt = :expires_at"
+    reply = yield from me.send(_about_the_hold(me, held, session, update, condition))
     task_token = _task_token(reply.item, held.fencing_token)
     if task_token is not None:
         yield from me.send(TaskAnswer(task_token))
@@ -148,48 +146,21 @@ def note_claim(me: Contender, session: Session, work_machine: str) -> Steps[None
     Args:
         work_machine: the ARN of the state machine that is the work; empty for other work.
     """
-    claim = me.claim
-    values = {
-        ":entity": {"S": claim.lock.entity},
-        ":namespace": {"S": claim.lock.namespace},
-        ":me": {"S": claim.owner},
-        ":lease_ms": number(claim.lease_ms),
-        ":work_machine": {"S": work_machine},
-    }
-    update = (
-        "SET entity = :entity, #namespace = :namespace, #owner = :me, leaseMs = :lease_ms, "
-        "workMachine = :work_machine, expiresAt = :expires_at"
-    )
-    names = {"#namespace": "namespace", "#owner": "owner"}
-    yield from _note(me, session, update, only_if.NO_CLAIM_YET, values, names)
+    values = {**the_claim(me.claim), ":work_machine": {"S": work_machine}}
+    yield from _note(me, session, f"{THE_CLAIM}, workMachine = :work_machine", only_if.NO_CLAIM_YET, values)
 
 
 def note_continuation(me: Contender, session: Session, execution: str, count: int) -> Steps[None]:
-    """Record a continuation before it is started: a clean-up stops it.
-
-    Args:
-        count: the number of this continuation; ``continuations`` in the table.
-    """
+    """Record a continuation, the wait's ``count``-th, before it is started: a clean-up stops it."""
     values = {":execution": {"S": execution}, ":continuations": number(count)}
-    update = "SET continuation = :execution, continuations = :continuations, expiresAt = :expires_at"
-    yield from _note(me, session, update, only_if.NO_LATER_CONTINUATION, values, {})
+    changes = "continuation = :execution, continuations = :continuations"
+    yield from _note(me, session, changes, only_if.NO_LATER_CONTINUATION, values)
 
 
-def _note(
-    me: Contender, session: Session, update: str, condition: str, values: dict[str, Any], names: dict[str, str]
-) -> Steps[None]:
+def _note(me: Contender, session: Session, changes: str, condition: str, values: dict[str, Any]) -> Steps[None]:
     # A wait may be unlimited, and an execution may last for a year.
-    expires_at = number(me.now.latest_ms // 1_000 + _LONGEST_WAIT_S)
-    yield from me.send(
-        Write(
-            "Update",
-            session.key(),
-            condition=condition,
-            update=update,
-            names=names,
-            values=values | {":expires_at": expires_at},
-        )
-    )
+    values[":expires_at"] = number(me.now.latest_ms // 1_000 + _LONGEST_WAIT_S)
+    yield from me.send(on_the_session(session, f"SET {changes}, expiresAt = :expires_at", condition, values))
 
 
 def is_unfinished(execution: str) -> Steps[bool]:
@@ -236,40 +207,17 @@ def _release_in_place(me: Contender, held: Hold) -> Steps[LockLost | None]:
     return None
 
 
-def _leave_task_token(
-    me: Contender, held: Hold, session: Session, task_token: str, beat_number: int, *, lost: bool
+def _about_the_hold(
+    me: Contender, held: Hold, session: Session, update: str, condition: str, more: Mapping[str, Any] | None = None
 ) -> Write:
-    # If the lease is lost keep the stored one: the release compares it with the end of the work.
-    lease = "" if lost else "leaseUntilMs = :lease_until, "
-    return _session_write(
-        session,
-        f"SET taskToken = :task_token, beat = :beat, fencingToken = :token, {lease}expiresAt = :expires_at",
-        only_if.NO_LATER_BEAT,
-        {
-            ":task_token": {"S": task_token},
-            ":beat": number(beat_number),
-            ":token": number(held.fencing_token),
-            ":lease_until": number(held.lease_until_ms),
-            ":expires_at": _expires_at(me.now, held),
-        },
-    )
-
-
-def _write_finished(me: Contender, held: Hold, session: Session) -> Write:
-    return _session_write(
-        session,
-        "SET finishedToken = :token, finishedAtMs = :now, expiresAt = :expires_at",
-        only_if.NOT_FINISHED_YET,
-        {
-            ":token": number(held.fencing_token),
-            ":now": number(me.now.latest_ms),
-            ":expires_at": _expires_at(me.now, held),
-        },
-    )
-
-
-def _session_write(session: Session, update: str, condition: str, values: dict[str, Any]) -> Write:
-    return Write("Update", session.key(), condition=condition, update=update, values=values, returns="ALL_NEW")
+    """A write of the session of a holder."""
+    values: dict[str, Any] = {
+        ":token": number(held.fencing_token),
+        ":now": number(me.now.latest_ms),
+        ":expires_at": number(session_expires_at_s(max(me.now.latest_ms, held.lease_until_ms))),
+        **(more or {}),
+    }
+    return on_the_session(session, update, condition, values, returns="ALL_NEW")
 
 
 def _is_over(item: Item | None, fencing_token: int) -> bool:
@@ -284,8 +232,4 @@ def _task_token(item: Item | None, fencing_token: int) -> str | None:
 
 
 def _number(item: Item | None, name: str) -> int | None:
-    return integer(item[name]) if item is not None and name in item else None
-
-
-def _expires_at(now: Moment, held: Hold) -> dict[str, str]:
-    return number(session_expires_at_s(max(now.latest_ms, held.lease_until_ms)))
+    return integer_if_there(item, name) if item is not None else None

@@ -29,7 +29,7 @@ from ticketlock.wire._sdk import make_step_functions_client
 from ticketlock.wire._step_functions import Describing
 from ticketlock.workflow import _turn as budget
 from ticketlock.workflow import _turn as turns
-from ticketlock.workflow._clean_up import CleanedUp, WorkOf, clean_up, close, is_anything_left
+from ticketlock.workflow._clean_up import WorkOf, clean_up, close, is_anything_left
 from ticketlock.workflow._failures import (
     WorkFailure,
     execution_arn,
@@ -50,8 +50,6 @@ from ticketlock.workflow._session import (
     note_continuation,
 )
 from ticketlock.workflow._turn import LockRequest, Turn
-
-_Claimed = tuple[Session, Claim, WorkOf]
 
 _PLACE = "serialize"
 _CLOCKS_DIFFER_MS = 3_000
@@ -291,30 +289,33 @@ class Workflow:
             return Step({}, {}, keys | {"left": detail["error"]})
         patience, stopped_ms = Patience(patience_ms), detail["stopDate"]
 
-        def run(claim: Claim, steps: Callable[[Contender], Steps[T]]) -> T:
-            return self._table.run(lambda now: patience.run(steps(self._table.contender(claim, now)), now))
+        def run(steps: Callable[..., Steps[T]], *args: Any) -> T:
+            return self._table.run(lambda now: patience.run(steps(*args), now))
 
-        def claims(text: str | None) -> list[_Claimed]:
-            if is_own and text is not None:
-                return _claim_by_input(text, execution, lease_ms)
-            found = self._table.run(lambda now: patience.run(claims_of(execution), now))
-            return [(session, claim, _work_of(claim, machine)) for session, claim, machine in found]
+        def contend(claim: Claim, steps: Callable[..., Steps[T]], *args: Any) -> T:
+            return self._table.run(lambda now: patience.run(steps(self._table.contender(claim, now), *args), now))
 
         asked, described = detail.get("input"), None
         if is_own and asked is None:
             # The input was too long for the event, and the session does not record the work.
-            if not self._table.run(lambda now: patience.run(is_unfinished(execution), now)):
+            if not run(is_unfinished, execution):
                 return Step({}, {}, keys)
-            described = self._table.run(lambda now: patience.run(_describe(execution), now))
+            described = run(_describe, execution)
             asked = described.get("input")
-        left = [claimed for claimed in claims(asked) if run(claimed[1], _checking(claimed[0], stopped_ms))]
+        if is_own and asked is not None:
+            claimed = _claim_by_input(asked, execution, lease_ms)
+        else:
+            claimed = run(claims_of, execution)
+        left = [each for each in claimed if contend(each[1], is_anything_left, each[0], stopped_ms)]
         if not left:
             return Step({}, {}, keys)
         if described is None:
-            described = self._table.run(lambda now: patience.run(_describe(execution), now))
+            described = run(_describe, execution)
         if redriven_since(detail, described):
             return Step({}, {}, keys | {"redriven": True})
-        done = [run(claim, _cleaning(session, stopped_ms, work_of)) for session, claim, work_of in left]
+        done = [
+            contend(claim, clean_up, session, stopped_ms, _work_of(claim, machine)) for session, claim, machine in left
+        ]
         counts = {
             "CleanedUpPlaces": sum(each.left for each in done),
             "CleanedUpHolds": sum(each.freed for each in done),
@@ -409,20 +410,12 @@ def _age(turn: Turn, found: Position) -> Mapping[str, float]:
     return {"OldestWaiterAge": max(0, found.now.likely_ms - turn["arrivedMs"])} if found.ahead == 0 else {}
 
 
-def _checking(session: Session, stopped_at_ms: int) -> Callable[[Contender], Steps[bool]]:
-    return lambda me: is_anything_left(me, session, stopped_at_ms)
-
-
-def _cleaning(session: Session, stopped_at_ms: int, work_of: WorkOf) -> Callable[[Contender], Steps[CleanedUp]]:
-    return lambda me: clean_up(me, session, stopped_at_ms, work_of)
-
-
 def _describe(execution: str) -> Steps[Mapping[str, Any]]:
     """The description of an execution; empty if Step Functions does not know it any more."""
     return (yield Describing(execution)).item or {}
 
 
-def _claim_by_input(text: str, execution: str, lease_ms: int) -> list[_Claimed]:
+def _claim_by_input(text: str, execution: str, lease_ms: int) -> list[tuple[Session, Claim, str]]:
     """The claim of an execution of the serialised workflow itself, from its input."""
     try:
         given = json.loads(text)
@@ -431,7 +424,7 @@ def _claim_by_input(text: str, execution: str, lease_ms: int) -> list[_Claimed]:
         return []  # refused at its first step: it has no claim
     claim = Claim(request.lock, execution, lease_ms)
     machine = request.task["arn"] if request.task["kind"] == "execution" else ""
-    return [(Session(execution, _PLACE), claim, _work_of(claim, machine))]
+    return [(Session(execution, _PLACE), claim, machine)]
 
 
 def _work_of(claim: Claim, machine: str) -> WorkOf:
