@@ -43,11 +43,7 @@ class Decorator:
     run: str
 
     def check_key(self, key: Any) -> None:
-        """Refuse an invalid key. The decorating method itself must call it, since it inspects the stack.
-
-        Raises:
-            Malformed: names the argument, and says what to pass instead.
-        """
+        """Refuse an invalid key. The decorating method itself must call it, since it inspects the stack."""
         if not isinstance(key, str) and not callable(key):
             allowed = "a template of text, or a callable that gets the call's arguments"
             raise self.refused(self.key, key, allowed)
@@ -58,21 +54,13 @@ class Decorator:
             raise self.refused(self.key, _name_of(key), f"a plain function that returns {_KEYS}, not a coroutine")
 
     def check_begins_at_once(self, function: Callable[..., Any]) -> None:
-        """Refuse a function whose work begins only after its call.
-
-        Raises:
-            TypeError: it is a coroutine function or a generator function, or an object that is called as one.
-        """
+        """Refuse a function whose work begins only after its call."""
         self._check_is_no_generator(function)
         if any(inspect.iscoroutinefunction(each) for each in _called(function)):
             raise TypeError(f"{_name_of(function)} is a coroutine function: use {self.for_tasks}")
 
     def check_is_awaited(self, function: Callable[..., Any]) -> None:
-        """Refuse a function that is not a coroutine function.
-
-        Raises:
-            TypeError: it is not one, and does not wrap one.
-        """
+        """Refuse a function that is not a coroutine function."""
         self._check_is_no_generator(function)
         if not any(inspect.iscoroutinefunction(each) for each in _called(function, wrapped=True)):
             raise TypeError(f"{_name_of(function)} is not a coroutine function: use {self.for_threads}")
@@ -167,13 +155,8 @@ class KeyOf:
     """Computes the key of a function's call: the name of its entity, for example.
 
     Args:
-        decorator: the decorator of the function.
         key: a callable that gets the call's arguments, or a template with the names of the function's parameters.
-        function: the decorated function.
         given: the argument that the decorator passes itself.
-
-    Raises:
-        Malformed: the template names something that is not a parameter.
     """
 
     def __init__(self, decorator: Decorator, key: CallKey, function: Callable[..., Any], given: str | None) -> None:

@@ -94,11 +94,7 @@ class Branch:
 
 @lru_cache(maxsize=1_024)
 def branched(kind: str, paths: tuple[PathSteps, ...]) -> Branch:
-    """All paths as one tree, which must not be changed.
-
-    Raises:
-        ExpressionInvalid: two paths overlap, or use one value as a map and as a list.
-    """
+    """All paths as one tree, which must not be changed."""
     root = Branch()
     for number, steps in enumerate(paths):
         place = root
@@ -183,16 +179,7 @@ class Plan:
 def planned(
     texts: tuple[tuple[ExpressionKind, str], ...], names: tuple[tuple[str, str], ...], values: frozenset[str]
 ) -> Plan:
-    """Make the plan of a request.
-
-    Args:
-        texts: its expressions.
-        names: the attribute names of its ``#names``.
-        values: the names of its ``:values``.
-
-    Raises:
-        ExpressionInvalid: an expression cannot be parsed.
-    """
+    """Make the plan of a request."""
     attributes = dict(names)
     parsed = [parse(kind, text) for kind, text in texts]
     checks: list[Check] = []

@@ -95,9 +95,6 @@ class Tokens:
         kind: the request's parameter that holds it.
         tokens: all tokens, and an empty one at the end.
         at: the index of the next one.
-
-    Raises:
-        ExpressionInvalid: it is empty or too long, or contains something that is not a token.
     """
 
     def __init__(self, kind: ExpressionKind, text: str) -> None:
@@ -430,11 +427,7 @@ def paths_in(tree: Any) -> Iterator[Path]:
 
 
 class Operands(Tokens):
-    """Parses operands, and notes what they demand of the request.
-
-    Attributes:
-        demands, distinct: as in ``Parsed``.
-    """
+    """Parses operands, and notes what they demand of the request."""
 
     def __init__(self, kind: ExpressionKind, text: str) -> None:
         super().__init__(kind, text)

@@ -55,7 +55,6 @@ def key_range(partition: Kinds, sort: Kinds, expressions: Expressions) -> KeyRan
 
     Args:
         partition, sort: the attributes of the partition key and, where there is one, of the sort key.
-        expressions: those of the request.
 
     Raises:
         ExpressionInvalid: it is none that these keys answer.

@@ -326,11 +326,7 @@ class Changes(Operands):
 
 @lru_cache(maxsize=1_024)
 def parse(kind: ExpressionKind, text: str) -> Parsed:
-    """Parse an expression to its tree.
-
-    Raises:
-        ExpressionInvalid: it cannot be parsed.
-    """
+    """Parse an expression to its tree."""
     reader: Operands
     tree: Condition | Update | tuple[Path, ...]
     if kind == "UpdateExpression":

@@ -35,7 +35,6 @@ class KeyAttribute:
     """An attribute that is a key, or part of one.
 
     Attributes:
-        name: the attribute's.
         kind: its type, ``"S"``, ``"N"`` or ``"B"``.
         role: ``"HASH"`` or ``"RANGE"``; in the search schema of a vector index ``"HASH"`` or ``"INLINE_FILTER"``.
         index: the index that it is a key of; None for the table.
@@ -55,7 +54,6 @@ class Index:
     """A secondary index.
 
     Attributes:
-        name: the index's.
         keys: the attributes of its partition key, and then those of its sort key, each in their order: a global
             index has up to four of each.
         is_local: whether its entries share the table's 400 KB an item.
@@ -83,7 +81,6 @@ class VectorIndex:
     """A vector index.
 
     Attributes:
-        name: the index's.
         vector: the attribute with the vector.
         dimensions: how many numbers a vector has.
         searched: the attributes of its search schema.
@@ -100,10 +97,7 @@ class Schema:
     """The keys of a table and of its indexes.
 
     Attributes:
-        table: the table's name.
         keys: its partition key and, where there is one, its sort key.
-        indexes: its secondary indexes.
-        vectors: its vector indexes.
         unknown: what its description has that this version does not know, and that may refuse items; None for nothing.
     """
 
@@ -200,7 +194,6 @@ def check_item(item: Attributes, schema: Schema, most_bytes: int = MAX_ITEM_BYTE
 
     Args:
         item: in its canonical form.
-        schema: the schema of its table.
         most_bytes: less than DynamoDB's 400 KB if something will still be added to the item.
 
     Raises:

@@ -181,7 +181,6 @@ class Commit:
 
     Attributes:
         unit: its id; also the client request token of a native commit.
-        units_table: the name of the units table.
         born_ms: when its first try began.
         state: of the unit, to which the commit reports how far it has come.
         attempt: part of the names of the rows of a marked commit.
@@ -237,11 +236,7 @@ def refused_beside(commit: Commit, reply: Reply, first: int) -> TicketLockError 
 
 
 def refused_name(commit: Commit, reply: Reply, first: int) -> UnitRolledBack | None:
-    """The refusal of the unit's name, if that was the reason.
-
-    Args:
-        first: as for `refused_beside`.
-    """
+    """The refusal of the unit's name, if that was the reason."""
     if commit.name is None or not reply.refused[first]:
         return None
     return name_refused(commit.name)
@@ -280,19 +275,7 @@ def conflict(places: Sequence[ItemState]) -> UnitConflict:
 
 
 def commit_natively(places: Sequence[ItemState], marks: Marks, commit: Commit, meeting: Meeting) -> ForkingSteps[None]:
-    """Write everything, or nothing.
-
-    Raises:
-        UnitConflict: other writers have changed what was read; nothing was written.
-        ConditionFailed: the condition of a blind update does not hold; nothing was written.
-        LockLost: the lock is no longer held; nothing was written.
-        UnitContended: another unit blocked it until the time-out; nothing was written.
-        UnitRolledBack: the name was given up meanwhile, or the saved unit was rolled back; nothing was written.
-        UnitChanged: another coordinator has resumed the saved unit, or has committed it; nothing was written.
-        UnitForgotten: the record of the saved unit is gone.
-        OutcomeUnknown: it is not known whether anything was written.
-        TableError: nothing was written.
-    """
+    """Write everything, or nothing."""
     lock = (commit.lock_check,) if commit.lock_check is not None else ()
     writes = tuple(_action(place, commit.unit, marks) for place in places)
     if commit.name is not None or commit.saved is not None:
@@ -345,11 +328,7 @@ def _met(reply: Reply, places: Sequence[ItemState], marks: Marks) -> dict[int, M
 def _refusal(
     reply: Reply, places: Sequence[ItemState], met: dict[int, Marked], commit: Commit, marks: Marks
 ) -> TicketLockError | None:
-    """The error if the commit was refused for good; None if only marks blocked it.
-
-    Raises:
-        InvalidUnitRequest: the target of a blind update has attributes with our prefix that no unit has written.
-    """
+    """The error if the commit was refused for good; None if only marks blocked it."""
     beside = refused_beside(commit, reply, len(places))
     if beside is not None:
         return beside

@@ -40,8 +40,6 @@ class _Shape:
     """The parameters of an operation that units accept.
 
     Attributes:
-        name: of the operation.
-        required, optional: the parameters.
         returns: what it can be asked to return.
     """
 
@@ -51,11 +49,7 @@ class _Shape:
     returns: tuple[str, ...] = ()
 
     def check(self, given: Parameters) -> None:
-        """Refuse missing and unknown parameters, and wrong flags; other values are checked where they are used.
-
-        Raises:
-            InvalidUnitRequest: names the parameter.
-        """
+        """Refuse missing and unknown parameters, and wrong flags; other values are checked where they are used."""
         known = (*self.required, *self.optional)
         for name in given:
             if name not in known:
@@ -92,11 +86,7 @@ _GET_OF_SEVERAL = _Shape("Get of transact_get_items", ("TableName", "Key"), _PRO
 
 
 class LowLevelUnitOfWork:
-    """A unit of work with the low-level API's parameters.
-
-    Args:
-        unit_of_work: the unit's own.
-    """
+    """A unit of work with the low-level API's parameters."""
 
     def __init__(self, unit_of_work: UnitOfWork) -> None:
         self._unit_of_work = unit_of_work
@@ -199,11 +189,7 @@ def _query(given: Parameters) -> QueryArguments:
 
 
 def _check_selected(table: UnitTable, given: Parameters) -> None:
-    """Refuse a selection that contradicts the query, or that an index cannot return.
-
-    Raises:
-        InvalidUnitRequest: names the parameter.
-    """
+    """Refuse a selection that contradicts the query, or that an index cannot return."""
     index = next((each for each in table.schema.indexes if each.name == given.get("IndexName")), None)
     if index is not None and not index.is_local and given.get("ConsistentRead") is True:
         raise InvalidUnitRequest("ConsistentRead", True, f"false: the global index {index.name!r} is read eventually")

@@ -69,10 +69,6 @@ class MarkedCommit:
     """One unit's commit by marks: marks, decision, new values.
 
     Args:
-        commit: what the unit commits in addition to its items.
-        marks: the names of our attributes.
-        records: the records of units.
-        meeting: what the unit does about marks of other units.
         places: what it has read and written; all were read.
     """
 
@@ -99,15 +95,7 @@ class MarkedCommit:
         self._renew_at_ms = 0
 
     def steps(self) -> ForkingSteps[None]:
-        """From writing the record to writing the last new value.
-
-        Raises:
-            UnitConflict, LockLost, UnitContended, UnitRolledBack: nothing was written.
-            UnitForgotten: another process has ended it, and its record is gone.
-            OutcomeUnknown: it may or may not be committed.
-            CommittedUnfinished: it is committed, and DynamoDB refuses new values of it.
-            TableError: nothing was written.
-        """
+        """From writing the record to writing the last new value."""
         pieces = yield from self._begin()
         self._record.note("is written")
         try:
@@ -122,11 +110,7 @@ class MarkedCommit:
         yield from self._finish()
 
     def end_after_interrupt(self) -> ForkingSteps[None]:
-        """After an interrupt: roll back, or finish if the unit is committed. What fails is left to other processes.
-
-        Raises:
-            TableError: the record could not be reached. The outcome is known after the end of the lease.
-        """
+        """After an interrupt: roll back, or finish if the unit is committed. What fails is left to other processes."""
         if self._record.may_exist:
             yield from self._end_as_recorded()
 

@@ -88,11 +88,7 @@ class Marks:
         return item is not None and item.get(self.version) == {"S": unit}
 
     def mark_of(self, item: Item) -> "Mark | None":
-        """The mark in an item; None if it has none.
-
-        Raises:
-            InvalidUnitRequest: no unit has written the attribute.
-        """
+        """The mark in an item; None if it has none."""
         found = item.get(self.mark)
         if found is None:
             return None
@@ -108,11 +104,7 @@ class Marks:
         return {"#version": self.version, "#mark": self.mark, "#key": key_names[0]}
 
     def version_of(self, item: Item) -> str | None:
-        """The id of the unit that wrote an item last; None if none has.
-
-        Raises:
-            InvalidUnitRequest: no unit has written the attribute.
-        """
+        """The id of the unit that wrote an item last; None if none has."""
         found = item.get(self.version)
         if found is None:
             return None
@@ -121,11 +113,7 @@ class Marks:
         return str(found["S"])
 
     def check_item(self, item: Item) -> None:
-        """Refuse an item with attributes that begin with our prefix and that no unit has written.
-
-        Raises:
-            InvalidUnitRequest: names one of them.
-        """
+        """Refuse an item with attributes that begin with our prefix and that no unit has written."""
         self.version_of(item)
         for name, value in item.items():
             if name.startswith(self.prefix) and name not in (self.version, self.mark):
@@ -179,11 +167,7 @@ def visible(marks: Marks) -> Visible:
 
 
 def clean(marks: Marks, item: Any) -> dict[str, Any] | None:
-    """An item without our attributes; None for the placeholder of a pending insert.
-
-    Raises:
-        InvalidUnitRequest: ``item`` is no mapping.
-    """
+    """An item without our attributes; None for the placeholder of a pending insert."""
     if not isinstance(item, Mapping) or not all(isinstance(name, str) for name in item):
         raise InvalidUnitRequest("item", item, "a mapping of attribute names to values")
     return None if marks.is_placeholder(item) else marks.without(item)

@@ -109,9 +109,7 @@ class Marked:
     """An item with a mark of another unit.
 
     Attributes:
-        table, key: which item.
         key_name: the first attribute of its key.
-        mark: the mark.
     """
 
     table: str
@@ -124,8 +122,6 @@ class Meeting:
     """What a unit, or a reader, does about the marks of other units.
 
     Args:
-        marks: the names of our attributes.
-        records: the records of units.
         age: of the unit that meets the marks.
         timeout_ms: how long it waits for older units, all waits together.
         jitter: random numbers in [0, 1).
@@ -194,9 +190,6 @@ class Meeting:
 
         Args:
             meanwhile: steps to perform before each poll.
-
-        Raises:
-            UnitContended: the time-out is over.
         """
         first_ms: int | None = None
         waited_before_ms = self._waited_ms
@@ -253,12 +246,7 @@ class RedoLog:
         self.is_gone = False
 
     def next(self) -> ForkingSteps[list[Entry]]:
-        """The next entries; none at the end, and if it is gone.
-
-        Raises:
-            TableError: a row could not be read.
-            UnsupportedFormat, InvalidUnitRequest: a newer version has written it, or no unit.
-        """
+        """The next entries; none at the end, and if it is gone."""
         if self._is_inline:
             self._is_inline = False
             return entries_in(self._head)
@@ -274,12 +262,7 @@ class RedoLog:
         return []
 
     def check_closed(self) -> ForkingSteps[None]:
-        """Check that rows of a committed unit are gone because it was closed meanwhile: every item is finished.
-
-        Raises:
-            TableRefused: it was not closed, so its new values are lost.
-            TableError: its record could not be read.
-        """
+        """Check that rows of a committed unit are gone because it was closed meanwhile: every item is finished."""
         # ticketlock deletes the rows only after that.
         reply: Reply = yield self._records.read(self._head.unit)
         if reply.item is not None and not UnitRecord.of(reply.item).is_closed:
@@ -290,12 +273,7 @@ class RedoLog:
 
 
 def read_entries(records: UnitRecords, head: UnitRecord) -> ForkingSteps[list[Entry] | None]:
-    """What a unit has marked, and what it writes there; None if the rows with that are gone, or were never complete.
-
-    Raises:
-        TableError: the rows could not be read.
-        UnsupportedFormat, InvalidUnitRequest: a newer version has written them, or no unit.
-    """
+    """What a unit has marked, and what it writes there; None if the rows with that are gone, or were never complete."""
     log, found = RedoLog(records, head), list[Entry]()
     while some := (yield from log.next()):
         found += some
@@ -303,12 +281,7 @@ def read_entries(records: UnitRecords, head: UnitRecord) -> ForkingSteps[list[En
 
 
 def read_pieces(records: UnitRecords, head: UnitRecord) -> ForkingSteps[list[bytes] | None]:
-    """The rows that belong to a head; None if they are gone, or were never complete.
-
-    Raises:
-        TableError: the rows could not be read.
-        InvalidUnitRequest: no unit has written them.
-    """
+    """The rows that belong to a head; None if they are gone, or were never complete."""
     return (yield from _read_rows(records.read_pieces(head)))
 
 
@@ -332,10 +305,6 @@ def read_committed(
 
     Returns:
         For each item the entry, or None if the unit does not write it.
-
-    Raises:
-        TableRefused: its rows are gone although it was not closed, so its new values are lost.
-        TableError, InvalidUnitRequest: as for ``read_entries``.
     """
     pieces = sorted({met.mark.piece for met in marked if met.mark.piece is not None})
     found = dict[int, Entry]()

@@ -86,15 +86,7 @@ OUTCOMES = {"pending": Outcome.PENDING, "committed": Outcome.COMMITTED, "rolledB
 
 
 def outcome(table: str, own: str, *, name: str | None, unit: str | None) -> ForkingSteps[Outcome]:
-    """The outcome of a name, or of a unit.
-
-    Args:
-        own: a new id.
-
-    Raises:
-        InvalidUnitRequest: neither is given, or both are; or one cannot be.
-        TableError: the outcome is not known.
-    """
+    """The outcome of a name, or of a unit."""
     if name is not None and unit is None:
         return outcome_of_name(table, name, own)
     if name is None and unit is not None:
@@ -205,12 +197,7 @@ class OpenUnit:
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
-    """One item of a unit.
-
-    Attributes:
-        entry: what the unit does to it.
-        standing: what it contains now.
-    """
+    """One item of a unit."""
 
     entry: Entry
     standing: Standing
@@ -221,7 +208,6 @@ class Shown:
     """A unit and its items, by its record.
 
     Attributes:
-        unit: what its record says.
         items: those that it writes or has marked; None if the rows that list them do not exist.
     """
 
@@ -256,10 +242,6 @@ def open_units(records: UnitRecords, strange: Callable[[Strange], object] = warn
 
     Args:
         strange: called with an error for each row that no unit has written, or a newer version.
-
-    Raises:
-        TableRefused: the table is not a units table.
-        TableError: the table could not be used.
     """
     # A table with other keys refuses this; a Scan of it would find no open units.
     yield TIME_CHECK
@@ -290,12 +272,7 @@ def _count(records: UnitRecords, head: UnitRecord) -> ForkingSteps[int | None]:
 
 
 def inspect(records: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Shown | None]:
-    """A unit with its items as they are now; None if there is no record of it.
-
-    Raises:
-        InvalidUnitRequest: ``unit`` is no id, or no unit has written the record.
-        UnsupportedFormat: a newer version wrote it.
-    """
+    """A unit with its items as they are now; None if there is no record of it."""
     _check_id(unit)
     reply: Reply = yield records.read(unit)
     if reply.item is None:
@@ -307,24 +284,12 @@ def inspect(records: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Shown
 
 
 def settle(records: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Settled]:
-    """Find out the outcome of a unit, and do what a sweep would do about it.
-
-    Raises:
-        InvalidUnitRequest: ``unit`` is no id, or no unit has written the record.
-        UnsupportedFormat: a newer version wrote it.
-        TableError: the outcome is not known.
-    """
+    """Find out the outcome of a unit, and do what a sweep would do about it."""
     return (yield from _end(records, marks, unit, is_forced=False))
 
 
 def roll_back(records: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Settled]:
-    """Roll back a unit that is pending, even if its lease has not ended; a committed unit is not changed.
-
-    Raises:
-        InvalidUnitRequest: ``unit`` is no id, or no unit has written the record.
-        UnsupportedFormat: a newer version wrote it.
-        TableError: the outcome is not known.
-    """
+    """Roll back a unit that is pending, even if its lease has not ended; a committed unit is not changed."""
     return (yield from _end(records, marks, unit, is_forced=True))
 
 
@@ -438,9 +403,6 @@ class _Seen:
     """A mark with its unit's record.
 
     Attributes:
-        record: what it says.
-        head: the record, if there is one.
-        now: when it was read.
         why: the reason, if it is unclear.
     """
 
@@ -453,15 +415,7 @@ class _Seen:
 def repair(
     table: UnitTable, records: UnitRecords, marks: Marks, *, write: bool, lost_records: bool
 ) -> ForkingSteps[list[FoundMark]]:
-    """Treat each mark in a table as its unit's record says. Safe to repeat, and to run beside itself and beside units.
-
-    Args:
-        write: whether to write, or only to report.
-        lost_records: whether to remove marks whose records are missing, too.
-
-    Raises:
-        TableError: a table could not be used, or the units table is of another kind. What was done by then stays.
-    """
+    """Treat each mark in a table as its unit's record says. Safe to repeat, and to run beside itself and beside units."""
     # A table with other keys refuses this, before the first mark is found.
     yield TIME_CHECK
     # It never waits.
@@ -585,8 +539,6 @@ class Unfinished:
     """An item of a committed unit that is not finished.
 
     Attributes:
-        head: the unit's record.
-        entry: what the unit writes.
         mark: the unit's, in the item.
         image: the item's new value, as readers at ``COMMITTED`` see it; None if the unit deletes it.
     """
@@ -600,12 +552,7 @@ class Unfinished:
 def unfinished(
     records: UnitRecords, marks: Marks, unit: str, table: UnitTable, key: Attributes
 ) -> ForkingSteps[Unfinished]:
-    """Read an item of a committed unit that is not finished, and what the unit writes there.
-
-    Raises:
-        InvalidUnitRequest: there is none: says why.
-        TableError: a table could not be used.
-    """
+    """Read an item of a committed unit that is not finished, and what the unit writes there."""
     reply: Reply = yield records.read(unit)
     if reply.item is None:
         raise InvalidUnitRequest("unit", unit, f"a unit with a record in {records.table}")

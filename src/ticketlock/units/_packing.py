@@ -28,7 +28,6 @@ class Entry:
     """What a unit does to one item.
 
     Attributes:
-        table, key: which item.
         key_name: the first attribute of its key.
         kind: put the whole item; change some attributes; delete it; or only remove its mark.
         assigned: the attributes to set, or the whole item of a put.
@@ -66,7 +65,6 @@ class Packed:
     """Encoded entries.
 
     Attributes:
-        pieces: they fit into rows.
         first_pieces: for each entry, the number of the first piece that it needs.
     """
 
@@ -98,10 +96,6 @@ def unpacked(pieces: Sequence[bytes], row: Item) -> list[Entry]:
 
     Args:
         row: the key of the row that they belong to.
-
-    Raises:
-        UnsupportedFormat: a newer version wrote them.
-        AttributeError, LookupError, TypeError, ValueError, zlib.error: no unit has written them.
     """
     unpacking = Unpacking(row)
     found = [entry for piece in pieces for entry in unpacking.feed(piece) or ()]
@@ -110,11 +104,7 @@ def unpacked(pieces: Sequence[bytes], row: Item) -> list[Entry]:
 
 
 class Unpacking:
-    """Decodes pieces one after the other, and holds only those that were compressed together.
-
-    Args:
-        row: the key of the row that they belong to.
-    """
+    """Decodes pieces one after the other, and holds only those that were compressed together."""
 
     def __init__(self, row: Item) -> None:
         self._row = row
@@ -142,11 +132,7 @@ class Unpacking:
         return [_entry_read(fields(each, _ENTRY)) for each in told["entries"]]
 
     def check_end(self) -> None:
-        """Check that no piece is missing.
-
-        Raises:
-            ValueError: one is.
-        """
+        """Check that no piece is missing."""
         if not self._is_between:
             raise Misshapen("whose contents end too early")
 

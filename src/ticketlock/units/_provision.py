@@ -73,12 +73,7 @@ class Denied:
 
 
 def check_access(units_table: str, known: Tables, tables: Iterable[Any]) -> ForkingSteps[list[Denied]]:
-    """Try every action that units need, on the units table and on the given tables.
-
-    Raises:
-        InvalidUnitRequest: ``tables`` is no list of tables, or one of them belongs to another ``Units``.
-        TableNotFound, RequestNotApplied: the remaining actions were not tried.
-    """
+    """Try every action that units need, on the units table and on the given tables."""
     if not isinstance(tables, Iterable):
         raise InvalidUnitRequest("tables", tables, "a list of what `table` has returned")
     keys = tuple(KeyAttribute(name, "S", role) for name, role in zip(KEY, ("HASH", "RANGE"), strict=True))

@@ -92,11 +92,7 @@ class QueryRequest:
     forward: Any = True
 
     def arguments(self) -> QueryArguments:
-        """The same in AttributeValues.
-
-        Raises:
-            InvalidUnitRequest: names the argument.
-        """
+        """The same in AttributeValues."""
         return QueryArguments(
             key_condition=PYTHON.condition(self.key_condition, "key_condition", of_keys=True),
             filter=PYTHON.condition(self.filter, "filter"),
@@ -114,12 +110,8 @@ class PartitionQuery:
     """A query that was checked.
 
     Attributes:
-        given: the caller's arguments.
         table, index: where to read; no index for the table itself.
         keys: those of the table or of the index, the attributes of the partition key first.
-        parameters: its expressions, as in the low-level API.
-        expressions: the same, parsed.
-        range: which items.
         after: the key after which the query begins, without other attributes.
     """
 
@@ -150,11 +142,7 @@ class PartitionQuery:
 
 
 def asked(table: UnitTable, given: QueryArguments, marks: Marks) -> PartitionQuery:
-    """Check a query.
-
-    Raises:
-        InvalidUnitRequest: names the field that is wrong.
-    """
+    """Check a query."""
     words = given.words
     if given.key_condition.text is None:
         raise InvalidUnitRequest(words["key_condition"], None, "a condition on the partition key, at least")
@@ -191,11 +179,7 @@ def _index(table: UnitTable, given: QueryArguments) -> Index:
 
 
 def _after(checked: PartitionQuery, given: Attributes) -> Attributes:
-    """The start key within an item or a key.
-
-    Raises:
-        InvalidUnitRequest: the key is missing, or outside the range of the query.
-    """
+    """The start key within an item or a key."""
     said, table = checked.given.words["after"], checked.table
     for key in (*table.schema.keys, *checked.keys):
         try:
@@ -248,11 +232,8 @@ class Querying:
     """One query of one unit.
 
     Args:
-        asked: the checked query.
         level: what it may see. Below ``SERIALIZABLE`` for an index.
         work: what the unit has read and is about to write; the query adds what it returns.
-        marks: the names of our attributes.
-        reading: reads items that other units have marked.
         approach: called with the items that the unit is about to use, before it remembers them.
     """
 
@@ -269,12 +250,7 @@ class Querying:
         self._reading, self._approach = reading, approach
 
     def steps(self) -> ForkingSteps[Found]:
-        """Read page by page, to the end or as far as was asked.
-
-        Raises:
-            UnitConflict: other calls queue for an item that it has come to.
-            TableError: the table could not be used.
-        """
+        """Read page by page, to the end or as far as was asked."""
         given, shown, read = self._asked.given, list[Attributes](), 0
         own, first = self._own()
         after = self._asked.after
@@ -416,7 +392,6 @@ class Querying:
         """A page merged with the unit's images, in order; the images are removed from ``own``.
 
         Args:
-            rows: the table's items.
             own: the unit's images, in reverse order.
             end: the last key of the page; None for the last page.
         """

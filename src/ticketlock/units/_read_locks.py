@@ -36,7 +36,6 @@ class ReadLocks(MarkedCommit):
 
     Args:
         commit: what it commits beside its items; as it is known when it begins.
-        marks, records, meeting: as of a marked commit.
         read: reads items, and puts them into their places.
     """
 
@@ -64,12 +63,7 @@ class ReadLocks(MarkedCommit):
         return self._record.is_ending
 
     def lock_all(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
-        """Read items and mark them, those that were not; all of them are as they were read at one instant.
-
-        Raises:
-            InvalidUnitRequest: a table of theirs takes no marks.
-            UnitContended, UnitRolledBack, UnitForgotten, ItemTooLarge, TableError: the unit has ended.
-        """
+        """Read items and mark them, those that were not; all of them are as they were read at one instant."""
         once = list({id(place): place for place in places}.values())
         batches = list(_of_one_row([place for place in once if not place.is_read]))
         for batch in batches:
@@ -208,12 +202,7 @@ class ReadLocks(MarkedCommit):
         yield from self.steps()
 
     def steps(self) -> ForkingSteps[None]:
-        """From the statements to the last new value; everything is marked by now.
-
-        Raises:
-            LockLost, UnitRolledBack: nothing was written.
-            UnitForgotten, OutcomeUnknown, TableError: as of a marked commit.
-        """
+        """From the statements to the last new value; everything is marked by now."""
         self._entries = [entry_of(place) for place in self._marked]
         try:
             yield from self._keep_lease()
@@ -253,9 +242,6 @@ def _packed_keys(places: Sequence[ItemState]) -> list[bytes]:
 class ReadLockLease:
     """One unit's read locks. They are renewed while the unit is referenced: one without references ends by its lease.
 
-    Args:
-        read_locks: the unit.
-
     Attributes:
         is_watched: whether a heartbeat watches it.
     """
@@ -266,11 +252,7 @@ class ReadLockLease:
         self.is_watched = False
 
     def renew(self) -> ForkingSteps[None]:
-        """A whole new lease.
-
-        Raises:
-            UnitRolledBack, UnitForgotten, TableError: it was not renewed.
-        """
+        """A whole new lease."""
         read_locks = self._read_locks()
         if read_locks is not None and read_locks.is_kept:
             yield from read_locks.renew()

@@ -61,13 +61,7 @@ class Wanted:
 
 
 class Reader:
-    """The reads of one unit, or of a caller outside units.
-
-    Args:
-        marks: the names of our attributes.
-        records: the records of units.
-        meeting: finishes the items of units that have ended.
-    """
+    """The reads of one unit, or of a caller outside units."""
 
     def __init__(self, marks: Marks, records: UnitRecords, meeting: Meeting) -> None:
         self._marks, self._records, self._meeting = marks, records, meeting
@@ -139,9 +133,6 @@ class Reader:
         pending. A unit that is pending afterwards was pending before, and a unit that was committed before the items
         were read was committed then. If a unit was committed in between, its state at that time is unknown, and the
         items are read again.
-
-        Args:
-            together: whether the items are of one instant, or each is read by itself.
         """
         before: RecordsByUnit = {}
         while True:

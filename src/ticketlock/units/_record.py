@@ -74,7 +74,6 @@ class UnitRecord:
     """A unit's record, as one read of its head returned it.
 
     Attributes:
-        unit: the id.
         state: pending, or how it has ended.
         born_ms: when its first try began, by a wall clock.
         lease_until_ms: of a pending one, in table time: afterwards any process may roll it back.
@@ -129,12 +128,7 @@ class UnitRecord:
 
     @classmethod
     def of(cls, row: Item) -> "UnitRecord":
-        """The head in a row.
-
-        Raises:
-            UnsupportedFormat: a newer version wrote it.
-            InvalidUnitRequest: no unit has written it.
-        """
+        """The head in a row."""
         check_row(row)
         try:
             state: Any = row["state"]["S"]
@@ -191,12 +185,7 @@ class Record(Enum):
 
 
 def decide(record: UnitRecord | None, now: Moment) -> Record:
-    """What a record says, and whether any process may roll its unit back: only one whose lease has ended.
-
-    Args:
-        record: as it was read; None if there is none.
-        now: when it was read.
-    """
+    """What a record says, and whether any process may roll its unit back: only one whose lease has ended."""
     if record is None:
         return Record.GONE
     if record.is_closed:
@@ -241,12 +230,7 @@ def with_pieces(head: UnitRecord, pieces: list[bytes]) -> tuple[UnitRecord, list
 
 
 def piece_in(row: Item) -> bytes:
-    """The part of what its unit writes that a row holds.
-
-    Raises:
-        UnsupportedFormat: a newer version wrote the row.
-        InvalidUnitRequest: no unit has written it.
-    """
+    """The part of what its unit writes that a row holds."""
     check_row(row)
     try:
         return bytes(row["data"]["B"])
@@ -255,12 +239,7 @@ def piece_in(row: Item) -> bytes:
 
 
 def entries_in(head: UnitRecord) -> list[Entry]:
-    """What its unit writes, if the head has all of it.
-
-    Raises:
-        UnsupportedFormat: a newer version wrote it.
-        InvalidUnitRequest: no unit has written it.
-    """
+    """What its unit writes, if the head has all of it."""
     unpacking = UnpackingRows(head)
     entries = unpacking.feed(head.inline)
     unpacking.check_end()
@@ -542,11 +521,7 @@ def _mine() -> str:
 
 
 def ended(row: Item | None, unit: str) -> TicketLockError:
-    """Why a write to a unit's head was refused: its condition is that the unit is pending, and this coordinator's.
-
-    Args:
-        row: the head, as returned with the refusal; None for none.
-    """
+    """Why a write to a unit's head was refused: its condition is that the unit is pending, and this coordinator's."""
     if row is None:
         return UnitForgotten(f"the unit {unit} was ended by another process, and its record is gone")
     head = UnitRecord.of(row)

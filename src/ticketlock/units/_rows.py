@@ -40,23 +40,14 @@ class Misshapen(ValueError):
 
 
 def foreign_row(row: Item, error: Exception | None = None) -> InvalidUnitRequest:
-    """The error for a row of the units table that no unit has written.
-
-    Args:
-        error: what reading it raised.
-    """
+    """The error for a row of the units table that no unit has written."""
     key = {name: dict(row[name]) for name in ("unit", "row")}
     why = f", {error}" if isinstance(error, Misshapen) else ""
     return InvalidUnitRequest("units", key, f"a table of their own: no unit has written this row{why}")
 
 
 def check_row(row: Item) -> None:
-    """Refuse a row that a newer version wrote, or no unit.
-
-    Raises:
-        UnsupportedFormat: its format is greater.
-        InvalidUnitRequest: no unit has written it.
-    """
+    """Refuse a row that a newer version wrote, or no unit."""
     try:
         stored = integer(row[FORMAT_ATTRIBUTE])
     except (KeyError, ValueError) as error:
@@ -82,11 +73,7 @@ def check_contents(told: Any, row: Item) -> Mapping[str, Any]:
 
 
 def fields(told: Any, known: Collection[str]) -> Mapping[str, Any]:
-    """A stored mapping, if it has these names and no other one.
-
-    Raises:
-        Misshapen: names those that it lacks, and those that are not known.
-    """
+    """A stored mapping, if it has these names and no other one."""
     if not isinstance(told, dict):
         raise Misshapen("in which a mapping is missing")
     lacks, more = sorted(set(known) - set(told)), sorted(set(told) - set(known))
@@ -129,12 +116,7 @@ class Receipt:
 
     @classmethod
     def of(cls, row: Item | None) -> "Receipt":
-        """The receipt in a row; if there is no row, the receipt of an unused name.
-
-        Raises:
-            UnsupportedFormat: a newer version wrote the row.
-            InvalidUnitRequest: no unit has written it.
-        """
+        """The receipt in a row; if there is no row, the receipt of an unused name."""
         if row is None:
             return NEVER_USED
         check_row(row)

@@ -194,20 +194,13 @@ class SavedUnit:
 
     Args:
         head: as this coordinator has claimed it.
-        records: the records of units.
     """
 
     def __init__(self, head: UnitRecord, records: UnitRecords) -> None:
         self._head, self._records = head, records
 
     def roll_back(self) -> ForkingSteps[None]:
-        """End it, if it still belongs to this coordinator.
-
-        Raises:
-            UnitChanged: another coordinator has resumed it.
-            UnitForgotten: there is no record of it any more.
-            TableError: it is not known whether it was ended.
-        """
+        """End it, if it still belongs to this coordinator."""
         now: Moment = (yield Pause(0)).now
         reply: Reply = yield self._records.end_saved(self._head, "rolledBack", now.latest_ms)
         if not reply.applied and not isinstance(error := ended(reply.item, self._head.unit), UnitRolledBack):
@@ -220,12 +213,7 @@ class SavedUnit:
         Such an error tells the caller to run the unit again; but another coordinator may have committed it.
 
         Args:
-            error: the error of the commit.
-            name: of the unit, if it has one.
             seen: the receipt of the name as the unit has seen it.
-
-        Raises:
-            UnitChanged, UnitRolledBack, UnitForgotten: as ``check_is_mine`` and ``check_name``.
         """
         if isinstance(error, _OTHERS_MAY_CAUSE):
             yield from self.check_is_mine(error)
@@ -236,14 +224,7 @@ class SavedUnit:
                 _log.debug("the name of the unit %s was not checked: %s", self._head.unit, failed)
 
     def check_is_mine(self, error: TicketLockError) -> ForkingSteps[None]:
-        """Check that no other coordinator of the same unit is the cause of an error.
-
-        Args:
-            error: the error of the commit.
-
-        Raises:
-            UnitChanged, UnitRolledBack, UnitForgotten: the record does not belong to this coordinator any more.
-        """
+        """Check that no other coordinator of the same unit is the cause of an error."""
         try:
             reply: Reply = yield self._records.read(self._head.unit)
         except TableError:
@@ -253,17 +234,7 @@ class SavedUnit:
             raise ended(reply.item, self._head.unit) from error
 
     def check_name(self, name: str, seen: Receipt) -> ForkingSteps[None]:
-        """End it if its name was used or given up since: no coordinator could commit it any more.
-
-        Args:
-            seen: the receipt of the name as the unit has seen it.
-
-        Raises:
-            UnitRolledBack: the name was used or given up.
-            UnitChanged: it was, and another coordinator has resumed the unit.
-            UnitForgotten: it was, and there is no record of the unit any more.
-            TableError: the name could not be read.
-        """
+        """End it if its name was used or given up since: no coordinator could commit it any more."""
         reply: Reply = yield read_receipt(self._records.table, name)
         if seen.still_lets(Receipt.of(reply.item)):
             return
@@ -310,13 +281,6 @@ def save(
         receipt: of its name, as it was seen; None where it has none.
         keeping: for how long, and under which owner.
         state: of the unit: noted from the moment at which a request may have handed it on.
-
-    Raises:
-        UnsupportedFormat: a newer version has saved it since, or another unit of its owner, or has ended its owner.
-        UnitChanged: another coordinator has resumed it since.
-        UnitRolledBack, UnitForgotten: it was ended meanwhile, or its owner has ended.
-        OutcomeUnknown: it may or may not be saved.
-        TableError: another one; it is not saved.
     """
     reply: Reply = yield Pause(0)
     now, before = reply.now, terms.saved
@@ -494,8 +458,6 @@ class Resumed:
     """A saved unit, as the coordinator that resumes it gets it.
 
     Attributes:
-        terms: what it was begun with.
-        work: what it has read and stated.
         receipt: of its name, as it was seen.
         is_committed: whether another coordinator has committed it.
     """
@@ -517,14 +479,6 @@ def resume(given: Any, own: Terms, units_table: str, marks: Marks, tables: Table
     Args:
         given: what its `save` has returned.
         own: of a new unit: the id under which this coordinator writes, and its step.
-
-    Raises:
-        InvalidUnitRequest: it is no id, or of a unit that was not saved, or saved under another prefix.
-        UnitRolledBack: it was rolled back, the time for which it was saved is over, or its name was used or given up
-            since.
-        UnitForgotten: there is no record of it.
-        UnsupportedFormat: a newer version has saved it.
-        TableError: the table could not be used.
     """
     if not isinstance(given, str) or not is_id(given):
         raise InvalidUnitRequest("unit", given, "what `save` has returned")

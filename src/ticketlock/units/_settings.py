@@ -32,11 +32,7 @@ _LONGEST_KEEP_MS = 366 * 24 * 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class SavedStep:
-    """What one process adds to a saved unit, for example a state of a workflow; each retry is the same step.
-
-    Attributes:
-        name: differs from those of the unit's other steps.
-    """
+    """What one process adds to a saved unit, for example a state of a workflow; each retry is the same step."""
 
     name: str
 
@@ -52,11 +48,7 @@ def with_step(saved: frozenset[bytes], step: SavedStep | None) -> frozenset[byte
 
 
 def check_room(saved: frozenset[bytes], step: SavedStep | None) -> None:
-    """Refuse one step too many: to drop an earlier one would let its retry count twice.
-
-    Raises:
-        InvalidUnitRequest: there is no room for it.
-    """
+    """Refuse one step too many: to drop an earlier one would let its retry count twice."""
     if step is not None and len(with_step(saved, step)) > MOST_STEPS:
         allowed = f"one of the unit's {MOST_STEPS} steps: it records no more; resume it without a step"
         raise InvalidUnitRequest("step", step.name, allowed)
@@ -118,11 +110,7 @@ class Terms:
 
 
 def check_of(under: HeldLock) -> Mapping[str, Any]:
-    """The check that a lock is held, made by the lock.
-
-    Raises:
-        InvalidUnitRequest: it is not such a check: the unit would be committed without it.
-    """
+    """The check that a lock is held, made by the lock."""
     found: Any = under.condition_check()
     only = found.get("ConditionCheck") if isinstance(found, Mapping) and len(found) == 1 else None
     wanted = {"TableName": str, "Key": Mapping, "ConditionExpression": str}
@@ -149,11 +137,7 @@ class SaveOptions:
 
 
 def check_owner(owner: Any) -> str:
-    """An owner of saved units.
-
-    Raises:
-        InvalidUnitRequest: it is no text of that length.
-    """
+    """An owner of saved units."""
     return text("owner", owner, NAME_BYTES, InvalidUnitRequest)
 
 
@@ -178,8 +162,6 @@ class UnitsSettings:
     """The arguments of a ``Units``.
 
     Attributes:
-        units_table: the name of the units table.
-        marks: the names of our attributes.
         timeout: of units that have no time-out of their own, in seconds.
     """
 
@@ -201,11 +183,7 @@ class UnitsSettings:
         engine: Any = None,
         step: Any = None,
     ) -> Terms:
-        """The terms of a new unit, or of a new coordinator of a saved one.
-
-        Raises:
-            InvalidUnitRequest: names the field.
-        """
+        """The terms of a new unit, or of a new coordinator of a saved one."""
         if name is not None:
             text("name", name, NAME_BYTES, InvalidUnitRequest)
         if not isinstance(isolation, Isolation):
@@ -230,30 +208,18 @@ class UnitsSettings:
         )
 
     def terms_outside(self, clocks: Clocks, isolation: Any) -> Terms:
-        """Those of a read outside units, which has no end that would take marks off.
-
-        Raises:
-            InvalidUnitRequest: it would mark what it reads; or that is no level.
-        """
+        """Those of a read outside units, which has no end that would take marks off."""
         if isolation is READ_LOCK:
             raise InvalidUnitRequest("isolation", isolation, "another level outside a unit")
         return self.terms(clocks, isolation=isolation)
 
     def until_ms(self, clocks: Clocks, timeout: Any) -> int | None:
-        """When a time-out ends, by the local clock; None for none.
-
-        Raises:
-            InvalidUnitRequest: the time-out is not a duration that is allowed.
-        """
+        """When a time-out ends, by the local clock; None for none."""
         return None if timeout is None else clocks.read().local_ms + _timeout_ms(timeout)
 
 
 def keeping(keep_for: Any, owner: Any) -> SaveOptions:
-    """How a unit is to be saved.
-
-    Raises:
-        InvalidUnitRequest: names the field.
-    """
+    """How a unit is to be saved."""
     keep_ms = duration_ms("keep_for", keep_for, _SHORTEST_KEEP_MS, _LONGEST_KEEP_MS, InvalidUnitRequest)
     return SaveOptions(keep_ms, None if owner is None else check_owner(owner))
 

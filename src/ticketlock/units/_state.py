@@ -201,11 +201,7 @@ class UnitState:
         return self._process.is_this
 
     def check_process(self) -> None:
-        """Refuse to continue in a forked child.
-
-        Raises:
-            ClientClosed: this is one.
-        """
+        """Refuse to continue in a forked child."""
         if not self.is_of_this_process:
             raise ClientClosed(
                 f"the unit {self._unit} belongs to the process that this one was forked from: "
@@ -235,11 +231,7 @@ class UnitState:
             self._in_use.release()
 
     def check_open(self) -> None:
-        """Refuse to continue after the end.
-
-        Raises:
-            UnitFinished: says how the unit has ended.
-        """
+        """Refuse to continue after the end."""
         if not self.is_open:
             then = "`resume` continues it" if self._name == "saved" else "begin another"
             raise UnitFinished(f"the unit {self._unit} is {self.in_words}: {then}")
@@ -254,11 +246,7 @@ class UnitState:
             raise
 
     def check_can_end(self) -> None:
-        """Refuse to end a block beside a method that still runs, if a call was refused for it already.
-
-        Raises:
-            UnitFinished: the caller has caught that refusal, and not awaited the method.
-        """
+        """Refuse to end a block beside a method that still runs, if a call was refused for it already."""
         if self._has_refused and self._in_use.locked():
             raise UnitFinished(
                 f"the block has ended while a method of its unit {self._unit} was under way, beside which another call "
@@ -266,11 +254,7 @@ class UnitState:
             )
 
     def check_committed_or_reported(self) -> None:
-        """Refuse to end a block without an error if its unit was not committed and its commit has raised no error.
-
-        Raises:
-            UnitFinished: says how the unit has ended.
-        """
+        """Refuse to end a block without an error if its unit was not committed and its commit has raised no error."""
         if self._name not in ("committed", "saved") and not self.is_reported:
             raise UnitFinished(
                 f"the block has ended without an error, but its unit {self._unit} is {self.in_words}: what has "

@@ -24,8 +24,6 @@ class Statement:
     """One statement on one item.
 
     Attributes:
-        kind: what it does.
-        table, key: on which item.
         item: the whole new item of a put.
         parameters: its expressions, as the low-level API has them.
         expressions: the same, parsed.
@@ -93,7 +91,6 @@ class StatementRequest:
     """A statement as its caller has given it. The steps of the unit check and convert it: an interrupt of that ends it.
 
     Attributes:
-        kind: what it does.
         table, target: on which item: the item of a put, the key of the others.
         condition, values, names, update: its expressions, and what their placeholders stand for.
         python: what converts them to AttributeValues.
@@ -110,11 +107,7 @@ class StatementRequest:
     python: Python = PYTHON
 
     def arguments(self) -> StatementArguments:
-        """The same in AttributeValues.
-
-        Raises:
-            InvalidUnitRequest: names the field.
-        """
+        """The same in AttributeValues."""
         if self.kind == "check" and self.condition is None:
             raise InvalidUnitRequest("condition", None, "a condition: `get` makes sure that an item does not change")
         python = self.python
@@ -133,11 +126,7 @@ def field_of_target(kind: StatementKind) -> str:
 
 
 def statement(kind: StatementKind, table: UnitTable, given: StatementArguments, marks: Marks) -> Statement:
-    """A statement, checked as far as possible without the item.
-
-    Raises:
-        InvalidUnitRequest: names the field.
-    """
+    """A statement, checked as far as possible without the item."""
     field, target = field_of_target(kind), given.target
     marks.check_free_of_ours(field, target)
     key = table.key_of(field, target) if kind == "put" else table.key_alone(field, target)

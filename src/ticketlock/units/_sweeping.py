@@ -49,7 +49,6 @@ class SweepPosition:
     The row is a hint: if a sweep reads an old one, it sweeps some units twice, or leaves some to the next sweep.
 
     Args:
-        table: the units table.
         part: its number, from 0 on, and how many parts there are.
     """
 
@@ -155,15 +154,8 @@ def sweep(records: UnitRecords, marks: Marks, *, parts: int = 1, until_ms: int |
     """End and finish the units that were left, and close those that are finished. Safe to repeat, and in parallel.
 
     Args:
-        records: the records of units.
-        marks: the names of our attributes.
-        parts: how many parts of the table are swept at once.
         until_ms: when to stop, by the local clock, but for a first unit; the next sweep that has an end and as many
             parts continues there. None: at the end of the table.
-
-    Raises:
-        InvalidUnitRequest: there cannot be so many parts.
-        TableError: a part of the table could not be read; the others are swept.
     """
     whole_number("parts", parts, 1, MOST_PARTS, InvalidUnitRequest)
     if parts == 1:
@@ -265,11 +257,7 @@ def sweep_one(
 
 
 def _finish(log: RedoLog, head: UnitRecord, marks: Marks, time: _TimeOfPart) -> ForkingSteps[int]:
-    """Finish every item of a unit that has ended, piece by piece. Returns how many had its mark.
-
-    Raises:
-        CommittedUnfinished: DynamoDB refuses some of them; the others are finished.
-    """
+    """Finish every item of a unit that has ended, piece by piece. Returns how many had its mark."""
     count, refused = 0, list[tuple[Entry, TableRefused]]()
     while entries := (yield from log.next()):
         for table, of_table in groupby(sorted(entries, key=_table), _table):

@@ -41,13 +41,9 @@ class Tries:
     """The tries of one call: units that keep the age of the first one.
 
     Args:
-        terms: of the first unit.
-        most: how many tries there may be.
-        clocks: where the time comes from.
         jitter: random numbers in [0, 1), so that units that have conflicted do not conflict again.
 
     Attributes:
-        terms: of the current unit.
         turn: what the call queues for; None without a lock client.
     """
 
@@ -81,11 +77,7 @@ class Tries:
 
 
 def check_has_parentheses(given: object) -> None:
-    """Refuse ``@units.transactional`` on a function, which would be its first argument.
-
-    Raises:
-        TypeError: there is such an argument.
-    """
+    """Refuse ``@units.transactional`` on a function, which would be its first argument."""
     if given is not None:
         raise TypeError("transactional takes keyword arguments only: write @units.transactional(), with parentheses")
 
@@ -110,11 +102,7 @@ class TransactionalArguments:
     under: Under | None
 
     def check(self, settings: UnitsSettings, clocks: Clocks) -> None:
-        """Refuse arguments that are wrong for every call.
-
-        Raises:
-            InvalidUnitRequest: names the argument.
-        """
+        """Refuse arguments that are wrong for every call."""
         # The check counts frames of the stack: it is called directly from here.
         if self.name is not None:
             TRANSACTIONAL.check_key(self.name)
@@ -125,12 +113,7 @@ class TransactionalArguments:
         settings.terms(clocks, isolation=self.isolation, timeout=self.timeout)
 
     def of(self, function: Callable[..., Any]) -> "Calls":
-        """The calls of a function.
-
-        Raises:
-            TypeError: the function does not take the unit.
-            InvalidUnitRequest: the name is a template with a name that is no parameter of the function.
-        """
+        """The calls of a function."""
         try:
             inspect.signature(function).bind_partial(**{self.unit_as: None})
         except TypeError as error:
@@ -145,7 +128,6 @@ class Calls:
     """The calls of one function.
 
     Attributes:
-        arguments: those of the decorator.
         name_of: makes the name of a call's unit; None for no name.
     """
 
@@ -160,11 +142,7 @@ class Calls:
         kwargs: Mapping[str, Any],
         turn: PlaceInTurn | None,
     ) -> Tries:
-        """The tries of one call.
-
-        Raises:
-            InvalidUnitRequest: the name is invalid, or ``under`` has not returned a held lock.
-        """
+        """The tries of one call."""
         name = self.name_of(args, kwargs) if self.name_of is not None else None
         given = self.arguments
         under = self._lock_of(args, kwargs)
@@ -177,9 +155,6 @@ class Calls:
         Args:
             given: what the caller passes as the unit.
             terms: the terms of a unit; None of anything else.
-
-        Raises:
-            InvalidUnitRequest: it is no unit, or it does not keep what the decorator promises.
         """
         if given is None:
             return False

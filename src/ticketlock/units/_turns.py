@@ -42,11 +42,7 @@ class ThreadLocks(Locks, Protocol):
 
 
 def check_locks(locks: Any) -> None:
-    """Refuse anything but a lock client.
-
-    Raises:
-        InvalidUnitRequest: it is no lock client.
-    """
+    """Refuse anything but a lock client."""
     if locks is not None and not callable(getattr(locks, "acquire_all", None)):
         raise InvalidUnitRequest("locks", locks, "a LockClient: of ticketlock for threads, of ticketlock.aio for tasks")
 
@@ -83,9 +79,6 @@ class Contended:
 class PlaceInTurn:
     """What the tries of one call queue for.
 
-    Args:
-        contended: the items with conflicts.
-
     Attributes:
         entities: the locks that its next try needs, one for each item.
         is_due: whether some of them were added since it last queued.
@@ -101,11 +94,7 @@ class PlaceInTurn:
         self._has_waited = False
 
     def check(self, places: Sequence[ItemState]) -> None:
-        """Step back if calls are queueing for an item that is about to be read: nothing is sent, and the try ends.
-
-        Raises:
-            UnitConflict: names the items; the next try queues for them.
-        """
+        """Step back if calls are queueing for an item that is about to be read: nothing is sent, and the try ends."""
         wanted = {entity_of(*_named(place)): place for place in places}
         missing = {entity: place for entity, place in wanted.items() if self._is_missing(entity)}
         if missing:
@@ -161,7 +150,6 @@ def entity_of(table: str, key: Mapping[str, Any]) -> str:
     """The entity of the lock for an item. Several items may share one by chance.
 
     Args:
-        table: the table's name.
         key: in Python values.
     """
     parts = [str(part) if isinstance(part, str | Decimal) else repr(part) for part in key.values()]

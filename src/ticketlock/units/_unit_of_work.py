@@ -82,7 +82,6 @@ class UnitOfWork:
     """One unit's statements, reads and ends.
 
     Attributes:
-        terms: the terms with which it began.
         state: whether it is open, or how it has ended.
         repeated: whether its name was committed before, or its step saved: then it writes nothing.
         kept: its read locks, for a heartbeat; None at another level.
@@ -253,9 +252,6 @@ class UnitOfWork:
 
         Args:
             blind: whether an update may be sent as it is, without reading its item.
-
-        Raises:
-            ConditionFailed: its condition does not hold; the unit is as before the statement.
         """
         boolean("blind", blind, InvalidUnitRequest)
         arguments = request.arguments()
@@ -451,10 +447,6 @@ class UnitOfWork:
         """End the block: commit, or roll back after an exception.
 
         A forked child leaves the block too, and the unit to its parent.
-
-        Raises:
-            UnitFinished: the block ends without an error, the unit was not committed, and its commit has raised no
-                error.
         """
         if not self.state.is_of_this_process:
             return

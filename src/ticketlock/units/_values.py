@@ -54,7 +54,6 @@ class Phrase:
     """An expression with its placeholders, as in the low-level API.
 
     Attributes:
-        text: the expression; None for none.
         names, values: what its placeholders stand for.
     """
 
@@ -98,11 +97,7 @@ class Python:
     """Items and expressions in Python values."""
 
     def item(self, field: str, given: Any) -> Attributes:
-        """An item or a key as AttributeValues, in canonical form: equal values look the same.
-
-        Raises:
-            InvalidUnitRequest: names an attribute whose value has no type in DynamoDB.
-        """
+        """An item or a key as AttributeValues, in canonical form: equal values look the same."""
         if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
             raise InvalidUnitRequest(field, given, "a mapping of attribute names to values")
         with refusing(field, given):
@@ -162,11 +157,7 @@ PYTHON, LOW_LEVEL = Python(), LowLevel()
 
 
 def expression(field: str, given: Any) -> str | None:
-    """The text of an expression, or None.
-
-    Raises:
-        InvalidUnitRequest: it is neither text nor None, or longer than DynamoDB accepts.
-    """
+    """The text of an expression, or None."""
     return None if given is None else text(field, given, MAX_EXPRESSION_BYTES, InvalidUnitRequest)
 
 

@@ -63,7 +63,6 @@ class ItemState:
     """One item of a unit.
 
     Attributes:
-        table, key: which item.
         is_read: whether ``seen`` is known.
         glimpse: what a read below ``SERIALIZABLE`` returned last, in a tuple; None if there was no such read.
         seen: the item as it was read, with our attributes; None if there was none.
@@ -112,7 +111,6 @@ class Work:
     """All items of a unit.
 
     Attributes:
-        marks: the names of our attributes.
         places: each item once, in the order in which the unit used them.
         reads: how many reads there were.
     """
@@ -160,11 +158,7 @@ def that_fit_together(places: Sequence[ItemState], most: int) -> Iterator[list[I
 
 
 def check_count(places: Sequence[ItemState]) -> None:
-    """Refuse a unit of more items than can be finished, or resumed, in reasonable time.
-
-    Raises:
-        UnitTooLarge: there are more.
-    """
+    """Refuse a unit of more items than can be finished, or resumed, in reasonable time."""
     if len(places) > MOST_ITEMS:
         raise UnitTooLarge(
             f"the unit writes or checks {len(places):,} items, and may have up to {MOST_ITEMS:,}: split it into "
@@ -173,13 +167,7 @@ def check_count(places: Sequence[ItemState]) -> None:
 
 
 def check_may_mark(touched: Sequence[ItemState]) -> None:
-    """Refuse what DynamoDB might refuse after the unit is committed.
-
-    Raises:
-        InvalidUnitRequest: a table has local secondary indexes, or something that this version does not know; or an
-            index that was added since the statement does not accept an item.
-        ItemTooLarge: an item has no room for a mark.
-    """
+    """Refuse what DynamoDB might refuse after the unit is committed."""
     for place in touched:
         schema = place.table.schema
         if schema.local_indexes:
@@ -193,11 +181,7 @@ def check_may_mark(touched: Sequence[ItemState]) -> None:
 
 
 class Guards:
-    """The guards in the units table.
-
-    Args:
-        units_table: its name.
-    """
+    """The guards in the units table."""
 
     def __init__(self, units_table: str) -> None:
         keys = tuple(KeyAttribute(name, "S", role) for name, role in zip(KEY, ("HASH", "RANGE"), strict=True))
@@ -224,12 +208,7 @@ class Guards:
 
     @staticmethod
     def check(guard: ItemState) -> None:
-        """Refuse a guard that a newer version wrote: its inserts may be noticed in another way.
-
-        Raises:
-            UnsupportedFormat: its format is greater.
-            InvalidUnitRequest: no unit has written it.
-        """
+        """Refuse a guard that a newer version wrote: its inserts may be noticed in another way."""
         if guard.before is not None:
             check_row(guard.before)
 
