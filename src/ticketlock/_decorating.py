@@ -73,15 +73,9 @@ class Decorator:
             )
 
     def check_is_over(self, function: Callable[..., Any], result: Any) -> None:
-        """Refuse the result of a function if it is work that has yet to run.
-
-        By the time it ran the lock would be free, or the unit committed.
+        """Refuse the result of a function if it is work that would run after the lock is free, or the unit committed.
 
         None of it has run, and a coroutine or a generator is closed.
-
-        Raises:
-            TypeError: it is awaitable, an iterator, or a context manager around a generator; the message says what to
-                do.
         """
         if inspect.isawaitable(result):
             what, instead = "an awaitable", f"await it inside, or use {self.for_tasks} for a coroutine function"
@@ -168,12 +162,7 @@ class KeyOf:
             self._check_template(key, list(self._signature.parameters), _name_of(function))
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-        """The key of a call.
-
-        Raises:
-            Malformed: the key is neither text nor a whole number.
-            TypeError: the call lacks an argument, or has one too many.
-        """
+        """The key of a call."""
         if isinstance(self._key, str):
             bound = self._signature.bind(*args, **kwargs)
             bound.apply_defaults()

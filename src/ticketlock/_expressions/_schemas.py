@@ -78,13 +78,7 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class VectorIndex:
-    """A vector index.
-
-    Attributes:
-        vector: the attribute with the vector.
-        dimensions: how many numbers a vector has.
-        searched: the attributes of its search schema.
-    """
+    """A vector index, with the attributes of its search schema."""
 
     name: str
     vector: str
@@ -136,7 +130,6 @@ class Schema:
 
     @cached_property
     def index_keys(self) -> tuple[KeyAttribute, ...]:
-        """The keys of its indexes."""
         return tuple(key for index in self.indexes for key in index.keys)
 
     @cached_property
@@ -147,7 +140,6 @@ class Schema:
 
     @cached_property
     def local_indexes(self) -> tuple[Index, ...]:
-        """Its local secondary indexes."""
         return tuple(index for index in self.indexes if index.is_local)
 
 
@@ -216,11 +208,7 @@ def check_item(item: Attributes, schema: Schema, most_bytes: int = MAX_ITEM_BYTE
 
 
 def check_key(item: Attributes, key: KeyAttribute, table: str) -> None:
-    """Check that DynamoDB will accept an attribute of a table's key.
-
-    Raises:
-        ItemInvalid: it is missing, of the wrong type, empty or too long.
-    """
+    """Check that DynamoDB will accept an attribute of a table's key."""
     if key.name not in item:
         raise ItemInvalid(f"a value of type {key.kind}: {key.name!r} is {key} {table!r}, and is missing")
     _check_key(item[key.name], key)

@@ -84,7 +84,6 @@ def canonical_number(text: str) -> str:
 
 
 def total(left: dict[str, Any], right: dict[str, Any], *, negative: bool) -> dict[str, Any]:
-    """The exact sum or difference of two numbers."""
     if "N" not in left or "N" not in right:
         raise ItemInvalid(WRONG_TYPE)
     add = _EXACT.subtract if negative else _EXACT.add
@@ -135,11 +134,7 @@ def canonical_item(item: Any) -> Attributes:
 
 
 def canonical(value: Any) -> Value:
-    """A copy of a value in its canonical form.
-
-    Raises:
-        ExpressionInvalid: DynamoDB does not know such a value.
-    """
+    """A copy of a value in its canonical form; raises as ``canonical_item``."""
     return _canonical(value, 1)
 
 
@@ -246,7 +241,6 @@ def copy_of(value: Value) -> Value:
 
 
 def copy_of_item(item: Attributes) -> Attributes:
-    """A copy that shares nothing with it."""
     # Scalars, which most values are, are copied here, without a call: the simulated world does nothing more often.
     return {name: value.copy() if "S" in value or "N" in value else copy_of(value) for name, value in item.items()}
 

@@ -11,7 +11,7 @@ from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units._queries import QueryArguments
 from ticketlock.units._statements import StatementKind, StatementRequest
 from ticketlock.units._tables import NAME_BYTES, UnitTable
-from ticketlock.units._unit_of_work import Both, UnitOfWork
+from ticketlock.units._unit_of_work import UnitOfWork
 from ticketlock.units._values import LOW_LEVEL, Phrase, expression, refusing
 from ticketlock.wire._item_requests import MOST_TOGETHER
 from ticketlock.wire._requests import ForkingSteps
@@ -37,11 +37,7 @@ _QUERY_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The parameters of an operation that units accept.
-
-    Attributes:
-        returns: what it can be asked to return.
-    """
+    """The parameters of an operation that units accept, and what it can be asked to return."""
 
     name: str
     required: tuple[str, ...]
@@ -92,12 +88,10 @@ class LowLevelUnitOfWork:
         self._unit_of_work = unit_of_work
 
     def get_item(self, given: Parameters) -> ForkingSteps[Reply]:
-        """One item."""
         (reply,) = yield from self._get([given], _GET)
         return reply
 
     def transact_get_items(self, given: Parameters) -> ForkingSteps[Reply]:
-        """Several items of one instant."""
         for name in given:
             if name != "TransactItems":
                 raise InvalidUnitRequest(name, given[name], "no such parameter: a unit's has TransactItems")
@@ -122,7 +116,6 @@ class LowLevelUnitOfWork:
         ]
 
     def query(self, given: Parameters) -> ForkingSteps[Reply]:
-        """One page of the items of a range."""
         _QUERY.check(given)
         table = yield from self._unit_of_work.table(given["TableName"])
         _check_selected(table, given)
@@ -135,36 +128,29 @@ class LowLevelUnitOfWork:
         return reply
 
     def put_item(self, given: Parameters) -> ForkingSteps[Reply]:
-        """Put an item; it replaces the item with the same key, if there is one."""
-        _PUT.check(given)
-        before, _ = yield from self._evaluate("put", given, "Item")
-        return _returned(given, before, None)
+        return (yield from self._evaluate("put", given, _PUT))
 
     def update_item(self, given: Parameters) -> ForkingSteps[Reply]:
-        """Change an item."""
-        _UPDATE.check(given)
-        before, after = yield from self._evaluate("update", given, "Key")
-        return _returned(given, before, after)
+        return (yield from self._evaluate("update", given, _UPDATE))
 
     def delete_item(self, given: Parameters) -> ForkingSteps[Reply]:
-        """Delete an item, if there is one."""
-        _DELETE.check(given)
-        before, _ = yield from self._evaluate("delete", given, "Key")
-        return _returned(given, before, None)
+        return (yield from self._evaluate("delete", given, _DELETE))
 
-    def _evaluate(self, kind: StatementKind, given: Parameters, target: str) -> ForkingSteps[Both]:
+    def _evaluate(self, kind: StatementKind, given: Parameters, shape: _Shape) -> ForkingSteps[Reply]:
+        shape.check(given)
         table = yield from self._unit_of_work.table(given["TableName"])
         request = StatementRequest(
             kind,
             table,
-            given[target],
+            given[shape.required[1]],
             condition=expression("ConditionExpression", given.get("ConditionExpression")),
             values=given.get(_VALUES),
             names=given.get(_NAMES, {}),
             update=given.get("UpdateExpression"),
             python=LOW_LEVEL,
         )
-        return (yield from self._unit_of_work.evaluate(request))
+        before, after = yield from self._unit_of_work.evaluate(request)
+        return _returned(given, before, after)
 
 
 def _query(given: Parameters) -> QueryArguments:
@@ -224,7 +210,6 @@ def _returned(given: Parameters, before: Attributes | None, after: Attributes | 
 
 
 def _updated(given: Parameters) -> Branch:
-    """What an update changes."""
     parameters = {name: given[name] for name in ("ConditionExpression", "UpdateExpression") if name in given}
     update = Expressions({**parameters, **{name: given[name] for name in (_NAMES, _VALUES) if given.get(name)}}).update
     paths = update.paths if update is not None else ()

@@ -16,7 +16,7 @@ from ticketlock.units._rows import FORMAT_ATTRIBUTE, KEY
 from ticketlock.units._values import PYTHON
 from ticketlock.wire._actions import Item, integer, number
 
-INSERT = "insert"
+INSERT: Literal["insert"] = "insert"
 """The kind of mark in the placeholder of an item that does not exist yet."""
 
 _PREFIX_BYTES = 16
@@ -46,18 +46,13 @@ class Mark:
     piece: int | None = None
 
     def attribute(self) -> dict[str, Any]:
-        """The attribute's value."""
         fields: Item = {"unit": {"S": self.unit}, "kind": {"S": self.kind}}
         return {"M": fields if self.piece is None else {**fields, "piece": number(self.piece)}}
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The names of our attributes.
-
-    Attributes:
-        prefix: how they begin. No attribute of a user may begin so.
-    """
+    """The names of our attributes, which begin with the prefix; no attribute of a user may begin so."""
 
     prefix: str
 
@@ -100,7 +95,6 @@ class Marks:
         return Mark(unit, kind, integer(piece) if "N" in piece else None)
 
     def names(self, key_names: tuple[str, ...]) -> Mapping[str, str]:
-        """What the placeholders of the conditions stand for."""
         return {"#version": self.version, "#mark": self.mark, "#key": key_names[0]}
 
     def version_of(self, item: Item) -> str | None:
@@ -120,7 +114,6 @@ class Marks:
                 raise InvalidUnitRequest("prefix", self.prefix, f"one that no item uses: {name} is {dict(value)}")
 
     def without(self, item: Mapping[str, Any]) -> dict[str, Any]:
-        """An item without our attributes."""
         return {name: value for name, value in item.items() if not name.startswith(self.prefix)}
 
     def is_placeholder(self, item: Mapping[str, Any]) -> bool:
@@ -154,7 +147,6 @@ class Visible:
 
 
 def visible(marks: Marks) -> Visible:
-    """The filter for these marks."""
     is_whole = Attr(marks.version).exists() | Attr(marks.mark).not_exists()
     condition = is_whole | Attr(f"{marks.mark}.kind").ne(INSERT)
     phrase = PYTHON.condition(condition)

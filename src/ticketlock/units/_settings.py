@@ -43,7 +43,6 @@ class SavedStep:
 
 
 def with_step(saved: frozenset[bytes], step: SavedStep | None) -> frozenset[bytes]:
-    """The steps of a unit after the save of this one."""
     return saved if step is None else saved | {step.digest}
 
 
@@ -57,9 +56,7 @@ def check_room(saved: frozenset[bytes], step: SavedStep | None) -> None:
 class HeldLock(Protocol):
     """What a unit is committed under: a lease of ``ticketlock``, for example."""
 
-    def condition_check(self) -> dict[str, Any]:
-        """The check that the lock is held, as an item of ``TransactWriteItems``."""
-        ...
+    def condition_check(self) -> dict[str, Any]: ...
 
 
 Under = Callable[..., HeldLock]
@@ -71,12 +68,8 @@ class Terms:
     """The terms with which a unit begins.
 
     Attributes:
-        unit: the id under which it writes.
         born_ms: when its first try began, by a wall clock; later tries keep it.
-        timeout_ms: how long it waits for other units.
-        isolation: of reads without a level of their own.
         name: only one unit of a name is ever committed.
-        under: a lock that must be held at the commit.
         engine: how it is committed; None: natively if it fits.
         saved: the record of the saved unit that it continues; None for a new unit.
         step: which step of that unit it is; None for none.
@@ -137,20 +130,12 @@ class SaveOptions:
 
 
 def check_owner(owner: Any) -> str:
-    """An owner of saved units."""
     return text("owner", owner, NAME_BYTES, InvalidUnitRequest)
 
 
 @contextmanager
 def as_a_unit_request(**given: object) -> Iterator[None]:
-    """Within the block a setting may be refused.
-
-    Args:
-        given: the settings, by name.
-
-    Raises:
-        InvalidUnitRequest: in place of ``InvalidLockRequest``.
-    """
+    """Within the block a setting may be refused: ``InvalidUnitRequest`` replaces ``InvalidLockRequest``."""
     try:
         yield
     except InvalidLockRequest as error:
@@ -159,11 +144,7 @@ def as_a_unit_request(**given: object) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class UnitsSettings:
-    """The arguments of a ``Units``.
-
-    Attributes:
-        timeout: of units that have no time-out of their own, in seconds.
-    """
+    """The arguments of a ``Units``; the time-out is for units that have none of their own, in seconds."""
 
     units_table: str
     marks: Marks
@@ -219,7 +200,6 @@ class UnitsSettings:
 
 
 def keeping(keep_for: Any, owner: Any) -> SaveOptions:
-    """How a unit is to be saved."""
     keep_ms = duration_ms("keep_for", keep_for, _SHORTEST_KEEP_MS, _LONGEST_KEEP_MS, InvalidUnitRequest)
     return SaveOptions(keep_ms, None if owner is None else check_owner(owner))
 
