@@ -43,11 +43,7 @@ class Decorator:
     run: str
 
     def check_key(self, key: Any) -> None:
-        """Refuse an invalid key. The decorating method itself must call it, since it inspects the stack.
-
-        Raises:
-            Malformed: names the argument, and says what to pass instead.
-        """
+        """Refuse an invalid key. The decorating method itself must call it, since it inspects the stack."""
         if not isinstance(key, str) and not callable(key):
             allowed = "a template of text, or a callable that gets the call's arguments"
             raise self.refused(self.key, key, allowed)
@@ -58,21 +54,13 @@ class Decorator:
             raise self.refused(self.key, _name_of(key), f"a plain function that returns {_KEYS}, not a coroutine")
 
     def check_begins_at_once(self, function: Callable[..., Any]) -> None:
-        """Refuse a function whose work begins only after its call.
-
-        Raises:
-            TypeError: it is a coroutine function or a generator function, or an object that is called as one.
-        """
+        """Refuse a function whose work begins only after its call."""
         self._check_is_no_generator(function)
         if any(inspect.iscoroutinefunction(each) for each in _called(function)):
             raise TypeError(f"{_name_of(function)} is a coroutine function: use {self.for_tasks}")
 
     def check_is_awaited(self, function: Callable[..., Any]) -> None:
-        """Refuse a function that is not a coroutine function.
-
-        Raises:
-            TypeError: it is not one, and does not wrap one.
-        """
+        """Refuse a function that is not a coroutine function."""
         self._check_is_no_generator(function)
         if not any(inspect.iscoroutinefunction(each) for each in _called(function, wrapped=True)):
             raise TypeError(f"{_name_of(function)} is not a coroutine function: use {self.for_threads}")
@@ -85,15 +73,9 @@ class Decorator:
             )
 
     def check_is_over(self, function: Callable[..., Any], result: Any) -> None:
-        """Refuse the result of a function if it is work that has yet to run.
-
-        By the time it ran the lock would be free, or the unit committed.
+        """Refuse the result of a function if it is work that would run after the lock is free, or the unit committed.
 
         None of it has run, and a coroutine or a generator is closed.
-
-        Raises:
-            TypeError: it is awaitable, an iterator, or a context manager around a generator; the message says what to
-                do.
         """
         if inspect.isawaitable(result):
             what, instead = "an awaitable", f"await it inside, or use {self.for_tasks} for a coroutine function"
@@ -167,13 +149,8 @@ class KeyOf:
     """Computes the key of a function's call: the name of its entity, for example.
 
     Args:
-        decorator: the decorator of the function.
         key: a callable that gets the call's arguments, or a template with the names of the function's parameters.
-        function: the decorated function.
         given: the argument that the decorator passes itself.
-
-    Raises:
-        Malformed: the template names something that is not a parameter.
     """
 
     def __init__(self, decorator: Decorator, key: CallKey, function: Callable[..., Any], given: str | None) -> None:
@@ -185,12 +162,7 @@ class KeyOf:
             self._check_template(key, list(self._signature.parameters), _name_of(function))
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-        """The key of a call.
-
-        Raises:
-            Malformed: the key is neither text nor a whole number.
-            TypeError: the call lacks an argument, or has one too many.
-        """
+        """The key of a call."""
         if isinstance(self._key, str):
             bound = self._signature.bind(*args, **kwargs)
             bound.apply_defaults()

@@ -16,7 +16,7 @@ from ticketlock._expressions._values import canonical_item
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units import Swept, Units
 from ticketlock.units import _packing as packing
-from ticketlock.units._packing import Entry, Unpacking, packed, unpacked
+from ticketlock.units._packing import Entry, Unpacking, packed
 from ticketlock.units._record import UnitRecord, new_id, piece_key, with_pieces
 from ticketlock.units._rows import row_key
 
@@ -197,4 +197,7 @@ ENTRIES = st.builds(
 
 @given(st.lists(ENTRIES, max_size=4))
 def test_what_was_written_down_is_read_as_it_was(entries: list[Entry]) -> None:
-    assert unpacked(packed(entries).pieces, row_key("0", "head")) == entries
+    unpacking = Unpacking(row_key("0", "head"))
+    found = [entry for piece in packed(entries).pieces for entry in unpacking.feed(piece) or ()]
+    unpacking.check_end()
+    assert found == entries

@@ -39,7 +39,6 @@ from ticketlock._expressions._values import (
     copy_of_item,
     order_of,
 )
-from ticketlock._expressions._values import Value as Found
 
 PathStep = str | int
 PathSteps = tuple[PathStep, ...]
@@ -94,11 +93,7 @@ class Branch:
 
 @lru_cache(maxsize=1_024)
 def branched(kind: str, paths: tuple[PathSteps, ...]) -> Branch:
-    """All paths as one tree, which must not be changed.
-
-    Raises:
-        ExpressionInvalid: two paths overlap, or use one value as a map and as a list.
-    """
+    """All paths as one tree, which must not be changed."""
     root = Branch()
     for number, steps in enumerate(paths):
         place = root
@@ -160,9 +155,6 @@ class Plan:
     Attributes:
         checks: in DynamoDB's order. If something is wrong for any values, it is the last check, and all other
             attributes are empty.
-        condition, filter, key_condition: its conditions, or None.
-        update: its update, or None.
-        projection: the paths of its projection, or None.
         looks_at: the top-level attributes that its condition and its update name; each once, sorted.
         touches: the top-level attributes that its update changes, each once.
         filters_by: the top-level attributes that its filter names, each once, sorted.
@@ -183,16 +175,6 @@ class Plan:
 def planned(
     texts: tuple[tuple[ExpressionKind, str], ...], names: tuple[tuple[str, str], ...], values: frozenset[str]
 ) -> Plan:
-    """Make the plan of a request.
-
-    Args:
-        texts: its expressions.
-        names: the attribute names of its ``#names``.
-        values: the names of its ``:values``.
-
-    Raises:
-        ExpressionInvalid: an expression cannot be parsed.
-    """
     attributes = dict(names)
     parsed = [parse(kind, text) for kind, text in texts]
     checks: list[Check] = []
@@ -294,11 +276,7 @@ class Expressions:
             placeholders are ignored.
 
     Attributes:
-        update: the update of an UpdateItem, or None.
-        key_condition: the key condition of a Query, or None.
-        looks_at: the top-level attributes that the condition and the update name; each once, sorted.
-        touches: the top-level attributes that the update changes, each once.
-        filters_by: the top-level attributes that the filter names, each once, sorted.
+        key_condition, update, looks_at, touches, filters_by: as in ``Plan``.
 
     Raises:
         ExpressionInvalid: an expression is invalid, or a placeholder is undefined or unused.
@@ -320,11 +298,10 @@ class Expressions:
         self.key_condition, self.update = plan.key_condition, plan.update
         self.looks_at, self.touches, self.filters_by = plan.looks_at, plan.touches, plan.filters_by
 
-    def value(self, value: Placeholder) -> Found:
-        """The value of a ``:value`` placeholder."""
+    def value(self, value: Placeholder) -> Value:
         return self._values[value.name]
 
-    def found(self, operand: Operand, item: Attributes | None) -> Found | None:
+    def found(self, operand: Operand, item: Attributes | None) -> Value | None:
         """The value of an operand; None if there is no such attribute, or it has no size."""
         if isinstance(operand, Placeholder):
             return self._values[operand.name]
@@ -341,7 +318,6 @@ class Expressions:
         return self._plan.filter is None or self.holds(self._plan.filter, item)
 
     def holds(self, condition: Condition, item: Attributes | None) -> bool:
-        """Whether a condition holds for an item."""
         match condition:
             case Every(conditions):
                 return all(self.holds(each, item) for each in conditions)
@@ -373,7 +349,7 @@ class Expressions:
         return copy_of_item(item if projection is None else members_shown(item, projection))
 
 
-def _compares(operator: str, one: Found | None, other: Found | None) -> bool:
+def _compares(operator: str, one: Value | None, other: Value | None) -> bool:
     # A missing attribute equals nothing, not even another missing attribute.
     equal = one is not None and one == other
     if operator in ("=", "<>"):
@@ -388,7 +364,7 @@ def _compares(operator: str, one: Found | None, other: Found | None) -> bool:
     return (equal and operator.endswith("=")) or (not equal and below == operator.startswith("<"))
 
 
-def _size(value: Found | None) -> Found | None:
+def _size(value: Value | None) -> Value | None:
     if value is None:
         return None
     ((kind, content),) = value.items()
@@ -398,14 +374,14 @@ def _size(value: Found | None) -> Found | None:
     return None if kind in ("N", "BOOL", "NULL") else {"N": str(len(content))}
 
 
-def _begins_with(whole: Found | None, beginning: Found | None) -> bool:
+def _begins_with(whole: Value | None, beginning: Value | None) -> bool:
     if whole is None or beginning is None or whole.keys() != beginning.keys() or not whole.keys() & {"S", "B"}:
         return False
     ((_, content),), ((_, prefix),) = whole.items(), beginning.items()
     return bool(content.startswith(prefix))
 
 
-def _contains(whole: Found | None, part: Found | None) -> bool:
+def _contains(whole: Value | None, part: Value | None) -> bool:
     if whole is None or part is None:
         return False
     ((kind, content),), ((part_kind, wanted),) = whole.items(), part.items()
@@ -420,7 +396,7 @@ def _text(kind: str, text: Any) -> str:
     return text
 
 
-def _canonical(name: str, value: Any) -> Found:
+def _canonical(name: str, value: Any) -> Value:
     try:
         return canonical(value)
     except ExpressionInvalid as error:

@@ -95,9 +95,6 @@ class Tokens:
         kind: the request's parameter that holds it.
         tokens: all tokens, and an empty one at the end.
         at: the index of the next one.
-
-    Raises:
-        ExpressionInvalid: it is empty or too long, or contains something that is not a token.
     """
 
     def __init__(self, kind: ExpressionKind, text: str) -> None:
@@ -140,7 +137,6 @@ class Tokens:
         return self.took(self.next if self.next.upper() == word else word)
 
     def must(self, token: str) -> None:
-        """Take this token."""
         if not self.took(token):
             raise self.unexpected()
 
@@ -161,22 +157,18 @@ class Tokens:
         return within in self.closings and self.closings[within] + 1 == self.closings[opening]
 
     def note_operator(self) -> None:
-        """Count an operator or function."""
         self._operators += 1
         if self._operators > MAX_OPERATORS:
             raise self.wrong(f"The expression contains too many operators; operator count: {self._operators}")
 
     def wrong(self, why: str) -> ExpressionInvalid:
-        """The error for a mistake in the expression."""
         return ExpressionInvalid(f"Invalid {self.kind}: {why}")
 
     def unexpected(self) -> ExpressionInvalid:
-        """The error for a token that does not belong here."""
         near = " ".join(self.tokens[max(0, self.at - 1) : self.at + 2]).strip()
         return self.wrong(f'Syntax error; token: "{self.next or "<EOF>"}", near: "{near}"')
 
     def redundant(self) -> ExpressionInvalid:
-        """The error for redundant parentheses."""
         return self.wrong("The expression has redundant parentheses;")
 
 
@@ -195,7 +187,6 @@ class OfTypes:
     in_full: bool = False
 
     def complaint(self, values: Mapping[str, Value]) -> str | None:
-        """What is wrong, or None."""
         (kind,) = values[self.value]
         if kind in self.kinds:
             return None
@@ -210,7 +201,6 @@ class NamesType:
     value: str
 
     def complaint(self, values: Mapping[str, Value]) -> str | None:
-        """What is wrong, or None."""
         ((kind, name),) = values[self.value].items()
         if kind == "S" and name not in TYPES:
             return f"Invalid attribute type name found; type: {name}, valid types: {{{','.join(TYPES)}}}"
@@ -225,7 +215,6 @@ class Bounds:
     high: str
 
     def complaint(self, values: Mapping[str, Value]) -> str | None:
-        """What is wrong, or None."""
         low, high = values[self.low], values[self.high]
         if low.keys() != high.keys():
             why = "same data type for lower and upper bounds"
@@ -288,16 +277,12 @@ class OfType:
 
 @dataclass(frozen=True, slots=True)
 class BeginsWith:
-    """Whether a string, or bytes, begin with others."""
-
     whole: Operand
     beginning: Operand
 
 
 @dataclass(frozen=True, slots=True)
 class Contains:
-    """Whether a string, bytes, a set or a list contains something."""
-
     whole: Operand
     part: Operand
 
@@ -313,8 +298,6 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Whether an operand is between two others, or one of them."""
-
     operand: Operand
     low: Operand
     high: Operand
@@ -330,22 +313,16 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The opposite."""
-
     condition: "Condition"
 
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """Whether all of several conditions hold."""
-
     conditions: tuple["Condition", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """Whether at least one of several conditions holds."""
-
     conditions: tuple["Condition", ...]
 
 
@@ -391,7 +368,6 @@ class Update:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """All paths that it changes."""
         assigned = (path for path, _ in self.assignments)
         counted = (path for path, _ in (*self.additions, *self.deletions))
         return (*assigned, *self.removals, *counted)
@@ -402,7 +378,6 @@ class Parsed:
     """An expression.
 
     Attributes:
-        kind: the parameter's name, for messages.
         tree: the condition, the update, or the paths of a projection.
         names, values: the ``#names`` and the ``:values`` that it uses.
         demands: what it demands of the values.
@@ -430,11 +405,7 @@ def paths_in(tree: Any) -> Iterator[Path]:
 
 
 class Operands(Tokens):
-    """Parses operands, and notes what they demand of the request.
-
-    Attributes:
-        demands, distinct: as in ``Parsed``.
-    """
+    """Parses operands, and notes what they demand of the request."""
 
     def __init__(self, kind: ExpressionKind, text: str) -> None:
         super().__init__(kind, text)
@@ -460,14 +431,12 @@ class Operands(Tokens):
         return found
 
     def value(self) -> Placeholder:
-        """A ``:value``."""
         if not self.next.startswith(":"):
             raise self.unexpected()
         self.at += 1
         return Placeholder(self.tokens[self.at - 1])
 
     def path(self) -> Path:
-        """A path."""
         steps: list[str | int] = [self._name()]
         while self.next in (".", "["):
             if self.took("."):
@@ -501,7 +470,6 @@ class Operands(Tokens):
     # Calls.
 
     def is_call(self) -> bool:
-        """Whether a function's name comes next."""
         return self.next[:1].isalpha() and self.tokens[self.at + 1] == "("
 
     def called(self, allowed: Iterable[str]) -> str:
@@ -516,7 +484,6 @@ class Operands(Tokens):
         return name
 
     def misplaced(self, name: str) -> ExpressionInvalid:
-        """The function exists, but is not allowed here."""
         if self.kind == "UpdateExpression" and name not in UPDATE_FUNCTIONS:
             return self.wrong(f"The function is not allowed in an update expression; function: {name}")
         if self.kind != "UpdateExpression" and name in UPDATE_FUNCTIONS:
@@ -532,14 +499,12 @@ class Operands(Tokens):
         return found
 
     def wrong_count(self, function: str, count: int) -> ExpressionInvalid:
-        """The function takes another number of operands."""
         return self.wrong(
             "Incorrect number of operands for operator or function; "
             f"operator or function: {function}, number of operands: {count}"
         )
 
     def needs_path(self, function: str) -> ExpressionInvalid:
-        """The function takes an attribute, and was given something else."""
         return self.wrong(f"Operator or function requires a document path; operator or function: {function}")
 
     def demand_types(self, operand: object, kinds: frozenset[str], operator: str) -> None:

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from ticketlock._expressions._evaluated import Expressions, written
 from ticketlock._expressions._grammar import BeginsWith, Between, Comparison, Condition, Every, Path, Placeholder
-from ticketlock._expressions._values import ExpressionInvalid
-from ticketlock._expressions._values import Value as Found
+from ticketlock._expressions._values import ExpressionInvalid, Value
 
 _WRONG_TYPE = "One or more parameter values were invalid: Condition parameter type does not match schema type"
 _UNSUPPORTED = "Query key condition not supported"
@@ -32,7 +31,7 @@ class KeyRange:
         bounds: the conditions on the first attributes of their sort key, in its order; none for the whole partition.
     """
 
-    partition: tuple[Found, ...]
+    partition: tuple[Value, ...]
     bounds: tuple[Condition, ...]
 
 
@@ -55,7 +54,6 @@ def key_range(partition: Kinds, sort: Kinds, expressions: Expressions) -> KeyRan
 
     Args:
         partition, sort: the attributes of the partition key and, where there is one, of the sort key.
-        expressions: those of the request.
 
     Raises:
         ExpressionInvalid: it is none that these keys answer.

@@ -97,7 +97,6 @@ class Conditions(Operands):
     """Parses a condition without recursion, since 4 KB may be nested deeper than Python's stack."""
 
     def condition(self) -> Condition:
-        """Parse the condition that begins here."""
         outer: list[_Group] = []
         group = _Group()
         while True:
@@ -236,10 +235,7 @@ class Conditions(Operands):
 
 
 class Changes(Operands):
-    """Reads an update."""
-
     def update(self) -> Update:
-        """Parse the update that begins here."""
         assignments: list[tuple[Path, Source]] = []
         removals: list[Path] = []
         counted: dict[str, list[tuple[Path, Placeholder]]] = {"ADD": [], "DELETE": []}
@@ -257,14 +253,11 @@ class Changes(Operands):
             elif section == "REMOVE":
                 removals += self.listed(self.path)
             else:
-                counted[section] += self.listed(self._path_and_value)
+                counted[section] += self.listed(lambda: (self.path(), self.value()))
                 kinds = SETS | _NUMBER if section == "ADD" else SETS
                 for _, value in counted[section]:
                     self.demands.append(OfTypes(value.name, kinds, f"operator: {section}", in_full=True))
         return Update(tuple(assignments), tuple(removals), tuple(counted["ADD"]), tuple(counted["DELETE"]))
-
-    def _path_and_value(self) -> tuple[Path, Placeholder]:
-        return self.path(), self.value()
 
     def _assignment(self) -> tuple[Path, Source]:
         path = self.path()
@@ -326,11 +319,6 @@ class Changes(Operands):
 
 @lru_cache(maxsize=1_024)
 def parse(kind: ExpressionKind, text: str) -> Parsed:
-    """Parse an expression to its tree.
-
-    Raises:
-        ExpressionInvalid: it cannot be parsed.
-    """
     reader: Operands
     tree: Condition | Update | tuple[Path, ...]
     if kind == "UpdateExpression":

@@ -35,7 +35,6 @@ class KeyAttribute:
     """An attribute that is a key, or part of one.
 
     Attributes:
-        name: the attribute's.
         kind: its type, ``"S"``, ``"N"`` or ``"B"``.
         role: ``"HASH"`` or ``"RANGE"``; in the search schema of a vector index ``"HASH"`` or ``"INLINE_FILTER"``.
         index: the index that it is a key of; None for the table.
@@ -55,7 +54,6 @@ class Index:
     """A secondary index.
 
     Attributes:
-        name: the index's.
         keys: the attributes of its partition key, and then those of its sort key, each in their order: a global
             index has up to four of each.
         is_local: whether its entries share the table's 400 KB an item.
@@ -80,14 +78,7 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class VectorIndex:
-    """A vector index.
-
-    Attributes:
-        name: the index's.
-        vector: the attribute with the vector.
-        dimensions: how many numbers a vector has.
-        searched: the attributes of its search schema.
-    """
+    """A vector index, with the attributes of its search schema."""
 
     name: str
     vector: str
@@ -100,10 +91,7 @@ class Schema:
     """The keys of a table and of its indexes.
 
     Attributes:
-        table: the table's name.
         keys: its partition key and, where there is one, its sort key.
-        indexes: its secondary indexes.
-        vectors: its vector indexes.
         unknown: what its description has that this version does not know, and that may refuse items; None for nothing.
     """
 
@@ -142,7 +130,6 @@ class Schema:
 
     @cached_property
     def index_keys(self) -> tuple[KeyAttribute, ...]:
-        """The keys of its indexes."""
         return tuple(key for index in self.indexes for key in index.keys)
 
     @cached_property
@@ -153,7 +140,6 @@ class Schema:
 
     @cached_property
     def local_indexes(self) -> tuple[Index, ...]:
-        """Its local secondary indexes."""
         return tuple(index for index in self.indexes if index.is_local)
 
 
@@ -200,7 +186,6 @@ def check_item(item: Attributes, schema: Schema, most_bytes: int = MAX_ITEM_BYTE
 
     Args:
         item: in its canonical form.
-        schema: the schema of its table.
         most_bytes: less than DynamoDB's 400 KB if something will still be added to the item.
 
     Raises:
@@ -223,11 +208,7 @@ def check_item(item: Attributes, schema: Schema, most_bytes: int = MAX_ITEM_BYTE
 
 
 def check_key(item: Attributes, key: KeyAttribute, table: str) -> None:
-    """Check that DynamoDB will accept an attribute of a table's key.
-
-    Raises:
-        ItemInvalid: it is missing, of the wrong type, empty or too long.
-    """
+    """Check that DynamoDB will accept an attribute of a table's key."""
     if key.name not in item:
         raise ItemInvalid(f"a value of type {key.kind}: {key.name!r} is {key} {table!r}, and is missing")
     _check_key(item[key.name], key)

@@ -56,9 +56,6 @@ class ItemInvalid(ValueError):
     """DynamoDB would not store the item, or an update does not fit it.
 
     DynamoDB reports it as an error, or as the reason of a cancelled transaction.
-
-    Attributes:
-        message: what does not fit.
     """
 
     def __init__(self, message: str) -> None:
@@ -67,12 +64,7 @@ class ItemInvalid(ValueError):
 
 
 class ItemTooBig(ItemInvalid):
-    """An item has more bytes than DynamoDB accepts.
-
-    Attributes:
-        size_bytes: the item's size.
-        most_bytes: what DynamoDB accepts.
-    """
+    """An item has more bytes than DynamoDB accepts."""
 
     def __init__(self, message: str, *, size_bytes: int, most_bytes: int) -> None:
         super().__init__(message)
@@ -82,11 +74,7 @@ class ItemTooBig(ItemInvalid):
 
 @lru_cache(maxsize=4_096)
 def canonical_number(text: str) -> str:
-    """A number as DynamoDB writes it.
-
-    Raises:
-        ExpressionInvalid: not a number, or one that does not fit.
-    """
+    """A number as DynamoDB writes it."""
     if not _NUMBER.fullmatch(text):
         raise ExpressionInvalid(f"The parameter cannot be converted to a numeric value: {text}")
     try:
@@ -96,11 +84,6 @@ def canonical_number(text: str) -> str:
 
 
 def total(left: dict[str, Any], right: dict[str, Any], *, negative: bool) -> dict[str, Any]:
-    """The exact sum or difference of two numbers.
-
-    Raises:
-        ItemInvalid: one is not a number, or the result does not fit.
-    """
     if "N" not in left or "N" not in right:
         raise ItemInvalid(WRONG_TYPE)
     add = _EXACT.subtract if negative else _EXACT.add
@@ -151,11 +134,7 @@ def canonical_item(item: Any) -> Attributes:
 
 
 def canonical(value: Any) -> Value:
-    """A copy of a value in its canonical form.
-
-    Raises:
-        ExpressionInvalid: DynamoDB does not know such a value.
-    """
+    """A copy of a value in its canonical form; raises as ``canonical_item``."""
     return _canonical(value, 1)
 
 
@@ -217,11 +196,7 @@ def _canonical_elements(elements: Iterable[Any], level: int) -> list[Value]:
 
 
 def check_text(text: Any) -> None:
-    """Refuse what is not text, and text that cannot be encoded.
-
-    Raises:
-        ExpressionInvalid: says which.
-    """
+    """Refuse what is not text, and text that cannot be encoded."""
     if not isinstance(text, str):
         raise ExpressionInvalid(f"a name is a text, not {text!r}")
     # Nearly all texts are ASCII, which Python knows without scanning them.
@@ -266,7 +241,6 @@ def copy_of(value: Value) -> Value:
 
 
 def copy_of_item(item: Attributes) -> Attributes:
-    """A copy that shares nothing with it."""
     # Scalars, which most values are, are copied here, without a call: the simulated world does nothing more often.
     return {name: value.copy() if "S" in value or "N" in value else copy_of(value) for name, value in item.items()}
 

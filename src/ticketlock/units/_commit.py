@@ -18,21 +18,21 @@ from ticketlock.errors import (
     OutcomeUnknown,
     TableError,
     TicketLockError,
-    UnitConflict,
     UnitRolledBack,
 )
 from ticketlock.units import _conditions as only_if
 from ticketlock.units._marks import Marks
-from ticketlock.units._meeting import Marked, Meeting, change
-from ticketlock.units._record import LENGTH, UnitRecord, UnitRecords, ended
+from ticketlock.units._meeting import Marked, Meeting, change, met_at
+from ticketlock.units._record import LENGTH, UnitRecords, ended
 from ticketlock.units._rows import NEVER_USED, Receipt, is_receipt_of, put_receipt, read_receipt
+from ticketlock.units._settings import Terms
 from ticketlock.units._state import UnitState
 from ticketlock.units._statements import Statement
 from ticketlock.units._values import PYTHON
-from ticketlock.units._work import ItemState, guarded_by
+from ticketlock.units._work import ItemState, conflict
 from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import Get
-from ticketlock.wire._requests import ForkingSteps, Pause, TransactWrite, Write, every
+from ticketlock.wire._requests import ForkingSteps, Operation, Pause, TransactWrite, Write, every
 from ticketlock.wire._table_time import Moment
 
 # With more changes an Update would come near the limits of expressions; the whole item is put instead.
@@ -40,55 +40,46 @@ _MOST_CHANGES = 100
 _FORM_OF_VERSIONS: Item = {":text": {"S": "S"}, ":length": {"N": str(LENGTH)}}
 _SET = re.compile(r"(?<![#:.\w])SET\b", re.IGNORECASE)
 
-_Named = tuple[str, Mapping[str, Any]]
+Names = Mapping[str, str]
+NONE: Mapping[str, Any] = {}
 
 
-def as_seen(place: ItemState, marks: Marks) -> tuple[str, Mapping[str, Any]]:
-    """The condition that the item was not written since it was read, and the values of its placeholders."""
+def if_as_seen(
+    operation: Operation, place: ItemState, marks: Marks, names: Names = NONE, values: Item = NONE, **more: Any
+) -> Write:
+    """A write of an item, with further placeholders, if it was not written since it was read, and has no mark."""
+    condition, seen = only_if.NEVER_WRITTEN_BY_A_UNIT, NONE
     if place.seen is None:
-        return only_if.ABSENT, {}
-    version = marks.version_of(place.seen)
-    if version is None:
-        return only_if.NEVER_WRITTEN_BY_A_UNIT, {}
-    return only_if.AT_THE_VERSION_I_SAW, {":seen": {"S": version}}
+        condition = only_if.ABSENT
+    elif (version := marks.version_of(place.seen)) is not None:
+        condition, seen = only_if.AT_THE_VERSION_I_SAW, {":seen": {"S": version}}
+    return Write(
+        operation,
+        place.key,
+        every(only_if.UNMARKED, condition),
+        names={**marks.names(place.table.key_names), **names},
+        values={**seen, **values},
+        table=place.table.name,
+        **more,
+    )
 
 
 def check(place: ItemState, marks: Marks) -> Write:
     """Check that an item is as it was read, and has no mark."""
-    condition, values = as_seen(place, marks)
-    return Write(
-        "ConditionCheck",
-        place.key,
-        every(only_if.UNMARKED, condition),
-        names=marks.names(place.table.key_names),
-        values=values,
-        table=place.table.name,
-    )
+    return if_as_seen("ConditionCheck", place, marks)
 
 
 def write(place: ItemState, unit: str, marks: Marks) -> Write:
     """Write an item's new value, if the item is as it was read, and has no mark."""
     if place.blind is not None:
         return _blind(place, unit, marks)
-    seen, values = as_seen(place, marks)
-    condition = every(only_if.UNMARKED, seen)
-    names = marks.names(place.table.key_names)
     if place.image is None:
-        return Write("Delete", place.key, condition, names=names, values=values, table=place.table.name)
-    whole: Item = {**place.image, marks.version: {"S": unit}}
+        return if_as_seen("Delete", place, marks)
     differs = None if place.seen is None else changed(place.before or {}, place.image)
     if differs is None:
-        return Write("Put", place.key, condition, item=whole, names=names, values=values, table=place.table.name)
-    update, changed_names, changed_values = change(*differs)
-    return Write(
-        "Update",
-        place.key,
-        condition,
-        update=update,
-        names={**names, **changed_names},
-        values={**values, **changed_values, ":unit": {"S": unit}},
-        table=place.table.name,
-    )
+        return if_as_seen("Put", place, marks, item={**place.image, marks.version: {"S": unit}})
+    update, names, values = change(*differs)
+    return if_as_seen("Update", place, marks, names, {**values, ":unit": {"S": unit}}, update=update)
 
 
 def changed(before: Attributes, after: Attributes) -> tuple[Attributes, tuple[str, ...]] | None:
@@ -147,7 +138,7 @@ def may_be_sent_blindly(update: Statement) -> bool:
     checked. An update that only removes does not create a missing item; together with our version, which it sets, it
     would.
     """
-    parameters = update.parameters
+    parameters, change = update.parameters, update.expressions.update
     names = {*parameters.get("ExpressionAttributeNames", {}), *parameters.get("ExpressionAttributeValues", {})}
     values_bytes = size_of(parameters.get("ExpressionAttributeValues", {}))
     touched = set(update.change.paths) if update.change is not None else set()
@@ -156,13 +147,9 @@ def may_be_sent_blindly(update: Statement) -> bool:
         and not names & {"#version", "#mark", ":unit", *_FORM_OF_VERSIONS}
         and not touched & update.table.schema.index_attributes
         and _is_taken(parameters)
-        and _makes_an_item(update)
+        and change is not None
+        and bool(change.assignments or change.additions)
     )
-
-
-def _makes_an_item(update: Statement) -> bool:
-    change = update.expressions.update
-    return change is not None and bool(change.assignments or change.additions)
 
 
 def _is_taken(parameters: Mapping[str, Any]) -> bool:
@@ -180,71 +167,48 @@ class Commit:
     """What a unit commits in addition to its items.
 
     Attributes:
-        unit: its id; also the client request token of a native commit.
-        units_table: the name of the units table.
-        born_ms: when its first try began.
+        terms: of the unit; its id is also the client request token of a native commit.
         state: of the unit, to which the commit reports how far it has come.
-        attempt: part of the names of the rows of a marked commit.
-        name: of which only one unit is ever committed; None for none.
         receipt: the name's receipt, as it was read.
-        saved: the record of the saved unit that it continues; None for none.
         lock_check: the check that a lock is held, as in the low-level API; None for none.
     """
 
-    unit: str
+    terms: Terms
     units_table: str
-    born_ms: int
     state: UnitState
-    attempt: str = "1"
-    name: str | None = None
     receipt: Receipt = NEVER_USED
-    saved: UnitRecord | None = None
     lock_check: Mapping[str, Any] | None = None
-
-    @property
-    def beside(self) -> int:
-        """How many actions it adds to those of the items."""
-        return (self.name is not None) + (self.saved is not None) + (self.lock_check is not None)
 
 
 def writes_beside(commit: Commit, now_ms: int) -> tuple[Write, ...]:
     """The write that takes the name, and the one that ends the record of the saved unit."""
     writes: tuple[Write, ...] = ()
-    if commit.name is not None:
-        after = Receipt(is_committed=True, unit=commit.unit)
-        writes += (put_receipt(commit.units_table, commit.name, commit.receipt, after, now_ms),)
-    if commit.saved is not None:
-        writes += (UnitRecords(commit.units_table).end_saved(commit.saved, "committed", now_ms),)
+    if commit.terms.name is not None:
+        after = Receipt(is_committed=True, unit=commit.terms.unit)
+        writes += (put_receipt(commit.units_table, commit.terms.name, commit.receipt, after, now_ms),)
+    if commit.terms.saved is not None:
+        writes += (UnitRecords(commit.units_table).end_saved(commit.terms.saved, "committed", now_ms),)
     return writes
 
 
 def refused_beside(commit: Commit, reply: Reply, first: int) -> TicketLockError | None:
-    """The final reason for a refusal that does not depend on the items: the lock, or the record of a saved unit.
-
-    Args:
-        first: the position of the first write beside the items.
-    """
+    """The final reason for a refusal beside the items, from ``first`` on: the lock, or the record of a saved unit."""
     if commit.lock_check is not None and reply.refused[-1]:
         # The usual mistake beside a loss: the function was given the table of another lock.
         table = commit.lock_check["ConditionCheck"]["TableName"]
         return LockLost(
             f"the lock is not held with this fencing token any more, by the table {table}: nothing was written"
         )
-    at = first + (commit.name is not None)
-    if commit.saved is not None and reply.refused[at]:
-        return ended(reply.items[at], commit.saved.unit)
+    at = first + (commit.terms.name is not None)
+    if commit.terms.saved is not None and reply.refused[at]:
+        return ended(reply.items[at], commit.terms.saved.unit)
     return None
 
 
 def refused_name(commit: Commit, reply: Reply, first: int) -> UnitRolledBack | None:
-    """The refusal of the unit's name, if that was the reason.
-
-    Args:
-        first: as for `refused_beside`.
-    """
-    if commit.name is None or not reply.refused[first]:
+    if commit.terms.name is None or not reply.refused[first]:
         return None
-    return name_refused(commit.name)
+    return name_refused(commit.terms.name)
 
 
 def name_refused(name: str) -> UnitRolledBack:
@@ -252,50 +216,15 @@ def name_refused(name: str) -> UnitRolledBack:
     return UnitRolledBack(f"the name {name!r} was used or given up meanwhile: nothing was written")
 
 
-def has_written_beside(commit: Commit, items: Sequence[Item | None]) -> bool:
-    """Whether the rows that it writes beside its items show that it was committed.
-
-    Args:
-        items: those rows, in the order of the writes.
-    """
-    if commit.name is not None and is_receipt_of(items[0], commit.unit):
-        return True
-    return commit.saved is not None and is_committed_by(items[commit.name is not None], commit.unit)
-
-
 def is_committed_by(row: Item | None, coordinator: str) -> bool:
     """Whether this coordinator has committed a saved unit."""
     return row is not None and (row.get("state"), row.get("coordinator")) == ({"S": "committed"}, {"S": coordinator})
 
 
-def conflict(places: Sequence[ItemState]) -> UnitConflict:
-    """The error that other writers have changed these items."""
-    items, guards = list[_Named](), list[_Named]()
-    inserted_into = set[str]()
-    for place in places:
-        named, guarded = (place.table.name, PYTHON.back(place.key) or {}), guarded_by(place)
-        (items if guarded is None else guards).append(named)
-        inserted_into |= {guarded} if guarded is not None else set()
-    return UnitConflict(items, guards=guards, inserted_into=inserted_into)
-
-
 def commit_natively(places: Sequence[ItemState], marks: Marks, commit: Commit, meeting: Meeting) -> ForkingSteps[None]:
-    """Write everything, or nothing.
-
-    Raises:
-        UnitConflict: other writers have changed what was read; nothing was written.
-        ConditionFailed: the condition of a blind update does not hold; nothing was written.
-        LockLost: the lock is no longer held; nothing was written.
-        UnitContended: another unit blocked it until the time-out; nothing was written.
-        UnitRolledBack: the name was given up meanwhile, or the saved unit was rolled back; nothing was written.
-        UnitChanged: another coordinator has resumed the saved unit, or has committed it; nothing was written.
-        UnitForgotten: the record of the saved unit is gone.
-        OutcomeUnknown: it is not known whether anything was written.
-        TableError: nothing was written.
-    """
     lock = (commit.lock_check,) if commit.lock_check is not None else ()
-    writes = tuple(_action(place, commit.unit, marks) for place in places)
-    if commit.name is not None or commit.saved is not None:
+    writes = tuple(_action(place, commit.terms.unit, marks) for place in places)
+    if commit.terms.name is not None or commit.terms.saved is not None:
         now: Moment = (yield Pause(0)).now
         writes += writes_beside(commit, now.latest_ms)
     while True:
@@ -303,7 +232,7 @@ def commit_natively(places: Sequence[ItemState], marks: Marks, commit: Commit, m
         # From now on the outcome of an interrupted commit is unknown.
         commit.state.note("sends the decision")
         try:
-            reply: Reply = yield TransactWrite(writes, lock, commit.unit)
+            reply: Reply = yield TransactWrite(writes, lock, commit.terms.unit)
         except OutcomeUnknown as unknown:
             if not (yield from _was_applied(places, marks, commit)):
                 raise _told(commit, unknown) from unknown
@@ -334,22 +263,15 @@ def _action(place: ItemState, unit: str, marks: Marks) -> Write:
 
 def _met(reply: Reply, places: Sequence[ItemState], marks: Marks) -> dict[int, Marked]:
     """The marks of other units that refused the commit, by the positions of their items."""
-    met = {}
-    for at, (place, item) in enumerate(zip(places, reply.items, strict=False)):
-        mark = marks.mark_of(item) if item is not None and reply.refused[at] else None
-        if mark is not None:
-            met[at] = Marked(place.table.name, place.key, place.table.key_names[0], mark)
-    return met
+    found = enumerate(zip(places, reply.items, strict=False))
+    met = {at: met_at(place.table, place.key, item, marks) for at, (place, item) in found if reply.refused[at]}
+    return {at: each for at, each in met.items() if each is not None}
 
 
 def _refusal(
     reply: Reply, places: Sequence[ItemState], met: dict[int, Marked], commit: Commit, marks: Marks
 ) -> TicketLockError | None:
-    """The error if the commit was refused for good; None if only marks blocked it.
-
-    Raises:
-        InvalidUnitRequest: the target of a blind update has attributes with our prefix that no unit has written.
-    """
+    """The error if the commit was refused for good; None if only marks blocked it."""
     beside = refused_beside(commit, reply, len(places))
     if beside is not None:
         return beside
@@ -373,24 +295,27 @@ def _has_mine(reply: Reply, places: Sequence[ItemState], marks: Marks, commit: C
 
     The items of users come first, each with the unit's version; then the unit's other writes.
     """
-    if any(marks.is_by(item, commit.unit) for item in reply.items[: len(places)]):
-        return True
-    return has_written_beside(commit, reply.items[len(places) :])
+    terms, beside = commit.terms, reply.items[len(places) :]
+    return (
+        any(marks.is_by(item, terms.unit) for item in reply.items[: len(places)])
+        or (terms.name is not None and is_receipt_of(beside[0], terms.unit))
+        or (terms.saved is not None and is_committed_by(beside[terms.name is not None], terms.unit))
+    )
 
 
 def _was_applied(places: Sequence[ItemState], marks: Marks, commit: Commit) -> ForkingSteps[bool]:
     """Read one of the unit's writes. Finding it shows the commit; not finding it shows nothing."""
     written = [place for place in places if place.writes and (place.blind or place.image is not None)]
     try:
-        if commit.name is not None:
-            receipt: Reply = yield read_receipt(commit.units_table, commit.name)
-            return is_receipt_of(receipt.item, commit.unit)
-        if commit.saved is not None:
-            head: Reply = yield UnitRecords(commit.units_table).read(commit.saved.unit)
-            return is_committed_by(head.item, commit.unit)
+        if commit.terms.name is not None:
+            receipt: Reply = yield read_receipt(commit.units_table, commit.terms.name)
+            return is_receipt_of(receipt.item, commit.terms.unit)
+        if commit.terms.saved is not None:
+            head: Reply = yield UnitRecords(commit.units_table).read(commit.terms.saved.unit)
+            return is_committed_by(head.item, commit.terms.unit)
         if written:
             reply: Reply = yield Get(written[0].table.name, written[0].key)
-            return marks.is_by(reply.item, commit.unit)
+            return marks.is_by(reply.item, commit.terms.unit)
     except TableError:
         pass
     return False
@@ -398,8 +323,8 @@ def _was_applied(places: Sequence[ItemState], marks: Marks, commit: Commit) -> F
 
 def _told(commit: Commit, unknown: OutcomeUnknown) -> OutcomeUnknown:
     ask = "a unit with a name can be asked for"
-    if commit.name is not None:
-        ask = f"ask `outcome(name={commit.name!r})`"
-    elif commit.saved is not None:
-        ask = f"`resume({commit.saved.unit!r})` finds out"
-    return OutcomeUnknown(f"the unit {commit.unit} may or may not be committed; {ask} ({unknown})")
+    if commit.terms.name is not None:
+        ask = f"ask `outcome(name={commit.terms.name!r})`"
+    elif commit.terms.saved is not None:
+        ask = f"`resume({commit.terms.saved.unit!r})` finds out"
+    return OutcomeUnknown(f"the unit {commit.terms.unit} may or may not be committed; {ask} ({unknown})")

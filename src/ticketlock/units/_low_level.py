@@ -11,7 +11,7 @@ from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units._queries import QueryArguments
 from ticketlock.units._statements import StatementKind, StatementRequest
 from ticketlock.units._tables import NAME_BYTES, UnitTable
-from ticketlock.units._unit_of_work import Both, UnitOfWork
+from ticketlock.units._unit_of_work import UnitOfWork
 from ticketlock.units._values import LOW_LEVEL, Phrase, expression, refusing
 from ticketlock.wire._item_requests import MOST_TOGETHER
 from ticketlock.wire._requests import ForkingSteps
@@ -37,13 +37,7 @@ _QUERY_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The parameters of an operation that units accept.
-
-    Attributes:
-        name: of the operation.
-        required, optional: the parameters.
-        returns: what it can be asked to return.
-    """
+    """The parameters of an operation that units accept, and what it can be asked to return."""
 
     name: str
     required: tuple[str, ...]
@@ -51,11 +45,7 @@ class _Shape:
     returns: tuple[str, ...] = ()
 
     def check(self, given: Parameters) -> None:
-        """Refuse missing and unknown parameters, and wrong flags; other values are checked where they are used.
-
-        Raises:
-            InvalidUnitRequest: names the parameter.
-        """
+        """Refuse missing and unknown parameters, and wrong flags; other values are checked where they are used."""
         known = (*self.required, *self.optional)
         for name in given:
             if name not in known:
@@ -92,22 +82,16 @@ _GET_OF_SEVERAL = _Shape("Get of transact_get_items", ("TableName", "Key"), _PRO
 
 
 class LowLevelUnitOfWork:
-    """A unit of work with the low-level API's parameters.
-
-    Args:
-        unit_of_work: the unit's own.
-    """
+    """A unit of work with the low-level API's parameters."""
 
     def __init__(self, unit_of_work: UnitOfWork) -> None:
         self._unit_of_work = unit_of_work
 
     def get_item(self, given: Parameters) -> ForkingSteps[Reply]:
-        """One item."""
         (reply,) = yield from self._get([given], _GET)
         return reply
 
     def transact_get_items(self, given: Parameters) -> ForkingSteps[Reply]:
-        """Several items of one instant."""
         for name in given:
             if name != "TransactItems":
                 raise InvalidUnitRequest(name, given[name], "no such parameter: a unit's has TransactItems")
@@ -132,7 +116,6 @@ class LowLevelUnitOfWork:
         ]
 
     def query(self, given: Parameters) -> ForkingSteps[Reply]:
-        """One page of the items of a range."""
         _QUERY.check(given)
         table = yield from self._unit_of_work.table(given["TableName"])
         _check_selected(table, given)
@@ -145,36 +128,29 @@ class LowLevelUnitOfWork:
         return reply
 
     def put_item(self, given: Parameters) -> ForkingSteps[Reply]:
-        """Put an item; it replaces the item with the same key, if there is one."""
-        _PUT.check(given)
-        before, _ = yield from self._evaluate("put", given, "Item")
-        return _returned(given, before, None)
+        return (yield from self._evaluate("put", given, _PUT))
 
     def update_item(self, given: Parameters) -> ForkingSteps[Reply]:
-        """Change an item."""
-        _UPDATE.check(given)
-        before, after = yield from self._evaluate("update", given, "Key")
-        return _returned(given, before, after)
+        return (yield from self._evaluate("update", given, _UPDATE))
 
     def delete_item(self, given: Parameters) -> ForkingSteps[Reply]:
-        """Delete an item, if there is one."""
-        _DELETE.check(given)
-        before, _ = yield from self._evaluate("delete", given, "Key")
-        return _returned(given, before, None)
+        return (yield from self._evaluate("delete", given, _DELETE))
 
-    def _evaluate(self, kind: StatementKind, given: Parameters, target: str) -> ForkingSteps[Both]:
+    def _evaluate(self, kind: StatementKind, given: Parameters, shape: _Shape) -> ForkingSteps[Reply]:
+        shape.check(given)
         table = yield from self._unit_of_work.table(given["TableName"])
         request = StatementRequest(
             kind,
             table,
-            given[target],
+            given[shape.required[1]],
             condition=expression("ConditionExpression", given.get("ConditionExpression")),
             values=given.get(_VALUES),
             names=given.get(_NAMES, {}),
             update=given.get("UpdateExpression"),
             python=LOW_LEVEL,
         )
-        return (yield from self._unit_of_work.evaluate(request))
+        before, after = yield from self._unit_of_work.evaluate(request)
+        return _returned(given, before, after)
 
 
 def _query(given: Parameters) -> QueryArguments:
@@ -199,11 +175,7 @@ def _query(given: Parameters) -> QueryArguments:
 
 
 def _check_selected(table: UnitTable, given: Parameters) -> None:
-    """Refuse a selection that contradicts the query, or that an index cannot return.
-
-    Raises:
-        InvalidUnitRequest: names the parameter.
-    """
+    """Refuse a selection that contradicts the query, or that an index cannot return."""
     index = next((each for each in table.schema.indexes if each.name == given.get("IndexName")), None)
     if index is not None and not index.is_local and given.get("ConsistentRead") is True:
         raise InvalidUnitRequest("ConsistentRead", True, f"false: the global index {index.name!r} is read eventually")
@@ -238,7 +210,6 @@ def _returned(given: Parameters, before: Attributes | None, after: Attributes | 
 
 
 def _updated(given: Parameters) -> Branch:
-    """What an update changes."""
     parameters = {name: given[name] for name in ("ConditionExpression", "UpdateExpression") if name in given}
     update = Expressions({**parameters, **{name: given[name] for name in (_NAMES, _VALUES) if given.get(name)}}).update
     paths = update.paths if update is not None else ()

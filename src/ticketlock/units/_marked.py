@@ -20,29 +20,28 @@ from ticketlock.errors import (
     TicketLockError,
     UnitRolledBack,
 )
-from ticketlock.units import _conditions as only_if
 from ticketlock.units._commit import (
     Commit,
-    as_seen,
     changed,
     check,
-    conflict,
+    if_as_seen,
     refused_beside,
     refused_name,
     writes_beside,
 )
-from ticketlock.units._marks import Mark, MarkKind, Marks
-from ticketlock.units._meeting import Marked, Meeting, close, finish, is_for_contents, not_finished, unmark
+from ticketlock.units._marks import INSERT, Mark, MarkKind, Marks
+from ticketlock.units._meeting import Marked, Meeting, close, finish, is_for_contents, met_at, not_finished, unmark
 from ticketlock.units._packing import Entry, packed
 from ticketlock.units._record import LEASE_MS, UnitRecord, UnitRecords, ended, with_pieces
 from ticketlock.units._state import OwnRecord
-from ticketlock.units._work import MOST_ACTIONS, ItemState, chunks, that_fit_together
+from ticketlock.units._work import MOST_ACTIONS, ItemState, chunks, conflict, that_fit_together
 from ticketlock.wire._actions import Item, Reply
-from ticketlock.wire._requests import ForkingSteps, Pause, Request, Together, TransactWrite, Write, every
+from ticketlock.wire._requests import ForkingSteps, Pause, Request, Together, TransactWrite, Write
 from ticketlock.wire._table_time import Moment
 
 _log = logging.getLogger("ticketlock")
 
+_ATTEMPT = "1"
 _OURS_BYTES = 256
 _AT_ONCE = 200
 """Requests between two checks of the lease."""
@@ -66,21 +65,13 @@ def entry_of(place: ItemState) -> Entry:
 
 
 class MarkedCommit:
-    """One unit's commit by marks: marks, decision, new values.
-
-    Args:
-        commit: what the unit commits in addition to its items.
-        marks: the names of our attributes.
-        records: the records of units.
-        meeting: what the unit does about marks of other units.
-        places: what it has read and written; all were read.
-    """
+    """One unit's commit by marks: marks, decision, new values. Each of its places was read."""
 
     def __init__(
         self, commit: Commit, marks: Marks, records: UnitRecords, meeting: Meeting, places: Sequence[ItemState]
     ) -> None:
         self._commit, self._marks, self._records, self._meeting = commit, marks, records, meeting
-        room = MOST_ACTIONS - 1 - commit.beside
+        room = MOST_ACTIONS - 1 - commit.terms.beside
         only_read = [place for place in places if not place.writes]
         # The deciding write checks the items that are only read, as far as there is room; the others are marked.
         self._checked = next(that_fit_together(only_read, room), [])
@@ -93,23 +84,14 @@ class MarkedCommit:
         # Items that may have a mark of this unit.
         self._standing: dict[int, ItemState] = {}
         self._is_answered = True
-        self._record = OwnRecord()
+        self.record = OwnRecord()
         self._head: UnitRecord
         self._ends_local_ms = 0
         self._renew_at_ms = 0
 
     def steps(self) -> ForkingSteps[None]:
-        """From writing the record to writing the last new value.
-
-        Raises:
-            UnitConflict, LockLost, UnitContended, UnitRolledBack: nothing was written.
-            UnitForgotten: another process has ended it, and its record is gone.
-            OutcomeUnknown: it may or may not be committed.
-            CommittedUnfinished: it is committed, and DynamoDB refuses new values of it.
-            TableError: nothing was written.
-        """
         pieces = yield from self._begin()
-        self._record.note("is written")
+        self.record.note("is written")
         try:
             # If it is refused, an earlier attempt of this request has written it: no other process has this id.
             self._note((yield self._records.open(self._head)))
@@ -122,12 +104,8 @@ class MarkedCommit:
         yield from self._finish()
 
     def end_after_interrupt(self) -> ForkingSteps[None]:
-        """After an interrupt: roll back, or finish if the unit is committed. What fails is left to other processes.
-
-        Raises:
-            TableError: the record could not be reached. The outcome is known after the end of the lease.
-        """
-        if self._record.may_exist:
+        """After an interrupt: roll back, or finish if the unit is committed. What fails is left to other processes."""
+        if self.record.may_exist:
             yield from self._end_as_recorded()
 
     def _end_as_recorded(self) -> ForkingSteps[None]:
@@ -146,20 +124,23 @@ class MarkedCommit:
 
     def _begin(self) -> ForkingSteps[list[bytes]]:
         """Build the record; nothing is sent yet."""
-        reply: Reply = yield Pause(0)
-        commit = self._commit
-        head = UnitRecord(
-            unit=commit.unit,
-            state="pending",
-            born_ms=commit.born_ms,
-            lease_until_ms=self._leased(reply.now),
-            attempt=commit.attempt,
-        )
+        head = yield from self._new_head()
         entries = packed(self._entries)
         self._head, pieces = with_pieces(head, entries.pieces)
         if pieces:
             self._pieces = dict(zip(map(id, self._marked), entries.first_pieces, strict=True))
         return pieces
+
+    def _new_head(self) -> ForkingSteps[UnitRecord]:
+        now: Moment = (yield Pause(0)).now
+        terms, leased_until_ms = self._commit.terms, self._leased(now)
+        return UnitRecord(
+            unit=terms.unit,
+            state="pending",
+            born_ms=terms.born_ms,
+            lease_until_ms=leased_until_ms,
+            attempt=_ATTEMPT,
+        )
 
     def _write_down(self, pieces: Sequence[bytes]) -> ForkingSteps[None]:
         if pieces:
@@ -191,8 +172,11 @@ class MarkedCommit:
             left, met, conflicts = yield from self._mark_some(left)
             if conflicts:
                 raise conflict(conflicts)
-            for each in met:
-                yield from self._meeting.wait_or_wound(each, self._keep_lease)
+            yield from self._wait_for(met)
+
+    def _wait_for(self, met: Sequence[Marked]) -> ForkingSteps[None]:
+        for each in met:
+            yield from self._meeting.wait_or_wound(each, self._keep_lease)
 
     def _mark_some(
         self, left: Sequence[ItemState]
@@ -237,33 +221,13 @@ class MarkedCommit:
         return place.seen is not None and self._marks.version_of(place.seen) is not None
 
     def _mark(self, place: ItemState) -> Write:
-        seen, values = as_seen(place, self._marks)
-        condition = every(only_if.UNMARKED, seen)
-        names = self._marks.names(place.table.key_names)
         kind: MarkKind = "insert" if place.seen is None else "write" if place.writes else "read"
-        mark = Mark(self._head.unit, kind, self._pieces.get(id(place)))
+        mark, until_ms = Mark(self._head.unit, kind, self._pieces.get(id(place))).attribute(), self._ends_local_ms
         if place.seen is None:
-            item = {**place.key, self._marks.mark: mark.attribute()}
-            return Write(
-                "Put",
-                place.key,
-                condition,
-                item=item,
-                names=names,
-                values=values,
-                not_after_local_ms=self._ends_local_ms,
-                table=place.table.name,
-            )
-        return Write(
-            "Update",
-            place.key,
-            condition,
-            update="SET #mark = :mark",
-            names=names,
-            values={**values, ":mark": mark.attribute()},
-            not_after_local_ms=self._ends_local_ms,
-            table=place.table.name,
-        )
+            item = {**place.key, self._marks.mark: mark}
+            return if_as_seen("Put", place, self._marks, item=item, not_after_local_ms=until_ms)
+        update, values = "SET #mark = :mark", {":mark": mark}
+        return if_as_seen("Update", place, self._marks, values=values, update=update, not_after_local_ms=until_ms)
 
     def _sort(
         self, places: Sequence[ItemState], reply: Reply, met: list[Marked], conflicts: list[ItemState]
@@ -274,13 +238,13 @@ class MarkedCommit:
         for place, is_refused, item in zip(places, refused, reply.items, strict=False):
             if not is_refused:
                 continue
-            mark = self._marks.mark_of(item) if item is not None else None
-            if mark is None:
+            found = met_at(place.table, place.key, item, self._marks)
+            if found is None:
                 conflicts.append(place)
-            elif mark.unit == self._head.unit:
+            elif found.mark.unit == self._head.unit:
                 own.append(place)
             else:
-                met.append(Marked(place.table.name, place.key, place.table.key_names[0], mark))
+                met.append(found)
         return own
 
     # The decision.
@@ -330,11 +294,9 @@ class MarkedCommit:
         self._sort(self._checked, replace(reply, refused=reply.refused[1:], items=reply.items[1:]), met, conflicts)
         if conflicts:
             raise conflict(conflicts)
-        for each in met:
-            yield from self._meeting.wait_or_wound(each, self._keep_lease)
+        yield from self._wait_for(met)
 
     def _ended(self, row: Item | None) -> TicketLockError:
-        """The error for a unit that another process has ended."""
         return ended(row, self._head.unit)
 
     def _abort(self, error: TicketLockError) -> ForkingSteps[bool]:
@@ -368,24 +330,17 @@ class MarkedCommit:
 
     def _unmark_all(self) -> ForkingSteps[None]:
         """Remove the marks that may exist. What fails is left to the processes that meet them."""
-        unmarked = [
-            unmark(place.table.name, place.key, place.table.key_names[0], self._kind_of(place), self._marks)
-            for place in self._standing.values()
-        ]
+        unmarked = []
+        for place in self._standing.values():
+            mark = Mark(self._head.unit, INSERT if place.seen is None else "write")
+            unmarked.append(unmark(Marked.of(place.table, place.key, mark), self._marks))
         for batch in chunks(unmarked, _AT_ONCE):
             for reply in (yield Together(tuple(batch))):
                 if isinstance(reply, TableError):
                     _log.warning("a mark of the unit %s is not removed yet: %s", self._head.unit, reply)
 
-    def _kind_of(self, place: ItemState) -> Mark:
-        return Mark(self._head.unit, "insert" if place.seen is None else "write")
-
     def _finish(self) -> ForkingSteps[None]:
-        """Write each item's new value, and close the record. What fails is left to processes that meet the marks.
-
-        Raises:
-            CommittedUnfinished: DynamoDB refuses new values: no process can write them.
-        """
+        """Write each new value, and close the record. What DynamoDB refuses is raised; what fails is left."""
         unit = self._head.unit
         try:
             refused = yield from self._finish_items()

@@ -16,7 +16,7 @@ from ticketlock.units._rows import FORMAT_ATTRIBUTE, KEY
 from ticketlock.units._values import PYTHON
 from ticketlock.wire._actions import Item, integer, number
 
-INSERT = "insert"
+INSERT: Literal["insert"] = "insert"
 """The kind of mark in the placeholder of an item that does not exist yet."""
 
 _PREFIX_BYTES = 16
@@ -46,18 +46,13 @@ class Mark:
     piece: int | None = None
 
     def attribute(self) -> dict[str, Any]:
-        """The attribute's value."""
         fields: Item = {"unit": {"S": self.unit}, "kind": {"S": self.kind}}
         return {"M": fields if self.piece is None else {**fields, "piece": number(self.piece)}}
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The names of our attributes.
-
-    Attributes:
-        prefix: how they begin. No attribute of a user may begin so.
-    """
+    """The names of our attributes, which begin with the prefix; no attribute of a user may begin so."""
 
     prefix: str
 
@@ -88,11 +83,7 @@ class Marks:
         return item is not None and item.get(self.version) == {"S": unit}
 
     def mark_of(self, item: Item) -> "Mark | None":
-        """The mark in an item; None if it has none.
-
-        Raises:
-            InvalidUnitRequest: no unit has written the attribute.
-        """
+        """The mark in an item; None if it has none."""
         found = item.get(self.mark)
         if found is None:
             return None
@@ -104,15 +95,10 @@ class Marks:
         return Mark(unit, kind, integer(piece) if "N" in piece else None)
 
     def names(self, key_names: tuple[str, ...]) -> Mapping[str, str]:
-        """What the placeholders of the conditions stand for."""
         return {"#version": self.version, "#mark": self.mark, "#key": key_names[0]}
 
     def version_of(self, item: Item) -> str | None:
-        """The id of the unit that wrote an item last; None if none has.
-
-        Raises:
-            InvalidUnitRequest: no unit has written the attribute.
-        """
+        """The id of the unit that wrote an item last; None if none has."""
         found = item.get(self.version)
         if found is None:
             return None
@@ -121,18 +107,13 @@ class Marks:
         return str(found["S"])
 
     def check_item(self, item: Item) -> None:
-        """Refuse an item with attributes that begin with our prefix and that no unit has written.
-
-        Raises:
-            InvalidUnitRequest: names one of them.
-        """
+        """Refuse an item with attributes that begin with our prefix and that no unit has written."""
         self.version_of(item)
         for name, value in item.items():
             if name.startswith(self.prefix) and name not in (self.version, self.mark):
                 raise InvalidUnitRequest("prefix", self.prefix, f"one that no item uses: {name} is {dict(value)}")
 
     def without(self, item: Mapping[str, Any]) -> dict[str, Any]:
-        """An item without our attributes."""
         return {name: value for name, value in item.items() if not name.startswith(self.prefix)}
 
     def is_placeholder(self, item: Mapping[str, Any]) -> bool:
@@ -166,7 +147,6 @@ class Visible:
 
 
 def visible(marks: Marks) -> Visible:
-    """The filter for these marks."""
     is_whole = Attr(marks.version).exists() | Attr(marks.mark).not_exists()
     condition = is_whole | Attr(f"{marks.mark}.kind").ne(INSERT)
     phrase = PYTHON.condition(condition)
@@ -179,11 +159,7 @@ def visible(marks: Marks) -> Visible:
 
 
 def clean(marks: Marks, item: Any) -> dict[str, Any] | None:
-    """An item without our attributes; None for the placeholder of a pending insert.
-
-    Raises:
-        InvalidUnitRequest: ``item`` is no mapping.
-    """
+    """An item without our attributes; None for the placeholder of a pending insert."""
     if not isinstance(item, Mapping) or not all(isinstance(name, str) for name in item):
         raise InvalidUnitRequest("item", item, "a mapping of attribute names to values")
     return None if marks.is_placeholder(item) else marks.without(item)

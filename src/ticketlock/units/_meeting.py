@@ -6,9 +6,9 @@ Rosenkrantz, Stearns, Lewis, "System Level Concurrency Control for Distributed D
 waits for a younger one, so no two wait for each other, and the oldest is not rolled back while its lease runs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from ticketlock.errors import (
     CommittedUnfinished,
@@ -19,13 +19,14 @@ from ticketlock.errors import (
     UnitContended,
 )
 from ticketlock.units import _conditions as only_if
-from ticketlock.units._marks import Mark, Marks
-from ticketlock.units._packing import Entry
-from ticketlock.units._record import Record, UnitRecord, UnitRecords, UnpackingRows, decide, entries_in, piece_in
+from ticketlock.units._marks import INSERT, Mark, Marks
+from ticketlock.units._packing import Entry, Unpacking
+from ticketlock.units._record import Record, UnitRecord, UnitRecords, decide, head_key, piece_in
+from ticketlock.units._tables import UnitTable
 from ticketlock.units._values import PYTHON
 from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import Get
-from ticketlock.wire._requests import ForkingSteps, Pause, Together, Write, every
+from ticketlock.wire._requests import ForkingSteps, Operation, Pause, Together, Write, every
 from ticketlock.wire._table_time import Moment
 
 _OF_CONTENTS = ("ValidationException", "ItemCollectionSizeLimitExceededException")
@@ -39,19 +40,42 @@ Age = tuple[int, str]
 
 def finish(entry: Entry, unit: str, marks: Marks) -> Write:
     """Give the item its new value, and remove the mark."""
-    names = {**marks.names((entry.key_name,)), "#unit": "unit"}
-    values: Item = {":unit": {"S": unit}}
-    only = only_if.MARKED_BY_THE_UNIT
     if entry.kind == "unmark":
-        return Write("Update", entry.key, only, update="REMOVE #mark", names=names, values=values, table=entry.table)
+        return if_marked("Update", entry, unit, marks, update="REMOVE #mark")
     if entry.kind == "delete":
-        return Write("Delete", entry.key, only, names=names, values=values, table=entry.table)
+        return if_marked("Delete", entry, unit, marks)
     if entry.kind == "put":
-        whole: Item = {**entry.assigned, marks.version: {"S": unit}}
-        return Write("Put", entry.key, only, item=whole, names=names, values=values, table=entry.table)
-    update, more_names, more_values = change(entry.assigned, entry.removed, ("#mark",))
-    names, values = {**names, **more_names}, {**values, **more_values}
-    return Write("Update", entry.key, only, update=update, names=names, values=values, table=entry.table)
+        return if_marked("Put", entry, unit, marks, item={**entry.assigned, marks.version: {"S": unit}})
+    update, names, values = change(entry.assigned, entry.removed, ("#mark",))
+    return if_marked("Update", entry, unit, marks, names=names, values=values, update=update)
+
+
+def if_marked(
+    operation: Operation,
+    item_of: "Entry | Marked",
+    unit: str,
+    marks: Marks,
+    *conditions: str,
+    names: Mapping[str, str] | None = None,
+    values: Item | None = None,
+    **more: Any,
+) -> Write:
+    """A write of an item, with further placeholders, if it has the mark of a unit."""
+    return Write(
+        operation,
+        item_of.key,
+        every(only_if.MARKED_BY_THE_UNIT, *conditions),
+        names={**marks.names((item_of.key_name,)), "#unit": "unit", **(names or {})},
+        values={":unit": {"S": unit}, **(values or {})},
+        table=item_of.table,
+        **more,
+    )
+
+
+def delete_placeholder(item_of: "Entry | Marked", unit: str, marks: Marks) -> Write:
+    """Delete an item that only holds a place for the insert of a unit."""
+    names, values = {"#kind": "kind"}, {":insert": {"S": INSERT}}
+    return if_marked("Delete", item_of, unit, marks, only_if.ONLY_HOLDS_A_PLACE, names=names, values=values)
 
 
 def is_for_contents(error: object) -> TypeGuard[TableRefused]:
@@ -60,17 +84,12 @@ def is_for_contents(error: object) -> TypeGuard[TableRefused]:
 
 
 def not_finished(unit: str, refused: Sequence[tuple[Entry, TableRefused]]) -> CommittedUnfinished:
-    """The error that DynamoDB refuses what a committed unit writes to these items."""
     keys = [(entry.table, PYTHON.back(entry.key) or {}) for entry, _ in refused]
     return CommittedUnfinished(unit, keys, str(refused[0][1]))
 
 
 def change(assigned: Item, removed: tuple[str, ...], ours: tuple[str, ...] = ()) -> tuple[str, dict[str, str], Item]:
-    """An update that sets and removes whole attributes and sets the version, with its placeholders.
-
-    Args:
-        ours: placeholders of further attributes to remove.
-    """
+    """An update, with its placeholders, that sets the version and whole attributes, and removes others and ``ours``."""
     sets = ["#version = :unit", *(f"#a{at} = :a{at}" for at in range(len(assigned)))]
     gone = [*ours, *(f"#r{at}" for at in range(len(removed)))]
     update = f"SET {', '.join(sets)}" + (f" REMOVE {', '.join(gone)}" if gone else "")
@@ -78,16 +97,11 @@ def change(assigned: Item, removed: tuple[str, ...], ours: tuple[str, ...] = ())
     return update, names, {f":a{at}": value for at, value in enumerate(assigned.values())}
 
 
-def unmark(table: str, key: Item, key_name: str, mark: Mark, marks: Marks) -> Write:
+def unmark(met: "Marked", marks: Marks) -> Write:
     """Restore the item as it was before the mark; a placeholder of an insert is deleted."""
-    names = {**marks.names((key_name,)), "#unit": "unit"}
-    values: Item = {":unit": {"S": mark.unit}}
-    if mark.kind == "insert":
-        only = every(only_if.MARKED_BY_THE_UNIT, only_if.ONLY_HOLDS_A_PLACE)
-        names, values = {**names, "#kind": "kind"}, {**values, ":insert": {"S": "insert"}}
-        return Write("Delete", key, only, names=names, values=values, table=table)
-    only = only_if.MARKED_BY_THE_UNIT
-    return Write("Update", key, only, update="REMOVE #mark", names=names, values=values, table=table)
+    if met.mark.kind == INSERT:
+        return delete_placeholder(met, met.mark.unit, marks)
+    return if_marked("Update", met, met.mark.unit, marks, update="REMOVE #mark")
 
 
 def close(records: UnitRecords, head: UnitRecord, now_ms: int) -> ForkingSteps[None]:
@@ -106,40 +120,41 @@ def close(records: UnitRecords, head: UnitRecord, now_ms: int) -> ForkingSteps[N
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """An item with a mark of another unit.
-
-    Attributes:
-        table, key: which item.
-        key_name: the first attribute of its key.
-        mark: the mark.
-    """
+    """An item with a mark of another unit; ``key_name`` is the first attribute of its key."""
 
     table: str
     key: Item
     key_name: str
     mark: Mark
 
+    @classmethod
+    def of(cls, table: UnitTable, key: Item, mark: Mark) -> "Marked":
+        """An item of a table of users."""
+        return cls(table.name, key, table.key_names[0], mark)
 
+
+def met_at(table: UnitTable, key: Item, item: Item | None, marks: Marks) -> Marked | None:
+    """An item as it was found, if it has a mark."""
+    mark = None if item is None else marks.mark_of(item)
+    return None if mark is None else Marked.of(table, key, mark)
+
+
+@dataclass(slots=True)
 class Meeting:
     """What a unit, or a reader, does about the marks of other units.
 
     Args:
-        marks: the names of our attributes.
-        records: the records of units.
         age: of the unit that meets the marks.
         timeout_ms: how long it waits for older units, all waits together.
         jitter: random numbers in [0, 1).
     """
 
-    def __init__(
-        self, marks: Marks, records: UnitRecords, age: Age, timeout_ms: int, jitter: Callable[[], float]
-    ) -> None:
-        self._marks = marks
-        self._records = records
-        self._age = age
-        self._timeout_ms = timeout_ms
-        self._jitter = jitter
-        self._waited_ms = 0
+    _marks: Marks
+    _records: UnitRecords
+    _age: Age
+    _timeout_ms: int
+    _jitter: Callable[[], float]
+    _waited_ms: int = 0
 
     def resolve(self, met: Marked) -> ForkingSteps[tuple[UnitRecord, Moment] | None]:
         """Apply to a marked item what its unit's record says.
@@ -158,7 +173,7 @@ class Meeting:
             return head, reply.now
         if says is Record.ROLLED_BACK:
             for met in marked:
-                yield from self._ends(self._unmark(met))
+                yield from self._ends(unmark(met, self._marks))
             return None
         if head is not None and says is Record.COMMITTED:
             entries = yield from read_committed(self._records, head, marked)
@@ -177,7 +192,7 @@ class Meeting:
         for met in marked:
             again: Reply = yield Get(met.table, met.key)
             if again.item is not None and self._marks.mark_of(again.item) == met.mark:
-                yield from self._ends(self._unmark(met))
+                yield from self._ends(unmark(met, self._marks))
         return None
 
     def _ends(self, request: Write) -> ForkingSteps[None]:
@@ -190,14 +205,7 @@ class Meeting:
     def wait_or_wound(
         self, met: Marked, meanwhile: Callable[[], ForkingSteps[None]] | None = None
     ) -> ForkingSteps[None]:
-        """Wait until a unit's mark is gone, or roll the unit back if this one is older.
-
-        Args:
-            meanwhile: steps to perform before each poll.
-
-        Raises:
-            UnitContended: the time-out is over.
-        """
+        """Wait, with ``meanwhile`` before each poll, until a unit's mark is gone, or roll back a younger unit."""
         first_ms: int | None = None
         waited_before_ms = self._waited_ms
         pause_ms: float = _FIRST_PAUSE_MS
@@ -219,9 +227,6 @@ class Meeting:
                 if not is_older:
                     self._waited_ms = waited_before_ms + paused.now.local_ms - first_ms
                 pause_ms = min(2 * pause_ms, _LONGEST_PAUSE_MS)
-
-    def _unmark(self, met: Marked) -> Write:
-        return unmark(met.table, met.key, met.key_name, met.mark, self._marks)
 
 
 def _not_named(head: UnitRecord, met: Marked) -> TableRefused:
@@ -249,37 +254,29 @@ class RedoLog:
         rows = [] if head.is_saved else records.read_keys(head) if of_keys else records.read_pieces(head)
         self._left = iter(rows[first:])
         self._is_inline = not rows and not head.is_saved
-        self._unpacking = UnpackingRows(head)
+        self._unpacking = Unpacking(head_key(head.unit))
         self.is_gone = False
 
     def next(self) -> ForkingSteps[list[Entry]]:
-        """The next entries; none at the end, and if it is gone.
-
-        Raises:
-            TableError: a row could not be read.
-            UnsupportedFormat, InvalidUnitRequest: a newer version has written it, or no unit.
-        """
+        """The next entries; none at the end, and if it is gone."""
         if self._is_inline:
             self._is_inline = False
-            return entries_in(self._head)
+            entries = self._unpacking.feed(self._head.inline) or []
+            self._unpacking.check_end()
+            return entries
         for request in self._left:
             reply: Reply = yield request
             if reply.item is None:
                 self.is_gone = True
                 return []
-            entries = self._unpacking.feed(piece_in(reply.item))
-            if entries is not None:
-                return entries
+            decoded = self._unpacking.feed(piece_in(reply.item))
+            if decoded is not None:
+                return decoded
         self._unpacking.check_end()
         return []
 
     def check_closed(self) -> ForkingSteps[None]:
-        """Check that rows of a committed unit are gone because it was closed meanwhile: every item is finished.
-
-        Raises:
-            TableRefused: it was not closed, so its new values are lost.
-            TableError: its record could not be read.
-        """
+        """Check that rows of a committed unit are gone because it was closed meanwhile: every item is finished."""
         # ticketlock deletes the rows only after that.
         reply: Reply = yield self._records.read(self._head.unit)
         if reply.item is not None and not UnitRecord.of(reply.item).is_closed:
@@ -290,12 +287,7 @@ class RedoLog:
 
 
 def read_entries(records: UnitRecords, head: UnitRecord) -> ForkingSteps[list[Entry] | None]:
-    """What a unit has marked, and what it writes there; None if the rows with that are gone, or were never complete.
-
-    Raises:
-        TableError: the rows could not be read.
-        UnsupportedFormat, InvalidUnitRequest: a newer version has written them, or no unit.
-    """
+    """What a unit has marked, and what it writes there; None if the rows with that are gone, or were never complete."""
     log, found = RedoLog(records, head), list[Entry]()
     while some := (yield from log.next()):
         found += some
@@ -303,20 +295,11 @@ def read_entries(records: UnitRecords, head: UnitRecord) -> ForkingSteps[list[En
 
 
 def read_pieces(records: UnitRecords, head: UnitRecord) -> ForkingSteps[list[bytes] | None]:
-    """The rows that belong to a head; None if they are gone, or were never complete.
-
-    Raises:
-        TableError: the rows could not be read.
-        InvalidUnitRequest: no unit has written them.
-    """
-    return (yield from _read_rows(records.read_pieces(head)))
-
-
-def _read_rows(requests: Sequence[Get]) -> ForkingSteps[list[bytes] | None]:
+    """The rows that belong to a head; None if they are gone, or were never complete."""
     pieces: list[bytes] = []
+    requests = records.read_pieces(head)
     if requests:
-        replies = yield Together(tuple(requests))
-        for reply in replies:
+        for reply in (yield Together(tuple(requests))):
             if isinstance(reply, TableError):
                 raise reply
             if reply.item is None:
@@ -332,10 +315,6 @@ def read_committed(
 
     Returns:
         For each item the entry, or None if the unit does not write it.
-
-    Raises:
-        TableRefused: its rows are gone although it was not closed, so its new values are lost.
-        TableError, InvalidUnitRequest: as for ``read_entries``.
     """
     pieces = sorted({met.mark.piece for met in marked if met.mark.piece is not None})
     found = dict[int, Entry]()

@@ -19,7 +19,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import groupby
 from typing import Any, Literal
 
 from ticketlock._checks import text
@@ -32,10 +31,20 @@ from ticketlock.errors import (
     TableRefused,
     UnsupportedFormat,
 )
-from ticketlock.units import _conditions as only_if
 from ticketlock.units._marks import INSERT, Mark, Marks
-from ticketlock.units._meeting import Marked, Meeting, RedoLog, finish, is_for_contents, read_committed, read_entries
-from ticketlock.units._packing import Entry
+from ticketlock.units._meeting import (
+    Marked,
+    Meeting,
+    RedoLog,
+    delete_placeholder,
+    finish,
+    if_marked,
+    is_for_contents,
+    met_at,
+    read_committed,
+    read_entries,
+)
+from ticketlock.units._packing import Entry, by_table
 from ticketlock.units._record import CLOSED_IS_KEPT_S, Record, UnitRecord, UnitRecords, begun_ms, decide, is_id
 from ticketlock.units._rows import TIME_CHECK, Receipt, Strange, is_receipt_of, put_receipt, read_receipt
 from ticketlock.units._settings import NAME_BYTES
@@ -45,7 +54,7 @@ from ticketlock.units._values import PYTHON
 from ticketlock.units._work import VERSION_BYTES, chunks
 from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import MOST_TOGETHER, Get, GetMany
-from ticketlock.wire._requests import ForkingSteps, Pause, Scan, TransactWrite, Write, every
+from ticketlock.wire._requests import ForkingSteps, Pause, Scan, TransactWrite, Write
 from ticketlock.wire._table_time import Moment
 
 _log = logging.getLogger("ticketlock")
@@ -86,15 +95,6 @@ OUTCOMES = {"pending": Outcome.PENDING, "committed": Outcome.COMMITTED, "rolledB
 
 
 def outcome(table: str, own: str, *, name: str | None, unit: str | None) -> ForkingSteps[Outcome]:
-    """The outcome of a name, or of a unit.
-
-    Args:
-        own: a new id.
-
-    Raises:
-        InvalidUnitRequest: neither is given, or both are; or one cannot be.
-        TableError: the outcome is not known.
-    """
     if name is not None and unit is None:
         return outcome_of_name(table, name, own)
     if name is None and unit is not None:
@@ -205,25 +205,13 @@ class OpenUnit:
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
-    """One item of a unit.
-
-    Attributes:
-        entry: what the unit does to it.
-        standing: what it contains now.
-    """
-
     entry: Entry
     standing: Standing
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A unit and its items, by its record.
-
-    Attributes:
-        unit: what its record says.
-        items: those that it writes or has marked; None if the rows that list them do not exist.
-    """
+    """A unit and its items, by its record; None if the rows that list them do not exist."""
 
     unit: OpenUnit
     items: list[Inspected] | None
@@ -247,20 +235,11 @@ class Settled:
 
 
 def warn_of(error: Strange) -> None:
-    """Log a row that no unit has written, or a newer version."""
     _log.warning("a row was left out: %s", error)
 
 
 def open_units(records: UnitRecords, strange: Callable[[Strange], object] = warn_of) -> ForkingSteps[list[OpenUnit]]:
-    """The units whose records are still needed, the oldest first.
-
-    Args:
-        strange: called with an error for each row that no unit has written, or a newer version.
-
-    Raises:
-        TableRefused: the table is not a units table.
-        TableError: the table could not be used.
-    """
+    """The units whose records are still needed, the oldest first; ``strange`` gets an error for each foreign row."""
     # A table with other keys refuses this; a Scan of it would find no open units.
     yield TIME_CHECK
     found: list[tuple[UnitRecord, OpenUnit]] = []
@@ -290,12 +269,7 @@ def _count(records: UnitRecords, head: UnitRecord) -> ForkingSteps[int | None]:
 
 
 def inspect(records: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Shown | None]:
-    """A unit with its items as they are now; None if there is no record of it.
-
-    Raises:
-        InvalidUnitRequest: ``unit`` is no id, or no unit has written the record.
-        UnsupportedFormat: a newer version wrote it.
-    """
+    """A unit with its items as they are now; None if there is no record of it."""
     _check_id(unit)
     reply: Reply = yield records.read(unit)
     if reply.item is None:
@@ -307,24 +281,12 @@ def inspect(records: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Shown
 
 
 def settle(records: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Settled]:
-    """Find out the outcome of a unit, and do what a sweep would do about it.
-
-    Raises:
-        InvalidUnitRequest: ``unit`` is no id, or no unit has written the record.
-        UnsupportedFormat: a newer version wrote it.
-        TableError: the outcome is not known.
-    """
+    """Find out the outcome of a unit, and do what a sweep would do about it."""
     return (yield from _end(records, marks, unit, is_forced=False))
 
 
 def roll_back(records: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Settled]:
-    """Roll back a unit that is pending, even if its lease has not ended; a committed unit is not changed.
-
-    Raises:
-        InvalidUnitRequest: ``unit`` is no id, or no unit has written the record.
-        UnsupportedFormat: a newer version wrote it.
-        TableError: the outcome is not known.
-    """
+    """Roll back a unit that is pending, even if its lease has not ended; a committed unit is not changed."""
     return (yield from _end(records, marks, unit, is_forced=True))
 
 
@@ -371,8 +333,8 @@ def _end(records: UnitRecords, marks: Marks, unit: str, *, is_forced: bool) -> F
 
 def _inspect_items(unit: str, entries: Sequence[Entry], marks: Marks) -> ForkingSteps[list[Inspected]]:
     inspected: list[Inspected] = []
-    for _, of_table in groupby(sorted(entries, key=_table), _table):
-        for batch in chunks(list(of_table), MOST_TOGETHER):
+    for _, of_table in by_table(entries):
+        for batch in chunks(of_table, MOST_TOGETHER):
             try:
                 reply: Reply = yield GetMany([(entry.table, entry.key) for entry in batch])
             except TableNotFound:
@@ -385,10 +347,6 @@ def _inspect_items(unit: str, entries: Sequence[Entry], marks: Marks) -> Forking
                     for entry, item in zip(batch, reply.items, strict=True)
                 ]
     return inspected
-
-
-def _table(entry: Entry) -> str:
-    return entry.table
 
 
 def _standing(unit: str, item: Item | None, marks: Marks) -> Standing:
@@ -435,14 +393,7 @@ class FoundMark:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A mark with its unit's record.
-
-    Attributes:
-        record: what it says.
-        head: the record, if there is one.
-        now: when it was read.
-        why: the reason, if it is unclear.
-    """
+    """A mark with its unit's record, and the reason if that is unclear."""
 
     record: Record
     head: UnitRecord | None
@@ -453,23 +404,16 @@ class _Seen:
 def repair(
     table: UnitTable, records: UnitRecords, marks: Marks, *, write: bool, lost_records: bool
 ) -> ForkingSteps[list[FoundMark]]:
-    """Treat each mark in a table as its unit's record says. Safe to repeat, and to run beside itself and beside units.
-
-    Args:
-        write: whether to write, or only to report.
-        lost_records: whether to remove marks whose records are missing, too.
-
-    Raises:
-        TableError: a table could not be used, or the units table is of another kind. What was done by then stays.
-    """
+    """Treat each mark in a table as its unit's record says. Safe to repeat, and beside itself and beside units."""
     # A table with other keys refuses this, before the first mark is found.
     yield TIME_CHECK
     # It never waits.
     meeting = Meeting(marks, records, (0, ""), 0, lambda: 0.0)
     repairing = _Repairing(table, records, marks, meeting, write=write, lost_records=lost_records)
+    names = {f"#k{at}": name for at, name in enumerate(table.key_names)} | {"#mark": marks.mark}
     found, after = list[FoundMark](), None
     while True:
-        page: Reply = yield _scan(table, marks, after)
+        page: Reply = yield Scan(_MARKED, tuple(names), after, table.name, names)
         for item in page.items:
             assert item is not None
             one = yield from repairing.item(item)
@@ -478,12 +422,6 @@ def repair(
         after = page.last_key
         if after is None:
             return found
-
-
-def _scan(table: UnitTable, marks: Marks, after: Item | None) -> Scan:
-    """A page of the items with a mark: their keys, and the marks."""
-    names = {f"#k{at}": name for at, name in enumerate(table.key_names)} | {"#mark": marks.mark}
-    return Scan(_MARKED, tuple(names), after, table.name, names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -499,17 +437,16 @@ class _Repairing:
         """Treat one item of a page; None if its mark is gone meanwhile."""
         key = canonical_item({name: item[name] for name in self.table.key_names})
         try:
-            mark = self.marks.mark_of(item)
+            met = met_at(self.table, key, item, self.marks)
         except InvalidUnitRequest:
             return FoundMark(PYTHON.back(key) or {}, None, Record.STRANGE, "left")
-        if mark is None:
+        if met is None:
             return None
-        met = Marked(self.table.name, key, self.table.key_names[0], mark)
         try:
             return (yield from self._mark(met))
         except (TableRefused, InvalidUnitRequest, UnsupportedFormat) as error:
             # InvalidUnitRequest: the item or a row has attributes of ours that no unit has written.
-            return FoundMark(PYTHON.back(key) or {}, mark.unit, Record.UNCLEAR, "left", str(error))
+            return FoundMark(PYTHON.back(key) or {}, met.mark.unit, Record.UNCLEAR, "left", str(error))
 
     def _mark(self, met: Marked) -> ForkingSteps[FoundMark | None]:
         key = PYTHON.back(met.key) or {}
@@ -542,7 +479,8 @@ class _Repairing:
             return None
         says = decide(head, now)
         if head is None:
-            return _Seen(Record.MISSING if _cannot_be_gone(met.mark, now) else says, None, now)
+            is_kept_yet = now.earliest_ms < begun_ms(met.mark.unit) + CLOSED_IS_KEPT_S * 1_000
+            return _Seen(Record.MISSING if is_kept_yet else says, None, now)
         if says is not Record.COMMITTED:
             return _Seen(says, head, now)
         entries = yield from read_committed(self.records, head, [met])
@@ -553,10 +491,6 @@ class _Repairing:
             why = f"the unit is committed, and its record does not name this item of {met.table}"
             return _Seen(Record.UNCLEAR, head, now, why)
         return _Seen(Record.COMMITTED, head, now)
-
-
-def _cannot_be_gone(mark: Mark, now: Moment) -> bool:
-    return now.earliest_ms < begun_ms(mark.unit) + CLOSED_IS_KEPT_S * 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -576,7 +510,6 @@ class Correction:
 
     @property
     def action(self) -> Done:
-        """What it does to the item."""
         return "dropped" if self.image is None else "replaced"
 
 
@@ -585,8 +518,6 @@ class Unfinished:
     """An item of a committed unit that is not finished.
 
     Attributes:
-        head: the unit's record.
-        entry: what the unit writes.
         mark: the unit's, in the item.
         image: the item's new value, as readers at ``COMMITTED`` see it; None if the unit deletes it.
     """
@@ -600,12 +531,7 @@ class Unfinished:
 def unfinished(
     records: UnitRecords, marks: Marks, unit: str, table: UnitTable, key: Attributes
 ) -> ForkingSteps[Unfinished]:
-    """Read an item of a committed unit that is not finished, and what the unit writes there.
-
-    Raises:
-        InvalidUnitRequest: there is none: says why.
-        TableError: a table could not be used.
-    """
+    """Read an item of a committed unit that is not finished, and what the unit writes there."""
     reply: Reply = yield records.read(unit)
     if reply.item is None:
         raise InvalidUnitRequest("unit", unit, f"a unit with a record in {records.table}")
@@ -613,16 +539,15 @@ def unfinished(
     if not head.is_being_finished or head.is_saved:
         raise InvalidUnitRequest("unit", unit, "a unit that is committed, and has items that are not finished")
     found: Reply = yield Get(table.name, key)
-    mark = None if found.item is None else marks.mark_of(found.item)
-    entry = None
-    if mark is not None and mark.unit == unit:
-        entries = yield from read_committed(records, head, [Marked(table.name, key, table.key_names[0], mark)])
+    met, entry = met_at(table, key, found.item, marks), None
+    if met is not None and met.mark.unit == unit:
+        entries = yield from read_committed(records, head, [met])
         entry = None if entries is None else entries[0]
-    if found.item is None or mark is None or entry is None:
+    if found.item is None or met is None or entry is None:
         allowed = f"the key of an item of {table.name} that the unit {unit} writes, and has not finished"
         raise InvalidUnitRequest("key", dict(key), allowed)
-    before = None if mark.kind == INSERT else canonical_item(marks.without(found.item))
-    return Unfinished(head, entry, mark, entry.applied_to(before))
+    before = None if met.mark.kind == INSERT else canonical_item(marks.without(found.item))
+    return Unfinished(head, entry, met.mark, entry.applied_to(before))
 
 
 def correct(
@@ -682,19 +607,13 @@ def _corrects(
 
 
 def _ends(left: Unfinished, correction: Correction, marks: Marks) -> Write:
-    entry, image = left.entry, correction.image
-    names = {**marks.names((entry.key_name,)), "#unit": "unit"}
-    values: Item = {":unit": {"S": left.head.unit}}
-    only = only_if.MARKED_BY_THE_UNIT
-    if image is not None:
-        whole: Item = {**image, marks.version: {"S": correction.id}}
-        return Write("Put", entry.key, only, item=whole, names=names, values=values, table=entry.table)
+    entry, unit, version = left.entry, left.head.unit, {"S": correction.id}
+    if correction.image is not None:
+        return if_marked("Put", entry, unit, marks, item={**correction.image, marks.version: version})
     if left.mark.kind == INSERT:
-        only = every(only, only_if.ONLY_HOLDS_A_PLACE)
-        names, values = {**names, "#kind": "kind"}, {**values, ":insert": {"S": INSERT}}
-        return Write("Delete", entry.key, only, names=names, values=values, table=entry.table)
-    update, values = "SET #version = :version REMOVE #mark", {**values, ":version": {"S": correction.id}}
-    return Write("Update", entry.key, only, update=update, names=names, values=values, table=entry.table)
+        return delete_placeholder(entry, unit, marks)
+    update = "SET #version = :version REMOVE #mark"
+    return if_marked("Update", entry, unit, marks, values={":version": version}, update=update)
 
 
 def _check(image: Mapping[str, Any], table: UnitTable, key: Attributes, marks: Marks) -> None:

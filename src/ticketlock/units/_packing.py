@@ -3,12 +3,14 @@
 import base64
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Literal, get_args
 
 from ticketlock._expressions._values import Attributes
-from ticketlock.units._rows import FORMAT, FORMAT_ATTRIBUTE, Misshapen, check_contents, fields
+from ticketlock.units._rows import FORMAT, FORMAT_ATTRIBUTE, Misshapen, check_contents, fields, foreign_row
 from ticketlock.wire._actions import Item
 
 EntryKind = Literal["put", "change", "delete", "unmark"]
@@ -20,6 +22,7 @@ _PIECE_BYTES = 350 * 1_024
 _TOGETHER_BYTES = 2 * 1_024 * 1_024
 MOST_BYTES = 8 * 1_024 * 1_024
 """What was compressed together has so many bytes at most: a reader refuses more. One item of 400 KB has up to half."""
+_TABLE = attrgetter("table")
 _ENTRY = ("table", "keyName", "kind", "key", "assigned", "removed")
 
 
@@ -28,7 +31,6 @@ class Entry:
     """What a unit does to one item.
 
     Attributes:
-        table, key: which item.
         key_name: the first attribute of its key.
         kind: put the whole item; change some attributes; delete it; or only remove its mark.
         assigned: the attributes to set, or the whole item of a put.
@@ -43,7 +45,6 @@ class Entry:
     removed: tuple[str, ...] = ()
 
     def is_of(self, table: str, key: Item) -> bool:
-        """Whether it is about this item."""
         return (self.table, self.key) == (table, key)
 
     def applied_to(self, image: Attributes | None) -> Attributes | None:
@@ -54,21 +55,17 @@ class Entry:
             return None
         before = {} if self.kind == "put" or image is None else image
         kept = {name: value for name, value in before.items() if name not in self.removed}
-        return {**kept, **_plain(self.assigned)}
+        return kept | {name: dict(value) for name, value in self.assigned.items()}
 
 
-def _plain(item: Item) -> Attributes:
-    return {name: dict(value) for name, value in item.items()}
+def by_table(entries: Iterable[Entry]) -> Iterator[tuple[str, list[Entry]]]:
+    for table, of_table in groupby(sorted(entries, key=_TABLE), _TABLE):
+        yield table, list(of_table)
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Encoded entries.
-
-    Attributes:
-        pieces: they fit into rows.
-        first_pieces: for each entry, the number of the first piece that it needs.
-    """
+    """Encoded entries, and for each entry the number of the first piece that it needs."""
 
     pieces: list[bytes]
     first_pieces: list[int]
@@ -93,27 +90,10 @@ def packed(entries: Sequence[Entry]) -> Packed:
     return Packed(pieces + _cut(_entries_json(together)), first_pieces)
 
 
-def unpacked(pieces: Sequence[bytes], row: Item) -> list[Entry]:
-    """Decode the entries in all pieces, in order.
-
-    Args:
-        row: the key of the row that they belong to.
-
-    Raises:
-        UnsupportedFormat: a newer version wrote them.
-        AttributeError, LookupError, TypeError, ValueError, zlib.error: no unit has written them.
-    """
-    unpacking = Unpacking(row)
-    found = [entry for piece in pieces for entry in unpacking.feed(piece) or ()]
-    unpacking.check_end()
-    return found
-
-
 class Unpacking:
-    """Decodes pieces one after the other, and holds only those that were compressed together.
+    """Decodes the pieces of a row one after the other, and holds only those that were compressed together.
 
-    Args:
-        row: the key of the row that they belong to.
+    Every method raises UnsupportedFormat if a newer version wrote a piece, and InvalidUnitRequest if no unit has.
     """
 
     def __init__(self, row: Item) -> None:
@@ -126,11 +106,13 @@ class Unpacking:
         self._is_between = True
 
     def feed(self, piece: bytes) -> list[Entry] | None:
-        """Decode one more piece; None if those that follow belong to the same entries.
+        """Decode one more piece; None if those that follow belong to the same entries."""
+        try:
+            return self._fed(piece)
+        except (AttributeError, LookupError, TypeError, ValueError, zlib.error) as error:
+            raise foreign_row(self._row, error) from error
 
-        Raises:
-            UnsupportedFormat, AttributeError, LookupError, TypeError, ValueError, zlib.error: as for ``unpacked``.
-        """
+    def _fed(self, piece: bytes) -> list[Entry] | None:
         self._is_between = False
         self._json += self._stream.decompress(piece, MOST_BYTES + 1 - len(self._json))
         if len(self._json) > MOST_BYTES:
@@ -142,13 +124,9 @@ class Unpacking:
         return [_entry_read(fields(each, _ENTRY)) for each in told["entries"]]
 
     def check_end(self) -> None:
-        """Check that no piece is missing.
-
-        Raises:
-            ValueError: one is.
-        """
         if not self._is_between:
-            raise Misshapen("whose contents end too early")
+            early = Misshapen("whose contents end too early")
+            raise foreign_row(self._row, early) from early
 
 
 def _entry_told(entry: Entry) -> dict[str, Any]:
@@ -170,7 +148,6 @@ def _entry_read(told: Mapping[str, Any]) -> Entry:
 
 
 def in_pieces(told: Mapping[str, Any]) -> list[bytes]:
-    """Encode the contents of a row, a mapping, as pieces that fit into rows."""
     return _cut(_json_of({FORMAT_ATTRIBUTE: FORMAT, **told}))
 
 
@@ -188,41 +165,31 @@ def _cut(text: str) -> list[bytes]:
 
 
 def of_pieces(pieces: Sequence[bytes], row: Item) -> Mapping[str, Any]:
-    """Decode the mapping in all pieces, in order; see ``unpacked``."""
+    """Decode the mapping in all pieces, in order."""
     return check_contents(json.loads(zlib.decompress(b"".join(pieces))), row)
 
 
 def encode_item(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Encode AttributeValues as JSON."""
-    return {name: _value_told(value) for name, value in item.items()}
-
-
-def _value_told(value: Mapping[str, Any]) -> dict[str, Any]:
-    ((kind, content),) = value.items()
-    if kind == "B":
-        return {"B": base64.b64encode(bytes(content)).decode()}
-    if kind == "BS":
-        return {"BS": [base64.b64encode(bytes(each)).decode() for each in content]}
-    if kind == "M":
-        return {"M": encode_item(content)}
-    if kind == "L":
-        return {"L": [_value_told(each) for each in content]}
-    return {kind: content}
+    return _each(item, lambda content: base64.b64encode(bytes(content)).decode())
 
 
 def decode_item(encoded: Mapping[str, Any]) -> dict[str, Any]:
-    """Decode AttributeValues from JSON."""
-    return {name: _value_read(value) for name, value in encoded.items()}
+    return _each(encoded, base64.b64decode)
 
 
-def _value_read(encoded: Mapping[str, Any]) -> dict[str, Any]:
-    ((kind, content),) = encoded.items()
+def _each(item: Mapping[str, Any], convert: Callable[[Any], Any]) -> dict[str, Any]:
+    """A copy of AttributeValues with all bytes converted."""
+    return {name: _value(value, convert) for name, value in item.items()}
+
+
+def _value(value: Mapping[str, Any], convert: Callable[[Any], Any]) -> dict[str, Any]:
+    ((kind, content),) = value.items()
     if kind == "B":
-        return {"B": base64.b64decode(content)}
+        return {"B": convert(content)}
     if kind == "BS":
-        return {"BS": [base64.b64decode(each) for each in content]}
+        return {"BS": [convert(each) for each in content]}
     if kind == "M":
-        return {"M": decode_item(content)}
+        return {"M": _each(content, convert)}
     if kind == "L":
-        return {"L": [_value_read(each) for each in content]}
+        return {"L": [_value(each, convert) for each in content]}
     return {kind: content}

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ticketlock._expressions._schemas import KeyAttribute, Schema
 from ticketlock.errors import InvalidUnitRequest, TableRefused
 from ticketlock.units._record import is_id
 from ticketlock.units._rows import KEY, NAME
@@ -12,7 +11,7 @@ from ticketlock.units._saved import OWNER
 from ticketlock.units._settings import as_a_unit_request
 from ticketlock.units._sweeping import SWEEP
 from ticketlock.units._tables import Tables, UnitTable
-from ticketlock.units._work import GUARDS_OF
+from ticketlock.units._work import GUARDS_OF, Guards
 from ticketlock.wire._actions import Item
 from ticketlock.wire._item_requests import Get, GetMany, GetTogether, Query
 from ticketlock.wire._provision import TableKind
@@ -73,16 +72,9 @@ class Denied:
 
 
 def check_access(units_table: str, known: Tables, tables: Iterable[Any]) -> ForkingSteps[list[Denied]]:
-    """Try every action that units need, on the units table and on the given tables.
-
-    Raises:
-        InvalidUnitRequest: ``tables`` is no list of tables, or one of them belongs to another ``Units``.
-        TableNotFound, RequestNotApplied: the remaining actions were not tried.
-    """
     if not isinstance(tables, Iterable):
         raise InvalidUnitRequest("tables", tables, "a list of what `table` has returned")
-    keys = tuple(KeyAttribute(name, "S", role) for name, role in zip(KEY, ("HASH", "RANGE"), strict=True))
-    own = UnitTable(units_table, Schema(units_table, keys))
+    own = Guards(units_table).table
     denied: dict[tuple[str, str], Denied] = {}
     for table in (own, *map(known.check_own, tables)):
         for permission, operation, request in _trials(table):

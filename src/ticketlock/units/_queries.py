@@ -37,15 +37,10 @@ class QueryArguments:
     """The arguments of a query, in AttributeValues.
 
     Attributes:
-        key_condition, filter: each with its own placeholders, if it was made from an object.
-        values, names: what the placeholders of the expressions stand for.
-        index: the name of an index; None for the table.
-        after: the key after which the query begins, or an item with that key; None for the beginning.
         is_forward: in the order of the sort keys; otherwise in reverse order.
         most_shown: the most items to return; None for all.
         most_read: the most items to read; None for no bound.
         is_one_page: whether the query stops where one reply of DynamoDB would end.
-        projection: which attributes are returned; None for all.
         words: the caller's names for these arguments, by our names.
     """
 
@@ -63,7 +58,6 @@ class QueryArguments:
     words: Mapping[str, str] = field(default_factory=lambda: _PYTHON)
 
     def parameters(self) -> dict[str, Any]:
-        """As parameters of the low-level API."""
         phrases = (self.key_condition, self.filter)
         given: dict[str, Any] = {
             "KeyConditionExpression": self.key_condition.text,
@@ -92,11 +86,6 @@ class QueryRequest:
     forward: Any = True
 
     def arguments(self) -> QueryArguments:
-        """The same in AttributeValues.
-
-        Raises:
-            InvalidUnitRequest: names the argument.
-        """
         return QueryArguments(
             key_condition=PYTHON.condition(self.key_condition, "key_condition", of_keys=True),
             filter=PYTHON.condition(self.filter, "filter"),
@@ -114,12 +103,8 @@ class PartitionQuery:
     """A query that was checked.
 
     Attributes:
-        given: the caller's arguments.
         table, index: where to read; no index for the table itself.
         keys: those of the table or of the index, the attributes of the partition key first.
-        parameters: its expressions, as in the low-level API.
-        expressions: the same, parsed.
-        range: which items.
         after: the key after which the query begins, without other attributes.
     """
 
@@ -133,7 +118,6 @@ class PartitionQuery:
     after: Attributes | None
 
     def covers(self, item: Attributes) -> bool:
-        """Whether an item is in the range."""
         return (
             all(key.name in item for key in self.keys)
             and tuple(item[key.name] for key in self.keys if key.role == "HASH") == self.range.partition
@@ -146,15 +130,10 @@ class PartitionQuery:
 
     def start_key(self, item: Attributes) -> Attributes:
         """The key of an item, as the start key of what follows it."""
-        return {name: item[name] for name in _start_names(self.table, self.index)}
+        return {name: item[name] for name in (*self.table.key_names, *(key.name for key in self.keys))}
 
 
 def asked(table: UnitTable, given: QueryArguments, marks: Marks) -> PartitionQuery:
-    """Check a query.
-
-    Raises:
-        InvalidUnitRequest: names the field that is wrong.
-    """
     words = given.words
     if given.key_condition.text is None:
         raise InvalidUnitRequest(words["key_condition"], None, "a condition on the partition key, at least")
@@ -191,11 +170,6 @@ def _index(table: UnitTable, given: QueryArguments) -> Index:
 
 
 def _after(checked: PartitionQuery, given: Attributes) -> Attributes:
-    """The start key within an item or a key.
-
-    Raises:
-        InvalidUnitRequest: the key is missing, or outside the range of the query.
-    """
     said, table = checked.given.words["after"], checked.table
     for key in (*table.schema.keys, *checked.keys):
         try:
@@ -205,13 +179,6 @@ def _after(checked: PartitionQuery, given: Attributes) -> Attributes:
     if not checked.covers(given):
         raise InvalidUnitRequest(said, PYTHON.back(given), "a key, or an item, in the range of the query")
     return checked.start_key(given)
-
-
-def _start_names(table: UnitTable, index: Index | None) -> tuple[str, ...]:
-    """The attributes of a start key."""
-    if index is None:
-        return table.key_names
-    return (*table.key_names, *(key.name for key in index.keys if key.name not in table.key_names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,37 +211,23 @@ class _Row:
     seen: Item | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class Querying:
     """One query of one unit.
 
     Args:
-        asked: the checked query.
         level: what it may see. Below ``SERIALIZABLE`` for an index.
         work: what the unit has read and is about to write; the query adds what it returns.
-        marks: the names of our attributes.
-        reading: reads items that other units have marked.
         approach: called with the items that the unit is about to use, before it remembers them.
     """
 
-    def __init__(
-        self,
-        asked: PartitionQuery,
-        level: Isolation,
-        work: Work,
-        marks: Marks,
-        reading: Reader,
-        approach: Callable[[Sequence[ItemState]], None],
-    ) -> None:
-        self._asked, self._level, self._work, self._marks = asked, level, work, marks
-        self._reading, self._approach = reading, approach
+    _asked: PartitionQuery
+    _level: Isolation
+    _work: Work
+    _reading: Reader
+    _approach: Callable[[Sequence[ItemState]], None]
 
     def steps(self) -> ForkingSteps[Found]:
-        """Read page by page, to the end or as far as was asked.
-
-        Raises:
-            UnitConflict: other calls queue for an item that it has come to.
-            TableError: the table could not be used.
-        """
         given, shown, read = self._asked.given, list[Attributes](), 0
         own, first = self._own()
         after = self._asked.after
@@ -328,9 +281,9 @@ class Querying:
         rows: list[_Row | None] = []
         marked: dict[int, Wanted] = {}
         for item in items:
-            self._marks.check_item(item)
+            self._work.marks.check_item(item)
             place = self._work.place(self._asked.table, {name: item[name] for name in self._asked.table.key_names})
-            image = image_of(item, self._marks)
+            image = image_of(item, self._work.marks)
             if self._is_known(place):
                 rows.append(self._in_place(place, item))
             elif self._is_to_be_asked_for(item):
@@ -344,7 +297,7 @@ class Querying:
             # instant, so each is read by itself.
             found = yield from read(list(marked.values()), together=False)
             for at, whole in zip(marked, found, strict=True):
-                image, row = image_of(whole, self._marks), rows[at]
+                image, row = image_of(whole, self._work.marks), rows[at]
                 assert row is not None
                 rows[at] = None if image is None else _Row(row.place, self._entry(image), whole)
         return [row for row in rows if row is not None]
@@ -353,10 +306,10 @@ class Querying:
         """Whether the item in the page may be older than the last commit, so that it must be read by its key."""
         index = self._asked.index
         if index is None:
-            return self._level is not UNCOMMITTED and self._marks.mark_of(item) is not None
+            return self._level is not UNCOMMITTED and self._work.marks.mark_of(item) is not None
         # A new item has only its key yet, and such an index may contain it without the mark.
         is_of_the_key = {key.name for key in index.keys} <= set(self._asked.table.key_names)
-        return is_of_the_key and index.projected is not None and self._marks.mark not in index.projected
+        return is_of_the_key and index.projected is not None and self._work.marks.mark not in index.projected
 
     def _entry(self, image: Attributes) -> Attributes:
         return image if self._asked.index is None else self._asked.index.entry_of(image)
@@ -416,7 +369,6 @@ class Querying:
         """A page merged with the unit's images, in order; the images are removed from ``own``.
 
         Args:
-            rows: the table's items.
             own: the unit's images, in reverse order.
             end: the last key of the page; None for the last page.
         """

@@ -32,13 +32,7 @@ RENEWED_EVERY_MS = 20_000
 
 
 class ReadLocks(MarkedCommit):
-    """One unit that marks what it reads, from its first statement to its end.
-
-    Args:
-        commit: what it commits beside its items; as it is known when it begins.
-        marks, records, meeting: as of a marked commit.
-        read: reads items, and puts them into their places.
-    """
+    """One unit that marks what it reads, from its first statement to its end."""
 
     def __init__(
         self,
@@ -53,23 +47,8 @@ class ReadLocks(MarkedCommit):
         # Copies of marks may arrive after the coordinator has finished: it leaves the closing to the sweeper.
         self._has_read_marks = True
 
-    @property
-    def has_to_end(self) -> bool:
-        """Whether there may be a record of it that has not ended."""
-        return self._record.may_exist
-
-    @property
-    def is_ending(self) -> bool:
-        """Whether its end has begun."""
-        return self._record.is_ending
-
     def lock_all(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
-        """Read items and mark them, those that were not; all of them are as they were read at one instant.
-
-        Raises:
-            InvalidUnitRequest: a table of theirs takes no marks.
-            UnitContended, UnitRolledBack, UnitForgotten, ItemTooLarge, TableError: the unit has ended.
-        """
+        """Read items and mark them, those that were not; all of them are as they were read at one instant."""
         once = list({id(place): place for place in places}.values())
         batches = list(_of_one_row([place for place in once if not place.is_read]))
         for batch in batches:
@@ -86,10 +65,10 @@ class ReadLocks(MarkedCommit):
         try:
             yield from steps
         except TicketLockError as error:
-            self._record.note("begins to end")
-            if self._record.may_exist:
+            self.record.note("begins to end")
+            if self.record.may_exist:
                 yield from self._abort(error)
-            self._record.note("is settled")
+            self.record.note("is settled")
             raise
 
     def _read_and_mark(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
@@ -101,8 +80,7 @@ class ReadLocks(MarkedCommit):
             yield from self._read(left)
             check_may_mark(left)
             left, met, _ = yield from self._mark_some(left)
-            for each in met:
-                yield from self._meeting.wait_or_wound(each, self._keep_lease)
+            yield from self._wait_for(met)
             rounds += 1
         if rounds > 1:
             yield from self._check_pending()
@@ -116,25 +94,15 @@ class ReadLocks(MarkedCommit):
         if reply.item is None or UnitRecord.of(reply.item).state != "pending":
             raise self._ended(reply.item)
 
-    @property
-    def is_kept(self) -> bool:
-        """Whether its lease has to be renewed."""
-        return self._record.has_to_be_kept
-
     def renew(self) -> ForkingSteps[None]:
-        """A whole new lease, between two statements or beside one.
-
-        Raises:
-            UnitRolledBack, UnitForgotten: another process has ended it.
-            TableError: it is not known whether it was renewed.
-        """
+        """A whole new lease, between two statements or beside one."""
         now: Moment = (yield Pause(0)).now
         head, until_ms, ends_local_ms = self._head, now.latest_ms + LEASE_MS, now.local_ms + LEASE_MS - CLOCKS_DRIFT_MS
         reply: Reply = yield self._records.prolong(head, until_ms)
         if not reply.applied:
             found = UnitRecord.of(reply.item) if reply.item is not None else None
             if found is None or found.state != "pending" or found.lease_until_ms < until_ms:
-                self._record.note("is lost")
+                self.record.note("is lost")
                 raise self._ended(reply.item)
         self._ends_local_ms = max(self._ends_local_ms, ends_local_ms)
         self._renew_at_ms = max(self._renew_at_ms, now.latest_ms + LEASE_MS // 2)
@@ -146,42 +114,34 @@ class ReadLocks(MarkedCommit):
 
     def release_marks(self) -> ForkingSteps[None]:
         """Roll it back, if it has not ended. If that fails, other processes may roll it back after its lease."""
-        if not self._record.is_standing:
+        if not self.record.is_standing:
             return
-        self._record.note("begins to end")
+        self.record.note("begins to end")
         try:
             yield from self._roll_back()
             yield from self._unmark_all()
         except TicketLockError as error:
             _log.warning("the unit %s is left to its lease: %s", self._head.unit, error)
-        self._record.note("is settled")
+        self.record.note("is settled")
 
     def end_after_interrupt(self) -> ForkingSteps[None]:
         """As of a marked commit; once."""
-        may_exist = self._record.may_exist
-        self._record.note("is settled")
+        may_exist = self.record.may_exist
+        self.record.note("is settled")
         if may_exist:
             yield from self._end_as_recorded()
 
     def _write_keys(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
-        is_first = not self._record.may_exist
+        is_first = not self.record.may_exist
         if is_first:
-            reply: Reply = yield Pause(0)
-            commit = self._commit
-            self._head = UnitRecord(
-                unit=commit.unit,
-                state="pending",
-                born_ms=commit.born_ms,
-                lease_until_ms=self._leased(reply.now),
-                attempt=commit.attempt,
-            )
-            self._record.note("is written")
+            self._head = yield from self._new_head()
+            self.record.note("is written")
         else:
             yield from self._keep_lease()
         self._head = head = replace(self._head, keys=self._head.keys + 1)
         (row,) = _packed_keys(places)
         write = self._records.open(head) if is_first else self._records.add_keys(head)
-        reply = yield TransactWrite((write, self._records.put_keys(head, row)))
+        reply: Reply = yield TransactWrite((write, self._records.put_keys(head, row)))
         self._note(reply)
         if not reply.applied:
             found = UnitRecord.of(reply.items[0]) if reply.items[0] is not None else None
@@ -204,16 +164,11 @@ class ReadLocks(MarkedCommit):
     def commits(self, commit: Commit) -> ForkingSteps[None]:
         """Commit it, with what it commits beside its items as it is known now."""
         self._commit = commit
-        self._record.note("begins to end")
+        self.record.note("begins to end")
         yield from self.steps()
 
     def steps(self) -> ForkingSteps[None]:
-        """From the statements to the last new value; everything is marked by now.
-
-        Raises:
-            LockLost, UnitRolledBack: nothing was written.
-            UnitForgotten, OutcomeUnknown, TableError: as of a marked commit.
-        """
+        """From the statements to the last new value; everything is marked by now."""
         self._entries = [entry_of(place) for place in self._marked]
         try:
             yield from self._keep_lease()
@@ -226,10 +181,10 @@ class ReadLocks(MarkedCommit):
             yield from self._decide()
         except TicketLockError as error:
             if not (yield from self._abort(error)):
-                self._record.note("is settled")
+                self.record.note("is settled")
                 raise
         yield from self._finish()
-        self._record.note("is settled")
+        self.record.note("is settled")
 
     def _deciding(self, now: Moment) -> Write:
         return self._records.commit_with_writes(self._head, now.latest_ms)
@@ -253,9 +208,6 @@ def _packed_keys(places: Sequence[ItemState]) -> list[bytes]:
 class ReadLockLease:
     """One unit's read locks. They are renewed while the unit is referenced: one without references ends by its lease.
 
-    Args:
-        read_locks: the unit.
-
     Attributes:
         is_watched: whether a heartbeat watches it.
     """
@@ -266,13 +218,8 @@ class ReadLockLease:
         self.is_watched = False
 
     def renew(self) -> ForkingSteps[None]:
-        """A whole new lease.
-
-        Raises:
-            UnitRolledBack, UnitForgotten, TableError: it was not renewed.
-        """
         read_locks = self._read_locks()
-        if read_locks is not None and read_locks.is_kept:
+        if read_locks is not None and read_locks.record.has_to_be_kept:
             yield from read_locks.renew()
 
     # What the heartbeat calls.
@@ -288,7 +235,7 @@ class ReadLockLease:
 
     def _is_watched_on(self) -> bool:
         read_locks = self._read_locks()
-        return read_locks is not None and read_locks.is_kept
+        return read_locks is not None and read_locks.record.has_to_be_kept
 
     def _callback(self, what: Due) -> None:
         """None: the unit's next request finds out."""

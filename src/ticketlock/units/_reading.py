@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ticketlock._expressions._values import Attributes, canonical_item
-from ticketlock.units._commit import conflict
-from ticketlock.units._marks import Mark, Marks
-from ticketlock.units._meeting import Marked, Meeting, read_committed
+from ticketlock.units._marks import Marks
+from ticketlock.units._meeting import Marked, Meeting, met_at, read_committed
 from ticketlock.units._record import UnitRecord, UnitRecords
 from ticketlock.units._tables import UnitTable
-from ticketlock.units._work import VERSION_BYTES, ItemState, Work, chunks
+from ticketlock.units._work import VERSION_BYTES, ItemState, Work, chunks, conflict
 from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import MOST_TOGETHER, Get, GetMany, GetTogether
 from ticketlock.wire._requests import ForkingSteps
@@ -54,20 +53,12 @@ UNCOMMITTED, COMMITTED, SERIALIZABLE, READ_LOCK = Isolation
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """An item to read."""
-
     table: UnitTable
     key: Item
 
 
 class Reader:
-    """The reads of one unit, or of a caller outside units.
-
-    Args:
-        marks: the names of our attributes.
-        records: the records of units.
-        meeting: finishes the items of units that have ended.
-    """
+    """The reads of one unit, or of a caller outside units."""
 
     def __init__(self, marks: Marks, records: UnitRecords, meeting: Meeting) -> None:
         self._marks, self._records, self._meeting = marks, records, meeting
@@ -113,7 +104,7 @@ class Reader:
                 ended: dict[str, list[Marked]] = {}
                 for each, item in zip(batch, items, strict=True):
                     met = self._met(each, item)
-                    if met is not None and not _is_pending(records[met.mark.unit]):
+                    if met is not None and _state(records[met.mark.unit]) != "pending":
                         ended.setdefault(met.mark.unit, []).append(met)
                 if not ended:
                     break
@@ -139,9 +130,6 @@ class Reader:
         pending. A unit that is pending afterwards was pending before, and a unit that was committed before the items
         were read was committed then. If a unit was committed in between, its state at that time is unknown, and the
         items are read again.
-
-        Args:
-            together: whether the items are of one instant, or each is read by itself.
         """
         before: RecordsByUnit = {}
         while True:
@@ -152,7 +140,8 @@ class Reader:
                 reply: Reply = yield self._records.read_together(sorted(units))
                 records = (UnitRecord.of(row) if row is not None else None for row in reply.items)
                 after = dict(zip(sorted(units), records, strict=True))
-            if all(_undecided(after[unit]) or (unit in before and _same(before[unit], after[unit])) for unit in units):
+            known = {unit: unit in before and _state(before[unit]) == _state(after[unit]) for unit in units}
+            if all(known[unit] or _undecided(after[unit]) for unit in units):
                 return items, after
             before = after
 
@@ -185,10 +174,7 @@ class Reader:
         return images
 
     def _met(self, wanted: Wanted, item: Item | None) -> Marked | None:
-        mark: Mark | None = self._marks.mark_of(item) if item is not None else None
-        if mark is None:
-            return None
-        return Marked(wanted.table.name, wanted.key, wanted.table.key_names[0], mark)
+        return met_at(wanted.table, wanted.key, item, self._marks)
 
     def _checked(self, item: Item | None) -> Item | None:
         if item is not None:
@@ -208,33 +194,18 @@ def is_as_seen(item: Item | None, seen: Item | None, marks: Marks) -> bool:
     return marks.version_in(item) == marks.version_in(seen) and image_of(item, marks) == image_of(seen, marks)
 
 
-def _is_pending(head: UnitRecord | None) -> bool:
-    return head is not None and head.state == "pending"
-
-
 def _undecided(head: UnitRecord | None) -> bool:
     """Whether a unit had not been decided before this read either: its items had their committed values then."""
     return head is not None and not head.is_closed and head.state != "committed"
-
-
-def _same(before: UnitRecord | None, after: UnitRecord | None) -> bool:
-    """Whether a unit's state has not changed in between."""
-    return _state(before) == _state(after)
 
 
 def _state(head: UnitRecord | None) -> str | None:
     return None if head is None or head.is_closed else head.state
 
 
-def read_unread(places: Sequence[ItemState], work: Work, reading: Reader, most: int) -> ForkingSteps[None]:
-    """Read the items that were not read yet, and evaluate blind updates of them; ``most`` are of one instant.
-
-    Raises:
-        UnitConflict: an item that the unit had read before has changed.
-        ConditionFailed: the condition of a blind update does not hold.
-        InvalidUnitRequest, ItemTooLarge: a blind update does not fit its item.
-    """
-    for together in chunks(each_once(places), most):
+def read_unread(places: Sequence[ItemState], work: Work, reading: Reader) -> ForkingSteps[None]:
+    """Read the items that were not read yet, and evaluate blind updates of them; 100 are of one instant."""
+    for together in chunks(each_once(places), MOST_TOGETHER):
         if not are_of_one_instant(together):
             work.reads += 1
             items = yield from reading.serializable([Wanted(place.table, place.key) for place in together])
@@ -247,7 +218,6 @@ def each_once(places: Sequence[ItemState]) -> list[ItemState]:
 
 
 def are_of_one_instant(places: Sequence[ItemState]) -> bool:
-    """Whether one request has read all of them."""
     return all(place.is_read for place in places) and len({place.read_number for place in places}) < 2
 
 

@@ -2,7 +2,6 @@
 
 import secrets
 import string
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -10,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from ticketlock.errors import TicketLockError, UnitChanged, UnitForgotten, UnitRolledBack
 from ticketlock.units import _conditions as only_if
-from ticketlock.units._packing import INLINE_BYTES, Entry, Unpacking, packed
+from ticketlock.units._packing import INLINE_BYTES, Entry, packed
 from ticketlock.units._rows import (
     FORMAT_NAMES,
     FORMAT_VALUES,
@@ -18,7 +17,9 @@ from ticketlock.units._rows import (
     STAMP,
     Misshapen,
     check_row,
+    expires_at,
     foreign_row,
+    put_row,
     row_key,
 )
 from ticketlock.wire._actions import TIME_TO_LIVE, Item, integer, number
@@ -57,7 +58,6 @@ def new_id(wall_ms: int) -> str:
 
 
 def is_id(text: str) -> bool:
-    """Whether a text has the form of an id."""
     return len(text) == LENGTH and set(text) <= set(_DIGITS)
 
 
@@ -74,8 +74,6 @@ class UnitRecord:
     """A unit's record, as one read of its head returned it.
 
     Attributes:
-        unit: the id.
-        state: pending, or how it has ended.
         born_ms: when its first try began, by a wall clock.
         lease_until_ms: of a pending one, in table time: afterwards any process may roll it back.
         final_ms: of an ended one, when, in table time.
@@ -84,7 +82,6 @@ class UnitRecord:
         rev: of a saved unit: counts its saves and resumes, so it identifies the present coordinator.
         attempt: names the rows of what it writes.
         pieces: number of rows with the unit's writes; 0 if they are in `inline`.
-        inline: what it writes, where it fits.
         coordinator: of a saved one, the id under which its last coordinator writes.
         keys: of one that marks what it reads, how many rows of keys there are; 0 for another one.
         owner: of a saved one, under which owner it was saved last; None for none.
@@ -109,7 +106,6 @@ class UnitRecord:
 
     @property
     def has_rows(self) -> bool:
-        """Whether there are rows beside it."""
         return self.pieces + self.keys > 0
 
     @property
@@ -129,12 +125,6 @@ class UnitRecord:
 
     @classmethod
     def of(cls, row: Item) -> "UnitRecord":
-        """The head in a row.
-
-        Raises:
-            UnsupportedFormat: a newer version wrote it.
-            InvalidUnitRequest: no unit has written it.
-        """
         check_row(row)
         try:
             state: Any = row["state"]["S"]
@@ -191,12 +181,7 @@ class Record(Enum):
 
 
 def decide(record: UnitRecord | None, now: Moment) -> Record:
-    """What a record says, and whether any process may roll its unit back: only one whose lease has ended.
-
-    Args:
-        record: as it was read; None if there is none.
-        now: when it was read.
-    """
+    """What a record says, and whether any process may roll its unit back: only one whose lease has ended."""
     if record is None:
         return Record.GONE
     if record.is_closed:
@@ -209,22 +194,26 @@ def decide(record: UnitRecord | None, now: Moment) -> Record:
 
 
 def head_key(unit: str) -> Item:
-    """The key of a unit's head."""
     return row_key(unit, _HEAD)
 
 
 def piece_key(head: UnitRecord, at: int) -> Item:
-    """The key of a row of what it writes."""
     return row_key(head.unit, f"w#{head.attempt}#{at:05}")
 
 
 def keys_key(head: UnitRecord, at: int) -> Item:
-    """The key of a row of the keys that it marks."""
     return row_key(head.unit, f"k#{at:05}")
 
 
+def _rows_of_pieces(head: UnitRecord) -> list[Item]:
+    return [piece_key(head, at) for at in range(head.pieces)]
+
+
+def _rows_of_keys(head: UnitRecord) -> list[Item]:
+    return [keys_key(head, at) for at in range(head.keys)]
+
+
 def correction_key(unit: str, correction: str) -> Item:
-    """The key of the row that keeps an operator's correction."""
     return row_key(unit, f"c#{correction}")
 
 
@@ -241,12 +230,6 @@ def with_pieces(head: UnitRecord, pieces: list[bytes]) -> tuple[UnitRecord, list
 
 
 def piece_in(row: Item) -> bytes:
-    """The part of what its unit writes that a row holds.
-
-    Raises:
-        UnsupportedFormat: a newer version wrote the row.
-        InvalidUnitRequest: no unit has written it.
-    """
     check_row(row)
     try:
         return bytes(row["data"]["B"])
@@ -254,52 +237,11 @@ def piece_in(row: Item) -> bytes:
         raise foreign_row(row) from error
 
 
-def entries_in(head: UnitRecord) -> list[Entry]:
-    """What its unit writes, if the head has all of it.
-
-    Raises:
-        UnsupportedFormat: a newer version wrote it.
-        InvalidUnitRequest: no unit has written it.
-    """
-    unpacking = UnpackingRows(head)
-    entries = unpacking.feed(head.inline)
-    unpacking.check_end()
-    return entries or []
-
-
-class UnpackingRows:
-    """Decodes the rows of what its unit writes, one after the other.
-
-    Every method raises UnsupportedFormat if a newer version wrote a row, and InvalidUnitRequest if no unit has.
-    """
-
-    def __init__(self, head: UnitRecord) -> None:
-        self._row = head_key(head.unit)
-        self._unpacking = Unpacking(self._row)
-
-    def feed(self, piece: bytes) -> list[Entry] | None:
-        """As of ``Unpacking``."""
-        try:
-            return self._unpacking.feed(piece)
-        except (AttributeError, LookupError, TypeError, ValueError, zlib.error) as error:
-            raise foreign_row(self._row, error) from error
-
-    def check_end(self) -> None:
-        """As of ``Unpacking``."""
-        try:
-            self._unpacking.check_end()
-        except ValueError as error:
-            raise foreign_row(self._row, error) from error
-
-
 class UnitRecords:
-    """The requests about the records of units, in the units' own table."""
-
     def __init__(self, table: str) -> None:
         self.table = table
 
     def read(self, unit: str) -> Get:
-        """Read a head."""
         return Get(self.table, head_key(unit))
 
     def read_together(self, units: Sequence[str]) -> GetTogether:
@@ -312,8 +254,7 @@ class UnitRecords:
         return Scan(only_if.A_HEAD_THAT_STAYS, (), after, self.table, names, part)
 
     def read_pieces(self, head: UnitRecord) -> list[Get]:
-        """Read the rows of what its unit writes."""
-        return [Get(self.table, piece_key(head, at)) for at in range(head.pieces)]
+        return [Get(self.table, key) for key in _rows_of_pieces(head)]
 
     def open(self, head: UnitRecord) -> Write:
         """Write a new head, before the unit marks its first item."""
@@ -321,59 +262,39 @@ class UnitRecords:
 
     def put_piece(self, head: UnitRecord, at: int, piece: bytes, not_after_local_ms: int) -> Write:
         """Write a row of what it writes; not sent once another process may have closed the record."""
-        key = piece_key(head, at)
-        return Write(
-            "Put",
-            key,
-            only_if.NO_SUCH_ROW,
-            item={**key, **STAMP, "data": {"B": piece}},
-            names=_NAMES,
-            not_after_local_ms=not_after_local_ms,
-            table=self.table,
-        )
+        return self._put_new(piece_key(head, at), {"data": {"B": piece}}, not_after_local_ms=not_after_local_ms)
 
     def delete_rows(self, head: UnitRecord) -> list[Write]:
-        """Delete all rows beside it."""
-        keys = [
-            Write("Delete", keys_key(head, at), only_if.ROW_IS_THERE, names=_NAMES, table=self.table)
-            for at in range(head.keys)
-        ]
-        return [*keys, *(self.delete_piece(head, at) for at in range(head.pieces))]
+        return [*map(self._delete, _rows_of_keys(head)), *self.delete_pieces(head)]
 
-    def delete_piece(self, head: UnitRecord, at: int) -> Write:
-        """Delete one row of what it writes."""
-        return Write("Delete", piece_key(head, at), only_if.ROW_IS_THERE, names=_NAMES, table=self.table)
+    def delete_pieces(self, head: UnitRecord) -> list[Write]:
+        return [*map(self._delete, _rows_of_pieces(head))]
+
+    def _delete(self, key: Item) -> Write:
+        return Write("Delete", key, only_if.ROW_IS_THERE, names=_NAMES, table=self.table)
+
+    def _put_new(self, key: Item, contents: Item, **more: Any) -> Write:
+        return put_row(self.table, key, only_if.NO_SUCH_ROW, contents, names=_NAMES, **more)
 
     def is_pending(self, head: UnitRecord) -> Write:
-        """Check that no process has ended it."""
         return self._write("ConditionCheck", head.unit, _mine(), values={":rev": number(head.rev)})
 
     def renew(self, head: UnitRecord, lease_until_ms: int) -> Write:
-        """A whole new lease."""
-        values = {":rev": number(head.rev), ":lease": number(lease_until_ms)}
-        return self._write("Update", head.unit, _mine(), update="SET #lease = :lease", values=values)
+        return self._change(head, "SET #lease = :lease", lease=number(lease_until_ms))
 
     def read_keys(self, head: UnitRecord) -> list[Get]:
-        """Read the rows of the keys that it marks."""
-        return [Get(self.table, keys_key(head, at)) for at in range(head.keys)]
+        return [Get(self.table, key) for key in _rows_of_keys(head)]
 
     def put_keys(self, head: UnitRecord, piece: bytes) -> Write:
-        """Write the keys of what it is about to mark, as its last row of keys."""
-        key = keys_key(head, head.keys - 1)
-        return Write(
-            "Put", key, only_if.NO_SUCH_ROW, item={**key, **STAMP, "data": {"B": piece}}, names=_NAMES, table=self.table
-        )
+        return self._put_new(keys_key(head, head.keys - 1), {"data": {"B": piece}})
 
     def add_keys(self, head: UnitRecord) -> Write:
-        """Count one more row of keys in its head."""
-        values = {":rev": number(head.rev), ":keys": number(head.keys), ":before": number(head.keys - 1)}
-        condition = every(_mine(), only_if.KEYS_AS_I_SAW)
-        return self._write("Update", head.unit, condition, update="SET #keys = :keys", values=values)
+        keys, before = number(head.keys), number(head.keys - 1)
+        return self._change(head, "SET #keys = :keys", only_if.KEYS_AS_I_SAW, keys=keys, before=before)
 
     def announce(self, head: UnitRecord) -> Write:
         """Note in its head how many rows of what it writes there will be."""
-        values = {":rev": number(head.rev), ":pieces": number(head.pieces)}
-        return self._write("Update", head.unit, _mine(), update="SET pieces = :pieces", values=values)
+        return self._change(head, "SET pieces = :pieces", pieces=number(head.pieces))
 
     def commit_with_writes(self, head: UnitRecord, now_ms: int) -> Write:
         """The deciding write of a head that did not hold what its unit writes before."""
@@ -386,15 +307,11 @@ class UnitRecords:
 
     def prolong(self, head: UnitRecord, lease_until_ms: int) -> Write:
         """A longer lease; two that are sent at once may arrive in any order."""
-        condition = every(_mine(), only_if.LEASE_ENDS_BEFORE)
-        values = {":rev": number(head.rev), ":lease": number(lease_until_ms)}
-        return self._write("Update", head.unit, condition, update="SET #lease = :lease", values=values)
+        lease = number(lease_until_ms)
+        return self._change(head, "SET #lease = :lease", only_if.LEASE_ENDS_BEFORE, lease=lease)
 
     def commit(self, head: UnitRecord, now_ms: int) -> Write:
-        """The deciding write."""
-        update = "SET #state = :committed, finalMs = :now"
-        values = {":rev": number(head.rev), ":now": number(now_ms)}
-        return self._write("Update", head.unit, _mine(), update=update, values=values)
+        return self._change(head, "SET #state = :committed, finalMs = :now", now=number(now_ms))
 
     def roll_back_expired(self, head: UnitRecord, now: Moment) -> Write:
         """Decide that a unit whose lease has ended is rolled back, if its lease is as it was seen."""
@@ -444,23 +361,15 @@ class UnitRecords:
         return self._write("ConditionCheck", head.unit, only)
 
     def read_correction(self, unit: str, correction: str) -> Get:
-        """Read the row that keeps a correction."""
         return Get(self.table, correction_key(unit, correction))
 
     def keep_correction(self, head: UnitRecord, correction: str, told: Item, entry: Entry, now_ms: int) -> Write:
         """Keep who has corrected an item, and what the unit would have written; time to live deletes it."""
-        key, pieces = correction_key(head.unit, correction), packed([entry]).pieces
-        item: dict[str, Any] = {
-            **key,
-            **STAMP,
-            **told,
-            "atMs": number(now_ms),
-            TIME_TO_LIVE: number(now_ms // 1_000 + CORRECTION_IS_KEPT_S),
-        }
-        if len(pieces) == 1:
-            # What fits into no row was never one item's: it is larger than DynamoDB allows.
-            item["data"] = {"B": pieces[0]}
-        return Write("Put", key, only_if.NO_SUCH_ROW, item=item, names=_NAMES, table=self.table)
+        pieces = packed([entry]).pieces
+        # What fits into no row was never one item's: it is larger than DynamoDB allows.
+        data: Item = {"data": {"B": pieces[0]}} if len(pieces) == 1 else {}
+        when = {"atMs": number(now_ms), TIME_TO_LIVE: expires_at(now_ms, CORRECTION_IS_KEPT_S)}
+        return self._put_new(correction_key(head.unit, correction), {**told, **when, **data})
 
     # Of saved units.
 
@@ -476,27 +385,28 @@ class UnitRecords:
         Args:
             tries: how many times its coordinator has tried to save it: a try that failed may have left other rows.
         """
-        key = piece_key(head, at)
-        item: Item = {**key, **STAMP, "data": {"B": piece}, "try": number(tries), TIME_TO_LIVE: rows_expire_at(head)}
+        contents: Item = {"data": {"B": piece}, "try": number(tries), TIME_TO_LIVE: rows_expire_at(head)}
         names, values = {**_NAMES, "#try": "try"}, {":try": number(tries)}
-        return Write(
-            "Put", key, only_if.NOT_WRITTEN_SINCE_THIS_TRY, item=item, names=names, values=values, table=self.table
-        )
+        only = only_if.NOT_WRITTEN_SINCE_THIS_TRY
+        return put_row(self.table, piece_key(head, at), only, contents, names=names, values=values)
 
     def claim(self, head: UnitRecord, coordinator: str) -> Write:
         """A coordinator resumes it: no earlier one can commit or save it from now on."""
-        values: Item = {":rev": number(head.rev), ":next": number(head.rev + 1), ":coordinator": {"S": coordinator}}
         update = "SET #rev = :next, #coordinator = :coordinator"
-        return self._write("Update", head.unit, _mine(), update=update, values=values)
+        return self._change(head, update, next=number(head.rev + 1), coordinator={"S": coordinator})
 
     def end_saved(self, head: UnitRecord, state: RecordState, now_ms: int) -> Write:
         """End it by its coordinator: it has marked nothing under its own id, so it is closed at once."""
         update = "SET #state = :ended, finalMs = :now, closed = :yes"
-        values = {":rev": number(head.rev), ":ended": {"S": state}, ":now": number(now_ms), ":yes": {"BOOL": True}}
+        values: Item = {"ended": {"S": state}, "now": number(now_ms), "yes": {"BOOL": True}}
         if head.pieces == 0:
-            update += ", #ttl = :until"
-            values[":until"] = _until(head, now_ms)
-        return self._write("Update", head.unit, _mine(), update=update + _WITHOUT_WRITES, values=values)
+            update, values = f"{update}, #ttl = :until", {**values, "until": _until(head, now_ms)}
+        return self._change(head, update + _WITHOUT_WRITES, **values)
+
+    def _change(self, head: UnitRecord, update: str, *conditions: str, **values: Any) -> Write:
+        """Change a pending head that is still this coordinator's; the values are those of the placeholders."""
+        given = {":rev": number(head.rev)} | {f":{name}": value for name, value in values.items()}
+        return self._write("Update", head.unit, every(_mine(), *conditions), update=update, values=given)
 
     def _write(self, operation: Any, unit: str, condition: str, **more: Any) -> Write:
         if condition != only_if.NO_SUCH_ROW:
@@ -508,7 +418,6 @@ class UnitRecords:
 
 
 def _row(head: UnitRecord) -> Item:
-    """A pending head as a row of the table."""
     item: dict[str, Any] = {
         **head_key(head.unit),
         **STAMP,
@@ -533,8 +442,7 @@ def _row(head: UnitRecord) -> Item:
 
 
 def _until(head: UnitRecord, now_ms: int) -> Mapping[str, str]:
-    kept_s = SAVED_IS_KEPT_S if head.is_saved else CLOSED_IS_KEPT_S
-    return number(now_ms // 1_000 + kept_s)
+    return expires_at(now_ms, SAVED_IS_KEPT_S if head.is_saved else CLOSED_IS_KEPT_S)
 
 
 def _mine() -> str:
@@ -542,11 +450,7 @@ def _mine() -> str:
 
 
 def ended(row: Item | None, unit: str) -> TicketLockError:
-    """Why a write to a unit's head was refused: its condition is that the unit is pending, and this coordinator's.
-
-    Args:
-        row: the head, as returned with the refusal; None for none.
-    """
+    """Why a write to a unit's head was refused: its condition is that the unit is pending, and this coordinator's."""
     if row is None:
         return UnitForgotten(f"the unit {unit} was ended by another process, and its record is gone")
     head = UnitRecord.of(row)

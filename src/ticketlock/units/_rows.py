@@ -40,23 +40,13 @@ class Misshapen(ValueError):
 
 
 def foreign_row(row: Item, error: Exception | None = None) -> InvalidUnitRequest:
-    """The error for a row of the units table that no unit has written.
-
-    Args:
-        error: what reading it raised.
-    """
     key = {name: dict(row[name]) for name in ("unit", "row")}
     why = f", {error}" if isinstance(error, Misshapen) else ""
     return InvalidUnitRequest("units", key, f"a table of their own: no unit has written this row{why}")
 
 
 def check_row(row: Item) -> None:
-    """Refuse a row that a newer version wrote, or no unit.
-
-    Raises:
-        UnsupportedFormat: its format is greater.
-        InvalidUnitRequest: no unit has written it.
-    """
+    """Refuse a row that a newer version wrote, or no unit."""
     try:
         stored = integer(row[FORMAT_ATTRIBUTE])
     except (KeyError, ValueError) as error:
@@ -82,11 +72,7 @@ def check_contents(told: Any, row: Item) -> Mapping[str, Any]:
 
 
 def fields(told: Any, known: Collection[str]) -> Mapping[str, Any]:
-    """A stored mapping, if it has these names and no other one.
-
-    Raises:
-        Misshapen: names those that it lacks, and those that are not known.
-    """
+    """A stored mapping, if it has these names and no other one."""
     if not isinstance(told, dict):
         raise Misshapen("in which a mapping is missing")
     lacks, more = sorted(set(known) - set(told)), sorted(set(told) - set(known))
@@ -108,8 +94,17 @@ def _told(row: Item) -> str:
 
 
 def row_key(unit: str, row: str) -> Item:
-    """The key of a row."""
     return {"unit": {"S": unit}, "row": {"S": row}}
+
+
+def put_row(table: str, key: Item, condition: str, contents: Item, **more: Any) -> Write:
+    """Write a row with the number of its format."""
+    return Write("Put", key, condition, item={**key, **STAMP, **contents}, table=table, **more)
+
+
+def expires_at(now_ms: int, kept_s: int) -> Mapping[str, str]:
+    """When time to live may delete a row, as an attribute."""
+    return number(now_ms // 1_000 + kept_s)
 
 
 TIME_CHECK = TimeCheck(row_key("0", "0"))
@@ -129,12 +124,7 @@ class Receipt:
 
     @classmethod
     def of(cls, row: Item | None) -> "Receipt":
-        """The receipt in a row; if there is no row, the receipt of an unused name.
-
-        Raises:
-            UnsupportedFormat: a newer version wrote the row.
-            InvalidUnitRequest: no unit has written it.
-        """
+        """The receipt in a row; if there is no row, the receipt of an unused name."""
         if row is None:
             return NEVER_USED
         check_row(row)
@@ -162,28 +152,23 @@ def is_receipt_of(row: Item | None, unit: str) -> bool:
     return row is not None and row.get("by") == {"S": unit}
 
 
-def receipt_key(name: str) -> Item:
-    """The key of a name's receipt."""
-    return row_key(f"{NAME}{name}", "receipt")
-
-
 def read_receipt(table: str, name: str) -> Get:
-    """Read a name's receipt."""
-    return Get(table, receipt_key(name))
+    return Get(table, _receipt_key(name))
 
 
 def put_receipt(table: str, name: str, before: Receipt, after: Receipt, now_ms: int) -> Write:
     """Commit a name, or give it up, if its receipt is unchanged, or was given up and is deleted since."""
-    key = receipt_key(name)
     condition, values = only_if.NO_SUCH_ROW, {}
     if before.unit:
         condition = only_if.RECEIPT_GIVEN_UP_AS_I_SAW
         values = {":rolled_back": {"S": "rolledBack"}, ":seen_by": {"S": before.unit}}
-    item: Mapping[str, Any] = {
-        **key,
-        **STAMP,
+    contents: Item = {
         "state": {"S": "committed" if after.is_committed else "rolledBack"},
         "by": {"S": after.unit},
-        TIME_TO_LIVE: number(now_ms // 1_000 + RECEIPT_IS_KEPT_S),
+        TIME_TO_LIVE: expires_at(now_ms, RECEIPT_IS_KEPT_S),
     }
-    return Write("Put", key, condition, item=item, names=_NAMES, values=values, table=table)
+    return put_row(table, _receipt_key(name), condition, contents, names=_NAMES, values=values)
+
+
+def _receipt_key(name: str) -> Item:
+    return row_key(f"{NAME}{name}", "receipt")

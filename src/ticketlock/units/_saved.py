@@ -17,7 +17,7 @@ requests of one coordinator cannot be mistaken for another's.
 
 import logging
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,12 +57,13 @@ from ticketlock.units._rows import (
     FORMAT_VALUES,
     NEVER_USED,
     RECEIPT_IS_KEPT_S,
-    STAMP,
     Receipt,
     Strange,
     check_row,
+    expires_at,
     fields,
     foreign_row,
+    put_row,
     read_receipt,
     row_key,
 )
@@ -70,7 +71,7 @@ from ticketlock.units._settings import SaveOptions, Terms, check_of, check_owner
 from ticketlock.units._state import UnitState
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._work import Guards, ItemState, Work, chunks
-from ticketlock.wire._actions import TIME_TO_LIVE, Item, Reply, number
+from ticketlock.wire._actions import TIME_TO_LIVE, Item, Reply
 from ticketlock.wire._item_requests import MOST_TOGETHER, Query
 from ticketlock.wire._requests import ForkingSteps, Pause, Together, TransactWrite, Write
 from ticketlock.wire._table_time import Moment
@@ -94,10 +95,7 @@ _PLACE = ("table", "key", "seen", "image", "glimpse", "isRead", "isWritten", "is
 
 def found_by_owner(table: str, head: UnitRecord, owner: str) -> Write:
     """The row of a unit in its owner's partition, written before its head: a query may see half of a transaction."""
-    key, until = row_key(_partition(owner), head.unit), rows_expire_at(head)
-    item: Item = {**key, **STAMP, TIME_TO_LIVE: until}
-    values = {":until": until, **FORMAT_VALUES}
-    return Write("Put", key, only_if.NO_ROW_THAT_STAYS_AS_LONG, item=item, names=_NAMES, values=values, table=table)
+    return _put(table, owner, head.unit, rows_expire_at(head))
 
 
 def owner_goes_on(table: str, owner: str) -> Write:
@@ -173,10 +171,13 @@ def _is_rolled_back(row: Item | None, *, repeated: bool) -> bool:
 
 def _end(table: str, owner: str, now: Moment) -> Write:
     """No unit is saved under it any more: from now on, also if an earlier end is about to be forgotten."""
-    key, until = row_key(_partition(owner), _ENDED), number(now.latest_ms // 1_000 + RECEIPT_IS_KEPT_S)
-    item: Item = {**key, **STAMP, TIME_TO_LIVE: until}
-    values = {":until": until, **FORMAT_VALUES}
-    return Write("Put", key, only_if.NO_ROW_THAT_STAYS_AS_LONG, item=item, names=_NAMES, values=values, table=table)
+    return _put(table, owner, _ENDED, expires_at(now.latest_ms, RECEIPT_IS_KEPT_S))
+
+
+def _put(table: str, owner: str, row: str, until: Mapping[str, str]) -> Write:
+    key, values = row_key(_partition(owner), row), {**FORMAT_VALUES, ":until": until}
+    only, contents = only_if.NO_ROW_THAT_STAYS_AS_LONG, {TIME_TO_LIVE: until}
+    return put_row(table, key, only, contents, names=_NAMES, values=values)
 
 
 def _saved(table: str, owner: str, after: Item | None) -> Query:
@@ -185,29 +186,17 @@ def _saved(table: str, owner: str, after: Item | None) -> Query:
 
 
 def _partition(owner: str) -> str:
-    """The partition of an owner; no unit has such an id."""
     return f"{OWNER}{owner}"
 
 
 class SavedUnit:
-    """One saved unit's record.
-
-    Args:
-        head: as this coordinator has claimed it.
-        records: the records of units.
-    """
+    """One saved unit's record, with its head as this coordinator has claimed it."""
 
     def __init__(self, head: UnitRecord, records: UnitRecords) -> None:
         self._head, self._records = head, records
 
     def roll_back(self) -> ForkingSteps[None]:
-        """End it, if it still belongs to this coordinator.
-
-        Raises:
-            UnitChanged: another coordinator has resumed it.
-            UnitForgotten: there is no record of it any more.
-            TableError: it is not known whether it was ended.
-        """
+        """End it, if it still belongs to this coordinator."""
         now: Moment = (yield Pause(0)).now
         reply: Reply = yield self._records.end_saved(self._head, "rolledBack", now.latest_ms)
         if not reply.applied and not isinstance(error := ended(reply.item, self._head.unit), UnitRolledBack):
@@ -218,14 +207,6 @@ class SavedUnit:
         """Raise the reason that the record or the name shows, in place of an error that it may have caused.
 
         Such an error tells the caller to run the unit again; but another coordinator may have committed it.
-
-        Args:
-            error: the error of the commit.
-            name: of the unit, if it has one.
-            seen: the receipt of the name as the unit has seen it.
-
-        Raises:
-            UnitChanged, UnitRolledBack, UnitForgotten: as ``check_is_mine`` and ``check_name``.
         """
         if isinstance(error, _OTHERS_MAY_CAUSE):
             yield from self.check_is_mine(error)
@@ -236,14 +217,6 @@ class SavedUnit:
                 _log.debug("the name of the unit %s was not checked: %s", self._head.unit, failed)
 
     def check_is_mine(self, error: TicketLockError) -> ForkingSteps[None]:
-        """Check that no other coordinator of the same unit is the cause of an error.
-
-        Args:
-            error: the error of the commit.
-
-        Raises:
-            UnitChanged, UnitRolledBack, UnitForgotten: the record does not belong to this coordinator any more.
-        """
         try:
             reply: Reply = yield self._records.read(self._head.unit)
         except TableError:
@@ -253,17 +226,7 @@ class SavedUnit:
             raise ended(reply.item, self._head.unit) from error
 
     def check_name(self, name: str, seen: Receipt) -> ForkingSteps[None]:
-        """End it if its name was used or given up since: no coordinator could commit it any more.
-
-        Args:
-            seen: the receipt of the name as the unit has seen it.
-
-        Raises:
-            UnitRolledBack: the name was used or given up.
-            UnitChanged: it was, and another coordinator has resumed the unit.
-            UnitForgotten: it was, and there is no record of the unit any more.
-            TableError: the name could not be read.
-        """
+        """End it if its name was used or given up since: no coordinator could commit it any more."""
         reply: Reply = yield read_receipt(self._records.table, name)
         if seen.still_lets(Receipt.of(reply.item)):
             return
@@ -285,9 +248,8 @@ class SavedUnit:
 
     def forget_rows(self) -> ForkingSteps[None]:
         """Delete the rows of the previous save after a new one; if that fails, time to live deletes them."""
-        rows = tuple(self._records.delete_piece(self._head, at) for at in range(self._head.pieces))
-        if rows:
-            yield Together(rows)
+        if self._head.pieces:
+            yield Together(tuple(self._records.delete_pieces(self._head)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,17 +268,7 @@ def save(
 ) -> ForkingSteps[UnitRecord]:
     """Save what a unit has read and stated, in place of what it was resumed with.
 
-    Args:
-        receipt: of its name, as it was seen; None where it has none.
-        keeping: for how long, and under which owner.
-        state: of the unit: noted from the moment at which a request may have handed it on.
-
-    Raises:
-        UnsupportedFormat: a newer version has saved it since, or another unit of its owner, or has ended its owner.
-        UnitChanged: another coordinator has resumed it since.
-        UnitRolledBack, UnitForgotten: it was ended meanwhile, or its owner has ended.
-        OutcomeUnknown: it may or may not be saved.
-        TableError: another one; it is not saved.
+    Its state notes from when on a request may have handed it on.
     """
     reply: Reply = yield Pause(0)
     now, before = reply.now, terms.saved
@@ -396,8 +348,8 @@ def _unit_told(terms: Terms, work: Work, receipt: Receipt | None) -> dict[str, A
         "timeoutMs": terms.timeout_ms,
         "isolation": terms.isolation.value,
         "name": terms.name,
-        "receipt": None if receipt is None else _receipt_told(receipt),
-        "under": None if terms.under is None else _lock_told(check_of(terms.under)["ConditionCheck"]),
+        "receipt": None if receipt is None else {"isCommitted": receipt.is_committed, "unit": receipt.unit},
+        "under": None if terms.under is None else _lock(check_of(terms.under)["ConditionCheck"], encode_item),
         "engine": terms.engine,
         "prefix": work.marks.prefix,
         "cuts": work.reads,
@@ -408,8 +360,7 @@ def _unit_told(terms: Terms, work: Work, receipt: Receipt | None) -> dict[str, A
 
 def terms_of(told: Mapping[str, Any], own: Terms, head: UnitRecord) -> Terms:
     """What the unit was begun with, under the id and the step of the coordinator that goes on with it."""
-    lock = told["under"]
-    under = None if lock is None else SavedLock({name: _lock_field(name, value) for name, value in lock.items()})
+    under = None if told["under"] is None else SavedLock(_lock(told["under"], decode_item))
     return Terms(
         unit=own.unit,
         born_ms=head.born_ms,
@@ -424,7 +375,6 @@ def terms_of(told: Mapping[str, Any], own: Terms, head: UnitRecord) -> Terms:
 
 
 def receipt_of(told: Mapping[str, Any]) -> Receipt | None:
-    """The receipt of its name, as it was seen."""
     if told["receipt"] is None:
         return None
     seen = fields(told["receipt"], _RECEIPT)
@@ -441,16 +391,9 @@ def work_of(told: Mapping[str, Any], work: Work, tables: Mapping[str, UnitTable]
         place.before = image_of(place.seen, work.marks)
         place.image = _item(saved["image"][0]) if saved["image"] else place.before
         place.glimpse = (_item(saved["glimpse"][0]),) if saved["glimpse"] else None
-        place.is_read, place.is_written, place.is_checked = (
-            saved["isRead"],
-            saved["isWritten"],
-            saved["isChecked"],
-        )
+        place.is_read, place.is_written = saved["isRead"], saved["isWritten"]
+        place.is_checked = saved["isChecked"]
         place.read_number = saved["cut"]
-
-
-def _receipt_told(receipt: Receipt) -> dict[str, Any]:
-    return {"isCommitted": receipt.is_committed, "unit": receipt.unit}
 
 
 def _place_told(place: ItemState) -> dict[str, Any]:
@@ -476,17 +419,8 @@ def _item(told: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return None if told is None else decode_item(told)
 
 
-def _lock_told(check: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: encode_item(value) if name in _OF_ITEMS else value for name, value in check.items()}
-
-
-def _lock_field(name: str, told: Any) -> Any:
-    return decode_item(told) if name in _OF_ITEMS else told
-
-
-def tables_of(told: Mapping[str, Any]) -> Sequence[str]:
-    """The tables of its items."""
-    return sorted({place["table"] for place in told["places"]})
+def _lock(check: Mapping[str, Any], convert: Callable[[Any], Any]) -> dict[str, Any]:
+    return {name: convert(value) if name in _OF_ITEMS else value for name, value in check.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -494,8 +428,6 @@ class Resumed:
     """A saved unit, as the coordinator that resumes it gets it.
 
     Attributes:
-        terms: what it was begun with.
-        work: what it has read and stated.
         receipt: of its name, as it was seen.
         is_committed: whether another coordinator has committed it.
     """
@@ -512,20 +444,7 @@ class Resumed:
 
 
 def resume(given: Any, own: Terms, units_table: str, marks: Marks, tables: Tables) -> ForkingSteps[Resumed]:
-    """Resume a saved unit.
-
-    Args:
-        given: what its `save` has returned.
-        own: of a new unit: the id under which this coordinator writes, and its step.
-
-    Raises:
-        InvalidUnitRequest: it is no id, or of a unit that was not saved, or saved under another prefix.
-        UnitRolledBack: it was rolled back, the time for which it was saved is over, or its name was used or given up
-            since.
-        UnitForgotten: there is no record of it.
-        UnsupportedFormat: a newer version has saved it.
-        TableError: the table could not be used.
-    """
+    """Resume a saved unit; ``own`` has the id under which this coordinator writes, and its step."""
     if not isinstance(given, str) or not is_id(given):
         raise InvalidUnitRequest("unit", given, "what `save` has returned")
     records = UnitRecords(units_table)
@@ -566,7 +485,6 @@ def resume(given: Any, own: Terms, units_table: str, marks: Marks, tables: Table
 
 
 def _is_claimed_by(reply: Reply, coordinator: str) -> bool:
-    """Whether an earlier attempt of the claim was applied."""
     return reply.item is not None and UnitRecord.of(reply.item).coordinator == coordinator
 
 
@@ -591,7 +509,8 @@ def _resumed(
 ) -> ForkingSteps[Resumed]:
     try:
         told = fields(of_pieces(pieces, head_key(head.unit)), SAVED)
-        terms, receipt, names = terms_of(told, own, head), receipt_of(told), tables_of(told)
+        terms, receipt = terms_of(told, own, head), receipt_of(told)
+        names = sorted({place["table"] for place in told["places"]})
         prefix, guarded = str(told["prefix"]), frozenset(told["guarded"])
     except (AttributeError, LookupError, TypeError, ValueError, zlib.error) as error:
         raise foreign_row(head_key(head.unit), error) from error

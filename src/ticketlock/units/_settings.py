@@ -32,11 +32,7 @@ _LONGEST_KEEP_MS = 366 * 24 * 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class SavedStep:
-    """What one process adds to a saved unit, for example a state of a workflow; each retry is the same step.
-
-    Attributes:
-        name: differs from those of the unit's other steps.
-    """
+    """What one process adds to a saved unit, for example a state of a workflow; each retry is the same step."""
 
     name: str
 
@@ -47,16 +43,11 @@ class SavedStep:
 
 
 def with_step(saved: frozenset[bytes], step: SavedStep | None) -> frozenset[bytes]:
-    """The steps of a unit after the save of this one."""
     return saved if step is None else saved | {step.digest}
 
 
 def check_room(saved: frozenset[bytes], step: SavedStep | None) -> None:
-    """Refuse one step too many: to drop an earlier one would let its retry count twice.
-
-    Raises:
-        InvalidUnitRequest: there is no room for it.
-    """
+    """Refuse one step too many: to drop an earlier one would let its retry count twice."""
     if step is not None and len(with_step(saved, step)) > MOST_STEPS:
         allowed = f"one of the unit's {MOST_STEPS} steps: it records no more; resume it without a step"
         raise InvalidUnitRequest("step", step.name, allowed)
@@ -65,9 +56,7 @@ def check_room(saved: frozenset[bytes], step: SavedStep | None) -> None:
 class HeldLock(Protocol):
     """What a unit is committed under: a lease of ``ticketlock``, for example."""
 
-    def condition_check(self) -> dict[str, Any]:
-        """The check that the lock is held, as an item of ``TransactWriteItems``."""
-        ...
+    def condition_check(self) -> dict[str, Any]: ...
 
 
 Under = Callable[..., HeldLock]
@@ -79,12 +68,8 @@ class Terms:
     """The terms with which a unit begins.
 
     Attributes:
-        unit: the id under which it writes.
         born_ms: when its first try began, by a wall clock; later tries keep it.
-        timeout_ms: how long it waits for other units.
-        isolation: of reads without a level of their own.
         name: only one unit of a name is ever committed.
-        under: a lock that must be held at the commit.
         engine: how it is committed; None: natively if it fits.
         saved: the record of the saved unit that it continues; None for a new unit.
         step: which step of that unit it is; None for none.
@@ -118,11 +103,7 @@ class Terms:
 
 
 def check_of(under: HeldLock) -> Mapping[str, Any]:
-    """The check that a lock is held, made by the lock.
-
-    Raises:
-        InvalidUnitRequest: it is not such a check: the unit would be committed without it.
-    """
+    """The check that a lock is held, made by the lock."""
     found: Any = under.condition_check()
     only = found.get("ConditionCheck") if isinstance(found, Mapping) and len(found) == 1 else None
     wanted = {"TableName": str, "Key": Mapping, "ConditionExpression": str}
@@ -149,24 +130,12 @@ class SaveOptions:
 
 
 def check_owner(owner: Any) -> str:
-    """An owner of saved units.
-
-    Raises:
-        InvalidUnitRequest: it is no text of that length.
-    """
     return text("owner", owner, NAME_BYTES, InvalidUnitRequest)
 
 
 @contextmanager
 def as_a_unit_request(**given: object) -> Iterator[None]:
-    """Within the block a setting may be refused.
-
-    Args:
-        given: the settings, by name.
-
-    Raises:
-        InvalidUnitRequest: in place of ``InvalidLockRequest``.
-    """
+    """Within the block a setting may be refused: ``InvalidUnitRequest`` replaces ``InvalidLockRequest``."""
     try:
         yield
     except InvalidLockRequest as error:
@@ -175,13 +144,7 @@ def as_a_unit_request(**given: object) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class UnitsSettings:
-    """The arguments of a ``Units``.
-
-    Attributes:
-        units_table: the name of the units table.
-        marks: the names of our attributes.
-        timeout: of units that have no time-out of their own, in seconds.
-    """
+    """The arguments of a ``Units``; the time-out is for units that have none of their own, in seconds."""
 
     units_table: str
     marks: Marks
@@ -201,11 +164,7 @@ class UnitsSettings:
         engine: Any = None,
         step: Any = None,
     ) -> Terms:
-        """The terms of a new unit, or of a new coordinator of a saved one.
-
-        Raises:
-            InvalidUnitRequest: names the field.
-        """
+        """The terms of a new unit, or of a new coordinator of a saved one."""
         if name is not None:
             text("name", name, NAME_BYTES, InvalidUnitRequest)
         if not isinstance(isolation, Isolation):
@@ -230,30 +189,17 @@ class UnitsSettings:
         )
 
     def terms_outside(self, clocks: Clocks, isolation: Any) -> Terms:
-        """Those of a read outside units, which has no end that would take marks off.
-
-        Raises:
-            InvalidUnitRequest: it would mark what it reads; or that is no level.
-        """
+        """Those of a read outside units, which has no end that would take marks off."""
         if isolation is READ_LOCK:
             raise InvalidUnitRequest("isolation", isolation, "another level outside a unit")
         return self.terms(clocks, isolation=isolation)
 
     def until_ms(self, clocks: Clocks, timeout: Any) -> int | None:
-        """When a time-out ends, by the local clock; None for none.
-
-        Raises:
-            InvalidUnitRequest: the time-out is not a duration that is allowed.
-        """
+        """When a time-out ends, by the local clock; None for none."""
         return None if timeout is None else clocks.read().local_ms + _timeout_ms(timeout)
 
 
 def keeping(keep_for: Any, owner: Any) -> SaveOptions:
-    """How a unit is to be saved.
-
-    Raises:
-        InvalidUnitRequest: names the field.
-    """
     keep_ms = duration_ms("keep_for", keep_for, _SHORTEST_KEEP_MS, _LONGEST_KEEP_MS, InvalidUnitRequest)
     return SaveOptions(keep_ms, None if owner is None else check_owner(owner))
 

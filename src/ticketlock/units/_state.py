@@ -117,7 +117,6 @@ class OwnRecord:
         self._phase: RecordPhase = "none"
 
     def note(self, event: RecordEvent) -> None:
-        """Something has happened to the record."""
         self._phase = RECORD_TRANSITIONS[event][self._phase]
 
     @property
@@ -132,12 +131,10 @@ class OwnRecord:
 
     @property
     def has_to_be_kept(self) -> bool:
-        """Whether its lease has to be renewed."""
         return self._phase == "recorded"
 
     @property
     def is_ending(self) -> bool:
-        """Whether the unit's own end has begun."""
         return self._phase in ("ending", "settled")
 
 
@@ -157,12 +154,10 @@ class UnitState:
         self._has_refused = False
 
     def note(self, event: Event) -> None:
-        """Something has happened to the unit."""
         self._name = TRANSITIONS[event][self._name]
 
     @property
     def is_open(self) -> bool:
-        """Whether it takes statements."""
         return self._name in _OPEN
 
     @property
@@ -177,12 +172,10 @@ class UnitState:
 
     @property
     def is_finished(self) -> bool:
-        """Whether its commit has ended well."""
         return self._name == "committed"
 
     @property
     def is_rolled_back(self) -> bool:
-        """Whether it is over, and has written nothing."""
         return self._name == "rolled back"
 
     @property
@@ -201,11 +194,6 @@ class UnitState:
         return self._process.is_this
 
     def check_process(self) -> None:
-        """Refuse to continue in a forked child.
-
-        Raises:
-            ClientClosed: this is one.
-        """
         if not self.is_of_this_process:
             raise ClientClosed(
                 f"the unit {self._unit} belongs to the process that this one was forked from: "
@@ -235,11 +223,6 @@ class UnitState:
             self._in_use.release()
 
     def check_open(self) -> None:
-        """Refuse to continue after the end.
-
-        Raises:
-            UnitFinished: says how the unit has ended.
-        """
         if not self.is_open:
             then = "`resume` continues it" if self._name == "saved" else "begin another"
             raise UnitFinished(f"the unit {self._unit} is {self.in_words}: {then}")
@@ -254,11 +237,7 @@ class UnitState:
             raise
 
     def check_can_end(self) -> None:
-        """Refuse to end a block beside a method that still runs, if a call was refused for it already.
-
-        Raises:
-            UnitFinished: the caller has caught that refusal, and not awaited the method.
-        """
+        """Refuse to end a block beside a method that still runs, if a call was refused for it already."""
         if self._has_refused and self._in_use.locked():
             raise UnitFinished(
                 f"the block has ended while a method of its unit {self._unit} was under way, beside which another call "
@@ -266,11 +245,7 @@ class UnitState:
             )
 
     def check_committed_or_reported(self) -> None:
-        """Refuse to end a block without an error if its unit was not committed and its commit has raised no error.
-
-        Raises:
-            UnitFinished: says how the unit has ended.
-        """
+        """Refuse to end a block without an error if its unit was not committed and its commit has raised no error."""
         if self._name not in ("committed", "saved") and not self.is_reported:
             raise UnitFinished(
                 f"the block has ended without an error, but its unit {self._unit} is {self.in_words}: what has "
@@ -279,5 +254,4 @@ class UnitState:
 
     @property
     def in_words(self) -> str:
-        """The state, as a message shows it."""
         return _IN_WORDS.get(self._name, self._name)

@@ -10,8 +10,7 @@ from ticketlock._expressions._values import Attributes, ExpressionInvalid, ItemI
 from ticketlock.errors import ConditionFailed, InvalidUnitRequest
 from ticketlock.units._marks import Marks
 from ticketlock.units._tables import UnitTable
-from ticketlock.units._values import PYTHON, Phrase, Python, advice, expression, expressions_in, refusing
-from ticketlock.wire._actions import Item
+from ticketlock.units._values import PYTHON, Python, advice, expression, expressions_in, refusing
 
 StatementKind = Literal["put", "update", "delete", "check"]
 
@@ -24,11 +23,8 @@ class Statement:
     """One statement on one item.
 
     Attributes:
-        kind: what it does.
-        table, key: on which item.
         item: the whole new item of a put.
         parameters: its expressions, as the low-level API has them.
-        expressions: the same, parsed.
         change: the parsed update of an update statement.
     """
 
@@ -41,12 +37,7 @@ class Statement:
     change: ItemUpdate | None
 
     def applied_to(self, image: Attributes | None) -> Attributes | None:
-        """The item after it; None for none.
-
-        Raises:
-            ConditionFailed: its condition does not hold.
-            InvalidUnitRequest: an expression is wrong, or does not fit the item.
-        """
+        """The item after it; None for none."""
         try:
             if not self.expressions.condition_holds(image):
                 key = PYTHON.back(self.key) or {}
@@ -60,32 +51,8 @@ class Statement:
         return {"put": self.item, "delete": None, "check": image}[self.kind]
 
 
-@dataclass(frozen=True, slots=True)
-class StatementArguments:
-    """The arguments of a statement, in AttributeValues.
-
-    Attributes:
-        target: the item of a put, the key of the others, in canonical form.
-        condition: with its own placeholders, if it was made from an object.
-        values, names: what the placeholders of the expressions stand for.
-        update: an update expression.
-    """
-
-    target: Attributes
-    condition: Phrase
-    values: Item
-    names: Mapping[str, str]
-    update: Any = None
-
-    def parameters(self) -> dict[str, Any]:
-        """As parameters of the low-level API."""
-        given = {
-            "ConditionExpression": self.condition.text,
-            "UpdateExpression": expression("update", self.update),
-            "ExpressionAttributeNames": {**self.names, **self.condition.names},
-            "ExpressionAttributeValues": {**self.values, **self.condition.values},
-        }
-        return {name: each for name, each in given.items() if each}
+StatementArguments = tuple[Attributes, dict[str, Any]]
+"""The item of a put, or the key of the others, in canonical form; the condition with its placeholders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +60,7 @@ class StatementRequest:
     """A statement as its caller has given it. The steps of the unit check and convert it: an interrupt of that ends it.
 
     Attributes:
-        kind: what it does.
         table, target: on which item: the item of a put, the key of the others.
-        condition, values, names, update: its expressions, and what their placeholders stand for.
         python: what converts them to AttributeValues.
     """
 
@@ -110,40 +75,35 @@ class StatementRequest:
     python: Python = PYTHON
 
     def arguments(self) -> StatementArguments:
-        """The same in AttributeValues.
-
-        Raises:
-            InvalidUnitRequest: names the field.
-        """
         if self.kind == "check" and self.condition is None:
             raise InvalidUnitRequest("condition", None, "a condition: `get` makes sure that an item does not change")
         python = self.python
-        return StatementArguments(
-            target=python.item(field_of_target(self.kind), self.target),
-            condition=python.condition(self.condition),
-            values=python.values(self.values),
-            names=python.names(self.names),
-            update=self.update,
-        )
+        target = python.item(field_of_target(self.kind), self.target)
+        condition = python.condition(self.condition)
+        values, names = python.values(self.values), python.names(self.names)
+        parameters = {
+            "ConditionExpression": condition.text,
+            "ExpressionAttributeNames": {**names, **condition.names},
+            "ExpressionAttributeValues": {**values, **condition.values},
+        }
+        return target, {name: each for name, each in parameters.items() if each}
 
 
 def field_of_target(kind: StatementKind) -> str:
-    """The caller's name for the target of a statement."""
     return "item" if kind == "put" else "key"
 
 
-def statement(kind: StatementKind, table: UnitTable, given: StatementArguments, marks: Marks) -> Statement:
-    """A statement, checked as far as possible without the item.
-
-    Raises:
-        InvalidUnitRequest: names the field.
-    """
-    field, target = field_of_target(kind), given.target
+def statement(request: StatementRequest, table: UnitTable, given: StatementArguments, marks: Marks) -> Statement:
+    """A statement, checked as far as possible without the item."""
+    kind, (target, parameters) = request.kind, given
+    field = field_of_target(kind)
     marks.check_free_of_ours(field, target)
     key = table.key_of(field, target) if kind == "put" else table.key_alone(field, target)
-    if kind == "update" and given.update is None:
-        raise InvalidUnitRequest("update", None, "an update expression")
-    parameters = given.parameters()
+    if kind == "update":
+        update = expression("update", request.update)
+        if update is None:
+            raise InvalidUnitRequest("update", None, "an update expression")
+        parameters = {**parameters, "UpdateExpression": update}
     with refusing(kind, expressions_in(parameters)):
         expressions = Expressions(parameters)
         change = ItemUpdate(expressions, table.key_names) if kind == "update" else None

@@ -4,7 +4,6 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any
 
 from ticketlock._checks import whole_number
@@ -18,8 +17,8 @@ from ticketlock.errors import (
 )
 from ticketlock.units import _conditions as only_if
 from ticketlock.units._marks import Marks
-from ticketlock.units._meeting import RedoLog, close, finish, is_for_contents, not_finished, unmark
-from ticketlock.units._packing import Entry
+from ticketlock.units._meeting import Marked, RedoLog, close, finish, is_for_contents, not_finished, unmark
+from ticketlock.units._packing import Entry, by_table
 from ticketlock.units._record import Record, UnitRecord, UnitRecords, decide
 from ticketlock.units._rows import FORMAT_NAMES, FORMAT_VALUES, KEY, check_row, row_key
 from ticketlock.units._work import chunks
@@ -49,7 +48,6 @@ class SweepPosition:
     The row is a hint: if a sweep reads an old one, it sweeps some units twice, or leaves some to the next sweep.
 
     Args:
-        table: the units table.
         part: its number, from 0 on, and how many parts there are.
     """
 
@@ -58,7 +56,6 @@ class SweepPosition:
         self._key = row_key(SWEEP, "part#{}of{}".format(*part))
 
     def read(self) -> Get:
-        """Read it."""
         return Get(self._table, self._key)
 
     def after(self, row: Item | None) -> Item | None:
@@ -75,7 +72,6 @@ class SweepPosition:
         return found if is_ours else None
 
     def keep(self, after: Item, now_ms: int) -> Write:
-        """Let the next sweep continue after this key."""
         values: Item = {**FORMAT_VALUES, ":after": {"M": after}, ":until": number(now_ms // 1_000 + _IS_KEPT_S)}
         update = "SET #format = :format, #after = :after, #ttl = :until"
         return Write(
@@ -83,7 +79,6 @@ class SweepPosition:
         )
 
     def forget(self) -> Write:
-        """Let the next sweep begin at the beginning."""
         return Write("Delete", self._key, only_if.ROW_IS_THERE, names=_NAMES, table=self._table)
 
 
@@ -155,15 +150,8 @@ def sweep(records: UnitRecords, marks: Marks, *, parts: int = 1, until_ms: int |
     """End and finish the units that were left, and close those that are finished. Safe to repeat, and in parallel.
 
     Args:
-        records: the records of units.
-        marks: the names of our attributes.
-        parts: how many parts of the table are swept at once.
         until_ms: when to stop, by the local clock, but for a first unit; the next sweep that has an end and as many
             parts continues there. None: at the end of the table.
-
-    Raises:
-        InvalidUnitRequest: there cannot be so many parts.
-        TableError: a part of the table could not be read; the others are swept.
     """
     whole_number("parts", parts, 1, MOST_PARTS, InvalidUnitRequest)
     if parts == 1:
@@ -239,7 +227,6 @@ def _left_open(swept: Swept, head: UnitRecord, now: Moment) -> Swept:
 def sweep_one(
     seen: UnitRecord, now: Moment, records: UnitRecords, marks: Marks, swept: Swept, time: _TimeOfPart | None = None
 ) -> ForkingSteps[Swept]:
-    """Sweep one unit, and add what was done to ``swept``."""
     head, says = seen, decide(seen, now)
     if says is Record.CLOSED:
         # The process that closed it has not deleted all of its rows.
@@ -265,16 +252,12 @@ def sweep_one(
 
 
 def _finish(log: RedoLog, head: UnitRecord, marks: Marks, time: _TimeOfPart) -> ForkingSteps[int]:
-    """Finish every item of a unit that has ended, piece by piece. Returns how many had its mark.
-
-    Raises:
-        CommittedUnfinished: DynamoDB refuses some of them; the others are finished.
-    """
+    """Finish every item of a unit that has ended, piece by piece. Returns how many had its mark."""
     count, refused = 0, list[tuple[Entry, TableRefused]]()
     while entries := (yield from log.next()):
-        for table, of_table in groupby(sorted(entries, key=_table), _table):
+        for table, of_table in by_table(entries):
             try:
-                count += yield from _finish_in(list(of_table), head, marks, time, refused)
+                count += yield from _finish_in(of_table, head, marks, time, refused)
             except TableNotFound:
                 # Its items are gone, and the marks in them.
                 _log.warning("the table %s of the unit %s no longer exists", table, head.unit)
@@ -283,10 +266,6 @@ def _finish(log: RedoLog, head: UnitRecord, marks: Marks, time: _TimeOfPart) -> 
     if refused:
         raise not_finished(head.unit, refused)
     return count
-
-
-def _table(entry: Entry) -> str:
-    return entry.table
 
 
 def _finish_in(
@@ -321,7 +300,7 @@ def _ended(head: UnitRecord, entry: Entry, item: Item, marks: Marks) -> Request:
         return finish(entry, head.unit, marks)
     mark = marks.mark_of(item)
     assert mark is not None
-    return unmark(entry.table, entry.key, entry.key_name, mark, marks)
+    return unmark(Marked(entry.table, entry.key, entry.key_name, mark), marks)
 
 
 def _all(ends: Sequence[tuple[Entry, Request]]) -> ForkingSteps[list[tuple[Entry, TableRefused]]]:

@@ -99,11 +99,7 @@ class UnitTable:
 
 
 class Tables:
-    """The tables of one ``Units``, each known by one name.
-
-    Args:
-        units_table: the units table, which is not a table of a user.
-    """
+    """The tables of one ``Units``, each known by one name."""
 
     def __init__(self, units_table: str) -> None:
         self._units_table = units_table
@@ -114,14 +110,8 @@ class Tables:
         """A table by its name or its ARN: the same object for both, since units identify items by their tables' names.
 
         Args:
-            given: the name or the ARN.
             field: the caller's name for it.
             guarded: whether it is guarded; None: as in the first call, and there not.
-
-        Raises:
-            InvalidUnitRequest: it is neither a name nor an ARN; or an ARN of another account or Region; or the units
-                table; or it cannot be guarded.
-            TableNotFound: there is no such table.
         """
         if guarded is not None:
             boolean("guarded", guarded, InvalidUnitRequest)
@@ -156,10 +146,6 @@ class Tables:
         """Describe those of these tables again whose description is old: an index may have been added since.
 
         Without an answer the old description stays: marked commits do not depend on DynamoDB's control plane.
-
-        Raises:
-            InvalidUnitRequest: it was replaced by a table with another key.
-            TableNotFound, TableRefused: there is no such table, or it may not be described.
         """
         # Guards are in the units table, which has no indexes.
         own = {id(table): table for table in tables if self._known.get(table.name) is table}

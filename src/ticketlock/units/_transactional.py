@@ -37,55 +37,40 @@ _FIRST_BACKOFF_MS = 25
 _LONGEST_BACKOFF_MS = 1_000
 
 
+@dataclass(slots=True)
 class Tries:
     """The tries of one call: units that keep the age of the first one.
 
-    Args:
-        terms: of the first unit.
-        most: how many tries there may be.
-        clocks: where the time comes from.
-        jitter: random numbers in [0, 1), so that units that have conflicted do not conflict again.
-
     Attributes:
         terms: of the current unit.
+        most: how many tries there may be.
         turn: what the call queues for; None without a lock client.
+        jitter: random numbers in [0, 1), so that units that have conflicted do not conflict again.
+        failed: how many have.
     """
 
-    def __init__(
-        self,
-        terms: Terms,
-        most: int,
-        clocks: Clocks,
-        turn: PlaceInTurn | None = None,
-        jitter: Callable[[], float] = random.random,
-    ) -> None:
-        self.terms = terms
-        self.turn = turn
-        self._most = most
-        self._clocks = clocks
-        self._jitter = jitter
-        self._failed = 0
+    terms: Terms
+    most: int
+    clocks: Clocks
+    turn: PlaceInTurn | None = None
+    jitter: Callable[[], float] = random.random
+    failed: int = 0
 
     def is_the_last(self, error: TicketLockError) -> bool:
-        """Count a try that failed. Returns whether it was the last."""
-        self._failed += self.turn is None or self.turn.met(error)
-        return self._failed >= self._most
+        self.failed += self.turn is None or self.turn.met(error)
+        return self.failed >= self.most
 
     def wait(self) -> Actions[None]:
         """Wait before the next try: longer after more failures, and not at all if the call holds its locks."""
         if self.turn is None or not self.turn.is_held:
             # Limited, since more doublings would not wait longer. To step back does not count as a try.
-            doublings = min(max(self._failed - 1, 0), _LONGEST_BACKOFF_MS.bit_length())
-            yield Sleep(self._jitter() * min(_LONGEST_BACKOFF_MS, _FIRST_BACKOFF_MS << doublings))
-        self.terms = dataclasses.replace(self.terms, unit=new_id(self._clocks.read().wall_ms))
+            doublings = min(max(self.failed - 1, 0), _LONGEST_BACKOFF_MS.bit_length())
+            yield Sleep(self.jitter() * min(_LONGEST_BACKOFF_MS, _FIRST_BACKOFF_MS << doublings))
+        self.terms = dataclasses.replace(self.terms, unit=new_id(self.clocks.read().wall_ms))
 
 
 def check_has_parentheses(given: object) -> None:
-    """Refuse ``@units.transactional`` on a function, which would be its first argument.
-
-    Raises:
-        TypeError: there is such an argument.
-    """
+    """Refuse ``@units.transactional`` on a function, which would be its first argument."""
     if given is not None:
         raise TypeError("transactional takes keyword arguments only: write @units.transactional(), with parentheses")
 
@@ -95,62 +80,39 @@ class TransactionalArguments:
     """The arguments of ``transactional``.
 
     Attributes:
-        tries: how many there may be.
-        unit_as: the argument in which the function gets its unit.
-        name: a template or a callable, or None.
-        isolation, timeout: of each unit.
-        under: makes the lock of a call's unit from the arguments of the call; None for no lock.
+        most_tries: how many there may be.
+        name_of: makes the name of a call's unit; None for no name.
     """
 
-    tries: Any
+    most_tries: Any
     unit_as: Any
     name: CallKey | None
     isolation: Any
     timeout: Any
     under: Under | None
+    name_of: KeyOf | None = None
 
     def check(self, settings: UnitsSettings, clocks: Clocks) -> None:
-        """Refuse arguments that are wrong for every call.
-
-        Raises:
-            InvalidUnitRequest: names the argument.
-        """
         # The check counts frames of the stack: it is called directly from here.
         if self.name is not None:
             TRANSACTIONAL.check_key(self.name)
-        whole_number("tries", self.tries, 1, _MOST_TRIES, InvalidUnitRequest)
+        whole_number("tries", self.most_tries, 1, _MOST_TRIES, InvalidUnitRequest)
         text("unit_as", self.unit_as, _ARGUMENT_BYTES, InvalidUnitRequest)
         if self.under is not None and (not callable(self.under) or inspect.iscoroutinefunction(self.under)):
             raise InvalidUnitRequest("under", self.under, _UNDER)
         settings.terms(clocks, isolation=self.isolation, timeout=self.timeout)
 
-    def of(self, function: Callable[..., Any]) -> "Calls":
-        """The calls of a function.
-
-        Raises:
-            TypeError: the function does not take the unit.
-            InvalidUnitRequest: the name is a template with a name that is no parameter of the function.
-        """
+    def of(self, function: Callable[..., Any]) -> "TransactionalArguments":
+        """The same, of one function."""
         try:
             inspect.signature(function).bind_partial(**{self.unit_as: None})
         except TypeError as error:
             raise TypeError(
                 f"the unit is passed as the keyword argument {self.unit_as!r}; the function does not take it: {error}"
             ) from None
-        return Calls(self, KeyOf(TRANSACTIONAL, self.name, function, self.unit_as) if self.name is not None else None)
-
-
-@dataclass(frozen=True, slots=True)
-class Calls:
-    """The calls of one function.
-
-    Attributes:
-        arguments: those of the decorator.
-        name_of: makes the name of a call's unit; None for no name.
-    """
-
-    arguments: TransactionalArguments
-    name_of: KeyOf | None
+        if self.name is None:
+            return self
+        return dataclasses.replace(self, name_of=KeyOf(TRANSACTIONAL, self.name, function, self.unit_as))
 
     def tries(
         self,
@@ -160,30 +122,16 @@ class Calls:
         kwargs: Mapping[str, Any],
         turn: PlaceInTurn | None,
     ) -> Tries:
-        """The tries of one call.
-
-        Raises:
-            InvalidUnitRequest: the name is invalid, or ``under`` has not returned a held lock.
-        """
         name = self.name_of(args, kwargs) if self.name_of is not None else None
-        given = self.arguments
         under = self._lock_of(args, kwargs)
-        terms = settings.terms(clocks, name=name, isolation=given.isolation, under=under, timeout=given.timeout)
-        return Tries(terms, given.tries, clocks, turn)
+        terms = settings.terms(clocks, name=name, isolation=self.isolation, under=under, timeout=self.timeout)
+        return Tries(terms, self.most_tries, clocks, turn)
 
     def joins(self, given: object, terms: Callable[[object], Terms | None]) -> bool:
-        """Whether a call is part of the unit that its caller passes; None is as if nothing was passed.
-
-        Args:
-            given: what the caller passes as the unit.
-            terms: the terms of a unit; None of anything else.
-
-        Raises:
-            InvalidUnitRequest: it is no unit, or it does not keep what the decorator promises.
-        """
+        """Whether a call is part of the unit that its caller passes; None is as if nothing was passed."""
         if given is None:
             return False
-        found, own = terms(given), self.arguments
+        found, own = terms(given), self
         if found is None:
             raise InvalidUnitRequest(own.unit_as, given, "a unit, which the call then joins; or left out")
         for field, value in (("name", own.name), ("under", own.under)):
@@ -197,9 +145,9 @@ class Calls:
         return True
 
     def _lock_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> HeldLock | None:
-        if self.arguments.under is None:
+        if self.under is None:
             return None
-        lock: Any = self.arguments.under(*args, **kwargs)
+        lock: Any = self.under(*args, **kwargs)
         if lock is None:
             # Otherwise the unit would be committed without a lock.
             raise InvalidUnitRequest("under", lock, _UNDER)

@@ -28,9 +28,7 @@ _log = logging.getLogger("ticketlock")
 class Locks(Protocol):
     """Where calls queue: a ``LockClient`` of ``ticketlock``, or of ``ticketlock.aio`` for tasks."""
 
-    def acquire_all(self, entities: Iterable[str], **options: Any) -> Any:
-        """Hold several locks together."""
-        ...
+    def acquire_all(self, entities: Iterable[str], **options: Any) -> Any: ...
 
 
 class ThreadLocks(Locks, Protocol):
@@ -42,11 +40,6 @@ class ThreadLocks(Locks, Protocol):
 
 
 def check_locks(locks: Any) -> None:
-    """Refuse anything but a lock client.
-
-    Raises:
-        InvalidUnitRequest: it is no lock client.
-    """
     if locks is not None and not callable(getattr(locks, "acquire_all", None)):
         raise InvalidUnitRequest("locks", locks, "a LockClient: of ticketlock for threads, of ticketlock.aio for tasks")
 
@@ -83,9 +76,6 @@ class Contended:
 class PlaceInTurn:
     """What the tries of one call queue for.
 
-    Args:
-        contended: the items with conflicts.
-
     Attributes:
         entities: the locks that its next try needs, one for each item.
         is_due: whether some of them were added since it last queued.
@@ -101,20 +91,14 @@ class PlaceInTurn:
         self._has_waited = False
 
     def check(self, places: Sequence[ItemState]) -> None:
-        """Step back if calls are queueing for an item that is about to be read: nothing is sent, and the try ends.
-
-        Raises:
-            UnitConflict: names the items; the next try queues for them.
-        """
+        """Step back if calls are queueing for an item that is about to be read: nothing is sent, and the try ends."""
         wanted = {entity_of(*_named(place)): place for place in places}
-        missing = {entity: place for entity, place in wanted.items() if self._is_missing(entity)}
+        queued = [entity for entity in wanted if entity in self._contended and entity not in self.entities]
+        missing = {entity: wanted[entity] for entity in queued}
         if missing:
             self._stood_aside = True
             self._want(missing)
             raise UnitConflict(_named(place) for place in missing.values())
-
-    def _is_missing(self, entity: str) -> bool:
-        return entity in self._contended and entity not in self.entities
 
     def met(self, error: TicketLockError) -> bool:
         """Note how a try has ended. Returns whether it counts: a try that only stepped back does not."""
@@ -132,7 +116,6 @@ class PlaceInTurn:
         self.entities.update(entities)
 
     def acquire_arguments(self, timeout_ms: int) -> dict[str, Any]:
-        """The arguments of ``acquire_all``."""
         self.is_due = self.is_held = self._has_waited = False
         return {
             "entities": sorted(self.entities),
@@ -147,7 +130,6 @@ class PlaceInTurn:
         self._has_waited = True
 
     def note_held(self) -> None:
-        """Note that all locks are held."""
         self.is_held = True
         if not self._has_waited:
             self._contended.forget(self.entities)
@@ -158,12 +140,7 @@ class PlaceInTurn:
 
 
 def entity_of(table: str, key: Mapping[str, Any]) -> str:
-    """The entity of the lock for an item. Several items may share one by chance.
-
-    Args:
-        table: the table's name.
-        key: in Python values.
-    """
+    """The entity of the lock for an item, whose key is in Python values. Several items may share one by chance."""
     parts = [str(part) if isinstance(part, str | Decimal) else repr(part) for part in key.values()]
     entity = "/".join([table, *parts])
     if len(entity.encode()) <= _ENTITY_BYTES:

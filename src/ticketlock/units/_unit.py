@@ -21,11 +21,7 @@ Follow = Callable[[ForkingSteps[Any]], Any]
 
 
 class UnitFace:
-    """A unit of one of the two faces.
-
-    Attributes:
-        id: identifies the unit; of a resumed unit, the id under which it was saved.
-    """
+    """A unit of one of the two faces."""
 
     def __init__(self, unit_of_work: UnitOfWork) -> None:
         self.id = unit_of_work.terms.id

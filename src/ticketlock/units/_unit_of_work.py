@@ -2,7 +2,7 @@
 
 import logging
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from inspect import GEN_CLOSED, getgeneratorstate
@@ -21,7 +21,7 @@ from ticketlock.errors import (
     UnitForgotten,
     UnitTooLarge,
 )
-from ticketlock.units._commit import Commit, commit_natively, conflict, may_be_sent_blindly
+from ticketlock.units._commit import Commit, commit_natively, may_be_sent_blindly
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Meeting
@@ -61,11 +61,11 @@ from ticketlock.units._work import (
     check_count,
     check_may_mark,
     chunks,
+    conflict,
     has_unknown_sizes,
 )
 from ticketlock.wire._actions import Actions, Item, Reply, T
 from ticketlock.wire._driver import Driver
-from ticketlock.wire._item_requests import MOST_TOGETHER
 from ticketlock.wire._requests import ForkingSteps
 
 Both = tuple[Attributes | None, Attributes | None]
@@ -75,14 +75,11 @@ _T = TypeVar("_T")
 
 _log = logging.getLogger("ticketlock")
 
-ReadsUnread = Callable[[Sequence[ItemState]], ForkingSteps[None]]
-
 
 class UnitOfWork:
     """One unit's statements, reads and ends.
 
     Attributes:
-        terms: the terms with which it began.
         state: whether it is open, or how it has ended.
         repeated: whether its name was committed before, or its step saved: then it writes nothing.
         kept: its read locks, for a heartbeat; None at another level.
@@ -117,9 +114,9 @@ class UnitOfWork:
         self._read_locks: ReadLocks | None = None
         self.kept: ReadLockLease | None = None
         if terms.isolation is READ_LOCK:
-            begun = Commit(terms.unit, units_table, terms.born_ms, self.state)
+            begun = Commit(terms, units_table, self.state)
             # Without a reference to this object: nothing but the last reference to the unit keeps its read locks.
-            read = partial(read_unread, work=self._work, reading=self._reading, most=MOST_TOGETHER)
+            read = partial(read_unread, work=self._work, reading=self._reading)
             self._read_locks = ReadLocks(begun, marks, self._records, self._meeting, read)
             self.kept = ReadLockLease(self._read_locks)
         if resumed is not None and resumed.is_committed:
@@ -130,7 +127,7 @@ class UnitOfWork:
         """Whether it is open and would write, or has read locks."""
         if not self.state.is_open or not self.state.is_of_this_process:
             return False
-        return self._has_written or (self._read_locks is not None and self._read_locks.is_kept)
+        return self._has_written or (self._read_locks is not None and self._read_locks.record.has_to_be_kept)
 
     def begin(self) -> ForkingSteps[None]:
         """Find out whether the name was committed before; without a name, no request is sent."""
@@ -141,7 +138,6 @@ class UnitOfWork:
             self.repeated = self._receipt.is_committed
 
     def table(self, given: str) -> ForkingSteps[UnitTable]:
-        """A table by its name or its ARN, as in the low-level API."""
         return (yield from self._tables.table(given, "TableName"))
 
     def _alone(self, steps: ForkingSteps[_T]) -> ForkingSteps[_T]:
@@ -201,16 +197,15 @@ class UnitOfWork:
                 place.glimpse = (image,)
         return {id(place): image for place, image in found}
 
-    def query(self, table: Any, given: QueryArguments, isolation: Isolation | None) -> ForkingSteps[Found]:
-        """The items of a range with the unit's own writes; those of an index at COMMITTED at most."""
-        return (yield from self._alone(self._query(table, given, isolation)))
-
     def items(
         self, table: Any, request: QueryRequest, isolation: Isolation | None
     ) -> ForkingSteps[list[dict[str, Any]]]:
-        """The items of a query in Python values."""
         found = yield from self.query(table, request.arguments(), isolation)
         return [PYTHON.back(item) or {} for item in found.items]
+
+    def query(self, table: Any, given: QueryArguments, isolation: Isolation | None) -> ForkingSteps[Found]:
+        """The items of a range with the unit's own writes; those of an index at COMMITTED at most."""
+        return (yield from self._alone(self._query(table, given, isolation)))
 
     def _query(self, table: Any, given: QueryArguments, isolation: Isolation | None) -> ForkingSteps[Found]:
         level, own = self._level(isolation), self._tables.check_own(table)
@@ -225,16 +220,15 @@ class UnitOfWork:
             level = COMMITTED
         yield from self.begin()
         blind = [place for place in self._work.places.values() if place.blind is not None and place.table is own]
-        yield from read_blind(blind, self._read_unread)
+        yield from self._read_blind(blind)
         if level is SERIALIZABLE and own.is_guarded:
             # Before the items, so that an insert in between is detected.
             yield from self._read_guard(own, checked.range.partition[0])
-        querying = Querying(checked, level, self._work, self._work.marks, self._reading, self._approach)
-        return (yield from querying.steps())
+        return (yield from Querying(checked, level, self._work, self._reading, self._approach).steps())
 
     def _read_guard(self, table: UnitTable, partition: Value) -> ForkingSteps[None]:
         guard = self._guards.of(table, partition, self._work)
-        yield from read_unread([guard], self._work, self._reading, MOST_TOGETHER)
+        yield from read_unread([guard], self._work, self._reading)
         self._guards.check(guard)
         guard.is_checked = True
 
@@ -249,14 +243,7 @@ class UnitOfWork:
     # Statements.
 
     def evaluate(self, request: StatementRequest, *, blind: bool = False) -> ForkingSteps[Both]:
-        """One statement, evaluated at once: the item before it and after it.
-
-        Args:
-            blind: whether an update may be sent as it is, without reading its item.
-
-        Raises:
-            ConditionFailed: its condition does not hold; the unit is as before the statement.
-        """
+        """One statement, evaluated at once: the item before it and after it. A blind update may be sent unread."""
         boolean("blind", blind, InvalidUnitRequest)
         arguments = request.arguments()
         return (yield from self._alone(self._evaluate(request, arguments, blind=blind and self._read_locks is None)))
@@ -272,7 +259,7 @@ class UnitOfWork:
         return request.python.back(after)
 
     def _evaluate(self, request: StatementRequest, given: StatementArguments, *, blind: bool) -> ForkingSteps[Both]:
-        made = statement(request.kind, self._tables.check_own(request.table), given, self._work.marks)
+        made = statement(request, self._tables.check_own(request.table), given, self._work.marks)
         yield from self.begin()
         if self.repeated:
             return None, None
@@ -310,7 +297,6 @@ class UnitOfWork:
     # Ends.
 
     def commit(self) -> ForkingSteps[None]:
-        """Write everything, or nothing."""
         if self.state.is_finished:
             return
         with self.state.alone():
@@ -350,26 +336,13 @@ class UnitOfWork:
             yield from self._record.forget()
 
     def _commit(self) -> ForkingSteps[None]:
-        terms = self.terms
-        commit = Commit(
-            terms.unit,
-            self._records.table,
-            terms.born_ms,
-            self.state,
-            name=terms.name,
-            receipt=self._receipt or NEVER_USED,
-            saved=terms.saved,
-            lock_check=check_of(terms.under) if terms.under is not None else None,
-        )
-        yield from self._commit_items(commit)
-
-    def _commit_items(self, commit: Commit) -> ForkingSteps[None]:
-        """Write everything, or nothing."""
+        lock_check = check_of(self.terms.under) if self.terms.under is not None else None
+        commit = Commit(self.terms, self._records.table, self.state, self._receipt or NEVER_USED, lock_check)
         touched = self._touched()
         guards = self._guards.of_inserts(touched, self._work)
         if guards:
             touched = yield from self._with(guards)
-        if self._read_locks is not None and self._read_locks.has_to_end:
+        if self._read_locks is not None and self._read_locks.record.may_exist:
             yield from self._check_may_mark(touched)
             yield from self._read_locks.commits(commit)
             return
@@ -384,10 +357,10 @@ class UnitOfWork:
                 # Nothing was written. The cause may be the sizes of items that were not read.
                 if not has_unknown_sizes(touched):
                     raise
-                yield from read_blind(touched, self._read_unread)
+                yield from self._read_blind(touched)
                 if self._fits_one_request(touched):
                     raise
-        yield from read_blind(touched, self._read_unread)
+        yield from self._read_blind(touched)
         yield from self._commit_by_marks(touched, commit)
 
     def _touched(self) -> list[ItemState]:
@@ -396,9 +369,7 @@ class UnitOfWork:
     def _with(self, guards: Sequence[ItemState]) -> ForkingSteps[list[ItemState]]:
         """The items of the commit, with the guards of those that it inserts."""
         if self._read_locks is None:
-            yield from read_unread(
-                [guard for guard in guards if not guard.is_read], self._work, self._reading, MOST_TOGETHER
-            )
+            yield from read_unread([guard for guard in guards if not guard.is_read], self._work, self._reading)
         else:
             yield from self._read_locks.lock_all(guards)
         for guard in guards:
@@ -411,7 +382,19 @@ class UnitOfWork:
         return bool(guards) or self.terms.engine == "marked"
 
     def _fits_one_request(self, touched: Sequence[ItemState]) -> bool:
-        return fits_one_request(touched, self.terms, MOST_ACTIONS)
+        """Whether one request can commit all, as far as the sizes of items are known; raises if nothing else may."""
+        terms = self.terms
+        count = len(touched) + terms.beside
+        # The lock's item counts too, and ticketlock does not read it.
+        size = sum(place.size_bytes for place in touched) + (terms.under is not None) * MAX_ITEM_BYTES
+        fits = count <= MOST_ACTIONS and size <= MOST_BYTES
+        if terms.engine == "native" and not fits:
+            raise UnitTooLarge(
+                f"the commit has {count} actions, one for each item, the name, the lock and the saved record, of "
+                f"{size:,} bytes; one request of DynamoDB takes {MOST_ACTIONS} actions of {MOST_BYTES:,} bytes: leave "
+                "out `engine`, so that the unit can be committed by marks"
+            )
+        return fits
 
     def _commit_by_marks(self, places: Sequence[ItemState], commit: Commit) -> ForkingSteps[None]:
         yield from self._check_may_mark(places)
@@ -451,10 +434,6 @@ class UnitOfWork:
         """End the block: commit, or roll back after an exception.
 
         A forked child leaves the block too, and the unit to its parent.
-
-        Raises:
-            UnitFinished: the block ends without an error, the unit was not committed, and its commit has raised no
-                error.
         """
         if not self.state.is_of_this_process:
             return
@@ -501,7 +480,7 @@ class UnitOfWork:
         if self.terms.saved is not None:
             check_room(self.terms.saved.steps, self.terms.step)
         check_count([place for place in self._work.places.values() if place.is_touched])
-        yield from read_blind(self._work.places.values(), self._read_unread)
+        yield from self._read_blind(self._work.places.values())
         self._saves += 1
         keeping = replace(keeping, tries=self._saves)
         try:
@@ -525,7 +504,7 @@ class UnitOfWork:
         marked: MarkedCommit | None = None if self.state.is_over else self._marked
         if self._read_locks is not None:
             # A rollback may have been interrupted, too, or the last writes of a commit.
-            marked = self._read_locks if self._read_locks.has_to_end else None
+            marked = self._read_locks if self._read_locks.record.may_exist else None
         self.abandon()
         if marked is not None:
             try:
@@ -543,15 +522,20 @@ class UnitOfWork:
         try:
             yield from self._read_locks.lock_all(places)
         finally:
-            if self._read_locks.is_ending:
+            if self._read_locks.record.is_ending:
                 self.state.note("fails")
+
+    def _read_blind(self, places: Iterable[ItemState]) -> ForkingSteps[None]:
+        """Read the targets of blind updates, so few at once that one transaction can hold items of any sizes."""
+        for batch in chunks([place for place in places if place.blind is not None], SURELY_TOGETHER):
+            yield from self._read_unread(batch)
 
     def _read_in(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
         if self.repeated:
             # What it has read need not be as it was: it writes nothing, and may have written that itself.
             places = [place for place in places if not place.is_read]
         try:
-            yield from read_unread(places, self._work, self._reading, MOST_TOGETHER)
+            yield from read_unread(places, self._work, self._reading)
         except UnitConflict:
             self.state.note("fails")
             raise
@@ -572,31 +556,6 @@ class UnitOfWork:
     def _place(self, table: Any, given: Attributes) -> ItemState:
         own = self._tables.check_own(table)
         return self._work.place(own, own.key_alone("key", given))
-
-
-def read_blind(places: Iterable[ItemState], read_unread: ReadsUnread) -> ForkingSteps[None]:
-    """Read the targets of blind updates, so few at once that one transaction can hold items of any sizes."""
-    for batch in chunks([place for place in places if place.blind is not None], SURELY_TOGETHER):
-        yield from read_unread(batch)
-
-
-def fits_one_request(touched: Sequence[ItemState], terms: Terms, most: int) -> bool:
-    """Whether one request of at most ``most`` actions can commit all, as far as the sizes of items are known.
-
-    Raises:
-        UnitTooLarge: it cannot, and the unit's terms allow nothing else.
-    """
-    count = len(touched) + terms.beside
-    # The lock's item counts too, and ticketlock does not read it.
-    size = sum(place.size_bytes for place in touched) + (terms.under is not None) * MAX_ITEM_BYTES
-    fits = count <= most and size <= MOST_BYTES
-    if terms.engine == "native" and not fits:
-        raise UnitTooLarge(
-            f"the commit has {count} actions, one for each item, the name, the lock and the saved record, of "
-            f"{size:,} bytes; one request of DynamoDB takes {most} actions of {MOST_BYTES:,} bytes: leave out "
-            "`engine`, so that the unit can be committed by marks"
-        )
-    return fits
 
 
 def ending(unit_of_work: UnitOfWork, driver: Driver, steps: ForkingSteps[T]) -> Actions[T]:

@@ -46,7 +46,6 @@ class UnitsTable(Performer):
     _time_check = TIME_CHECK
 
     def follow(self, steps: ForkingSteps[T]) -> T:
-        """Perform steps."""
         return self.drive(self._driver.follow(steps))
 
     def follows(self, unit_of_work: UnitOfWork) -> Callable[[ForkingSteps[Any]], Any]:

@@ -51,12 +51,7 @@ _ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """An expression with its placeholders, as in the low-level API.
-
-    Attributes:
-        text: the expression; None for none.
-        names, values: what its placeholders stand for.
-    """
+    """An expression, and what its placeholders stand for, as in the low-level API."""
 
     text: str | None
     names: Mapping[str, str]
@@ -98,11 +93,6 @@ class Python:
     """Items and expressions in Python values."""
 
     def item(self, field: str, given: Any) -> Attributes:
-        """An item or a key as AttributeValues, in canonical form: equal values look the same.
-
-        Raises:
-            InvalidUnitRequest: names an attribute whose value has no type in DynamoDB.
-        """
         if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
             raise InvalidUnitRequest(field, given, "a mapping of attribute names to values")
         with refusing(field, given):
@@ -111,7 +101,6 @@ class Python:
         return {name: _dumped(f"{field}.{name}", value) for name, value in given.items()}
 
     def back(self, item: Item | None) -> dict[str, Any] | None:
-        """An item in Python values."""
         return None if item is None else {name: _loaded(value) for name, value in item.items()}
 
     def values(self, given: Any) -> Item:
@@ -141,7 +130,6 @@ class LowLevel(Python):
     """Items and expressions as in the low-level API."""
 
     def item(self, field: str, given: Any) -> Attributes:
-        """The item, in canonical form: equal values look the same."""
         with refusing(field, given):
             return canonical_item(dict(_attributes(field, given)))
 
@@ -150,7 +138,6 @@ class LowLevel(Python):
         return _attributes("values", given if given is not None else {})
 
     def back(self, item: Item | None) -> Any:
-        """The item, unchanged."""
         return item
 
     def names(self, given: Any) -> Mapping[str, str]:
@@ -162,11 +149,6 @@ PYTHON, LOW_LEVEL = Python(), LowLevel()
 
 
 def expression(field: str, given: Any) -> str | None:
-    """The text of an expression, or None.
-
-    Raises:
-        InvalidUnitRequest: it is neither text nor None, or longer than DynamoDB accepts.
-    """
     return None if given is None else text(field, given, MAX_EXPRESSION_BYTES, InvalidUnitRequest)
 
 

@@ -1,17 +1,18 @@
 """What a unit has read and is about to write. No I/O, no clock."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from ticketlock._expressions._schemas import KeyAttribute, Schema
 from ticketlock._expressions._values import MAX_ITEM_BYTES, Attributes, Value, canonical_item, size_of
-from ticketlock.errors import InvalidUnitRequest, UnitTooLarge
+from ticketlock.errors import InvalidUnitRequest, UnitConflict, UnitTooLarge
 from ticketlock.units._marks import Marks
 from ticketlock.units._rows import KEY, STAMP, check_row, row_key
 from ticketlock.units._statements import Statement
 from ticketlock.units._tables import UnitTable
+from ticketlock.units._values import PYTHON
 from ticketlock.wire._actions import Item
 
 MOST_ACTIONS = 100
@@ -63,13 +64,11 @@ class ItemState:
     """One item of a unit.
 
     Attributes:
-        table, key: which item.
         is_read: whether ``seen`` is known.
         glimpse: what a read below ``SERIALIZABLE`` returned last, in a tuple; None if there was no such read.
         seen: the item as it was read, with our attributes; None if there was none.
         before: the same without our attributes.
         image: the item as the unit has it now, without our attributes.
-        is_written: whether a statement of the unit has written it.
         is_checked: whether the unit may commit only while the item is unchanged.
         is_asserted: whether a ``check`` promises that of the instant of the commit, even if the unit writes nothing.
         read_number: which read returned it; items with one number were read at one instant.
@@ -98,7 +97,6 @@ class ItemState:
 
     @property
     def is_touched(self) -> bool:
-        """Whether the commit includes it."""
         return self.is_written or self.is_checked or self.blind is not None
 
     @property
@@ -112,9 +110,7 @@ class Work:
     """All items of a unit.
 
     Attributes:
-        marks: the names of our attributes.
         places: each item once, in the order in which the unit used them.
-        reads: how many reads there were.
     """
 
     marks: Marks
@@ -122,11 +118,7 @@ class Work:
     reads: int = 0
 
     def place(self, table: UnitTable, key: Item) -> ItemState:
-        """The unit's `Place` of an item, made at its first use.
-
-        Args:
-            key: in its canonical form.
-        """
+        """The unit's state of an item, made at its first use; the key is in its canonical form."""
         name = (table.name, *(str(part) for value in key.values() for pair in value.items() for part in pair))
         found = self.places.get(name)
         if found is None:
@@ -135,7 +127,6 @@ class Work:
 
 
 def chunks(whole: Sequence[T], most: int) -> Iterator[Sequence[T]]:
-    """Parts of ``most`` elements each; the last one may be shorter."""
     return (whole[begin : begin + most] for begin in range(0, len(whole), most))
 
 
@@ -160,11 +151,7 @@ def that_fit_together(places: Sequence[ItemState], most: int) -> Iterator[list[I
 
 
 def check_count(places: Sequence[ItemState]) -> None:
-    """Refuse a unit of more items than can be finished, or resumed, in reasonable time.
-
-    Raises:
-        UnitTooLarge: there are more.
-    """
+    """Refuse a unit of more items than can be finished, or resumed, in reasonable time."""
     if len(places) > MOST_ITEMS:
         raise UnitTooLarge(
             f"the unit writes or checks {len(places):,} items, and may have up to {MOST_ITEMS:,}: split it into "
@@ -173,13 +160,7 @@ def check_count(places: Sequence[ItemState]) -> None:
 
 
 def check_may_mark(touched: Sequence[ItemState]) -> None:
-    """Refuse what DynamoDB might refuse after the unit is committed.
-
-    Raises:
-        InvalidUnitRequest: a table has local secondary indexes, or something that this version does not know; or an
-            index that was added since the statement does not accept an item.
-        ItemTooLarge: an item has no room for a mark.
-    """
+    """Refuse what DynamoDB might refuse after the unit is committed."""
     for place in touched:
         schema = place.table.schema
         if schema.local_indexes:
@@ -193,18 +174,11 @@ def check_may_mark(touched: Sequence[ItemState]) -> None:
 
 
 class Guards:
-    """The guards in the units table.
-
-    Args:
-        units_table: its name.
-    """
-
     def __init__(self, units_table: str) -> None:
         keys = tuple(KeyAttribute(name, "S", role) for name, role in zip(KEY, ("HASH", "RANGE"), strict=True))
         self.table = UnitTable(units_table, Schema(units_table, keys))
 
     def of(self, table: UnitTable, partition: Value, work: Work) -> ItemState:
-        """The guard of a partition, as one of a unit's items."""
         return work.place(self.table, guard_key(table.name, partition))
 
     def of_inserts(self, places: Sequence[ItemState], work: Work) -> list[ItemState]:
@@ -219,22 +193,15 @@ class Guards:
 
     @staticmethod
     def image(guard: ItemState) -> Attributes:
-        """What an insert writes there."""
         return canonical_item({**guard.key, **STAMP})
 
     @staticmethod
     def check(guard: ItemState) -> None:
-        """Refuse a guard that a newer version wrote: its inserts may be noticed in another way.
-
-        Raises:
-            UnsupportedFormat: its format is greater.
-            InvalidUnitRequest: no unit has written it.
-        """
+        """Refuse a guard that a newer version wrote: its inserts may be noticed in another way."""
         if guard.before is not None:
             check_row(guard.before)
 
     def are_among(self, places: Sequence[ItemState]) -> bool:
-        """Whether one of these is a guard."""
         return any(place.table.name == self.table.name for place in places)
 
 
@@ -252,8 +219,17 @@ def guarded_by(place: ItemState) -> str | None:
     return name.removeprefix(GUARDS_OF).rpartition("#")[0] or None
 
 
+def conflict(places: Sequence[ItemState]) -> UnitConflict:
+    items, guards = list[tuple[str, Mapping[str, Any]]](), list[tuple[str, Mapping[str, Any]]]()
+    inserted_into = set[str]()
+    for place in places:
+        named, guarded = (place.table.name, PYTHON.back(place.key) or {}), guarded_by(place)
+        (items if guarded is None else guards).append(named)
+        inserted_into |= {guarded} if guarded is not None else set()
+    return UnitConflict(items, guards=guards, inserted_into=inserted_into)
+
+
 def guard_key(table: str, partition: Value) -> Attributes:
-    """The key of a partition's guard."""
     ((kind, content),) = partition.items()
     encoded = content if isinstance(content, bytes) else str(content).encode()
     slot = int.from_bytes(hashlib.sha256(kind.encode() + encoded).digest()) % SLOTS

@@ -31,7 +31,7 @@ from ticketlock.units._reading import SERIALIZABLE, Reader, Wanted, read_unread
 from ticketlock.units._record import UnitRecord, UnitRecords, head_key
 from ticketlock.units._rows import Receipt, read_receipt
 from ticketlock.units._unit_of_work import UnitOfWork
-from ticketlock.units._work import Guards, ItemState
+from ticketlock.units._work import Guards, ItemState, conflict
 from ticketlock.wire._actions import Reply
 from ticketlock.wire._item_requests import Get
 from ticketlock.wire._requests import ForkingSteps, Pause, Request, TransactWrite, Write
@@ -75,7 +75,7 @@ class MarkedThatValidatesFirst(MarkedCommit):
         for place in self._checked:
             reply: Reply = yield Get(place.table.name, place.key)
             if not _reading.is_as_seen(reply.item, place.seen, self._marks):
-                raise _commit.conflict([place])
+                raise conflict([place])
         self._checked = []
         yield from super()._decide()
 
@@ -95,7 +95,7 @@ def steps_and_the_guard(self: Querying) -> ForkingSteps[Any]:
     found = yield from _STEPS(self)
     if self._asked.table.is_guarded and self._level is SERIALIZABLE:
         guard = Guards(UNITS).of(self._asked.table, self._asked.range.partition[0], self._work)
-        yield from read_unread([guard], self._work, self._reading, 1)
+        yield from read_unread([guard], self._work, self._reading)
         guard.is_checked = True
     return found
 
@@ -351,7 +351,7 @@ def commits_natively_taking_refusals(
 
 
 def _unversioned(item: Any, commit: Any) -> Any:
-    if item is None or item.get("_tluVersion", {}).get("S") != commit.unit:
+    if item is None or item.get("_tluVersion", {}).get("S") != commit.terms.unit:
         return item
     return {**item, "_tluVersion": {"S": "0" * 26}}
 
@@ -387,17 +387,17 @@ def unmark_of_pending(self: Meeting, met: Marked) -> ForkingSteps[Any]:
     """A process that meets a mark of a pending unit removes it."""
     found = yield from _RESOLVE(self, met)
     if found is not None:
-        yield self._unmark(met)
+        yield _meeting.unmark(met, self._marks)
     return None
 
 
 _RESOLVE = Meeting.resolve
 
 
-def unmark_unconditionally(entry_table: str, key: Any, key_name: str, mark: Any, marks: Marks) -> Write:
+def unmark_unconditionally(met: Marked, marks: Marks) -> Write:
     """A placeholder is deleted, even if the item has changed since."""
-    made = _UNMARK(entry_table, key, key_name, mark, marks)
-    return replace(made, condition=ALWAYS) if mark.kind == "insert" else made
+    made = _UNMARK(met, marks)
+    return replace(made, condition=ALWAYS) if met.mark.kind == "insert" else made
 
 
 _UNMARK = _meeting.unmark

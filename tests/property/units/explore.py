@@ -60,7 +60,7 @@ class Caps:
                 (_marked, "_AT_ONCE", 2),
             ]
         if self.together is not None:
-            changes += [(module, "MOST_TOGETHER", self.together) for module in (_unit_of_work, _reading, _sweeping)]
+            changes += [(module, "MOST_TOGETHER", self.together) for module in (_reading, _sweeping)]
         if self.inline_bytes is not None:
             changes += [(_record, "INLINE_BYTES", self.inline_bytes), (_packing, "_PIECE_BYTES", 150)]
             changes.append((_packing, "_TOGETHER_BYTES", 200))
