@@ -388,12 +388,34 @@ def loaded(item: Mapping[str, Any]) -> dict[str, Any]:
     return {name: TypeDeserializer().deserialize(value) for name, value in item.items()}
 
 
-def make_table(client: Any, name: str, keys: Mapping[str, str]) -> None:
-    """Create a table with these attributes as its key."""
+def make_table(
+    client: Any, name: str, keys: Mapping[str, str], also: Mapping[str, str] | None = None, **indexes: Any
+) -> None:
+    """Create a table with these attributes as its key.
+
+    Args:
+        also: further attributes, which are keys of indexes.
+        indexes: lists of them, made with ``index``.
+    """
+    kinds = {**keys, **(also or {})}
     client.create_table(
         TableName=name,
         BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": key, "AttributeType": kind} for key, kind in keys.items()],
-        KeySchema=[{"AttributeName": key, "KeyType": kind} for key, kind in zip(keys, ("HASH", "RANGE"), strict=False)],
+        AttributeDefinitions=[{"AttributeName": key, "AttributeType": kind} for key, kind in kinds.items()],
+        KeySchema=_schema(dict(zip(keys, ("HASH", "RANGE"), strict=False))),
+        **indexes,
     )
     client.get_waiter("table_exists").wait(TableName=name)
+
+
+def index(name: str, roles: Mapping[str, str], **projection: Any) -> dict[str, Any]:
+    """A secondary index with the roles of its keys, by their names; of whole items without a projection."""
+    return {
+        "IndexName": name,
+        "KeySchema": _schema(roles),
+        "Projection": {"ProjectionType": "ALL", **projection},
+    }
+
+
+def _schema(roles: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"AttributeName": name, "KeyType": role} for name, role in roles.items()]
