@@ -17,8 +17,8 @@ from kit.engines import Engine
 from kit.in_a_loop import InALoop, Loop
 
 from ticketlock import Lease, LockClient, LockTable, aio
-from ticketlock.testing import ManualClock, Sent
-from ticketlock.units import Unit, Units, UnitTable
+from ticketlock.testing import ManualClock, MemoryDynamoDB, Sent
+from ticketlock.units import Unit, Units, UnitTable, create_units_table
 from ticketlock.units._record import new_id
 
 UnitsKind = Literal["threads", "tasks"]
@@ -406,6 +406,14 @@ def make_table(
         **indexes,
     )
     client.get_waiter("table_exists").wait(TableName=name)
+
+
+def in_memory(clock: ManualClock | None = None) -> MemoryDynamoDB:
+    """DynamoDB in memory, with a units table ``units``, and an empty table ``accounts``."""
+    memory = MemoryDynamoDB(clock=clock)
+    create_units_table("units", client=memory.client)
+    make_table(memory.client, "accounts", KEYS["accounts"])
+    return memory
 
 
 def index(name: str, roles: Mapping[str, str], **projection: Any) -> dict[str, Any]:
