@@ -5,7 +5,7 @@ from collections.abc import Callable
 from itertools import count
 
 import pytest
-from kit.crashes import crashes
+from kit.crashes import before_the_nth, crashes
 from kit.engines import engine_names, first_on
 from kit.units import (
     MARK,
@@ -299,16 +299,3 @@ def test_a_unit_without_a_record_is_forgotten_and_nothing_is_written(books: Book
     assert inspected(ann, UNKNOWN_ID) is None
     assert {settled(ann, UNKNOWN_ID).outcome, rolled_back(ann, UNKNOWN_ID).outcome} == {Outcome.FORGOTTEN}
     assert books.everything() == before
-
-
-def before_the_nth(party: Party, number: int, do: Callable[[], object]) -> None:
-    """Run something before the party's n-th request from now on."""
-    seen = 0
-
-    def before(**_: object) -> None:
-        nonlocal seen
-        seen += 1
-        if seen == number:
-            do()
-
-    party.client.meta.events.register_first("before-call.dynamodb", before)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from boto3.dynamodb.conditions import Key as KeyOf
+from kit.crashes import before_the_nth
 from kit.engines import first_on, wide_engine_names
 from kit.units import THREADS_ONLY, VERSION, Books, Key, Party, dumped, new_version, some_account, some_line
 
@@ -502,10 +503,8 @@ def test_more_items_than_one_request_reads_are_of_one_instant_outside_of_units(
     books: Books, ann: Party, ben: Party, account: Key, other: Key
 ) -> None:
     wanted = [(ann.accounts, account), *((ann.accounts, some_account()) for _ in range(100)), (ann.accounts, other)]
-    ann.line.between["TransactGetItems"] = lambda: ann.line.between.update(
-        TransactGetItems=lambda: moves_ten(ben, account, other)
-    )
     # After the first hundred, before the rest.
+    before_the_nth(ann, 2, lambda: moves_ten(ben, account, other), "TransactGetItems")
     with pytest.raises(UnitConflict):
         ann.units.get_all(wanted, isolation=SERIALIZABLE)
     assert (books.balance(account), books.balance(other)) == (90, 60)
