@@ -72,12 +72,14 @@ class Loss:
         first: the number of the first one, from 1 on.
         last: the number of the last one.
         operation: only requests of this operation are counted; None for all.
+        error: what a signal handler raises, if one interrupts the process.
     """
 
     what: Lost
     first: int
     last: float
     operation: str | None = None
+    error: BaseException | type[BaseException] = Interrupt
     seen: int = 0
 
     def strikes(self, operation: str) -> bool:
@@ -106,7 +108,7 @@ class Line:
         self.between: dict[str, Callable[[], object]] = {}
         self._clock = clock
         self._loses_the_reply = self._is_killed = False
-        self._then: type[BaseException] | None = None
+        self._then: BaseException | type[BaseException] | None = None
         events = client.meta.events
         events.register("provide-client-params.dynamodb", self._note)
         events.register_first("before-call.dynamodb", self._before)
@@ -126,10 +128,12 @@ class Line:
             meanwhile()
         if self._is_killed:
             raise Killed
-        struck = [loss.what for loss in self.losses if loss.strikes(model.name)]
+        losses = [loss for loss in self.losses if loss.strikes(model.name)]
+        struck = [loss.what for loss in losses]
         self._loses_the_reply = Lost.REPLY in struck
         self._is_killed = Lost.KILLED_BEFORE in struck or Lost.KILLED_AFTER in struck
-        self._then = Killed if Lost.KILLED_AFTER in struck else Interrupt if Lost.INTERRUPTED_AFTER in struck else None
+        after = [loss.error for loss in losses if loss.what is Lost.INTERRUPTED_AFTER]
+        self._then = Killed if Lost.KILLED_AFTER in struck else next(iter(after), None)
         if Lost.KILLED_BEFORE in struck:
             raise Killed
         if Lost.INTERRUPTED_BEFORE in struck:

@@ -282,17 +282,6 @@ def test_below_serializable_its_own_writes_are_read(ann: Party, account: Key, le
         assert unit.get(ann.accounts, account) == {**account, "balance": 110}
 
 
-@LOWER_LEVELS
-def test_below_serializable_nothing_of_a_pending_unit_is_seen(
-    ann: Party, ben: Party, account: Key, level: Isolation
-) -> None:
-    unit = ben.begin()
-    unit.update(ben.accounts, account, ADD, TEN)
-    assert ann.units.get(ann.accounts, account, isolation=level) == {**account, "balance": 100}
-    unit.commit()
-    assert ann.units.get(ann.accounts, account, isolation=level) == {**account, "balance": 110}
-
-
 @pytest.mark.parametrize(
     ("own", "level", "seen"),
     [

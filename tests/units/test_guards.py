@@ -112,21 +112,6 @@ def test_an_insert_conflicts_with_a_unit_that_has_queried_its_partition(
 
 
 @ENGINES
-def test_of_the_inserts_of_two_units_that_have_both_looked_one_is_committed(
-    ann: Party, ben: Party, order: str, engine: Any
-) -> None:
-    """At most three lines, by the rule of each of two units: a write skew through items that neither has seen."""
-    units = [(party, party.begin(engine=engine)) for party in (ann, ben)]
-    for number, (party, unit) in enumerate(units):
-        assert len(unit.query(party.lines, of(order))) == 2
-        unit.put(party.lines, line(order, 10 + number))
-    units[0][1].commit()
-    with pytest.raises(UnitConflict):
-        units[1][1].commit()
-    assert len(ann.units.query(ann.lines, of(order))) == 3
-
-
-@ENGINES
 @pytest.mark.parametrize("queried", ["another partition", "at a lower level", "nothing"])
 def test_an_insert_conflicts_with_no_other_query_and_with_no_other_insert(
     books: Books, ann: Party, ben: Party, order: str, engine: Any, queried: str
@@ -215,18 +200,6 @@ def test_the_guard_is_left_alone_by_queries_below_serializable_updates_and_delet
         unit.delete(ann.lines, key(order, 2))
     assert ann.line.operations == ["Query", "GetItem", "GetItem", "TransactWriteItems"]
     assert guard(books, order) is None
-
-
-def test_a_delete_of_what_a_query_has_shown_conflicts_although_it_leaves_the_guard_alone(
-    ann: Party, ben: Party, order: str
-) -> None:
-    unit = ann.begin()
-    unit.query(ann.lines, of(order))
-    unit.put(ann.accounts, {"id": order})
-    with ben.begin() as other:
-        other.delete(ben.lines, key(order, 2))
-    with pytest.raises(UnitConflict):
-        unit.commit()
 
 
 def test_the_guard_has_the_version_of_the_last_that_inserted_and_no_end(books: Books, ann: Party, order: str) -> None:
@@ -321,13 +294,6 @@ def test_another_word_about_guards_on_a_table_that_is_known_is_refused(ann: Part
         with pytest.raises(InvalidUnitRequest, match="as in the first call of `table`") as refused:
             party.units.table(party.lines.name, guarded=guarded)
         assert refused.value.field == "guarded"
-
-
-@pytest.mark.parametrize("bad", [1, "yes", []])
-def test_an_answer_whether_a_table_is_guarded_that_is_none_is_refused(ann: Party, bad: Any) -> None:
-    with pytest.raises(InvalidUnitRequest) as refused:
-        ann.units.table(ann.lines.name, guarded=bad)
-    assert refused.value.field == "guarded"
 
 
 @pytest.mark.parametrize("units_engine", first_on(OF_OTHERS_FIRST, indexing_engine_names()), indirect=True)

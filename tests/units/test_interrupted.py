@@ -30,25 +30,33 @@ from ticketlock.wire._requests import ForkingSteps, Pause
 SET = "SET balance = :balance"
 
 ENGINE = pytest.mark.parametrize("engine", ["native", "marked"])
+DECIDES = {"native": "TransactWriteItems", "marked": "UpdateItem"}
+"""The operation that decides a unit; the first one of a marked unit only marks."""
 
 
 @THREADS_ONLY
 @ENGINE
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit, TimeoutError, RuntimeError])
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit, TimeoutError, RuntimeError, None])
 def test_every_exception_in_a_statement_or_a_commit_is_raised_and_the_unit_is_over(
-    books: Books, ann: Party, account: Key, engine: str, kind: type[BaseException]
+    books: Books, ann: Party, account: Key, engine: str, kind: type[BaseException] | None
 ) -> None:
-    def handle_a_signal() -> None:
-        raise raised
+    """Also the refusal of the unit itself, of which the signal handler makes use."""
 
-    for operation in ("GetItem", "UpdateItem" if engine == "marked" else "TransactWriteItems"):
-        raised = kind()
+    def handle_a_signal() -> None:
+        if raised is not None:
+            raise raised
+        unit.get(ann.accounts, account)
+
+    for operation in ("GetItem", DECIDES[engine]):
+        raised = kind() if kind is not None else None
         ann.line.between[operation] = handle_a_signal
-        with pytest.raises(kind) as caught, ann.begin(engine=engine) as unit:
+        with pytest.raises(kind or (InvalidUnitRequest, UnitFinished)) as caught, ann.begin(engine=engine) as unit:
             unit.update(ann.accounts, account, SET, {":balance": 2})
-        assert (caught.value, raised.__cause__, raised.__context__) == (raised, None, None)
-        with pytest.raises(UnitFinished):
+        if raised is not None:
+            assert (caught.value, raised.__cause__, raised.__context__) == (raised, None, None)
+        with pytest.raises(UnitFinished, match=r"rolled back:|unknown:"):
             unit.get(ann.accounts, account)
+        assert MARK not in (books.raw("accounts", account) or {})
     assert books.balance(account) == 100
 
 
@@ -60,21 +68,10 @@ def test_an_error_of_ours_that_a_signal_handler_raises_is_no_answer_to_a_commit_
 ) -> None:
     """The handler has used the table, or another unit."""
 
-    def handle_a_signal(**_: object) -> None:
-        events.unregister(f"after-call.dynamodb.{operation}", handle_a_signal)
-        raise error
-
     unit = ann.begin(engine=engine)
     unit.update(ann.accounts, account, SET, {":balance": 2})
-    # The deciding request of a marked unit is its second one.
-    operation = "TransactWriteItems" if engine == "native" else "UpdateItem"
-    events = ann.client.meta.events
-
-    def after_the_mark(**_: object) -> None:
-        events.unregister("after-call.dynamodb.UpdateItem", after_the_mark)
-        events.register("after-call.dynamodb.UpdateItem", handle_a_signal)
-
-    events.register(f"after-call.dynamodb.{operation}", handle_a_signal if engine == "native" else after_the_mark)
+    deciding = 1 if engine == "native" else 2
+    ann.loses(Lost.INTERRUPTED_AFTER, deciding, operation=DECIDES[engine]).error = error
     with pytest.raises(type(error)) as caught:
         unit.commit()
     assert caught.value is error
@@ -83,10 +80,7 @@ def test_an_error_of_ours_that_a_signal_handler_raises_is_no_answer_to_a_commit_
         unit.rollback()
 
 
-# Its caller believes that the unit is still open.
-
-
-# What is interrupted, where, and what the end of the block says of the unit.
+# Its caller believes that the unit is still open: what is interrupted, where, and what the end of the block says.
 @pytest.mark.parametrize(
     ("what", "where", "says"),
     [
@@ -154,24 +148,9 @@ def test_a_signal_handler_that_uses_the_unit_is_refused_and_the_unit_stays_open(
     with ann.begin(engine=engine) as unit:
         ann.line.between["GetItem"] = handle_a_signal
         unit.update(ann.accounts, account, SET, {":balance": 2})
-        ann.line.between["UpdateItem" if engine == "marked" else "TransactWriteItems"] = handle_a_signal
+        ann.line.between[DECIDES[engine]] = handle_a_signal
     assert refused == [InvalidUnitRequest] * 3 + [UnitFinished] * 3
     assert books.balance(account) == 2
-
-
-@THREADS_ONLY
-@ENGINE
-def test_a_signal_handler_that_uses_the_unit_and_raises_the_refusal_ends_the_unit(
-    books: Books, ann: Party, account: Key, engine: str
-) -> None:
-    for operation in ("GetItem", "UpdateItem" if engine == "marked" else "TransactWriteItems"):
-        ann.line.between[operation] = lambda: unit.get(ann.accounts, account)
-        with pytest.raises((InvalidUnitRequest, UnitFinished)), ann.begin(engine=engine) as unit:
-            unit.update(ann.accounts, account, SET, {":balance": 2})
-        with pytest.raises(UnitFinished, match=r"rolled back:|unknown:"):
-            unit.get(ann.accounts, account)
-        assert MARK not in (books.raw("accounts", account) or {})
-    assert books.balance(account) == 100
 
 
 IN_GENERATORS = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kit.units import Books, dumped, some_name
 
-from ticketlock import ConditionFailed, InvalidUnitRequest, TableNotFound
+from ticketlock import InvalidUnitRequest
 from ticketlock.units import UnitClient, Units
 
 pytestmark = pytest.mark.shows("bad input")
@@ -138,14 +138,6 @@ def test_several_items_are_read_together(client: UnitClient, at: dict[str, Any])
     assert reply == {"Responses": [{}, {"Item": {"balance": {"N": "100"}}}]}
 
 
-def test_a_condition_that_does_not_hold_is_raised_at_its_line(client: UnitClient, at: dict[str, Any]) -> None:
-    condition = {"ConditionExpression": "balance > :n", "ExpressionAttributeValues": {":n": {"N": "100"}}}
-    with pytest.raises(ConditionFailed) as raised:
-        client.delete_item(**at, **condition)
-    assert raised.value.key == {"id": at["Key"]["id"]["S"]}
-    assert "Item" in client.get_item(**at)
-
-
 def test_a_reply_that_its_caller_changes_is_not_the_unit_s(client: UnitClient, at: dict[str, Any]) -> None:
     replies = [
         client.get_item(**at)["Item"],
@@ -157,11 +149,6 @@ def test_a_reply_that_its_caller_changes_is_not_the_unit_s(client: UnitClient, a
         each["owner"]["M"]["city"]["S"] = "Rome"
         del each["balance"]
     assert client.get_item(**at) == before
-
-
-def test_a_table_that_is_not_there(client: UnitClient) -> None:
-    with pytest.raises(TableNotFound, match="no-such-table"):
-        client.get_item(TableName="no-such-table", Key={"id": {"S": "a"}})
 
 
 GOOD: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {

@@ -127,22 +127,18 @@ def test_transactions_of_one_unit_which_all_check_its_record_are_sent_one_after_
 DECISION = 3, 6, "UpdateItem"
 
 
-def test_a_decision_whose_attempts_are_lost_for_long_is_rolled_back_if_none_arrives(
-    ann: Party, ben: Party, account: Key, other: Key
+@pytest.mark.parametrize("lost", [Lost.REQUEST, Lost.REPLY], ids=str)
+def test_a_decision_that_is_lost_for_long_is_rolled_back_if_no_attempt_arrives_and_found_to_be_committed_if_one_does(
+    ann: Party, ben: Party, account: Key, other: Key, lost: Lost
 ) -> None:
-    lost = ann.loses(Lost.REQUEST, *DECISION)
-    with pytest.raises(UnitRolledBack):
+    loss = ann.loses(lost, *DECISION)
+    if lost is Lost.REPLY:
         marked(ann, [account, other], 4)
-    assert lost.seen > lost.last
-    assert balances(ben, [account, other]) == [100, 50]
-
-
-def test_a_decision_whose_replies_are_lost_for_long_is_found_to_be_committed(
-    ann: Party, ben: Party, account: Key, other: Key
-) -> None:
-    ann.loses(Lost.REPLY, *DECISION)
-    marked(ann, [account, other], 4)
-    assert balances(ben, [account, other]) == [4, 4]
+    else:
+        with pytest.raises(UnitRolledBack):
+            marked(ann, [account, other], 4)
+        assert loss.seen > loss.last
+    assert balances(ben, [account, other]) == ([4, 4] if lost is Lost.REPLY else [100, 50])
 
 
 # The mark of another unit, which is met while its unit is pending.
@@ -231,26 +227,6 @@ def test_the_mark_of_another_unit_is_waited_for_under_a_lease_that_is_renewed(
     renewed = [sent for sent in ben.line.sent if "#lease = :lease" in sent.parameters.get("UpdateExpression", "")]
     assert len(renewed) >= 5
     assert [books.balance(key) for key in keys] == [9, 9]
-
-
-@THREADS_ONLY
-def test_the_mark_of_another_unit_is_read_past_at_once(ann: Party, ben: Party, keys: list[Key]) -> None:
-    seen = []
-    meets(ann, keys, lambda: seen.append(balances(ben, keys)))
-    assert seen == [[100, 100]]
-
-
-@THREADS_ONLY
-def test_the_mark_of_another_unit_whose_lease_is_over_is_removed_by_any_process(
-    books: Books, ann: Party, ben: Party, keys: list[Key]
-) -> None:
-    def collide() -> None:
-        books.clock.advance(LEASE_S + 3)
-        ben.changes(keys[0], 5)
-
-    with pytest.raises(UnitRolledBack):
-        meets(ann, keys, collide)
-    assert [books.balance(key) for key in keys] == [5, 100]
 
 
 # Incompressible, so that it does not fit into the head.
