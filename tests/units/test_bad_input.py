@@ -358,7 +358,7 @@ FIELDS: dict[str, tuple[str, list[Any], Callable[[Any, Any, Any], object]]] = {
     "transactional(tries)": (
         "tries",
         [0, -1, 1_001, 1.5, True, None, "10"],
-        lambda _, u, bad: u.transactional(tries=bad) and None,
+        lambda _, u, bad: u.transactional(tries=bad),
     ),
     "transactional(unit_as)": ("unit_as", ["", None, 5, "u" * 256], lambda _, u, bad: u.transactional(unit_as=bad)),
     "transactional(isolation)": ("isolation", NO_LEVEL, lambda _, u, bad: u.transactional(isolation=bad)),

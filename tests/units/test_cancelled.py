@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,7 @@ SET = "SET balance = :n"
 TIME_OUT_S = 0.1
 
 Work = Callable[[aio.Units, UnitTable], Coroutine[Any, Any, None]]
-Runs = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
+Runs = Callable[[Coroutine[Any, Any, None]], Coroutine[Any, Any, None]]
 
 
 def is_committed_by(work: Work, raised: type[BaseException] | None = None) -> bool:
@@ -55,10 +55,6 @@ def outlast_the_time_out() -> None:
         pass
 
 
-async def by_itself(work: Coroutine[Any, Any, None]) -> None:
-    await work
-
-
 async def in_time(work: Coroutine[Any, Any, None]) -> None:
     async with asyncio.timeout(TIME_OUT_S):
         await work
@@ -73,23 +69,19 @@ async def in_a_group(work: Coroutine[Any, Any, None]) -> None:
         group.create_task(work)
 
 
-async def in_two_groups(work: Coroutine[Any, Any, None]) -> None:
-    await in_a_group(in_a_group(work))
-
-
 @dataclass(frozen=True)
 class Cancelled:
     """What cancels a task after the last await of its block.
 
     Attributes:
         by: what the block does then.
-        runs: what runs the task; the handler of SIGTERM cancels the task around it.
+        within: what runs the task, from the outside in; the handler of SIGTERM cancels the task around it.
         raised: by the loop.
         end: what would commit.
     """
 
     by: Callable[[], object]
-    runs: Runs = by_itself
+    within: tuple[Runs, ...] = ()
     raised: type[BaseException] = asyncio.CancelledError
     end: str = "block"
 
@@ -108,31 +100,30 @@ class Cancelled:
             async with units.begin() as unit:
                 await write(unit=unit)
 
-        await self.runs(units.transactional()(write)() if self.end == "decorator" else write_in_a_block())
+        running = units.transactional()(write)() if self.end == "decorator" else write_in_a_block()
+        for runs in reversed(self.within):
+            running = runs(running)
+        await running
 
 
 def terminate() -> None:
     signal.raise_signal(signal.SIGTERM)
 
 
+ENDS = ("block", "commit", "decorator")
+TWO_GROUPS = (in_a_group, in_a_group)
 CANCELLED = {
-    **{
-        f"before the end of the {end}": Cancelled(cancel_this_task, end=end) for end in ("block", "commit", "decorator")
-    },
+    **{f"before the end of the {end}": Cancelled(cancel_this_task, end=end) for end in ENDS},
     "by a signal": Cancelled(terminate),
-    "by a signal, in a group": Cancelled(terminate, in_a_group),
-    "by a signal, in two groups": Cancelled(terminate, in_two_groups),
+    "by a signal, in a group": Cancelled(terminate, (in_a_group,)),
+    "by a signal, in two groups": Cancelled(terminate, TWO_GROUPS),
     "by Ctrl-C": Cancelled(lambda: signal.raise_signal(signal.SIGINT), raised=KeyboardInterrupt),
 }
 TOO_LATE = {
-    "by a time-out": Cancelled(outlast_the_time_out, in_time, TimeoutError),
-    "by wait_for": Cancelled(outlast_the_time_out, waited_for, TimeoutError),
-    "by a time-out around groups": Cancelled(
-        outlast_the_time_out, lambda work: in_time(in_two_groups(work)), TimeoutError
-    ),
-    "by wait_for around groups": Cancelled(
-        outlast_the_time_out, lambda work: waited_for(in_two_groups(work)), TimeoutError
-    ),
+    "by a time-out": Cancelled(outlast_the_time_out, (in_time,), TimeoutError),
+    "by wait_for": Cancelled(outlast_the_time_out, (waited_for,), TimeoutError),
+    "by a time-out around groups": Cancelled(outlast_the_time_out, (in_time, *TWO_GROUPS), TimeoutError),
+    "by wait_for around groups": Cancelled(outlast_the_time_out, (waited_for, *TWO_GROUPS), TimeoutError),
 }
 
 
@@ -222,7 +213,7 @@ def gives_no_way(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("gives_no_way")
-@pytest.mark.parametrize("end", ["block", "commit", "decorator"])
+@pytest.mark.parametrize("end", ENDS)
 def test_a_unit_of_tasks_that_commits_without_giving_way_to_a_cancellation_is_caught(end: str) -> None:
     assert is_committed_by(Cancelled(cancel_this_task, end=end).work, asyncio.CancelledError)
 

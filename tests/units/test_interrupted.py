@@ -67,7 +67,6 @@ def test_an_error_of_ours_that_a_signal_handler_raises_is_no_answer_to_a_commit_
     books: Books, ann: Party, account: Key, engine: str, error: TicketLockError
 ) -> None:
     """The handler has used the table, or another unit."""
-
     unit = ann.begin(engine=engine)
     unit.update(ann.accounts, account, SET, {":balance": 2})
     deciding = 1 if engine == "native" else 2
