@@ -1,5 +1,6 @@
-"""Processes that are killed at one of their requests, and send nothing more, from other threads either."""
+"""Processes that are killed at one of their requests, and send nothing more; and what others do before one."""
 
+from collections.abc import Callable
 from typing import Any
 
 from kit.units import Killed, Party
@@ -28,3 +29,16 @@ def crashes(party: Party, number: int, operation: str = "UpdateItem", *, is_sent
 
     party.client.meta.events.register_first("before-call.dynamodb", before)
     party.client.meta.events.register("after-call.dynamodb", after)
+
+
+def before_the_nth(party: Party, number: int, do: Callable[[], object], operation: str | None = None) -> None:
+    """Run something before a process sends its n-th request from now on; of an operation, or of all."""
+    seen = 0
+
+    def before(model: Any, **_: object) -> None:
+        nonlocal seen
+        seen += operation in (None, model.name)
+        if seen == number and operation in (None, model.name):
+            do()
+
+    party.client.meta.events.register_first("before-call.dynamodb", before)

@@ -17,8 +17,8 @@ from kit.engines import Engine
 from kit.in_a_loop import InALoop, Loop
 
 from ticketlock import Lease, LockClient, LockTable, aio
-from ticketlock.testing import ManualClock, Sent
-from ticketlock.units import Unit, Units, UnitTable
+from ticketlock.testing import ManualClock, MemoryDynamoDB, Sent
+from ticketlock.units import Unit, Units, UnitTable, create_units_table
 from ticketlock.units._record import new_id
 
 UnitsKind = Literal["threads", "tasks"]
@@ -72,12 +72,14 @@ class Loss:
         first: the number of the first one, from 1 on.
         last: the number of the last one.
         operation: only requests of this operation are counted; None for all.
+        error: what a signal handler raises, if one interrupts the process.
     """
 
     what: Lost
     first: int
     last: float
     operation: str | None = None
+    error: BaseException | type[BaseException] = Interrupt
     seen: int = 0
 
     def strikes(self, operation: str) -> bool:
@@ -106,7 +108,7 @@ class Line:
         self.between: dict[str, Callable[[], object]] = {}
         self._clock = clock
         self._loses_the_reply = self._is_killed = False
-        self._then: type[BaseException] | None = None
+        self._then: BaseException | type[BaseException] | None = None
         events = client.meta.events
         events.register("provide-client-params.dynamodb", self._note)
         events.register_first("before-call.dynamodb", self._before)
@@ -126,10 +128,12 @@ class Line:
             meanwhile()
         if self._is_killed:
             raise Killed
-        struck = [loss.what for loss in self.losses if loss.strikes(model.name)]
+        losses = [loss for loss in self.losses if loss.strikes(model.name)]
+        struck = [loss.what for loss in losses]
         self._loses_the_reply = Lost.REPLY in struck
         self._is_killed = Lost.KILLED_BEFORE in struck or Lost.KILLED_AFTER in struck
-        self._then = Killed if Lost.KILLED_AFTER in struck else Interrupt if Lost.INTERRUPTED_AFTER in struck else None
+        after = [loss.error for loss in losses if loss.what is Lost.INTERRUPTED_AFTER]
+        self._then = Killed if Lost.KILLED_AFTER in struck else next(iter(after), None)
         if Lost.KILLED_BEFORE in struck:
             raise Killed
         if Lost.INTERRUPTED_BEFORE in struck:
@@ -388,12 +392,42 @@ def loaded(item: Mapping[str, Any]) -> dict[str, Any]:
     return {name: TypeDeserializer().deserialize(value) for name, value in item.items()}
 
 
-def make_table(client: Any, name: str, keys: Mapping[str, str]) -> None:
-    """Create a table with these attributes as its key."""
+def make_table(
+    client: Any, name: str, keys: Mapping[str, str], also: Mapping[str, str] | None = None, **indexes: Any
+) -> None:
+    """Create a table with these attributes as its key.
+
+    Args:
+        also: further attributes, which are keys of indexes.
+        indexes: lists of them, made with ``index``.
+    """
+    kinds = {**keys, **(also or {})}
     client.create_table(
         TableName=name,
         BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": key, "AttributeType": kind} for key, kind in keys.items()],
-        KeySchema=[{"AttributeName": key, "KeyType": kind} for key, kind in zip(keys, ("HASH", "RANGE"), strict=False)],
+        AttributeDefinitions=[{"AttributeName": key, "AttributeType": kind} for key, kind in kinds.items()],
+        KeySchema=_schema(dict(zip(keys, ("HASH", "RANGE"), strict=False))),
+        **indexes,
     )
     client.get_waiter("table_exists").wait(TableName=name)
+
+
+def in_memory(clock: ManualClock | None = None) -> MemoryDynamoDB:
+    """DynamoDB in memory, with a units table ``units``, and an empty table ``accounts``."""
+    memory = MemoryDynamoDB(clock=clock)
+    create_units_table("units", client=memory.client)
+    make_table(memory.client, "accounts", KEYS["accounts"])
+    return memory
+
+
+def index(name: str, roles: Mapping[str, str], **projection: Any) -> dict[str, Any]:
+    """A secondary index with the roles of its keys, by their names; of whole items without a projection."""
+    return {
+        "IndexName": name,
+        "KeySchema": _schema(roles),
+        "Projection": {"ProjectionType": "ALL", **projection},
+    }
+
+
+def _schema(roles: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"AttributeName": name, "KeyType": role} for name, role in roles.items()]

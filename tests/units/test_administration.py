@@ -5,7 +5,7 @@ from collections.abc import Callable
 from itertools import count
 
 import pytest
-from kit.crashes import crashes
+from kit.crashes import before_the_nth, crashes
 from kit.engines import engine_names, first_on
 from kit.units import (
     MARK,
@@ -16,6 +16,7 @@ from kit.units import (
     Party,
     UnitsWorld,
     dumped,
+    loaded,
     make_table,
     some_account,
     some_name,
@@ -27,8 +28,7 @@ from ticketlock.units._marks import Marks
 from ticketlock.units._operators import Settled, Shown, Standing, inspect, open_units, roll_back, settle
 from ticketlock.units._record import UnitRecords
 
-IN_MEMORY_FIRST = pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
-pytestmark = [IN_MEMORY_FIRST]
+pytestmark = pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
 
 LEASE_S, MARGIN_S, COPIES_S = 60, 5, 600
 SET, NOUGHT = "SET balance = :n", {":n": 0}
@@ -58,27 +58,27 @@ def opened(party: Party, unit: str) -> OpenUnit | None:
     return next((each for each in party.units.open_units() if each.unit == unit), None)
 
 
+def records(party: Party) -> UnitRecords:
+    return UnitRecords(party.books.tables["units"])
+
+
 def inspected(party: Party, unit: str) -> Shown | None:
-    return party.units._performer.follow(inspect(UnitRecords(party.books.tables["units"]), MARKS, unit))
+    return party.units._performer.follow(inspect(records(party), MARKS, unit))
 
 
 def settled(party: Party, unit: str) -> Settled:
-    return party.units._performer.follow(settle(UnitRecords(party.books.tables["units"]), MARKS, unit))
+    return party.units._performer.follow(settle(records(party), MARKS, unit))
 
 
 def rolled_back(party: Party, unit: str) -> Settled:
-    return party.units._performer.follow(roll_back(UnitRecords(party.books.tables["units"]), MARKS, unit))
+    return party.units._performer.follow(roll_back(records(party), MARKS, unit))
 
 
 def standings(party: Party, unit: str) -> list[Standing]:
     shown = inspected(party, unit)
     assert shown is not None
     assert shown.items is not None
-    return [each.standing for each in shown.items]
-
-
-def keys_of(known: Settled) -> list[Key]:
-    return [{name: value["S"] for name, value in entry.key.items()} for entry in known.ended]
+    return sorted((each.standing for each in shown.items), key=lambda each: each.value)
 
 
 def test_both_faces_list_what_is_open_and_repair_what_no_record_leads_to(books: Books, ann: Party) -> None:
@@ -152,8 +152,7 @@ def test_the_list_of_open_units_leaves_out_what_no_unit_has_written_and_reports_
     unit = units_world.killed(keys, is_committed=True)
     books.write("units", {"unit": "0", "row": "head", "state": "new", "rev": 1})
     known: list[InvalidUnitRequest | UnsupportedFormat] = []
-    records = UnitRecords(books.tables["units"])
-    found = ben.units._performer.follow(open_units(records, known.append))
+    found = ben.units._performer.follow(open_units(records(ben), known.append))
     assert unit in [each.unit for each in found]
     assert any("'unit': {'S': '0'}" in str(each) for each in known)
     assert opened(ben, "0") is None
@@ -162,59 +161,72 @@ def test_the_list_of_open_units_leaves_out_what_no_unit_has_written_and_reports_
 
 
 @THREADS_ONLY
-def test_an_inspection_shows_which_items_are_marked(units_world: UnitsWorld, ben: Party, keys: list[Key]) -> None:
-    unit = units_world.killed(keys, is_committed=True)
-    assert standings(ben, unit) == [Standing.THERE] * 2
-    ben.units.get(ben.accounts, keys[0])
-    with ben.begin() as one:
-        one.update(ben.accounts, keys[0], SET, {":n": 1})
-    assert sorted(each.value for each in standings(ben, unit)) == ["off", "there"]
+def test_an_inspection_shows_which_items_are_marked_and_finished_and_writes_nothing(
+    books: Books, units_world: UnitsWorld, ben: Party
+) -> None:
+    for is_committed in (False, True):
+        keys: list[Key] = [books.account(), books.account()]
+        unit = units_world.killed(keys, is_committed=is_committed)
+        books.clock.advance(LEASE_S + MARGIN_S)
+        before = books.everything()
+        assert standings(ben, unit) == [Standing.THERE] * 2
+        assert books.everything() == before
+    ben.changes(keys[0], 1)
+    assert [each.value for each in standings(ben, unit)] == ["off", "there"]
     settled(ben, unit)
-    assert sorted(each.value for each in standings(ben, unit)) == ["off", "off, written"]
+    assert [each.value for each in standings(ben, unit)] == ["off", "off, written"]
 
 
 @THREADS_ONLY
-def test_an_inspection_shows_marks_of_others_and_what_no_unit_has_written(
+def test_an_inspection_shows_marks_of_others_what_no_unit_has_written_and_tables_that_are_gone(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
 ) -> None:
-    unit = units_world.killed(keys, is_committed=True)
-    for key, strange in zip(keys, ({"unit": UNKNOWN_ID, "kind": "write"}, "a secret"), strict=True):
-        books.write("accounts", {**(books.raw("accounts", key) or {}), MARK: strange})
-    assert set(standings(ben, unit)) == {Standing.OF_ANOTHER, Standing.STRANGE}
-
-
-@THREADS_ONLY
-def test_an_inspection_shows_tables_that_are_gone(books: Books, units_world: UnitsWorld, ben: Party) -> None:
     ann, gone = units_world.party(), f"{books.tables['accounts']}-gone"
     make_table(books.plain_client, gone, {"id": "S"})
     unit = ann.begin(engine="marked")
     unit.put(ann.units.table(gone), some_account())
-    crashes(ann, 1, is_sent=True)
+    for key in keys:
+        unit.update(ann.accounts, key, SET, NOUGHT)
+    crashes(ann, 3, is_sent=True)
     with pytest.raises(Killed):
         unit.commit()
     books.plain_client.delete_table(TableName=gone)
-    assert standings(ben, unit.id) == [Standing.NO_TABLE]
+    for key, strange in zip(keys, ({"unit": UNKNOWN_ID, "kind": "write"}, "a secret"), strict=True):
+        books.write("accounts", {**(books.raw("accounts", key) or {}), MARK: strange})
+    assert set(standings(ben, unit.id)) == {Standing.OF_ANOTHER, Standing.STRANGE, Standing.NO_TABLE}
+
+
+OLD, NEW = [100, 100], [0, 0]
+# What an operator does with a committed or a pending unit so many seconds later, its outcome, and its balances if it
+# is ended by that.
+ENDS: dict[str, tuple[Callable[[Party, str], Settled], bool, int, Outcome, list[int] | None]] = {
+    "settled, committed": (settled, True, 0, Outcome.COMMITTED, NEW),
+    "settled, its lease over": (settled, False, LEASE_S + MARGIN_S, Outcome.ROLLED_BACK, OLD),
+    "settled, its lease running": (settled, False, 0, Outcome.PENDING, None),
+    "rolled back, its lease running": (rolled_back, False, 0, Outcome.ROLLED_BACK, OLD),
+    "rolled back, committed": (rolled_back, True, 0, Outcome.COMMITTED, None),
+}
 
 
 @THREADS_ONLY
-def test_an_inspection_writes_nothing(books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]) -> None:
-    unit = units_world.killed(keys, is_committed=False)
-    books.clock.advance(LEASE_S + MARGIN_S)
-    before = books.everything()
-    assert standings(ben, unit) == [Standing.THERE] * 2
-    assert books.everything() == before
-
-
-@THREADS_ONLY
-def test_settling_a_unit_finishes_one_that_is_committed(
-    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+@pytest.mark.parametrize("case", ENDS)
+def test_an_operator_ends_a_unit_once_and_finishes_its_items_or_leaves_all_as_it_is(
+    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key], case: str
 ) -> None:
-    unit = units_world.killed(keys, is_committed=True)
-    known = settled(ben, unit)
-    assert known.outcome is Outcome.COMMITTED
-    assert sorted(map(str, keys_of(known))) == sorted(map(str, keys))
-    assert (books.marks(keys), books.balances(keys)) == (0, [0, 0])
-    assert settled(ben, unit).ended == []
+    do, is_committed, later_s, expected, balances = ENDS[case]
+    unit = units_world.killed(keys, is_committed=is_committed)
+    books.clock.advance(later_s)
+    before, known = books.everything(), do(ben, unit)
+    assert known.outcome is expected
+    if balances is None:
+        assert books.everything() == before
+        return
+    ended = [loaded(entry.key) for entry in known.ended]
+    assert sorted(ended, key=str) == sorted(keys, key=str)
+    assert (books.marks(keys), books.balances(keys)) == (0, balances)
+    assert ben.units.outcome(unit=unit) is expected
+    again = do(ben, unit)
+    assert (again.outcome, again.ended) == (expected, [])
 
 
 @THREADS_ONLY
@@ -225,30 +237,9 @@ def test_settling_a_unit_closes_it_ten_minutes_after_its_end(
     settled(ben, unit)
     assert opened(ben, unit) is not None
     books.clock.advance(COPIES_S + MARGIN_S)
-    assert settled(ben, unit).outcome is Outcome.COMMITTED
-    assert opened(ben, unit) is None
-    assert settled(ben, unit).outcome is Outcome.COMMITTED
-
-
-@THREADS_ONLY
-def test_settling_a_unit_rolls_one_back_whose_lease_is_over(
-    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
-) -> None:
-    unit = units_world.killed(keys, is_committed=False)
-    books.clock.advance(LEASE_S + MARGIN_S)
-    known = settled(ben, unit)
-    assert (known.outcome, len(known.ended)) == (Outcome.ROLLED_BACK, 2)
-    assert (books.marks(keys), books.balances(keys)) == (0, [100, 100])
-
-
-@THREADS_ONLY
-def test_settling_a_unit_leaves_one_alone_whose_lease_runs(
-    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
-) -> None:
-    unit = units_world.killed(keys, is_committed=False)
-    before = books.everything()
-    assert settled(ben, unit).outcome is Outcome.PENDING
-    assert books.everything() == before
+    for _ in range(2):
+        assert settled(ben, unit).outcome is Outcome.COMMITTED
+        assert opened(ben, unit) is None
 
 
 @THREADS_ONLY
@@ -263,58 +254,31 @@ def test_settling_a_unit_returns_the_outcome_although_an_item_cannot_be_finished
 
 
 @THREADS_ONLY
-class TestRollingBack:
-    def test_an_operators_rollback_ends_one_whose_lease_runs_and_takes_its_marks_off(
-        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
-    ) -> None:
-        unit = units_world.killed(keys, is_committed=False)
-        known = rolled_back(ben, unit)
-        assert known.outcome is Outcome.ROLLED_BACK
-        assert sorted(map(str, keys_of(known))) == sorted(map(str, keys))
-        assert (books.marks(keys), books.balances(keys)) == (0, [100, 100])
-        assert ben.units.outcome(unit=unit) is Outcome.ROLLED_BACK
-        again = rolled_back(ben, unit)
-        assert (again.outcome, again.ended) == (Outcome.ROLLED_BACK, [])
-
-    def test_an_operators_rollback_is_refused_to_one_that_is_committed_and_finishes_nothing(
-        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
-    ) -> None:
-        unit = units_world.killed(keys, is_committed=True)
-        before = books.everything()
-        assert rolled_back(ben, unit).outcome is Outcome.COMMITTED
-        assert books.everything() == before
-
-    def test_an_operators_rollback_at_any_request_of_a_unit_leaves_it_rolled_back_or_committed_whole(
-        self, books: Books, units_world: UnitsWorld, ben: Party
-    ) -> None:
-        ends = set()
-        for number in count(1):
-            keys: list[Key] = [books.account(), books.account()]
-            end = self.rolled_back_before(number, units_world.party(), ben, keys)
-            if end is None:
-                break
-            outcome, is_rolled_back = end
-            assert is_rolled_back == (outcome is Outcome.ROLLED_BACK)
-            if outcome is not Outcome.FORGOTTEN:
-                assert books.marks(keys) == 0
-                assert books.balances(keys) == ([100, 100] if outcome is Outcome.ROLLED_BACK else [0, 0])
-            ends.add(outcome)
-        assert ends == {Outcome.FORGOTTEN, Outcome.ROLLED_BACK, Outcome.COMMITTED}
-
-    def rolled_back_before(self, number: int, ann: Party, ben: Party, keys: list[Key]) -> tuple[Outcome, bool] | None:
-        """The outcome of a unit that is rolled back before its n-th request, and whether its commit raised that; None
-        if it sends fewer requests.
-        """
+def test_an_operators_rollback_before_any_request_of_a_unit_leaves_it_rolled_back_or_committed_whole(
+    books: Books, units_world: UnitsWorld, ben: Party
+) -> None:
+    ends = set()
+    for number in count(1):
+        keys: list[Key] = [books.account(), books.account()]
+        ann, known, is_rolled_back = units_world.party(), list[Settled](), False
         unit = ann.begin(engine="marked")
-        known: list[Settled] = []
-        before_the_nth(ann, number, lambda: known.append(rolled_back(ben, unit.id)))
+        before_the_nth(ann, number, lambda unit=unit, known=known: known.append(rolled_back(ben, unit.id)))
         for key in keys:
             unit.update(ann.accounts, key, SET, NOUGHT)
         try:
             unit.commit()
         except UnitRolledBack:
-            return known[0].outcome, True
-        return (known[0].outcome, False) if known else None
+            is_rolled_back = True
+        if not known:
+            # It has sent fewer requests.
+            break
+        outcome = known[0].outcome
+        assert is_rolled_back == (outcome is Outcome.ROLLED_BACK)
+        if outcome is not Outcome.FORGOTTEN:
+            assert books.marks(keys) == 0
+            assert books.balances(keys) == (OLD if outcome is Outcome.ROLLED_BACK else NEW)
+        ends.add(outcome)
+    assert ends == {Outcome.FORGOTTEN, Outcome.ROLLED_BACK, Outcome.COMMITTED}
 
 
 @THREADS_ONLY
@@ -335,16 +299,3 @@ def test_a_unit_without_a_record_is_forgotten_and_nothing_is_written(books: Book
     assert inspected(ann, UNKNOWN_ID) is None
     assert {settled(ann, UNKNOWN_ID).outcome, rolled_back(ann, UNKNOWN_ID).outcome} == {Outcome.FORGOTTEN}
     assert books.everything() == before
-
-
-def before_the_nth(party: Party, number: int, do: Callable[[], object]) -> None:
-    """Run something before the party's n-th request from now on."""
-    seen = 0
-
-    def before(**_: object) -> None:
-        nonlocal seen
-        seen += 1
-        if seen == number:
-            do()
-
-    party.client.meta.events.register_first("before-call.dynamodb", before)

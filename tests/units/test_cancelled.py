@@ -2,48 +2,43 @@
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from kit.awaited import Awaited
 from kit.opcodes import AtOpcode
-from kit.units import KEYS, loaded, make_table
+from kit.units import in_memory, loaded
 
 from ticketlock import UnitFinished, aio
 from ticketlock.aio import _unit
-from ticketlock.testing import MemoryDynamoDB
-from ticketlock.units import UnitTable, create_units_table
+from ticketlock.units import UnitTable
 
 KEY = {"id": "a"}
 SET = "SET balance = :n"
-End = Callable[[aio.Unit], Awaitable[None]]
+TIME_OUT_S = 0.1
+
+Work = Callable[[aio.Units, UnitTable], Coroutine[Any, Any, None]]
+Runs = Callable[[Coroutine[Any, Any, None]], Coroutine[Any, Any, None]]
 
 
-class Scene:
-    """A table, and what a task does with a unit that writes to it."""
+def is_committed_by(work: Work, raised: type[BaseException] | None = None) -> bool:
+    """Whether what a task has written in its unit is there afterwards.
 
-    def __init__(self) -> None:
-        self.memory = MemoryDynamoDB()
-        create_units_table("units", client=self.memory.client)
-        make_table(self.memory.client, "accounts", KEYS["accounts"])
+    Args:
+        raised: what its loop must raise; None: it may be cancelled.
+    """
+    memory = in_memory()
 
-    @property
-    def is_committed(self) -> bool:
-        return [loaded(item)["balance"] for item in self.memory.items("accounts")] == [1]
+    async def main() -> None:
+        async with aio.Units("units", client=Awaited(memory)) as units:
+            await work(units, await units.table("accounts"))
 
-    def run(self, work: Callable[[aio.Units, UnitTable], Coroutine[Any, Any, None]]) -> None:
-        async def main() -> None:
-            async with aio.Units("units", client=Awaited(self.memory)) as units:
-                await work(units, await units.table("accounts"))
-
+    with suppress(asyncio.CancelledError) if raised is None else pytest.raises(raised):
         asyncio.run(main())
-
-
-@pytest.fixture
-def scene() -> Scene:
-    return Scene()
+    return [loaded(item)["balance"] for item in memory.items("accounts")] == [1]
 
 
 def cancel_this_task() -> None:
@@ -52,36 +47,12 @@ def cancel_this_task() -> None:
     task.cancel()
 
 
-ENDS = pytest.mark.parametrize("end", ["block", "commit", "decorator"])
-
-
-def is_committed_though_cancelled(scene: Scene, end: str) -> bool:
-    """Whether a unit is, whose task was cancelled after the last await of its block."""
-
-    async def work(units: aio.Units, accounts: UnitTable) -> None:
-        async def write(*, unit: aio.Unit) -> None:
-            await unit.update(accounts, KEY, SET, {":n": 1})
-            cancel_this_task()
-            if end == "commit":
-                await unit.commit()
-
-        if end == "decorator":
-            await units.transactional()(write)()
-        else:
-            async with units.begin() as unit:
-                await write(unit=unit)
-
-    with pytest.raises(asyncio.CancelledError):
-        scene.run(work)
-    return scene.is_committed
-
-
-@ENDS
-def test_a_cancellation_after_the_last_await_of_the_block_rolls_back(scene: Scene, end: str) -> None:
-    assert not is_committed_though_cancelled(scene, end)
-
-
-TIME_OUT_S = 0.1
+def outlast_the_time_out() -> None:
+    """Without an await."""
+    loop = asyncio.get_running_loop()
+    over_s = loop.time() + TIME_OUT_S
+    while loop.time() <= over_s:
+        pass
 
 
 async def in_time(work: Coroutine[Any, Any, None]) -> None:
@@ -89,77 +60,89 @@ async def in_time(work: Coroutine[Any, Any, None]) -> None:
         await work
 
 
+async def waited_for(work: Coroutine[Any, Any, None]) -> None:
+    await asyncio.wait_for(work, TIME_OUT_S)
+
+
 async def in_a_group(work: Coroutine[Any, Any, None]) -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(work)
 
 
-async def in_two_groups(work: Coroutine[Any, Any, None]) -> None:
-    await in_a_group(in_a_group(work))
+@dataclass(frozen=True)
+class Cancelled:
+    """What cancels a task after the last await of its block.
 
+    Attributes:
+        by: what the block does then.
+        within: what runs the task, from the outside in; the handler of SIGTERM cancels the task around it.
+        raised: by the loop.
+        end: what would commit.
+    """
 
-Runs = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
+    by: Callable[[], object]
+    within: tuple[Runs, ...] = ()
+    raised: type[BaseException] = asyncio.CancelledError
+    end: str = "block"
 
-TIME_OUTS = pytest.mark.parametrize(
-    "runs",
-    [
-        in_time,
-        lambda work: asyncio.wait_for(work, TIME_OUT_S),
-        lambda work: in_time(in_two_groups(work)),
-        lambda work: asyncio.wait_for(in_two_groups(work), TIME_OUT_S),
-    ],
-    ids=["timeout", "wait_for", "timeout around groups", "wait_for around groups"],
-)
-
-
-def is_committed_too_late(scene: Scene, runs: Runs) -> bool:
-    """Whether a unit is, whose time-out was over at the end of its block."""
-
-    async def work(units: aio.Units, accounts: UnitTable) -> None:
-        loop = asyncio.get_running_loop()
-
-        async def write() -> None:
-            async with units.begin() as unit:
-                await unit.update(accounts, KEY, SET, {":n": 1})
-                # Longer than the time-out without an await.
-                over_s = loop.time() + TIME_OUT_S
-                while loop.time() <= over_s:
-                    pass
-
-        await runs(write())
-
-    with pytest.raises(TimeoutError):
-        scene.run(work)
-    return scene.is_committed
-
-
-@TIME_OUTS
-def test_a_time_out_that_is_over_at_the_end_of_the_block_rolls_back(scene: Scene, runs: Runs) -> None:
-    assert not is_committed_too_late(scene, runs)
-
-
-@pytest.mark.parametrize(
-    "runs", [lambda work: work, in_a_group, in_two_groups], ids=["a task", "a group", "two groups"]
-)
-def test_a_signal_in_the_block_whose_handler_cancels_the_task_rolls_back(scene: Scene, runs: Runs) -> None:
-    async def work(units: aio.Units, accounts: UnitTable) -> None:
+    async def work(self, units: aio.Units, accounts: UnitTable) -> None:
         task = asyncio.current_task()
         assert task is not None
-
-        async def write() -> None:
-            async with units.begin() as unit:
-                await unit.update(accounts, KEY, SET, {":n": 1})
-                signal.raise_signal(signal.SIGTERM)
-
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        await runs(write())
 
-    with pytest.raises(asyncio.CancelledError):
-        scene.run(work)
-    assert not scene.is_committed
+        async def write(*, unit: aio.Unit) -> None:
+            await unit.update(accounts, KEY, SET, {":n": 1})
+            self.by()
+            if self.end == "commit":
+                await unit.commit()
+
+        async def write_in_a_block() -> None:
+            async with units.begin() as unit:
+                await write(unit=unit)
+
+        running = units.transactional()(write)() if self.end == "decorator" else write_in_a_block()
+        for runs in reversed(self.within):
+            running = runs(running)
+        await running
 
 
-def test_a_task_whose_sibling_has_failed_in_the_block_rolls_back(scene: Scene) -> None:
+def terminate() -> None:
+    signal.raise_signal(signal.SIGTERM)
+
+
+ENDS = ("block", "commit", "decorator")
+TWO_GROUPS = (in_a_group, in_a_group)
+CANCELLED = {
+    **{f"before the end of the {end}": Cancelled(cancel_this_task, end=end) for end in ENDS},
+    "by a signal": Cancelled(terminate),
+    "by a signal, in a group": Cancelled(terminate, (in_a_group,)),
+    "by a signal, in two groups": Cancelled(terminate, TWO_GROUPS),
+    "by Ctrl-C": Cancelled(lambda: signal.raise_signal(signal.SIGINT), raised=KeyboardInterrupt),
+}
+TOO_LATE = {
+    "by a time-out": Cancelled(outlast_the_time_out, (in_time,), TimeoutError),
+    "by wait_for": Cancelled(outlast_the_time_out, (waited_for,), TimeoutError),
+    "by a time-out around groups": Cancelled(outlast_the_time_out, (in_time, *TWO_GROUPS), TimeoutError),
+    "by wait_for around groups": Cancelled(outlast_the_time_out, (waited_for, *TWO_GROUPS), TimeoutError),
+}
+
+
+@pytest.fixture
+def heeds_ctrl_c() -> Iterator[None]:
+    """A process that a shell has started in the background ignores the signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
+@pytest.mark.parametrize("how", [*CANCELLED, *TOO_LATE])
+def test_a_task_that_is_cancelled_after_the_last_await_of_its_block_rolls_back(how: str) -> None:
+    cancelled = {**CANCELLED, **TOO_LATE}[how]
+    assert not is_committed_by(cancelled.work, cancelled.raised)
+
+
+def test_a_task_whose_sibling_has_failed_in_the_block_rolls_back() -> None:
     async def work(units: aio.Units, accounts: UnitTable) -> None:
         may_fail = asyncio.Event()
 
@@ -176,28 +159,10 @@ def test_a_task_whose_sibling_has_failed_in_the_block_rolls_back(scene: Scene) -
             group.create_task(fail())
             group.create_task(write())
 
-    with pytest.raises(ExceptionGroup):
-        scene.run(work)
-    assert not scene.is_committed
+    assert not is_committed_by(work, ExceptionGroup)
 
 
-def test_ctrl_c_after_the_last_await_of_the_block_rolls_back(scene: Scene) -> None:
-    async def work(units: aio.Units, accounts: UnitTable) -> None:
-        async with units.begin() as unit:
-            await unit.update(accounts, KEY, SET, {":n": 1})
-            signal.raise_signal(signal.SIGINT)
-
-    # A process that a shell has started in the background ignores the signal.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            scene.run(work)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert not scene.is_committed
-
-
-def test_a_commit_before_which_the_task_was_cancelled_ends_the_unit(scene: Scene) -> None:
+def test_a_commit_before_which_the_task_was_cancelled_ends_the_unit() -> None:
     async def work(units: aio.Units, accounts: UnitTable) -> None:
         async with units.begin() as unit:
             await unit.update(accounts, KEY, SET, {":n": 1})
@@ -206,18 +171,14 @@ def test_a_commit_before_which_the_task_was_cancelled_ends_the_unit(scene: Scene
                     time_out.reschedule(asyncio.get_running_loop().time())
                     await unit.commit()
 
-    with pytest.raises(UnitFinished, match="rolled back"):
-        scene.run(work)
-    assert not scene.is_committed
+    assert not is_committed_by(work, UnitFinished)
 
 
 def committed_at_each_opcode() -> list[bool]:
     """Whether a unit is, whose task was cancelled at the first opcode of its block's end, the second one, and so on."""
     committed: list[bool] = []
-    number = 0
     while True:
-        number += 1
-        scene, at = Scene(), AtOpcode(number, cancel_this_task, ["aio/_unit.py", "aio/_lock_table.py"])
+        at = AtOpcode(len(committed) + 1, cancel_this_task, ["aio/_unit.py", "aio/_lock_table.py"])
 
         async def work(units: aio.Units, accounts: UnitTable, at: AtOpcode = at) -> None:
             async with units.begin() as unit:
@@ -225,14 +186,12 @@ def committed_at_each_opcode() -> list[bool]:
                 at.__enter__()
 
         try:
-            with suppress(asyncio.CancelledError):
-                scene.run(work)
+            is_committed = is_committed_by(work)
         finally:
             at.__exit__()
-        if at.passed < number:
-            break
-        committed.append(scene.is_committed)
-    return committed
+        if at.passed <= len(committed):
+            return committed
+        committed.append(is_committed)
 
 
 def test_a_cancellation_at_any_opcode_of_the_end_rolls_back_until_the_commit_begins() -> None:
@@ -242,28 +201,29 @@ def test_a_cancellation_at_any_opcode_of_the_end_rolls_back_until_the_commit_beg
     assert {False, True} == set(committed)
 
 
-class TestABrokenUnitOfTasksIsCaught:
-    @pytest.fixture
-    def gives_no_way(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        async def at_once(_: aio.Unit) -> None:
-            return
+# Broken units.
 
-        monkeypatch.setattr(aio.Unit, "_give_way", at_once)
 
-    @ENDS
-    @pytest.mark.usefixtures("gives_no_way")
-    def test_a_unit_of_tasks_that_commits_without_giving_way_to_a_cancellation_is_caught(
-        self, scene: Scene, end: str
-    ) -> None:
-        assert is_committed_though_cancelled(scene, end)
+@pytest.fixture
+def gives_no_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def at_once(_: aio.Unit) -> None:
+        return
 
-    @pytest.mark.usefixtures("gives_no_way")
-    def test_a_unit_of_tasks_that_gives_no_way_at_any_opcode_of_the_end_is_caught(self) -> None:
-        assert False not in committed_at_each_opcode()
+    monkeypatch.setattr(aio.Unit, "_give_way", at_once)
 
-    @TIME_OUTS
-    def test_a_unit_of_tasks_that_gives_way_for_one_turn_only_is_caught(
-        self, scene: Scene, runs: Runs, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(_unit, "_TURNS", 1)
-        assert is_committed_too_late(scene, runs)
+
+@pytest.mark.usefixtures("gives_no_way")
+@pytest.mark.parametrize("end", ENDS)
+def test_a_unit_of_tasks_that_commits_without_giving_way_to_a_cancellation_is_caught(end: str) -> None:
+    assert is_committed_by(Cancelled(cancel_this_task, end=end).work, asyncio.CancelledError)
+
+
+@pytest.mark.usefixtures("gives_no_way")
+def test_a_unit_of_tasks_that_gives_no_way_at_any_opcode_of_the_end_is_caught() -> None:
+    assert False not in committed_at_each_opcode()
+
+
+@pytest.mark.parametrize("how", TOO_LATE)
+def test_a_unit_of_tasks_that_gives_way_for_one_turn_only_is_caught(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_unit, "_TURNS", 1)
+    assert is_committed_by(TOO_LATE[how].work, TimeoutError)

@@ -7,77 +7,59 @@ from typing import Any
 
 import pytest
 from kit.awaited import Awaited
-from kit.units import KEYS, Books, Key, Party, make_table, some_account
+from kit.units import Books, Key, Party, in_memory, some_account
 
 from ticketlock import aio
 from ticketlock.errors import UnitConflict, UnitFinished
-from ticketlock.testing import MemoryDynamoDB
-from ticketlock.units import READ_LOCK, Unit, Units, UnitTable, create_units_table
-from ticketlock.units._read_locks import ReadLockLease
+from ticketlock.units import READ_LOCK, SERIALIZABLE, Isolation, Unit, Units
 from ticketlock.units._unit_of_work import UnitOfWork
 
 pytestmark = pytest.mark.shows("atomicity")
 
-TAKE = "SET balance = balance - :n"
-
-TEN = {":n": 10}
+TAKE, TEN = "SET balance = balance - :n", {":n": 10}
 
 
-def test_the_end_of_the_block_commits(books: Books, ann: Party, account: Key, other: Key) -> None:
-    with ann.begin() as unit:
-        unit.update(ann.accounts, account, TAKE, TEN)
-        unit.update(ann.accounts, other, "SET balance = balance + :n", TEN)
-    assert (books.balance(account), books.balance(other)) == (90, 60)
+@pytest.mark.parametrize("end", ["the end of the block", "commit", "commit in the block"])
+def test_a_unit_is_committed_by_the_end_of_its_block_or_by_commit(
+    books: Books, ann: Party, account: Key, other: Key, end: str
+) -> None:
+    unit = ann.begin()
+    unit.update(ann.accounts, account, TAKE, TEN)
+    unit.update(ann.accounts, other, "SET balance = balance + :n", TEN)
+    assert books.balances([account, other]) == [100, 50]
+    if end == "commit":
+        unit.commit()
+    else:
+        with unit:
+            if end == "commit in the block":
+                unit.commit()
+    assert books.balances([account, other]) == [90, 60]
     assert books.version(account) == books.version(other) == unit.id
 
 
-def test_a_unit_without_a_block_is_committed_by_commit(books: Books, ann: Party, account: Key) -> None:
-    unit = ann.begin()
-    unit.update(ann.accounts, account, TAKE, TEN)
-    assert books.balance(account) == 100
-    unit.commit()
-    assert books.balance(account) == 90
-
-
-def test_an_exception_in_the_block_rolls_back_and_is_raised(books: Books, ann: Party, account: Key) -> None:
-    before = books.everything()
-    raised = RuntimeError("of the caller's")
-
-    def fail_in_the_block() -> None:
-        with ann.begin() as unit:
-            unit.update(ann.accounts, account, TAKE, TEN)
-            raise raised
-
-    with pytest.raises(RuntimeError) as caught:
-        fail_in_the_block()
-    assert caught.value is raised
-    assert books.everything() == before
-    assert "TransactWriteItems" not in ann.line.operations
-
-
-def test_a_rollback_writes_nothing_and_asks_nothing(books: Books, ann: Party, account: Key) -> None:
-    before = books.everything()
+@pytest.mark.parametrize("end", ["an exception in the block", "rollback", "rollback in the block"])
+def test_a_unit_that_is_rolled_back_writes_nothing_and_asks_nothing(
+    books: Books, ann: Party, account: Key, other: Key, end: str
+) -> None:
+    before, raised = books.everything(), RuntimeError("of the caller's")
     unit = ann.begin()
     unit.update(ann.accounts, account, TAKE, TEN)
     unit.put(ann.accounts, some_account())
-    unit.delete(ann.accounts, account)
-    assert ann.sends(unit.rollback) == []
+    unit.delete(ann.accounts, other)
+
+    def ends() -> None:
+        if end == "rollback":
+            unit.rollback()
+        elif end == "rollback in the block":
+            with unit:
+                unit.rollback()
+        else:
+            with pytest.raises(RuntimeError) as caught, unit:
+                raise raised
+            assert caught.value is raised
+
+    assert ann.sends(ends) == []
     assert books.everything() == before
-
-
-def test_a_block_may_roll_back_by_itself(books: Books, ann: Party, account: Key) -> None:
-    with ann.begin() as unit:
-        unit.update(ann.accounts, account, TAKE, TEN)
-        unit.rollback()
-    assert books.balance(account) == 100
-
-
-def test_a_second_commit_does_nothing(books: Books, ann: Party, account: Key) -> None:
-    with ann.begin() as unit:
-        unit.update(ann.accounts, account, TAKE, TEN)
-        unit.commit()
-        assert ann.sends(unit.commit) == []
-    assert books.balance(account) == 90
 
 
 def test_a_block_ends_silently_whose_commit_by_hand_has_failed_and_said_so(
@@ -91,12 +73,6 @@ def test_a_block_ends_silently_whose_commit_by_hand_has_failed_and_said_so(
     assert books.balance(account) == 1
 
 
-def test_a_second_rollback_does_nothing(ann: Party) -> None:
-    unit = ann.begin()
-    unit.rollback()
-    assert ann.sends(unit.rollback) == []
-
-
 USES: dict[str, Callable[[Party, Unit, Key], object]] = {
     "get": lambda ann, unit, key: unit.get(ann.accounts, key),
     "get_all": lambda ann, unit, key: unit.get_all([(ann.accounts, key)]),
@@ -108,55 +84,58 @@ USES: dict[str, Callable[[Party, Unit, Key], object]] = {
 }
 
 
-@pytest.mark.parametrize("use", USES.values(), ids=USES)
-def test_a_committed_unit_is_finished(ann: Party, account: Key, use: Callable[[Party, Unit, Key], object]) -> None:
-    with ann.begin() as unit:
-        pass
-    with pytest.raises(UnitFinished, match="committed"):
-        use(ann, unit, account)
-
-
-@pytest.mark.parametrize("use", USES.values(), ids=USES)
-def test_a_unit_that_was_rolled_back_is_finished(
-    ann: Party, account: Key, use: Callable[[Party, Unit, Key], object]
+@pytest.mark.parametrize(("end", "said"), [("commit", "committed"), ("rollback", "rolled back")])
+def test_a_unit_that_is_over_says_so_whatever_is_asked_for_but_the_same_end_again(
+    books: Books, ann: Party, account: Key, end: str, said: str
 ) -> None:
     unit = ann.begin()
-    unit.rollback()
-    with pytest.raises(UnitFinished, match="rolled back"):
-        use(ann, unit, account)
-    with pytest.raises(UnitFinished):
-        unit.commit()
+    unit.update(ann.accounts, account, TAKE, TEN)
+    getattr(unit, end)()
+    before = books.everything()
+    for use in USES.values():
+        with pytest.raises(UnitFinished, match=said):
+            use(ann, unit, account)
+    with pytest.raises(UnitFinished, match=said):
+        (unit.rollback if end == "commit" else unit.commit)()
+    assert ann.sends(getattr(unit, end)) == []
+    assert books.everything() == before
 
 
-def test_a_committed_unit_is_not_rolled_back(books: Books, ann: Party, account: Key) -> None:
-    with ann.begin() as unit:
-        unit.update(ann.accounts, account, TAKE, TEN)
-    with pytest.raises(UnitFinished):
-        unit.rollback()
-    assert books.balance(account) == 90
+# Units that are dropped.
+
+KEY, SET = {"id": "a"}, "SET balance = :n"
+KINDS = pytest.mark.parametrize("kind", ["threads", "tasks"])
 
 
-KEY = {"id": "a"}
+def seen_of_a_dropped(kind: str, isolation: Isolation, seen_of: Callable[[Any], Callable[[], Any]]) -> Any:
+    """What is seen, after the last reference to a unit is gone, of a unit that would have written."""
+    memory = in_memory()
+    if kind == "threads":
+        units = Units("units", client=memory.client)
+        unit = units.begin(isolation=isolation)
+        unit.update(units.table("accounts"), KEY, SET, {":n": 1})
+        see = seen_of(unit)
+        del unit
+        return see()
 
-SET = "SET balance = :n"
+    async def main() -> Any:
+        async with aio.Units("units", client=Awaited(memory)) as units:
+            accounts = await units.table("accounts")
+            unit = units.begin(isolation=isolation)
+            await unit.update(accounts, KEY, SET, {":n": 1})
+            see = seen_of(unit)
+            del unit
+            return see()
+
+    return asyncio.run(main())
 
 
-@pytest.fixture
-def memory() -> MemoryDynamoDB:
-    memory = MemoryDynamoDB()
-    create_units_table("units", client=memory.client)
-    make_table(memory.client, "accounts", KEYS["accounts"])
-    return memory
-
-
-@pytest.fixture
-def units(memory: MemoryDynamoDB) -> Units:
-    return Units("units", client=memory.client)
-
-
-@pytest.fixture
-def accounts(units: Units) -> UnitTable:
-    return units.table("accounts")
+def is_renewed(unit: Unit | aio.Unit) -> Callable[[], bool]:
+    """Whether a heartbeat renews its read locks; keeps no reference to it."""
+    kept = unit._unit_of_work.kept
+    assert kept is not None
+    assert kept._is_watched_on()
+    return kept._is_watched_on
 
 
 @pytest.fixture
@@ -167,51 +146,15 @@ def no_garbage_collector() -> Iterator[None]:
     gc.enable()
 
 
-def kept_by(unit: Unit | aio.Unit) -> ReadLockLease:
-    kept = unit._unit_of_work.kept
-    assert kept is not None
-    assert kept._is_watched_on()
-    return kept
-
-
-def in_a_thread(memory: MemoryDynamoDB) -> bool:
-    """Whether a unit's read locks are renewed after the last reference to it."""
-    units = Units("units", client=memory.client)
-    unit = units.begin(isolation=READ_LOCK)
-    unit.update(units.table("accounts"), KEY, SET, {":n": 1})
-    kept = kept_by(unit)
-    del unit
-    return kept._is_watched_on()
-
-
-def in_a_task(memory: MemoryDynamoDB) -> bool:
-    """The same."""
-
-    async def main() -> bool:
-        async with aio.Units("units", client=Awaited(memory)) as units:
-            accounts = await units.table("accounts")
-            unit = units.begin(isolation=READ_LOCK)
-            await unit.update(accounts, KEY, SET, {":n": 1})
-            kept = kept_by(unit)
-            del unit
-            return kept._is_watched_on()
-
-    return asyncio.run(main())
+@pytest.mark.usefixtures("no_garbage_collector")
+@KINDS
+def test_read_locks_are_renewed_no_more_at_once_after_the_last_reference(kind: str) -> None:
+    assert not seen_of_a_dropped(kind, READ_LOCK, is_renewed)
 
 
 @pytest.mark.usefixtures("no_garbage_collector")
-@pytest.mark.parametrize("is_renewed", [in_a_thread, in_a_task], ids=lambda each: each.__name__)
-def test_read_locks_are_renewed_no_more_at_once_after_the_last_reference(
-    memory: MemoryDynamoDB, is_renewed: Callable[[MemoryDynamoDB], bool]
-) -> None:
-    assert not is_renewed(memory)
-
-
-@pytest.mark.usefixtures("no_garbage_collector")
-@pytest.mark.parametrize("is_renewed", [in_a_thread, in_a_task], ids=lambda each: each.__name__)
-def test_read_locks_that_refer_to_their_unit_are_caught(
-    memory: MemoryDynamoDB, is_renewed: Callable[[MemoryDynamoDB], bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@KINDS
+def test_read_locks_that_refer_to_their_unit_are_caught(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cycle: the unit would be kept until the garbage collector runs."""
     begin = UnitOfWork.__init__
 
@@ -221,33 +164,20 @@ def test_read_locks_that_refer_to_their_unit_are_caught(
             unit_of_work._read_locks._read = unit_of_work._read_in
 
     monkeypatch.setattr(UnitOfWork, "__init__", begin_with_a_cycle)
-    assert is_renewed(memory)
+    assert seen_of_a_dropped(kind, READ_LOCK, is_renewed)
 
 
-def test_a_unit_that_is_dropped_warns_if_it_would_have_written(units: Units, accounts: UnitTable) -> None:
-    unit = units.begin()
-    unit.update(accounts, KEY, SET, {":n": 1})
+@KINDS
+def test_a_unit_that_is_dropped_warns_if_it_would_have_written(kind: str) -> None:
     with pytest.warns(ResourceWarning, match=r"^the unit \w+ was never ended, and has written nothing: use it in"):
-        del unit
-
-
-def test_a_unit_that_is_dropped_warns_of_a_task_as_well(memory: MemoryDynamoDB) -> None:
-    async def main() -> None:
-        async with aio.Units("units", client=Awaited(memory)) as units:
-            unit = units.begin()
-            await unit.update(await units.table("accounts"), KEY, SET, {":n": 1}, blind=True)
-            with pytest.warns(ResourceWarning, match="never ended"):
-                del unit
-
-    asyncio.run(main())
+        seen_of_a_dropped(kind, SERIALIZABLE, lambda _: lambda: None)
 
 
 @pytest.mark.filterwarnings("error::ResourceWarning")
 @pytest.mark.parametrize("end", ["nothing", "get", "commit", "rollback", "save"])
-def test_a_unit_that_is_dropped_is_silent_if_it_has_only_read_or_was_ended(
-    units: Units, accounts: UnitTable, end: str
-) -> None:
-    unit = units.begin()
+def test_a_unit_that_is_dropped_is_silent_if_it_has_only_read_or_was_ended(end: str) -> None:
+    units = Units("units", client=in_memory().client)
+    unit, accounts = units.begin(), units.table("accounts")
     if end != "nothing":
         unit.get(accounts, KEY)
     if end in ("commit", "rollback", "save"):
@@ -256,15 +186,12 @@ def test_a_unit_that_is_dropped_is_silent_if_it_has_only_read_or_was_ended(
     del unit
 
 
-def test_units_show_what_they_are(memory: MemoryDynamoDB, units: Units) -> None:
+def test_units_show_what_they_are() -> None:
+    memory = in_memory()
+    units, tasks = Units("units", client=memory.client), aio.Units("units", client=Awaited(memory))
     unit = units.begin()
     before = repr(unit)
     unit.rollback()
-    assert [repr(units), before, repr(unit)] == [
-        "<Units in the table 'units'>",
-        f"<Unit {unit.id}, open>",
-        f"<Unit {unit.id}, rolled back>",
-    ]
-    tasks = aio.Units("units", client=Awaited(memory))
-    assert repr(tasks) == "<Units in the table 'units'>"
+    assert [before, repr(unit)] == [f"<Unit {unit.id}, open>", f"<Unit {unit.id}, rolled back>"]
+    assert repr(tasks) == repr(units) == "<Units in the table 'units'>"
     assert repr(tasks.begin()).endswith(", open>")

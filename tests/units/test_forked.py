@@ -11,7 +11,7 @@ import pytest
 from kit.units import MARK, THREADS_ONLY, Books, Key, Party
 
 from ticketlock import ClientClosed
-from ticketlock.units import READ_LOCK, SERIALIZABLE, Unit
+from ticketlock.units import READ_LOCK, SERIALIZABLE
 
 # A fork is no engine's affair; and a loop does not outlive it.
 pytestmark = [pytest.mark.parametrize("units_engine", ["memory"], indirect=True), THREADS_ONLY]
@@ -56,11 +56,6 @@ def another_thread_in(mutex: Any) -> Iterator[None]:
         holding.join()
 
 
-def refuses(do: Callable[[], object]) -> None:
-    with pytest.raises(ClientClosed, match="forked"):
-        do()
-
-
 @pytest.fixture
 def heartbeats_mutex(ann: Party) -> Any:
     made: Any = ann.units
@@ -89,7 +84,7 @@ def test_a_child_that_leaves_its_block_ends_silently_and_leaves_the_unit_to_its_
 
 
 @LEVELS
-def test_a_child_can_do_nothing_with_the_unit_not_even_what_sends_nothing(
+def test_a_child_can_do_nothing_with_the_unit_or_with_a_new_one_not_even_what_sends_nothing(
     books: Books, ann: Party, account: Key, other: Key, heartbeats_mutex: Any, isolation: Any
 ) -> None:
     unit = ann.begin(isolation=isolation)
@@ -101,26 +96,16 @@ def test_a_child_can_do_nothing_with_the_unit_not_even_what_sends_nothing(
         unit.commit,
         unit.rollback,
         unit.save,
+        lambda: ann.begin(isolation=isolation).update(ann.accounts, other, SET, {":n": 7}),
     ]
 
     def tries() -> None:
         for use in uses:
-            refuses(use)
+            with pytest.raises(ClientClosed, match="forked"):
+                use()
 
     with unit:
         unit.update(ann.accounts, account, SET, ONE)
         with another_thread_in(heartbeats_mutex):
             assert code_of_a_fork(tries) == 0
     assert [books.balance(key) for key in (account, other)] == [1, 50]
-
-
-@LEVELS
-def test_a_child_that_begins_a_unit_with_its_parents_units_is_refused(
-    books: Books, ann: Party, account: Key, heartbeats_mutex: Any, isolation: Any
-) -> None:
-    def begins(unit: Unit) -> None:
-        refuses(lambda: unit.update(ann.accounts, account, SET, ONE))
-
-    with another_thread_in(heartbeats_mutex):
-        assert code_of_a_fork(lambda: begins(ann.begin(isolation=isolation))) == 0
-    assert books.balance(account) == 100

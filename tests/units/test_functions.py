@@ -27,11 +27,10 @@ EMITTED = {
 }
 
 
-def in_memory(test: Any) -> Any:
-    """Threads only, on the fastest engine."""
-    for name, value in (("units_engine", "memory"), ("units_kind", "threads")):
-        test = pytest.mark.parametrize(name, [value], indirect=True)(test)
-    return test
+# Threads only, on the fastest engine.
+IN_MEMORY = pytest.mark.parametrize(
+    ("units_engine", "units_kind"), [("memory", "threads")], indirect=["units_engine", "units_kind"]
+)
 
 
 class Context:
@@ -48,6 +47,13 @@ class Context:
 def named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "Transactions")
     monkeypatch.delenv("POWERTOOLS_METRICS_DISABLED", raising=False)
+
+
+def emitted_in(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The only line with metrics."""
+    [emitted] = [line for line in map(json.loads, capsys.readouterr().out.splitlines()) if "_aws" in line]
+    found: dict[str, Any] = emitted
+    return found
 
 
 @pytest.fixture
@@ -70,7 +76,7 @@ def left(world: UnitsWorld, number: int) -> None:
     world.books.clock.advance(LEASE_S + MARGIN_S)
 
 
-@in_memory
+@IN_MEMORY
 def test_it_sweeps_the_table_to_its_end_and_leaves_nothing_of_its_own(
     books: Books, units_world: UnitsWorld, sweeper: Party
 ) -> None:
@@ -82,7 +88,7 @@ def test_it_sweeps_the_table_to_its_end_and_leaves_nothing_of_its_own(
     assert [row for row in books.everything()["units"] if row["unit"] == "sweep"] == []
 
 
-@in_memory
+@IN_MEMORY
 @pytest.mark.parametrize(("passed_s", "is_whole"), [(LEFT_S - function.RESERVE_S - MARGIN_S, True), (LEFT_S, False)])
 def test_it_stops_when_what_is_left_of_its_time_is_the_reserve(
     books: Books, units_world: UnitsWorld, sweeper: Party, passed_s: float, is_whole: bool
@@ -96,7 +102,7 @@ def test_it_stops_when_what_is_left_of_its_time_is_the_reserve(
     assert result["rolled_back"] in ([units] if is_whole else range(1, units))
 
 
-@in_memory
+@IN_MEMORY
 @pytest.mark.parametrize("number", [0, 2])
 @pytest.mark.usefixtures("sweeper")
 def test_it_emits_all_of_it_in_each_pass(
@@ -105,7 +111,7 @@ def test_it_emits_all_of_it_in_each_pass(
     left(units_world, number)
     result = function.handler({}, Context(LEFT_S))
     assert result["rolled_back"] >= number
-    [line] = [each for each in map(json.loads, capsys.readouterr().out.splitlines()) if "_aws" in each]
+    line = emitted_in(capsys)
     assert {name: line[name] for name in EMITTED} == {name: [float(result[field])] for name, field in EMITTED.items()}
     assert (line["StoppedSweeps"], line["service"]) == ([float(not result["is_whole"])], "Transactions")
     [emitted] = line["_aws"]["CloudWatchMetrics"]
@@ -113,20 +119,18 @@ def test_it_emits_all_of_it_in_each_pass(
     assert (emitted["Namespace"], emitted["Dimensions"]) == ("ticketlock", [["service"]])
 
 
-def test_its_client_is_one_that_units_take_and_has_a_connection_for_every_request(
+def test_the_units_of_a_function_are_those_of_its_table_and_a_sweeper_has_a_connection_for_every_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TABLE_NAME", "units")
     monkeypatch.setenv("PREFIX", "_mine")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     made = function.units.__wrapped__()
+    for each in (made, roll_back.units.__wrapped__()):
+        assert each._settings.units_table == "units"
     config: Any = made._performer.client.meta.config
     assert config.max_pool_connections == function.PARTS * function.REQUESTS_A_PART
     assert made._settings.marks.prefix == "_mine"
-
-
-IN_MEMORY = pytest.mark.parametrize(
-    ("units_engine", "units_kind"), [("memory", "threads")], indirect=["units_engine", "units_kind"]
-)
 
 
 @pytest.fixture
@@ -150,22 +154,16 @@ def saved(party: Party, execution: str, redrives: int) -> str:
 
 @IN_MEMORY
 @pytest.mark.parametrize(("more", "redrives"), [({}, 0), ({"redriveCount": 0}, 0), ({"redriveCount": 2}, 2)], ids=str)
-def test_it_rolls_back_the_units_of_the_life_that_has_ended(
-    ann: Party, execution: str, more: dict[str, int], redrives: int
+def test_it_rolls_back_the_units_of_the_life_that_has_ended_once(
+    books: Books, ann: Party, execution: str, more: dict[str, int], redrives: int
 ) -> None:
     mine, another = saved(ann, execution, redrives), saved(ann, execution, redrives + 1)
     assert roll_back.handler(event(execution, **more), None)["rolled_back"] == [mine]
     with pytest.raises(UnitRolledBack):
         ann.units.resume(mine)
     assert ann.units.outcome(unit=another) is Outcome.PENDING
-
-
-@IN_MEMORY
-def test_an_event_that_comes_again_changes_nothing(books: Books, ann: Party, execution: str) -> None:
-    saved(ann, execution, 0)
-    roll_back.handler(event(execution), None)
     before = books.everything()
-    assert roll_back.handler(event(execution), None)["rolled_back"] == []
+    assert roll_back.handler(event(execution, **more), None)["rolled_back"] == []
     assert books.everything() == before
 
 
@@ -176,12 +174,9 @@ def test_it_emits_how_many_it_has_rolled_back_and_says_which(
 ) -> None:
     names = {saved(ann, execution, 0) for _ in range(number)}
     result = roll_back.handler(event(execution), None)
-    assert (result["owner"], result["status"], set(result["rolled_back"])) == (
-        unit_owner(execution, 0),
-        "ABORTED",
-        names,
-    )
-    [emitted] = [line for line in map(json.loads, capsys.readouterr().out.splitlines()) if "_aws" in line]
+    told = (result["owner"], result["status"], set(result["rolled_back"]))
+    assert told == (unit_owner(execution, 0), "ABORTED", names)
+    emitted = emitted_in(capsys)
     assert (emitted["RolledBackWithExecutions"], emitted["service"]) == ([float(number)], "Transactions")
 
 
@@ -189,9 +184,3 @@ def test_it_emits_how_many_it_has_rolled_back_and_says_which(
 def test_an_event_of_something_else_fails(execution: str) -> None:
     with pytest.raises(InvalidUnitRequest, match="execution"):
         roll_back.handler(event(execution.removeprefix("arn:")), None)
-
-
-def test_its_units_are_those_of_its_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TABLE_NAME", "units")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
-    assert roll_back.units.__wrapped__()._settings.units_table == "units"

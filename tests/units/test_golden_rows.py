@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from boto3.dynamodb.conditions import Key as KeyOf
 from kit.units import MARK, Books, Party
-from units.golden_rows import CORRECTION, STATES, empty_books, golden, party, path_of, written
+from units.golden_rows import CORRECTION, SET, STATES, empty_books, golden, party, path_of, written
 
 from ticketlock.errors import InvalidUnitRequest, UnitRolledBack, UnsupportedFormat
 from ticketlock.units import Outcome, Record, Swept
@@ -39,74 +39,76 @@ def marks(books: Books) -> int:
 
 # What is read.
 
+OF_TWO_MARKS = Swept(rolled_back=1, finished=2, open=1)
+# What a sweep does with each state so many seconds later, and how many rows of the units are left.
+SWEPT: dict[str, tuple[int, Swept, int]] = {
+    "pending": (LATER_S, OF_TWO_MARKS, 1),
+    "committed": (0, Swept(finished=3, open=1), 1),
+    "committed_with_rows": (0, Swept(finished=3, open=1), 2),
+    "closed_with_rows": (0, Swept(closed=1), 1),
+    "rolled_back_by_an_older_unit": (LATER_S, Swept(rolled_back=1, finished=2, closed=1, open=1), 2),
+    # It is found by the keys in its rows what the unit has marked.
+    "with_read_locks": (LATER_S, OF_TWO_MARKS, 4),
+    "saved": (A_YEAR_S, Swept(rolled_back=1, open=1), 3),
+    "an_operator_s_correction": (LATER_S, Swept(closed=1), 2),
+    # It continues where the last one has stopped.
+    "a_sweep_that_stopped": (0, Swept(rolled_back=1, finished=1, open=1), 2),
+}
 
-def test_a_pending_unit_is_rolled_back_after_its_lease() -> None:
-    with golden("pending") as books:
-        ben = party(books)
-        assert ben.units.outcome(unit=head_of(books)) is Outcome.PENDING
-        books.clock.advance(LATER_S)
-        assert ben.units.sweep() == Swept(rolled_back=1, finished=2, open=1)
-        assert (balances(books), marks(books)) == ({"a": 100, "b": 100, "c": 100}, 0)
+
+@pytest.mark.parametrize("state", SWEPT)
+def test_what_a_unit_has_left_is_ended_by_a_sweep(state: str) -> None:
+    later_s, swept, rows = SWEPT[state]
+    with golden(state) as books:
+        books.clock.advance(later_s)
+        assert party(books).units.sweep(timeout=10) == swept
+        assert (len(books.everything()["units"]), marks(books)) == (rows, 0)
+        old = {"a": 100, "b": 100, "c": 100}
+        new = {"a": 0, "new": None, "c": 100}
+        expected = new if state.startswith("committed") else {**old, "a": 0} if state == "closed_with_rows" else old
+        assert balances(books) == expected
+        if expected is new:
+            inserted = books.item("accounts", {"id": "new"}) or {}
+            assert (inserted["raw"], inserted["set"], inserted["deep"]) == (b"\x00\x01", {1, 2}, [{"a": None}, True])
 
 
-@pytest.mark.parametrize("state", ["committed", "committed_with_rows"])
-@pytest.mark.parametrize("by", ["a reader", "a writer", "a sweep", "a repair", "an operator"])
-def test_a_committed_unit_is_read_and_finished(state: str, by: str) -> None:
+COMMITTED_STATES = pytest.mark.parametrize("state", ["committed", "committed_with_rows"])
+
+
+@COMMITTED_STATES
+def test_a_committed_unit_is_read_by_readers_and_operators_and_left_as_it_is(state: str) -> None:
+    with golden(state) as books:
+        ben, before = party(books), books.everything()
+        found = [ben.units.get(ben.accounts, {"id": name}) for name in ("a", "b", "new")]
+        assert [item and item.get("balance", "new") for item in found] == [0, None, "new"]
+        records, known = UnitRecords("units"), ben.units._settings.marks
+        shown = ben.units._performer.follow(inspect(records, known, head_of(books)))
+        assert shown is not None
+        assert shown.items is not None
+        assert [each.entry.kind for each in shown.items] == ["change", "delete", "put"]
+        assert ben.units.rollback(head_of(books)) is Outcome.COMMITTED
+        assert books.everything() == before
+
+
+@COMMITTED_STATES
+def test_a_committed_unit_is_finished_by_a_writer_and_by_a_repair(state: str) -> None:
     with golden(state) as books:
         ben = party(books)
-        if by == "a reader":
-            found = [ben.units.get(ben.accounts, {"id": name}) for name in ("a", "b", "new")]
-            assert [item and item.get("balance", "new") for item in found] == [0, None, "new"]
-            assert marks(books) == 3
-            return
-        do: dict[str, Callable[[], object]] = {
-            "a writer": lambda: ben.changes({"id": "a"}, 5),
-            "a sweep": ben.units.sweep,
-            "a repair": lambda: ben.units.repair(ben.accounts, write=True),
-            "an operator": lambda: ben.units.rollback(head_of(books)),
-        }
-        do[by]()
-        if by == "an operator":
-            shown = ben.units._performer.follow(
-                inspect(UnitRecords("units"), ben.units._settings.marks, head_of(books))
-            )
-            assert shown is not None
-            assert shown.items is not None
-            assert [each.entry.kind for each in shown.items] == ["change", "delete", "put"]
-            return
-        assert balances(books)["a"] == (5 if by == "a writer" else 0)
-        if by == "a writer":
-            return
-        assert ("b" in balances(books), marks(books)) == (False, 0)
-        new = books.item("accounts", {"id": "new"}) or {}
-        assert (new["raw"], new["set"], new["deep"]) == (b"\x00\x01", {1, 2}, [{"a": None}, True])
+        ben.changes({"id": "a"}, 5)
+        ben.units.repair(ben.accounts, write=True)
+        assert (balances(books), marks(books)) == ({"a": 5, "new": None, "c": 100}, 0)
 
 
-def test_rows_that_a_closed_unit_has_left_are_deleted() -> None:
-    with golden("closed_with_rows") as books:
-        assert party(books).units.sweep() == Swept(closed=1)
-        assert [row["row"] for row in books.everything()["units"]] == ["head"]
-        assert balances(books)["a"] == 0
-
-
-def test_a_unit_that_an_older_one_has_rolled_back_leaves_its_items_as_they_were() -> None:
+def test_the_outcome_of_a_pending_unit_and_of_one_that_an_older_one_has_rolled_back_is_known() -> None:
+    with golden("pending") as books:
+        assert party(books).units.outcome(unit=head_of(books)) is Outcome.PENDING
     with golden("rolled_back_by_an_older_unit") as books:
         ben = party(books)
-        (seen,) = [
-            each for each in ben.units._performer.follow(open_units(UnitRecords("units"))) if each.rolled_back_by
-        ]
+        listed = ben.units._performer.follow(open_units(UnitRecords("units")))
+        (seen,) = [each for each in listed if each.rolled_back_by]
         assert ben.units.outcome(unit=seen.unit) is Outcome.ROLLED_BACK
         ben.changes({"id": "b"}, 7)
-        books.clock.advance(LATER_S)
-        ben.units.sweep()
-        assert (balances(books)["b"], marks(books)) == (7, 0)
-
-
-def test_what_a_unit_with_read_locks_has_marked_is_found_by_its_keys() -> None:
-    with golden("with_read_locks") as books:
-        books.clock.advance(LATER_S)
-        assert party(books).units.sweep() == Swept(rolled_back=1, finished=2, open=1)
-        assert (balances(books), marks(books)) == ({"a": 100, "b": 100, "c": 100}, 0)
+        assert balances(books)["b"] == 7
 
 
 def test_a_saved_unit_is_resumed_with_all_that_it_has_read_and_stated() -> None:
@@ -127,12 +129,6 @@ def test_a_saved_unit_is_rolled_back_with_its_owner() -> None:
         assert ben.units.end_owner("execution") == [unit]
         with pytest.raises(UnitRolledBack):
             ben.units.resume(unit)
-
-
-def test_a_saved_unit_is_rolled_back_by_a_sweep_after_its_time() -> None:
-    with golden("saved") as books:
-        books.clock.advance(A_YEAR_S)
-        assert party(books).units.sweep().rolled_back == 1
 
 
 def test_a_saved_unit_that_its_head_holds_is_resumed_and_knows_its_steps() -> None:
@@ -163,9 +159,6 @@ def test_an_operator_s_correction_is_known_if_it_is_repeated() -> None:
         again = Correction(CORRECTION, None, "ada", "a wrong vector")
         steps = correct(UnitRecords("units"), ben.units._settings.marks, unit, ben.accounts, {"id": {"S": "a"}}, again)
         assert ben.units._performer.follow(steps) == "dropped"
-        books.clock.advance(LATER_S)
-        assert ben.units.sweep() == Swept(closed=1)
-        assert (balances(books), marks(books)) == ({"a": 100, "b": 100, "c": 100}, 0)
 
 
 def test_names_are_committed_and_given_up_as_they_were() -> None:
@@ -175,11 +168,10 @@ def test_names_are_committed_and_given_up_as_they_were() -> None:
             Outcome.COMMITTED,
             Outcome.ROLLED_BACK,
         ]
-        with ben.begin(name="committed") as unit:
-            unit.update(ben.accounts, {"id": "b"}, "SET balance = :n", {":n": 0})
-        with ben.begin(name="given up") as other:
-            other.update(ben.accounts, {"id": "c"}, "SET balance = :n", {":n": 0})
-        assert (unit.repeated, balances(books)) == (True, {"a": 0, "b": 100, "c": 0})
+        for name, key in (("committed", "b"), ("given up", "c")):
+            with ben.begin(name=name) as unit:
+                unit.update(ben.accounts, {"id": key}, SET, {":n": 0})
+        assert balances(books) == {"a": 0, "b": 100, "c": 0}
 
 
 def test_nothing_is_saved_under_an_owner_that_has_ended() -> None:
@@ -194,15 +186,9 @@ def test_a_guard_notices_an_insert() -> None:
         assert len(unit.query(ann.lines, KeyOf("pk").eq("p"))) == 1
         with ben.begin() as other:
             other.put(ben.lines, {"pk": "p", "sk": 2})
-        unit.update(ann.accounts, {"id": "a"}, "SET balance = :n", {":n": 0})
+        unit.update(ann.accounts, {"id": "a"}, SET, {":n": 0})
         with pytest.raises(Exception, match="inserted"):
             unit.commit()
-
-
-def test_a_sweep_continues_where_the_last_one_has_stopped() -> None:
-    with golden("a_sweep_that_stopped") as books:
-        ben = party(books)
-        assert ben.units.sweep(timeout=10) == Swept(rolled_back=1, finished=1, open=1)
 
 
 @pytest.mark.parametrize("state", STATES)

@@ -7,10 +7,23 @@ import pytest
 from boto3.dynamodb.conditions import Key
 from kit.crashes import crashes
 from kit.engines import OF_OTHERS_FIRST, first_on, indexing_engine_names
-from kit.units import MARK, THREADS_ONLY, VERSION, Books, Killed, Party, UnitsWorld, new_version, some_line
+from kit.units import (
+    KEYS,
+    MARK,
+    THREADS_ONLY,
+    VERSION,
+    Books,
+    Killed,
+    Party,
+    UnitsWorld,
+    index,
+    make_table,
+    new_version,
+    some_line,
+)
 
 from ticketlock.errors import InvalidUnitRequest, UnitConflict
-from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, Swept, Units
+from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, Swept
 from ticketlock.units._work import SLOTS, guard_key
 
 pytestmark = pytest.mark.shows("strict serialisability", "no phantoms")
@@ -99,41 +112,17 @@ def test_an_insert_conflicts_with_a_unit_that_has_queried_its_partition(
 
 
 @ENGINES
-def test_of_the_inserts_of_two_units_that_have_both_looked_one_is_committed(
-    ann: Party, ben: Party, order: str, engine: Any
-) -> None:
-    """At most three lines, by the rule of each of two units: a write skew through items that neither has seen."""
-    units = [(party, party.begin(engine=engine)) for party in (ann, ben)]
-    for number, (party, unit) in enumerate(units):
-        assert len(unit.query(party.lines, of(order))) == 2
-        unit.put(party.lines, line(order, 10 + number))
-    units[0][1].commit()
-    with pytest.raises(UnitConflict):
-        units[1][1].commit()
-    assert len(ann.units.query(ann.lines, of(order))) == 3
-
-
-@ENGINES
-def test_an_insert_does_not_conflict_with_a_query_of_another_partition(
-    books: Books, ann: Party, ben: Party, order: str, engine: Any
-) -> None:
-    other = another_slot(books, order)
-    with ann.begin(engine=engine) as unit:
-        unit.query(ann.lines, of(order))
-        unit.put(ann.accounts, {"id": order})
-        inserts(ben, other, 1)
-    assert books.raw("accounts", {"id": order}) is not None
-
-
-@ENGINES
-def test_an_insert_does_not_conflict_with_another_insert_or_with_a_query_at_a_lower_level(
-    ann: Party, ben: Party, order: str, engine: Any
+@pytest.mark.parametrize("queried", ["another partition", "at a lower level", "nothing"])
+def test_an_insert_conflicts_with_no_other_query_and_with_no_other_insert(
+    books: Books, ann: Party, ben: Party, order: str, engine: Any, queried: str
 ) -> None:
     with ann.begin(engine=engine) as unit:
-        unit.query(ann.lines, of(order), isolation=COMMITTED)
+        if queried != "nothing":
+            level = COMMITTED if queried == "at a lower level" else None
+            unit.query(ann.lines, of(order), isolation=level)
         unit.put(ann.lines, line(order, 3))
-        inserts(ben, order, 4)
-    assert len(ann.units.query(ann.lines, of(order))) == 4
+        inserts(ben, another_slot(books, order) if queried == "another partition" else order, 4)
+    assert books.raw("lines", key(order, 3)) is not None
 
 
 @ENGINES
@@ -153,114 +142,95 @@ def another_slot(books: Books, order: str) -> str:
     return next(other for other in found if guard_key(name, {"S": other}) != guard_key(name, {"S": order}))
 
 
+@pytest.fixture
+def unaware(units_world: UnitsWorld) -> Party:
+    """A process that knows no table yet: it need not know which ones are guarded."""
+    party = units_world.party()
+    party.units._tables._known.clear()
+    return party
+
+
 @THREADS_ONLY
-class TestASavedUnit:
-    """A process that resumes it need not know which tables are guarded."""
+def test_a_saved_unit_conflicts_with_an_insert_where_it_has_queried(
+    books: Books, ann: Party, ben: Party, unaware: Party, order: str
+) -> None:
+    account = books.account()
+    unit = ann.begin()
+    unit.query(ann.lines, of(order))
+    unit.update(ann.accounts, account, "SET balance = :n", {":n": 0})
+    saved = unit.save()
+    resumed = unaware.units.resume(saved)
+    inserts(ben, order, 3)
+    with pytest.raises(UnitConflict):
+        resumed.commit()
+    unaware.units.rollback(saved)
+    assert books.balance(account) == 100
 
-    @pytest.fixture
-    def other(self, units_world: UnitsWorld) -> Party:
-        party = units_world.party()
-        # No table is known there yet.
-        party.units._tables._known.clear()
-        return party
 
-    def test_a_saved_unit_conflicts_with_an_insert_where_it_has_queried(
-        self, books: Books, ann: Party, ben: Party, other: Party, order: str
-    ) -> None:
-        account = books.account()
-        unit = ann.begin()
-        unit.query(ann.lines, of(order))
-        unit.update(ann.accounts, account, "SET balance = :n", {":n": 0})
-        saved = unit.save()
-        resumed = other.units.resume(saved)
-        inserts(ben, order, 3)
-        with pytest.raises(UnitConflict):
-            resumed.commit()
-        other.units.rollback(saved)
-        assert books.balance(account) == 100
+@THREADS_ONLY
+def test_a_saved_unit_is_noticed_where_it_inserts(ann: Party, ben: Party, unaware: Party, order: str) -> None:
+    unit = ann.begin()
+    unit.put(ann.lines, line(order, 3))
+    saved = unit.save()
+    rival = ben.begin()
+    rival.query(ben.lines, of(order))
+    rival.put(ben.accounts, {"id": order})
+    unaware.units.resume(saved).commit()
+    with pytest.raises(UnitConflict):
+        rival.commit()
 
-    def test_a_saved_unit_is_noticed_where_it_inserts(self, ann: Party, ben: Party, other: Party, order: str) -> None:
-        unit = ann.begin()
+
+@THREADS_ONLY
+def test_the_guard_is_read_before_the_items(ann: Party, ben: Party, order: str) -> None:
+    unit = ann.begin()
+    ann.line.between["Query"] = lambda: inserts(ben, order, 3)
+    assert len(unit.query(ann.lines, of(order))) == 3
+    assert ann.line.operations == ["GetItem", "Query"]
+    with pytest.raises(UnitConflict):
+        unit.commit()
+
+
+@THREADS_ONLY
+def test_the_guard_is_left_alone_by_queries_below_serializable_updates_and_deletes(
+    books: Books, ann: Party, order: str
+) -> None:
+    ann.units.query(ann.lines, of(order))
+    with ann.begin() as unit:
+        unit.update(ann.lines, key(order, 1), SET, {":n": 1})
+        unit.delete(ann.lines, key(order, 2))
+    assert ann.line.operations == ["Query", "GetItem", "GetItem", "TransactWriteItems"]
+    assert guard(books, order) is None
+
+
+def test_the_guard_has_the_version_of_the_last_that_inserted_and_no_end(books: Books, ann: Party, order: str) -> None:
+    with ann.begin() as unit:
         unit.put(ann.lines, line(order, 3))
-        saved = unit.save()
-        rival = ben.begin()
-        rival.query(ben.lines, of(order))
-        rival.put(ben.accounts, {"id": order})
-        other.units.resume(saved).commit()
-        with pytest.raises(UnitConflict):
-            rival.commit()
+        unit.put(ann.lines, line(order, 4))
+    found = guard(books, order) or {}
+    assert found.pop(VERSION) == unit.id
+    assert found.keys() == {"unit", "row", "format"}
 
 
 @THREADS_ONLY
-class TestTheGuard:
-    def test_the_guard_is_read_before_the_items(self, ann: Party, ben: Party, order: str) -> None:
-        unit = ann.begin()
-        ann.line.between["Query"] = lambda: inserts(ben, order, 3)
-        assert len(unit.query(ann.lines, of(order))) == 3
-        assert ann.line.operations == ["GetItem", "Query"]
-        with pytest.raises(UnitConflict):
-            unit.commit()
-
-    def test_the_guard_is_not_read_below_serializable(self, ann: Party, order: str) -> None:
-        ann.units.query(ann.lines, of(order))
-        assert ann.line.operations == ["Query"]
-
-    def test_the_guard_is_left_alone_by_updates_and_deletes(self, books: Books, ann: Party, order: str) -> None:
-        with ann.begin() as unit:
-            unit.update(ann.lines, key(order, 1), SET, {":n": 1})
-            unit.delete(ann.lines, key(order, 2))
-        assert ann.line.operations == ["GetItem", "GetItem", "TransactWriteItems"]
-        assert guard(books, order) is None
-
-    def test_a_delete_of_what_a_query_has_shown_conflicts_all_the_same(
-        self, ann: Party, ben: Party, order: str
-    ) -> None:
-        unit = ann.begin()
-        unit.query(ann.lines, of(order))
-        unit.put(ann.accounts, {"id": order})
-        with ben.begin() as other:
-            other.delete(ben.lines, key(order, 2))
-        with pytest.raises(UnitConflict):
-            unit.commit()
-
-    def test_the_guard_has_the_version_of_the_last_that_inserted_and_no_end(
-        self, books: Books, ann: Party, order: str
-    ) -> None:
-        with ann.begin() as unit:
-            unit.put(ann.lines, line(order, 3))
-            unit.put(ann.lines, line(order, 4))
-        found = guard(books, order) or {}
-        assert found.pop(VERSION) == unit.id
-        assert found.keys() == {"unit", "row", "format"}
-
-    def test_the_guard_of_a_unit_that_was_killed_is_swept_with_its_items_and_is_no_unit(
-        self, books: Books, ann: Party, ben: Party, order: str
-    ) -> None:
-        for party, is_committed in ((ann, False), (ben, True)):
-            units = self.swept(books)
-            unit = party.begin()
-            unit.put(party.lines, line(order, 3))
-            crashes(party, 1, is_sent=is_committed)
-            with pytest.raises(Killed):
-                unit.commit()
-            assert MARK in (guard(books, order) or {})
-            books.clock.advance(LEASE_S + 10)
-            assert units.sweep() == Swept(rolled_back=not is_committed, finished=2, open=1)
-            assert [each.unit for each in units.open_units()] == [unit.id]
-            books.clock.advance(COPIES_S + 10)
-            assert units.sweep() == Swept(closed=1)
-            assert (books.raw("lines", key(order, 3)) is not None) == is_committed
-            assert MARK not in (guard(books, order) or {})
-
-    def swept(self, books: Books) -> Units:
-        """The units of another process, which has swept."""
-        units = Party(books, None, guarded=True).units
-        books.clock.advance(COPIES_S + LEASE_S)
-        for _ in range(2):
-            units.sweep()
-            books.clock.advance(COPIES_S)
-        assert units.sweep() == Swept()
-        return units
+@pytest.mark.parametrize("is_committed", [False, True], ids=["pending", "committed"])
+def test_the_guard_of_a_unit_that_was_killed_is_swept_with_its_items_and_is_no_unit(
+    books: Books, ann: Party, order: str, is_committed: bool
+) -> None:
+    books.empty()
+    units = Party(books, None, guarded=True).units
+    unit = ann.begin()
+    unit.put(ann.lines, line(order, 3))
+    crashes(ann, 1, is_sent=is_committed)
+    with pytest.raises(Killed):
+        unit.commit()
+    assert MARK in (guard(books, order) or {})
+    books.clock.advance(LEASE_S + 10)
+    assert units.sweep() == Swept(rolled_back=not is_committed, finished=2, open=1)
+    assert [each.unit for each in units.open_units()] == [unit.id]
+    books.clock.advance(COPIES_S + 10)
+    assert units.sweep() == Swept(closed=1)
+    assert (books.raw("lines", key(order, 3)) is not None) == is_committed
+    assert MARK not in (guard(books, order) or {})
 
 
 def write_units(party: Party, before: int) -> int:
@@ -271,33 +241,41 @@ def write_units(party: Party, before: int) -> int:
     return single + 2 * sum(map(len, together))
 
 
-@THREADS_ONLY
-@pytest.mark.parametrize("units_engine", ["memory"], indirect=True)  # Where no request is sent twice for its lateness.
-class TestWhatItCosts:
-    def billed(self, party: Party, order: str, *numbers: int) -> int:
-        before = len(party.line.sent)
-        with party.begin() as unit:
-            for number in numbers:
-                unit.put(party.lines, line(order, number))
-        return write_units(party, before)
+def billed(party: Party, order: str, *numbers: int) -> int:
+    """Write units of a unit that inserts so many lines."""
+    before = len(party.line.sent)
+    with party.begin() as unit:
+        for number in numbers:
+            unit.put(party.lines, line(order, number))
+    return write_units(party, before)
 
-    @pytest.mark.parametrize(("count", "unguarded", "first", "later"), [(1, 2, 11, 10), (3, 6, 17, 16)])
-    def test_an_insert_is_committed_by_marks_with_one_item_more(
-        self, units_world: UnitsWorld, ann: Party, order: str, count: int, unguarded: int, first: int, later: int
-    ) -> None:
-        plain = units_world.party()
-        assert self.billed(plain, order, *range(100, 100 + count)) == unguarded
-        assert self.billed(ann, order, *range(200, 200 + count)) == first
-        assert self.billed(ann, order, *range(300, 300 + count)) == later
 
-    def test_a_unit_that_has_queried_pays_one_check_more(self, ann: Party, order: str) -> None:
-        inserts(ann, order, 3)
-        before = len(ann.line.sent)
-        with ann.begin() as unit:
-            assert len(unit.query(ann.lines, of(order))) == 3
-            unit.put(ann.accounts, {"id": order})
-        # Three lines and the guard are checked, one item is written.
-        assert write_units(ann, before) == 2 * (3 + 1 + 1)
+# Where no request is sent twice for its lateness.
+COUNTED = pytest.mark.parametrize(
+    ("units_engine", "units_kind"), [("memory", "threads")], indirect=["units_engine", "units_kind"]
+)
+
+
+@COUNTED
+@pytest.mark.parametrize(("count", "unguarded", "first", "later"), [(1, 2, 11, 10), (3, 6, 17, 16)])
+def test_an_insert_into_a_guarded_table_is_committed_by_marks_with_one_item_more(
+    units_world: UnitsWorld, ann: Party, order: str, count: int, unguarded: int, first: int, later: int
+) -> None:
+    plain = units_world.party()
+    assert billed(plain, order, *range(100, 100 + count)) == unguarded
+    assert billed(ann, order, *range(200, 200 + count)) == first
+    assert billed(ann, order, *range(300, 300 + count)) == later
+
+
+@COUNTED
+def test_a_unit_that_has_queried_a_guarded_table_pays_one_check_more(ann: Party, order: str) -> None:
+    inserts(ann, order, 3)
+    before = len(ann.line.sent)
+    with ann.begin() as unit:
+        assert len(unit.query(ann.lines, of(order))) == 3
+        unit.put(ann.accounts, {"id": order})
+    # Three lines and the guard are checked, one item is written.
+    assert write_units(ann, before) == 2 * (3 + 1 + 1)
 
 
 def test_a_native_insert_into_a_guarded_table_is_refused(books: Books, ann: Party, order: str) -> None:
@@ -318,33 +296,11 @@ def test_another_word_about_guards_on_a_table_that_is_known_is_refused(ann: Part
         assert refused.value.field == "guarded"
 
 
-@pytest.mark.parametrize("bad", [1, "yes", []])
-def test_an_answer_whether_a_table_is_guarded_that_is_none_is_refused(ann: Party, bad: Any) -> None:
-    with pytest.raises(InvalidUnitRequest) as refused:
-        ann.units.table(ann.lines.name, guarded=bad)
-    assert refused.value.field == "guarded"
-
-
 @pytest.mark.parametrize("units_engine", first_on(OF_OTHERS_FIRST, indexing_engine_names()), indirect=True)
 def test_a_table_with_a_local_index_is_not_guarded(books: Books, ann: Party) -> None:
     name = f"orders-{uuid.uuid4().hex[:8]}"
-    keys = [("pk", "HASH"), ("sk", "RANGE")]
-    books.plain_client.create_table(
-        TableName=name,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": each, "AttributeType": "S"} for each in ("pk", "sk", "rank")],
-        KeySchema=[{"AttributeName": each, "KeyType": role} for each, role in keys],
-        LocalSecondaryIndexes=[
-            {
-                "IndexName": "by-rank",
-                "KeySchema": [
-                    {"AttributeName": "pk", "KeyType": "HASH"},
-                    {"AttributeName": "rank", "KeyType": "RANGE"},
-                ],
-                "Projection": {"ProjectionType": "ALL"},
-            }
-        ],
-    )
+    by_rank = index("by-rank", {"pk": "HASH", "rank": "RANGE"})
+    make_table(books.plain_client, name, KEYS["lines"], {"rank": "S"}, LocalSecondaryIndexes=[by_rank])
     try:
         with pytest.raises(InvalidUnitRequest, match="local secondary indexes"):
             ann.units.table(name, guarded=True)

@@ -82,25 +82,7 @@ def waiters(locks: LockClient, entity: str) -> int:
     return len(locks.inspect(entity, namespace=NAMESPACE).rows)
 
 
-def test_the_next_try_of_a_call_that_met_others_holds_the_lock_of_the_item(
-    books: Books, units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str
-) -> None:
-    held = []
-
-    @units.transactional()
-    def count(*, unit: Unit) -> None:
-        held.append(holders(locks, entity))
-        add_one(unit, accounts, name)
-        if len(held) == 1:
-            others_write(units, accounts, name)
-
-    count()
-    assert held == [0, 1]
-    assert books.balance({"id": name}) == 102
-    assert holders(locks, entity) == 0
-
-
-def test_of_several_items_all(
+def test_the_next_try_of_a_call_that_met_others_holds_the_locks_of_all_items_that_it_met_them_at(
     books: Books, units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str
 ) -> None:
     other_name, held = some_name(), []
@@ -118,6 +100,7 @@ def test_of_several_items_all(
     count()
     assert held == [(0, 0), (1, 0), (1, 1)]
     assert (holders(locks, entity), holders(locks, other_entity)) == (0, 0)
+    assert [books.balance({"id": each}) for each in (name, other_name)] == [102, 102]
 
 
 @pytest.fixture
@@ -158,6 +141,15 @@ def until_waiting(locks: LockClient, entity: str, count: int) -> None:
     until(lambda: waiters(locks, entity) == count, f"a line of {count}")
 
 
+def result_behind(in_line: threading.Event, locks: LockClient, entity: str, call: Callable[[], Any]) -> Any:
+    """The result of a call that comes meanwhile, and joins the line, which goes on then."""
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(call)
+        until_waiting(locks, entity, 2)
+        in_line.set()
+        return done.result(PATIENCE_S)
+
+
 def test_a_call_that_comes_meanwhile_steps_back_and_that_is_no_try(
     books: Books, units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str, in_line: Any
 ) -> None:
@@ -169,11 +161,7 @@ def test_a_call_that_comes_meanwhile_steps_back_and_that_is_no_try(
         add_one(unit, accounts, name)
         seen.append("has read")
 
-    with ThreadPoolExecutor(1) as pool:
-        done = pool.submit(count)
-        until_waiting(locks, entity, 2)
-        in_line.set()
-        done.result(PATIENCE_S)
+    result_behind(in_line, locks, entity, count)
     assert seen == [1, 1, "has read"]
     assert books.balance({"id": name}) == 103
 
@@ -201,11 +189,7 @@ def test_one_that_steps_back_from_a_read_frees_what_it_has_marked(
         was_marked.append(MARK in (books.raw("accounts", {"id": free}) or {}))
         return [(unit.get(accounts, {"id": each}) or {})["balance"] for each in (free, name)]
 
-    with ThreadPoolExecutor(1) as pool:
-        done = pool.submit(read)
-        until_waiting(locks, entity, 2)
-        in_line.set()
-        assert done.result(PATIENCE_S) == [100, 102]
+    assert result_behind(in_line, locks, entity, read) == [100, 102]
     assert was_marked == [False, False]
 
 
@@ -236,26 +220,17 @@ def test_an_item_that_no_call_waits_for_any_more_is_read_at_once(
     assert books.balance({"id": name}) == 103
 
 
-def test_a_call_whose_turn_does_not_come_in_time_runs_again_all_the_same(
-    books: Books, locks: LockClient, name: str, entity: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("why", ["it does not come in time", "there is no table 'no-such-table'"])
+def test_a_call_that_met_others_runs_again_without_its_turn_and_says_why(
+    books: Books, locks: LockClient, name: str, entity: str, caplog: pytest.LogCaptureFixture, why: str
 ) -> None:
-    units = books.units(locks=locks, timeout=0)
-    with ThreadPoolExecutor(1) as pool:
+    with LockClient("no-such-table", client=books.engine.client()) as none, ThreadPoolExecutor(1) as pool:
         other = pool.submit(locks.acquire, entity, namespace=NAMESPACE).result(PATIENCE_S)
+        units = books.units(locks=none, timeout=10) if "table" in why else books.units(locks=locks, timeout=0)
         meets_others(units, units.table(books.tables["accounts"]), name)
         assert other.is_held()
     assert books.balance({"id": name}) == 102
-    assert "a unit runs without its turn" in caplog.text
-
-
-def test_without_a_table_of_locks_it_runs_again_all_the_same(
-    books: Books, name: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    with LockClient("no-such-table", client=books.engine.client()) as locks:
-        units = books.units(locks=locks)
-        meets_others(units, units.table(books.tables["accounts"]), name)
-    assert books.balance({"id": name}) == 102
-    assert "there is no table 'no-such-table'" in caplog.text
+    assert (why if "table" in why else "a unit runs without its turn") in caplog.text
 
 
 def test_a_turn_that_is_lost_refuses_nothing(

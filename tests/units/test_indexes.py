@@ -2,13 +2,14 @@
 
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from boto3.dynamodb.conditions import Attr, Key
 from kit.crashes import crashes
 from kit.engines import OF_OTHERS_FIRST, first_on, indexing_engine_names
-from kit.units import THREADS_ONLY, VERSION, Books, Killed, Party, new_version
+from kit.units import THREADS_ONLY, VERSION, Books, Killed, Party, dumped, index, make_table, new_version
 
 from ticketlock.errors import InvalidUnitRequest, UnitConflict
 from ticketlock.units import COMMITTED, SERIALIZABLE, UNCOMMITTED, UnitTable
@@ -18,43 +19,25 @@ pytestmark = pytest.mark.shows("bad input", "own writes in queries")
 INDEXING_FIRST = pytest.mark.parametrize(
     "units_engine", first_on(OF_OTHERS_FIRST, indexing_engine_names()), indirect=True
 )
+LEVELS_BELOW = pytest.mark.parametrize("level", [UNCOMMITTED, COMMITTED], ids=lambda level: level.name)
 
-KINDS = {"pk": "S", "sk": "N", "owner": "S", "rank": "N"}
-
-ALL, KEYS_ONLY = {"ProjectionType": "ALL"}, {"ProjectionType": "KEYS_ONLY"}
-
-GLOBAL: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
-    "by-owner": (("owner", "rank"), ALL),
-    "keys-by-owner": (("owner", "rank"), KEYS_ONLY),
-    "of-owners": (("owner",), {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["amount"]}),
-    "inverted": (("sk", "pk"), KEYS_ONLY),
-}
-
-LOCAL = {"by-rank": (("pk", "rank"), ALL)}
-
+KEYS = {"pk": "S", "sk": "N"}
+BY_RANK = {"owner": "HASH", "rank": "RANGE"}
+GLOBAL = [
+    index("by-owner", BY_RANK),
+    index("keys-by-owner", BY_RANK, ProjectionType="KEYS_ONLY"),
+    index("of-owners", {"owner": "HASH"}, ProjectionType="INCLUDE", NonKeyAttributes=["amount"]),
+    index("inverted", {"sk": "HASH", "pk": "RANGE"}, ProjectionType="KEYS_ONLY"),
+]
+LOCAL = [index("by-rank", {"pk": "HASH", "rank": "RANGE"})]
 OWNER = Key("owner").eq("ann")
 
 
-def index(name: str, keys: tuple[str, ...], projection: dict[str, Any]) -> dict[str, Any]:
-    roles = [{"AttributeName": key, "KeyType": role} for key, role in zip(keys, ("HASH", "RANGE"), strict=False)]
-    return {"IndexName": name, "KeySchema": roles, "Projection": projection}
-
-
-def table_with(books: Books, **indexes: Any) -> Iterator[str]:
-    name = f"orders-{uuid.uuid4().hex[:8]}"
-    used = {
-        "pk",
-        "sk",
-        *(each["AttributeName"] for many in indexes.values() for one in many for each in one["KeySchema"]),
-    }
-    books.plain_client.create_table(
-        TableName=name,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": key, "AttributeType": KINDS[key]} for key in sorted(used)],
-        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
-        **indexes,
-    )
-    books.plain_client.get_waiter("table_exists").wait(TableName=name)
+@contextmanager
+def table_of(books: Books, keys: Mapping[str, str], also: Mapping[str, str], **indexes: Any) -> Iterator[str]:
+    """The name of a table with indexes, which is deleted afterwards."""
+    name = f"indexed-{uuid.uuid4().hex[:8]}"
+    make_table(books.plain_client, name, keys, also, **indexes)
     yield name
     books.plain_client.delete_table(TableName=name)
 
@@ -62,7 +45,7 @@ def table_with(books: Books, **indexes: Any) -> Iterator[str]:
 @pytest.fixture
 def orders(books: Books, ann: Party) -> Iterator[UnitTable]:
     """Five items of one owner, at the ranks 10 to 50; one without."""
-    for name in table_with(books, GlobalSecondaryIndexes=[index(name, *each) for name, each in GLOBAL.items()]):
+    with table_of(books, KEYS, {"owner": "S", "rank": "N"}, GlobalSecondaryIndexes=GLOBAL) as name:
         table = ann.units.table(name)
         with ann.begin() as unit:
             for number in range(1, 6):
@@ -173,7 +156,7 @@ def test_serializable_is_refused_where_it_is_asked_for(ann: Party, orders: UnitT
 
 
 @INDEXING_FIRST
-@pytest.mark.parametrize("level", [UNCOMMITTED, COMMITTED], ids=lambda level: level.name)
+@LEVELS_BELOW
 def test_a_global_index_is_never_read_consistently(ann: Party, orders: UnitTable, level: Any) -> None:
     ann.units.query(orders, OWNER, index="by-owner", isolation=level)
     assert [sent.parameters["ConsistentRead"] for sent in ann.line.sent] == [False]
@@ -187,23 +170,8 @@ def test_a_global_index_is_never_read_consistently(ann: Party, orders: UnitTable
 
 @INDEXING_FIRST
 @THREADS_ONLY
-@pytest.mark.parametrize("level", [UNCOMMITTED, COMMITTED], ids=lambda level: level.name)
-def test_what_is_not_inserted_yet_is_not_there_in_an_index_that_has_keys_alone(
-    ann: Party, ben: Party, orders: UnitTable, level: Any
-) -> None:
-    unit = ben.begin(engine="marked")
-    unit.put(ben.units.table(orders.name), {"pk": "p", "sk": 1})
-    crashes(ben, 1, is_sent=False)
-    with pytest.raises(Killed):
-        unit.commit()
-    found = ann.units.query(orders, Key("sk").eq(1), index="inverted", isolation=level)
-    assert [each["pk"] for each in found] == ["o"]
-
-
-@INDEXING_FIRST
-@THREADS_ONLY
-def test_to_a_plain_reader_of_an_index_that_has_keys_alone_what_is_not_inserted_yet_looks_like_an_item(
-    books: Books, ben: Party, orders: UnitTable
+def test_in_an_index_that_has_keys_alone_what_is_not_inserted_yet_looks_like_an_item_to_plain_readers_only(
+    books: Books, ann: Party, ben: Party, orders: UnitTable
 ) -> None:
     """The index has neither attribute for which ``VISIBLE`` looks."""
     unit = ben.begin(engine="marked")
@@ -211,13 +179,12 @@ def test_to_a_plain_reader_of_an_index_that_has_keys_alone_what_is_not_inserted_
     crashes(ben, 1, is_sent=False)
     with pytest.raises(Killed):
         unit.commit()
-    found = books.plain_client.query(
-        TableName=orders.name,
-        IndexName="inverted",
-        KeyConditionExpression="sk = :one",
-        ExpressionAttributeValues={":one": {"N": "1"}},
-    )
-    assert [(each["pk"]["S"], each.keys()) for each in found["Items"]] == [("o", {"pk", "sk"}), ("p", {"pk", "sk"})]
+    for level in (UNCOMMITTED, COMMITTED):
+        found = ann.units.query(orders, Key("sk").eq(1), index="inverted", isolation=level)
+        assert [each["pk"] for each in found] == ["o"]
+    given = {"KeyConditionExpression": "sk = :one", "ExpressionAttributeValues": {":one": {"N": "1"}}}
+    plain = books.plain_client.query(TableName=orders.name, IndexName="inverted", **given)["Items"]
+    assert [(each["pk"]["S"], each.keys()) for each in plain] == [("o", {"pk", "sk"}), ("p", {"pk", "sk"})]
 
 
 @INDEXING_FIRST
@@ -238,10 +205,11 @@ def test_items_of_more_than_four_megabytes_are_found_in_an_index_that_has_keys_a
     ("level", "consistent"), [(UNCOMMITTED, False), (COMMITTED, True), (None, True)], ids=lambda each: str(each)
 )
 def test_a_local_index_is_read_as_its_table(books: Books, ann: Party, level: Any, consistent: bool) -> None:
-    for name in table_with(books, LocalSecondaryIndexes=[index(name, *each) for name, each in LOCAL.items()]):
+    with table_of(books, KEYS, {"rank": "N"}, LocalSecondaryIndexes=LOCAL) as name:
         table = ann.units.table(name)
         for number in range(1, 4):
-            books.plain_client.put_item(TableName=name, Item=plain(number))
+            stored = dumped({**item(number), VERSION: new_version()})
+            books.plain_client.put_item(TableName=name, Item=stored)
         unit = ann.begin()
         unit.update(table, key(3), "SET #r = :r", {":r": 15}, {"#r": "rank"})
         ann.line.sent.clear()
@@ -249,48 +217,18 @@ def test_a_local_index_is_read_as_its_table(books: Books, ann: Party, level: Any
         assert [sent.parameters["ConsistentRead"] for sent in ann.line.sent] == [consistent]
 
 
-def plain(number: int) -> dict[str, Any]:
-    whole = {"pk": "S", "sk": "N", "owner": "S", "rank": "N", "amount": "N"}
-    return {**{name: {kind: str(item(number)[name])} for name, kind in whole.items()}, VERSION: {"S": new_version()}}
-
-
 @pytest.mark.parametrize("way", ["native", "marked"])
 @pytest.mark.parametrize("units_engine", first_on(OF_OTHERS_FIRST, ["moto", OF_OTHERS_FIRST]), indirect=True)
-class TestTheKeysOfAnIndex:
-    """An item need not have them; if it has one, the index must accept it."""
-
-    @pytest.fixture
-    def name(self, books: Books) -> Iterator[str]:
-        name = f"orders-{uuid.uuid4().hex[:8]}"
-        keys = [("by-owner", "HASH"), ("at", "RANGE")]
-        books.plain_client.create_table(
-            TableName=name,
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[
-                {"AttributeName": key, "AttributeType": kind}
-                for key, kind in (("id", "S"), ("by-owner", "S"), ("at", "N"))
-            ],
-            KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
-            GlobalSecondaryIndexes=[
-                {
-                    "IndexName": "of-owners",
-                    "KeySchema": [{"AttributeName": key, "KeyType": role} for key, role in keys],
-                    "Projection": {"ProjectionType": "ALL"},
-                }
-            ],
-        )
-        books.plain_client.get_waiter("table_exists").wait(TableName=name)
-        yield name
-        books.plain_client.delete_table(TableName=name)
-
-    @pytest.mark.parametrize(
-        ("attribute", "bad"),
-        [("by-owner", ""), ("by-owner", 5), ("by-owner", None), ("by-owner", "o" * 2_049), ("at", "5"), ("at", {5})],
-        ids=["empty", "a number", "none", "too long", "a text", "a set"],
-    )
-    def test_the_keys_of_an_index_are_checked_at_the_statement(
-        self, books: Books, ann: Party, name: str, way: str, attribute: str, bad: Any
-    ) -> None:
+@pytest.mark.parametrize(
+    ("attribute", "bad"),
+    [("by-owner", ""), ("by-owner", 5), ("by-owner", None), ("by-owner", "o" * 2_049), ("at", "5"), ("at", {5})],
+    ids=["empty", "a number", "none", "too long", "a text", "a set"],
+)
+def test_an_item_need_not_have_the_keys_of_an_index_and_those_that_it_has_are_checked_at_the_statement(
+    books: Books, ann: Party, way: str, attribute: str, bad: Any
+) -> None:
+    of_owners = index("of-owners", {"by-owner": "HASH", "at": "RANGE"})
+    with table_of(books, {"id": "S"}, {"by-owner": "S", "at": "N"}, GlobalSecondaryIndexes=[of_owners]) as name:
         orders = ann.units.table(name)
         with ann.begin(engine=way) as unit:
             unit.put(orders, {"id": "a", "by-owner": "ann", "at": 5})
@@ -308,39 +246,24 @@ class TestTheKeysOfAnIndex:
         assert books.plain_client.scan(TableName=name, ConsistentRead=True)["Items"] == before
 
 
+# Keys of several attributes.
+
 INDEXING = pytest.mark.parametrize("units_engine", indexing_engine_names(), indirect=True)
-
-ROLES = {"cup": "HASH", "region": "HASH", "round": "RANGE", "bracket": "RANGE"}
-
+BY_ROUND = index("by-round", {"cup": "HASH", "region": "HASH", "round": "RANGE", "bracket": "RANGE"})
 CUP = Key("cup").eq("winter") & Key("region").eq("north")
 
 
 @pytest.fixture
 def matches(books: Books, ann: Party) -> Iterator[UnitTable]:
-    name = f"matches-{uuid.uuid4().hex[:8]}"
-    books.plain_client.create_table(
-        TableName=name,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[
-            {"AttributeName": each, "AttributeType": "N" if each == "round" else "S"} for each in ("id", *ROLES)
-        ],
-        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
-        GlobalSecondaryIndexes=[
-            {
-                "IndexName": "by-round",
-                "KeySchema": [{"AttributeName": each, "KeyType": role} for each, role in ROLES.items()],
-                "Projection": {"ProjectionType": "ALL"},
-            }
-        ],
-    )
-    books.plain_client.get_waiter("table_exists").wait(TableName=name)
-    table = ann.units.table(name)
-    with ann.begin() as unit:
-        for round, bracket in ((1, "a"), (1, "b"), (2, "a"), (3, "a")):
-            unit.put(table, match(round, bracket))
-        unit.put(table, {**match(1, "a"), "id": "south", "region": "south"})
-    yield table
-    books.plain_client.delete_table(TableName=name)
+    """Four matches in the north, in three rounds, and one in the south."""
+    kinds = {"cup": "S", "region": "S", "round": "N", "bracket": "S"}
+    with table_of(books, {"id": "S"}, kinds, GlobalSecondaryIndexes=[BY_ROUND]) as name:
+        table = ann.units.table(name)
+        with ann.begin() as unit:
+            for round, bracket in ((1, "a"), (1, "b"), (2, "a"), (3, "a")):
+                unit.put(table, match(round, bracket))
+            unit.put(table, {**match(1, "a"), "id": "south", "region": "south"})
+        yield table
 
 
 def match(round: int, bracket: str) -> dict[str, Any]:
@@ -352,7 +275,7 @@ def ids(found: list[dict[str, Any]]) -> list[str]:
 
 
 @INDEXING
-def test_they_come_in_the_order_of_all_attributes_with_own_writes_in_their_places(
+def test_items_of_an_index_come_in_the_order_of_all_attributes_of_its_key_with_own_writes_in_their_places(
     ann: Party, matches: UnitTable
 ) -> None:
     unit = ann.begin()
@@ -364,7 +287,9 @@ def test_they_come_in_the_order_of_all_attributes_with_own_writes_in_their_place
 
 
 @INDEXING
-def test_conditions_on_the_first_attributes_select_a_range(ann: Party, matches: UnitTable) -> None:
+def test_conditions_on_the_first_attributes_of_the_key_of_an_index_select_a_range(
+    ann: Party, matches: UnitTable
+) -> None:
     unit = ann.begin()
     unit.put(matches, match(1, "c"))
     of_first = CUP & Key("round").eq(1)
@@ -374,7 +299,9 @@ def test_conditions_on_the_first_attributes_select_a_range(ann: Party, matches: 
 
 
 @INDEXING
-def test_pages_continue_after_an_item(ann: Party, matches: UnitTable) -> None:
+def test_pages_of_an_index_with_several_attributes_in_its_key_continue_after_an_item(
+    ann: Party, matches: UnitTable
+) -> None:
     unit = ann.begin()
     unit.put(matches, match(1, "c"))
     found: list[str] = []
@@ -390,7 +317,9 @@ def test_pages_continue_after_an_item(ann: Party, matches: UnitTable) -> None:
     "condition",
     [Key("cup").eq("winter"), CUP & Key("bracket").eq("a"), CUP & Key("round").gt(1) & Key("bracket").eq("a")],
 )
-def test_what_dynamodb_would_refuse_is_not_sent(ann: Party, matches: UnitTable, condition: Any) -> None:
+def test_a_condition_on_the_key_of_an_index_that_dynamodb_would_refuse_is_not_sent(
+    ann: Party, matches: UnitTable, condition: Any
+) -> None:
     ann.line.sent.clear()
     with pytest.raises(InvalidUnitRequest):
         ann.begin().query(matches, condition, index="by-round")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kit.opcodes import OF_A_UNIT, AtOpcode
 from kit.places import meanwhile, outcome
-from kit.units import KEYS, MARK, THREADS_ONLY, Books, Interrupt, Key, Lost, Party, loaded, make_table, new_version
+from kit.units import MARK, THREADS_ONLY, Books, Interrupt, Key, Lost, Party, in_memory, loaded, new_version
 
 from ticketlock import (
     InvalidUnitRequest,
@@ -22,37 +22,41 @@ from ticketlock import (
     UnitFinished,
     create_table,
 )
-from ticketlock.testing import ManualClock, MemoryDynamoDB
-from ticketlock.units import READ_LOCK, Unit, Units, create_units_table
+from ticketlock.testing import ManualClock
+from ticketlock.units import READ_LOCK, Unit, Units
 from ticketlock.units._unit_of_work import UnitOfWork
 from ticketlock.wire._requests import ForkingSteps, Pause
 
 SET = "SET balance = :balance"
 
 ENGINE = pytest.mark.parametrize("engine", ["native", "marked"])
-
-WHERE = pytest.mark.parametrize(
-    "where", [Lost.INTERRUPTED_BEFORE, Lost.INTERRUPTED_AFTER], ids=["before it is sent", "before its reply is read"]
-)
+DECIDES = {"native": "TransactWriteItems", "marked": "UpdateItem"}
+"""The operation that decides a unit; the first one of a marked unit only marks."""
 
 
 @THREADS_ONLY
 @ENGINE
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit, TimeoutError, RuntimeError])
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit, TimeoutError, RuntimeError, None])
 def test_every_exception_in_a_statement_or_a_commit_is_raised_and_the_unit_is_over(
-    books: Books, ann: Party, account: Key, engine: str, kind: type[BaseException]
+    books: Books, ann: Party, account: Key, engine: str, kind: type[BaseException] | None
 ) -> None:
-    def handle_a_signal() -> None:
-        raise raised
+    """Also the refusal of the unit itself, of which the signal handler makes use."""
 
-    for operation in ("GetItem", "UpdateItem" if engine == "marked" else "TransactWriteItems"):
-        raised = kind()
+    def handle_a_signal() -> None:
+        if raised is not None:
+            raise raised
+        unit.get(ann.accounts, account)
+
+    for operation in ("GetItem", DECIDES[engine]):
+        raised = kind() if kind is not None else None
         ann.line.between[operation] = handle_a_signal
-        with pytest.raises(kind) as caught, ann.begin(engine=engine) as unit:
+        with pytest.raises(kind or (InvalidUnitRequest, UnitFinished)) as caught, ann.begin(engine=engine) as unit:
             unit.update(ann.accounts, account, SET, {":balance": 2})
-        assert (caught.value, raised.__cause__, raised.__context__) == (raised, None, None)
-        with pytest.raises(UnitFinished):
+        if raised is not None:
+            assert (caught.value, raised.__cause__, raised.__context__) == (raised, None, None)
+        with pytest.raises(UnitFinished, match=r"rolled back:|unknown:"):
             unit.get(ann.accounts, account)
+        assert MARK not in (books.raw("accounts", account) or {})
     assert books.balance(account) == 100
 
 
@@ -63,22 +67,10 @@ def test_an_error_of_ours_that_a_signal_handler_raises_is_no_answer_to_a_commit_
     books: Books, ann: Party, account: Key, engine: str, error: TicketLockError
 ) -> None:
     """The handler has used the table, or another unit."""
-
-    def handle_a_signal(**_: object) -> None:
-        events.unregister(f"after-call.dynamodb.{operation}", handle_a_signal)
-        raise error
-
     unit = ann.begin(engine=engine)
     unit.update(ann.accounts, account, SET, {":balance": 2})
-    # The deciding request of a marked unit is its second one.
-    operation = "TransactWriteItems" if engine == "native" else "UpdateItem"
-    events = ann.client.meta.events
-
-    def after_the_mark(**_: object) -> None:
-        events.unregister("after-call.dynamodb.UpdateItem", after_the_mark)
-        events.register("after-call.dynamodb.UpdateItem", handle_a_signal)
-
-    events.register(f"after-call.dynamodb.{operation}", handle_a_signal if engine == "native" else after_the_mark)
+    deciding = 1 if engine == "native" else 2
+    ann.loses(Lost.INTERRUPTED_AFTER, deciding, operation=DECIDES[engine]).error = error
     with pytest.raises(type(error)) as caught:
         unit.commit()
     assert caught.value is error
@@ -87,37 +79,29 @@ def test_an_error_of_ours_that_a_signal_handler_raises_is_no_answer_to_a_commit_
         unit.rollback()
 
 
-# Its caller believes that the unit is still open.
-
-
-@WHERE
-def test_a_block_in_which_an_interrupt_of_a_statement_was_caught_does_not_end_as_if_it_were_committed(
-    books: Books, ann: Party, account: Key, other: Key, where: Lost
+# Its caller believes that the unit is still open: what is interrupted, where, and what the end of the block says.
+@pytest.mark.parametrize(
+    ("what", "where", "says"),
+    [
+        ("statement", Lost.INTERRUPTED_BEFORE, r"ended without an error, but its unit .* is rolled back"),
+        ("statement", Lost.INTERRUPTED_AFTER, r"ended without an error, but its unit .* is rolled back"),
+        ("commit", Lost.INTERRUPTED_AFTER, "its outcome unknown"),
+    ],
+    ids=str,
+)
+def test_a_block_in_which_an_interrupt_was_caught_does_not_end_as_if_its_unit_were_committed(
+    books: Books, ann: Party, account: Key, other: Key, what: str, where: Lost, says: str
 ) -> None:
     def work() -> None:
         with ann.begin() as unit:
             unit.update(ann.accounts, account, SET, {":balance": 2})
             ann.loses(where, 1)
             with pytest.raises(Interrupt):
-                unit.get(ann.accounts, other)
+                unit.get(ann.accounts, other) if what == "statement" else unit.commit()
 
-    with pytest.raises(UnitFinished, match=r"ended without an error, but its unit .* is rolled back"):
+    with pytest.raises(UnitFinished, match=says):
         work()
-    assert books.balance(account) == 100
-
-
-def test_a_block_in_which_an_interrupt_of_a_commit_was_caught_says_that_its_outcome_is_unknown(
-    ann: Party, account: Key
-) -> None:
-    def work() -> None:
-        with ann.begin() as unit:
-            unit.update(ann.accounts, account, SET, {":balance": 2})
-            ann.loses(Lost.INTERRUPTED_AFTER, 1)
-            with pytest.raises(Interrupt):
-                unit.commit()
-
-    with pytest.raises(UnitFinished, match="its outcome unknown"):
-        work()
+    assert books.balance(account) == (100 if what == "statement" else 2)
 
 
 def test_a_block_in_which_an_interrupt_was_caught_ends_silently_if_the_caller_has_rolled_back(
@@ -163,24 +147,9 @@ def test_a_signal_handler_that_uses_the_unit_is_refused_and_the_unit_stays_open(
     with ann.begin(engine=engine) as unit:
         ann.line.between["GetItem"] = handle_a_signal
         unit.update(ann.accounts, account, SET, {":balance": 2})
-        ann.line.between["UpdateItem" if engine == "marked" else "TransactWriteItems"] = handle_a_signal
+        ann.line.between[DECIDES[engine]] = handle_a_signal
     assert refused == [InvalidUnitRequest] * 3 + [UnitFinished] * 3
     assert books.balance(account) == 2
-
-
-@THREADS_ONLY
-@ENGINE
-def test_a_signal_handler_that_uses_the_unit_and_raises_the_refusal_ends_the_unit(
-    books: Books, ann: Party, account: Key, engine: str
-) -> None:
-    for operation in ("GetItem", "UpdateItem" if engine == "marked" else "TransactWriteItems"):
-        ann.line.between[operation] = lambda: unit.get(ann.accounts, account)
-        with pytest.raises((InvalidUnitRequest, UnitFinished)), ann.begin(engine=engine) as unit:
-            unit.update(ann.accounts, account, SET, {":balance": 2})
-        with pytest.raises(UnitFinished, match=r"rolled back:|unknown:"):
-            unit.get(ann.accounts, account)
-        assert MARK not in (books.raw("accounts", account) or {})
-    assert books.balance(account) == 100
 
 
 IN_GENERATORS = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -199,17 +168,12 @@ class Scene:
     clock: ManualClock = field(default_factory=ManualClock)
 
     def __post_init__(self) -> None:
-        self.memory = MemoryDynamoDB(clock=self.clock)
-        create_units_table("units", client=self.memory.client)
-        make_table(self.memory.client, "accounts", KEYS["accounts"])
+        self.memory = in_memory(self.clock)
         for name in NAMES[:2]:
             item = {"id": {"S": name}, "balance": {"N": "1"}, "_tluVersion": {"S": new_version()}}
             self.memory.client.put_item(TableName="accounts", Item=item)
-        self.units, self.others = self._units(), self._units()
+        self.units, self.others = self.units_with(None), self.units_with(None)
         self.accounts = self.units.table("accounts")
-
-    def _units(self) -> Units:
-        return self.units_with(None)
 
     def units_with(self, locks: LockClient | None) -> Units:
         """Another process, whose calls take turns with these locks."""
@@ -247,86 +211,71 @@ class Scene:
         assert [item["balance"] for item in self.raw()] == [7, 7, 7]
 
 
-def state(scene: Scene, unit: Unit) -> None:
+# What a unit does.
+
+
+def reads_all(scene: Scene, unit: Unit) -> None:
     unit.get_all([(scene.accounts, {"id": name}) for name in NAMES])
+
+
+def states_all(scene: Scene, unit: Unit) -> None:
+    reads_all(scene, unit)
     for name in NAMES:
         unit.update(scene.accounts, {"id": name}, SET, {":balance": 2})
 
 
-@dataclass
-class Work:
-    """The work to interrupt: the unit, and what it does."""
-
-    unit: Unit
-    do: Callable[[], object]
+def states_one(scene: Scene, unit: Unit) -> None:
+    unit.update(scene.accounts, {"id": "a"}, SET, {":balance": 2})
 
 
-def statements(scene: Scene) -> Work:
-    unit = scene.units.begin()
-    return Work(unit, lambda: state(scene, unit))
-
-
-def native(scene: Scene) -> Work:
-    unit = scene.units.begin()
-    state(scene, unit)
-    return Work(unit, unit.commit)
-
-
-def marked(scene: Scene) -> Work:
-    unit = scene.units.begin(engine="marked")
-    state(scene, unit)
-    return Work(unit, unit.commit)
-
-
-def marked_at_the_end_of_a_block(scene: Scene) -> Work:
-    unit = scene.units.begin(engine="marked")
-    state(scene, unit)
-    return Work(unit, lambda: unit.__exit__(None, None, None))
-
-
-def marked_in_vain(scene: Scene) -> Work:
-    """Another unit has changed what it has read."""
-    work = marked(scene)
+def others_change_one(scene: Scene, _: Unit) -> None:
     with scene.others.begin() as other:
         other.update(scene.others.table("accounts"), {"id": "a"}, SET, {":balance": 5})
-    return work
 
 
-def locking(scene: Scene) -> Work:
-    """Its first statement, after which a heartbeat renews it."""
-    unit = scene.units.begin(isolation=READ_LOCK)
-    return Work(unit, lambda: unit.get_all([(scene.accounts, {"id": name}) for name in NAMES]))
+def commits(_: Scene, unit: Unit) -> None:
+    unit.commit()
 
 
-def locked(scene: Scene) -> Unit:
-    unit = scene.units.begin(isolation=READ_LOCK)
-    unit.update(scene.accounts, {"id": "a"}, SET, {":balance": 2})
-    return unit
+def rolls_back(_: Scene, unit: Unit) -> None:
+    unit.rollback()
 
 
-def locking_more(scene: Scene) -> Work:
-    unit = locked(scene)
-    return Work(unit, lambda: state(scene, unit))
+def leaves_its_block(_: Scene, unit: Unit) -> None:
+    unit.__exit__(None, None, None)
 
 
-def locked_and_rolled_back(scene: Scene) -> Work:
-    unit = locked(scene)
-    return Work(unit, unit.rollback)
+Act = Callable[[Scene, Unit], None]
 
 
-def locked_and_committed(scene: Scene) -> Work:
-    unit = locked(scene)
-    state(scene, unit)
-    return Work(unit, unit.commit)
+@dataclass(frozen=True)
+class Work:
+    """The work to interrupt: the terms of a unit, what is done before, and what is interrupted."""
+
+    terms: dict[str, Any]
+    before: tuple[Act, ...]
+    act: Act
+
+
+MARKED, LOCKING = {"engine": "marked"}, {"isolation": READ_LOCK}
+LOCKING_WORKS = {
+    # After its first statement a heartbeat renews its read locks.
+    "locking": Work(LOCKING, (), reads_all),
+    "locking more": Work(LOCKING, (states_one,), states_all),
+    "locked and rolled back": Work(LOCKING, (states_one,), rolls_back),
+}
+WORKS = {
+    "statements": Work({}, (), states_all),
+    "native": Work({}, (states_all,), commits),
+    "marked": Work(MARKED, (states_all,), commits),
+    "marked at the end of a block": Work(MARKED, (states_all,), leaves_its_block),
+    "marked in vain": Work(MARKED, (states_all, others_change_one), commits),
+    **LOCKING_WORKS,
+    "locked and committed": Work(LOCKING, (states_one, states_all), commits),
+}
 
 
 MANY = pytest.mark.verify("thousands of opcodes, each of a unit of its own; make test asks some of them")
-
-
-@pytest.fixture(params=[pytest.param(61, marks=MANY), 401], ids=["more opcodes", "some opcodes"])
-def step(request: pytest.FixtureRequest) -> int:
-    step: int = request.param
-    return step
 
 
 def interrupt() -> None:
@@ -353,19 +302,21 @@ class Interrupted:
         return self.where.startswith("Unit.") or self.where.endswith("follow")
 
 
-def interrupted(begin: Callable[[Scene], Work], number: int) -> Interrupted:
+def interrupted(work: Work, number: int) -> Interrupted:
     """On its own thread: after a trace function raises, the interpreter believes that the thread is handling it."""
     scene = Scene()
-    work = begin(scene)
+    unit = scene.units.begin(**work.terms)
+    for each in work.before:
+        each(scene, unit)
     with suppress(Interrupt, UnitConflict), AtOpcode(number, interrupt, OF_A_UNIT) as at:
-        work.do()
-    return Interrupted(at.passed, at.where, scene, work.unit)
+        work.act(scene, unit)
+    return Interrupted(at.passed, at.where, scene, unit)
 
 
-def each_interrupted(begin: Callable[[Scene], Work], step: int) -> Iterator[Interrupted]:
+def each_interrupted(work: Work, step: int) -> Iterator[Interrupted]:
     number = 1 + step // 2
     while True:
-        it = outcome(meanwhile(partial(interrupted, begin, number)))
+        it = outcome(meanwhile(partial(interrupted, work, number)))
         if it.passed < number:
             break
         yield it
@@ -375,36 +326,23 @@ def each_interrupted(begin: Callable[[Scene], Work], step: int) -> Iterator[Inte
 
 @IN_GENERATORS
 @PATIENT
-@pytest.mark.parametrize(
-    "begin",
-    [
-        statements,
-        native,
-        marked,
-        marked_at_the_end_of_a_block,
-        marked_in_vain,
-        locking,
-        locking_more,
-        locked_and_rolled_back,
-        locked_and_committed,
-    ],
-    ids=lambda each: each.__name__,
-)
+@pytest.mark.parametrize("work", WORKS)
+@pytest.mark.parametrize("step", [pytest.param(61, marks=MANY), 401], ids=["more opcodes", "some opcodes"])
 def test_an_exception_raised_anywhere_leaves_all_or_nothing_at_once_and_the_next_unit_commits(
-    begin: Callable[[Scene], Work], step: int
+    work: str, step: int
 ) -> None:
-    check_each(begin, step)
+    check_each(WORKS[work], step)
 
 
-def check_each(begin: Callable[[Scene], Work], step: int) -> None:
-    old = OTHERS if begin is marked_in_vain else OLD
+def check_each(work: Work, step: int) -> None:
+    old = OTHERS if others_change_one in work.before else OLD
     may_be: dict[str, list[list[Any]]] = {
         "rolled back": [old],
         "open": [old],
         "unknown": [old, NEW],
         "committed": [NEW],
     }
-    for it in each_interrupted(begin, step):
+    for it in each_interrupted(work, step):
         try:
             says = it.scene.says(it.unit)
             if says == "open":
@@ -427,31 +365,28 @@ def never_given_up(_: UnitOfWork) -> ForkingSteps[None]:
 
 @IN_GENERATORS
 @PATIENT
-@pytest.mark.parametrize("begin", [locking, locking_more, locked_and_rolled_back], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("work", LOCKING_WORKS)
 def test_a_unit_with_read_locks_that_is_not_given_up_when_it_is_interrupted_is_caught(
-    begin: Callable[[Scene], Work], monkeypatch: pytest.MonkeyPatch
+    work: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(UnitOfWork, "end_after_interrupt", never_given_up)
     with pytest.raises(AssertionError):
-        check_each(begin, 401)
+        check_each(LOCKING_WORKS[work], 401)
 
 
 # The interpreter runs handlers at the first opcode of `__exit__`; its next ones only begin to guard it.
 UNGUARDED = 3
 
-BEGUN = pytest.mark.parametrize("begun", [lambda scene: scene.units.begin(), locked], ids=["writes", "has read locks"])
+ENDS = {
+    "writes": Work({}, (states_one,), leaves_its_block),
+    "has read locks": Work(LOCKING, (states_one,), leaves_its_block),
+}
 
 
-def left_by_ends(begun: Callable[[Scene], Unit]) -> Iterator[str]:
+def left_by_ends(work: Work) -> Iterator[str]:
     """Interrupts ends of blocks at one opcode each; yields where one has left the unit open, renewed or pending."""
-
-    def at_the_end(scene: Scene) -> Work:
-        unit = begun(scene)
-        unit.update(scene.accounts, {"id": "b"}, SET, {":balance": 2})
-        return Work(unit, lambda: unit.__exit__(None, None, None))
-
     for number in range(UNGUARDED, 40):
-        it = outcome(meanwhile(partial(interrupted, at_the_end, number)))
+        it = outcome(meanwhile(partial(interrupted, work, number)))
         says, records = it.scene.says(it.unit), it.scene.records()
         if says != "rolled back" or it.scene.is_renewed() or "pending" in records:
             yield f"opcode {number}, in {it.where}: {says}, {records}"
@@ -459,21 +394,19 @@ def left_by_ends(begun: Callable[[Scene], Unit]) -> Iterator[str]:
 
 @IN_GENERATORS
 @PATIENT
-@BEGUN
-def test_an_exception_raised_at_the_beginning_of_the_end_of_a_block_ends_the_unit(
-    begun: Callable[[Scene], Unit],
-) -> None:
-    assert list(left_by_ends(begun)) == []
+@pytest.mark.parametrize("work", ENDS)
+def test_an_exception_raised_at_the_beginning_of_the_end_of_a_block_ends_the_unit(work: str) -> None:
+    assert list(left_by_ends(ENDS[work])) == []
 
 
 @IN_GENERATORS
 @PATIENT
-@BEGUN
+@pytest.mark.parametrize("work", ENDS)
 def test_an_end_of_a_block_that_does_not_see_that_its_unit_is_open_is_caught(
-    begun: Callable[[Scene], Unit], monkeypatch: pytest.MonkeyPatch
+    work: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(UnitOfWork, "is_waiting_for_its_end", False)
-    assert next(left_by_ends(begun), None) is not None
+    assert next(left_by_ends(ENDS[work]), None) is not None
 
 
 def renewed_after_turns() -> Iterator[str]:
@@ -518,8 +451,7 @@ def takes_its_turn(scene: Scene, locks: LockClient, number: int) -> AtOpcode:
         tries.append(None)
         unit.update(accounts, {"id": "a"}, SET, {":balance": 2})
         if len(tries) == 1:
-            with scene.others.begin() as other:
-                other.update(scene.others.table("accounts"), {"id": "a"}, SET, {":balance": 5})
+            others_change_one(scene, unit)
 
     with suppress(Interrupt), AtOpcode(number, interrupt, ["units/_units.py", "client/_client.py"]) as at:
         work()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kit.crashes import crashes
-from kit.units import Books, Killed, Party, loaded
+from kit.units import Books, Killed, Party, dumped, loaded
 from units.golden_rows import empty_books, party
 
 from ticketlock._expressions._values import canonical_item
@@ -153,44 +153,28 @@ def test_a_piece_that_is_cut_short_is_of_no_unit() -> None:
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-
-NUMBERS = st.integers(-(10**38) + 1, 10**38 - 1).map(str) | st.decimals(-1_000, 1_000, allow_nan=False, places=3).map(
-    str
-)
-
 OCTETS = st.binary(max_size=40)
-
-
-def sets(kind: str, members: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    return st.lists(members, min_size=1, max_size=4, unique=True).map(lambda each: {kind: each})
-
-
-def inside(values: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
-    return st.lists(values, max_size=3).map(lambda each: {"L": each}) | st.dictionaries(TEXTS, values, max_size=3).map(
-        lambda each: {"M": each}
-    )
-
-
-PLAIN: st.SearchStrategy[dict[str, Any]] = st.one_of(
-    TEXTS.map(lambda each: {"S": each}),
-    NUMBERS.map(lambda each: {"N": each}),
-    OCTETS.map(lambda each: {"B": each}),
-    st.booleans().map(lambda each: {"BOOL": each}),
-    st.just({"NULL": True}),
-    sets("SS", TEXTS),
-    sets("NS", st.integers(-1_000, 1_000).map(str)),
-    sets("BS", OCTETS),
+NUMBERS = st.integers(-(10**37), 10**37) | st.decimals(-1_000, 1_000, allow_nan=False, places=3)
+ONE_VALUE = TEXTS | OCTETS | NUMBERS | st.booleans() | st.none()
+SETS = st.one_of(*(st.sets(each, min_size=1, max_size=4) for each in (TEXTS, OCTETS, st.integers(-1_000, 1_000))))
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    ONE_VALUE | SETS,
+    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(TEXTS, inside, max_size=3),
+    max_leaves=12,
 )
 
-ANY_ITEMS = st.dictionaries(TEXTS, st.recursive(PLAIN, inside, max_leaves=12), max_size=5).map(canonical_item)
+
+def items(values: st.SearchStrategy[Any], **sizes: int) -> st.SearchStrategy[Any]:
+    return st.dictionaries(TEXTS, values, **sizes).map(lambda item: canonical_item(dumped(item)))
+
 
 ENTRIES = st.builds(
     Entry,
     table=TEXTS,
-    key=st.dictionaries(TEXTS, PLAIN, min_size=1, max_size=2).map(canonical_item),
+    key=items(ONE_VALUE, min_size=1, max_size=2),
     key_name=TEXTS,
     kind=st.sampled_from(["put", "change", "delete", "unmark"]),
-    assigned=ANY_ITEMS,
+    assigned=items(VALUES, max_size=5),
     removed=st.lists(TEXTS, max_size=3).map(tuple),
 )
 

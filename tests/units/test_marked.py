@@ -7,6 +7,7 @@ from math import inf
 from typing import Any
 
 import pytest
+from kit.crashes import before_the_nth
 from kit.engines import first_on, wide_engine_names
 from kit.units import MARK, THREADS_ONLY, VERSION, Books, Key, Lost, Party, UnitsWorld, some_account
 
@@ -122,124 +123,110 @@ def test_transactions_of_one_unit_which_all_check_its_record_are_sent_one_after_
     assert [count for count in beside if count] == [1, 1, 1]
 
 
-class TestLostRequestsAndReplies:
-    # The first two requests mark; the driver gives up the decision after 8 s, which is four attempts.
-    DECISION = 3, 6, "UpdateItem"
+# The first two requests mark; the driver gives up the decision after 8 s, which is four attempts.
+DECISION = 3, 6, "UpdateItem"
 
-    def test_a_decision_whose_attempts_are_lost_for_long_is_rolled_back_if_none_arrives(
-        self, ann: Party, ben: Party, account: Key, other: Key
-    ) -> None:
-        lost = ann.loses(Lost.REQUEST, *self.DECISION)
+
+@pytest.mark.parametrize("lost", [Lost.REQUEST, Lost.REPLY], ids=str)
+def test_a_decision_that_is_lost_for_long_is_rolled_back_if_no_attempt_arrives_and_found_to_be_committed_if_one_does(
+    ann: Party, ben: Party, account: Key, other: Key, lost: Lost
+) -> None:
+    loss = ann.loses(lost, *DECISION)
+    if lost is Lost.REPLY:
+        marked(ann, [account, other], 4)
+    else:
         with pytest.raises(UnitRolledBack):
             marked(ann, [account, other], 4)
-        assert lost.seen > lost.last
-        assert balances(ben, [account, other]) == [100, 50]
+        assert loss.seen > loss.last
+    assert balances(ben, [account, other]) == ([4, 4] if lost is Lost.REPLY else [100, 50])
 
-    def test_a_decision_whose_replies_are_lost_for_long_is_found_to_be_committed(
-        self, ann: Party, ben: Party, account: Key, other: Key
-    ) -> None:
-        ann.loses(Lost.REPLY, *self.DECISION)
-        marked(ann, [account, other], 4)
-        assert balances(ben, [account, other]) == [4, 4]
+
+# The mark of another unit, which is met while its unit is pending.
+
+
+@pytest.fixture
+def keys(books: Books) -> list[Key]:
+    """Two accounts, in the order in which they are marked."""
+    return sorted([books.account(), books.account()], key=lambda key: str(key["id"]))
+
+
+def meets(ann: Party, keys: list[Key], do: Callable[[], object]) -> None:
+    """Something is done when a unit has marked the first of two items, and is about to mark the second."""
+    before_the_nth(ann, 2, do, "UpdateItem")
+    marked(ann, keys, 9)
 
 
 @THREADS_ONLY
-class TestAnotherUnitsMark:
-    """It is met while its unit is pending: it has marked the first of two items, and is about to mark the second."""
+def test_the_mark_of_an_older_unit_is_waited_for_until_the_time_out(
+    units_world: UnitsWorld, books: Books, keys: list[Key]
+) -> None:
+    ann, ben = units_world.party(), units_world.party(timeout=2)
 
-    @pytest.fixture
-    def keys(self, books: Books) -> list[Key]:
-        """In the order in which they are marked."""
-        return sorted([books.account(), books.account()], key=lambda key: str(key["id"]))
-
-    def meets(self, ann: Party, keys: list[Key], do: Callable[[], object]) -> None:
-        def second() -> None:
-            ann.line.between["UpdateItem"] = do
-
-        ann.line.between["UpdateItem"] = second
-        marked(ann, keys, 9)
-        assert not ann.line.between
-
-    def test_the_mark_of_an_older_unit_is_waited_for_until_the_time_out(
-        self, units_world: UnitsWorld, books: Books, keys: list[Key]
-    ) -> None:
-        ann, ben = units_world.party(), units_world.party(timeout=2)
-
-        def collide() -> None:
-            books.clock.advance(1)
-            with pytest.raises(UnitContended):
-                ben.changes(keys[0], 5)
-
-        self.meets(ann, keys, collide)
-        assert [books.balance(key) for key in keys] == [9, 9]
-
-    @pytest.mark.parametrize("timeout", [0, 10], ids=["that has no time to wait", "that may wait"])
-    def test_the_mark_of_a_younger_unit_is_rolled_back_by_an_older_one(
-        self, books: Books, ann: Party, ben: Party, keys: list[Key], timeout: int
-    ) -> None:
-        older = ben.begin(timeout=timeout)
-        older.update(ben.accounts, keys[0], SET, {":balance": 5})
+    def collide() -> None:
         books.clock.advance(1)
-        with pytest.raises(UnitRolledBack) as rolled_back:
-            self.meets(ann, keys, older.commit)
-        assert rolled_back.value.by == older.id
-        assert [books.balance(key) for key in keys] == [5, 100]
-        sweep(ann)
-        assert is_clean(books, keys)
-
-    def test_the_mark_of_another_unit_that_is_not_removed_in_time_leaves_no_doubt_about_the_unit_that_met_it(
-        self, books: Books, ann: Party, ben: Party, keys: list[Key]
-    ) -> None:
-        raised = []
-
-        def collide() -> None:
-            books.clock.advance(LEASE_S + 3)
-            unit = ben.begin(engine="native")
-            unit.update(ben.accounts, keys[0], SET, {":balance": 5})
-            ben.loses(Lost.REPLY, 1, inf, "UpdateItem")
-            try:
-                unit.commit()
-            except TableError as error:
-                raised.append(type(error))
-
-        with pytest.raises(UnitRolledBack):
-            self.meets(ann, keys, collide)
-        assert raised == [RequestNotApplied]
-
-    def test_the_mark_of_another_unit_is_waited_for_under_a_lease_that_is_renewed(
-        self, books: Books, ann: Party, ben: Party, keys: list[Key], account: Key
-    ) -> None:
-        def collide() -> None:
-            books.clock.advance(1)
-            mark = (books.raw("accounts", keys[0]) or {})[MARK]
-            head = books.raw("units", {"unit": mark["unit"], "row": "head"}) or {}
-            books.write("units", {**head, "leaseUntilMs": head["leaseUntilMs"] + 1_000_000})
-            waits = ben.begin(engine="marked", timeout=5 * LEASE_S)
-            for key in (account, keys[0]):
-                waits.update(ben.accounts, key, SET, {":balance": 5})
-            with pytest.raises(UnitContended):
-                waits.commit()
-
-        self.meets(ann, keys, collide)
-        renewed = [sent for sent in ben.line.sent if "#lease = :lease" in sent.parameters.get("UpdateExpression", "")]
-        assert len(renewed) >= 5
-        assert [books.balance(key) for key in keys] == [9, 9]
-
-    def test_the_mark_of_another_unit_is_read_past_at_once(self, ann: Party, ben: Party, keys: list[Key]) -> None:
-        seen = []
-        self.meets(ann, keys, lambda: seen.append(balances(ben, keys)))
-        assert seen == [[100, 100]]
-
-    def test_the_mark_of_another_unit_whose_lease_is_over_is_removed_by_any_process(
-        self, books: Books, ann: Party, ben: Party, keys: list[Key]
-    ) -> None:
-        def collide() -> None:
-            books.clock.advance(LEASE_S + 3)
+        with pytest.raises(UnitContended):
             ben.changes(keys[0], 5)
 
-        with pytest.raises(UnitRolledBack):
-            self.meets(ann, keys, collide)
-        assert [books.balance(key) for key in keys] == [5, 100]
+    meets(ann, keys, collide)
+    assert [books.balance(key) for key in keys] == [9, 9]
+
+
+@THREADS_ONLY
+@pytest.mark.parametrize("timeout", [0, 10], ids=["that has no time to wait", "that may wait"])
+def test_the_mark_of_a_younger_unit_is_rolled_back_by_an_older_one(
+    books: Books, ann: Party, ben: Party, keys: list[Key], timeout: int
+) -> None:
+    older = ben.begin(timeout=timeout)
+    older.update(ben.accounts, keys[0], SET, {":balance": 5})
+    books.clock.advance(1)
+    with pytest.raises(UnitRolledBack) as rolled_back:
+        meets(ann, keys, older.commit)
+    assert rolled_back.value.by == older.id
+    assert [books.balance(key) for key in keys] == [5, 100]
+    sweep(ann)
+    assert is_clean(books, keys)
+
+
+@THREADS_ONLY
+def test_the_mark_of_another_unit_that_is_not_removed_in_time_leaves_no_doubt_about_the_unit_that_met_it(
+    books: Books, ann: Party, ben: Party, keys: list[Key]
+) -> None:
+    raised = []
+
+    def collide() -> None:
+        books.clock.advance(LEASE_S + 3)
+        unit = ben.begin(engine="native")
+        unit.update(ben.accounts, keys[0], SET, {":balance": 5})
+        ben.loses(Lost.REPLY, 1, inf, "UpdateItem")
+        try:
+            unit.commit()
+        except TableError as error:
+            raised.append(type(error))
+
+    with pytest.raises(UnitRolledBack):
+        meets(ann, keys, collide)
+    assert raised == [RequestNotApplied]
+
+
+@THREADS_ONLY
+def test_the_mark_of_another_unit_is_waited_for_under_a_lease_that_is_renewed(
+    books: Books, ann: Party, ben: Party, keys: list[Key], account: Key
+) -> None:
+    def collide() -> None:
+        books.clock.advance(1)
+        mark = (books.raw("accounts", keys[0]) or {})[MARK]
+        head = books.raw("units", {"unit": mark["unit"], "row": "head"}) or {}
+        books.write("units", {**head, "leaseUntilMs": head["leaseUntilMs"] + 1_000_000})
+        waits = ben.begin(engine="marked", timeout=5 * LEASE_S)
+        for key in (account, keys[0]):
+            waits.update(ben.accounts, key, SET, {":balance": 5})
+        with pytest.raises(UnitContended):
+            waits.commit()
+
+    meets(ann, keys, collide)
+    renewed = [sent for sent in ben.line.sent if "#lease = :lease" in sent.parameters.get("UpdateExpression", "")]
+    assert len(renewed) >= 5
+    assert [books.balance(key) for key in keys] == [9, 9]
 
 
 # Incompressible, so that it does not fit into the head.
@@ -248,9 +235,13 @@ LONG = random.Random(0).randbytes(8_000)
 LATER_S = 700
 
 
-def rows(books: Books, unit: Unit) -> dict[str, Any]:
-    """The rows of a unit in the units table."""
-    return {row["row"]: row for row in books.everything()["units"] if row["unit"] == unit.id}
+def forgets(books: Books, ben: Party, unit: Unit) -> None:
+    """Other processes finish a unit, and time to live deletes its record."""
+    for _ in range(2):
+        books.clock.advance(LATER_S)
+        ben.units.sweep()
+    head = {"unit": {"S": unit.id}, "row": {"S": "head"}}
+    books.plain_client.delete_item(TableName=books.tables["units"], Key=head)
 
 
 @THREADS_ONLY
@@ -269,30 +260,21 @@ def test_a_unit_that_cannot_ask_the_time_before_it_marks_is_not_applied(
 
 
 @THREADS_ONLY
-def test_rows_that_their_owner_did_not_delete_are_swept(
+def test_time_to_live_keeps_a_closed_record_until_the_rows_that_its_owner_did_not_delete_are_swept(
     books: Books, units_world: UnitsWorld, ben: Party, account: Key
 ) -> None:
     ann = units_world.party(sleep=books.clock.sleep)
     with ann.begin(engine="marked") as unit:
         unit.put(ann.accounts, {**account, "balance": 0, "long": LONG})
         ann.loses(Lost.NOT_SENT, 1, inf, "DeleteItem")
-    assert set(rows(books, unit)) == {"head", "w#1#00000"}
+    left = books.rows(unit.id)
+    assert set(left) == {"head", "w#1#00000"}
+    assert left["head"]["closed"]
+    assert "expiresAt" not in left["head"]
     ben.units.sweep()
-    assert set(rows(books, unit)) == {"head"}
-    assert "expiresAt" in rows(books, unit)["head"]
-
-
-@THREADS_ONLY
-def test_time_to_live_keeps_a_closed_record_that_still_has_rows(
-    books: Books, units_world: UnitsWorld, account: Key
-) -> None:
-    ann = units_world.party(sleep=books.clock.sleep)
-    with ann.begin(engine="marked") as unit:
-        unit.put(ann.accounts, {**account, "balance": 0, "long": LONG})
-        ann.loses(Lost.NOT_SENT, 1, inf, "DeleteItem")
-    head = rows(books, unit)["head"]
-    assert head["closed"]
-    assert "expiresAt" not in head
+    left = books.rows(unit.id)
+    assert set(left) == {"head"}
+    assert "expiresAt" in left["head"]
 
 
 @THREADS_ONLY
@@ -319,7 +301,7 @@ def test_a_process_that_slept_past_its_lease_writes_down_nothing(
     with pytest.raises((RequestNotApplied, UnitRolledBack)):
         unit.commit()
     assert slept
-    assert set(rows(books, unit)) == {"head"}
+    assert set(books.rows(unit.id)) == {"head"}
     assert books.balance(account) == 100
 
 
@@ -330,21 +312,8 @@ def test_a_unit_that_paused_until_its_record_was_gone_is_forgotten_and_writes_no
     unit = ann.begin(engine="marked")
     for key in (account, other):
         unit.update(ann.accounts, key, "SET balance = :zero", {":zero": 0})
-    updates = 0
-
-    def before(model: Any, **_: Any) -> None:
-        nonlocal updates
-        updates += model.name == "UpdateItem"
-        # The first two requests mark, the third one decides.
-        if (model.name, updates) == ("UpdateItem", 3):
-            for _twice in range(2):
-                books.clock.advance(LATER_S)
-                ben.units.sweep()
-            books.plain_client.delete_item(
-                TableName=books.tables["units"], Key={"unit": {"S": unit.id}, "row": {"S": "head"}}
-            )
-
-    ann.client.meta.events.register_first("before-call.dynamodb", before)
+    # The first two requests mark, the third one decides.
+    before_the_nth(ann, 3, lambda: forgets(books, ben, unit), "UpdateItem")
     with pytest.raises(UnitForgotten):
         unit.commit()
     assert [books.raw("accounts", key) for key in (account, other)] == [
@@ -393,14 +362,7 @@ def test_of_a_decision_without_an_answer_whose_record_is_gone_no_error_says_that
         books.clock.sleep(seconds)
         if decision.seen >= 4 and seconds == 0 and not slept:
             slept.append(seconds)
-            # Other processes finish it, and TTL deletes its record.
-            for _ in range(2):
-                ben.units.sweep()
-                books.clock.advance(LATER_S)
-            ben.units.sweep()
-            books.plain_client.delete_item(
-                TableName=books.tables["units"], Key={"unit": {"S": unit.id}, "row": {"S": "head"}}
-            )
+            forgets(books, ben, unit)
 
     ann = units_world.party(sleep=sleep)
     unit = ann.begin(engine="marked")

@@ -16,7 +16,6 @@ from kit.units import (
     UnitsWorld,
     dumped,
     make_table,
-    some_account,
     some_name,
 )
 
@@ -29,39 +28,27 @@ TAKE, TEN = "SET balance = balance - :n", {":n": 10}
 DAY_S = 24 * 3_600
 
 
-def test_a_unit_whose_name_was_committed_is_repeated_and_writes_nothing(
-    books: Books, ann: Party, ben: Party, account: Key
+@pytest.mark.parametrize("in_a_block", [True, False], ids=["in a block", "without a block"])
+def test_a_unit_whose_name_was_committed_is_repeated_sends_nothing_but_the_question_and_writes_nothing(
+    books: Books, ann: Party, ben: Party, account: Key, in_a_block: bool
 ) -> None:
     name = some_name()
-    for party, repeated in ((ann, False), (ben, True), (ann, True)):
-        with party.begin(name=name) as unit:
-            assert unit.repeated is repeated
+
+    def takes_ten() -> None:
+        unit = party.begin(name=name)
+        if in_a_block:
+            with unit:
+                assert unit.repeated is repeated
+                unit.update(party.accounts, account, TAKE, TEN)
+        else:
             unit.update(party.accounts, account, TAKE, TEN)
+            unit.commit()
+        assert unit.repeated is repeated
+
+    for party, repeated in ((ann, False), (ben, True), (ann, True)):
+        sent = party.sends(takes_ten)
+        assert not repeated or sent == ["GetItem"]
     assert books.balance(account) == 90
-
-
-def test_a_repeated_unit_knows_it_without_a_block_too(books: Books, ann: Party, account: Key) -> None:
-    name = some_name()
-    for _ in range(2):
-        unit = ann.begin(name=name)
-        unit.update(ann.accounts, account, TAKE, TEN)
-        unit.commit()
-    assert unit.repeated
-    assert books.balance(account) == 90
-
-
-def test_a_repeated_unit_sends_nothing_but_the_question(books: Books, ann: Party, account: Key) -> None:
-    name = some_name()
-    with ann.begin(name=name) as unit:
-        unit.update(ann.accounts, account, TAKE, TEN)
-    before = books.everything()
-
-    def again() -> None:
-        with ann.begin(name=name) as unit:
-            unit.update(ann.accounts, account, TAKE, TEN)
-
-    assert ann.sends(again) == ["GetItem"]
-    assert books.everything() == before
 
 
 def test_another_name_is_another_unit(books: Books, ann: Party, account: Key) -> None:
@@ -71,66 +58,44 @@ def test_another_name_is_another_unit(books: Books, ann: Party, account: Key) ->
     assert books.balance(account) == 80
 
 
-def test_of_two_units_of_one_name_at_the_same_time_one_is_committed(books: Books, ann: Party, ben: Party) -> None:
-    name, mine, theirs = some_name(), some_account(), some_account()
-    units = [ann.begin(name=name), ben.begin(name=name)]
-    units[0].put(ann.accounts, mine)
-    units[1].put(ben.accounts, theirs)
-    units[1].commit()
-    with pytest.raises(UnitRolledBack):
-        units[0].commit()
-    assert books.raw("accounts", mine) is None
-    assert books.item("accounts", theirs) == theirs
-
-
-def test_of_two_units_of_one_name_at_the_same_time_the_other_one_is_repeated_when_it_is_run_again(
-    books: Books, ann: Party, ben: Party, account: Key
+@pytest.mark.parametrize(
+    ("what", "raised"),
+    [("other items", UnitRolledBack), ("one item", UnitConflict), ("one item, blindly", UnitRolledBack)],
+)
+def test_of_two_units_of_one_name_at_the_same_time_one_is_committed_and_the_other_is_repeated_when_it_is_run_again(
+    books: Books, ann: Party, ben: Party, account: Key, what: str, raised: type[Exception]
 ) -> None:
-    name = some_name()
-    units = [(ann.begin(name=name), ann), (ben.begin(name=name), ben)]
-    for unit, party in units:
-        unit.update(party.accounts, account, TAKE, TEN)
-    units[0][0].commit()
-    with pytest.raises(UnitConflict):
-        units[1][0].commit()
+    name, units = some_name(), []
+    for party in (ann, ben):
+        key = books.account() if what == "other items" else account
+        unit = party.begin(name=name)
+        unit.update(party.accounts, key, TAKE, TEN, blind=what == "one item, blindly")
+        units.append((unit, key))
+    (first, written), (second, key) = units
+    first.commit()
+    with pytest.raises(raised):
+        second.commit()
     with ben.begin(name=name) as again:
         assert again.repeated
-    assert books.balance(account) == 90
+    assert (books.balance(written), books.balance(key)) == (90, 100 if what == "other items" else 90)
 
 
-def test_of_two_units_of_one_name_with_blind_updates_one_is_committed_too(
-    books: Books, ann: Party, ben: Party, account: Key
+@pytest.mark.parametrize("end", ["a rollback", "a conflict"])
+def test_a_unit_that_was_rolled_back_or_met_a_conflict_has_not_used_its_name(
+    books: Books, ann: Party, ben: Party, account: Key, end: str
 ) -> None:
-    name = some_name()
-    units = [(ann.begin(name=name), ann), (ben.begin(name=name), ben)]
-    for unit, party in units:
-        unit.update(party.accounts, account, TAKE, TEN, blind=True)
-    units[0][0].commit()
-    with pytest.raises(UnitRolledBack):
-        units[1][0].commit()
-    assert books.balance(account) == 90
-
-
-def test_a_unit_that_was_rolled_back_has_not_used_its_name(books: Books, ann: Party, account: Key) -> None:
-    name = some_name()
-    with ann.begin(name=name) as unit:
-        unit.update(ann.accounts, account, TAKE, TEN)
-        unit.rollback()
-    assert books.receipt(name) is None
-    with ann.begin(name=name) as unit:
-        assert not unit.repeated
-        unit.update(ann.accounts, account, TAKE, TEN)
-    assert books.balance(account) == 90
-
-
-def test_nor_has_one_that_met_a_conflict(books: Books, ann: Party, ben: Party, account: Key) -> None:
     name = some_name()
     unit = ann.begin(name=name)
     unit.update(ann.accounts, account, TAKE, TEN)
-    ben.changes(account, 55)
-    with pytest.raises(UnitConflict):
-        unit.commit()
+    if end == "a rollback":
+        unit.rollback()
+    else:
+        ben.changes(account, 55)
+        with pytest.raises(UnitConflict):
+            unit.commit()
     assert books.receipt(name) is None
+    with ann.begin(name=name) as unit:
+        assert not unit.repeated
 
 
 def test_the_receipt_says_which_unit_it_was_and_is_kept_for_thirty_days(books: Books, ann: Party, account: Key) -> None:
@@ -144,13 +109,15 @@ def test_the_receipt_says_which_unit_it_was_and_is_kept_for_thirty_days(books: B
     assert receipt == {"unit": f"name#{name}", "row": "receipt", "format": 1, "state": "committed", "by": unit.id}
 
 
-def test_a_unit_that_writes_nothing_uses_its_name_all_the_same(books: Books, ann: Party, account: Key) -> None:
-    name = some_name()
+def test_a_unit_that_writes_nothing_uses_its_name_all_the_same_which_may_be_any_text(
+    books: Books, ann: Party, account: Key
+) -> None:
+    name = f"{some_name()} / größer # name#x\n"
     with ann.begin(name=name) as unit:
         unit.get(ann.accounts, account)
+    assert books.receipt(name) is not None
     with ann.begin(name=name) as again:
         assert again.repeated
-    assert books.balance(account) == 100
 
 
 def test_a_unit_that_was_repeated_when_it_was_saved_is_rolled_back_for_all(ann: Party, ben: Party) -> None:
@@ -162,13 +129,6 @@ def test_a_unit_that_was_repeated_when_it_was_saved_is_rolled_back_for_all(ann: 
     assert again.repeated
     again.rollback()
     assert ann.units.outcome(unit=unit) is Outcome.ROLLED_BACK
-
-
-def test_a_name_may_have_any_text(books: Books, ann: Party) -> None:
-    name = f"{some_name()} / größer # name#x\n"
-    with ann.begin(name=name):
-        pass
-    assert books.receipt(name) is not None
 
 
 def test_an_item_with_the_key_of_the_receipt_in_a_table_of_a_users_is_no_receipt(

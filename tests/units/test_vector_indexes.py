@@ -129,109 +129,91 @@ def test_an_item_may_be_without_any_of_its_attributes(units: Units, notes: UnitT
     assert units.get(notes, {"id": "b"}) == {"id": "b", "vector": [0, -3]}
 
 
-def adds_the_index(memory: Service) -> None:
+# An index that is added while a process runs.
+
+
+@pytest.fixture
+def notes_before(memory: Service, units: Units) -> UnitTable:
+    """The table as it was described before it has the index."""
+    memory.update_table(TableName="notes", VectorIndexUpdates=[{"Delete": {"IndexName": INDEX["IndexName"]}}])
+    notes = units.table("notes")
+    with units.begin() as unit:
+        unit.put(notes, {"id": "a"})
+    return notes
+
+
+def descriptions(memory: Service) -> int:
+    return [sent.operation for sent in memory.sent].count("DescribeTable")
+
+
+@pytest.mark.parametrize("isolation", [SERIALIZABLE, READ_LOCK])
+def test_an_index_that_is_added_while_a_process_runs_is_known_before_a_marked_commit_some_minutes_later(
+    memory: Service, clock: ManualClock, units: Units, notes_before: UnitTable, isolation: Any
+) -> None:
+    created = {**INDEX, "Dimensions": 3}
     memory.update_table(
-        TableName="notes",
-        AttributeDefinitions=defined(KINDS),
-        VectorIndexUpdates=[{"Create": {**INDEX, "Dimensions": 3}}],
+        TableName="notes", AttributeDefinitions=defined(KINDS), VectorIndexUpdates=[{"Create": created}]
     )
+    clock.advance(DESCRIPTION_LASTS_MS / 1_000)
+    with (
+        pytest.raises(InvalidUnitRequest, match="a list of 3 numbers"),
+        units.begin(engine="marked", isolation=isolation) as unit,
+    ):
+        unit.put(notes_before, {**GOOD, "vector": [3, 4]})
+    assert units.get(notes_before, {"id": "a"}) == {"id": "a"}
+    assert not any("_tluMark" in item for item in memory.items("notes"))
 
 
-class TestAnIndexThatIsAddedWhileAProcessRuns:
-    @pytest.fixture
-    def notes(self, memory: Service, units: Units) -> UnitTable:
-        """As they were described before."""
-        memory.update_table(TableName="notes", VectorIndexUpdates=[{"Delete": {"IndexName": INDEX["IndexName"]}}])
-        notes = units.table("notes")
-        with units.begin() as unit:
-            unit.put(notes, {"id": "a"})
-        return notes
-
-    @staticmethod
-    def descriptions(memory: Service) -> int:
-        return [sent.operation for sent in memory.sent].count("DescribeTable")
-
-    @pytest.mark.parametrize("isolation", [SERIALIZABLE, READ_LOCK])
-    def test_an_index_that_is_added_while_a_process_runs_is_known_before_a_marked_commit_some_minutes_later(
-        self, memory: Service, clock: ManualClock, units: Units, notes: UnitTable, isolation: Any
-    ) -> None:
-        adds_the_index(memory)
-        clock.advance(DESCRIPTION_LASTS_MS / 1_000)
-        with (
-            pytest.raises(InvalidUnitRequest, match="a list of 3 numbers"),
-            units.begin(engine="marked", isolation=isolation) as unit,
-        ):
-            unit.put(notes, {**GOOD, "vector": [3, 4]})
-        assert units.get(notes, {"id": "a"}) == {"id": "a"}
-        assert not any("_tluMark" in item for item in memory.items("notes"))
-
-    def test_an_index_that_is_added_while_a_process_runs_costs_one_description_in_that_time(
-        self, memory: Service, clock: ManualClock, units: Units, notes: UnitTable
-    ) -> None:
-        before = self.descriptions(memory)
-        for elapsed_ms, expected in ((0, 0), (DESCRIPTION_LASTS_MS - 1, 0), (1, 1), (0, 1), (DESCRIPTION_LASTS_MS, 2)):
-            clock.advance(elapsed_ms / 1_000)
-            with units.begin(engine="marked") as unit:
-                unit.put(notes, {**GOOD, "elapsed": elapsed_ms})
-            assert self.descriptions(memory) - before == expected
-        clock.advance(2 * DESCRIPTION_LASTS_MS / 1_000)
-        with units.begin(engine="native") as unit:
-            unit.put(notes, GOOD)
-        assert self.descriptions(memory) - before == 2
-
-    def test_without_an_answer_about_a_new_index_the_unit_is_committed_by_the_old_description(
-        self, memory: Service, clock: ManualClock, units: Units, notes: UnitTable
-    ) -> None:
-        unit = units.begin(engine="marked")
-        unit.put(notes, {**GOOD, "vector": [3, 4]})
-        clock.advance(DESCRIPTION_LASTS_MS / 1_000)
-        memory.is_silent = True
-        unit.commit()
-        assert units.get(notes, {"id": "a"}) == {**GOOD, "vector": [3, 4]}
+def test_that_an_index_may_be_added_costs_a_marked_commit_one_description_in_some_minutes(
+    memory: Service, clock: ManualClock, units: Units, notes_before: UnitTable
+) -> None:
+    before = descriptions(memory)
+    for elapsed_ms, expected in ((0, 0), (DESCRIPTION_LASTS_MS - 1, 0), (1, 1), (0, 1), (DESCRIPTION_LASTS_MS, 2)):
+        clock.advance(elapsed_ms / 1_000)
+        with units.begin(engine="marked") as unit:
+            unit.put(notes_before, {**GOOD, "elapsed": elapsed_ms})
+        assert descriptions(memory) - before == expected
+    clock.advance(2 * DESCRIPTION_LASTS_MS / 1_000)
+    with units.begin(engine="native") as unit:
+        unit.put(notes_before, GOOD)
+    assert descriptions(memory) - before == 2
 
 
-class TestATableThatThisVersionDoesNotKnow:
-    """It has a kind of index that is newer than this version: a mark could never be replaced by a new value."""
+def test_without_an_answer_about_a_new_index_a_unit_is_committed_by_the_old_description(
+    memory: Service, clock: ManualClock, units: Units, notes_before: UnitTable
+) -> None:
+    unit = units.begin(engine="marked")
+    unit.put(notes_before, {**GOOD, "vector": [3, 4]})
+    clock.advance(DESCRIPTION_LASTS_MS / 1_000)
+    memory.is_silent = True
+    unit.commit()
+    assert units.get(notes_before, {"id": "a"}) == {**GOOD, "vector": [3, 4]}
 
-    UNKNOWN: Mapping[str, tuple[Mapping[str, Any], str]] = {
-        "another kind of index": ({"GraphIndexes": [{"IndexName": "edges"}]}, "GraphIndexes"),
-        "a kind that the SDK does not know either": (
-            {"AttributeDefinitions": defined({"id": "S", **KINDS, "edge": "S"})},
-            "'edge', an attribute that is defined",
-        ),
-        "another role in a search schema": (
-            {
-                "VectorIndexes": [
-                    {**INDEX, "SearchSchema": [{**INDEX["SearchSchema"][0], "SearchSchemaElementType": "X"}]}
-                ]
-            },
-            "'topic', an attribute with the role X",
-        ),
-    }
 
-    @pytest.fixture(params=list(UNKNOWN))
-    def unknown(self, request: pytest.FixtureRequest, memory: Service) -> str:
-        memory.also, why = self.UNKNOWN[request.param]
-        return why
+# A kind of index that is newer than this version: a mark could never be replaced by a new value.
+UNKNOWN: Mapping[str, tuple[Mapping[str, Any], str]] = {
+    "another kind of index": ({"GraphIndexes": [{"IndexName": "edges"}]}, "GraphIndexes"),
+    "a kind that the SDK does not know either": (
+        {"AttributeDefinitions": defined({"id": "S", **KINDS, "edge": "S"})},
+        "'edge', an attribute that is defined",
+    ),
+    "another role in a search schema": (
+        {"VectorIndexes": [{**INDEX, "SearchSchema": [{"AttributeName": "topic", "SearchSchemaElementType": "X"}]}]},
+        "'topic', an attribute with the role X",
+    ),
+}
 
-    @pytest.mark.parametrize("terms", [{"engine": "marked"}, {"isolation": READ_LOCK}], ids=["marked", "read locks"])
-    def test_a_table_that_this_version_does_not_know_takes_no_marks(
-        self, units: Units, memory: Service, unknown: str, terms: Any
-    ) -> None:
-        notes = units.table("notes")
-        unit = units.begin(**terms)
 
-        def ends() -> None:
-            unit.put(notes, GOOD)
-            unit.commit()
-
-        with pytest.raises(InvalidUnitRequest, match=unknown):
-            ends()
+@pytest.mark.parametrize("which", UNKNOWN)
+def test_a_table_that_this_version_does_not_know_takes_no_marks_and_is_written_natively(
+    units: Units, memory: Service, which: str
+) -> None:
+    memory.also, why = UNKNOWN[which]
+    notes = units.table("notes")
+    for terms in ({"engine": "marked"}, {"isolation": READ_LOCK}):
+        with pytest.raises(InvalidUnitRequest, match=why), units.begin(**terms) as marked:  # type: ignore[arg-type]
+            marked.put(notes, GOOD)
         assert memory.items("notes") == memory.items("units") == []
-
-    @pytest.mark.usefixtures("unknown")
-    def test_a_table_that_this_version_does_not_know_is_written_natively(self, units: Units) -> None:
-        notes = units.table("notes")
-        with units.begin() as unit:
-            unit.put(notes, GOOD)
-        assert units.get(notes, {"id": "a"}) == GOOD
+    with units.begin() as unit:
+        unit.put(notes, GOOD)
+    assert units.get(notes, {"id": "a"}) == GOOD
