@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 from expressions.asked import expressions, holds, item_of, wire
-from expressions.beside import Beside
-from expressions.differences import DIFFERENCES, Differences
+from expressions.beside import DIFFERENCES, Beside, Differences
 from kit.engines import Engine
 
 from ticketlock._expressions._evaluated import Expressions

@@ -146,13 +146,13 @@ def test_an_item_may_not_become_deeper_than_32_levels() -> None:
 # What it touches.
 
 
-def test_it_names_the_attributes_that_it_touches_once() -> None:
+def test_an_update_names_the_attributes_that_it_touches_once() -> None:
     update = "SET #s.a = n, b[0] = :v REMOVE #s.b, c ADD d :v DELETE e :s"
     found = ItemUpdate(expressions({"v": 1, "s": {"x"}}, {"s": "size"}, UpdateExpression=update), ("pk",))
     assert found.paths == ("size", "b", "c", "d", "e")
 
 
-def test_without_an_expression_it_makes_sure_that_the_item_is_there() -> None:
+def test_without_an_expression_an_update_makes_sure_that_the_item_is_there() -> None:
     found = ItemUpdate(Expressions({}), ("pk",))
     assert found.paths == ()
     assert found.applied_to(None, item_of(pk="x")) == item_of(pk="x")

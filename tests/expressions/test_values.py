@@ -38,46 +38,31 @@ def test_a_number_of_38_digits_in_dynamodb_s_range_is_kept_exactly(text: str, sh
     assert canonical_number(text) == shown
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("1" * 39, "more than 38 significant digits"),
-        ("1e126", "magnitude larger"),
-        ("-1e126", "magnitude larger"),
-        ("1e99999999999999999999", "magnitude larger"),
-        ("9.9e-131", "magnitude smaller"),
-        ("-1e-131", "magnitude smaller"),
-        ("", "cannot be converted to a numeric value"),
-        ("NaN", "cannot be converted to a numeric value"),
-        ("1_000", "cannot be converted to a numeric value"),
-        ("\u0661", "cannot be converted to a numeric value"),
-        ("1 ", "cannot be converted to a numeric value"),
-    ],
-)
+NO_NUMBERS = {
+    "more than 38 significant digits": ["1" * 39],
+    "magnitude larger": ["1e126", "-1e126", "1e99999999999999999999"],
+    "magnitude smaller": ["9.9e-131", "-1e-131"],
+    "cannot be converted to a numeric value": ["", "NaN", "1_000", "\u0661", "1 "],
+}
+
+
+@pytest.mark.parametrize(("text", "why"), [(text, why) for why, texts in NO_NUMBERS.items() for text in texts])
 def test_any_other_number_is_refused(text: str, why: str) -> None:
     with pytest.raises(ExpressionInvalid, match=why):
         canonical_number(text)
 
 
 # What was measured at AWS, to the byte, is in the suite that is public as dynamodb-conformance.
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("0", 1),
-        ("12", 2),
-        ("123", 3),
-        ("12345678901234567890123456789012345678", 20),
-        ("0042", 2),
-        ("1010", 3),
-        ("0.0000001", 2),
-        ("1E-100", 2),
-        ("1.5", 3),
-        ("1.200", 3),
-        ("123456", 4),
-        ("0.15", 2),
-        ("-42", 3),
-    ],
-)
+MEASURED = {
+    1: ["0"],
+    2: ["12", "0042", "0.0000001", "1E-100", "0.15"],
+    3: ["123", "1010", "1.5", "1.200", "-42"],
+    4: ["123456"],
+    20: ["12345678901234567890123456789012345678"],
+}
+
+
+@pytest.mark.parametrize(("text", "size"), [(text, size) for size, texts in MEASURED.items() for text in texts])
 def test_a_number_has_a_byte_for_each_pair_of_digits_on_either_side_of_the_point(text: str, size: int) -> None:
     assert number_bytes(canonical_number(text)) == size
 
@@ -142,25 +127,16 @@ def test_values_that_are_not_equal_for_dynamodb_have_two_forms(one: Any, other: 
     assert canonical(one) != canonical(other)
 
 
-@pytest.mark.parametrize(
-    ("value", "why"),
-    [
-        ({}, "must contain exactly one of the supported datatypes"),
-        ({"S": "a", "N": "1"}, "must contain exactly one of the supported datatypes"),
-        ("text", "must contain exactly one of the supported datatypes"),
-        ({"N": 1}, "not an attribute value"),
-        ({"BOOL": 1}, "not an attribute value"),
-        ({"B": "text"}, "not an attribute value"),
-        ({"X": "text"}, "not an attribute value"),
-        ({"SS": []}, "may not be empty"),
-        ({"BS": set()}, "may not be empty"),
-        ({"SS": ["a", "a"]}, "contains duplicates"),
-        ({"NS": ["1", "1.0"]}, "contains duplicates"),
-        ({"SS": "text"}, "not an attribute value"),
-        ({"S": "\ud800"}, "cannot be encoded as UTF-8"),
-        ({"M": {"\ud800": {"S": ""}}}, "cannot be encoded as UTF-8"),
-    ],
-)
+NO_VALUES: dict[str, list[Any]] = {
+    "must contain exactly one of the supported datatypes": [{}, {"S": "a", "N": "1"}, "text"],
+    "not an attribute value": [{"N": 1}, {"BOOL": 1}, {"B": "text"}, {"X": "text"}, {"SS": "text"}],
+    "may not be empty": [{"SS": []}, {"BS": set()}],
+    "contains duplicates": [{"SS": ["a", "a"]}, {"NS": ["1", "1.0"]}],
+    "cannot be encoded as UTF-8": [{"S": "\ud800"}, {"M": {"\ud800": {"S": ""}}}],
+}
+
+
+@pytest.mark.parametrize(("value", "why"), [(value, why) for why, values in NO_VALUES.items() for value in values])
 def test_what_is_no_value_is_refused(value: Any, why: str) -> None:
     with pytest.raises(ExpressionInvalid, match=why):
         canonical(value)

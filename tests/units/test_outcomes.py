@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import partial
 
 import pytest
@@ -35,36 +34,6 @@ FORGETS_TOKENS = "moto"
 LEASE_S, MARGIN_S = 60, 5
 
 
-@dataclass
-class Transfer:
-    """A transfer of ten from one account to another, with a new item that records it.
-
-    Attributes:
-        name: of its unit, or None.
-    """
-
-    books: Books
-    party: Party
-    name: str | None
-    source: Key
-    target: Key
-    note: Key
-
-    def run(self) -> None:
-        with self.party.begin(name=self.name) as unit:
-            unit.get_all([(self.party.accounts, self.source), (self.party.accounts, self.target)])
-            unit.update(self.party.accounts, self.source, TAKE, TEN)
-            unit.update(self.party.accounts, self.target, ADD, TEN)
-            unit.put(self.party.accounts, self.note, condition="attribute_not_exists(id)")
-
-    def times(self) -> int:
-        """How many times it was applied."""
-        moved = (100 - self.books.balance(self.source)) // 10
-        assert self.books.balance(self.target) == 50 + 10 * moved
-        assert (self.books.raw("accounts", self.note) is not None) == (moved > 0)
-        return moved
-
-
 def takes_ten(party: Party, key: Key, **terms: object) -> Unit:
     """A unit that is about to be committed."""
     unit = party.begin(**terms)
@@ -72,30 +41,32 @@ def takes_ten(party: Party, key: Key, **terms: object) -> Unit:
     return unit
 
 
-@pytest.fixture(params=["unnamed", "named"])
-def transfer(request: pytest.FixtureRequest, books: Books, ann: Party, account: Key, other: Key) -> Transfer:
-    name = some_name() if request.param == "named" else None
-    return Transfer(books, ann, name, account, other, some_account())
+NAMED = pytest.mark.parametrize("named", [False, True], ids=["unnamed", "named"])
 
 
-def test_a_commit_whose_replies_are_all_lost_is_found_out_to_be_committed(ann: Party, transfer: Transfer) -> None:
+@NAMED
+def test_a_commit_whose_replies_are_all_lost_is_found_out_to_be_committed(
+    books: Books, ann: Party, account: Key, other: Key, named: bool
+) -> None:
     ann.loses(Lost.REPLY, 1, 1_000, COMMIT)
-    transfer.run()
-    assert transfer.times() == 1
+    unit = takes_ten(ann, account, name=some_name() if named else None)
+    unit.update(ann.accounts, other, ADD, TEN)
+    unit.put(ann.accounts, some_account(), condition="attribute_not_exists(id)")
+    unit.commit()
+    assert books.balances([account, other]) == [90, 60]
 
 
 @THREADS_ONLY
+@NAMED
 def test_a_commit_whose_replies_are_all_lost_is_known_by_its_name_alone_if_others_have_written_since(
-    books: Books, ann: Party, ben: Party, account: Key
+    books: Books, ann: Party, ben: Party, account: Key, named: bool
 ) -> None:
     ann.loses(Lost.REPLY, 1, 1_000, COMMIT)
-    for name in (None, some_name()):
-        unit = ann.begin(name=name)
-        unit.update(ann.accounts, account, TAKE, TEN)
-        ann.line.between["GetItem"] = partial(ben.changes, account, 7)
-        with nullcontext() if name else pytest.raises(OutcomeUnknown, match=unit.id):
-            unit.commit()
-        assert books.balance(account) == 7
+    unit = takes_ten(ann, account, name=some_name() if named else None)
+    ann.line.between["GetItem"] = partial(ben.changes, account, 7)
+    with nullcontext() if named else pytest.raises(OutcomeUnknown, match=unit.id):
+        unit.commit()
+    assert books.balance(account) == 7
 
 
 def test_a_commit_whose_replies_are_all_lost_which_only_deletes_leaves_nothing_to_find_out_by(
@@ -109,23 +80,12 @@ def test_a_commit_whose_replies_are_all_lost_which_only_deletes_leaves_nothing_t
     assert books.raw("accounts", account) is None
 
 
-def test_after_an_unknown_outcome_the_unit_is_finished(ann: Party, account: Key) -> None:
-    ann.loses(Lost.REQUEST, 1, 1_000)
-    unit = ann.begin()
-    unit.update(ann.accounts, account, TAKE, TEN, blind=True)
-    with pytest.raises(OutcomeUnknown):
-        unit.commit()
-    for use in (partial(unit.get, ann.accounts, account), unit.commit):
-        with pytest.raises(UnitFinished, match="unknown"):
-            use()
-
-
 @THREADS_ONLY
 @pytest.mark.parametrize("writes", ["a version", "a receipt"])
-def test_what_another_client_writes_between_two_attempts_leaves_the_outcome_unknown(
+def test_what_another_client_writes_between_two_attempts_leaves_the_outcome_unknown_and_the_unit_finished(
     books: Books, ann: Party, account: Key, writes: str
 ) -> None:
-    """It refuses the second attempt, and does not show the outcome of the first."""
+    """It refuses the second attempt, and does not show the outcome of the first, which may still arrive."""
     name = some_name() if writes == "a receipt" else None
     receipt = {"unit": f"name#{name}", "row": "receipt"}
     written = ("accounts", {**account, VERSION: 5}) if name is None else ("units", receipt)
@@ -134,8 +94,9 @@ def test_what_another_client_writes_between_two_attempts_leaves_the_outcome_unkn
     ann.line.between[COMMIT] = lambda: ann.line.between.update({COMMIT: lambda: books.write(*written)})
     with pytest.raises(OutcomeUnknown):
         unit.commit()
-    with pytest.raises(UnitFinished, match="unknown"):
-        unit.rollback()
+    for use in (partial(unit.get, ann.accounts, account), unit.commit, unit.rollback):
+        with pytest.raises(UnitFinished, match="unknown"):
+            use()
     books.plain_client.delete_item(TableName=books.tables["units"], Key=dumped(receipt))
 
 
@@ -178,18 +139,6 @@ def test_a_second_attempt_after_a_lost_reply_of_a_commit_that_only_deletes_is_kn
     assert books.raw("accounts", account) is None
 
 
-def test_a_second_attempt_after_a_lost_request_that_meets_a_change_is_unknown(
-    books: Books, ann: Party, ben: Party, account: Key
-) -> None:
-    """The first attempt may still arrive, or may have been lost: the sender cannot know."""
-    ann.loses(Lost.REQUEST, 1, operation=COMMIT)
-    unit = takes_ten(ann, account)
-    ben.changes(account, 7)
-    with pytest.raises(OutcomeUnknown):
-        unit.commit()
-    assert books.balance(account) == 7
-
-
 def test_a_second_attempt_after_a_lost_request_that_surely_was_not_sent_is_refused_by_its_condition(
     books: Books, ann: Party, account: Key
 ) -> None:
@@ -207,16 +156,17 @@ def arrives(books: Books, ann: Party) -> None:
     books.plain_client.transact_write_items(**commit.parameters)
 
 
+@NAMED
 def test_a_commit_that_never_arrives_is_unknown_since_a_late_copy_is_applied_if_nothing_has_changed(
-    books: Books, ann: Party, transfer: Transfer
+    books: Books, ann: Party, account: Key, named: bool
 ) -> None:
     ann.loses(Lost.REQUEST, 1, 1_000, COMMIT)
     with pytest.raises(OutcomeUnknown) as raised:
-        transfer.run()
-    assert ("outcome(" in str(raised.value)) == (transfer.name is not None)
-    assert transfer.times() == 0
+        takes_ten(ann, account, name=some_name() if named else None).commit()
+    assert ("outcome(" in str(raised.value)) == named
+    assert books.balance(account) == 100
     arrives(books, ann)
-    assert transfer.times() == 1
+    assert books.balance(account) == 90
 
 
 @pytest.mark.parametrize(
@@ -241,14 +191,15 @@ def test_a_copy_of_a_commit_that_arrives_late_is_refused_if(
     assert books.balance(account) == left
 
 
+@NAMED
 def test_a_copy_of_a_commit_that_arrives_late_is_not_applied_a_second_time(
-    books: Books, ann: Party, transfer: Transfer
+    books: Books, ann: Party, account: Key, named: bool
 ) -> None:
-    transfer.run()
+    takes_ten(ann, account, name=some_name() if named else None).commit()
     forgets = books.engine.name == FORGETS_TOKENS
     with pytest.raises(ClientError, match="ConditionalCheckFailed") if forgets else nullcontext():
         arrives(books, ann)
-    assert transfer.times() == 1
+    assert books.balance(account) == 90
 
 
 def test_the_outcome_of_a_name_is_rolled_back_before_its_use_and_committed_since_whichever_process_asks(

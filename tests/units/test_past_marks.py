@@ -20,15 +20,10 @@ LEVELS = pytest.mark.parametrize("level", [UNCOMMITTED, COMMITTED, SERIALIZABLE]
 
 
 def read(party: Party, keys: list[Key], level: Isolation) -> list[Any]:
-    """Their balances, one by one."""
-    found = [party.units.get(party.accounts, key, isolation=level) for key in keys]
-    return [item and item["balance"] for item in found]
-
-
-def read_at_once(party: Party, keys: list[Key], level: Isolation) -> list[Any]:
-    """The same, in one request."""
-    found = party.units.get_all([(party.accounts, key) for key in keys], isolation=level)
-    return [item and item["balance"] for item in found]
+    """Their balances, which are the same one by one and in one request."""
+    one_by_one = [party.units.get(party.accounts, key, isolation=level) for key in keys]
+    assert party.units.get_all([(party.accounts, key) for key in keys], isolation=level) == one_by_one
+    return [item and item["balance"] for item in one_by_one]
 
 
 def stored(books: Books, keys: list[Key]) -> list[Any]:
@@ -54,24 +49,15 @@ def before_the(number: int, operation: str, party: Party, do: Callable[[], objec
 
 
 @LEVELS
-@pytest.mark.parametrize("rows", ["are there", "are lost"])
-def test_a_unit_that_is_pending_shows_what_was_committed_before_it_though_the_rows_of_what_it_writes(
-    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key], level: Isolation, rows: str
+@pytest.mark.parametrize("state", ["pending", "pending, and its rows are lost", "committed"])
+def test_a_reader_past_marks_sees_what_is_committed_and_uncommitted_what_is_stored(
+    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key], level: Isolation, state: str
 ) -> None:
-    unit = killed(units_world, keys, is_committed=False)
-    if rows == "are lost":
+    unit = killed(units_world, keys, is_committed=state == "committed")
+    if "rows are lost" in state:
         lose_rows(books, unit, "w#")
-    assert read(ben, keys, level) == OLD
-    assert read_at_once(ben, keys, level) == OLD
-
-
-def test_a_unit_that_is_committed_and_not_finished_shows_the_old_value_to_uncommitted_reads(
-    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
-) -> None:
-    killed(units_world, keys, is_committed=True)
     assert has_marks(books, keys) == [True] * 3
-    assert read(ben, keys, UNCOMMITTED) == OLD
-    assert read(ben, keys, COMMITTED) == NEW
+    assert read(ben, keys, level) == (NEW if state == "committed" and level is not UNCOMMITTED else OLD)
 
 
 def test_a_unit_that_is_committed_and_not_finished_is_read_again_by_a_reader_between_whose_requests_it_was_closed(
@@ -81,7 +67,7 @@ def test_a_unit_that_is_committed_and_not_finished_is_read_again_by_a_reader_bet
     books.clock.advance(COPIES_S + MARGIN_S)
     # The item twice, until its record is known to be of that moment, and then what the unit writes.
     before_the(3, "GetItem", ben, units_world.party().units.sweep)
-    assert read(ben, keys[:1], COMMITTED) == [0]
+    assert (ben.units.get(ben.accounts, keys[0]) or {})["balance"] == 0
     assert not ben.line.between
     asked = [sent.parameters for sent in ben.line.sent if sent.operation == "GetItem"]
     assert [each["TableName"] == ben.accounts.name for each in asked] == [True, True, False, False, True]

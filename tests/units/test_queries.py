@@ -60,10 +60,14 @@ def test_the_items_of_a_partition_come_in_order_without_the_attributes_of_units(
 
 
 @LEVELS
-def test_own_inserts_appear_in_their_place(ann: Party, order: str, level: Isolation) -> None:
+def test_own_inserts_appear_in_their_place_and_not_those_of_another_partition_or_table(
+    ann: Party, order: str, level: Isolation
+) -> None:
     unit = ann.begin(isolation=level)
     for number in (0, 6, 3):
         unit.put(ann.lines, {**line(order, number), "amount": 7})
+    unit.put(ann.lines, {**some_line(4), "amount": 1})
+    unit.put(ann.accounts, {"id": order, "sk": 4})
     assert amounts(unit.query(ann.lines, of(order))) == {0: 7, 1: 10, 2: 20, 3: 7, 4: 40, 5: 50, 6: 7}
     assert numbers(unit.query(ann.lines, of(order), forward=False)) == [6, 5, 4, 3, 2, 1, 0]
 
@@ -74,16 +78,6 @@ def test_own_updates_move_items_into_the_filter_and_out_of_it(ann: Party, order:
     unit.update(ann.lines, line(order, 1), SET, {":n": 99})
     unit.update(ann.lines, line(order, 5), SET, {":n": 1}, blind=True)
     assert numbers(unit.query(ann.lines, of(order), filter=Attr("amount").gte(40))) == [1, 4]
-
-
-@LEVELS
-def test_own_writes_of_another_partition_and_another_table_are_not_laid_over(
-    ann: Party, order: str, level: Isolation
-) -> None:
-    unit = ann.begin(isolation=level)
-    unit.put(ann.lines, {**some_line(3), "amount": 1})
-    unit.put(ann.accounts, {"id": order, "sk": 3})
-    assert numbers(unit.query(ann.lines, of(order))) == [1, 2, 3, 4, 5]
 
 
 @LEVELS
@@ -328,22 +322,21 @@ def low_level(party: Party, order: str) -> dict[str, Any]:
     }
 
 
-def test_a_query_of_the_low_level_api_replies_as_a_plain_client_s(books: Books, ann: Party, order: str) -> None:
+@pytest.mark.parametrize("select", [{}, {"Select": "COUNT"}], ids=str)
+def test_a_query_of_the_low_level_api_replies_as_a_plain_client_s(
+    books: Books, ann: Party, order: str, select: dict[str, str]
+) -> None:
     given = {
         **low_level(ann, order),
         "FilterExpression": "#amount > :n",
-        "ProjectionExpression": "sk, #amount",
         "ExpressionAttributeNames": {"#amount": "amount"},
         "ExpressionAttributeValues": {":pk": {"S": order}, ":n": {"N": "20"}},
         "ScanIndexForward": False,
+        **(select or {"ProjectionExpression": "sk, #amount"}),
     }
     theirs = books.plain_client.query(**given)
     ours = ann.begin().client.query(**given)
-    assert ours == {name: theirs[name] for name in ("Items", "Count", "ScannedCount")}
-
-
-def test_a_query_of_the_low_level_api_may_only_count(ann: Party, order: str) -> None:
-    assert ann.begin().client.query(**low_level(ann, order), Select="COUNT") == {"Count": 5, "ScannedCount": 5}
+    assert ours == {name: theirs[name] for name in ("Items", "Count", "ScannedCount") if name in theirs}
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5, 6, 7])
@@ -388,27 +381,22 @@ def bad(name: str, value: Any, field: str | None = None) -> Any:
     ("given", "field"),
     [
         bad("key_condition", None),
-        bad("key_condition", 5),
         bad("key_condition", Attr("pk").eq("x")),
         bad("key_condition", Key("sk").eq(1), "query"),
         bad("key_condition", Key("pk").eq(5), "query"),
         bad("key_condition", Key("pk").eq("x") & Key("other").eq(1), "query"),
-        bad("key_condition", "pk = :missing", "query"),
         bad("filter", 5),
         bad("filter", Attr("sk").eq(1)),
         bad("filter", Attr(VERSION).exists()),
         bad("filter", "amount = :missing", "query"),
         bad("values", {":idle": 1}, "query"),
         bad("names", {"#idle": "a"}, "query"),
-        bad("names", 5),
         bad("index", "by-nothing"),
-        bad("index", 5),
         bad("after", 5),
         bad("after", {"pk": "x"}, "after.sk"),
         bad("after", {"pk": "another", "sk": 1}),
         bad("limit", 0),
         bad("limit", True),
-        bad("limit", "1"),
         bad("forward", None),
         bad("isolation", "COMMITTED"),
         bad("table", "lines"),
@@ -431,14 +419,12 @@ def test_bad_input_of_a_query_is_named_and_nothing_is_sent(ann: Party, given: di
     [
         bad("KeyConditionExpression", None),
         bad("KeyConditions", {}),
-        bad("QueryFilter", {}),
         bad("FilterExpression", "sk = :pk"),
         bad("IndexName", "by-nothing"),
         bad("ExclusiveStartKey", {"pk": {"S": "x"}}, "ExclusiveStartKey.sk"),
         bad("Limit", 0),
         bad("ScanIndexForward", "no"),
         bad("Select", "ALL_PROJECTED_ATTRIBUTES"),
-        bad("Select", "SPECIFIC_ATTRIBUTES"),
         bad("ConsistentRead", "yes"),
         bad("ReturnConsumedCapacity", "TOTAL"),
     ],

@@ -2,6 +2,7 @@
 
 import random
 import uuid
+from itertools import count
 from typing import Any, NamedTuple
 
 import pytest
@@ -116,43 +117,42 @@ def test_a_mark_that_comes_back_once_its_unit_is_closed_is_removed_and_reported(
     assert (books.marks(keys), books.balances(keys)) == (0, [100, 0])
 
 
-def test_with_another_table_of_units_a_unit_that_runs_is_not_broken(books: Books, ann: Party, keys: list[Key]) -> None:
-    elsewhere = {**books.tables, "units": f"units-{uuid.uuid4().hex[:8]}"}
-    make_table(books.plain_client, elsewhere["units"], KEYS["units"])
-    eve = Party(Books(books.engine, books.plain_client, elsewhere, books.clock), None)
-    beside_each_request(ann, lambda: eve.units.repair(eve.accounts, write=True))
-    both_to_nought(ann, keys)
-    assert books.balances(keys) == [0, 0]
-    books.plain_client.delete_table(TableName=elsewhere["units"])
-
-
-def test_beside_each_request_of_a_unit_it_changes_nothing(
-    books: Books, ann: Party, ben: Party, keys: list[Key]
+@pytest.mark.parametrize("of", ["its own table of units", "another table of units"])
+def test_beside_each_request_of_a_unit_it_changes_nothing_with(
+    books: Books, ann: Party, keys: list[Key], of: str
 ) -> None:
-    beside_each_request(ann, lambda: ben.units.repair(ben.accounts, write=True, lost_records=True))
-    both_to_nought(ann, keys)
+    units_table = books.tables["units"]
+    if of == "another table of units":
+        units_table = f"units-{uuid.uuid4().hex[:8]}"
+        make_table(books.plain_client, units_table, KEYS["units"])
+    eve = Party(Books(books.engine, books.plain_client, {**books.tables, "units": units_table}, books.clock), None)
+
+    def repairs(**_: Any) -> None:
+        eve.units.repair(eve.accounts, write=True, lost_records=units_table == books.tables["units"])
+
+    ann.client.meta.events.register_first("before-call.dynamodb", repairs)
+    with ann.begin(engine="marked") as unit:
+        for key in keys:
+            unit.update(ann.accounts, key, SET, NOUGHT)
     assert (books.marks(keys), books.balances(keys)) == (0, [0, 0])
+    if units_table != books.tables["units"]:
+        books.plain_client.delete_table(TableName=units_table)
 
 
 def test_a_unit_that_pauses_past_its_lease_learns_that_it_was_rolled_back(
     books: Books, ann: Party, ben: Party, keys: list[Key]
 ) -> None:
-    def stands_still() -> None:
-        books.clock.advance(LEASE_S + MARGIN_S)
-        ben.units.repair(ben.accounts, write=True)
+    updates = count(1)
+
+    def stands_still_at_its_decision(model: Any, **_: Any) -> None:
+        if model.name == "UpdateItem" and next(updates) == 3:
+            books.clock.advance(LEASE_S + MARGIN_S)
+            ben.units.repair(ben.accounts, write=True)
 
     unit = ann.begin(engine="marked")
     for key in keys:
         unit.update(ann.accounts, key, SET, NOUGHT)
-    seen = 0
-
-    def before(model: Any, **_: Any) -> None:
-        nonlocal seen
-        seen += model.name == "UpdateItem"
-        if model.name == "UpdateItem" and seen == 3:
-            stands_still()
-
-    ann.client.meta.events.register_first("before-call.dynamodb", before)
+    ann.client.meta.events.register_first("before-call.dynamodb", stands_still_at_its_decision)
     with pytest.raises(UnitRolledBack):
         unit.commit()
     assert (books.marks(keys), books.balances(keys)) == (0, [100, 100])
@@ -262,18 +262,3 @@ def repaired_by(books: Books) -> None:
 def test_a_table_of_other_units_is_refused(ann: Party, ben: Party) -> None:
     with pytest.raises(InvalidUnitRequest, match="table is"):
         ann.units.repair(ben.accounts)
-
-
-def both_to_nought(party: Party, keys: list[Key]) -> None:
-    with party.begin(engine="marked") as unit:
-        for key in keys:
-            unit.update(party.accounts, key, SET, NOUGHT)
-
-
-def beside_each_request(party: Party, do: Any) -> None:
-    """Run something before each of a party's requests from now on."""
-
-    def before(**_: Any) -> None:
-        do()
-
-    party.client.meta.events.register_first("before-call.dynamodb", before)

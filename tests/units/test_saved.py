@@ -56,27 +56,22 @@ def test_another_process_continues_with_what_it_has_read_and_stated(
 
 
 @pytest.mark.parametrize("engine", ["native", "marked"])
-def test_it_is_committed_only_while_all_that_it_has_read_is_unchanged(
+def test_a_saved_unit_is_committed_only_while_all_that_it_has_read_is_unchanged(
     books: Books, ann: Party, ben: Party, account: Key, other: Key, engine: Any
 ) -> None:
-    unit = ann.begin(engine=engine)
+    unit, read_below = ann.begin(engine=engine), books.account()
     unit.get(ann.accounts, other)
+    unit.get(ann.accounts, read_below, isolation=COMMITTED)
     unit.update(ann.accounts, account, TAKE, TEN)
     name = unit.save()
-    ann.changes(other, 7)
+    for key in (other, read_below):
+        ann.changes(key, 7)
+    with pytest.raises(UnitConflict):
+        # This statement depends on what the lower read has seen.
+        ben.units.resume(name).update(ben.accounts, read_below, TAKE, TEN)
     with pytest.raises(UnitConflict), ben.units.resume(name):
         pass
     assert books.balance(account) == 100
-
-
-def test_what_a_lower_read_saw_is_checked_if_a_statement_depends_on_it(ann: Party, ben: Party, account: Key) -> None:
-    unit = ann.begin()
-    unit.get(ann.accounts, account, isolation=COMMITTED)
-    name = unit.save()
-    ann.changes(account, 7)
-    resumed = ben.units.resume(name)
-    with pytest.raises(UnitConflict):
-        resumed.update(ben.accounts, account, TAKE, TEN)
 
 
 def test_the_object_that_was_saved_is_over_and_its_block_is_no_end_of_the_unit(
@@ -203,19 +198,17 @@ def test_the_outcome_of_one_whose_record_is_gone_is_forgotten_for_every_process(
     assert ann.units.rollback(name) is Outcome.FORGOTTEN
 
 
+@pytest.mark.parametrize(("is_lost", "balance"), [(False, 90), (True, 100)])
 def test_the_lock_of_a_saved_unit_has_to_be_held_still(
-    books: Books, units_world: UnitsWorld, ann: Party, ben: Party, account: Key
+    books: Books, units_world: UnitsWorld, ann: Party, ben: Party, account: Key, is_lost: bool, balance: int
 ) -> None:
     lease = units_world.locks().acquire(some_name())
-    names = [ann.saves(account, under=lease) for _ in range(2)]
-    ben.units.resume(names[0]).commit()
-    assert books.balance(account) == 90
-    units_world.take_away(lease)
-    key = books.account(100)
-    name = ann.saves(key, under=lease)
-    with pytest.raises(LockLost):
+    name = ann.saves(account, under=lease)
+    if is_lost:
+        units_world.take_away(lease)
+    with pytest.raises(LockLost) if is_lost else nullcontext():
         ben.units.resume(name).commit()
-    assert books.balance(key) == 100
+    assert books.balance(account) == balance
 
 
 def test_a_name_that_was_given_up_since_is_given_up(books: Books, ann: Party, ben: Party, account: Key) -> None:
@@ -302,10 +295,18 @@ def test_values_of_several_rows_come_back_whole(books: Books, ann: Party, ben: P
 
 
 @pytest.mark.parametrize("unit", ["nonsense", 7, None, ""])
-def test_a_resume_of_what_is_no_id_is_refused(ann: Party, unit: Any) -> None:
+def test_a_resume_of_what_is_no_id_or_of_a_unit_that_was_not_saved_is_refused(
+    ann: Party, account: Key, unit: Any
+) -> None:
     for ask in (ann.units.resume, ann.units.rollback):
         with pytest.raises(InvalidUnitRequest, match="unit"):
             ask(unit)
+    with ann.begin(engine="marked") as committed:
+        committed.update(ann.accounts, account, TAKE, TEN)
+    with pytest.raises(InvalidUnitRequest, match="not saved"):
+        ann.units.resume(committed.id)
+    with pytest.raises(UnitForgotten):
+        ann.units.resume(ann.begin().id)
 
 
 @pytest.mark.parametrize("keep_for", [0, -1, 367 * 86_400, "long", None])
@@ -314,15 +315,6 @@ def test_a_save_for_no_such_time_is_refused(ann: Party, keep_for: Any) -> None:
     with pytest.raises(InvalidUnitRequest, match="keep_for"):
         unit.save(keep_for=keep_for)
     unit.commit()
-
-
-def test_a_resume_of_a_unit_that_was_not_saved_is_refused(ann: Party, account: Key) -> None:
-    with ann.begin(engine="marked") as unit:
-        unit.update(ann.accounts, account, TAKE, TEN)
-    with pytest.raises(InvalidUnitRequest, match="not saved"):
-        ann.units.resume(unit.id)
-    with pytest.raises(UnitForgotten):
-        ann.units.resume(ann.begin().id)
 
 
 @pytest.mark.parametrize("knows", ["another prefix", "an unguarded table"])
@@ -352,38 +344,30 @@ def test_a_blind_condition_that_fails_when_it_is_saved_leaves_the_unit_as_it_was
 
 
 @pytest.mark.parametrize("engine", ["native", "marked"])
-def test_of_two_processes_that_go_on_with_one_unit_the_last_one_counts(
-    books: Books, ann: Party, ben: Party, account: Key, engine: Any
+@pytest.mark.parametrize("end", ["commit", "save", "rollback"])
+def test_of_two_processes_that_go_on_with_one_unit_the_last_one_counts_whatever_the_other_one_does(
+    books: Books, ann: Party, ben: Party, account: Key, engine: Any, end: str
 ) -> None:
     name = ann.saves(account, engine=engine)
     first, second = ann.units.resume(name), ben.units.resume(name)
     first.update(ann.accounts, account, TAKE, {":n": 50})
     with pytest.raises(UnitChanged):
-        first.commit()
+        getattr(first, end)()
     second.commit()
     assert books.balance(account) == 90
 
 
-def test_of_two_processes_that_go_on_with_one_unit_the_other_one_can_neither_save_it_nor_roll_it_back(
-    books: Books, ann: Party, ben: Party, account: Key
-) -> None:
-    name = ann.saves(account)
-    saving, rolling_back, last = ann.units.resume(name), ann.units.resume(name), ben.units.resume(name)
-    with pytest.raises(UnitChanged):
-        saving.save()
-    with pytest.raises(UnitChanged):
-        rolling_back.rollback()
-    last.commit()
-    assert books.balance(account) == 90
-
-
 @pytest.mark.parametrize("engine", ["native", "marked"])
+@pytest.mark.parametrize("under", ["no lock", "a lock that was lost since"])
 def test_a_process_that_comes_after_the_commit_of_another_one_writes_nothing(
-    books: Books, ann: Party, ben: Party, account: Key, engine: Any
+    books: Books, units_world: UnitsWorld, ann: Party, ben: Party, account: Key, engine: Any, under: str
 ) -> None:
-    name = ann.saves(account, engine=engine)
+    lease = None if under == "no lock" else units_world.locks().acquire(some_name())
+    name = ann.saves(account, engine=engine, under=lease)
     late = ann.units.resume(name)
     ben.units.resume(name).commit()
+    if lease is not None:
+        units_world.take_away(lease)
     with pytest.raises(UnitChanged, match="committed it"):
         late.commit()
     with ann.units.resume(name) as again:
@@ -448,20 +432,6 @@ def test_a_process_that_is_overtaken_is_told_so_while_it_waits_for_an_older_unit
         late.commit()
     assert not ann.line.between
     older.rollback()
-
-
-@THREADS_ONLY
-def test_a_process_that_is_overtaken_is_told_so_under_a_lock_that_was_released_since(
-    books: Books, units_world: UnitsWorld, ann: Party, ben: Party, account: Key
-) -> None:
-    lease = units_world.locks().acquire(some_name())
-    name = ann.saves(account, under=lease)
-    late = ann.units.resume(name)
-    ben.units.resume(name).commit()
-    units_world.take_away(lease)
-    with pytest.raises(UnitChanged, match="committed it"):
-        late.commit()
-    assert books.balance(account) == 90
 
 
 @THREADS_ONLY

@@ -1,7 +1,7 @@
 """How large items, statements and units may be: just below each limit, at it, and above; then nothing is written."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -140,40 +140,23 @@ def test_an_item_that_a_blind_update_makes_too_large_is_found_before_anything_is
     assert books.everything() == before
 
 
-# The bound is lowered, so that the tests need not write 100,000 items.
-
-
-@pytest.fixture
-def lowered(monkeypatch: pytest.MonkeyPatch) -> int:
+@pytest.mark.parametrize(("more", "end"), [(-1, "save"), (0, "save"), (1, "save"), (0, "commit"), (1, "commit")])
+def test_a_unit_has_items_up_to_the_bound(
+    books: Books, ann: Party, monkeypatch: pytest.MonkeyPatch, more: int, end: str
+) -> None:
     assert _work.MOST_ITEMS == 100_000
     monkeypatch.setattr(_work, "MOST_ITEMS", 120)
-    return 120
-
-
-def unit_of_items(ann: Party, count: int) -> Unit:
-    unit = ann.begin()
-    for _ in range(count):
+    before, unit = books.everything(), ann.begin()
+    for _ in range(120 + more):
         unit.put(ann.accounts, some_account())
-    return unit
-
-
-@pytest.mark.parametrize("less", [1, 0])
-def test_a_unit_of_many_items_up_to_the_bound_is_committed_and_saved(
-    books: Books, ann: Party, lowered: int, less: int
-) -> None:
-    before = len(books.everything()["accounts"])
-    ann.units.resume(unit_of_items(ann, lowered - less).save()).commit()
-    assert len(books.everything()["accounts"]) - before == lowered - less
-
-
-@pytest.mark.parametrize("end", ["commit", "save"])
-def test_a_unit_of_too_many_items_is_refused(books: Books, ann: Party, lowered: int, end: str) -> None:
-    before = books.everything()
-    unit = unit_of_items(ann, lowered + 1)
-    with pytest.raises(UnitTooLarge, match="121 items, and may have up to 120: split it"):
-        getattr(unit, end)()
-    assert writes(ann) == []
-    assert books.everything() == before
+    if more > 0:
+        with pytest.raises(UnitTooLarge, match="121 items, and may have up to 120: split it"):
+            getattr(unit, end)()
+        assert writes(ann) == []
+        assert books.everything() == before
+    else:
+        unit.commit() if end == "commit" else ann.units.resume(unit.save()).commit()
+        assert len(books.everything()["accounts"]) - len(before["accounts"]) == 120 + more
 
 
 # Four megabytes: eleven items, each with its old or new size, and room for the rest of the request.
@@ -181,24 +164,13 @@ def test_a_unit_of_too_many_items_is_refused(books: Books, ann: Party, lowered: 
 COUNT, ROOM = 11, 1_024
 
 
-def eleven() -> list[Key]:
-    return [some_account() for _ in range(COUNT)]
-
-
 @pytest.fixture
 def stored(books: Books) -> list[Key]:
     """Items that do not fit together into one request."""
-    keys = eleven()
+    keys: list[Key] = [some_account() for _ in range(COUNT)]
     for key in keys:
         books.write("accounts", padded(key, 390 * KB))
     return keys
-
-
-def put(ann: Party, unit: Unit, keys: Sequence[Key], total: int) -> None:
-    share = total // COUNT
-    sizes = [share] * (COUNT - 1) + [total - share * (COUNT - 1)]
-    for key, size in zip(keys, sizes, strict=True):
-        unit.put(ann.accounts, padded(key, size - ROOM))
 
 
 DOES: dict[str, Callable[[Party, Unit, Key], object]] = {
@@ -209,36 +181,25 @@ DOES: dict[str, Callable[[Party, Unit, Key], object]] = {
 }
 
 
-@pytest.mark.parametrize("less", [1, 0])
-def test_a_unit_of_four_megabytes_up_to_the_bound_is_committed_in_one_request(
-    books: Books, ann: Party, less: int
+@pytest.mark.parametrize(("more", "way"), [(-1, "native"), (0, "native"), (1, "native"), (1, None)])
+def test_a_unit_of_up_to_four_megabytes_is_one_request_and_a_larger_one_is_committed_by_marks(
+    books: Books, ann: Party, more: int, way: Any
 ) -> None:
-    keys = eleven()
-    with ann.begin(engine="native") as unit:
-        put(ann, unit, keys, TRANSACTION - less)
-    assert writes(ann) == ["TransactWriteItems"]
-    assert {books.version(key) for key in keys} == {unit.id}
-
-
-def test_a_unit_of_more_than_four_megabytes_is_refused_where_one_request_was_asked_for(
-    books: Books, ann: Party
-) -> None:
-    before = books.everything()
-    unit = ann.begin(engine="native")
-    put(ann, unit, eleven(), TRANSACTION + 1)
-    with pytest.raises(UnitTooLarge, match="4,194,305"):
-        unit.commit()
-    assert writes(ann) == []
-    assert books.everything() == before
-
-
-def test_a_unit_of_more_than_four_megabytes_is_committed_by_marks(books: Books, ann: Party) -> None:
-    keys = eleven()
-    with ann.begin() as unit:
-        put(ann, unit, keys, TRANSACTION + 1)
+    before, unit, total = books.everything(), ann.begin(engine=way), TRANSACTION + more
+    keys = [some_account() for _ in range(COUNT)]
+    sizes = [total // COUNT] * (COUNT - 1) + [total - total // COUNT * (COUNT - 1)]
+    for key, size in zip(keys, sizes, strict=True):
+        unit.put(ann.accounts, padded(key, size - ROOM))
+    if (more, way) == (1, "native"):
+        with pytest.raises(UnitTooLarge, match="4,194,305"):
+            unit.commit()
+        assert writes(ann) == []
+        assert books.everything() == before
+        return
+    unit.commit()
     assert {books.version(key) for key in keys} == {unit.id}
     assert books.marks(keys) == 0
-    assert "DeleteItem" in writes(ann)
+    assert (writes(ann) == ["TransactWriteItems"]) == (way == "native")
 
 
 @pytest.mark.parametrize(

@@ -149,18 +149,17 @@ PARTS = 4
 FILLER_BYTES = 390_000
 
 
-def left(world: UnitsWorld, *keys: Key, is_committed: bool = False, inserts: bool = True) -> None:
-    """A unit that sets accounts to zero and creates another one, and whose process crashes around its decision."""
-    ann = world.party()
-    unit = ann.begin(engine="marked")
-    for key in keys:
-        unit.update(ann.accounts, key, "SET balance = :n", {":n": 0})
-    if inserts:
+def left(world: UnitsWorld, count: int = 1, *, after_s: int = LEASE_S + MARGIN_S) -> None:
+    """Units that set an account to zero and create another one, whose processes crashed before the decision."""
+    for _ in range(count):
+        ann = world.party()
+        unit = ann.begin(engine="marked")
+        unit.update(ann.accounts, world.books.account(), "SET balance = :n", {":n": 0})
         unit.put(ann.accounts, {**some_account(), "balance": 0})
-    # Absent items are marked by a transaction.
-    crashes(ann, len(keys) + 1, is_sent=is_committed)
-    with pytest.raises(Killed):
-        unit.commit()
+        crashes(ann, 2, is_sent=False)
+        with pytest.raises(Killed):
+            unit.commit()
+    world.books.clock.advance(after_s)
 
 
 def filled(books: Books, rows: int) -> None:
@@ -183,9 +182,7 @@ def places(books: Books) -> list[Any]:
 
 
 def test_in_parts_it_does_what_it_does_in_one(books: Books, units_world: UnitsWorld, ben: Party) -> None:
-    for _ in range(8):
-        left(units_world, books.account())
-    books.clock.advance(LEASE_S + MARGIN_S)
+    left(units_world, 8)
     assert ben.units.sweep(parts=PARTS) == Swept(rolled_back=8, finished=16, open=8)
     assert all_marks(books) == 0
     books.clock.advance(COPIES_S + MARGIN_S)
@@ -196,9 +193,7 @@ def test_in_parts_it_does_what_it_does_in_one(books: Books, units_world: UnitsWo
 def test_it_stops_when_its_time_is_over_and_the_next_continues_there(
     books: Books, units_world: UnitsWorld, ben: Party
 ) -> None:
-    for _ in range(5):
-        left(units_world, books.account())
-    books.clock.advance(LEASE_S + MARGIN_S)
+    left(units_world, 5)
     swept = []
     for _ in range(5):
         # It takes long to delete the placeholder, the last thing that it does for a unit.
@@ -211,9 +206,7 @@ def test_it_stops_when_its_time_is_over_and_the_next_continues_there(
 
 
 def test_after_the_end_it_begins_at_the_beginning(books: Books, units_world: UnitsWorld, ben: Party) -> None:
-    for _ in range(2):
-        left(units_world, books.account())
-    books.clock.advance(LEASE_S + MARGIN_S)
+    left(units_world, 2)
     ben.line.between["DeleteItem"] = lambda: books.clock.advance(LONG_S)
     assert not ben.units.sweep(timeout=LONG_S / 2).is_whole
     assert len(places(books)) == 1
@@ -224,9 +217,7 @@ def test_after_the_end_it_begins_at_the_beginning(books: Books, units_world: Uni
 
 
 def test_each_part_continues_at_its_own_position(books: Books, units_world: UnitsWorld, ben: Party) -> None:
-    for _ in range(12):
-        left(units_world, books.account())
-    books.clock.advance(LEASE_S + MARGIN_S)
+    left(units_world, 12)
     # The tests' parties have one connection: the first part with work to do uses up the time.
     for _ in range(30):
         ben.line.between["DeleteItem"] = lambda: books.clock.advance(LONG_S)
@@ -254,7 +245,7 @@ def test_a_sweep_that_is_killed_has_kept_how_far_it_came_for_the_next_one_with_a
 def test_a_unit_with_many_items_may_be_left_half_finished_and_the_next_one_finishes_it(
     books: Books, units_world: UnitsWorld, ben: Party
 ) -> None:
-    left(units_world, *(books.account() for _ in range(103)), is_committed=True, inserts=False)
+    units_world.killed([books.account() for _ in range(103)], is_committed=True)
     assert all_marks(books) == 103
     # Before its second hundred items.
     ben.line.between["UpdateItem"] = lambda: books.clock.advance(LONG_S)
@@ -269,9 +260,7 @@ def test_a_unit_with_many_items_may_be_left_half_finished_and_the_next_one_finis
 def test_if_reading_takes_all_of_its_time_it_sweeps_one_unit(
     books: Books, units_world: UnitsWorld, ben: Party, takes_s: int, swept_in_a_pass: int
 ) -> None:
-    for _ in range(3):
-        left(units_world, books.account())
-    books.clock.advance(LEASE_S + MARGIN_S)
+    left(units_world, 3)
     passes = []
     for _ in range(3 // swept_in_a_pass):
         ben.line.between["Scan"] = lambda: books.clock.advance(takes_s)
@@ -282,7 +271,7 @@ def test_if_reading_takes_all_of_its_time_it_sweeps_one_unit(
 def test_each_pass_with_too_little_time_for_one_unit_finishes_some_of_its_items(
     books: Books, units_world: UnitsWorld, ben: Party
 ) -> None:
-    left(units_world, *(books.account() for _ in range(203)), is_committed=True, inserts=False)
+    units_world.killed([books.account() for _ in range(203)], is_committed=True)
     left_in_passes = []
     for _ in range(3):
         ben.line.between["Scan"] = lambda: books.clock.advance(LONG_S)
@@ -294,9 +283,7 @@ def test_each_pass_with_too_little_time_for_one_unit_finishes_some_of_its_items(
 def test_a_part_that_cannot_be_read_does_not_keep_the_others_from_being_swept(
     books: Books, units_world: UnitsWorld, ben: Party
 ) -> None:
-    for _ in range(12):
-        left(units_world, books.account())
-    books.clock.advance(LEASE_S + MARGIN_S)
+    left(units_world, 12)
 
     def refuses(params: Any, **_: Any) -> None:
         if b'"Segment": 1' in params["body"] if isinstance(params["body"], bytes) else '"Segment": 1' in params["body"]:
@@ -312,18 +299,14 @@ def test_a_part_that_cannot_be_read_does_not_keep_the_others_from_being_swept(
 @pytest.mark.parametrize("after", ["nonsense", {"unit": "a"}, {"unit": 1, "row": "head"}], ids=str)
 def test_a_strange_place_is_no_place(books: Books, units_world: UnitsWorld, ben: Party, after: Any) -> None:
     books.write("units", {"unit": "sweep", "row": "part#0of1", "after": after})
-    left(units_world, books.account())
-    books.clock.advance(LEASE_S + MARGIN_S)
+    left(units_world)
     assert ben.units.sweep(timeout=LONG_S).rolled_back == 1
     assert places(books) == []
 
 
-def test_a_sweep_returns_how_old_the_oldest_unit_is_that_is_on_its_way(
-    books: Books, units_world: UnitsWorld, ben: Party
-) -> None:
-    left(units_world, books.account())
-    books.clock.advance(20)
-    left(units_world, books.account())
+def test_a_sweep_returns_how_old_the_oldest_unit_is_that_is_on_its_way(units_world: UnitsWorld, ben: Party) -> None:
+    left(units_world, after_s=20)
+    left(units_world, after_s=0)
     swept = ben.units.sweep(parts=PARTS)
     assert (swept.open, swept.unfinished) == (2, 0)
     assert 20_000 <= swept.oldest_ms <= 20_000 + 1_000 * MARGIN_S
@@ -332,7 +315,7 @@ def test_a_sweep_returns_how_old_the_oldest_unit_is_that_is_on_its_way(
 def test_a_sweep_returns_that_a_committed_unit_could_not_be_finished(
     books: Books, units_world: UnitsWorld, ben: Party
 ) -> None:
-    left(units_world, books.account(), is_committed=True)
+    units_world.killed([books.account()], is_committed=True)
     books.clock.advance(LEASE_S)
 
     def refuses(**_: Any) -> None:

@@ -1,12 +1,11 @@
 """Tables as units know them, the units table, and what a caller may do with them."""
 
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import boto3
 import pytest
-from botocore.awsrequest import AWSResponse
+from botocore.exceptions import ClientError
 from kit.engines import first_on
 from kit.units import KEYS, THREADS_ONLY, Books, Key, Party, dumped, make_table, new_version, some_name
 
@@ -203,39 +202,22 @@ ACTIONS = {
 """Operations, and the permissions that they show."""
 
 
-class Body:
-    """A reply's body, as botocore reads one."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-
-    def stream(self, **_: Any) -> Iterator[bytes]:
-        yield self._content
-
-
-def denied(request: Any) -> AWSResponse:
-    said = {"__type": "com.amazon.coral.service#AccessDeniedException", "Message": "not authorized to perform this"}
-    body: Any = Body(json.dumps(said).encode())
-    headers: Any = {"date": "Sun, 22 Nov 2026 12:00:00 GMT"}
-    return AWSResponse(request.url, 400, headers, body)
-
-
 def test_no_permission_is_missing_and_nothing_is_written(books: Books) -> None:
     units, before = books.units(), books.everything()
     assert units.check_access([units.table(books.tables["accounts"])]) == []
     assert books.everything() == before
 
 
-@OVER_HTTP
 @pytest.mark.parametrize("operations", [*((each,) for each in ACTIONS), ("GetItem", "TransactGetItems")], ids="+".join)
 def test_a_permission_that_is_missing_is_named_once(books: Books, operations: tuple[str, ...]) -> None:
     client = books.engine.client()
 
-    def deny(request: Any, **_: Any) -> Any:
-        operation, asked = request.headers["X-Amz-Target"].decode().rpartition(".")[-1], request.body.decode()
-        return denied(request) if operation in operations and books.tables["accounts"] in asked else None
+    def deny(model: Any, params: Any, **_: Any) -> None:
+        if model.name in operations and books.tables["accounts"] in str(params["body"]):
+            said: Any = {"Code": "AccessDeniedException", "Message": "not authorized to perform this"}
+            raise ClientError({"Error": said}, model.name)
 
-    client.meta.events.register_first("before-send.dynamodb", deny)
+    client.meta.events.register("before-call.dynamodb", deny)
     units = Units(books.tables["units"], client=client)
     (found,) = units.check_access([units.table(books.tables["accounts"])])
     assert (found.table, found.action) == (books.tables["accounts"], f"dynamodb:{ACTIONS[operations[0]]}")
@@ -243,12 +225,9 @@ def test_a_permission_that_is_missing_is_named_once(books: Books, operations: tu
     assert "not authorized" in found.why
 
 
-def test_units_without_a_table_of_their_own_say_so(books: Books) -> None:
+def test_access_is_not_checked_without_a_table_of_units_or_to_a_table_by_its_name_alone(books: Books) -> None:
+    by_its_name: Any = books.tables["accounts"]
     with pytest.raises(TableNotFound, match="no-such-table"):
         Units("no-such-table", client=books.engine.client()).check_access()
-
-
-def test_a_table_by_its_name_alone_is_refused(books: Books) -> None:
-    by_its_name: Any = books.tables["accounts"]
     with pytest.raises(InvalidUnitRequest, match="table is "):
         books.units().check_access([by_its_name])

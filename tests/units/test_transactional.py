@@ -4,6 +4,7 @@ import asyncio
 import functools
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any, assert_type
 
 import pytest
@@ -65,19 +66,6 @@ def test_a_call_is_a_unit_under_the_name_that_was_asked_for_which_commits_when_t
     assert books.balance({"id": name}) == 101
 
 
-def test_an_exception_of_the_function_rolls_back_and_is_raised(
-    books: Books, units: Units, accounts: UnitTable, name: str
-) -> None:
-    @units.transactional()
-    def count(*, unit: Unit) -> None:
-        add_one(unit, accounts, name)
-        raise LookupError(name)
-
-    with pytest.raises(LookupError, match=name):
-        count()
-    assert books.balance({"id": name}) == 100
-
-
 def test_a_call_that_meets_a_conflict_runs_again(books: Books, units: Units, accounts: UnitTable, name: str) -> None:
     seen = []
 
@@ -103,24 +91,25 @@ def test_a_call_that_meets_a_conflict_runs_again(books: Books, units: Units, acc
         (RequestNotApplied("throttled"), 1),
         (ConditionFailed("accounts", {"id": "a"}, "balance > :n"), 1),
         (UnitTooLarge("101 items"), 1),
-        (ValueError("mine"), 1),
+        (LookupError("mine"), 1),
     ],
     ids=lambda each: type(each).__name__,
 )
-def test_only_what_another_try_may_do_better_runs_again_until_the_last_try(
-    units: Units, error: Exception, runs: int
+def test_an_exception_rolls_back_and_only_what_another_try_may_do_better_runs_again_until_the_last_try(
+    books: Books, units: Units, accounts: UnitTable, name: str, error: Exception, runs: int
 ) -> None:
     tried = []
 
     @units.transactional(tries=3)
     def fail(*, unit: Unit) -> None:
         tried.append(unit.id)
+        add_one(unit, accounts, name)
         raise error
 
     with pytest.raises(type(error)) as raised:
         fail()
     assert raised.value is error
-    assert len(set(tried)) == runs
+    assert (len(set(tried)), books.balance({"id": name})) == (runs, 100)
 
 
 def test_what_is_raised_after_the_function_has_committed_by_hand_does_not_run_again(
@@ -146,12 +135,19 @@ def test_a_call_whose_name_was_committed_before_does_not_run(
     units: Units, accounts: UnitTable, name: str, named: Any
 ) -> None:
     @units.transactional(name=named)
-    def count(account: str, part: list[int], *, unit: Unit) -> int:
+    def count(account: str, part: list[int], *, unit: Unit) -> Any:
         assert part
-        return int(add_one(unit, accounts, account))
+        return add_one(unit, accounts, account)
 
-    assert_type(count(name, [1]), int | None)
-    assert [count(name, [1]), count(name, part=[1]), count(name, [2])] == [None, None, 102]
+    assert [count(name, [1]), count(name, part=[1]), count(name, [2])] == [101, None, 102]
+
+
+def test_only_a_call_with_a_name_may_return_none_by_its_type(units: Units) -> None:
+    def work(*, unit: Unit) -> str:
+        return unit.id
+
+    assert_type(units.transactional()(work)(), str)
+    assert_type(units.transactional(name=some_name())(work)(), str | None)
 
 
 def test_a_name_that_is_committed_while_the_function_runs_is_committed_once(
@@ -192,18 +188,19 @@ def locks(books: Books) -> Iterator[LockClient]:
     books.plain_client.delete_table(TableName=table_name)
 
 
-def test_the_lock_is_made_of_the_arguments_of_the_call(
-    books: Books, units: Units, accounts: UnitTable, name: str, locks: LockClient
+@pytest.mark.parametrize("name_of", [None, lambda _account, lease: lease.entity], ids=["unnamed", "named"])
+def test_a_call_is_under_the_lock_that_is_made_of_its_arguments_unless_its_name_was_committed_before(
+    books: Books, units: Units, accounts: UnitTable, name: str, locks: LockClient, name_of: Any
 ) -> None:
-    @units.transactional(under=lambda _account, lease: lease)
+    @units.transactional(name=name_of, under=lambda _account, lease: lease)
     def count(account: str, lease: Lease, *, unit: Unit) -> Any:
         assert lease.entity == account
         return add_one(unit, accounts, account)
 
     with locks.acquire(name) as lease:
         assert count(name, lease) == 101
-    with pytest.raises(LockLost):
-        count(name, lease)
+    with pytest.raises(LockLost) if name_of is None else nullcontext():
+        assert count(name, lease) is None
     assert books.balance({"id": name}) == 101
 
 
@@ -227,36 +224,23 @@ def test_every_try_is_under_the_lock(
     assert books.balance({"id": name}) == 100
 
 
-def test_a_call_whose_name_was_committed_before_ends_well_without_the_lock(
-    books: Books, units: Units, accounts: UnitTable, name: str, locks: LockClient
-) -> None:
-    @units.transactional(name=lambda lease: lease.entity, under=lambda lease: lease)
-    def count(lease: Lease, *, unit: Unit) -> Any:
-        return add_one(unit, accounts, lease.entity)
-
-    with locks.acquire(name) as lease:
-        assert count(lease) == 101
-    assert count(lease) is None
-    assert books.balance({"id": name}) == 101
-
-
-@pytest.mark.parametrize("no_lock", [None, "order-42", {"entity": "order-42"}], ids=repr)
-def test_a_call_that_makes_no_lock_does_not_run(units: Units, no_lock: Any) -> None:
-    @units.transactional(under=lambda: no_lock)
+@pytest.mark.parametrize(
+    ("makes", "error", "why"),
+    [
+        (lambda: None, InvalidUnitRequest, r"^under is .*held lock"),
+        (lambda: "order-42", InvalidUnitRequest, r"^under is .*held lock"),
+        (lambda: {"entity": "order-42"}, InvalidUnitRequest, r"^under is .*held lock"),
+        (lambda: Fence({"entity": "e", "namespace": "n", "owner": "o"}, "locks"), InvalidLockRequest, "fencingToken"),
+    ],
+    ids=["none", "a text", "an object", "an exception"],
+)
+def test_a_call_that_makes_no_lock_does_not_run(units: Units, makes: Any, error: type[Exception], why: str) -> None:
+    @units.transactional(under=makes)
     def never(*, unit: Unit) -> None:
         raise AssertionError(unit.id)
 
-    with pytest.raises(InvalidUnitRequest, match=r"^under is .*held lock"):
+    with pytest.raises(error, match=why):
         never()
-
-
-def test_an_exception_while_the_lock_is_made_is_raised_and_nothing_has_run(units: Units) -> None:
-    @units.transactional(under=lambda event: Fence(event["lock"], "locks"))
-    def never(event: Any, *, unit: Unit) -> None:
-        raise AssertionError((event, unit.id))
-
-    with pytest.raises(InvalidLockRequest, match="fencingToken is missing"):
-        never({"lock": {"entity": "order-42", "namespace": "default", "owner": "o"}})
 
 
 @pytest.mark.parametrize("units_engine", ["ministack"], indirect=True)  # moto is for one thread
@@ -382,19 +366,6 @@ def test_a_call_that_is_given_a_unit_is_part_of_that_unit_and_ends_with_it(
     assert books.balance({"id": name}) == balance
 
 
-def test_a_call_that_is_given_a_unit_does_not_run_again_by_itself(units: Units) -> None:
-    runs: list[Unit] = []
-
-    @units.transactional(tries=3)
-    def conflicts(*, unit: Unit) -> None:
-        runs.append(unit)
-        raise UnitConflict([])
-
-    with pytest.raises(UnitConflict), units.begin() as unit:
-        conflicts(unit=unit)
-    assert runs == [unit]
-
-
 def test_a_call_that_is_given_a_unit_begins_its_own_if_that_is_none(
     books: Books, name: str, count: Callable[..., Any]
 ) -> None:
@@ -425,10 +396,14 @@ def test_a_call_that_is_given_a_unit_is_refused_if_that_unit_does_not_keep_what_
         never(unit=unit)
 
 
-def test_a_call_that_is_given_a_unit_joins_a_unit_of_a_higher_level(units: Units) -> None:
-    @units.transactional(isolation=COMMITTED)
-    def joins(*, unit: Unit) -> str:
-        return unit.id
+def test_a_call_that_is_given_a_unit_joins_one_of_a_higher_level_and_does_not_run_again_by_itself(units: Units) -> None:
+    runs: list[Unit] = []
 
-    with units.begin(isolation=READ_LOCK) as unit:
-        assert joins(unit=unit) == unit.id
+    @units.transactional(tries=3, isolation=COMMITTED)
+    def conflicts(*, unit: Unit) -> None:
+        runs.append(unit)
+        raise UnitConflict([])
+
+    with pytest.raises(UnitConflict), units.begin(isolation=READ_LOCK) as unit:
+        conflicts(unit=unit)
+    assert runs == [unit]

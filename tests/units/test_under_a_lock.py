@@ -101,22 +101,16 @@ def locks_table(books: Books) -> str:
 
 
 @pytest.fixture
-def execution() -> str:
-    return f"arn:aws:states:us-east-1:123456789012:execution:serialize:{some_name()}"
-
-
-@pytest.fixture
-def event(units_world: UnitsWorld, execution: str) -> Mapping[str, Any]:
+def event(units_world: UnitsWorld, locks_table: str) -> Mapping[str, Any]:
     """The input of the task of a workflow that has just acquired a lock, over the wire."""
+    books = units_world.books
+    workflow = Workflow(LockTable(locks_table, client=books.client(), clocks=books.clock))
+    execution = f"arn:aws:states:us-east-1:123456789012:execution:serialize:{some_name()}"
     asked: dict[str, Any] = {"entity": some_name(), "task": {"functionArn": FUNCTION, "input": {"amount": 10}}}
-    turn = turn_of(workflow(units_world), execution, asked, targets=[FUNCTION], handOver="poll")
+    turn = turn_of(workflow, execution, asked, targets=[FUNCTION], handOver="poll")
     assert turn["status"] == "granted"
     handed: Mapping[str, Any] = json.loads(json.dumps({**asked["task"]["input"], **turn["work"]}))
     return handed
-
-
-def workflow(world: UnitsWorld) -> Workflow:
-    return Workflow(LockTable(world.books.engine.table_name, client=world.books.client(), clocks=world.books.clock))
 
 
 @pytest.fixture

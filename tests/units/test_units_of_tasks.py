@@ -271,25 +271,24 @@ def test_a_client_of_ones_own_stays_open(books: Books, names: list[str]) -> None
     assert [books.balance({"id": name}) for name in names] == [90, 110]
 
 
-def test_a_client_that_repeats_by_itself_is_refused(books: Books) -> None:
-    async def main() -> None:
-        options = {"endpoint_url": books.engine.endpoint_url, "config": AioConfig()}
-        async with aio.Units(books.tables["units"], client_options=options):
-            pass
-
-    with pytest.raises(ValueError, match="total_max_attempts"):
-        asyncio.run(main())
-
-
-@pytest.mark.parametrize("wrong", [{"table_name": ""}, {"client": object()}], ids=["table_name", "client"])
-def test_a_wrong_argument_of_units_of_tasks_is_named(books: Books, wrong: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("wrong", "error", "named"),
+    [
+        ({"table_name": ""}, InvalidUnitRequest, "^table_name is "),
+        ({"client": object()}, InvalidUnitRequest, "^client is "),
+        ({"client_options": {"config": AioConfig()}}, ValueError, "total_max_attempts"),
+    ],
+    ids=lambda each: str(*each) if isinstance(each, dict) else "",
+)
+def test_what_units_of_tasks_cannot_use_is_named(
+    books: Books, wrong: dict[str, Any], error: type[Exception], named: str
+) -> None:
     async def main() -> None:
         async with aio.Units(**{"table_name": books.tables["units"], **wrong}):
             pass
 
-    with pytest.raises(InvalidUnitRequest) as raised:
+    with pytest.raises(error, match=named):
         asyncio.run(main())
-    assert [raised.value.field] == list(wrong)
 
 
 def test_calls_of_many_tasks_lose_no_increment(books: Books, run: Any, names: list[str]) -> None:
