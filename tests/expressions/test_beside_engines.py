@@ -8,8 +8,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from expressions.beside import Beside
-from expressions.differences import DIFFERENCES, Differences
+from expressions.beside import DIFFERENCES, Beside, Differences
 from expressions.written import conditions, items, projections, updates, written
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st

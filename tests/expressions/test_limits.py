@@ -3,121 +3,118 @@
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-expression-parameters
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import pytest
-from expressions.asked import expressions, nested
+from expressions.asked import nested, wire
 
 from ticketlock._expressions._evaluated import Expressions
 from ticketlock._expressions._values import ExpressionInvalid, canonical_item
 
-
-@pytest.mark.parametrize(
-    ("kind", "text"),
-    [
-        ("ConditionExpression", "a <{spaces}b"),
-        ("FilterExpression", "a <{spaces}b"),
-        ("UpdateExpression", "SET{spaces}a = b"),
-        ("ProjectionExpression", "a,{spaces}b"),
-    ],
-)
-def test_an_expression_has_4096_bytes(kind: str, text: str) -> None:
-    def of_bytes(size: int) -> Expressions:
-        return Expressions({kind: text.format(spaces=" " * (size - len(text) + len("{spaces}")))})
-
-    of_bytes(4_095)
-    of_bytes(4_096)
-    with pytest.raises(ExpressionInvalid, match=f"Invalid {kind}: Expression size .*; expression size: 4097"):
-        of_bytes(4_097)
+Made = Callable[[int], dict[str, Any]]
 
 
-@pytest.mark.parametrize(
-    ("beginning", "further", "operators"),
-    [("a<b ", "or a<b ", 2), ("a<b ", "and contains(a,b) ", 2), ("a<b ", "or not a<b ", 3), ("NOT a<b", " OR a=b", 2)],
-)
-def test_a_condition_has_300_operators_and_functions(beginning: str, further: str, operators: int) -> None:
-    def with_operators(count: int) -> Expressions:
-        first = len([word for word in beginning.split() if word])
-        times, left = divmod(count - first, operators)
-        return expressions({}, ConditionExpression="NOT " * left + beginning + further * times)
+class Limit(NamedTuple):
+    """What a request may have at most, and the words with which more is refused."""
 
-    with_operators(299)
-    with_operators(300)
-    with pytest.raises(ExpressionInvalid, match="contains too many operators; operator count: 301"):
-        with_operators(301)
+    most: int
+    made: Made
+    why: str
 
 
-def test_an_update_has_300_operators_and_functions() -> None:
-    def with_operators(count: int) -> Expressions:
-        sums = [f"a{number}=b+c" for number in range(count)]
-        return expressions({}, UpdateExpression="SET " + ",".join(sums))
-
-    with_operators(299)
-    with_operators(300)
-    with pytest.raises(ExpressionInvalid, match=r"Invalid UpdateExpression: .*operator count: 301"):
-        with_operators(301)
+def text_of_bytes(kind: str, text: str) -> Made:
+    return lambda size: {kind: text.replace("_", " " * (size - len(text) + 1))}
 
 
-def test_a_condition_may_be_nested_as_deep_as_300_operators_go() -> None:
-    assert expressions({}, ConditionExpression="NOT (" * 298 + "a <> b" + ")" * 298).condition_holds(None)
-    assert expressions({}, ConditionExpression="a<b " + "or (a<>b " * 149 + ")" * 149).condition_holds(None)
+def condition_of_operators(beginning: str, further: str, operators: int) -> Made:
+    def made(count: int) -> dict[str, Any]:
+        times, left = divmod(count - len(beginning.split()), operators)
+        return {"ConditionExpression": "NOT " * left + beginning + further * times}
+
+    return made
 
 
-def test_one_of_has_100_choices() -> None:
-    def with_choices(count: int) -> Expressions:
-        values: dict[str, Any] = {f"v{number}": number for number in range(count)}
-        return expressions(values, ConditionExpression=f"a IN ({','.join(f':{name}' for name in values)})")
-
-    with_choices(99)
-    with_choices(100)
-    with pytest.raises(ExpressionInvalid, match=r"IN operator is provided with too many operands; .* operands: 101"):
-        with_choices(101)
+def choices(count: int) -> dict[str, Any]:
+    values = {f":v{number}": wire(number) for number in range(count)}
+    return {"ConditionExpression": f"a IN ({','.join(values)})", "ExpressionAttributeValues": values}
 
 
-def test_a_path_has_32_steps() -> None:
-    expressions({}, ProjectionExpression="a" + ".b" * 30)
-    expressions({}, ProjectionExpression="a" + ".b" * 15 + "[1]" * 16)
-    with pytest.raises(ExpressionInvalid, match="document path has too many nesting levels; nesting levels: 33"):
-        expressions({}, ProjectionExpression="a" + ".b" * 16 + "[1]" * 16)
+def placeholder_of_bytes(size: int) -> dict[str, Any]:
+    name = "n" * (size - 1)
+    return {
+        "ConditionExpression": f"#{name} = :{name}",
+        "ExpressionAttributeNames": {f"#{name}": "a"},
+        "ExpressionAttributeValues": {f":{name}": wire(1)},
+    }
 
 
-def test_a_value_has_32_levels() -> None:
-    def with_levels(levels: int) -> None:
-        value = nested(levels)
-        request = {"ConditionExpression": "a = :v", "ExpressionAttributeValues": {":v": value}}
-        Expressions(request)
-        canonical_item({"a": value})
+_OPERATORS = "contains too many operators; operator count: 301"
+_TEXTS = {
+    "ConditionExpression": "a <_b",
+    "FilterExpression": "a <_b",
+    "UpdateExpression": "SET_a = b",
+    "ProjectionExpression": "a,_b",
+}
+LIMITS = {
+    **{
+        f"the bytes of a {kind}": Limit(
+            4_096, text_of_bytes(kind, text), f"Invalid {kind}: Expression size .*; expression size: 4097"
+        )
+        for kind, text in _TEXTS.items()
+    },
+    "or": Limit(300, condition_of_operators("a<b ", "or a<b ", 2), _OPERATORS),
+    "functions": Limit(300, condition_of_operators("a<b ", "and contains(a,b) ", 2), _OPERATORS),
+    "or not": Limit(300, condition_of_operators("a<b ", "or not a<b ", 3), _OPERATORS),
+    "not": Limit(300, condition_of_operators("NOT a<b", " OR a=b", 2), _OPERATORS),
+    "the operators of an update": Limit(
+        300,
+        lambda count: {"UpdateExpression": "SET " + ",".join(f"a{number}=b+c" for number in range(count))},
+        r"Invalid UpdateExpression: .*operator count: 301",
+    ),
+    "the choices of IN": Limit(100, choices, r"IN operator is provided with too many operands; .* operands: 101"),
+    "the members of a path": Limit(
+        32, lambda steps: {"ProjectionExpression": "a" + ".b" * (steps - 1)}, "too many nesting levels; .*: 33"
+    ),
+    "the members and elements of a path": Limit(
+        32,
+        lambda steps: {"ProjectionExpression": "a" + ".b" * (steps - 17) + "[1]" * 16},
+        "document path has too many nesting levels; nesting levels: 33",
+    ),
+    "the levels of a value": Limit(
+        32,
+        lambda levels: {"ConditionExpression": "a = :v", "ExpressionAttributeValues": {":v": nested(levels)}},
+        "nested levels beyond supported limit for key :v",
+    ),
+    "the bytes of a placeholder": Limit(255, placeholder_of_bytes, "a key that is too long; size of key: 256"),
+    "the bytes of an attribute's name": Limit(
+        65_535,
+        lambda size: {"ProjectionExpression": "#n", "ExpressionAttributeNames": {"#n": "n" * size}},
+        "longer than 65535 bytes for key #n",
+    ),
+    "the number of an element": Limit(
+        2**31 - 1,
+        lambda number: {"ProjectionExpression": f"a[{number}]"},
+        "List index is not within the allowable range",
+    ),
+}
 
-    with_levels(31)
-    with_levels(32)
-    with pytest.raises(ExpressionInvalid, match="nested levels beyond supported limit for key :v"):
-        with_levels(33)
+
+@pytest.mark.parametrize("what", LIMITS)
+def test_up_to_its_limit_an_expression_may_have(what: str) -> None:
+    limit = LIMITS[what]
+    for allowed in (limit.most - 1, limit.most):
+        Expressions(limit.made(allowed))
+    with pytest.raises(ExpressionInvalid, match=limit.why):
+        Expressions(limit.made(limit.most + 1))
+
+
+def test_an_item_has_values_of_up_to_32_levels() -> None:
+    canonical_item({"a": nested(31), "b": nested(32)})
     with pytest.raises(ExpressionInvalid, match="nested levels beyond supported limit"):
         canonical_item({"a": nested(33)})
 
 
-def test_a_placeholder_has_255_bytes() -> None:
-    def of_bytes(size: int) -> Expressions:
-        name = "n" * (size - 1)
-        return expressions({name: 1}, {name: "a"}, ConditionExpression=f"#{name} = :{name}")
-
-    of_bytes(254)
-    of_bytes(255)
-    with pytest.raises(ExpressionInvalid, match="contains a key that is too long; size of key: 256"):
-        of_bytes(256)
-
-
-def test_an_attribute_s_name_has_65535_bytes() -> None:
-    def of_bytes(size: int) -> Expressions:
-        return expressions({}, {"n": "n" * size}, ProjectionExpression="#n")
-
-    of_bytes(65_534)
-    of_bytes(65_535)
-    with pytest.raises(ExpressionInvalid, match="longer than 65535 bytes for key #n"):
-        of_bytes(65_536)
-
-
-def test_an_element_has_a_number_up_to_the_largest_of_32_bits() -> None:
-    expressions({}, ProjectionExpression="a[2147483646], a[2147483647]")
-    with pytest.raises(ExpressionInvalid, match="List index is not within the allowable range"):
-        expressions({}, ProjectionExpression="a[2147483648]")
+@pytest.mark.parametrize("text", ["NOT (" * 298 + "a <> b" + ")" * 298, "a<b " + "or (a<>b " * 149 + ")" * 149])
+def test_a_condition_may_be_nested_as_deep_as_300_operators_go(text: str) -> None:
+    assert Expressions({"ConditionExpression": text}).condition_holds(None)

@@ -1,16 +1,22 @@
 """Fixtures of the tests that use ``Units`` as users do: accounts by their names, and units of threads and of tasks."""
 
 import asyncio
+import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from kit.units import Books, some_name
+from kit.crashes import crashes
+from kit.units import Books, Key, Killed, Party, UnitsWorld, some_account, some_name
 
 from ticketlock import aio
-from ticketlock.units import Units, UnitTable
+from ticketlock.units import Unit, Units, UnitTable
 
 PATIENCE_S = 30
+OLD, NEW = [100, 50, None], [0, None, 0]
+"""The balances of the three accounts before and after the unit of ``states``."""
+# Incompressible, so that it does not fit into the record.
+_LONG = random.Random(0).randbytes(8_000)
 Work = Callable[[aio.Units, UnitTable], Coroutine[Any, Any, Any]]
 
 
@@ -37,6 +43,32 @@ def names(books: Books) -> list[str]:
     for name in names:
         books.write("accounts", {"id": name, "balance": 100})
     return names
+
+
+@pytest.fixture
+def keys(books: Books) -> list[Key]:
+    """The keys of an account with 100, of one with 50, and of none."""
+    return [books.account(100), books.account(50), some_account()]
+
+
+def states(party: Party, keys: list[Key]) -> Unit:
+    """A unit that is about to be committed by marks: it changes, deletes and makes one account each."""
+    changed, deleted, made = keys
+    unit = party.begin(engine="marked")
+    unit.update(party.accounts, changed, "SET balance = :n, noise = :noise", {":n": 0, ":noise": _LONG})
+    unit.delete(party.accounts, deleted)
+    unit.put(party.accounts, {**made, "balance": 0})
+    return unit
+
+
+def killed(world: UnitsWorld, keys: list[Key], *, is_committed: bool) -> str:
+    """The id of that unit, whose process has crashed before or after its decision: all three are marked."""
+    party = world.party()
+    unit = states(party, keys)
+    crashes(party, 3, is_sent=is_committed)
+    with pytest.raises(Killed):
+        unit.commit()
+    return str(unit.id)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import partial
 
 import pytest
@@ -35,60 +34,39 @@ FORGETS_TOKENS = "moto"
 LEASE_S, MARGIN_S = 60, 5
 
 
-@dataclass
-class Transfer:
-    """A transfer of ten from one account to another, with a new item that records it.
-
-    Attributes:
-        name: of its unit, or None.
-    """
-
-    books: Books
-    party: Party
-    name: str | None
-    source: Key
-    target: Key
-    note: Key
-
-    def run(self) -> None:
-        with self.party.begin(name=self.name) as unit:
-            unit.get_all([(self.party.accounts, self.source), (self.party.accounts, self.target)])
-            unit.update(self.party.accounts, self.source, TAKE, TEN)
-            unit.update(self.party.accounts, self.target, ADD, TEN)
-            unit.put(self.party.accounts, self.note, condition="attribute_not_exists(id)")
-
-    def times(self) -> int:
-        """How many times it was applied."""
-        moved = (100 - self.books.balance(self.source)) // 10
-        assert self.books.balance(self.target) == 50 + 10 * moved
-        assert (self.books.raw("accounts", self.note) is not None) == (moved > 0)
-        return moved
+def takes_ten(party: Party, key: Key, **terms: object) -> Unit:
+    """A unit that is about to be committed."""
+    unit = party.begin(**terms)
+    unit.update(party.accounts, key, TAKE, TEN)
+    return unit
 
 
-@pytest.fixture(params=["unnamed", "named"])
-def transfer(request: pytest.FixtureRequest, books: Books, ann: Party, account: Key, other: Key) -> Transfer:
-    name = some_name() if request.param == "named" else None
-    return Transfer(books, ann, name, account, other, some_account())
+NAMED = pytest.mark.parametrize("named", [False, True], ids=["unnamed", "named"])
 
 
-def test_a_commit_whose_replies_are_all_lost_is_found_out_to_be_committed(ann: Party, transfer: Transfer) -> None:
+@NAMED
+def test_a_commit_whose_replies_are_all_lost_is_found_out_to_be_committed(
+    books: Books, ann: Party, account: Key, other: Key, named: bool
+) -> None:
     ann.loses(Lost.REPLY, 1, 1_000, COMMIT)
-    transfer.run()
-    assert transfer.times() == 1
+    unit = takes_ten(ann, account, name=some_name() if named else None)
+    unit.update(ann.accounts, other, ADD, TEN)
+    unit.put(ann.accounts, some_account(), condition="attribute_not_exists(id)")
+    unit.commit()
+    assert books.balances([account, other]) == [90, 60]
 
 
 @THREADS_ONLY
+@NAMED
 def test_a_commit_whose_replies_are_all_lost_is_known_by_its_name_alone_if_others_have_written_since(
-    books: Books, ann: Party, ben: Party, account: Key
+    books: Books, ann: Party, ben: Party, account: Key, named: bool
 ) -> None:
     ann.loses(Lost.REPLY, 1, 1_000, COMMIT)
-    for name in (None, some_name()):
-        unit = ann.begin(name=name)
-        unit.update(ann.accounts, account, TAKE, TEN)
-        ann.line.between["GetItem"] = partial(ben.changes, account, 7)
-        with nullcontext() if name else pytest.raises(OutcomeUnknown, match=unit.id):
-            unit.commit()
-        assert books.balance(account) == 7
+    unit = takes_ten(ann, account, name=some_name() if named else None)
+    ann.line.between["GetItem"] = partial(ben.changes, account, 7)
+    with nullcontext() if named else pytest.raises(OutcomeUnknown, match=unit.id):
+        unit.commit()
+    assert books.balance(account) == 7
 
 
 def test_a_commit_whose_replies_are_all_lost_which_only_deletes_leaves_nothing_to_find_out_by(
@@ -102,122 +80,63 @@ def test_a_commit_whose_replies_are_all_lost_which_only_deletes_leaves_nothing_t
     assert books.raw("accounts", account) is None
 
 
-def test_a_commit_that_never_arrives_is_unknown_and_named_units_say_whom_to_ask(ann: Party, transfer: Transfer) -> None:
-    ann.loses(Lost.REQUEST, 1, 1_000, COMMIT)
-    with pytest.raises(OutcomeUnknown) as raised:
-        transfer.run()
-    assert transfer.times() == 0
-    assert ("outcome(" in str(raised.value)) == (transfer.name is not None)
-
-
-def test_after_an_unknown_outcome_the_unit_is_finished(ann: Party, account: Key) -> None:
-    ann.loses(Lost.REQUEST, 1, 1_000)
-    unit = ann.begin()
-    unit.update(ann.accounts, account, TAKE, TEN, blind=True)
+@THREADS_ONLY
+@pytest.mark.parametrize("writes", ["a version", "a receipt"])
+def test_what_another_client_writes_between_two_attempts_leaves_the_outcome_unknown_and_the_unit_finished(
+    books: Books, ann: Party, account: Key, writes: str
+) -> None:
+    """It refuses the second attempt, and does not show the outcome of the first, which may still arrive."""
+    name = some_name() if writes == "a receipt" else None
+    receipt = {"unit": f"name#{name}", "row": "receipt"}
+    written = ("accounts", {**account, VERSION: 5}) if name is None else ("units", receipt)
+    unit = takes_ten(ann, account, name=name)
+    ann.loses(Lost.REQUEST, 1, operation=COMMIT)
+    ann.line.between[COMMIT] = lambda: ann.line.between.update({COMMIT: lambda: books.write(*written)})
     with pytest.raises(OutcomeUnknown):
         unit.commit()
-    for use in (partial(unit.get, ann.accounts, account), unit.commit):
+    for use in (partial(unit.get, ann.accounts, account), unit.commit, unit.rollback):
         with pytest.raises(UnitFinished, match="unknown"):
             use()
+    books.plain_client.delete_item(TableName=books.tables["units"], Key=dumped(receipt))
 
 
-class TestWhatAnotherClientWritesBetweenTwoAttempts:
-    """It refuses the second attempt, and does not show the outcome of the first."""
-
-    pytestmark = THREADS_ONLY
-
-    def ends_unknown(self, ann: Party, unit: Unit, write: Callable[[], object]) -> None:
-        ann.loses(Lost.REQUEST, 1, operation=COMMIT)
-
-        def at_the_next() -> None:
-            ann.line.between[COMMIT] = write
-
-        ann.line.between[COMMIT] = at_the_next
-        with pytest.raises(OutcomeUnknown):
-            unit.commit()
-        with pytest.raises(UnitFinished, match="unknown"):
-            unit.rollback()
-
-    def test_a_version_that_another_client_writes_between_two_attempts_leaves_the_outcome_unknown(
-        self, books: Books, ann: Party, account: Key
-    ) -> None:
-        unit = ann.begin()
-        unit.update(ann.accounts, account, TAKE, TEN)
-        self.ends_unknown(ann, unit, lambda: books.write("accounts", {**account, VERSION: 5}))
-
-    def test_a_receipt_that_another_client_writes_between_two_attempts_leaves_the_outcome_unknown(
-        self, books: Books, ann: Party, account: Key
-    ) -> None:
-        name = some_name()
-        receipt = {"unit": f"name#{name}", "row": "receipt"}
-        unit = ann.begin(name=name)
-        unit.update(ann.accounts, account, TAKE, TEN)
-        self.ends_unknown(ann, unit, lambda: books.write("units", receipt))
-        books.plain_client.delete_item(TableName=books.tables["units"], Key=dumped(receipt))
+# Commits that the token alone prevents from being applied twice: they return the balance on engines that forget it.
 
 
-def test_all_attempts_to_commit_are_under_the_units_own_token(ann: Party, account: Key) -> None:
+def count_blindly(ann: Party, unit: Unit, key: Key) -> int:
+    unit.update(ann.accounts, key, ADD, TEN, blind=True)
+    return 120
+
+
+def count_blindly_if(ann: Party, unit: Unit, key: Key) -> int:
+    unit.update(ann.accounts, key, ADD, {**TEN, ":old": 100}, condition="balance = :old", blind=True)
+    return 110
+
+
+@pytest.mark.parametrize("name", [None, "named"])
+@pytest.mark.parametrize("state", [count_blindly, count_blindly_if])
+def test_a_second_attempt_after_a_lost_reply_is_the_first_one_again(
+    books: Books, ann: Party, account: Key, state: Callable[[Party, Unit, Key], int], name: str | None
+) -> None:
     ann.loses(Lost.REPLY, 1, operation=COMMIT)
-    with ann.begin() as unit:
-        unit.update(ann.accounts, account, TAKE, TEN)
+    with ann.begin(name=name and some_name()) as unit:
+        if_forgotten = state(ann, unit, account)
+    forgets = books.engine.name == FORGETS_TOKENS and name is None
+    assert books.balance(account) == (if_forgotten if forgets else 110)
     tokens = [sent.parameters["ClientRequestToken"] for sent in ann.line.sent if sent.operation == COMMIT]
     assert tokens == [unit.id] * 2
 
 
-# Commits that only the token prevents from being applied twice, and the result on engines that forget tokens.
-
-
-def count_blindly(ann: Party, unit: Unit, key: Key) -> None:
-    unit.update(ann.accounts, key, ADD, TEN, blind=True)
-
-
-def count_blindly_if(ann: Party, unit: Unit, key: Key) -> None:
-    unit.update(ann.accounts, key, ADD, {**TEN, ":old": 100}, condition="balance = :old", blind=True)
-
-
-def delete(ann: Party, unit: Unit, key: Key) -> None:
-    unit.delete(ann.accounts, key)
-
-
-@pytest.mark.parametrize("state", [count_blindly, count_blindly_if, delete])
-def test_a_second_attempt_after_a_lost_reply_is_the_first_one_again(
-    books: Books, ann: Party, account: Key, state: Callable[[Party, Unit, Key], None]
-) -> None:
-    ann.loses(Lost.REPLY, 1, operation=COMMIT)
-    unit = ann.begin()
-    state(ann, unit, account)
-    if books.engine.name == FORGETS_TOKENS and state is delete:
-        # The second attempt finds no item: the first attempt has deleted it, or another client has.
-        with pytest.raises(OutcomeUnknown):
-            unit.commit()
-        return
-    unit.commit()
-    twice = books.engine.name == FORGETS_TOKENS and state is count_blindly
-    assert books.item("accounts", account) == (
-        None if state is delete else {**account, "balance": 120 if twice else 110}
-    )
-
-
-def test_a_second_attempt_after_a_lost_reply_of_a_named_unit_is_never_applied_twice(
+def test_a_second_attempt_after_a_lost_reply_of_a_commit_that_only_deletes_is_known_by_its_token(
     books: Books, ann: Party, account: Key
 ) -> None:
     ann.loses(Lost.REPLY, 1, operation=COMMIT)
-    with ann.begin(name=some_name()) as unit:
-        count_blindly(ann, unit, account)
-    assert books.balance(account) == 110
-
-
-def test_a_second_attempt_after_a_lost_request_that_meets_a_change_is_unknown(
-    books: Books, ann: Party, ben: Party, account: Key
-) -> None:
-    """The first attempt may still arrive, or may have been lost: the sender cannot know."""
-    ann.loses(Lost.REQUEST, 1, operation=COMMIT)
     unit = ann.begin()
-    unit.update(ann.accounts, account, TAKE, TEN)
-    ben.changes(account, 7)
-    with pytest.raises(OutcomeUnknown):
+    unit.delete(ann.accounts, account)
+    # Without its token it finds no item: the first attempt has deleted it, or another client has.
+    with pytest.raises(OutcomeUnknown) if books.engine.name == FORGETS_TOKENS else nullcontext():
         unit.commit()
-    assert books.balance(account) == 7
+    assert books.raw("accounts", account) is None
 
 
 def test_a_second_attempt_after_a_lost_request_that_surely_was_not_sent_is_refused_by_its_condition(
@@ -231,81 +150,65 @@ def test_a_second_attempt_after_a_lost_request_that_surely_was_not_sent_is_refus
     assert books.balance(account) == 100
 
 
-class TestACopyOfACommitThatArrivesLate:
-    def arrives(self, books: Books, ann: Party) -> None:
-        """The request as it was sent: a copy that arrives after its sender has given it up."""
-        (commit, *_) = [sent for sent in ann.line.sent if sent.operation == COMMIT]
-        books.plain_client.transact_write_items(**commit.parameters)
-
-    def test_a_copy_of_a_commit_that_arrives_late_is_applied_if_nothing_has_changed_which_is_why_it_is_unknown(
-        self, books: Books, ann: Party, transfer: Transfer
-    ) -> None:
-        ann.loses(Lost.REQUEST, 1, 1_000, COMMIT)
-        with pytest.raises(OutcomeUnknown):
-            transfer.run()
-        assert transfer.times() == 0
-        self.arrives(books, ann)
-        assert transfer.times() == 1
-
-    def test_a_copy_of_a_commit_that_arrives_late_is_refused_if_others_have_changed_what_it_rests_on(
-        self, books: Books, ann: Party, ben: Party, transfer: Transfer
-    ) -> None:
-        ann.loses(Lost.REQUEST, 1, 1_000, COMMIT)
-        with pytest.raises(OutcomeUnknown):
-            transfer.run()
-        ben.changes(transfer.source, 7)
-        with pytest.raises(ClientError, match="ConditionalCheckFailed"):
-            self.arrives(books, ann)
-        assert (books.balance(transfer.source), books.balance(transfer.target)) == (7, 50)
-
-    def test_a_copy_of_a_commit_that_arrives_late_is_refused_if_its_name_was_committed_by_another_attempt(
-        self, books: Books, ann: Party, ben: Party, account: Key
-    ) -> None:
-        name = some_name()
-        ann.loses(Lost.REQUEST, 1, 1_000, COMMIT)
-        unit = ann.begin(name=name)
-        count_blindly(ann, unit, account)
-        with pytest.raises(OutcomeUnknown):
-            unit.commit()
-        with ben.begin(name=name) as again:
-            count_blindly(ben, again, account)
-        with pytest.raises(ClientError, match="ConditionalCheckFailed"):
-            self.arrives(books, ann)
-        assert books.balance(account) == 110
-
-    def test_a_copy_of_a_commit_that_arrives_late_is_not_applied_a_second_time(
-        self, books: Books, ann: Party, transfer: Transfer
-    ) -> None:
-        transfer.run()
-        if books.engine.name == FORGETS_TOKENS:
-            with pytest.raises(ClientError, match="ConditionalCheckFailed"):
-                self.arrives(books, ann)
-        else:
-            self.arrives(books, ann)
-        assert transfer.times() == 1
+def arrives(books: Books, ann: Party) -> None:
+    """The request as it was sent: a copy that arrives after its sender has given it up."""
+    (commit, *_) = [sent for sent in ann.line.sent if sent.operation == COMMIT]
+    books.plain_client.transact_write_items(**commit.parameters)
 
 
-def takes_ten(party: Party, key: Key, **terms: object) -> Unit:
-    """A unit that is about to be committed."""
-    unit = party.begin(**terms)
-    unit.update(party.accounts, key, TAKE, TEN)
-    return unit
+@NAMED
+def test_a_commit_that_never_arrives_is_unknown_since_a_late_copy_is_applied_if_nothing_has_changed(
+    books: Books, ann: Party, account: Key, named: bool
+) -> None:
+    ann.loses(Lost.REQUEST, 1, 1_000, COMMIT)
+    with pytest.raises(OutcomeUnknown) as raised:
+        takes_ten(ann, account, name=some_name() if named else None).commit()
+    assert ("outcome(" in str(raised.value)) == named
+    assert books.balance(account) == 100
+    arrives(books, ann)
+    assert books.balance(account) == 90
 
 
-def test_the_outcome_of_a_name_is_the_same_whichever_process_asks(ann: Party, ben: Party, account: Key) -> None:
-    name = some_name()
-    takes_ten(ann, account, name=name).commit()
-    assert {party.units.outcome(name=name) for party in (ann, ben)} == {Outcome.COMMITTED}
-
-
-def test_the_outcome_of_a_name_that_was_not_used_is_rolled_back_and_may_be_used_afterwards(
-    books: Books, ann: Party, account: Key
+@pytest.mark.parametrize(
+    ("meanwhile", "left"), [("others change the item", 7), ("its name is committed", 90), ("its name is given up", 100)]
+)
+def test_a_copy_of_a_commit_that_arrives_late_is_refused_if(
+    books: Books, ann: Party, ben: Party, account: Key, meanwhile: str, left: int
 ) -> None:
     name = some_name()
-    assert [ann.units.outcome(name=name) for _ in range(2)] == [Outcome.ROLLED_BACK] * 2
-    takes_ten(ann, account, name=name).commit()
-    assert ann.units.outcome(name=name) is Outcome.COMMITTED
+    ann.loses(Lost.REQUEST, 1, 1_000, COMMIT)
+    with pytest.raises(OutcomeUnknown):
+        takes_ten(ann, account, name=name).commit()
+    match meanwhile:
+        case "others change the item":
+            ben.changes(account, 7)
+        case "its name is committed":
+            takes_ten(ben, account, name=name).commit()
+        case "its name is given up":
+            assert ben.units.outcome(name=name) is Outcome.ROLLED_BACK
+    with pytest.raises(ClientError, match="ConditionalCheckFailed"):
+        arrives(books, ann)
+    assert books.balance(account) == left
+
+
+@NAMED
+def test_a_copy_of_a_commit_that_arrives_late_is_not_applied_a_second_time(
+    books: Books, ann: Party, account: Key, named: bool
+) -> None:
+    takes_ten(ann, account, name=some_name() if named else None).commit()
+    forgets = books.engine.name == FORGETS_TOKENS
+    with pytest.raises(ClientError, match="ConditionalCheckFailed") if forgets else nullcontext():
+        arrives(books, ann)
     assert books.balance(account) == 90
+
+
+def test_the_outcome_of_a_name_is_rolled_back_before_its_use_and_committed_since_whichever_process_asks(
+    ann: Party, ben: Party, account: Key
+) -> None:
+    name = some_name()
+    assert {party.units.outcome(name=name) for party in (ann, ben)} == {Outcome.ROLLED_BACK}
+    takes_ten(ann, account, name=name).commit()
+    assert {party.units.outcome(name=name) for party in (ann, ben)} == {Outcome.COMMITTED}
 
 
 @pytest.mark.parametrize("engine", [None, "marked"])
@@ -317,20 +220,6 @@ def test_the_outcome_of_a_name_that_was_given_up_is_refused_to_the_unit_that_was
     assert ben.units.outcome(name=name) is Outcome.ROLLED_BACK
     with pytest.raises(UnitRolledBack):
         unit.commit()
-    assert books.balance(account) == 100
-
-
-def test_the_outcome_of_a_name_after_an_unknown_outcome_is_right_for_good_however_late_the_request_comes(
-    books: Books, ann: Party, ben: Party, account: Key
-) -> None:
-    name = some_name()
-    ann.loses(Lost.REQUEST, 1, 1_000, "TransactWriteItems")
-    with pytest.raises(OutcomeUnknown):
-        takes_ten(ann, account, name=name).commit()
-    (late, *_) = (sent.parameters for sent in ann.line.sent if sent.operation == "TransactWriteItems")
-    assert ben.units.outcome(name=name) is Outcome.ROLLED_BACK
-    with pytest.raises(books.plain_client.exceptions.TransactionCanceledException):
-        books.plain_client.transact_write_items(**late)
     assert books.balance(account) == 100
 
 
@@ -359,27 +248,21 @@ def test_the_outcome_of_a_name_that_is_committed_while_it_is_asked_for_is_commit
     assert books.balance(account) == 90
 
 
-def test_the_outcome_of_a_unit_that_was_committed_by_marks_is_known(ann: Party, ben: Party, account: Key) -> None:
-    unit = takes_ten(ann, account, engine="marked")
-    unit.commit()
-    assert ben.units.outcome(unit=unit.id) is Outcome.COMMITTED
-
-
-def test_the_outcome_of_a_unit_that_met_a_conflict_under_marks_is_rolled_back(
-    ann: Party, ben: Party, account: Key
+@pytest.mark.parametrize(
+    ("engine", "conflict", "outcome"),
+    [("marked", False, Outcome.COMMITTED), ("marked", True, Outcome.ROLLED_BACK), (None, False, Outcome.FORGOTTEN)],
+    ids=lambda each: str(getattr(each, "value", each)),
+)
+def test_the_outcome_of_a_unit_by_its_id_is_known_of_marks_and_forgotten_of_one_request(
+    ann: Party, ben: Party, account: Key, engine: str | None, conflict: bool, outcome: Outcome
 ) -> None:
-    unit = takes_ten(ann, account, engine="marked")
-    ben.changes(account, 1)
-    with pytest.raises(UnitConflict):
+    """One request leaves no record: a caller that may have to ask gives the unit a name."""
+    unit = takes_ten(ann, account, engine=engine)
+    if conflict:
+        ben.changes(account, 1)
+    with pytest.raises(UnitConflict) if conflict else nullcontext():
         unit.commit()
-    assert ben.units.outcome(unit=unit.id) is Outcome.ROLLED_BACK
-
-
-def test_the_outcome_of_a_unit_that_was_committed_in_one_request_is_forgotten(ann: Party, account: Key) -> None:
-    """It leaves no record: a caller that may have to ask gives it a name."""
-    unit = takes_ten(ann, account)
-    unit.commit()
-    assert ann.units.outcome(unit=unit.id) is Outcome.FORGOTTEN
+    assert ben.units.outcome(unit=unit.id) is outcome
 
 
 @THREADS_ONLY
@@ -412,70 +295,33 @@ def test_an_outcome_that_is_asked_for_with_wrong_arguments_is_refused(
     assert books.everything() == before
 
 
-def expires(books: Books, name: str) -> None:
-    """Time to live deletes the receipt of a name."""
-    key = dumped({"unit": f"name#{name}", "row": "receipt"})
-    books.plain_client.delete_item(TableName=books.tables["units"], Key=key)
-
-
 @pytest.mark.parametrize("engine", ["native", "marked"])
-def test_a_name_whose_receipt_time_to_live_has_deleted_may_be_given_up_again_for_a_unit_that_has_seen_the_first_time(
-    books: Books, ann: Party, ben: Party, account: Key, engine: str
-) -> None:
-    name = some_name()
-    ben.units.outcome(name=name)
-    unit = ann.begin(name=name, engine=engine)
-    unit.update(ann.accounts, account, TAKE, TEN)
-    expires(books, name)
-    assert ben.units.outcome(name=name) is Outcome.ROLLED_BACK
-    with pytest.raises(UnitRolledBack, match="given up"):
-        unit.commit()
-    assert books.balance(account) == 100
-
-
-@pytest.mark.parametrize("engine", ["native", "marked"])
+@pytest.mark.parametrize("is_saved", [False, True], ids=["open", "saved"])
+@pytest.mark.parametrize("is_given_up_again", [False, True], ids=["left alone", "given up again"])
 def test_a_name_whose_receipt_time_to_live_has_deleted_is_as_free_as_it_was(
-    books: Books, ann: Party, ben: Party, account: Key, engine: str
+    books: Books, ann: Party, ben: Party, account: Key, engine: str, is_saved: bool, is_given_up_again: bool
 ) -> None:
     name = some_name()
     ben.units.outcome(name=name)
-    unit = ann.begin(name=name, engine=engine)
-    unit.update(ann.accounts, account, TAKE, TEN)
-    expires(books, name)
-    unit.commit()
-    assert (books.balance(account), ben.units.outcome(name=name)) == (90, Outcome.COMMITTED)
-
-
-@pytest.mark.parametrize("engine", ["native", "marked"])
-def test_a_name_whose_receipt_time_to_live_has_deleted_leaves_a_saved_unit_that_may_be_resumed(
-    books: Books, ann: Party, ben: Party, account: Key, engine: str
-) -> None:
-    name = some_name()
-    ben.units.outcome(name=name)
-    saved = ann.saves(account, name=name, engine=engine)
-    expires(books, name)
-    ben.units.resume(saved).commit()
-    assert (books.balance(account), ben.units.outcome(name=name)) == (90, Outcome.COMMITTED)
-
-
-@pytest.mark.parametrize("engine", ["native", "marked"])
-def test_a_name_whose_receipt_time_to_live_has_deleted_ends_a_saved_unit_if_it_is_given_up_again(
-    books: Books, ann: Party, ben: Party, account: Key, engine: str
-) -> None:
-    name = some_name()
-    ben.units.outcome(name=name)
-    saved = ann.saves(account, name=name, engine=engine)
-    expires(books, name)
-    assert ben.units.outcome(name=name) is Outcome.ROLLED_BACK
-    with pytest.raises(UnitRolledBack, match="given up"):
-        ben.units.resume(saved)
+    unit = takes_ten(ann, account, name=name, engine=engine)
+    commit = unit.commit
+    if is_saved:
+        saved = unit.save()
+        commit = lambda: ben.units.resume(saved).commit()  # noqa: E731
+    receipt = dumped({"unit": f"name#{name}", "row": "receipt"})
+    books.plain_client.delete_item(TableName=books.tables["units"], Key=receipt)
+    if is_given_up_again:
+        assert ben.units.outcome(name=name) is Outcome.ROLLED_BACK
+    with pytest.raises(UnitRolledBack, match="given up") if is_given_up_again else nullcontext():
+        commit()
+    assert books.balance(account) == (100 if is_given_up_again else 90)
+    assert ben.units.outcome(name=name) is (Outcome.ROLLED_BACK if is_given_up_again else Outcome.COMMITTED)
 
 
 def test_a_save_that_is_not_answered_is_unknown_until_it_is_resumed(
     books: Books, ann: Party, ben: Party, account: Key
 ) -> None:
-    unit = ann.begin()
-    unit.update(ann.accounts, account, TAKE, TEN)
+    unit = takes_ten(ann, account)
     ann.loses(Lost.REPLY, 1, 1_000, "PutItem")
     with pytest.raises(OutcomeUnknown):
         unit.save()
@@ -485,24 +331,13 @@ def test_a_save_that_is_not_answered_is_unknown_until_it_is_resumed(
     assert books.balance(account) == 90
 
 
-def test_a_save_that_was_not_sent_leaves_the_unit_open(books: Books, ann: Party, account: Key) -> None:
-    unit = ann.begin()
-    unit.update(ann.accounts, account, TAKE, TEN)
-    loss = ann.loses(Lost.NOT_SENT, 1, 1_000, "PutItem")
-    with pytest.raises(RequestNotApplied):
-        unit.save()
-    ann.line.losses.remove(loss)
-    unit.commit()
-    assert books.balance(account) == 90
-
-
-def test_a_save_after_one_that_failed_half_way_has_what_was_stated_in_between(
-    books: Books, ann: Party, ben: Party, account: Key
+@pytest.mark.parametrize("row", [1, 2], ids=["the row of what is stated", "the record that names it"])
+def test_a_save_that_was_not_sent_leaves_the_unit_open_and_the_next_has_what_was_stated_in_between(
+    books: Books, ann: Party, ben: Party, account: Key, row: int
 ) -> None:
     unit = ann.begin()
     unit.put(ann.accounts, {**some_account(), "raw": os.urandom(4_000)})
-    # Its row is written, and the record that names it is not.
-    loss = ann.loses(Lost.NOT_SENT, 2, 1_000, "PutItem")
+    loss = ann.loses(Lost.NOT_SENT, row, 1_000, "PutItem")
     with pytest.raises(RequestNotApplied):
         unit.save()
     ann.line.losses.remove(loss)

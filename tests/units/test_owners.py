@@ -31,25 +31,20 @@ def rows_of(books: Books, owner: str) -> list[dict[str, Any]]:
 def test_the_end_of_an_owner_rolls_back_all_that_was_saved_under_it_and_nothing_else(
     books: Books, ann: Party, ben: Party, owner: str
 ) -> None:
-    keys = [books.account(100) for _ in range(4)]
+    keys = [books.account(100) for _ in range(5)]
+    committed = ann.saves(keys[4], owner)
+    ann.units.resume(committed).commit()
     mine = [ann.saves(keys[0], owner), ben.saves(keys[1], owner)]
     others = [ann.saves(keys[2], some_name()), ann.saves(keys[3])]
-    assert sorted(ben.units.end_owner(owner)) == sorted(mine)
+    ends = [sorted(ben.units.end_owner(owner)) for _ in range(3)]
+    assert ends == [sorted(mine), [], []]
     for name in mine:
         with pytest.raises(UnitRolledBack, match=owner):
             ann.units.resume(name)
     for name in others:
         ann.units.resume(name).commit()
-    assert [books.balance(key) for key in keys] == [100, 100, 90, 90]
-
-
-def test_the_end_of_an_owner_leaves_a_committed_unit_alone(
-    books: Books, ann: Party, ben: Party, account: Key, owner: str
-) -> None:
-    name = ann.saves(account, owner)
-    ann.units.resume(name).commit()
-    assert ben.units.end_owner(owner) == []
-    assert (ann.units.outcome(unit=name), books.balance(account)) == (Outcome.COMMITTED, 90)
+    assert ann.units.outcome(unit=committed) is Outcome.COMMITTED
+    assert [books.balance(key) for key in keys] == [100, 100, 90, 90, 90]
 
 
 @pytest.mark.parametrize("engine", ["native", "marked"])
@@ -63,27 +58,15 @@ def test_the_end_of_an_owner_ends_a_unit_that_another_process_has_resumed(
     assert books.balance(account) == 100
 
 
-def test_the_end_of_an_owner_may_come_again_and_again(ann: Party, account: Key, owner: str) -> None:
-    name = ann.saves(account, owner)
-    assert [ann.units.end_owner(owner) for _ in range(3)] == [[name], [], []]
-
-
-def test_the_end_of_an_owner_of_one_that_saved_nothing_leaves_a_row_that_goes(
-    books: Books, ann: Party, owner: str
-) -> None:
-    assert ann.units.end_owner(owner) == []
-    [row] = rows_of(books, owner)
-    assert (row["row"], "expiresAt" in row) == ("ended", True)
-
-
-def test_the_end_of_an_owner_counts_its_thirty_days_anew_each_time(
+def test_the_end_of_an_owner_that_saved_nothing_leaves_a_row_whose_thirty_days_count_anew_with_each_end(
     books: Books, ann: Party, ben: Party, owner: str
 ) -> None:
     """Also where the row of an earlier end has expired, and is not deleted yet."""
-    ann.units.end_owner(owner)
+    assert ann.units.end_owner(owner) == []
     books.clock.advance(30 * 24 * 3_600)
     ben.units.end_owner(owner)
     [row] = rows_of(books, owner)
+    assert row["row"] == "ended"
     assert row["expiresAt"] >= books.clock.wall_ms // 1_000 + 30 * 24 * 3_600
 
 
@@ -110,45 +93,50 @@ def test_the_end_of_an_owner_reads_every_page_of_its_rows(books: Books, ann: Par
     assert {ann.units.outcome(unit=name) for name in names} == {Outcome.ROLLED_BACK}
 
 
-def test_a_save_after_the_end_of_its_owner_is_refused(ann: Party, ben: Party, account: Key, owner: str) -> None:
-    unit = ann.begin()
+@pytest.mark.parametrize(("was_saved", "outcome"), [(False, Outcome.FORGOTTEN), (True, Outcome.ROLLED_BACK)])
+def test_a_save_after_the_end_of_its_owner_is_refused_and_ends_a_unit_that_was_saved_before(
+    ann: Party, ben: Party, account: Key, owner: str, was_saved: bool, outcome: Outcome
+) -> None:
+    unit = ann.units.resume(ann.saves(account)) if was_saved else ann.begin()
     unit.update(ann.accounts, account, TAKE, TEN)
     ben.units.end_owner(owner)
     with pytest.raises(UnitRolledBack, match=f"its owner '{owner}' has ended"):
         unit.save(owner=owner)
-    assert ann.units.outcome(unit=unit.id) is Outcome.FORGOTTEN
+    assert ann.units.outcome(unit=unit.id) is outcome
     assert ben.units.end_owner(owner) == []
 
 
-def test_a_save_after_the_end_of_its_owner_ends_a_unit_that_was_saved_before(
-    ann: Party, ben: Party, account: Key, owner: str
-) -> None:
-    unit = ann.units.resume(ann.saves(account))
-    ben.units.end_owner(owner)
-    with pytest.raises(UnitRolledBack):
-        unit.save(owner=owner)
-    assert ann.units.outcome(unit=unit.id) is Outcome.ROLLED_BACK
-
-
-@pytest.mark.parametrize("outcome", [Outcome.PENDING, Outcome.COMMITTED])
+@THREADS_ONLY
+@pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
+@pytest.mark.parametrize("another", ["has resumed it", "has committed it", "resumes it meanwhile"])
 def test_a_save_after_the_end_of_its_owner_says_who_has_the_unit_by_then(
-    ann: Party, ben: Party, account: Key, owner: str, outcome: Outcome
+    ann: Party, ben: Party, account: Key, owner: str, another: str
 ) -> None:
     unit = ann.units.resume(ann.saves(account))
-    another = ben.units.resume(unit.id)
-    if outcome is Outcome.COMMITTED:
-        another.commit()
+    if another == "has resumed it":
+        ben.units.resume(unit.id)
+    elif another == "has committed it":
+        ben.units.resume(unit.id).commit()
+    else:
+        ann.line.between["UpdateItem"] = lambda: ben.units.resume(unit.id)
     ben.units.end_owner(owner)
     with pytest.raises(UnitChanged):
         unit.save(owner=owner)
-    assert ann.units.outcome(unit=unit.id) is outcome
+    assert ann.units.outcome(unit=unit.id) is (Outcome.COMMITTED if "committed" in another else Outcome.PENDING)
 
 
 @pytest.mark.parametrize("next_owner", [None, "another"])
 def test_a_save_says_whose_the_unit_is_from_then_on(
     books: Books, ann: Party, ben: Party, account: Key, owner: str, next_owner: str | None
 ) -> None:
-    name = ann.units.resume(ann.saves(account, owner)).save(owner=next_owner and some_name())
+    name, next_owner = ann.saves(account, owner), next_owner and some_name()
+
+    def shown() -> list[str | None]:
+        return [unit.owner for unit in ben.units.open_units() if unit.unit == name]
+
+    assert shown() == [owner]
+    ann.units.resume(name).save(owner=next_owner)
+    assert shown() == [next_owner]
     assert ben.units.end_owner(owner) == []
     ann.units.resume(name).commit()
     assert books.balance(account) == 90
@@ -223,20 +211,6 @@ def test_a_save_beside_the_end_of_its_owner_is_found_or_refused(
     assert outcomes == {"found", "refused"}
 
 
-@THREADS_ONLY
-@pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
-def test_a_save_that_its_owner_refuses_says_who_has_resumed_the_unit_meanwhile(
-    units_world: UnitsWorld, books: Books, owner: str
-) -> None:
-    ann, ben = units_world.party(), units_world.party()
-    unit = ann.units.resume(ann.saves(books.account(100)))
-    ben.units.end_owner(owner)
-    ann.line.between["UpdateItem"] = lambda: ben.units.resume(unit.id)
-    with pytest.raises(UnitChanged):
-        unit.save(owner=owner)
-    assert ann.units.outcome(unit=unit.id) is Outcome.PENDING
-
-
 def test_an_execution_is_another_owner_after_each_redrive(books: Books, ann: Party, account: Key, owner: str) -> None:
     execution = EXECUTION + owner
     before = ann.saves(account, unit_owner(execution, 0))
@@ -248,22 +222,17 @@ def test_an_execution_is_another_owner_after_each_redrive(books: Books, ann: Par
     assert books.balance(account) == 90
 
 
+def test_an_owner_of_an_execution_is_made_of_its_arn_and_a_number() -> None:
+    assert unit_owner(EXECUTION, 1) == f'["{EXECUTION}",1]'
+
+
 @pytest.mark.parametrize(
     ("execution", "redrives", "field"),
     [("one", 0, "execution"), (7, 0, "execution"), (EXECUTION, -1, "redrives"), (EXECUTION, True, "redrives")],
 )
-def test_an_owner_of_an_execution_is_made_of_its_arn_and_a_number(execution: Any, redrives: Any, field: str) -> None:
+def test_what_makes_no_owner_of_an_execution_is_named(execution: Any, redrives: Any, field: str) -> None:
     with pytest.raises(InvalidUnitRequest, match=field):
         unit_owner(execution, redrives)
-
-
-def test_an_execution_may_have_any_arn() -> None:
-    assert unit_owner(EXECUTION, 1) == f'["{EXECUTION}",1]'
-
-
-def test_an_operator_sees_whose_a_unit_is(ann: Party, account: Key, owner: str) -> None:
-    name = ann.saves(account, owner)
-    assert [unit.owner for unit in ann.units.open_units() if unit.unit == name] == [owner]
 
 
 def head_first(_left: int) -> int:

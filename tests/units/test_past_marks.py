@@ -1,65 +1,29 @@
 """What other processes find at the marks of a unit whose process has crashed, also if its record is incomplete."""
 
-import random
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from kit.crashes import crashes
 from kit.units import MARK, THREADS_ONLY, VERSION, Books, Key, Killed, Lost, Party, UnitsWorld, dumped, some_account
+from units.conftest import NEW, OLD, killed, states
 
 from ticketlock.errors import TableRefused
 from ticketlock.units import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation, Record
 
 pytestmark = THREADS_ONLY
 
-# Incompressible, so that it does not fit into the head.
-LONG = random.Random(0).randbytes(8_000)
 LEASE_S, COPIES_S, MARGIN_S = 60, 600, 5
 SET = "SET balance = :n"
 LEVELS = pytest.mark.parametrize("level", [UNCOMMITTED, COMMITTED, SERIALIZABLE], ids=lambda level: level.name)
 
 
-@pytest.fixture
-def keys(books: Books) -> list[Key]:
-    """The keys of an item that is changed, one that is deleted, and one that is created."""
-    return [books.account(100), books.account(50), some_account()]
-
-
-OLD, NEW = [100, 50, None], [0, None, 0]
-
-
-def killed(world: UnitsWorld, keys: list[Key], *, is_committed: bool) -> str:
-    """The id of a unit that has marked all three; its process crashed before or after its decision."""
-    ann = world.party()
-    unit = states(ann, keys)
-    crashes(ann, 3, is_sent=is_committed)
-    with pytest.raises(Killed):
-        unit.commit()
-    return str(unit.id)
-
-
-def states(ann: Party, keys: list[Key]) -> Any:
-    changed, deleted, made = keys
-    unit = ann.begin(engine="marked")
-    unit.update(ann.accounts, changed, "SET balance = :n, noise = :noise", {":n": 0, ":noise": LONG})
-    unit.delete(ann.accounts, deleted)
-    unit.put(ann.accounts, {**made, "balance": 0})
-    return unit
-
-
 def read(party: Party, keys: list[Key], level: Isolation) -> list[Any]:
-    """Their balances, one by one."""
-    found = [party.units.get(party.accounts, key, isolation=level) for key in keys]
-    return [item and item["balance"] for item in found]
-
-
-def read_at_once(party: Party, keys: list[Key], level: Isolation) -> list[Any]:
-    """The same, in one request."""
-    found = party.units.get_all([(party.accounts, key) for key in keys], isolation=level)
-    return [item and item["balance"] for item in found]
+    """Their balances, which are the same one by one and in one request."""
+    one_by_one = [party.units.get(party.accounts, key, isolation=level) for key in keys]
+    assert party.units.get_all([(party.accounts, key) for key in keys], isolation=level) == one_by_one
+    return [item and item["balance"] for item in one_by_one]
 
 
 def stored(books: Books, keys: list[Key]) -> list[Any]:
@@ -85,28 +49,15 @@ def before_the(number: int, operation: str, party: Party, do: Callable[[], objec
 
 
 @LEVELS
-def test_a_unit_that_is_pending_shows_what_was_committed_before_it(
-    units_world: UnitsWorld, ben: Party, keys: list[Key], level: Isolation
+@pytest.mark.parametrize("state", ["pending", "pending, and its rows are lost", "committed"])
+def test_a_reader_past_marks_sees_what_is_committed_and_uncommitted_what_is_stored(
+    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key], level: Isolation, state: str
 ) -> None:
-    killed(units_world, keys, is_committed=False)
-    assert read(ben, keys, level) == OLD
-    assert read_at_once(ben, keys, level) == OLD
-
-
-def test_a_unit_that_is_pending_shows_that_without_what_it_has_written_down_too(
-    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
-) -> None:
-    lose_rows(books, killed(units_world, keys, is_committed=False), "w#")
-    assert read(ben, keys, COMMITTED) == OLD
-
-
-def test_a_unit_that_is_committed_and_not_finished_shows_the_old_value_to_uncommitted_reads(
-    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
-) -> None:
-    killed(units_world, keys, is_committed=True)
+    unit = killed(units_world, keys, is_committed=state == "committed")
+    if "rows are lost" in state:
+        lose_rows(books, unit, "w#")
     assert has_marks(books, keys) == [True] * 3
-    assert read(ben, keys, UNCOMMITTED) == OLD
-    assert read(ben, keys, COMMITTED) == NEW
+    assert read(ben, keys, level) == (NEW if state == "committed" and level is not UNCOMMITTED else OLD)
 
 
 def test_a_unit_that_is_committed_and_not_finished_is_read_again_by_a_reader_between_whose_requests_it_was_closed(
@@ -116,7 +67,7 @@ def test_a_unit_that_is_committed_and_not_finished_is_read_again_by_a_reader_bet
     books.clock.advance(COPIES_S + MARGIN_S)
     # The item twice, until its record is known to be of that moment, and then what the unit writes.
     before_the(3, "GetItem", ben, units_world.party().units.sweep)
-    assert read(ben, keys[:1], COMMITTED) == [0]
+    assert (ben.units.get(ben.accounts, keys[0]) or {})["balance"] == 0
     assert not ben.line.between
     asked = [sent.parameters for sent in ben.line.sent if sent.operation == "GetItem"]
     assert [each["TableName"] == ben.accounts.name for each in asked] == [True, True, False, False, True]
@@ -155,48 +106,49 @@ def test_a_committed_unit_is_reported_to_a_writer_of_an_item_with_its_mark_that_
     assert read(ben, [{"id": copy["id"]}], COMMITTED) == [100]
 
 
-class TestAUnitThatWasRolledBackAndForgotten:
-    @pytest.fixture
-    def late(self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]) -> dict[str, list[Any]]:
-        """The requests that mark, by operation, which arrive when the unit's record is gone."""
-        ann = units_world.party()
-        unit = states(ann, keys)
-        ann.loses(Lost.KILLED_BEFORE, 1, operation="TransactWriteItems")
-        with pytest.raises(Killed):
-            unit.commit()
-        for seconds in (LEASE_S, COPIES_S):
-            books.clock.advance(seconds + MARGIN_S)
-            ben.units.sweep()
-        lose_rows(books, str(unit.id), "")
-        assert stored(books, keys[2:]) == [None]
-        assert has_marks(books, keys) == [False] * 3
-        sent = [(each.operation, each.parameters) for each in ann.line.sent]
-        return {
-            "UpdateItem": [each for name, each in sent if name == "UpdateItem" and "#mark" in each["UpdateExpression"]],
-            "TransactWriteItems": [each for name, each in sent if name == "TransactWriteItems"],
-        }
+@pytest.fixture
+def late(books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]) -> dict[str, list[Any]]:
+    """The requests that mark, by operation, which arrive when the unit is rolled back and its record is gone."""
+    ann = units_world.party()
+    unit = states(ann, keys)
+    ann.loses(Lost.KILLED_BEFORE, 1, operation="TransactWriteItems")
+    with pytest.raises(Killed):
+        unit.commit()
+    for seconds in (LEASE_S, COPIES_S):
+        books.clock.advance(seconds + MARGIN_S)
+        ben.units.sweep()
+    lose_rows(books, str(unit.id), "")
+    assert stored(books, keys[2:]) == [None]
+    assert has_marks(books, keys) == [False] * 3
+    sent = [(each.operation, each.parameters) for each in ann.line.sent]
+    return {
+        "UpdateItem": [each for name, each in sent if name == "UpdateItem" and "#mark" in each["UpdateExpression"]],
+        "TransactWriteItems": [each for name, each in sent if name == "TransactWriteItems"],
+    }
 
-    def test_a_unit_that_was_rolled_back_and_forgotten_does_not_make_an_item_by_a_mark_that_comes_late(
-        self, books: Books, keys: list[Key], late: dict[str, list[Any]]
-    ) -> None:
-        (marks,) = late["TransactWriteItems"]
-        with pytest.raises(ClientError, match="TransactionCanceled"):
-            books.plain_client.transact_write_items(**marks)
-        assert books.raw("accounts", keys[2]) is None
 
-    @LEVELS
-    def test_a_forgotten_unit_is_read_past_where_its_mark_came_late_and_the_next_unit_takes_that_off(
-        self, books: Books, ben: Party, keys: list[Key], late: dict[str, list[Any]], level: Isolation
-    ) -> None:
-        for each in late["UpdateItem"]:
-            books.plain_client.update_item(**each)
-        assert has_marks(books, keys) == [True, True, False]
-        assert read(ben, keys, level) == OLD
-        with ben.begin() as unit:
-            for key in keys[:2]:
-                unit.update(ben.accounts, key, "SET balance = balance + :n", {":n": 1})
-        assert [item and (item["balance"], item[VERSION]) for item in stored(books, keys[:2])] == [
-            (101, unit.id),
-            (51, unit.id),
-        ]
-        assert has_marks(books, keys) == [False] * 3
+def test_a_unit_that_was_rolled_back_and_forgotten_does_not_make_an_item_by_a_mark_that_comes_late(
+    books: Books, keys: list[Key], late: dict[str, list[Any]]
+) -> None:
+    (marks,) = late["TransactWriteItems"]
+    with pytest.raises(ClientError, match="TransactionCanceled"):
+        books.plain_client.transact_write_items(**marks)
+    assert books.raw("accounts", keys[2]) is None
+
+
+@LEVELS
+def test_a_forgotten_unit_is_read_past_where_its_mark_came_late_and_the_next_unit_takes_that_off(
+    books: Books, ben: Party, keys: list[Key], late: dict[str, list[Any]], level: Isolation
+) -> None:
+    for each in late["UpdateItem"]:
+        books.plain_client.update_item(**each)
+    assert has_marks(books, keys) == [True, True, False]
+    assert read(ben, keys, level) == OLD
+    with ben.begin() as unit:
+        for key in keys[:2]:
+            unit.update(ben.accounts, key, "SET balance = balance + :n", {":n": 1})
+    assert [item and (item["balance"], item[VERSION]) for item in stored(books, keys[:2])] == [
+        (101, unit.id),
+        (51, unit.id),
+    ]
+    assert has_marks(books, keys) == [False] * 3

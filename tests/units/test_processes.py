@@ -43,9 +43,16 @@ def proxy(emulator: Emulator) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def opened(proxy: Proxy, plain_client: Any) -> Iterator[Opened]:
+def tables(plain_client: Any) -> Iterator[list[str]]:
+    """The names of those that are deleted at the end."""
     tables: list[str] = []
+    yield tables
+    for table in tables:
+        plain_client.delete_table(TableName=table)
 
+
+@pytest.fixture
+def opened(proxy: Proxy, plain_client: Any, tables: list[str]) -> Opened:
     def open_bank(processes: int, accounts: int, transfers: int) -> Bank:
         name = f"bank-{uuid.uuid4().hex[:8]}"
         bank = Bank(proxy.url, f"{name}-units", f"{name}-accounts", accounts, transfers, processes)
@@ -53,9 +60,7 @@ def opened(proxy: Proxy, plain_client: Any) -> Iterator[Opened]:
         tables.extend((bank.units, bank.accounts))
         return bank
 
-    yield open_bank
-    for table in tables:
-        plain_client.delete_table(TableName=table)
+    return open_bank
 
 
 @SIZES
@@ -97,26 +102,18 @@ Run = Callable[[str, int, int], Writers]
 
 
 @pytest.fixture
-def run(emulator: Emulator) -> Iterator[Run]:
-    plain_client: Any = make_client(endpoint_url=emulator.endpoint)
-    tables: list[str] = []
+def run(proxy: Proxy, plain_client: Any, tables: list[str]) -> Run:
+    def run(way: str, processes: int, each: int) -> Writers:
+        name = f"lists-{uuid.uuid4().hex[:8]}"
+        lists = Lists(proxy.url, f"{name}-units", f"{name}-lists", 4, each)
+        lists.open(plain_client)
+        tables.extend((lists.units, lists.lists))
+        proxy.random_faults = RandomFaults(lists.seed, FEWER_FAULTS) if way == "with units" else None
+        writers = Writers(lists, way, processes, Units(lists.units, client=plain_client))
+        writers.run()
+        return writers
 
-    with Proxy(emulator.endpoint) as proxy:
-        proxy.listen()
-
-        def run(way: str, processes: int, each: int) -> Writers:
-            name = f"lists-{uuid.uuid4().hex[:8]}"
-            lists = Lists(proxy.url, f"{name}-units", f"{name}-lists", 4, each)
-            lists.open(plain_client)
-            tables.extend((lists.units, lists.lists))
-            proxy.random_faults = RandomFaults(lists.seed, FEWER_FAULTS) if way == "with units" else None
-            writers = Writers(lists, way, processes, Units(lists.units, client=plain_client))
-            writers.run()
-            return writers
-
-        yield run
-    for table in tables:
-        plain_client.delete_table(TableName=table)
+    return run
 
 
 @HISTORIES

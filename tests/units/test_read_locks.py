@@ -19,6 +19,7 @@ pytestmark = pytest.mark.shows("read locks")
 
 SET = "SET balance = :n"
 LEASE_S, COPIES_S = 60, 600
+ORDER = Key_("pk").eq("order-1")
 
 
 def locking(party: Party, **terms: Any) -> Unit:
@@ -56,8 +57,8 @@ def test_what_it_has_read_stays_the_same_until_it_ends(
     assert marks(books, account, absent) == [False, False]
 
 
-@pytest.mark.parametrize("end", ["commit", "rollback", "error"])
-def test_what_it_has_only_read_is_free_after_its_end(
+@pytest.mark.parametrize("end", ["commit", "rollback", "error", "rollback after a change"])
+def test_what_it_has_marked_is_free_after_its_end(
     books: Books, ann: Party, ben: Party, account: Key, absent: Key, end: str
 ) -> None:
     plain = books.plain_account()
@@ -67,22 +68,13 @@ def test_what_it_has_only_read_is_free_after_its_end(
     if end == "error":
         with pytest.raises(ZeroDivisionError), unit:
             _ = 1 / 0
+    elif end == "rollback after a change":
+        for key in (account, absent):
+            unit.update(ann.accounts, key, SET, {":n": 1})
+        unit.rollback()
     else:
         getattr(unit, end)()
     assert marks(books, account, absent, plain) == [False, False, False]
-    assert books.raw("accounts", absent) is None
-    ben.changes(account, 7)
-
-
-def test_what_it_has_read_and_then_changed_is_free_after_a_rollback(
-    books: Books, ann: Party, ben: Party, account: Key, absent: Key
-) -> None:
-    unit = locking(ann)
-    for key in (account, absent):
-        unit.get(ann.accounts, key)
-        unit.update(ann.accounts, key, SET, {":n": 1})
-    unit.rollback()
-    assert marks(books, account, absent) == [False, False]
     assert books.raw("accounts", absent) is None
     ben.changes(account, 7)
     assert books.balance(account) == 7
@@ -258,36 +250,34 @@ def test_a_sweep_ends_what_a_killed_unit_with_read_locks_has_marked(
     assert ben.units.outcome(unit=unit.id) is Outcome.ROLLED_BACK
 
 
-def test_a_read_lock_in_another_unit_is_refused(ann: Party, account: Key) -> None:
-    with pytest.raises(InvalidUnitRequest, match="isolation"):
-        ann.begin().get(ann.accounts, account, isolation=READ_LOCK)
+REFUSED: dict[str, tuple[str, Callable[[Party, Key], object]]] = {
+    "a read of another unit": ("isolation", lambda ann, key: ann.begin().get(ann.accounts, key, isolation=READ_LOCK)),
+    "a read outside of units": ("isolation", lambda ann, key: ann.units.get(ann.accounts, key, isolation=READ_LOCK)),
+    "reads outside of units": (
+        "isolation",
+        lambda ann, key: ann.units.get_all([(ann.accounts, key), (ann.accounts, some_account())], isolation=READ_LOCK),
+    ),
+    "a query outside of units": ("isolation", lambda ann, _: ann.units.query(ann.lines, ORDER, isolation=READ_LOCK)),
+    "a query of its own level": ("isolation", lambda ann, _: locking(ann).query(ann.lines, ORDER)),
+    "a serializable query": (
+        "isolation",
+        lambda ann, _: locking(ann).query(ann.lines, ORDER, isolation=SERIALIZABLE),
+    ),
+    "a unit of one request": ("engine", lambda ann, _: locking(ann, engine="native")),
+}
 
 
-@pytest.mark.parametrize("read", ["get", "get_all", "query"])
-def test_a_read_lock_outside_units_which_would_never_end_is_refused(
-    books: Books, ann: Party, account: Key, absent: Key, read: str
+@pytest.mark.parametrize("ask", REFUSED)
+def test_read_locks_are_refused_where_they_would_never_end_or_mark_what_is_asked_for(
+    books: Books, ann: Party, account: Key, ask: str
 ) -> None:
-    reads: dict[str, Callable[[], object]] = {
-        "get": lambda: ann.units.get(ann.accounts, account, isolation=READ_LOCK),
-        "get_all": lambda: ann.units.get_all([(ann.accounts, key) for key in (account, absent)], isolation=READ_LOCK),
-        "query": lambda: ann.units.query(ann.lines, Key_("pk").eq("order-1"), isolation=READ_LOCK),
-    }
-    refused = "isolation is READ_LOCK; allowed: another level outside a unit"
-    with pytest.raises(InvalidUnitRequest, match=f"^{refused}$"):
-        reads[read]()
+    field, do = REFUSED[ask]
+    before = books.everything()
+    with pytest.raises(InvalidUnitRequest) as refused:
+        do(ann, account)
+    assert refused.value.field == field
     assert ann.line.operations == []
-    assert (marks(books, account), books.raw("accounts", absent)) == ([False], None)
-
-
-def test_read_locks_are_refused_to_a_unit_of_one_request(ann: Party) -> None:
-    with pytest.raises(InvalidUnitRequest, match="engine"):
-        locking(ann, engine="native")
-
-
-@pytest.mark.parametrize("isolation", [None, SERIALIZABLE], ids=["its own level", "serializable"])
-def test_a_query_whose_items_a_unit_with_read_locks_would_not_mark_is_refused(ann: Party, isolation: Any) -> None:
-    with pytest.raises(InvalidUnitRequest, match="isolation"):
-        locking(ann).query(ann.lines, Key_("pk").eq("order-1"), isolation=isolation)
+    assert books.everything() == before
 
 
 def test_a_save_of_a_unit_with_read_locks_is_refused(books: Books, ann: Party, account: Key) -> None:

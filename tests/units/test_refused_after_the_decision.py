@@ -95,27 +95,17 @@ def commits(ann: Party, keys: list[Key], **terms: Any) -> tuple[str, CommittedUn
 
 
 @pytest.mark.usefixtures("indexed")
-def test_the_commit_says_that_it_is_committed_which_items_are_not_finished_and_what_to_do(
+def test_the_commit_says_that_it_is_committed_and_finishes_its_other_items(
     books: Books, ann: Party, keys: list[Key]
 ) -> None:
-    unit, error = commits(ann, keys)
+    name = new_id(0)
+    unit, error = commits(ann, keys, name=name)
     assert (error.unit, error.keys) == (unit, ((books.tables["accounts"], keys[0]),))
     for told in (unit, "is committed: do not run it again", "ValidationException", "`ticketlock units correct`"):
         assert told in str(error)
     assert ann.units.outcome(unit=unit) is Outcome.COMMITTED
-
-
-@pytest.mark.usefixtures("indexed")
-def test_the_commit_finishes_its_other_items(books: Books, ann: Party, keys: list[Key]) -> None:
-    commits(ann, keys)
     assert books.raw("accounts", keys[1]) == {**keys[1], "balance": 7, VERSION: books.version(keys[1])}
     assert MARK in (books.raw("accounts", keys[0]) or {})
-
-
-@pytest.mark.usefixtures("indexed")
-def test_the_commit_is_over_for_its_block_and_its_name(ann: Party, keys: list[Key]) -> None:
-    name = new_id(0)
-    commits(ann, keys, name=name)
     with ann.begin(name=name) as again:
         again.update(ann.accounts, keys[1], "SET balance = :n", {":n": 8})
     assert again.repeated
@@ -137,66 +127,51 @@ def test_the_commit_is_not_run_again(ann: Party, keys: list[Key]) -> None:
     assert len(calls) == 1
 
 
-@pytest.mark.usefixtures("unit")
-def test_until_it_is_corrected_readers_see_the_committed_value(ben: Party, keys: list[Key]) -> None:
+def test_until_it_is_corrected_readers_see_the_committed_value_and_others_are_told_what_to_do(
+    ben: Party, desk: Desk, keys: list[Key], unit: str
+) -> None:
     assert ben.units.get(ben.accounts, keys[0]) == {**keys[0], "balance": 7, "vector": [1]}
-    assert ben.units.get_all([(ben.accounts, key) for key in keys], isolation=COMMITTED)[1] == {
-        **keys[1],
-        "balance": 7,
-    }
-
-
-def test_until_it_is_corrected_another_unit_on_the_item_is_told_what_to_do(
-    ben: Party, keys: list[Key], unit: str
-) -> None:
-    made = ben.begin()
+    found = ben.units.get_all([(ben.accounts, key) for key in keys], isolation=COMMITTED)
+    assert found[1] == {**keys[1], "balance": 7}
     with pytest.raises(TableRefused, match=f"{unit}.*`ticketlock units correct`"):
-        made.update(ben.accounts, keys[0], "SET balance = :n", {":n": 8})
-
-
-def test_until_it_is_corrected_sweeps_count_it_and_finish_all_other_items(
-    books: Books, ben: Party, keys: list[Key], unit: str
-) -> None:
-    books.write("accounts", {**keys[1], "balance": 100, MARK: {"unit": unit, "kind": "write"}})
-    swept = ben.units.sweep()
-    assert (swept.refused, swept.unfinished) == (1, 1)
-    assert books.balance(keys[1]) == 7
-
-
-def test_until_it_is_corrected_settling_it_says_why(desk: Desk, unit: str) -> None:
+        ben.begin().update(ben.accounts, keys[0], "SET balance = :n", {":n": 8})
     told = desk.settles(unit)
     assert told.outcome is Outcome.COMMITTED
     assert isinstance(told.failed, CommittedUnfinished)
 
 
-def test_an_operator_finds_what_the_unit_would_have_written(desk: Desk, keys: list[Key], unit: str) -> None:
-    assert loaded(desk.looks(unit, keys[0]).image or {}) == {**keys[0], "balance": 7, "vector": [1]}
+def test_until_it_is_corrected_sweeps_count_it_and_finish_all_other_items(
+    books: Books, ben: Party, desk: Desk, keys: list[Key], unit: str
+) -> None:
+    books.write("accounts", {**keys[1], "balance": 100, MARK: {"unit": unit, "kind": "write"}})
+    swept = ben.units.sweep()
+    assert (swept.refused, swept.unfinished) == (1, 1)
+    assert books.balance(keys[1]) == 7
+    desk.corrects(unit, keys[0])
+    books.clock.advance(700)
+    swept = ben.units.sweep()
+    assert (swept.refused, swept.unfinished) == (0, 0)
+    assert (books.raw("units", {"unit": unit, "row": "head"}) or {})["closed"]
+    assert desk.kept(unit)
 
 
-def test_an_operator_gives_the_item_another_value(books: Books, desk: Desk, keys: list[Key], unit: str) -> None:
+def test_an_operator_finds_what_the_unit_would_have_written_and_gives_the_item_another_value(
+    books: Books, desk: Desk, keys: list[Key], unit: str
+) -> None:
     good = {**keys[0], "balance": 7, "vector": [1, 2]}
+    assert loaded(desk.looks(unit, keys[0]).image or {}) == {**good, "vector": [1]}
     assert desk.corrects(unit, keys[0], good) == "replaced"
     assert books.item("accounts", keys[0]) == good
     assert MARK not in (books.raw("accounts", keys[0]) or {})
 
 
-def test_an_operator_drops_what_the_unit_writes(books: Books, desk: Desk, keys: list[Key], unit: str) -> None:
-    assert desk.corrects(unit, keys[0]) == "dropped"
-    assert books.item("accounts", keys[0]) == {**keys[0], "balance": 100}
-
-
-@pytest.mark.usefixtures("indexed")
-def test_an_operator_drops_an_insert(books: Books, ann: Party, desk: Desk, keys: list[Key]) -> None:
-    new = {"id": new_id(0)}
-    unit, _ = commits(ann, [new, keys[1]])
-    assert desk.corrects(unit, new) == "dropped"
-    assert books.raw("accounts", new) is None
-
-
-def test_an_operator_leaves_on_record_who_has_done_what_and_why(
+def test_an_operator_drops_what_the_unit_writes_and_leaves_on_record_who_has_done_what_and_why(
     books: Books, desk: Desk, keys: list[Key], unit: str
 ) -> None:
-    desk.corrects(unit, keys[0])
+    before = books.version(keys[0])
+    assert desk.corrects(unit, keys[0]) == "dropped"
+    assert books.item("accounts", keys[0]) == {**keys[0], "balance": 100}
+    assert books.version(keys[0]) not in (before, unit)
     (row,) = desk.kept(unit)
     told = {name: row[name] for name in ("table", "action", "by", "why")}
     assert told == {"table": books.tables["accounts"], "action": "dropped", "by": "ada", "why": "a wrong vector"}
@@ -205,13 +180,12 @@ def test_an_operator_leaves_on_record_who_has_done_what_and_why(
     assert int(row["expiresAt"]) > int(row["atMs"]) // 1_000 + 365 * 24 * 3_600
 
 
-def test_an_operator_ends_the_unit_for_sweeps(books: Books, ben: Party, desk: Desk, keys: list[Key], unit: str) -> None:
-    desk.corrects(unit, keys[0])
-    books.clock.advance(700)
-    swept = ben.units.sweep()
-    assert (swept.refused, swept.unfinished) == (0, 0)
-    assert (books.raw("units", {"unit": unit, "row": "head"}) or {})["closed"]
-    assert desk.kept(unit)
+@pytest.mark.usefixtures("indexed")
+def test_an_operator_drops_an_insert(books: Books, ann: Party, desk: Desk, keys: list[Key]) -> None:
+    new = {"id": new_id(0)}
+    unit, _ = commits(ann, [new, keys[1]])
+    assert desk.corrects(unit, new) == "dropped"
+    assert books.raw("accounts", new) is None
 
 
 def test_an_operator_changes_nothing_that_dynamodb_takes_by_now(
@@ -224,11 +198,10 @@ def test_an_operator_changes_nothing_that_dynamodb_takes_by_now(
 
 
 def test_an_operator_comes_too_late_for_a_finished_item(desk: Desk, keys: list[Key], unit: str) -> None:
-    with pytest.raises(InvalidUnitRequest, match="has not finished"):
-        desk.corrects(unit, keys[1])
     desk.corrects(unit, keys[0])
-    with pytest.raises(InvalidUnitRequest, match="has not finished"):
-        desk.corrects(unit, keys[0])
+    for key in keys:
+        with pytest.raises(InvalidUnitRequest, match="has not finished"):
+            desk.corrects(unit, key)
     assert len(desk.kept(unit)) == 1
 
 
@@ -262,9 +235,3 @@ def test_an_operator_cannot_use_a_value_that_dynamodb_refuses(
         desk.corrects(unit, keys[0], {**keys[1], "vector": [1, 2]})
     assert MARK in (books.raw("accounts", keys[0]) or {})
     assert desk.kept(unit) == []
-
-
-def test_an_operator_gives_the_item_a_version_of_its_own(books: Books, desk: Desk, keys: list[Key], unit: str) -> None:
-    before = books.version(keys[0])
-    desk.corrects(unit, keys[0])
-    assert books.version(keys[0]) not in (before, unit)

@@ -2,7 +2,8 @@
 
 import random
 import uuid
-from typing import Any
+from itertools import count
+from typing import Any, NamedTuple
 
 import pytest
 from kit.crashes import crashes
@@ -46,33 +47,49 @@ def reports_of(party: Party, keys: list[Key], **how: bool) -> list[FoundMark]:
     return [each for each in party.units.repair(party.accounts, **how) if each.key in keys]
 
 
-def test_the_marks_of_a_unit_that_is_on_its_way_are_left(
-    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
-) -> None:
-    units_world.killed(keys, is_committed=False)
-    assert found_in(ben, keys, write=True, lost_records=True) == [(Record.PENDING, "left")] * 2
-    assert books.marks(keys) == 2
+class Case(NamedTuple):
+    """A unit that was killed with two marked accounts, what time and loss have done to it, and what is made of it."""
+
+    is_committed: bool
+    is_forgotten: bool
+    after_s: int
+    lost_records: bool
+    record: Record
+    action: str
+    balances: list[int]
 
 
-def test_those_of_one_whose_lease_is_over_are_removed_once_it_is_rolled_back(
-    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+CASES = {
+    "on its way": Case(False, False, 0, True, Record.PENDING, "left", [100, 100]),
+    "its lease is over": Case(False, False, LEASE_S + MARGIN_S, False, Record.LEASE_OVER, "unmarked", [100, 100]),
+    "committed": Case(True, False, 0, False, Record.COMMITTED, "finished", [0, 0]),
+    "deleted by time to live": Case(True, True, DAY_S + MARGIN_S, False, Record.GONE, "unmarked", [100, 100]),
+    "deleted, and said to be lost": Case(True, True, DAY_S + MARGIN_S, True, Record.GONE, "unmarked", [100, 100]),
+    "cannot have gone yet": Case(False, True, DAY_S - MARGIN_S, False, Record.MISSING, "left", [100, 100]),
+    "said to be lost": Case(False, True, DAY_S - MARGIN_S, True, Record.MISSING, "unmarked", [100, 100]),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_without_write_it_reports_what_it_would_do_and_with_write_does_it(
+    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key], case: Case
 ) -> None:
-    unit = units_world.killed(keys, is_committed=False)
-    books.clock.advance(LEASE_S + MARGIN_S)
-    first, second = found_in(ben, keys, write=True)
-    assert first == (Record.LEASE_OVER, "unmarked")
+    unit = units_world.killed(keys, is_committed=case.is_committed)
+    if case.is_forgotten:
+        forget(books, unit)
+    books.clock.advance(case.after_s)
+    before = books.everything()
+    would = reports_of(ben, keys, lost_records=case.lost_records)
+    assert [(each.record, each.action) for each in would] == [(case.record, case.action)] * 2
+    assert {each.needs_you for each in would} == {case.record is Record.MISSING and case.action == "left"}
+    assert books.everything() == before
     # The first repair has rolled it back.
-    assert second == (Record.ROLLED_BACK, "unmarked")
-    assert ben.units.outcome(unit=unit) is Outcome.ROLLED_BACK
-    assert (books.marks(keys), books.balances(keys)) == (0, [100, 100])
-
-
-def test_the_items_of_one_that_is_committed_get_their_new_values(
-    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
-) -> None:
-    units_world.killed(keys, is_committed=True)
-    assert found_in(ben, keys, write=True) == [(Record.COMMITTED, "finished")] * 2
-    assert (books.marks(keys), books.balances(keys)) == (0, [0, 0])
+    then = Record.ROLLED_BACK if case.record is Record.LEASE_OVER else case.record
+    done = found_in(ben, keys, write=True, lost_records=case.lost_records)
+    assert done == [(case.record, case.action), (then, case.action)]
+    assert (books.marks(keys), books.balances(keys)) == (2 if case.action == "left" else 0, case.balances)
+    if then is Record.ROLLED_BACK:
+        assert ben.units.outcome(unit=unit) is Outcome.ROLLED_BACK
 
 
 def test_items_with_a_number_in_their_key_are_finished(books: Books, units_world: UnitsWorld, ben: Party) -> None:
@@ -100,65 +117,42 @@ def test_a_mark_that_comes_back_once_its_unit_is_closed_is_removed_and_reported(
     assert (books.marks(keys), books.balances(keys)) == (0, [100, 0])
 
 
-@pytest.mark.parametrize("lost_records", [False, True])
-def test_a_mark_whose_record_time_to_live_has_deleted_is_removed(
-    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key], lost_records: bool
+@pytest.mark.parametrize("of", ["its own table of units", "another table of units"])
+def test_beside_each_request_of_a_unit_it_changes_nothing_with(
+    books: Books, ann: Party, keys: list[Key], of: str
 ) -> None:
-    forget(books, units_world.killed(keys, is_committed=True))
-    books.clock.advance(DAY_S + MARGIN_S)
-    assert found_in(ben, keys, write=True, lost_records=lost_records) == [(Record.GONE, "unmarked")] * 2
-    assert (books.marks(keys), books.balances(keys)) == (0, [100, 100])
+    units_table = books.tables["units"]
+    if of == "another table of units":
+        units_table = f"units-{uuid.uuid4().hex[:8]}"
+        make_table(books.plain_client, units_table, KEYS["units"])
+    eve = Party(Books(books.engine, books.plain_client, {**books.tables, "units": units_table}, books.clock), None)
 
+    def repairs(**_: Any) -> None:
+        eve.units.repair(eve.accounts, write=True, lost_records=units_table == books.tables["units"])
 
-def test_a_mark_whose_record_cannot_have_gone_yet_is_left_until_it_is_said_to_be_lost(
-    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
-) -> None:
-    forget(books, units_world.killed(keys, is_committed=False))
-    books.clock.advance(DAY_S - MARGIN_S)
-    assert found_in(ben, keys, write=True) == [(Record.MISSING, "left")] * 2
-    assert books.marks(keys) == 2
-    assert all(each.needs_you for each in reports_of(ben, keys))
-    assert found_in(ben, keys, write=True, lost_records=True) == [(Record.MISSING, "unmarked")] * 2
-    assert books.marks(keys) == 0
-
-
-def test_with_another_table_of_units_a_unit_that_runs_is_not_broken(books: Books, ann: Party, keys: list[Key]) -> None:
-    elsewhere = {**books.tables, "units": f"units-{uuid.uuid4().hex[:8]}"}
-    make_table(books.plain_client, elsewhere["units"], KEYS["units"])
-    eve = Party(Books(books.engine, books.plain_client, elsewhere, books.clock), None)
-    beside_each_request(ann, lambda: eve.units.repair(eve.accounts, write=True))
-    both_to_nought(ann, keys)
-    assert books.balances(keys) == [0, 0]
-    books.plain_client.delete_table(TableName=elsewhere["units"])
-
-
-def test_beside_each_request_of_a_unit_it_changes_nothing(
-    books: Books, ann: Party, ben: Party, keys: list[Key]
-) -> None:
-    beside_each_request(ann, lambda: ben.units.repair(ben.accounts, write=True, lost_records=True))
-    both_to_nought(ann, keys)
+    ann.client.meta.events.register_first("before-call.dynamodb", repairs)
+    with ann.begin(engine="marked") as unit:
+        for key in keys:
+            unit.update(ann.accounts, key, SET, NOUGHT)
     assert (books.marks(keys), books.balances(keys)) == (0, [0, 0])
+    if units_table != books.tables["units"]:
+        books.plain_client.delete_table(TableName=units_table)
 
 
 def test_a_unit_that_pauses_past_its_lease_learns_that_it_was_rolled_back(
     books: Books, ann: Party, ben: Party, keys: list[Key]
 ) -> None:
-    def stands_still() -> None:
-        books.clock.advance(LEASE_S + MARGIN_S)
-        ben.units.repair(ben.accounts, write=True)
+    updates = count(1)
+
+    def stands_still_at_its_decision(model: Any, **_: Any) -> None:
+        if model.name == "UpdateItem" and next(updates) == 3:
+            books.clock.advance(LEASE_S + MARGIN_S)
+            ben.units.repair(ben.accounts, write=True)
 
     unit = ann.begin(engine="marked")
     for key in keys:
         unit.update(ann.accounts, key, SET, NOUGHT)
-    seen = 0
-
-    def before(model: Any, **_: Any) -> None:
-        nonlocal seen
-        seen += model.name == "UpdateItem"
-        if model.name == "UpdateItem" and seen == 3:
-            stands_still()
-
-    ann.client.meta.events.register_first("before-call.dynamodb", before)
+    ann.client.meta.events.register_first("before-call.dynamodb", stands_still_at_its_decision)
     with pytest.raises(UnitRolledBack):
         unit.commit()
     assert (books.marks(keys), books.balances(keys)) == (0, [100, 100])
@@ -238,18 +232,6 @@ def test_a_placeholder_whose_record_is_gone_is_deleted(books: Books, ben: Party)
     assert books.raw("accounts", key) is None
 
 
-@pytest.mark.parametrize("is_committed", [False, True])
-def test_without_write_it_changes_nothing_and_reports_what_it_would_do(
-    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key], is_committed: bool
-) -> None:
-    units_world.killed(keys, is_committed=is_committed)
-    books.clock.advance(LEASE_S + MARGIN_S)
-    before = books.everything()
-    record, action = (Record.COMMITTED, "finished") if is_committed else (Record.LEASE_OVER, "unmarked")
-    assert found_in(ben, keys, lost_records=True) == [(record, action)] * 2
-    assert books.everything() == before
-
-
 def test_it_reads_beyond_the_first_page(books: Books, ben: Party) -> None:
     noise = random.Random(0).randbytes(300_000)
     keys: list[Key] = [marked(books, {"unit": OLD_ID, "kind": "write"}, noise=noise) for _ in range(5)]
@@ -280,18 +262,3 @@ def repaired_by(books: Books) -> None:
 def test_a_table_of_other_units_is_refused(ann: Party, ben: Party) -> None:
     with pytest.raises(InvalidUnitRequest, match="table is"):
         ann.units.repair(ben.accounts)
-
-
-def both_to_nought(party: Party, keys: list[Key]) -> None:
-    with party.begin(engine="marked") as unit:
-        for key in keys:
-            unit.update(party.accounts, key, SET, NOUGHT)
-
-
-def beside_each_request(party: Party, do: Any) -> None:
-    """Run something before each of a party's requests from now on."""
-
-    def before(**_: Any) -> None:
-        do()
-
-    party.client.meta.events.register_first("before-call.dynamodb", before)

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 from kit.engines import OF_OTHERS_FIRST, first_on, indexing_engine_names, wide_engine_names
@@ -24,10 +25,6 @@ def ten(books: Books) -> list[Key]:
     return [books.account() for _ in range(10)]
 
 
-def commit_requests(ann: Party) -> int:
-    return ann.line.operations.count("TransactWriteItems")
-
-
 @pytest.mark.parametrize(
     ("together", "blind", "reads"),
     [(True, False, ["TransactGetItems"]), (False, False, ["GetItem"] * 10), (False, True, [])],
@@ -44,15 +41,6 @@ def test_ten_updates_are_one_request_and_those_that_read(
     assert ann.line.operations == [*reads, "TransactWriteItems"]
 
 
-def test_an_item_is_read_once_however_often_it_is_used(ann: Party, account: Key) -> None:
-    with ann.begin() as unit:
-        unit.get(ann.accounts, account)
-        unit.update(ann.accounts, account, ADD, ONE)
-        unit.check(ann.accounts, account, "balance > :n", ONE)
-        unit.get(ann.accounts, account)
-    assert ann.line.operations == ["GetItem", "TransactWriteItems"]
-
-
 def test_a_name_costs_one_read_and_one_action(ann: Party, account: Key) -> None:
     with ann.begin(name=some_name()) as unit:
         unit.update(ann.accounts, account, ADD, ONE)
@@ -60,16 +48,19 @@ def test_a_name_costs_one_read_and_one_action(ann: Party, account: Key) -> None:
     assert len(ann.line.sent[-1].parameters["TransactItems"]) == 2
 
 
-def test_a_unit_that_does_nothing_sends_nothing(ann: Party) -> None:
+def test_an_item_is_read_once_however_often_it_is_used_and_only_checked_if_it_does_not_change(
+    ann: Party, account: Key, other: Key
+) -> None:
     with ann.begin():
         pass
     assert ann.line.operations == []
-
-
-def test_items_that_do_not_change_are_only_checked(ann: Party, account: Key, other: Key) -> None:
     with ann.begin() as unit:
         unit.get(ann.accounts, account)
         unit.update(ann.accounts, other, ADD, ONE)
+        unit.check(ann.accounts, other, "balance > :n", ONE)
+        unit.get(ann.accounts, account)
+        unit.get(ann.accounts, other)
+    assert ann.line.operations == ["GetItem", "GetItem", "TransactWriteItems"]
     actions = [name for action in ann.line.sent[-1].parameters["TransactItems"] for name in action]
     assert actions == ["ConditionCheck", "Update"]
 
@@ -78,49 +69,31 @@ def test_items_that_do_not_change_are_only_checked(ann: Party, account: Key, oth
 
 
 @IN_HUNDREDS
-def test_a_hundred_actions_fit_into_one_request(books: Books, ann: Party) -> None:
-    keys = [some_account() for _ in range(100)]
-    with ann.begin() as unit:
-        unit.get_all([(ann.accounts, key) for key in keys])
-        for key in keys:
-            unit.put(ann.accounts, {**key, "balance": 1})
-    assert ann.line.operations == ["TransactGetItems", "TransactWriteItems"]
-    assert [books.version(key) for key in (keys[0], keys[-1])] == [unit.id] * 2
-
-
-@IN_HUNDREDS
-def test_a_hundred_and_one_actions_do_not_fit_into_one_request(books: Books, ann: Party) -> None:
+@pytest.mark.parametrize(
+    ("reads", "writes", "is_named", "fits"),
+    [
+        (100, 100, False, True),
+        (99, 99, True, True),
+        (101, 101, False, False),
+        (100, 100, True, False),
+        (101, 1, False, False),
+    ],
+    ids=["100 writes", "99 writes and a name", "101 writes", "100 writes and a name", "a write and 100 reads"],
+)
+def test_a_hundred_actions_fit_into_one_request(
+    books: Books, ann: Party, reads: int, writes: int, is_named: bool, fits: bool
+) -> None:
     before = books.everything()
-    keys = [some_account() for _ in range(101)]
-    unit = ann.begin(engine="native")
+    keys = [some_account() for _ in range(reads)]
+    unit = ann.begin(name=some_name() if is_named else None, engine="native")
     unit.get_all([(ann.accounts, key) for key in keys])
-    for key in keys:
+    for key in keys[:writes]:
         unit.put(ann.accounts, {**key, "balance": 1})
-    with pytest.raises(UnitTooLarge, match="101 actions"):
+    with nullcontext() if fits else pytest.raises(UnitTooLarge, match="101 actions"):
         unit.commit()
-    assert books.everything() == before
-    assert commit_requests(ann) == 0
-
-
-@IN_HUNDREDS
-def test_the_name_is_one_of_the_hundred_actions(ann: Party) -> None:
-    keys = [some_account() for _ in range(100)]
-    unit = ann.begin(name=some_name(), engine="native")
-    unit.get_all([(ann.accounts, key) for key in keys])
-    for key in keys:
-        unit.put(ann.accounts, {**key, "balance": 1})
-    with pytest.raises(UnitTooLarge, match=r"101 actions, .* the name"):
-        unit.commit()
-
-
-@IN_HUNDREDS
-def test_an_item_that_is_only_read_is_one_of_the_hundred_actions(ann: Party) -> None:
-    keys = [some_account() for _ in range(101)]
-    unit = ann.begin(engine="native")
-    unit.get_all([(ann.accounts, key) for key in keys])
-    unit.put(ann.accounts, keys[0])
-    with pytest.raises(UnitTooLarge):
-        unit.commit()
+    assert ann.line.operations.count("TransactWriteItems") == fits
+    assert {books.version(key) for key in keys} == {unit.id if fits else None}
+    assert (books.everything() == before) is not fits
 
 
 @IN_HUNDREDS
@@ -155,42 +128,41 @@ def on(names: list[str]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("units_engine", first_on(OF_OTHERS_FIRST, names), indirect=True)
 
 
+@pytest.fixture
+def indexed(books: Books) -> Iterator[str]:
+    """The name of a table with a local index."""
+    name = f"indexed-{uuid.uuid4().hex[:8]}"
+    index = {
+        "IndexName": "by-colour",
+        "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "colour", "KeyType": "RANGE"}],
+        "Projection": {"ProjectionType": "ALL"},
+    }
+    books.plain_client.create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in ("pk", "sk", "colour")],
+        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
+        LocalSecondaryIndexes=[index],
+    )
+    yield name
+    books.plain_client.delete_table(TableName=name)
+
+
 @on(indexing_engine_names())
-class TestATableWithALocalIndex:
-    @pytest.fixture
-    def name(self, books: Books) -> Iterator[str]:
-        name = f"indexed-{uuid.uuid4().hex[:8]}"
-        index = {
-            "IndexName": "by-colour",
-            "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "colour", "KeyType": "RANGE"}],
-            "Projection": {"ProjectionType": "ALL"},
-        }
-        books.plain_client.create_table(
-            TableName=name,
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in ("pk", "sk", "colour")],
-            KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
-            LocalSecondaryIndexes=[index],
-        )
-        yield name
-        books.plain_client.delete_table(TableName=name)
-
-    def test_a_table_with_a_local_index_is_written_in_one_request(self, books: Books, ann: Party, name: str) -> None:
-        with ann.begin() as unit:
-            unit.put(ann.units.table(name), {"pk": "a", "sk": "b", "colour": "red"})
-        assert books.plain_client.scan(TableName=name)["Count"] == 1
-
-    def test_a_table_with_a_local_index_is_not_written_by_marks(
-        self, books: Books, ann: Party, account: Key, name: str
-    ) -> None:
-        before = books.everything()
-        unit = ann.begin(engine="marked")
-        unit.put(ann.units.table(name), {"pk": "a", "sk": "b", "colour": "red"})
-        unit.update(ann.accounts, account, SET, ONE)
-        with pytest.raises(InvalidUnitRequest, match=r'local secondary indexes.*engine="marked"'):
-            unit.commit()
-        assert books.everything() == before
-        assert books.plain_client.scan(TableName=name)["Count"] == 0
+def test_a_table_with_a_local_index_is_not_written_by_marks_but_in_one_request(
+    books: Books, ann: Party, account: Key, indexed: str
+) -> None:
+    before = books.everything()
+    unit = ann.begin(engine="marked")
+    unit.put(ann.units.table(indexed), {"pk": "a", "sk": "b", "colour": "red"})
+    unit.update(ann.accounts, account, SET, ONE)
+    with pytest.raises(InvalidUnitRequest, match=r'local secondary indexes.*engine="marked"'):
+        unit.commit()
+    assert books.everything() == before
+    assert books.plain_client.scan(TableName=indexed)["Count"] == 0
+    with ann.begin() as unit:
+        unit.put(ann.units.table(indexed), {"pk": "a", "sk": "b", "colour": "red"})
+    assert books.plain_client.scan(TableName=indexed)["Count"] == 1
 
 
 def test_a_blind_update_of_a_unit_that_is_committed_by_marks_is_read_at_the_commit(

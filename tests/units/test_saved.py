@@ -1,7 +1,8 @@
 """Units that one process saves and another one resumes: all is committed once, or nothing; the last one counts."""
 
 import os
-from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from ticketlock.errors import (
     UnitForgotten,
     UnitRolledBack,
 )
-from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, Isolation, Outcome
+from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, Outcome
 
 pytestmark = pytest.mark.shows("saved units")
 
@@ -55,51 +56,35 @@ def test_another_process_continues_with_what_it_has_read_and_stated(
 
 
 @pytest.mark.parametrize("engine", ["native", "marked"])
-def test_it_is_committed_only_while_all_that_it_has_read_is_unchanged(
+def test_a_saved_unit_is_committed_only_while_all_that_it_has_read_is_unchanged(
     books: Books, ann: Party, ben: Party, account: Key, other: Key, engine: Any
 ) -> None:
-    unit = ann.begin(engine=engine)
+    unit, read_below = ann.begin(engine=engine), books.account()
     unit.get(ann.accounts, other)
+    unit.get(ann.accounts, read_below, isolation=COMMITTED)
     unit.update(ann.accounts, account, TAKE, TEN)
     name = unit.save()
-    ann.changes(other, 7)
+    for key in (other, read_below):
+        ann.changes(key, 7)
+    with pytest.raises(UnitConflict):
+        # This statement depends on what the lower read has seen.
+        ben.units.resume(name).update(ben.accounts, read_below, TAKE, TEN)
     with pytest.raises(UnitConflict), ben.units.resume(name):
         pass
     assert books.balance(account) == 100
 
 
-def test_what_a_lower_read_saw_is_checked_if_a_statement_depends_on_it(ann: Party, ben: Party, account: Key) -> None:
-    unit = ann.begin()
-    unit.get(ann.accounts, account, isolation=COMMITTED)
-    name = unit.save()
-    ann.changes(account, 7)
-    resumed = ben.units.resume(name)
-    with pytest.raises(UnitConflict):
-        resumed.update(ben.accounts, account, TAKE, TEN)
-
-
-def test_the_object_that_was_saved_is_over(ann: Party, account: Key) -> None:
-    unit = ann.begin()
-    unit.save()
-    uses: list[Callable[[], object]] = [
-        lambda: unit.get(ann.accounts, account),
-        unit.commit,
-        unit.rollback,
-        unit.save,
-    ]
-    for use in uses:
-        with pytest.raises(UnitFinished, match="saved"):
-            use()
-
-
-def test_the_object_that_was_saved_ends_its_block_without_an_end_of_the_unit(
-    ann: Party, ben: Party, account: Key
+def test_the_object_that_was_saved_is_over_and_its_block_is_no_end_of_the_unit(
+    books: Books, ann: Party, ben: Party, account: Key
 ) -> None:
     with ann.begin() as unit:
         unit.update(ann.accounts, account, TAKE, TEN)
         unit.save()
+        for use in (partial(unit.get, ann.accounts, account), unit.commit, unit.rollback, unit.save):
+            with pytest.raises(UnitFinished, match="saved"):
+                use()
     ben.units.resume(unit.id).commit()
-    assert ben.books.balance(account) == 90
+    assert books.balance(account) == 90
 
 
 def test_an_error_in_its_block_leaves_a_resumed_unit_as_it_was_saved(
@@ -115,87 +100,57 @@ def test_an_error_in_its_block_leaves_a_resumed_unit_as_it_was_saved(
     assert books.balance(account) == 90
 
 
-def test_the_rollback_of_a_saved_unit_ends_it_for_all(books: Books, ann: Party, ben: Party, account: Key) -> None:
-    name = ann.saves(account)
-    ben.units.resume(name).rollback()
-    with pytest.raises(UnitRolledBack):
-        ann.units.resume(name)
-    assert (ann.units.outcome(unit=name), books.balance(account)) == (Outcome.ROLLED_BACK, 100)
-
-
-def test_a_saved_unit_is_rolled_back_by_its_id_even_after_another_process_has_resumed_it(
-    books: Books, ann: Party, ben: Party, account: Key
+@pytest.mark.parametrize("by", ["a process that has resumed it", "its id"])
+def test_the_rollback_of_a_saved_unit_ends_it_for_all(
+    books: Books, ann: Party, ben: Party, account: Key, by: str
 ) -> None:
     name = ann.saves(account)
     unit = ben.units.resume(name)
-    assert ann.units.rollback(name) is Outcome.ROLLED_BACK
+    if by == "its id":
+        assert ann.units.rollback(name) is Outcome.ROLLED_BACK
+        with pytest.raises(UnitRolledBack):
+            unit.commit()
+    else:
+        unit.rollback()
     with pytest.raises(UnitRolledBack):
-        unit.commit()
+        ann.units.resume(name)
+    assert ann.units.outcome(unit=name) is ann.units.rollback(name) is Outcome.ROLLED_BACK
     assert books.balance(account) == 100
-    assert ann.units.rollback(name) is Outcome.ROLLED_BACK
 
 
-def test_rollback_by_its_id_returns_a_commit(books: Books, ann: Party, account: Key) -> None:
+def test_a_saved_unit_is_not_rolled_back_once_it_is_committed(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
     name = ann.saves(account)
     ann.units.resume(name).commit()
-    assert (ann.units.rollback(name), books.balance(account)) == (Outcome.COMMITTED, 90)
-
-
-def test_a_saved_unit_is_not_rolled_back_once_it_is_committed(ann: Party, ben: Party, account: Key) -> None:
-    name = ann.saves(account)
-    ann.units.resume(name).commit()
+    assert ann.units.rollback(name) is Outcome.COMMITTED
     for end in (ben.units.resume(name).rollback, ben.units.resume(name, step="seat").rollback):
         for _ in range(2):
             with pytest.raises(UnitFinished, match=f"{name} is committed"):
                 end()
-
-
-def test_after_an_error_in_a_block_of_a_committed_one_it_is_still_committed(
-    ann: Party, ben: Party, account: Key
-) -> None:
-    name = ann.saves(account)
-    ann.units.resume(name).commit()
     again = ben.units.resume(name)
     with pytest.raises(ZeroDivisionError), again:
         _ = 1 / 0
     with pytest.raises(UnitFinished, match=f"{name} is committed"):
         again.get(ben.accounts, account)
+    assert books.balance(account) == 90
 
 
-def test_a_saved_unit_is_over_when_its_time_is(books: Books, ann: Party, ben: Party, account: Key) -> None:
+@pytest.mark.parametrize("is_ended", [True, False], ids=["and another process has seen it", "and none has seen it"])
+def test_a_saved_unit_is_over_when_its_time_is(
+    books: Books, ann: Party, ben: Party, account: Key, is_ended: bool
+) -> None:
     unit = ann.begin()
     unit.update(ann.accounts, account, TAKE, TEN)
     name = unit.save(keep_for=100)
     going_on = ben.units.resume(name)
     books.clock.advance(103)
-    with pytest.raises(UnitRolledBack):
-        ann.units.resume(name)
-    with pytest.raises(UnitRolledBack):
+    if is_ended:
+        with pytest.raises(UnitRolledBack):
+            ann.units.resume(name)
+    with pytest.raises(UnitRolledBack) if is_ended else nullcontext():
         going_on.commit()
-    assert books.balance(account) == 100
-
-
-def test_after_its_time_a_process_that_resumed_it_before_may_commit_it_while_none_has_ended_it(
-    books: Books, ann: Party, ben: Party, account: Key
-) -> None:
-    unit = ann.begin()
-    unit.update(ann.accounts, account, TAKE, TEN)
-    going_on = ben.units.resume(unit.save(keep_for=1))
-    books.clock.advance(3_600)
-    going_on.commit()
-    assert books.balance(account) == 90
-
-
-def test_a_sweep_ends_a_saved_unit_and_nothing_stays_without_an_end(books: Books, ann: Party) -> None:
-    unit = ann.begin()
-    unit.put(ann.accounts, {**some_account(), "raw": os.urandom(4_000)})
-    name = unit.save()
-    books.clock.advance(A_DAY_S + 3)
-    assert ann.units.sweep().rolled_back >= 1
-    books.clock.advance(603)
-    ann.units.sweep()
-    assert rows(books, name) == ["head"]
-    assert "expiresAt" in (books.raw("units", {"unit": name, "row": "head"}) or {})
+    assert books.balance(account) == (100 if is_ended else 90)
 
 
 @pytest.mark.parametrize("size", [1, 8_000], ids=["in its record", "in rows of its own"])
@@ -243,30 +198,17 @@ def test_the_outcome_of_one_whose_record_is_gone_is_forgotten_for_every_process(
     assert ann.units.rollback(name) is Outcome.FORGOTTEN
 
 
+@pytest.mark.parametrize(("is_lost", "balance"), [(False, 90), (True, 100)])
 def test_the_lock_of_a_saved_unit_has_to_be_held_still(
-    books: Books, units_world: UnitsWorld, ann: Party, ben: Party, account: Key
+    books: Books, units_world: UnitsWorld, ann: Party, ben: Party, account: Key, is_lost: bool, balance: int
 ) -> None:
     lease = units_world.locks().acquire(some_name())
-    names = [ann.saves(account, under=lease) for _ in range(2)]
-    ben.units.resume(names[0]).commit()
-    assert books.balance(account) == 90
-    units_world.take_away(lease)
-    key = books.account(100)
-    name = ann.saves(key, under=lease)
-    with pytest.raises(LockLost):
+    name = ann.saves(account, under=lease)
+    if is_lost:
+        units_world.take_away(lease)
+    with pytest.raises(LockLost) if is_lost else nullcontext():
         ben.units.resume(name).commit()
-    assert books.balance(key) == 100
-
-
-def test_of_several_saved_units_of_a_name_one_is_committed(books: Books, ann: Party, ben: Party, account: Key) -> None:
-    name = some_name()
-    units = [ann.saves(account, name=name) for _ in range(2)]
-    ben.units.resume(units[0]).commit()
-    with pytest.raises(UnitRolledBack, match=name):
-        ben.units.resume(units[1])
-    with ann.begin(name=name) as again:
-        assert again.repeated
-    assert books.balance(account) == 90
+    assert books.balance(account) == balance
 
 
 def test_a_name_that_was_given_up_since_is_given_up(books: Books, ann: Party, ben: Party, account: Key) -> None:
@@ -353,10 +295,18 @@ def test_values_of_several_rows_come_back_whole(books: Books, ann: Party, ben: P
 
 
 @pytest.mark.parametrize("unit", ["nonsense", 7, None, ""])
-def test_a_resume_of_what_is_no_id_is_refused(ann: Party, unit: Any) -> None:
+def test_a_resume_of_what_is_no_id_or_of_a_unit_that_was_not_saved_is_refused(
+    ann: Party, account: Key, unit: Any
+) -> None:
     for ask in (ann.units.resume, ann.units.rollback):
         with pytest.raises(InvalidUnitRequest, match="unit"):
             ask(unit)
+    with ann.begin(engine="marked") as committed:
+        committed.update(ann.accounts, account, TAKE, TEN)
+    with pytest.raises(InvalidUnitRequest, match="not saved"):
+        ann.units.resume(committed.id)
+    with pytest.raises(UnitForgotten):
+        ann.units.resume(ann.begin().id)
 
 
 @pytest.mark.parametrize("keep_for", [0, -1, 367 * 86_400, "long", None])
@@ -365,21 +315,6 @@ def test_a_save_for_no_such_time_is_refused(ann: Party, keep_for: Any) -> None:
     with pytest.raises(InvalidUnitRequest, match="keep_for"):
         unit.save(keep_for=keep_for)
     unit.commit()
-
-
-def test_a_resume_of_a_unit_that_was_not_saved_is_refused(ann: Party, account: Key) -> None:
-    with ann.begin(engine="marked") as unit:
-        unit.update(ann.accounts, account, TAKE, TEN)
-    with pytest.raises(InvalidUnitRequest, match="not saved"):
-        ann.units.resume(unit.id)
-    with pytest.raises(UnitForgotten):
-        ann.units.resume(ann.begin().id)
-
-
-def test_a_resume_by_units_of_another_prefix_is_refused(units_world: UnitsWorld, ann: Party, account: Key) -> None:
-    name = ann.saves(account)
-    with pytest.raises(InvalidUnitRequest, match="prefix"):
-        units_world.party(prefix="_other").units.resume(name)
 
 
 @pytest.mark.parametrize("knows", ["another prefix", "an unguarded table"])
@@ -409,38 +344,30 @@ def test_a_blind_condition_that_fails_when_it_is_saved_leaves_the_unit_as_it_was
 
 
 @pytest.mark.parametrize("engine", ["native", "marked"])
-def test_of_two_processes_that_go_on_with_one_unit_the_last_one_counts(
-    books: Books, ann: Party, ben: Party, account: Key, engine: Any
+@pytest.mark.parametrize("end", ["commit", "save", "rollback"])
+def test_of_two_processes_that_go_on_with_one_unit_the_last_one_counts_whatever_the_other_one_does(
+    books: Books, ann: Party, ben: Party, account: Key, engine: Any, end: str
 ) -> None:
     name = ann.saves(account, engine=engine)
     first, second = ann.units.resume(name), ben.units.resume(name)
     first.update(ann.accounts, account, TAKE, {":n": 50})
     with pytest.raises(UnitChanged):
-        first.commit()
+        getattr(first, end)()
     second.commit()
     assert books.balance(account) == 90
 
 
-def test_of_two_processes_that_go_on_with_one_unit_the_other_one_can_neither_save_it_nor_roll_it_back(
-    books: Books, ann: Party, ben: Party, account: Key
-) -> None:
-    name = ann.saves(account)
-    saving, rolling_back, last = ann.units.resume(name), ann.units.resume(name), ben.units.resume(name)
-    with pytest.raises(UnitChanged):
-        saving.save()
-    with pytest.raises(UnitChanged):
-        rolling_back.rollback()
-    last.commit()
-    assert books.balance(account) == 90
-
-
 @pytest.mark.parametrize("engine", ["native", "marked"])
+@pytest.mark.parametrize("under", ["no lock", "a lock that was lost since"])
 def test_a_process_that_comes_after_the_commit_of_another_one_writes_nothing(
-    books: Books, ann: Party, ben: Party, account: Key, engine: Any
+    books: Books, units_world: UnitsWorld, ann: Party, ben: Party, account: Key, engine: Any, under: str
 ) -> None:
-    name = ann.saves(account, engine=engine)
+    lease = None if under == "no lock" else units_world.locks().acquire(some_name())
+    name = ann.saves(account, engine=engine, under=lease)
     late = ann.units.resume(name)
     ben.units.resume(name).commit()
+    if lease is not None:
+        units_world.take_away(lease)
     with pytest.raises(UnitChanged, match="committed it"):
         late.commit()
     with ann.units.resume(name) as again:
@@ -508,20 +435,6 @@ def test_a_process_that_is_overtaken_is_told_so_while_it_waits_for_an_older_unit
 
 
 @THREADS_ONLY
-def test_a_process_that_is_overtaken_is_told_so_under_a_lock_that_was_released_since(
-    books: Books, units_world: UnitsWorld, ann: Party, ben: Party, account: Key
-) -> None:
-    lease = units_world.locks().acquire(some_name())
-    name = ann.saves(account, under=lease)
-    late = ann.units.resume(name)
-    ben.units.resume(name).commit()
-    units_world.take_away(lease)
-    with pytest.raises(UnitChanged, match="committed it"):
-        late.commit()
-    assert books.balance(account) == 90
-
-
-@THREADS_ONLY
 @pytest.mark.parametrize("engine", ["native", "marked"])
 def test_a_process_that_is_overtaken_is_told_so_with_a_condition_that_the_other_one_s_commit_has_made_false(
     ann: Party, ben: Party, account: Key, other: Key, engine: str
@@ -536,25 +449,17 @@ def test_a_process_that_is_overtaken_is_told_so_with_a_condition_that_the_other_
 
 
 @THREADS_ONLY
-@pytest.mark.parametrize("level", [SERIALIZABLE, COMMITTED], ids=lambda level: level.name)
-def test_a_process_that_is_overtaken_is_told_so_by_reads_of_items_that_the_other_one_has_changed(
-    ann: Party, ben: Party, account: Key, other: Key, level: Isolation
-) -> None:
-    name = ann.saves(account)
-    late = ann.units.resume(name)
-    ben.units.resume(name).commit()
-    with pytest.raises(UnitChanged, match="committed it"):
-        late.get_all([(ann.accounts, account), (ann.accounts, other)], isolation=level)
-
-
-@THREADS_ONLY
-def test_a_process_that_is_overtaken_is_told_so_by_writes_of_items_that_the_other_one_has_changed(
-    ann: Party, ben: Party, account: Key, other: Key
+@pytest.mark.parametrize("does", ["reads it", "reads it below serializable", "writes it"])
+def test_a_process_that_is_overtaken_is_told_so_by_an_item_that_the_other_one_has_changed_when_it(
+    ann: Party, ben: Party, account: Key, other: Key, does: str
 ) -> None:
     name = ann.saves(account)
     late, second = ann.units.resume(name), ben.units.resume(name)
     late.get(ann.accounts, other, isolation=COMMITTED)
     second.update(ben.accounts, other, TAKE, TEN)
     second.commit()
+    level = SERIALIZABLE if does == "reads it" else COMMITTED
+    reads = partial(late.get_all, [(ann.accounts, account), (ann.accounts, other)], isolation=level)
+    writes = partial(late.update, ann.accounts, other, TAKE, TEN)
     with pytest.raises(UnitChanged, match="committed it"):
-        late.update(ann.accounts, other, TAKE, TEN)
+        writes() if does == "writes it" else reads()

@@ -1,16 +1,15 @@
 """How large items, statements and units may be: just below each limit, at it, and above; then nothing is written."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from kit.crashes import crashes
 from kit.engines import first_on, roomy_engine_names
 from kit.units import (
-    MARK,
     THREADS_ONLY,
     VERSION,
     Books,
@@ -37,6 +36,7 @@ COUNTS_NO_BYTES = "ministack"
 """The engine that takes transactions of more than 4 MB."""
 
 SET = "SET padding = :padding"
+SET_BALANCE, ONE = "SET balance = :n", {":n": 1}
 
 pytestmark = [
     pytest.mark.shows("bad input"),
@@ -75,7 +75,7 @@ def test_an_item_above_its_bound_is_refused(books: Books, ann: Party, account: K
 
     def put_it() -> None:
         with ann.begin(engine=way) as unit:
-            unit.update(ann.accounts, account, "SET balance = :n", {":n": 1})
+            unit.update(ann.accounts, account, SET_BALANCE, ONE)
             unit.put(ann.accounts, padded(some_account(), ITEM - room + 1))
 
     with pytest.raises(ItemTooLarge, match="padding") as refused:
@@ -85,16 +85,30 @@ def test_an_item_above_its_bound_is_refused(books: Books, ann: Party, account: K
     assert books.everything() == before
 
 
-def test_an_item_that_has_no_room_for_a_mark_is_deleted_in_one_request_only(books: Books, ann: Party) -> None:
-    key = some_account()
-    books.write("accounts", padded(key, ITEM - MARK_ROOM + 1))
-    with pytest.raises(ItemTooLarge) as refused, ann.begin(engine="marked") as unit:
-        unit.delete(ann.accounts, key)
+@pytest.mark.parametrize("does", ["deleted", "made smaller"])
+def test_an_item_that_has_no_room_for_a_mark_is_written_in_one_request_only_though_it_is(
+    books: Books, ann: Party, account: Key, does: str
+) -> None:
+    large = padded(some_account(), ITEM - MARK_ROOM + 1)
+    books.write("accounts", large)
+    before, key = books.everything(), {"id": large["id"]}
+
+    def begin(way: Any) -> Unit:
+        unit = ann.begin(engine=way)
+        unit.update(ann.accounts, account, SET_BALANCE, ONE)
+        unit.delete(ann.accounts, key) if does == "deleted" else unit.update(ann.accounts, key, "REMOVE padding")
+        return unit
+
+    unit = begin("marked")
+    with pytest.raises(ItemTooLarge, match=f"{key['id']}.* {ITEM - MARK_ROOM + 1:,} bytes") as refused:
+        unit.commit()
     assert refused.value.phase == "mark"
+    with pytest.raises(UnitFinished, match="rolled back"):
+        unit.get(ann.accounts, account)
     assert writes(ann) == []
-    with ann.begin() as unit:
-        unit.delete(ann.accounts, key)
-    assert books.raw("accounts", key) is None
+    assert books.everything() == before
+    begin(None).commit()
+    assert books.item("accounts", key) == (None if does == "deleted" else key)
 
 
 @pytest.mark.parametrize("way", ["native", "marked"])
@@ -109,214 +123,163 @@ def test_an_item_that_a_blind_update_surely_makes_too_large_is_refused_at_its_li
     assert books.everything() == before
 
 
-def test_an_item_that_a_blind_update_makes_too_large_is_found_before_anything_is_marked(
-    books: Books, ann: Party, account: Key
+@pytest.mark.parametrize("by", ["a commit by marks", "a later statement"])
+def test_an_item_that_a_blind_update_makes_too_large_is_found_before_anything_is_marked_by(
+    books: Books, ann: Party, account: Key, by: str
 ) -> None:
     """Otherwise DynamoDB would refuse it after the unit was committed."""
     large = some_account()
     books.write("accounts", {**padded(large, 250 * KB)})
     before = books.everything()
-    unit = ann.begin(engine="marked")
-    unit.update(ann.accounts, account, "SET balance = :n", {":n": 1})
+    unit = ann.begin(engine="marked" if by == "a commit by marks" else None)
+    unit.update(ann.accounts, account, SET_BALANCE, ONE)
     unit.update(ann.accounts, large, "SET more = :more", {":more": "x" * 190 * KB}, blind=True)
     with pytest.raises(ItemTooLarge):
-        unit.commit()
+        unit.commit() if by == "a commit by marks" else unit.get(ann.accounts, large)
     assert writes(ann) == []
     assert books.everything() == before
 
 
-def test_an_item_that_a_blind_update_makes_too_large_is_found_by_a_later_statement(books: Books, ann: Party) -> None:
-    large = some_account()
-    books.write("accounts", padded(large, 250 * KB))
-    unit = ann.begin()
-    unit.update(ann.accounts, large, "SET more = :more", {":more": "x" * 190 * KB}, blind=True)
-    with pytest.raises(ItemTooLarge):
-        unit.get(ann.accounts, large)
-
-
-class TestAUnitOfManyItems:
-    """The bound is lowered, so that the tests need not write 100,000 items."""
-
-    MOST = 120
-
-    @pytest.fixture(autouse=True)
-    def lowered(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        assert _work.MOST_ITEMS == 100_000
-        monkeypatch.setattr(_work, "MOST_ITEMS", self.MOST)
-
-    def unit_of(self, ann: Party, count: int) -> Unit:
-        unit = ann.begin()
-        for _ in range(count):
-            unit.put(ann.accounts, some_account())
-        return unit
-
-    @pytest.mark.parametrize("less", [1, 0])
-    def test_a_unit_of_many_items_up_to_the_bound_is_committed_and_saved(
-        self, books: Books, ann: Party, less: int
-    ) -> None:
-        before = len(books.everything()["accounts"])
-        ann.units.resume(self.unit_of(ann, self.MOST - less).save()).commit()
-        assert len(books.everything()["accounts"]) - before == self.MOST - less
-
-    @pytest.mark.parametrize("end", ["commit", "save"])
-    def test_a_unit_of_too_many_items_is_refused(self, books: Books, ann: Party, end: str) -> None:
-        before = books.everything()
-        unit = self.unit_of(ann, self.MOST + 1)
+@pytest.mark.parametrize(("more", "end"), [(-1, "save"), (0, "save"), (1, "save"), (0, "commit"), (1, "commit")])
+def test_a_unit_has_items_up_to_the_bound(
+    books: Books, ann: Party, monkeypatch: pytest.MonkeyPatch, more: int, end: str
+) -> None:
+    assert _work.MOST_ITEMS == 100_000
+    monkeypatch.setattr(_work, "MOST_ITEMS", 120)
+    before, unit = books.everything(), ann.begin()
+    for _ in range(120 + more):
+        unit.put(ann.accounts, some_account())
+    if more > 0:
         with pytest.raises(UnitTooLarge, match="121 items, and may have up to 120: split it"):
             getattr(unit, end)()
         assert writes(ann) == []
         assert books.everything() == before
+    else:
+        unit.commit() if end == "commit" else ann.units.resume(unit.save()).commit()
+        assert len(books.everything()["accounts"]) - len(before["accounts"]) == 120 + more
 
 
-class TestAUnitOfFourMegabytes:
-    """Eleven items, each with its old or new size, and room for the rest of the request."""
+# Four megabytes: eleven items, each with its old or new size, and room for the rest of the request.
 
-    COUNT, ROOM = 11, 1_024
+COUNT, ROOM = 11, 1_024
 
-    def keys(self) -> list[Key]:
-        return [some_account() for _ in range(self.COUNT)]
 
-    def put(self, ann: Party, unit: Unit, keys: Sequence[Key], total: int) -> None:
-        share = total // self.COUNT
-        sizes = [share] * (self.COUNT - 1) + [total - share * (self.COUNT - 1)]
-        for key, size in zip(keys, sizes, strict=True):
-            unit.put(ann.accounts, padded(key, size - self.ROOM))
+@pytest.fixture
+def stored(books: Books) -> list[Key]:
+    """Items that do not fit together into one request."""
+    keys: list[Key] = [some_account() for _ in range(COUNT)]
+    for key in keys:
+        books.write("accounts", padded(key, 390 * KB))
+    return keys
 
-    @pytest.mark.parametrize("less", [1, 0])
-    def test_a_unit_of_four_megabytes_up_to_the_bound_is_committed_in_one_request(
-        self, books: Books, ann: Party, less: int
-    ) -> None:
-        keys = self.keys()
-        with ann.begin(engine="native") as unit:
-            self.put(ann, unit, keys, TRANSACTION - less)
-        assert writes(ann) == ["TransactWriteItems"]
-        assert {books.version(key) for key in keys} == {unit.id}
 
-    def test_a_unit_of_more_than_four_megabytes_is_committed_by_marks(self, books: Books, ann: Party) -> None:
-        keys = self.keys()
-        with ann.begin() as unit:
-            self.put(ann, unit, keys, TRANSACTION + 1)
-        assert {books.version(key) for key in keys} == {unit.id}
-        assert not any(MARK in (books.raw("accounts", key) or {}) for key in keys)
-        assert "DeleteItem" in writes(ann)
+DOES: dict[str, Callable[[Party, Unit, Key], object]] = {
+    "deletes": lambda ann, unit, key: unit.delete(ann.accounts, key),
+    "shrinks": lambda ann, unit, key: unit.update(ann.accounts, key, SET, {":padding": ""}),
+    "reads": lambda ann, unit, key: unit.get(ann.accounts, key),
+    "updates blindly": lambda ann, unit, key: unit.update(ann.accounts, key, "ADD balance :n", ONE, blind=True),
+}
 
-    def test_a_unit_of_more_than_four_megabytes_is_refused_where_one_request_was_asked_for(
-        self, books: Books, ann: Party
-    ) -> None:
-        before = books.everything()
-        unit = ann.begin(engine="native")
-        self.put(ann, unit, self.keys(), TRANSACTION + 1)
+
+@pytest.mark.parametrize(("more", "way"), [(-1, "native"), (0, "native"), (1, "native"), (1, None)])
+def test_a_unit_of_up_to_four_megabytes_is_one_request_and_a_larger_one_is_committed_by_marks(
+    books: Books, ann: Party, more: int, way: Any
+) -> None:
+    before, unit, total = books.everything(), ann.begin(engine=way), TRANSACTION + more
+    keys = [some_account() for _ in range(COUNT)]
+    sizes = [total // COUNT] * (COUNT - 1) + [total - total // COUNT * (COUNT - 1)]
+    for key, size in zip(keys, sizes, strict=True):
+        unit.put(ann.accounts, padded(key, size - ROOM))
+    if (more, way) == (1, "native"):
         with pytest.raises(UnitTooLarge, match="4,194,305"):
             unit.commit()
         assert writes(ann) == []
         assert books.everything() == before
+        return
+    unit.commit()
+    assert {books.version(key) for key in keys} == {unit.id}
+    assert books.marks(keys) == 0
+    assert (writes(ann) == ["TransactWriteItems"]) == (way == "native")
 
-    @pytest.mark.parametrize("does", ["deletes", "shrinks", "reads"])
-    def test_a_unit_of_four_megabytes_counts_the_stored_item(
-        self, books: Books, ann: Party, account: Key, does: str
-    ) -> None:
-        """Also in the requests that mark items without a version, and in the deciding one."""
-        keys = self.keys()
-        for key in keys:
-            books.write("accounts", padded(key, 390 * KB))
-        with ann.begin() as unit:
-            unit.update(ann.accounts, account, "SET balance = :n", {":n": 1})
-            for key in keys:
-                {
-                    "deletes": lambda key: unit.delete(ann.accounts, key),
-                    "shrinks": lambda key: unit.update(ann.accounts, key, SET, {":padding": ""}),
-                    "reads": lambda key: unit.get(ann.accounts, key),
-                }[does](key)
-        assert books.balance(account) == 1
-        found = [books.item("accounts", key) for key in keys]
-        left: dict[str, Any] = {"deletes": None, "shrinks": "", "reads": padded(keys[0], 390 * KB)["padding"]}
-        assert [item and item["padding"] for item in found] == [left[does]] * self.COUNT
-        assert not any(MARK in (books.raw("accounts", key) or {}) for key in keys)
 
-    def large(self, books: Books) -> list[Key]:
-        """Existing items that do not fit together."""
-        keys = self.keys()
-        for key in keys:
-            books.write("accounts", padded(key, 390 * KB))
-        return keys
+@pytest.mark.parametrize(
+    ("does", "beside", "way"),
+    [
+        ("deletes", True, None),
+        ("shrinks", True, None),
+        ("reads", True, None),
+        ("reads", False, None),
+        ("updates blindly", False, None),
+        ("updates blindly", False, "marked"),
+    ],
+)
+def test_a_unit_that_finds_more_than_four_megabytes_is_committed_by_marks(
+    books: Books, ann: Party, account: Key, stored: list[Key], does: str, beside: bool, way: Any
+) -> None:
+    """Also the requests that mark items without a version have room, and the decision."""
+    text = padded(stored[0], 390 * KB)["padding"]
+    with ann.begin(engine=way) as unit:
+        if beside:
+            unit.update(ann.accounts, account, SET_BALANCE, ONE)
+        for key in stored:
+            DOES[does](ann, unit, key)
+    assert "TransactWriteItems" in writes(ann)
+    assert books.balance(account) == (1 if beside else 100)
+    found = [books.raw("accounts", key) for key in stored]
+    version = {} if does == "reads" else {VERSION: unit.id}
+    left = {
+        "deletes": None,
+        "shrinks": {"padding": ""} | version,
+        "reads": {"padding": text},
+        "updates blindly": {"padding": text, "balance": 1} | version,
+    }[does]
+    assert found == [left and {**key, **left} for key in stored]
 
-    def test_more_than_four_megabytes_that_were_only_read_are_held_together_by_marks(
-        self, books: Books, ann: Party
-    ) -> None:
-        keys = self.large(books)
-        with ann.begin() as unit:
-            for key in keys:
+
+@pytest.mark.parametrize("does", ["reads", "updates blindly"])
+def test_a_unit_that_finds_more_than_four_megabytes_is_refused_where_one_request_was_asked_for(
+    books: Books, ann: Party, stored: list[Key], does: str
+) -> None:
+    before = books.everything()
+    unit = ann.begin(engine="native")
+    for key in stored:
+        DOES[does](ann, unit, key)
+    is_refused = does == "reads" or books.engine.name != COUNTS_NO_BYTES
+    with pytest.raises(UnitTooLarge) if is_refused else nullcontext():
+        unit.commit()
+    assert (books.everything() == before) is is_refused
+
+
+def test_what_others_have_written_to_what_a_unit_only_read_is_a_conflict_however_large(
+    books: Books, ann: Party, ben: Party
+) -> None:
+    keys, unchanged = [books.account() for _ in range(COUNT)], books.account()
+    unit = ann.begin()
+    for key in (*keys, unchanged):
+        unit.get(ann.accounts, key)
+    for key in keys:
+        with ben.begin() as other:
+            other.put(ben.accounts, padded(key, ITEM - MARK_ROOM))
+    with pytest.raises(UnitConflict) as conflict:
+        unit.commit()
+    assert list(conflict.value.keys) == [(ann.accounts.name, key) for key in keys]
+
+
+@pytest.mark.parametrize("does", ["puts", "reads"])
+def test_a_unit_of_four_megabytes_counts_the_item_of_its_lock(
+    books: Books, ann: Party, account: Key, stored: list[Key], does: str
+) -> None:
+    lock = some_line()
+    books.write("lines", {**lock, "padding": "x" * 395 * KB})
+    with ann.begin(under=Held(books, lock)) as unit:
+        unit.update(ann.accounts, account, SET_BALANCE, ONE)
+        for key in stored[:10]:
+            if does == "puts":
+                unit.put(ann.accounts, padded(key, ITEM - MARK_ROOM))
+            else:
                 unit.get(ann.accounts, key)
-        assert "TransactWriteItems" in writes(ann)
-        assert not any(MARK in (books.raw("accounts", key) or {}) for key in keys)
-
-    def test_more_than_four_megabytes_that_were_only_read_are_refused_where_one_request_was_asked_for(
-        self, books: Books, ann: Party
-    ) -> None:
-        keys = self.large(books)
-        unit = ann.begin(engine="native")
-        for key in keys:
-            unit.get(ann.accounts, key)
-        with pytest.raises(UnitTooLarge):
-            unit.commit()
-        assert writes(ann) == []
-
-    def test_what_others_have_written_to_what_a_unit_only_read_is_a_conflict_however_large(
-        self, books: Books, ann: Party, ben: Party
-    ) -> None:
-        keys = [books.account() for _ in range(self.COUNT)]
-        unit = ann.begin()
-        for key in keys:
-            unit.get(ann.accounts, key)
-        unchanged = books.account()
-        unit.get(ann.accounts, unchanged)
-        for key in keys:
-            with ben.begin() as other:
-                other.put(ben.accounts, padded(key, ITEM - MARK_ROOM))
-        with pytest.raises(UnitConflict) as conflict:
-            unit.commit()
-        assert list(conflict.value.keys) == [(ann.accounts.name, key) for key in keys]
-
-    @pytest.mark.parametrize("way", [None, "marked"])
-    def test_blind_updates_that_find_more_than_four_megabytes_are_committed(
-        self, books: Books, ann: Party, way: Literal["marked"] | None
-    ) -> None:
-        keys = self.large(books)
-        with ann.begin(engine=way) as unit:
-            for key in keys:
-                unit.update(ann.accounts, key, "ADD balance :n", {":n": 1}, blind=True)
-        found = [books.raw("accounts", key) or {} for key in keys]
-        assert [(item["balance"], item[VERSION], MARK in item) for item in found] == [(1, unit.id, False)] * self.COUNT
-
-    def test_blind_updates_that_find_more_than_four_megabytes_are_refused_where_one_request_was_asked_for(
-        self, books: Books, ann: Party
-    ) -> None:
-        keys = self.large(books)
-        before = books.everything()
-        unit = ann.begin(engine="native")
-        for key in keys:
-            unit.update(ann.accounts, key, "ADD balance :n", {":n": 1}, blind=True)
-        is_refused = books.engine.name != COUNTS_NO_BYTES
-        with pytest.raises(UnitTooLarge) if is_refused else nullcontext():
-            unit.commit()
-        assert (books.everything() == before) is is_refused
-
-    @pytest.mark.parametrize("does", ["puts", "reads"])
-    def test_a_unit_of_four_megabytes_counts_the_item_of_its_lock(
-        self, books: Books, ann: Party, account: Key, does: str
-    ) -> None:
-        lock = some_line()
-        books.write("lines", {**lock, "padding": "x" * 395 * KB})
-        keys = self.large(books)[:10]
-        with ann.begin(under=Held(books, lock)) as unit:
-            unit.update(ann.accounts, account, "SET balance = :n", {":n": 1})
-            for key in keys:
-                if does == "puts":
-                    unit.put(ann.accounts, padded(key, ITEM - MARK_ROOM))
-                else:
-                    unit.get(ann.accounts, key)
-        assert books.version(account) == unit.id
-        assert {books.version(key) for key in keys} == {unit.id if does == "puts" else None}
+    assert books.version(account) == unit.id
+    assert {books.version(key) for key in stored[:10]} == {unit.id if does == "puts" else None}
 
 
 @dataclass
@@ -394,8 +357,6 @@ ROW = 350 * KB
 
 LEASE_S, COPIES_S, MARGIN_S = 60, 600, 5
 
-SET_BALANCE, ONE = "SET balance = :n", {":n": 1}
-
 
 def noise(size: int) -> bytes:
     """Incompressible bytes."""
@@ -413,96 +374,64 @@ def plain(books: Books, key: Key) -> dict[str, Any] | None:
     return found and {name: bytes(value) if name == "padding" else value for name, value in found.items()}
 
 
-class TestToMark:
-    """A mark needs room in the item with its old and with its new value."""
-
-    BOUND = ITEM - MARK_ROOM
-
-    def test_an_item_without_room_for_a_mark_is_refused_and_rolls_the_unit_back(
-        self, books: Books, ann: Party, account: Key
-    ) -> None:
-        key = some_account()
-        books.write("accounts", incompressible(key, self.BOUND + 1))
-        before = books.everything()
-        unit = ann.begin(engine="marked")
+@pytest.mark.parametrize("way", ["native", "marked"])
+def test_an_item_that_would_grow_past_the_bound_is_refused_at_the_line_and_the_unit_stays_open(
+    books: Books, ann: Party, account: Key, way: str
+) -> None:
+    item = incompressible(some_account(), 390 * KB)
+    books.write("accounts", item)
+    more = {":more": noise(ITEM - VERSION_ROOM + 1 - 390 * KB - len("more"))}
+    with ann.begin(engine=way) as unit:
+        with pytest.raises(ItemTooLarge, match=item["id"]) as refused:
+            unit.update(ann.accounts, {"id": item["id"]}, "SET more = :more", more)
         unit.update(ann.accounts, account, SET_BALANCE, ONE)
-        unit.update(ann.accounts, key, "SET balance = :n REMOVE padding", ONE)
-        with pytest.raises(ItemTooLarge, match=f"{key['id']}.* {self.BOUND + 1:,} bytes") as refused:
-            unit.commit()
-        assert refused.value.phase == "mark"
-        with pytest.raises(UnitFinished, match="rolled back"):
-            unit.get(ann.accounts, account)
-        assert books.everything() == before
+    assert refused.value.phase == "statement"
+    assert plain(books, {"id": item["id"]}) == item
+    assert books.balance(account) == 1
 
 
-class TestToWrite:
-    """The result of an update is measured at its line."""
-
-    def update(self, ann: Party, unit: Any, item: dict[str, Any], size: int) -> None:
-        """An update that lets an item grow up to so many bytes."""
-        own_bytes = size_of({"id": {"S": item["id"]}, "balance": {"N": "1"}, "padding": {"B": item["padding"]}})
-        more = noise(size - own_bytes - len("more"))
-        unit.update(ann.accounts, {"id": item["id"]}, "SET more = :more", {":more": more})
-
-    @pytest.mark.parametrize("way", ["native", "marked"])
-    def test_an_item_that_would_grow_past_the_bound_is_refused_at_the_line_and_the_unit_stays_open(
-        self, books: Books, ann: Party, account: Key, way: str
-    ) -> None:
-        item = incompressible(some_account(), 390 * KB)
-        books.write("accounts", item)
-        with ann.begin(engine=way) as unit:
-            with pytest.raises(ItemTooLarge, match=item["id"]) as refused:
-                self.update(ann, unit, item, ITEM - VERSION_ROOM + 1)
-            unit.update(ann.accounts, account, SET_BALANCE, ONE)
-        assert refused.value.phase == "statement"
-        assert plain(books, {"id": item["id"]}) == item
-        assert books.balance(account) == 1
+# A unit writes down what it is about to write before its first mark, in rows of 350 KB.
 
 
-class TestToWriteDownInOneRow:
-    """A unit writes down what it is about to write before its first mark, in rows of 350 KB."""
+def rows_sent(party: Party) -> list[str]:
+    """The rows that it has sent, by the beginnings of their names."""
+    items = [sent.parameters["Item"] for sent in party.line.sent if sent.operation == "PutItem"]
+    return [item["row"]["S"][:2] for item in items if "row" in item]
 
+
+@pytest.mark.parametrize(("size", "rows"), [(ROW - 4 * KB, 1), (ROW + 4 * KB, 2), (ITEM - MARK_ROOM, 2)])
+def test_an_item_that_nothing_packs_is_written_down_in_as_many_rows_as_it_needs(
+    books: Books, ann: Party, size: int, rows: int
+) -> None:
+    item = incompressible(some_account(), size)
+    with ann.begin(engine="marked") as unit:
+        unit.put(ann.accounts, item)
+    assert rows_sent(ann) == ["he"] + ["w#"] * rows
+    assert plain(books, {"id": item["id"]}) == item
+    assert books.rows(unit.id).keys() == {"head"}
+
+
+@THREADS_ONLY
+@pytest.mark.parametrize("is_sent", [False, True], ids=["before", "after"])
+def test_a_crash_at_any_of_several_rows_commits_nothing_and_leaves_nothing(
+    books: Books, units_world: UnitsWorld, ben: Party, is_sent: bool
+) -> None:
     # For three items of 400 KB.
-    HEAD_AND_ROWS = 5
-
-    def rows(self, books: Books, unit: str) -> list[str]:
-        return sorted(row["row"] for row in books.everything()["units"] if row["unit"] == unit)
-
-    def written(self, party: Party) -> list[str]:
-        """The rows that it has sent, by the beginnings of their names."""
-        items = [sent.parameters["Item"] for sent in party.line.sent if sent.operation == "PutItem"]
-        return [item["row"]["S"][:2] for item in items if "row" in item]
-
-    @pytest.mark.parametrize(("size", "rows"), [(ROW - 4 * KB, 1), (ROW + 4 * KB, 2), (ITEM - MARK_ROOM, 2)])
-    def test_an_item_that_nothing_packs_is_written_down_in_as_many_rows_as_it_needs(
-        self, books: Books, ann: Party, size: int, rows: int
-    ) -> None:
-        item = incompressible(some_account(), size)
-        with ann.begin(engine="marked") as unit:
-            unit.put(ann.accounts, item)
-        assert self.written(ann) == ["he"] + ["w#"] * rows
-        assert plain(books, {"id": item["id"]}) == item
-        assert self.rows(books, unit.id) == ["head"]
-
-    @THREADS_ONLY
-    @pytest.mark.parametrize("is_sent", [False, True], ids=["before", "after"])
-    def test_a_crash_at_any_of_several_rows_commits_nothing_and_leaves_nothing(
-        self, books: Books, units_world: UnitsWorld, ben: Party, is_sent: bool
-    ) -> None:
-        for number in range(1, 1 + self.HEAD_AND_ROWS):
-            keys = [books.account(100), books.account(50), some_account()]
-            ann = units_world.party()
-            unit = ann.begin(engine="marked")
-            for key in keys:
-                unit.put(ann.accounts, incompressible(key, ITEM - MARK_ROOM))
-            crashes(ann, number, "PutItem", is_sent=is_sent)
-            with pytest.raises(Killed):
-                unit.commit()
-            found = ben.units.get_all([(ben.accounts, key) for key in keys])
-            assert [item and item["balance"] for item in found] == [100, 50, None], number
-            assert not any(MARK in (books.raw("accounts", key) or {}) for key in keys)
-            for seconds in (LEASE_S, COPIES_S):
-                books.clock.advance(seconds + MARGIN_S)
-                ben.units.sweep()
-            assert self.rows(books, unit.id) in ([], ["head"]), number
-        assert self.written(ann) == ["he"] + ["w#"] * (self.HEAD_AND_ROWS - 1)
+    head_and_rows = 5
+    for number in range(1, 1 + head_and_rows):
+        keys = [books.account(100), books.account(50), some_account()]
+        ann = units_world.party()
+        unit = ann.begin(engine="marked")
+        for key in keys:
+            unit.put(ann.accounts, incompressible(key, ITEM - MARK_ROOM))
+        crashes(ann, number, "PutItem", is_sent=is_sent)
+        with pytest.raises(Killed):
+            unit.commit()
+        found = ben.units.get_all([(ben.accounts, key) for key in keys])
+        assert [item and item["balance"] for item in found] == [100, 50, None], number
+        assert books.marks(keys) == 0
+        for seconds in (LEASE_S, COPIES_S):
+            books.clock.advance(seconds + MARGIN_S)
+            ben.units.sweep()
+        assert books.rows(unit.id).keys() <= {"head"}, number
+    assert rows_sent(ann) == ["he"] + ["w#"] * (head_and_rows - 1)

@@ -1,5 +1,6 @@
 """Every statement is evaluated at once, on the item as the unit has it; all statements on one item are one write."""
 
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -22,50 +23,32 @@ pytestmark = pytest.mark.shows("DynamoDB's statements")
 ENOUGH = "balance >= :n"
 
 
-@pytest.mark.parametrize("is_there", [False, True], ids=["a new item", "over another"])
-def test_a_unit_reads_what_it_has_put(books: Books, ann: Party, is_there: bool) -> None:
-    key = books.account(100, colour="red") if is_there else some_account()
-    with ann.begin() as unit:
-        unit.put(ann.accounts, {**key, "balance": 1})
-        assert unit.get(ann.accounts, key) == {**key, "balance": 1}
+STATED: dict[str, tuple[Callable[[Party, Unit, Key], object], dict[str, Any] | None]] = {
+    "a put": (lambda ann, unit, key: unit.put(ann.accounts, {**key, "colour": "red"}), {"colour": "red"}),
+    "an update": (
+        lambda ann, unit, key: unit.update(ann.accounts, key, "SET balance = :n", {":n": 90}),
+        {"balance": 90},
+    ),
+    "a blind update": (
+        lambda ann, unit, key: unit.update(ann.accounts, key, "SET balance = balance + :n", {":n": 1}, blind=True),
+        {"balance": 101},
+    ),
+    "a delete": (lambda ann, unit, key: unit.delete(ann.accounts, key), None),
+}
 
 
-def test_a_unit_reads_what_it_has_updated(ann: Party, account: Key) -> None:
-    with ann.begin() as unit:
-        unit.update(ann.accounts, account, "SET balance = balance - :n", {":n": 10})
-        assert unit.get(ann.accounts, account) == {**account, "balance": 90}
-
-
-def test_a_unit_reads_what_it_has_deleted(books: Books, ann: Party, account: Key) -> None:
-    with ann.begin() as unit:
-        assert unit.get(ann.accounts, account) == {**account, "balance": 100}
-        unit.delete(ann.accounts, account)
-        assert unit.get(ann.accounts, account) is None
-    assert books.raw("accounts", account) is None
-
-
-def test_a_unit_reads_what_it_has_updated_blindly(ann: Party, account: Key) -> None:
-    with ann.begin() as unit:
-        unit.update(ann.accounts, account, "SET balance = balance + :n", {":n": 1}, blind=True)
-        assert unit.get(ann.accounts, account) == {**account, "balance": 101}
-
-
-def test_a_unit_reads_its_own_writes_together_with_what_others_wrote(ann: Party, account: Key, other: Key) -> None:
-    with ann.begin() as unit:
-        unit.update(ann.accounts, account, "SET balance = :n", {":n": 7})
-        assert unit.get_all([(ann.accounts, account), (ann.accounts, other)]) == [
-            {**account, "balance": 7},
-            {**other, "balance": 50},
-        ]
-
-
-def test_no_other_client_reads_what_a_unit_has_written_before_its_commit(
-    books: Books, ann: Party, account: Key
+@pytest.mark.parametrize("verb", STATED)
+def test_a_unit_reads_what_it_has_stated_together_with_what_others_wrote(
+    books: Books, ann: Party, account: Key, other: Key, verb: str
 ) -> None:
+    state, left = STATED[verb]
+    left = left and {**account, **left}
     with ann.begin() as unit:
-        unit.update(ann.accounts, account, "SET balance = :n", {":n": 7})
+        state(ann, unit, account)
+        assert unit.get(ann.accounts, account) == left
+        assert unit.get_all([(ann.accounts, account), (ann.accounts, other)]) == [left, {**other, "balance": 50}]
         assert books.balance(account) == 100
-    assert books.balance(account) == 7
+    assert books.item("accounts", account) == left
 
 
 def test_of_several_updates_of_an_item_the_last_value_is_written_once(books: Books, ann: Party, account: Key) -> None:
@@ -82,13 +65,6 @@ def test_a_put_after_a_delete_leaves_nothing_of_the_item_before(books: Books, an
         unit.delete(ann.accounts, account)
         unit.put(ann.accounts, {**account, "colour": "red"}, condition="attribute_not_exists(id)")
     assert books.item("accounts", account) == {**account, "colour": "red"}
-
-
-def test_a_put_takes_out_what_it_does_not_have(books: Books, ann: Party) -> None:
-    key = books.account(5, colour="red", size={"width": 1})
-    with ann.begin() as unit:
-        unit.put(ann.accounts, {**key, "balance": 6})
-    assert books.item("accounts", key) == {**key, "balance": 6}
 
 
 def test_an_item_that_is_made_and_deleted_is_not_there(books: Books, ann: Party) -> None:
@@ -139,31 +115,16 @@ def test_every_kind_of_value_is_stored_and_read_as_it_was_given(ann: Party) -> N
         assert {**found, "bytes": bytes(found["bytes"])} == item
 
 
-def test_attributes_of_units_are_shown_to_no_reader(ann: Party, account: Key) -> None:
-    with ann.begin() as unit:
-        assert unit.get(ann.accounts, account) == {**account, "balance": 100}
-    assert ann.units.get(ann.accounts, account) == {**account, "balance": 100}
-
-
-@pytest.mark.parametrize("condition", [ENOUGH, Attr("balance").gte(101)], ids=["text", "Attr"])
-def test_a_condition_that_does_not_hold_is_raised_at_its_line_and_the_unit_stays_open(
-    books: Books, ann: Party, account: Key, condition: Any
+@pytest.mark.parametrize(
+    ("condition", "values"), [(ENOUGH, {":n": 101}), (Attr("balance").gte(101), None)], ids=["text", "Attr"]
+)
+def test_a_condition_is_evaluated_at_its_line_on_the_item_as_the_unit_has_it_and_the_unit_stays_open(
+    books: Books, ann: Party, account: Key, condition: Any, values: Any
 ) -> None:
-    values = {":n": 101} if condition is ENOUGH else None
     with ann.begin() as unit:
         with pytest.raises(ConditionFailed) as refused:
             unit.delete(ann.accounts, account, condition=condition, values=values)
         assert (refused.value.table, refused.value.key) == (ann.accounts.name, account)
-        unit.update(ann.accounts, account, "SET colour = :red", {":red": "red"})
-    assert books.item("accounts", account) == {**account, "balance": 100, "colour": "red"}
-
-
-@pytest.mark.parametrize("condition", [ENOUGH, Attr("balance").gte(101)], ids=["text", "Attr"])
-def test_a_condition_is_evaluated_on_the_item_as_the_unit_has_it(
-    books: Books, ann: Party, account: Key, condition: Any
-) -> None:
-    values = {":n": 101} if condition is ENOUGH else None
-    with ann.begin() as unit:
         unit.update(ann.accounts, account, "SET balance = balance + :one", {":one": 1})
         unit.delete(ann.accounts, account, condition=condition, values=values)
     assert books.raw("accounts", account) is None
@@ -197,64 +158,34 @@ def test_an_update_that_does_not_fit_the_item_names_the_item_and_the_unit_stays_
     assert books.raw("accounts", missing) is None
 
 
-def test_what_follows_a_failed_condition_is_not_sent(books: Books, ann: Party, account: Key, other: Key) -> None:
-    def transfer() -> None:
-        with ann.begin() as unit:
-            unit.update(ann.accounts, other, "SET balance = balance + :n", {":n": 500})
-            unit.update(ann.accounts, account, "SET balance = balance - :n", {":n": 500}, condition=ENOUGH)
-
-    with pytest.raises(ConditionFailed):
-        transfer()
-    assert (books.balance(account), books.balance(other)) == (100, 50)
-
-
-def test_a_put_returns_what_it_replaces(ann: Party, account: Key) -> None:
+def test_a_statement_returns_the_item_before_a_put_or_delete_and_after_an_update_or_check(
+    ann: Party, account: Key
+) -> None:
+    whole, made = {**account, "balance": 100}, some_account()
     with ann.begin() as unit:
-        assert unit.put(ann.accounts, {**account, "balance": 1}) == {**account, "balance": 100}
-        assert unit.put(ann.accounts, some_account()) is None
-
-
-def test_an_update_returns_the_item_after_it(ann: Party, account: Key) -> None:
-    with ann.begin() as unit:
+        assert unit.check(ann.accounts, account, ENOUGH, {":n": 1}) == whole
         after = unit.update(ann.accounts, account, "SET colour = :red REMOVE balance", {":red": "red"})
         assert after == {**account, "colour": "red"}
+        assert unit.put(ann.accounts, whole) == after
+        assert [unit.delete(ann.accounts, account) for _ in range(2)] == [whole, None]
+        assert unit.put(ann.accounts, some_account()) is None
+        assert unit.update(ann.accounts, made, "SET balance = if_not_exists(balance, :n)", {":n": 8}) == {
+            **made,
+            "balance": 8,
+        }
 
 
-def test_an_update_makes_an_item_that_is_not_there(books: Books, ann: Party) -> None:
+def test_what_is_given_and_what_is_returned_is_the_callers_own(books: Books, ann: Party) -> None:
     key = some_account()
-    with ann.begin() as unit:
-        after = unit.update(ann.accounts, key, "SET balance = if_not_exists(balance, :n)", {":n": 8})
-        assert after == {**key, "balance": 8}
-    assert books.item("accounts", key) == {**key, "balance": 8}
-
-
-def test_a_delete_returns_what_it_takes_away(ann: Party, account: Key) -> None:
-    with ann.begin() as unit:
-        assert unit.delete(ann.accounts, account) == {**account, "balance": 100}
-        assert unit.delete(ann.accounts, account) is None
-
-
-def test_a_check_returns_the_item_that_it_is_of(ann: Party, account: Key) -> None:
-    with ann.begin() as unit:
-        assert unit.check(ann.accounts, account, ENOUGH, {":n": 1}) == {**account, "balance": 100}
-
-
-def test_what_is_returned_is_the_callers_own(books: Books, ann: Party) -> None:
-    key = books.account(1, tags=["a"])
-    with ann.begin() as unit:
-        found = unit.get(ann.accounts, key)
-        assert found is not None
-        found["tags"].append("b")
-        unit.update(ann.accounts, key, "SET balance = :n", {":n": 2})
-    assert books.item("accounts", key) == {**key, "balance": 2, "tags": ["a"]}
-
-
-def test_what_was_given_is_the_callers_own(books: Books, ann: Party) -> None:
-    item = {**some_account(), "tags": ["a"]}
+    item = {**key, "tags": ["a"]}
     with ann.begin() as unit:
         unit.put(ann.accounts, item)
         item["tags"].append("b")
-    assert books.item("accounts", {"id": item["id"]}) == {"id": item["id"], "tags": ["a"]}
+        found = unit.get(ann.accounts, key)
+        assert found is not None
+        found["tags"].append("c")
+        unit.update(ann.accounts, key, "SET balance = :n", {":n": 2})
+    assert books.item("accounts", key) == {**key, "balance": 2, "tags": ["a"]}
 
 
 WAY = pytest.mark.parametrize("way", ["native", "marked"])
@@ -263,29 +194,21 @@ SET, ONE = "SET balance = :n", {":n": 1}
 
 
 @WAY
-def test_one_that_is_read_is_none_each_time_and_not_there_after_the_commit(
+def test_an_item_that_is_not_there_is_none_each_time_it_is_read_or_deleted_and_not_there_after_the_commit(
     books: Books, ann: Party, account: Key, way: str
 ) -> None:
-    absent = some_account()
+    absent, deleted = some_account(), some_account()
     with ann.begin(engine=way) as unit:
         for _ in range(2):
             assert unit.get(ann.accounts, absent) is None
             assert unit.get_all([(ann.accounts, absent), (ann.accounts, account)])[0] is None
+        assert unit.delete(ann.accounts, deleted) is None
         unit.update(ann.accounts, account, SET, ONE)
-    assert (books.raw("accounts", absent), books.balance(account)) == (None, 1)
+    assert books.balances([absent, deleted, account]) == [None, None, 1]
 
 
 @WAY
-def test_one_that_is_deleted_is_not_there_after_the_commit(books: Books, ann: Party, account: Key, way: str) -> None:
-    absent = some_account()
-    with ann.begin(engine=way) as unit:
-        assert unit.delete(ann.accounts, absent) is None
-        unit.update(ann.accounts, account, SET, ONE)
-    assert (books.raw("accounts", absent), books.balance(account)) == (None, 1)
-
-
-@WAY
-def test_one_that_is_deleted_or_made_is_not_there_after_a_conflict_of_the_commit(
+def test_an_item_that_is_deleted_or_made_is_not_there_after_a_conflict_of_the_commit(
     books: Books, ann: Party, ben: Party, account: Key, way: str
 ) -> None:
     deleted, made = some_account(), some_account()
@@ -357,55 +280,44 @@ def test_what_units_add_counts_among_the_operators_that_a_condition_may_have(
     assert books.balance(account) == 101
 
 
-@pytest.mark.parametrize("update", ["REMOVE balance", "DELETE colours :red"])
-def test_a_blind_update_that_only_takes_away_makes_no_item(books: Books, ann: Party, update: str) -> None:
-    key = some_account()
-    values = {":red": {"red"}} if ":red" in update else None
+@pytest.mark.parametrize(
+    ("update", "values", "left"),
+    [
+        ("REMOVE balance", None, {"colours": {"red", "blue"}}),
+        ("DELETE colours :red", {":red": {"red"}}, {"balance": 100, "colours": {"blue"}}),
+    ],
+)
+def test_a_blind_update_that_only_takes_away_takes_it_away_and_makes_no_item(
+    books: Books, ann: Party, update: str, values: Any, left: dict[str, Any]
+) -> None:
+    account, absent = books.account(colours={"red", "blue"}), some_account()
     with ann.begin() as unit:
-        unit.update(ann.accounts, key, update, values, blind=True)
-    assert books.raw("accounts", key) is None
-
-
-@pytest.mark.parametrize("update", ["REMOVE balance", "DELETE colours :red"])
-def test_a_blind_update_that_only_takes_away_takes_it_away(books: Books, ann: Party, update: str) -> None:
-    account = books.account(colours={"red", "blue"})
-    values = {":red": {"red"}} if ":red" in update else None
-    with ann.begin() as unit:
-        unit.update(ann.accounts, account, update, values, blind=True)
-    left = {"colours": {"red", "blue"}} if values is None else {"balance": 100, "colours": {"blue"}}
+        for key in (account, absent):
+            unit.update(ann.accounts, key, update, values, blind=True)
     assert books.item("accounts", account) == {**account, **left}
+    assert books.raw("accounts", absent) is None
 
 
 # Other engines add a number to a text in a transaction.
 @pytest.mark.parametrize("units_engine", ["memory"], indirect=True)
-def test_one_that_does_not_fit_its_item_is_refused_with_its_place_and_writes_nothing(
-    books: Books, ann: Party, account: Key, other: Key
-) -> None:
-    books.write("accounts", {**other, "balance": "much", VERSION: new_version()})
-    before = books.everything()
-    unit = ann.begin()
-    for key in (account, other):
-        unit.update(ann.accounts, key, ADD, ONE, blind=True)
-    with pytest.raises(TableRefused, match="ValidationError at item 2 of 2"):
-        unit.commit()
-    with pytest.raises(UnitFinished, match="rolled back"):
-        unit.get(ann.accounts, account)
-    assert books.everything() == before
-
-
-def test_one_that_does_not_fit_its_item_is_found_before_anything_is_marked(
-    books: Books, ann: Party, account: Key, other: Key
+@pytest.mark.parametrize(
+    ("way", "error", "sends"),
+    [(None, TableRefused, "TransactWriteItems"), ("marked", InvalidUnitRequest, "TransactGetItems")],
+)
+def test_a_blind_update_that_does_not_fit_its_item_is_refused_with_its_place_before_anything_is_marked(
+    books: Books, ann: Party, account: Key, other: Key, way: Any, error: type[Exception], sends: str
 ) -> None:
     """Otherwise DynamoDB would refuse it after the unit was committed."""
     books.write("accounts", {**other, "balance": "much", VERSION: new_version()})
     before = books.everything()
-    unit = ann.begin(engine="marked")
+    unit = ann.begin(engine=way)
     for key in (account, other):
         unit.update(ann.accounts, key, ADD, ONE, blind=True)
-    with pytest.raises(InvalidUnitRequest, match=other["id"]) as refused:
+    with pytest.raises(error, match=other["id"] if way == "marked" else "ValidationError at item 2 of 2"):
         unit.commit()
-    assert refused.value.field == "update"
-    assert {sent.operation for sent in ann.line.sent} <= {"GetItem", "TransactGetItems", "BatchGetItem"}
+    with pytest.raises(UnitFinished, match="rolled back"):
+        unit.get(ann.accounts, account)
+    assert ann.line.operations == [sends]
     assert books.everything() == before
 
 
@@ -458,24 +370,15 @@ def saved(books: Books, ann: Party) -> Key:
     return key
 
 
-def test_a_new_object_does_not_take_the_place_of_another(books: Books, ann: Party, saved: Key) -> None:
+def test_an_object_of_a_mapper_is_saved_and_deleted_only_at_its_version(books: Books, ann: Party, saved: Key) -> None:
     before = books.raw("accounts", saved)
-    unit = ann.begin()
-    with pytest.raises(ConditionFailed):
-        save(ann, unit, saved, 0, 7)
-    unit.rollback()
+    with ann.begin() as unit:
+        for out_of_date in (0, 1):
+            with pytest.raises(ConditionFailed):
+                save(ann, unit, saved, out_of_date, 7)
+        with pytest.raises(ConditionFailed):
+            delete(ann, unit, saved, 1)
     assert books.raw("accounts", saved) == before
-
-
-@pytest.mark.parametrize("does", ["saves", "deletes"])
-def test_an_object_whose_version_is_out_of_date_is_refused(books: Books, ann: Party, saved: Key, does: str) -> None:
-    before = books.raw("accounts", saved)
-    with ann.begin() as unit, pytest.raises(ConditionFailed):
-        save(ann, unit, saved, 1, 7) if does == "saves" else delete(ann, unit, saved, 1)
-    assert books.raw("accounts", saved) == before
-
-
-def test_an_object_is_deleted_at_its_version(books: Books, ann: Party, saved: Key) -> None:
     with ann.begin() as unit:
         delete(ann, unit, saved, 2)
     assert books.raw("accounts", saved) is None

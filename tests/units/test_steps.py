@@ -8,7 +8,6 @@ from kit.engines import engine_names, first_on
 from kit.units import THREADS_ONLY, Books, Key, Lost, Party, UnitsWorld, some_name
 
 from ticketlock.errors import (
-    ConditionFailed,
     InvalidUnitRequest,
     OutcomeUnknown,
     UnitChanged,
@@ -60,12 +59,16 @@ def keeping(request: pytest.FixtureRequest) -> dict[str, Any]:
     return {"owner": some_name()} if request.param else {}
 
 
-def test_a_step_that_has_saved_the_unit_adds_nothing_when_it_is_tried_again(
+def test_a_step_that_has_saved_the_unit_adds_nothing_and_sends_no_write_when_it_is_tried_again(
     books: Books, ann: Party, ben: Party, account: Key, keeping: dict[str, Any]
 ) -> None:
     unit = begun(ann)
-    tries = [takes(party, unit, account, "seat", **keeping) for party in (ann, ben, ann)]
-    assert [each.repeated for each in tries] == [False, True, True]
+    assert not takes(ann, unit, account, "seat", **keeping).repeated
+    before = books.everything()
+    sent = ann.sends(lambda: takes(ann, unit, account, "seat", keep_for=7, owner=some_name()))
+    assert set(sent) == {"GetItem"}
+    assert takes(ben, unit, account, "seat", **keeping).repeated
+    assert books.everything() == before
     ben.units.resume(unit, step="pay").commit()
     assert books.balance(account) == 90
 
@@ -76,17 +79,6 @@ def test_a_step_that_is_not_named_adds_once_more_what_it_has_saved(books: Books,
         takes(ann, unit, account, None)
     ann.units.resume(unit).commit()
     assert books.balance(account) == 80
-
-
-def test_a_step_that_has_saved_the_unit_writes_nothing_and_sends_no_write_when_it_is_tried_again(
-    books: Books, ann: Party, account: Key, keeping: dict[str, Any]
-) -> None:
-    unit = begun(ann)
-    takes(ann, unit, account, "seat", **keeping)
-    before = books.everything()
-    sent = ann.sends(lambda: takes(ann, unit, account, "seat", keep_for=7, owner=some_name()))
-    assert set(sent) == {"GetItem"}
-    assert books.everything() == before
 
 
 def test_a_step_that_has_saved_the_unit_evaluates_no_condition_and_sees_what_is_saved(
@@ -141,43 +133,11 @@ def test_a_step_that_has_saved_the_unit_is_repeated_also_once_the_unit_is_commit
     assert books.balance(account) == 90
 
 
-def test_a_step_of_a_unit_that_was_rolled_back_is_told_so(ann: Party, account: Key) -> None:
-    unit = seated(ann, account)
-    ann.units.rollback(unit)
-    with pytest.raises(UnitRolledBack):
-        ann.units.resume(unit, step="seat")
-
-
-def test_a_step_that_has_saved_the_unit_reads_what_took_several_rows_to_save(
-    ann: Party, ben: Party, account: Key
-) -> None:
-    unit = begun(ann)
-    with ann.units.resume(unit, step="seat") as resumed:
-        resumed.put(ann.accounts, {**account, "texts": [some_name() for _ in range(300)]})
-        resumed.save()
-    again = ben.units.resume(unit, step="seat")
-    assert len((again.get(ben.accounts, account) or {})["texts"]) == 300
-    assert ann.units.resume(unit, step="room").save() == unit
-
-
 def test_a_step_of_another_unit_is_another_step(books: Books, ann: Party, account: Key) -> None:
     for unit in (begun(ann), begun(ann)):
         takes(ann, unit, account, "seat")
         ann.units.resume(unit).commit()
     assert books.balance(account) == 80
-
-
-def test_a_step_that_has_not_saved_the_unit_is_tried_again_after_a_failure(
-    books: Books, ann: Party, ben: Party, account: Key
-) -> None:
-    unit = begun(ann)
-    failing = ann.units.resume(unit, step="seat")
-    failing.update(ann.accounts, account, TAKE, TEN)
-    with pytest.raises(ZeroDivisionError), failing:
-        _ = 1 / 0
-    assert not takes(ben, unit, account, "seat").repeated
-    ann.units.resume(unit).commit()
-    assert books.balance(account) == 90
 
 
 def test_a_step_that_has_not_saved_the_unit_is_done_once_by_the_last_of_two_tries_at_once_that_has_resumed_it(
@@ -237,23 +197,6 @@ def test_a_step_that_has_not_saved_the_unit_looks_again_if_another_one_goes_on_w
     assert len(ben.line.operations) > 3
 
 
-@pytest.mark.parametrize(("what", "repeated"), [(Lost.REQUEST, False), (Lost.REPLY, True)], ids=["not", "applied"])
-def test_a_step_that_has_not_saved_the_unit_is_done_once_after_a_save_whose_outcome_is_unknown(
-    books: Books, ann: Party, ben: Party, account: Key, what: Lost, repeated: bool, keeping: dict[str, Any]
-) -> None:
-    unit = begun(ann)
-    resumed = ann.units.resume(unit, step="seat")
-    resumed.update(ann.accounts, account, TAKE, TEN)
-    # With an owner, a row by which it is found is written before.
-    ann.loses(what, 1, 1_000, "TransactWriteItems" if keeping else "PutItem")
-    with pytest.raises(OutcomeUnknown):
-        resumed.save(**keeping)
-    ann.line.losses.clear()
-    assert takes(ben, unit, account, "seat", **keeping).repeated is repeated
-    ben.units.resume(unit).commit()
-    assert books.balance(account) == 90
-
-
 @THREADS_ONLY
 @pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
 def test_a_step_that_has_not_saved_it_is_not_said_to_be_unsaved_if_others_save_the_unit_before_its_save_is_answered(
@@ -289,13 +232,6 @@ def test_a_step_that_has_not_saved_the_unit_is_said_to_be_unsaved_if_its_save_is
     assert not takes(ann, unit, account, "seat").repeated
 
 
-def test_a_step_that_has_not_saved_the_unit_may_commit_it(books: Books, ann: Party, account: Key) -> None:
-    unit = begun(ann)
-    with ann.units.resume(unit, step="pay") as resumed:
-        resumed.update(ann.accounts, account, TAKE, TEN)
-    assert books.balance(account) == 90
-
-
 @pytest.mark.parametrize("engine", ["native", "marked"])
 def test_the_end_of_a_repeated_step_is_no_commit_which_would_leave_out_what_it_has_stated(
     books: Books, ann: Party, account: Key, engine: Any
@@ -305,33 +241,32 @@ def test_the_end_of_a_repeated_step_is_no_commit_which_would_leave_out_what_it_h
     with pytest.raises(InvalidUnitRequest, match="end with `save"):
         again.commit()
     assert again.save() == unit
-    assert (ann.units.outcome(unit=unit), books.balance(account)) == (Outcome.PENDING, 100)
-
-
-def test_the_end_of_a_repeated_step_is_not_that_of_its_block_without_a_save(
-    books: Books, ann: Party, account: Key
-) -> None:
-    unit = seated(ann, account)
     with pytest.raises(InvalidUnitRequest, match="end with `save"), ann.units.resume(unit, step="seat"):
         pass
+    assert (ann.units.outcome(unit=unit), books.balance(account)) == (Outcome.PENDING, 100)
     ann.units.resume(unit, step="pay").commit()
     assert books.balance(account) == 90
 
 
-def test_the_end_of_a_repeated_step_may_be_an_error_which_leaves_the_unit_as_saved(
-    books: Books, ann: Party, account: Key
+def test_an_error_leaves_a_unit_as_it_was_saved_in_a_repeated_step_and_in_one_that_is_tried_again(
+    books: Books, ann: Party, ben: Party, account: Key
 ) -> None:
     unit = seated(ann, account)
-    with pytest.raises(ZeroDivisionError), ann.units.resume(unit, step="seat"):
-        _ = 1 / 0
+    for step in ("seat", "pay"):
+        failing = ann.units.resume(unit, step=step)
+        failing.update(ann.accounts, account, TAKE, TEN)
+        with pytest.raises(ZeroDivisionError), failing:
+            _ = 1 / 0
+    assert not takes(ben, unit, account, "pay").repeated
     ann.units.resume(unit).commit()
-    assert books.balance(account) == 90
+    assert books.balance(account) == 80
 
 
 def test_the_end_of_a_repeated_step_may_be_a_rollback_for_all(ann: Party, account: Key) -> None:
     unit = seated(ann, account)
     ann.units.resume(unit, step="seat").rollback()
-    assert ann.units.outcome(unit=unit) is Outcome.ROLLED_BACK
+    with pytest.raises(UnitRolledBack):
+        ann.units.resume(unit, step="seat")
 
 
 def test_the_end_of_a_repeated_step_is_no_rollback_once_another_one_has_gone_on(
@@ -368,14 +303,6 @@ def test_the_steps_of_a_unit_are_a_hundred_at_most_and_none_is_forgotten_for_one
     assert books.balance(account) == 100 - 10 * (MOST_STEPS + 2)
 
 
-def test_the_steps_of_a_unit_add_sixteen_bytes_each_to_its_record(books: Books, ann: Party) -> None:
-    unit = begun(ann)
-    assert "steps" not in record(books, unit)
-    for step in ("seat", "room" * (LONGEST // 4), "Zimmer mit Frühstück"):
-        ann.units.resume(unit, step=step).save()
-    assert [len(bytes(each)) for each in record(books, unit)["steps"]] == [16, 16, 16]
-
-
 @pytest.mark.parametrize(
     "step",
     ["", 7, b"seat", "s" * (LONGEST + 1), "\ud800"],
@@ -387,12 +314,16 @@ def test_the_steps_of_a_unit_are_texts(ann: Party, step: Any) -> None:
         ann.units.resume(unit, step=step)
 
 
-def test_the_steps_of_a_unit_are_told_apart_by_every_character(books: Books, ann: Party, account: Key) -> None:
+def test_the_steps_of_a_unit_are_told_apart_by_every_character_and_add_sixteen_bytes_each(
+    books: Books, ann: Party, account: Key
+) -> None:
     unit = begun(ann)
-    for step in ("seat", "Seat", "seat ", "s" * LONGEST, "s" * (LONGEST - 1) + "t"):
+    assert "steps" not in record(books, unit)
+    for step in ("seat", "Seat", "seat ", "s" * LONGEST, "s" * (LONGEST - 1) + "t", "Frühstück"):
         assert not takes(ann, unit, account, step).repeated
+    assert [len(bytes(each)) for each in record(books, unit)["steps"]] == [16] * 6
     ann.units.resume(unit).commit()
-    assert books.balance(account) == 50
+    assert books.balance(account) == 40
 
 
 def test_a_name_that_another_unit_has_used_is_told_to_the_next_step(books: Books, ann: Party, account: Key) -> None:
@@ -416,15 +347,4 @@ def test_the_end_of_its_owner_is_the_end_of_a_unit_with_steps(
     assert again.save() == unit
     with pytest.raises(UnitRolledBack):
         ann.units.resume(unit, step="seat")
-    assert books.balance(account) == 100
-
-
-def test_a_condition_that_fails_leaves_the_step_to_be_tried_again(books: Books, ann: Party, account: Key) -> None:
-    unit = begun(ann)
-    resumed = ann.units.resume(unit, step="seat")
-    with pytest.raises(ConditionFailed):
-        resumed.update(ann.accounts, account, TAKE, TEN, condition=NEVER)
-    resumed.save()
-    assert takes(ann, unit, account, "seat").repeated
-    ann.units.resume(unit).commit()
     assert books.balance(account) == 100

@@ -1,8 +1,6 @@
 """Sweeps: what they do and report, also beside each other, in parts of the table, and with a time-out."""
 
-import random
 import uuid
-from collections.abc import Callable
 from typing import Any
 from zlib import compress
 
@@ -11,6 +9,7 @@ from botocore.exceptions import ClientError
 from kit.crashes import crashes
 from kit.engines import engine_names, first_on
 from kit.units import MARK, THREADS_ONLY, Books, Key, Killed, Party, UnitsWorld, make_table, some_account
+from units.conftest import NEW, OLD, killed
 
 from ticketlock.errors import InvalidUnitRequest, TableRefused
 from ticketlock.units import Swept
@@ -22,14 +21,9 @@ pytestmark = [
 ]
 
 
-# Incompressible, so that it does not fit into the record.
-LONG = random.Random(0).randbytes(8_000)
-
 LEASE_S, COPIES_S, MARGIN_S = 60, 600, 5
 
 HEAD = {"format": 1, "state": "pending", "rev": 0, "born": 0, "leaseUntilMs": 0, "attempt": "1", "pieces": 0}
-
-Left = Callable[[UnitsWorld, list[Key]], None]
 
 
 @pytest.fixture(autouse=True)
@@ -37,72 +31,38 @@ def only_its_own(books: Books) -> None:
     books.empty()
 
 
-@pytest.fixture
-def keys(books: Books) -> list[Key]:
-    return [books.account(), books.account(), some_account()]
-
-
-def killed(world: UnitsWorld, keys: list[Key], number: int, *, is_sent: bool) -> None:
-    """A unit that sets the first two to zero and creates the third, and crashes at one of its updates."""
-    ann = world.party()
-    unit = ann.begin(engine="marked")
-    for key in keys[:2]:
-        unit.update(ann.accounts, key, "SET balance = :n, noise = :noise", {":n": 0, ":noise": LONG})
-    unit.put(ann.accounts, {**keys[2], "balance": 0})
-    crashes(ann, number, is_sent=is_sent)
-    with pytest.raises(Killed):
-        unit.commit()
-
-
-def before_its_decision(world: UnitsWorld, keys: list[Key]) -> None:
-    """All three are marked."""
-    killed(world, keys, 3, is_sent=False)
-
-
-def after_its_decision(world: UnitsWorld, keys: list[Key]) -> None:
-    """None has its new value."""
-    killed(world, keys, 3, is_sent=True)
-
-
 def rows(books: Books) -> list[str]:
     return [row["row"][:2] for row in books.everything()["units"]]
 
 
-def assert_ended(books: Books, keys: list[Key], left: Left) -> None:
+def assert_ended(books: Books, keys: list[Key], *, is_committed: bool) -> None:
     """What was left is finished or rolled back, and only its record remains."""
     assert books.marks(keys) == 0
-    assert books.balances(keys) == ([0, 0, 0] if left is after_its_decision else [100, 100, None])
+    assert books.balances(keys) == (NEW if is_committed else OLD)
     assert "w#" not in rows(books)
 
 
-def test_a_unit_that_is_on_its_way_is_left_alone(
+def test_a_unit_is_left_alone_until_its_lease_is_over_and_then_rolled_back(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
 ) -> None:
-    before_its_decision(units_world, keys)
+    killed(units_world, keys, is_committed=False)
+    assert ben.units.sweep().open == 1
     assert books.marks(keys) == 3
-    assert ben.units.sweep().open >= 1
-    assert books.marks(keys) == 3
-
-
-def test_one_whose_lease_is_over_is_rolled_back_and_its_marks_are_removed(
-    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
-) -> None:
-    before_its_decision(units_world, keys)
     books.clock.advance(LEASE_S + MARGIN_S)
     assert ben.units.sweep() == Swept(rolled_back=1, finished=3, closed=0, open=1)
-    assert (books.marks(keys), books.balances(keys)) == (0, [100, 100, None])
+    assert (books.marks(keys), books.balances(keys)) == (0, OLD)
     books.clock.advance(COPIES_S + MARGIN_S)
     assert ben.units.sweep() == Swept(closed=1)
     assert rows(books) == ["he"]
     assert ben.units.sweep() == Swept()
 
 
-def test_one_that_was_committed_is_finished_at_once_and_closed_ten_minutes_after_its_end(
+def test_a_unit_that_was_committed_is_finished_at_once_and_closed_ten_minutes_after_its_end(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
 ) -> None:
-    after_its_decision(units_world, keys)
+    killed(units_world, keys, is_committed=True)
     assert ben.units.sweep() == Swept(finished=3, open=1)
-    assert (books.marks(keys), books.balances(keys)) == (0, [0, 0, 0])
+    assert (books.marks(keys), books.balances(keys)) == (0, NEW)
     books.clock.advance(COPIES_S - MARGIN_S)
     assert ben.units.sweep() == Swept(open=1)
     books.clock.advance(2 * MARGIN_S)
@@ -110,19 +70,25 @@ def test_one_that_was_committed_is_finished_at_once_and_closed_ten_minutes_after
     assert rows(books) == ["he"]
 
 
-@pytest.mark.parametrize("left", [before_its_decision, after_its_decision])
+@pytest.mark.parametrize("is_committed", [False, True])
 @pytest.mark.parametrize("operation", ["GetItem", "BatchGetItem", "UpdateItem", "DeleteItem", "PutItem"])
 def test_two_sweeps_beside_each_other_do_what_one_does(
-    books: Books, units_world: UnitsWorld, ann: Party, ben: Party, keys: list[Key], left: Left, operation: str
+    books: Books,
+    units_world: UnitsWorld,
+    ann: Party,
+    ben: Party,
+    keys: list[Key],
+    is_committed: bool,
+    operation: str,
 ) -> None:
-    left(units_world, keys)
+    killed(units_world, keys, is_committed=is_committed)
     books.clock.advance(LEASE_S + MARGIN_S)
     for _ in range(2):
         ann.line.between[operation] = ben.units.sweep
         ann.units.sweep()
         books.clock.advance(COPIES_S + MARGIN_S)
     ann.units.sweep()
-    assert_ended(books, keys, left)
+    assert_ended(books, keys, is_committed=is_committed)
 
 
 @pytest.mark.parametrize("is_committed", [False, True])
@@ -170,7 +136,7 @@ def test_a_strange_row_is_left_and_reported_and_the_others_are_swept(
     for unit in "0z":
         books.write("units", {"unit": unit, "row": "head", **STRANGE[row]})
         books.write("units", {"unit": unit, "row": "w#1#00000"})
-    after_its_decision(units_world, keys)
+    killed(units_world, keys, is_committed=True)
     swept = ben.units.sweep()
     assert (swept.finished, swept.open, swept.closed) == (3, 3, 0)
     assert all(any(f"'unit': {{'S': '{unit}'}}" in message for message in caplog.messages) for unit in "0z")
@@ -183,18 +149,17 @@ PARTS = 4
 FILLER_BYTES = 390_000
 
 
-def left(world: UnitsWorld, *keys: Key, is_committed: bool = False, inserts: bool = True) -> None:
-    """A unit that sets accounts to zero and creates another one, and whose process crashes around its decision."""
-    ann = world.party()
-    unit = ann.begin(engine="marked")
-    for key in keys:
-        unit.update(ann.accounts, key, "SET balance = :n", {":n": 0})
-    if inserts:
+def left(world: UnitsWorld, count: int = 1, *, after_s: int = LEASE_S + MARGIN_S) -> None:
+    """Units that set an account to zero and create another one, whose processes crashed before the decision."""
+    for _ in range(count):
+        ann = world.party()
+        unit = ann.begin(engine="marked")
+        unit.update(ann.accounts, world.books.account(), "SET balance = :n", {":n": 0})
         unit.put(ann.accounts, {**some_account(), "balance": 0})
-    # Absent items are marked by a transaction.
-    crashes(ann, len(keys) + 1, is_sent=is_committed)
-    with pytest.raises(Killed):
-        unit.commit()
+        crashes(ann, 2, is_sent=False)
+        with pytest.raises(Killed):
+            unit.commit()
+    world.books.clock.advance(after_s)
 
 
 def filled(books: Books, rows: int) -> None:
@@ -217,9 +182,7 @@ def places(books: Books) -> list[Any]:
 
 
 def test_in_parts_it_does_what_it_does_in_one(books: Books, units_world: UnitsWorld, ben: Party) -> None:
-    for _ in range(8):
-        left(units_world, books.account())
-    books.clock.advance(LEASE_S + MARGIN_S)
+    left(units_world, 8)
     assert ben.units.sweep(parts=PARTS) == Swept(rolled_back=8, finished=16, open=8)
     assert all_marks(books) == 0
     books.clock.advance(COPIES_S + MARGIN_S)
@@ -230,9 +193,7 @@ def test_in_parts_it_does_what_it_does_in_one(books: Books, units_world: UnitsWo
 def test_it_stops_when_its_time_is_over_and_the_next_continues_there(
     books: Books, units_world: UnitsWorld, ben: Party
 ) -> None:
-    for _ in range(5):
-        left(units_world, books.account())
-    books.clock.advance(LEASE_S + MARGIN_S)
+    left(units_world, 5)
     swept = []
     for _ in range(5):
         # It takes long to delete the placeholder, the last thing that it does for a unit.
@@ -245,9 +206,7 @@ def test_it_stops_when_its_time_is_over_and_the_next_continues_there(
 
 
 def test_after_the_end_it_begins_at_the_beginning(books: Books, units_world: UnitsWorld, ben: Party) -> None:
-    for _ in range(2):
-        left(units_world, books.account())
-    books.clock.advance(LEASE_S + MARGIN_S)
+    left(units_world, 2)
     ben.line.between["DeleteItem"] = lambda: books.clock.advance(LONG_S)
     assert not ben.units.sweep(timeout=LONG_S / 2).is_whole
     assert len(places(books)) == 1
@@ -258,9 +217,7 @@ def test_after_the_end_it_begins_at_the_beginning(books: Books, units_world: Uni
 
 
 def test_each_part_continues_at_its_own_position(books: Books, units_world: UnitsWorld, ben: Party) -> None:
-    for _ in range(12):
-        left(units_world, books.account())
-    books.clock.advance(LEASE_S + MARGIN_S)
+    left(units_world, 12)
     # The tests' parties have one connection: the first part with work to do uses up the time.
     for _ in range(30):
         ben.line.between["DeleteItem"] = lambda: books.clock.advance(LONG_S)
@@ -271,31 +228,24 @@ def test_each_part_continues_at_its_own_position(books: Books, units_world: Unit
     assert all_marks(books) == 0
 
 
-def test_one_that_is_killed_has_kept_how_far_it_came(books: Books, units_world: UnitsWorld, ann: Party) -> None:
+@pytest.mark.parametrize("timeout", [LONG_S, None])
+def test_a_sweep_that_is_killed_has_kept_how_far_it_came_for_the_next_one_with_a_time_out(
+    books: Books, units_world: UnitsWorld, ann: Party, timeout: int | None
+) -> None:
     filled(books, 9)
     dying = units_world.party()
     crashes(dying, 3, "Scan", is_sent=False)
     with pytest.raises(Killed):
         dying.units.sweep(timeout=LONG_S)
     third = scans(dying)[2]["ExclusiveStartKey"]
-    assert ann.units.sweep(timeout=LONG_S).is_whole
-    assert scans(ann)[0]["ExclusiveStartKey"] == third
-
-
-def test_without_a_time_out_it_reads_the_whole_table(books: Books, units_world: UnitsWorld, ann: Party) -> None:
-    filled(books, 9)
-    dying = units_world.party()
-    crashes(dying, 3, "Scan", is_sent=False)
-    with pytest.raises(Killed):
-        dying.units.sweep(timeout=LONG_S)
-    assert ann.units.sweep().is_whole
-    assert "ExclusiveStartKey" not in scans(ann)[0]
+    assert ann.units.sweep(timeout=timeout).is_whole
+    assert scans(ann)[0].get("ExclusiveStartKey") == (third if timeout else None)
 
 
 def test_a_unit_with_many_items_may_be_left_half_finished_and_the_next_one_finishes_it(
     books: Books, units_world: UnitsWorld, ben: Party
 ) -> None:
-    left(units_world, *(books.account() for _ in range(103)), is_committed=True, inserts=False)
+    units_world.killed([books.account() for _ in range(103)], is_committed=True)
     assert all_marks(books) == 103
     # Before its second hundred items.
     ben.line.between["UpdateItem"] = lambda: books.clock.advance(LONG_S)
@@ -310,9 +260,7 @@ def test_a_unit_with_many_items_may_be_left_half_finished_and_the_next_one_finis
 def test_if_reading_takes_all_of_its_time_it_sweeps_one_unit(
     books: Books, units_world: UnitsWorld, ben: Party, takes_s: int, swept_in_a_pass: int
 ) -> None:
-    for _ in range(3):
-        left(units_world, books.account())
-    books.clock.advance(LEASE_S + MARGIN_S)
+    left(units_world, 3)
     passes = []
     for _ in range(3 // swept_in_a_pass):
         ben.line.between["Scan"] = lambda: books.clock.advance(takes_s)
@@ -323,7 +271,7 @@ def test_if_reading_takes_all_of_its_time_it_sweeps_one_unit(
 def test_each_pass_with_too_little_time_for_one_unit_finishes_some_of_its_items(
     books: Books, units_world: UnitsWorld, ben: Party
 ) -> None:
-    left(units_world, *(books.account() for _ in range(203)), is_committed=True, inserts=False)
+    units_world.killed([books.account() for _ in range(203)], is_committed=True)
     left_in_passes = []
     for _ in range(3):
         ben.line.between["Scan"] = lambda: books.clock.advance(LONG_S)
@@ -335,9 +283,7 @@ def test_each_pass_with_too_little_time_for_one_unit_finishes_some_of_its_items(
 def test_a_part_that_cannot_be_read_does_not_keep_the_others_from_being_swept(
     books: Books, units_world: UnitsWorld, ben: Party
 ) -> None:
-    for _ in range(12):
-        left(units_world, books.account())
-    books.clock.advance(LEASE_S + MARGIN_S)
+    left(units_world, 12)
 
     def refuses(params: Any, **_: Any) -> None:
         if b'"Segment": 1' in params["body"] if isinstance(params["body"], bytes) else '"Segment": 1' in params["body"]:
@@ -353,35 +299,23 @@ def test_a_part_that_cannot_be_read_does_not_keep_the_others_from_being_swept(
 @pytest.mark.parametrize("after", ["nonsense", {"unit": "a"}, {"unit": 1, "row": "head"}], ids=str)
 def test_a_strange_place_is_no_place(books: Books, units_world: UnitsWorld, ben: Party, after: Any) -> None:
     books.write("units", {"unit": "sweep", "row": "part#0of1", "after": after})
-    left(units_world, books.account())
-    books.clock.advance(LEASE_S + MARGIN_S)
+    left(units_world)
     assert ben.units.sweep(timeout=LONG_S).rolled_back == 1
     assert places(books) == []
 
 
-def test_a_sweep_returns_how_old_the_oldest_unit_is_that_is_on_its_way(
-    books: Books, units_world: UnitsWorld, ben: Party
-) -> None:
-    left(units_world, books.account())
-    books.clock.advance(20)
-    left(units_world, books.account())
+def test_a_sweep_returns_how_old_the_oldest_unit_is_that_is_on_its_way(units_world: UnitsWorld, ben: Party) -> None:
+    left(units_world, after_s=20)
+    left(units_world, after_s=0)
     swept = ben.units.sweep(parts=PARTS)
     assert (swept.open, swept.unfinished) == (2, 0)
     assert 20_000 <= swept.oldest_ms <= 20_000 + 1_000 * MARGIN_S
 
 
-def test_a_sweep_returns_nothing_of_units_that_only_wait_for_late_copies(
-    books: Books, units_world: UnitsWorld, ben: Party
-) -> None:
-    left(units_world, books.account(), is_committed=True)
-    books.clock.advance(LEASE_S)
-    assert ben.units.sweep() == Swept(finished=2, open=1)
-
-
 def test_a_sweep_returns_that_a_committed_unit_could_not_be_finished(
     books: Books, units_world: UnitsWorld, ben: Party
 ) -> None:
-    left(units_world, books.account(), is_committed=True)
+    units_world.killed([books.account()], is_committed=True)
     books.clock.advance(LEASE_S)
 
     def refuses(**_: Any) -> None:

@@ -1,19 +1,18 @@
 """Tables as units know them, the units table, and what a caller may do with them."""
 
-import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import boto3
 import pytest
-from botocore.awsrequest import AWSResponse
+from botocore.exceptions import ClientError
 from kit.engines import first_on
 from kit.units import KEYS, THREADS_ONLY, Books, Key, Party, dumped, make_table, new_version, some_name
 
 from ticketlock import InvalidUnitRequest, ItemTooLarge, TableNotFound
 from ticketlock._expressions._schemas import Index, KeyAttribute, Schema
 from ticketlock._expressions._values import MAX_ITEM_BYTES, size_of
-from ticketlock.units import Denied, Units, UnitTable, create_units_table
+from ticketlock.units import Units, UnitTable, create_units_table
 from ticketlock.units._work import VERSION_BYTES, guard_key
 
 WAYS = pytest.mark.parametrize("way", ["native", "marked"])
@@ -24,30 +23,18 @@ def arn_of(books: Books, use: str) -> str:
     return arn
 
 
-def test_a_table_is_the_same_by_its_name_and_by_its_arn(books: Books, ann: Party) -> None:
-    by_arn: UnitTable = ann.units.table(arn_of(books, "accounts"))
+@WAYS
+def test_a_table_is_the_same_by_its_name_and_by_its_arn(books: Books, ann: Party, account: Key, way: str) -> None:
+    arn = arn_of(books, "accounts")
+    by_arn: UnitTable = ann.units.table(arn)
     assert by_arn is ann.accounts
     assert by_arn.name == books.tables["accounts"]
-
-
-@WAYS
-def test_statements_by_its_name_and_by_its_arn_are_about_one_item(
-    books: Books, ann: Party, account: Key, way: str
-) -> None:
-    by_arn = ann.units.table(arn_of(books, "accounts"))
-    with ann.begin(engine=way) as unit:
-        unit.update(ann.accounts, account, "SET one = :n", {":n": 1})
-        unit.update(by_arn, account, "SET another = :n", {":n": 2})
-    assert books.item("accounts", account) == {**account, "balance": 100, "one": 1, "another": 2}
-
-
-@THREADS_ONLY
-def test_so_are_those_of_the_low_level_api(books: Books, ann: Party, account: Key) -> None:
     one = {"UpdateExpression": "SET balance = balance + :n", "ExpressionAttributeValues": {":n": {"N": "1"}}}
-    with ann.begin() as unit:
-        for name in (books.tables["accounts"], arn_of(books, "accounts")):
+    with ann.begin(engine=way) as unit:
+        for table, name in ((ann.accounts, by_arn.name), (by_arn, arn)):
+            unit.update(table, account, "SET balance = balance + :n", {":n": 1})
             unit.client.update_item(TableName=name, Key=dumped(account), **one)
-    assert books.balance(account) == 102
+    assert books.item("accounts", account) == {**account, "balance": 104}
 
 
 def test_an_arn_of_another_account_or_region_is_refused(books: Books, ann: Party) -> None:
@@ -60,17 +47,16 @@ def test_an_arn_of_another_account_or_region_is_refused(books: Books, ann: Party
 
 
 def test_the_units_own_table_is_none_of_a_user(books: Books, ann: Party) -> None:
-    for name in (books.tables["units"], arn_of(books, "units")):
+    row: Any = {"TableName": books.tables["units"], "Item": {"unit": {"S": "a"}, "row": {"S": "head"}}}
+    asked: list[tuple[str, Callable[[], object]]] = [
+        ("name", lambda: ann.units.table(books.tables["units"])),
+        ("name", lambda: ann.units.table(arn_of(books, "units"))),
+        ("TableName", lambda: ann.begin().client.put_item(**row)),
+    ]
+    for field, ask in asked:
         with pytest.raises(InvalidUnitRequest, match="this one is the units' own") as refused:
-            ann.units.table(name)
-        assert refused.value.field == "name"
-
-
-@THREADS_ONLY
-def test_nor_is_it_by_the_low_level_api(books: Books, ann: Party) -> None:
-    with pytest.raises(InvalidUnitRequest, match="this one is the units' own") as refused, ann.begin() as unit:
-        unit.client.put_item(TableName=books.tables["units"], Item={"unit": {"S": "a"}, "row": {"S": "head"}})
-    assert refused.value.field == "TableName"
+            ask()
+        assert refused.value.field == field
 
 
 @THREADS_ONLY
@@ -129,46 +115,50 @@ def time_to_live(dynamodb: Any, name: str) -> tuple[str, str | None]:
 
 
 @OVER_HTTP
-def test_it_has_the_keys_of_units_and_cleans_itself(dynamodb: Any, name: str) -> None:
-    assert create_units_table(name, client=dynamodb)
+def test_a_table_of_units_has_their_keys_and_cleans_itself_and_further_settings_are_handed_on(
+    dynamodb: Any, name: str
+) -> None:
+    tags = [{"Key": "team", "Value": "billing"}]
+    assert create_units_table(name, client=dynamodb, Tags=tags)
     made = dynamodb.describe_table(TableName=name)["Table"]
     assert [(key["AttributeName"], key["KeyType"]) for key in made["KeySchema"]] == [("unit", "HASH"), ("row", "RANGE")]
     assert {each["AttributeName"]: each["AttributeType"] for each in made["AttributeDefinitions"]} == KEYS["units"]
     assert made["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
     assert time_to_live(dynamodb, name) == ("ENABLED", "expiresAt")
+    assert dynamodb.list_tags_of_resource(ResourceArn=made["TableArn"])["Tags"] == tags
 
 
 @OVER_HTTP
-def test_making_it_again_is_harmless(dynamodb: Any, name: str, books: Books) -> None:
-    create_units_table(name, client=dynamodb)
+@pytest.mark.parametrize("lacks_time_to_live", [False, True])
+def test_to_make_a_table_of_units_again_is_harmless_and_puts_its_time_to_live_right(
+    dynamodb: Any, name: str, books: Books, lacks_time_to_live: bool
+) -> None:
+    make_table(dynamodb, name, KEYS["units"]) if lacks_time_to_live else create_units_table(name, client=dynamodb)
     units = Units(name, client=books.engine.client())
     with units.begin(name="charge-42"):
         pass
     assert not create_units_table(name, client=dynamodb)
+    assert time_to_live(dynamodb, name) == ("ENABLED", "expiresAt")
     with units.begin(name="charge-42") as unit:
         assert unit.repeated
 
 
 @OVER_HTTP
-def test_time_to_live_is_put_right_on_a_table_of_units_that_lacks_it(dynamodb: Any, name: str, books: Books) -> None:
-    make_table(dynamodb, name, KEYS["units"])
-    with Units(name, client=books.engine.client()).begin(name="charge-42"):
-        pass
-    assert not create_units_table(name, client=dynamodb)
-    assert time_to_live(dynamodb, name) == ("ENABLED", "expiresAt")
-
-
-@OVER_HTTP
-def test_further_settings_are_handed_on(dynamodb: Any, name: str) -> None:
-    create_units_table(name, client=dynamodb, Tags=[{"Key": "team", "Value": "billing"}])
-    arn = dynamodb.describe_table(TableName=name)["Table"]["TableArn"]
-    assert dynamodb.list_tags_of_resource(ResourceArn=arn)["Tags"] == [{"Key": "team", "Value": "billing"}]
-
-
-@OVER_HTTP
-def test_a_lock_table_is_refused_and_left_alone(dynamodb: Any, name: str) -> None:
-    make_table(dynamodb, name, {"pk": "S", "sk": "S"})
-    with pytest.raises(ValueError, match="is no table of units: its keys are"):
+@pytest.mark.parametrize(
+    ("keys", "item", "why"),
+    [
+        ({"pk": "S", "sk": "S"}, None, "is no table of units: its keys are"),
+        (KEYS["units"], {"unit": "kilogram", "row": "1"}, "items of another kind"),
+    ],
+    ids=["a lock table", "a table with items of another kind"],
+)
+def test_a_table_of_another_kind_is_refused_and_left_alone(
+    dynamodb: Any, name: str, keys: Any, item: Any, why: str
+) -> None:
+    make_table(dynamodb, name, keys)
+    if item is not None:
+        dynamodb.put_item(TableName=name, Item=dumped(item))
+    with pytest.raises(ValueError, match=why):
         create_units_table(name, client=dynamodb)
     assert time_to_live(dynamodb, name) == ("DISABLED", None)
 
@@ -180,15 +170,6 @@ def test_a_table_whose_time_to_live_is_elsewhere_is_refused(dynamodb: Any, name:
     dynamodb.update_time_to_live(TableName=name, TimeToLiveSpecification=elsewhere)
     with pytest.raises(ValueError, match="time to live is on deleteAfter"):
         create_units_table(name, client=dynamodb)
-
-
-@OVER_HTTP
-def test_a_table_with_items_of_another_kind_is_refused_and_left_alone(dynamodb: Any, name: str) -> None:
-    make_table(dynamodb, name, KEYS["units"])
-    dynamodb.put_item(TableName=name, Item={"unit": {"S": "kilogram"}, "row": {"S": "1"}})
-    with pytest.raises(ValueError, match="items of another kind"):
-        create_units_table(name, client=dynamodb)
-    assert time_to_live(dynamodb, name) == ("DISABLED", None)
 
 
 ROWS = {
@@ -221,63 +202,32 @@ ACTIONS = {
 """Operations, and the permissions that they show."""
 
 
-class Body:
-    """A reply's body, as botocore reads one."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-
-    def stream(self, **_: Any) -> Iterator[bytes]:
-        yield self._content
-
-
-def denied(request: Any) -> AWSResponse:
-    said = {"__type": "com.amazon.coral.service#AccessDeniedException", "Message": "not authorized to perform this"}
-    body: Any = Body(json.dumps(said).encode())
-    headers: Any = {"date": "Sun, 22 Nov 2026 12:00:00 GMT"}
-    return AWSResponse(request.url, 400, headers, body)
-
-
-def test_nothing_is_missing_and_nothing_is_written(books: Books) -> None:
+def test_no_permission_is_missing_and_nothing_is_written(books: Books) -> None:
     units, before = books.units(), books.everything()
     assert units.check_access([units.table(books.tables["accounts"])]) == []
     assert books.everything() == before
 
 
-@OVER_HTTP
-@pytest.mark.parametrize("operation", ACTIONS)
-def test_a_permission_that_is_missing_is_named(books: Books, operation: str) -> None:
-    (found,) = found_without(books, operation)
-    assert (found.table, found.action) == (books.tables["accounts"], f"dynamodb:{ACTIONS[operation]}")
-    assert operation in found.why
+@pytest.mark.parametrize("operations", [*((each,) for each in ACTIONS), ("GetItem", "TransactGetItems")], ids="+".join)
+def test_a_permission_that_is_missing_is_named_once(books: Books, operations: tuple[str, ...]) -> None:
+    client = books.engine.client()
+
+    def deny(model: Any, params: Any, **_: Any) -> None:
+        if model.name in operations and books.tables["accounts"] in str(params["body"]):
+            said: Any = {"Code": "AccessDeniedException", "Message": "not authorized to perform this"}
+            raise ClientError({"Error": said}, model.name)
+
+    client.meta.events.register("before-call.dynamodb", deny)
+    units = Units(books.tables["units"], client=client)
+    (found,) = units.check_access([units.table(books.tables["accounts"])])
+    assert (found.table, found.action) == (books.tables["accounts"], f"dynamodb:{ACTIONS[operations[0]]}")
+    assert operations[0] in found.why
     assert "not authorized" in found.why
 
 
-@OVER_HTTP
-def test_a_permission_that_two_operations_need_is_named_once(books: Books) -> None:
-    (found,) = found_without(books, "GetItem", "TransactGetItems")
-    assert found.action == "dynamodb:GetItem"
-
-
-def found_without(books: Books, *operations: str) -> list[Denied]:
-    """What is found where these operations on the accounts are refused."""
-    client = books.engine.client()
-
-    def deny(request: Any, **_: Any) -> Any:
-        operation, asked = request.headers["X-Amz-Target"].decode().rpartition(".")[-1], request.body.decode()
-        return denied(request) if operation in operations and books.tables["accounts"] in asked else None
-
-    client.meta.events.register_first("before-send.dynamodb", deny)
-    units = Units(books.tables["units"], client=client)
-    return units.check_access([units.table(books.tables["accounts"])])
-
-
-def test_units_without_a_table_of_their_own_say_so(books: Books) -> None:
+def test_access_is_not_checked_without_a_table_of_units_or_to_a_table_by_its_name_alone(books: Books) -> None:
+    by_its_name: Any = books.tables["accounts"]
     with pytest.raises(TableNotFound, match="no-such-table"):
         Units("no-such-table", client=books.engine.client()).check_access()
-
-
-def test_a_table_by_its_name_alone_is_refused(books: Books) -> None:
-    by_its_name: Any = books.tables["accounts"]
     with pytest.raises(InvalidUnitRequest, match="table is "):
         books.units().check_access([by_its_name])

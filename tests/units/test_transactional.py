@@ -2,8 +2,9 @@
 
 import asyncio
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any, assert_type
 
 import pytest
@@ -40,41 +41,29 @@ def add_one(unit: Unit, accounts: UnitTable, name: str) -> Any:
     return after["balance"]
 
 
-def test_a_call_is_a_unit_that_commits_when_the_function_returns(
-    books: Books, units: Units, accounts: UnitTable, name: str
-) -> None:
+@pytest.fixture
+def count(units: Units, accounts: UnitTable, name: str) -> Callable[..., Any]:
+    """Counts in the account, and returns its balance."""
+
     @units.transactional()
     def count(*, unit: Unit) -> Any:
-        counted = add_one(unit, accounts, name)
-        assert books.balance({"id": name}) == 100
+        return add_one(unit, accounts, name)
+
+    return count
+
+
+@pytest.mark.parametrize("unit_as", ["unit", "work"])
+def test_a_call_is_a_unit_under_the_name_that_was_asked_for_which_commits_when_the_function_returns(
+    books: Books, units: Units, accounts: UnitTable, name: str, unit_as: str
+) -> None:
+    @units.transactional(unit_as=unit_as)
+    def count(account: str, **given: Unit) -> Any:
+        counted = add_one(given[unit_as], accounts, account)
+        assert books.balance({"id": account}) == 100
         return counted
 
-    assert count() == 101
+    assert count(name) == 101
     assert books.balance({"id": name}) == 101
-
-
-def test_the_argument_of_the_unit_has_the_name_that_was_asked_for(
-    books: Books, units: Units, accounts: UnitTable, name: str
-) -> None:
-    @units.transactional(unit_as="work")
-    def count(account: str, work: Unit) -> None:
-        add_one(work, accounts, account)
-
-    count(name)
-    assert books.balance({"id": name}) == 101
-
-
-def test_an_exception_of_the_function_rolls_back_and_is_raised(
-    books: Books, units: Units, accounts: UnitTable, name: str
-) -> None:
-    @units.transactional()
-    def count(*, unit: Unit) -> None:
-        add_one(unit, accounts, name)
-        raise LookupError(name)
-
-    with pytest.raises(LookupError, match=name):
-        count()
-    assert books.balance({"id": name}) == 100
 
 
 def test_a_call_that_meets_a_conflict_runs_again(books: Books, units: Units, accounts: UnitTable, name: str) -> None:
@@ -93,22 +82,34 @@ def test_a_call_that_meets_a_conflict_runs_again(books: Books, units: Units, acc
 
 
 @pytest.mark.parametrize(
-    "error",
-    [UnitConflict([]), UnitRolledBack("by hand"), UnitContended("pending")],
+    ("error", "runs"),
+    [
+        (UnitConflict([]), 3),
+        (UnitRolledBack("by hand"), 3),
+        (UnitContended("pending"), 3),
+        (OutcomeUnknown("no answer"), 1),
+        (RequestNotApplied("throttled"), 1),
+        (ConditionFailed("accounts", {"id": "a"}, "balance > :n"), 1),
+        (UnitTooLarge("101 items"), 1),
+        (LookupError("mine"), 1),
+    ],
     ids=lambda each: type(each).__name__,
 )
-def test_what_another_try_may_do_better_runs_again_until_the_last_try(units: Units, error: Exception) -> None:
+def test_an_exception_rolls_back_and_only_what_another_try_may_do_better_runs_again_until_the_last_try(
+    books: Books, units: Units, accounts: UnitTable, name: str, error: Exception, runs: int
+) -> None:
     tried = []
 
     @units.transactional(tries=3)
     def fail(*, unit: Unit) -> None:
         tried.append(unit.id)
+        add_one(unit, accounts, name)
         raise error
 
     with pytest.raises(type(error)) as raised:
         fail()
     assert raised.value is error
-    assert len(set(tried)) == 3
+    assert (len(set(tried)), books.balance({"id": name})) == (runs, 100)
 
 
 def test_what_is_raised_after_the_function_has_committed_by_hand_does_not_run_again(
@@ -126,39 +127,19 @@ def test_what_is_raised_after_the_function_has_committed_by_hand_does_not_run_ag
 
 
 @pytest.mark.parametrize(
-    "error",
-    [
-        OutcomeUnknown("no answer"),
-        RequestNotApplied("throttled"),
-        ConditionFailed("accounts", {"id": "a"}, "balance > :n"),
-        UnitTooLarge("101 items"),
-        ValueError("mine"),
-    ],
-    ids=lambda each: type(each).__name__,
+    "named",
+    ["count-{account}-{part[0]}", lambda account, part: f"{account}/{part[0]}"],
+    ids=["a template", "a function of the arguments"],
 )
-def test_nothing_else_runs_again(units: Units, error: Exception) -> None:
-    tried = []
-
-    @units.transactional()
-    def fail(*, unit: Unit) -> None:
-        tried.append(unit.id)
-        raise error
-
-    with pytest.raises(type(error)):
-        fail()
-    assert len(tried) == 1
-
-
 def test_a_call_whose_name_was_committed_before_does_not_run(
-    books: Books, units: Units, accounts: UnitTable, name: str
+    units: Units, accounts: UnitTable, name: str, named: Any
 ) -> None:
-    @units.transactional(name="count-{account}-{part[0]}")
+    @units.transactional(name=named)
     def count(account: str, part: list[int], *, unit: Unit) -> Any:
         assert part
         return add_one(unit, accounts, account)
 
     assert [count(name, [1]), count(name, part=[1]), count(name, [2])] == [101, None, 102]
-    assert books.balance({"id": name}) == 102
 
 
 def test_only_a_call_with_a_name_may_return_none_by_its_type(units: Units) -> None:
@@ -167,15 +148,6 @@ def test_only_a_call_with_a_name_may_return_none_by_its_type(units: Units) -> No
 
     assert_type(units.transactional()(work)(), str)
     assert_type(units.transactional(name=some_name())(work)(), str | None)
-
-
-def test_a_name_may_be_made_by_a_function_of_the_arguments(units: Units, accounts: UnitTable, name: str) -> None:
-    @units.transactional(name=lambda account, times: f"{account}/{times % 2}")
-    def count(account: str, times: int, *, unit: Unit) -> Any:
-        assert times < 2
-        return add_one(unit, accounts, account)
-
-    assert [count(name, times) for times in range(4)] == [101, 102, None, None]
 
 
 def test_a_name_that_is_committed_while_the_function_runs_is_committed_once(
@@ -206,77 +178,69 @@ def test_a_call_whose_name_is_no_text_sends_nothing(units: Units) -> None:
         count()
 
 
-class TestUnderALock:
-    @pytest.fixture
-    def locks(self, books: Books) -> Iterator[LockClient]:
-        """On a table of its own."""
-        table_name = f"locks-{some_name()}"
-        create_table(table_name, client=books.plain_client)
-        with LockClient(table_name, client=books.engine.client()) as locks:
-            yield locks
-        books.plain_client.delete_table(TableName=table_name)
+@pytest.fixture
+def locks(books: Books) -> Iterator[LockClient]:
+    """On a table of its own."""
+    table_name = f"locks-{some_name()}"
+    create_table(table_name, client=books.plain_client)
+    with LockClient(table_name, client=books.engine.client()) as locks:
+        yield locks
+    books.plain_client.delete_table(TableName=table_name)
 
-    def test_the_lock_is_made_of_the_arguments_of_the_call(
-        self, books: Books, units: Units, accounts: UnitTable, name: str, locks: LockClient
-    ) -> None:
-        @units.transactional(under=lambda _account, lease: lease)
-        def count(account: str, lease: Lease, *, unit: Unit) -> Any:
-            assert lease.entity == account
-            return add_one(unit, accounts, account)
 
-        with locks.acquire(name) as lease:
-            assert count(name, lease) == 101
-        with pytest.raises(LockLost):
-            count(name, lease)
-        assert books.balance({"id": name}) == 101
+@pytest.mark.parametrize("name_of", [None, lambda _account, lease: lease.entity], ids=["unnamed", "named"])
+def test_a_call_is_under_the_lock_that_is_made_of_its_arguments_unless_its_name_was_committed_before(
+    books: Books, units: Units, accounts: UnitTable, name: str, locks: LockClient, name_of: Any
+) -> None:
+    @units.transactional(name=name_of, under=lambda _account, lease: lease)
+    def count(account: str, lease: Lease, *, unit: Unit) -> Any:
+        assert lease.entity == account
+        return add_one(unit, accounts, account)
 
-    def test_every_try_is_under_the_lock(
-        self, books: Books, units: Units, accounts: UnitTable, name: str, locks: LockClient
-    ) -> None:
-        runs = []
+    with locks.acquire(name) as lease:
+        assert count(name, lease) == 101
+    with pytest.raises(LockLost) if name_of is None else nullcontext():
+        assert count(name, lease) is None
+    assert books.balance({"id": name}) == 101
 
-        @units.transactional(under=lambda lease: lease)
-        def count(lease: Lease, *, unit: Unit) -> None:
-            runs.append(unit.id)
-            if len(runs) > 1:
-                lease.release()
-            add_one(unit, accounts, name)
-            if len(runs) == 1:
-                raise UnitConflict([])
 
-        with pytest.raises(LockLost):
-            count(locks.acquire(name))
-        assert len(runs) == 2
-        assert books.balance({"id": name}) == 100
+def test_every_try_is_under_the_lock(
+    books: Books, units: Units, accounts: UnitTable, name: str, locks: LockClient
+) -> None:
+    runs = []
 
-    def test_a_call_whose_name_was_committed_before_ends_well_without_the_lock(
-        self, books: Books, units: Units, accounts: UnitTable, name: str, locks: LockClient
-    ) -> None:
-        @units.transactional(name=lambda lease: lease.entity, under=lambda lease: lease)
-        def count(lease: Lease, *, unit: Unit) -> Any:
-            return add_one(unit, accounts, lease.entity)
+    @units.transactional(under=lambda lease: lease)
+    def count(lease: Lease, *, unit: Unit) -> None:
+        runs.append(unit.id)
+        if len(runs) > 1:
+            lease.release()
+        add_one(unit, accounts, name)
+        if len(runs) == 1:
+            raise UnitConflict([])
 
-        with locks.acquire(name) as lease:
-            assert count(lease) == 101
-        assert count(lease) is None
-        assert books.balance({"id": name}) == 101
+    with pytest.raises(LockLost):
+        count(locks.acquire(name))
+    assert len(runs) == 2
+    assert books.balance({"id": name}) == 100
 
-    @pytest.mark.parametrize("no_lock", [None, "order-42", {"entity": "order-42"}], ids=repr)
-    def test_a_call_that_makes_no_lock_does_not_run(self, units: Units, no_lock: Any) -> None:
-        @units.transactional(under=lambda: no_lock)
-        def count(*, unit: Unit) -> None:
-            raise AssertionError(unit.id)
 
-        with pytest.raises(InvalidUnitRequest, match=r"^under is .*held lock"):
-            count()
+@pytest.mark.parametrize(
+    ("makes", "error", "why"),
+    [
+        (lambda: None, InvalidUnitRequest, r"^under is .*held lock"),
+        (lambda: "order-42", InvalidUnitRequest, r"^under is .*held lock"),
+        (lambda: {"entity": "order-42"}, InvalidUnitRequest, r"^under is .*held lock"),
+        (lambda: Fence({"entity": "e", "namespace": "n", "owner": "o"}, "locks"), InvalidLockRequest, "fencingToken"),
+    ],
+    ids=["none", "a text", "an object", "an exception"],
+)
+def test_a_call_that_makes_no_lock_does_not_run(units: Units, makes: Any, error: type[Exception], why: str) -> None:
+    @units.transactional(under=makes)
+    def never(*, unit: Unit) -> None:
+        raise AssertionError(unit.id)
 
-    def test_an_exception_while_the_lock_is_made_is_raised_and_nothing_has_run(self, units: Units) -> None:
-        @units.transactional(under=lambda event: Fence(event["lock"], "locks"))
-        def count(event: Any, *, unit: Unit) -> None:
-            raise AssertionError((event, unit.id))
-
-        with pytest.raises(InvalidLockRequest, match="fencingToken is missing"):
-            count({"lock": {"entity": "order-42", "namespace": "default", "owner": "o"}})
+    with pytest.raises(error, match=why):
+        never()
 
 
 @pytest.mark.parametrize("units_engine", ["ministack"], indirect=True)  # moto is for one thread
@@ -291,61 +255,62 @@ def test_calls_of_many_threads_lose_no_increment(books: Books, units: Units, acc
     assert books.balance({"id": name}) == 120
 
 
-class TestTries:
-    def tries(self, clock: ManualClock, most: int = 20) -> Tries:
-        born_ms = clock.read().wall_ms
-        return Tries(Terms("0" * 26, born_ms, 1_000), most, clock, jitter=lambda: 1.0)
+def tries_of(clock: ManualClock, most: int = 20) -> Tries:
+    born_ms = clock.read().wall_ms
+    return Tries(Terms("0" * 26, born_ms, 1_000), most, clock, jitter=lambda: 1.0)
 
-    def test_the_longest_pause_doubles_up_to_a_second(self) -> None:
-        tries, pauses = self.tries(ManualClock()), []
-        for _ in range(9):
-            assert not tries.is_the_last(UnitConflict([]))
-            (pause,) = tries.wait()
-            assert isinstance(pause, Sleep)
-            pauses.append(pause.ms)
-        assert pauses == [25, 50, 100, 200, 400, 800, 1_000, 1_000, 1_000]
 
-    def test_each_try_has_an_id_of_its_own_and_the_age_of_the_first(self) -> None:
-        clock = ManualClock()
-        tries = self.tries(clock)
-        first = tries.terms
-        clock.advance(60)
+def test_the_longest_pause_between_tries_doubles_up_to_a_second() -> None:
+    tries, pauses = tries_of(ManualClock()), []
+    for _ in range(9):
         assert not tries.is_the_last(UnitConflict([]))
-        list(tries.wait())
-        assert tries.terms.unit > first.unit
-        assert tries.terms.born_ms == first.born_ms
+        (pause,) = tries.wait()
+        assert isinstance(pause, Sleep)
+        pauses.append(pause.ms)
+    assert pauses == [25, 50, 100, 200, 400, 800, 1_000, 1_000, 1_000]
 
 
-def test_transactional_refuses_a_coroutine_function(units: Units) -> None:
-    async def work(*, unit: Unit) -> None: ...
+def test_each_try_has_an_id_of_its_own_and_the_age_of_the_first() -> None:
+    clock = ManualClock()
+    tries = tries_of(clock)
+    first = tries.terms
+    clock.advance(60)
+    assert not tries.is_the_last(UnitConflict([]))
+    list(tries.wait())
+    assert tries.terms.unit > first.unit
+    assert tries.terms.born_ms == first.born_ms
 
-    with pytest.raises(TypeError, match=r"is a coroutine function: use ticketlock\.aio\.Units"):
-        units.transactional()(work)
-    with pytest.raises(TypeError, match="is a coroutine function"):
-        units.transactional()(functools.partial(work))
+
+async def of_tasks(*, unit: Unit) -> None: ...
 
 
-def test_transactional_refuses_a_generator_function(units: Units) -> None:
-    def work(*, unit: Unit) -> Iterator[str]:
-        yield unit.id
+def step_by_step(*, unit: Unit) -> Iterator[str]:
+    yield unit.id
 
-    with pytest.raises(TypeError, match=r"is a generator function, whose body runs .*: use begin"):
-        units.transactional()(work)
+
+def without_unit(account: str) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (of_tasks, r"is a coroutine function: use ticketlock\.aio\.Units"),
+        (functools.partial(of_tasks), "is a coroutine function"),
+        (step_by_step, r"is a generator function, whose body runs .*: use begin"),
+        (without_unit, "the unit is passed as the keyword argument 'unit'"),
+    ],
+)
+def test_transactional_refuses_a_function_that_it_could_not_call_as_a_unit(
+    units: Units, function: Any, why: str
+) -> None:
+    with pytest.raises(TypeError, match=why):
+        units.transactional()(function)
 
 
 def test_transactional_refuses_a_function_that_is_decorated_without_parentheses(units: Units) -> None:
-    def work(*, unit: Unit) -> None: ...
-
     decorate: Any = units.transactional
     with pytest.raises(TypeError, match=r"write @units\.transactional\(\), with parentheses"):
-        decorate(work)
-
-
-def test_transactional_refuses_a_function_that_does_not_take_the_unit(units: Units) -> None:
-    def work(account: str) -> None: ...
-
-    with pytest.raises(TypeError, match="the unit is passed as the keyword argument 'unit'"):
-        units.transactional()(work)
+        decorate(without_unit)
 
 
 def test_transactional_refuses_a_result_whose_work_would_run_after_the_commit(
@@ -390,69 +355,28 @@ def test_an_argument_of_transactional_that_is_wrong_is_refused_at_once(units: Un
 # It joins the unit: it neither begins nor commits one.
 
 
-def test_a_call_that_is_given_a_unit_is_part_of_that_unit(
-    books: Books, units: Units, accounts: UnitTable, name: str
+@pytest.mark.parametrize(("end", "balance"), [("commit", 102), ("rollback", 100)])
+def test_a_call_that_is_given_a_unit_is_part_of_that_unit_and_ends_with_it(
+    books: Books, units: Units, name: str, count: Callable[..., Any], end: str, balance: int
 ) -> None:
-    seen: list[Unit] = []
-
-    @units.transactional()
-    def count(*, unit: Unit) -> Any:
-        seen.append(unit)
-        return add_one(unit, accounts, name)
-
-    with units.begin() as unit:
-        assert count(unit=unit) == 101
-        assert books.balance({"id": name}) == 100
-        assert count(unit=unit) == 102
-    assert seen == [unit, unit]
-    assert books.balance({"id": name}) == 102
-
-
-def test_a_call_that_is_given_a_unit_is_rolled_back_with_it(
-    books: Books, units: Units, accounts: UnitTable, name: str
-) -> None:
-    @units.transactional()
-    def count(*, unit: Unit) -> Any:
-        return add_one(unit, accounts, name)
-
     unit = units.begin()
-    count(unit=unit)
-    unit.rollback()
+    assert [count(unit=unit), count(unit=unit)] == [101, 102]
     assert books.balance({"id": name}) == 100
-
-
-def test_a_call_that_is_given_a_unit_does_not_run_again_by_itself(units: Units) -> None:
-    runs: list[Unit] = []
-
-    @units.transactional(tries=3)
-    def conflicts(*, unit: Unit) -> None:
-        runs.append(unit)
-        raise UnitConflict([])
-
-    with pytest.raises(UnitConflict), units.begin() as unit:
-        conflicts(unit=unit)
-    assert runs == [unit]
+    getattr(unit, end)()
+    assert books.balance({"id": name}) == balance
 
 
 def test_a_call_that_is_given_a_unit_begins_its_own_if_that_is_none(
-    books: Books, units: Units, accounts: UnitTable, name: str
+    books: Books, name: str, count: Callable[..., Any]
 ) -> None:
-    @units.transactional()
-    def count(*, unit: Unit) -> Any:
-        return add_one(unit, accounts, name)
-
     assert count(unit=None) == 101
     assert books.balance({"id": name}) == 101
 
 
 @pytest.mark.parametrize("given", ["a unit", 1, object()], ids=["text", "a number", "an object"])
-def test_a_call_that_is_given_a_unit_refuses_what_is_no_unit(units: Units, given: Any) -> None:
-    @units.transactional()
-    def never(*, unit: Unit) -> None:
-        raise AssertionError(unit)
-
+def test_a_call_that_is_given_a_unit_refuses_what_is_no_unit(count: Callable[..., Any], given: Any) -> None:
     with pytest.raises(InvalidUnitRequest, match=r"^unit is .*; allowed: a unit"):
-        never(unit=given)
+        count(unit=given)
 
 
 @pytest.mark.parametrize(
@@ -472,10 +396,14 @@ def test_a_call_that_is_given_a_unit_is_refused_if_that_unit_does_not_keep_what_
         never(unit=unit)
 
 
-def test_a_call_that_is_given_a_unit_joins_a_unit_of_a_higher_level(units: Units) -> None:
-    @units.transactional(isolation=COMMITTED)
-    def joins(*, unit: Unit) -> str:
-        return unit.id
+def test_a_call_that_is_given_a_unit_joins_one_of_a_higher_level_and_does_not_run_again_by_itself(units: Units) -> None:
+    runs: list[Unit] = []
 
-    with units.begin(isolation=READ_LOCK) as unit:
-        assert joins(unit=unit) == unit.id
+    @units.transactional(tries=3, isolation=COMMITTED)
+    def conflicts(*, unit: Unit) -> None:
+        runs.append(unit)
+        raise UnitConflict([])
+
+    with pytest.raises(UnitConflict), units.begin(isolation=READ_LOCK) as unit:
+        conflicts(unit=unit)
+    assert runs == [unit]

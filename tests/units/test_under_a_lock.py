@@ -23,81 +23,69 @@ def locks(units_world: UnitsWorld) -> LockClient:
     return units_world.locks()
 
 
+@pytest.fixture(params=["a lease", "a fence"])
+def held(request: pytest.FixtureRequest) -> Lease | Fence:
+    """A held lock: by a client, and by a workflow for its task."""
+    found: Lease | Fence = request.getfixturevalue(request.param.removeprefix("a "))
+    return found
+
+
 @pytest.fixture
 def lease(locks: LockClient) -> Lease:
     return locks.acquire(some_name())
 
 
-@pytest.fixture
-def unit(ann: Party, lease: Lease, account: Key) -> Unit:
-    """Under the lease; it takes ten from the account."""
-    unit = ann.begin(under=lease)
+@pytest.fixture(params=[None, "marked"])
+def unit(request: pytest.FixtureRequest, ann: Party, held: Lease | Fence, account: Key) -> Unit:
+    """Under the lock; it takes ten from the account."""
+    unit = ann.begin(under=held, engine=request.param)
     unit.update(ann.accounts, account, TAKE, TEN)
     return unit
 
 
-def test_it_is_committed_while_the_lock_is_held(books: Books, unit: Unit, account: Key) -> None:
+def test_a_unit_is_committed_while_its_lock_is_held(books: Books, unit: Unit, account: Key) -> None:
     unit.commit()
     assert books.balance(account) == 90
 
 
-def test_nothing_is_written_after_the_lock_was_released_by_force(
-    books: Books, units_world: UnitsWorld, lease: Lease, unit: Unit, account: Key
+@pytest.mark.parametrize("is_held_again", [False, True], ids=["released by force", "held by another owner since"])
+def test_nothing_is_written_by_a_unit_whose_lock_was_lost(
+    books: Books,
+    units_world: UnitsWorld,
+    locks_table: str,
+    held: Lease | Fence,
+    unit: Unit,
+    account: Key,
+    is_held_again: bool,
 ) -> None:
-    units_world.take_away(lease)
-    with pytest.raises(LockLost):
+    LockTable(locks_table, client=books.client()).force_release(held.lock, held.fencing_token)
+    if is_held_again:
+        units_world.locks().acquire(held.lock.entity)
+    with pytest.raises(LockLost, match=f"by the table {locks_table}: nothing was written"):
         unit.commit()
     assert books.balance(account) == 100
 
 
-def test_nor_when_another_owner_holds_it_since(
-    books: Books, units_world: UnitsWorld, lease: Lease, unit: Unit, account: Key
+@pytest.mark.parametrize(("is_lost", "error"), [(True, LockLost), (False, UnitConflict)])
+def test_a_lost_lock_is_reported_before_a_conflict_and_a_conflict_while_it_is_held(
+    books: Books, ann: Party, ben: Party, lease: Lease, account: Key, is_lost: bool, error: type[Exception]
 ) -> None:
-    units_world.take_away(lease)
-    with units_world.locks().acquire(lease.entity):
-        with pytest.raises(LockLost):
-            unit.commit()
-        assert books.balance(account) == 100
-
-
-def test_a_lost_lock_is_reported_before_a_conflict(
-    books: Books, ben: Party, lease: Lease, unit: Unit, account: Key
-) -> None:
+    unit = ann.begin(under=lease)
+    unit.update(ann.accounts, account, TAKE, TEN)
     ben.changes(account, 55)
-    lease.release()
-    with pytest.raises(LockLost):
+    if is_lost:
+        lease.release()
+    with pytest.raises(error):
         unit.commit()
     assert books.balance(account) == 55
 
 
-def test_a_conflict_is_reported_while_it_is_held(books: Books, ben: Party, unit: Unit, account: Key) -> None:
-    ben.changes(account, 55)
-    with pytest.raises(UnitConflict):
-        unit.commit()
-    assert books.balance(account) == 55
-
-
-def test_a_unit_that_only_reads_commits_under_it_too(ann: Party, lease: Lease, account: Key) -> None:
+def test_a_unit_that_only_reads_commits_under_its_lock_too(ann: Party, lease: Lease, account: Key) -> None:
     unit = ann.begin(under=lease)
     unit.get(ann.accounts, account)
     lease.release()
     with pytest.raises(LockLost):
         unit.commit()
-
-
-def test_a_name_is_not_used_up_by_a_unit_whose_lock_was_lost(
-    books: Books, ann: Party, locks: LockClient, lease: Lease, account: Key
-) -> None:
-    name = some_name()
-    unit = ann.begin(under=lease, name=name)
-    unit.update(ann.accounts, account, TAKE, TEN)
-    lease.release()
-    with pytest.raises(LockLost):
-        unit.commit()
-    assert books.receipt(name) is None
-    with locks.acquire(lease.entity) as again, ann.begin(under=again, name=name) as unit:
-        unit.update(ann.accounts, account, TAKE, TEN)
-    assert books.balance(account) == 90
 
 
 LEASE_S = 60
@@ -113,22 +101,16 @@ def locks_table(books: Books) -> str:
 
 
 @pytest.fixture
-def execution() -> str:
-    return f"arn:aws:states:us-east-1:123456789012:execution:serialize:{some_name()}"
-
-
-@pytest.fixture
-def event(units_world: UnitsWorld, execution: str) -> Mapping[str, Any]:
+def event(units_world: UnitsWorld, locks_table: str) -> Mapping[str, Any]:
     """The input of the task of a workflow that has just acquired a lock, over the wire."""
+    books = units_world.books
+    workflow = Workflow(LockTable(locks_table, client=books.client(), clocks=books.clock))
+    execution = f"arn:aws:states:us-east-1:123456789012:execution:serialize:{some_name()}"
     asked: dict[str, Any] = {"entity": some_name(), "task": {"functionArn": FUNCTION, "input": {"amount": 10}}}
-    turn = turn_of(workflow(units_world), execution, asked, targets=[FUNCTION], handOver="poll")
+    turn = turn_of(workflow, execution, asked, targets=[FUNCTION], handOver="poll")
     assert turn["status"] == "granted"
     handed: Mapping[str, Any] = json.loads(json.dumps({**asked["task"]["input"], **turn["work"]}))
     return handed
-
-
-def workflow(world: UnitsWorld) -> Workflow:
-    return Workflow(LockTable(world.books.engine.table_name, client=world.books.client(), clocks=world.books.clock))
 
 
 @pytest.fixture
@@ -142,47 +124,25 @@ def charge(party: Party, account: Key, **terms: Any) -> None:
         unit.update(party.accounts, account, TAKE, TEN)
 
 
-@pytest.mark.parametrize("engine", [None, "marked"])
-def test_it_is_committed_while_the_workflow_holds_the_lock(
-    books: Books, ann: Party, fence: Fence, account: Key, engine: Any
+@pytest.mark.parametrize("state", [None, STATE], ids=["unnamed", "named"])
+def test_nothing_is_written_by_a_late_task_of_an_earlier_grant_of_the_same_execution_and_its_name_is_left_to_the_next(
+    books: Books,
+    units_world: UnitsWorld,
+    ann: Party,
+    event: Mapping[str, Any],
+    locks_table: str,
+    account: Key,
+    state: str | None,
 ) -> None:
-    charge(ann, account, under=fence, engine=engine)
-    assert books.balance(account) == 90
-
-
-@pytest.mark.parametrize("engine", [None, "marked"])
-def test_nothing_is_written_once_the_lease_is_over_and_another_owner_holds_the_lock(
-    books: Books, units_world: UnitsWorld, ann: Party, fence: Fence, account: Key, engine: Any
-) -> None:
-    books.clock.advance(2 * LEASE_S)
-    with units_world.locks().acquire(fence.lock.entity):
-        with pytest.raises(LockLost):
-            charge(ann, account, under=fence, engine=engine)
-        assert books.balance(account) == 100
-
-
-def test_nor_once_the_lock_was_taken_away_between_the_statements_and_the_commit(
-    books: Books, locks_table: str, ann: Party, fence: Fence, account: Key
-) -> None:
-    unit = ann.begin(under=fence)
-    unit.update(ann.accounts, account, TAKE, TEN)
-    LockTable(locks_table, client=books.client()).force_release(fence.lock, fence.fencing_token)
-    with pytest.raises(LockLost, match=f"by the table {locks_table}: nothing was written"):
-        unit.commit()
-    assert books.balance(account) == 100
-
-
-def test_nor_by_a_late_task_of_an_earlier_grant_of_the_same_execution(
-    books: Books, units_world: UnitsWorld, ann: Party, event: Mapping[str, Any], locks_table: str, account: Key
-) -> None:
-    fence = Fence(event["lock"], locks_table)
-    locks = units_world.locks()
+    fence, locks = Fence(event["lock"], locks_table), units_world.locks()
+    name = state and unit_name(fence.owner, state)
     books.clock.advance(2 * LEASE_S)
     locks.acquire(fence.lock.entity, owner=some_name()).release()
     again = locks.acquire(fence.lock.entity, owner=fence.owner)
     with pytest.raises(LockLost):
-        charge(ann, account, under=fence)
-    charge(ann, account, under=Fence({**event["lock"], "fencingToken": again.fencing_token}, locks_table))
+        charge(ann, account, under=fence, name=name)
+    assert name is None or books.receipt(name) is None
+    charge(ann, account, under=Fence({**event["lock"], "fencingToken": again.fencing_token}, locks_table), name=name)
     assert books.balance(account) == 90
 
 
@@ -226,20 +186,6 @@ def test_a_try_after_a_lost_reply_ends_well_though_the_lock_is_lost_since(
     assert ben.units.outcome(name=name) is Outcome.COMMITTED
 
 
-def test_a_unit_whose_lock_was_lost_leaves_its_name_to_the_next_try(
-    books: Books, units_world: UnitsWorld, ann: Party, event: Mapping[str, Any], locks_table: str, account: Key
-) -> None:
-    fence, locks = Fence(event["lock"], locks_table), units_world.locks()
-    name = unit_name(fence.owner, STATE)
-    books.clock.advance(2 * LEASE_S)
-    locks.acquire(fence.lock.entity).release()
-    with pytest.raises(LockLost):
-        charge(ann, account, under=fence, name=name)
-    again = locks.acquire(fence.lock.entity, owner=fence.owner)
-    charge(ann, account, under=Fence({**event["lock"], "fencingToken": again.fencing_token}, locks_table), name=name)
-    assert books.balance(account) == 90
-
-
 def test_a_fence_sends_nothing_but_its_check_within_the_commit(
     books: Books, ann: Party, fence: Fence, account: Key
 ) -> None:
@@ -249,110 +195,105 @@ def test_a_fence_sends_nothing_but_its_check_within_the_commit(
     assert books.balance(account) == 90
 
 
-class TestWhatIsNoLock:
-    WHOLE: Mapping[str, Any] = {"entity": "e", "namespace": "n", "owner": "o", "fencingToken": 7}
-
-    @pytest.mark.parametrize("missing", WHOLE)
-    def test_a_field_that_is_missing_is_named(self, missing: str) -> None:
-        lock = {name: value for name, value in self.WHOLE.items() if name != missing}
-        with pytest.raises(InvalidLockRequest, match=rf"^lock is .*; {missing} is missing$"):
-            Fence(lock, "locks")
-
-    @pytest.mark.parametrize(
-        ("field", "value"),
-        [
-            ("entity", ""),
-            ("entity", 7),
-            ("entity", "x" * 1_025),
-            ("namespace", "a/b"),
-            ("namespace", None),
-            ("owner", ""),
-            ("owner", {"arn": "o"}),
-            ("fencingToken", "7"),
-            ("fencingToken", True),
-            ("fencingToken", 0),
-            ("fencingToken", 7.0),
-            ("fencingToken", 10**39),
-        ],
-    )
-    def test_a_field_that_is_malformed_is_named(self, field: str, value: Any) -> None:
-        with pytest.raises(InvalidLockRequest, match=rf"^lock\.{field} is ") as raised:
-            Fence({**self.WHOLE, field: value}, "locks")
-        assert raised.value.field == f"lock.{field}"
-
-    @pytest.mark.parametrize("lock", [None, "order-42", ["order-42"], 7])
-    def test_a_lock_that_is_no_object_is_named(self, lock: Any) -> None:
-        with pytest.raises(InvalidLockRequest, match=r"^lock is .*as the workflow passes it to its task"):
-            Fence(lock, "locks")
-
-    @pytest.mark.parametrize("table", ["", None, 7])
-    def test_a_table_without_a_name_is_named(self, table: Any) -> None:
-        with pytest.raises(InvalidLockRequest, match=r"^table_name is "):
-            Fence(self.WHOLE, table)
-
-    def test_what_a_later_version_adds_to_a_lock_is_no_matter(self) -> None:
-        assert Fence({**self.WHOLE, "since": 1}, "locks").fencing_token == 7
-
-    def test_what_is_shown_of_a_fence_has_neither_owner_nor_table(self) -> None:
-        assert repr(Fence(self.WHOLE, "locks")) == "Fence(entity='e', namespace='n', fencing_token=7)"
-
-    def test_the_check_of_a_fence_is_that_of_the_lease(self, units_world: UnitsWorld, locks_table: str) -> None:
-        locks: LockClient = units_world.locks()
-        with locks.acquire(some_name()) as lease:
-            lock = {
-                "entity": lease.entity,
-                "namespace": lease.namespace,
-                "owner": lease.owner,
-                "fencingToken": lease.fencing_token,
-            }
-            fence = Fence(lock, locks_table)
-            assert fence.condition_check() == lease.condition_check()
-            assert fence.condition_check(native=True) == lease.condition_check(native=True)
+WHOLE: Mapping[str, Any] = {"entity": "e", "namespace": "n", "owner": "o", "fencingToken": 7}
 
 
-class TestTheNameOfAUnit:
-    ARN = "arn:aws:states:us-east-1:123456789012:execution:transfer:e-1"
+@pytest.mark.parametrize("missing", WHOLE)
+def test_a_field_that_is_missing_in_a_lock_is_named(missing: str) -> None:
+    lock = {name: value for name, value in WHOLE.items() if name != missing}
+    with pytest.raises(InvalidLockRequest, match=rf"^lock is .*; {missing} is missing$"):
+        Fence(lock, "locks")
 
-    def test_the_name_of_a_unit_is_the_same_at_each_retry(self) -> None:
-        assert unit_name(self.ARN, "Move") == unit_name(self.ARN, "Move")
 
-    def test_no_two_places_share_the_name_of_a_unit(self) -> None:
-        places: list[tuple[Any, ...]] = [
-            (self.ARN, "Move"),
-            (self.ARN, "Move", 0),
-            (self.ARN, "Move", 1),
-            (self.ARN, "Move", "1", "0"),
-            (self.ARN, "Move", "10"),
-            (self.ARN, 'Move","0'),
-            (self.ARN, "Move", ""),
-            (self.ARN, "Undo"),
-            (f"{self.ARN}2", "Move"),
-        ]
-        assert len({unit_name(*place) for place in places}) == len(places)
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("entity", ""),
+        ("entity", 7),
+        ("entity", "x" * 1_025),
+        ("namespace", "a/b"),
+        ("namespace", None),
+        ("owner", ""),
+        ("owner", {"arn": "o"}),
+        ("fencingToken", "7"),
+        ("fencingToken", True),
+        ("fencingToken", 0),
+        ("fencingToken", 7.0),
+        ("fencingToken", 10**39),
+    ],
+)
+def test_a_field_that_is_malformed_in_a_lock_is_named(field: str, value: Any) -> None:
+    with pytest.raises(InvalidLockRequest, match=rf"^lock\.{field} is ") as raised:
+        Fence({**WHOLE, field: value}, "locks")
+    assert raised.value.field == f"lock.{field}"
 
-    def test_a_number_and_its_digits_are_one_item_in_the_name_of_a_unit(self) -> None:
-        assert unit_name(self.ARN, "Move", 7) == unit_name(self.ARN, "Move", "7")
 
-    @pytest.mark.parametrize(
-        ("field", "given"),
-        [
-            ("execution", ("Move", ARN)),
-            ("execution", (None, "Move")),
-            ("execution", ("", "Move")),
-            ("state", (ARN, "")),
-            ("state", (ARN, None)),
-            (r"item\[1\]", (ARN, "Move", 1, None)),
-            (r"item\[0\]", (ARN, "Move", True)),
-            (r"item\[0\]", (ARN, "Move", 1.5)),
-            ("name", (ARN, "Move", "x" * 1_024)),
-            ("name", (ARN, "Move", "\ud800")),
-        ],
-    )
-    def test_what_makes_no_name_of_a_unit_is_named(self, field: str, given: tuple[Any, ...]) -> None:
-        with pytest.raises(InvalidUnitRequest, match=f"^{field} is "):
-            unit_name(*given)
+@pytest.mark.parametrize("lock", [None, "order-42", ["order-42"], 7])
+def test_a_lock_that_is_no_object_is_named(lock: Any) -> None:
+    with pytest.raises(InvalidLockRequest, match=r"^lock is .*as the workflow passes it to its task"):
+        Fence(lock, "locks")
 
-    def test_the_longest_execution_and_state_leave_room_for_an_item(self) -> None:
-        # https://docs.aws.amazon.com/step-functions/latest/dg/service-quotas.html
-        arn = f"arn:aws-us-gov:states:us-gov-west-1:123456789012:execution:{'m' * 80}:{'e' * 80}"
-        assert unit_name(arn, "\U0001f600" * 80, "\U0001f600" * 80)
+
+@pytest.mark.parametrize("table", ["", None, 7])
+def test_a_table_of_locks_without_a_name_is_named(table: Any) -> None:
+    with pytest.raises(InvalidLockRequest, match=r"^table_name is "):
+        Fence(WHOLE, table)
+
+
+def test_a_fence_shows_neither_owner_nor_table_nor_what_a_later_version_adds_to_a_lock() -> None:
+    assert repr(Fence({**WHOLE, "since": 1}, "locks")) == "Fence(entity='e', namespace='n', fencing_token=7)"
+
+
+def test_the_check_of_a_fence_is_that_of_the_lease(lease: Lease, locks_table: str) -> None:
+    names = {"entity": "entity", "namespace": "namespace", "owner": "owner", "fencingToken": "fencing_token"}
+    fence = Fence({field: getattr(lease, name) for field, name in names.items()}, locks_table)
+    for native in (False, True):
+        assert fence.condition_check(native=native) == lease.condition_check(native=native)
+
+
+ARN = "arn:aws:states:us-east-1:123456789012:execution:transfer:e-1"
+
+
+def test_no_two_places_share_the_name_of_a_unit() -> None:
+    places: list[tuple[Any, ...]] = [
+        (ARN, "Move"),
+        (ARN, "Move", 0),
+        (ARN, "Move", 1),
+        (ARN, "Move", "1", "0"),
+        (ARN, "Move", "10"),
+        (ARN, 'Move","0'),
+        (ARN, "Move", ""),
+        (ARN, "Undo"),
+        (f"{ARN}2", "Move"),
+    ]
+    assert len({unit_name(*place) for place in places}) == len(places)
+
+
+def test_the_name_of_a_unit_is_the_same_at_each_retry_and_of_a_number_and_its_digits() -> None:
+    assert unit_name(ARN, "Move", 7) == unit_name(ARN, "Move", 7) == unit_name(ARN, "Move", "7")
+
+
+@pytest.mark.parametrize(
+    ("field", "given"),
+    [
+        ("execution", ("Move", ARN)),
+        ("execution", (None, "Move")),
+        ("execution", ("", "Move")),
+        ("state", (ARN, "")),
+        ("state", (ARN, None)),
+        (r"item\[1\]", (ARN, "Move", 1, None)),
+        (r"item\[0\]", (ARN, "Move", True)),
+        (r"item\[0\]", (ARN, "Move", 1.5)),
+        ("name", (ARN, "Move", "x" * 1_024)),
+        ("name", (ARN, "Move", "\ud800")),
+    ],
+)
+def test_what_makes_no_name_of_a_unit_is_named(field: str, given: tuple[Any, ...]) -> None:
+    with pytest.raises(InvalidUnitRequest, match=f"^{field} is "):
+        unit_name(*given)
+
+
+def test_the_longest_execution_and_state_leave_room_for_an_item() -> None:
+    # https://docs.aws.amazon.com/step-functions/latest/dg/service-quotas.html
+    arn = f"arn:aws-us-gov:states:us-gov-west-1:123456789012:execution:{'m' * 80}:{'e' * 80}"
+    assert unit_name(arn, "\U0001f600" * 80, "\U0001f600" * 80)

@@ -33,25 +33,16 @@ def own_client(books: Books) -> Any:
     return get_session().create_client("dynamodb", endpoint_url=books.engine.endpoint_url, config=config)
 
 
-def test_the_end_of_the_block_commits(books: Books, run: Any, names: list[str]) -> None:
-    async def work(units: aio.Units, accounts: UnitTable) -> None:
-        async with units.begin() as unit:
-            await move(unit, accounts, names)
-            assert await asyncio.to_thread(books.balance, {"id": names[0]}) == 100
+class HeldBack:
+    """A client's requests of one operation from now on, each of which waits until it may continue."""
 
-    run(work)
-    assert [books.balance({"id": name}) for name in names] == [90, 110]
+    def __init__(self, dynamodb: Any, operation: str) -> None:
+        self.is_on_its_way, self.may_continue = asyncio.Event(), asyncio.Event()
+        dynamodb.meta.events.register(f"before-call.dynamodb.{operation}", self._hold_back)
 
-
-def test_an_exception_in_the_block_rolls_back_and_is_raised(books: Books, run: Any, names: list[str]) -> None:
-    async def work(units: aio.Units, accounts: UnitTable) -> None:
-        async with units.begin() as unit:
-            await move(unit, accounts, names)
-            raise LookupError("mine")
-
-    with pytest.raises(LookupError, match="mine"):
-        run(work)
-    assert [books.balance({"id": name}) for name in names] == [100, 100]
+    async def _hold_back(self, **_: Any) -> None:
+        self.is_on_its_way.set()
+        await self.may_continue.wait()
 
 
 def test_every_verb_is_there(books: Books, run: Any, names: list[str]) -> None:
@@ -76,6 +67,7 @@ def test_every_verb_is_there(books: Books, run: Any, names: list[str]) -> None:
         with pytest.raises(UnitFinished):
             await unit.get(accounts, {"id": other})
         assert await units.get(accounts, {"id": one}) == {"id": one, "balance": 1}
+        assert await units.check_access([accounts]) == []
         both = [(accounts, {"id": name}) for name in names]
         assert await units.get_all(both, isolation=COMMITTED) == [{"id": one, "balance": 1}, None]
 
@@ -105,53 +97,6 @@ def test_the_low_level_api_is_there(books: Books, run: Any, names: list[str]) ->
 
     run(work)
     assert [books.balance({"id": name}) for name in names] == [101, 2]
-
-
-def test_a_task_that_is_cancelled_inside_rolls_back(books: Books, run: Any, names: list[str]) -> None:
-    async def work(units: aio.Units, accounts: UnitTable) -> None:
-        inside = asyncio.Event()
-
-        async def stay() -> None:
-            async with units.begin() as unit:
-                await move(unit, accounts, names)
-                inside.set()
-                await asyncio.Event().wait()
-
-        staying = asyncio.create_task(stay())
-        await inside.wait()
-        staying.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await staying
-
-    run(work)
-    assert [books.balance({"id": name}) for name in names] == [100, 100]
-
-
-def test_a_commit_whose_task_is_cancelled_ends_before_the_units_are_closed(books: Books, names: list[str]) -> None:
-    async def main() -> None:
-        is_on_its_way, may_continue = asyncio.Event(), asyncio.Event()
-
-        async def hold_back(**_: Any) -> None:
-            is_on_its_way.set()
-            await may_continue.wait()
-
-        async def commit(units: aio.Units) -> None:
-            async with units.begin() as unit:
-                await move(unit, await units.table(books.tables["accounts"]), names)
-
-        async with own_client(books) as dynamodb:
-            dynamodb.meta.events.register("before-call.dynamodb.TransactWriteItems", hold_back)
-            async with aio.Units(books.tables["units"], client=dynamodb) as units:
-                committing = asyncio.create_task(commit(units))
-                await asyncio.wait_for(is_on_its_way.wait(), PATIENCE_S)
-                committing.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await committing
-                may_continue.set()
-            assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(main())
-    assert [books.balance({"id": name}) for name in names] == [90, 110]
 
 
 @pytest.mark.parametrize("way", ["native", "marked"])
@@ -185,6 +130,7 @@ def test_a_task_that_is_cancelled_at_any_request_finds_the_unit_over_and_leaves_
                     await unit.get(accounts, {"id": names[0]})
                 with pytest.raises(UnitFinished):
                     await move(unit, accounts, names)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
         return moving.cancelled()
 
     moved = []
@@ -257,26 +203,26 @@ def test_tasks_that_use_one_unit_at_once_are_refused_but_one_and_nothing_is_comm
     assert [books.balance({"id": name}) for name in names] == [100, 100]
 
 
-@pytest.mark.parametrize("end", ["commit", "rollback", "end of the block"])
+@pytest.mark.parametrize("end", ["commit", "rollback", "end of the block", "end of the block after another refusal"])
 def test_tasks_that_use_one_unit_at_once_end_it_while_a_statement_is_under_way(
     books: Books, names: list[str], end: str
 ) -> None:
     async def main() -> None:
-        is_on_its_way, may_continue = asyncio.Event(), asyncio.Event()
-
-        async def hold_back(**_: Any) -> None:
-            is_on_its_way.set()
-            await may_continue.wait()
-
         async with own_client(books) as dynamodb, aio.Units(books.tables["units"], client=dynamodb) as units:
             accounts, unit = await units.table(books.tables["accounts"]), units.begin()
-            dynamodb.meta.events.register("before-call.dynamodb.GetItem", hold_back)
+            held = HeldBack(dynamodb, "GetItem")
             moving = asyncio.create_task(move(unit, accounts, names))
-            await asyncio.wait_for(is_on_its_way.wait(), PATIENCE_S)
+            await asyncio.wait_for(held.is_on_its_way.wait(), PATIENCE_S)
+            refused: Any = pytest.raises(InvalidUnitRequest, match="one thread or task at a time")
+            if end == "end of the block after another refusal":
+                with refused:
+                    await unit.get(accounts, {"id": names[0]})
+                # It does not repeat what its caller has caught.
+                refused = pytest.raises(UnitFinished, match=r"a method of its unit .* was under way")
             ends = {"commit": unit.commit, "rollback": unit.rollback}
-            with pytest.raises(InvalidUnitRequest, match="one thread or task at a time"):
+            with refused:
                 await (ends[end]() if end in ends else unit.__aexit__(None, None, None))
-            may_continue.set()
+            held.may_continue.set()
             if end in ends:
                 await moving
                 await unit.commit()
@@ -285,54 +231,8 @@ def test_tasks_that_use_one_unit_at_once_end_it_while_a_statement_is_under_way(
                     await moving
 
     asyncio.run(main())
-    moved = [100, 100] if end == "end of the block" else [90, 110]
+    moved = [90, 110] if end in ("commit", "rollback") else [100, 100]
     assert [books.balance({"id": name}) for name in names] == moved
-
-
-def test_the_end_of_a_block_does_not_repeat_a_refusal_that_was_caught(books: Books, names: list[str]) -> None:
-    async def main() -> None:
-        is_on_its_way, may_continue = asyncio.Event(), asyncio.Event()
-
-        async def hold_back(**_: Any) -> None:
-            is_on_its_way.set()
-            await may_continue.wait()
-
-        async with own_client(books) as dynamodb, aio.Units(books.tables["units"], client=dynamodb) as units:
-            accounts = await units.table(books.tables["accounts"])
-            dynamodb.meta.events.register("before-call.dynamodb.GetItem", hold_back)
-
-            async def work() -> None:
-                async with units.begin() as unit:
-                    moving.append(asyncio.create_task(move(unit, accounts, names)))
-                    await asyncio.wait_for(is_on_its_way.wait(), PATIENCE_S)
-                    with pytest.raises(InvalidUnitRequest, match="one thread or task at a time"):
-                        await unit.get(accounts, {"id": names[0]})
-
-            moving: list[asyncio.Task[None]] = []
-            with pytest.raises(UnitFinished, match=r"a method of its unit .* was under way"):
-                await work()
-            may_continue.set()
-            with pytest.raises(UnitFinished, match="rolled back"):
-                await moving[0]
-
-    asyncio.run(main())
-    assert [books.balance({"id": name}) for name in names] == [100, 100]
-
-
-def test_all_tasks_that_ask_for_a_table_at_once_get_the_same(books: Books, names: list[str]) -> None:
-    async def main() -> None:
-        async with units_of(books) as units:
-            for accounts in await asyncio.gather(*(units.table(books.tables["accounts"]) for _ in range(3))):
-                assert await units.get(accounts, {"id": names[0]}) == {"id": names[0], "balance": 100}
-
-    asyncio.run(main())
-
-
-def test_access_is_checked(run: Any) -> None:
-    async def work(units: aio.Units, accounts: UnitTable) -> list[Any]:
-        return await units.check_access([accounts])
-
-    assert run(work) == []
 
 
 def test_a_sweep_in_parts_is_several_tasks_and_ends_what_was_left(books: Books, run: Any) -> None:
@@ -347,28 +247,16 @@ def test_a_sweep_in_parts_is_several_tasks_and_ends_what_was_left(books: Books, 
     assert run(work) == Swept(rolled_back=8, open=8)
 
 
-def test_no_task_is_left_when_the_units_are_closed(books: Books, names: list[str]) -> None:
-    async def main() -> set[Any]:
-        async with units_of(books) as units, units.begin() as unit:
-            await move(unit, await units.table(books.tables["accounts"]), names)
-        return asyncio.all_tasks() - {asyncio.current_task()}
-
-    assert asyncio.run(main()) == set()
-
-
-def test_units_that_were_not_entered_say_so(books: Books) -> None:
-    with pytest.raises(ClientClosed, match="async with"):
-        asyncio.run(units_of(books).table(books.tables["accounts"]))
-
-
-def test_units_that_are_closed_say_so(books: Books) -> None:
+@pytest.mark.parametrize("entered", [False, True], ids=["not opened", "closed"])
+def test_units_that_are_not_open_say_so(books: Books, entered: bool) -> None:
     async def main() -> None:
-        async with units_of(books) as units:
-            pass
-        async with units.begin():
-            pass
+        units = units_of(books)
+        if entered:
+            async with units:
+                pass
+        await units.table(books.tables["accounts"])
 
-    with pytest.raises(ClientClosed, match="closed"):
+    with pytest.raises(ClientClosed, match="were not opened, or are closed: use them in 'async with'"):
         asyncio.run(main())
 
 
@@ -383,25 +271,24 @@ def test_a_client_of_ones_own_stays_open(books: Books, names: list[str]) -> None
     assert [books.balance({"id": name}) for name in names] == [90, 110]
 
 
-def test_a_client_that_repeats_by_itself_is_refused(books: Books) -> None:
-    async def main() -> None:
-        options = {"endpoint_url": books.engine.endpoint_url, "config": AioConfig()}
-        async with aio.Units(books.tables["units"], client_options=options):
-            pass
-
-    with pytest.raises(ValueError, match="total_max_attempts"):
-        asyncio.run(main())
-
-
-@pytest.mark.parametrize("wrong", [{"table_name": ""}, {"client": object()}], ids=["table_name", "client"])
-def test_a_wrong_argument_of_units_of_tasks_is_named(books: Books, wrong: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("wrong", "error", "named"),
+    [
+        ({"table_name": ""}, InvalidUnitRequest, "^table_name is "),
+        ({"client": object()}, InvalidUnitRequest, "^client is "),
+        ({"client_options": {"config": AioConfig()}}, ValueError, "total_max_attempts"),
+    ],
+    ids=lambda each: str(*each) if isinstance(each, dict) else "",
+)
+def test_what_units_of_tasks_cannot_use_is_named(
+    books: Books, wrong: dict[str, Any], error: type[Exception], named: str
+) -> None:
     async def main() -> None:
         async with aio.Units(**{"table_name": books.tables["units"], **wrong}):
             pass
 
-    with pytest.raises(InvalidUnitRequest) as raised:
+    with pytest.raises(error, match=named):
         asyncio.run(main())
-    assert [raised.value.field] == list(wrong)
 
 
 def test_calls_of_many_tasks_lose_no_increment(books: Books, run: Any, names: list[str]) -> None:
@@ -429,21 +316,26 @@ def test_a_call_whose_name_was_committed_before_does_not_run(books: Books, run: 
     assert books.balance({"id": names[0]}) == 101
 
 
-def test_what_is_raised_after_the_function_has_committed_by_hand_does_not_run_again(
-    books: Books, run: Any, names: list[str]
+@pytest.mark.parametrize(("by_hand", "runs", "moved"), [(True, 1, [90, 110]), (False, 2, [100, 100])])
+def test_a_conflict_runs_again_until_the_last_try_but_not_after_a_commit_by_hand(
+    books: Books, run: Any, names: list[str], by_hand: bool, runs: int, moved: list[int]
 ) -> None:
+    tried = []
+
     async def work(units: aio.Units, accounts: UnitTable) -> None:
-        @units.transactional()
+        @units.transactional(tries=2)
         async def transfer(*, unit: aio.Unit) -> None:
+            tried.append(unit.id)
             await move(unit, accounts, names)
-            await unit.commit()
+            if by_hand:
+                await unit.commit()
             raise UnitConflict([("carts", {"id": "of another unit"})])
 
         await transfer()
 
     with pytest.raises(UnitConflict, match="of another unit"):
         run(work)
-    assert [books.balance({"id": name}) for name in names] == [90, 110]
+    assert (len(set(tried)), [books.balance({"id": name}) for name in names]) == (runs, moved)
 
 
 def test_each_call_is_under_the_lock_that_is_made_of_its_arguments(books: Books, run: Any, names: list[str]) -> None:
@@ -468,22 +360,6 @@ def test_each_call_is_under_the_lock_that_is_made_of_its_arguments(books: Books,
     assert [books.balance({"id": name}) for name in names] == [90, 110]
 
 
-def test_the_last_conflict_is_raised(run: Any) -> None:
-    tried = []
-
-    async def work(units: aio.Units, _: UnitTable) -> None:
-        @units.transactional(tries=2)
-        async def fail(*, unit: aio.Unit) -> None:
-            tried.append(unit.id)
-            raise UnitConflict([])
-
-        await fail()
-
-    with pytest.raises(UnitConflict):
-        run(work)
-    assert len(set(tried)) == 2
-
-
 def test_a_call_that_is_given_a_unit_is_part_of_it(books: Books, run: Any, names: list[str]) -> None:
     async def work(units: aio.Units, accounts: UnitTable) -> None:
         @units.transactional()
@@ -493,18 +369,10 @@ def test_a_call_that_is_given_a_unit_is_part_of_it(books: Books, run: Any, names
 
         async with units.begin() as unit:
             assert await moves(unit=unit) == unit.id
-            assert [books.balance({"id": name}) for name in names] == [100, 100]
-        assert [books.balance({"id": name}) for name in names] == [90, 110]
-
-        @units.transactional(name="once")
-        async def once(*, unit: aio.Unit) -> None:
-            raise AssertionError(unit)
-
-        async with units.begin() as unit:
-            with pytest.raises(InvalidUnitRequest, match="name"):
-                await once(unit=unit)
+            assert await asyncio.to_thread(books.balance, {"id": names[0]}) == 100
 
     run(work)
+    assert [books.balance({"id": name}) for name in names] == [90, 110]
 
 
 def test_a_plain_function_is_refused_at_once(books: Books) -> None:
