@@ -93,47 +93,28 @@ FURTHER = [
     KeyError("AccessKeyId"),
 ]
 _LATER = pytest.mark.verify("the same with a further class of error")
-WITH_ANY_ERROR = pytest.mark.parametrize(
+
+
+@pytest.mark.parametrize(
     "error",
     [EXPIRED, DENIED, *(pytest.param(error, marks=_LATER) for error in FURTHER)],
     ids=lambda error: type(error).__name__,
 )
-
-
-@WITH_ANY_ERROR
-def test_an_acquisition_without_credentials_is_refused_with_the_cause(
-    locks: LockClient, provider: Provider, entity: str, error: Exception
-) -> None:
-    provider.fails_with = error
-    with pytest.raises(TableRefused, match="credentials could not be refreshed") as raised:
-        locks.acquire(entity)
-    assert raised.value.__cause__ is error
-
-
-@WITH_ANY_ERROR
-def test_a_release_without_credentials_is_refused_with_the_cause_and_may_be_retried(
+def test_a_call_without_credentials_is_refused_with_the_cause_and_may_be_retried(
     place: Emulated, locks: LockClient, provider: Provider, entity: str, error: Exception
 ) -> None:
     lease = locks.acquire(entity)
+    note = {"pk": {"S": f"a note under {entity}"}, "sk": {"S": "-"}}
+    write = [{"Put": {"TableName": place.table_name, "Item": note}}]
     provider.fails_with = error
-    with pytest.raises(TableRefused) as raised:
-        lease.release()
-    assert raised.value.__cause__ is error
+    for call in (lambda: locks.acquire(f"{entity}, another"), lambda: lease.transact_write(write), lease.release):
+        with pytest.raises(TableRefused, match="credentials could not be refreshed") as raised:
+            call()
+        assert raised.value.__cause__ is error
     assert place.holders_of(entity) == 1
     provider.fails_with = None
     lease.release()
     assert place.is_free(entity)
-
-
-def test_a_transaction_without_credentials_is_refused_with_the_cause(
-    place: Emulated, locks: LockClient, provider: Provider, entity: str
-) -> None:
-    lease = locks.acquire(entity)
-    provider.fails_with = EXPIRED
-    note = {"pk": {"S": f"a note under {entity}"}, "sk": {"S": "-"}}
-    with pytest.raises(TableRefused) as raised:
-        lease.transact_write([{"Put": {"TableName": place.table_name, "Item": note}}])
-    assert raised.value.__cause__ is EXPIRED
 
 
 def test_a_heartbeat_without_credentials_keeps_trying(

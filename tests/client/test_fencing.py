@@ -63,11 +63,12 @@ def older_and_newer(place: Emulated, locks: LockClient, others: LockClient, enti
 
 
 @EITHER
-def test_a_transaction_with_the_holders_check_is_applied(
+def test_a_transaction_with_the_holders_check_is_applied_after_a_renewal_too(
     locks: LockClient, orders: Orders, entity: str, native: bool
 ) -> None:
     lease = locks.acquire(entity)
     items = [lease.condition_check(native=native), orders.put("7", "paid", native=native)]
+    lease.renew()
     orders.of(native).transact_write_items(TransactItems=items)
     assert orders.state_of("7") == "paid"
 
@@ -87,14 +88,6 @@ def test_a_transaction_of_a_former_holder_is_refused(
     with pytest.raises(ClientError, match="ConditionalCheckFailed"):
         orders.of(native).transact_write_items(TransactItems=items)
     assert orders.state_of("7") is None
-
-
-def test_a_renewal_leaves_the_check_as_it_is(locks: LockClient, orders: Orders, entity: str) -> None:
-    lease = locks.acquire(entity)
-    check = lease.condition_check()
-    lease.renew()
-    orders.client.transact_write_items(TransactItems=[check, orders.put("7", "paid")])
-    assert orders.state_of("7") == "paid"
 
 
 def test_transact_write_writes_the_items_of_any_iterator_while_the_lock_is_held(

@@ -169,14 +169,6 @@ def test_a_missing_table_is_an_error_of_its_own_that_names_it(moved: Moved, enti
         locks.acquire(entity)
 
 
-@pytest.mark.parametrize("fault", [Fault.REQUEST_LOST, Fault.THROTTLED, Fault.CONFLICT])
-def test_a_lock_in_an_unreachable_table_is_not_acquired(moved: Moved, entity: str, fault: Fault) -> None:
-    locks = moved.client()
-    with moved.time_flies(), moved.memory.outage(fault), pytest.raises(RequestNotApplied):
-        locks.acquire(entity)
-    assert moved.is_free(entity)
-
-
 def test_a_lock_from_an_acquisition_with_an_unknown_outcome_is_freed_as_soon_as_the_outcome_is_known(
     moved: Moved, entity: str
 ) -> None:

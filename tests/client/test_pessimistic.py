@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ticketlock import LockClient, LockTable, Pessimistic, pessimistic
+from ticketlock import LockClient, Pessimistic, pessimistic
 from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB
 
 Step = Callable[[Pessimistic, ManualClock], Any]
@@ -68,23 +68,18 @@ def test_that_a_lock_is_released_though_the_reply_was_lost(locks: Pessimistic, m
     assert not memory.faults
 
 
-def test_that_a_lock_is_not_renewed_by_itself(locks: Pessimistic) -> None:
-    locks.acquire_lock("resource", 30, "tx")
-    assert locks.client._heartbeat.threads == 0
-
-
-def test_that_a_rejected_lock_leaves_nothing_behind(locks: Pessimistic, memory: MemoryDynamoDB) -> None:
-    locks.acquire_lock("resource", 30, "tx")
-    locks.acquire_lock("resource", 30, "another")
-    assert len(memory.items()) == 1
-
-
-def test_that_a_lock_of_the_article_excludes_the_clients_locks(
+def test_that_a_lock_is_the_clients_is_not_renewed_by_itself_and_a_rejection_leaves_nothing_behind(
     locks: Pessimistic, memory: MemoryDynamoDB, clock: ManualClock
 ) -> None:
     locks.acquire_lock("resource", 30, "tx")
+    locks.acquire_lock("resource", 30, "another")
+    assert locks.client._heartbeat.threads == 0
+    assert len(memory.items()) == 1
     other = LockClient("locks", client=memory.client, clocks=clock)
     assert other.try_acquire("resource") is None
+    item = other.inspect("resource").item
+    assert item is not None
+    assert [holder.owner for holder in item.holders] == ["tx"]
 
 
 @pytest.mark.parametrize("wrong", [0, 0.5, float("nan"), True, "30"])
@@ -103,11 +98,3 @@ def test_that_the_functions_can_be_used_as_functions(locks: Pessimistic) -> None
     acquire_lock, release_lock = locks.acquire_lock, locks.release_lock
     assert acquire_lock(resource_name="resource", timeout_in_seconds=30, transaction_id="tx")
     assert release_lock(resource_name="resource", transaction_id="tx")
-
-
-def test_that_another_process_sees_the_lock(locks: Pessimistic, memory: MemoryDynamoDB, clock: ManualClock) -> None:
-    locks.acquire_lock("resource", 30, "tx")
-    table = LockTable("locks", client=memory.client, clocks=clock, sleep=clock.sleep)
-    item = table.inspect(locks.client.lock("resource")).item
-    assert item is not None
-    assert [holder.owner for holder in item.holders] == ["tx"]

@@ -270,22 +270,6 @@ def test_a_waiter_whose_row_was_removed_is_woken_and_joins_again(memory: MemoryD
     assert taken.fencing_token == lease.fencing_token + 1
 
 
-def test_an_interrupted_acquisition_is_not_woken(memory: MemoryDynamoDB, clock: ManualClock) -> None:
-    lease = client(memory, clock).acquire("e")
-    polls: list[Position] = []
-
-    def enough(seen: Position) -> None:
-        polls.append(seen)
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        client(memory, clock).acquire("e", on_wait=enough)
-    memory.sent.clear()
-    lease.release()
-    assert operations(memory) == ["UpdateItem"]
-    assert "e" not in {line.lock.entity for line in lines_of_this_process()._waiting}
-
-
 def test_tasks_of_loops_in_several_threads_wake_each_other(memory: MemoryDynamoDB, clock: ManualClock) -> None:
     release, stands = threading.Event(), threading.Event()
 

@@ -103,22 +103,19 @@ def test_a_release_with_an_old_token_does_not_free_the_lock_of_the_next_holder(
     assert [holder.fencing_token for holder in item_of(bob, lock).holders] == [successor.token]
 
 
-def test_inspect_shows_the_grant(alice: Process, bob: Process, lock: LockName) -> None:
-    holder, waiter = alice.claim(lock, data="build 17"), bob.claim(lock)
-    grant = alice.granted(holder)
-    place = bob.queued(waiter).place
+def test_inspect_shows_holders_and_waiters_and_no_item_of_an_unused_lock(
+    alice: Process, bob: Process, lock: LockName
+) -> None:
+    state = alice.table.inspect(lock)
+    assert (state.item, state.rows) == (None, ())
+    held, waiter = holds(alice, lock, data="build 17"), waits(bob, lock)
     state = alice.table.inspect(lock)
     assert state.item is not None
     assert [(h.owner, h.fencing_token, h.data) for h in state.item.holders] == [
-        (holder.owner, grant.fencing_token, "build 17")
+        (held.claim.owner, held.token, "build 17")
     ]
-    assert [(row.owner, row.ticket) for row in state.rows] == [(waiter.owner, place.ticket)]
+    assert [(row.owner, row.ticket) for row in state.rows] == [(waiter.claim.owner, waiter.ticket)]
     assert (state.item.held, state.item.waiting) == (1, 1)
-
-
-def test_inspect_of_an_unused_lock_shows_no_item(alice: Process, lock: LockName) -> None:
-    state = alice.table.inspect(lock)
-    assert (state.item, state.rows) == (None, ())
 
 
 def test_with_several_permits_as_many_hold_and_the_waiters_ahead_keep_their_permits(

@@ -33,7 +33,7 @@ def test_a_holder_is_not_replaced_before_its_lease_has_expired_though_wall_clock
     world: World, lock: LockName, holder_is_off_ms: int, newcomer_is_off_ms: int
 ) -> None:
     holds(off(world, holder_is_off_ms), lock)
-    world.advance(LEASE_MS - 5_000)
+    world.advance(LEASE_MS - 1)
     waits(off(world, newcomer_is_off_ms), lock)
 
 
@@ -48,14 +48,6 @@ def test_an_expired_holder_is_replaced_by_the_first_try_without_an_earlier_obser
     found = newcomer.take(newcomer.claim(lock), record_wait_ms)
     assert isinstance(found, Grant)
     assert found.took_over == 1
-
-
-def test_a_holder_is_not_replaced_a_millisecond_before_the_end_of_its_lease(
-    world: World, alice: Process, bob: Process, lock: LockName
-) -> None:
-    holds(alice, lock)
-    world.advance(LEASE_MS - 1)
-    waits(bob, lock)
 
 
 def test_an_expired_holder_is_replaced_by_the_first_in_line(

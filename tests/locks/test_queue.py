@@ -162,20 +162,19 @@ def test_the_queue_moves_on_past_a_waiter_that_does_not_poll_which_joins_at_the_
     sleeper.enters()
 
 
-def test_a_waiter_whose_record_wait_has_ended_leaves_the_queue(alice: Process, bob: Process, lock: LockName) -> None:
-    holds(alice, lock)
-    waiter = waits(bob, lock)
-    with pytest.raises(RecordWaitExceeded):
-        waiter.polls(wait_until_ms=waiter.seen.now.likely_ms)
-    assert counts(bob, lock) == (1, 0, 0)
-
-
-def test_a_waiter_whose_record_wait_has_ended_still_takes_its_turn(
-    alice: Process, bob: Process, lock: LockName
+@pytest.mark.parametrize("is_free", [False, True], ids=["the lock is held", "its turn has come"])
+def test_a_waiter_whose_record_wait_has_ended_leaves_the_queue_unless_its_turn_has_come(
+    alice: Process, bob: Process, lock: LockName, is_free: bool
 ) -> None:
     held, waiter = holds(alice, lock), waits(bob, lock)
-    held.releases()
-    assert isinstance(waiter.polls(wait_until_ms=waiter.seen.now.likely_ms), Grant)
+    ends_ms = waiter.seen.now.likely_ms
+    if is_free:
+        held.releases()
+        assert isinstance(waiter.polls(wait_until_ms=ends_ms), Grant)
+    else:
+        with pytest.raises(RecordWaitExceeded):
+            waiter.polls(wait_until_ms=ends_ms)
+    assert counts(bob, lock) == (1, 0, 0)
 
 
 def test_a_waiter_that_withdraws_lets_the_next_one_through(
