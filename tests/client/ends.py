@@ -51,11 +51,19 @@ def tables(locks: LockClient, mine: LockTable, lease: Lease) -> dict[str, Callab
     }
 
 
-def tasks(locks: aio.LockClient, entity: str) -> dict[str, str | None]:
-    """What the parent's client for tasks does in the child."""
+def held(lease: Lease) -> dict[str, Callable[[], Any]]:
+    """What can be asked of the parent's lease."""
     return {
-        "acquire": error_of(lambda: asyncio.run(locks.try_acquire(entity + "x"))),
-        "close": error_of(lambda: asyncio.run(locks.close())),
+        "renew": lease.renew,
+        "ensure": lambda: lease.ensure(1),
+        "set_data": lambda: lease.set_data("child"),
+        "detach": lease.detach,
+        "transact_write": lambda: lease.transact_write([]),
+        "condition_check": lease.condition_check,
+        "fenced_put": lambda: lease.fenced_put({}),
+        "fenced_update": lambda: lease.fenced_update("SET a = :a"),
+        "release": lease.release,
+        "best effort": lambda: lease.release(best_effort=True),
     }
 
 
@@ -66,38 +74,30 @@ def fork(locks: LockClient, lease: Lease, entity: str) -> None:
     loop = asyncio.new_event_loop()
     for_tasks = loop.run_until_complete(aio.LockClient(locks.table.table_name).__aenter__())
     held_by_tasks = loop.run_until_complete(for_tasks.acquire(entity + "y").__aenter__())
+    asked = {
+        "lease": held(lease),
+        "client": {
+            "acquire": lambda: locks.acquire(entity + "x"),
+            "again": lambda: locks.acquire(entity, reentrant=True),
+            "inspect": lambda: locks.inspect(entity),
+        },
+        "tables": {
+            **tables(locks, mine, lease),
+            "acquire of a task": lambda: asyncio.run(for_tasks.try_acquire(entity + "x")),
+        },
+        "ends": {"close": locks.close, "close of a task": lambda: asyncio.run(for_tasks.close())},
+    }
     # A child of `with` leaves it too.
     with lease:
         child = os.fork()
         if child == 0:
-            say(
-                {
-                    "is_held": lease.is_held(),
-                    "remaining_s": lease.remaining_s,
-                    "repr": repr(lease),
-                    "renew": error_of(lease.renew),
-                    "ensure": error_of(lambda: lease.ensure(1)),
-                    "set_data": error_of(lambda: lease.set_data("child")),
-                    "detach": error_of(lease.detach),
-                    "transact_write": error_of(lambda: lease.transact_write([])),
-                    "condition_check": error_of(lease.condition_check),
-                    "fenced_put": error_of(lambda: lease.fenced_put({})),
-                    "fenced_update": error_of(lambda: lease.fenced_update("SET a = :a")),
-                    "release": error_of(lease.release),
-                    "best effort": error_of(lambda: lease.release(best_effort=True)),
-                    "acquire": error_of(lambda: locks.acquire(entity + "x")),
-                    "again": error_of(lambda: locks.acquire(entity, reentrant=True)),
-                    "inspect": error_of(lambda: locks.inspect(entity)),
-                    "close": error_of(locks.close),
-                    "tables": {what: error_of(ask) for what, ask in tables(locks, mine, lease).items()},
-                    "tasks": tasks(for_tasks, entity),
-                }
-            )
+            told = {kind: {what: error_of(ask) for what, ask in each.items()} for kind, each in asked.items()}
+            say({"is_held": lease.is_held(), "remaining_s": lease.remaining_s, "repr": repr(lease), **told})
             sys.exit(0)
         _, status = os.waitpid(child, 0)
         lease.renew()
         loop.run_until_complete(held_by_tasks.renew())
-        say({"status": status, "is_held": lease.is_held(), "token": lease.fencing_token})
+        say({"status": status, "is_held": lease.is_held()})
         sys.stdin.readline()
         loop.run_until_complete(for_tasks.close())
         loop.close()

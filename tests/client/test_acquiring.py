@@ -1,23 +1,15 @@
-"""Acquiring a lock, waiting for it in the order of the tickets, and releasing it."""
+"""Acquiring a lock, waiting for it in the order of the tickets, and releasing it; its data; resuming it elsewhere."""
 
 import math
 
 import pytest
-from kit.places import Moved, meanwhile, outcome, until
+from kit.places import Emulated, Moved, Wire, meanwhile, outcome, until
 from kit.sentences.acquiring import *  # noqa: F403 -- pytest collects the tests that it brings
 from kit.sentences.acquiring import Line
 
-from ticketlock import LockClient, Position
+from ticketlock import LockClient, LockLost, LockName, Position
 
 pytestmark = pytest.mark.shows("order", "left queue")
-
-
-def test_try_acquire_takes_a_lock_whose_holder_crashed_long_ago(moved: Moved, entity: str) -> None:
-    moved.client(heartbeat=False).acquire(entity)
-    moved.clock.advance(3_600)
-    lease = moved.client().try_acquire(entity)
-    assert lease is not None
-    assert moved.holders_of(entity) == 1
 
 
 def test_an_infinite_record_wait_outlasts_every_other(moved: Moved, entity: str) -> None:
@@ -50,3 +42,75 @@ def test_on_wait_gets_the_position_of_each_poll(locks: LockClient, line: Line) -
     outcome(waiting).release()
     line.all_done()
     assert ahead == sorted(ahead, reverse=True)
+
+
+# Data beside a holder, data for the next one, and a lock that another process resumes.
+
+
+def test_data_is_shown_beside_the_holder_and_may_be_changed_and_taken_away(
+    locks: LockClient, others: LockClient, entity: str
+) -> None:
+    lease = locks.acquire(entity, data="step 1")
+    for data in ("step 1", "step 2", None):
+        if data != lease.data:
+            lease.set_data(data)
+        assert lease.data == data
+        item = others.inspect(entity).item
+        assert item is not None
+        assert [(holder.owner, holder.data) for holder in item.holders] == [(lease.owner, data)]
+
+
+def test_the_next_holder_gets_the_data_that_the_last_one_left(
+    locks: LockClient, others: LockClient, entity: str
+) -> None:
+    locks.acquire(entity).release(data_left="page 7")
+    assert others.acquire(entity).data_left == "page 7"
+
+
+def test_another_process_continues_with_a_lock_by_its_owner(
+    place: Emulated, locks: LockClient, others: LockClient, entity: str
+) -> None:
+    first = locks.acquire(entity, owner="invoice-7", data="by hand")
+    first.detach()
+    locks.close()
+    assert place.holders_of(entity) == 1
+    resumed = others.resume(entity, "invoice-7")
+    assert resumed.is_held()
+    assert resumed.fencing_token == first.fencing_token
+    assert resumed.data == "by hand"
+    resumed.release()
+    assert place.is_free(entity)
+
+
+def test_resuming_gives_the_lock_a_full_lease(moved: Moved, entity: str) -> None:
+    moved.client(heartbeat=False).acquire(entity, owner="invoice-7").detach()
+    moved.clock.advance(50)
+    assert moved.client().resume(entity, "invoice-7").remaining_s > 50
+
+
+@pytest.mark.parametrize("was_held", [False, True], ids=["never held", "its lease has ended"])
+def test_a_lock_that_its_owner_does_not_hold_is_not_resumed(moved: Moved, entity: str, was_held: bool) -> None:
+    if was_held:
+        moved.client(heartbeat=False).acquire(entity, owner="invoice-7").detach()
+        moved.clock.advance(61)
+    with pytest.raises(LockLost):
+        moved.client().resume(entity, "invoice-7")
+
+
+def test_resuming_with_a_lease_that_is_too_short_is_refused_and_nothing_is_sent(place: Emulated, entity: str) -> None:
+    wire = Wire()
+    locks = place.client(wire=wire)
+    locks.acquire(entity, owner="invoice-7").detach()
+    sent = len(wire.sent)
+    with pytest.raises(ValueError, match="four read time-outs"):
+        locks.resume(entity, "invoice-7", lease=1)
+    assert len(wire.sent) == sent
+
+
+def test_list_names_every_lock_with_its_holders(moved: Moved) -> None:
+    locks = moved.client()
+    for number in range(5):
+        locks.acquire(f"order-{number}", namespace="billing")
+    listed = {summary.lock: summary for summary in locks.list()}
+    assert set(listed) == {LockName(f"order-{number}", "billing") for number in range(5)}
+    assert all(summary.held == 1 for summary in listed.values())

@@ -5,11 +5,12 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import wait
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from kit.places import Emulated, Moved, Wire, is_release, is_renewal, meanwhile, outcome, until
 
-from ticketlock import ClientClosed, Lease, LockClient, LockLost, RecordWaitExceeded, TableError
+from ticketlock import ClientClosed, Lease, LockClient, RecordWaitExceeded, TableError
 from ticketlock.testing import Fault, MemoryDynamoDB
 
 pytestmark = pytest.mark.shows("left queue", "end of a client")
@@ -18,26 +19,27 @@ ENOUGH_TO_END_EARLY_S = 0.5
 OF_THREADS = pytest.mark.parametrize("kind", ["threads"])
 
 
-def test_a_client_that_is_closed_releases_what_it_holds(place: Emulated, locks: LockClient, entity: str) -> None:
-    lease = locks.acquire(entity)
-    locks.close()
-    assert not lease.is_held()
-    assert place.is_free(entity)
+HOLDS: dict[str, tuple[int, dict[str, Any], int]] = {
+    "once": (1, {}, 1),
+    "several times": (3, {"reentrant": True}, 1),
+    "with several permits": (2, {"permits": 2}, 2),
+}
 
 
-def test_closing_frees_a_lock_that_is_held_several_times(place: Emulated, locks: LockClient, entity: str) -> None:
-    for _ in range(3):
-        locks.acquire(entity, reentrant=True)
-    locks.close()
-    assert place.is_free(entity)
-
-
-def test_closing_frees_every_permit_that_one_thread_or_task_holds(
-    place: Emulated, locks: LockClient, entity: str
+@pytest.mark.parametrize("how", HOLDS)
+def test_a_client_that_is_closed_releases_what_one_thread_or_task_holds_with_one_request_for_each(
+    place: Emulated, entity: str, how: str
 ) -> None:
-    for _ in range(2):
-        locks.acquire(entity, permits=2)
+    times, wishes, requests = HOLDS[how]
+    wire = Wire()
+    locks = place.client(wire=wire)
+    leases = [locks.acquire(entity, **wishes) for _ in range(times)]
+    before = len(wire.sent)
     locks.close()
+    # Again, which does nothing.
+    locks.close()
+    assert [is_release(sent) for sent in wire.sent[before:]] == [True] * requests
+    assert not any(lease.is_held() for lease in leases)
     assert place.is_free(entity)
 
 
@@ -76,24 +78,6 @@ def test_a_closed_client_refuses_everything(locks: LockClient, entity: str) -> N
     ):
         with pytest.raises(ClientClosed):
             refused()
-
-
-def test_a_client_may_be_closed_twice(place: Emulated, locks: LockClient, entity: str) -> None:
-    locks.acquire(entity)
-    locks.close()
-    locks.close()
-    assert place.is_free(entity)
-
-
-def test_closing_releases_no_lock_of_another_client(
-    place: Emulated, locks: LockClient, others: LockClient, entity: str
-) -> None:
-    lease = others.acquire(entity)
-    with pytest.raises(RecordWaitExceeded):
-        locks.acquire(entity, record_wait=0)
-    locks.close()
-    assert lease.is_held()
-    assert place.holders_of(entity) == 1
 
 
 def test_closing_does_not_wait_for_a_renewal_that_hangs(place: Emulated, entity: str) -> None:
@@ -138,17 +122,20 @@ def test_a_waiter_may_close_its_own_client(place: Emulated, locks: LockClient, o
     until(lambda: place.queue_of(entity) == 0)
 
 
+@pytest.mark.parametrize("why", ["it was lost", "it could not be released before"])
 def test_a_lease_that_cannot_be_released_does_not_keep_the_rest_from_being_released(
-    place: Emulated, entity: str
+    moved: Moved, entity: str, why: str
 ) -> None:
-    locks = place.client()
-    locks.acquire(entity)
-    locks.acquire(f"{entity}, lost")
-    place.lose(f"{entity}, lost")
-    locks.acquire(f"{entity}, last")
+    locks = moved.client(lease=600)
+    entities = [f"{entity}{number}" for number in range(3)]
+    leases = [locks.acquire(each) for each in entities]
+    if why == "it was lost":
+        moved.lose(entities[1])
+    else:
+        with moved.memory.outage(Fault.THROTTLED), moved.time_flies(), pytest.raises(TableError):
+            leases[1].release()
     locks.close()
-    assert place.is_free(entity)
-    assert place.is_free(f"{entity}, last")
+    assert all(moved.is_free(each) for each in entities)
 
 
 def test_closing_does_not_try_every_lease_if_the_table_is_unreachable(moved: Moved, entity: str) -> None:
@@ -160,17 +147,6 @@ def test_closing_does_not_try_every_lease_if_the_table_is_unreachable(moved: Mov
     # Each of them is given up after eight seconds.
     assert moved.clock.read().local_ms - began_ms < 60_000
     assert not any(lease.is_held() for lease in leases)
-
-
-def test_closing_tries_all_leases_if_one_cannot_be_released(moved: Moved, entity: str) -> None:
-    locks = moved.client(lease=600)
-    first = locks.acquire(entity)
-    leases = [locks.acquire(f"{entity}{number}") for number in range(3)]
-    with moved.memory.outage(Fault.THROTTLED), moved.time_flies(), pytest.raises(TableError):
-        first.release()
-    locks.close()
-    assert moved.is_free(entity)
-    assert all(moved.is_free(lease.entity) for lease in leases)
 
 
 def test_a_lease_that_could_not_be_released_is_forgotten_when_it_has_ended(moved: Moved, entity: str) -> None:
@@ -185,28 +161,6 @@ def test_a_lease_that_could_not_be_released_is_forgotten_when_it_has_ended(moved
     sent = len(wire.sent)
     locks.close()
     assert len(wire.sent) == sent
-
-
-def test_a_lease_that_was_lost_is_forgotten(place: Emulated, locks: LockClient, entity: str) -> None:
-    lease = locks.acquire(entity)
-    place.lose(entity)
-    with pytest.raises(LockLost):
-        lease.renew()
-    assert not locks._holdings._held
-
-
-def test_a_lock_that_arrives_while_the_client_is_closed_is_not_kept(place: Emulated, entity: str) -> None:
-    wire = Wire()
-    locks = place.client(wire=wire)
-    with wire.held_back(lambda sent: "if_not_exists" in str(sent.parameters)) as gate:
-        acquiring = meanwhile(lambda: locks.acquire(entity))
-        assert gate.reached.wait(30)
-        closing = meanwhile(locks.close)
-        until(lambda: _is_closed(locks))
-    outcome(closing)
-    with pytest.raises(ClientClosed):
-        outcome(acquiring)
-    until(lambda: place.is_free(entity))
 
 
 def test_closing_waits_for_a_release_in_progress(moved: Moved, entity: str) -> None:
@@ -229,20 +183,20 @@ def _is_closed(locks: LockClient) -> bool:
 
 
 @OF_THREADS
-def test_no_thread_is_left_when_a_client_was_closed(locks: LockClient, entity: str) -> None:
-    for number in range(3):
-        locks.acquire(f"{entity}{number}")
-    assert _heartbeats() > 0
-    locks.close()
-    assert _heartbeats() == 0
-
-
-@OF_THREADS
-def test_no_thread_is_left_between_two_leases(locks: LockClient, entity: str) -> None:
+def test_one_thread_watches_any_number_of_leases_and_is_gone_when_the_last_has_ended_or_the_client_is_closed(
+    locks: LockClient, entity: str
+) -> None:
+    with locks.acquire(entity, heartbeat=False):
+        assert _heartbeats() == 0
     for _ in range(2):
         with locks.acquire(entity):
             assert _heartbeats() == 1
         assert _heartbeats() == 0
+    for number in range(20):
+        locks.acquire(f"{entity}{number}")
+    assert _heartbeats() == 1
+    locks.close()
+    until(lambda: _heartbeats() == 0)
 
 
 @OF_THREADS
@@ -261,30 +215,8 @@ def test_the_end_of_the_last_lease_waits_once_for_all_renewals_that_hang(moved: 
         assert time.monotonic() - began_s < 2.5
 
 
-@OF_THREADS
-def test_one_thread_watches_any_number_of_leases(locks: LockClient, entity: str) -> None:
-    for number in range(20):
-        locks.acquire(f"{entity}{number}")
-    assert _heartbeats() == 1
-
-
-@OF_THREADS
-def test_a_lease_without_a_heartbeat_needs_no_thread(locks: LockClient, entity: str) -> None:
-    locks.acquire(entity, heartbeat=False)
-    assert _heartbeats() == 0
-
-
 def _heartbeats() -> int:
     return sum(thread.name == "ticketlock-heartbeat" for thread in threading.enumerate())
-
-
-def test_releases_are_one_request_each(place: Emulated, entity: str) -> None:
-    wire = Wire()
-    locks = place.client(wire=wire)
-    locks.acquire(entity)
-    before = len(wire.sent)
-    locks.close()
-    assert [is_release(sent) for sent in wire.sent[before:]] == [True]
 
 
 # A grant that is given up unused: no work was done under it, and another process may use it.
@@ -303,83 +235,74 @@ def no_thread_can_be_started() -> Iterator[None]:
         threading.stack_size(before)
 
 
-@pytest.fixture
-def mine(in_real_time: MemoryDynamoDB) -> LockClient:
-    return LockClient("locks", client=in_real_time.client)
-
-
-@pytest.fixture
-def theirs(in_real_time: MemoryDynamoDB) -> LockClient:
-    return LockClient("locks", client=in_real_time.client, heartbeat=False)
-
-
-@pytest.fixture
-def in_real_time() -> MemoryDynamoDB:
-    return MemoryDynamoDB()
-
-
-def test_a_group_that_cannot_be_acquired_keeps_the_grant_of_another_process_with_the_same_owner(
-    locks: LockClient, others: LockClient, entity: str
+@pytest.mark.parametrize("is_its_own", [False, True], ids=["of another process", "of its own thread or task"])
+def test_a_group_that_cannot_be_acquired_keeps_an_earlier_grant_of_the_same_owner(
+    locks: LockClient, others: LockClient, entity: str, is_its_own: bool
 ) -> None:
-    lease = others.acquire(entity, owner="build-7")
+    lease = (locks if is_its_own else others).acquire(entity, owner="build-7", reentrant=is_its_own)
     others.acquire(f"{entity}, taken")
     with pytest.raises(RecordWaitExceeded):
-        locks.acquire_all([entity, f"{entity}, taken"], owner="build-7", record_wait=0)
+        locks.acquire_all([entity, f"{entity}, taken"], owner="build-7", reentrant=is_its_own, record_wait=0)
     lease.renew()
-    # Nor does closing the client free it.
+    # Closing the client frees only its own.
     locks.close()
-    lease.renew()
+    assert lease.is_held() is not is_its_own
 
 
-def test_a_group_that_cannot_be_acquired_keeps_the_outer_hold_of_its_own_thread_or_task(
-    place: Emulated, locks: LockClient, others: LockClient, entity: str
+@pytest.mark.parametrize("before", ["nothing", "its data", "its owner's grant"])
+def test_a_grant_that_arrives_while_the_client_is_closed_is_given_back_as_it_was_before(
+    place: Emulated, others: LockClient, entity: str, before: str
 ) -> None:
-    outer = locks.acquire(entity, owner="build-7", reentrant=True)
-    others.acquire(f"{entity}, taken")
-    with pytest.raises(RecordWaitExceeded):
-        locks.acquire_all([entity, f"{entity}, taken"], owner="build-7", reentrant=True, record_wait=0)
-    assert outer.is_held()
-    outer.release()
-    assert place.is_free(entity)
+    owner = "build-7" if before == "its owner's grant" else None
+    earlier = others.acquire(entity, owner=owner) if before != "nothing" else None
+    if before == "its data":
+        assert earlier is not None
+        earlier.release(data_left="page 7")
+    wire = Wire()
+    locks = place.client(wire=wire)
+    with wire.held_back(lambda sent: "if_not_exists" in str(sent.parameters)) as gate:
+        acquiring = meanwhile(lambda: locks.acquire(entity, owner=owner))
+        assert gate.reached.wait(30)
+        closing = meanwhile(locks.close)
+        until(lambda: _is_closed(locks))
+    outcome(closing)
+    with pytest.raises(ClientClosed):
+        outcome(acquiring)
+    if owner is not None:
+        assert earlier is not None
+        earlier.renew()
+        return
+    until(lambda: place.is_free(entity))
+    assert others.acquire(entity).data_left == ("page 7" if before == "its data" else None)
 
 
-def test_a_grant_that_arrives_while_the_client_is_closed_is_kept_for_another_process_with_the_same_owner(
-    place: Emulated, others: LockClient, entity: str
+@pytest.fixture
+def two() -> tuple[LockClient, LockClient]:
+    """One with a heartbeat and one without, in memory and in real time."""
+    memory = MemoryDynamoDB()
+    return LockClient("locks", client=memory.client), LockClient("locks", client=memory.client, heartbeat=False)
+
+
+@pytest.mark.parametrize("is_held", [False, True], ids=["its data", "its owner's grant"])
+def test_a_lock_that_could_not_be_renewed_is_given_back_as_it_was_before(
+    two: tuple[LockClient, LockClient], is_held: bool
 ) -> None:
-    lease = others.acquire(entity, owner="build-7")
-    _arrives_while_the_client_is_closed(place, entity, owner="build-7")
-    lease.renew()
-
-
-def test_a_grant_that_arrives_while_the_client_is_closed_keeps_the_data_for_the_next_holder(
-    place: Emulated, others: LockClient, entity: str
-) -> None:
-    others.acquire(entity).release(data_left="page 7")
-    _arrives_while_the_client_is_closed(place, entity)
-    assert others.acquire(entity).data_left == "page 7"
-
-
-def test_a_lock_that_could_not_be_renewed_is_released_with_the_data_that_it_came_with(
-    mine: LockClient, theirs: LockClient
-) -> None:
-    theirs.acquire("e").release(data_left="page 7")
-    with no_thread_can_be_started(), pytest.raises(RuntimeError, match="thread"):
-        mine.acquire("e")
-    assert theirs.acquire("e").data_left == "page 7"
-
-
-def test_a_lock_that_could_not_be_renewed_is_kept_for_another_process_with_the_same_owner(
-    mine: LockClient, theirs: LockClient
-) -> None:
+    mine, theirs = two
     lease = theirs.acquire("e", owner="build-7")
+    if not is_held:
+        lease.release(data_left="page 7")
     with no_thread_can_be_started(), pytest.raises(RuntimeError, match="thread"):
-        mine.acquire("e", owner="build-7")
-    lease.renew()
+        mine.acquire("e", owner="build-7" if is_held else None)
+    if is_held:
+        lease.renew()
+    else:
+        assert theirs.acquire("e").data_left == "page 7"
 
 
 def test_a_lock_that_could_not_be_resumed_with_a_heartbeat_is_neither_renewed_nor_released(
-    mine: LockClient, theirs: LockClient
+    two: tuple[LockClient, LockClient],
 ) -> None:
+    mine, theirs = two
     lease = theirs.acquire("e", owner="build-7")
     with no_thread_can_be_started(), pytest.raises(RuntimeError, match="thread"):
         mine.resume("e", "build-7", heartbeat=True)
@@ -388,17 +311,3 @@ def test_a_lock_that_could_not_be_resumed_with_a_heartbeat_is_neither_renewed_no
     mine.close()
     assert watched == [other]
     lease.renew()
-
-
-def _arrives_while_the_client_is_closed(place: Emulated, entity: str, owner: str | None = None) -> None:
-    """A grant does."""
-    wire = Wire()
-    locks = place.client(wire=wire)
-    with wire.held_back(lambda sent: "if_not_exists" in str(sent.parameters)) as gate:
-        acquiring = meanwhile(lambda: locks.acquire(entity, owner=owner))
-        assert gate.reached.wait(30)
-        closing = meanwhile(locks.close)
-        until(lambda: locks._holdings.is_closed)
-    outcome(closing)
-    with pytest.raises(ClientClosed):
-        outcome(acquiring)

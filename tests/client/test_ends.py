@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from kit.places import Emulated, Kind, until
 
-from ticketlock import InvalidLockRequest, LockClient, RecordWaitExceeded
+from ticketlock import InvalidLockRequest, LockClient
 
 pytestmark = [
     pytest.mark.shows("left queue", "end of a client"),
@@ -93,32 +93,17 @@ def test_a_program_that_ends_while_it_waits_in_the_background_leaves_the_queue(
     assert place.queue_of(entity) == 0
 
 
-def test_an_interrupt_frees_a_lock_that_is_held(place: Emulated, start: Any, entity: str) -> None:
+@pytest.mark.parametrize("how", ["holds", "waits"])
+def test_an_interrupt_frees_a_lock_that_is_held_and_ends_a_wait(
+    place: Emulated, locks: LockClient, start: Any, entity: str, how: str
+) -> None:
+    if how == "waits":
+        locks.acquire(entity)
     program = start(PROGRAM, "interrupted", place.table_name, entity)
-    assert said(program) == '"held"'
+    assert said(program) == ('"held"' if how == "holds" else '"waiting"')
     program.send_signal(signal.SIGINT)
     assert program.wait(TIMEOUT_S) in (-signal.SIGINT, 130)
-    assert place.is_free(entity)
-
-
-def test_an_interrupt_of_a_waiter_leaves_the_queue(place: Emulated, locks: LockClient, start: Any, entity: str) -> None:
-    locks.acquire(entity)
-    program = start(PROGRAM, "end", place.table_name, entity)
-    assert said(program) == '"waiting"'
-    program.send_signal(signal.SIGINT)
-    assert program.wait(TIMEOUT_S) in (-signal.SIGINT, 130)
-    assert place.queue_of(entity) == 0
-    assert place.holders_of(entity) == 1
-
-
-def test_an_interrupt_between_two_polls_leaves_the_queue(place: Emulated, locks: LockClient, entity: str) -> None:
-    def interrupt(_: object) -> None:
-        raise KeyboardInterrupt
-
-    place.client().acquire(entity)
-    with pytest.raises(KeyboardInterrupt):
-        locks.acquire(entity, on_wait=interrupt)
-    assert place.queue_of(entity) == 0
+    assert (place.holders_of(entity), place.queue_of(entity)) == (how == "waits", 0)
 
 
 FORK = pytest.mark.always("a fork is what users meet")
@@ -136,72 +121,44 @@ def told(place: Emulated, start: Any, entity: str) -> dict[str, dict[str, Any]]:
 
 
 @FORK
-def test_a_forked_child_does_not_hold_its_parents_lock(told: dict[str, Any]) -> None:
-    assert (told["child"]["is_held"], told["child"]["remaining_s"]) == (False, 0)
-    assert told["child"]["repr"].endswith(", of another process, not held here>")
-
-
-@FORK
-def test_a_forked_child_cannot_use_its_parents_lock_and_the_error_says_why(told: dict[str, Any]) -> None:
-    conditions = ("condition_check", "fenced_put", "fenced_update")
-    for verb in ("renew", "ensure", "set_data", "detach", "transact_write", *conditions, "release", "best effort"):
-        assert "ClientClosed: the lease belongs to the process that this one was forked from" in str(
-            told["child"][verb]
-        ), verb
-
-
-@FORK
-def test_a_forked_child_cannot_use_its_parents_client_and_the_error_says_what_to_do(told: dict[str, Any]) -> None:
-    for verb in ("acquire", "again", "inspect"):
-        assert "create a new client here" in str(told["child"][verb]), verb
-
-
-@FORK
-def test_a_forked_child_cannot_reach_the_table_through_its_parents_connection(told: dict[str, Any]) -> None:
+def test_a_forked_child_does_not_hold_its_parents_lock_and_can_use_neither_it_nor_the_client(
+    told: dict[str, Any],
+) -> None:
     """Parent and child share one connection: each could get the reply to the other's request."""
-    roads = {**told["child"]["tables"], "acquire of a task": told["child"]["tasks"]["acquire"]}
-    assert [each for each, said in roads.items() if "ClientClosed: the client was made in" not in str(said)] == []
-
-
-@FORK
-def test_a_forked_child_closes_its_parents_client_for_tasks_without_an_error(told: dict[str, Any]) -> None:
-    assert told["child"]["tasks"]["close"] is None
+    child = told["child"]
+    assert (child["is_held"], child["remaining_s"]) == (False, 0)
+    assert child["repr"].endswith(", of another process, not held here>")
+    for kind, why in [
+        ("lease", "ClientClosed: the lease belongs to the process that this one was forked from"),
+        ("client", "create a new client here"),
+        ("tables", "ClientClosed: the client was made in"),
+    ]:
+        assert child[kind] != {}
+        assert {what: error for what, error in child[kind].items() if why not in str(error)} == {}
 
 
 @FORK
 def test_the_end_of_a_forked_child_leaves_its_parents_lock_alone(told: dict[str, Any]) -> None:
-    assert told["child"]["close"] is None
-    assert (told["parent"]["status"], told["parent"]["is_held"]) == (0, True)
+    assert told["child"]["ends"] == {"close": None, "close of a task": None}
+    assert told["parent"] == {"status": 0, "is_held": True}
     assert told["holders"] == {"parent": 1, "child": 0}
     assert told["after"] == {"is free": True}
 
 
-def test_a_worker_frees_its_lock_on_sigterm(place: Emulated, start: Any, entity: str) -> None:
-    worker = start(WORKER, LOCK_TABLE=place.table_name, JOB=entity)
-    assert said_until(worker, "page 0")
-    worker.send_signal(signal.SIGTERM)
-    assert worker.wait(TIMEOUT_S) == 143
-    assert place.is_free(entity)
-
-
-def test_a_worker_that_waits_leaves_the_queue_on_sigterm(
-    place: Emulated, locks: LockClient, start: Any, entity: str
+@pytest.mark.parametrize("how", ["holds", "waits"])
+def test_a_worker_frees_its_lock_or_leaves_the_queue_on_sigterm(
+    place: Emulated, locks: LockClient, start: Any, entity: str, how: str
 ) -> None:
-    locks.acquire(entity)
+    if how == "waits":
+        locks.acquire(entity)
     worker = start(WORKER, LOCK_TABLE=place.table_name, JOB=entity)
-    until(lambda: place.queue_of(entity) == 1)
+    if how == "waits":
+        until(lambda: place.queue_of(entity) == 1)
+    else:
+        assert said_until(worker, "page 0")
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(TIMEOUT_S) == 143
-    assert place.queue_of(entity) == 0
-
-
-def test_of_two_workers_the_second_begins_when_the_first_one_stops(place: Emulated, start: Any, entity: str) -> None:
-    first = start(WORKER, LOCK_TABLE=place.table_name, JOB=entity)
-    assert said_until(first, "page 0")
-    second = start(WORKER, LOCK_TABLE=place.table_name, JOB=entity)
-    until(lambda: place.queue_of(entity) == 1)
-    first.send_signal(signal.SIGTERM)
-    assert said_until(second, "page 0")
+    assert (place.holders_of(entity), place.queue_of(entity)) == (how == "waits", 0)
 
 
 def test_a_worker_that_has_done_its_job_exits_with_0(place: Emulated, start: Any, entity: str) -> None:
@@ -224,27 +181,18 @@ def function(place: Emulated, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     module.locks.close()
 
 
-def test_a_lambda_function_serves_one_invocation_after_the_other(function: Any, entity: str) -> None:
-    first, second = (function.handler({"orderId": entity}, None) for _ in range(2))
-    assert first["fencingToken"] < second["fencingToken"]
-
-
-def test_nothing_of_a_lambda_function_runs_between_two_invocations(place: Emulated, function: Any, entity: str) -> None:
-    before = set(threading.enumerate())
+def test_nothing_of_a_lambda_function_runs_between_two_invocations_and_each_has_a_later_token(
+    place: Emulated, function: Any, entity: str
+) -> None:
+    before, tokens = set(threading.enumerate()), []
     for _ in range(2):
-        function.handler({"orderId": entity}, None)
+        tokens.append(function.handler({"orderId": entity}, None)["fencingToken"])
         assert set(threading.enumerate()) <= before
         assert place.is_free(f"order-{entity}")
+    assert tokens[0] < tokens[1]
 
 
 def test_an_invocation_whose_event_lacks_the_key_takes_no_lock(place: Emulated, function: Any, entity: str) -> None:
     with pytest.raises(InvalidLockRequest, match="orderId"):
         function.handler({"order": entity}, None)
     assert place.is_free(f"order-{entity}")
-
-
-def test_a_lambda_function_waits_for_a_lock_that_is_taken(place: Emulated, function: Any, entity: str) -> None:
-    place.client().acquire(f"order-{entity}")
-    impatient = function.locks.serialized(key="order-{order}", record_wait=0)(lambda order: order)
-    with pytest.raises(RecordWaitExceeded):
-        impatient(entity)

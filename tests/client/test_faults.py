@@ -4,12 +4,12 @@ import math
 from typing import Any
 
 import pytest
-from kit.places import Moved, Wire, is_release, is_renewal, meanwhile, outcome, until
+from kit.places import Moved, Wire, meanwhile, outcome, until
 from kit.sentences.faults import *  # noqa: F403 -- pytest collects the tests that it brings
 from kit.sentences.faults import Hit
 
 from ticketlock import LockClient, LockName, Position
-from ticketlock.testing import Fault, Sent
+from ticketlock.testing import Fault
 
 pytestmark = pytest.mark.shows("lost requests")
 
@@ -39,15 +39,6 @@ def near(moved: Moved) -> LockClient:
 @pytest.fixture(params=PASSING)
 def hit(moved: Moved, wire: Wire, request: pytest.FixtureRequest) -> Hit:
     return lambda is_meant: wire.before(is_meant, lambda: moved.memory.faults.append(request.param))
-
-
-def test_a_lost_reply_to_an_acquisition_never_replaces_another_holder(moved: Moved, entity: str) -> None:
-    locks = moved.client()
-    locks.acquire(f"{entity}, before").release()
-    moved.memory.faults.append(Fault.REPLY_LOST)
-    lease = locks.acquire(entity, record_wait=0)
-    assert lease.is_held()
-    assert moved.holders_of(entity) == 1
 
 
 @pytest.mark.parametrize("fault", PASSING)
@@ -82,34 +73,6 @@ def test_a_fault_in_a_heartbeat_keeps_the_lock(moved: Moved, entity: str, fault:
     assert told == []
 
 
-def test_a_release_whose_reply_is_lost_succeeds_though_another_owner_has_the_lock_by_then(
-    moved: Moved, entity: str
-) -> None:
-    wire, repeats = Wire(), Repeats(is_release)
-    lease = moved.client(wire=wire).acquire(entity)
-    moved.memory.faults.append(Fault.REPLY_LOST)
-    with wire.held_back(repeats) as second_try:
-        releasing = meanwhile(lease.release)
-        assert second_try.reached.wait(30)
-        other = moved.client().acquire(entity, record_wait=0)
-    outcome(releasing)
-    assert other.is_held()
-    assert moved.holders_of(entity) == 1
-
-
-def test_a_renewal_whose_reply_is_lost_keeps_the_lock_if_its_retry_is_refused(moved: Moved, entity: str) -> None:
-    wire, repeats = Wire(), Repeats(is_renewal)
-    lease = moved.client(wire=wire, heartbeat=False).acquire(entity)
-    moved.clock.advance(30)
-    repeats.seen = 0
-    moved.memory.faults.append(Fault.REPLY_LOST)
-    with wire.held_back(repeats) as second_try:
-        renewing = meanwhile(lease.renew)
-        assert second_try.reached.wait(30)
-    outcome(renewing)
-    assert lease.remaining_s > 45
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_with_every_third_request_lost_a_counter_loses_nothing(moved: Moved, entity: str, seed: int) -> None:
     faults: list[Any] = [Fault.REPLY_LOST, None, None, Fault.REQUEST_LOST, None, None, Fault.CONFLICT, None, None]
@@ -127,15 +90,3 @@ def test_with_every_third_request_lost_a_counter_loses_nothing(moved: Moved, ent
     moved.memory.faults.clear()
     assert moved.client().acquire(entity).data_left == "9"
     assert moved.queue_of(entity) == 0
-
-
-class Repeats:
-    """Whether a request is not the first one of its kind."""
-
-    def __init__(self, is_meant: Any) -> None:
-        self._is_meant = is_meant
-        self.seen = 0
-
-    def __call__(self, sent: Sent) -> bool:
-        self.seen += bool(self._is_meant(sent))
-        return bool(self._is_meant(sent)) and self.seen > 1

@@ -7,6 +7,7 @@ client's own code after the other: every 29th, or so. A step of 1 runs all of th
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -32,7 +33,7 @@ class Interrupt(BaseException):
     """What a signal handler raises."""
 
 
-def interrupt() -> None:
+def interrupt(_: object) -> None:
     raise Interrupt
 
 
@@ -76,54 +77,42 @@ class Scene:
         until(lambda: self.locks._heartbeat.threads == 0)
 
 
-def acquire(scene: Scene) -> Callable[[], object]:
-    return lambda: scene.locks.acquire("a")
+Work = Callable[[], object]
+Begin = Callable[[Scene], Work]
 
 
-def wait(scene: Scene) -> Callable[[], object]:
-    scene.theirs = scene.others.acquire("a")
-    return lambda: scene.locks.acquire("a")
-
-
-def give_up(scene: Scene) -> Callable[[], object]:
-    scene.others.acquire("b")
-    return lambda: scene.locks.try_acquire("b") or scene.locks.acquire("b", record_wait=0.001)
-
-
-def acquire_all(scene: Scene) -> Callable[[], object]:
-    return lambda: scene.locks.acquire_all(ENTITIES)
-
-
-def renew(scene: Scene) -> Callable[[], object]:
-    return scene.locks.acquire("a").renew
-
-
-def release(scene: Scene) -> Callable[[], object]:
-    return scene.locks.acquire("a").release
-
-
-def release_all(scene: Scene) -> Callable[[], object]:
-    return scene.locks.acquire_all(ENTITIES).release
-
-
-def leave(scene: Scene) -> Callable[[], object]:
-    lease = scene.locks.acquire("a")
-    return lambda: lease.__exit__(None, None, None)
-
-
-def leave_all(scene: Scene) -> Callable[[], object]:
-    group = scene.locks.acquire_all(ENTITIES)
-    return lambda: group.__exit__(None, None, None)
-
-
-def close(scene: Scene) -> Callable[[], object]:
+def close(scene: Scene) -> Work:
     for each in ENTITIES:
         scene.locks.acquire(each)
     return scene.locks.close
 
 
+def give_up(scene: Scene) -> Work:
+    scene.others.acquire("b")
+    return lambda: scene.locks.try_acquire("b") or scene.locks.acquire("b", record_wait=0.001)
+
+
+def wait(scene: Scene) -> Work:
+    scene.theirs = scene.others.acquire("a")
+    return lambda: scene.locks.acquire("a")
+
+
+ACQUIRES: dict[str, Begin] = {"acquire": lambda scene: lambda: scene.locks.acquire("a"), "wait": wait}
+LEAVES: dict[str, Begin] = {
+    "release": lambda scene: scene.locks.acquire("a").release,
+    "release all": lambda scene: scene.locks.acquire_all(ENTITIES).release,
+    "leave": lambda scene: partial(scene.locks.acquire("a").__exit__, None, None, None),
+    "leave all": lambda scene: partial(scene.locks.acquire_all(ENTITIES).__exit__, None, None, None),
+}
+WORKS: dict[str, Begin] = {
+    **ACQUIRES,
+    "give up": give_up,
+    "acquire all": lambda scene: lambda: scene.locks.acquire_all(ENTITIES),
+    "renew": lambda scene: scene.locks.acquire("a").renew,
+    **{name: begin for name, begin in LEAVES.items() if name != "leave all"},
+    "close": close,
+}
 MANY = pytest.mark.verify("thousands of opcodes, each in a client of its own; make test runs some of them")
-WORKS = [acquire, wait, give_up, acquire_all, renew, release, release_all, leave, close]
 
 
 @pytest.fixture(params=[pytest.param(29, marks=MANY), 211], ids=["more opcodes", "some opcodes"])
@@ -142,46 +131,44 @@ def no_wait_is_remembered() -> Iterator[None]:
     assert before >= {each for waits in waiting.values() for each in waits}
 
 
-def scenes(
-    begin: Callable[[Scene], Callable[[], object]], do: Callable[[Scene], Any], step: int
-) -> Iterator[tuple[int, Scene]]:
-    """Runs the work again and again, each time with the given act at a later opcode; yields the opcode's number."""
+def scenes(begin: Begin, do: Callable[[Scene], Any], step: int) -> Iterator[Scene]:
+    """Runs the work again and again, each time with the given act at a later opcode."""
     number = 1 + step // 2
     while True:
         scene = Scene()
         work = begin(scene)
-        with suppress(Interrupt, TicketLockError), AtOpcode(number, lambda do=do, scene=scene: do(scene)) as at:  # type: ignore[misc]
+        with suppress(Interrupt, TicketLockError), AtOpcode(number, partial(do, scene)) as at:
             work()
         if at.passed < number:
             break
-        yield number, scene
+        try:
+            yield scene
+        except BaseException as error:
+            error.add_note(f"opcode {number}")
+            raise
         number += step
     scene.locks.close()
     assert at.passed > 300
 
 
-@pytest.mark.parametrize("begin", WORKS, ids=lambda each: each.__name__)
-def test_an_exception_raised_anywhere_in_the_client_leaves_it_usable_and_its_end_frees_all(
-    begin: Callable[[Scene], Callable[[], object]], step: int
+@pytest.mark.parametrize("what", ["raises an exception", "closes the client"])
+@pytest.mark.parametrize("work", WORKS)
+def test_a_signal_handler_that_raises_or_closes_the_client_anywhere_leaves_it_usable_and_its_end_frees_all(
+    work: str, what: str, step: int
 ) -> None:
-    for number, scene in scenes(begin, lambda _: interrupt(), step):
-        try:
-            if begin is not close:
-                scene.lives_on()
-            scene.ends()
-        except BaseException as error:
-            error.add_note(f"opcode {number}")
-            raise
+    do = interrupt if what == "raises an exception" else (lambda scene: scene.locks.close())
+    for scene in scenes(WORKS[work], do, step):
+        if do is interrupt and work != "close":
+            scene.lives_on()
+        scene.ends()
 
 
-@pytest.mark.parametrize("begin", [acquire, wait], ids=lambda each: each.__name__)
-def test_an_acquisition_in_which_an_exception_is_raised_gives_back_what_it_took_at_once(
-    begin: Callable[[Scene], Callable[[], object]], step: int
-) -> None:
-    for number, scene in scenes(begin, lambda _: interrupt(), step):
+@pytest.mark.parametrize("work", ACQUIRES)
+def test_an_acquisition_in_which_an_exception_is_raised_gives_back_what_it_took_at_once(work: str, step: int) -> None:
+    for scene in scenes(ACQUIRES[work], interrupt, step):
         if scene.theirs is not None:
             scene.theirs.release()
-        assert scene.is_free(), f"opcode {number}"
+        assert scene.is_free()
         scene.locks.close()
 
 
@@ -190,15 +177,13 @@ UNGUARDED = 6
 # The state of a lease changes before that one.
 AT_THE_BEGINNING = range(UNGUARDED, 400, 2)
 
-ENDS = pytest.mark.parametrize("begin", [release, release_all, leave, leave_all], ids=lambda each: each.__name__)
 
-
-def renewed_on(begin: Callable[[Scene], Callable[[], object]]) -> Iterator[str]:
+def renewed_on(begin: Begin) -> Iterator[str]:
     """Interrupts releases at one opcode each; yields where one has left a lease that is renewed."""
     for number in AT_THE_BEGINNING:
         scene = Scene()
         work = begin(scene)
-        with suppress(Interrupt), AtOpcode(number, interrupt) as at:
+        with suppress(Interrupt), AtOpcode(number, partial(interrupt, scene)) as at:
             work()
         if any(lease._is_watched_on() for lease in scene.locks._heartbeat._leases):
             yield f"opcode {number}, in {at.where}"
@@ -206,20 +191,18 @@ def renewed_on(begin: Callable[[Scene], Callable[[], object]]) -> Iterator[str]:
         assert scene.is_free()
 
 
-@ENDS
-def test_a_release_in_which_an_exception_is_raised_is_renewed_no_more(
-    begin: Callable[[Scene], Callable[[], object]],
-) -> None:
-    assert list(renewed_on(begin)) == []
+@pytest.mark.parametrize("work", LEAVES)
+def test_a_release_in_which_an_exception_is_raised_is_renewed_no_more(work: str) -> None:
+    assert list(renewed_on(LEAVES[work])) == []
 
 
-@ENDS
+@pytest.mark.parametrize("work", LEAVES)
 def test_a_release_that_does_not_mark_its_lease_when_it_is_interrupted_is_caught(
-    begin: Callable[[Scene], Callable[[], object]], monkeypatch: pytest.MonkeyPatch
+    work: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for each in (Lease, LeaseGroup):
         monkeypatch.setattr(each, "_mark_interrupted", lambda *_: None)
-    assert next(renewed_on(begin), None) is not None
+    assert next(renewed_on(LEAVES[work]), None) is not None
 
 
 def test_an_inner_block_in_whose_end_an_exception_is_raised_leaves_the_lock_to_the_outer_one() -> None:
@@ -227,7 +210,7 @@ def test_an_inner_block_in_whose_end_an_exception_is_raised_leaves_the_lock_to_t
         scene = Scene()
         lease = scene.locks.acquire("a")
         again = scene.locks.acquire("a", reentrant=True)
-        with suppress(Interrupt), AtOpcode(number, interrupt) as at:
+        with suppress(Interrupt), AtOpcode(number, partial(interrupt, scene)) as at:
             again.__exit__(None, None, None)
         assert lease.is_held(), f"opcode {number}, in {at.where}"
         lease.release()
@@ -238,23 +221,11 @@ def test_an_inner_block_in_whose_end_an_exception_is_raised_leaves_the_lock_to_t
 def test_an_exception_during_a_reentrant_acquisition_keeps_the_outer_hold(step: int) -> None:
     outer: list[Lease] = []
 
-    def begin(scene: Scene) -> Callable[[], object]:
+    def begin(scene: Scene) -> Work:
         outer.append(scene.locks.acquire("a", reentrant=True))
         return lambda: scene.locks.acquire("a", reentrant=True)
 
-    for number, scene in scenes(begin, lambda _: interrupt(), step):
+    for scene in scenes(begin, interrupt, step):
         outer.pop().release()
-        assert scene.is_free(), f"opcode {number}"
+        assert scene.is_free()
         scene.locks.close()
-
-
-@pytest.mark.parametrize("begin", WORKS, ids=lambda each: each.__name__)
-def test_a_signal_handler_may_close_the_client_wherever_the_thread_is(
-    begin: Callable[[Scene], Callable[[], object]], step: int
-) -> None:
-    for number, scene in scenes(begin, lambda scene: scene.locks.close(), step):
-        try:
-            scene.ends()
-        except BaseException as error:
-            error.add_note(f"opcode {number}")
-            raise

@@ -2,11 +2,11 @@
 
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import FrameType
 from typing import Any
 
 import pytest
-from botocore.exceptions import ReadTimeoutError
 from kit.places import Moved, Wire, meanwhile, outcome, until
 
 from ticketlock import (
@@ -15,7 +15,6 @@ from ticketlock import (
     LockName,
     LockTable,
     OutcomeUnknown,
-    PermitsMismatch,
     RequestNotApplied,
     TableError,
     TableNotFound,
@@ -26,92 +25,127 @@ from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB
 pytestmark = pytest.mark.shows("lost requests")
 
 
-def test_a_lease_has_ended_at_its_deadline_without_any_event(moved: Moved, entity: str) -> None:
+def test_a_lease_has_ended_and_is_shown_so_at_its_deadline_without_any_event(moved: Moved, entity: str) -> None:
     lease = moved.client(heartbeat=False).acquire(entity)
     moved.clock.advance(59.9)
     assert lease.is_held()
-    moved.clock.advance(0.1)
-    assert not lease.is_held()
-    assert lease.remaining_s == 0
-
-
-def test_a_lease_is_shown_as_held_until_its_deadline(moved: Moved, entity: str) -> None:
-    lease = moved.client(heartbeat=False).acquire(entity)
-    moved.clock.advance(59.9)
     assert ", held, 0.0 s left>" in repr(lease)
     moved.clock.advance(0.1)
+    assert (lease.is_held(), lease.remaining_s) == (False, 0)
     assert ", not held, its lease has expired>" in repr(lease)
 
 
-def test_the_log_of_a_loss_that_a_release_finds_shows_the_lease_as_lost(
-    moved: Moved, entity: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    lease = moved.client(heartbeat=False).acquire(entity)
-    moved.lose(entity)
-    with pytest.raises(LockLost):
-        lease.release()
-    assert ", lost> is lost: " in caplog.text
+# What has happened to a lock under its holder x how the holder ends its hold.
 
 
-def test_a_release_after_the_end_of_the_lease_raises_LockLost(moved: Moved, entity: str) -> None:
-    lease = moved.client(heartbeat=False).acquire(entity)
+def expired(moved: Moved, _: str) -> None:
     moved.clock.advance(61)
-    with pytest.raises(LockLost):
-        lease.release()
-    assert moved.is_free(entity)
 
 
-def test_a_late_release_does_not_affect_the_next_holder(moved: Moved, entity: str) -> None:
-    lease = moved.client(heartbeat=False).acquire(entity)
+def expired_and_taken(moved: Moved, entity: str) -> None:
     moved.clock.advance(65)
     moved.client().acquire(entity)
-    with pytest.raises(LockLost):
-        lease.release()
-    assert moved.holders_of(entity) == 1
 
 
-def test_a_block_without_an_error_under_a_lost_lease_ends_in_lock_lost(moved: Moved, entity: str) -> None:
-    locks = moved.client(heartbeat=False)
-    with pytest.raises(LockLost), locks.acquire(entity):
-        moved.clock.advance(61)
+def freed(moved: Moved, entity: str) -> None:
+    moved.lose(entity)
 
 
-def test_a_block_that_failed_under_a_lost_lease_ends_in_its_own_exception(moved: Moved, entity: str) -> None:
-    locks = moved.client(heartbeat=False)
-
-    def work() -> None:
-        moved.clock.advance(61)
-        raise ValueError("in the block")
-
-    with pytest.raises(ValueError, match="in the block"), locks.acquire(entity):
-        work()
+def freed_and_taken(moved: Moved, entity: str) -> None:
+    moved.lose(entity)
+    moved.client().acquire(entity)
 
 
-def test_a_best_effort_release_of_a_lost_lock_is_logged(
-    moved: Moved, entity: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    lease = moved.client(heartbeat=False).acquire(entity)
-    moved.clock.advance(61)
+def freed_by_its_owner_elsewhere(moved: Moved, entity: str) -> None:
+    moved.client().resume(entity, "nightly").release()
+
+
+Happens = Callable[[], object]
+
+
+def by_a_release(lease: Any, happens: Happens) -> None:
+    happens()
+    lease.release()
+
+
+def by_a_best_effort(lease: Any, happens: Happens) -> None:
+    happens()
     lease.release(best_effort=True)
-    assert "was not released" in caplog.text
 
 
-def test_the_table_may_be_unreachable_at_the_end_of_a_block(
-    moved: Moved, entity: str, caplog: pytest.LogCaptureFixture
+def by_the_end_of_a_block(lease: Any, happens: Happens) -> None:
+    with lease:
+        happens()
+
+
+def by_a_block_that_fails(lease: Any, happens: Happens) -> None:
+    with lease:
+        happens()
+        raise LookupError("in the block")
+
+
+@pytest.mark.parametrize(
+    ("ended", "error"),
+    [
+        (by_a_release, LockLost),
+        (by_a_best_effort, None),
+        (by_the_end_of_a_block, LockLost),
+        (by_a_block_that_fails, LookupError),
+    ],
+)
+@pytest.mark.parametrize("happened", [expired, expired_and_taken, freed, freed_and_taken, freed_by_its_owner_elsewhere])
+def test_the_holder_of_a_lost_lock_learns_of_it_by_any_end_of_its_hold_and_no_other_holder_is_affected(
+    moved: Moved,
+    entity: str,
+    caplog: pytest.LogCaptureFixture,
+    happened: Callable[[Moved, str], None],
+    ended: Callable[[Any, Happens], None],
+    error: type[Exception] | None,
 ) -> None:
-    lease = moved.client().acquire(entity)
-    with moved.time_flies(), moved.memory.outage(Fault.REQUEST_LOST), lease:
-        pass
-    assert "was not released, and stays locked until its lease ends" in caplog.text
+    told: list[object] = []
+    lease = moved.client(heartbeat=False).acquire(entity, owner="nightly", on_lost=told.append)
+    with pytest.raises(error) if error is not None else nullcontext():
+        ended(lease, lambda: happened(moved, entity))
+    if error is not LockLost:
+        assert "was not released" in caplog.text
+    if happened not in (expired, expired_and_taken):
+        until(lambda: told == [lease])
+        assert ", lost> is lost: " in caplog.text
     assert not lease.is_held()
+    # Another release does nothing.
+    lease.release()
+    assert moved.holders_of(entity) == (happened in (expired_and_taken, freed_and_taken))
+
+
+@pytest.mark.parametrize(
+    ("ended", "error"),
+    [
+        (by_a_release, RequestNotApplied),
+        (by_a_best_effort, None),
+        (by_the_end_of_a_block, None),
+        (by_a_block_that_fails, LookupError),
+    ],
+)
+def test_a_lock_that_cannot_be_released_stays_locked_until_its_lease_ends_unless_the_release_is_tried_again(
+    moved: Moved,
+    entity: str,
+    caplog: pytest.LogCaptureFixture,
+    ended: Callable[[Any, Happens], None],
+    error: type[Exception] | None,
+) -> None:
+    leases = [moved.client(heartbeat=False).acquire(each) for each in (entity, f"{entity}, again")]
+    with moved.time_flies(times=10), moved.memory.outage(Fault.REQUEST_LOST):
+        for lease in leases:
+            with pytest.raises(error) if error is not None else nullcontext():
+                ended(lease, lambda: None)
+    if error is not RequestNotApplied:
+        assert "was not released" in caplog.text
+    assert not any(lease.is_held() for lease in leases)
+    assert moved.holders_of(entity) == moved.holders_of(f"{entity}, again") == 1
+    leases[1].release()
+    assert moved.is_free(f"{entity}, again")
     moved.clock.advance(65)
     assert moved.client().acquire(entity, record_wait=0).is_held()
-
-
-def test_a_release_that_cannot_reach_the_table_raises_an_error(moved: Moved, entity: str) -> None:
-    lease = moved.client().acquire(entity)
-    with moved.time_flies(), moved.memory.outage(Fault.REQUEST_LOST), pytest.raises(RequestNotApplied):
-        lease.release()
 
 
 def test_a_release_with_an_unknown_outcome_is_an_error_and_the_lock_does_not_count_as_held(
@@ -123,23 +157,8 @@ def test_a_release_with_an_unknown_outcome_is_an_error_and_the_lock_does_not_cou
     assert not lease.is_held()
     with pytest.raises(LockLost):
         lease.renew()
-
-
-def test_a_failed_release_may_be_retried(moved: Moved, entity: str) -> None:
-    lease = moved.client().acquire(entity)
-    with moved.time_flies(), moved.memory.outage(Fault.REQUEST_LOST), pytest.raises(TableError):
-        lease.release()
-    lease.release()
-    assert moved.is_free(entity)
-
-
-def test_a_best_effort_release_that_cannot_reach_the_table_is_logged(
-    moved: Moved, entity: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    lease = moved.client().acquire(entity)
-    with moved.time_flies(), moved.memory.outage(Fault.REQUEST_LOST):
-        lease.release(best_effort=True)
-    assert "was not released" in caplog.text
+    with pytest.raises(LockLost), lease:
+        pytest.fail("entered")
 
 
 @pytest.mark.leaves_a_promise_broken("there is no table to ask", error=KeyError)
@@ -148,14 +167,6 @@ def test_a_missing_table_is_an_error_of_its_own_that_names_it(moved: Moved, enti
     moved.memory.delete_table(TableName="locks")
     with pytest.raises(TableNotFound, match="there is no table 'locks' in this account and Region"):
         locks.acquire(entity)
-
-
-@pytest.mark.parametrize("fault", [Fault.REQUEST_LOST, Fault.THROTTLED, Fault.CONFLICT])
-def test_a_lock_in_an_unreachable_table_is_not_acquired(moved: Moved, entity: str, fault: Fault) -> None:
-    locks = moved.client()
-    with moved.time_flies(), moved.memory.outage(fault), pytest.raises(RequestNotApplied):
-        locks.acquire(entity)
-    assert moved.is_free(entity)
 
 
 def test_a_lock_from_an_acquisition_with_an_unknown_outcome_is_freed_as_soon_as_the_outcome_is_known(
@@ -182,70 +193,33 @@ def write_something(lease: Any) -> None:
     lease.transact_write([{"Put": {"TableName": table, "Item": {"pk": {"S": "order-7"}, "sk": {"S": "mine"}}}}])
 
 
-class Loss:
-    """A held lock that is not renewed, and what its callbacks were told."""
-
-    def __init__(self, moved: Moved, entity: str) -> None:
-        self.told: list[object] = []
-        self.moved, self.entity = moved, entity
-        self.client = moved.client(heartbeat=False)
-        self.lease = self.client.acquire(entity, on_lost=self.told.append)
-
-    def comes(self, and_goes_to: LockClient | None = None) -> None:
-        self.moved.lose(self.entity)
-        if and_goes_to is not None:
-            and_goes_to.acquire(self.entity)
-
-
-@pytest.fixture
-def loss(moved: Moved, entity: str) -> Loss:
-    return Loss(moved, entity)
-
-
-def test_the_end_of_a_block_raises_LockLost_if_another_owner_has_held_the_lock(loss: Loss) -> None:
-    with pytest.raises(LockLost, match="another client has freed it"), loss.lease:
-        loss.comes(and_goes_to=loss.moved.client())
-    until(lambda: loss.told == [loss.lease])
-
-
-def test_the_end_of_a_block_raises_LockLost_if_the_lock_was_freed_even_if_no_one_has_taken_it(loss: Loss) -> None:
-    with pytest.raises(LockLost), loss.lease:
-        loss.comes()
-
-
-def test_a_release_raises_LockLost_once(loss: Loss) -> None:
-    loss.comes()
-    with pytest.raises(LockLost):
-        loss.lease.release()
-    loss.lease.release()
-    until(lambda: loss.told == [loss.lease])
-
-
-def test_a_lock_that_its_owner_released_elsewhere_is_lost_here(moved: Moved, entity: str) -> None:
-    lease = moved.client(heartbeat=False).acquire(entity, owner="nightly")
-    moved.client().resume(entity, "nightly").release()
-    with pytest.raises(LockLost):
-        lease.release()
-
-
 @pytest.mark.parametrize(
     "ask",
     [
         lambda lease: lease.set_data("step 2"),
         write_something,
         lambda lease: lease.ensure(60),
+        lambda lease: lease.renew(),
     ],
-    ids=["set_data", "transact_write", "ensure"],
+    ids=["set_data", "transact_write", "ensure", "renew"],
 )
-def test_a_loss_that_one_call_learns_of_is_known_to_all(loss: Loss, ask: Callable[[Any], object]) -> None:
-    loss.moved.clock.advance(1)
-    loss.comes()
+def test_a_loss_that_one_call_learns_of_is_known_to_all(
+    moved: Moved, entity: str, ask: Callable[[Any], object]
+) -> None:
+    told: list[object] = []
+    locks = moved.client(heartbeat=False)
+    lease = locks.acquire(entity, on_lost=told.append, data="step 1")
+    moved.clock.advance(1)
+    moved.lose(entity)
     with pytest.raises(LockLost):
-        ask(loss.lease)
-    assert not loss.lease.is_held()
+        ask(lease)
+    assert not lease.is_held()
     with pytest.raises(LockLost):
-        loss.lease.ensure(0)
-    until(lambda: loss.told == [loss.lease])
+        lease.ensure(0)
+    with pytest.raises(LockLost), lease:
+        pytest.fail("entered")
+    until(lambda: told == [lease])
+    assert not locks._holdings._held
 
 
 # Retried releases: after an outage, when the client closes, and after an interrupt by a signal handler.
@@ -309,51 +283,6 @@ def test_the_end_of_the_interpreter_completes_a_release_that_a_handler_with_clos
     item = LockTable("locks", client=memory.client, clocks=clock).inspect(LockName("order-42")).item
     assert item is not None
     assert item.holders == ()
-
-
-class Unset:
-    """An SDK client: the replies of a transaction are lost until it polls again, and then an operator acts."""
-
-    def __init__(self, memory: MemoryDynamoDB, comes: Callable[[], object]) -> None:
-        self._memory, self._comes = memory, comes
-        self._lost = self._has_come = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._memory.client, name)
-
-    def transact_write_items(self, **parameters: Any) -> Any:
-        reply = self._memory.client.transact_write_items(**parameters)
-        if self._has_come:
-            return reply
-        self._lost = True
-        raise ReadTimeoutError(endpoint_url="the reply")
-
-    def query(self, **parameters: Any) -> Any:
-        if self._lost and not self._has_come:
-            self._has_come = True
-            self._comes()
-        return self._memory.client.query(**parameters)
-
-
-def test_a_waiter_that_leaves_because_of_another_number_of_permits_releases_its_grant_too(
-    memory: MemoryDynamoDB, clock: ManualClock
-) -> None:
-    lock, users = LockName("order-42"), LockClient("locks", client=memory.client, clocks=clock, heartbeat=False)
-    operator = LockTable("locks", client=memory.client, clocks=clock)
-    first = users.acquire(lock.entity)
-    operator.set_limit(lock, 1)
-
-    def sleep(seconds: float) -> None:
-        clock.advance(seconds)
-        first.release()
-
-    struck: Any = Unset(memory, lambda: operator.unset_limit(lock))
-    waiter = LockClient("locks", client=struck, clocks=clock, sleep=sleep, heartbeat=False)
-    with pytest.raises(PermitsMismatch):
-        waiter.acquire(lock.entity, permits=3, record_wait=60)
-    state = operator.inspect(lock)
-    assert state.item is not None
-    assert (state.item.holders, state.rows) == ((), ())
 
 
 def test_the_clients_mutexes_are_entered_only_by_methods_in_which_no_handler_can_raise(

@@ -1,11 +1,14 @@
 """Pessimistic locking as in the article, with the article's test cases."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from ticketlock import LockClient, LockTable, Pessimistic, pessimistic
+from ticketlock import LockClient, Pessimistic, pessimistic
 from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB
+
+Step = Callable[[Pessimistic, ManualClock], Any]
 
 
 @pytest.fixture
@@ -13,24 +16,49 @@ def locks(memory: MemoryDynamoDB, clock: ManualClock) -> Pessimistic:
     return pessimistic(LockClient("locks", client=memory.client, clocks=clock))
 
 
-def test_that_a_lock_can_be_acquired_if_none_exists(locks: Pessimistic) -> None:
-    assert locks.acquire_lock("resource", 30, "tx")
+def acquires(transaction: str) -> Step:
+    return lambda locks, _: locks.acquire_lock("resource", 30, transaction)
 
 
-def test_that_a_lock_can_be_acquired_if_the_old_is_expired(locks: Pessimistic, clock: ManualClock) -> None:
-    locks.acquire_lock("resource", 30, "old")
-    clock.advance(34)
-    assert locks.acquire_lock("resource", 30, "new")
+def releases(transaction: str) -> Step:
+    return lambda locks, _: locks.release_lock("resource", transaction)
 
 
-def test_that_a_lock_is_rejected_if_another_exists(locks: Pessimistic) -> None:
-    locks.acquire_lock("resource", 30, "tx")
-    assert not locks.acquire_lock("resource", 30, "another")
+def extends(transaction: str) -> Step:
+    return lambda locks, _: locks.extend_lock("resource", 30, transaction)
 
 
-def test_that_a_lock_can_be_release_with_the_tx_id(locks: Pessimistic) -> None:
-    locks.acquire_lock("resource", 30, "tx")
-    assert locks.release_lock("resource", "tx")
+def passes(seconds: float) -> Step:
+    return lambda _, clock: clock.advance(seconds)
+
+
+CASES: dict[str, tuple[list[Step], bool]] = {
+    "a lock can be acquired if none exists": ([acquires("tx")], True),
+    "a lock can be acquired if the old is expired": ([acquires("old"), passes(34), acquires("new")], True),
+    "a lock is rejected if another exists": ([acquires("tx"), acquires("another")], False),
+    "a lock can be released with the tx id": ([acquires("tx"), releases("tx")], True),
+    "a lock can't be released that doesn't exist": ([releases("tx")], False),
+    "a lock can't be released if the tx doesn't match": ([acquires("tx"), releases("another")], False),
+    "such a release keeps the lock": ([acquires("tx"), releases("another"), acquires("another")], False),
+    "a lock can't be released twice": ([acquires("tx"), releases("tx"), releases("tx")], False),
+    "a lock can be acquired after its release": ([acquires("tx"), releases("tx"), acquires("another")], True),
+    "the same transaction id may acquire again": ([acquires("tx"), passes(20), acquires("tx")], True),
+    "and holds the lock for longer": (
+        [acquires("tx"), passes(20), acquires("tx"), passes(20), acquires("another")],
+        False,
+    ),
+    "a lock can be extended by its transaction": ([acquires("tx"), passes(20), extends("tx")], True),
+    "and is held for longer": ([acquires("tx"), passes(20), extends("tx"), passes(20), acquires("another")], False),
+    "a lock can't be extended by another transaction": ([acquires("tx"), extends("another")], False),
+    "a lock can't be extended that doesn't exist": ([extends("tx")], False),
+    "a lock can't be extended that is expired": ([acquires("tx"), passes(31), extends("tx")], False),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_the_article_promises(locks: Pessimistic, clock: ManualClock, case: str) -> None:
+    steps, last = CASES[case]
+    assert [step(locks, clock) for step in steps][-1] == last
 
 
 def test_that_a_lock_is_released_though_the_reply_was_lost(locks: Pessimistic, memory: MemoryDynamoDB) -> None:
@@ -40,76 +68,18 @@ def test_that_a_lock_is_released_though_the_reply_was_lost(locks: Pessimistic, m
     assert not memory.faults
 
 
-def test_that_a_lock_cant_be_released_that_doesnt_exist(locks: Pessimistic) -> None:
-    assert not locks.release_lock("resource", "tx")
-
-
-def test_that_a_lock_cant_be_released_if_the_tx_doesnt_match(locks: Pessimistic) -> None:
-    locks.acquire_lock("resource", 30, "tx")
-    assert not locks.release_lock("resource", "another")
-    assert not locks.acquire_lock("resource", 30, "another")
-
-
-def test_that_the_same_transaction_id_may_acquire_again(locks: Pessimistic, clock: ManualClock) -> None:
-    locks.acquire_lock("resource", 30, "tx")
-    clock.advance(20)
-    assert locks.acquire_lock("resource", 30, "tx")
-    clock.advance(20)
-    assert not locks.acquire_lock("resource", 30, "another")
-
-
-def test_that_a_lock_can_be_acquired_after_its_release(locks: Pessimistic) -> None:
-    locks.acquire_lock("resource", 30, "tx")
-    locks.release_lock("resource", "tx")
-    assert locks.acquire_lock("resource", 30, "another")
-
-
-def test_that_a_lock_cant_be_released_twice(locks: Pessimistic) -> None:
-    locks.acquire_lock("resource", 30, "tx")
-    locks.release_lock("resource", "tx")
-    assert not locks.release_lock("resource", "tx")
-
-
-def test_that_a_lock_can_be_extended_by_its_transaction(locks: Pessimistic, clock: ManualClock) -> None:
-    locks.acquire_lock("resource", 30, "tx")
-    clock.advance(20)
-    assert locks.extend_lock("resource", 30, "tx")
-    clock.advance(20)
-    assert not locks.acquire_lock("resource", 30, "another")
-
-
-def test_that_a_lock_cant_be_extended_by_another_transaction(locks: Pessimistic) -> None:
-    locks.acquire_lock("resource", 30, "tx")
-    assert not locks.extend_lock("resource", 30, "another")
-
-
-def test_that_a_lock_cant_be_extended_that_doesnt_exist(locks: Pessimistic) -> None:
-    assert not locks.extend_lock("resource", 30, "tx")
-
-
-def test_that_a_lock_cant_be_extended_that_is_expired(locks: Pessimistic, clock: ManualClock) -> None:
-    locks.acquire_lock("resource", 30, "tx")
-    clock.advance(31)
-    assert not locks.extend_lock("resource", 30, "tx")
-
-
-def test_that_a_lock_is_not_renewed_by_itself(locks: Pessimistic) -> None:
-    locks.acquire_lock("resource", 30, "tx")
-    assert locks.client._heartbeat.threads == 0
-
-
-def test_that_a_rejected_lock_leaves_nothing_behind(locks: Pessimistic, memory: MemoryDynamoDB) -> None:
-    locks.acquire_lock("resource", 30, "tx")
-    locks.acquire_lock("resource", 30, "another")
-    assert len(memory.items()) == 1
-
-
-def test_that_a_lock_of_the_article_excludes_the_clients_locks(
+def test_that_a_lock_is_the_clients_is_not_renewed_by_itself_and_a_rejection_leaves_nothing_behind(
     locks: Pessimistic, memory: MemoryDynamoDB, clock: ManualClock
 ) -> None:
     locks.acquire_lock("resource", 30, "tx")
+    locks.acquire_lock("resource", 30, "another")
+    assert locks.client._heartbeat.threads == 0
+    assert len(memory.items()) == 1
     other = LockClient("locks", client=memory.client, clocks=clock)
     assert other.try_acquire("resource") is None
+    item = other.inspect("resource").item
+    assert item is not None
+    assert [holder.owner for holder in item.holders] == ["tx"]
 
 
 @pytest.mark.parametrize("wrong", [0, 0.5, float("nan"), True, "30"])
@@ -128,11 +98,3 @@ def test_that_the_functions_can_be_used_as_functions(locks: Pessimistic) -> None
     acquire_lock, release_lock = locks.acquire_lock, locks.release_lock
     assert acquire_lock(resource_name="resource", timeout_in_seconds=30, transaction_id="tx")
     assert release_lock(resource_name="resource", transaction_id="tx")
-
-
-def test_that_another_process_sees_the_lock(locks: Pessimistic, memory: MemoryDynamoDB, clock: ManualClock) -> None:
-    locks.acquire_lock("resource", 30, "tx")
-    table = LockTable("locks", client=memory.client, clocks=clock, sleep=clock.sleep)
-    item = table.inspect(locks.client.lock("resource")).item
-    assert item is not None
-    assert [holder.owner for holder in item.holders] == ["tx"]

@@ -15,6 +15,8 @@ from ticketlock.wire._sdk import make_client
 
 pytestmark = pytest.mark.shows("self-cleaning")
 
+LOCK_KEYS = {"pk": "HASH", "sk": "RANGE"}
+
 
 @pytest.fixture
 def dynamodb(emulator: Emulator) -> Any:
@@ -28,65 +30,50 @@ def name(dynamodb: Any) -> Iterator[str]:
     dynamodb.delete_table(TableName=name)
 
 
-def test_a_table_has_the_keys_of_a_lock_table(dynamodb: Any, name: str) -> None:
-    assert create_table(name, client=dynamodb)
-    made = dynamodb.describe_table(TableName=name)["Table"]
-    assert {key["AttributeName"]: key["KeyType"] for key in made["KeySchema"]} == {"pk": "HASH", "sk": "RANGE"}
-    assert {each["AttributeName"]: each["AttributeType"] for each in made["AttributeDefinitions"]} == {
-        "pk": "S",
-        "sk": "S",
-    }
+def make_table(dynamodb: Any, name: str, **keys: str) -> None:
+    """A table that someone else has created, without time to live."""
+    dynamodb.create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
+        KeySchema=[{"AttributeName": key, "KeyType": kind} for key, kind in keys.items()],
+    )
 
 
-def test_a_table_has_time_to_live(dynamodb: Any, name: str) -> None:
-    create_table(name, client=dynamodb)
+def time_to_live(dynamodb: Any, name: str) -> tuple[str, str | None]:
     found = dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
-    assert (found["TimeToLiveStatus"], found["AttributeName"]) == ("ENABLED", "expiresAt")
+    return found["TimeToLiveStatus"], found.get("AttributeName")
 
 
-def test_creating_a_table_twice_does_no_harm(dynamodb: Any, name: str, emulator: Emulator) -> None:
+def test_a_table_has_the_keys_of_a_lock_table_time_to_live_and_further_settings(dynamodb: Any, name: str) -> None:
+    assert create_table(name, client=dynamodb, Tags=[{"Key": "team", "Value": "billing"}])
+    made = dynamodb.describe_table(TableName=name)["Table"]
+    assert {key["AttributeName"]: key["KeyType"] for key in made["KeySchema"]} == LOCK_KEYS
+    assert {each["AttributeName"]: each["AttributeType"] for each in made["AttributeDefinitions"]} == dict.fromkeys(
+        LOCK_KEYS, "S"
+    )
+    assert time_to_live(dynamodb, name) == ("ENABLED", "expiresAt")
+    assert dynamodb.list_tags_of_resource(ResourceArn=made["TableArn"])["Tags"] == [{"Key": "team", "Value": "billing"}]
+
+
+def test_creating_a_table_twice_does_no_harm_to_its_locks(dynamodb: Any, name: str, emulator: Emulator) -> None:
     create_table(name, client=dynamodb)
-    locks = LockClient(name, client=make_client(endpoint_url=emulator.endpoint))
-    lease = locks.acquire("order-42")
-    assert not create_table(name, client=dynamodb)
-    assert lease.is_held()
-    lease.release()
+    with LockClient(name, client=make_client(endpoint_url=emulator.endpoint)) as locks, locks.acquire("o") as lease:
+        assert not create_table(name, client=dynamodb)
+        assert lease.is_held()
 
 
 def test_time_to_live_is_turned_on_if_a_table_lacks_it(dynamodb: Any, name: str) -> None:
-    dynamodb.create_table(
-        TableName=name,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in ("pk", "sk")],
-        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
-    )
+    make_table(dynamodb, name, **LOCK_KEYS)
     assert not create_table(name, client=dynamodb)
-    assert dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]["TimeToLiveStatus"] == "ENABLED"
-
-
-def test_locks_work_on_a_table_that_was_created(dynamodb: Any, name: str, emulator: Emulator) -> None:
-    create_table(name, client=dynamodb)
-    with LockClient(name, client=make_client(endpoint_url=emulator.endpoint)) as locks:
-        assert locks.acquire("order-42").is_held()
-
-
-def test_further_settings_are_passed_on(dynamodb: Any, name: str) -> None:
-    create_table(name, client=dynamodb, Tags=[{"Key": "team", "Value": "billing"}])
-    arn = dynamodb.describe_table(TableName=name)["Table"]["TableArn"]
-    assert dynamodb.list_tags_of_resource(ResourceArn=arn)["Tags"] == [{"Key": "team", "Value": "billing"}]
+    assert time_to_live(dynamodb, name) == ("ENABLED", "expiresAt")
 
 
 def test_a_table_with_other_keys_is_refused_and_its_time_to_live_unchanged(dynamodb: Any, name: str) -> None:
-    dynamodb.create_table(
-        TableName=name,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
-        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
-    )
+    make_table(dynamodb, name, id="HASH")
     with pytest.raises(ValueError, match="no lock table: its keys are"):
         create_table(name, client=dynamodb)
-    found = dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
-    assert found["TimeToLiveStatus"] == "DISABLED"
+    assert time_to_live(dynamodb, name) == ("DISABLED", None)
 
 
 def test_a_table_whose_time_to_live_uses_another_attribute_is_refused(dynamodb: Any, name: str) -> None:
@@ -99,13 +86,7 @@ def test_a_table_whose_time_to_live_uses_another_attribute_is_refused(dynamodb: 
 
 def test_time_to_live_is_not_turned_on_in_a_table_with_items_of_another_kind() -> None:
     memory = MemoryDynamoDB(lock_table=None)
-    keys = [("pk", "HASH"), ("sk", "RANGE")]
-    memory.create_table(
-        TableName="app",
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name, _ in keys],
-        KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys],
-    )
+    make_table(memory, "app", **LOCK_KEYS)
     memory.client.put_item(TableName="app", Item={"pk": {"S": "user"}, "sk": {"S": "profile"}})
     with pytest.raises(ValueError, match="items of another kind"):
         create_table("app", client=memory.client)
@@ -156,17 +137,15 @@ def test_without_a_region_the_error_says_where_to_set_one(make: Callable[..., ob
 
 
 @EACH
-def test_given_a_resource_the_error_says_which_client_is_needed(make: Callable[..., object]) -> None:
-    with pytest.raises(InvalidLockRequest, match=r"client is .*dynamodb.ServiceResource.*boto3\.client") as refused:
-        make(client=boto3.resource("dynamodb"))
+@pytest.mark.parametrize("part", ["ServiceResource", "Table"])
+def test_given_a_resource_or_its_table_the_error_says_which_client_is_needed(
+    make: Callable[..., object], part: str
+) -> None:
+    resource = boto3.resource("dynamodb")
+    with pytest.raises(InvalidLockRequest, match=rf"client is .*dynamodb.{part}.*boto3\.client") as refused:
+        make(client=resource if part == "ServiceResource" else resource.Table("locks"))
     # It retries by itself, and converts values: it is refused as well.
     assert "meta.client" not in str(refused.value)
-
-
-@EACH
-def test_given_the_table_of_a_resource_the_error_says_which_client_is_needed(make: Callable[..., object]) -> None:
-    with pytest.raises(InvalidLockRequest, match=r"client is .*dynamodb.Table.*boto3\.client"):
-        make(client=boto3.resource("dynamodb").Table("locks"))
 
 
 def test_a_transaction_given_a_resource_says_which_client_is_needed(locks: LockClient, entity: str) -> None:

@@ -3,7 +3,7 @@
 import pytest
 from kit.places import Emulated, Moved, Wire, is_release, meanwhile, outcome, until
 
-from ticketlock import AlreadyHeld, InvalidLockRequest, LockClient, LockLost, LockName, RecordWaitExceeded
+from ticketlock import AlreadyHeld, LockClient, LockLost, LockName, RecordWaitExceeded
 
 
 @pytest.fixture
@@ -19,12 +19,9 @@ def test_several_locks_are_held_and_freed_together(place: Emulated, locks: LockC
     assert all(place.is_free(each) for each in entities)
 
 
-def test_several_locks_are_taken_in_one_order_however_they_are_listed(locks: LockClient, entities: list[str]) -> None:
-    group = locks.acquire_all([entities[2], entities[0], entities[1]])
-    assert [lease.entity for lease in group.leases] == entities
-
-
-def test_namespaces_count_after_entities(locks: LockClient, entities: list[str]) -> None:
+def test_several_locks_are_taken_in_one_order_however_they_are_listed_by_entity_and_then_namespace(
+    locks: LockClient, entities: list[str]
+) -> None:
     names = [LockName(entities[1], "a"), LockName(entities[0], "b"), LockName(entities[0], "a")]
     group = locks.acquire_all(names)
     assert [lease.lock for lease in group.leases] == [names[2], names[1], names[0]]
@@ -74,73 +71,40 @@ def test_the_record_wait_is_one_for_several_locks(moved: Moved, entities: list[s
     assert moved.is_free(entities[1])
 
 
-def test_a_group_of_which_one_was_lost_is_not_held(place: Emulated, locks: LockClient, entities: list[str]) -> None:
-    group = locks.acquire_all(entities)
-    place.lose(entities[1])
-    with pytest.raises(LockLost):
-        group.leases[1].renew()
-    assert not group.is_held()
-
-
-def test_the_end_of_a_group_of_which_one_was_lost_raises_LockLost_and_frees_the_others(
-    place: Emulated, locks: LockClient, entities: list[str]
+@pytest.mark.parametrize("is_entered", [True, False], ids=["in the block", "before the block"])
+def test_a_group_of_which_one_was_lost_is_not_held_and_the_block_ends_in_LockLost_and_frees_the_others(
+    place: Emulated, locks: LockClient, entities: list[str], is_entered: bool
 ) -> None:
-    def work() -> None:
-        with locks.acquire_all(entities) as group:
-            place.lose(entities[1])
-            with pytest.raises(LockLost):
-                group.leases[1].renew()
+    group = locks.acquire_all(entities)
 
+    def loses_one() -> None:
+        place.lose(entities[1])
+        with pytest.raises(LockLost):
+            group.leases[1].renew()
+        assert not group.is_held()
+
+    if is_entered:
+        group.__enter__()
+    loses_one()
     with pytest.raises(LockLost):
-        work()
+        group.__exit__(None, None, None) if is_entered else group.__enter__()
     assert all(place.is_free(each) for each in entities)
 
 
-def test_a_group_of_which_one_was_lost_is_not_entered_and_the_others_are_freed(
+def test_a_group_that_was_released_by_hand_is_free_and_not_entered_again(
     place: Emulated, locks: LockClient, entities: list[str]
 ) -> None:
-    group = locks.acquire_all(entities)
-    place.lose(entities[1])
-    with pytest.raises(LockLost):
-        group.leases[1].renew()
-    with pytest.raises(LockLost), group:
-        pytest.fail("entered")
-    assert all(place.is_free(each) for each in entities)
-
-
-def test_a_group_that_was_released_is_not_entered_again(locks: LockClient, entities: list[str]) -> None:
-    with locks.acquire_all(entities) as group:
-        pass
-    with pytest.raises(LockLost), group:
-        pytest.fail("entered")
-
-
-def test_a_group_is_released_by_hand(place: Emulated, locks: LockClient, entities: list[str]) -> None:
     group = locks.acquire_all(entities)
     group.release()
     assert all(place.is_free(each) for each in entities)
+    with pytest.raises(LockLost), group:
+        pytest.fail("entered")
 
 
 def test_an_exception_under_a_group_passes_through(place: Emulated, locks: LockClient, entities: list[str]) -> None:
     with pytest.raises(ZeroDivisionError), locks.acquire_all(entities):
         _ = 1 / 0
     assert all(place.is_free(each) for each in entities)
-
-
-def test_a_lock_named_twice_is_refused_and_nothing_is_taken(
-    place: Emulated, locks: LockClient, entities: list[str]
-) -> None:
-    with pytest.raises(InvalidLockRequest):
-        locks.acquire_all([*entities, entities[0]])
-    assert all(place.is_free(each) for each in entities)
-
-
-@pytest.mark.parametrize("wrong", [[], "order-42"])
-def test_several_locks_are_refused_in_anything_but_a_list_and_in_an_empty_one(
-    locks: LockClient, wrong: list[str]
-) -> None:
-    with pytest.raises(InvalidLockRequest):
-        locks.acquire_all(wrong)
 
 
 def test_the_options_apply_to_each_of_several_locks(locks: LockClient, entities: list[str]) -> None:
@@ -151,12 +115,13 @@ def test_the_options_apply_to_each_of_several_locks(locks: LockClient, entities:
 # A holder that asks for its lock again.
 
 
-def test_a_second_acquisition_is_refused_at_once_instead_of_waiting_for_itself(
+def test_a_holder_that_does_not_ask_to_hold_the_lock_again_is_refused_at_once_instead_of_waiting_for_itself(
     place: Emulated, locks: LockClient, entity: str
 ) -> None:
     lease = locks.acquire(entity)
-    with pytest.raises(AlreadyHeld):
-        locks.acquire(entity)
+    for acquire in (locks.acquire, locks.try_acquire):
+        with pytest.raises(AlreadyHeld):
+            acquire(entity)
     assert lease.is_held()
     assert place.queue_of(entity) == 0
 
@@ -169,32 +134,21 @@ def test_another_thread_or_task_of_the_same_client_waits(place: Emulated, locks:
     assert outcome(waiting).is_held()
 
 
-def test_the_lock_may_be_acquired_again_after_its_release(locks: LockClient, entity: str) -> None:
-    locks.acquire(entity).release()
-    assert locks.acquire(entity).is_held()
-
-
-def test_a_lock_that_is_held_twice_is_freed_by_the_second_release(
-    place: Emulated, locks: LockClient, entity: str
+def test_a_lock_that_is_held_twice_is_freed_by_the_second_release_and_sends_nothing_for_the_second_hold(
+    place: Emulated, entity: str
 ) -> None:
+    wire = Wire()
+    locks = place.client(wire=wire)
     with locks.acquire(entity, reentrant=True) as outer:
+        before = len(wire.sent)
         with locks.acquire(entity, reentrant=True) as inner:
             assert inner == outer
+        assert len(wire.sent) == before
         assert outer.is_held()
         assert place.holders_of(entity) == 1
     assert not outer.is_held()
     assert place.is_free(entity)
-
-
-def test_holding_a_lock_again_sends_nothing(place: Emulated, entity: str) -> None:
-    from kit.places import Wire
-
-    wire = Wire()
-    locks = place.client(wire=wire)
-    locks.acquire(entity, reentrant=True)
-    before = len(wire.sent)
-    locks.acquire(entity, reentrant=True)
-    assert len(wire.sent) == before
+    assert locks.acquire(entity).is_held()
 
 
 def test_a_shared_lock_is_not_held_again_exclusively(locks: LockClient, entity: str) -> None:
@@ -210,17 +164,3 @@ def test_a_lease_that_was_lost_is_not_held_again(place: Emulated, locks: LockCli
         lease.renew()
     again = locks.acquire(entity, reentrant=True)
     assert again.fencing_token > lease.fencing_token
-
-
-def test_try_acquire_by_its_holder_says_so(locks: LockClient, entity: str) -> None:
-    locks.acquire(entity)
-    with pytest.raises(AlreadyHeld):
-        locks.try_acquire(entity)
-
-
-def test_another_client_of_the_same_thread_is_another_holder(
-    locks: LockClient, others: LockClient, entity: str
-) -> None:
-    locks.acquire(entity)
-    with pytest.raises(RecordWaitExceeded):
-        others.acquire(entity, record_wait=0)

@@ -13,8 +13,7 @@ from kit.in_a_loop import Loop
 from kit.places import Emulated, Kind, Moved, some_entity
 from kit.places import until as until_told
 
-from ticketlock import AlreadyHeld, ClientClosed, LockLost, RecordWaitExceeded, aio
-from ticketlock.aio import LockClient
+from ticketlock import AlreadyHeld, ClientClosed, LockLost, aio
 from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB
 from ticketlock.wire._sdk import CLIENT_SETTINGS
 
@@ -52,16 +51,6 @@ async def until(is_so: Callable[[], object]) -> None:
             await asyncio.sleep(0.005)
 
 
-def test_an_acquisition_is_entered(place: Emulated, run: Any, entity: str) -> None:
-    async def work(locks: aio.LockClient) -> None:
-        async with locks.acquire(entity) as lease:
-            assert lease.is_held()
-        assert not lease.is_held()
-
-    run(work)
-    assert place.is_free(entity)
-
-
 def test_an_acquisition_is_awaited_and_its_lease_entered(place: Emulated, run: Any, entity: str) -> None:
     async def work(locks: aio.LockClient) -> None:
         lease = await locks.acquire(entity)
@@ -95,35 +84,6 @@ def test_tasks_that_enter_one_acquisition_each_leave_their_own(place: Emulated, 
     assert place.is_free(entity)
 
 
-def test_each_await_of_an_acquisition_is_a_separate_one(place: Emulated, loop: Loop, entity: str) -> None:
-    dynamodb = place.dynamodb("tasks", 2.0)
-
-    async def work() -> list[int]:
-        inside = most = 0
-        tokens = []
-        async with aio.LockClient(place.table_name, client=dynamodb) as locks:
-            waits = asyncio.Event()
-            once = locks.acquire(entity, on_wait=lambda _: waits.set())
-
-            async def enter() -> None:
-                nonlocal inside, most
-                lease = await once
-                inside += 1
-                most = max(most, inside)
-                tokens.append(lease.fencing_token)
-                # The second one has waited when it gets the lock.
-                await waits.wait()
-                inside -= 1
-                await lease.release()
-
-            await asyncio.wait_for(asyncio.gather(enter(), enter()), PATIENCE_S)
-        assert most == 1
-        return tokens
-
-    tokens = loop.do(lambda: work())
-    assert len(set(tokens)) == 2
-
-
 def test_an_acquisition_that_one_task_has_entered_is_left_by_another(place: Emulated, run: Any, entity: str) -> None:
     async def work(locks: aio.LockClient) -> None:
         stack = AsyncExitStack()
@@ -153,81 +113,29 @@ def test_a_release_that_fails_after_its_caller_was_cancelled_is_logged(
     assert entity in caplog.text
 
 
-def test_an_acquisition_that_is_neither_awaited_nor_entered_does_nothing(
-    place: Emulated, run: Any, entity: str
+@pytest.mark.parametrize("how", ["has waited for too long", "is cancelled", "is cancelled twice"])
+@pytest.mark.parametrize("several", [False, True], ids=["one lock", "the last of several"])
+def test_a_waiter_whose_task_ends_leaves_the_queue_and_frees_what_it_has(
+    place: Emulated, run: Any, entity: str, how: str, several: bool
 ) -> None:
-    async def work(locks: aio.LockClient) -> None:
-        with pytest.warns(RuntimeWarning, match="never awaited"):
-            locks.acquire(entity)
+    async def acquire(locks: aio.LockClient) -> None:
+        await (locks.acquire_all([f"a{entity}", entity]) if several else locks.acquire(entity))
 
-    run(work)
-    assert place.is_free(entity)
-
-
-def test_a_group_is_entered(place: Emulated, run: Any, entity: str) -> None:
-    async def work(locks: aio.LockClient) -> None:
-        async with locks.acquire_all([entity, entity + "x"]) as group:
-            assert group.is_held()
-
-    run(work)
-    assert place.is_free(entity)
-    assert place.is_free(entity + "x")
-
-
-def test_an_exception_in_async_with_passes_through(place: Emulated, run: Any, entity: str) -> None:
-    async def work(locks: aio.LockClient) -> None:
-        async with locks.acquire(entity):
-            raise LookupError(entity)
-
-    with pytest.raises(LookupError, match=entity):
-        run(work)
-    assert place.is_free(entity)
-
-
-def test_a_holder_that_is_cancelled_frees_the_lock(place: Emulated, run: Any, entity: str) -> None:
-    async def hold(locks: aio.LockClient, held: asyncio.Event) -> None:
-        async with locks.acquire(entity):
-            held.set()
-            await asyncio.Event().wait()
-
-    async def work(locks: aio.LockClient) -> bool:
-        held = asyncio.Event()
-        holding = asyncio.create_task(hold(locks, held))
-        await held.wait()
-        holding.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await holding
-        return await asyncio.to_thread(place.is_free, entity)
-
-    assert run(work)
-
-
-@pytest.mark.parametrize("times", [1, 2])
-def test_a_waiter_that_is_cancelled_leaves_the_queue(place: Emulated, run: Any, entity: str, times: int) -> None:
     async def work(locks: aio.LockClient) -> None:
         lease = await locks.acquire(entity)
-        waiting = asyncio.create_task(acquired(locks, entity))
-        await until(lambda: place.queue_of(entity) == 1)
-        for _ in range(times):
+        patience_s = 0.5 if how == "has waited for too long" else PATIENCE_S
+        waiting = asyncio.create_task(asyncio.wait_for(acquire(locks), patience_s))
+        await until(lambda: place.queue_of(entity) == 1 or waiting.done())
+        for _ in range(["has waited for too long", "is cancelled", "is cancelled twice"].index(how)):
             waiting.cancel()
             await asyncio.sleep(0)
-        with pytest.raises(asyncio.CancelledError):
+        with pytest.raises((asyncio.CancelledError, TimeoutError)):
             await waiting
-        await until(lambda: place.queue_of(entity) == 0)
+        await until(lambda: place.queue_of(entity) == 0 and place.is_free(f"a{entity}"))
         await lease.release()
 
     run(work)
     assert place.is_free(entity)
-
-
-def test_a_time_out_around_an_acquisition_leaves_the_queue(place: Emulated, run: Any, entity: str) -> None:
-    async def work(locks: aio.LockClient) -> int:
-        await locks.acquire(entity)
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(acquired(locks, entity), 0.1)
-        return await asyncio.to_thread(place.queue_of, entity)
-
-    assert run(work) == 0
 
 
 @pytest.mark.parametrize("requests", range(1, 6))
@@ -251,99 +159,50 @@ def test_a_waiter_that_is_cancelled_at_any_moment_leaves_no_row_and_no_grant(
     run(work)
 
 
-def test_a_group_whose_task_is_cancelled_at_its_end_frees_every_lock(place: Emulated, loop: Loop) -> None:
-    entities = [some_entity() for _ in range(3)]
-    dynamodb = place.dynamodb("tasks", 2.0)
+def test_a_group_whose_task_is_cancelled_at_its_end_frees_every_lock(place: Emulated, run: Any, entity: str) -> None:
+    entities = [f"{entity}{letter}" for letter in "abc"]
 
-    async def work() -> None:
-        async with aio.LockClient(place.table_name, client=dynamodb) as locks:
+    async def work(locks: aio.LockClient) -> None:
+        async def hold() -> None:
+            async with locks.acquire_all(entities):
+                asyncio.get_running_loop().call_soon(task.cancel)
 
-            async def hold() -> None:
-                async with locks.acquire_all(entities):
-                    asyncio.get_running_loop().call_soon(task.cancel)
+        task = asyncio.create_task(hold())
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        # To its end, although no one waits for it any more.
+        await locks.close()
 
-            task = asyncio.create_task(hold())
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            # To its end, although no one waits for it any more.
-            await locks.close()
-
-    loop.do(lambda: work())
+    run(work)
     assert all(place.is_free(each) for each in entities)
 
 
-def test_a_caller_of_several_that_is_cancelled_frees_those_it_has(place: Emulated, run: Any, entity: str) -> None:
-    async def work(locks: aio.LockClient) -> None:
-        await locks.acquire(entity + "x")
-
-        async def several() -> None:
-            await locks.acquire_all([entity, entity + "x"])
-
-        waiting = asyncio.create_task(several())
-        await until(lambda: place.queue_of(entity + "x") == 1)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        assert await asyncio.to_thread(place.is_free, entity)
-
-    run(work)
-
-
-def test_a_task_within_a_task_waits_as_any_other(run: Any, entity: str) -> None:
-    async def work(locks: aio.LockClient) -> None:
-        async with locks.acquire(entity):
-            await asyncio.create_task(acquired(locks, entity, record_wait=0))
-
-    with pytest.raises(RecordWaitExceeded):
-        run(work)
-
-
-def test_no_task_is_left_when_the_client_is_closed(place: Emulated, entity: str) -> None:
-    async def main() -> set[str]:
+def test_no_task_is_left_between_two_leases_and_when_the_client_is_closed(place: Emulated, entity: str) -> None:
+    async def main() -> None:
+        before = asyncio.all_tasks()
         async with client_of(place) as locks:
+            async with locks.acquire(entity):
+                assert asyncio.all_tasks() > before
+            await asyncio.sleep(0)
+            assert asyncio.all_tasks() <= before
             for number in range(3):
                 await locks.acquire(f"{entity}{number}")
-        return {task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()}
-
-    assert asyncio.run(main()) == set()
-
-
-def test_no_task_is_left_between_two_leases(run: Any, entity: str) -> None:
-    async def work(locks: aio.LockClient) -> None:
-        before = asyncio.all_tasks()
-        async with locks.acquire(entity):
-            assert asyncio.all_tasks() > before
-        await asyncio.sleep(0)
         assert asyncio.all_tasks() <= before
 
-    run(work)
+    asyncio.run(main())
 
 
-def test_callbacks_may_be_coroutine_functions(moved: Moved, entity: str) -> None:
+def test_a_callback_may_be_a_coroutine_function_and_release_its_lease(moved: Moved, entity: str) -> None:
     told: list[Any] = []
 
     async def on_lost(lease: Any) -> None:
-        await asyncio.sleep(0)
+        with pytest.raises(LockLost):
+            await lease.release()
         told.append(lease)
 
     lease = moved.client(lease=1, heartbeat=False).acquire(entity, on_lost=on_lost)
     moved.clock.advance(1)
-    until_told(lambda: told)
-    assert told == [lease]
-
-
-def test_a_callback_may_release_its_lease(moved: Moved, entity: str) -> None:
-    told: list[str] = []
-
-    async def on_lost(lease: Any) -> None:
-        try:
-            await lease.release()
-        except LockLost:
-            told.append("lost")
-
-    moved.client(lease=1, heartbeat=False).acquire(entity, on_lost=on_lost)
-    moved.clock.advance(1)
-    until_told(lambda: told)
+    until_told(lambda: told == [lease])
 
 
 def test_a_client_that_was_not_entered_raises_an_error(place: Emulated, entity: str) -> None:
@@ -366,25 +225,21 @@ def test_a_client_that_the_caller_passes_stays_open(place: Emulated, entity: str
     asyncio.run(main())
 
 
-def test_a_client_that_retries_by_itself_is_refused(place: Emulated) -> None:
-    async def main() -> None:
-        options = {"endpoint_url": place.endpoint, "config": AioConfig()}
-        async with aio.LockClient(place.table_name, client_options=options):
-            pass
-
-    with pytest.raises(ValueError, match="total_max_attempts"):
-        asyncio.run(main())
-
-
-def test_a_task_that_is_cancelled_closes_its_client(place: Emulated, entity: str) -> None:
+@pytest.mark.parametrize("what_ends", ["the block of the lock", "the client"])
+def test_a_holder_that_is_cancelled_frees_the_lock_and_closes_its_client(
+    place: Emulated, entity: str, what_ends: str
+) -> None:
     async def main() -> None:
         held = asyncio.Event()
 
         async def work() -> None:
             async with client_of(place) as locks:
-                await locks.acquire(entity)
+                lease = await locks.acquire(entity)
                 held.set()
-                await asyncio.Event().wait()
+                if what_ends == "the client":
+                    await asyncio.Event().wait()
+                async with lease:
+                    await asyncio.Event().wait()
 
         working = asyncio.create_task(work())
         await held.wait()
@@ -472,24 +327,16 @@ def test_a_task_that_only_acquires_does_so_for_the_task_that_made_the_call(locks
     """Otherwise the holder would wait for a task that waits for the holder."""
 
     async def work() -> None:
-        async with locks, locks.acquire("order-42") as outer:
+        async with locks, await task_of(locks.acquire("order-42")) as outer:
             inner = await task_of(locks.acquire("order-42", reentrant=True))
             assert inner is outer
-            await inner.release()
+            assert await locks.acquire("order-42", reentrant=True) is outer
+            for _ in range(2):
+                await inner.release()
             assert outer.is_held()
             for asked in (locks.acquire("order-42"), locks.try_acquire("order-42"), locks.acquire_all(["order-42"])):
                 with pytest.raises(AlreadyHeld):
                     await task_of(asked)
-
-    in_time(work())
-
-
-@pytest.mark.parametrize("task_of", TASKS, ids=IDS)
-def test_a_lock_that_a_task_acquired_for_its_caller_is_the_callers(locks: aio.LockClient, task_of: Any) -> None:
-    async def work() -> None:
-        async with locks:
-            outer = await task_of(locks.acquire("order-42"))
-            assert await locks.acquire("order-42", reentrant=True) is outer
 
     in_time(work())
 
@@ -539,23 +386,11 @@ def test_a_client_without_a_table_is_refused_when_it_is_opened(memory: MemoryDyn
         at_once(locks.__aenter__())
 
 
-# An acquisition that is never awaited warns, and has no truth value.
-
-
-def forget(_acquisition: object) -> None:
-    """Nothing refers to it any more when this has returned."""
-
-
 @pytest.mark.parametrize("verb", ["acquire", "try_acquire"])
-def test_an_acquisition_is_neither_true_nor_false(verb: str) -> None:
-    asking = getattr(LockClient("locks"), verb)("order-42")
-    with pytest.raises(TypeError, match="await it"):
-        bool(asking)
-    asking.close()
-
-
-@pytest.mark.parametrize("verb", ["acquire", "try_acquire"])
-def test_an_acquisition_that_is_never_awaited_warns_as_a_coroutine_does(verb: str) -> None:
-    locks = LockClient("locks")
-    with pytest.warns(RuntimeWarning, match="never awaited"):
-        forget(getattr(locks, verb)("order-42"))
+def test_an_acquisition_is_neither_true_nor_false_and_warns_as_a_coroutine_does_if_it_is_never_awaited(
+    locks: aio.LockClient, memory: MemoryDynamoDB, verb: str
+) -> None:
+    # Nothing refers to it any more at the end of each statement.
+    with pytest.warns(RuntimeWarning, match="never awaited"), pytest.raises(TypeError, match="await it"):
+        bool(getattr(locks, verb)("order-42"))
+    assert memory.sent == []

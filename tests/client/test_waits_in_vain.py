@@ -3,6 +3,7 @@ answered.
 """
 
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 from kit.engines import ON_ONE_ENGINE
@@ -18,7 +19,6 @@ from ticketlock import (
     OutcomeUnknown,
     PermitsMismatch,
     Position,
-    RecordWaitExceeded,
     RequestNotApplied,
     TableError,
     TableRefused,
@@ -30,13 +30,9 @@ from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB, Sent
 from ticketlock.wire._requests import Pause
 
 
-@pytest.mark.parametrize("record_wait", [0, 2])
-def test_the_error_names_the_holder(moved: Moved, entity: str, record_wait: float) -> None:
-    moved.client().acquire(entity, owner="build-7")
-    with moved.time_flies(), pytest.raises(RecordWaitExceeded, match='held by "build-7" since 20') as in_vain:
-        moved.client().acquire(entity, record_wait=record_wait)
-    ((owner, since, until),) = in_vain.value.holders
-    assert (owner, 0 < (until - since).total_seconds() <= 65) == ("build-7", True)
+def wait(me: Contender, record_wait_ms: int | None = None) -> Wait:
+    """The wait of a client whose release wakes no one."""
+    return Wait(me.claim, record_wait_ms, Pace(PaceBounds()), jitter=lambda: 0.5)
 
 
 def test_on_wait_gets_the_holders_and_whether_the_lock_is_closed(moved: Moved, entity: str) -> None:
@@ -67,76 +63,50 @@ def test_a_waiter_that_an_operator_removed_joins_again_and_learns_of_it(moved: M
         outcome(waiting).release()
 
 
-def test_a_waiter_leaves_the_queue_if_the_users_permits_differ_from_its_own_once_a_limit_is_unset(
-    moved: Moved, entity: str
+@pytest.mark.parametrize("how", ["by its next poll", "by the end of its client"])
+def test_a_waiter_whose_number_of_permits_is_not_the_users_once_a_limit_is_unset_leaves_the_queue(
+    moved: Moved, entity: str, how: str
 ) -> None:
     moved.client().acquire(entity)
     moved.table.set_limit(LockName(entity), 1)
-    waiting = meanwhile(lambda: moved.client().acquire(entity, permits=3))
-    until(lambda: moved.queue_of(entity) == 1, "a waiter")
-    moved.table.unset_limit(LockName(entity))
-    with moved.time_flies(), pytest.raises(PermitsMismatch):
-        outcome(waiting)
-    assert moved.queue_of(entity) == 0
-
-
-def wait(me: Contender, record_wait_ms: int | None = None) -> Wait:
-    """The wait of a client whose release wakes no one."""
-    return Wait(me.claim, record_wait_ms, Pace(PaceBounds()), jitter=lambda: 0.5)
-
-
-class GrantedUnderALimit:
-    """A reader that a release grants a lock, whose limit is then unset; the lock's number is not the reader's."""
-
-    def __init__(self, memory: MemoryDynamoDB, clock: ManualClock) -> None:
-        self.lock, self.table = LockName("order-42"), LockTable("locks", client=memory.client, clocks=clock)
-        held, self.waiting = Claim(self.lock, "alice", 60_000), Claim(self.lock, "bob", 60_000, shared=True)
-        self.table.set_limit(self.lock, 2)
-        grant, joined = self.table.take_ticket(held, None), self.table.take_ticket(self.waiting, None)
-        assert isinstance(grant, Grant)
-        assert isinstance(joined, Position)
-        seen = self.table.check_turn(self.waiting, joined.place, None)
-        assert isinstance(seen, Position)
-        self.seen: Position = seen
-        following = Next(self.waiting, seen)
-        assert self.table.contend(held, lambda me: release_to(me, grant, following)).handed is not None
-        self.table.unset_limit(self.lock, 3)
-
-    def left(self) -> tuple[int, int]:
-        """How many holders there are, and rows."""
-        state = self.table.inspect(self.lock)
-        assert state.item is not None
-        return len(state.item.holders), len(state.rows)
-
-
-def test_a_reader_that_a_release_grants_a_lock_whose_limit_is_unset_then_gives_it_back(
-    memory: MemoryDynamoDB, clock: ManualClock
-) -> None:
-    granted = GrantedUnderALimit(memory, clock)
-    with pytest.raises(PermitsMismatch):
-        granted.table.contend(granted.waiting, lambda me: _next_poll(me, wait(me), granted.seen))
-    assert granted.left() == (0, 0)
-
-
-def test_such_a_reader_that_is_interrupted_before_its_next_poll_gives_the_lock_back_too(
-    memory: MemoryDynamoDB, clock: ManualClock
-) -> None:
-    granted = GrantedUnderALimit(memory, clock)
-    granted.table.contend(granted.waiting, leave)
-    assert granted.left() == (0, 0)
-
-
-def test_a_waiter_that_is_interrupted_leaves_the_queue_of_a_lock_with_another_number(moved: Moved, entity: str) -> None:
-    moved.client().acquire(entity)
-    moved.table.set_limit(LockName(entity), 1)
-    locks = moved.client(check_every=(100, 100), lease=600)
+    polls_on = how == "by its next poll"
+    locks = moved.client() if polls_on else moved.client(check_every=(100, 100), lease=600)
     waiting = meanwhile(lambda: locks.acquire(entity, permits=3))
     until(lambda: moved.queue_of(entity) == 1, "a waiter")
     moved.table.unset_limit(LockName(entity))
-    locks.close()
-    with pytest.raises(ClientClosed):
+    if not polls_on:
+        locks.close()
+    with moved.time_flies(), pytest.raises(PermitsMismatch if polls_on else ClientClosed):
         outcome(waiting)
     assert moved.queue_of(entity) == 0
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True], ids=["at its next poll", "interrupted before it"])
+@pytest.mark.parametrize(
+    ("asked", "unset_to"), [({"shared": True}, 3), ({"permits": 3}, 1)], ids=["a reader", "a waiter of another number"]
+)
+def test_a_waiter_that_a_release_grants_a_lock_whose_limit_is_unset_to_another_number_then_gives_it_back(
+    memory: MemoryDynamoDB, clock: ManualClock, asked: dict[str, Any], unset_to: int, is_interrupted: bool
+) -> None:
+    """It has not learned of the grant; a lost reply to a transaction of its own leaves the same."""
+    lock, table = LockName("order-42"), LockTable("locks", client=memory.client, clocks=clock)
+    held, waiting = Claim(lock, "alice", 60_000), Claim(lock, "bob", 60_000, **asked)
+    table.set_limit(lock, 1)
+    grant, joined = table.take_ticket(held, None), table.take_ticket(waiting, None)
+    assert isinstance(grant, Grant)
+    assert isinstance(joined, Position)
+    seen = table.check_turn(waiting, joined.place, None)
+    assert isinstance(seen, Position)
+    assert table.contend(held, lambda me: release_to(me, grant, Next(waiting, seen))).handed is not None
+    table.unset_limit(lock, unset_to)
+    if is_interrupted:
+        table.contend(waiting, leave)
+    else:
+        with pytest.raises(PermitsMismatch):
+            table.contend(waiting, lambda me: _next_poll(me, wait(me), seen))
+    state = table.inspect(lock)
+    assert state.item is not None
+    assert (state.item.holders, state.rows) == ((), ())
 
 
 # A waiter keeps its place while the table is unreachable, until the lease of its row ends.

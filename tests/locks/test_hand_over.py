@@ -28,8 +28,7 @@ pytestmark = pytest.mark.shows("liveness", "order")
 
 
 def test_a_waiter_that_is_woken_before_its_turn_polls_and_keeps_its_place(line: Line) -> None:
-    waiter = line.held().waiter()
-    waiter.parks().run()
+    (waiter,) = line.held().parked()
     place = waiter.place
     assert line.service.answer(TaskAnswer(waiter.token))
     found = waiter.polls()
@@ -38,16 +37,14 @@ def test_a_waiter_that_is_woken_before_its_turn_polls_and_keeps_its_place(line: 
 
 
 def test_a_duplicate_release_wakes_again_and_does_no_harm(line: Line) -> None:
-    waiter = line.held().waiter()
-    waiter.parks().run()
+    (waiter,) = line.held().parked()
     assert [line.releases().run().error for _ in range(3)] == [None] * 3
     assert line.service.answered == [waiter.token]
     assert isinstance(waiter.polls(), Grant)
 
 
 def test_the_retry_of_a_release_that_crashed_before_the_wake_up_wakes_the_next(line: Line) -> None:
-    waiter = line.held().waiter()
-    waiter.parks().run()
+    (waiter,) = line.held().parked()
     crashed = line.releases()
     crashed.step()
     assert not waiter.has_word()
@@ -55,21 +52,19 @@ def test_the_retry_of_a_release_that_crashed_before_the_wake_up_wakes_the_next(l
     assert waiter.has_word()
 
 
-def test_a_stale_token_makes_the_release_wake_the_next_waiter(line: Line) -> None:
-    first, second = line.held().waiter(), line.waiter()
-    for waiter in (first, second):
-        waiter.parks().run()
-    line.service.gone.add(first.token)
+@pytest.mark.parametrize("stale", [1, 3])
+def test_stale_tokens_make_the_release_wake_the_waiter_behind_them(line: Line, stale: int) -> None:
+    waiters = line.held().parked(stale + 1)
+    line.service.gone |= {waiter.token for waiter in waiters[:stale]}
     line.releases().run()
-    assert line.service.answered == [second.token]
+    assert line.service.answered == [waiters[stale].token]
     # It is not its turn: it polls, and parks again.
-    assert isinstance(second.polls(), Position)
-    assert isinstance(first.polls(), Grant)
+    assert isinstance(waiters[stale].polls(), Position)
+    assert isinstance(waiters[0].polls(), Grant)
 
 
 def test_a_waiter_that_has_not_parked_yet_makes_the_release_wake_the_next(line: Line) -> None:
-    first, second = line.held().waiter(), line.waiter()
-    second.parks().run()
+    first, (second,) = line.held().waiter(), line.parked()
     line.releases().run()
     assert line.service.answered == [second.token]
     assert not first.stays_parked()
@@ -84,9 +79,7 @@ def test_a_foreign_token_in_the_session_costs_time_only(line: Line) -> None:
 
 
 def test_a_wake_up_that_arrives_after_the_next_grant_changes_nothing(line: Line) -> None:
-    first, second = line.held().waiter(), line.waiter()
-    for waiter in (first, second):
-        waiter.parks().run()
+    first, second = line.held().parked(2)
     late = line.releases()
     late.step()
     granted = first.polls()
@@ -99,7 +92,7 @@ def test_a_wake_up_that_arrives_after_the_next_grant_changes_nothing(line: Line)
 @pytest.mark.parametrize("error", [RequestNotApplied, OutcomeUnknown, TableRefused])
 @pytest.mark.parametrize("requests", [1, 2, 3])
 def test_a_release_succeeds_though_waking_the_next_fails(line: Line, requests: int, error: type[TableError]) -> None:
-    line.held().waiter().parks().run()
+    line.held().parked()
     releasing = line.releases()
     for _ in range(requests):
         releasing.step()
@@ -111,7 +104,7 @@ def test_a_release_succeeds_though_waking_the_next_fails(line: Line, requests: i
 
 
 def test_a_failed_release_wakes_no_one(line: Line) -> None:
-    line.held().waiter().parks().run()
+    line.held().parked()
     releasing = line.releases()
     releasing.fail(RequestNotApplied("the table is gone"))
     assert isinstance(releasing.error, RequestNotApplied)
@@ -121,7 +114,7 @@ def test_a_failed_release_wakes_no_one(line: Line) -> None:
 def test_a_release_of_a_lost_lock_wakes_no_one(world: World, line: Line) -> None:
     line.held()
     world.advance(LEASE_MS + 4_000)
-    line.held().waiter().parks().run()
+    line.held().parked()
     assert isinstance(line.releases(0).run().error, LockLost)
     assert line.service.answers == []
 
@@ -149,50 +142,29 @@ def test_a_holder_that_stalls_while_it_wakes_the_next_knows_how_much_is_left_of_
 
 def test_as_many_are_woken_as_permits_are_free(world: World) -> None:
     line = Line(world, permits=3).held().held().held()
-    waiters = [line.waiter() for _ in range(5)]
-    for waiter in waiters:
-        waiter.parks().run()
+    waiters = line.parked(5)
     line.releases(0).run()
     assert line.service.answered == [waiters[0].token]
     assert isinstance(waiters[0].polls(), Grant)
-    for holder in (1, 2):
-        process, claim, grant = line.holders[holder]
+    for process, claim, grant in line.holders[1:]:
         process.table.release(claim, grant)
     assert line.service.answered == [waiters[0].token]
-    waker = line.process()
-    Callback(waker, waker.claim(line.lock, permits=3), lambda me: me.wake_next(), line.service).run()
+    line.wakes_next()
     assert line.service.answered == [waiter.token for waiter in waiters[:3]]
 
 
 def test_no_one_is_woken_if_no_permit_is_free(line: Line) -> None:
-    line.held().waiter().parks().run()
-    waker = line.process()
-    waking = Callback(waker, waker.claim(line.lock), lambda me: me.wake_next(), line.service).run()
-    assert (waking.result, line.service.answers) == (0, [])
+    line.held().parked()
+    assert (line.wakes_next(), line.service.answers) == (0, [])
 
 
-def test_a_waiter_is_woken_if_the_holder_has_expired(world: World, line: Line) -> None:
+def test_the_first_waiter_that_lives_is_woken_if_the_holder_has_expired(world: World, line: Line) -> None:
     """Any client may wake it: the lease has ended, and a crashed holder wakes no one."""
-    waiter = line.held().waiter()
+    line.held().parked()
     world.advance(LEASE_MS // 2)
-    waiter.polls()
-    waiter.parks().run()
+    (living,) = line.parked()
     world.advance(LEASE_MS // 2 + 4_000)
-    waker = line.process()
-    Callback(waker, waker.claim(line.lock), lambda me: me.wake_next(), line.service).run()
-    assert waiter.has_word()
-
-
-def test_no_one_with_an_expired_row_is_woken(world: World, line: Line) -> None:
-    line.held()
-    expired = line.waiter()
-    expired.parks().run()
-    world.advance(LEASE_MS // 2)
-    living = line.waiter()
-    living.parks().run()
-    world.advance(LEASE_MS // 2 + 4_000)
-    waker = line.process()
-    Callback(waker, waker.claim(line.lock), lambda me: me.wake_next(), line.service).run()
+    line.wakes_next()
     assert line.service.answered == [living.token]
 
 
@@ -204,14 +176,6 @@ def test_a_waiter_that_polls_has_its_turn_and_no_one_behind_it_is_woken(line: Li
     line.releases().run()
     assert line.service.answers == []
     assert isinstance(polling.poll(claim, position), Grant)
-
-
-def test_a_row_without_a_session_has_none(line: Line) -> None:
-    polling = line.held().process()
-    polling.queued(polling.claim(line.lock))
-    waiter = line.waiter()
-    rows = line.process().table.inspect(line.lock).rows
-    assert [row.session for row in rows] == [None, waiter.session]
 
 
 def test_another_session_whose_name_begins_alike_is_not_mistaken_for_it(line: Line) -> None:
@@ -227,43 +191,33 @@ def test_another_session_whose_name_begins_alike_is_not_mistaken_for_it(line: Li
     line.releases().run()
     assert line.service.answers == []
     waiter.parks().run()
-    waker = line.process()
-    Callback(waker, waker.claim(line.lock), lambda me: me.wake_next(), line.service).run()
+    line.wakes_next()
     assert line.service.answered == [waiter.token]
-
-
-def test_several_waiters_with_stale_tokens_are_skipped(line: Line) -> None:
-    waiters = [line.held().waiter(), *(line.waiter() for _ in range(3))]
-    for waiter in waiters:
-        waiter.parks().run()
-    line.service.gone |= {waiter.token for waiter in waiters[:3]}
-    line.releases().run()
-    assert line.service.answered == [waiters[3].token]
 
 
 def test_an_uncontended_lock_costs_two_writes(line: Line) -> None:
     process = line.process()
     claim, _ = line.claim(process, "alone")
-    operations = process.operations(lambda: Callback(process, claim, lambda me: release_of(me), line.service).run())
+
+    def acquire_and_release(me: Contender) -> Steps[Released]:
+        found = yield from me.take_ticket(None)
+        assert isinstance(found, Grant)
+        return (yield from me.release(found))
+
+    operations = process.operations(lambda: Callback(process, claim, acquire_and_release, line.service).run())
     assert operations == ["UpdateItem", "UpdateItem"]
 
 
 def test_a_release_with_a_waiter_costs_a_query_for_the_queue_and_one_for_the_session(line: Line) -> None:
-    line.held().waiter().parks().run()
+    line.held().parked()
     line.waiter()
     holder = line.holders[0][0]
     assert holder.operations(lambda: line.releases().run()) == ["UpdateItem", "Query", "Query"]
 
 
-def test_a_process_that_cannot_reach_step_functions_releases_with_one_write(line: Line) -> None:
-    line.held().waiter()
-    process, claim, grant = line.holders[0]
-    assert process.operations(lambda: process.table.release(claim, grant)) == ["UpdateItem"]
-
-
 def test_a_wake_up_is_given_up_soon(line: Line) -> None:
     """Work that has ended does not wait for a hint."""
-    line.held().waiter().parks().run()
+    line.held().parked()
     releasing = line.releases()
     releasing.step()
     while not releasing.done:
@@ -274,18 +228,7 @@ def test_a_wake_up_is_given_up_soon(line: Line) -> None:
         releasing.step()
 
 
-def release_of(me: Contender) -> Steps[Released]:
-    found = yield from me.take_ticket(None)
-    assert isinstance(found, Grant)
-    return (yield from me.release(found))
-
-
 # Hand-over by callback to several at once: readers behind a writer, and permits of a limit.
-
-
-def park(*waiters: Waiter) -> None:
-    for waiter in waiters:
-        assert waiter.stays_parked()
 
 
 def come_in_as_woken(waiters: list[Waiter]) -> list[Waiter]:
@@ -302,19 +245,15 @@ def come_in_as_woken(waiters: list[Waiter]) -> list[Waiter]:
 
 @pytest.mark.parametrize("readers", [1, 2, 5, 12])
 def test_a_writers_release_lets_all_readers_in_one_waking_the_next(line: Line, readers: int) -> None:
-    line.held()
-    waiters = [line.waiter(shared=True) for _ in range(readers)]
-    park(*waiters)
+    waiters = line.held().parked(readers, shared=True)
     line.releases().run()
     assert line.service.answered
     assert come_in_as_woken(waiters) == waiters
 
 
 def test_the_chain_ends_at_the_writer_behind_the_readers(line: Line) -> None:
-    line.held()
-    readers = [line.waiter(shared=True) for _ in range(3)]
-    writer, late = line.waiter(), line.waiter(shared=True)
-    park(*readers, writer, late)
+    readers = line.held().parked(3, shared=True)
+    (writer,), (late,) = line.parked(), line.parked(shared=True)
     line.releases().run()
     assert come_in_as_woken(readers) == readers
     assert not writer.has_word()
@@ -323,8 +262,7 @@ def test_the_chain_ends_at_the_writer_behind_the_readers(line: Line) -> None:
 
 def test_the_last_reader_wakes_the_writer_and_no_one_behind_it(line: Line) -> None:
     line.held(shared=True).held(shared=True)
-    writer, late = line.waiter(), line.waiter(shared=True)
-    park(writer, late)
+    (writer,), (late,) = line.parked(), line.parked(shared=True)
     line.releases(0).run()
     assert line.service.answered == []
     line.releases(1).run()
@@ -335,17 +273,14 @@ def test_the_last_reader_wakes_the_writer_and_no_one_behind_it(line: Line) -> No
 
 def test_a_writer_that_gives_up_lets_the_readers_behind_it_join_the_holders(line: Line) -> None:
     line.held(shared=True)
-    writer = line.waiter()
-    readers = [line.waiter(shared=True) for _ in range(3)]
-    park(writer, *readers)
+    (writer,), readers = line.parked(), line.parked(3, shared=True)
     writer.gives_up().run()
     assert come_in_as_woken(readers) == readers
 
 
 def test_each_new_holder_wakes_the_next_until_the_limit_is_reached(world: World) -> None:
     line = Line(world, permits=3).held().held().held()
-    waiters = [line.waiter() for _ in range(5)]
-    park(*waiters)
+    waiters = line.parked(5)
     for holder in range(3):
         line.releases(holder).run()
     assert come_in_as_woken(waiters) == waiters[:3]
@@ -361,29 +296,8 @@ def asking(line: Line, **more: Any) -> dict[str, Any]:
     return {"entity": line.lock.entity, "task": {"functionArn": FUNCTION}, **more}
 
 
-def test_a_waiter_whose_record_wait_ends_wakes_the_next_if_a_permit_is_free(world: World, line: Line) -> None:
-    process, claim, grant = line.held().holders[0]
-    first = world.process()
-    workflow = line.service.workflow(first)
-    turn = turn_of(workflow, execution_arn(), asking(line, recordWaitSeconds=5))
-    second = line.waiter()
-    second.parks().run()
-    world.advance(10_000)
-
-    def freed_after_the_poll(_operation: str) -> None:
-        """By a client that cannot wake waiters."""
-        process.table.release(claim, grant)
-
-    first.faults = [freed_after_the_poll]
-    step = workflow.check_position(step_event("CheckPosition", turn))
-    assert step.reply["status"] == "RecordWaitExceeded"
-    assert second.has_word()
-    assert isinstance(second.polls(), Grant)
-
-
 def test_a_release_in_python_wakes_a_waiting_execution(line: Line) -> None:
-    waiter = line.held().waiter()
-    waiter.parks().run()
+    (waiter,) = line.held().parked()
     process, claim, grant = line.holders[0]
     line.service.table(process).release(claim, grant)
     assert line.service.answered == [waiter.token]
@@ -391,20 +305,17 @@ def test_a_release_in_python_wakes_a_waiting_execution(line: Line) -> None:
 
 
 def test_a_withdrawal_in_python_wakes_the_next_if_a_permit_is_free(line: Line) -> None:
-    first, second = line.held().waiter(), line.waiter()
-    second.parks().run()
-    process, claim, grant = line.holders[0]
-    process.table.release(claim, grant)
+    first, (second,) = line.held().waiter(), line.parked()
+    line.freed_by_one_that_wakes_no_one()
     assert line.service.table(first.process).withdraw(first.claim, first.place.ticket) is None
     assert line.service.answered == [second.token]
     assert isinstance(second.polls(), Grant)
 
 
 def test_a_withdrawal_that_finds_its_own_grant_wakes_no_one(line: Line) -> None:
-    first, second = line.held().waiter(), line.waiter()
-    second.parks().run()
-    process, claim, grant = line.holders[0]
-    process.table.release(claim, grant)
+    first = line.held().waiter()
+    line.parked()
+    line.freed_by_one_that_wakes_no_one()
     taken = first.polls()
     assert isinstance(taken, Grant)
     won = line.service.table(first.process).withdraw(first.claim, first.place.ticket)
@@ -414,18 +325,11 @@ def test_a_withdrawal_that_finds_its_own_grant_wakes_no_one(line: Line) -> None:
 
 
 def test_a_record_wait_that_ends_in_python_wakes_the_next_if_a_permit_is_free(line: Line) -> None:
-    first, second = line.held().waiter(), line.waiter()
-    second.parks().run()
-    process, claim, grant = line.holders[0]
-
-    def freed_after_the_poll(_operation: str) -> None:
-        """By a client that cannot wake waiters."""
-        process.table.release(claim, grant)
-
+    first, (second,) = line.held().waiter(), line.parked()
     table = line.service.table(first.process)
     # It reads the time, which otherwise comes before the first poll.
     table.now()
-    first.process.faults = [freed_after_the_poll]
+    first.process.faults = [lambda _: line.freed_by_one_that_wakes_no_one()]
     with pytest.raises(RecordWaitExceeded):
         table.check_turn(first.claim, first.place, wait_until_ms=0)
     assert line.service.answered == [second.token]

@@ -3,9 +3,9 @@
 import pytest
 from botocore.exceptions import ClientError
 from kit.world import LEASE_MS, Process, World, reply_lost
-from locks.waiting_line import item_of
+from locks.waiting_line import holds, item_of, waits
 
-from ticketlock import Grant, InvalidLockRequest, LockName, PermitsMismatch, Position
+from ticketlock import InvalidLockRequest, LockName, PermitsMismatch
 
 SETTLED_MS = 10_000
 """After this no late copy of a row is expected."""
@@ -15,112 +15,80 @@ def tickets(process: Process, lock: LockName) -> list[int]:
     return [row.ticket for row in process.table.inspect(lock).rows]
 
 
-def test_the_row_of_a_waiter_that_is_removed_is_deleted_and_the_count_lowered(
-    world: World, alice: Process, bob: Process, carol: Process, lock: LockName
+@pytest.mark.parametrize("is_lost", [False, True], ids=["the reply comes", "the reply is lost"])
+def test_a_waiter_is_removed_from_queue_and_count_in_one_request_which_counts_it_off_once(
+    world: World, alice: Process, bob: Process, carol: Process, lock: LockName, is_lost: bool
 ) -> None:
-    alice.granted(alice.claim(lock))
-    waits, behind = bob.claim(lock), carol.claim(lock)
-    place, next_place = bob.queued(waits), carol.queued(behind)
+    holds(alice, lock)
+    waiter, behind = waits(bob, lock), waits(carol, lock)
     world.advance(SETTLED_MS)
-    removed = world.process().table.remove_waiter(lock, place.place.ticket)
+    operator = world.process()
+    operator.faults = [lambda _: None, reply_lost] if is_lost else []
+    sent = len(operator.sent)
+    removed = operator.table.remove_waiter(lock, waiter.ticket)
     assert removed is not None
-    assert removed.owner == waits.owner
-    assert tickets(alice, lock) == [next_place.place.ticket]
-    assert item_of(alice, lock).waiting == 1
-
-
-def test_a_waiter_is_removed_from_queue_and_count_in_one_request(
-    world: World, alice: Process, bob: Process, lock: LockName
-) -> None:
-    alice.granted(alice.claim(lock))
-    place = bob.queued(bob.claim(lock))
-    world.advance(SETTLED_MS)
-    assert alice.operations(lambda: alice.table.remove_waiter(lock, place.place.ticket)) == [
-        "Query",
-        "TransactWriteItems",
-    ]
+    assert removed.owner == waiter.claim.owner
+    if not is_lost:
+        assert [each.operation for each in operator.sent[sent:]] == ["Query", "TransactWriteItems"]
+    assert (tickets(alice, lock), item_of(alice, lock).waiting) == ([behind.ticket], 1)
 
 
 def test_a_waiter_that_is_removed_and_still_runs_joins_again_at_the_end(
     world: World, alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
-    claim = alice.claim(lock)
-    grant = alice.granted(claim)
-    removed, behind = bob.claim(lock), carol.claim(lock)
-    place, next_place = bob.queued(removed), carol.queued(behind)
+    held, removed, behind = holds(alice, lock), waits(bob, lock), waits(carol, lock)
     world.advance(SETTLED_MS)
-    alice.table.remove_waiter(lock, place.place.ticket)
-    found = bob.poll(removed, place)
-    assert isinstance(found, Position)
-    assert (found.place_lost, found.place.ticket > next_place.place.ticket) == (True, True)
-    alice.table.release(claim, grant)
-    assert isinstance(bob.poll(removed, found), Position)
-    assert isinstance(carol.poll(behind, next_place), Grant)
+    alice.table.remove_waiter(lock, removed.ticket)
+    found = removed.still_waits()
+    assert (found.place_lost, found.place.ticket > behind.ticket) == (True, True)
+    held.releases()
+    removed.still_waits()
+    behind.enters()
 
 
 def test_a_crashed_waiter_that_is_removed_stays_counted_as_after_a_sweep(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     """The row may be a late copy of one not counted any more: too high a count costs a poll, too low a turn."""
-    claim = alice.claim(lock, lease_ms=10 * LEASE_MS)
-    alice.granted(claim)
-    place = bob.queued(bob.claim(lock))
+    holds(alice, lock, lease_ms=10 * LEASE_MS)
+    crashed = waits(bob, lock)
     world.advance(3 * LEASE_MS)
-    assert alice.table.remove_waiter(lock, place.place.ticket) is not None
-    assert tickets(alice, lock) == []
-    assert item_of(alice, lock).waiting == 1
+    assert alice.table.remove_waiter(lock, crashed.ticket) is not None
+    assert (tickets(alice, lock), item_of(alice, lock).waiting) == ([], 1)
 
 
 def test_a_waiter_that_is_removed_just_after_it_joined_stays_counted_since_a_copy_of_its_row_may_still_arrive(
     alice: Process, bob: Process, lock: LockName
 ) -> None:
-    alice.granted(alice.claim(lock))
-    place = bob.queued(bob.claim(lock))
+    holds(alice, lock)
+    waiter = waits(bob, lock)
     late = bob.sent[-1].parameters
-    alice.table.remove_waiter(lock, place.place.ticket)
+    alice.table.remove_waiter(lock, waiter.ticket)
     bob.client.put_item(**late)
-    assert tickets(alice, lock) == [place.place.ticket]
-    assert item_of(alice, lock).waiting == 1
+    assert (tickets(alice, lock), item_of(alice, lock).waiting) == ([waiter.ticket], 1)
 
 
 def test_removing_an_unknown_ticket_changes_nothing(alice: Process, bob: Process, lock: LockName) -> None:
-    alice.granted(alice.claim(lock))
-    place = bob.queued(bob.claim(lock))
-    assert alice.table.remove_waiter(lock, place.place.ticket + 1) is None
-    assert tickets(alice, lock) == [place.place.ticket]
-    assert item_of(alice, lock).waiting == 1
-
-
-def test_a_waiter_whose_removal_gets_no_reply_is_counted_off_once(
-    world: World, alice: Process, bob: Process, carol: Process, lock: LockName
-) -> None:
-    alice.granted(alice.claim(lock))
-    place = bob.queued(bob.claim(lock))
-    carol.queued(carol.claim(lock))
-    world.advance(SETTLED_MS)
-    alice.faults = [lambda _: None, reply_lost]
-    removed = alice.table.remove_waiter(lock, place.place.ticket)
-    assert removed is not None
-    assert item_of(alice, lock).waiting == 1
+    holds(alice, lock)
+    waiter = waits(bob, lock)
+    assert alice.table.remove_waiter(lock, waiter.ticket + 1) is None
+    assert (tickets(alice, lock), item_of(alice, lock).waiting) == ([waiter.ticket], 1)
 
 
 def test_a_waiter_that_was_granted_the_lock_before_its_removal_keeps_it(
     alice: Process, bob: Process, lock: LockName
 ) -> None:
-    claim, waits = alice.claim(lock), bob.claim(lock)
-    grant = alice.granted(claim)
-    place = bob.queued(waits)
-    alice.table.release(claim, grant)
-    assert isinstance(bob.poll(waits, place), Grant)
-    assert alice.table.remove_waiter(lock, place.place.ticket) is None
-    assert [holder.owner for holder in item_of(alice, lock).holders] == [waits.owner]
+    held, waiter = holds(alice, lock), waits(bob, lock)
+    held.releases()
+    waiter.enters()
+    assert alice.table.remove_waiter(lock, waiter.ticket) is None
+    assert [holder.owner for holder in item_of(alice, lock).holders] == [waiter.claim.owner]
 
 
 def test_when_a_limit_is_unset_the_number_that_the_users_asked_for_before_counts_again(
     alice: Process, bob: Process, lock: LockName
 ) -> None:
-    claim = alice.claim(lock, permits=2)
-    alice.table.release(claim, alice.granted(claim))
+    holds(alice, lock, permits=2).releases()
     bob.table.set_limit(lock, 0)
     bob.table.set_limit(lock, 7)
     bob.table.unset_limit(lock)
@@ -131,8 +99,7 @@ def test_when_a_limit_is_unset_the_number_that_the_users_asked_for_before_counts
 
 
 def test_a_limit_is_unset_to_a_given_number(alice: Process, bob: Process, lock: LockName) -> None:
-    claim = alice.claim(lock, permits=2)
-    alice.table.release(claim, alice.granted(claim))
+    holds(alice, lock, permits=2).releases()
     bob.table.set_limit(lock, 1)
     bob.table.unset_limit(lock, 3)
     alice.granted(alice.claim(lock, permits=3))
@@ -146,12 +113,12 @@ def test_unsetting_the_limit_of_a_lock_without_earlier_users_needs_a_given_numbe
         alice.table.unset_limit(lock)
     assert item_of(alice, lock).permits_are_set
     alice.table.unset_limit(lock, 1)
-    alice.granted(alice.claim(lock))
+    holds(alice, lock)
 
 
 def test_unsetting_a_limit_that_is_not_set_writes_nothing(alice: Process, lock: LockName) -> None:
     assert alice.operations(lambda: alice.table.unset_limit(lock)) == ["Query"]
-    alice.granted(alice.claim(lock))
+    holds(alice, lock)
     assert alice.operations(lambda: alice.table.unset_limit(lock)) == ["Query"]
 
 
@@ -163,18 +130,28 @@ def test_when_a_limit_is_unset_time_to_live_counts_again(world: World, alice: Pr
     assert 28 * 86_400 <= expires_at_s - world.now_ms // 1_000 < 29 * 86_400
 
 
-def test_a_late_copy_of_a_limit_does_not_set_it_again(alice: Process, bob: Process, lock: LockName) -> None:
-    alice.granted(alice.claim(lock))
-    bob.operations(lambda: bob.table.set_limit(lock, 0))
+@pytest.mark.parametrize("before", [None, 2], ids=["the first limit", "a limit after another was unset"])
+@pytest.mark.parametrize("after", [None, 3], ids=["unset since", "another set since"])
+def test_a_late_copy_of_a_limit_does_not_set_it_again(
+    alice: Process, bob: Process, lock: LockName, before: int | None, after: int | None
+) -> None:
+    holds(alice, lock)
+    if before is not None:
+        alice.table.set_limit(lock, before)
+        alice.table.unset_limit(lock)
+    bob.table.set_limit(lock, 0)
     late = bob.sent[-1].parameters
-    alice.table.unset_limit(lock)
+    if after is None:
+        alice.table.unset_limit(lock)
+    else:
+        alice.table.set_limit(lock, after)
     with pytest.raises(ClientError, match="ConditionalCheckFailed"):
         bob.client.update_item(**late)
-    assert not item_of(alice, lock).permits_are_set
+    assert (item_of(alice, lock).permits, item_of(alice, lock).permits_are_set) == (after or 1, after is not None)
 
 
 def test_a_late_copy_of_an_unset_removes_no_later_limit(alice: Process, bob: Process, lock: LockName) -> None:
-    alice.granted(alice.claim(lock))
+    holds(alice, lock)
     alice.table.set_limit(lock, 2)
     bob.operations(lambda: bob.table.unset_limit(lock))
     late = bob.sent[-1].parameters
@@ -186,22 +163,8 @@ def test_a_late_copy_of_an_unset_removes_no_later_limit(alice: Process, bob: Pro
     assert item_of(alice, lock).permits == 1
 
 
-def test_a_late_copy_of_a_limit_that_was_set_after_another_was_unset_does_not_set_it_again(
-    alice: Process, bob: Process, lock: LockName
-) -> None:
-    alice.granted(alice.claim(lock))
-    alice.table.set_limit(lock, 2)
-    alice.table.unset_limit(lock)
-    bob.operations(lambda: bob.table.set_limit(lock, 0))
-    late = bob.sent[-1].parameters
-    alice.table.unset_limit(lock)
-    with pytest.raises(ClientError, match="ConditionalCheckFailed"):
-        bob.client.update_item(**late)
-    assert item_of(alice, lock).permits == 1
-
-
 def test_a_limit_whose_unsetting_gets_no_reply_is_unset(alice: Process, bob: Process, lock: LockName) -> None:
-    alice.granted(alice.claim(lock))
+    holds(alice, lock)
     alice.table.set_limit(lock, 0)
     bob.faults = [lambda _: None, reply_lost]
     item = bob.table.unset_limit(lock).item

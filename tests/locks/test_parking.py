@@ -24,21 +24,6 @@ pytestmark = pytest.mark.shows("liveness")
 Steppers = Sequence[Stepper[Any]]
 
 
-def test_no_wake_up_is_lost_in_every_order_of_a_parking_and_a_release(world: World, processes: list[Process]) -> None:
-    def start() -> tuple[tuple[Line, Callback[Position | None]], Steppers]:
-        line = Line(world, processes).held()
-        parking = line.waiter().parks()
-        return (line, parking), [parking, line.releases()]
-
-    told_by = set()
-    for order, (line, parking) in every_order(world, start):
-        assert line.waiters[0].has_word(), order
-        told_by.add(parking.result is None)
-        assert isinstance(line.waiters[0].polls(), Grant), order
-    # It ended its task by itself, or was woken.
-    assert told_by == {True, False}
-
-
 def test_no_wake_up_is_lost_in_every_order_of_an_arrival_and_a_release(world: World, processes: list[Process]) -> None:
     """From the first request on: the release may come before the ticket, between ticket and row, or later."""
 
@@ -113,8 +98,7 @@ def test_no_wake_up_is_lost_in_every_order_of_the_first_giving_up_the_second_par
 def test_in_every_order_of_two_releases_both_waiters_are_woken(world: World, processes: list[Process]) -> None:
     def start() -> tuple[Line, Steppers]:
         line = Line(world, processes, permits=2).held().held()
-        line.waiter().parks().run()
-        line.waiter().parks().run()
+        line.parked(2)
         return line, [line.releases(0), line.releases(1)]
 
     for order, line in every_order(world, start):
@@ -122,16 +106,18 @@ def test_in_every_order_of_two_releases_both_waiters_are_woken(world: World, pro
         assert all(isinstance(waiter.polls(), Grant) for waiter in line.waiters), order
 
 
-def test_a_waiter_whose_turn_has_not_come_stays_parked(line: Line) -> None:
-    assert line.held().waiter().stays_parked()
+def test_a_waiter_whose_turn_has_not_come_stays_parked_even_beyond_what_the_poll_reads(line: Line) -> None:
+    line.held().parked(5)
     assert line.service.answers == []
 
 
-def test_a_waiter_whose_turn_has_come_ends_its_task_at_once(line: Line) -> None:
+def test_a_waiter_whose_turn_has_come_ends_its_task_at_once_as_an_owner_that_holds_already(line: Line) -> None:
     waiter = line.held().waiter()
     line.releases().run()
     assert not waiter.stays_parked()
     assert waiter.has_word()
+    assert isinstance(waiter.polls(), Grant)
+    assert not waiter.stays_parked()
 
 
 def test_the_first_behind_an_expired_holder_ends_its_task_at_once(world: World, line: Line) -> None:
@@ -150,18 +136,6 @@ def test_a_waiter_that_lost_its_row_ends_its_task_at_once(line: Line) -> None:
         TableName=line.world.engine.table_name, Key=row_key(line.lock, waiter.place.ticket)
     )
     assert not waiter.stays_parked()
-
-
-def test_an_owner_that_holds_already_ends_its_task_at_once(line: Line) -> None:
-    waiter = line.held().waiter()
-    line.releases().run()
-    assert isinstance(waiter.polls(), Grant)
-    assert not waiter.stays_parked()
-
-
-def test_a_waiter_beyond_what_the_poll_reads_stays_parked(line: Line) -> None:
-    waiters = [line.held().waiter(), *(line.waiter() for _ in range(4))]
-    assert [waiter.stays_parked() for waiter in waiters] == [True] * 5
 
 
 def test_a_waiter_that_must_not_stay_parked_for_so_long_ends_its_task_at_once(line: Line) -> None:
@@ -213,8 +187,7 @@ def test_in_every_order_of_a_parking_its_copy_and_the_next_one_the_newest_token_
 
 
 def test_a_parked_waiters_session_may_be_deleted_a_day_after_the_lease(line: Line) -> None:
-    waiter = line.held().waiter()
-    waiter.parks().run()
+    (waiter,) = line.held().parked()
     found = waiter.process.client.get_item(
         TableName=line.world.engine.table_name, Key=waiter.session.key(), ConsistentRead=True
     )["Item"]

@@ -1,12 +1,13 @@
 """Waiting in the queue."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import pytest
 from kit.engines import Engine, exact_engine_names, first_on, table_of_its_own
 from kit.world import LEASE_MS, Process, World
+from locks.waiting_line import Held, Queued, counts, holds, waits
 
 from ticketlock import Grant, LockName, Position, RecordWaitExceeded
 from ticketlock.locks._items import lock_key, row_key
@@ -15,55 +16,21 @@ from ticketlock.wire._actions import number
 pytestmark = pytest.mark.shows("order", "cost")
 
 
-def test_grants_follow_ticket_order_in_any_order_of_polls(world: World, lock: LockName) -> None:
-    holder = world.process()
-    holding = holder.claim(lock)
-    grant = holder.granted(holding)
-    waiters = [world.process() for _ in range(5)]
-    claims = [waiter.claim(lock) for waiter in waiters]
-    positions = [waiter.queued(claim) for waiter, claim in zip(waiters, claims, strict=True)]
-    holder.table.release(holding, grant)
+def test_grants_follow_ticket_order_in_any_order_of_polls_with_wrong_clocks_and_no_newcomer_overtakes(
+    world: World, lock: LockName
+) -> None:
+    held = holds(world.process(), lock)
+    minutes_off = [0, 4, -4, 4, 0]
+    waiters = [waits(world.process(wall_is_off_ms=off * 60_000), lock) for off in minutes_off]
+    held.releases()
+    waiters.append(waits(world.process(), lock))
     order: list[int] = []
     while len(order) < len(waiters):
         for index in reversed(range(len(waiters))):
-            if index in order:
-                continue
-            found = waiters[index].poll(claims[index], positions[index])
-            if isinstance(found, Grant):
+            if index not in order and isinstance(found := waiters[index].polls(), Grant):
                 order.append(index)
-                waiters[index].table.release(claims[index], found)
-    assert order == [0, 1, 2, 3, 4]
-
-
-def test_a_newcomer_does_not_overtake_a_waiter_when_the_lock_becomes_free(
-    alice: Process, bob: Process, carol: Process, lock: LockName
-) -> None:
-    first, second = alice.claim(lock), bob.claim(lock)
-    grant = alice.granted(first)
-    waiting = bob.queued(second)
-    alice.table.release(first, grant)
-    assert isinstance(carol.take(carol.claim(lock)), Position)
-    assert isinstance(bob.poll(second, waiting), Grant)
-
-
-def test_joining_is_a_refused_try_a_ticket_and_a_row(alice: Process, bob: Process, lock: LockName) -> None:
-    alice.granted(alice.claim(lock))
-    assert bob.operations(lambda: bob.queued(bob.claim(lock))) == ["UpdateItem", "UpdateItem", "PutItem"]
-
-
-def test_a_poll_of_a_held_lock_is_one_query(alice: Process, bob: Process, lock: LockName) -> None:
-    alice.granted(alice.claim(lock))
-    claim = bob.claim(lock)
-    position = bob.queued(claim)
-    assert bob.operations(lambda: bob.poll(claim, position)) == ["Query"]
-
-
-def test_my_turn_is_one_query_and_one_transaction(alice: Process, bob: Process, lock: LockName) -> None:
-    first, second = alice.claim(lock), bob.claim(lock)
-    grant = alice.granted(first)
-    position = bob.queued(second)
-    alice.table.release(first, grant)
-    assert bob.operations(lambda: bob.poll(second, position)) == ["Query", "TransactWriteItems"]
+                Held(waiters[index].process, waiters[index].claim, found).releases()
+    assert order == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize(("extra", "permits"), [(2, 1), (2, 3), (10_000, 3)])
@@ -76,25 +43,22 @@ def test_a_poll_reads_one_row_more_than_permits_behind_a_few_and_behind_10_000(
         # An engine may take longer than a lease to write 10,000 rows.
         asked: dict[str, Any] = {"permits": permits, "lease_ms": 60 * LEASE_MS}
         for _ in range(permits):
-            alice.granted(alice.claim(lock, **asked))
-        first = bob.queued(bob.claim(lock, **asked))
-        stand_in_line(world, alice, lock, first.place.ticket, extra, lease_ms=asked["lease_ms"])
-        claim = last.claim(lock, **asked)
-        position = last.queued(claim)
-        assert last.operations(lambda: last.poll(claim, position)) == ["Query"]
+            holds(alice, lock, **asked)
+        first = waits(bob, lock, **asked)
+        stand_in_line(world, alice, lock, first.ticket, extra, lease_ms=asked["lease_ms"])
+        behind = waits(last, lock, **asked)
+        assert behind.seen.ahead == extra + 1
+        assert last.operations(behind.polls) == ["Query"]
         assert last.sent[-1].response["ScannedCount"] == 1 + permits + 1
-        assert position.ahead == extra + 1
 
 
 def test_a_readers_poll_reads_past_a_hundred_readers_and_no_further(
     world: World, alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
-    alice.granted(alice.claim(lock))
-    first = bob.queued(bob.claim(lock, shared=True))
-    stand_in_line(world, alice, lock, first.place.ticket, 250, {"shared": {"BOOL": True}})
-    claim = carol.claim(lock, shared=True)
-    position = carol.queued(claim)
-    assert carol.operations(lambda: carol.poll(claim, position)) == ["Query", "Query"]
+    holds(alice, lock)
+    stand_in_line(world, alice, lock, waits(bob, lock, shared=True).ticket, 250, {"shared": {"BOOL": True}})
+    behind = waits(carol, lock, shared=True)
+    assert carol.operations(behind.polls) == ["Query", "Query"]
     assert [sent.response["ScannedCount"] for sent in carol.sent[-2:]] == [3, 100]
 
 
@@ -133,22 +97,23 @@ def stand_in_line(
     )
 
 
+def outlast_a_lease(world: World, held: Held, waiters: Sequence[Queued], halves: int = 3) -> None:
+    """The holder renews and these waiters poll, again and again."""
+    for _ in range(halves):
+        world.advance(LEASE_MS // 2)
+        held.renews()
+        for each in waiters:
+            each.still_waits()
+
+
 def test_a_waiter_keeps_its_place_past_its_lease_by_polling(
     world: World, alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
-    first, second, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
-    grant = alice.granted(first)
-    position: Grant | Position = bob.queued(second)
-    carol.queued(third)
-    ticket = position.place.ticket if isinstance(position, Position) else None
-    for _ in range(6):
-        world.advance(LEASE_MS // 2)
-        grant = alice.table.renew(first, grant.fencing_token)
-        assert isinstance(position, Position)
-        position = bob.poll(second, position)
-    alice.table.release(first, grant)
-    assert isinstance(position, Position)
-    found = bob.poll(second, position)
+    held, waiter, _ = holds(alice, lock), waits(bob, lock), waits(carol, lock)
+    ticket = waiter.ticket
+    outlast_a_lease(world, held, [waiter], halves=6)
+    held.releases()
+    found = waiter.polls()
     assert isinstance(found, Grant)
     assert found.ticket == ticket
 
@@ -157,142 +122,86 @@ def test_a_waiter_keeps_its_place_past_its_lease_by_polling(
 def test_a_waiter_that_sleeps_as_long_as_advised_and_polls_late_keeps_its_place(
     world: World, alice: Process, bob: Process, carol: Process, lock: LockName, late_ms: int
 ) -> None:
-    first, sleeper, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
-    grant = alice.granted(first)
-    joined = bob.queued(sleeper)
+    held, sleeper = holds(alice, lock), waits(bob, lock)
     # Just before the half-life of its row: what this poll leaves of the lease must last for the sleep and the delay.
     world.advance(LEASE_MS // 2 - 500)
-    slept = bob.poll(sleeper, joined)
-    assert isinstance(slept, Position)
-    behind = carol.queued(third)
-    alice.table.renew(first, grant.fencing_token)
+    sleeper.still_waits()
+    behind = waits(carol, lock)
+    held.renews()
     world.advance(LEASE_MS // 2 + late_ms)
-    carol.poll(third, behind)
-    woken = bob.poll(sleeper, slept)
-    assert isinstance(woken, Position)
-    assert not woken.place_lost
+    behind.polls()
+    assert not sleeper.still_waits().place_lost
 
 
 def test_a_row_that_is_extended_while_it_is_swept_is_not_overtaken(
     world: World, alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
     """Found by a random schedule: a refused sweep means that the poll is out of date."""
-    first, sleeper, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
-    grant = alice.granted(first)
-    slept = bob.queued(sleeper)
+    held, sleeper = holds(alice, lock), waits(bob, lock)
     world.advance(LEASE_MS // 2)
-    waiting = carol.queued(third)
-    alice.table.release(first, alice.table.renew(first, grant.fencing_token))
+    behind = waits(carol, lock)
+    held.renews()
+    held.releases()
     world.advance(LEASE_MS // 2 + 4_000)
-    poll = carol.steps(third, lambda me: me.check_position(waiting.place))
+    poll = carol.steps(behind.claim, lambda me: me.check_position(behind.seen.place))
     poll.step()
-    woken = bob.steps(sleeper, lambda me: me.extend(slept.place))
-    woken.to_the_end()
+    bob.steps(sleeper.claim, lambda me: me.extend(sleeper.seen.place)).to_the_end()
     assert isinstance(poll.to_the_end(), Position)
 
 
-def test_a_crashed_waiter_is_swept_and_the_queue_moves_on(
+def test_the_queue_moves_on_past_a_waiter_that_does_not_poll_which_joins_at_the_end_if_it_lives(
     world: World, alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
-    first, crashed, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
-    grant = alice.granted(first)
-    bob.queued(crashed)
-    position = carol.queued(third)
-    for _ in range(3):
-        world.advance(LEASE_MS // 2)
-        grant = alice.table.renew(first, grant.fencing_token)
-        polled = carol.poll(third, position)
-        assert isinstance(polled, Position)
-        position = polled
-    alice.table.release(first, grant)
-    assert isinstance(carol.poll(third, position), Grant)
-    assert carol.table.inspect(lock).rows == ()
+    held, sleeper, behind = holds(alice, lock), waits(bob, lock), waits(carol, lock)
+    outlast_a_lease(world, held, [behind])
+    assert [row.owner for row in carol.table.inspect(lock).rows] == [behind.claim.owner]
+    found = sleeper.still_waits()
+    assert (found.place_lost, found.place.ticket > behind.ticket) == (True, True)
+    held.releases()
+    behind.enters().releases()
+    sleeper.enters()
 
 
-def test_a_waiter_whose_row_was_swept_learns_it_and_joins_at_the_end(
-    world: World, alice: Process, bob: Process, carol: Process, lock: LockName
+@pytest.mark.parametrize("is_free", [False, True], ids=["the lock is held", "its turn has come"])
+def test_a_waiter_whose_record_wait_has_ended_leaves_the_queue_unless_its_turn_has_come(
+    alice: Process, bob: Process, lock: LockName, is_free: bool
 ) -> None:
-    first, sleeper, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
-    grant = alice.granted(first)
-    slept = bob.queued(sleeper)
-    position = carol.queued(third)
-    for _ in range(3):
-        world.advance(LEASE_MS // 2)
-        grant = alice.table.renew(first, grant.fencing_token)
-        polled = carol.poll(third, position)
-        assert isinstance(polled, Position)
-        position = polled
-    woken = bob.poll(sleeper, slept)
-    assert isinstance(woken, Position)
-    assert woken.place_lost
-    assert woken.place.ticket > position.place.ticket
-
-
-def test_a_waiter_whose_record_wait_has_ended_leaves_the_queue(alice: Process, bob: Process, lock: LockName) -> None:
-    alice.granted(alice.claim(lock))
-    claim = bob.claim(lock)
-    position = bob.queued(claim)
-    with pytest.raises(RecordWaitExceeded):
-        bob.poll(claim, position, wait_until_ms=position.now.likely_ms)
-    state = bob.table.inspect(lock)
-    assert state.item is not None
-    assert (state.rows, state.item.waiting) == ((), 0)
-
-
-def test_a_waiter_whose_record_wait_has_ended_still_takes_its_turn(
-    alice: Process, bob: Process, lock: LockName
-) -> None:
-    first, second = alice.claim(lock), bob.claim(lock)
-    grant = alice.granted(first)
-    position = bob.queued(second)
-    alice.table.release(first, grant)
-    assert isinstance(bob.poll(second, position, wait_until_ms=position.now.likely_ms), Grant)
+    held, waiter = holds(alice, lock), waits(bob, lock)
+    ends_ms = waiter.seen.now.likely_ms
+    if is_free:
+        held.releases()
+        assert isinstance(waiter.polls(wait_until_ms=ends_ms), Grant)
+    else:
+        with pytest.raises(RecordWaitExceeded):
+            waiter.polls(wait_until_ms=ends_ms)
+    assert counts(bob, lock) == (1, 0, 0)
 
 
 def test_a_waiter_that_withdraws_lets_the_next_one_through(
     alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
-    first, second, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
-    grant = alice.granted(first)
-    leaving = bob.queued(second)
-    position = carol.queued(third)
-    assert bob.table.withdraw(second, leaving.place.ticket) is None
-    alice.table.release(first, grant)
-    assert isinstance(carol.poll(third, position), Grant)
-
-
-def test_when_the_queue_is_empty_again_a_grant_is_one_write_again(
-    alice: Process, bob: Process, carol: Process, lock: LockName
-) -> None:
-    first, second = alice.claim(lock), bob.claim(lock)
-    grant = alice.granted(first)
-    position = bob.queued(second)
-    alice.table.release(first, grant)
-    found = bob.poll(second, position)
-    assert isinstance(found, Grant)
-    bob.table.release(second, found)
-    assert carol.operations(lambda: carol.granted(carol.claim(lock))) == ["UpdateItem"]
+    held, leaving, behind = holds(alice, lock), waits(bob, lock), waits(carol, lock)
+    assert bob.table.withdraw(leaving.claim, leaving.ticket) is None
+    held.releases()
+    behind.enters()
 
 
 def test_a_whole_crashed_queue_costs_a_few_acquisitions_and_then_nothing(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
-    claim = alice.claim(lock)
-    grant = alice.granted(claim)
-    stand_in_line(world, bob, lock, bob.queued(bob.claim(lock)).place.ticket, 59)
-    alice.table.release(claim, grant)
+    held = holds(alice, lock)
+    stand_in_line(world, bob, lock, waits(bob, lock).ticket, 59)
+    held.releases()
     world.advance(2 * LEASE_MS)
     for _ in range(3):
-        claim = bob.claim(lock)
-        bob.table.release(claim, bob.granted(claim))
+        holds(bob, lock).releases()
     assert bob.table.inspect(lock).rows == ()
-    assert alice.operations(lambda: alice.granted(alice.claim(lock))) == ["UpdateItem"]
+    assert alice.operations(lambda: holds(alice, lock)) == ["UpdateItem"]
 
 
 @pytest.mark.parametrize("engine", first_on("moto", exact_engine_names()), indirect=True)
 def test_tickets_of_38_digits_keep_their_order(world: World, alice: Process, bob: Process, lock: LockName) -> None:
-    first = alice.claim(lock)
-    grant = alice.granted(first)
+    held = holds(alice, lock)
     huge = 10**37 + 7
     alice.client.update_item(
         TableName=world.engine.table_name,
@@ -300,15 +209,11 @@ def test_tickets_of_38_digits_keep_their_order(world: World, alice: Process, bob
         UpdateExpression="SET issued = :huge",
         ExpressionAttributeValues={":huge": number(huge)},
     )
-    claims = [bob.claim(lock) for _ in range(3)]
-    positions = [bob.queued(claim) for claim in claims]
-    assert [position.place.ticket for position in positions] == [huge + 1, huge + 2, huge + 3]
-    alice.table.release(first, grant)
-    for claim, position in zip(claims, positions, strict=True):
-        found = bob.poll(claim, position)
-        assert isinstance(found, Grant)
-        assert found.ticket == position.place.ticket
-        bob.table.release(claim, found)
+    waiters = [waits(bob, lock) for _ in range(3)]
+    assert [waiter.ticket for waiter in waiters] == [huge + 1, huge + 2, huge + 3]
+    held.releases()
+    for waiter in waiters:
+        waiter.enters().releases()
 
 
 @pytest.mark.parametrize(
@@ -325,11 +230,9 @@ def test_tickets_of_38_digits_keep_their_order(world: World, alice: Process, bob
 def test_a_turn_is_refused_if_the_lock_has_changed_since_the_poll(
     world: World, alice: Process, bob: Process, lock: LockName, change: str
 ) -> None:
-    first, second = alice.claim(lock), bob.claim(lock)
-    grant = alice.granted(first)
-    waiting = bob.queued(second)
-    alice.table.release(first, grant)
-    poll = bob.steps(second, lambda me: me.check_position(waiting.place))
+    held, waiter = holds(alice, lock), waits(bob, lock)
+    held.releases()
+    poll = bob.steps(waiter.claim, lambda me: me.check_position(waiter.seen.place))
     poll.step()
     alice.client.update_item(
         TableName=world.engine.table_name,

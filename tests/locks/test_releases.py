@@ -4,137 +4,116 @@ from collections.abc import Callable
 
 import pytest
 from kit.world import LEASE_MS, Process, World, reply_lost
-from locks.waiting_line import item_of
+from locks.waiting_line import holds, item_of
 
 from ticketlock import Grant, LockLost, LockName
 from ticketlock.locks._items import lock_key
-from ticketlock.locks._outcomes import Releasing
+from ticketlock.locks._outcomes import Hold, Releasing
 
 pytestmark = pytest.mark.shows("lost requests")
 
 
 def passes(_operation: str) -> None:
-    pass
+    """No fault."""
 
 
-def by_force(operator: Process, grant: Grant) -> None:
+def by_force(operator: Process, grant: Hold) -> None:
     operator.table.force_release(grant.lock, grant.fencing_token)
 
 
-def as_its_owner(operator: Process, grant: Grant) -> None:
+def as_its_owner(operator: Process, grant: Hold) -> None:
     operator.table.release_as(grant.lock, grant.owner)
 
 
-def with_the_item(operator: Process, grant: Grant) -> None:
+def with_the_item(operator: Process, grant: Hold) -> None:
     operator.client.delete_item(TableName=operator.world.engine.table_name, Key=lock_key(grant.lock))
 
 
 every_way = pytest.mark.parametrize("freed", [by_force, as_its_owner, with_the_item])
-Freed = Callable[[Process, Grant], None]
+Freed = Callable[[Process, Hold], None]
 
 
 @every_way
+@pytest.mark.parametrize("faults", [[], [reply_lost]], ids=["at once", "after its first reply was lost"])
 def test_the_release_of_a_lock_that_another_client_has_freed_says_so(
-    alice: Process, bob: Process, lock: LockName, freed: Freed
+    alice: Process, bob: Process, lock: LockName, freed: Freed, faults: list[Callable[[str], None]]
 ) -> None:
-    claim = alice.claim(lock)
-    grant = alice.granted(claim)
-    freed(bob, grant)
+    held = holds(alice, lock)
+    freed(bob, held.grant)
+    alice.faults = [*faults]
     with pytest.raises(LockLost, match="another client has freed it"):
-        alice.table.contend(claim, lambda me: me.release(grant, releasing=Releasing(by="alice")))
-
-
-@every_way
-def test_the_release_of_a_freed_lock_says_so_even_if_its_first_reply_was_lost(
-    alice: Process, bob: Process, lock: LockName, freed: Freed
-) -> None:
-    claim = alice.claim(lock)
-    grant = alice.granted(claim)
-    freed(bob, grant)
-    alice.faults = [reply_lost]
-    with pytest.raises(LockLost):
-        alice.table.contend(claim, lambda me: me.release(grant, releasing=Releasing(by="alice")))
+        alice.table.contend(held.claim, lambda me: me.release(held.grant, releasing=Releasing(by="alice")))
 
 
 def test_the_release_of_a_freed_lock_says_so_even_if_its_first_reply_was_lost_and_others_have_held_the_lock_since(
     alice: Process, bob: Process, lock: LockName
 ) -> None:
-    claim, next_one = alice.claim(lock), bob.claim(lock)
-    grant = alice.granted(claim)
-    by_force(bob, grant)
-    bob.table.release(next_one, bob.granted(next_one))
+    held = holds(alice, lock)
+    by_force(bob, held.grant)
+    holds(bob, lock).releases()
     alice.faults = [reply_lost]
     with pytest.raises(LockLost):
-        alice.table.release(claim, grant)
+        held.releases()
 
 
 @pytest.mark.parametrize("is_retried", ["in one call", "by the next call"])
 def test_the_release_of_a_deleted_lock_says_so_though_others_have_held_and_released_the_lock_since(
     world: World, alice: Process, bob: Process, lock: LockName, is_retried: str
 ) -> None:
-    claim, next_one = alice.claim(lock), bob.claim(lock)
-    grant = alice.granted(claim)
+    held = holds(alice, lock)
     world.advance(1_000)
-    with_the_item(bob, grant)
-    bob.table.release(next_one, bob.granted(next_one))
+    with_the_item(bob, held.grant)
+    holds(bob, lock).releases()
     alice.faults = [reply_lost] if is_retried == "in one call" else []
     tried_before = Releasing(tried_before=is_retried == "by the next call")
     with pytest.raises(LockLost):
-        alice.table.contend(claim, lambda me: me.release(grant, releasing=tried_before))
+        alice.table.contend(held.claim, lambda me: me.release(held.grant, releasing=tried_before))
 
 
 def test_a_retried_release_succeeds_though_others_have_held_the_lock_since(
     alice: Process, bob: Process, lock: LockName
 ) -> None:
-    claim, next_one = alice.claim(lock), bob.claim(lock)
-    grant = alice.granted(claim)
+    held = holds(alice, lock)
 
     def others_come_while_the_reply_is_lost(operation: str) -> None:
-        bob.table.release(next_one, bob.granted(next_one))
+        holds(bob, lock).releases()
         reply_lost(operation)
 
     alice.faults = [others_come_while_the_reply_is_lost]
-    assert not alice.table.release(claim, grant).lease_was_over
+    assert not held.releases().lease_was_over
 
 
 def test_a_retried_release_succeeds_on_an_item_that_an_earlier_version_has_created(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
-    first, claim, next_one = alice.claim(lock), alice.claim(lock), bob.claim(lock)
-    alice.table.release(first, alice.granted(first))
+    holds(alice, lock).releases()
     alice.client.update_item(
         TableName=world.engine.table_name, Key=lock_key(lock), UpdateExpression="REMOVE tokensAfter"
     )
     world.advance(1_000)
-    grant = alice.granted(claim)
-    alice.table.release(claim, grant)
-    bob.table.release(next_one, bob.granted(next_one))
+    held = holds(alice, lock)
+    held.releases()
+    holds(bob, lock).releases()
     again = Releasing(tried_before=True)
-    assert not alice.table.contend(claim, lambda me: me.release(grant, releasing=again)).lease_was_over
+    assert not alice.table.contend(held.claim, lambda me: me.release(held.grant, releasing=again)).lease_was_over
 
 
-def test_a_duplicate_release_changes_nothing(alice: Process, lock: LockName) -> None:
-    claim = alice.claim(lock)
-    grant = alice.granted(claim)
-    alice.table.release(claim, grant)
-    assert not alice.table.release(claim, grant).lease_was_over
-
-
-def test_an_earlier_try_of_a_release_counts_though_others_have_held_the_lock_since(
-    alice: Process, bob: Process, lock: LockName
+@pytest.mark.parametrize("others_have_held_it", [False, True])
+def test_a_release_that_is_repeated_succeeds_though_others_have_held_the_lock_since(
+    alice: Process, bob: Process, lock: LockName, others_have_held_it: bool
 ) -> None:
-    claim, next_one = alice.claim(lock), bob.claim(lock)
-    grant = alice.granted(claim)
-    alice.table.release(claim, grant)
-    bob.table.release(next_one, bob.granted(next_one))
-    assert not alice.table.release(claim, grant).lease_was_over
+    held = holds(alice, lock)
+    held.releases()
+    if others_have_held_it:
+        holds(bob, lock).releases()
+    assert not held.releases().lease_was_over
 
 
 @pytest.mark.parametrize("freed", [by_force, as_its_owner])
 def test_an_operator_whose_reply_was_lost_has_freed_the_lock(
     alice: Process, bob: Process, lock: LockName, freed: Freed
 ) -> None:
-    grant = alice.granted(alice.claim(lock))
+    grant = holds(alice, lock).grant
     bob.faults = [passes, reply_lost]
     freed(bob, grant)
     assert isinstance(alice.take(alice.claim(lock), record_wait_ms=0), Grant)
@@ -145,12 +124,12 @@ def test_an_operator_has_freed_the_lock_though_others_have_held_it_since_and_the
     world: World, alice: Process, bob: Process, carol: Process, lock: LockName, freed: Freed
 ) -> None:
     """Found by a random schedule."""
-    grant, next_one = alice.granted(alice.claim(lock)), carol.claim(lock)
+    grant = holds(alice, lock).grant
     world.advance(LEASE_MS - 3_000)
 
     def others_come_while_the_reply_is_lost(operation: str) -> None:
         world.advance(5_000)
-        carol.table.release(next_one, carol.granted(next_one))
+        holds(carol, lock).releases()
         reply_lost(operation)
 
     bob.faults = [passes, others_come_while_the_reply_is_lost]
@@ -162,7 +141,7 @@ def test_an_operator_has_freed_the_lock_though_others_have_held_it_since_and_the
 def test_the_second_of_two_operators_learns_that_the_lock_has_no_such_holder(
     alice: Process, bob: Process, lock: LockName, freed: Freed
 ) -> None:
-    grant = alice.granted(alice.claim(lock))
+    grant = holds(alice, lock).grant
     freed(bob, grant)
     with pytest.raises(LockLost, match="no holder of the lock"):
         freed(bob, grant)
@@ -176,8 +155,8 @@ def test_records_of_forced_releases_are_removed_after_their_leases(
         return len(item.forced)
 
     for _ in range(3):
-        by_force(bob, alice.granted(alice.claim(lock)))
+        by_force(bob, holds(alice, lock).grant)
     assert traces() == 3
     world.advance(LEASE_MS + 5_000)
-    by_force(bob, alice.granted(alice.claim(lock)))
+    by_force(bob, holds(alice, lock).grant)
     assert traces() == 1

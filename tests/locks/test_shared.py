@@ -1,11 +1,13 @@
 """Holders that share a lock, writers that do not; and the number of permits, of users, operators and deployments."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 from kit.world import LEASE_MS, Process, World
-from locks.waiting_line import item_of
+from locks.waiting_line import Held, holds, item_of, waits
 
 from ticketlock import (
     Claim,
@@ -14,124 +16,79 @@ from ticketlock import (
     LockLost,
     LockName,
     PermitsMismatch,
-    Position,
     RecordWaitExceeded,
 )
 
 pytestmark = pytest.mark.shows("exclusion", "order")
 
 
-def sharing(process: Process, lock: LockName) -> Claim:
-    return process.claim(lock, shared=True)
-
-
 def test_readers_hold_a_lock_together(world: World, lock: LockName) -> None:
-    readers = [world.process() for _ in range(4)]
-    tokens = [reader.granted(sharing(reader, lock)).fencing_token for reader in readers]
+    readers = [holds(world.process(), lock, shared=True) for _ in range(4)]
+    tokens = [reader.token for reader in readers]
     assert tokens == sorted(set(tokens))
-    assert [holder.shared for holder in item_of(readers[0], lock).holders] == [True] * 4
+    assert [holder.shared for holder in item_of(readers[0].process, lock).holders] == [True] * 4
 
 
 def test_a_writer_waits_for_every_reader(alice: Process, bob: Process, carol: Process, lock: LockName) -> None:
-    reads = [(reader, claim := sharing(reader, lock), reader.granted(claim)) for reader in (alice, bob)]
-    writes = carol.claim(lock)
-    place = carol.queued(writes)
-    for reader, claim, grant in reads:
-        assert isinstance(carol.poll(writes, place), Position)
-        reader.table.release(claim, grant)
-    assert isinstance(carol.poll(writes, place), Grant)
+    readers = [holds(process, lock, shared=True) for process in (alice, bob)]
+    writer = waits(carol, lock)
+    for reader in readers:
+        writer.still_waits()
+        reader.releases()
+    writer.enters()
 
 
 def test_a_reader_does_not_overtake_a_waiting_writer(
     alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
-    first = sharing(alice, lock)
-    grant = alice.granted(first)
-    writes = bob.claim(lock)
-    writer = bob.queued(writes)
-    late = sharing(carol, lock)
-    reader = carol.queued(late)
-    assert isinstance(carol.poll(late, reader), Position)
-    alice.table.release(first, grant)
-    assert isinstance(carol.poll(late, reader), Position)
-    written = bob.poll(writes, writer)
-    assert isinstance(written, Grant)
-    bob.table.release(writes, written)
-    assert isinstance(carol.poll(late, reader), Grant)
+    first, writer, late = holds(alice, lock, shared=True), waits(bob, lock), waits(carol, lock, shared=True)
+    late.still_waits()
+    first.releases()
+    late.still_waits()
+    writer.enters().releases()
+    late.enters()
 
 
-def test_readers_in_a_row_hold_together_in_any_order_of_polls(world: World, alice: Process, lock: LockName) -> None:
-    writes = alice.claim(lock)
-    grant = alice.granted(writes)
-    readers = [(reader := world.process(), claim := sharing(reader, lock), reader.queued(claim)) for _ in range(5)]
-    last = world.process()
-    writes_again = last.claim(lock)
-    place = last.queued(writes_again)
-    alice.table.release(writes, grant)
-    assert isinstance(last.poll(writes_again, place), Position)
-    granted = [reader.poll(claim, where) for reader, claim, where in reversed(readers)]
-    assert all(isinstance(each, Grant) for each in granted)
-    assert isinstance(last.poll(writes_again, place), Position)
-
-
-def test_a_run_of_readers_longer_than_a_page_is_read_to_its_end(world: World, alice: Process, lock: LockName) -> None:
-    writes = alice.claim(lock)
-    grant = alice.granted(writes)
-    bob = world.process()
-    claims = [sharing(bob, lock) for _ in range(12)]
-    places = [bob.queued(claim) for claim in claims]
-    alice.table.release(writes, grant)
-    assert isinstance(bob.poll(claims[-1], places[-1]), Grant)
-
-
-def test_how_many_turns_are_ahead_counts_readers_in_a_row_once(world: World, alice: Process, lock: LockName) -> None:
-    writes = alice.claim(lock)
-    alice.granted(writes)
-    line = [(reader := world.process(), claim := sharing(reader, lock), reader.queued(claim)) for _ in range(3)]
-    reader, claim, place = line[-1]
-    seen = reader.poll(claim, place)
-    assert isinstance(seen, Position)
-    assert (seen.ahead, seen.turns) == (2, 0)
-
-
-def test_the_expired_readers_are_removed_by_the_writer(world: World, lock: LockName) -> None:
-    for _ in range(3):
-        world.process().granted(Claim(lock, f"reader-{_}", 10_000, shared=True))
-    world.advance(20_000)
-    writer = world.process()
-    grant = writer.granted(writer.claim(lock))
-    assert grant.took_over == 3
-    assert [holder.owner for holder in item_of(writer, lock).holders] == [grant.owner]
+@pytest.mark.parametrize("count", [5, 12], ids=["on one page", "on several pages"])
+def test_readers_in_a_row_are_one_turn_and_hold_together_in_any_order_of_polls(
+    world: World, alice: Process, lock: LockName, count: int
+) -> None:
+    held = holds(alice, lock)
+    readers = [waits(world.process(), lock, shared=True) for _ in range(count)]
+    writer = waits(world.process(), lock)
+    seen = readers[-1].still_waits()
+    assert (seen.ahead, seen.turns) == (count - 1, 0)
+    held.releases()
+    writer.still_waits()
+    for reader in reversed(readers):
+        reader.enters()
+    writer.still_waits()
 
 
 def test_an_expired_writer_is_removed_by_the_reader(world: World, alice: Process, bob: Process, lock: LockName) -> None:
-    alice.granted(alice.claim(lock, lease_ms=10_000))
+    holds(alice, lock, lease_ms=10_000)
     world.advance(20_000)
-    assert bob.granted(sharing(bob, lock)).took_over == 1
-    assert world.process().granted(sharing(alice, lock)).took_over == 0
+    assert bob.granted(bob.claim(lock, shared=True)).took_over == 1
+    assert alice.granted(alice.claim(lock, shared=True)).took_over == 0
 
 
 def test_a_reader_that_comes_while_the_last_waiting_writer_is_granted_waits_for_it(
     alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
-    held = alice.claim(lock)
-    grant = alice.granted(held)
-    writes = carol.claim(lock)
-    place = carol.queued(writes)
-    alice.table.release(held, grant)
-    reading = bob.steps(sharing(bob, lock), lambda me: me.take_ticket(0))
+    held, writer = holds(alice, lock), waits(carol, lock)
+    held.releases()
+    reading = bob.steps(bob.claim(lock, shared=True), lambda me: me.take_ticket(0))
     reading.step()  # refused: one waits
-    assert isinstance(carol.poll(writes, place), Grant)
+    writer.enters()
     with pytest.raises(RecordWaitExceeded):
         reading.to_the_end()
 
 
 def test_a_release_that_differs_from_its_claim_in_sharing_is_refused(alice: Process, lock: LockName) -> None:
-    claim = sharing(alice, lock)
-    grant = alice.granted(claim)
+    held = holds(alice, lock, shared=True)
     with pytest.raises(InvalidLockRequest, match="shared"):
-        alice.table.release(alice.claim(lock, claim.owner), grant)
-    alice.table.release(claim, grant)
+        alice.table.release(alice.claim(lock, held.claim.owner), held.grant)
+    held.releases()
 
 
 def test_a_shared_claim_has_one_permit(alice: Process, lock: LockName) -> None:
@@ -139,55 +96,40 @@ def test_a_shared_claim_has_one_permit(alice: Process, lock: LockName) -> None:
         alice.claim(lock, permits=2, shared=True)
 
 
+@pytest.mark.parametrize("shared", [1, "", None], ids=repr)
+def test_a_claim_shares_the_lock_or_does_not(shared: Any) -> None:
+    with pytest.raises(InvalidLockRequest, match=r"^shared is .*; allowed: true or false"):
+        Claim(LockName("order-42"), "reader", 10_000, shared=shared)
+
+
 def test_a_higher_limit_lets_more_in_at_once_without_their_asking(world: World, lock: LockName) -> None:
-    processes = [world.process() for _ in range(4)]
-    claims = [process.claim(lock) for process in processes]
-    processes[0].granted(claims[0])
-    places = [process.queued(claim) for process, claim in zip(processes[1:], claims[1:], strict=True)]
+    holds(world.process(), lock)
+    waiters = [waits(world.process(), lock) for _ in range(3)]
     world.process().table.set_limit(lock, 3)
-    found = [
-        process.poll(claim, place) for process, claim, place in zip(processes[1:], claims[1:], places, strict=True)
-    ]
-    assert [isinstance(each, Grant) for each in found] == [True, True, False]
+    assert [isinstance(waiter.polls(), Grant) for waiter in waiters] == [True, True, False]
 
 
 def test_a_lower_limit_keeps_the_holders_and_stops_further_grants(world: World, lock: LockName) -> None:
-    processes = [world.process() for _ in range(3)]
-    claims = [process.claim(lock, permits=3) for process in processes]
-    grants = [process.granted(claim) for process, claim in zip(processes, claims, strict=True)]
+    held = [holds(world.process(), lock, permits=3) for _ in range(3)]
     world.process().table.set_limit(lock, 1)
-    late = world.process()
-    waits = late.claim(lock, permits=3)
-    place = late.queued(waits)
-    for process, claim, grant in zip(processes, claims, grants, strict=True):
-        assert process.table.renew(claim, grant.fencing_token).fencing_token == grant.fencing_token
-        assert isinstance(late.poll(waits, place), Position)
-        process.table.release(claim, grant)
-    assert isinstance(late.poll(waits, place), Grant)
+    late = waits(world.process(), lock, permits=3)
+    for holder in held:
+        token = holder.token
+        assert holder.renews().fencing_token == token
+        late.still_waits()
+        holder.releases()
+    late.enters()
 
 
 def test_a_limit_of_zero_closes_the_lock_to_all(alice: Process, bob: Process, lock: LockName) -> None:
     alice.table.set_limit(lock, 0)
-    assert isinstance(bob.take(bob.claim(lock)), Position)
-    assert isinstance(alice.take(sharing(alice, lock)), Position)
-
-
-def test_a_late_copy_of_a_limit_changes_nothing_once_another_was_set(
-    alice: Process, bob: Process, lock: LockName
-) -> None:
-    alice.table.set_limit(lock, 2)
-    bob.operations(lambda: bob.table.set_limit(lock, 0))
-    late = bob.sent[-1].parameters
-    alice.table.set_limit(lock, 3)
-    with pytest.raises(ClientError, match="ConditionalCheckFailed"):
-        bob.client.update_item(**late)
-    assert item_of(alice, lock).permits == 3
+    waits(bob, lock)
+    waits(alice, lock, shared=True)
 
 
 def test_time_to_live_does_not_delete_a_limit(world: World, alice: Process, lock: LockName) -> None:
     alice.table.set_limit(lock, 2)
-    claim = alice.claim(lock)
-    alice.table.release(claim, alice.granted(claim))
+    holds(alice, lock).releases()
     found = alice.client.scan(TableName=world.engine.table_name)["Items"]
     mine = [item for item in found if item["pk"]["S"] == lock.entity]
     assert [int(item["expiresAt"]["N"]) for item in mine] == [221_845_392_000]
@@ -199,66 +141,48 @@ def test_an_invalid_limit_is_refused(alice: Process, lock: LockName) -> None:
 
 
 def test_data_can_be_changed_and_removed_while_the_lock_is_held(alice: Process, lock: LockName) -> None:
-    claim = alice.claim(lock, data="first")
-    grant = alice.granted(claim)
-    shown = []
+    held = holds(alice, lock, data="first")
     for data in ("second", None):
-        alice.table.set_data(claim, grant.fencing_token, data)
-        item = item_of(alice, lock)
-        shown.append(item.holders[0].data)
-    assert shown == ["second", None]
+        alice.table.set_data(held.claim, held.token, data)
+        assert item_of(alice, lock).holders[0].data == data
 
 
-def test_data_that_a_holder_leaves_reaches_the_next_holder_only(
-    alice: Process, bob: Process, carol: Process, lock: LockName
+def as_the_holder(_: Process, held: Held) -> None:
+    held.releases()
+
+
+def as_its_owner(operator: Process, held: Held) -> None:
+    operator.table.release_as(held.claim.lock, held.claim.owner)
+
+
+def by_force(operator: Process, held: Held) -> None:
+    operator.table.force_release(held.claim.lock, held.token)
+
+
+@pytest.mark.parametrize(
+    ("released", "kept"), [(as_the_holder, None), (as_its_owner, None), (by_force, "checkpoint 7")]
+)
+def test_data_that_a_holder_leaves_reaches_the_next_holder_only_unless_that_one_was_released_by_force(
+    alice: Process, bob: Process, lock: LockName, released: Callable[[Process, Held], None], kept: str | None
 ) -> None:
-    claim = alice.claim(lock)
-    alice.table.release(claim, alice.granted(claim), data_left="checkpoint 7")
-    second = bob.claim(lock)
-    grant = bob.granted(second)
+    holds(alice, lock).releases(data_left="checkpoint 7")
+    claim = bob.claim(lock)
+    grant = bob.granted(claim)
     assert grant.data_left == "checkpoint 7"
-    bob.table.release(second, grant)
-    assert carol.granted(carol.claim(lock)).data_left is None
-
-
-def test_data_is_removed_even_if_the_next_holder_is_released_by_its_owner_alone(
-    alice: Process, bob: Process, carol: Process, lock: LockName
-) -> None:
-    claim = alice.claim(lock)
-    alice.table.release(claim, alice.granted(claim), data_left="checkpoint 7")
-    second = bob.claim(lock)
-    assert bob.granted(second).data_left == "checkpoint 7"
-    alice.table.release_as(lock, second.owner)
-    assert carol.granted(carol.claim(lock)).data_left is None
+    released(alice, Held(bob, claim, grant))
+    assert alice.granted(alice.claim(lock)).data_left == kept
 
 
 def test_a_lock_is_taken_away_from_the_holder_with_that_token_only(
     alice: Process, bob: Process, lock: LockName
 ) -> None:
-    claim = alice.claim(lock)
-    grant = alice.granted(claim)
+    held = holds(alice, lock)
     with pytest.raises(LockLost):
-        bob.table.force_release(lock, grant.fencing_token - 1)
-    bob.table.force_release(lock, grant.fencing_token)
+        bob.table.force_release(lock, held.token - 1)
+    bob.table.force_release(lock, held.token)
     with pytest.raises(LockLost):
-        alice.table.renew(claim, grant.fencing_token)
-    assert isinstance(bob.take(bob.claim(lock)), Grant)
-
-
-def test_after_a_forced_release_data_of_the_holder_before_reaches_the_next_holder(
-    alice: Process, bob: Process, carol: Process, lock: LockName
-) -> None:
-    claim = alice.claim(lock)
-    alice.table.release(claim, alice.granted(claim), data_left="checkpoint 7")
-    taken = bob.granted(bob.claim(lock))
-    alice.table.force_release(lock, taken.fencing_token)
-    assert carol.granted(carol.claim(lock)).data_left == "checkpoint 7"
-
-
-@pytest.mark.parametrize("shared", [2, 1, 0, "no", "", None, []], ids=repr)
-def test_a_claim_shares_the_lock_or_does_not(shared: Any) -> None:
-    with pytest.raises(InvalidLockRequest, match=r"^shared is .*; allowed: true or false"):
-        Claim(LockName("order-42"), "reader", 10_000, shared=shared)
+        held.renews()
+    holds(bob, lock)
 
 
 # A number of permits that carries when its execution started: the later one is in force, on every engine.
@@ -267,10 +191,10 @@ def test_a_claim_shares_the_lock_or_does_not(shared: Any) -> None:
 OLD, NEW = 1, 2
 
 
-def asks(process: Process, lock: LockName, permits: int, since_ms: int, *, shared: bool = False) -> Claim:
-    """The claim of an execution that started then."""
+def asks(process: Process, lock: LockName, permits: int, since_ms: int | None, *, shared: bool = False) -> Claim:
+    """The claim of an execution that started then; or of a caller with a number of its own."""
     claim = process.claim(lock, permits=permits, shared=shared)
-    return Claim(lock, claim.owner, LEASE_MS, permits=permits, shared=shared, permits_since_ms=since_ms)
+    return claim if since_ms is None else replace(claim, permits_since_ms=since_ms)
 
 
 def number(process: Process, lock: LockName) -> tuple[int, int | None]:
@@ -285,45 +209,49 @@ def test_a_later_number_takes_a_free_lock_with_one_request(alice: Process, lock:
     assert number(alice, lock) == (3, NEW)
 
 
-def test_a_raised_number_lets_the_newcomer_in_beside_the_holder_and_a_lowered_one_does_not(
-    alice: Process, bob: Process, carol: Process, lock: LockName
-) -> None:
-    alice.granted(asks(alice, lock, 1, OLD))
-    bob.granted(asks(bob, lock, 2, NEW))
-    with pytest.raises(RecordWaitExceeded):
-        carol.take(asks(carol, lock, 2, NEW + 1), record_wait_ms=0)
-    with pytest.raises(RecordWaitExceeded):
-        carol.take(asks(carol, lock, 1, NEW + 1), record_wait_ms=0)
-    assert number(alice, lock) == (2, NEW)
+ENTERS, WAITS, MISMATCH = "enters", "waits", "is refused"
 
 
-@pytest.mark.parametrize(("then", "now"), [(1, 2), (2, 1)], ids=["raised", "lowered"])
-def test_an_earlier_number_is_judged_by_the_later_one(
-    alice: Process, bob: Process, carol: Process, lock: LockName, then: int, now: int
+@pytest.mark.parametrize(
+    ("held", "asked", "outcome", "then"),
+    [
+        pytest.param([(1, OLD)], (2, NEW), ENTERS, (2, NEW), id="a raised number lets the newcomer in"),
+        pytest.param([(1, OLD), (2, NEW)], (2, NEW + 1), WAITS, (2, NEW + 1), id="the same number does not"),
+        pytest.param([(1, OLD), (2, NEW)], (1, NEW + 1), WAITS, (1, NEW + 1), id="a lowered one does not"),
+        pytest.param([(2, NEW)], (1, OLD), ENTERS, (2, NEW), id="an earlier one is judged by the later: raised"),
+        pytest.param([(1, NEW)], (2, OLD), WAITS, (1, NEW), id="an earlier one is judged by the later: lowered"),
+        pytest.param([(2, OLD)], (2, None), ENTERS, (2, OLD), id="the callers own is the lock's"),
+        pytest.param([(2, OLD)], (1, None), MISMATCH, (2, OLD), id="the callers own is another"),
+        pytest.param([(2, None)], (1, NEW), MISMATCH, (2, None), id="a deployment's is another than the users'"),
+        pytest.param([(2, None)], (2, NEW), ENTERS, (2, NEW), id="a deployment's is that of the users"),
+    ],
+)
+def test_the_later_number_is_in_force_unless_users_name_one_of_their_own(
+    world: World, bob: Process, lock: LockName, held: Any, asked: Any, outcome: str, then: tuple[int, int | None]
 ) -> None:
-    alice.granted(asks(alice, lock, now, NEW))
-    late = asks(bob, lock, then, OLD)
-    if now == 2:
-        bob.granted(late)
+    for each in held:
+        holder = world.process()
+        holder.granted(asks(holder, lock, *each))
+    before, claim = number(bob, lock), asks(bob, lock, *asked)
+    if outcome == ENTERS:
+        bob.granted(claim)
+    elif outcome == MISMATCH:
+        with pytest.raises(PermitsMismatch):
+            bob.take(claim)
     else:
-        bob.queued(late)
-    carol.queued(asks(carol, lock, then, OLD))
-    assert number(alice, lock) == (now, NEW)
+        with pytest.raises(RecordWaitExceeded):
+            bob.take(claim, record_wait_ms=0)
+        assert number(bob, lock) == before
+        bob.queued(claim)
+    assert number(bob, lock) == then
 
 
 def test_a_late_copy_of_a_request_with_an_earlier_number_changes_nothing(
     alice: Process, bob: Process, lock: LockName
 ) -> None:
     claim = asks(alice, lock, 1, OLD)
-    grant = None
-
-    def takes() -> None:
-        nonlocal grant
-        grant = alice.granted(claim)
-
-    alice.operations(takes)
+    grant = alice.granted(claim)
     late = alice.sent[-1].parameters
-    assert isinstance(grant, Grant)
     alice.table.release(claim, grant)
     bob.table.release(later := asks(bob, lock, 2, NEW), bob.granted(later))
     with pytest.raises(ClientError, match="ConditionalCheckFailed"):
@@ -347,23 +275,6 @@ def test_beneath_a_limit_the_latest_number_waits_for_its_end(alice: Process, bob
     assert number(alice, lock) == (2, NEW)
     alice.table.unset_limit(lock, 5)
     assert number(alice, lock) == (3, NEW)
-
-
-def test_a_number_of_the_callers_own_must_be_the_locks(alice: Process, bob: Process, lock: LockName) -> None:
-    alice.granted(asks(alice, lock, 2, OLD))
-    bob.granted(bob.claim(lock, permits=2))
-    with pytest.raises(PermitsMismatch):
-        bob.take(bob.claim(lock, permits=1))
-
-
-def test_a_lock_whose_users_name_another_number_does_not_follow_a_deployment(
-    alice: Process, bob: Process, lock: LockName
-) -> None:
-    alice.granted(alice.claim(lock, permits=2))
-    with pytest.raises(PermitsMismatch):
-        bob.take(asks(bob, lock, 1, NEW))
-    bob.granted(asks(bob, lock, 2, NEW))
-    assert number(bob, lock) == (2, NEW)
 
 
 def test_a_lock_that_does_not_say_whose_number_it_has_follows_once_an_operator_has_set_the_new_one(

@@ -7,16 +7,15 @@ must find the fault.
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from kit.engines import IN_MEMORY_FIRST
 from kit.orders import every_order
 from kit.published import PublishedContender
 from kit.world import LEASE_MS, Process, Stepper, Touched, World, exclusion_held
-from locks.waiting_line import item_of
 
-from ticketlock import Grant, LockLost, LockName, Position
+from ticketlock import Grant, LockName, Position
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._actions import Reply
 from ticketlock.wire._requests import Request
@@ -24,14 +23,14 @@ from ticketlock.wire._table_time import Moment
 
 pytestmark = pytest.mark.shows("exclusion")
 
-H = TypeVar("H")
-Steps = Generator[Request, Reply, H]
+T = TypeVar("T")
+Steps = Generator[Request, Reply, T]
 
 HOLDER, FIRST, SECOND = "holder", "first", "second"
 
 
 @dataclass
-class Runner(Generic[H]):
+class Runner:
     """A process of a race: it acquires the lock and, if it gets it, releases it.
 
     Attributes:
@@ -46,10 +45,10 @@ class Runner(Generic[H]):
 
     name: str
     process: Process
-    come: Callable[[Moment], Steps[H | None]]
-    leave: Callable[[Moment, H], Steps[object]]
-    note: Callable[["Runner[H]"], None]
-    held: H | None = None
+    come: Callable[[Moment], Steps[Any]]
+    leave: Callable[[Moment, Any], Steps[object]]
+    note: Callable[["Runner"], None]
+    held: Any = None
 
     def __post_init__(self) -> None:
         self.touched = Touched()
@@ -75,22 +74,22 @@ class Runner(Generic[H]):
                 self._way = self._out(way.result)
         self.note(self)
 
-    def _out(self, held: H) -> Stepper[object]:
+    def _out(self, held: Any) -> Stepper[object]:
         return Stepper(self.process, lambda now: self.leave(now, held))
 
 
 @dataclass
-class Race(Generic[H]):
+class Race:
     """Runners, and the events of one schedule: which runner held the lock, from which of its steps on, with what
     hold.
     """
 
-    runners: list[Runner[H]] = field(default_factory=list)
+    runners: list[Runner] = field(default_factory=list)
     schedule: list[str] = field(default_factory=list)
-    entries: list[tuple[int, str, H]] = field(default_factory=list)
+    entries: list[tuple[int, str, Any]] = field(default_factory=list)
     most_inside: int = 0
 
-    def note(self, runner: Runner[H]) -> None:
+    def note(self, runner: Runner) -> None:
         """Record that a request of a runner was answered."""
         self.schedule.append(f"{runner.name}: {runner.process.sent[-1].operation}")
         if runner.held is not None:
@@ -102,25 +101,11 @@ class Race(Generic[H]):
         return (*(runner.entered for runner in self.runners), self.most_inside > 1)
 
 
-class Races(Protocol[H]):
-    """A race that can be run again and again.
-
-    Attributes:
-        contenders: the positions of the runners that are alike.
-    """
-
-    world: World
-    contenders: tuple[int, ...]
-
-    def start(self) -> tuple[Race[H], Sequence[Runner[H]]]:
-        """Start the race again; return its runners."""
-
-
 @dataclass
-class Verdict(Generic[H]):
+class Verdict:
     """All races that were run, and the schedules under which two runners held the lock together."""
 
-    races: list[Race[H]]
+    races: list[Race]
 
     @property
     def schedules(self) -> set[tuple[str, ...]]:
@@ -136,10 +121,10 @@ class Verdict(Generic[H]):
 
 
 def judge(
-    races: Races[H], check: Callable[[Race[H]], None] = lambda _: None, *, swaps_count: bool = False
-) -> Verdict[H]:
+    races: "OurRaces | PublishedRaces", check: Callable[[Race], None] = lambda _: None, *, swaps_count: bool = False
+) -> Verdict:
     """Run the race under every schedule; ``check`` it after each, while its table is unchanged."""
-    verdict: Verdict[H] = Verdict([])
+    verdict: Verdict = Verdict([])
     for _, race in every_order(races.world, races.start, alike=races.contenders, swaps_count=swaps_count):
         check(race)
         verdict.races.append(race)
@@ -159,18 +144,18 @@ class OurRaces:
         for process in self.processes.values():
             process.table.inspect(world.lock())  # Tickets count from table time: fixed, they are the same in each race.
 
-    def start(self) -> tuple[Race[Grant], Sequence[Runner[Grant]]]:
+    def start(self) -> tuple[Race, Sequence[Runner]]:
         forget(self.processes[HOLDER], self.lock)
         self.lock = self.world.lock()
         self.claims = {name: process.claim(self.lock) for name, process in self.processes.items()}
         held = self.processes[HOLDER].granted(self.claims[HOLDER])
         for process in self.processes.values():
             process.sent.clear()
-        race: Race[Grant] = Race()
+        race: Race = Race()
         race.runners += [self._runner(race, HOLDER, held), self._runner(race, FIRST), self._runner(race, SECOND)]
         return race, race.runners
 
-    def check(self, race: Race[Grant]) -> None:
+    def check(self, race: Race) -> None:
         """No one is lost or overtaken, nothing is left over, and the table itself never had two holders."""
         inspector = self.processes[HOLDER]
         assert exclusion_held(list(self.processes.values())), race.schedule
@@ -190,7 +175,7 @@ class OurRaces:
             if tickets[self.claims[other].owner] < tickets[grant.owner]:
                 self._check_overtaking(race.schedule[: step + 1], name, other, race)
 
-    def _check_overtaking(self, until_then: list[str], name: str, other: str, race: Race[Grant]) -> None:
+    def _check_overtaking(self, until_then: list[str], name: str, other: str, race: Race) -> None:
         """A grant past a live row must have polled before the row was written."""
         entered = [entered for step, entered, _ in race.entries if step < len(until_then) - 1]
         if other in entered or f"{other}: PutItem" not in until_then:
@@ -200,7 +185,7 @@ class OurRaces:
         assert polls[-1] < until_then.index(f"{other}: PutItem"), race.schedule
         self.overtakings += 1
 
-    def _runner(self, race: Race[Grant], name: str, held: Grant | None = None) -> Runner[Grant]:
+    def _runner(self, race: Race, name: str, held: Grant | None = None) -> Runner:
         claim = self.claims[name]
 
         def come(now: Moment) -> Steps[Grant | None]:
@@ -236,14 +221,14 @@ class PublishedRaces:
         self.world = world
         self.processes = {name: world.process() for name in (FIRST, SECOND)}
 
-    def start(self) -> tuple[Race[int], Sequence[Runner[int]]]:
+    def start(self) -> tuple[Race, Sequence[Runner]]:
         lock = self.world.lock()
         used_before(self.processes[FIRST], lock)
-        race: Race[int] = Race()
+        race: Race = Race()
         race.runners += [self._runner(race, name, lock) for name in self.processes]
         return race, race.runners
 
-    def _runner(self, race: Race[int], name: str, lock: LockName) -> Runner[int]:
+    def _runner(self, race: Race, name: str, lock: LockName) -> Runner:
         def come(now: Moment) -> Steps[int | None]:
             me = PublishedContender(lock, LEASE_MS, now)
             ticket = yield from me.join()
@@ -262,7 +247,7 @@ def used_before(process: Process, lock: LockName) -> None:
     assert published(process, lock, lambda me: me.release(1))
 
 
-def published(process: Process, lock: LockName, verb: Callable[[PublishedContender], Steps[H]]) -> H:
+def published(process: Process, lock: LockName, verb: Callable[[PublishedContender], Steps[T]]) -> T:
     return Stepper(process, lambda now: verb(PublishedContender(lock, LEASE_MS, now))).to_the_end()
 
 
@@ -315,31 +300,3 @@ def test_in_the_published_protocol_a_stalled_holder_revives_its_row_while_a_succ
     assert published(bob, lock, lambda me: me.poll(second))
     assert published(alice, lock, lambda me: me.heartbeat(first))
     assert published(alice, lock, lambda me: me.poll(first))
-
-
-def test_a_stalled_holder_cannot_renew_while_a_successor_holds(
-    world: World, alice: Process, bob: Process, lock: LockName
-) -> None:
-    first, second = alice.claim(lock), bob.claim(lock)
-    grant = alice.granted(first)
-    waiting = bob.queued(second)
-    world.advance(LEASE_MS // 2)
-    kept = bob.poll(second, waiting)
-    assert isinstance(kept, Position)
-    world.advance(LEASE_MS // 2 + 4_000)
-    assert isinstance(bob.poll(second, kept), Grant)
-    with pytest.raises(LockLost):
-        alice.table.renew(first, grant.fencing_token)
-
-
-def test_a_heartbeat_that_arrives_after_a_successors_grant_changes_nothing(
-    world: World, alice: Process, bob: Process, lock: LockName
-) -> None:
-    first, second = alice.claim(lock), bob.claim(lock)
-    grant = alice.granted(first)
-    on_its_way = alice.steps(first, lambda me: me.renew(grant.fencing_token))
-    world.advance(LEASE_MS + 4_000)
-    successor = bob.granted(second)
-    with pytest.raises(LockLost):
-        on_its_way.to_the_end()
-    assert [holder.fencing_token for holder in item_of(bob, lock).holders] == [successor.fencing_token]

@@ -1,4 +1,4 @@
-"""A lock with its holders, and waiters behind them that can be woken."""
+"""Who holds a lock and who waits for it; and a lock with its holders, and waiters behind them that can be woken."""
 
 import uuid
 from collections.abc import Callable, Sequence
@@ -20,6 +20,75 @@ def item_of(process: Process, lock: LockName) -> LockItem:
     item = process.table.inspect(lock).item
     assert item is not None
     return item
+
+
+@dataclass
+class Held:
+    """A lock that a process holds."""
+
+    process: Process
+    claim: Claim
+    grant: Grant
+
+    @property
+    def token(self) -> int:
+        return self.grant.fencing_token
+
+    def renews(self) -> Grant:
+        self.grant = self.process.table.renew(self.claim, self.token)
+        return self.grant
+
+    def releases(self, **more: Any) -> Released:
+        return self.process.table.release(self.claim, self.grant, **more)
+
+
+@dataclass
+class Queued:
+    """A process that waits for a lock, and what it saw last."""
+
+    process: Process
+    claim: Claim
+    seen: Position
+
+    @property
+    def ticket(self) -> int:
+        return self.seen.place.ticket
+
+    def polls(self, wait_until_ms: int | None = None) -> Grant | Position:
+        found = self.process.poll(self.claim, self.seen, wait_until_ms)
+        if isinstance(found, Position):
+            self.seen = found
+        return found
+
+    def still_waits(self) -> Position:
+        found = self.polls()
+        assert isinstance(found, Position)
+        return found
+
+    def enters(self) -> Held:
+        found = self.polls()
+        assert isinstance(found, Grant)
+        return Held(self.process, self.claim, found)
+
+
+def holds(process: Process, lock: LockName, owner: str | None = None, **more: Any) -> Held:
+    """The process takes the lock at once."""
+    claim = process.claim(lock, owner, **more)
+    return Held(process, claim, process.granted(claim))
+
+
+def waits(process: Process, lock: LockName, owner: str | None = None, **more: Any) -> Queued:
+    """The process joins the queue."""
+    claim = process.claim(lock, owner, **more)
+    return Queued(process, claim, process.queued(claim))
+
+
+def counts(process: Process, lock: LockName) -> tuple[int, int, int]:
+    """How many hold the lock, how many are counted as waiting, and how many rows there are."""
+    state = process.table.inspect(lock)
+    assert state.item is not None
+    assert state.item.held == len(state.item.holders)
+    return state.item.held, state.item.waiting, len(state.rows)
 
 
 @dataclass
@@ -106,9 +175,27 @@ class Line:
         self.waiters.append(waiter)
         return waiter
 
+    def parked(self, count: int = 1, *, shared: bool = False) -> list[Waiter]:
+        """So many more waiters, each of which stays parked."""
+        waiters = [self.waiter(shared=shared) for _ in range(count)]
+        for waiter in waiters:
+            assert waiter.stays_parked()
+        return waiters
+
     def releases(self, holder: int = 0) -> Callback[Released]:
         process, claim, grant = self.holders[holder]
         return Callback(process, claim, lambda me: me.release(grant), self.service)
+
+    def wakes_next(self) -> int | None:
+        """Another client wakes whose turn it is; how many."""
+        process = self.process()
+        claim = process.claim(self.lock, permits=self.permits)
+        return Callback(process, claim, lambda me: me.wake_next(), self.service).run().result
+
+    def freed_by_one_that_wakes_no_one(self) -> None:
+        """By a client that cannot reach Step Functions."""
+        process, claim, grant = self.holders[0]
+        process.table.release(claim, grant)
 
     def holds(self, waiter: Waiter) -> bool:
         item = self.process().table.inspect(self.lock).item

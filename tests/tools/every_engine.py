@@ -24,7 +24,6 @@ _CONTRACT = (
     "tests/workflow",
     "--ignore=tests/workflow/interpreted",
     "tests/client/test_processes.py",
-    "tests/client/test_killed.py",
     "tests/expressions/test_beside_engines.py",
     "tests/expressions/test_where_engines_differ.py",
 )
