@@ -136,21 +136,9 @@ def filled(memory: MemoryDynamoDB) -> MemoryDynamoDB:
 
 @pytest.mark.parametrize("parts", [1, 2, 7])
 def test_the_parts_have_every_item_once(filled: MemoryDynamoDB, parts: int) -> None:
-    found = []
-    for part in range(parts):
-        page = filled.scan(TableName="locks", Segment=part, TotalSegments=parts, Limit=3)
-        while True:
-            found += page["Items"]
-            if "LastEvaluatedKey" not in page:
-                break
-            page = filled.scan(
-                TableName="locks",
-                Segment=part,
-                TotalSegments=parts,
-                Limit=3,
-                ExclusiveStartKey=page["LastEvaluatedKey"],
-            )
-    assert sorted(found, key=str) == sorted(KEYS, key=str)
+    asked: dict[str, Any] = {"TableName": "locks", "TotalSegments": parts, "Limit": 3}
+    pages = [page for part in range(parts) for page in pages_of(filled.scan, {**asked, "Segment": part})]
+    assert sorted((item for page in pages for item in page["Items"]), key=str) == sorted(KEYS, key=str)
 
 
 @pytest.mark.parametrize("asked", [{"Segment": 0}, {"TotalSegments": 2}, {"Segment": 2, "TotalSegments": 2}], ids=str)

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from ticketlock import Lease, LockClient, LockLost
-from ticketlock.testing import ManualClock, MemoryDynamoDB, lose
+from ticketlock.errors import UnitConflict
+from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB, lose
+from ticketlock.units import Unit, Units, UnitTable, create_units_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 CODE = re.compile(r"^```python\n# (\S+\.py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -84,3 +86,53 @@ def test_the_example_of_the_page_is_code_that_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     tests = sum(code.count("\ndef test_") for _, code in files)
     assert f"{tests} passed" in done.stdout
+
+
+# Units of work over the DynamoDB in memory, as docs/python.md has it.
+
+
+@pytest.fixture
+def units(memory: MemoryDynamoDB, clock: ManualClock) -> Units:
+    create_units_table("units", client=memory.client)
+    return Units("units", client=memory.client, clocks=clock, sleep=clock.sleep)
+
+
+@pytest.fixture
+def accounts(memory: MemoryDynamoDB, units: Units) -> UnitTable:
+    """A table with one account."""
+    memory.create_table(
+        TableName="accounts",
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+    )
+    memory.put_item(TableName="accounts", Item={"id": {"S": "ann"}, "balance": {"N": "100"}})
+    return units.table("accounts")
+
+
+def take_ten(unit: Unit, accounts: UnitTable) -> None:
+    unit.update(accounts, {"id": "ann"}, "SET balance = balance - :n", {":n": 10})
+
+
+def test_units_are_committed_in_it(units: Units, accounts: UnitTable) -> None:
+    for engine in ("native", "marked"):
+        with units.begin(engine=engine) as unit:
+            take_ten(unit, accounts)
+    assert units.get(accounts, {"id": "ann"}) == {"id": "ann", "balance": 80}
+
+
+def test_a_conflict_is_made_by_a_unit_of_the_tests_own(units: Units, accounts: UnitTable) -> None:
+    unit = units.begin()
+    take_ten(unit, accounts)
+    with units.begin() as other:
+        take_ten(other, accounts)
+    with pytest.raises(UnitConflict):
+        unit.commit()
+
+
+def test_a_lost_reply_costs_a_repeat_and_no_time(memory: MemoryDynamoDB, units: Units, accounts: UnitTable) -> None:
+    with units.begin() as unit:
+        take_ten(unit, accounts)
+        memory.faults.append(Fault.REPLY_LOST)
+    assert [sent.operation for sent in memory.sent].count("TransactWriteItems") == 2
+    assert units.get(accounts, {"id": "ann"}) == {"id": "ann", "balance": 90}
