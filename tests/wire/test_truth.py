@@ -15,6 +15,7 @@ from kit.certificates import Certificate
 from kit.far import READ_TIMEOUT_S, Sender, far_client, how_often
 from kit.faults import (
     Fault,
+    RandomFaults,
     delivered_twice,
     gateway_failed,
     reply_broken_off,
@@ -28,7 +29,6 @@ from kit.faults import (
 from kit.in_a_loop import Loop
 from kit.places import Kind, some_entity, until
 from kit.proxy import Proxy
-from kit.random_faults import RandomFaults
 from kit.tunnel import Reception
 from ticketlock_local.engines.emulator import Emulator
 
