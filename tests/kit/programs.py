@@ -86,14 +86,7 @@ class Counter:
 
 def count_under_the_lock(shared: Shared) -> None:
     counter = Counter(shared)
-    # No lease of a test that takes turns must end, however busy the machine is.
-    with LockClient(shared.table, client=shared.client(), lease=60, record_wait=600) as locks:
-        recorded = shared.recorded(locks)
-        meet_the_others()
-        for _ in range(INCREMENTS):
-            with recorded.acquire(shared.entity) as lease:
-                lease.update(counter.read(), counter.write)
-    say("done")
+    _count(shared, INCREMENTS, counter.read, lambda _: counter.write)
 
 
 def count_under_faults(shared: Shared) -> None:
@@ -101,13 +94,19 @@ def count_under_faults(shared: Shared) -> None:
     counter = Counter(shared)
     # A user's own client, which retries its reads, also those whose replies break off.
     counter.client = boto3.client("dynamodb", endpoint_url=shared.endpoint)
+    _count(shared, FEW, lambda: _read(counter), counter.in_a_transaction)
+
+
+def _count(
+    shared: Shared, times: int, read: Callable[[], int], write: Callable[[Lease], Callable[[int], object]]
+) -> None:
     # No lease of a test that takes turns must end, however busy the machine is.
     with LockClient(shared.table, client=shared.client(), lease=60, record_wait=600) as locks:
         recorded = shared.recorded(locks)
         meet_the_others()
-        for _ in range(FEW):
+        for _ in range(times):
             with recorded.acquire(shared.entity) as held:
-                held.update(_read(counter), counter.in_a_transaction(held.lease))
+                held.update(read(), write(held.lease))
     say("done")
 
 

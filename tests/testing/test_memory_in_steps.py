@@ -121,7 +121,7 @@ def test_the_condition_is_that_of_the_moment_in_which_the_item_is_taken(memory: 
     assert write_meets(memory, "x") == ""
 
 
-def test_a_copy_of_one_in_progress_is_reported_as_such_and_then_as_applied(memory: MemoryDynamoDB) -> None:
+def test_a_copy_of_a_transaction_in_progress_is_reported_as_such_and_then_as_applied(memory: MemoryDynamoDB) -> None:
     transaction = writing(memory, adding("x"), token="once", steps=1)
     assert meets(write, memory, adding("x"), token="once") == "TransactionInProgressException"
     assert meets(write, memory, adding("y"), token="once") == "IdempotentParameterMismatchException"
@@ -142,7 +142,7 @@ def test_a_token_is_valid_for_ten_minutes_from_the_end_of_its_transaction(
         assert seen(memory) == after
 
 
-def test_the_service_completes_it_without_its_sender(memory: MemoryDynamoDB) -> None:
+def test_the_service_completes_a_transaction_without_its_sender(memory: MemoryDynamoDB) -> None:
     writing(memory, adding("x"), adding("y"), steps=1)
     (left,) = memory.ongoing
     while left.step():
@@ -174,7 +174,7 @@ def test_other_operations_have_no_steps(memory: MemoryDynamoDB) -> None:
 
 
 @pytest.mark.parametrize("steps", range(1, 4))
-def test_one_that_reads_is_refused_if_an_item_changes_before_its_second_read(
+def test_a_transaction_that_reads_is_refused_if_an_item_changes_before_its_second_read(
     memory: MemoryDynamoDB, steps: int
 ) -> None:
     transaction = reading(memory, "y", "x", steps=steps)
@@ -195,7 +195,7 @@ def is_taken(memory: MemoryDynamoDB) -> None:
 
 
 @pytest.mark.parametrize("an_item", [comes_and_goes, is_taken])
-def test_one_that_reads_notices_what_happens_to_an_item_that_is_as_it_was(
+def test_a_transaction_that_reads_notices_what_happens_to_an_item_that_is_as_it_was(
     memory: MemoryDynamoDB, an_item: Callable[[MemoryDynamoDB], None]
 ) -> None:
     transaction = reading(memory, "x", "z", steps=2)
@@ -203,14 +203,14 @@ def test_one_that_reads_notices_what_happens_to_an_item_that_is_as_it_was(
     assert cancelled(transaction.finish) == ["None", "TransactionConflict"]
 
 
-def test_one_that_reads_a_taken_item_is_refused_though_nothing_comes_of_it(memory: MemoryDynamoDB) -> None:
+def test_a_transaction_that_reads_a_taken_item_is_refused_though_nothing_comes_of_it(memory: MemoryDynamoDB) -> None:
     writes = writing(memory, adding("x"), adding("y", "attribute_not_exists(pk)"), steps=1)
     reads = reading(memory, "x", "y", steps=2)
     assert cancelled(writes.finish) == ["None", "ConditionalCheckFailed"]
     assert cancelled(reads.finish) == ["TransactionConflict", "None"]
 
 
-def test_one_that_reads_blocks_no_other_request(memory: MemoryDynamoDB) -> None:
+def test_a_transaction_that_reads_blocks_no_other_request(memory: MemoryDynamoDB) -> None:
     reading(memory, "x", "y", steps=3)
     write(memory, adding("x"), adding("y"))
     assert seen(memory) == "11"
@@ -245,7 +245,7 @@ def test_a_transaction_that_reads_sees_all_or_nothing_of_concurrent_transactions
 # Faults.
 
 
-def test_the_fault_that_its_reply_is_lost_applies_it(memory: MemoryDynamoDB) -> None:
+def test_a_transaction_whose_reply_is_lost_is_applied(memory: MemoryDynamoDB) -> None:
     memory.faults.append(Fault.REPLY_LOST)
     transaction = writing(memory, adding("x"))
     with pytest.raises(ReadTimeoutError):
@@ -253,14 +253,14 @@ def test_the_fault_that_its_reply_is_lost_applies_it(memory: MemoryDynamoDB) -> 
     assert seen(memory) == "10"
 
 
-def test_the_fault_that_the_request_is_lost_begins_nothing(memory: MemoryDynamoDB) -> None:
+def test_a_transaction_whose_request_is_lost_does_not_begin(memory: MemoryDynamoDB) -> None:
     memory.faults.append(Fault.REQUEST_LOST)
     with pytest.raises(ConnectTimeoutError):
         writing(memory, adding("x"))
     assert (memory.ongoing, seen(memory)) == ([], "00")
 
 
-def test_a_fault_that_refuses_it_ends_it_at_its_first_step(memory: MemoryDynamoDB) -> None:
+def test_a_fault_that_refuses_a_transaction_ends_it_at_its_first_step(memory: MemoryDynamoDB) -> None:
     memory.faults.append(Fault.THROTTLED)
     transaction = writing(memory, adding("x"))
     assert not transaction.step()

@@ -33,25 +33,25 @@ def test_a_lock_that_is_lost_on_demand_is_not_held(locks: LockClient) -> None:
 
 
 @pytest.mark.parametrize("heartbeat", [True, False])
-def test_on_lost_was_called_once(locks: LockClient, heartbeat: bool) -> None:
+def test_when_a_lock_is_lost_on_demand_its_on_lost_was_called_once(locks: LockClient, heartbeat: bool) -> None:
     told: list[Lease] = []
     lease = locks.acquire("order-42", on_lost=told.append, heartbeat=heartbeat)
     lose(lease)
     assert told == [lease]
 
 
-def test_another_owner_can_take_it_at_once(locks: LockClient, other: LockClient) -> None:
+def test_another_owner_can_take_a_lost_lock_at_once(locks: LockClient, other: LockClient) -> None:
     lease = locks.acquire("order-42")
     lose(lease)
     assert other.acquire("order-42", record_wait=0).fencing_token > lease.fencing_token
 
 
-def test_a_block_under_it_ends_in_lock_lost(locks: LockClient) -> None:
+def test_a_block_under_a_lost_lock_ends_in_lock_lost(locks: LockClient) -> None:
     with pytest.raises(LockLost), locks.acquire("order-42") as lease:
         lose(lease)
 
 
-def test_its_release_does_not_affect_its_next_holder(locks: LockClient, other: LockClient) -> None:
+def test_the_release_of_a_lost_lock_does_not_affect_its_next_holder(locks: LockClient, other: LockClient) -> None:
     lease = locks.acquire("order-42")
     lose(lease)
     current = other.acquire("order-42")
@@ -114,14 +114,14 @@ def take_ten(unit: Unit, accounts: UnitTable) -> None:
     unit.update(accounts, {"id": "ann"}, "SET balance = balance - :n", {":n": 10})
 
 
-def test_units_are_committed_in_it(units: Units, accounts: UnitTable) -> None:
+def test_units_are_committed_in_memory(units: Units, accounts: UnitTable) -> None:
     for engine in ("native", "marked"):
         with units.begin(engine=engine) as unit:
             take_ten(unit, accounts)
     assert units.get(accounts, {"id": "ann"}) == {"id": "ann", "balance": 80}
 
 
-def test_a_conflict_is_made_by_a_unit_of_the_tests_own(units: Units, accounts: UnitTable) -> None:
+def test_a_unit_of_the_tests_own_makes_a_conflict(units: Units, accounts: UnitTable) -> None:
     unit = units.begin()
     take_ten(unit, accounts)
     with units.begin() as other:

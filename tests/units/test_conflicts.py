@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from boto3.dynamodb.conditions import Key as KeyOf
-from kit.engines import first_on, wide_engine_names
+from kit.engines import first_on, roomy_engine_names
 from kit.units import THREADS_ONLY, VERSION, Books, Key, Party, dumped, new_version, some_account, some_line
 
 from ticketlock.errors import ConditionFailed, UnitConflict, UnitFinished, UnitRolledBack
@@ -597,7 +597,7 @@ def test_a_check_costs_one_transaction_that_only_reads(ann: Party, account: Key)
 
 
 @THREADS_ONLY
-@pytest.mark.parametrize("units_engine", first_on("memory", wide_engine_names()), indirect=True)
+@pytest.mark.parametrize("units_engine", first_on("memory", roomy_engine_names()), indirect=True)
 def test_more_items_than_one_request_reads_are_of_one_instant_outside_of_units(
     books: Books, ann: Party, ben: Party, account: Key, other: Key
 ) -> None:

@@ -20,23 +20,19 @@ from botocore.exceptions import ClientError
 from kit.awaited import Awaited
 from kit.places import meanwhile, outcome
 from ticketlock_local.engines.processes import wait_until
+from wire.interrupts_at_once import DESCRIBE, Interrupt
 
 from ticketlock import LockTable
 from ticketlock.aio._lock_table import LockTable as AsyncLockTable
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 from ticketlock.wire import _actions, _async_performer, _performer
-from ticketlock.wire._actions import Actions, Call, Sleep
+from ticketlock.wire._actions import Actions, Sleep
 from ticketlock.wire._sdk import make_client
 
 pytestmark = pytest.mark.shows("signal handlers")
 
 PERFORMERS = {module.__file__ for module in (_actions, _performer, _async_performer)}
 REFUSED = ClientError({"Error": {"Code": "ConditionalCheckFailedException", "Message": ""}}, "PutMetricData")
-DESCRIBE = Call("dynamodb", "describe_table", {"TableName": "locks"})
-
-
-class Interrupt(BaseException):
-    """What a signal handler raises."""
 
 
 class Steps:
