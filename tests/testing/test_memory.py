@@ -22,6 +22,7 @@ LEASE_MS = 60_000
     ("condition", "why"),
     [
         ("", "The expression can not be empty"),
+        ("(a = :one", 'Syntax error; token: "<EOF>"'),
         ("a ! :one", 'Syntax error; token: "!"'),
         ("_a = :one", 'Syntax error; token: "_"'),
         ("attribute_exists(a)", "unused in expressions: keys: {:one}"),
