@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from frame import Run, engine, main
-from kit.capacity_units import OTHERS, Billed, MeteredWorld, Step, figure, life_of_a_lock
+from kit.capacity import Billed
+from kit.capacity_units import OTHERS, MeteredWorld, Step, figure, life_of_a_lock
 from kit.engines import Engine, table_of_its_own
 
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from unittest.mock import patch
 
-from kit.capacity_units import DATA, OTHERS, Billed, MeteredWorld, Step, figure, life_of_a_lock
+from kit.capacity import Billed
+from kit.capacity_units import DATA, OTHERS, MeteredWorld, Step, figure, life_of_a_lock
 from kit.engines import Engine, create_table
 
 from ticketlock.testing import MemoryDynamoDB

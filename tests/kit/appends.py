@@ -6,7 +6,6 @@ unit whose process was killed in between, the test knows what it would have appe
 
 import json
 import random
-import subprocess
 import sys
 import threading
 import time
@@ -15,17 +14,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from kit.histories import Outcome, Transaction
+from kit.programs import meet_the_others, said_by, say, start, tell
 from kit.units import KEYS, make_table
 
 from ticketlock.errors import OutcomeUnknown, UnitError
 from ticketlock.units import Units, UnitTable
 from ticketlock.wire._sdk import make_client
 
-_GO_ON = "go on\n"
 _TIMEOUT_S = 2
 # How often a unit is committed natively or by marks.
 _WAYS: Mapping[Literal["marked"] | None, int] = {None: 5, "marked": 5}
@@ -64,8 +62,7 @@ def work(lists: Lists, process: int, way: str) -> None:
     units = Units(lists.units, client=make_client(endpoint_url=lists.endpoint), timeout=_TIMEOUT_S)
     table = units.table(lists.lists)
     chance = random.Random(f"{lists.seed}/{process}")
-    _say("here")
-    assert sys.stdin.readline() == _GO_ON
+    meet_the_others()
     for number in range(lists.each):
         keys = chance.sample(range(lists.count), chance.randint(1, min(4, lists.count)))
         written = keys[: chance.randint(0, len(keys))]
@@ -78,14 +75,14 @@ def work(lists: Lists, process: int, way: str) -> None:
             _in_a_unit(units, table, chance, [f"list-{key}" for key in keys], said)
         else:
             _one_by_one(lists, [f"list-{key}" for key in keys], said)
-    _say("done")
+    say("done")
 
 
 def _in_a_unit(
     units: Units, table: UnitTable, chance: random.Random, names: Sequence[str], said: dict[str, Any]
 ) -> None:
     unit = units.begin(engine=chance.choices(list(_WAYS), list(_WAYS.values()))[0])
-    _say({**said, "unit": unit.id})
+    say({**said, "unit": unit.id})
     reads: dict[str, list[int]] = {}
     outcome: Outcome = "aborted"
     try:
@@ -103,12 +100,12 @@ def _in_a_unit(
         outcome = "unknown"
     except UnitError:
         pass
-    _say({**said, "end": time.monotonic(), "outcome": outcome, "reads": reads})
+    say({**said, "end": time.monotonic(), "outcome": outcome, "reads": reads})
 
 
 def _one_by_one(lists: Lists, names: Sequence[str], said: dict[str, Any]) -> None:
     client: Any = make_client(endpoint_url=lists.endpoint)
-    _say({**said, "unit": None})
+    say({**said, "unit": None})
     reads: dict[str, list[int]] = {}
     for name in names:
         found = client.get_item(TableName=lists.lists, Key={"id": {"S": name}}, ConsistentRead=True).get("Item", {})
@@ -116,12 +113,7 @@ def _one_by_one(lists: Lists, names: Sequence[str], said: dict[str, Any]) -> Non
     for name, element in said["appends"].items():
         elements = [{"N": str(each)} for each in (*reads[name], element)]
         client.put_item(TableName=lists.lists, Item={"id": {"S": name}, "elements": {"L": elements}})
-    _say({**said, "end": time.monotonic(), "outcome": "committed", "reads": reads})
-
-
-def _say(what: object) -> None:
-    sys.stdout.write(json.dumps(what) + "\n")
-    sys.stdout.flush()
+    say({**said, "end": time.monotonic(), "outcome": "committed", "reads": reads})
 
 
 # The test's side.
@@ -152,8 +144,7 @@ class Writers:
     def run(self) -> None:
         """Run all of them to their ends."""
         with ThreadPoolExecutor(self.processes) as pool:
-            for done in [pool.submit(self._share, number) for number in range(self.processes)]:
-                done.result()
+            list(pool.map(self._share, range(self.processes)))
 
     def _share(self, number: int) -> None:
         chance = random.Random(f"{self.lists.seed} kills {number}")
@@ -164,23 +155,12 @@ class Writers:
 
     def _follow(self, process: int, kill_in: int | None, after_s: float) -> None:
         """Record what one process reports; kill it during its n-th unit."""
-        arguments = json.dumps([asdict(self.lists), process, self.way])
-        running = subprocess.Popen(
-            [sys.executable, "-m", f"kit.{Path(__file__).stem}", arguments],
-            cwd=Path(__file__).parents[1],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        running = start(__file__, asdict(self.lists), process, self.way)
         under_way: dict[str, Any] | None = None
         try:
-            assert running.stdin is not None
-            assert running.stdout is not None
-            for line in running.stdout:
-                said = json.loads(line)
+            for said in said_by(running):
                 if said == "here":
-                    running.stdin.write(_GO_ON)
-                    running.stdin.flush()
+                    tell(running, "go on")
                 elif said == "done":
                     return
                 elif "end" in said:

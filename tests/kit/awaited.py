@@ -1,21 +1,34 @@
-"""An SDK client whose calls are awaited, as those of aiobotocore are, over one whose calls are not."""
+"""SDK clients whose calls are made in another way."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 
-class Awaited:
-    """The same client for tasks; no call waits for anything.
+class Sending:
+    """A client whose every method calls a function.
+
+    Args:
+        client: whose settings it has.
+        call: what a call does, with the name of its operation (``"put_item"``) and its parameters.
+    """
+
+    def __init__(self, client: Any, call: Callable[[str, Mapping[str, Any]], Any]) -> None:
+        self.meta = getattr(client, "meta", None)
+        self._call = call
+
+    def __getattr__(self, operation: str) -> Any:
+        return lambda **parameters: self._call(operation, parameters)
+
+
+class Awaited(Sending):
+    """A client whose calls are awaited, as those of aiobotocore are; no call waits for anything.
 
     Args:
         client: for threads, for example a ``MemoryDynamoDB``.
     """
 
     def __init__(self, client: Any) -> None:
-        self._client = client
-        self.meta = client.meta
+        async def call(operation: str, parameters: Mapping[str, Any]) -> Any:
+            return getattr(client, operation)(**parameters)
 
-    def __getattr__(self, name: str) -> Any:
-        async def call(**parameters: Any) -> Any:
-            return getattr(self._client, name)(**parameters)
-
-        return call
+        super().__init__(client, call)

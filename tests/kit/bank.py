@@ -12,12 +12,12 @@ import sys
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
+from kit.programs import heard, meet_the_others, say, start, tell
 from kit.units import KEYS, dumped, loaded, make_table
 
 from ticketlock.errors import OutcomeUnknown, RequestNotApplied
@@ -25,7 +25,6 @@ from ticketlock.units import Unit, Units, UnitTable
 from ticketlock.wire._sdk import make_client
 
 OPENING = 1_000
-_GO_ON = "go on\n"
 _MOST_AMOUNT = 99
 _MOST_TRIES = 1_000
 _WITHOUT_AN_ANSWER = (OutcomeUnknown, RequestNotApplied)
@@ -151,17 +150,11 @@ WAYS: dict[str, Callable[[Bank], "WithUnits | WithoutUnits"]] = {
 def work(bank: Bank, way: str, process: int, first: int) -> None:
     """Make a share of the transfers, from its n-th on."""
     made = WAYS[way](bank)
-    _say("here")
-    assert sys.stdin.readline() == _GO_ON
+    meet_the_others()
     for number in bank.share(process)[first:]:
         made.make(number)
-        _say(number)
-    _say("done")
-
-
-def _say(what: object) -> None:
-    sys.stdout.write(json.dumps(what) + "\n")
-    sys.stdout.flush()
+        say(number)
+    say("done")
 
 
 # The test's side.
@@ -194,59 +187,38 @@ class Staff:
     def work(self) -> None:
         """Make all shares; a process that is killed is replaced by another, until each share is done."""
         started = [self._start(process, 0) for process in range(self.bank.processes)]
-        assert [next(_heard(process)) for process in started] == ["here"] * self.bank.processes
+        assert [heard(process) for process in started] == ["here"] * self.bank.processes
         with ThreadPoolExecutor(self.bank.processes) as pool:
-            for seen_through in [pool.submit(self._see_through, *each) for each in enumerate(started)]:
-                seen_through.result()
+            list(pool.map(self._see_through, range(self.bank.processes), started))
 
     def _see_through(self, process: int, running: "subprocess.Popen[str]") -> None:
         share = self.bank.share(process)
         chance = random.Random(f"{self.bank.seed} kills {process}")
-        killed_after = sorted(chance.sample(range(len(share) - 1), self.kills))
-        while True:
-            last = self._followed(running, killed_after[:1], share)
+        for kill_after in [*sorted(chance.sample(range(len(share) - 1), self.kills)), len(share)]:
+            last = self._followed(running, kill_after, share)
             if last is None:
                 return
-            killed_after.pop(0)
             running = self._start(process, max(0, last - _GOES_BACK))
-            assert next(_heard(running)) == "here"
+            assert heard(running) == "here"
 
-    def _followed(self, running: "subprocess.Popen[str]", kill_after: list[int], share: range) -> int | None:
+    def _followed(self, running: "subprocess.Popen[str]", kill_after: int, share: range) -> int | None:
         """Run one process to its end or to its kill. Returns the position of the last transfer that it has reported."""
-        assert running.stdin is not None
-        running.stdin.write(_GO_ON)
-        running.stdin.flush()
-        for said in _heard(running):
-            if said == "done":
-                return None
+        tell(running, "go on")
+        while (said := heard(running)) != "done":
             place = share.index(said)
-            if kill_after and place >= kill_after[0]:
+            if place >= kill_after:
                 # It is making the next transfer by now.
                 running.kill()
                 with self._lock:
                     self.killed += 1
                 return place
-        raise AssertionError("a process has failed; see what it printed")
+        return None
 
     def _start(self, process: int, first: int) -> "subprocess.Popen[str]":
-        arguments = json.dumps([asdict(self.bank), self.way, process, first])
-        running = subprocess.Popen(
-            [sys.executable, "-m", f"kit.{Path(__file__).stem}", arguments],
-            cwd=Path(__file__).parents[1],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        running = start(__file__, asdict(self.bank), self.way, process, first)
         with self._lock:
             self._running.append(running)
         return running
-
-
-def _heard(process: "subprocess.Popen[str]") -> Iterator[Any]:
-    """The lines that a process prints."""
-    assert process.stdout is not None
-    for line in iter(process.stdout.readline, ""):
-        yield json.loads(line)
 
 
 if __name__ == "__main__":

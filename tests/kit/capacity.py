@@ -4,13 +4,34 @@ Rules: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-wri
 Sizes: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-_READS = ("GetItem", "Query")
+from ticketlock._expressions._values import canonical_item, size_of
+
+_READS = ("BatchGetItem", "GetItem", "Query")
 _WRITE_UNIT_BYTES = 1_024
 _READ_UNIT_BYTES = 4_096
+
+
+@dataclass(frozen=True)
+class Billed:
+    """One request.
+
+    Attributes:
+        by_rule: its units by the published rules.
+        by_engine: what the engine reports; None if it reports nothing.
+    """
+
+    operation: str
+    refused: bool
+    by_rule: float
+    by_engine: float | None
+
+    @property
+    def reads(self) -> bool:
+        return self.operation in _READS
 
 
 @dataclass
@@ -19,48 +40,59 @@ class Bill:
 
     Register it on a client with ``watch``; it reads each item before and after a write, with a client of its own,
     since the larger of the two is billed.
+
+    Attributes:
+        asks: whether the engine is asked for its count.
     """
 
     plain_client: Any
-    requests: int = 0
-    write_units: int = 0
-    read_units: float = 0
+    asks: bool = False
+    billed: list[Billed] = field(default_factory=list)
+
+    @property
+    def requests(self) -> int:
+        return len(self.billed)
+
+    @property
+    def write_units(self) -> float:
+        return sum(each.by_rule for each in self.billed if not each.reads)
+
+    @property
+    def read_units(self) -> float:
+        return sum(each.by_rule for each in self.billed if each.reads)
 
     def watch(self, client: Any) -> None:
         """Count what ``client`` sends from now on."""
         client.meta.events.register("provide-client-params.dynamodb", self._before)
         client.meta.events.register("after-call.dynamodb", self._after)
 
-    def _before(self, params: Mapping[str, Any], model: Any, **_: Any) -> None:
-        self.requests += 1
-        self._operation, self._params = model.name, params
-        self._sizes = [self._size(write) for write in self._writes()]
+    def _before(self, params: dict[str, Any], model: Any, **_: Any) -> None:
+        if self.asks:
+            params["ReturnConsumedCapacity"] = "TOTAL"
+        self._params = params
+        self._sizes = [self._size(write) for write in _writes(model.name, params)]
 
-    def _after(self, parsed: Mapping[str, Any], **_: Any) -> None:
-        if self._operation == "BatchGetItem":
+    def _after(self, parsed: Mapping[str, Any], model: Any, **_: Any) -> None:
+        consumed = parsed.get("ConsumedCapacity", [])
+        each = [table["CapacityUnits"] for table in ([consumed] if isinstance(consumed, Mapping) else consumed)]
+        by_rule = self._units(model.name, parsed)
+        self.billed.append(Billed(model.name, "Error" in parsed, by_rule, sum(each) if each else None))
+
+    def _units(self, operation: str, parsed: Mapping[str, Any]) -> float:
+        if operation == "BatchGetItem":
             # Each item is rounded up by itself; one that does not exist costs a unit too.
             asked = sum(len(table["Keys"]) for table in self._params["RequestItems"].values())
             found = [item for items in parsed["Responses"].values() for item in items]
-            self.read_units += asked - len(found) + sum(-(-item_bytes(item) // _READ_UNIT_BYTES) for item in found)
-            return
-        if self._operation in _READS:
-            items = parsed["Items"] if self._operation == "Query" else [parsed.get("Item", {})]
-            units = max(1, -(-sum(map(item_bytes, items)) // _READ_UNIT_BYTES))
+            return asked - len(found) + sum(_rounded(item_bytes(item), _READ_UNIT_BYTES) for item in found)
+        if operation in _READS:
+            items = parsed["Items"] if operation == "Query" else [parsed.get("Item", {})]
+            units = _rounded(sum(map(item_bytes, items)), _READ_UNIT_BYTES)
             # An eventually consistent read costs half.
-            self.read_units += units if self._params.get("ConsistentRead") else units / 2
-            return
+            return units if self._params.get("ConsistentRead") else units / 2
         # A write that its condition refuses is billed like one that is applied; in a transaction twice.
-        factor = 2 if self._operation == "TransactWriteItems" else 1
-        for before, write in zip(self._sizes, self._writes(), strict=True):
-            size = max(before, self._size(write))
-            self.write_units += factor * max(1, -(-size // _WRITE_UNIT_BYTES))
-
-    def _writes(self) -> list[Mapping[str, Any]]:
-        if self._operation in (*_READS, "BatchGetItem"):
-            return []
-        if self._operation == "TransactWriteItems":
-            return [write for entry in self._params["TransactItems"] for write in entry.values()]
-        return [self._params]
+        factor = 2 if operation == "TransactWriteItems" else 1
+        pairs = zip(self._sizes, _writes(operation, self._params), strict=True)
+        return factor * sum(_rounded(max(before, self._size(write)), _WRITE_UNIT_BYTES) for before, write in pairs)
 
     def _size(self, write: Mapping[str, Any]) -> int:
         whole = write.get("Key") or write["Item"]
@@ -69,19 +101,17 @@ class Bill:
         return item_bytes(found["Item"]) if "Item" in found else 0
 
 
+def _writes(operation: str, params: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    if operation in _READS:
+        return []
+    if operation == "TransactWriteItems":
+        return [write for entry in params["TransactItems"] for write in entry.values()]
+    return [params]
+
+
+def _rounded(size: int, unit: int) -> int:
+    return max(1, -(-size // unit))
+
+
 def item_bytes(item: Mapping[str, Any]) -> int:
-    """The size of an item as DynamoDB counts it."""
-    return sum(len(name.encode()) + _value_bytes(value) for name, value in item.items())
-
-
-def _value_bytes(value: Mapping[str, Any]) -> int:
-    ((kind, content),) = value.items()
-    if kind == "S":
-        return len(content.encode())
-    if kind == "N":
-        return 1 + -(-len(content.strip("-0.")) // 2)
-    if kind == "BOOL":
-        return 1
-    if kind == "M":
-        return 3 + sum(1 + len(name.encode()) + _value_bytes(inner) for name, inner in content.items())
-    raise ValueError(f"ticketlock stores no attributes of type {kind}")
+    return size_of(canonical_item(item))

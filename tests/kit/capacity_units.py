@@ -1,11 +1,10 @@
 """Every operation of the lock, with the capacity units of its requests: by the rules, and as the engine reports."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pytest
-from kit.capacity import Bill
+from kit.capacity import Bill, Billed
 from kit.stopped import LATE_MS, Execution
 from kit.world import LEASE_MS, Process, World
 
@@ -21,70 +20,18 @@ OTHERS = 40
 _LONG_LEASE_MS = 3_600_000
 
 
-@dataclass(frozen=True)
-class Billed:
-    """One request.
-
-    Attributes:
-        by_rule: its units by the published rules.
-        by_engine: what the engine reports; None if it reports nothing.
-    """
-
-    operation: str
-    refused: bool
-    by_rule: float
-    by_engine: float | None
-
-    @property
-    def reads(self) -> bool:
-        return self.operation in ("BatchGetItem", "GetItem", "Query")
-
-
 @dataclass
 class MeteredWorld(World):
-    """A world that counts the units of every request of its processes."""
+    """A world that counts the units of every request of its processes; ours in memory has no count of its own."""
 
     billed: list[Billed] = field(default_factory=list)
 
     def process(self, *, wall_is_off_ms: int = 0, cold: bool = False) -> Process:
         process = Process(self, wall_is_off_ms, cold=True)
-        Meter(self.billed, Bill(self.engine.client()), asks=self.engine.memory is None).watch(process.client)
+        Bill(self.engine.client(), self.engine.memory is None, self.billed).watch(process.client)
         if not cold:
             process.table.now()
         return process
-
-
-@dataclass
-class Meter:
-    """Records what a client's requests cost.
-
-    Attributes:
-        asks: whether the engine is asked for its count; ours in memory has none.
-    """
-
-    billed: list[Billed]
-    bill: Bill
-    asks: bool
-    _before: float = 0
-
-    def watch(self, client: Any) -> None:
-        client.meta.events.register("provide-client-params.dynamodb", self._ask)
-        self.bill.watch(client)
-        client.meta.events.register("after-call.dynamodb", self._note)
-
-    def _ask(self, params: dict[str, Any], **_: Any) -> None:
-        if self.asks:
-            params["ReturnConsumedCapacity"] = "TOTAL"
-        self._before = self._units()
-
-    def _note(self, parsed: Mapping[str, Any], model: Any, **_: Any) -> None:
-        consumed = parsed.get("ConsumedCapacity", [])
-        each = [table["CapacityUnits"] for table in ([consumed] if isinstance(consumed, Mapping) else consumed)]
-        by_engine = sum(each) if each else None
-        self.billed.append(Billed(model.name, "Error" in parsed, self._units() - self._before, by_engine))
-
-    def _units(self) -> float:
-        return self.bill.write_units + self.bill.read_units
 
 
 @dataclass(frozen=True)

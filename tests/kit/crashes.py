@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from kit.units import Killed, Party
+from kit.units import Lost, Party
 
 
 def crashes(party: Party, number: int, operation: str = "UpdateItem", *, is_sent: bool) -> None:
@@ -12,23 +12,7 @@ def crashes(party: Party, number: int, operation: str = "UpdateItem", *, is_sent
     Args:
         is_sent: whether it is killed before its reply is read; otherwise before the request is sent.
     """
-    seen, is_crashed = 0, False
-
-    def before(model: Any, **_: Any) -> None:
-        nonlocal seen, is_crashed
-        seen += model.name == operation
-        if is_crashed:
-            raise Killed
-        is_crashed = seen == number
-        if is_crashed and not is_sent:
-            raise Killed
-
-    def after(**_: Any) -> None:
-        if is_crashed:
-            raise Killed
-
-    party.client.meta.events.register_first("before-call.dynamodb", before)
-    party.client.meta.events.register("after-call.dynamodb", after)
+    party.loses(Lost.KILLED_AFTER if is_sent else Lost.KILLED_BEFORE, number, operation=operation)
 
 
 def before_the_nth(party: Party, number: int, do: Callable[[], object], operation: str | None = None) -> None:

@@ -61,18 +61,10 @@ def exact_engine_names() -> list[str]:
     return [name for name in engine_names() if name != "ministack"]
 
 
-def deep_engine_names() -> list[str]:
-    """The engines that evaluate a hundred conditions: moto raises a RecursionError."""
-    return [name for name in engine_names() if name != "moto"]
-
-
-def wide_engine_names() -> list[str]:
-    """The engines that read a hundred items together: moto reads 25."""
-    return [name for name in engine_names() if name != "moto"]
-
-
 def roomy_engine_names() -> list[str]:
-    """The engines that accept items of 400 KB: moto accepts 405,000 bytes."""
+    """The engines with DynamoDB's limits: moto evaluates no hundred conditions, reads only 25 items together, and
+    accepts items of 405,000 bytes.
+    """
     return [name for name in engine_names() if name != "moto"]
 
 

@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import random
 import socket
 import struct
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import aiohttp
 from aiohttp import web
@@ -15,8 +17,6 @@ from ticketlock.testing import Sent
 
 # Headers of the connection, or that aiohttp writes anew.
 _NOT_HANDED_ON = ("Connection", "Content-Length", "Transfer-Encoding")
-RESET = struct.pack("ii", 1, 0)
-"""A value of SO_LINGER with which closing the socket resets the connection."""
 
 
 class Passage:
@@ -48,14 +48,15 @@ class Passage:
         broken.content_length = len(reply.body)
         await broken.prepare(self._request)
         await broken.write(reply.body[: len(reply.body) // 2])
-        return self._end(broken)
+        if self._request.transport is not None:
+            self._request.transport.abort()
+        return broken
 
     def reset(self) -> web.StreamResponse:
         """Reset the connection."""
         if self._request.transport is not None:
-            connection = self._request.transport.get_extra_info("socket")
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-        return self._end(web.Response())
+            reset(self._request.transport)
+        return web.Response()
 
     def hang_up(self) -> web.StreamResponse:
         """End the connection in good order, without an answer."""
@@ -63,10 +64,14 @@ class Passage:
             self._request.transport.close()
         return web.Response()
 
-    def _end(self, answer: web.StreamResponse) -> web.StreamResponse:
-        if self._request.transport is not None:
-            self._request.transport.abort()
-        return answer
+
+def reset(transport: asyncio.WriteTransport | asyncio.Transport) -> None:
+    """Reset a connection."""
+    connection = transport.get_extra_info("socket")
+    if connection is not None:
+        # Closing the socket resets it.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
 
 
 Fault = Callable[[Passage], Awaitable[web.StreamResponse]]
@@ -150,3 +155,37 @@ class Late:
         reply = await passage.deliver()
         self.arrived.set()
         return reply
+
+
+DEFAULT_ODDS: Mapping[Fault, int] = MappingProxyType(
+    {
+        unharmed: 12,
+        reply_lost: 1,
+        reply_withheld: 1,
+        request_lost: 1,
+        reply_broken_off: 1,
+        reply_garbled: 1,
+        gateway_failed: 1,
+        delivered_twice: 1,
+        slow_by(0.02): 3,
+    }
+)
+"""How many requests of twenty-two get each fault, on average."""
+SURELY_INJECTED = 350
+"""Among so many requests each fault is injected at least once, except in one of a million runs."""
+
+
+class RandomFaults:
+    """Chooses the fault of each request.
+
+    Args:
+        seed: the same seed gives the same sequence of faults; their requests depend on the order of the clients, too.
+        odds: the relative frequency of each fault.
+    """
+
+    def __init__(self, seed: str, odds: Mapping[Fault, int] = DEFAULT_ODDS) -> None:
+        self._chance = random.Random(seed)
+        self._faults, self._weights = tuple(odds), tuple(odds.values())
+
+    def __call__(self) -> Fault:
+        return self._chance.choices(self._faults, self._weights)[0]

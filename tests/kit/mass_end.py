@@ -21,6 +21,7 @@ from typing import Any
 import _observed
 import clean_up
 from botocore.exceptions import ClientError
+from kit.awaited import Sending
 from kit.events import MACHINE, execution_arn, step_event, ticket_event
 
 from ticketlock import LockTable
@@ -100,22 +101,15 @@ class Turns:
         woken.set()
 
 
-class Slow:
+def slow(client: Any, sleep: Callable[[float], None], seconds: float, seen: Callable[[str], None]) -> Any:
     """A client whose requests take a while, and are counted."""
 
-    def __init__(
-        self, client: Any, sleep: Callable[[float], None], seconds: float, seen: Callable[[str], None]
-    ) -> None:
-        self._client, self._sleep, self._seconds, self._seen = client, sleep, seconds, seen
-        self.meta = getattr(client, "meta", None)
+    def call(operation: str, parameters: Mapping[str, Any]) -> Any:
+        seen(operation)
+        sleep(seconds)
+        return getattr(client, operation)(**parameters)
 
-    def __getattr__(self, operation: str) -> Any:
-        def send(**parameters: Any) -> Any:
-            self._seen(operation)
-            self._sleep(self._seconds)
-            return getattr(self._client, operation)(**parameters)
-
-        return send
+    return Sending(client, call)
 
 
 class MeteredStepFunctions:
@@ -204,8 +198,8 @@ class MassEnd:
         """Pass the events to the handler, so many a second."""
         queue = deque((number / a_second, each) for number, each in enumerate(ended))
         began_s = self.turns.now_s
-        client = Slow(self.memory.client, self.turns.sleep, TABLE_S, lambda name: self._count("table", name))
-        states = Slow(self.step_functions, self.turns.sleep, STEP_FUNCTIONS_S, lambda name: self._count("calls", name))
+        client = slow(self.memory.client, self.turns.sleep, TABLE_S, lambda name: self._count("table", name))
+        states = slow(self.step_functions, self.turns.sleep, STEP_FUNCTIONS_S, lambda name: self._count("calls", name))
         table = self._table(client, states)
         table.now()  # As in a function's initialisation.
         os.environ |= {"TABLE_NAME": "locks", "STATE_MACHINE_ARN": MACHINE, "LEASE_SECONDS": "60"}

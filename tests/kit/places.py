@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast
 
+from botocore.config import Config
+from kit.awaited import Sending
 from kit.in_a_loop import InALoop, Loop
 from kit.promises import counts_are_kept, stored
 
@@ -253,11 +255,11 @@ class Emulated(Place):
             self._entities.add(params["Key"]["pk"]["S"])
 
     def _made_anew(self, kind: Kind, read_timeout_s: float, wire: Wire | None) -> Any:
-        config = {**CLIENT_SETTINGS, "read_timeout": read_timeout_s}
+        config: dict[str, Any] = {**CLIENT_SETTINGS, "read_timeout": read_timeout_s}
         if kind == "tasks":
             made = self._loop.dynamodb(endpoint_url=self.endpoint, config=config)
         else:
-            made = make_client(endpoint_url=self.endpoint, config=_config(config))
+            made = make_client(endpoint_url=self.endpoint, config=Config(**config))
         if wire is None:
             self._shared[kind, read_timeout_s] = made
         elif kind == "tasks":
@@ -285,9 +287,9 @@ class Moved(Place):
         self, *, wire: Wire | None = None, lease: float = 60, clocks: Clocks | None = None, **options: Any
     ) -> LockClient:
         """A lock client; it sees the moved time at its next poll, and polls at least once in half a lease."""
-        dynamodb: Any = _OnTheWire(self.memory, wire)
+        dynamodb = _on_the_wire(self.memory, wire)
         if self.kind == "tasks":
-            dynamodb = _Awaited(dynamodb)
+            dynamodb = _awaited(dynamodb)
         clocks = clocks if clocks is not None else self.clock
         return self._made("locks", dynamodb, {"lease": lease, "clocks": clocks, **options})
 
@@ -315,41 +317,24 @@ class Moved(Place):
             flying.join()
 
 
-class _OnTheWire:
+def _on_the_wire(memory: MemoryDynamoDB, wire: Wire | None) -> Any:
     """The DynamoDB in memory behind a wire."""
 
-    def __init__(self, memory: MemoryDynamoDB, wire: Wire | None) -> None:
-        self.meta = memory.meta
-        self._memory = memory
-        self._wire = wire
+    def call(operation: str, parameters: Mapping[str, Any]) -> Any:
+        if wire is not None:
+            wire.pass_through(Sent(operation.title().replace("_", ""), parameters))
+        return getattr(memory, operation)(**parameters)
 
-    def __getattr__(self, operation: str) -> Any:
-        def call(**parameters: Any) -> Any:
-            if self._wire is not None:
-                self._wire.pass_through(Sent(operation.title().replace("_", ""), parameters))
-            return getattr(self._memory, operation)(**parameters)
-
-        return call
+    return Sending(memory, call)
 
 
-class _Awaited:
-    """The same with aiobotocore's interface."""
+def _awaited(dynamodb: Any) -> Any:
+    """The same with aiobotocore's interface; a test may hold a call back."""
 
-    def __init__(self, dynamodb: _OnTheWire) -> None:
-        self.meta = dynamodb.meta
-        self._dynamodb = dynamodb
+    async def call(operation: str, parameters: Mapping[str, Any]) -> Any:
+        return await asyncio.wrap_future(meanwhile(lambda: getattr(dynamodb, operation)(**parameters)))
 
-    def __getattr__(self, operation: str) -> Any:
-        async def call(**parameters: Any) -> Any:
-            return await asyncio.wrap_future(meanwhile(lambda: getattr(self._dynamodb, operation)(**parameters)))
-
-        return call
-
-
-def _config(settings: Mapping[str, Any]) -> Any:
-    from botocore.config import Config
-
-    return Config(**settings)
+    return Sending(dynamodb, call)
 
 
 def some_entity() -> str:

@@ -12,6 +12,7 @@ from email.utils import formatdate
 from typing import Any
 
 from botocore.exceptions import ClientError
+from kit.awaited import Sending
 
 from ticketlock.testing import MemoryDynamoDB
 
@@ -106,7 +107,7 @@ def listed(value: Any) -> list[str]:
     return value if isinstance(value, list) else [value]
 
 
-class Guarded:
+class Guarded(Sending):
     """A client of a DynamoDB in memory with these permissions, and no others.
 
     Attributes:
@@ -114,20 +115,15 @@ class Guarded:
     """
 
     def __init__(self, memory: MemoryDynamoDB, statements: Sequence[Statement]) -> None:
-        self.refused: list[Asked] = []
-        self.meta = memory.meta
-        self._memory = memory
-        self._statements = statements
-
-    def __getattr__(self, operation: str) -> Any:
-        def call(**parameters: Any) -> Any:
-            missing = [each for each in asked_by(operation, parameters) if not allows(self._statements, each)]
+        def call(operation: str, parameters: Mapping[str, Any]) -> Any:
+            missing = [each for each in asked_by(operation, parameters) if not allows(statements, each)]
             self.refused += missing
             if missing:
                 raise _denied(operation, missing[0].action)
-            return getattr(self._memory, operation)(**parameters)
+            return getattr(memory, operation)(**parameters)
 
-        return call
+        super().__init__(memory, call)
+        self.refused: list[Asked] = []
 
 
 def _denied(operation: str, action: str) -> ClientError:

@@ -1,16 +1,16 @@
-"""Clients in processes of their own, which can be killed and suspended.
+"""Processes of tests, which can be killed and suspended: they print each result as a line of JSON, and continue when
+they are sent a line.
 
-Run as a program, this file is one of those processes: its command line says what to do; it prints each result as a line
-of JSON, and continues when it is sent a line.
+Run as a program, this file is one with a lock client of its own; its command line says what to do.
 """
 
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,14 +86,7 @@ class Counter:
 
 def count_under_the_lock(shared: Shared) -> None:
     counter = Counter(shared)
-    # No lease of a test that takes turns must end, however busy the machine is.
-    with LockClient(shared.table, client=shared.client(), lease=60, record_wait=600) as locks:
-        recorded = shared.recorded(locks)
-        meet_the_others()
-        for _ in range(INCREMENTS):
-            with recorded.acquire(shared.entity) as lease:
-                lease.update(counter.read(), counter.write)
-    say("done")
+    _count(shared, INCREMENTS, counter.read, lambda _: counter.write)
 
 
 def count_under_faults(shared: Shared) -> None:
@@ -101,13 +94,19 @@ def count_under_faults(shared: Shared) -> None:
     counter = Counter(shared)
     # A user's own client, which retries its reads, also those whose replies break off.
     counter.client = boto3.client("dynamodb", endpoint_url=shared.endpoint)
+    _count(shared, FEW, lambda: _read(counter), counter.in_a_transaction)
+
+
+def _count(
+    shared: Shared, times: int, read: Callable[[], int], write: Callable[[Lease], Callable[[int], object]]
+) -> None:
     # No lease of a test that takes turns must end, however busy the machine is.
     with LockClient(shared.table, client=shared.client(), lease=60, record_wait=600) as locks:
         recorded = shared.recorded(locks)
         meet_the_others()
-        for _ in range(FEW):
+        for _ in range(times):
             with recorded.acquire(shared.entity) as held:
-                held.update(_read(counter), counter.in_a_transaction(held.lease))
+                held.update(read(), write(held.lease))
     say("done")
 
 
@@ -148,6 +147,17 @@ def say(what: object) -> None:
 # The test's side.
 
 
+def start(program: str, *arguments: object) -> subprocess.Popen[str]:
+    """Start one of the kit's files as a process; it gets its arguments as one text of JSON."""
+    return subprocess.Popen(
+        [sys.executable, "-m", f"kit.{Path(program).stem}", json.dumps(arguments)],
+        cwd=Path(__file__).parents[1],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
 class Programs:
     """Processes that are ended with the test, however it goes."""
 
@@ -156,15 +166,7 @@ class Programs:
         self._started: list[subprocess.Popen[str]] = []
 
     def start(self, work: Callable[[Shared], None]) -> subprocess.Popen[str]:
-        shared = self._shared
-        command = [sys.executable, "-m", f"kit.{Path(__file__).stem}", work.__module__, work.__name__]
-        process = subprocess.Popen(
-            [*command, shared.endpoint, shared.table, shared.entity, shared.history],
-            cwd=Path(__file__).parents[1],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        process = start(__file__, work.__module__, work.__name__, asdict(self._shared))
         self._started.append(process)
         return process
 
@@ -189,14 +191,20 @@ def tell(process: "subprocess.Popen[str]", line: str) -> None:
     process.stdin.flush()
 
 
+def said_by(process: "subprocess.Popen[str]") -> Iterator[Any]:
+    """The lines that a process prints, to its end."""
+    assert process.stdout is not None
+    for line in iter(process.stdout.readline, ""):
+        yield json.loads(line)
+
+
 def heard(process: "subprocess.Popen[str]") -> Any:
     """The next line that a process prints."""
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    assert line, "a process has failed; see what it printed"
-    return json.loads(line)
+    for said in said_by(process):
+        return said
+    raise AssertionError("a process has failed; see what it printed")
 
 
 if __name__ == "__main__":
-    module, chosen, *where = sys.argv[1:]
-    getattr(import_module(module), chosen)(Shared(*where))
+    module, chosen, where = json.loads(sys.argv[1])
+    getattr(import_module(module), chosen)(Shared(**where))

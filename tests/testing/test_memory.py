@@ -1,12 +1,12 @@
 """The DynamoDB in memory: behaviour that the contract does not test."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import boto3
 import pytest
 from botocore.exceptions import ClientError, ParamValidationError
-from testing.memory_requests import KEY, LOCKS, pages_of, put, refused, table_on, update
+from testing.memory_requests import KEY, LOCKS, key, pages_of, put, refused, stored, table_on, update
 
 from ticketlock import Claim, Grant, LockLost, LockName, OutcomeUnknown, Position, RequestNotApplied
 from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB
@@ -15,46 +15,62 @@ from ticketlock.wire._sdk import check_client, date_ms
 LEASE_MS = 60_000
 
 
-# Transactions.
+# Expressions and numbers, which tests/expressions tests: what they are to a request.
 
 
-def test_a_transaction_is_applied_as_a_whole_or_not_at_all(memory: MemoryDynamoDB) -> None:
-    put(memory, "here")
-    write = {"Put": {**LOCKS, "Item": {**KEY, "sk": {"S": "new"}}}}
-    check = {
-        "ConditionCheck": {
-            **LOCKS,
-            "Key": {**KEY, "sk": {"S": "here"}},
-            "ConditionExpression": "attribute_not_exists(pk)",
-            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-        }
-    }
-    with pytest.raises(ClientError) as caught:
-        memory.transact_write_items(TransactItems=[write, check])
-    response: Any = caught.value.response
-    first, second = response["CancellationReasons"]
-    assert (first["Code"], second["Code"]) == ("None", "ConditionalCheckFailed")
-    assert second["Item"] == {**KEY, "sk": {"S": "here"}}
-    assert [item["sk"]["S"] for item in memory.items()] == ["here"]
+@pytest.mark.parametrize(
+    ("condition", "why"),
+    [
+        ("", "The expression can not be empty"),
+        ("(a = :one", 'Syntax error; token: "<EOF>"'),
+        ("a ! :one", 'Syntax error; token: "!"'),
+        ("_a = :one", 'Syntax error; token: "_"'),
+        ("attribute_exists(a)", "unused in expressions: keys: {:one}"),
+    ],
+)
+def test_a_wrong_condition_is_refused_with_the_reason(memory: MemoryDynamoDB, condition: str, why: str) -> None:
+    request = {**LOCKS, "Key": KEY, "ConditionExpression": condition}
+    assert why in refused(memory.delete_item, **request, ExpressionAttributeValues={":one": {"N": "1"}})
 
 
-def test_an_update_in_a_transaction_that_does_not_fit_cancels_it(memory: MemoryDynamoDB) -> None:
-    wrong = {"Update": {**LOCKS, "Key": KEY, "UpdateExpression": "SET a = b"}}
-    with pytest.raises(ClientError, match=r"TransactionCanceledException.*\[ValidationError\]"):
-        memory.transact_write_items(TransactItems=[wrong])
+@pytest.mark.parametrize(
+    ("expression", "why"),
+    [
+        ("SET a = :one, a = :one", "Two document paths overlap with each other"),
+        ("SET fresh.twig = :one", "The document path provided in the update expression is invalid for update"),
+        ("SET pk = :one", "Cannot update attribute pk. This attribute is part of the key"),
+        ("SET n = n + :one", "38 significant digits"),
+    ],
+)
+def test_a_wrong_update_is_refused_with_the_reason_and_changes_nothing(
+    memory: MemoryDynamoDB, expression: str, why: str
+) -> None:
+    put(memory, n={"N": "1e38"})
+    before = memory.items()
+    assert why in refused(update, memory, expression, one=1)
+    assert memory.items() == before
 
 
-def test_a_transaction_touches_no_item_twice(memory: MemoryDynamoDB) -> None:
-    write = {"Delete": {**LOCKS, "Key": KEY}}
-    assert "multiple operations on one item" in refused(memory.transact_write_items, TransactItems=[write, write])
+def test_an_update_reads_the_item_as_it_was(memory: MemoryDynamoDB) -> None:
+    put(memory, a={"N": "1"}, b={"N": "2"}, c={"N": "3"})
+    after = update(memory, "SET a = b, b = a + c, d = if_not_exists(e, c) - a REMOVE c")
+    assert after == {"a": {"N": "2"}, "b": {"N": "4"}, "d": {"N": "2"}}
 
 
-def test_a_transaction_with_the_token_of_one_that_was_applied_is_not_applied_again(memory: MemoryDynamoDB) -> None:
-    put(memory, a={"N": "1"})
-    step = {"Update": {**LOCKS, "Key": KEY, "UpdateExpression": "SET a = a + a"}}
-    for _ in range(3):
-        memory.transact_write_items(TransactItems=[step], ClientRequestToken="once")
-    assert memory.items()[0]["a"] == {"N": "2"}
+def test_a_refused_condition_comes_before_an_update_that_does_not_fit(memory: MemoryDynamoDB) -> None:
+    with pytest.raises(ClientError, match="ConditionalCheckFailed"):
+        update(memory, "SET fresh.twig = :one", "attribute_exists(pk)", one=1)
+
+
+def test_removals_alone_do_not_create_an_item(memory: MemoryDynamoDB) -> None:
+    assert update(memory, "REMOVE a, b.c") == {}
+    assert memory.items() == []
+
+
+def test_a_number_is_stored_in_its_usual_form_and_one_that_does_not_fit_is_refused(memory: MemoryDynamoDB) -> None:
+    put(memory, a={"N": "1.50"})
+    assert "more than 38 significant digits" in refused(put, memory, a={"N": "1" * 39})
+    assert memory.get_item(**LOCKS, Key=KEY)["Item"]["a"] == {"N": "1.5"}
 
 
 # Reads.
@@ -86,8 +102,8 @@ def test_a_page_ends_after_a_megabyte(memory: MemoryDynamoDB) -> None:
 
 def test_a_scan_finds_every_item_once_while_others_are_deleted(memory: MemoryDynamoDB) -> None:
     keys = [{"pk": {"S": f"order-{index}"}, "sk": {"S": sk}} for index in range(10) for sk in ("a", "b")]
-    for key in keys:
-        memory.put_item(**LOCKS, Item=key)
+    for each in keys:
+        memory.put_item(**LOCKS, Item=each)
     found: list[Any] = []
     page = memory.scan(**LOCKS, Limit=3)
     while True:
@@ -102,14 +118,14 @@ def test_a_scan_finds_every_item_once_while_others_are_deleted(memory: MemoryDyn
 def test_a_batch_finds_what_is_there_of_many_keys(memory: MemoryDynamoDB) -> None:
     put(memory, "one")
     put(memory, "two")
-    keys = [{**KEY, "sk": {"S": sk}} for sk in ("two", "none", "one")]
+    keys = [key(sk) for sk in ("two", "none", "one")]
     found: Any = memory.batch_get_item(RequestItems={"locks": {"Keys": keys, "ConsistentRead": True}})
     assert sorted(item["sk"]["S"] for item in found["Responses"]["locks"]) == ["one", "two"]
     assert found["UnprocessedKeys"] == {}
 
 
 def test_a_batch_names_no_key_twice_and_not_more_than_a_hundred(memory: MemoryDynamoDB) -> None:
-    many = [{**KEY, "sk": {"S": f"{number}"}} for number in range(101)]
+    many = [key(number) for number in range(101)]
     assert "duplicates" in refused(memory.batch_get_item, RequestItems={"locks": {"Keys": [KEY, KEY]}})
     assert "Too many" in refused(memory.batch_get_item, RequestItems={"locks": {"Keys": many}})
     assert "or no items" in refused(memory.batch_get_item, RequestItems={"locks": {"Keys": []}})
@@ -155,11 +171,9 @@ def test_another_table_is_not_found(memory: MemoryDynamoDB) -> None:
         memory.get_item(TableName="another", Key=KEY)
 
 
-@pytest.mark.parametrize(
-    "key", [{"pk": KEY["pk"]}, {**KEY, "more": KEY["pk"]}, {**KEY, "sk": {"N": "1"}}, {**KEY, "sk": {"S": ""}}]
-)
-def test_an_invalid_key_is_refused(memory: MemoryDynamoDB, key: Any) -> None:
-    refused(memory.get_item, **LOCKS, Key=key)
+@pytest.mark.parametrize("wrong", [{"pk": KEY["pk"]}, {**KEY, "more": KEY["pk"]}, {**KEY, "sk": {"N": "1"}}, key("")])
+def test_an_invalid_key_is_refused(memory: MemoryDynamoDB, wrong: Any) -> None:
+    refused(memory.get_item, **LOCKS, Key=wrong)
 
 
 def test_an_item_that_is_too_large_is_refused(memory: MemoryDynamoDB) -> None:
@@ -197,19 +211,15 @@ def test_ticketlock_takes_it_for_a_client(memory: MemoryDynamoDB) -> None:
     check_client(memory.client)
 
 
-def test_a_lost_request_is_not_applied(memory: MemoryDynamoDB) -> None:
-    memory.faults.append(Fault.REQUEST_LOST)
-    with pytest.raises(Exception, match="timeout"):
-        put(memory)
-    assert memory.items() == []
-
-
-def test_a_lost_reply_is_to_a_request_that_was_applied(memory: MemoryDynamoDB) -> None:
-    memory.faults.extend([None, Fault.REPLY_LOST])
+@pytest.mark.parametrize(("fault", "found"), [(Fault.REQUEST_LOST, ["first"]), (Fault.REPLY_LOST, ["first", "second"])])
+def test_a_request_without_a_reply_was_applied_if_only_the_reply_was_lost(
+    memory: MemoryDynamoDB, fault: Fault, found: list[str]
+) -> None:
+    memory.faults.extend([None, fault])
     put(memory, "first")
     with pytest.raises(Exception, match="timeout"):
         put(memory, "second")
-    assert len(memory.items()) == 2
+    assert stored(memory) == found
 
 
 def test_faults_are_retried(memory: MemoryDynamoDB, clock: ManualClock) -> None:
@@ -276,11 +286,9 @@ def test_many_threads_increment_without_losing_one(memory: MemoryDynamoDB) -> No
         for _ in range(200):
             update(memory, "SET n = n + :one", one=1)
 
-    threads = [threading.Thread(target=count) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(count) for _ in range(4)]:
+            done.result()
     assert memory.items()[0]["n"] == {"N": "800"}
 
 

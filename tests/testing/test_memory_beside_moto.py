@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-import boto3
 import pytest
 from botocore.exceptions import ClientError
-from moto import mock_aws
+from kit.engines import Engine, engine_named
 
 from ticketlock import Claim, Grant, LockName, LockTable, Position, TicketLockError
 from ticketlock.testing import ManualClock, MemoryDynamoDB
@@ -79,16 +78,9 @@ OF_THE_SERVICE = {"ResponseMetadata", "ConsumedCapacity", "Message", "message", 
 
 
 @pytest.fixture
-def moto() -> Iterator[Any]:
-    with mock_aws():
-        client = boto3.client("dynamodb")
-        client.create_table(
-            TableName="locks",
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in ("pk", "sk")],
-            KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
-        )
-        yield client
+def moto() -> Iterator[Engine]:
+    with engine_named("moto", str) as engine:
+        yield engine
 
 
 @dataclass
@@ -124,12 +116,10 @@ class Owner:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_every_request_has_one_answer(moto: Any, seed: int) -> None:
-    choose, clock = random.Random(seed), ManualClock()
-    memory = MemoryDynamoDB(clock=clock)
-    both = Both(memory, moto)
-    client: Any = both
-    table = LockTable("locks", client=client, clocks=clock, sleep=clock.sleep)
+def test_every_request_has_one_answer(moto: Engine, clock: ManualClock, seed: int) -> None:
+    choose, clients = random.Random(seed), (MemoryDynamoDB(lock_table=moto.table_name, clock=clock), moto.client())
+    both: Any = Both(*clients)
+    table = LockTable(moto.table_name, client=both, clocks=clock, sleep=clock.sleep)
     claims = [Claim(LockName("order-42"), name, LEASE_MS, permits=2, data=name) for name in "abcdef"]
     owners = [Owner(table, claim) for claim in claims]
     table.now()
@@ -138,6 +128,6 @@ def test_every_request_has_one_answer(moto: Any, seed: int) -> None:
         both.deliver_a_late_copy(choose)
         clock.advance(choose.choice([0.1, 1, 10, 40]))
     assert {"ConditionalCheckFailedException"} <= both.codes <= {*REFUSALS}
-    assert {"Query", "TransactWriteItems", "DeleteItem"} <= {sent.operation for sent in memory.sent}
-    left = [plain(each.scan(TableName="locks")["Items"]) for each in (memory, moto)]
+    assert {"Query", "TransactWriteItems", "DeleteItem"} <= {sent.operation for sent in clients[0].sent}
+    left = [plain(each.scan(TableName=moto.table_name)["Items"]) for each in clients]
     assert sorted(left[0], key=str) == sorted(left[1], key=str)

@@ -1,29 +1,17 @@
 """Transactions of the DynamoDB in memory, one step at a time: what others see and meet between any two of them."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
 from hypothesis import given
 from hypothesis import strategies as st
-from testing.memory_requests import KEY, LOCKS, put
+from testing.memory_requests import KEY, LOCKS, adding, cancelled, checking, getting, key, put, write
 
 from ticketlock.testing import Fault, InSteps, ManualClock, MemoryDynamoDB
 
-
-def key(sk: str) -> Any:
-    return {**KEY, "sk": {"S": sk}}
-
-
-def adding(sk: str, condition: str = "attribute_exists(pk)") -> Any:
-    """An action that adds one to an item that is there."""
-    one = {":one": {"N": "1"}}
-    asked = {"UpdateExpression": "SET a = a + :one", "ConditionExpression": condition}
-    return {"Update": {**LOCKS, "Key": key(sk), **asked, "ExpressionAttributeValues": one}}
-
-
-def reading(*sks: str) -> list[Any]:
-    return [{"Get": {**LOCKS, "Key": key(sk)}} for sk in sks]
+CONFLICT = "TransactionConflictException"
 
 
 @pytest.fixture
@@ -39,14 +27,33 @@ def with_items(clock: ManualClock) -> MemoryDynamoDB:
     return memory
 
 
-def begun(memory: MemoryDynamoDB, *actions: Any, **more: Any) -> InSteps:
-    return memory.in_steps("transact_write_items", TransactItems=[*actions], **more)
+def writing(memory: MemoryDynamoDB, *actions: Any, steps: int = 0, token: str | None = None) -> InSteps:
+    """A TransactWriteItems that has performed so many steps."""
+    more = {} if token is None else {"ClientRequestToken": token}
+    return moved(memory.in_steps("transact_write_items", TransactItems=[*actions], **more), steps)
+
+
+def reading(memory: MemoryDynamoDB, *sks: str, steps: int = 0) -> InSteps:
+    return moved(memory.in_steps("transact_get_items", TransactItems=[*map(getting, sks)]), steps)
+
+
+def moved(transaction: InSteps, steps: int) -> InSteps:
+    for _ in range(steps):
+        assert transaction.step()
+    return transaction
 
 
 def seen(memory: MemoryDynamoDB) -> str:
     """Both items, each read by itself."""
     found: list[Any] = [memory.get_item(**LOCKS, Key=key(sk)) for sk in "xy"]
     return "".join(each["Item"]["a"]["N"] for each in found)
+
+
+def queried(memory: MemoryDynamoDB) -> str:
+    """Both items, read by one Query."""
+    values = {":pk": KEY["pk"]}
+    page = memory.query(**LOCKS, KeyConditionExpression="pk = :pk", ExpressionAttributeValues=values)
+    return "".join(item["a"]["N"] for item in page["Items"])
 
 
 def meets(do: Any, *arguments: Any, **more: Any) -> str:
@@ -65,100 +72,78 @@ def write_meets(memory: MemoryDynamoDB, sk: str) -> str:
 # Transactions that write.
 
 
-def test_two_plain_reads_may_see_half_of_it(memory: MemoryDynamoDB) -> None:
-    transaction = begun(memory, adding("x"), adding("y"))
-    found = [seen(memory)]
+@pytest.mark.parametrize("see", [seen, queried])
+def test_plain_reads_may_see_half_of_a_transaction(memory: MemoryDynamoDB, see: Callable[..., str]) -> None:
+    transaction = writing(memory, adding("x"), adding("y"))
+    found = [see(memory)]
     while transaction.step():
-        found.append(seen(memory))
-    assert [*found, seen(memory)] == ["00", "00", "00", "00", "10", "11"]
-
-
-def test_a_query_sees_what_plain_reads_see(memory: MemoryDynamoDB) -> None:
-    transaction = begun(memory, adding("y"), adding("x"))
-    for _ in range(4):
-        assert transaction.step()
-    page = memory.query(
-        **LOCKS, KeyConditionExpression="pk = :pk", ExpressionAttributeValues={":pk": KEY["pk"]}, ConsistentRead=True
-    )
-    assert [item["a"]["N"] for item in page["Items"]] == ["0", "1"]
+        found.append(see(memory))
+    assert [*found, see(memory)] == ["00", "00", "00", "00", "10", "11"]
 
 
 def test_an_item_is_taken_from_its_preparation_to_its_own_change(memory: MemoryDynamoDB) -> None:
-    transaction = begun(memory, adding("x"), adding("y"))
+    transaction = writing(memory, adding("x"), adding("y"))
     met = [(write_meets(memory, "x"), write_meets(memory, "y"))]
     while transaction.step():
         met.append((write_meets(memory, "x"), write_meets(memory, "y")))
-    conflict = "TransactionConflictException"
-    assert met == [("", ""), (conflict, ""), (conflict, conflict), (conflict, conflict), ("", conflict)]
+    assert met == [("", ""), (CONFLICT, ""), (CONFLICT, CONFLICT), (CONFLICT, CONFLICT), ("", CONFLICT)]
     assert (write_meets(memory, "x"), write_meets(memory, "y")) == ("", "")
 
 
 def test_an_item_that_is_only_checked_is_taken_as_well(memory: MemoryDynamoDB) -> None:
-    check: Any = {"ConditionCheck": {**LOCKS, "Key": key("x"), "ConditionExpression": "attribute_exists(pk)"}}
-    transaction = begun(memory, check, adding("y"))
-    transaction.step()
-    assert write_meets(memory, "x") == "TransactionConflictException"
+    transaction = writing(memory, checking("x"), adding("y"), steps=1)
+    assert write_meets(memory, "x") == CONFLICT
     transaction.finish()
     assert (write_meets(memory, "x"), seen(memory)) == ("", "01")
 
 
 def test_another_transaction_is_refused_on_a_taken_item_and_gives_back_what_it_took(memory: MemoryDynamoDB) -> None:
-    first, second = begun(memory, adding("x")), begun(memory, adding("y"), adding("x"))
-    first.step()
-    with pytest.raises(ClientError, match=r"\[None, TransactionConflict\]"):
-        second.finish()
+    first, second = writing(memory, adding("x"), steps=1), writing(memory, adding("y"), adding("x"))
+    assert cancelled(second.finish) == ["None", "TransactionConflict"]
     assert write_meets(memory, "y") == ""
     first.finish()
     assert seen(memory) == "10"
 
 
 def test_two_transactions_that_take_each_others_items_are_both_refused(memory: MemoryDynamoDB) -> None:
-    both = [begun(memory, adding("x"), adding("y")), begun(memory, adding("y"), adding("x"))]
+    both = [writing(memory, adding("x"), adding("y")), writing(memory, adding("y"), adding("x"))]
     for each in both * 2:
         each.step()
-    assert [meets(each.finish) for each in both] == ["TransactionCanceledException"] * 2
+    assert [cancelled(each.finish) for each in both] == [["None", "TransactionConflict"]] * 2
     assert (seen(memory), memory.ongoing) == ("00", [])
 
 
 def test_the_condition_is_that_of_the_moment_in_which_the_item_is_taken(memory: MemoryDynamoDB) -> None:
-    transaction = begun(memory, adding("x"), adding("y"))
-    transaction.step()
+    transaction = writing(memory, adding("x"), adding("y"), steps=1)
     memory.delete_item(**LOCKS, Key=key("y"))
-    with pytest.raises(ClientError, match=r"\[None, ConditionalCheckFailed\]"):
-        transaction.finish()
+    assert cancelled(transaction.finish) == ["None", "ConditionalCheckFailed"]
     assert memory.get_item(**LOCKS, Key=key("x"))["Item"]["a"] == {"N": "0"}
     assert write_meets(memory, "x") == ""
 
 
-def test_a_copy_of_one_in_progress_is_reported_as_such_and_then_as_applied(memory: MemoryDynamoDB) -> None:
-    transaction = begun(memory, adding("x"), ClientRequestToken="once")
-    again: Any = {"TransactItems": [adding("x")], "ClientRequestToken": "once"}
-    transaction.step()
-    assert meets(memory.transact_write_items, **again) == "TransactionInProgressException"
-    other: Any = {"TransactItems": [adding("y")], "ClientRequestToken": "once"}
-    assert meets(memory.transact_write_items, **other) == "IdempotentParameterMismatchException"
+def test_a_copy_of_a_transaction_in_progress_is_reported_as_such_and_then_as_applied(memory: MemoryDynamoDB) -> None:
+    transaction = writing(memory, adding("x"), token="once", steps=1)
+    assert meets(write, memory, adding("x"), token="once") == "TransactionInProgressException"
+    assert meets(write, memory, adding("y"), token="once") == "IdempotentParameterMismatchException"
     transaction.finish()
-    memory.transact_write_items(**again)
+    write(memory, adding("x"), token="once")
     assert seen(memory) == "10"
 
 
 def test_a_token_is_valid_for_ten_minutes_from_the_end_of_its_transaction(
     memory: MemoryDynamoDB, clock: ManualClock
 ) -> None:
-    transaction = begun(memory, adding("x"), ClientRequestToken="once")
-    transaction.step()
+    transaction = writing(memory, adding("x"), token="once", steps=1)
     clock.advance(3_600)
     transaction.finish()
-    clock.advance(599)
-    memory.transact_write_items(TransactItems=[adding("x")], ClientRequestToken="once")
-    assert seen(memory) == "10"
-    clock.advance(1)
-    memory.transact_write_items(TransactItems=[adding("x")], ClientRequestToken="once")
-    assert seen(memory) == "20"
+    for passes_s, after in ((599, "10"), (1, "20"), (599, "20"), (1, "30")):
+        clock.advance(passes_s)
+        write(memory, adding("x"), token="once")
+        assert seen(memory) == after
 
 
-def test_the_service_completes_it_without_its_sender(memory: MemoryDynamoDB) -> None:
-    begun(memory, adding("x"), adding("y")).step()
+def test_the_service_completes_a_transaction_without_its_sender(memory: MemoryDynamoDB) -> None:
+    writing(memory, adding("x"), adding("y"), steps=1)
     (left,) = memory.ongoing
     while left.step():
         pass
@@ -166,15 +151,14 @@ def test_the_service_completes_it_without_its_sender(memory: MemoryDynamoDB) -> 
 
 
 def test_an_invalid_request_ends_at_its_first_step(memory: MemoryDynamoDB) -> None:
-    transaction = begun(memory, adding("x"), adding("x"))
+    transaction = writing(memory, adding("x"), adding("x"))
     assert not transaction.step()
-    with pytest.raises(ClientError, match="multiple operations on one item"):
-        transaction.finish()
+    assert meets(transaction.finish) == "ValidationException"
     assert memory.ongoing == []
 
 
 def test_an_unknown_request_ends_at_its_first_step_too(memory: MemoryDynamoDB) -> None:
-    transaction = begun(memory, {"Get": {**LOCKS, "Key": key("x")}})
+    transaction = writing(memory, getting("x"))
     with pytest.raises(NotImplementedError, match="Get in a transaction"):
         transaction.step()
     assert (transaction.is_over, memory.ongoing) == (True, [])
@@ -190,73 +174,60 @@ def test_other_operations_have_no_steps(memory: MemoryDynamoDB) -> None:
 
 
 @pytest.mark.parametrize("steps", range(1, 4))
-def test_one_that_reads_is_refused_if_an_item_changes_before_its_second_read(
+def test_a_transaction_that_reads_is_refused_if_an_item_changes_before_its_second_read(
     memory: MemoryDynamoDB, steps: int
 ) -> None:
-    transaction = memory.in_steps("transact_get_items", TransactItems=reading("y", "x"))
-    for _ in range(steps):
-        assert transaction.step()
-    memory.transact_write_items(TransactItems=[adding("x")])
+    transaction = reading(memory, "y", "x", steps=steps)
+    write(memory, adding("x"))
     if steps == 1:
         assert transaction.finish()["Responses"][1]["Item"]["a"] == {"N": "1"}
     else:
-        with pytest.raises(ClientError, match=r"\[None, TransactionConflict\]"):
-            transaction.finish()
+        assert cancelled(transaction.finish) == ["None", "TransactionConflict"]
 
 
-def test_one_that_reads_notices_an_item_that_came_and_went(memory: MemoryDynamoDB) -> None:
-    transaction = memory.in_steps("transact_get_items", TransactItems=reading("x", "none"))
-    for _ in range(2):
-        transaction.step()
-    put(memory, "none")
-    memory.delete_item(**LOCKS, Key=key("none"))
-    with pytest.raises(ClientError, match=r"\[None, TransactionConflict\]"):
-        transaction.finish()
+def comes_and_goes(memory: MemoryDynamoDB) -> None:
+    put(memory, "z")
+    memory.delete_item(**LOCKS, Key=key("z"))
 
 
-def test_one_that_reads_notices_an_item_that_is_taken_in_between(memory: MemoryDynamoDB) -> None:
-    reads = memory.in_steps("transact_get_items", TransactItems=reading("x", "y"))
-    for _ in range(2):
-        reads.step()
-    writes = begun(memory, adding("y"))
-    writes.step()
-    with pytest.raises(ClientError, match=r"\[None, TransactionConflict\]"):
-        reads.finish()
-    writes.finish()
+def is_taken(memory: MemoryDynamoDB) -> None:
+    writing(memory, checking("z", "attribute_not_exists(pk)"), steps=1)
 
 
-def test_one_that_reads_a_taken_item_is_refused_though_nothing_comes_of_it(memory: MemoryDynamoDB) -> None:
-    writes = begun(memory, adding("x"), adding("y", "attribute_not_exists(pk)"))
-    writes.step()
-    reads = memory.in_steps("transact_get_items", TransactItems=reading("x", "y"))
-    for _ in range(2):
-        reads.step()
-    assert meets(writes.finish) == "TransactionCanceledException"
-    with pytest.raises(ClientError, match=r"\[TransactionConflict, None\]"):
-        reads.finish()
+@pytest.mark.parametrize("an_item", [comes_and_goes, is_taken])
+def test_a_transaction_that_reads_notices_what_happens_to_an_item_that_is_as_it_was(
+    memory: MemoryDynamoDB, an_item: Callable[[MemoryDynamoDB], None]
+) -> None:
+    transaction = reading(memory, "x", "z", steps=2)
+    an_item(memory)
+    assert cancelled(transaction.finish) == ["None", "TransactionConflict"]
 
 
-def test_one_that_reads_blocks_no_other_request(memory: MemoryDynamoDB) -> None:
-    transaction = memory.in_steps("transact_get_items", TransactItems=reading("x", "y"))
-    for _ in range(3):
-        transaction.step()
-    memory.transact_write_items(TransactItems=[adding("x"), adding("y")])
+def test_a_transaction_that_reads_a_taken_item_is_refused_though_nothing_comes_of_it(memory: MemoryDynamoDB) -> None:
+    writes = writing(memory, adding("x"), adding("y", "attribute_not_exists(pk)"), steps=1)
+    reads = reading(memory, "x", "y", steps=2)
+    assert cancelled(writes.finish) == ["None", "ConditionalCheckFailed"]
+    assert cancelled(reads.finish) == ["TransactionConflict", "None"]
+
+
+def test_a_transaction_that_reads_blocks_no_other_request(memory: MemoryDynamoDB) -> None:
+    reading(memory, "x", "y", steps=3)
+    write(memory, adding("x"), adding("y"))
     assert seen(memory) == "11"
 
 
 @given(st.lists(st.sampled_from(["read", "write", "write again", "plain"]), max_size=20), st.permutations("xy"))
 def test_a_transaction_that_reads_sees_all_or_nothing_of_concurrent_transactions(turns: Any, order: Any) -> None:
     memory = with_items(ManualClock())
-    both = [adding("x"), adding("y")]
-    parties: dict[str, Any] = {
-        "write": begun(memory, *both, ClientRequestToken="one"),
-        "write again": begun(memory, *reversed(both), ClientRequestToken="two"),
-        "read": memory.in_steps("transact_get_items", TransactItems=reading(*order)),
+    parties = {
+        "write": writing(memory, adding("x"), adding("y"), token="one"),
+        "write again": writing(memory, adding("y"), adding("x"), token="two"),
+        "read": reading(memory, *order),
     }
     for turn in turns:
         if turn == "plain":
             # A request for an item that a transaction has taken is refused, and changes nothing.
-            assert write_meets(memory, "x") in ("", "TransactionConflictException")
+            assert write_meets(memory, "x") in ("", CONFLICT)
         else:
             parties[turn].step()
     for party in ("read", "write", "write again"):
@@ -274,24 +245,24 @@ def test_a_transaction_that_reads_sees_all_or_nothing_of_concurrent_transactions
 # Faults.
 
 
-def test_the_fault_that_its_reply_is_lost_applies_it(memory: MemoryDynamoDB) -> None:
+def test_a_transaction_whose_reply_is_lost_is_applied(memory: MemoryDynamoDB) -> None:
     memory.faults.append(Fault.REPLY_LOST)
-    transaction = begun(memory, adding("x"))
+    transaction = writing(memory, adding("x"))
     with pytest.raises(ReadTimeoutError):
         transaction.finish()
     assert seen(memory) == "10"
 
 
-def test_the_fault_that_the_request_is_lost_begins_nothing(memory: MemoryDynamoDB) -> None:
+def test_a_transaction_whose_request_is_lost_does_not_begin(memory: MemoryDynamoDB) -> None:
     memory.faults.append(Fault.REQUEST_LOST)
     with pytest.raises(ConnectTimeoutError):
-        begun(memory, adding("x"))
+        writing(memory, adding("x"))
     assert (memory.ongoing, seen(memory)) == ([], "00")
 
 
-def test_a_fault_that_refuses_it_ends_it_at_its_first_step(memory: MemoryDynamoDB) -> None:
+def test_a_fault_that_refuses_a_transaction_ends_it_at_its_first_step(memory: MemoryDynamoDB) -> None:
     memory.faults.append(Fault.THROTTLED)
-    transaction = begun(memory, adding("x"))
+    transaction = writing(memory, adding("x"))
     assert not transaction.step()
     assert meets(transaction.finish) == "ThrottlingException"
     assert seen(memory) == "00"
@@ -300,7 +271,7 @@ def test_a_fault_that_refuses_it_ends_it_at_its_first_step(memory: MemoryDynamoD
 def test_a_request_that_arrives_too_late_is_refused_and_not_applied(memory: MemoryDynamoDB) -> None:
     memory.faults.append(Fault.SIGNATURE_EXPIRED)
     with pytest.raises(ClientError) as caught:
-        memory.transact_write_items(TransactItems=[adding("x")])
+        write(memory, adding("x"))
     error: Any = caught.value.response
     assert (error["Error"]["Code"], error["ResponseMetadata"]["HTTPStatusCode"]) == ("InvalidSignatureException", 400)
     assert error["Error"]["Message"].startswith("Signature expired: ")
@@ -308,17 +279,16 @@ def test_a_request_that_arrives_too_late_is_refused_and_not_applied(memory: Memo
 
 
 def test_a_token_that_is_forgotten_lets_a_transaction_be_applied_again(memory: MemoryDynamoDB) -> None:
-    again: Any = {"TransactItems": [adding("x")], "ClientRequestToken": "once"}
     for fault in (None, None, Fault.TOKEN_FORGOTTEN, None):
         memory.faults.append(fault)
-        memory.transact_write_items(**again)
+        write(memory, adding("x"), token="once")
     assert seen(memory) == "20"
 
 
 def test_an_engine_that_knows_no_tokens_applies_every_copy(memory: MemoryDynamoDB) -> None:
     with memory.outage(Fault.TOKEN_FORGOTTEN):
         for _ in range(3):
-            memory.transact_write_items(TransactItems=[adding("x")], ClientRequestToken="once")
+            write(memory, adding("x"), token="once")
         put(memory, "z")
     assert seen(memory) == "30"
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from testing.memory_requests import refused
+from testing.memory_requests import put, refused
 
 from ticketlock.testing import MemoryDynamoDB
 
@@ -25,15 +25,11 @@ ADD: Any = {
 TWO = [{"N": "1"}, {"N": "2"}]
 
 
-def put(memory: MemoryDynamoDB, **more: Any) -> None:
-    memory.put_item(TableName="locks", Item={"pk": {"S": "a"}, "sk": {"S": "b"}, **more})
-
-
 def described(memory: MemoryDynamoDB) -> Any:
     return memory.describe_table(TableName="locks")["Table"]
 
 
-def test_one_is_added_and_deleted(memory: MemoryDynamoDB) -> None:
+def test_a_vector_index_is_added_and_deleted(memory: MemoryDynamoDB) -> None:
     before = described(memory)
     memory.update_table(**ADD)
     assert described(memory)["VectorIndexes"] == [{**INDEX, "IndexStatus": "ACTIVE"}]
@@ -49,7 +45,7 @@ def test_one_is_added_and_deleted(memory: MemoryDynamoDB) -> None:
 @pytest.mark.parametrize(
     "change", [{"AttributeDefinitions": []}, {"VectorIndexUpdates": [{"Create": {**INDEX, "Dimensions": 0}}]}]
 )
-def test_one_that_cannot_be_is_refused(memory: MemoryDynamoDB, change: Any) -> None:
+def test_an_index_that_cannot_be_is_refused(memory: MemoryDynamoDB, change: Any) -> None:
     refused(memory.update_table, **{**ADD, **change})
     assert "VectorIndexes" not in described(memory)
 
@@ -63,7 +59,7 @@ def test_one_that_cannot_be_is_refused(memory: MemoryDynamoDB, change: Any) -> N
         ({"topic": {"N": "1"}}, "Type mismatch for Index Key topic"),
     ],
 )
-def test_an_item_that_it_cannot_take_is_refused(memory: MemoryDynamoDB, more: Any, why: str) -> None:
+def test_an_item_that_a_vector_index_cannot_take_is_refused(memory: MemoryDynamoDB, more: Any, why: str) -> None:
     memory.update_table(**ADD)
     assert why in refused(put, memory, **more)
     put(memory)

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from ticketlock import Lease, LockClient, LockLost
-from ticketlock.testing import ManualClock, MemoryDynamoDB, lose
+from ticketlock.errors import UnitConflict
+from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB, lose
+from ticketlock.units import Unit, Units, UnitTable, create_units_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 CODE = re.compile(r"^```python\n# (\S+\.py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -31,25 +33,25 @@ def test_a_lock_that_is_lost_on_demand_is_not_held(locks: LockClient) -> None:
 
 
 @pytest.mark.parametrize("heartbeat", [True, False])
-def test_on_lost_was_called_once(locks: LockClient, heartbeat: bool) -> None:
+def test_when_a_lock_is_lost_on_demand_its_on_lost_was_called_once(locks: LockClient, heartbeat: bool) -> None:
     told: list[Lease] = []
     lease = locks.acquire("order-42", on_lost=told.append, heartbeat=heartbeat)
     lose(lease)
     assert told == [lease]
 
 
-def test_another_owner_can_take_it_at_once(locks: LockClient, other: LockClient) -> None:
+def test_another_owner_can_take_a_lost_lock_at_once(locks: LockClient, other: LockClient) -> None:
     lease = locks.acquire("order-42")
     lose(lease)
     assert other.acquire("order-42", record_wait=0).fencing_token > lease.fencing_token
 
 
-def test_a_block_under_it_ends_in_lock_lost(locks: LockClient) -> None:
+def test_a_block_under_a_lost_lock_ends_in_lock_lost(locks: LockClient) -> None:
     with pytest.raises(LockLost), locks.acquire("order-42") as lease:
         lose(lease)
 
 
-def test_its_release_does_not_affect_its_next_holder(locks: LockClient, other: LockClient) -> None:
+def test_the_release_of_a_lost_lock_does_not_affect_its_next_holder(locks: LockClient, other: LockClient) -> None:
     lease = locks.acquire("order-42")
     lose(lease)
     current = other.acquire("order-42")
@@ -84,3 +86,53 @@ def test_the_example_of_the_page_is_code_that_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     tests = sum(code.count("\ndef test_") for _, code in files)
     assert f"{tests} passed" in done.stdout
+
+
+# Units of work over the DynamoDB in memory, as docs/python.md has it.
+
+
+@pytest.fixture
+def units(memory: MemoryDynamoDB, clock: ManualClock) -> Units:
+    create_units_table("units", client=memory.client)
+    return Units("units", client=memory.client, clocks=clock, sleep=clock.sleep)
+
+
+@pytest.fixture
+def accounts(memory: MemoryDynamoDB, units: Units) -> UnitTable:
+    """A table with one account."""
+    memory.create_table(
+        TableName="accounts",
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+    )
+    memory.put_item(TableName="accounts", Item={"id": {"S": "ann"}, "balance": {"N": "100"}})
+    return units.table("accounts")
+
+
+def take_ten(unit: Unit, accounts: UnitTable) -> None:
+    unit.update(accounts, {"id": "ann"}, "SET balance = balance - :n", {":n": 10})
+
+
+def test_units_are_committed_in_memory(units: Units, accounts: UnitTable) -> None:
+    for engine in ("native", "marked"):
+        with units.begin(engine=engine) as unit:
+            take_ten(unit, accounts)
+    assert units.get(accounts, {"id": "ann"}) == {"id": "ann", "balance": 80}
+
+
+def test_a_unit_of_the_tests_own_makes_a_conflict(units: Units, accounts: UnitTable) -> None:
+    unit = units.begin()
+    take_ten(unit, accounts)
+    with units.begin() as other:
+        take_ten(other, accounts)
+    with pytest.raises(UnitConflict):
+        unit.commit()
+
+
+def test_a_lost_reply_costs_a_repeat_and_no_time(memory: MemoryDynamoDB, units: Units, accounts: UnitTable) -> None:
+    with units.begin() as unit:
+        take_ten(unit, accounts)
+        memory.faults.append(Fault.REPLY_LOST)
+    assert [sent.operation for sent in memory.sent].count("TransactWriteItems") == 2
+    assert units.get(accounts, {"id": "ann"}) == {"id": "ann", "balance": 90}

@@ -18,7 +18,7 @@ import pytest
 from capacity_units import judge
 from counting_proxy import counting_proxy
 from frame import Run, main, make_table
-from kit.capacity_units import Billed
+from kit.capacity import Billed
 from memory_server import memory_server
 from moto_server import moto_server
 from ticketlock_local.engines.emulator import Emulator

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from kit.crashes import before_the_nth
-from kit.engines import first_on, wide_engine_names
+from kit.engines import first_on, roomy_engine_names
 from kit.units import MARK, THREADS_ONLY, VERSION, Books, Key, Lost, Party, UnitsWorld, some_account
 
 from ticketlock.errors import (
@@ -83,7 +83,7 @@ def test_writes_every_item_once_and_leaves_neither_marks_nor_rows(books: Books, 
     assert is_clean(books, keys)
 
 
-@pytest.mark.parametrize("units_engine", first_on("memory", wide_engine_names()), indirect=True)
+@pytest.mark.parametrize("units_engine", first_on("memory", roomy_engine_names()), indirect=True)
 def test_more_than_a_hundred_items_are_committed_by_marks_with_two_writes_each_and_three_more(
     books: Books, ann: Party
 ) -> None:

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from kit.appends import Lists, Writers
 from kit.bank import Bank, Staff
-from kit.faults import Fault, delivered_twice, reply_lost, reply_withheld, request_lost, unharmed
+from kit.faults import Fault, RandomFaults, delivered_twice, reply_lost, reply_withheld, request_lost, unharmed
 from kit.histories import anomalies
 from kit.proxy import Proxy
-from kit.random_faults import RandomFaults
 from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock.units import Units

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 
 import pytest
-from kit.engines import OF_OTHERS_FIRST, first_on, indexing_engine_names, wide_engine_names
+from kit.engines import OF_OTHERS_FIRST, first_on, indexing_engine_names, roomy_engine_names
 from kit.units import MARK, THREADS_ONLY, Books, Key, Party, some_account, some_line, some_name
 
 from ticketlock.errors import InvalidUnitRequest, UnitTooLarge
@@ -14,7 +14,7 @@ from ticketlock.units import COMMITTED, UNCOMMITTED
 pytestmark = pytest.mark.shows("cost of units", "bad input")
 
 IN_HUNDREDS = pytest.mark.parametrize(
-    "units_engine", first_on(OF_OTHERS_FIRST, wide_engine_names()), indirect=True, scope="module"
+    "units_engine", first_on(OF_OTHERS_FIRST, roomy_engine_names()), indirect=True, scope="module"
 )
 
 ADD, ONE = "SET balance = balance + :n", {":n": 1}
@@ -177,7 +177,7 @@ def test_a_blind_update_of_a_unit_that_is_committed_by_marks_is_read_at_the_comm
 
 
 @THREADS_ONLY
-@on(wide_engine_names())
+@on(roomy_engine_names())
 def test_more_than_a_hundred_items_that_are_only_read_are_held_together_by_marks(books: Books, ann: Party) -> None:
     keys = [some_account() for _ in range(101)]
     unit = ann.begin()
@@ -187,7 +187,7 @@ def test_more_than_a_hundred_items_that_are_only_read_are_held_together_by_marks
 
 
 @THREADS_ONLY
-@on(wide_engine_names())
+@on(roomy_engine_names())
 def test_more_than_a_hundred_items_that_are_only_read_are_only_read_at_a_lower_level(ann: Party) -> None:
     unit = ann.begin(isolation=COMMITTED)
     unit.get_all([(ann.accounts, some_account()) for _ in range(101)])

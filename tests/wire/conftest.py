@@ -11,6 +11,7 @@ import pytest
 from kit.certificates import Certificate, self_signed
 from kit.command import Command, shell
 from kit.far import Far
+from kit.faults import DEFAULT_ODDS, SURELY_INJECTED, RandomFaults
 from kit.in_a_loop import Loop
 from kit.injected import INJECTED
 from kit.kept import Kept
@@ -18,7 +19,6 @@ from kit.places import Emulated, Kind
 from kit.programs import Shared
 from kit.promises import counts_are_kept, kept_by, stored
 from kit.proxy import Proxy
-from kit.random_faults import DEFAULT_ODDS, SURELY_INJECTED, RandomFaults
 from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock import LockClient

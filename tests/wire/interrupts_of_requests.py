@@ -31,9 +31,10 @@ from botocore.config import Config
 from kit.opcodes import OF_THREADS, AtOpcode
 from kit.places import meanwhile
 from memory_server import memory_server
+from wire.interrupts_at_once import DESCRIBE, SIGNALS, Interrupt, interrupt
 
 from ticketlock import LockTable, create_table
-from ticketlock.wire._actions import Actions, Call
+from ticketlock.wire._actions import Actions
 from ticketlock.wire._sdk import CLIENT_SETTINGS, make_client
 
 _URLLIB3 = Path(urllib3.__file__).parent
@@ -42,21 +43,12 @@ ROOMS: tuple[str | Path, ...] = (
     *(str(_URLLIB3 / name) for name in ("_collections.py", "connectionpool.py", "poolmanager.py")),
     botocore.credentials.__file__,
 )
-SIGNALS = 1_500
 REGION = "eu-central-1"
 KEYS = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
 MOMENT_S = 0.1
 """Most requests are answered within it; those that are not are waited for together, at the end."""
 MOST_S = 8
 """What has not ended by then waits for ever."""
-
-
-class Interrupt(BaseException):
-    """What a signal handler raises."""
-
-
-def interrupt() -> None:
-    raise Interrupt
 
 
 def credentials() -> dict[str, str]:
@@ -95,7 +87,7 @@ class Clients:
 
 
 def one() -> Actions[None]:
-    yield Call("dynamodb", "describe_table", {"TableName": "locks"})
+    yield DESCRIBE
 
 
 @dataclass(eq=False)

@@ -20,23 +20,19 @@ from botocore.exceptions import ClientError
 from kit.awaited import Awaited
 from kit.places import meanwhile, outcome
 from ticketlock_local.engines.processes import wait_until
+from wire.interrupts_at_once import DESCRIBE, Interrupt
 
 from ticketlock import LockTable
 from ticketlock.aio._lock_table import LockTable as AsyncLockTable
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 from ticketlock.wire import _actions, _async_performer, _performer
-from ticketlock.wire._actions import Actions, Call, Sleep
+from ticketlock.wire._actions import Actions, Sleep
 from ticketlock.wire._sdk import make_client
 
 pytestmark = pytest.mark.shows("signal handlers")
 
 PERFORMERS = {module.__file__ for module in (_actions, _performer, _async_performer)}
 REFUSED = ClientError({"Error": {"Code": "ConditionalCheckFailedException", "Message": ""}}, "PutMetricData")
-DESCRIBE = Call("dynamodb", "describe_table", {"TableName": "locks"})
-
-
-class Interrupt(BaseException):
-    """What a signal handler raises."""
 
 
 class Steps:
@@ -100,39 +96,34 @@ def by_hand(coroutine: Any) -> Any:
         return end.value
 
 
-def test_an_interrupt_at_any_line_of_the_performer_for_threads_lets_the_steps_end(memory: MemoryDynamoDB) -> None:
-    table = LockTable("locks", client=memory.client, sleep=lambda _: None)
-    for line in itertools.count(1):
-        steps = Steps()
-        if not interrupted(partial(table.drive, steps()), line):
-            break
-        assert steps.ended == steps.begun, line
-    assert line > 30
-
-
-def test_an_interrupt_at_any_line_of_the_performer_for_tasks_lets_the_steps_end(
-    memory: MemoryDynamoDB, clock: ManualClock
-) -> None:
+@pytest.fixture(params=["threads", "tasks"])
+def drive(memory: MemoryDynamoDB, clock: ManualClock, request: pytest.FixtureRequest) -> Callable[..., object]:
+    """Performs steps as one of the two performers does."""
+    if request.param == "threads":
+        return LockTable("locks", client=memory.client, sleep=lambda _: None).drive
     table = AsyncLockTable("locks", None, clock)
     table.open(Awaited(memory))
+    return lambda steps: by_hand(table.drive(steps))
+
+
+def test_an_interrupt_at_any_line_of_a_performer_lets_the_steps_end(drive: Callable[..., object]) -> None:
     for line in itertools.count(1):
         steps = Steps()
-        if not interrupted(partial(by_hand, table.drive(steps())), line):
+        if not interrupted(partial(drive, steps()), line):
             break
         assert steps.ended == steps.begun, line
     assert line > 30
 
 
-def test_an_interrupt_before_steps_that_end_without_a_call_is_not_lost(memory: MemoryDynamoDB) -> None:
+def test_an_interrupt_before_steps_that_end_without_a_call_is_not_lost(drive: Callable[..., object]) -> None:
     """As the release of an inner hold, which sends nothing."""
 
     def steps() -> Actions[None]:
         return
         yield Sleep(0)
 
-    table = LockTable("locks", client=memory.client, sleep=lambda _: None)
     for line in itertools.count(1):
-        if not interrupted(partial(table.drive, steps()), line):
+        if not interrupted(partial(drive, steps()), line):
             break
     assert line > 10
 

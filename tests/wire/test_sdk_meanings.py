@@ -6,7 +6,7 @@ import inspect
 import socket
 import string
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -73,35 +73,34 @@ def cancelled(*reasons: dict[str, Any]) -> ClientError:
 
 
 REFUSED: dict[str, Any] = {"Code": "ConditionalCheckFailed", "Item": ITEM}
+BY_NOTHING: dict[str, Any] = {"Code": "ConditionalCheckFailed"}
 NOT_THIS_ONE: dict[str, Any] = {"Code": "None"}
+TRANSIENT = ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"]
 
 
-def test_a_failed_condition_is_a_refusal_with_the_item_that_stood_there() -> None:
-    assert meaning(answer("ConditionalCheckFailedException", Item=ITEM)) == Refusal((True,), (ITEM,))
+@pytest.mark.parametrize(
+    ("error", "refused", "items"),
+    [
+        (answer("ConditionalCheckFailedException", Item=ITEM), (True,), (ITEM,)),
+        (answer("ConditionalCheckFailedException"), (True,), (None,)),
+        (cancelled(NOT_THIS_ONE, REFUSED), (False, True), (None, ITEM)),
+        (cancelled(BY_NOTHING, REFUSED), (True, True), (None, ITEM)),
+    ],
+)
+def test_a_failed_condition_is_a_refusal_of_these_writes_by_the_items_that_stood_there(
+    error: ClientError, refused: tuple[bool, ...], items: tuple[Any, ...]
+) -> None:
+    assert meaning(error) == Refusal(refused, items)
 
 
-def test_a_failed_condition_on_a_missing_item_is_a_refusal_by_nothing() -> None:
-    assert meaning(answer("ConditionalCheckFailedException")) == Refusal((True,), (None,))
-
-
-def test_a_cancelled_transaction_says_which_write_was_refused_and_by_what() -> None:
-    assert meaning(cancelled(NOT_THIS_ONE, REFUSED)) == Refusal((False, True), (None, ITEM))
-
-
-def test_a_refused_write_without_an_item_is_refused_by_nothing() -> None:
-    assert meaning(cancelled({"Code": "ConditionalCheckFailed"}, REFUSED)) == Refusal((True, True), (None, ITEM))
-
-
-@pytest.mark.parametrize("reason", ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"])
-def test_a_transaction_that_was_cancelled_for_a_transient_reason_was_not_applied(reason: str) -> None:
-    assert meaning(cancelled(NOT_THIS_ONE, {"Code": reason})) == TryAgain(perhaps_applied=False)
-
-
-@pytest.mark.parametrize("reason", ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"])
-def test_a_failed_condition_beside_a_transient_reason_says_nothing(reason: str) -> None:
+@pytest.mark.parametrize("others", [[NOT_THIS_ONE], [REFUSED]], ids=["alone", "beside a refusal"])
+@pytest.mark.parametrize("reason", TRANSIENT)
+def test_a_transaction_that_was_cancelled_for_a_transient_reason_was_not_applied_and_says_nothing_of_conditions(
+    reason: str, others: list[dict[str, Any]]
+) -> None:
     """Another transaction may be half applied: one item is changed, and the other is still reserved."""
-    assert meaning(cancelled({"Code": reason}, REFUSED)) == TryAgain(perhaps_applied=False)
-    assert meaning(cancelled(REFUSED, {"Code": reason})) == TryAgain(perhaps_applied=False)
+    assert meaning(cancelled({"Code": reason}, *others)) == TryAgain(perhaps_applied=False)
+    assert meaning(cancelled(*others, {"Code": reason})) == TryAgain(perhaps_applied=False)
 
 
 @pytest.mark.parametrize("reason", ["ValidationError", "ItemCollectionSizeLimitExceeded"])
@@ -129,14 +128,17 @@ def test_throttled_and_conflicting_requests_were_not_applied(code: str) -> None:
 
 @pytest.mark.parametrize(
     ("code", "status"),
-    [("InternalServerError", 500), ("InternalFailure", 500), ("ServiceUnavailable", 503), ("502", 502), ("", 504)],
+    [
+        ("InternalServerError", 500),
+        ("InternalFailure", 500),
+        ("ServiceUnavailable", 503),
+        ("502", 502),
+        ("", 504),
+        ("TransactionInProgressException", 400),
+    ],
 )
-def test_a_failure_of_the_service_may_have_been_applied(code: str, status: int) -> None:
+def test_a_failure_of_the_service_and_a_transaction_in_progress_may_have_been_applied(code: str, status: int) -> None:
     assert meaning(answer(code, status)) == TryAgain(perhaps_applied=True)
-
-
-def test_a_transaction_in_progress_may_yet_be_applied() -> None:
-    assert meaning(answer("TransactionInProgressException")) == TryAgain(perhaps_applied=True)
 
 
 def test_a_missing_table_has_a_name_of_its_own() -> None:
@@ -297,91 +299,39 @@ def test_a_complete_answer_of_a_proxy_is_not_retried(body: bytes) -> None:
         table.inspect(LockName("order-42"))
 
 
-# Every exception of the libraries between a client and its table: what may have happened before it was raised.
+# Every exception of the libraries between a client and its table: what may have happened before it was raised. The
+# sources say where it is raised. Those that are not named here come at any time, or none of our requests meets them:
+# their request may have been applied.
 
 
-# What each library's exception says about the request, if the SDK wraps it in an error of its own. The sources say
-# where it is raised; one that is raised in several places counts as the latest.
+def names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
 
 
-def names(text: str) -> list[str]:
-    return text.split()
-
-
-URLLIB3: Mapping[str, Sequence[str]] = {
+BEFORE_IT_LEFT = {
     # While a connection is made: no socket is connected yet.
-    "before it left": ("ConnectTimeoutError", "NameResolutionError", "NewConnectionError"),
-    # A read time-out, a TLS failure and a broken connection come at any time; behind a proxy each may be a ProxyError.
-    "at any time": names("""
-        ConnectionError HTTPError IncompleteRead InvalidChunkLength MaxRetryError PoolError ProtocolError ProxyError
-        ReadTimeoutError RequestError SSLError TimeoutError
-    """),
-    # Of the answer: it was sent.
-    "afterwards": ["DecodeError", "HeaderParsingError", "InvalidHeader", "ResponseError", "ResponseNotChunked"],
-    # Mistakes of a caller, which the SDK does not make: not worth a distinction.
-    "not told apart": names("""
-        BodyNotHttplibCompatible ClosedPoolError EmptyPoolError FullPoolError HostChangedError LocationParseError
-        LocationValueError ProxySchemeUnknown ProxySchemeUnsupported TimeoutStateError URLSchemeUnknown
-        UnrewindableBodyError
-    """),
-}
-AIOHTTP: Mapping[str, Sequence[str]] = {
-    # Raised only by connectors, and by code that waits for them.
-    "before it left": names("""
+    "urllib3": names("ConnectTimeoutError NameResolutionError NewConnectionError"),
+    # Raised only by connectors, and by code that waits for them. A reset is a ClientOSError whenever it comes.
+    "aiohttp": names("""
         ClientConnectorCertificateError ClientConnectorDNSError ClientConnectorError ClientConnectorSSLError
         ClientHttpProxyError ClientProxyConnectionError ClientSSLError ConnectionTimeoutError UnixClientConnectorError
     """),
-    # A reset is a ClientOSError whenever it comes, an end of the connection a ServerDisconnectedError.
-    "at any time": names("""
-        ClientConnectionError ClientConnectionResetError ClientError ClientOSError ServerConnectionError
-        ServerDisconnectedError ServerTimeoutError SocketTimeoutError
-    """),
-    "afterwards": names("""
-        BadHttpMessage BadHttpMethod BadStatusLine ClientPayloadError ClientResponseError ContentEncodingError
-        ContentLengthError ContentTypeError DecompressSizeError HttpBadRequest HttpProcessingError InvalidHeader
-        InvalidURLError InvalidUrlRedirectClientError LineTooLong NonHttpUrlRedirectClientError PayloadEncodingError
-        RedirectClientError TooManyRedirects TransferEncodingError
-    """),
-    "not told apart": names("""
-        InvalidURL InvalidUrlClientError NonHttpUrlClientError ServerFingerprintMismatch UploadAbortedError
-        WSMessageTypeError WSServerHandshakeError
-    """),
+    # Without another library's error inside.
+    "botocore": names("ConnectTimeoutError EndpointConnectionError"),
 }
-# The SDK's own errors, without one of another library inside.
-BOTOCORE: Mapping[str, Sequence[str]] = {
-    "before it left": ("ConnectTimeoutError", "EndpointConnectionError"),
-    # Its request was never made: a retry would not help.
-    "refused": names("""
-        BaseEndpointResolverError AliasConflictParameterError ConfigNotFound ConfigParseError CredentialRetrievalError
-        EndpointProviderError EndpointResolutionError EndpointVariantError InfiniteLoopConfigError InvalidConfigError
-        InvalidEndpointConfigurationError InvalidEndpointDiscoveryConfigurationError InvalidHostLabelError
-        InvalidRegionError LoginAuthorizationCodeError LoginError LoginInsufficientPermissions LoginRefreshRequired
-        LoginTokenLoadError MetadataRetrievalError MissingDependencyException MissingParametersError NoAuthTokenError
-        NoCredentialsError NoRegionError ParamValidationError PartialCredentialsError ProfileNotFound RangeError
-        RefreshWithMFAUnsupportedError SSOError SSOTokenLoadError StubAssertionError StubResponseError
-        TokenRetrievalError UnStubbedResponseError UnauthorizedSSOTokenError UnknownCredentialError
-        UnknownEndpointError UnknownEndpointResolutionBuiltInName UnknownFIPSEndpointError UnknownKeyError
-        UnknownParameterError UnknownSignatureVersionError UnsupportedSignatureVersionError ValidationError
-    """),
-    "at any time": names("""
-        BotoCoreError ConnectionClosedError ConnectionError HTTPClientError ProxyConnectionError ReadTimeoutError
-        SSLError
-    """),
-    "afterwards": ["ChecksumError", "FlexibleChecksumError", "IncompleteReadError", "ResponseStreamingError"],
-    # Of other services, of client creation, of waiters and paginators: none of our requests meets them.
-    "not told apart": names("""
-        ApiVersionNotFoundError AwsChunkedWrapperError CapacityNotAvailableError DataNotFoundError
-        InvalidChecksumConfigError InvalidDNSNameError InvalidDefaultsMode InvalidExpressionError
-        InvalidIMDSEndpointError InvalidIMDSEndpointModeError InvalidMaxRetryAttemptsError InvalidProxiesConfigError
-        InvalidRetryConfigurationError InvalidRetryModeError InvalidS3AddressingStyleError
-        InvalidS3UsEast1RegionalEndpointConfigError InvalidSTSRegionalEndpointsConfigError MD5UnavailableError
-        OperationNotPageableError PaginationError ServiceNotInRegionError UnknownClientMethodError UnknownRegionError
-        UnknownServiceError UnknownServiceStyle UnknownTokenProviderError UnseekableStreamError
-        UnsupportedOutpostResourceError UnsupportedS3AccesspointConfigurationError UnsupportedS3ArnError
-        UnsupportedS3ConfigurationError UnsupportedS3ControlArnError UnsupportedS3ControlConfigurationError
-        UnsupportedServiceProtocolsError WaiterConfigError WaiterError
-    """),
-}
+# The SDK's own errors whose request was never made: a retry would not help.
+NEVER_MADE = names("""
+    BaseEndpointResolverError AliasConflictParameterError ConfigNotFound ConfigParseError CredentialRetrievalError
+    EndpointProviderError EndpointResolutionError EndpointVariantError InfiniteLoopConfigError InvalidConfigError
+    InvalidEndpointConfigurationError InvalidEndpointDiscoveryConfigurationError InvalidHostLabelError
+    InvalidRegionError LoginAuthorizationCodeError LoginError LoginInsufficientPermissions LoginRefreshRequired
+    LoginTokenLoadError MetadataRetrievalError MissingDependencyException MissingParametersError NoAuthTokenError
+    NoCredentialsError NoRegionError ParamValidationError PartialCredentialsError ProfileNotFound RangeError
+    RefreshWithMFAUnsupportedError SSOError SSOTokenLoadError StubAssertionError StubResponseError
+    TokenRetrievalError UnStubbedResponseError UnauthorizedSSOTokenError UnknownCredentialError
+    UnknownEndpointError UnknownEndpointResolutionBuiltInName UnknownFIPSEndpointError UnknownKeyError
+    UnknownParameterError UnknownSignatureVersionError UnsupportedSignatureVersionError ValidationError
+""")
 AROUND = (
     ConnectionClosedError,
     ConnectTimeoutError,
@@ -405,23 +355,24 @@ def classes(root: type[BaseException], *modules: ModuleType) -> dict[str, type[A
     }
 
 
-OF_URLLIB3 = classes(Exception, urllib3.exceptions)
-OF_AIOHTTP = classes(Exception, aiohttp.client_exceptions, aiohttp.http_exceptions)
-OF_BOTOCORE = classes(BotoCoreError, botocore.exceptions)
+KINDS = {
+    "urllib3": classes(Exception, urllib3.exceptions),
+    "aiohttp": classes(Exception, aiohttp.client_exceptions, aiohttp.http_exceptions),
+    "botocore": classes(BotoCoreError, botocore.exceptions),
+}
 
 
-@pytest.mark.parametrize(
-    ("table", "kinds"),
-    [(URLLIB3, OF_URLLIB3), (AIOHTTP, OF_AIOHTTP), (BOTOCORE, OF_BOTOCORE)],
-    ids=["urllib3", "aiohttp", "botocore"],
-)
-def test_each_exception_is_classified_once(table: Mapping[str, Sequence[str]], kinds: dict[str, type[Any]]) -> None:
-    assert sorted(name for names in table.values() for name in names) == sorted(kinds)
+def test_the_libraries_have_the_exceptions_that_are_named() -> None:
+    assert all(BEFORE_IT_LEFT[library] <= kinds.keys() for library, kinds in KINDS.items())
+    assert KINDS["botocore"].keys() >= NEVER_MADE
 
 
-def listed(table: Mapping[str, Sequence[str]], kinds: dict[str, type[Any]]) -> list[Any]:
+def of(*libraries: str) -> list[Any]:
+    """Their exceptions, and whether the request may have been applied."""
     return [
-        pytest.param(kinds[name], when, id=name) for when, names in table.items() for name in names if name in kinds
+        pytest.param(kind, name not in BEFORE_IT_LEFT[library], id=f"{library}, {name}")
+        for library in libraries
+        for name, kind in KINDS[library].items()
     ]
 
 
@@ -437,37 +388,37 @@ def around(kind: type[BotoCoreError], inner: BaseException | None) -> BotoCoreEr
 
 @pytest.mark.parametrize("outer", AROUND)
 @pytest.mark.parametrize(
-    ("inner", "when"), [*listed(URLLIB3, OF_URLLIB3), *listed(AIOHTTP, OF_AIOHTTP), (socket.gaierror, "before it left")]
+    ("inner", "perhaps_applied"),
+    [
+        *of("urllib3", "aiohttp"),
+        (socket.gaierror, False),
+        *((kind, True) for kind in (ConnectionResetError, OSError, RuntimeError, TimeoutError, ValueError)),
+    ],
 )
 def test_the_wrapped_error_decides_whether_the_request_may_have_been_applied(
-    outer: type[BotoCoreError], inner: type[BaseException], when: str
+    outer: type[BotoCoreError], inner: type[BaseException], perhaps_applied: bool
 ) -> None:
-    assert meaning(around(outer, inner.__new__(inner))) == TryAgain(perhaps_applied=when != "before it left")
+    assert meaning(around(outer, inner.__new__(inner))) == TryAgain(perhaps_applied)
 
 
-@pytest.mark.parametrize("outer", AROUND)
-@pytest.mark.parametrize(
-    "inner", [BrokenPipeError, ConnectionResetError, OSError, RuntimeError, TimeoutError, ValueError]
-)
-def test_an_unknown_error_may_come_at_any_time(outer: type[BotoCoreError], inner: type[BaseException]) -> None:
-    assert meaning(around(outer, inner())) == TryAgain(perhaps_applied=True)
-
-
-@pytest.mark.parametrize(("kind", "when"), listed(BOTOCORE, OF_BOTOCORE))
-def test_each_error_of_the_sdk_itself_is_classified(kind: type[BotoCoreError], when: str) -> None:
-    found = meaning(around(kind, None))
-    if when == "refused":
-        assert isinstance(found, TableRefused)
-    else:
-        assert found == TryAgain(perhaps_applied=when != "before it left")
-
-
-@pytest.mark.parametrize(("inner", "when"), listed(URLLIB3, OF_URLLIB3))
-def test_behind_a_proxy_the_error_that_the_proxys_error_wraps_decides(inner: type[Exception], when: str) -> None:
+@pytest.mark.parametrize(("inner", "perhaps_applied"), of("urllib3"))
+def test_behind_a_proxy_the_error_that_the_proxys_error_wraps_decides(
+    inner: type[Exception], perhaps_applied: bool
+) -> None:
     """urllib3 raises one for anything that happens on a connection that it has closed by then."""
     wrapping = urllib3.exceptions.ProxyError("Unable to connect to proxy", inner.__new__(inner))
-    told = meaning(around(ProxyConnectionError, wrapping))
-    assert told == TryAgain(perhaps_applied=when != "before it left")
+    assert meaning(around(ProxyConnectionError, wrapping)) == TryAgain(perhaps_applied)
+
+
+@pytest.mark.parametrize(("kind", "perhaps_applied"), of("botocore"))
+def test_an_error_of_the_sdk_itself_says_whether_its_request_was_made(
+    kind: type[BotoCoreError], perhaps_applied: bool
+) -> None:
+    found = meaning(around(kind, None))
+    if kind.__name__ in NEVER_MADE:
+        assert isinstance(found, TableRefused)
+    else:
+        assert found == TryAgain(perhaps_applied)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from botocore.config import Config
 from kit.certificates import Certificate
-from kit.far import READ_TIMEOUT_S, Sender, far_client, how_often
 from kit.faults import (
     Fault,
+    RandomFaults,
     delivered_twice,
     gateway_failed,
     reply_broken_off,
@@ -28,16 +29,20 @@ from kit.faults import (
 from kit.in_a_loop import Loop
 from kit.places import Kind, some_entity, until
 from kit.proxy import Proxy
-from kit.random_faults import RandomFaults
 from kit.tunnel import Reception
 from ticketlock_local.engines.emulator import Emulator
 
-from ticketlock import OutcomeUnknown, RequestNotApplied
+from ticketlock import LockTable, OutcomeUnknown, RequestNotApplied
+from ticketlock.aio._lock_table import LockTable as AsyncLockTable
+from ticketlock.locks._reads import TIME_CHECK
+from ticketlock.wire._actions import Reply
+from ticketlock.wire._driver import Driver, SystemClocks
 from ticketlock.wire._requests import Request, TransactWrite, Write
-from ticketlock.wire._sdk import make_client
+from ticketlock.wire._sdk import CLIENT_SETTINGS, make_client
 
 pytestmark = pytest.mark.shows("lost requests", "known outcomes")
 
+READ_TIMEOUT_S = 0.25
 APPLIED = "applied"
 Told = str | type[RequestNotApplied] | type[OutcomeUnknown]
 PATIENCE_MS = 8_000
@@ -77,16 +82,32 @@ def near_client(emulator: Emulator) -> Any:
     return make_client(endpoint_url=emulator.endpoint)
 
 
+def far_client(kind: Kind, loop: Loop, proxy: Proxy) -> Any:
+    """A client of boto3 or aiobotocore, behind a proxy, configured to reach it."""
+    settings: dict[str, Any] = {**CLIENT_SETTINGS, "read_timeout": READ_TIMEOUT_S}
+    options: dict[str, Any] = {"endpoint_url": proxy.url}
+    if proxy.certificate is not None and proxy.tunnel is not None:
+        settings["proxies"] = {"https": proxy.tunnel.url}
+        options["verify"] = proxy.certificate.path
+    if kind == "tasks":
+        return loop.dynamodb(config=settings, **options)
+    return make_client(config=Config(**settings), **options)
+
+
 @dataclass
 class Scales:
     """Sends requests, and compares what is reported of each with the table.
 
     Attributes:
         proxy: the proxy before the table.
+        client: the SDK's, behind it.
+        near: another one, beside the table.
     """
 
     proxy: Proxy
-    sender: Sender
+    kind: Kind
+    loop: Loop
+    client: Any
     near: Any
     table_name: str
 
@@ -99,11 +120,23 @@ class Scales:
         write = Write("Update", key, condition, update=count, names={"#seen": "seen"}, values=values)
         told: Told = APPLIED
         try:
-            assert self.sender.perform(form(write), patience_ms).applied
+            assert self._perform(form(write), patience_ms).applied
         except (RequestNotApplied, OutcomeUnknown) as error:
             told = type(error)
         until(lambda: self.proxy.under_way == 0, "the end of what is under way")
-        return told, how_often(self.near, self.table_name, key)
+        found = self.near.get_item(TableName=self.table_name, Key=key, ConsistentRead=True)
+        return told, int(found.get("Item", {}).get("seen", {"N": "0"})["N"])
+
+    def _perform(self, request: Request, patience_ms: int) -> Reply:
+        """Send a request until it is applied or refused; once, without patience."""
+        driver = Driver(self.table_name, TIME_CHECK, SystemClocks(), patience_ms, jitter=lambda: 1)
+        actions = driver.perform(request)
+        if self.kind == "threads":
+            return LockTable(self.table_name, client=self.client).drive(actions)
+        table = AsyncLockTable(self.table_name, None, SystemClocks())
+        table.open(self.client)
+        reply: Reply = self.loop.do(lambda: table.drive(actions))
+        return reply
 
 
 @pytest.fixture
@@ -112,8 +145,7 @@ def scales(
 ) -> Scales:
     if (kind, way.url) not in far_clients:
         far_clients[kind, way.url] = far_client(kind, loop, way)
-    sender = Sender(kind, loop, far_clients[kind, way.url], lock_table)
-    return Scales(way, sender, near_client, lock_table)
+    return Scales(way, kind, loop, far_clients[kind, way.url], near_client, lock_table)
 
 
 def is_true(told: Told, counted: int) -> bool:
@@ -190,8 +222,7 @@ def test_a_request_without_a_connection_was_not_applied(
     form: Callable[[Write], Request],
 ) -> None:
     with Proxy(emulator.endpoint, certificate if certified else None) as closed:
-        sender = Sender(kind, loop, far_client(kind, loop, closed), lock_table)
-        scales = Scales(closed, sender, near_client, lock_table)
+        scales = Scales(closed, kind, loop, far_client(kind, loop, closed), near_client, lock_table)
         assert scales.send(form) == (RequestNotApplied, 0)
 
 
