@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
-from aws_cdk import App, Stack
+from aws_cdk import App, Stack, Tags
 from aws_cdk.assertions import Template
 from aws_cdk.aws_ec2 import SubnetConfiguration, SubnetType, Vpc
 from aws_cdk.aws_iam import Role, ServicePrincipal
@@ -154,6 +154,7 @@ class Everything:
             alarms=True,
             alarm_topic=self.topic,
         )
+        Tags.of(self.lock).add("team", "shipping")
         self.functions = [each for each in self.lock.node.find_all() if isinstance(each, Function)]
         self.starter, self.client, self.operator, self.task = (
             Role(stack, name, assumed_by=ServicePrincipal("ecs-tasks.amazonaws.com"))
