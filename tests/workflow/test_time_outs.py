@@ -10,20 +10,8 @@ from ticketlock.testing import ManualClock, MemoryDynamoDB
 from ticketlock.workflow import Workflow
 
 
-@pytest.fixture
-def turn(memory: MemoryDynamoDB, clock: ManualClock) -> dict[str, Any]:
-    """Those of a grant with a lease of 10 s."""
-    return turn_of(
-        workflow_over(memory, clock),
-        execution_arn(),
-        {"entity": "order-42"},
-        place="charge",
-        leaseSeconds=10,
-        workMachine="",
-    )
-
-
 def taken(workflow: Workflow, entity: str) -> dict[str, Any]:
+    """The turn of a fragment with a lease of 10 s."""
     asked = {"entity": entity}
     return turn_of(workflow, execution_arn(), asked, place="charge", leaseSeconds=10, workMachine="")
 
@@ -34,8 +22,9 @@ def workflow_over(memory: MemoryDynamoDB, clock: ManualClock) -> Workflow:
 
 
 def test_a_lock_is_freed_though_one_hung_request_could_outlast_its_lease(
-    memory: MemoryDynamoDB, clock: ManualClock, turn: dict[str, Any]
+    memory: MemoryDynamoDB, clock: ManualClock
 ) -> None:
+    turn = taken(workflow_over(memory, clock), "order-42")
     memory.meta.config.read_timeout = 5
     patient = workflow_over(memory, clock)
     with pytest.raises(InvalidLockRequest, match="read time-outs"):
