@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from aws_cdk import Duration
 from ticketlock_cdk import TicketLock
 from ticketlock_cdk.assets import source_folder
 from ticketlock_cdk.lock.serialize_machine import serialize_definition
@@ -158,28 +157,19 @@ def test_the_machines_errors_and_failing_statuses_are_classes_of_the_errors_modu
     assert own | set(failing) <= set(errors.__all__)
 
 
-def test_the_steps_learn_the_settings(stack, synthesise):
-    lock = TicketLock(
-        stack,
-        "Lock",
-        lease=Duration.minutes(2),
-        poll=Duration.seconds(7),
-        default_record_wait=Duration.millis(1_500),
-        permits=3,
-    )
-    payload = synthesise(stack).definition(lock.state_machine)["States"]["TakeTicket"]["Parameters"]["Payload"]
-    assert (payload["leaseSeconds"], payload["pollSeconds"], payload["defaultRecordWaitSeconds"]) == (120, 7, 1.5)
-    assert payload["defaultPermits"] == 3
-
-
 @pytest.mark.verify("a stack of its own, synthesised")
-def test_two_locks_fit_in_one_stack(stack, synthesise):
+def test_two_locks_in_one_stack_have_nothing_in_common(stack, synthesise):
     first, second = TicketLock(stack, "First"), TicketLock(stack, "Second")
     found = synthesise(stack)
     assert found.id_of(first.table) != found.id_of(second.table)
+    assert first.service_name != second.service_name
     machines = set(found.of_type("AWS::StepFunctions::StateMachine"))
     assert len(machines) == 4
     for lock, name in ((first, "First"), (second, "Second")):
         answers = [one for one in found.statements(lock.release) if "states:SendTaskSuccess" in one["Action"]]
         answered = {resource["Ref"] for one in answers for resource in one["Resource"]}
         assert answered == {id for id in machines if id.startswith(name)}
+        # The dimension of its metrics.
+        assert lock.metric_grants().dimensions == {"service": lock.service_name}
+        variables = found.function(lock.release)["Environment"]["Variables"]
+        assert variables["POWERTOOLS_SERVICE_NAME"] == lock.service_name

@@ -45,20 +45,6 @@ def test_the_callers_options_override_the_defaults_of_a_metric(typical):
     assert (metric.statistic, metric.period.to_seconds(), metric.label) == ("Maximum", 60, "longest")
 
 
-@pytest.mark.verify("a stack of its own, synthesised")
-def test_two_locks_have_different_dimensions(stack, synthesise):
-    first, second = TicketLock(stack, "First"), TicketLock(stack, "Second")
-    assert first.metric_grants().dimensions == {"service": first.service_name}
-    assert first.service_name != second.service_name
-    found = synthesise(stack)
-    for lock in (first, second):
-        names = {
-            found.function(function)["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"]
-            for function in (lock.take_ticket, lock.check_position, lock.heartbeat, lock.release)
-        }
-        assert names == {lock.service_name}
-
-
 def test_a_function_emits_into_the_namespace_and_the_dimension_of_its_lock(typical, monkeypatch):
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", typical.lock.service_name)
     monkeypatch.delenv("POWERTOOLS_METRICS_DISABLED", raising=False)

@@ -45,10 +45,10 @@ NUMBERS = {"lease": "20", "poll": "2", "permits": "3", "polls_an_execution": "20
         ({"targets": f"{FUNCTION}, {MACHINE}"}, [f'"{FUNCTION}"', f'"{MACHINE}"', "Example"]),
         pytest.param({"targets": [FUNCTION]}, [f'"{FUNCTION}"'], marks=STACK),
         (
-            {**NUMBERS, "default_record_wait": "30"},
+            {**NUMBERS, "default_record_wait": "1.5"},
             [
                 '"defaultPermits": 3',
-                '"defaultRecordWaitSeconds": 30',
+                '"defaultRecordWaitSeconds": 1.5',
                 '"leaseSeconds": 20',
                 '"pollSeconds": 2',
                 '"pollsAnExecution": 20',

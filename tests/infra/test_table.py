@@ -7,7 +7,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 from aws_cdk.assertions import Annotations, Match
 from kit.stacks import on_table
-from ticketlock_cdk import TicketLock
+from ticketlock_cdk import TicketLock, TransactionTables
 
 PK = dynamodb.Attribute(name="pk", type=dynamodb.AttributeType.STRING)
 SK = dynamodb.Attribute(name="sk", type=dynamodb.AttributeType.STRING)
@@ -29,9 +29,10 @@ def test_the_table_has_the_keys_of_locks_and_outlives_its_stack_and_every_mistak
 
 
 @pytest.mark.verify("a stack of its own, synthesised")
-def test_the_table_goes_with_the_stack_if_asked_to(stack, synthesise):
-    lock = TicketLock(stack, "Lock", removal_policy=RemovalPolicy.DESTROY)
-    table = synthesise(stack).one(lock.table)
+@pytest.mark.parametrize("kind", [TicketLock, TransactionTables])
+def test_the_table_goes_with_the_stack_if_asked_to(kind, stack, synthesise):
+    made = kind(stack, "Made", removal_policy=RemovalPolicy.DESTROY)
+    table = synthesise(stack).one(made.table)
     assert table["DeletionPolicy"] == "Delete"
     assert table["Properties"]["DeletionProtectionEnabled"] is False
 
@@ -92,14 +93,21 @@ def test_a_given_table_without_time_to_live_is_refused(kind, attribute, shown, s
 
 
 @pytest.mark.verify("a stack of its own, synthesised")
-def test_a_given_table_with_replicas_brings_a_warning(outdir):
+@pytest.mark.parametrize(
+    ("kind", "argument", "told"),
+    [
+        (TicketLock, lambda given: {"table": given}, "use one lock in one Region only"),
+        (TransactionTables, lambda given: {"data_tables": [given]}, "run units in one Region only"),
+    ],
+)
+def test_a_given_table_with_replicas_brings_a_warning(kind, argument, told, outdir):
     stack = Stack(App(outdir=outdir), "Test", env={"region": "eu-west-1", "account": "123456789012"})
     replicas = [dynamodb.ReplicaTableProps(region="eu-central-1")]
     given = dynamodb.TableV2(
         stack, "Given", partition_key=PK, sort_key=SK, time_to_live_attribute="expiresAt", replicas=replicas
     )
-    TicketLock(stack, "Lock", table=given)
-    Annotations.from_stack(stack).has_warning("/Test/Lock", Match.string_like_regexp("use one lock in one Region only"))
+    kind(stack, "Made", **argument(given))
+    Annotations.from_stack(stack).has_warning("/Test/Made", Match.string_like_regexp(told))
 
 
 @pytest.mark.verify("a stack of its own, synthesised")

@@ -5,14 +5,13 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-from aws_cdk import App, Duration, Environment, RemovalPolicy, Stack
+from aws_cdk import App, Duration, Environment, Stack
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
-from aws_cdk.assertions import Annotations, Match
 from kit.stacks import as_list, on_table
 from ticketlock_cdk import TransactionTables, UnitsAlarmThresholds
 from ticketlock_cdk.units.access import FINISH_ITEMS, READ_BESIDE_UNITS, RUN_UNITS, SWEEP_RECORDS
@@ -91,14 +90,6 @@ def test_the_table_has_the_keys_of_units_and_outlives_its_stack_and_every_mistak
     groups, queues = whole.found.of_type("AWS::Logs::LogGroup"), whole.found.of_type("AWS::SQS::Queue")
     assert [each["KmsKeyId"] for each in groups.values()] == [key]
     assert [each["KmsMasterKeyId"] for each in queues.values()] == [key]
-
-
-@STACKS
-def test_the_table_goes_with_the_stack_if_asked_to(stack, synthesise):
-    units = TransactionTables(stack, "Units", removal_policy=RemovalPolicy.DESTROY)
-    table = synthesise(stack).one(units.table)
-    assert table["DeletionPolicy"] == "Delete"
-    assert table["Properties"]["DeletionProtectionEnabled"] is False
 
 
 def test_the_sweeper_knows_its_table_and_runs_one_at_a_time_no_longer_than_until_the_next(sweeper, whole):
@@ -309,14 +300,6 @@ def test_a_table_of_another_region_is_refused(outdir):
     table = dynamodb.Table(there, "Table", partition_key=ID, table_name="elsewhere")
     with pytest.raises(ValueError, match=r"data_tables\[0\] is There/Table, in the Region us-east-1; allowed: "):
         TransactionTables(here, "Units", data_tables=[table])
-
-
-@STACKS
-def test_a_table_with_replicas_brings_a_warning(outdir):
-    stack = Stack(App(outdir=outdir), "Test", env={"region": "eu-west-1", "account": "123456789012"})
-    replicas = [dynamodb.ReplicaTableProps(region="eu-central-1")]
-    TransactionTables(stack, "Units", data_tables=[dynamodb.TableV2(stack, "T", partition_key=ID, replicas=replicas)])
-    Annotations.from_stack(stack).has_warning("/Test/Units", Match.string_like_regexp("run units in one Region only"))
 
 
 def test_the_ready_made_stack_has_the_same_lock_with_units_as_without(stack_with):

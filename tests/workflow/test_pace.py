@@ -16,16 +16,33 @@ NOW_MS = 1_800_000_000_000
 HOLDER = Holder("owner", 1, NOW_MS, NOW_MS, None)
 
 
-def sleep_ms(ahead: int, leaves_in_ms: int | None, mean_hold_ms: int | None, jitter: float = 0.5) -> int:
-    position = Position(
-        place=Place(1, NOW_MS + LEASE_MS),
+def at(
+    ahead: int = 0,
+    *,
+    held: bool = True,
+    lease_ms: int = LEASE_MS,
+    mean_hold_ms: int | None = None,
+    next_free_in_ms: int | None = None,
+    lease_over_in_ms: int | None = None,
+) -> Position:
+    """A position in the queue."""
+    next_free_ms, lease_over_ms = (
+        None if in_ms is None else NOW_MS + in_ms for in_ms in (next_free_in_ms, lease_over_in_ms)
+    )
+    return Position(
+        place=Place(1, NOW_MS + lease_ms),
         ahead=ahead,
         turns=ahead,
-        next_free_ms=None if leaves_in_ms is None else NOW_MS + leaves_in_ms,
+        next_free_ms=next_free_ms,
         mean_hold_ms=mean_hold_ms,
-        holders=(HOLDER,),
+        holders=(HOLDER,) if held else (),
         now=Moment(0, NOW_MS, NOW_MS, NOW_MS),
+        lease_over_ms=lease_over_ms,
     )
+
+
+def sleep_ms(ahead: int, leaves_in_ms: int | None, mean_hold_ms: int | None, jitter: float = 0.5) -> int:
+    position = at(ahead, next_free_in_ms=leaves_in_ms, mean_hold_ms=mean_hold_ms)
     return next_poll_ms(position, lease_ms=LEASE_MS, shortest_ms=SHORTEST_MS, longest_ms=LONGEST_MS, jitter=jitter)
 
 
@@ -68,30 +85,13 @@ def parking(
     lease_over_in_ms: int | None = LEASE_MS, *, ahead: int = 0, rest_ms: int | None = None, slack_ms: int = 0
 ) -> PollPause:
     """How a waiter that can be woken waits, behind a holder whose lease ends then."""
-    position = Position(
-        place=Place(1, NOW_MS + LEASE_MS),
-        ahead=ahead,
-        turns=ahead,
-        next_free_ms=None,
-        mean_hold_ms=None,
-        holders=() if lease_over_in_ms is None else (HOLDER,),
-        now=Moment(0, NOW_MS, NOW_MS, NOW_MS),
-        lease_over_ms=None if lease_over_in_ms is None else NOW_MS + lease_over_in_ms,
-    )
+    position = at(ahead, held=lease_over_in_ms is not None, lease_over_in_ms=lease_over_in_ms)
     return next_sleep(position, lease_ms=LEASE_MS, poll_ms=POLL_MS, rest_ms=rest_ms, slack_ms=slack_ms)
 
 
 def polling(waited_ms: int = 0, *, lease_ms: int = LEASE_MS, rest_ms: int | None = None) -> int:
     """How long the front waiter sleeps, behind a holder that is long overdue."""
-    position = Position(
-        place=Place(1, NOW_MS + lease_ms),
-        ahead=0,
-        turns=0,
-        next_free_ms=NOW_MS - 10**9,
-        mean_hold_ms=None,
-        holders=(HOLDER,),
-        now=Moment(0, NOW_MS, NOW_MS, NOW_MS),
-    )
+    position = at(lease_ms=lease_ms, next_free_in_ms=-(10**9))
     sleep = next_poll(position, lease_ms=lease_ms, poll_ms=POLL_MS, waited_ms=waited_ms, rest_ms=rest_ms, jitter=0.5)
     assert sleep.status == "waiting"
     return sleep.ms

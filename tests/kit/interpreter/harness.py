@@ -127,11 +127,6 @@ class Machine:
         self._client = client
         self.arn = arn
 
-    def deploy(self, change: Callable[[str], str]) -> None:
-        """Update the definition; running executions keep theirs."""
-        text = self._client.describe_state_machine(stateMachineArn=self.arn)["definition"]
-        self._client.update_state_machine(stateMachineArn=self.arn, definition=change(text))
-
     def start(self, name: str, input: Any) -> str:
         """Start an execution and return its ARN, once its first event is written."""
         arn: str = self._client.start_execution(stateMachineArn=self.arn, name=name, input=json.dumps(input))[

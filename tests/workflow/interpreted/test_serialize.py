@@ -71,19 +71,6 @@ def test_a_record_wait_of_2_fails_after_about_2_seconds_and_leaves_the_queue(ope
     assert stage.machine.wait(first).status == "SUCCEEDED"
 
 
-@pytest.mark.parametrize("record_wait", [{"recordWaitSeconds": "Infinity"}, {"recordWaitSeconds": 60}, {}])
-def test_a_longer_record_wait_gets_the_lock_when_it_is_free(
-    open_stage: Open, work: Work, record_wait: dict[str, Any]
-) -> None:
-    stage = open_stage(work)
-    first = stage.hold(ENTITY)
-    second = stage.start(ENTITY, **record_wait)
-    stage.machine.wait_until_entered(second, "WaitForTurn")
-    work.finish.set()
-    assert [stage.machine.wait(arn).status for arn in (first, second)] == ["SUCCEEDED", "SUCCEEDED"]
-    assert work.overlaps() == []
-
-
 def test_bad_input_fails_by_name_says_the_field_and_writes_nothing(open_stage: Open) -> None:
     """Which inputs are bad: test_lock_request.py."""
     stage = open_stage()
