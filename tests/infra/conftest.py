@@ -5,14 +5,15 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
-from aws_cdk import App, Stack
+from aws_cdk import App, Stack, Tags
 from aws_cdk.assertions import Template
 from aws_cdk.aws_ec2 import SubnetConfiguration, SubnetType, Vpc
 from aws_cdk.aws_iam import Role, ServicePrincipal
 from aws_cdk.aws_kms import Key
-from aws_cdk.aws_lambda import Code, Function, Runtime
+from aws_cdk.aws_lambda import Function
 from aws_cdk.aws_sns import Topic
-from aws_cdk.aws_stepfunctions import DefinitionBody, Pass, StateMachine
+from aws_cdk.aws_stepfunctions import StateMachine
+from kit.stacks import function, machine
 from ticketlock_cdk import TicketLock, TicketlockStack
 
 
@@ -103,16 +104,7 @@ class Typical:
 
     def __init__(self, outdir: str) -> None:
         stack = Stack(App(outdir=outdir), "Typical")
-        self.target_function = Function(
-            stack,
-            "Work",
-            runtime=Runtime.PYTHON_3_14,
-            handler="index.handler",
-            code=Code.from_inline("def handler(event, _context):\n    return event\n"),
-        )
-        self.target_machine = StateMachine(
-            stack, "Workflow", definition_body=DefinitionBody.from_chainable(Pass(stack, "Nothing"))
-        )
+        self.target_function, self.target_machine = function(stack), machine(stack)
         self.lock = TicketLock(stack, "Lock", targets=[self.target_function, self.target_machine])
         self.functions = {
             "take_ticket": self.lock.take_ticket,
@@ -154,6 +146,7 @@ class Everything:
             alarms=True,
             alarm_topic=self.topic,
         )
+        Tags.of(self.lock).add("team", "shipping")
         self.functions = [each for each in self.lock.node.find_all() if isinstance(each, Function)]
         self.starter, self.client, self.operator, self.task = (
             Role(stack, name, assumed_by=ServicePrincipal("ecs-tasks.amazonaws.com"))

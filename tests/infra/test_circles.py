@@ -15,18 +15,20 @@ def may(found, principal):
     return {action for statement in found.statements(principal) for action in as_list(statement["Action"])}
 
 
-def test_a_function_that_is_a_target_may_use_the_lock(stack, synthesise):
-    target = function(stack)
-    TicketLock(stack, "Lock", targets=[target]).grant_use(target)
-    assert {"dynamodb:UpdateItem", "states:SendTaskSuccess"} <= may(synthesise(stack), target)
+USE = {"dynamodb:UpdateItem", "states:SendTaskSuccess"}
+START = {"states:StartExecution"}
+STACKS = pytest.mark.verify("stacks of its own, each synthesised")
 
 
-@pytest.mark.verify("a stack of its own, synthesised")
+@STACKS
 @pytest.mark.parametrize("kind", [function, machine])
-def test_a_target_may_start_the_next_execution(kind, stack, synthesise):
-    target = kind(stack)
-    TicketLock(stack, "Lock", targets=[target]).grant_start_execution(target)
-    assert "states:StartExecution" in may(synthesise(stack), target)
+@pytest.mark.parametrize("of_a_fragment", [False, True], ids=["a target", "the work of a fragment"])
+def test_what_runs_under_the_lock_may_use_it_and_start_the_next_execution(kind, of_a_fragment, stack, synthesise):
+    work = kind(stack)
+    lock = fragment_over(stack, work)[0] if of_a_fragment else TicketLock(stack, "Lock", targets=[work])
+    lock.grant_use(work)
+    lock.grant_start_execution(work)
+    assert may(synthesise(stack), work) >= USE | START
 
 
 def fragment_over(stack, work):
@@ -36,21 +38,12 @@ def fragment_over(stack, work):
     return lock, workflow
 
 
-@pytest.mark.verify("a stack of its own, synthesised")
-@pytest.mark.parametrize("kind", [function, machine])
-def test_the_target_of_a_fragment_may_use_the_lock(kind, stack, synthesise):
-    work = kind(stack)
-    lock, _ = fragment_over(stack, work)
-    lock.grant_use(work)
-    assert {"dynamodb:UpdateItem", "states:SendTaskSuccess"} <= may(synthesise(stack), work)
-
-
-@pytest.mark.verify("a stack of its own, synthesised")
+@STACKS
 def test_a_workflow_with_a_fragment_may_use_the_lock_and_start_executions_of_it(stack, synthesise):
     lock, workflow = fragment_over(stack, function(stack))
     lock.grant_use(workflow)
     lock.grant_start_execution(workflow)
-    assert {"dynamodb:PutItem", "states:SendTaskSuccess", "states:StartExecution"} <= may(synthesise(stack), workflow)
+    assert may(synthesise(stack), workflow) >= USE | START
 
 
 @pytest.mark.verify("the same templates with one of the CDK's feature flags")
@@ -62,30 +55,20 @@ def test_it_may_also_if_each_statement_of_a_function_is_a_policy(grant, outdir, 
     assert may(synthesise(stack), target)
 
 
-@pytest.mark.verify("stacks of its own, each synthesised")
-def test_a_target_of_another_stack_may_use_the_lock_that_waits_for_it(outdir):
+@STACKS
+@pytest.mark.parametrize("is_target", [True, False], ids=["target", "client"])
+def test_a_lock_waits_for_the_stack_of_its_target_and_that_of_its_client_for_the_lock(is_target, outdir):
     app = App(outdir=outdir)
-    target = function(Stack(app, "Works"))
-    lock = TicketLock(Stack(app, "Locks"), "Lock", targets=[target])
-    lock.grant_use(target)
-    needed = {each.stack_name: [other.id for other in each.dependencies] for each in app.synth().stacks}
-    assert "Works" in needed["Locks"]
-    assert "Locks" not in needed["Works"]
+    user = function(Stack(app, "Functions"))
+    lock = TicketLock(Stack(app, "Locks"), "Lock", targets=[user] if is_target else [])
+    if not is_target:
+        user.add_environment("TABLE", lock.table.table_name)
+    lock.grant_use(user)
+    needed = {each.stack_name: {other.id for other in each.dependencies} for each in app.synth().stacks}
+    assert ("Functions" in needed["Locks"], "Locks" in needed["Functions"]) == (is_target, not is_target)
 
 
-@pytest.mark.verify("stacks of its own, each synthesised")
-def test_a_client_of_another_stack_waits_for_the_lock_and_not_the_lock_for_it(outdir):
-    app = App(outdir=outdir)
-    lock = TicketLock(Stack(app, "Locks"), "Lock")
-    client = function(Stack(app, "Clients"))
-    client.add_environment("TABLE", lock.table.table_name)
-    lock.grant_use(client)
-    needed = {each.stack_name: [other.id for other in each.dependencies] for each in app.synth().stacks}
-    assert "Locks" in needed["Clients"]
-    assert "Clients" not in needed["Locks"]
-
-
-@pytest.mark.verify("stacks of its own, each synthesised")
+@STACKS
 def test_a_workflow_may_wait_for_the_whole_lock_that_it_is_attached_to(stack, synthesise):
     lock, workflow = fragment_over(stack, function(stack))
     workflow.node.add_dependency(lock)
@@ -93,7 +76,7 @@ def test_a_workflow_may_wait_for_the_whole_lock_that_it_is_attached_to(stack, sy
     assert synthesise(stack).one(workflow)["DependsOn"]
 
 
-@pytest.mark.verify("stacks of its own, each synthesised")
+@STACKS
 def test_a_grant_that_is_given_twice_is_one_policy(stack, synthesise):
     client, lock = function(stack), TicketLock(stack, "Lock")
     lock.grant_use(client)
@@ -102,7 +85,7 @@ def test_a_grant_that_is_given_twice_is_one_policy(stack, synthesise):
     assert list(synthesise(Stack.of(lock)).statements(client)) == once
 
 
-@pytest.mark.verify("stacks of its own, each synthesised")
+@STACKS
 @pytest.mark.parametrize("kind", [iam.User, iam.Group])
 def test_users_and_groups_are_granted_too(kind, stack, synthesise):
     grantee = kind(stack, "Grantee")
@@ -112,7 +95,7 @@ def test_users_and_groups_are_granted_too(kind, stack, synthesise):
     assert policy[f"{kind.__name__}s"] == [{"Ref": found.id_of(grantee)}]
 
 
-@pytest.mark.verify("stacks of its own, each synthesised")
+@STACKS
 def test_a_role_that_is_not_to_be_changed_is_left_alone(stack, synthesise):
     arn = "arn:aws:iam::123456789012:role/theirs"
     TicketLock(stack, "Lock").grant_use(iam.Role.from_role_arn(stack, "Theirs", arn, mutable=False))
@@ -122,7 +105,7 @@ def test_a_role_that_is_not_to_be_changed_is_left_alone(stack, synthesise):
 # The clean-up's dead letters.
 
 
-@pytest.mark.verify("stacks of its own, each synthesised")
+@STACKS
 @pytest.mark.parametrize("flag", [True, False], ids=["a policy for each statement", "one policy"])
 @pytest.mark.parametrize("key", [True, False], ids=["with a key", "without"])
 def test_the_queue_becomes_a_destination_only_after_the_function_may_send_to_it(key, flag, outdir, synthesise):

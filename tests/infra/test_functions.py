@@ -5,67 +5,47 @@ import pytest
 from aws_cdk import App, Duration, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_lambda as lambda_
+from kit.events import tasks_of
 from ticketlock_cdk import TicketLock
 
 STEPS = ["take_ticket", "wait_for_wake_up", "check_position", "heartbeat", "release", "clean_up"]
 
 
-@pytest.fixture(params=STEPS)
-def step(request):
-    return request.param
-
-
-@pytest.fixture
-def function(step, typical):
-    return typical.synthesised.function(typical.functions[step])
-
-
-def test_each_function_runs_its_own_handler(step, function):
+@pytest.mark.parametrize("step", STEPS)
+def test_each_function_has_its_handler_its_table_its_names_and_logs_that_end(step, typical):
+    found = typical.synthesised
+    function = found.function(typical.functions[step])
     assert function["Handler"] == f"{step}.handler"
-
-
-def test_each_function_runs_on_the_newest_python_and_on_arm(function):
     assert (function["Runtime"], function["Architectures"]) == ("python3.14", ["arm64"])
-
-
-def test_each_function_is_traced(function):
+    # The memory that was measured, and so few clean-ups that no heartbeat is starved.
+    assert function["MemorySize"] == 512
+    assert function.get("ReservedConcurrentExecutions") == (10 if step == "clean_up" else None)
     assert function["TracingConfig"] == {"Mode": "Active"}
-
-
-def test_each_function_knows_the_table_and_its_names_in_powertools(function, typical):
-    variables = function["Environment"]["Variables"]
-    assert variables["TABLE_NAME"] == {"Ref": typical.synthesised.id_of(typical.lock.table)}
-    assert variables["POWERTOOLS_SERVICE_NAME"] == typical.lock.service_name
-
-
-def test_the_clean_up_knows_the_machine_and_the_lease(typical):
-    variables = typical.synthesised.function(typical.lock.clean_up)["Environment"]["Variables"]
-    assert variables["STATE_MACHINE_ARN"] == {"Ref": typical.synthesised.id_of(typical.lock.state_machine)}
-    assert variables["LEASE_SECONDS"] == "60"
-
-
-def test_each_function_has_logs_that_end(function, typical):
-    log_group = typical.synthesised.resources[function["LoggingConfig"]["LogGroup"]["Ref"]]
+    assert function["Environment"]["Variables"] == {
+        "TABLE_NAME": {"Ref": found.id_of(typical.lock.table)},
+        "POWERTOOLS_SERVICE_NAME": typical.lock.service_name,
+        **(of_clean_up(typical) if step == "clean_up" else {}),
+    }
+    log_group = found.resources[function["LoggingConfig"]["LogGroup"]["Ref"]]
     assert log_group["Properties"]["RetentionInDays"] == 30
 
 
-@pytest.mark.parametrize("step", ["take_ticket", "wait_for_wake_up", "check_position", "heartbeat", "release"])
+def of_clean_up(typical):
+    machine = {"Ref": typical.synthesised.id_of(typical.lock.state_machine)}
+    return {"STATE_MACHINE_ARN": machine, "LEASE_SECONDS": "60"}
+
+
+@pytest.mark.parametrize("step", STEPS[:-1])
 def test_no_function_outlives_its_state(step, typical):
-    states = typical.definition["States"]
-    timeouts = {
-        "wait_for_wake_up": states["WaitForWakeUp"]["TimeoutSeconds"],
-        "take_ticket": states["TakeTicket"]["TimeoutSeconds"],
-        "check_position": states["CheckPosition"]["TimeoutSeconds"],
-        "heartbeat": states["Hold"]["Branches"][1]["States"]["Heartbeat"]["TimeoutSeconds"],
-        "release": states["Hold"]["Branches"][0]["States"]["Release"]["TimeoutSeconds"],
-    }
-    assert typical.synthesised.function(typical.functions[step])["Timeout"] < timeouts[step]
-
-
-def test_the_function_that_parks_ends_before_a_parking_does(typical):
     """Not before a brief parking ends: a cold start may take longer than that, and a late copy would park in vain."""
-    parked_for = typical.definition["States"]["WaitForWakeUp"]["TimeoutSeconds"]
-    assert typical.synthesised.function(typical.lock.wait_for_wake_up)["Timeout"] < parked_for
+    tasks = dict(tasks_of(typical.definition["States"]))
+    state = "".join(part.title() for part in step.split("_"))
+    assert typical.synthesised.function(typical.functions[step])["Timeout"] < tasks[state]["TimeoutSeconds"]
+
+
+def test_a_clean_up_may_run_for_longer_than_its_patience(typical):
+    timeout_s = typical.synthesised.function(typical.lock.clean_up)["Timeout"]
+    assert clean_up.PATIENCE_MS / 1_000 + 60 <= timeout_s <= 900
 
 
 @pytest.mark.verify("a stack of its own, synthesised")
@@ -73,19 +53,6 @@ def test_the_function_that_parks_ends_before_a_parking_does(typical):
 def test_a_beat_ends_before_the_next_one_begins(lease_s, timeout_s, stack, synthesise):
     lock = TicketLock(stack, "Lock", lease=Duration.seconds(lease_s), poll=Duration.seconds(1))
     assert synthesise(stack).function(lock.heartbeat)["Timeout"] == timeout_s
-
-
-def test_each_function_has_the_memory_that_was_measured_for_it(function):
-    assert function["MemorySize"] == 512
-
-
-def test_clean_ups_are_limited_so_that_no_heartbeat_is_starved(step, function):
-    assert function.get("ReservedConcurrentExecutions") == (10 if step == "clean_up" else None)
-
-
-def test_a_clean_up_may_run_for_longer_than_its_patience(typical):
-    timeout_s = typical.synthesised.function(typical.lock.clean_up)["Timeout"]
-    assert clean_up.PATIENCE_MS / 1_000 + 60 <= timeout_s <= 900
 
 
 def test_memory_processors_and_concurrency_can_be_chosen(stack, synthesise):
@@ -171,9 +138,24 @@ def test_all_but_the_clean_up_start_from_snapshots(called):
 # Functions in a network of the user's.
 
 
-@pytest.fixture
-def vpc(stack):
-    return ec2.Vpc.from_vpc_attributes(
+def networks(found):
+    return [one.get("VpcConfig") for id, one in found.of_type("AWS::Lambda::Function").items() if id.startswith("Lock")]
+
+
+@pytest.mark.verify("stacks of its own, each synthesised")
+def test_every_function_is_in_the_network_with_one_security_group_without_inbound_rules(typical, everything):
+    found = everything.synthesised
+    [(id, group)] = found.of_type("AWS::EC2::SecurityGroup").items()
+    assert "SecurityGroupIngress" not in group
+    assert all(one["SecurityGroupIds"] == [{"Fn::GetAtt": [id, "GroupId"]}] for one in networks(found))
+    # Without a network they are in none.
+    assert set(networks(typical.synthesised)) == {None}
+    assert "ec2:" not in str(list(typical.synthesised.statements()))
+
+
+@pytest.mark.verify("stacks of its own, each synthesised")
+def test_subnets_and_security_groups_can_be_chosen(stack, synthesise):
+    vpc = ec2.Vpc.from_vpc_attributes(
         stack,
         "Vpc",
         vpc_id="vpc-0123456789abcdef0",
@@ -181,28 +163,6 @@ def vpc(stack):
         private_subnet_ids=["subnet-0123456789abcdef0"],
         isolated_subnet_ids=["subnet-0123456789abcdef1"],
     )
-
-
-def networks(found):
-    return [one.get("VpcConfig") for id, one in found.of_type("AWS::Lambda::Function").items() if id.startswith("Lock")]
-
-
-@pytest.mark.verify("stacks of its own, each synthesised")
-def test_without_a_network_the_functions_are_in_none(typical):
-    assert set(networks(typical.synthesised)) == {None}
-    assert "ec2:" not in str(list(typical.synthesised.statements()))
-
-
-@pytest.mark.verify("stacks of its own, each synthesised")
-def test_every_function_is_in_the_network_with_one_security_group_without_inbound_rules(everything):
-    found = everything.synthesised
-    [(id, group)] = found.of_type("AWS::EC2::SecurityGroup").items()
-    assert "SecurityGroupIngress" not in group
-    assert all(one["SecurityGroupIds"] == [{"Fn::GetAtt": [id, "GroupId"]}] for one in networks(found))
-
-
-@pytest.mark.verify("stacks of its own, each synthesised")
-def test_subnets_and_security_groups_can_be_chosen(stack, vpc, synthesise):
     group = ec2.SecurityGroup.from_security_group_id(stack, "Group", "sg-0123456789abcdef0")
     TicketLock(
         stack,
@@ -220,45 +180,26 @@ def test_subnets_and_security_groups_can_be_chosen(stack, vpc, synthesise):
 
 
 @pytest.mark.verify("stacks of its own, each synthesised")
-def test_lambda_may_make_network_interfaces_without_a_managed_policy(everything):
+def test_lambda_may_make_network_interfaces_and_the_functions_own_code_may_not(everything):
+    """https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html#configuration-vpc-permissions"""
     for function in everything.functions:
+        statements = list(everything.synthesised.statements(function))
         [allowed] = [
-            one
-            for one in everything.synthesised.statements(function)
-            if "ec2:CreateNetworkInterface" in one["Action"] and one["Effect"] == "Allow"
+            one for one in statements if one["Effect"] == "Allow" and "ec2:CreateNetworkInterface" in one["Action"]
         ]
-        # https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html#configuration-vpc-permissions
-        assert set(allowed["Action"]) == {
-            f"ec2:{name}"
-            for name in (
-                "AssignPrivateIpAddresses",
-                "CreateNetworkInterface",
-                "DeleteNetworkInterface",
-                "DescribeNetworkInterfaces",
-                "DescribeSubnets",
-                "UnassignPrivateIpAddresses",
-            )
-        }
-    assert "AWSLambdaVPCAccessExecutionRole" not in str(everything.synthesised.template)
-
-
-@pytest.mark.verify("stacks of its own, each synthesised")
-def test_a_functions_own_code_may_make_no_network_interface(everything):
-    for function in everything.functions:
-        [denied] = [one for one in everything.synthesised.statements(function) if one["Effect"] == "Deny"]
+        # test_permissions.py says which others may be.
+        assert all(action.startswith("ec2:") for action in allowed["Action"])
+        [denied] = [one for one in statements if one["Effect"] == "Deny"]
         assert {"ec2:CreateNetworkInterface", "ec2:DetachNetworkInterface"} <= set(denied["Action"])
         assert list(denied["Condition"]["ArnLike"]) == ["lambda:SourceFunctionArn"]
 
 
 @pytest.mark.verify("stacks of its own, each synthesised")
-def test_a_choice_of_subnets_without_a_network_is_refused(stack):
-    subnets = ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)
-    with pytest.raises(ValueError, match=r"vpc_subnets is .* and vpc is None; allowed: vpc_subnets together with"):
-        TicketLock(stack, "Lock", vpc_subnets=subnets)
-
-
-@pytest.mark.verify("stacks of its own, each synthesised")
-def test_security_groups_without_a_network_are_refused(stack):
-    group = ec2.SecurityGroup.from_security_group_id(stack, "Group", "sg-0123456789abcdef0")
-    with pytest.raises(ValueError, match=r"security_groups is .* and vpc is None"):
-        TicketLock(stack, "Lock", security_groups=[group])
+@pytest.mark.parametrize("name", ["vpc_subnets", "security_groups"])
+def test_a_choice_in_a_network_without_a_network_is_refused(name, stack):
+    given = {
+        "vpc_subnets": ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED),
+        "security_groups": [ec2.SecurityGroup.from_security_group_id(stack, "Group", "sg-0123456789abcdef0")],
+    }
+    with pytest.raises(ValueError, match=rf"{name} is .* and vpc is None; allowed: {name} together with"):
+        TicketLock(stack, "Lock", **{name: given[name]})

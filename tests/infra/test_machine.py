@@ -1,12 +1,11 @@
 """The state machine: the definition's properties, and how it is deployed."""
 
-import inspect
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from aws_cdk import Duration
 from ticketlock_cdk import TicketLock
 from ticketlock_cdk.assets import source_folder
 from ticketlock_cdk.lock.serialize_machine import serialize_definition
@@ -46,16 +45,16 @@ def test_every_state_says_why_it_exists() -> None:
 def test_the_settings_of_a_deployment_stand_where_the_functions_read_them() -> None:
     payload = STATES["TakeTicket"]["Parameters"]["Payload"]
     assert (payload["leaseSeconds"], payload["pollSeconds"], payload["defaultRecordWaitSeconds"]) == (120, 7, 30)
-    assert payload["defaultPermits"] == 3
-    assert payload["targets"] == ["arn:one", "arn:two"]
+    assert (payload["defaultPermits"], payload["targets"]) == (3, ["arn:one", "arn:two"])
 
 
-def test_the_heartbeat_comes_at_half_the_lease_and_gives_up_when_the_lease_ends() -> None:
-    heartbeat = STATES["Heartbeat"]
-    assert heartbeat["TimeoutSeconds"] == 60
+@pytest.mark.parametrize("lease_s", [10, 30, 60, 120, 3_600])
+def test_the_heartbeat_comes_at_half_the_lease_and_gives_up_when_the_lease_ends(lease_s: int) -> None:
+    heartbeat = dict(states(serialize_definition(replace(SETTINGS, lease_s=lease_s, poll_s=1), [])))["Heartbeat"]
+    assert heartbeat["TimeoutSeconds"] == lease_s / 2
     on_any_error = heartbeat["Retry"][-1]
-    assert on_any_error["ErrorEquals"] == ["States.ALL"]
-    assert on_any_error["IntervalSeconds"] * on_any_error["MaxAttempts"] == 60
+    assert (on_any_error["ErrorEquals"], on_any_error["BackoffRate"]) == (["States.ALL"], 1)
+    assert lease_s / 3 <= on_any_error["IntervalSeconds"] * on_any_error["MaxAttempts"] <= lease_s * 2 / 3
 
 
 def test_the_heartbeat_continues_for_as_long_as_the_work_and_never_past_a_lost_lock() -> None:
@@ -102,7 +101,6 @@ def test_a_throttled_nested_start_is_retried_under_each_of_its_error_names(name:
 
 # The state machine as it is deployed.
 
-
 # Names that Step Functions, Lambda and its sandbox give to errors of their own.
 SERVICE_ERRORS = ("States.", "Lambda.", "Sandbox.", "StepFunctions.")
 
@@ -112,23 +110,8 @@ def machine(typical):
     return typical.synthesised.one(typical.lock.state_machine)["Properties"]
 
 
-def error_names(definition):
-    for _, state in states(definition):
-        for rule in [*state.get("Retry", []), *state.get("Catch", [])]:
-            yield from rule["ErrorEquals"]
-        if "Error" in state:
-            yield state["Error"]
-
-
-def test_the_machine_is_a_standard_one(machine):
-    assert machine["StateMachineType"] == "STANDARD"
-
-
-def test_the_machine_is_traced(machine):
-    assert machine["TracingConfiguration"] == {"Enabled": True}
-
-
-def test_the_machine_logs_every_event_without_what_the_events_carry(machine, typical):
+def test_the_machine_is_a_traced_standard_one_that_logs_every_event_without_what_the_events_carry(machine, typical):
+    assert (machine["StateMachineType"], machine["TracingConfiguration"]) == ("STANDARD", {"Enabled": True})
     logging = machine["LoggingConfiguration"]
     assert (logging["Level"], logging["IncludeExecutionData"]) == ("ALL", False)
     [destination] = logging["Destinations"]
@@ -150,12 +133,15 @@ def test_the_machines_definition_is_the_file_except_for_the_settings(typical):
     assert typical.definition == written
 
 
-def test_the_machines_errors_are_classes_of_the_errors_module(typical):
+def test_the_machines_errors_and_failing_statuses_are_classes_of_the_errors_module(typical):
+    own = set()
+    for _, state in states(typical.definition):
+        rules = [*state.get("Retry", []), *state.get("Catch", [])]
+        own |= {name for rule in rules for name in rule["ErrorEquals"]}
+        own |= {state["Error"]} if "Error" in state else set()
+    own = {name for name in own if not name.startswith(SERVICE_ERRORS)}
     # No error: how the last beat of an execution makes the next one take over.
-    control = {"ContinueHolding"}
-    own = {name for name in error_names(typical.definition) if not name.startswith(SERVICE_ERRORS)} - control
-    known = {name for name, found in inspect.getmembers(errors, inspect.isclass) if issubclass(found, Exception)}
-    assert own <= known
+    own.remove("ContinueHolding")
     assert own >= {
         "InvalidLockRequest",
         "TaskNotAllowed",
@@ -164,51 +150,26 @@ def test_the_machines_errors_are_classes_of_the_errors_module(typical):
         "LockLost",
         "EventBudgetExceeded",
     }
-
-
-def test_the_machines_failing_statuses_are_classes_of_the_errors_module(typical):
     routes = {choice["StringEquals"]: choice["Next"] for choice in typical.definition["States"]["MyTurn?"]["Choices"]}
     going_on = ("granted", "grantedMeanwhile", "parked", "parkedBriefly", "waiting", "continued")
     failing = {status: next for status, next in routes.items() if status not in going_on}
     assert all(status == next for status, next in failing.items())
-    assert set(failing) <= set(errors.__all__)
+    assert own | set(failing) <= set(errors.__all__)
 
 
 @pytest.mark.verify("a stack of its own, synthesised")
-@pytest.mark.parametrize("lease_s", [10, 30, 60, 3_600])
-def test_the_heartbeat_follows_the_lease(lease_s, stack, synthesise):
-    lock = TicketLock(stack, "Lock", lease=Duration.seconds(lease_s))
-    definition = synthesise(stack).definition(lock.state_machine)
-    heartbeat = definition["States"]["Hold"]["Branches"][1]["States"]["Heartbeat"]
-    assert heartbeat["TimeoutSeconds"] == lease_s / 2
-    retry = heartbeat["Retry"][-1]
-    assert retry["BackoffRate"] == 1
-    assert retry["IntervalSeconds"] * retry["MaxAttempts"] <= lease_s * 2 / 3
-    assert definition["States"]["TakeTicket"]["Parameters"]["Payload"]["leaseSeconds"] == lease_s
-
-
-def test_the_steps_learn_the_settings(stack, synthesise):
-    lock = TicketLock(
-        stack,
-        "Lock",
-        lease=Duration.minutes(2),
-        poll=Duration.seconds(7),
-        default_record_wait=Duration.millis(1_500),
-        permits=3,
-    )
-    payload = synthesise(stack).definition(lock.state_machine)["States"]["TakeTicket"]["Parameters"]["Payload"]
-    assert (payload["leaseSeconds"], payload["pollSeconds"], payload["defaultRecordWaitSeconds"]) == (120, 7, 1.5)
-    assert payload["defaultPermits"] == 3
-
-
-@pytest.mark.verify("a stack of its own, synthesised")
-def test_two_locks_fit_in_one_stack(stack, synthesise):
+def test_two_locks_in_one_stack_have_nothing_in_common(stack, synthesise):
     first, second = TicketLock(stack, "First"), TicketLock(stack, "Second")
     found = synthesise(stack)
     assert found.id_of(first.table) != found.id_of(second.table)
+    assert first.service_name != second.service_name
     machines = set(found.of_type("AWS::StepFunctions::StateMachine"))
     assert len(machines) == 4
     for lock, name in ((first, "First"), (second, "Second")):
         answers = [one for one in found.statements(lock.release) if "states:SendTaskSuccess" in one["Action"]]
         answered = {resource["Ref"] for one in answers for resource in one["Resource"]}
         assert answered == {id for id in machines if id.startswith(name)}
+        # The dimension of its metrics.
+        assert lock.metric_grants().dimensions == {"service": lock.service_name}
+        variables = found.function(lock.release)["Environment"]["Variables"]
+        assert variables["POWERTOOLS_SERVICE_NAME"] == lock.service_name

@@ -4,18 +4,17 @@ import contextlib
 import io
 import json
 from dataclasses import fields
-from typing import Any
 
 import _observed
 import pytest
-from aws_cdk import Duration, Stack
+from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch_actions as actions
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 from ticketlock_cdk import AlarmThresholds, TicketLock
 
 STACKS = pytest.mark.verify("stacks of its own, each synthesised")
 
+ARN = "arn:aws:sns:eu-west-1:123456789012:on-call"
 METHODS = {
     "metric_grants": ("Grants", "Sum"),
     "metric_takeovers": ("TakenOver", "Sum"),
@@ -46,20 +45,6 @@ def test_the_callers_options_override_the_defaults_of_a_metric(typical):
     assert (metric.statistic, metric.period.to_seconds(), metric.label) == ("Maximum", 60, "longest")
 
 
-@pytest.mark.verify("a stack of its own, synthesised")
-def test_two_locks_have_different_dimensions(stack, synthesise):
-    first, second = TicketLock(stack, "First"), TicketLock(stack, "Second")
-    assert first.metric_grants().dimensions == {"service": first.service_name}
-    assert first.service_name != second.service_name
-    found = synthesise(stack)
-    for lock in (first, second):
-        names = {
-            found.function(function)["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"]
-            for function in (lock.take_ticket, lock.check_position, lock.heartbeat, lock.release)
-        }
-        assert names == {lock.service_name}
-
-
 def test_a_function_emits_into_the_namespace_and_the_dimension_of_its_lock(typical, monkeypatch):
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", typical.lock.service_name)
     monkeypatch.delenv("POWERTOOLS_METRICS_DISABLED", raising=False)
@@ -77,15 +62,23 @@ def test_a_function_emits_into_the_namespace_and_the_dimension_of_its_lock(typic
 # Alarms and the dashboard: what is watched, the thresholds, and who is notified.
 
 
-THRESHOLDS = {
-    "LostLeases": 1,
-    "RecordWaitsExceeded": 1,
-    "OldestWaiter": 15 * 60 * 1_000,
-    "DeadLetters": 1,
+LOCK, FUNCTION, MACHINE = ("ticketlock", "service"), ("AWS/Lambda", "FunctionName"), ("AWS/States", "StateMachineArn")
+QUEUE = ("AWS/SQS", "QueueName")
+ALARMS = {
+    "LostLeases": (*LOCK, "LostLeases", "Sum", 1),
+    "RecordWaitsExceeded": (*LOCK, "RecordWaitsExceeded", "Sum", 1),
+    "OldestWaiter": (*LOCK, "OldestWaiterAge", "Maximum", 15 * 60 * 1_000),
+    "DeadLetters": (*QUEUE, "ApproximateNumberOfMessagesVisible", "Maximum", 1),
+    "StateMachineExecutionThrottled": (*MACHINE, "ExecutionThrottled", "Sum", 1),
+    "ContinueExecutionThrottled": (*MACHINE, "ExecutionThrottled", "Sum", 1),
+    **{
+        f"{function}{metric}": (*FUNCTION, metric, "Sum", threshold)
+        for function in ("TakeTicket", "WaitForWakeUp", "CheckPosition", "Heartbeat", "Release", "CleanUp")
+        for metric, threshold in (("Errors", 3), ("Throttles", 1))
+        # Its own bound throttles the clean-up.
+        if (function, metric) != ("CleanUp", "Throttles")
+    },
 }
-
-MACHINES = ("StateMachineExecutionThrottled", "ContinueExecutionThrottled")
-FUNCTION_THRESHOLDS = {"Errors": 3, "Throttles": 1}
 
 
 def alarm(found, lock, name):
@@ -98,83 +91,39 @@ def test_there_are_no_alarms_and_no_dashboard_unless_asked_for(typical):
     assert not [one for one in typical.synthesised.resources.values() if "CloudWatch" in one["Type"]]
 
 
-@pytest.fixture
-def alarms(everything):
-    return {name: alarm(everything.synthesised, everything.lock, name) for name in everything.lock.alarms}
-
-
-@pytest.fixture
-def function_ids(everything):
-    """Logical id by the construct's id."""
-    return {
-        function.node.id: everything.synthesised.id_of(function)
-        for function in everything.lock.node.find_all()
-        if isinstance(function, lambda_.Function)
-    }
-
-
 @STACKS
-def test_each_alarm_watches_one_thing(alarms, function_ids):
-    of_functions = {f"{id}{metric}" for id in function_ids for metric in FUNCTION_THRESHOLDS}
-    # Its own bound throttles it.
-    of_functions -= {"CleanUpThrottles"}
-    assert set(alarms) == set(THRESHOLDS) | of_functions | set(MACHINES)
-
-
-@STACKS
-@pytest.mark.parametrize(("name", "threshold"), THRESHOLDS.items())
-def test_each_alarm_fires_from_its_threshold_on(name, threshold, alarms):
-    assert alarms[name]["Threshold"] == threshold
-    assert {each["ComparisonOperator"] for each in alarms.values()} == {"GreaterThanOrEqualToThreshold"}
-
-
-@STACKS
-def test_no_alarm_fires_without_traffic(alarms):
-    assert {each["TreatMissingData"] for each in alarms.values()} == {"notBreaching"}
-
-
-@STACKS
-def test_each_alarm_notifies_the_topic_and_names_its_lock(alarms, everything):
-    for each in alarms.values():
-        assert each["AlarmActions"] == [{"Ref": everything.synthesised.id_of(everything.topic)}]
+def test_each_alarm_watches_one_thing_from_its_threshold_on_and_notifies_the_topic(everything):
+    found, lock = everything.synthesised, everything.lock
+    watched = {}
+    for name in lock.alarms:
+        each = alarm(found, lock, name)
+        [dimension] = each["Dimensions"]
+        watched[name] = (each["Namespace"], dimension["Name"], each["MetricName"], each["Statistic"], each["Threshold"])
+        assert dimension["Value"] == watched_by(name, everything)
+        # None fires without traffic.
+        assert (each["ComparisonOperator"], each["TreatMissingData"]) == (
+            "GreaterThanOrEqualToThreshold",
+            "notBreaching",
+        )
+        assert each["AlarmActions"] == [{"Ref": found.id_of(everything.topic)}]
         assert each["AlarmDescription"].startswith("Everything/Lock: ")
+    assert watched == ALARMS
+    # Which the emulator refuses.
+    assert not found.of_type("AWS::CloudWatch::CompositeAlarm")
 
 
-@STACKS
-@pytest.mark.parametrize(
-    ("name", "metric", "statistic"),
-    [
-        ("LostLeases", "LostLeases", "Sum"),
-        ("RecordWaitsExceeded", "RecordWaitsExceeded", "Sum"),
-        ("OldestWaiter", "OldestWaiterAge", "Maximum"),
-    ],
-)
-def test_the_alarms_of_the_lock_watch_its_own_metrics(name, metric, statistic, everything):
-    found = alarm(everything.synthesised, everything.lock, name)
-    assert (found["Namespace"], found["MetricName"], found["Statistic"]) == ("ticketlock", metric, statistic)
-    assert found["Dimensions"] == [{"Name": "service", "Value": everything.lock.service_name}]
-
-
-@STACKS
-@pytest.mark.parametrize(("metric", "threshold"), FUNCTION_THRESHOLDS.items())
-def test_every_function_is_watched_by_itself(metric, threshold, alarms, function_ids):
-    assert len(function_ids) >= 4
-    watched = {id: each for id, each in function_ids.items() if (id, metric) != ("CleanUp", "Throttles")}
-    for id, logical_id in watched.items():
-        found = alarms[f"{id}{metric}"]
-        assert (found["Namespace"], found["MetricName"], found["Statistic"]) == ("AWS/Lambda", metric, "Sum")
-        assert found["Dimensions"] == [{"Name": "FunctionName", "Value": {"Ref": logical_id}}]
-        assert found["Threshold"] == threshold
-
-
-@STACKS
-@pytest.mark.parametrize("name", MACHINES)
-def test_throttling_by_step_functions_is_watched(name, everything):
-    found = alarm(everything.synthesised, everything.lock, name)
-    assert (found["Namespace"], found["MetricName"], found["Statistic"]) == ("AWS/States", "ExecutionThrottled", "Sum")
-    [dimension] = found["Dimensions"]
-    machine = everything.synthesised.resources[dimension["Value"]["Ref"]]
-    assert (dimension["Name"], machine["Type"]) == ("StateMachineArn", "AWS::StepFunctions::StateMachine")
+def watched_by(name, everything):
+    """The value of an alarm's dimension."""
+    found, lock = everything.synthesised, everything.lock
+    if ALARMS[name][:2] == LOCK:
+        return lock.service_name
+    if ALARMS[name][:2] == QUEUE:
+        return {"Fn::GetAtt": [found.id_of(lock.dead_letter_queue), "QueueName"]}
+    if ALARMS[name][:2] == MACHINE:
+        machine = name.removesuffix("ExecutionThrottled")
+        return {"Ref": found.id_of(lock.node.find_child("Serialize").node.find_child(machine))}
+    [function] = [each for each in everything.functions if name.removeprefix(each.node.id) in ("Errors", "Throttles")]
+    return {"Ref": found.id_of(function)}
 
 
 @STACKS
@@ -182,20 +131,6 @@ def test_an_unbounded_clean_up_is_watched_for_throttles_too(stack, synthesise):
     lock = TicketLock(stack, "Lock", alarms=True, clean_up_concurrency=None)
     synthesise(stack)
     assert "CleanUpThrottles" in lock.alarms
-
-
-@STACKS
-def test_the_dead_letter_queue_is_watched(alarms, everything):
-    found = alarms["DeadLetters"]
-    assert (found["Namespace"], found["MetricName"]) == ("AWS/SQS", "ApproximateNumberOfMessagesVisible")
-    queue = {"Fn::GetAtt": [everything.synthesised.id_of(everything.lock.dead_letter_queue), "QueueName"]}
-    assert found["Dimensions"] == [{"Name": "QueueName", "Value": queue}]
-
-
-@STACKS
-def test_there_is_nothing_that_the_emulator_refuses(everything, alarms):
-    assert not everything.synthesised.of_type("AWS::CloudWatch::CompositeAlarm")
-    assert not [name for name, each in alarms.items() if "Metrics" in each]
 
 
 @STACKS
@@ -223,15 +158,11 @@ def test_thresholds_can_be_chosen(stack, synthesise):
     lock = TicketLock(stack, "Lock", alarms=True, alarm_thresholds=thresholds)
     found = synthesise(stack)
     chosen = {name: alarm(found, lock, name)["Threshold"] for name in lock.alarms}
-    assert {name: chosen[name] for name in THRESHOLDS} == {
-        "LostLeases": 2,
-        "RecordWaitsExceeded": 3,
-        "OldestWaiter": 3_600_000,
-        "DeadLetters": 4,
+    assert chosen == {
+        name: {"LostLeases": 2, "RecordWaitsExceeded": 3, "OldestWaiter": 3_600_000, "DeadLetters": 4}.get(name)
+        or next(value for kind, value in (("Errors", 6), ("Throttles", 7), ("Throttled", 8)) if name.endswith(kind))
+        for name in ALARMS
     }
-    assert {value for name, value in chosen.items() if name.endswith("Errors")} == {6}
-    assert {value for name, value in chosen.items() if name.endswith("Throttles")} == {7}
-    assert {value for name, value in chosen.items() if name.endswith("ExecutionThrottled")} == {8}
 
 
 @STACKS
@@ -259,17 +190,17 @@ def test_actions_of_any_kind_are_taken_beside_the_topic(stack, synthesise):
 
 
 @STACKS
-def test_actions_without_alarms_are_refused(stack: Stack):
-    topic = sns.Topic(stack, "OnCall")
-    with pytest.raises(ValueError, match=r"alarm_topic is given and alarms is False; allowed: .* with alarms=True"):
-        TicketLock(stack, "Lock", alarm_topic=topic)
-
-
-@STACKS
-def test_a_topic_by_its_arn_is_refused_with_the_way_to_import_one(stack: Stack):
-    arn: Any = "arn:aws:sns:eu-west-1:123456789012:on-call"
-    with pytest.raises(ValueError, match=rf"^alarm_topic is '{arn}'; allowed: .*Topic\.from_topic_arn"):
-        TicketLock(stack, "Lock", alarms=True, alarm_topic=arn)
+@pytest.mark.parametrize(
+    ("alarms", "topic", "message"),
+    [
+        (False, sns.Topic, r"alarm_topic is given and alarms is False; allowed: .* with alarms=True"),
+        (True, lambda *_: ARN, rf"^alarm_topic is '{ARN}'; allowed: .*Topic\.from_topic_arn"),
+    ],
+    ids=["without alarms", "by its ARN"],
+)
+def test_a_topic_that_cannot_be_notified_is_refused(alarms, topic, message, stack):
+    with pytest.raises(ValueError, match=message):
+        TicketLock(stack, "Lock", alarms=alarms, alarm_topic=topic(stack, "OnCall"))
 
 
 def shown(value):
@@ -277,34 +208,18 @@ def shown(value):
     return "".join(part if isinstance(part, str) else f"<{part.get('Ref', '')}>" for part in value["Fn::Join"][1])
 
 
-@pytest.fixture
-def widgets(everything):
-    [dashboard] = everything.synthesised.of_type("AWS::CloudWatch::Dashboard").values()
-    return json.loads(shown(dashboard["DashboardBody"]))["widgets"]
-
-
 @STACKS
-def test_the_dashboard_shows_every_metric_of_the_lock(widgets, everything):
+def test_the_dashboard_shows_the_alarms_every_metric_every_function_every_machine_and_the_table(everything):
+    found, lock = everything.synthesised, everything.lock
+    [dashboard] = found.of_type("AWS::CloudWatch::Dashboard").values()
+    widgets = json.loads(shown(dashboard["DashboardBody"]))["widgets"]
+    assert (widgets[0]["type"], len(widgets[0]["properties"]["alarms"])) == ("alarm", len(lock.alarms))
     text = json.dumps(widgets)
-    metrics = [getattr(everything.lock, name)() for name in dir(everything.lock) if name.startswith("metric_")]
-    assert metrics
-    for name in (metric.metric_name for metric in metrics):
-        assert f'"ticketlock", "{name}", "service", "{everything.lock.service_name}"' in text
-
-
-@STACKS
-def test_the_dashboard_shows_every_function_and_every_machine_and_the_table(widgets, everything):
-    text = json.dumps(widgets)
-    found = everything.synthesised
-    machines = found.of_type("AWS::StepFunctions::StateMachine")
-    functions = [id for id in found.of_type("AWS::Lambda::Function") if id.startswith("Lock")]
-    for id in (*machines, *functions, found.id_of(everything.lock.table)):
+    for name, _ in METHODS.values():
+        assert f'"ticketlock", "{name}", "service", "{lock.service_name}"' in text
+    functions = [found.id_of(each) for each in everything.functions]
+    for id in (*found.of_type("AWS::StepFunctions::StateMachine"), *functions, found.id_of(lock.table)):
         assert f'"<{id}>"' in text
-
-
-@STACKS
-def test_the_dashboard_begins_with_the_alarms(widgets, everything):
-    assert (widgets[0]["type"], len(widgets[0]["properties"]["alarms"])) == ("alarm", len(everything.lock.alarms))
 
 
 @STACKS

@@ -17,10 +17,12 @@ from ticketlock.testing import Sent
 from ticketlock.units import SERIALIZABLE, UNCOMMITTED
 from ticketlock.units._provision import _trials
 
-pytestmark = pytest.mark.shows("committed reads")
+pytestmark = [
+    pytest.mark.shows("committed reads"),
+    pytest.mark.parametrize("units_engine", ["memory"], indirect=True),
+    pytest.mark.parametrize("units_kind", ["threads"], indirect=True),
+]
 
-IN_MEMORY = pytest.mark.parametrize("units_engine", ["memory"], indirect=True)
-THREADS = pytest.mark.parametrize("units_kind", ["threads"], indirect=True)
 LONG = random.Random(0).randbytes(8_000)
 LATER_S = 700
 SET = "SET balance = :n"
@@ -92,63 +94,62 @@ def inserts_into_a_guarded_table_and_is_killed(ann: Party) -> None:
         unit.commit()
 
 
-@IN_MEMORY
-@THREADS
-class TestThePermissions:
-    def test_of_those_who_run_units_are_what_is_tried_and_to_describe_a_table(self, ann: Party) -> None:
-        tried = {permission for permission, _, _ in _trials(ann.accounts)}
-        assert granted(RUN_UNITS) == tried | {"DescribeTable"}
-
-    def test_of_those_who_run_units_are_enough(
-        self, books: Books, units_world: UnitsWorld, ann: Party, ben: Party, keys: list[Key]
-    ) -> None:
-        left_by_killed_processes(units_world, books)
-        natively(ann, keys)
-        marked(ann, [books.account() for _ in range(3)], name=some_name())
-        with pytest.raises(UnitConflict):
-            self.meets_a_conflict(ann, ben, books.account())
-        assert {action for action, _ in used_by(ann)} <= granted(RUN_UNITS) - {"BatchGetItem", "Query"}
-
-    def meets_a_conflict(self, ann: Party, ben: Party, key: Key) -> None:
-        with ann.begin(engine="marked") as unit:
-            unit.update(ann.accounts, key, SET, {":n": 1})
-            ben.changes(key, 2)
-
-    def test_of_readers_are_enough_past_whatever_mark(self, books: Books, units_world: UnitsWorld, ben: Party) -> None:
-        left_by_killed_processes(units_world, books)
-        ids = [{"id": item["id"]} for item in books.everything()["accounts"]]
-        for item in ids:
-            ben.units.get(ben.accounts, item)
-        ben.units.get_all([(ben.accounts, item) for item in ids])
-        assert used_by(ben) == {("GetItem", "accounts"), ("GetItem", "units")}
-        for item in ids:
-            ben.units.query(ben.accounts, KeyOf("id").eq(item["id"]))
-        ben.units.get_all([(ben.accounts, item) for item in ids], isolation=UNCOMMITTED)
-        assert {action for action, _ in used_by(ben)} <= granted(READ_BESIDE_UNITS)
-        assert granted(READ_BESIDE_UNITS) == {"BatchGetItem", "DescribeTable", "GetItem", "Query"}
-
-    def test_of_readers_are_not_enough_to_be_serializable(
-        self, books: Books, units_world: UnitsWorld, ben: Party
-    ) -> None:
-        left_by_killed_processes(units_world, books)
-        for item in books.everything()["accounts"]:
-            ben.units.get(ben.accounts, {"id": item["id"]}, isolation=SERIALIZABLE)
-        assert not {action for action, _ in used_by(ben)} <= granted(READ_BESIDE_UNITS)
-
-    def test_of_the_sweeper_are_what_it_uses(self, books: Books, units_world: UnitsWorld, ben: Party) -> None:
-        left_by_killed_processes(units_world, books)
-        inserts_into_a_guarded_table_and_is_killed(units_world.party(guarded=True))
-        for _ in range(2):
-            books.clock.advance(LATER_S)
-            ben.units.sweep()
-        used = used_by(ben)
-        # A unit that changes too much for an expression puts the item, and one that deletes deletes it.
-        assert {action for action, use in used if use == "units"} == granted(SWEEP_RECORDS)
-        assert {action for action, use in used if use == "accounts"} | {"PutItem"} == granted(FINISH_ITEMS)
+def test_the_permissions_of_those_who_run_units_are_what_is_tried_and_to_describe_a_table(ann: Party) -> None:
+    tried = {permission for permission, _, _ in _trials(ann.accounts)}
+    assert granted(RUN_UNITS) == tried | {"DescribeTable"}
 
 
-@IN_MEMORY
-@THREADS
+def test_the_permissions_of_those_who_run_units_are_enough(
+    books: Books, units_world: UnitsWorld, ann: Party, ben: Party, keys: list[Key]
+) -> None:
+    left_by_killed_processes(units_world, books)
+    natively(ann, keys)
+    marked(ann, [books.account() for _ in range(3)], name=some_name())
+    conflicting, key = ann.begin(engine="marked"), books.account()
+    conflicting.update(ann.accounts, key, SET, {":n": 1})
+    ben.changes(key, 2)
+    with pytest.raises(UnitConflict):
+        conflicting.commit()
+    assert {action for action, _ in used_by(ann)} <= granted(RUN_UNITS) - {"BatchGetItem", "Query"}
+
+
+def test_the_permissions_of_readers_are_enough_past_whatever_mark(
+    books: Books, units_world: UnitsWorld, ben: Party
+) -> None:
+    left_by_killed_processes(units_world, books)
+    ids = [{"id": item["id"]} for item in books.everything()["accounts"]]
+    for item in ids:
+        ben.units.get(ben.accounts, item)
+    ben.units.get_all([(ben.accounts, item) for item in ids])
+    assert used_by(ben) == {("GetItem", "accounts"), ("GetItem", "units")}
+    for item in ids:
+        ben.units.query(ben.accounts, KeyOf("id").eq(item["id"]))
+    ben.units.get_all([(ben.accounts, item) for item in ids], isolation=UNCOMMITTED)
+    assert {action for action, _ in used_by(ben)} <= granted(READ_BESIDE_UNITS)
+    assert granted(READ_BESIDE_UNITS) == {"BatchGetItem", "DescribeTable", "GetItem", "Query"}
+
+
+def test_the_permissions_of_readers_are_not_enough_to_be_serializable(
+    books: Books, units_world: UnitsWorld, ben: Party
+) -> None:
+    left_by_killed_processes(units_world, books)
+    for item in books.everything()["accounts"]:
+        ben.units.get(ben.accounts, {"id": item["id"]}, isolation=SERIALIZABLE)
+    assert not {action for action, _ in used_by(ben)} <= granted(READ_BESIDE_UNITS)
+
+
+def test_the_permissions_of_the_sweeper_are_what_it_uses(books: Books, units_world: UnitsWorld, ben: Party) -> None:
+    left_by_killed_processes(units_world, books)
+    inserts_into_a_guarded_table_and_is_killed(units_world.party(guarded=True))
+    for _ in range(2):
+        books.clock.advance(LATER_S)
+        ben.units.sweep()
+    used = used_by(ben)
+    # A unit that changes too much for an expression puts the item, and one that deletes deletes it.
+    assert {action for action, use in used if use == "units"} == granted(SWEEP_RECORDS)
+    assert {action for action, use in used if use == "accounts"} | {"PutItem"} == granted(FINISH_ITEMS)
+
+
 def test_the_function_of_the_page_sweeps(books: Books, units_world: UnitsWorld, ann: Party) -> None:
     left_by_killed_processes(units_world, books)
     books.clock.advance(LATER_S)

@@ -198,25 +198,21 @@ def test_with_its_parameters_it_equals_the_constructs_template(
 
 
 @many
-def test_without_a_topic_there_is_no_alarm(template: Any) -> None:
-    def kinds(**given: str) -> set[str]:
-        return {resource["Type"] for resource in Resolved(template, **given).resources.values()}
-
-    assert kinds(AlarmTopicArn=A_TOPIC) - kinds() == {"AWS::CloudWatch::Alarm"}
-
-
-@many
-def test_clean_ups_that_are_unbounded_reserve_nothing(template: Any) -> None:
-    def reserved(**given: str) -> list[str]:
+def test_without_a_topic_there_is_no_alarm_unbounded_clean_ups_reserve_nothing_and_nothing_is_of_the_cdk(
+    template: Any,
+) -> None:
+    def found(**given: str) -> tuple[set[str], list[str]]:
         resources = Resolved(template, **given).resources.values()
-        properties = [each["Properties"] for each in resources]
-        return [each["ReservedConcurrentExecutions"] for each in properties if "ReservedConcurrentExecutions" in each]
+        reserved = [each["Properties"].get("ReservedConcurrentExecutions") for each in resources]
+        return {each["Type"] for each in resources}, [each for each in reserved if each is not None]
 
-    assert (reserved(), reserved(CleanUpConcurrency="none")) == (["10"], [])
-
-
-@many
-def test_it_has_nothing_of_the_cdk(template: Any) -> None:
+    (without, bounded), (with_a_topic, _), (_, unbounded) = (
+        found(),
+        found(AlarmTopicArn=A_TOPIC),
+        found(CleanUpConcurrency="none"),
+    )
+    assert with_a_topic - without == {"AWS::CloudWatch::Alarm"}
+    assert (bounded, unbounded) == (["10"], [])
     assert "cdk" not in json.dumps(template).lower()
     assert "BootstrapVersion" not in template["Parameters"]
 
@@ -257,19 +253,14 @@ def test_a_stack_of_the_cdk_includes_it_and_lets_a_caller_start_it(packaged: Pat
 
 
 def two_templates(one: Any, other: Any) -> tuple[dict[str, Any], list[Varied]]:
-    function = {"Type": "AWS::Lambda::Function", "Properties": {}}
     version = {"Type": "AWS::Lambda::Version", "Properties": {"FunctionName": {"Ref": "Function"}}}
-    templates = [
-        {
-            "Resources": {
-                "Function": {**function, "Timeout": of_function},
-                "Version": version,
-                "Machine": {"Type": machine},
-            }
-        }
-        for machine, of_function in (one, other)
-    ]
-    return templates[0], [Varied("LeaseSeconds", (60, 120), {60: templates[0], 120: templates[1]})]
+
+    def template(machine: Any, of_function: Any) -> dict[str, Any]:
+        function = {"Type": "AWS::Lambda::Function", "Properties": {}, "Timeout": of_function}
+        return {"Resources": {"Function": function, "Version": version, "Machine": {"Type": machine}}}
+
+    made = [template(*each) for each in (one, other)]
+    return made[0], [Varied("LeaseSeconds", (60, 120), {60: made[0], 120: made[1]})]
 
 
 def test_a_derived_number_is_in_a_mapping() -> None:

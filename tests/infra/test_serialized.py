@@ -1,14 +1,13 @@
 """A fragment in a user's own state machine, and the permissions that attaching that machine grants."""
 
 import json
-from typing import Any
 
 import pytest
 from aws_cdk import App, CfnParameter, Duration, Stack
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Annotations, Match
-from kit.stacks import as_list
+from kit.stacks import as_list, machine
 from ticketlock_cdk import HandOver, TicketLock
 from ticketlock_cdk.assets import source_folder
 
@@ -24,15 +23,25 @@ def states(definition):
             yield from states(branch)
 
 
-def machine_of(scope, chain, **properties):
-    return sfn.StateMachine(scope, "Workflow", definition_body=sfn.DefinitionBody.from_chainable(chain), **properties)
-
-
 def attached(lock, scope, chain):
     """A machine with fragments of this lock, and attached to it, as it must be."""
-    machine = machine_of(scope, chain)
-    lock.attach(machine)
-    return machine
+    made = machine(scope, chain=chain)
+    lock.attach(made)
+    return made
+
+
+@pytest.fixture
+def found_of(stack, synthesise):
+    """The states of a machine with one fragment of a lock with these settings."""
+
+    def found(*, protected=None, settings=None, **arguments):
+        lock = TicketLock(stack, "Lock", **(settings or {}))
+        work = protected or sfn.Pass(stack, "Inspect")
+        fragment = lock.serialize(stack, "Ship", work, **{"entity": ENTITY, **arguments})
+        workflow = attached(lock, stack, fragment)
+        return dict(states(synthesise(stack).definition(workflow)))
+
+    return found
 
 
 def function(scope, name="work"):
@@ -63,8 +72,7 @@ class Typical:
             namespace="billing",
             record_wait=Duration.minutes(1),
         )
-        self.machine = machine_of(Stack.of(self.lock), chain.next(invoked).next(started))
-        self.lock.attach(self.machine)
+        self.machine = attached(self.lock, stack, chain.next(invoked).next(started))
         self.synthesised = synthesise(stack)
         self.definition = self.synthesised.definition(self.machine)
         self.states = dict(states(self.definition))
@@ -107,21 +115,15 @@ def test_its_states_are_those_of_the_serialised_workflow(field, typical, written
 def test_its_errors_are_caught_as_those_of_the_serialised_workflow(typical, written):
     for name, state in typical.states.items():
         id, _, own = name.partition(".")
-        if own in written:
-            caught = [(catch["ErrorEquals"], f"{id}.{catch['Next']}") for catch in written[own].get("Catch", [])]
-            assert [(catch["ErrorEquals"], catch["Next"]) for catch in state.get("Catch", [])] == caught
+        caught = [(catch["ErrorEquals"], f"{id}.{catch['Next']}") for catch in written.get(own, {}).get("Catch", [])]
+        assert own not in written or [(each["ErrorEquals"], each["Next"]) for each in state.get("Catch", [])] == caught
 
 
-def test_every_state_says_why_it_exists(typical):
+def test_every_state_says_why_it_exists_and_every_task_has_a_time_out(typical):
     assert [name for name, state in typical.states.items() if "." in name and not state.get("Comment")] == []
-
-
-def test_every_task_has_a_time_out(typical):
     tasks = {name: state for name, state in typical.states.items() if state["Type"] == "Task"}
     assert [name for name, state in tasks.items() if not state.get("TimeoutSeconds")] == []
-
-
-def test_nothing_is_left_to_substitute(typical):
+    # Nothing is left to substitute.
     assert "${" not in json.dumps(typical.definition)
 
 
@@ -149,24 +151,18 @@ def test_a_path_names_the_entity_and_each_entry_is_an_owner(typical):
         ({"permits": sfn.JsonPath.number_at("$.seats")}, {"permits.$": "$.seats"}),
     ],
 )
-def test_how_many_may_hold_and_whether_they_share_is_asked_for(arguments, asked, stack, synthesise):
-    lock = TicketLock(stack, "Lock", permits=7)
-    fragment = lock.serialize(stack, "Ship", sfn.Pass(stack, "Inspect"), entity=ENTITY, **arguments)
-    machine = attached(lock, stack, fragment)
-    found = dict(states(synthesise(stack).definition(machine)))
+def test_how_many_may_hold_and_whether_they_share_is_asked_for(arguments, asked, found_of):
+    found = found_of(settings={"permits": 7}, **arguments)
     request = found["Ship.Enter"]["Parameters"]["lock"]["request"]
     assert request == {"entity.$": ENTITY, "namespace": "default", **asked}
     # For a request without a value.
     assert found["Ship.TakeTicket"]["Parameters"]["Payload"]["defaultPermits"] == 7
 
 
-def test_an_expression_may_say_whether_the_lock_is_shared(stack, synthesise):
-    lock = TicketLock(stack, "Lock")
+def test_an_expression_may_say_whether_the_lock_is_shared(found_of):
     entity, shared = "{% $states.input.id %}", "{% $states.input.reads %}"
-    fragment = lock.serialize(stack, "Ship", sfn.Pass(stack, "Inspect"), entity=entity, shared=shared, permits=1)
-    machine = attached(lock, stack, fragment)
-    found = dict(states(synthesise(stack).definition(machine)))
     request = {"entity": entity, "namespace": "default", "permits": 1, "shared": shared}
+    found = found_of(entity=entity, shared=shared, permits=1)
     assert found["Ship.Enter"]["Output"]["lock"]["request"] == request
 
 
@@ -182,45 +178,33 @@ def test_an_expression_names_the_entity_and_each_entry_is_an_owner(typical):
     }
 
 
-def test_no_other_state_is_in_jsonata(typical):
+def test_no_other_state_is_in_jsonata_but_a_protected_one_may_be(typical, stack, found_of):
     assert [name for name, state in typical.states.items() if "QueryLanguage" in state] == ["Function.Enter"]
+    found = found_of(protected=sfn.Pass.jsonata(stack, "Inspect", outputs="{% $states.input %}"))
+    assert found["Inspect"]["QueryLanguage"] == "JSONata"
 
 
-def test_a_machine_whose_own_language_is_jsonata_is_refused(stack):
-    lock = TicketLock(stack, "Lock")
-    fragment = lock.serialize(stack, "Ship", sfn.Pass.jsonata(stack, "Inspect"), entity="{% $states.input.order.id %}")
-    machine = machine_of(stack, fragment, query_language=sfn.QueryLanguage.JSONATA)
+@pytest.mark.parametrize("has_a_fragment", [True, False], ids=["a fragment", "no token"])
+def test_a_machine_whose_own_language_is_jsonata_is_refused(has_a_fragment, stack):
+    lock, chain = TicketLock(stack, "Lock"), sfn.Pass.jsonata(stack, "Inspect")
+    if has_a_fragment:
+        chain = lock.serialize(stack, "Ship", chain, entity="{% $states.input.order.id %}")
+    workflow = machine(stack, chain=chain, query_language=sfn.QueryLanguage.JSONATA)
     with pytest.raises(ValueError, match="machine is Test/Workflow, in JSONata; allowed: one in JSONPath"):
-        lock.attach(machine)
-
-
-def test_a_machine_without_any_token_in_jsonata_is_refused_too(stack):
-    machine = machine_of(stack, sfn.Pass.jsonata(stack, "Inspect"), query_language=sfn.QueryLanguage.JSONATA)
-    with pytest.raises(ValueError, match="in JSONata"):
-        TicketLock(stack, "Lock").attach(machine)
+        lock.attach(workflow)
 
 
 def test_an_imported_machine_cannot_be_attached(stack):
-    arn = "arn:aws:states:eu-west-1:123456789012:stateMachine:Orders"
-    imported: Any = sfn.StateMachine.from_state_machine_arn(stack, "Imported", arn)
-    with pytest.raises(ValueError, match="machine is Test/Imported, which is imported; allowed: one of this app"):
-        TicketLock(stack, "Lock").attach(imported)
-
-
-def test_a_protected_state_may_be_in_jsonata(stack, synthesise):
-    lock = TicketLock(stack, "Lock")
-    inspect = sfn.Pass.jsonata(stack, "Inspect", outputs="{% $states.input %}")
-    machine = attached(lock, stack, lock.serialize(stack, "Ship", inspect, entity=ENTITY))
-    found = dict(states(synthesise(stack).definition(machine)))
-    assert found["Inspect"]["QueryLanguage"] == "JSONata"
+    with pytest.raises(ValueError, match="machine is Test/Child-child, which is imported; allowed: one of this app"):
+        TicketLock(stack, "Lock").attach(child(stack))
 
 
 def test_the_longest_id_makes_names_of_states_that_aws_takes(stack, synthesise):
     lock = TicketLock(stack, "Lock")
     id = "Ship-the_order. " + 34 * "x"
     fragment = lock.serialize(stack, id, sfn.Pass(stack, "Inspect"), entity="e").to_single_state()
-    machine = attached(lock, stack, fragment)
-    names = [name for name, _ in states(synthesise(stack).definition(machine))]
+    workflow = attached(lock, stack, fragment)
+    names = [name for name, _ in states(synthesise(stack).definition(workflow))]
     assert id in names
     # https://docs.aws.amazon.com/step-functions/latest/dg/statemachine-structure.html
     assert max(map(len, names)) <= 80
@@ -231,18 +215,10 @@ def test_the_longest_id_makes_names_of_states_that_aws_takes(stack, synthesise):
     [
         ({"id": "x" * 51}, "allowed: 1 to 50 letters"),
         ({"id": "it's"}, 'id is "it\'s"; allowed: 1 to 50 letters'),
-        ({"id": "a{}"}, "id is 'a{}'; allowed"),
-        ({"entity": ""}, "entity is"),
         ({"entity": 7.5}, "entity is 7.5; allowed: text"),
-        ({"entity": "x" * 1_025}, "entity is"),
-        ({"namespace": "a/b"}, "namespace is"),
         ({"record_wait": -1}, "recordWaitSeconds is -1"),
-        ({"record_wait": "forever"}, "recordWaitSeconds is"),
         ({"permits": 0}, "permits is 0; allowed: a whole number from 1 to 100"),
-        ({"permits": 1.5}, "permits is 1.5"),
-        ({"permits": "2"}, 'permits is "2"'),
         ({"shared": 1}, "shared is 1; allowed: true or false"),
-        ({"shared": None}, "shared is null"),
         ({"shared": True, "permits": 2}, "permits is 2; allowed: 1, because `shared` is true"),
         (
             {"entity": "{% $states.input.id %}", "shared": "$.reads"},
@@ -259,7 +235,6 @@ def test_the_longest_id_makes_names_of_states_that_aws_takes(stack, synthesise):
         ),
         ({"lock_path": "$"}, "lock_path is '$'; allowed: a path of names"),
         ({"lock_path": "lock"}, "lock_path is 'lock'; allowed"),
-        ({"lock_path": "$.a[*]"}, "lock_path is"),
         ({"protected": None}, "protected is None; allowed: states, a function or a Standard state machine"),
         ({"protected": "arn:aws:lambda:eu-west-1:123456789012:function:work"}, "protected is 'arn"),
     ],
@@ -272,30 +247,17 @@ def test_an_invalid_argument_is_refused_by_name(arguments, message, stack):
     assert message in str(refused.value)
 
 
-def test_values_that_are_known_only_at_deploy_time_are_accepted(stack, synthesise):
-    lock = TicketLock(stack, "Lock")
-    tenant = CfnParameter(stack, "Tenant").value_as_string
-    fragment = lock.serialize(stack, "Ship", sfn.Pass(stack, "Inspect"), entity=ENTITY, namespace=tenant)
-    machine = attached(lock, stack, fragment)
-    found = dict(states(synthesise(stack).definition(machine)))
+def test_values_that_are_known_only_at_deploy_time_are_accepted(stack, found_of):
+    found = found_of(namespace=CfnParameter(stack, "Tenant").value_as_string)
     assert found["Ship.Enter"]["Parameters"]["lock"]["request"] == {"entity.$": ENTITY, "namespace": "<Tenant>"}
 
 
-def express(scope):
-    return sfn.StateMachine(
-        scope,
-        "Express",
-        definition_body=sfn.DefinitionBody.from_chainable(sfn.Pass(scope, "Nothing")),
-        state_machine_type=sfn.StateMachineType.EXPRESS,
-    )
-
-
 def test_an_express_machine_is_refused_as_work_and_as_the_machine(stack):
-    lock, machine = TicketLock(stack, "Lock"), express(stack)
-    with pytest.raises(ValueError, match="protected is Test/Express, an Express state machine"):
-        lock.serialize(stack, "Ship", machine, entity="e")
-    with pytest.raises(ValueError, match="machine is Test/Express, an Express state machine"):
-        lock.attach(machine)
+    lock, express = TicketLock(stack, "Lock"), machine(stack, state_machine_type=sfn.StateMachineType.EXPRESS)
+    with pytest.raises(ValueError, match="protected is Test/Workflow, an Express state machine"):
+        lock.serialize(stack, "Ship", express, entity="e")
+    with pytest.raises(ValueError, match="machine is Test/Workflow, an Express state machine"):
+        lock.attach(express)
 
 
 def test_without_heartbeat_a_chain_is_refused_as_nothing_bounds_its_time(stack):
@@ -308,9 +270,8 @@ def test_without_heartbeat_the_work_has_the_time_out_that_the_lease_bounds(stack
     lock = TicketLock(stack, "Lock", heartbeat=False, lease=Duration.seconds(30))
     invoked = lock.serialize(stack, "Function", function(stack), entity="e")
     started = lock.serialize(stack, "Machine", child(stack), entity="e")
-    machine = attached(lock, stack, invoked.next(started))
-    synthesised = synthesise(stack)
-    found = dict(states(synthesised.definition(machine)))
+    workflow = attached(lock, stack, invoked.next(started))
+    found = dict(states(synthesise(stack).definition(workflow)))
     assert found["Function.InvokeFunction"]["TimeoutSeconds"] == 17
     assert found["Machine.StartExecution"]["TimeoutSeconds"] == 17
     assert not [name for name in found if "Heartbeat" in name or "Hold" in name]
@@ -328,7 +289,7 @@ def granted(synthesised, construct):
     return allowed
 
 
-def test_the_machine_has_the_permissions_of_its_states_and_no_others(typical):
+def test_the_machine_has_the_permissions_of_its_states_and_no_others_and_writes_sessions_only(typical):
     found, lock = typical.synthesised, typical.lock
     allowed = granted(found, typical.machine)
     own = [lock.take_ticket, lock.wait_for_wake_up, lock.check_position, lock.heartbeat, lock.release]
@@ -349,20 +310,17 @@ def test_the_machine_has_the_permissions_of_its_states_and_no_others(typical):
     }
     continues = found.stack.resolve(lock._continues_arn)
     assert continues in allowed["states:StartExecution"]
-
-
-def test_the_machine_may_write_sessions_only(typical):
-    [statement] = [each for each in typical.synthesised.statements(typical.machine) if "dynamodb:" in str(each)]
-    assert statement["Resource"] == {"Fn::GetAtt": [typical.synthesised.id_of(typical.lock.table), "Arn"]}
+    [statement] = [each for each in found.statements(typical.machine) if "dynamodb:" in str(each)]
+    assert statement["Resource"] == {"Fn::GetAtt": [found.id_of(lock.table), "Arn"]}
     assert statement["Condition"] == {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["session#*"]}}
 
 
 @pytest.mark.parametrize("step", ["wait_for_wake_up", "check_position", "heartbeat", "release", "clean_up"])
 def test_a_step_may_answer_tasks_of_the_machine(step, typical):
     allowed = granted(typical.synthesised, getattr(typical.lock, step))
-    machine = {"Ref": typical.synthesised.id_of(typical.machine)}
-    assert machine in allowed["states:SendTaskSuccess"]
-    assert (machine in allowed.get("states:SendTaskFailure", [])) == (step in ("heartbeat", "release"))
+    attached_one = {"Ref": typical.synthesised.id_of(typical.machine)}
+    assert attached_one in allowed["states:SendTaskSuccess"]
+    assert (attached_one in allowed.get("states:SendTaskFailure", [])) == (step in ("heartbeat", "release"))
 
 
 def test_the_clean_up_may_describe_the_machines_executions_and_close_the_work_that_it_started(typical):
@@ -376,20 +334,20 @@ def test_the_clean_up_may_describe_the_machines_executions_and_close_the_work_th
 
 def test_the_machines_ends_are_cleaned_up(typical):
     found = typical.synthesised
-    machine = {"Ref": found.id_of(typical.machine)}
     rules = found.of_type("AWS::Events::Rule").values()
-    [rule] = [rule for rule in rules if machine in rule["EventPattern"]["detail"]["stateMachineArn"]]
+    [rule] = [
+        rule
+        for rule in rules
+        if {"Ref": found.id_of(typical.machine)} in rule["EventPattern"]["detail"]["stateMachineArn"]
+    ]
     assert rule["EventPattern"]["detail"]["status"] == ["FAILED", "TIMED_OUT", "ABORTED"]
     [target] = rule["Targets"]
     assert target["Arn"] == {"Fn::GetAtt": [found.id_of(typical.lock.clean_up), "Arn"]}
     assert target["DeadLetterConfig"]["Arn"] == {"Fn::GetAtt": [found.id_of(typical.lock.dead_letter_queue), "Arn"]}
 
 
-def test_a_machine_that_is_never_woken_does_not_park(stack, synthesise):
-    lock = TicketLock(stack, "Lock", hand_over=HandOver.POLL)
-    machine = attached(lock, stack, lock.serialize(stack, "Ship", sfn.Pass(stack, "Inspect"), entity="e"))
-    synthesised = synthesise(stack)
-    assert "WaitForWakeUp" not in str(synthesised.definition(machine))
+def test_a_machine_that_is_never_woken_does_not_park(found_of):
+    assert not [name for name in found_of(settings={"hand_over": HandOver.POLL}) if "WaitForWakeUp" in name]
 
 
 @pytest.mark.parametrize("snap_start", [False, True], ids=["no snapshots", "snap_start"])
@@ -400,7 +358,7 @@ def test_a_machine_with_a_fragment_that_was_never_attached_fails_the_synthesis(s
     attached(lock, stack, lock.serialize(stack, "Bill", sfn.Pass(stack, "Inspect"), entity="e"))
     for scope in (stack, other):
         fragment = lock.serialize(scope, "Ship", sfn.Pass(scope, "Nothing"), entity="e")
-        sfn.StateMachine(scope, "Forgotten", definition_body=sfn.DefinitionBody.from_chainable(fragment))
+        machine(scope, "Forgotten", fragment)
     with pytest.raises(RuntimeError, match="was never attached") as refused:
         app.synth()
     told = [line.strip() for line in str(refused.value).splitlines() if "never attached" in line]
@@ -410,20 +368,20 @@ def test_a_machine_with_a_fragment_that_was_never_attached_fails_the_synthesis(s
 
 def test_attaching_a_machine_once_more_changes_nothing(stack, synthesise):
     lock = TicketLock(stack, "Lock")
-    machine = attached(lock, stack, lock.serialize(stack, "Ship", sfn.Pass(stack, "Inspect"), entity="e"))
+    workflow = attached(lock, stack, lock.serialize(stack, "Ship", sfn.Pass(stack, "Inspect"), entity="e"))
     once = synthesise(stack).template
-    lock.attach(machine)
+    lock.attach(workflow)
     assert synthesise(stack).template == once
 
 
 def test_a_machine_may_have_fragments_of_several_locks(stack, synthesise):
     locks = [TicketLock(stack, name) for name in ("Orders", "Customers")]
     inner = locks[0].serialize(stack, "Order", sfn.Pass(stack, "Inspect"), entity=ENTITY)
-    machine = machine_of(stack, locks[1].serialize(stack, "Customer", inner, entity="$.customer"))
+    workflow = machine(stack, chain=locks[1].serialize(stack, "Customer", inner, entity="$.customer"))
     for lock in locks:
-        lock.attach(machine)
+        lock.attach(workflow)
     found = synthesise(stack)
-    rules = [rule for rule in found.of_type("AWS::Events::Rule").values() if found.id_of(machine) in str(rule)]
+    rules = [rule for rule in found.of_type("AWS::Events::Rule").values() if found.id_of(workflow) in str(rule)]
     assert len(rules) == 2
 
 
@@ -432,11 +390,8 @@ def test_a_machine_may_be_in_another_stack(outdir):
     lock = TicketLock(Stack(app, "Locks"), "Lock")
     other = Stack(app, "Orders")
     fragment = lock.serialize(other, "Ship", sfn.Pass(other, "Inspect"), entity=ENTITY)
-    child_of_other = sfn.StateMachine(
-        other, "Own", definition_body=sfn.DefinitionBody.from_chainable(sfn.Pass(other, "Nothing"))
-    )
-    machine = machine_of(other, fragment.next(lock.serialize(other, "Bill", child_of_other, entity=ENTITY)))
-    lock.attach(machine)
+    bill = lock.serialize(other, "Bill", machine(other, "Own"), entity=ENTITY)
+    attached(lock, other, fragment.next(bill))
     assembly = app.synth()
     # The machine's stack needs the lock's, and not the other way round.
     needed = {stack.stack_name: [each.id for each in stack.dependencies] for stack in assembly.stacks}

@@ -6,50 +6,33 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 from aws_cdk.assertions import Annotations, Match
-from ticketlock_cdk import TicketLock
+from kit.stacks import on_table
+from ticketlock_cdk import TicketLock, TransactionTables
 
 PK = dynamodb.Attribute(name="pk", type=dynamodb.AttributeType.STRING)
 SK = dynamodb.Attribute(name="sk", type=dynamodb.AttributeType.STRING)
 
 
-@pytest.fixture
-def table(typical):
-    return typical.synthesised.one(typical.lock.table)
-
-
-def test_the_keys_of_the_table_are_two_strings(table):
-    assert table["Properties"]["KeySchema"] == [
-        {"AttributeName": "pk", "KeyType": "HASH"},
-        {"AttributeName": "sk", "KeyType": "RANGE"},
-    ]
-    assert {each["AttributeType"] for each in table["Properties"]["AttributeDefinitions"]} == {"S"}
-
-
-def test_time_to_live_deletes_expired_items(table):
-    assert table["Properties"]["TimeToLiveSpecification"] == {"AttributeName": "expiresAt", "Enabled": True}
-
-
-def test_the_table_can_be_restored_to_any_moment(table):
-    assert table["Properties"]["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
-
-
-def test_the_table_is_billed_on_demand(table):
-    assert table["Properties"]["BillingMode"] == "PAY_PER_REQUEST"
-
-
-def test_the_table_outlives_its_stack(table):
-    assert (table["DeletionPolicy"], table["UpdateReplacePolicy"]) == ("Retain", "Retain")
-    assert table["Properties"]["DeletionProtectionEnabled"] is True
-
-
-def test_the_table_is_no_global_one(table):
+def test_the_table_has_the_keys_of_locks_and_outlives_its_stack_and_every_mistake(typical):
+    table = typical.synthesised.one(typical.lock.table)
+    # No global one.
     assert table["Type"] == "AWS::DynamoDB::Table"
+    assert (table["DeletionPolicy"], table["UpdateReplacePolicy"]) == ("Retain", "Retain")
+    assert table["Properties"] == {
+        "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
+        "AttributeDefinitions": [{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")],
+        "TimeToLiveSpecification": {"AttributeName": "expiresAt", "Enabled": True},
+        "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True},
+        "BillingMode": "PAY_PER_REQUEST",
+        "DeletionProtectionEnabled": True,
+    }
 
 
 @pytest.mark.verify("a stack of its own, synthesised")
-def test_the_table_goes_with_the_stack_if_asked_to(stack, synthesise):
-    lock = TicketLock(stack, "Lock", removal_policy=RemovalPolicy.DESTROY)
-    table = synthesise(stack).one(lock.table)
+@pytest.mark.parametrize("kind", [TicketLock, TransactionTables])
+def test_the_table_goes_with_the_stack_if_asked_to(kind, stack, synthesise):
+    made = kind(stack, "Made", removal_policy=RemovalPolicy.DESTROY)
+    table = synthesise(stack).one(made.table)
     assert table["DeletionPolicy"] == "Delete"
     assert table["Properties"]["DeletionProtectionEnabled"] is False
 
@@ -66,15 +49,6 @@ def test_a_given_table_is_used_and_granted(kind, stack, synthesise):
         assert found.function(function)["Environment"]["Variables"]["TABLE_NAME"] == {"Ref": found.id_of(given)}
         granted = [one for one in found.statements(function) if "dynamodb:" in str(one["Action"])]
         assert [one["Resource"] for one in granted] == [{"Fn::GetAtt": [found.id_of(given), "Arn"]}]
-
-
-@pytest.mark.verify("a stack of its own, synthesised")
-def test_an_imported_table_is_used(stack, synthesise):
-    given = dynamodb.Table.from_table_name(stack, "Given", "locks")
-    lock = TicketLock(stack, "Lock", table=given)
-    found = synthesise(stack)
-    assert found.of_type("AWS::DynamoDB::Table") == {}
-    assert found.function(lock.release)["Environment"]["Variables"]["TABLE_NAME"] == "locks"
 
 
 @pytest.mark.verify("a stack of its own, synthesised")
@@ -119,20 +93,28 @@ def test_a_given_table_without_time_to_live_is_refused(kind, attribute, shown, s
 
 
 @pytest.mark.verify("a stack of its own, synthesised")
-def test_a_given_table_with_replicas_brings_a_warning(outdir):
+@pytest.mark.parametrize(
+    ("kind", "argument", "told"),
+    [
+        (TicketLock, lambda given: {"table": given}, "use one lock in one Region only"),
+        (TransactionTables, lambda given: {"data_tables": [given]}, "run units in one Region only"),
+    ],
+)
+def test_a_given_table_with_replicas_brings_a_warning(kind, argument, told, outdir):
     stack = Stack(App(outdir=outdir), "Test", env={"region": "eu-west-1", "account": "123456789012"})
     replicas = [dynamodb.ReplicaTableProps(region="eu-central-1")]
     given = dynamodb.TableV2(
         stack, "Given", partition_key=PK, sort_key=SK, time_to_live_attribute="expiresAt", replicas=replicas
     )
-    TicketLock(stack, "Lock", table=given)
-    Annotations.from_stack(stack).has_warning("/Test/Lock", Match.string_like_regexp("use one lock in one Region only"))
+    kind(stack, "Made", **argument(given))
+    Annotations.from_stack(stack).has_warning("/Test/Made", Match.string_like_regexp(told))
 
 
 @pytest.mark.verify("a stack of its own, synthesised")
-@pytest.mark.parametrize("table", ["locks", "arn:aws:dynamodb:eu-west-1:123456789012:table/locks"])
-def test_an_existing_table_can_be_named(table, stack, synthesise):
-    lock = TicketLock(stack, "Lock", table=table)
+@pytest.mark.parametrize("table", ["locks", "arn:aws:dynamodb:eu-west-1:123456789012:table/locks", None])
+def test_an_existing_table_can_be_named_or_imported(table, stack, synthesise):
+    given = table or dynamodb.Table.from_table_name(stack, "Given", "locks")
+    lock = TicketLock(stack, "Lock", table=given)
     found = synthesise(stack)
     assert found.of_type("AWS::DynamoDB::Table") == {}
     assert found.function(lock.release)["Environment"]["Variables"]["TABLE_NAME"] == "locks"
@@ -164,103 +146,55 @@ def test_a_table_that_is_known_only_at_deploy_time_is_refused(stack):
 KEY_ARN = "arn:aws:kms:eu-west-1:123456789012:key/00000000-0000-4000-8000-000000000000"
 
 
-@pytest.fixture
-def key_arn(everything):
-    return {"Fn::GetAtt": [everything.synthesised.id_of(everything.key), "Arn"]}
-
-
-@pytest.fixture
-def of_service(everything):
-    """The key policy's statements for services."""
-    policy = everything.synthesised.one(everything.key)["Properties"]["KeyPolicy"]
-    return [one for one in policy["Statement"] if "Service" in one["Principal"]]
-
-
 @pytest.mark.verify("stacks of its own, each synthesised")
-def test_a_key_encrypts_the_table(everything, key_arn):
-    table = everything.synthesised.one(everything.lock.table)["Properties"]
-    assert table["SSESpecification"] == {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": key_arn}
-
-
-@pytest.mark.verify("stacks of its own, each synthesised")
-def test_a_key_encrypts_every_log_group(everything, key_arn):
-    groups = everything.synthesised.of_type("AWS::Logs::LogGroup")
-    assert groups
-    assert all(group["KmsKeyId"] == key_arn for group in groups.values())
-
-
-@pytest.mark.verify("stacks of its own, each synthesised")
-def test_every_step_and_every_machine_may_use_the_key(everything):
-    for user in (*everything.functions, everything.lock.state_machine):
-        actions = {
-            action
-            for one in everything.synthesised.statements(user)
-            for action in one["Action"]
-            if action.startswith("kms:")
-        }
-        assert {"kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"} <= actions
-        assert not [action for action in actions if "*" in action]
-
-
-@pytest.mark.verify("stacks of its own, each synthesised")
-def test_a_key_encrypts_every_queue(everything, key_arn):
-    queues = everything.synthesised.of_type("AWS::SQS::Queue")
-    assert queues
-    assert all(queue["KmsMasterKeyId"] == key_arn for queue in queues.values())
-
-
-@pytest.mark.verify("stacks of its own, each synthesised")
-def test_the_clean_up_may_use_the_key_to_send_a_dead_letter(everything, key_arn):
-    [sends] = [
-        one
-        for one in everything.synthesised.statements(everything.lock.clean_up)
-        if len(one["Action"]) == 2 and one["Action"] == ["kms:Decrypt", "kms:GenerateDataKey"]
-    ]
-    assert sends["Resource"] == key_arn
-
-
-@pytest.mark.verify("stacks of its own, each synthesised")
-def test_the_keys_policy_lets_the_rules_of_this_account_use_it(of_service):
-    [events] = [one for one in of_service if one["Principal"]["Service"] == "events.amazonaws.com"]
-    assert events["Action"] == ["kms:Decrypt", "kms:GenerateDataKey"]
-    [pattern] = events["Condition"]["ArnLike"].values()
-    assert list(events["Condition"]["ArnLike"]) == ["aws:SourceArn"]
-    assert pattern["Fn::Join"][1][-2:] == [{"Ref": "AWS::AccountId"}, ":rule/*"]
-
-
-@pytest.mark.verify("stacks of its own, each synthesised")
-def test_the_keys_policy_lets_no_other_service_use_it(of_service):
-    assert len(of_service) == 2
-
-
-@pytest.mark.verify("stacks of its own, each synthesised")
-def test_the_keys_policy_lets_the_logs_of_this_account_and_region_use_it(of_service):
-    [logs] = [one for one in of_service if one["Principal"]["Service"] != "events.amazonaws.com"]
-    assert logs["Principal"]["Service"]["Fn::Join"][1] == ["logs.", {"Ref": "AWS::Region"}, ".amazonaws.com"]
-    [pattern] = logs["Condition"]["ArnLike"].values()
-    assert list(logs["Condition"]["ArnLike"]) == ["kms:EncryptionContext:aws:logs:arn"]
-    assert {"Ref": "AWS::AccountId"} in pattern["Fn::Join"][1]
-    assert {"Ref": "AWS::Region"} in pattern["Fn::Join"][1]
-    assert not [action for action in logs["Action"] if "*" in action]
-
-
-@pytest.mark.verify("stacks of its own, each synthesised")
-def test_without_a_key_nothing_names_one(typical):
+def test_a_key_encrypts_the_table_every_log_and_every_queue_and_none_is_named_without_one(typical, everything):
+    found = everything.synthesised
+    key = {"Fn::GetAtt": [found.id_of(everything.key), "Arn"]}
+    table = found.one(everything.lock.table)["Properties"]
+    assert table["SSESpecification"] == {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": key}
+    for kind, attribute in (("AWS::Logs::LogGroup", "KmsKeyId"), ("AWS::SQS::Queue", "KmsMasterKeyId")):
+        assert found.of_type(kind)
+        assert all(each[attribute] == key for each in found.of_type(kind).values())
     assert "KmsKeyId" not in str(typical.synthesised.template)
     assert "kms:" not in str(typical.synthesised.template)
 
 
 @pytest.mark.verify("stacks of its own, each synthesised")
-def test_an_imported_key_brings_a_warning_since_its_policy_is_not_ours(stack: Stack):
-    TicketLock(stack, "Lock", encryption_key=kms.Key.from_key_arn(stack, "Key", KEY_ARN))
-    for user, path in (("CloudWatch Logs", "/Test/Lock"), ("EventBridge", "/Test/Lock/CleanUp")):
-        message = Match.string_like_regexp(f"its policy must let {user} use it")
-        Annotations.from_stack(stack).has_warning(path, message)
+def test_every_step_and_every_machine_may_use_the_key(everything):
+    found, key = everything.synthesised, everything.key
+    for user in (*everything.functions, everything.lock.state_machine):
+        assert {"kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"} <= on_table(found, user, key)
+    # To send a dead letter.
+    sends = [one["Action"] for one in found.statements(everything.lock.clean_up) if "kms:" in str(one["Action"])]
+    assert ["kms:Decrypt", "kms:GenerateDataKey"] in sends
 
 
 @pytest.mark.verify("stacks of its own, each synthesised")
-def test_an_imported_key_is_used_all_the_same(stack, synthesise):
+def test_the_keys_policy_lets_the_rules_and_the_logs_of_this_account_use_it_and_no_other_service(everything):
+    found = everything.synthesised
+    policy = found.one(everything.key)["Properties"]["KeyPolicy"]
+    of_services = {
+        found.text(one["Principal"]["Service"]): one for one in policy["Statement"] if "Service" in one["Principal"]
+    }
+    events = of_services.pop("events.amazonaws.com")
+    assert events["Action"] == ["kms:Decrypt", "kms:GenerateDataKey"]
+    assert {key: found.text(pattern) for key, pattern in events["Condition"]["ArnLike"].items()} == {
+        "aws:SourceArn": "arn:<AWS::Partition>:events:<AWS::Region>:<AWS::AccountId>:rule/*"
+    }
+    logs = of_services.pop("logs.<AWS::Region>.amazonaws.com")
+    assert not [action for action in logs["Action"] if "*" in action]
+    assert {key: found.text(pattern) for key, pattern in logs["Condition"]["ArnLike"].items()} == {
+        "kms:EncryptionContext:aws:logs:arn": "arn:<AWS::Partition>:logs:<AWS::Region>:<AWS::AccountId>:*"
+    }
+    assert of_services == {}
+
+
+@pytest.mark.verify("stacks of its own, each synthesised")
+def test_an_imported_key_is_used_and_brings_a_warning_since_its_policy_is_not_ours(stack, synthesise):
     lock = TicketLock(stack, "Lock", encryption_key=kms.Key.from_key_arn(stack, "Key", KEY_ARN))
+    for user, path in (("CloudWatch Logs", "/Test/Lock"), ("EventBridge", "/Test/Lock/CleanUp")):
+        message = Match.string_like_regexp(f"its policy must let {user} use it")
+        Annotations.from_stack(stack).has_warning(path, message)
     found = synthesise(stack)
     assert found.one(lock.table)["Properties"]["SSESpecification"]["KMSMasterKeyId"] == KEY_ARN
     assert {group["KmsKeyId"] for group in found.of_type("AWS::Logs::LogGroup").values()} == {KEY_ARN}

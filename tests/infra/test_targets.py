@@ -1,6 +1,6 @@
 """The targets that may run under the lock, and settings; what cannot work is refused by name when it is synthesised."""
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from aws_cdk import App, Aws, CfnParameter, Duration, Environment, Fn, Stack
@@ -9,6 +9,7 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from kit.stacks import as_list, function, machine
 from ticketlock_cdk import TicketLock
+from ticketlock_cdk.lock.settings import LockSettings
 
 STACKS = pytest.mark.verify("stacks of its own, each synthesised")
 
@@ -34,18 +35,22 @@ def allowed(found, lock):
 
 
 @STACKS
-@pytest.mark.parametrize("arn", [FUNCTION, f"{FUNCTION}:live", f"{FUNCTION}:3"])
-def test_a_function_is_allowed_by_exactly_its_arn(arn, stack, synthesise):
-    lock = TicketLock(stack, "Lock", targets=[arn])
-    assert allowed(synthesise(stack), lock) == ([arn], [arn], [])
-
-
-@STACKS
-@pytest.mark.parametrize("arn", [MACHINE, IN_CHINA])
-def test_a_state_machine_is_allowed_by_its_arn(arn, stack, synthesise):
-    lock = TicketLock(stack, "Lock", targets=[arn])
+@pytest.mark.parametrize(
+    ("targets", "functions", "machines"),
+    [
+        ([], [], []),
+        *(([arn], [arn], []) for arn in (FUNCTION, f"{FUNCTION}:live", f"{FUNCTION}:3")),
+        *(([arn], [], [arn]) for arn in (MACHINE, IN_CHINA)),
+        # An alias or a version of a state machine is granted by the machine's ARN.
+        *(([f"{MACHINE}:{qualifier}"], [], [MACHINE]) for qualifier in ("PROD", "3")),
+        ([MACHINE, MACHINE], [], [MACHINE]),
+    ],
+    ids=str,
+)
+def test_the_given_targets_are_allowed_by_exactly_their_arns(targets, functions, machines, stack, synthesise):
+    lock = TicketLock(stack, "Lock", targets=targets)
     found = synthesise(stack)
-    assert allowed(found, lock) == ([arn], [], [arn])
+    assert allowed(found, lock) == (list(dict.fromkeys(targets)), functions, machines)
     for user in (lock.state_machine, lock.clean_up, lock.release):
         stopped = [
             resource
@@ -53,14 +58,9 @@ def test_a_state_machine_is_allowed_by_its_arn(arn, stack, synthesise):
             if "states:StopExecution" in as_list(one["Action"])
             for resource in as_list(one["Resource"])
         ]
-        assert arn.replace(":stateMachine:", ":execution:") + ":lock-*" in stopped
-
-
-@STACKS
-@pytest.mark.parametrize("qualifier", ["PROD", "3"])
-def test_a_state_machines_alias_or_version_is_granted_by_the_machines_arn(qualifier, stack, synthesise):
-    lock = TicketLock(stack, "Lock", targets=[f"{MACHINE}:{qualifier}"])
-    assert allowed(synthesise(stack), lock) == ([f"{MACHINE}:{qualifier}"], [], [MACHINE])
+        assert {each.replace(":stateMachine:", ":execution:") + ":lock-*" for each in machines} <= set(
+            map(str, stopped)
+        )
 
 
 @STACKS
@@ -100,29 +100,13 @@ def test_a_target_of_another_stack_is_allowed(stack, synthesise):
 
 
 @STACKS
-def test_a_target_that_is_given_twice_counts_once(stack, synthesise):
-    lock = TicketLock(stack, "Lock", targets=[MACHINE, MACHINE])
-    assert allowed(synthesise(stack), lock)[0] == [MACHINE]
-
-
-@STACKS
-def test_without_targets_nothing_may_be_started(stack, synthesise):
-    lock = TicketLock(stack, "Lock")
-    assert allowed(synthesise(stack), lock) == ([], [], [])
-
-
-@STACKS
-def test_an_express_state_machine_is_refused(stack):
-    with pytest.raises(ValueError, match=r"targets\[0\] is Test/Workflow, an Express"):
-        TicketLock(stack, "Lock", targets=[machine(stack, state_machine_type=sfn.StateMachineType.EXPRESS)])
-
-
-@STACKS
-def test_a_state_machine_that_is_made_express_behind_the_constructs_back_is_refused(stack):
-    workflow = machine(stack)
+@pytest.mark.parametrize("how", ["by its properties", "behind the construct's back"])
+def test_an_express_state_machine_is_refused(how, stack):
+    kind = sfn.StateMachineType.EXPRESS if how == "by its properties" else sfn.StateMachineType.STANDARD
+    workflow = machine(stack, state_machine_type=kind)
     resource: Any = workflow.node.default_child
     resource.state_machine_type = "EXPRESS"
-    with pytest.raises(ValueError, match="an Express state machine"):
+    with pytest.raises(ValueError, match=r"targets\[0\] is Test/Workflow, an Express state machine"):
         TicketLock(stack, "Lock", targets=[workflow])
 
 
@@ -150,27 +134,20 @@ def test_an_arn_of_another_kind_is_refused(arn, message, stack):
 
 
 @STACKS
-def test_the_message_says_which_target_it_is(stack):
-    with pytest.raises(ValueError, match=r"targets\[1\] is 'pay'; allowed: a Lambda function or a Standard state"):
-        TicketLock(stack, "Lock", targets=[FUNCTION, "pay"])
-
-
-@STACKS
-def test_an_arn_that_is_known_only_at_deploy_time_is_refused(stack):
-    with pytest.raises(ValueError, match=r"known only at deploy time; .*import it by from_function_arn"):
-        TicketLock(stack, "Lock", targets=[Fn.import_value("TheFunction")])
-
-
-@STACKS
-def test_another_construct_is_refused(stack):
-    with pytest.raises(ValueError, match=r"targets\[0\] is .*Queue.*; allowed: a Lambda function"):
-        TicketLock(stack, "Lock", targets=[cast(Any, sqs.Queue(stack, "Queue"))])
-
-
-@STACKS
-def test_an_arn_without_its_list_is_refused(stack):
-    with pytest.raises(ValueError, match=r"targets is 'arn.*allowed: a list"):
-        TicketLock(stack, "Lock", targets=FUNCTION)
+@pytest.mark.parametrize(
+    ("targets", "message"),
+    [
+        ([FUNCTION, "pay"], r"targets\[1\] is 'pay'; allowed: a Lambda function or a Standard state"),
+        ([Fn.import_value("TheFunction")], r"known only at deploy time; .*import it by from_function_arn"),
+        (sqs.Queue, r"targets\[0\] is .*Queue.*; allowed: a Lambda function"),
+        (FUNCTION, r"targets is 'arn.*allowed: a list"),
+    ],
+    ids=["the second", "known only at deploy time", "another construct", "without its list"],
+)
+def test_what_is_no_target_is_refused(targets, message, stack):
+    given: Any = [targets(stack, "Queue")] if targets is sqs.Queue else targets
+    with pytest.raises(ValueError, match=message):
+        TicketLock(stack, "Lock", targets=given)
 
 
 # Resources of another account or Region are refused by name: no nested execution is followed or stopped there.
@@ -216,30 +193,19 @@ def test_an_arn_of_another_account_or_region_is_refused(name, kind, environment,
 
 @STACKS
 @pytest.mark.parametrize(("environment", "message"), ELSEWHERE)
-def test_a_construct_of_another_account_or_region_is_refused(environment, message, app, here):
+def test_a_construct_of_another_account_or_region_is_refused_in_every_role(environment, message, app, here):
     theirs = machine(stack_in(app, "There", environment))
-    with pytest.raises(ValueError, match="allowed: ") as refused:
-        TicketLock(here, "Lock", targets=[theirs])
-    assert str(refused.value) == f"targets[0] is There/Workflow, {message}"
-
-
-@STACKS
-@pytest.mark.parametrize(("environment", "message"), ELSEWHERE)
-def test_an_import_from_another_account_or_region_is_refused_as_protected_work(environment, message, here):
-    function = lambda_.Function.from_function_arn(here, "Theirs", arn("function", environment))
+    imported = lambda_.Function.from_function_arn(here, "Theirs", arn("function", environment))
     lock = TicketLock(here, "Lock")
-    with pytest.raises(ValueError, match="protected is ") as refused:
-        lock.serialize(here, "Ship", function, entity="e")
-    assert message in str(refused.value)
-
-
-@STACKS
-@pytest.mark.parametrize(("environment", "message"), ELSEWHERE)
-def test_a_state_machine_of_another_account_or_region_cannot_be_attached(environment, message, app, here):
-    theirs = machine(stack_in(app, "There", environment))
-    with pytest.raises(ValueError, match="allowed: ") as refused:
-        TicketLock(here, "Lock").attach(theirs)
-    assert str(refused.value) == f"machine is There/Workflow, {message}"
+    for refuses, said in (
+        (lambda: TicketLock(here, "Other", targets=[theirs]), f"targets[0] is There/Workflow, {message}"),
+        (lambda: lock.attach(theirs), f"machine is There/Workflow, {message}"),
+        (lambda: lock.serialize(here, "Ship", imported, entity="e"), "protected is "),
+    ):
+        with pytest.raises(ValueError, match="allowed: ") as refused:
+            refuses()
+        assert str(refused.value).startswith(said)
+        assert message in str(refused.value)
 
 
 @STACKS
@@ -290,6 +256,13 @@ SECONDS = Duration.seconds
             for value in ("false", 0, None)
         ),
         ({"default_record_wait": None}, 'default_record_wait is None; allowed: a Duration or "Infinity"'),
+        (
+            {"heartbeat": False, "work_timeout": SECONDS(41)},
+            "work_timeout is 41 seconds; allowed: whole seconds from 1 to 40, which is three quarters of the lease",
+        ),
+        ({"heartbeat": False, "work_timeout": SECONDS(0)}, "work_timeout is 0 seconds; allowed: whole"),
+        ({"heartbeat": False, "work_timeout": Duration.millis(1_500)}, "work_timeout is 1.5 seconds; allowed: whole"),
+        ({"work_timeout": SECONDS(30)}, "work_timeout is given; allowed: with heartbeat=False"),
     ],
 )
 def test_a_bad_setting_is_refused(settings, message, stack):
@@ -302,3 +275,9 @@ def test_a_setting_that_is_known_only_at_deploy_time_is_refused(stack):
     lease = SECONDS(CfnParameter(stack, "LeaseSeconds", type="Number").value_as_number)
     with pytest.raises(ValueError, match="lease is known only at deploy time"):
         TicketLock(stack, "Lock", lease=lease)
+
+
+@pytest.mark.parametrize(("lease_s", "longest_s"), [(10, 2), (60, 40)])
+def test_work_may_take_three_quarters_of_the_lease_less_5_seconds_unless_less_is_asked_for(lease_s, longest_s):
+    settings = LockSettings.of(lease=SECONDS(lease_s), poll=SECONDS(5), default_record_wait="Infinity", heartbeat=False)
+    assert settings.work_timeout_s == longest_s

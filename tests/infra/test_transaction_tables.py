@@ -5,14 +5,13 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-from aws_cdk import App, Duration, Environment, RemovalPolicy, Stack
+from aws_cdk import App, Duration, Environment, Stack
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
-from aws_cdk.assertions import Annotations, Match
 from kit.stacks import as_list, on_table
 from ticketlock_cdk import TransactionTables, UnitsAlarmThresholds
 from ticketlock_cdk.units.access import FINISH_ITEMS, READ_BESIDE_UNITS, RUN_UNITS, SWEEP_RECORDS
@@ -69,63 +68,40 @@ def whole(outdir, synthesise):
 
 
 @pytest.fixture(scope="module")
-def table(whole):
-    return whole.found.one(whole.units.table)
-
-
-@pytest.fixture(scope="module")
 def sweeper(whole):
     return whole.found.function(whole.units.sweeper)
 
 
-def test_the_table_is_that_of_units(table):
+def test_the_table_has_the_keys_of_units_and_outlives_its_stack_and_every_mistake(whole):
+    table = whole.found.one(whole.units.table)
     assert table["Type"] == "AWS::DynamoDB::Table"
-    properties = table["Properties"]
-    assert properties["KeySchema"] == [
-        {"AttributeName": "unit", "KeyType": "HASH"},
-        {"AttributeName": "row", "KeyType": "RANGE"},
-    ]
-    assert {each["AttributeType"] for each in properties["AttributeDefinitions"]} == {"S"}
-    assert properties["TimeToLiveSpecification"] == {"AttributeName": "expiresAt", "Enabled": True}
-    assert properties["BillingMode"] == "PAY_PER_REQUEST"
-
-
-def test_the_table_outlives_its_stack_and_every_mistake(table):
     assert (table["DeletionPolicy"], table["UpdateReplacePolicy"]) == ("Retain", "Retain")
-    assert table["Properties"]["DeletionProtectionEnabled"] is True
-    assert table["Properties"]["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
-
-
-def test_the_table_has_the_key_that_is_given(table, whole):
     key = {"Fn::GetAtt": [whole.found.id_of(whole.key), "Arn"]}
-    assert table["Properties"]["SSESpecification"]["KMSMasterKeyId"] == key
-
-
-def test_the_logs_and_the_dead_letters_have_the_same_key(whole):
-    key = {"Fn::GetAtt": [whole.found.id_of(whole.key), "Arn"]}
+    assert table["Properties"] == {
+        "KeySchema": [{"AttributeName": "unit", "KeyType": "HASH"}, {"AttributeName": "row", "KeyType": "RANGE"}],
+        "AttributeDefinitions": [{"AttributeName": name, "AttributeType": "S"} for name in ("unit", "row")],
+        "TimeToLiveSpecification": {"AttributeName": "expiresAt", "Enabled": True},
+        "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True},
+        "BillingMode": "PAY_PER_REQUEST",
+        "DeletionProtectionEnabled": True,
+        "SSESpecification": {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": key},
+    }
+    # The logs and the dead letters have the same key.
     groups, queues = whole.found.of_type("AWS::Logs::LogGroup"), whole.found.of_type("AWS::SQS::Queue")
     assert [each["KmsKeyId"] for each in groups.values()] == [key]
     assert [each["KmsMasterKeyId"] for each in queues.values()] == [key]
 
 
-@STACKS
-def test_the_table_goes_with_the_stack_if_asked_to(stack, synthesise):
-    units = TransactionTables(stack, "Units", removal_policy=RemovalPolicy.DESTROY)
-    table = synthesise(stack).one(units.table)
-    assert table["DeletionPolicy"] == "Delete"
-    assert table["Properties"]["DeletionProtectionEnabled"] is False
-
-
-def test_the_sweeper_runs_one_at_a_time_and_no_longer_than_until_the_next(sweeper, whole):
+def test_the_sweeper_knows_its_table_and_runs_one_at_a_time_no_longer_than_until_the_next(sweeper, whole):
     [rule] = whole.found.of_type("AWS::Events::Rule").values()
     assert rule["ScheduleExpression"] == "rate(5 minutes)"
     assert (sweeper["ReservedConcurrentExecutions"], sweeper["Timeout"]) == (1, 300)
-
-
-def test_the_sweeper_knows_its_table_and_the_prefix(sweeper, whole):
-    variables = sweeper["Environment"]["Variables"]
-    assert variables["TABLE_NAME"] == {"Ref": whole.found.id_of(whole.units.table)}
-    assert (variables["PREFIX"], variables["POWERTOOLS_SERVICE_NAME"]) == ("_tlu", whole.units.service_name)
+    assert sweeper["Environment"]["Variables"] == {
+        "TABLE_NAME": {"Ref": whole.found.id_of(whole.units.table)},
+        "PREFIX": "_tlu",
+        "POWERTOOLS_SERVICE_NAME": whole.units.service_name,
+    }
+    assert sweeper["VpcConfig"]["SubnetIds"] == ["subnet-1"]
 
 
 def test_the_sweeper_is_not_retried_since_the_next_one_is_due_and_its_failures_are_kept(whole):
@@ -139,20 +115,29 @@ def test_the_sweeper_is_not_retried_since_the_next_one_is_due_and_its_failures_a
     assert on_table(whole.found, whole.units.sweeper, whole.units.dead_letter_queue) == {"sqs:SendMessage"}
 
 
-def test_the_sweeper_has_the_permissions_on_each_table_that_sweepers_need_and_no_others(whole):
-    of_sweeper = whole.units.sweeper
-    assert on_table(whole.found, of_sweeper, whole.units.table) == set(SWEEP_RECORDS)
-    for table in (whole.accounts, whole.orders):
-        assert on_table(whole.found, of_sweeper, table) == set(FINISH_ITEMS)
+@pytest.mark.parametrize(
+    ("role", "on"),
+    [
+        ("sweeper", {"table": SWEEP_RECORDS, "accounts": FINISH_ITEMS, "orders": FINISH_ITEMS}),
+        ("worker", {"table": RUN_UNITS, "accounts": RUN_UNITS, "orders": ()}),
+        ("reader", {"table": READ_BESIDE_UNITS, "accounts": READ_BESIDE_UNITS, "orders": ()}),
+        # Whose grant names its tables.
+        ("shipper", {"table": RUN_UNITS, "accounts": (), "orders": RUN_UNITS}),
+    ],
+)
+def test_each_role_has_the_permissions_on_each_table_that_it_needs_and_no_others(role, on, whole):
+    principal = whole.units.sweeper if role == "sweeper" else getattr(whole, role)
+    tables = {"table": whole.units.table, "accounts": whole.accounts, "orders": whole.orders}
+    assert {name: on_table(whole.found, principal, tables[name]) for name in on} == {
+        name: set(actions) for name, actions in on.items()
+    }
 
 
-def test_the_sweeper_may_use_the_keys_of_its_tables(whole):
+def test_each_role_may_use_the_keys_of_its_tables(whole):
     for key in (whole.key, whole.data_key):
         assert "kms:Decrypt" in on_table(whole.found, whole.units.sweeper, key)
-
-
-def test_the_sweeper_is_in_the_network_that_is_given(sweeper):
-    assert sweeper["VpcConfig"]["SubnetIds"] == ["subnet-1"]
+    assert "kms:GenerateDataKey" in on_table(whole.found, whole.worker, whole.data_key)
+    assert on_table(whole.found, whole.reader, whole.data_key) == {"kms:Decrypt", "kms:DescribeKey"}
 
 
 @STACKS
@@ -178,23 +163,6 @@ def test_the_sweeper_comes_as_often_as_asked_for(every, rate, timeout, stack, sy
     assert (function["Timeout"], "ReservedConcurrentExecutions" in function) == (timeout, False)
     [config] = found.of_type("AWS::Lambda::EventInvokeConfig").values()
     assert config["MaximumEventAgeInSeconds"] == min(every.to_seconds(), 6 * 3_600)
-
-
-def test_grants_for_processes_that_run_units_are_those_that_they_need(whole):
-    for table in (whole.units.table, whole.accounts):
-        assert on_table(whole.found, whole.worker, table) == set(RUN_UNITS)
-    assert "kms:GenerateDataKey" in on_table(whole.found, whole.worker, whole.data_key)
-
-
-def test_grants_for_readers_are_those_that_they_need(whole):
-    for table in (whole.units.table, whole.accounts):
-        assert on_table(whole.found, whole.reader, table) == set(READ_BESIDE_UNITS)
-    assert on_table(whole.found, whole.reader, whole.data_key) == {"kms:Decrypt", "kms:DescribeKey"}
-
-
-def test_grants_reach_the_tables_that_are_named_alone(whole):
-    assert on_table(whole.found, whole.shipper, whole.orders) == set(RUN_UNITS)
-    assert on_table(whole.found, whole.shipper, whole.accounts) == set()
 
 
 @STACKS
@@ -240,21 +208,17 @@ def test_a_grant_on_anything_but_a_table_is_refused(grant, stack):
         getattr(units, grant)(role_of(stack, "Worker"), "accounts")
 
 
-@pytest.mark.parametrize(("name", "expected"), ALARMS.items())
-def test_each_alarm_watches_its_metric_from_its_threshold_on(name, expected, whole):
-    alarm = whole.found.one(whole.units.alarms[name])["Properties"]
-    assert (alarm["MetricName"], alarm["Statistic"], alarm["Threshold"]) == expected
-    assert (alarm["ComparisonOperator"], alarm["TreatMissingData"], alarm["Period"]) == (
-        "GreaterThanOrEqualToThreshold",
-        "notBreaching",
-        300,
-    )
-    assert alarm["AlarmActions"] == [{"Ref": whole.found.id_of(whole.topic)}]
-    assert alarm["AlarmDescription"].startswith("Whole/Units: ")
-
-
-def test_there_are_no_other_alarms(whole):
-    assert set(whole.units.alarms) == set(ALARMS)
+def test_each_alarm_watches_its_metric_from_its_threshold_on_and_notifies_the_topic(whole):
+    alarms = {name: whole.found.one(alarm)["Properties"] for name, alarm in whole.units.alarms.items()}
+    assert {name: (each["MetricName"], each["Statistic"], each["Threshold"]) for name, each in alarms.items()} == ALARMS
+    for alarm in alarms.values():
+        assert (alarm["ComparisonOperator"], alarm["TreatMissingData"], alarm["Period"]) == (
+            "GreaterThanOrEqualToThreshold",
+            "notBreaching",
+            300,
+        )
+        assert alarm["AlarmActions"] == [{"Ref": whole.found.id_of(whole.topic)}]
+        assert alarm["AlarmDescription"].startswith("Whole/Units: ")
 
 
 def test_every_metric_is_on_the_dashboard(whole):
@@ -277,15 +241,9 @@ def test_there_are_no_alarms_and_no_dashboard_unless_asked_for(stack, synthesise
 @STACKS
 def test_thresholds_periods_and_actions_can_be_chosen(stack, synthesise):
     topic = sns.Topic(stack, "Topic")
-    thresholds = UnitsAlarmThresholds(
-        oldest_open_unit=Duration.hours(1),
-        committed_unfinished=2,
-        refused_items=3,
-        rolled_back_by_others=4,
-        sweeper_errors=5,
-        sweeper_throttles=6,
-        dead_letters=7,
-    )
+    chosen: dict[str, Any] = {each.name: number for number, each in enumerate(fields(UnitsAlarmThresholds), 2)}
+    chosen["oldest_open_unit"] = Duration.hours(1)
+    thresholds = UnitsAlarmThresholds(**chosen)
     units = TransactionTables(
         stack,
         "Units",
@@ -296,7 +254,11 @@ def test_thresholds_periods_and_actions_can_be_chosen(stack, synthesise):
     )
     found = synthesise(stack)
     alarms = {name: found.one(units.alarms[name])["Properties"] for name in ALARMS}
-    assert [alarms[name]["Threshold"] for name in ALARMS] == [3_600_000, 2, 3, 4, 5, 6, 7]
+    of_fields = ["".join(part.title() for part in name.split("_")) for name in chosen]
+    assert {name: each["Threshold"] for name, each in alarms.items()} == {
+        name: 3_600_000 if isinstance(value, Duration) else value
+        for name, value in zip(of_fields, chosen.values(), strict=True)
+    }
     assert {each["Period"] for each in alarms.values()} == {1_800}
     assert all(each["AlarmActions"] == [{"Ref": found.id_of(topic)}] for each in alarms.values())
 
@@ -338,14 +300,6 @@ def test_a_table_of_another_region_is_refused(outdir):
     table = dynamodb.Table(there, "Table", partition_key=ID, table_name="elsewhere")
     with pytest.raises(ValueError, match=r"data_tables\[0\] is There/Table, in the Region us-east-1; allowed: "):
         TransactionTables(here, "Units", data_tables=[table])
-
-
-@STACKS
-def test_a_table_with_replicas_brings_a_warning(outdir):
-    stack = Stack(App(outdir=outdir), "Test", env={"region": "eu-west-1", "account": "123456789012"})
-    replicas = [dynamodb.ReplicaTableProps(region="eu-central-1")]
-    TransactionTables(stack, "Units", data_tables=[dynamodb.TableV2(stack, "T", partition_key=ID, replicas=replicas)])
-    Annotations.from_stack(stack).has_warning("/Test/Units", Match.string_like_regexp("run units in one Region only"))
 
 
 def test_the_ready_made_stack_has_the_same_lock_with_units_as_without(stack_with):

@@ -60,16 +60,16 @@ def after(request, outdir, synthesise):
     return Deployed(outdir, synthesise, **request.param)
 
 
-def test_a_setting_takes_no_permission_from_executions_that_began_before_it(before, after):
+def test_a_setting_takes_no_permission_from_a_function_or_from_executions_that_began_before_it(before, after):
+    for user in ("take_ticket", "wait_for_wake_up", "check_position", "heartbeat", "release", "clean_up"):
+        then, now = (allowed(each.found, getattr(each.lock, user)) for each in (before, after))
+        assert then - now == set()
     for machine in ("StateMachine", "Continue"):
         then, now = (allowed(each.found, each.machine(machine)) for each in (before, after))
         assert then - now == set()
-
-
-def test_a_setting_takes_no_permission_from_a_function(before, after):
-    for step in ("take_ticket", "wait_for_wake_up", "check_position", "heartbeat", "release", "clean_up"):
-        then, now = (allowed(each.found, getattr(each.lock, step)) for each in (before, after))
-        assert then - now == set()
+    # Waits and holds continue in a machine that supports both.
+    assert after.continuing()["States"].keys() == before.continuing()["States"].keys()
+    assert after.continuing()["StartAt"] == before.continuing()["StartAt"]
 
 
 def test_a_setting_takes_no_permission_from_a_workflow_that_is_attached(outdir, synthesise):
@@ -83,11 +83,6 @@ def test_a_setting_takes_no_permission_from_a_workflow_that_is_attached(outdir, 
         lock.attach(workflow)
         granted.append(allowed(synthesise(stack), workflow))
     assert [granted[0] - others for others in granted[1:]] == [set()] * len(OTHERS)
-
-
-def test_waits_and_holds_continue_in_a_machine_that_supports_both_with_any_settings(before, after):
-    assert after.continuing()["States"].keys() == before.continuing()["States"].keys()
-    assert after.continuing()["StartAt"] == before.continuing()["StartAt"]
 
 
 @pytest.mark.parametrize("then", [True, False], ids=["switched off", "switched on"])
@@ -119,13 +114,6 @@ def test_another_number_of_permits_changes_the_definition_alone(outdir, synthesi
     assert {payload["started.$"] for payload in payloads} == {"$$.Execution.StartTime"}
     for kind in ("AWS::Lambda::Function", "AWS::Lambda::Version", "AWS::Lambda::Alias", "AWS::IAM::Policy"):
         assert were.found.of_type(kind) == are.found.of_type(kind)
-
-
-def test_the_same_number_of_permits_is_the_same_template(outdir, synthesise):
-    were, are = (Deployed(outdir, synthesise, permits=3) for _ in range(2))
-    assert were.found.of_type("AWS::StepFunctions::StateMachine") == are.found.of_type(
-        "AWS::StepFunctions::StateMachine"
-    )
 
 
 def test_a_target_cannot_be_retired_and_allowed(stack):

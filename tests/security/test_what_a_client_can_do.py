@@ -1,5 +1,7 @@
 """What is not promised: a client that may write the table may do this to every lock in it (docs/threat-model.md)."""
 
+from typing import Any
+
 import pytest
 from security.workflows import Table
 
@@ -57,17 +59,24 @@ def test_it_can_free_a_lock_in_the_name_of_its_owner(locks: LockTable) -> None:
     granted(locks, INTRUDER)
 
 
-def test_it_can_add_a_holder_that_never_had_a_grant(table: Table, locks: LockTable) -> None:
-    locks.release(INTRUDER, granted(locks, INTRUDER))
+def change(table: Table, expression: str, values: dict[str, Any], **more: Any) -> None:
     table.memory.update_item(
         TableName="locks",
         Key=lock_key(LOCK),
-        UpdateExpression="SET #holder = :holder, #token = fencingToken, held = :one",
+        UpdateExpression=expression,
+        ExpressionAttributeValues=values,
+        **more,
+    )
+
+
+def test_it_can_add_a_holder_that_never_had_a_grant(table: Table, locks: LockTable) -> None:
+    locks.release(INTRUDER, granted(locks, INTRUDER))
+    holder = {"owner": {"S": "victim"}, "leaseUntilMs": {"N": "9999999999999"}, "sinceMs": {"N": "0"}}
+    change(
+        table,
+        "SET #holder = :holder, #token = fencingToken, held = :one",
+        {":one": {"N": "1"}, ":holder": {"M": holder}},
         ExpressionAttributeNames={"#holder": holder_attribute("victim"), "#token": token_attribute("victim")},
-        ExpressionAttributeValues={
-            ":one": {"N": "1"},
-            ":holder": {"M": {"owner": {"S": "victim"}, "leaseUntilMs": {"N": "9999999999999"}, "sinceMs": {"N": "0"}}},
-        },
     )
     state = locks.inspect(LOCK)
     assert state.item is not None
@@ -76,23 +85,18 @@ def test_it_can_add_a_holder_that_never_had_a_grant(table: Table, locks: LockTab
 
 
 def set_token(table: Table, token: int) -> None:
-    table.memory.update_item(
-        TableName="locks",
-        Key=lock_key(LOCK),
-        UpdateExpression="SET fencingToken = :token",
-        ExpressionAttributeValues={":token": {"N": str(token)}},
-    )
+    change(table, "SET fencingToken = :token", {":token": {"N": str(token)}})
 
 
-def test_it_can_move_the_fencing_token_back(table: Table, locks: LockTable) -> None:
+def test_it_can_move_the_fencing_token_back_or_to_its_maximum_so_that_nothing_is_granted(
+    table: Table, locks: LockTable
+) -> None:
     first = granted(locks, VICTIM)
     locks.release(VICTIM, first)
     set_token(table, 1)
-    assert granted(locks, INTRUDER).fencing_token < first.fencing_token
-
-
-def test_it_can_set_the_fencing_token_to_its_maximum_so_that_nothing_is_granted(table: Table, locks: LockTable) -> None:
-    locks.release(VICTIM, granted(locks, VICTIM))
+    second = granted(locks, INTRUDER)
+    assert second.fencing_token < first.fencing_token
+    locks.release(INTRUDER, second)
     set_token(table, 10**38)
     with pytest.raises(TableError):
         locks.take_ticket(VICTIM, None)

@@ -1,35 +1,44 @@
 """How the workflow handles a status event, with real clients; Step Functions is answered over the wire."""
 
 import json
+import random
 import uuid
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from kit.events import MACHINE, execution_arn, step_event, turn_of
+from kit.mass_end import MassEnd
 from kit.step_functions import TaskService
 from kit.world import LEASE_MS, Process, World
 
 from ticketlock import LockName, RequestNotApplied
 from ticketlock.locks._items import Session
-from ticketlock.workflow import Workflow
+from ticketlock.workflow import Step, Workflow
 
 pytestmark = pytest.mark.shows("self-cleaning", "clean-up")
 
 CHILD = "arn:aws:states:us-east-1:123456789012:stateMachine:child"
 
 
-def test_a_holders_work_is_stopped_and_its_lock_freed(
-    workflow: Workflow, alice: Process, service: TaskService, lock: LockName
+@pytest.mark.parametrize("place", [None, "first/1"], ids=["input", "fragment"])
+@pytest.mark.parametrize("asked", [{"shared": True}, {"permits": 3}, {}], ids=["shared", "permits", "default"])
+def test_a_holders_work_is_stopped_its_permit_is_freed_and_the_other_holders_stay(
+    workflow: Workflow, alice: Process, service: TaskService, lock: LockName, asked: Any, place: str | None
 ) -> None:
-    execution = execution_arn()
-    turn = take(workflow, execution, lock)
-    assert turn["status"] == "granted"
-    work = f"{CHILD.replace('stateMachine', 'execution')}:{turn['workName']}"
-    service.described[work] = {"status": "RUNNING"}
-    step = workflow.clean_up(event(alice, execution, request(lock)), state_machine=MACHINE, lease_ms=LEASE_MS)
+    more = {"defaultPermits": 1 if "shared" in asked else 3, "asked": asked, "place": place, "work_machine": CHILD}
+    execution, other = execution_arn(), execution_arn()
+    turn, kept = (take(workflow, each, lock, **more) for each in (execution, other))
+    work = running_work(service, turn)
+    # That of a user's machine does not tell what its fragments asked for.
+    input, machine = ({**request(lock), **asked}, MACHINE) if place is None else (None, f"{MACHINE}-of-others")
+    step = clean_up(workflow, event(alice, execution, input, machine=machine))
     assert service.closings == [work]
     assert step.metrics == {"CleanedUpHolds": 1}
-    assert holders(alice, lock) == []
+    assert holders(alice, lock) == [kept["claim"]["owner"]]
+    workflow.release({"turn": kept})
+    assert take(workflow, execution_arn(), lock, **more)["status"] == "granted"
 
 
 def test_a_work_that_was_never_started_leaves_the_lock_to_its_lease(
@@ -38,8 +47,7 @@ def test_a_work_that_was_never_started_leaves_the_lock_to_its_lease(
     """Its start may be in progress: there is no execution of that name yet."""
     execution = execution_arn()
     take(workflow, execution, lock)
-    step = workflow.clean_up(event(alice, execution, request(lock)), state_machine=MACHINE, lease_ms=LEASE_MS)
-    assert step.metrics == {"HoldsLeftToLease": 1}
+    assert clean_up(workflow, event(alice, execution, request(lock))).metrics == {"HoldsLeftToLease": 1}
     assert holders(alice, lock) == [execution]
 
 
@@ -54,8 +62,7 @@ def test_an_input_that_was_too_long_for_the_event_is_described(
     without = event(alice, execution, None)
     if text == "missing":
         del without["detail"]["input"]
-    step = workflow.clean_up(without, state_machine=MACHINE, lease_ms=LEASE_MS)
-    assert step.metrics == {"CleanedUpPlaces": 1}
+    assert clean_up(workflow, without).metrics == {"CleanedUpPlaces": 1}
     assert alice.table.inspect(lock).rows == ()
 
 
@@ -64,8 +71,7 @@ def test_an_execution_that_is_forgotten_and_whose_input_is_missing_is_left_to_it
 ) -> None:
     execution = execution_arn()
     take(workflow, execution, lock)
-    step = workflow.clean_up(event(alice, execution, None), state_machine=MACHINE, lease_ms=LEASE_MS)
-    assert step.metrics == {}
+    assert clean_up(workflow, event(alice, execution, None)).metrics == {}
     assert holders(alice, lock) == [execution]
 
 
@@ -76,7 +82,7 @@ def test_an_execution_whose_input_was_refused_left_nothing_behind(
     refused = event(alice, execution_arn(), None)
     refused["detail"]["input"] = text
     asked = len(alice.sent)
-    assert workflow.clean_up(refused, state_machine=MACHINE, lease_ms=LEASE_MS).metrics == {}
+    assert clean_up(workflow, refused).metrics == {}
     assert {sent.operation for sent in alice.sent[asked:]} <= {"GetItem", "Query"}
 
 
@@ -86,7 +92,7 @@ def test_an_execution_that_was_redriven_since_is_left_alone(
     execution = execution_arn()
     take(workflow, execution, lock)
     service.described[execution] = {"status": "RUNNING", "input": json.dumps(request(lock)), "redriveCount": 1}
-    step = workflow.clean_up(event(alice, execution, request(lock)), state_machine=MACHINE, lease_ms=LEASE_MS)
+    step = clean_up(workflow, event(alice, execution, request(lock)))
     assert step.keys["redriven"]
     assert holders(alice, lock) == [execution]
 
@@ -100,7 +106,7 @@ def test_the_second_end_of_an_execution_that_was_redriven_is_cleaned_up(
     service.described[execution] = {"status": "ABORTED", "input": json.dumps(request(lock)), "redriveCount": 1}
     again = event(alice, execution, request(lock))
     again["detail"]["redriveCount"] = 1
-    assert workflow.clean_up(again, state_machine=MACHINE, lease_ms=LEASE_MS).metrics == {"CleanedUpPlaces": 1}
+    assert clean_up(workflow, again).metrics == {"CleanedUpPlaces": 1}
 
 
 def test_a_users_workflow_is_recognised_by_its_sessions(
@@ -112,26 +118,10 @@ def test_a_users_workflow_is_recognised_by_its_sessions(
     assert take(workflow, execution, held, place="first/1")["status"] == "granted"
     assert take(workflow, execution, waited_for, place="second/2")["status"] == "parked"
     other_machine = event(alice, execution, {"anything": "at all"}, machine=f"{MACHINE}-of-others")
-    step = workflow.clean_up(other_machine, state_machine=MACHINE, lease_ms=LEASE_MS)
-    assert step.metrics == {"CleanedUpPlaces": 1, "HoldsLeftToLease": 1}
+    assert clean_up(workflow, other_machine).metrics == {"CleanedUpPlaces": 1, "HoldsLeftToLease": 1}
     assert alice.table.inspect(waited_for).rows == ()
     assert holders(alice, held) == [f"{execution}/first/1"]
     assert service.closings == []
-
-
-def test_a_nested_execution_in_a_users_workflow_is_stopped_and_the_lock_freed(
-    workflow: Workflow, alice: Process, service: TaskService, lock: LockName
-) -> None:
-    execution = execution_arn()
-    turn = take(workflow, execution, lock, place="first/1", work_machine=f"{CHILD}:7")
-    work = f"{CHILD.replace('stateMachine', 'execution')}:{turn['workName']}"
-    service.described[work] = {"status": "RUNNING"}
-    step = workflow.clean_up(
-        event(alice, execution, None, machine=f"{MACHINE}-of-others"), state_machine=MACHINE, lease_ms=LEASE_MS
-    )
-    assert service.closings == [work]
-    assert step.metrics == {"CleanedUpHolds": 1}
-    assert holders(alice, lock) == []
 
 
 def test_an_execution_of_a_users_workflow_that_never_asked_for_its_lock_is_ignored(
@@ -139,8 +129,7 @@ def test_an_execution_of_a_users_workflow_that_never_asked_for_its_lock_is_ignor
 ) -> None:
     """Its input may have the form of ours."""
     other_machine = event(alice, execution_arn(), request(lock), machine=f"{MACHINE}-of-others")
-    step = workflow.clean_up(other_machine, state_machine=MACHINE, lease_ms=LEASE_MS)
-    assert step.metrics == {}
+    assert clean_up(workflow, other_machine).metrics == {}
     assert alice.table.inspect(lock).item is None
 
 
@@ -151,7 +140,7 @@ def test_a_finished_fragment_of_a_users_workflow_is_not_cleaned_up(
     turn = take(workflow, execution, lock, place="first")
     workflow.release({"turn": turn})
     alice.sent.clear()
-    workflow.clean_up(event(alice, execution, None, machine="another"), state_machine=MACHINE, lease_ms=LEASE_MS)
+    clean_up(workflow, event(alice, execution, None, machine="another"))
     # The sessions of the execution, and nothing else.
     assert [sent.operation for sent in alice.sent] == ["Query"]
 
@@ -178,10 +167,10 @@ def test_an_execution_that_left_nothing_costs_one_request_and_no_call_of_step_fu
         failure = {"Error": "Declined", "Cause": '{"errorType": "Declined"}'}
         workflow.release({"turn": turn, "kind": "function", "work": "", "failure": failure})
     # A warm function does not read the time.
-    workflow.clean_up(event(alice, execution_arn(), request(lock)), state_machine=MACHINE, lease_ms=LEASE_MS)
+    clean_up(workflow, event(alice, execution_arn(), request(lock)))
     alice.sent.clear()
     service.asked.clear()
-    workflow.clean_up(event(alice, execution, request(lock)), state_machine=MACHINE, lease_ms=LEASE_MS)
+    clean_up(workflow, event(alice, execution, request(lock)))
     assert [sent.operation for sent in alice.sent] == ["BatchGetItem"]
     assert service.asked == []
 
@@ -194,8 +183,7 @@ def test_a_row_is_deleted_by_its_key_however_long_the_queue_is(
     for execution in executions:
         take(workflow, execution, lock)
     alice.sent.clear()
-    step = workflow.clean_up(event(alice, executions[-1], request(lock)), state_machine=MACHINE, lease_ms=LEASE_MS)
-    assert step.metrics == {"CleanedUpPlaces": 1}
+    assert clean_up(workflow, event(alice, executions[-1], request(lock))).metrics == {"CleanedUpPlaces": 1}
     queries = [sent for sent in alice.sent if sent.operation == "Query"]
     # Except the poll of the front, whether a waiter must be woken.
     assert max(len(sent.response["Items"]) for sent in queries) <= 3
@@ -216,17 +204,6 @@ def test_a_ticket_is_recorded_before_its_row_is_written(workflow: Workflow, alic
     assert keys[noted + 1 :] == [("PutItem", lock.entity)]
 
 
-def test_both_rows_of_a_first_step_that_ran_twice_are_deleted(
-    workflow: Workflow, alice: Process, lock: LockName
-) -> None:
-    alice.granted(alice.claim(lock))
-    execution = execution_arn()
-    for _ in range(2):
-        take(workflow, execution, lock)
-    step = workflow.clean_up(event(alice, execution, request(lock)), state_machine=MACHINE, lease_ms=LEASE_MS)
-    assert step.metrics == {"CleanedUpPlaces": 2}
-
-
 def test_a_description_that_is_throttled_for_minutes_is_waited_for(
     workflow: Workflow, alice: Process, service: TaskService, lock: LockName
 ) -> None:
@@ -236,8 +213,7 @@ def test_a_description_that_is_throttled_for_minutes_is_waited_for(
     over_ms = alice.world.now_ms + 5 * 60_000
     service.throttled = lambda: alice.world.now_ms < over_ms
     ended = event(alice, execution, request(lock))
-    step = workflow.clean_up(ended, state_machine=MACHINE, lease_ms=LEASE_MS, patience_ms=13 * 60_000)
-    assert step.metrics == {"CleanedUpPlaces": 1}
+    assert clean_up(workflow, ended, patience_ms=13 * 60_000).metrics == {"CleanedUpPlaces": 1}
     assert alice.world.now_ms >= over_ms
 
 
@@ -252,7 +228,7 @@ def test_a_description_that_is_throttled_for_longer_than_the_patience_fails_the_
     service.throttled = lambda: True
     ended = event(alice, execution, request(lock))
     with pytest.raises(RequestNotApplied, match="Rate exceeded"):
-        workflow.clean_up(ended, state_machine=MACHINE, lease_ms=LEASE_MS, patience_ms=60_000)
+        clean_up(workflow, ended, patience_ms=60_000)
     assert 60_000 <= alice.world.now_ms - began_ms < 120_000
 
 
@@ -262,12 +238,11 @@ def test_a_nested_execution_is_waited_for_while_step_functions_throttles(
     """Otherwise it would keep running, and after its lease run beside the next one's work."""
     execution = execution_arn()
     turn = take(workflow, execution, lock)
-    work = f"{CHILD.replace('stateMachine', 'execution')}:{turn['workName']}"
-    service.described[work] = {"status": "RUNNING"}
+    work = running_work(service, turn)
     over_ms = alice.world.now_ms + 30_000
     service.throttled = lambda: alice.world.now_ms < over_ms
     ended = event(alice, execution, request(lock))
-    step = workflow.clean_up(ended, state_machine=MACHINE, lease_ms=LEASE_MS, patience_ms=13 * 60_000)
+    step = clean_up(workflow, ended, patience_ms=13 * 60_000)
     assert (service.closings, step.metrics) == ([work], {"CleanedUpHolds": 1})
 
 
@@ -275,15 +250,41 @@ def test_a_nested_execution_that_does_not_close_is_waited_for_as_long_as_by_any_
     workflow: Workflow, alice: Process, service: TaskService, lock: LockName
 ) -> None:
     execution = execution_arn()
-    turn = take(workflow, execution, lock)
-    work = f"{CHILD.replace('stateMachine', 'execution')}:{turn['workName']}"
-    service.described[work] = {"status": "RUNNING"}
-    service.never_close.add(work)
+    service.never_close.add(running_work(service, take(workflow, execution, lock)))
     began_ms = alice.world.now_ms
     ended = event(alice, execution, request(lock))
-    step = workflow.clean_up(ended, state_machine=MACHINE, lease_ms=LEASE_MS, patience_ms=13 * 60_000)
-    assert step.metrics == {"HoldsLeftToLease": 1}
+    assert clean_up(workflow, ended, patience_ms=13 * 60_000).metrics == {"HoldsLeftToLease": 1}
     assert alice.world.now_ms - began_ms < 20_000
+
+
+def test_there_is_nothing_to_clean_up_after_an_execution_that_was_refused_for_its_permits(
+    workflow: Workflow, alice: Process, lock: LockName
+) -> None:
+    take(workflow, execution_arn(), lock, asked={"permits": 2})
+    alice.sent.clear()
+    refused = event(alice, execution_arn(), request(lock))
+    refused["detail"] |= {"status": "FAILED", "error": "PermitsMismatch"}
+    step = clean_up(workflow, refused)
+    assert (step.keys["left"], alice.sent) == ("PermitsMismatch", [])
+
+
+# Thousands of executions end at once.
+
+
+@pytest.mark.verify("thousands of events; the tests above count the requests of one")
+def test_of_thousands_of_events_none_fails_and_those_of_executions_that_left_nothing_cost_one_request() -> None:
+    """6,000 events at 100 a second; half of the executions left nothing, the others a row in one of two queues."""
+    mass = MassEnd(describes_a_second=15, describes_saved=300)
+    ended = mass.failed_works(1_500) + mass.never_came(1_500) + mass.waiters(1_500) + mass.waiters(1_500)
+    random.Random(1).shuffle(ended)
+    mass.clean_up(ended, a_second=100, concurrency=10)
+    # Otherwise the test would show nothing.
+    assert mass.step_functions.refused > 0
+    assert [each.error for each in ended if each.error is not None] == []
+    assert mass.rows() == 0
+    nothing = [each for each in ended if each.kind == "left nothing"]
+    assert Counter(sum(each.table.values()) for each in nothing) == {1: 3_000}
+    assert Counter(sum(each.calls.values()) for each in nothing) == {0: 3_000}
 
 
 def request(lock: LockName) -> dict[str, Any]:
@@ -292,38 +293,41 @@ def request(lock: LockName) -> dict[str, Any]:
 
 
 def take(
-    workflow: Workflow, execution: str, lock: LockName, place: str | None = None, work_machine: str = ""
+    workflow: Workflow,
+    execution: str,
+    lock: LockName,
+    *,
+    place: str | None = None,
+    work_machine: str = "",
+    asked: Mapping[str, Any] | None = None,
+    **more: Any,
 ) -> dict[str, Any]:
-    asked = request(lock)
+    wanted = {**request(lock), **(asked or {})}
     if place is not None:
-        del asked["task"]
-    more = {} if place is None else {"place": place, "workMachine": work_machine}
-    return turn_of(workflow, execution, asked, targets=[CHILD], **more)
+        del wanted["task"]
+        more |= {"place": place, "workMachine": work_machine}
+    return turn_of(workflow, execution, wanted, targets=[CHILD], **more)
+
+
+def running_work(service: TaskService, turn: Mapping[str, Any]) -> str:
+    """The nested execution of a turn, which runs."""
+    work = f"{CHILD.replace('stateMachine', 'execution')}:{turn['workName']}"
+    service.described[work] = {"status": "RUNNING"}
+    return work
+
+
+def clean_up(workflow: Workflow, event: Mapping[str, Any], **more: Any) -> Step:
+    return workflow.clean_up(event, state_machine=MACHINE, lease_ms=LEASE_MS, **more)
 
 
 def event(process: Process, execution: str, asked: Any, *, machine: str = MACHINE) -> dict[str, Any]:
     """https://docs.aws.amazon.com/step-functions/latest/dg/eventbridge-integration.html"""
-    return {
-        "version": "0",
-        "id": str(uuid.uuid4()),
-        "detail-type": "Step Functions Execution Status Change",
-        "source": "aws.states",
-        "account": "123456789012",
-        "region": "us-east-1",
-        "resources": [execution],
-        "detail": {
-            "executionArn": execution,
-            "stateMachineArn": machine,
-            "name": execution.rpartition(":")[2],
-            "status": "ABORTED",
-            "startDate": process.world.now_ms - 10_000,
-            "stopDate": process.world.now_ms,
-            "input": None if asked is None else json.dumps(asked),
-            "inputDetails": {"included": asked is not None},
-            "output": None,
-            "outputDetails": None,
-        },
-    }
+    now_ms = process.world.now_ms
+    detail = {"executionArn": execution, "stateMachineArn": machine, "name": execution.rpartition(":")[2]}
+    detail |= {"status": "ABORTED", "startDate": now_ms - 10_000, "stopDate": now_ms}
+    detail |= {"input": None if asked is None else json.dumps(asked), "inputDetails": {"included": asked is not None}}
+    kind = {"source": "aws.states", "detail-type": "Step Functions Execution Status Change"}
+    return {"version": "0", "id": str(uuid.uuid4()), **kind, "resources": [execution], "detail": detail}
 
 
 def holders(process: Process, lock: LockName) -> list[str]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any
 
 import boto3
 import pytest
@@ -91,130 +91,120 @@ def table_over(service: Service, give_up_after_ms: int) -> LockTable:
     )
 
 
-class TestClosing:
-    """Driven by a lock table, which retries transient errors."""
-
-    @pytest.mark.parametrize("status", ["SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"])
-    def test_a_closed_execution_is_not_stopped_again(self, service: Service, table: LockTable, status: str) -> None:
-        service.describes(status)
-        assert table.perform(Closing(EXECUTION)).applied
-        assert service.has_said_it_all()
-
-    @pytest.mark.parametrize("status", ["RUNNING", "PENDING_REDRIVE"])
-    def test_a_running_execution_is_stopped_and_seen_closed(
-        self, service: Service, table: LockTable, status: str
-    ) -> None:
-        service.describes(status).stops().describes("ABORTED")
-        assert table.perform(Closing(EXECUTION)).applied
-        assert service.has_said_it_all()
-
-    def test_an_execution_that_ends_by_itself_while_it_is_stopped_is_closed(
-        self, service: Service, table: LockTable
-    ) -> None:
-        service.describes("RUNNING").stops().describes("SUCCEEDED")
-        assert table.perform(Closing(EXECUTION)).applied
-        assert service.has_said_it_all()
-
-    def test_it_is_applied_once_the_execution_is_seen_closed(self, service: Service, table: LockTable) -> None:
-        service.describes("RUNNING").stops().describes("RUNNING").describes("ABORTED")
-        assert table.perform(Closing(EXECUTION)).applied
-        assert service.has_said_it_all()
-
-    @pytest.mark.parametrize("code", ["ThrottlingException", "LimitExceededException"])
-    def test_it_is_retried_while_the_service_throttles(self, service: Service, table: LockTable, code: str) -> None:
-        service.refuses("describe_execution", code).describes("RUNNING").refuses("stop_execution", code)
-        service.describes("FAILED")
-        assert table.perform(Closing(EXECUTION)).applied
-        assert service.has_said_it_all()
-
-    def test_it_is_refused_if_there_is_no_such_execution(self, service: Service, table: LockTable) -> None:
-        service.refuses("describe_execution", "ExecutionDoesNotExist")
-        assert not table.perform(Closing(EXECUTION)).applied
-
-    def test_it_is_given_up_when_the_execution_is_never_seen_closed(self, service: Service, table: LockTable) -> None:
-        table = table_over(service, give_up_after_ms=-1)
-        service.describes("RUNNING").stops().describes("RUNNING")
-        with pytest.raises(RequestNotApplied):
-            table.perform(Closing(EXECUTION))
+@pytest.mark.parametrize("status", ["SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"])
+def test_a_closed_execution_is_not_stopped_again(service: Service, table: LockTable, status: str) -> None:
+    service.describes(status)
+    assert table.perform(Closing(EXECUTION)).applied
+    assert service.has_said_it_all()
 
 
-class TestDescribingByRequest:
-    def test_the_reply_is_the_services_description(self, service: Service, table: LockTable) -> None:
-        service.describes("ABORTED", input="{}", redriveCount=1)
-        described: Any = table.perform(Describing(EXECUTION)).item
-        assert (described["input"], described["redriveCount"]) == ("{}", 1)
-
-    def test_it_is_retried_while_the_service_throttles(self, service: Service, table: LockTable) -> None:
-        service.refuses("describe_execution", "ThrottlingException").describes("ABORTED")
-        assert table.perform(Describing(EXECUTION)).applied
-
-    def test_it_is_refused_if_there_is_no_such_execution(self, service: Service, table: LockTable) -> None:
-        service.refuses("describe_execution", "ExecutionDoesNotExist")
-        reply = table.perform(Describing(EXECUTION))
-        assert (reply.applied, reply.item) == (False, None)
-
-    def test_any_other_answer_is_an_error(self, service: Service, table: LockTable) -> None:
-        service.refuses("describe_execution", "AccessDeniedException")
-        with pytest.raises(TableRefused, match="AccessDenied"):
-            table.perform(Describing(EXECUTION))
-
-
-class TestNames:
-    @pytest.mark.parametrize("qualifier", ["", ":7", ":live"])
-    def test_a_version_and_an_alias_have_the_executions_of_their_machine(self, qualifier: str) -> None:
-        assert execution_arn(MACHINE + qualifier, "name") == EXECUTION
-
-    def test_an_execution_is_in_the_partition_of_its_machine(self) -> None:
-        machine = "arn:aws-cn:states:cn-north-1:123456789012:stateMachine:child"
-        assert execution_arn(machine, "name") == "arn:aws-cn:states:cn-north-1:123456789012:execution:child:name"
-
-    @pytest.mark.parametrize("token", [1, 1_800_000_000_000, 10**20])
-    def test_the_service_accepts_every_name(self, token: int) -> None:
-        """https://docs.aws.amazon.com/step-functions/latest/apireference/API_StartExecution.html"""
-        for name in (work_name(OWNER, token), waiting_name(OWNER, token), holding_name(OWNER, token, 10**8)):
-            assert re.fullmatch("[A-Za-z0-9_-]{1,80}", name), name
-
-    def test_the_same_arguments_give_the_same_names(self) -> None:
-        assert work_name(OWNER, 7) == work_name(OWNER, 7)
-        assert short_hash(OWNER) == short_hash(OWNER)
-
-    def test_another_owner_grant_or_continuation_has_another_name(self) -> None:
-        names = [
-            work_name(OWNER, 7),
-            work_name(OWNER + "2", 7),
-            work_name(OWNER, 8),
-            waiting_name(OWNER, 7),
-            waiting_name(OWNER + "2", 7),
-            waiting_name(OWNER, 8),
-            holding_name(OWNER, 7, 1),
-            holding_name(OWNER, 7, 2),
-            holding_name(OWNER, 71, 2),
-            holding_name(OWNER + "2", 7, 1),
-        ]
-        assert len(set(names)) == len(names)
-
-    def test_a_hash_does_not_name_the_owner(self) -> None:
-        assert re.fullmatch("[0-9a-f]{8}", short_hash(OWNER))
+@pytest.mark.parametrize(
+    ("status", "later"),
+    [
+        ("RUNNING", ["ABORTED"]),
+        ("PENDING_REDRIVE", ["ABORTED"]),
+        # It ends by itself while it is stopped.
+        ("RUNNING", ["SUCCEEDED"]),
+        ("RUNNING", ["RUNNING", "ABORTED"]),
+    ],
+)
+def test_a_running_execution_is_stopped_and_counts_as_closed_once_it_is_seen_so(
+    service: Service, table: LockTable, status: str, later: list[str]
+) -> None:
+    service.describes(status).stops()
+    for each in later:
+        service.describes(each)
+    assert table.perform(Closing(EXECUTION)).applied
+    assert service.has_said_it_all()
 
 
-class TestRedrives:
-    ENDED = datetime(2026, 1, 1, tzinfo=UTC)
-    EVENT: ClassVar[dict[str, Any]] = {"stopDate": int(ENDED.timestamp() * 1_000)}
+@pytest.mark.parametrize("code", ["ThrottlingException", "LimitExceededException"])
+def test_closing_is_retried_while_the_service_throttles(service: Service, table: LockTable, code: str) -> None:
+    service.refuses("describe_execution", code).describes("RUNNING").refuses("stop_execution", code)
+    service.describes("FAILED")
+    assert table.perform(Closing(EXECUTION)).applied
+    assert service.has_said_it_all()
 
-    @pytest.mark.parametrize(("counted", "now", "redriven"), [(0, 0, False), (0, 1, True), (1, 1, False), (1, 2, True)])
-    def test_an_event_with_a_redrive_count_belongs_to_the_run_with_that_number(
-        self, counted: int, now: int, redriven: bool
-    ) -> None:
-        assert redriven_since({**self.EVENT, "redriveCount": counted}, {"redriveCount": now}) is redriven
 
-    def test_an_event_without_a_redrive_count_belongs_to_the_last_run_if_that_ended_with_it(self) -> None:
-        assert not redriven_since(self.EVENT, {"redriveCount": 1, "stopDate": self.ENDED})
+@pytest.mark.parametrize("request_of", [Closing, Describing])
+def test_a_request_about_an_execution_that_does_not_exist_is_refused(
+    service: Service, table: LockTable, request_of: Any
+) -> None:
+    service.refuses("describe_execution", "ExecutionDoesNotExist")
+    reply = table.perform(request_of(EXECUTION))
+    assert (reply.applied, reply.item) == (False, None)
 
-    def test_an_event_without_a_redrive_count_belongs_to_an_earlier_run_if_the_execution_runs_or_ended_later(
-        self,
-    ) -> None:
-        assert redriven_since(self.EVENT, {"redriveCount": 1})
-        assert redriven_since(self.EVENT, {"redriveCount": 1, "stopDate": self.ENDED + timedelta(minutes=1)})
 
-    def test_an_execution_that_was_never_redriven_has_one_run(self) -> None:
-        assert not redriven_since(self.EVENT, {"status": "RUNNING"})
+def test_closing_is_given_up_when_the_execution_is_never_seen_closed(service: Service, table: LockTable) -> None:
+    table = table_over(service, give_up_after_ms=-1)
+    service.describes("RUNNING").stops().describes("RUNNING")
+    with pytest.raises(RequestNotApplied):
+        table.perform(Closing(EXECUTION))
+
+
+def test_a_description_is_the_services_once_it_no_longer_throttles(service: Service, table: LockTable) -> None:
+    service.refuses("describe_execution", "ThrottlingException")
+    service.describes("ABORTED", input="{}", redriveCount=1)
+    described: Any = table.perform(Describing(EXECUTION)).item
+    assert (described["input"], described["redriveCount"]) == ("{}", 1)
+
+
+def test_any_other_answer_to_a_description_is_an_error(service: Service, table: LockTable) -> None:
+    service.refuses("describe_execution", "AccessDeniedException")
+    with pytest.raises(TableRefused, match="AccessDenied"):
+        table.perform(Describing(EXECUTION))
+
+
+@pytest.mark.parametrize("qualifier", ["", ":7", ":live"])
+def test_a_version_and_an_alias_have_the_executions_of_their_machine_in_its_partition(qualifier: str) -> None:
+    assert execution_arn(MACHINE + qualifier, "name") == EXECUTION
+    in_china = "arn:aws-cn:states:cn-north-1:123456789012:stateMachine:child"
+    assert execution_arn(in_china, "name") == "arn:aws-cn:states:cn-north-1:123456789012:execution:child:name"
+
+
+@pytest.mark.parametrize("token", [1, 1_800_000_000_000, 10**20])
+def test_the_service_accepts_every_name(token: int) -> None:
+    """https://docs.aws.amazon.com/step-functions/latest/apireference/API_StartExecution.html"""
+    for name in (work_name(OWNER, token), waiting_name(OWNER, token), holding_name(OWNER, token, 10**8)):
+        assert re.fullmatch("[A-Za-z0-9_-]{1,80}", name), name
+
+
+def test_the_same_arguments_give_the_same_name_and_others_another() -> None:
+    names = [
+        *(name(*of) for name in (work_name, waiting_name) for of in ((OWNER, 7), (OWNER + "2", 7), (OWNER, 8))),
+        *(holding_name(*of) for of in ((OWNER, 7, 1), (OWNER, 7, 2), (OWNER, 71, 2), (OWNER + "2", 7, 1))),
+    ]
+    assert len(set(names)) == len(names) == 10
+    assert work_name(OWNER, 7) == names[0]
+
+
+def test_a_hash_does_not_name_the_owner() -> None:
+    assert re.fullmatch("[0-9a-f]{8}", short_hash(OWNER))
+    assert short_hash(OWNER) == short_hash(OWNER)
+
+
+ENDED = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("counted", "described", "redriven"),
+    [
+        # An event with a redrive count belongs to the run with that number.
+        (0, {"redriveCount": 0}, False),
+        (0, {"redriveCount": 1}, True),
+        (1, {"redriveCount": 1}, False),
+        (1, {"redriveCount": 2}, True),
+        # One without belongs to the last run if that ended with it,
+        (None, {"redriveCount": 1, "stopDate": ENDED}, False),
+        # and to an earlier one if the execution runs or ended later.
+        (None, {"redriveCount": 1}, True),
+        (None, {"redriveCount": 1, "stopDate": ENDED + timedelta(minutes=1)}, True),
+        # An execution that was never redriven has one run.
+        (None, {"status": "RUNNING"}, False),
+    ],
+)
+def test_an_event_belongs_to_one_run_of_its_execution(
+    counted: int | None, described: dict[str, Any], redriven: bool
+) -> None:
+    event = {"stopDate": int(ENDED.timestamp() * 1_000), **({} if counted is None else {"redriveCount": counted})}
+    assert redriven_since(event, described) is redriven

@@ -1,9 +1,15 @@
 """What a failed task says about the work; the errors are those of AWS's documentation."""
 
 import json
+from typing import Any
 
 import pytest
+from kit.events import execution_arn, turn_of
+from kit.step_functions import TaskService
+from kit.world import Process
 
+from ticketlock import LockName
+from ticketlock.workflow import Workflow
 from ticketlock.workflow._failures import WorkFailure, WorkKind
 
 pytestmark = pytest.mark.shows("early release", "one run per grant", "names of errors")
@@ -31,13 +37,10 @@ def failures(*each: WorkFailure) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("failure", each, ids=lambda one: f"{one.kind} {one.error} {one.cause[:8]}")
 
 
-def test_a_nested_executions_failure_is_reported_as_its_own() -> None:
-    failure = nested(Status="FAILED", Error="StockMissing", Cause="no tea")
-    assert failure.to_report() == WorkFailure("StockMissing", "no tea", "execution")
-
-
-def test_a_nested_execution_that_failed_without_a_cause_has_none() -> None:
-    assert nested(Status="FAILED", Error="StockMissing").to_report() == WorkFailure("StockMissing", "", "execution")
+@pytest.mark.parametrize("cause", ["no tea", ""])
+def test_a_nested_executions_failure_is_reported_as_its_own(cause: str) -> None:
+    failure = nested(Status="FAILED", Error="StockMissing", **({"Cause": cause} if cause else {}))
+    assert failure.to_report() == WorkFailure("StockMissing", cause, "execution")
 
 
 def test_a_nested_execution_without_an_error_of_its_own_keeps_the_description() -> None:
@@ -51,21 +54,12 @@ def test_a_nested_executions_description_that_did_not_arrive_whole_is_kept_as_it
     assert failure.to_report() == WorkFailure("Work.TaskFailed", failure.cause, "execution")
 
 
-def test_a_functions_failure_keeps_its_name_and_its_cause() -> None:
-    failure = function_failed("StockMissing")
-    assert failure.to_report() == failure
-
-
 def test_a_reserved_name_is_replaced() -> None:
     assert WorkFailure("States.Timeout", "", "function").to_report() == WorkFailure("Work.Timeout", "", "function")
 
 
-@pytest.mark.parametrize("status", ["FAILED", "TIMED_OUT", "ABORTED"])
-def test_a_closed_nested_execution_has_ended(status: str) -> None:
-    assert nested(Status=status).work_has_ended()
-
-
 @failures(
+    *(nested(Status=status) for status in ("FAILED", "TIMED_OUT", "ABORTED")),
     function_failed("StockMissing"),
     function_failed("Runtime.ExitError"),
     WorkFailure("Lambda.Unknown", "Lambda did not return an error type.", "function"),
@@ -74,8 +68,14 @@ def test_a_closed_nested_execution_has_ended(status: str) -> None:
     WorkFailure("Lambda.CodeArtifactUserPendingException", "The function is inactive", "function"),
     WorkFailure("Lambda.SnapStartNotReadyException", "Lambda is initializing your function", "function"),
     WorkFailure("States.DataLimitExceeded", "the result is too large", "execution"),
+    WorkFailure("StockMissing", "no tea", "chain"),
+    WorkFailure("DynamoDB.ConditionalCheckFailedException", "The conditional request failed", "chain"),
+    WorkFailure("Lambda.TooManyRequestsException", "Rate exceeded", "chain"),
+    WorkFailure("States.DataLimitExceeded", "the result is too large", "chain"),
+    WorkFailure("Runtime.ExitError", json.dumps({"errorType": "Runtime.ExitError"}), "chain"),
+    WorkFailure("States.TaskFailed", json.dumps(CHILD | {"Status": "FAILED"}), "chain"),
 )
-def test_work_that_returned_its_own_error_or_never_began_has_ended(failure: WorkFailure) -> None:
+def test_work_that_was_closed_failed_with_its_own_error_or_never_began_has_ended(failure: WorkFailure) -> None:
     assert failure.work_has_ended()
 
 
@@ -93,24 +93,6 @@ def test_work_that_returned_its_own_error_or_never_began_has_ended(failure: Work
     WorkFailure("StepFunctions.AWSStepFunctionsException", "Rate exceeded", "execution"),
     WorkFailure("States.TaskFailed", "", "execution"),
     WorkFailure("States.TaskFailed", '{"Status": "RUNNING"}', "execution"),
-)
-def test_work_that_may_still_be_running_has_not_certainly_ended(failure: WorkFailure) -> None:
-    assert not failure.work_has_ended()
-
-
-@failures(
-    WorkFailure("StockMissing", "no tea", "chain"),
-    WorkFailure("DynamoDB.ConditionalCheckFailedException", "The conditional request failed", "chain"),
-    WorkFailure("Lambda.TooManyRequestsException", "Rate exceeded", "chain"),
-    WorkFailure("States.DataLimitExceeded", "the result is too large", "chain"),
-    WorkFailure("Runtime.ExitError", json.dumps({"errorType": "Runtime.ExitError"}), "chain"),
-    WorkFailure("States.TaskFailed", json.dumps(CHILD | {"Status": "FAILED"}), "chain"),
-)
-def test_a_chain_whose_state_failed_with_its_own_error_has_ended(failure: WorkFailure) -> None:
-    assert failure.work_has_ended()
-
-
-@failures(
     WorkFailure("States.Timeout", "", "chain"),
     WorkFailure("States.HeartbeatTimeout", "", "chain"),
     WorkFailure("States.TaskFailed", "Activity worker failed", "chain"),
@@ -119,7 +101,7 @@ def test_a_chain_whose_state_failed_with_its_own_error_has_ended(failure: WorkFa
     WorkFailure("StepFunctions.AWSStepFunctionsException", "Rate exceeded", "chain"),
     WorkFailure("Lambda.ServiceException", "", "chain"),
 )
-def test_a_chain_whose_state_may_still_be_running_has_not_certainly_ended(failure: WorkFailure) -> None:
+def test_work_that_may_still_be_running_has_not_certainly_ended(failure: WorkFailure) -> None:
     assert not failure.work_has_ended()
 
 
@@ -137,7 +119,85 @@ def test_a_chain_reports_the_error_of_the_nested_execution_that_failed_it(kind: 
     assert failure.to_report() == WorkFailure("StockMissing", "", kind)
 
 
-@pytest.mark.parametrize("kind", ["chain", "concurrent"])
-def test_a_chains_own_failure_keeps_its_name_and_its_cause(kind: WorkKind) -> None:
-    failure = WorkFailure("OutOfPaint", "no more red", kind)
+@failures(
+    function_failed("StockMissing"),
+    WorkFailure("OutOfPaint", "no more red", "chain"),
+    WorkFailure("OutOfPaint", "no more red", "concurrent"),
+)
+def test_the_works_own_failure_keeps_its_name_and_its_cause(failure: WorkFailure) -> None:
     assert failure.to_report() == failure
+
+
+# A nested execution whose failure does not say whether it has ended is described before the lock is freed.
+
+MACHINE = "arn:aws:states:us-east-1:123456789012:stateMachine:child"
+UNTOLD = [
+    {"Error": "States.TaskFailed", "Cause": '{"ExecutionArn": "arn:aws:sta'},
+    {"Error": "StepFunctions.AWSStepFunctionsException", "Cause": "Rate exceeded"},
+    {"Error": "StepFunctions.ExecutionLimitExceeded", "Cause": "Rate exceeded"},
+]
+
+
+@pytest.mark.parametrize("failure", UNTOLD, ids=lambda failure: failure["Error"])
+@pytest.mark.parametrize(
+    ("status", "closes", "left"),
+    [
+        ("FAILED", True, 0),
+        # Its start may have been refused at a second try, after the answer to the first was lost.
+        ("RUNNING", True, 0),
+        ("RUNNING", False, 1),
+    ],
+    ids=["closed", "running", "does not close"],
+)
+def test_the_execution_is_closed_before_the_lock_is_freed_or_the_lock_is_left_to_its_lease(
+    workflow: Workflow,
+    alice: Process,
+    service: TaskService,
+    lock: LockName,
+    failure: dict[str, str],
+    status: str,
+    closes: bool,
+    left: int,
+) -> None:
+    turn, work = held(workflow, lock)
+    service.described[work] = {"status": status}
+    if not closes:
+        service.never_close.add(work)
+    assert released(workflow, turn, failure) == ({"AbandonedHolds": 1} if left else {})
+    assert set(service.closings) == ({work} if status == "RUNNING" else set())
+    assert holders(alice, lock) == left
+
+
+@pytest.mark.parametrize(
+    ("error", "left"),
+    [
+        ("StepFunctions.ExecutionLimitExceeded", 0),
+        ("StepFunctions.ExecutionLimitExceededException", 0),
+        ("StepFunctions.StateMachineDoesNotExistException", 0),
+        ("StepFunctions.AWSStepFunctionsException", 1),
+        ("States.TaskFailed", 1),
+    ],
+)
+def test_an_unknown_execution_never_began_only_if_its_start_was_refused(
+    workflow: Workflow, alice: Process, lock: LockName, error: str, left: int
+) -> None:
+    turn, _ = held(workflow, lock)
+    released(workflow, turn, {"Error": error, "Cause": "Rate exceeded"})
+    assert holders(alice, lock) == left
+
+
+def held(workflow: Workflow, lock: LockName) -> tuple[dict[str, Any], str]:
+    asked = {"entity": lock.entity, "namespace": lock.namespace, "task": {"stateMachineArn": MACHINE}}
+    turn = turn_of(workflow, execution_arn(), asked, targets=[MACHINE])
+    assert turn["status"] == "granted"
+    return turn, f"{MACHINE.replace('stateMachine', 'execution')}:{turn['workName']}"
+
+
+def released(workflow: Workflow, turn: dict[str, Any], failure: dict[str, str]) -> dict[str, float]:
+    step = workflow.release({"turn": turn, "kind": "execution", "work": MACHINE, "failure": failure})
+    return {name: value for name, value in step.metrics.items() if name == "AbandonedHolds"}
+
+
+def holders(process: Process, lock: LockName) -> int:
+    item = process.table.inspect(lock).item
+    return len(item.holders) if item is not None else 0

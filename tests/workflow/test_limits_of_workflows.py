@@ -1,11 +1,9 @@
-"""Several holders at once, and readers together, driven by the steps of the workflow."""
+"""Several holders at once, and readers together, by the steps of the workflow; `tests/locks` has the protocol."""
 
-import json
 from typing import Any
 
 import pytest
-from kit.events import MACHINE, execution_arn, step_event, turn_of
-from kit.step_functions import TaskService
+from kit.events import execution_arn, started_at, step_event, ticket_event, turn_of
 from kit.world import LEASE_MS, Process, World
 
 from ticketlock import LockName
@@ -15,13 +13,16 @@ from ticketlock.workflow import Workflow
 pytestmark = pytest.mark.shows("exclusion")
 
 CHILD = "arn:aws:states:us-east-1:123456789012:stateMachine:child"
+OLD, NEW = 1_000_000, 2_000_000
+"""When the first executions of two deployments started."""
 
 
-def take(workflow: Workflow, lock: LockName, default_permits: int = 1, place: str | None = None, **asked: Any) -> Any:
-    """The turn of a new execution; with ``place``, of one with a fragment."""
-    request = {"entity": lock.entity, **asked, **({} if place else {"task": {"stateMachineArn": CHILD}})}
-    more = {"place": place, "workMachine": CHILD} if place else {}
-    return turn_of(workflow, execution_arn(), request, targets=[CHILD], defaultPermits=default_permits, **more)
+def take(workflow: Workflow, lock: LockName, deployed: tuple[int, int] = (1, 0), **asked: Any) -> Any:
+    """The turn of a new execution of a deployment with this number of permits; the second number says when it began."""
+    request = {"entity": lock.entity, "task": {"stateMachineArn": CHILD}, **asked}
+    permits, order = deployed
+    more = {"started": started_at(order)} if order else {}
+    return turn_of(workflow, execution_arn(), request, targets=[CHILD], defaultPermits=permits, **more)
 
 
 def poll(workflow: Workflow, turn: Any) -> Any:
@@ -59,7 +60,7 @@ def write_permits(process: Process, lock: LockName, permits: int) -> None:
 def test_as_many_hold_as_there_are_permits_and_the_next_comes_after_one_of_them(
     workflow: Workflow, alice: Process, lock: LockName, asked: Any
 ) -> None:
-    turns = [take(workflow, lock, default_permits=2, **asked) for _ in range(3)]
+    turns = [take(workflow, lock, (2, 0), **asked) for _ in range(3)]
     assert [turn["status"] for turn in turns] == ["granted", "granted", "parked"]
     assert poll(workflow, turns[2])["status"] == "parked"
     workflow.release({"turn": turns[0]})
@@ -69,24 +70,6 @@ def test_as_many_hold_as_there_are_permits_and_the_next_comes_after_one_of_them(
         workflow.release({"turn": turn})
     item = item_of(alice, lock)
     assert (item.permits, item.held, item.holders) == (2, 0, ())
-
-
-def test_readers_hold_together_until_the_last_has_released(workflow: Workflow, alice: Process, lock: LockName) -> None:
-    readers = [take(workflow, lock, shared=True) for _ in range(2)]
-    writer = take(workflow, lock)
-    late = take(workflow, lock, shared=True)
-    assert [turn["status"] for turn in (*readers, writer, late)] == ["granted", "granted", "parked", "parked"]
-    for reader in readers:
-        assert poll(workflow, writer)["status"] == "parked"
-        assert poll(workflow, late)["status"] == "parked"
-        workflow.release({"turn": reader})
-    writer = poll(workflow, writer)
-    assert writer["status"] == "granted"
-    workflow.release({"turn": writer})
-    late = poll(workflow, late)
-    assert late["status"] == "granted"
-    workflow.release({"turn": late})
-    assert item_of(alice, lock).holders == ()
 
 
 def test_a_reader_renews_and_releases_in_another_execution_as_what_it_is(
@@ -102,88 +85,118 @@ def test_a_reader_renews_and_releases_in_another_execution_as_what_it_is(
     assert item_of(alice, lock).holders == ()
 
 
-class TestAnotherNumberOfPermits:
-    def test_it_is_refused_by_the_first_step_and_nothing_is_written(
-        self, workflow: Workflow, alice: Process, lock: LockName
-    ) -> None:
-        take(workflow, lock, permits=2)
-        before = stored(alice, lock)
-        refused = take(workflow, lock, permits=3)
+def test_another_number_of_permits_is_refused_by_the_first_step_and_nothing_is_written(
+    workflow: Workflow, alice: Process, lock: LockName
+) -> None:
+    take(workflow, lock, permits=2)
+    before = stored(alice, lock)
+    for asked in ({"permits": 3}, {"deployed": (3, NEW)}, {"deployed": (3, NEW), "permits": 3}):
+        refused = take(workflow, lock, **asked)
         assert refused == {
             "status": "PermitsMismatch",
             "cause": f"the lock on {lock.entity!r} has 2 permits, not 3: all its users must ask for the same number",
         }
-        assert stored(alice, lock) == before
-
-    def test_it_is_refused_during_the_wait_and_leaves_the_queue(
-        self, workflow: Workflow, alice: Process, lock: LockName
-    ) -> None:
-        holder = take(workflow, lock)
-        waiter, behind = take(workflow, lock), take(workflow, lock)
-        write_permits(alice, lock, 2)
-        refused = poll(workflow, waiter)
-        assert (refused["status"], "2 permits, not 1" in refused["cause"]) == ("PermitsMismatch", True)
-        state = alice.table.inspect(lock)
-        assert [row.owner for row in state.rows] == [behind["claim"]["owner"]]
-        assert item_of(alice, lock).waiting == 1
-        assert [each.owner for each in item_of(alice, lock).holders] == [holder["claim"]["owner"]]
-        # A step may run twice.
-        assert poll(workflow, waiter) == refused
-        assert item_of(alice, lock).waiting == 1
-
-    def test_sharing_a_lock_with_several_permits_is_refused_too(
-        self, workflow: Workflow, alice: Process, lock: LockName
-    ) -> None:
-        take(workflow, lock)
-        reader = take(workflow, lock, shared=True)
-        write_permits(alice, lock, 3)
-        assert poll(workflow, reader)["status"] == "PermitsMismatch"
-        assert alice.table.inspect(lock).rows == ()
-
-    def test_an_execution_whose_earlier_try_got_the_lock_continues_with_its_grant(
-        self, workflow: Workflow, alice: Process, lock: LockName
-    ) -> None:
-        holder = take(workflow, lock)
-        waiter = take(workflow, lock)
-        workflow.release({"turn": holder})
-        won = poll(workflow, waiter)
-        write_permits(alice, lock, 2)
-        again = poll(workflow, waiter)
-        assert (again["status"], again["grant"]["fencingToken"]) == ("granted", won["grant"]["fencingToken"])
-
-    def test_an_operators_limit_applies_to_all(self, workflow: Workflow, alice: Process, lock: LockName) -> None:
-        turns = [take(workflow, lock) for _ in range(2)]
-        alice.table.set_limit(lock, 2)
-        assert poll(workflow, turns[1])["status"] == "granted"
-        assert take(workflow, lock, permits=7)["status"] == "parked"
-
-    def test_there_is_nothing_to_clean_up_after(self, workflow: Workflow, alice: Process, lock: LockName) -> None:
-        take(workflow, lock, permits=2)
-        alice.sent.clear()
-        event = ended(alice, execution_arn(), {"entity": lock.entity, "task": {"stateMachineArn": CHILD}})
-        event["detail"] |= {"status": "FAILED", "error": "PermitsMismatch"}
-        step = workflow.clean_up(event, state_machine=MACHINE, lease_ms=LEASE_MS)
-        assert (step.keys["left"], alice.sent) == ("PermitsMismatch", [])
+    assert stored(alice, lock) == before
 
 
-@pytest.mark.parametrize("place", [None, "first/1"], ids=["input", "fragment"])
-@pytest.mark.parametrize("asked", [{"shared": True}, {"permits": 3}, {}], ids=["shared", "permits", "default"])
-def test_a_stopped_holders_permit_is_freed_and_the_others_stay(
-    workflow: Workflow, alice: Process, service: TaskService, lock: LockName, asked: Any, place: str | None
+def test_another_number_of_permits_is_refused_during_the_wait_and_leaves_the_queue(
+    workflow: Workflow, alice: Process, lock: LockName
 ) -> None:
-    default = 1 if "shared" in asked else 3
-    stopped, other = (take(workflow, lock, default, place, **asked) for _ in range(2))
-    execution = stopped["session"]["execution"]
-    service.described[f"{CHILD.replace('stateMachine', 'execution')}:{stopped['workName']}"] = {"status": "RUNNING"}
-    own = {"entity": lock.entity, "task": {"stateMachineArn": CHILD}, **asked}
-    event = ended(alice, execution, own if place is None else None, MACHINE if place is None else "another")
-    step = workflow.clean_up(event, state_machine=MACHINE, lease_ms=LEASE_MS)
-    assert step.metrics == {"CleanedUpHolds": 1}
-    assert [each.owner for each in item_of(alice, lock).holders] == [other["claim"]["owner"]]
-    workflow.release({"turn": other})
-    assert take(workflow, lock, default)["status"] == "granted"
+    holder = take(workflow, lock)
+    waiter, reader, behind = take(workflow, lock), take(workflow, lock, shared=True), take(workflow, lock)
+    write_permits(alice, lock, 2)
+    for turn in (waiter, reader):
+        refused = poll(workflow, turn)
+        assert (refused["status"], "2 permits, not 1" in refused["cause"]) == ("PermitsMismatch", True)
+        # A step may run twice.
+        assert poll(workflow, turn) == refused
+    assert [row.owner for row in alice.table.inspect(lock).rows] == [behind["claim"]["owner"]]
+    assert item_of(alice, lock).waiting == 1
+    assert [each.owner for each in item_of(alice, lock).holders] == [holder["claim"]["owner"]]
 
 
-def ended(process: Process, execution: str, asked: Any, machine: str = MACHINE) -> dict[str, Any]:
-    detail = {"executionArn": execution, "stateMachineArn": machine, "status": "ABORTED"}
-    return {"detail": {**detail, "stopDate": process.world.now_ms, "input": json.dumps(asked)}}
+def test_an_execution_whose_earlier_try_got_the_lock_continues_with_its_grant_whatever_the_number_is(
+    workflow: Workflow, alice: Process, lock: LockName
+) -> None:
+    holder, waiter = take(workflow, lock), take(workflow, lock)
+    workflow.release({"turn": holder})
+    won = poll(workflow, waiter)
+    write_permits(alice, lock, 2)
+    again = poll(workflow, waiter)
+    assert (again["status"], again["grant"]["fencingToken"]) == ("granted", won["grant"]["fencingToken"])
+
+
+# A deployment with another number of permits: every lock takes it over, and no execution fails.
+
+
+def test_a_higher_number_counts_from_the_first_execution_on(workflow: Workflow, alice: Process, lock: LockName) -> None:
+    holder = take(workflow, lock, (1, OLD))
+    waiter = take(workflow, lock, (1, OLD + 1))
+    newcomers = [take(workflow, lock, (3, NEW + each)) for each in range(2)]
+    assert [turn["status"] for turn in (holder, waiter, *newcomers)] == ["granted", "parked", "parked", "parked"]
+    polled = [poll(workflow, turn) for turn in (waiter, *newcomers)]
+    assert [turn["status"] for turn in polled] == ["granted", "granted", "parked"]
+    assert item_of(alice, lock).permits == 3
+
+
+def test_a_lower_number_ends_no_grant_and_lets_none_beside_it(
+    workflow: Workflow, alice: Process, lock: LockName
+) -> None:
+    holders = [take(workflow, lock, (3, OLD + each)) for each in range(2)]
+    late = take(workflow, lock, (1, NEW))
+    assert [turn["status"] for turn in (*holders, late)] == ["granted", "granted", "parked"]
+    for holder in holders:
+        assert poll(workflow, late)["status"] == "parked"
+        workflow.heartbeat(step_event("Heartbeat", holder, "beat"))
+        workflow.release({"turn": holder})
+    assert poll(workflow, late)["status"] == "granted"
+    assert item_of(alice, lock).permits == 1
+
+
+@pytest.mark.parametrize(("then", "now"), [(1, 3), (3, 1)], ids=["raised", "lowered"])
+def test_an_execution_of_the_earlier_deployment_that_comes_late_neither_fails_nor_changes_the_number(
+    workflow: Workflow, alice: Process, lock: LockName, then: int, now: int
+) -> None:
+    take(workflow, lock, (now, NEW))
+    late = [take(workflow, lock, (then, OLD + each)) for each in range(3)]
+    assert [turn["status"] for turn in late] == ["granted"] * (now - 1) + ["parked"] * (4 - now)
+    assert item_of(alice, lock).permits == now
+    assert poll(workflow, late[-1])["status"] == "parked"
+
+
+def test_a_deployment_that_is_rolled_back_has_its_number_again(
+    workflow: Workflow, alice: Process, lock: LockName
+) -> None:
+    numbers = []
+    for order, deployed in enumerate((1, 3, 1)):
+        workflow.release({"turn": take(workflow, lock, (deployed, OLD + order))})
+        numbers.append(item_of(alice, lock).permits)
+    take(workflow, lock, (3, OLD + 1))
+    assert [*numbers, item_of(alice, lock).permits] == [1, 3, 1, 1]
+
+
+def test_a_lock_that_was_closed_before_its_first_use_needs_no_number_to_be_opened(
+    workflow: Workflow, alice: Process, lock: LockName
+) -> None:
+    alice.table.set_limit(lock, 0)
+    waiter = take(workflow, lock, (2, OLD))
+    alice.table.unset_limit(lock)
+    assert (poll(workflow, waiter)["status"], item_of(alice, lock).permits) == ("granted", 2)
+
+
+def test_executions_of_a_definition_that_does_not_say_when_they_started_take_any_number(
+    workflow: Workflow, alice: Process, lock: LockName
+) -> None:
+    def take_as_before(deployed: int) -> Any:
+        request = {"entity": lock.entity, "task": {"stateMachineArn": CHILD}}
+        event = ticket_event(execution_arn(), request, targets=[CHILD], defaultPermits=deployed)
+        del event["started"]
+        return workflow.take_ticket(event).reply["lock"]["turn"]
+
+    first = take_as_before(1)
+    waiter = take_as_before(1)
+    del waiter["claim"]["permitsSinceMs"]
+    take(workflow, lock, (2, NEW))
+    assert poll(workflow, waiter)["status"] == "granted"
+    assert (take_as_before(1)["status"], item_of(alice, lock).permits) == ("parked", 2)
+    workflow.release({"turn": first})

@@ -1,11 +1,12 @@
 """The input of the serialised workflow: what it names, how many may hold the lock, and whether it is shared."""
 
 import math
+import re
 from typing import Any
 
 import pytest
 
-from ticketlock import InvalidLockRequest
+from ticketlock import InvalidLockRequest, TaskNotAllowed
 from ticketlock.workflow._turn import LockRequest
 
 FUNCTION = "arn:aws:lambda:eu-west-1:123456789012:function:work"
@@ -115,3 +116,40 @@ def test_a_fragment_has_no_such_parent() -> None:
 def test_work_input_that_is_not_json_is_refused_by_name(value: Any) -> None:
     with pytest.raises(InvalidLockRequest, match=r"^task\.input is"):
         parsed(task={"functionArn": FUNCTION, "input": {"value": value}})
+
+
+OTHER, MACHINE = f"{FUNCTION}-2", "arn:aws:states:eu-west-1:123456789012:stateMachine:work"
+TASK = {"functionArn": FUNCTION}
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        (["no object"], "the input"),
+        ("no object", "the input"),
+        ({}, "entity"),
+        ({"entity": ""}, "entity"),
+        ({"entity": "x" * 1_025}, "entity"),
+        *(({"entity": "e", "namespace": namespace}, "namespace") for namespace in ("a/b", "", "x" * 256)),
+        *(({"entity": "e", "recordWaitSeconds": wait}, "recordWaitSeconds") for wait in (-1, True, "60", None)),
+        ({"entity": "e"}, "task"),
+        ({"entity": "e", "task": None}, "task"),
+        ({"entity": "e", "task": {"input": {}}}, "task"),
+        ({"entity": "e", "task": {**TASK, "stateMachineArn": MACHINE}}, "task"),
+        ({"entity": "e", "task": {"inputs": {}}}, "task.inputs"),
+        ({"enity": "e"}, "enity"),
+        ({"entity": "e", "task": {**TASK, "input": [1]}}, "task.input"),
+        ({"entity": "e", "task": {**TASK, "input": {"lock": 1}}}, "task.input.lock"),
+    ],
+    ids=str,
+)
+def test_any_other_input_is_refused_by_its_field(given: Any, field: str) -> None:
+    with pytest.raises(InvalidLockRequest, match=rf"^{re.escape(field)} is "):
+        LockRequest.parse(given, targets=[FUNCTION], default_record_wait="Infinity", default_permits=1)
+
+
+@pytest.mark.parametrize("arn", [OTHER, f"{FUNCTION}:1", FUNCTION.upper(), f"{FUNCTION[:-1]}*", ["arn"], MACHINE])
+@pytest.mark.parametrize("name", ["functionArn", "stateMachineArn"])
+def test_work_that_is_not_exactly_a_target_is_refused_by_its_field(name: str, arn: Any) -> None:
+    with pytest.raises(TaskNotAllowed, match=rf"^task\.{name} is "):
+        parsed(task={name: arn})

@@ -16,16 +16,33 @@ NOW_MS = 1_800_000_000_000
 HOLDER = Holder("owner", 1, NOW_MS, NOW_MS, None)
 
 
-def sleep_ms(ahead: int, leaves_in_ms: int | None, mean_hold_ms: int | None, jitter: float = 0.5) -> int:
-    position = Position(
-        place=Place(1, NOW_MS + LEASE_MS),
+def at(
+    ahead: int = 0,
+    *,
+    held: bool = True,
+    lease_ms: int = LEASE_MS,
+    mean_hold_ms: int | None = None,
+    next_free_in_ms: int | None = None,
+    lease_over_in_ms: int | None = None,
+) -> Position:
+    """A position in the queue."""
+    next_free_ms, lease_over_ms = (
+        None if in_ms is None else NOW_MS + in_ms for in_ms in (next_free_in_ms, lease_over_in_ms)
+    )
+    return Position(
+        place=Place(1, NOW_MS + lease_ms),
         ahead=ahead,
         turns=ahead,
-        next_free_ms=None if leaves_in_ms is None else NOW_MS + leaves_in_ms,
+        next_free_ms=next_free_ms,
         mean_hold_ms=mean_hold_ms,
-        holders=(HOLDER,),
+        holders=(HOLDER,) if held else (),
         now=Moment(0, NOW_MS, NOW_MS, NOW_MS),
+        lease_over_ms=lease_over_ms,
     )
+
+
+def sleep_ms(ahead: int, leaves_in_ms: int | None, mean_hold_ms: int | None, jitter: float = 0.5) -> int:
+    position = at(ahead, next_free_in_ms=leaves_in_ms, mean_hold_ms=mean_hold_ms)
     return next_poll_ms(position, lease_ms=LEASE_MS, shortest_ms=SHORTEST_MS, longest_ms=LONGEST_MS, jitter=jitter)
 
 
@@ -68,101 +85,93 @@ def parking(
     lease_over_in_ms: int | None = LEASE_MS, *, ahead: int = 0, rest_ms: int | None = None, slack_ms: int = 0
 ) -> PollPause:
     """How a waiter that can be woken waits, behind a holder whose lease ends then."""
-    position = Position(
-        place=Place(1, NOW_MS + LEASE_MS),
-        ahead=ahead,
-        turns=ahead,
-        next_free_ms=None,
-        mean_hold_ms=None,
-        holders=() if lease_over_in_ms is None else (HOLDER,),
-        now=Moment(0, NOW_MS, NOW_MS, NOW_MS),
-        lease_over_ms=None if lease_over_in_ms is None else NOW_MS + lease_over_in_ms,
-    )
+    position = at(ahead, held=lease_over_in_ms is not None, lease_over_in_ms=lease_over_in_ms)
     return next_sleep(position, lease_ms=LEASE_MS, poll_ms=POLL_MS, rest_ms=rest_ms, slack_ms=slack_ms)
 
 
 def polling(waited_ms: int = 0, *, lease_ms: int = LEASE_MS, rest_ms: int | None = None) -> int:
     """How long the front waiter sleeps, behind a holder that is long overdue."""
-    position = Position(
-        place=Place(1, NOW_MS + lease_ms),
-        ahead=0,
-        turns=0,
-        next_free_ms=NOW_MS - 10**9,
-        mean_hold_ms=None,
-        holders=(HOLDER,),
-        now=Moment(0, NOW_MS, NOW_MS, NOW_MS),
-    )
+    position = at(lease_ms=lease_ms, next_free_in_ms=-(10**9))
     sleep = next_poll(position, lease_ms=lease_ms, poll_ms=POLL_MS, waited_ms=waited_ms, rest_ms=rest_ms, jitter=0.5)
     assert sleep.status == "waiting"
     return sleep.ms
 
 
-class TestAWaiterThatIsWoken:
-    def test_it_parks_while_the_holder_renews(self) -> None:
-        """A running holder renews at half its lease."""
-        assert [parking(left_ms).status for left_ms in (LEASE_MS, LEASE_MS // 2)] == ["parked", "parked"]
-
-    def test_it_parks_briefly_when_the_holder_is_late_with_its_renewal(self) -> None:
-        late = [parking(left_ms).status for left_ms in (LEASE_MS * 4 // 10 - 1, 0, -10_000)]
-        assert late == ["parkedBriefly"] * 3
-
-    def test_a_renewal_that_is_a_little_late_is_no_reason_to_poll(self) -> None:
-        assert parking(LEASE_MS * 4 // 10).status == "parked"
-
-    def test_only_the_front_waiter_watches_the_holder(self) -> None:
-        assert [parking(0, ahead=ahead).status for ahead in (0, 1, 7)] == ["parkedBriefly", "parked", "parked"]
-
-    def test_it_parks_if_there_is_no_holder(self) -> None:
-        assert parking(None).status == "parked"
-
-    def test_it_parks_briefly_when_its_record_wait_ends_before_half_a_lease(self) -> None:
-        statuses = [parking(rest_ms=rest_ms).status for rest_ms in (POLL_MS, LEASE_MS // 2 - 1, LEASE_MS // 2)]
-        assert statuses == ["parkedBriefly", "parkedBriefly", "parked"]
-
-    def test_a_parked_waiter_is_not_woken_because_two_clocks_differ(self) -> None:
-        """Another function, with a clock of its own, repeats the decision of the last poll."""
-        late_ms, rest_ms = LEASE_MS * 4 // 10 - 1_000, LEASE_MS // 2 - 1_000
-        assert [parking(late_ms, slack_ms=slack_ms).status for slack_ms in (0, 3_000)] == ["parkedBriefly", "parked"]
-        assert [parking(rest_ms=rest_ms, slack_ms=slack_ms).status for slack_ms in (0, 3_000)] == [
-            "parkedBriefly",
-            "parked",
-        ]
-
-    def test_it_sleeps_for_the_rest_of_a_record_wait_that_is_about_to_end(self) -> None:
-        assert [parking(rest_ms=rest_ms) for rest_ms in (POLL_MS - 1, 1, 0, -3_000)] == [
-            PollPause("waiting", POLL_MS - 1),
-            PollPause("waiting", 1),
-            PollPause("waiting", 0),
-            PollPause("waiting", 0),
-        ]
-
-    @given(
-        lease_over_in_ms=st.none() | st.integers(-(10**7), 10**7),
-        ahead=st.integers(0, 10),
-        rest_ms=st.none() | st.integers(-(10**6), 10**9),
-    )
-    def test_it_never_waits_past_its_record_wait_nor_long_past_an_expired_holders_lease(
-        self, lease_over_in_ms: int | None, ahead: int, rest_ms: int | None
-    ) -> None:
-        sleep = parking(lease_over_in_ms, ahead=ahead, rest_ms=rest_ms)
-        looks_after_ms = {"waiting": sleep.ms, "parked": LEASE_MS // 2, "parkedBriefly": POLL_MS}[sleep.status]
-        if rest_ms is not None:
-            assert looks_after_ms <= max(0, rest_ms)
-        if ahead == 0 and lease_over_in_ms is not None:
-            assert looks_after_ms <= max(POLL_MS, lease_over_in_ms + LEASE_MS // 10)
+def test_a_waiter_that_is_woken_parks_while_the_holder_renews() -> None:
+    """A running holder renews at half its lease."""
+    assert [parking(left_ms).status for left_ms in (LEASE_MS, LEASE_MS // 2)] == ["parked", "parked"]
 
 
-class TestAWaiterThatPolls:
-    def test_it_polls_every_poll_seconds_at_first(self) -> None:
-        assert polling(0) == POLL_MS
+def test_a_waiter_that_is_woken_parks_briefly_when_the_holder_is_late_with_its_renewal() -> None:
+    late = [parking(left_ms).status for left_ms in (LEASE_MS * 4 // 10 - 1, 0, -10_000)]
+    assert late == ["parkedBriefly"] * 3
 
-    def test_it_polls_less_often_the_longer_it_has_waited(self) -> None:
-        hour_ms = 3_600_000
-        slept = [polling(hours * hour_ms, lease_ms=hour_ms) for hours in (1, 2, 24)]
-        assert slept == [POLL_MS, 7_200, 86_400]
 
-    def test_it_never_sleeps_longer_than_half_its_lease(self) -> None:
-        assert polling(10**9) == LEASE_MS // 2
+def test_a_renewal_that_is_a_little_late_is_no_reason_to_poll() -> None:
+    assert parking(LEASE_MS * 4 // 10).status == "parked"
 
-    def test_it_never_sleeps_past_its_record_wait(self) -> None:
-        assert [polling(rest_ms=rest_ms) for rest_ms in (60_000, 3_000, 0, -1)] == [POLL_MS, 3_000, 0, 0]
+
+def test_only_the_front_waiter_watches_the_holder() -> None:
+    assert [parking(0, ahead=ahead).status for ahead in (0, 1, 7)] == ["parkedBriefly", "parked", "parked"]
+
+
+def test_a_waiter_that_is_woken_parks_if_there_is_no_holder() -> None:
+    assert parking(None).status == "parked"
+
+
+def test_a_waiter_that_is_woken_parks_briefly_when_its_record_wait_ends_before_half_a_lease() -> None:
+    statuses = [parking(rest_ms=rest_ms).status for rest_ms in (POLL_MS, LEASE_MS // 2 - 1, LEASE_MS // 2)]
+    assert statuses == ["parkedBriefly", "parkedBriefly", "parked"]
+
+
+def test_a_parked_waiter_is_not_woken_because_two_clocks_differ() -> None:
+    """Another function, with a clock of its own, repeats the decision of the last poll."""
+    late_ms, rest_ms = LEASE_MS * 4 // 10 - 1_000, LEASE_MS // 2 - 1_000
+    assert [parking(late_ms, slack_ms=slack_ms).status for slack_ms in (0, 3_000)] == ["parkedBriefly", "parked"]
+    assert [parking(rest_ms=rest_ms, slack_ms=slack_ms).status for slack_ms in (0, 3_000)] == [
+        "parkedBriefly",
+        "parked",
+    ]
+
+
+def test_a_waiter_that_is_woken_sleeps_for_the_rest_of_a_record_wait_that_is_about_to_end() -> None:
+    assert [parking(rest_ms=rest_ms) for rest_ms in (POLL_MS - 1, 1, 0, -3_000)] == [
+        PollPause("waiting", POLL_MS - 1),
+        PollPause("waiting", 1),
+        PollPause("waiting", 0),
+        PollPause("waiting", 0),
+    ]
+
+
+@given(
+    lease_over_in_ms=st.none() | st.integers(-(10**7), 10**7),
+    ahead=st.integers(0, 10),
+    rest_ms=st.none() | st.integers(-(10**6), 10**9),
+)
+def test_a_waiter_that_is_woken_never_waits_past_its_record_wait_nor_long_past_an_expired_holders_lease(
+    lease_over_in_ms: int | None, ahead: int, rest_ms: int | None
+) -> None:
+    sleep = parking(lease_over_in_ms, ahead=ahead, rest_ms=rest_ms)
+    looks_after_ms = {"waiting": sleep.ms, "parked": LEASE_MS // 2, "parkedBriefly": POLL_MS}[sleep.status]
+    if rest_ms is not None:
+        assert looks_after_ms <= max(0, rest_ms)
+    if ahead == 0 and lease_over_in_ms is not None:
+        assert looks_after_ms <= max(POLL_MS, lease_over_in_ms + LEASE_MS // 10)
+
+
+def test_a_waiter_that_polls_does_so_every_poll_seconds_at_first() -> None:
+    assert polling(0) == POLL_MS
+
+
+def test_a_waiter_that_polls_does_so_less_often_the_longer_it_has_waited() -> None:
+    hour_ms = 3_600_000
+    slept = [polling(hours * hour_ms, lease_ms=hour_ms) for hours in (1, 2, 24)]
+    assert slept == [POLL_MS, 7_200, 86_400]
+
+
+def test_a_waiter_that_polls_never_sleeps_longer_than_half_its_lease() -> None:
+    assert polling(10**9) == LEASE_MS // 2
+
+
+def test_a_waiter_that_polls_never_sleeps_past_its_record_wait() -> None:
+    assert [polling(rest_ms=rest_ms) for rest_ms in (60_000, 3_000, 0, -1)] == [POLL_MS, 3_000, 0, 0]

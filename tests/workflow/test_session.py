@@ -1,106 +1,98 @@
-"""What heartbeat and release exchange: the newest token, the newest lease, and whether the work has ended."""
+"""What heartbeat and release exchange: the newest token, the newest lease, and whether the work has ended.
+
+Whatever the order of their requests: the task ends and the lock is free.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
-from kit.events import step_event
+from kit.engines import ON_ONE_ENGINE
+from kit.events import execution_arn, step_event, turn_of
+from kit.orders import every_order
 from kit.step_functions import Callback, TaskService
-from kit.world import LEASE_MS, Process, World
+from kit.world import LEASE_MS, Process, Stepper, World, exclusion_held
 from workflow.hold import Hold
 
-from ticketlock import LockLost, LockName
+from ticketlock import Grant, LockLost, LockName, Released
 from ticketlock.wire._actions import number
+from ticketlock.workflow import Workflow
 from ticketlock.workflow._session import LastBeat
 
 pytestmark = pytest.mark.shows("lost lease", "work that ends late", "repeated steps")
 
+FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function:work"
 
-def test_the_first_beat_writes_only_its_token(world: World, lock: LockName) -> None:
+
+@pytest.mark.parametrize(
+    ("beat_number", "held_ms", "renews"), [(0, 0, False), (0, LEASE_MS // 2, True), (1, LEASE_MS // 2, True)]
+)
+def test_a_beat_renews_unless_it_is_the_first_of_a_fresh_lease_which_writes_only_its_token(
+    world: World, lock: LockName, beat_number: int, held_ms: int, renews: bool
+) -> None:
     hold = Hold(world, lock)
     before = hold.owner.table.inspect(lock).item
-    hold.beat(0).run()
-    assert hold.owner.table.inspect(lock).item == before
+    world.advance(held_ms)
+    hold.beat(beat_number).run()
+    after = hold.owner.table.inspect(lock).item
+    assert after is not None
+    assert (after.holders[0].lease_until_ms > hold.grant.lease_until_ms) == renews
+    assert (after != before) == renews
 
 
-def test_a_first_beat_that_comes_late_renews(world: World, lock: LockName) -> None:
-    hold = Hold(world, lock)
-    world.advance(LEASE_MS // 2)
-    renewed = hold.beat(0).run().result
-    assert renewed is not None
-    assert renewed.lease_until_ms > hold.grant.lease_until_ms
-
-
-def test_a_later_beat_renews(world: World, lock: LockName) -> None:
-    hold = Hold(world, lock)
-    world.advance(LEASE_MS // 2)
-    hold.beat(1).run()
-    item = hold.owner.table.inspect(lock).item
-    assert item is not None
-    assert item.holders[0].lease_until_ms > hold.grant.lease_until_ms
-
-
-def test_a_beat_that_lost_the_lock_fails_its_task_by_name(world: World, bob: Process, lock: LockName) -> None:
+@pytest.mark.parametrize("succeeded", [True, False])
+def test_a_beat_past_its_deadline_fails_its_task_by_name_even_if_no_one_took_the_lock(
+    world: World, bob: Process, lock: LockName, succeeded: bool
+) -> None:
     hold = Hold(world, lock)
     hold.beat(0).run()
     world.advance(LEASE_MS + 5_000)
-    bob.granted(bob.claim(lock))
+    if succeeded:
+        bob.granted(bob.claim(lock))
     lost = hold.beat(1, "second").run()
     assert isinstance(lost.error, LockLost)
     assert [(answer.task_token, answer.error) for answer in lost.answers] == [("second", "LockLost")]
 
 
-def test_a_beat_past_its_deadline_fails_its_task_even_if_no_one_took_the_lock(world: World, lock: LockName) -> None:
+def test_a_beat_older_than_the_newest_stores_no_token_and_still_answers_its_own_task(
+    world: World, lock: LockName
+) -> None:
     hold = Hold(world, lock)
-    world.advance(LEASE_MS + 1_000)
-    assert isinstance(hold.beat(1).run().error, LockLost)
-
-
-def test_a_beat_older_than_the_newest_stores_no_token(world: World, lock: LockName) -> None:
-    hold = Hold(world, lock)
-    hold.beat(2, "newest").run()
+    hold.beat(5, "newest").run()
     hold.beat(1, "older").run()
     released = hold.finish().run()
     assert [answer.task_token for answer in released.answers] == ["newest"]
+    assert [answer.task_token for answer in hold.beat(2, "late").run().answers] == ["late"]
 
 
-def test_work_that_finished_after_its_lease_is_lost(world: World, lock: LockName) -> None:
+@pytest.mark.parametrize("how", ["its lease ended", "freed by force"])
+def test_work_that_finished_after_its_lock_was_lost_is_lost(
+    world: World, bob: Process, lock: LockName, how: str
+) -> None:
     hold = Hold(world, lock)
     hold.beat(0).run()
-    world.advance(LEASE_MS + 5_000)
+    if how == "freed by force":
+        bob.table.force_release(lock, hold.grant.fencing_token)
+        bob.granted(bob.claim(lock))
+    else:
+        world.advance(LEASE_MS + 5_000)
     late = hold.finish().run()
     assert isinstance(late.error, LockLost)
     assert [answer.error for answer in late.answers] == ["LockLost"]
-    assert hold.is_free()
+    assert hold.is_free() == (how != "freed by force")
 
 
-def test_a_release_that_is_repeated_after_a_successor_came_still_succeeds(
+def test_a_release_that_is_repeated_succeeds_though_others_have_held_the_lock_since(
     world: World, bob: Process, lock: LockName
 ) -> None:
     hold = Hold(world, lock)
     hold.beat(0).run()
-    hold.finish().run()
-    world.advance(2 * LEASE_MS)
-    bob.granted(bob.claim(lock))
-    assert hold.finish().run().error is None
-
-
-def test_work_that_finished_after_its_lock_was_freed_by_force_is_lost(
-    world: World, bob: Process, lock: LockName
-) -> None:
-    hold = Hold(world, lock)
-    hold.beat(0).run()
-    bob.table.force_release(lock, hold.grant.fencing_token)
-    bob.granted(bob.claim(lock))
-    late = hold.finish().run()
-    assert isinstance(late.error, LockLost)
-    assert [answer.error for answer in late.answers] == ["LockLost"]
-
-
-def test_a_release_whose_first_call_crashed_after_it_was_applied_succeeds_though_others_have_held_the_lock_since(
-    world: World, bob: Process, lock: LockName
-) -> None:
-    hold = Hold(world, lock)
     hold.finish().run()
     claim = bob.claim(lock)
     bob.table.release(claim, bob.granted(claim))
+    assert hold.finish().run().error is None
+    world.advance(2 * LEASE_MS)
+    bob.granted(bob.claim(lock))
     assert hold.finish().run().error is None
 
 
@@ -116,17 +108,15 @@ def test_an_abandoned_hold_ends_the_heartbeat_and_leaves_the_lock_to_its_lease(
     assert bob.granted(bob.claim(lock)).took_over == 1
 
 
-def test_the_last_beat_of_an_execution_ends_its_task_with_the_given_error(world: World, lock: LockName) -> None:
+@pytest.mark.parametrize("work_has_ended", [False, True])
+def test_the_last_beat_of_an_execution_ends_its_task_with_the_given_error_unless_the_work_has_ended(
+    world: World, lock: LockName, work_has_ended: bool
+) -> None:
     hold = Hold(world, lock)
-    answers = hold.beat(5, last=LastBeat("ContinueHolding", "the turn")).run().answers
-    assert [(answer.error, answer.cause) for answer in answers] == [("ContinueHolding", "the turn")]
-
-
-def test_the_last_beat_of_an_execution_whose_work_has_ended_ends_the_heartbeat(world: World, lock: LockName) -> None:
-    hold = Hold(world, lock)
-    hold.finish().run()
-    answers = hold.beat(5, last=LastBeat("ContinueHolding", "the turn")).run().answers
-    assert [answer.error for answer in answers] == [None]
+    if work_has_ended:
+        hold.finish().run()
+    [answer] = hold.beat(5, last=LastBeat("ContinueHolding", "the turn")).run().answers
+    assert (answer.error, answer.cause) == ((None, None) if work_has_ended else ("ContinueHolding", "the turn"))
 
 
 @pytest.mark.parametrize(
@@ -140,38 +130,15 @@ def test_the_last_beat_of_an_execution_whose_work_has_ended_ends_the_heartbeat(w
     ],
 )
 def test_a_try_of_the_heartbeats_task_outranks_every_earlier_one(
-    world: World, lock: LockName, earlier: tuple[int, int], later: tuple[int, int]
+    workflow: Workflow, service: TaskService, lock: LockName, earlier: tuple[int, int], later: tuple[int, int]
 ) -> None:
-    hold = Hold(world, lock)
-    service = TaskService()
-    workflow = service.workflow(hold.owner)
-    claim, grant = hold.claim, hold.grant
-    turn = {
-        "claim": {
-            "entity": lock.entity,
-            "namespace": lock.namespace,
-            "owner": claim.owner,
-            "leaseMs": LEASE_MS,
-            "permits": claim.permits,
-            "shared": claim.shared,
-        },
-        "session": {"execution": hold.session.execution, "place": hold.session.fragment},
-        "handOver": "poll",
-        "beats": 0,
-        "events": 0,
-        "beatsAnExecution": 10**9,
-        "grant": {
-            "ticket": grant.ticket,
-            "fencingToken": grant.fencing_token,
-            "leaseUntilMs": grant.lease_until_ms,
-            "sinceMs": grant.since_ms,
-            "meanHoldMs": grant.mean_hold_ms,
-        },
-    }
+    asked = {"entity": lock.entity, "task": {"functionArn": FUNCTION}}
+    turn = turn_of(workflow, execution_arn(), asked, targets=[FUNCTION], beatsAnExecution=10**9)
     for token, (second, retry) in [("newest", later), ("older", earlier)]:
         entered = f"2027-01-15T08:00:0{second}.123Z"
         workflow.heartbeat(step_event("Heartbeat", turn, token, execution="another", entered=entered, retry=retry))
-    assert [answer.task_token for answer in hold.finish().run().answers] == ["newest"]
+    workflow.release({"turn": turn})
+    assert service.answered == ["newest"]
 
 
 def test_a_redriven_heartbeat_whose_lock_went_to_another_owner_fails_at_once(
@@ -186,25 +153,24 @@ def test_a_redriven_heartbeat_whose_lock_went_to_another_owner_fails_at_once(
     assert [answer.error for answer in hold.beat(0, "again").run().answers] == ["LockLost"]
 
 
-def test_a_beat_that_is_not_the_newest_still_answers_its_own_task(world: World, lock: LockName) -> None:
-    hold = Hold(world, lock)
-    hold.beat(5, "newest").run()
-    hold.finish().run()
-    assert [answer.task_token for answer in hold.beat(2, "older").run().answers] == ["older"]
+def beats_on(hold: Hold, beats: range) -> None:
+    """A hold longer than one lease."""
+    for beat_number in beats:
+        hold.world.advance(LEASE_MS // 2)
+        hold.beat(beat_number, f"beat {beat_number}").run()
+
+
+def crashes_half_way(release: Callback[Any]) -> None:
+    release.step()
+    release.step()
 
 
 def test_the_retry_of_a_crashed_release_succeeds_despite_a_beat_in_between(world: World, lock: LockName) -> None:
-    """A hold longer than one lease: the beat's own renewal fails, and the lease that the release compares with is
-    kept.
-    """
+    """The beat's own renewal fails, and the lease that the release compares with is kept."""
     hold = Hold(world, lock)
     hold.beat(0).run()
-    for beat_number in range(1, 4):
-        world.advance(LEASE_MS // 2)
-        hold.beat(beat_number).run()
-    died = hold.finish()
-    died.step()
-    died.step()
+    beats_on(hold, range(1, 4))
+    crashes_half_way(hold.finish())
     world.advance(LEASE_MS // 4)
     assert [answer.error for answer in hold.beat(4, "next").run().answers] == [None]
     assert hold.finish().run().error is None
@@ -215,12 +181,8 @@ def test_a_release_in_time_succeeds_despite_a_late_copy_of_the_first_beat(world:
     hold = Hold(world, lock)
     stalled = hold.beat(0, "first")
     hold.beat(0, "first").run()
-    for beat_number in range(1, 4):
-        world.advance(LEASE_MS // 2)
-        hold.beat(beat_number, f"beat {beat_number}").run()
-    died = hold.finish()
-    died.step()
-    died.step()
+    beats_on(hold, range(1, 4))
+    crashes_half_way(hold.finish())
     stalled.run()
     repeated = hold.finish().run()
     assert repeated.error is None
@@ -280,3 +242,141 @@ def test_an_entity_named_like_a_session_is_not_one(world: World) -> None:
     state = other.table.inspect(lock)
     assert (state.item.held if state.item else None, len(state.rows)) == (1, 1)
     assert [answer.error for answer in hold.finish().run().answers] == [None]
+
+
+# Every function is invoked twice, every reply is late: the requests of several of them in every order.
+
+Steps = list[Callback[Any]]
+MANY = pytest.mark.verify("many orders, each of many requests")
+
+
+def beaten(times: int) -> Callable[[Hold], None]:
+    """The first beat leaves its token, the later ones renew."""
+
+    def beats(hold: Hold) -> None:
+        for beat_number in range(times):
+            hold.beat(beat_number, f"before {beat_number}").run()
+            hold.world.advance(LEASE_MS // 2)
+
+    return beats
+
+
+def held_for(held_ms: int) -> Callable[[Hold], None]:
+    """With a fresh lease a beat only stores its token; at half of it, it renews."""
+    return lambda hold: hold.world.advance(held_ms)
+
+
+FRESH, AGED = held_for(0), held_for(LEASE_MS // 2)
+
+
+@pytest.mark.shows("lost requests")
+@ON_ONE_ENGINE
+@pytest.mark.parametrize(
+    ("before", "requests", "answered"),
+    [
+        (FRESH, lambda hold: [hold.beat(1), hold.finish()], "token"),
+        (AGED, lambda hold: [hold.beat(1), hold.finish()], "token"),
+        pytest.param(FRESH, lambda hold: [hold.beat(1), hold.beat(1), hold.finish()], "token", marks=MANY),
+        pytest.param(AGED, lambda hold: [hold.beat(1), hold.beat(1), hold.finish()], "token", marks=MANY),
+        (beaten(1), lambda hold: [hold.finish(), hold.finish()], "before 0"),
+        (FRESH, lambda hold: [hold.beat(1), hold.finish(), hold.finish()], "token"),
+        (AGED, lambda hold: [hold.beat(1), hold.finish(), hold.finish()], "token"),
+        # The first one's task has timed out: the second one's must be ended.
+        pytest.param(
+            beaten(1), lambda hold: [hold.beat(1, "second"), hold.beat(2, "third"), hold.finish()], "third", marks=MANY
+        ),
+        # A beat from before a redrive is still in progress.
+        pytest.param(
+            beaten(3),
+            lambda hold: [hold.beat(2, "before 2"), hold.beat(10, "redriven"), hold.finish()],
+            "redriven",
+            marks=MANY,
+        ),
+        # The execution is stopped: the work has ended, whatever the clean-up concludes.
+        (FRESH, lambda hold: [hold.beat(1), hold.finish(), hold.abandon()], "token"),
+        (AGED, lambda hold: [hold.beat(1), hold.finish(), hold.abandon()], "token"),
+    ],
+    ids=[
+        "a beat and a release, fresh",
+        "a beat and a release, aged",
+        "a beat, its copy and a release, fresh",
+        "a beat, its copy and a release, aged",
+        "a release and its copy",
+        "a beat, a release and its copy, fresh",
+        "a beat, a release and its copy, aged",
+        "a beat, the next one and a release",
+        "a late beat, a redriven one and a release",
+        "a beat, a release and an abandonment, fresh",
+        "a beat, a release and an abandonment, aged",
+    ],
+)
+def test_in_every_order_of_requests_no_step_fails_the_heartbeat_ends_and_the_lock_is_free(
+    world: World,
+    processes: Sequence[Process],
+    before: Callable[[Hold], None],
+    requests: Callable[[Hold], Steps],
+    answered: str,
+) -> None:
+    def start() -> tuple[tuple[Hold, Steps], Steps]:
+        hold = Hold(world, world.lock(), processes)
+        before(hold)
+        steps = requests(hold)
+        return (hold, steps), steps
+
+    for order, (hold, steps) in every_order(world, start):
+        answers = [answer for each in steps for answer in each.answers]
+        assert {each.error for each in steps} == {None}, order
+        assert {answer.error for answer in answers} == {None}, order
+        assert answered in {answer.task_token for answer in answers}, order
+        assert hold.is_free(), order
+
+
+@pytest.mark.shows("lost requests")
+@ON_ONE_ENGINE
+@pytest.mark.parametrize("succeeded", [True, False])
+def test_in_every_order_of_a_beat_and_a_release_after_the_lease_both_fail_with_LockLost(
+    world: World, processes: Sequence[Process], bob: Process, succeeded: bool
+) -> None:
+    """Whether or not another owner has the lock by then."""
+
+    def start() -> tuple[tuple[Hold, Steps], Steps]:
+        hold = Hold(world, world.lock(), processes)
+        hold.beat(0, "first").run()
+        world.advance(LEASE_MS + 4_000)
+        if succeeded:
+            bob.granted(bob.claim(hold.claim.lock))
+        steps: Steps = [hold.beat(1, "second"), hold.finish()]
+        return (hold, steps), steps
+
+    for order, (hold, (beating, releasing)) in every_order(world, start):
+        assert isinstance(releasing.error, LockLost), order
+        assert "second" in {answer.task_token for each in (beating, releasing) for answer in each.answers}, order
+        assert {answer.error for answer in releasing.answers} <= {"LockLost"}, order
+        # A beat that finds the work finished leaves the answer to the release.
+        assert all(answer.error in (None, "LockLost") for answer in beating.answers), order
+        assert hold.is_free() != succeeded, order
+
+
+@pytest.mark.shows("lost requests")
+@ON_ONE_ENGINE
+def test_in_every_order_of_a_beat_a_release_and_a_successor_after_the_lease_the_successor_holds(
+    world: World, processes: Sequence[Process]
+) -> None:
+    *pool, successor = processes
+
+    def start() -> tuple[tuple[Hold, Callback[Released], Stepper[Any]], list[Stepper[Any]]]:
+        hold = Hold(world, world.lock(), pool)
+        successor.sent.clear()
+        hold.beat(0, "first").run()
+        world.advance(LEASE_MS + 4_000)
+        releasing = hold.finish()
+        taking = successor.steps(successor.claim(hold.claim.lock), lambda me: me.take_ticket(None))
+        return (hold, releasing, taking), [hold.beat(1, "second"), releasing, taking]
+
+    for order, (hold, releasing, taking) in every_order(world, start):
+        assert isinstance(releasing.error, LockLost), order
+        assert isinstance(taking.result, Grant), order
+        item = successor.table.inspect(hold.claim.lock).item
+        assert item is not None
+        assert [holder.fencing_token for holder in item.holders] == [taking.result.fencing_token], order
+        assert exclusion_held([*pool, successor]), order

@@ -105,11 +105,8 @@ class StepFunctions:
 
     def _stop_all(self) -> None:
         for machine in self._machines:
-            for page in self.client.get_paginator("list_executions").paginate(
-                stateMachineArn=machine.arn, statusFilter="RUNNING"
-            ):
-                for execution in page["executions"]:
-                    machine.stop(execution["executionArn"])
+            for execution in machine.executions(statusFilter="RUNNING"):
+                machine.stop(execution["executionArn"])
 
     def _join_interpreter(self, known: set[threading.Thread]) -> None:
         """Wait until the interpreter's threads have ended."""
@@ -129,11 +126,6 @@ class Machine:
     def __init__(self, client: Any, arn: str) -> None:
         self._client = client
         self.arn = arn
-
-    def deploy(self, change: Callable[[str], str]) -> None:
-        """Update the definition; running executions keep theirs."""
-        text = self._client.describe_state_machine(stateMachineArn=self.arn)["definition"]
-        self._client.update_state_machine(stateMachineArn=self.arn, definition=change(text))
 
     def start(self, name: str, input: Any) -> str:
         """Start an execution and return its ARN, once its first event is written."""
@@ -163,6 +155,10 @@ class Machine:
     def stop(self, arn: str) -> None:
         """StopExecution: no Catch runs, callback tokens end."""
         self._client.stop_execution(executionArn=arn)
+
+    def executions(self, **more: Any) -> list[dict[str, Any]]:
+        pages = self._client.get_paginator("list_executions").paginate(stateMachineArn=self.arn, **more)
+        return [execution for page in pages for execution in page["executions"]]
 
     def history(self, arn: str) -> list[dict[str, Any]]:
         pages = self._client.get_paginator("get_execution_history").paginate(executionArn=arn)

@@ -61,6 +61,24 @@ class Stage:
     def run(self, entity: str, *, timeout: float = 30.0, **more: Any) -> Outcome:
         return self.machine.wait(self.start(entity, **more), timeout)
 
+    def hold(self, entity: str, *, function: str = "work", **more: Any) -> str:
+        """Start an execution, and wait until its work runs."""
+        arn = self.start(entity, function=function, **more)
+        work: Any = self.function(function).handler
+        assert work.started.wait(20)
+        return arn
+
+    def hold_with_child(self, entity: str, **more: Any) -> tuple[str, Machine, str]:
+        """An execution whose nested execution runs, the nested one's machine, and the nested one."""
+        sleep = {"Type": "Wait", "Seconds": 120, "End": True}
+        machine = self.engine.machine("child", {"StartAt": "Sleep", "States": {"Sleep": sleep}})
+        assert machine.arn == CHILD_ARN
+        asked = {"entity": entity, "task": {"stateMachineArn": machine.arn, "input": {}}, **more}
+        holder = self.machine.start("holder", asked)
+        child: str = until(machine.executions, 10, lambda: "a child")[0]["executionArn"]
+        machine.wait_until_entered(child, "Sleep")
+        return holder, machine, child
+
     def function(self, name: str) -> Function:
         return self.engine.functions[name]
 
@@ -94,9 +112,7 @@ class Stage:
 
     def continuations(self, prefix: str) -> list[str]:
         """The executions that continue waits (``wait-``) or holds (``hold-``), in the order of their starts."""
-        pages = self.engine.client.get_paginator("list_executions").paginate(stateMachineArn=self.continues.arn)
-        found = [execution for page in pages for execution in page["executions"]]
-        found.sort(key=lambda execution: execution["startDate"])
+        found = sorted(self.continues.executions(), key=lambda execution: execution["startDate"])
         return [each["executionArn"] for each in found if each["name"].startswith(prefix)]
 
     def wait_until_parked(self, arn: str) -> None:
@@ -105,15 +121,6 @@ class Stage:
             lambda: "wakeUpToken" in (self.session(arn) or {}),
             10,
             lambda: f"{arn} to park: {self.machine.entered(arn)}",
-        )
-
-    def spoil_wake_up_token(self, arn: str) -> None:
-        """Change the token as if a later task of the waiter had replaced this one."""
-        self.client.update_item(
-            TableName=self.table_name,
-            Key=Session(arn, "serialize").key(),
-            UpdateExpression="SET wakeUpToken = :token",
-            ExpressionAttributeValues={":token": {"S": "stale"}},
         )
 
     def clean_up(self, arn: str, *, input_included: bool = True) -> None:

@@ -1,18 +1,51 @@
 """The serialised workflow, and users' machines with fragments in them, opened for one test."""
 
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from kit.interpreter.harness import Work
-from kit.interpreter.stage import Stage, stage
+from kit.interpreter.harness import Machine, Outcome, Work
+from kit.interpreter.stage import CHILD_ARN, LEASE_S, Stage, stage
 from ticketlock_cdk.lock.settings import HandOver
 from ticketlock_local.engines.emulator import Emulator
 from workflow.interpreted.user_machine import USER_LEASE_S, UserStage, definition, user_stage
 
 Open = Callable[..., Stage]
 OpenUser = Callable[..., UserStage]
+ENTITY = "order-42"
+FIXED = {"heartbeat": False, "work_timeout_s": LEASE_S - 5}
+"""Without a heartbeat."""
+
+
+@dataclass
+class Way:
+    """One way to run work under the lock on the entity: the serialised workflow, or a fragment in a user's machine."""
+
+    stage: Stage
+    machine: Machine
+    start: Callable[[], str]
+    lease_s: int
+
+    def run(self, timeout: float = 60.0) -> Outcome:
+        return self.machine.wait(self.start(), timeout)
+
+    def is_free(self) -> bool:
+        return self.stage.is_free(ENTITY)
+
+
+OpenWay = Callable[..., Way]
+SERIALISED: dict[str, dict[str, Any]] = {
+    "polling": {},
+    "woken": {"hand_over": HandOver.CALLBACK},
+    "without heartbeat": FIXED,
+    "without heartbeat, woken": {**FIXED, "hand_over": HandOver.CALLBACK},
+    # The work is a nested execution.
+    "child": {},
+}
+"""The ways of the serialised workflow; any other way is a machine of user_machine.py."""
 
 
 @pytest.fixture
@@ -42,3 +75,34 @@ def open_user(open_stage: Open, tmp_path_factory: pytest.TempPathFactory, monkey
         return user_stage(opened, name, text)
 
     return opened
+
+
+@pytest.fixture
+def open_way(open_stage: Open, open_user: OpenUser) -> OpenWay:
+    def opened(name: str, work: Any = None, payload: Any = None, **settings: Any) -> Way:
+        if name not in SERIALISED:
+            user = open_user(name, work, **settings)
+            return Way(user.stage, user.machine, lambda: user.start(payload or {}), USER_LEASE_S)
+        stage = open_stage(work, **SERIALISED[name], **settings)
+        if name != "child":
+            return Way(stage, stage.machine, lambda: stage.start(ENTITY), LEASE_S)
+        asked = {"entity": ENTITY, "task": {"stateMachineArn": CHILD_ARN, "input": payload or {}}}
+        return Way(stage, stage.machine, lambda: stage.machine.start(f"e-{uuid.uuid4().hex}", asked), LEASE_S)
+
+    return opened
+
+
+@pytest.fixture
+def work() -> Iterator[Work]:
+    """Runs until the test releases it."""
+    running = Work(seconds=60)
+    yield running
+    running.finish.set()
+
+
+@pytest.fixture
+def after() -> Iterator[Work]:
+    """The next execution's; it runs as long too, so that its grant can be inspected."""
+    running = Work(seconds=60)
+    yield running
+    running.finish.set()

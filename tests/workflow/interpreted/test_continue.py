@@ -1,5 +1,6 @@
 """Unlimited waits and holds: each continues in executions of its own, and the first execution completes it."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ import pytest
 from kit.interpreter.harness import Work, until
 from kit.interpreter.stage import HALF_LIFE_S, LEASE_S, Stage
 from ticketlock_cdk.lock.settings import HandOver
-from workflow.interpreted.conftest import Open
+from workflow.interpreted.conftest import ENTITY, Open
 
 from ticketlock.workflow import _turn as budget
 
@@ -23,17 +24,15 @@ EVENTS_PER_POLL = {True: budget.EVENTS_PER_PARKED_POLL, False: budget.EVENTS_PER
 """The most polls of an execution, for a waiter that parks, and for one that polls."""
 
 
-def test_a_wait_keeps_its_position_over_10_continuations(open_stage: Open) -> None:
-    work = Work(seconds=60)
+def test_a_wait_keeps_its_position_over_10_continuations(open_stage: Open, work: Work) -> None:
     stage = open_stage({"work": work, "next": Work(), "last": Work()}, polls_an_execution=3)
-    holder = stage.start("order-42")
-    assert work.started.wait(10)
-    waiter = stage.start("order-42", function="next")
+    holder = stage.hold(ENTITY)
+    waiter = stage.start(ENTITY, function="next")
     stage.machine.wait_until_entered(waiter, "WaitForTurn")
-    behind = stage.start("order-42", function="last", recordWaitSeconds="Infinity")
-    ticket = stage.lock("order-42").rows[0].ticket
+    behind = stage.start(ENTITY, function="last", recordWaitSeconds="Infinity")
+    ticket = stage.lock(ENTITY).rows[0].ticket
     stage.machine.wait_until_entered(waiter, "ContinueWaiting", 120, more_than=9)
-    assert stage.lock("order-42").rows[0].ticket == ticket
+    assert stage.lock(ENTITY).rows[0].ticket == ticket
     work.finish.set()
     assert stage.machine.wait(holder).status == "SUCCEEDED"
     assert stage.machine.wait(waiter).status == "SUCCEEDED"
@@ -41,7 +40,7 @@ def test_a_wait_keeps_its_position_over_10_continuations(open_stage: Open) -> No
     (first,), (second,) = stage.engine.invocations_of("next"), stage.engine.invocations_of("last")
     assert first.ended <= second.started
     assert first.event["lock"]["owner"] == waiter
-    assert stage.is_free("order-42")
+    assert stage.is_free(ENTITY)
 
 
 @pytest.mark.always("the way that most executions take")
@@ -55,15 +54,13 @@ def test_a_parked_wait_continues_in_a_continuation(open_stage: Open) -> None:
     assert stage.machine.wait(waiter, HALF_LIFE_S + 30).status == "SUCCEEDED"
 
 
-def test_a_record_wait_ends_across_a_continuation(open_stage: Open) -> None:
-    work = Work(seconds=60)
+def test_a_record_wait_ends_across_a_continuation(open_stage: Open, work: Work) -> None:
     stage = open_stage(work, polls_an_execution=2)
-    holder = stage.start("order-42")
-    assert work.started.wait(10)
-    ended = stage.run("order-42", recordWaitSeconds=5)
+    holder = stage.hold(ENTITY)
+    ended = stage.run(ENTITY, recordWaitSeconds=5)
     assert ended.error == "RecordWaitExceeded"
     assert stage.continuations("wait-")
-    assert stage.lock("order-42").rows == ()
+    assert stage.lock(ENTITY).rows == ()
     work.finish.set()
     stage.machine.wait(holder)
 
@@ -80,41 +77,34 @@ def test_a_wait_whose_continuation_is_stopped_continues_by_itself(open_stage: Op
     assert stage.machine.wait(waiter).status == "SUCCEEDED"
 
 
-def test_a_hold_keeps_the_lock_over_continuations(open_stage: Open) -> None:
-    work = Work(seconds=60)
+def test_a_hold_keeps_the_lock_over_continuations(open_stage: Open, work: Work) -> None:
     stage = open_stage({"work": work, "next": Work()}, beats_an_execution=2)
-    holder = stage.start("order-42")
-    assert work.started.wait(10)
-    (held,) = (item.holders for item in [stage.lock("order-42").item] if item is not None)
+    holder = stage.hold(ENTITY)
+    (held,) = (item.holders for item in [stage.lock(ENTITY).item] if item is not None)
     until(lambda: len(stage.continuations("hold-")) >= 3, 90, lambda: "the third continuation")
-    item = stage.lock("order-42").item
+    item = stage.lock(ENTITY).item
     assert item is not None
     assert [each.fencing_token for each in item.holders] == [each.fencing_token for each in held]
     work.finish.set()
     outcome = stage.machine.wait(holder, LEASE_S + 30)
     assert (outcome.status, outcome.output) == ("SUCCEEDED", "done")
-    assert stage.is_free("order-42")
+    assert stage.is_free(ENTITY)
     assert {stage.continues.wait(arn).status for arn in stage.continuations("hold-")} == {"SUCCEEDED"}
 
 
-def test_a_hold_that_is_lost_across_a_continuation_stops_the_work_by_name(open_stage: Open) -> None:
-    work = Work(seconds=60)
+def test_a_hold_that_is_lost_across_a_continuation_stops_the_work_by_name(open_stage: Open, work: Work) -> None:
     stage = open_stage(work, beats_an_execution=2)
-    holder = stage.start("order-42")
-    assert work.started.wait(10)
+    holder = stage.hold(ENTITY)
     until(lambda: stage.continuations("hold-"), 30, lambda: "a continuation")
-    stage.take_away("order-42")
+    stage.take_away(ENTITY)
     outcome = stage.machine.wait(holder, LEASE_S + 30)
     assert (outcome.status, outcome.error) == ("FAILED", "LockLost")
     assert "not held with fencing token" in (outcome.cause or "")
-    work.finish.set()
 
 
-def test_a_hold_whose_continuation_is_stopped_continues_by_itself(open_stage: Open) -> None:
-    work = Work(seconds=60)
+def test_a_hold_whose_continuation_is_stopped_continues_by_itself(open_stage: Open, work: Work) -> None:
     stage = open_stage(work, beats_an_execution=2)
-    holder = stage.start("order-42")
-    assert work.started.wait(10)
+    holder = stage.hold(ENTITY)
     child = until(lambda: stage.continuations("hold-"), 30, lambda: "a continuation")[0]
     stage.continues.wait_until_entered(child, "Heartbeat")
     stage.continues.stop(child)
@@ -123,85 +113,105 @@ def test_a_hold_whose_continuation_is_stopped_continues_by_itself(open_stage: Op
     assert stage.machine.wait(holder, LEASE_S + 30).status == "SUCCEEDED"
 
 
-def test_a_lock_that_was_waited_for_in_a_continuation_belongs_to_the_first_execution(open_stage: Open) -> None:
-    stage, work, holder, waiter = with_a_waiter(open_stage, polls_an_execution=2)
-    stage.machine.wait_until_entered(waiter, "ContinueWaiting")
-    work.finish.set()
-    stage.machine.wait(holder)
-    assert stage.machine.wait(waiter).status == "SUCCEEDED"
-    (run,) = stage.engine.invocations_of("next")
-    assert run.event["lock"]["owner"] == waiter
+# The budget of events.
 
 
-class TestEventBudget:
-    """What each loop of the definition costs, counted in the history of one round."""
+def test_a_wait_near_the_event_limit_fails_by_name_and_leaves_the_queue(
+    open_stage: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "WAITING_EVENTS", 0)
+    with waiting(open_stage, polls_an_execution=2) as (stage, waiter, _):
+        assert stage.machine.wait(waiter).error == "EventBudgetExceeded"
+        assert stage.lock(ENTITY).rows == ()
 
-    @pytest.fixture
-    def print_row(self, record_property: Any) -> Any:
-        def row(loop: str, events: int) -> None:
-            record_property(loop, events)
-            print(f"{loop}: {events} events")  # noqa: T201 -- `pytest -rP` shows the whole budget
 
-        return row
+def test_a_hold_near_the_event_limit_fails_by_name(
+    open_stage: Open, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "MAX_EVENTS", 0)
+    stage = open_stage(work, beats_an_execution=2)
+    assert stage.machine.wait(stage.hold(ENTITY), LEASE_S + 30).error == "EventBudgetExceeded"
 
-    def test_a_poll_costs_what_the_budget_counts(self, open_stage: Open, print_row: Any) -> None:
-        with waiting(open_stage) as (stage, waiter, _):
-            stage.machine.wait_until_entered(waiter, "CheckPosition", more_than=2)
-            events = round_of(stage.machine.history(waiter), "MyTurn?")
-            print_row("a poll", events)
-            assert events == budget.EVENTS_PER_POLL
 
-    def test_a_poll_after_parking_costs_what_the_budget_counts(self, open_stage: Open, print_row: Any) -> None:
-        with waiting(open_stage, hand_over=HandOver.CALLBACK, parks=2) as (stage, waiter, _):
-            stage.machine.wait_until_entered(waiter, "CheckPosition", 60, more_than=2)
-            events = round_of(stage.machine.history(waiter), "MyTurn?")
-        print_row("a parked poll with one retry", events)
-        most = events + (budget.PARKS_PER_POLL - 2) * budget.EVENTS_PER_PARK
-        print_row("a parked poll at most", most)
-        assert most == budget.EVENTS_PER_PARKED_POLL
+@pytest.mark.parametrize(
+    ("settings", "which", "state", "repeated", "expected"),
+    [
+        ({}, "waiter", "CheckPosition", "MyTurn?", budget.EVENTS_PER_POLL),
+        # With one retry of as many as a parked poll may have.
+        (
+            {"hand_over": HandOver.CALLBACK, "parks": 2},
+            "waiter",
+            "CheckPosition",
+            "MyTurn?",
+            budget.EVENTS_PER_PARKED_POLL - (budget.PARKS_PER_POLL - 2) * budget.EVENTS_PER_PARK,
+        ),
+        (
+            {"polls_an_execution": 2},
+            "waiter",
+            "ContinueWaiting",
+            "ContinueWaiting",
+            budget.EVENTS_PER_WAITING_CONTINUATION,
+        ),
+        (
+            {"beats_an_execution": 2},
+            "holder",
+            "ContinueHolding",
+            "ContinueHolding",
+            budget.EVENTS_PER_HOLDING_CONTINUATION,
+        ),
+    ],
+    ids=["a poll", "a parked poll", "a continuation of a wait", "a continuation of a hold"],
+)
+def test_each_loop_of_the_definition_costs_the_events_that_the_budget_counts(
+    open_stage: Open, settings: dict[str, Any], which: str, state: str, repeated: str, expected: int
+) -> None:
+    with waiting(open_stage, **settings) as (stage, waiter, holder):
+        execution = waiter if which == "waiter" else holder
+        stage.machine.wait_until_entered(execution, state, 60, more_than=2)
+        assert round_of(stage.machine.history(execution), repeated) == expected
 
-    def test_a_waiting_continuation_costs_what_the_budget_counts(self, open_stage: Open, print_row: Any) -> None:
-        with waiting(open_stage, polls_an_execution=2) as (stage, waiter, _):
-            stage.machine.wait_until_entered(waiter, "ContinueWaiting", more_than=2)
-            events = round_of(stage.machine.history(waiter), "ContinueWaiting")
-            print_row("a continuation of a wait", events)
-            assert events == budget.EVENTS_PER_WAITING_CONTINUATION
 
-    def test_a_holding_continuation_costs_what_the_budget_counts(self, open_stage: Open, print_row: Any) -> None:
-        with waiting(open_stage, beats_an_execution=2) as (stage, _, holder):
-            stage.machine.wait_until_entered(holder, "ContinueHolding", 60, more_than=2)
-            events = round_of(stage.machine.history(holder), "ContinueHolding")
-            print_row("a continuation of a hold", events)
-            assert events == budget.EVENTS_PER_HOLDING_CONTINUATION
+def test_a_beat_costs_the_events_that_the_budget_counts(open_stage: Open, work: Work) -> None:
+    stage = open_stage(work)
+    holder = stage.hold(ENTITY)
+    until(lambda: len(stage.engine.invocations_of("Heartbeat")) >= 3, 60, lambda: "the third beat")
+    of_beats = {"TaskScheduled", "TaskStarted", "TaskSubmitted", "TaskTimedOut"}
+    beats = [
+        event["type"]
+        for event in stage.machine.history(holder)
+        if event["type"] in of_beats and "InvokeFunction" not in json.dumps(event, default=str)
+    ]
+    first = beats.index("TaskTimedOut")
+    assert beats.index("TaskTimedOut", first + 1) - first == budget.EVENTS_PER_BEAT
 
-    @pytest.mark.always("the way that most executions take")
-    def test_a_year_fits_under_the_default_lease(self, print_row: Any) -> None:
-        year_s, lease_s, poll_s = 365 * 24 * 3_600, 60, 5
-        beats = year_s / (lease_s / 2)
-        # A poller's sleeps grow with a thousandth of the time that it has waited, up to half a lease.
-        polls = {True: beats / budget.PARKS_PER_POLL, False: beats + 1_000 * (1 + lease_s / 2 / poll_s)}
-        for woken, most in polls.items():
-            first = budget.FIRST_POLLS * EVENTS_PER_POLL[woken]
-            continuations = (budget.WAITING_EVENTS - first) / budget.EVENTS_PER_WAITING_CONTINUATION
-            assert continuations * budget.most_polls_an_execution(woken=woken) > most
-            print_row("continuations that a wait may have", int(continuations))
-        left = budget.MAX_EVENTS - budget.WAITING_EVENTS - 2 * budget.FIRST_BEATS * budget.EVENTS_PER_BEAT
-        assert left / budget.EVENTS_PER_HOLDING_CONTINUATION * budget.BEATS_AN_EXECUTION > beats
 
-    def test_an_execution_with_continuations_stays_below_the_limit(self) -> None:
-        for woken in (True, False):
-            spent = budget.most_polls_an_execution(woken=woken) * EVENTS_PER_POLL[woken]
-            assert spent < budget.MAX_EVENTS
-        assert budget.BEATS_AN_EXECUTION * budget.EVENTS_PER_BEAT < budget.MAX_EVENTS
+@pytest.mark.always("the way that most executions take")
+def test_a_year_fits_under_the_default_lease() -> None:
+    year_s, lease_s, poll_s = 365 * 24 * 3_600, 60, 5
+    beats = year_s / (lease_s / 2)
+    # A poller's sleeps grow with a thousandth of the time that it has waited, up to half a lease.
+    polls = {True: beats / budget.PARKS_PER_POLL, False: beats + 1_000 * (1 + lease_s / 2 / poll_s)}
+    for woken, most in polls.items():
+        first = budget.FIRST_POLLS * EVENTS_PER_POLL[woken]
+        continuations = (budget.WAITING_EVENTS - first) / budget.EVENTS_PER_WAITING_CONTINUATION
+        assert continuations * budget.most_polls_an_execution(woken=woken) > most
+    left = budget.MAX_EVENTS - budget.WAITING_EVENTS - 2 * budget.FIRST_BEATS * budget.EVENTS_PER_BEAT
+    assert left / budget.EVENTS_PER_HOLDING_CONTINUATION * budget.BEATS_AN_EXECUTION > beats
+
+
+def test_an_execution_with_continuations_stays_below_the_limit() -> None:
+    for woken in (True, False):
+        spent = budget.most_polls_an_execution(woken=woken) * EVENTS_PER_POLL[woken]
+        assert spent < budget.MAX_EVENTS
+    assert budget.BEATS_AN_EXECUTION * budget.EVENTS_PER_BEAT < budget.MAX_EVENTS
 
 
 def with_a_waiter(open_stage: Open, **settings: Any) -> tuple[Stage, Work, str, str]:
     """A stage, the work of a holder that keeps the lock until a test releases it, the holder, and a waiter."""
     work = Work(seconds=60)
     stage = open_stage({"work": work, "next": Work()}, **settings)
-    holder = stage.start("order-42")
-    assert work.started.wait(10)
-    return stage, work, holder, stage.start("order-42", function="next")
+    holder = stage.hold(ENTITY)
+    return stage, work, holder, stage.start(ENTITY, function="next")
 
 
 @contextmanager

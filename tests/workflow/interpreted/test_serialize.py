@@ -1,42 +1,17 @@
 """The serialised workflow, executed: its definition is interpreted, with real handlers and a real table."""
 
-import json
+import threading
 from typing import Any
 
 import pytest
 from kit.interpreter.harness import Work
-from kit.interpreter.lambda_server import function_arn
-from workflow.interpreted.conftest import Open
+from kit.interpreter.lambda_server import ServiceError, function_arn
+from kit.interpreter.stage import CHILD_ARN, LEASE_S
+from workflow.interpreted.conftest import ENTITY, FIXED, Open
 
-pytestmark = [
-    pytest.mark.shows("exclusion", "cost"),
-    pytest.mark.verify("moto's interpreter waits in real time; `make test` asks the ways that most executions take"),
-]
-
-
-@pytest.mark.always("the way that most executions take")
-def test_executions_on_one_entity_run_one_at_a_time_in_ticket_order(open_stage: Open) -> None:
-    work = Work(seconds=0.2)
-    stage = open_stage(work)
-    arns = [stage.start("order-42") for _ in range(6)]
-    assert {stage.machine.wait(arn, 60).status for arn in arns} == {"SUCCEEDED"}
-    assert work.overlaps() == []
-    tokens = [run.event["lock"]["fencingToken"] for run in sorted(work.runs, key=lambda run: run.started)]
-    assert tokens == sorted(set(tokens))
-    assert served_order(work) == sorted(served_order(work), key=lambda owner: tickets(stage)[owner])
-    assert stage.is_free("order-42")
-
-
-def served_order(work: Work) -> list[str]:
-    return [run.event["lock"]["owner"] for run in sorted(work.runs, key=lambda run: run.started)]
-
-
-def tickets(stage: Any) -> dict[str, int]:
-    """Each owner's ticket, from its grant."""
-    return {
-        invocation.event["turn"]["claim"]["owner"]: invocation.event["turn"]["grant"]["ticket"]
-        for invocation in stage.engine.invocations_of("Release")
-    }
+pytestmark = pytest.mark.verify(
+    "moto's interpreter waits in real time; `make test` asks the ways that most executions take"
+)
 
 
 def test_executions_on_different_entities_do_not_wait_for_each_other(open_stage: Open) -> None:
@@ -53,149 +28,154 @@ def test_executions_on_different_entities_do_not_wait_for_each_other(open_stage:
 def test_the_work_gets_its_input_and_the_lock_and_nothing_else(open_stage: Open) -> None:
     work = Work()
     stage = open_stage(work)
-    arn = stage.start("order-42", namespace="billing")
+    arn = stage.start(ENTITY, namespace="billing")
     stage.machine.wait(arn)
     (run,) = work.runs
     token = run.event["lock"]["fencingToken"]
     assert run.event == {
         "order": 42,
-        "lock": {"entity": "order-42", "namespace": "billing", "owner": arn, "fencingToken": token},
+        "lock": {"entity": ENTITY, "namespace": "billing", "owner": arn, "fencingToken": token},
     }
 
 
 @pytest.mark.parametrize("output", [{"total": 7, "lock": "kept"}, [1, 2], "text", 0, None, True])
 def test_the_output_of_the_work_is_the_output_of_the_execution(open_stage: Open, output: Any) -> None:
     stage = open_stage(Work(result=output))
-    outcome = stage.run("order-42")
+    outcome = stage.run(ENTITY)
     assert (outcome.status, outcome.output) == ("SUCCEEDED", output)
 
 
-def test_an_uncontended_execution_makes_6_transitions_beside_the_works_own_and_4_writes(open_stage: Open) -> None:
-    stage = open_stage()
-    arn = stage.start("order-42")
-    stage.machine.wait(arn)
-    entered = stage.machine.entered(arn)
-    assert entered.pop("InvokeFunction") == 1
-    assert entered.total() == 6
-    # A cold process reads the table's time once.
-    assert stage.requests == ["GetItem", *["UpdateItem"] * 4]
-
-
-class StockMissing(Exception):
-    pass
-
-
-@pytest.mark.always("the way that most executions take")
-def test_failing_work_fails_the_execution_with_its_own_error_and_frees_the_lock(open_stage: Open) -> None:
-    stage = open_stage({"work": Work(error=StockMissing("no tea")), "next": Work()})
-    outcome = stage.run("order-42")
-    assert (outcome.status, outcome.error) == ("FAILED", "StockMissing")
-    assert json.loads(outcome.cause or "")["errorMessage"] == "no tea"
-    assert stage.is_free("order-42")
-    assert stage.run("order-42", function="next", recordWaitSeconds=0).status == "SUCCEEDED"
-
-
-def test_a_record_wait_of_0_fails_while_the_lock_is_held(open_stage: Open) -> None:
-    work = Work(seconds=20)
-    stage = open_stage(work)
-    first = stage.start("order-42")
-    assert work.started.wait(10)
-    outcome = stage.run("order-42", recordWaitSeconds=0)
+@pytest.mark.parametrize(("asked", "settings"), [({"recordWaitSeconds": 0}, {}), ({}, {"default_record_wait": 0})])
+def test_a_record_wait_of_0_of_the_input_or_else_the_default_fails_while_the_lock_is_held(
+    open_stage: Open, work: Work, asked: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    stage = open_stage(work, **settings)
+    first = stage.hold(ENTITY)
+    outcome = stage.run(ENTITY, **asked)
     assert (outcome.status, outcome.error) == ("FAILED", "RecordWaitExceeded")
     work.finish.set()
     assert stage.machine.wait(first).status == "SUCCEEDED"
-    assert stage.is_free("order-42")
+    assert stage.is_free(ENTITY)
 
 
 @pytest.mark.always("the way that most executions take")
-def test_a_record_wait_of_2_fails_after_about_2_seconds_and_leaves_the_queue(open_stage: Open) -> None:
-    work = Work(seconds=20)
+def test_a_record_wait_of_2_fails_after_about_2_seconds_and_leaves_the_queue(open_stage: Open, work: Work) -> None:
     stage = open_stage(work)
-    first = stage.start("order-42")
-    assert work.started.wait(10)
-    arn = stage.start("order-42", recordWaitSeconds=2)
+    first = stage.hold(ENTITY)
+    arn = stage.start(ENTITY, recordWaitSeconds=2)
     outcome = stage.machine.wait(arn)
     assert (outcome.status, outcome.error) == ("FAILED", "RecordWaitExceeded")
     assert stage.machine.entered(arn)["CheckPosition"] >= 2
-    assert stage.lock("order-42").rows == ()
+    assert stage.lock(ENTITY).rows == ()
     work.finish.set()
     assert stage.machine.wait(first).status == "SUCCEEDED"
 
 
-@pytest.mark.parametrize("record_wait", [{"recordWaitSeconds": "Infinity"}, {"recordWaitSeconds": 60}, {}])
-def test_a_longer_record_wait_gets_the_lock_when_it_is_free(open_stage: Open, record_wait: dict[str, Any]) -> None:
-    work = Work(seconds=20)
-    stage = open_stage(work)
-    first = stage.start("order-42")
-    assert work.started.wait(10)
-    second = stage.start("order-42", **record_wait)
-    stage.machine.wait_until_entered(second, "WaitForTurn")
-    work.finish.set()
-    assert [stage.machine.wait(arn).status for arn in (first, second)] == ["SUCCEEDED", "SUCCEEDED"]
-    assert work.overlaps() == []
-
-
-def test_the_default_record_wait_counts_when_the_input_names_none(open_stage: Open) -> None:
-    work = Work(seconds=20)
-    stage = open_stage(work, default_record_wait=0)
-    first = stage.start("order-42")
-    assert work.started.wait(10)
-    assert stage.run("order-42").error == "RecordWaitExceeded"
-    work.finish.set()
-    stage.machine.wait(first)
-
-
-BAD_INPUTS: list[tuple[str, str, Any]] = [
-    ("InvalidLockRequest", "the input", ["no object"]),
-    ("InvalidLockRequest", "the input", "no object"),
-    ("InvalidLockRequest", "entity", {}),
-    ("InvalidLockRequest", "entity", {"entity": ""}),
-    ("InvalidLockRequest", "entity", {"entity": 7.5}),
-    ("InvalidLockRequest", "entity", {"entity": "x" * 1_025}),
-    ("InvalidLockRequest", "namespace", {"entity": "e", "namespace": "a/b"}),
-    ("InvalidLockRequest", "namespace", {"entity": "e", "namespace": ""}),
-    ("InvalidLockRequest", "namespace", {"entity": "e", "namespace": "x" * 256}),
-    ("InvalidLockRequest", "recordWaitSeconds", {"entity": "e", "recordWaitSeconds": -1}),
-    ("InvalidLockRequest", "recordWaitSeconds", {"entity": "e", "recordWaitSeconds": True}),
-    ("InvalidLockRequest", "recordWaitSeconds", {"entity": "e", "recordWaitSeconds": "60"}),
-    ("InvalidLockRequest", "recordWaitSeconds", {"entity": "e", "recordWaitSeconds": None}),
-    ("InvalidLockRequest", "task", {"entity": "e"}),
-    ("InvalidLockRequest", "task", {"entity": "e", "task": None}),
-    ("InvalidLockRequest", "task", {"entity": "e", "task": {"input": {}}}),
-    ("InvalidLockRequest", "task.inputs", {"entity": "e", "task": {"inputs": {}}}),
-    ("InvalidLockRequest", "enity", {"enity": "e"}),
-    (
-        "InvalidLockRequest",
-        "task",
-        {"entity": "e", "task": {"functionArn": function_arn("work"), "stateMachineArn": "arn"}},
-    ),
-    ("InvalidLockRequest", "task.input", {"entity": "e", "task": {"functionArn": function_arn("work"), "input": [1]}}),
-    (
-        "InvalidLockRequest",
-        "task.input.lock",
-        {"entity": "e", "task": {"functionArn": function_arn("work"), "input": {"lock": 1}}},
-    ),
-    ("TaskNotAllowed", "task.functionArn", {"entity": "e", "task": {"functionArn": function_arn("other")}}),
-    ("TaskNotAllowed", "task.functionArn", {"entity": "e", "task": {"functionArn": ["arn"]}}),
-    ("TaskNotAllowed", "task.stateMachineArn", {"entity": "e", "task": {"stateMachineArn": function_arn("work")}}),
-]
-
-
 def test_bad_input_fails_by_name_says_the_field_and_writes_nothing(open_stage: Open) -> None:
+    """Which inputs are bad: test_lock_request.py."""
     stage = open_stage()
-    arns = [stage.machine.start(f"bad-{index}", given) for index, (_, _, given) in enumerate(BAD_INPUTS)]
-    outcomes = [stage.machine.wait(arn) for arn in arns]
-    assert [(outcome.error, (outcome.cause or "").partition(" is ")[0]) for outcome in outcomes] == [
-        (error, field) for error, field, _ in BAD_INPUTS
-    ]
-    assert stage.items() == []
-    assert stage.requests == []
+    work, other = ({"functionArn": function_arn(name)} for name in ("work", "other"))
+    for given, error, field in (
+        (["no object"], "InvalidLockRequest", "the input"),
+        ({"entity": 7.5, "task": work}, "InvalidLockRequest", "entity"),
+        ({"entity": "e", "shared": True, "permits": 2, "task": work}, "InvalidLockRequest", "permits"),
+        ({"entity": "e", "task": other}, "TaskNotAllowed", "task.functionArn"),
+    ):
+        outcome = stage.machine.run(f"bad-{field}", given)
+        assert (outcome.error, (outcome.cause or "").partition(" is ")[0]) == (error, field)
+    assert (stage.items(), stage.requests) == ([], [])
 
 
-@pytest.mark.parametrize("entity", ["#", "/", "order/42", "日本 😀", "session#arn:aws:states:::execution:serialize:x"])
-def test_any_text_names_an_entity(open_stage: Open, entity: str) -> None:
-    work = Work()
+@pytest.mark.shows("lost lease")
+def test_work_that_ends_after_the_lock_was_lost_fails(open_stage: Open, work: Work) -> None:
     stage = open_stage(work)
-    assert stage.run(entity).status == "SUCCEEDED"
-    assert work.runs[0].event["lock"]["entity"] == entity
-    assert stage.is_free(entity)
+    # The heartbeat's function hangs, so that the release notices the loss first.
+    beats = threading.Event()
+
+    def hang(_event: object) -> None:
+        beats.wait(30)
+
+    stage.function("Heartbeat").before = hang
+    arn = stage.hold(ENTITY)
+    stage.take_away(ENTITY)
+    stage.function("Release").before = age_the_lease
+    work.finish.set()
+    outcome = stage.machine.wait(arn)
+    beats.set()
+    assert (outcome.status, outcome.error) == ("FAILED", "LockLost")
+
+
+def age_the_lease(event: dict[str, Any]) -> None:
+    """The grant is as old as if the work had outlived its lease."""
+    event["turn"]["grant"]["leaseUntilMs"] -= 10 * LEASE_S * 1_000
+
+
+def test_work_shorter_than_a_cold_heartbeat_does_not_wait_for_the_next_beat(open_stage: Open) -> None:
+    stage = open_stage(Work())
+    stage.function("Heartbeat").delay_s = 1.0
+    arn = stage.start(ENTITY)
+    assert stage.machine.wait(arn).status == "SUCCEEDED"
+    assert len(stage.engine.invocations_of("Heartbeat")) == 1
+
+
+@pytest.mark.shows("unreachable functions")
+def test_a_heartbeat_that_keeps_failing_stops_the_work_when_its_lease_ends(open_stage: Open, work: Work) -> None:
+    stage = open_stage(work)
+
+    def unreachable(_event: object) -> None:
+        raise ServiceError("ServiceException", 500)
+
+    stage.function("Heartbeat").before = unreachable
+    arn = stage.start(ENTITY)
+    outcome = stage.machine.wait(arn, 2 * LEASE_S + 20)
+    assert (outcome.status, outcome.error) == ("FAILED", "Lambda.ServiceException")
+
+
+@pytest.mark.shows("liveness")
+@pytest.mark.parametrize("function", ["TakeTicket", "CheckPosition", "Release"])
+def test_a_lost_reply_does_no_harm(open_stage: Open, function: str) -> None:
+    work = Work(seconds=0.3)
+    stage = open_stage(work)
+    lost: set[str] = set()
+
+    def lose_once(event: dict[str, Any]) -> None:
+        key = event.get("execution") or event["turn"]["claim"]["owner"]
+        if key not in lost:
+            lost.add(key)
+            raise ServiceError("ServiceException", 500)
+
+    stage.function(function).after = lose_once
+    arns = [stage.start(ENTITY) for _ in range(3)]
+    assert {stage.machine.wait(arn, 90).status for arn in arns} == {"SUCCEEDED"}
+    assert lost
+    assert work.overlaps() == []
+    assert stage.is_free(ENTITY)
+
+
+def test_a_result_too_large_fails_by_name_and_frees_the_lock(open_stage: Open) -> None:
+    stage = open_stage(Work(result="x" * 300_000))
+    outcome = stage.run(ENTITY)
+    assert (outcome.status, outcome.error) == ("FAILED", "Work.DataLimitExceeded")
+    assert stage.is_free(ENTITY)
+
+
+@pytest.mark.shows("no heartbeat")
+def test_a_nested_execution_past_its_time_out_is_stopped_and_the_lock_is_free(open_stage: Open) -> None:
+    stage = open_stage(heartbeat=False, work_timeout_s=1)
+    wait = {"Type": "Wait", "Seconds": 60, "End": True}
+    child = stage.engine.machine("child", {"StartAt": "Wait", "States": {"Wait": wait}})
+    assert child.arn == CHILD_ARN
+    arn = stage.machine.start("parent", {"entity": ENTITY, "task": {"stateMachineArn": child.arn, "input": {}}})
+    outcome = stage.machine.wait(arn)
+    assert (outcome.status, outcome.error) == ("FAILED", "Work.Timeout")
+    assert [execution["status"] for execution in child.executions()] == ["ABORTED"]
+    assert stage.is_free(ENTITY)
+
+
+@pytest.mark.shows("no heartbeat")
+def test_work_that_is_released_only_after_its_lease_fails(open_stage: Open) -> None:
+    stage = open_stage(**FIXED)
+    stage.function("Release").delay_s = LEASE_S + 2
+    outcome = stage.run(ENTITY)
+    assert (outcome.status, outcome.error) == ("FAILED", "LockLost")
+    assert stage.is_free(ENTITY)

@@ -1,15 +1,12 @@
 """Fragments in a user's own state machine, executed: the CDK's definition, with real handlers and a real table."""
 
-import json
 import time
 from typing import Any
 
 import pytest
-from kit.interpreter.harness import Machine, Work, until
-from kit.interpreter.lambda_server import Twice
-from kit.interpreter.stage import CHILD_ARN, Stage
+from kit.interpreter.harness import Work, until
 from ticketlock_cdk.lock.settings import HandOver
-from workflow.interpreted.conftest import OpenUser
+from workflow.interpreted.conftest import ENTITY, OpenUser
 from workflow.interpreted.user_machine import USER_LEASE_S, UserStage
 
 pytestmark = pytest.mark.verify(
@@ -17,7 +14,6 @@ pytestmark = pytest.mark.verify(
 )
 
 CALLBACK, POLL = HandOver.CALLBACK, HandOver.POLL
-ENTITY = "order-42"
 
 
 class StockMissing(Exception):
@@ -42,8 +38,8 @@ PAYLOADS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("name", ["chain", "polled_chain"])
-def test_the_payload_arrives_at_a_chain_and_leaves_it_untouched(open_user: OpenUser, name: str) -> None:
+@pytest.mark.parametrize("name", ["chain", "polled_chain", "function", "caught"])
+def test_the_payload_arrives_at_the_work_and_leaves_it_untouched(open_user: OpenUser, name: str) -> None:
     user = open_user(name, {"work": echo}, hand_over=POLL if name == "polled_chain" else CALLBACK)
     outcomes = [user.run(payload) for payload in PAYLOADS]
     assert [(outcome.status, outcome.output) for outcome in outcomes] == [("SUCCEEDED", each) for each in PAYLOADS]
@@ -56,25 +52,6 @@ def test_states_without_a_task_see_every_payload_untouched(open_user: OpenUser) 
     payloads = [*PAYLOADS, None]
     outcomes = [user.run(payload) for payload in payloads]
     assert [(outcome.status, outcome.output) for outcome in outcomes] == [("SUCCEEDED", each) for each in payloads]
-
-
-def test_the_payload_arrives_at_a_function_and_its_result_leaves(open_user: OpenUser) -> None:
-    user = open_user("function", {"work": echo})
-    outcomes = [user.run(payload) for payload in PAYLOADS]
-    assert [(outcome.status, outcome.output) for outcome in outcomes] == [("SUCCEEDED", each) for each in PAYLOADS]
-    assert [run.event for run in user.stage.engine.invocations_of("work")] == PAYLOADS
-    assert user.stage.is_free(ENTITY)
-
-
-def test_the_payload_arrives_at_a_nested_execution_and_its_output_leaves(open_user: OpenUser) -> None:
-    user = open_user("nested_execution")
-    done = {"Type": "Pass", "Parameters": {"got.$": "$"}, "End": True}
-    child = user.stage.engine.machine("child", {"StartAt": "Done", "States": {"Done": done}})
-    assert child.arn == CHILD_ARN
-    payload = {"order": 42, "lock": "mine"}
-    outcome = user.run(payload)
-    assert (outcome.status, outcome.output) == ("SUCCEEDED", {"got": payload})
-    assert user.stage.is_free(ENTITY)
 
 
 def test_entity_namespace_and_record_wait_come_from_the_payload_and_the_work_gets_the_lock(open_user: OpenUser) -> None:
@@ -110,48 +87,15 @@ def test_an_entity_may_be_made_of_several_values(open_user: OpenUser) -> None:
     assert user.stage.is_free(f"tea/{arn.rpartition(':')[2]}")
 
 
-def test_executions_with_fragments_run_one_at_a_time_in_ticket_order(open_user: OpenUser) -> None:
-    work = Work(seconds=0.3)
-    user = open_user("chain", work)
-    arns = [user.start(index) for index in range(5)]
-    assert {user.machine.wait(arn, 60).status for arn in arns} == {"SUCCEEDED"}
-    assert work.overlaps() == []
-    served = [event["turn"]["grant"]["ticket"] for event in releases(user)]
-    assert served == sorted(set(served))
-
-
 def releases(user: UserStage) -> list[Any]:
     return [invocation.event for invocation in user.stage.engine.invocations_of("Release")]
 
 
-@pytest.mark.parametrize(
-    ("name", "own", "transitions"),
-    [
-        ("function", {"Locked.InvokeFunction", "After"}, 6),
-        # The Parallel in which a chain's failures are caught.
-        ("chain", {"Look", "Work", "LookAgain", "After"}, 7),
-        # The state that returns the lock.
-        ("by_path", {"Work"}, 8),
-    ],
-)
-def test_an_uncontended_entry_makes_few_transitions_beside_the_works_own_and_5_writes(
-    open_user: OpenUser, name: str, own: set[str], transitions: int
-) -> None:
-    user = open_user(name)
-    arn = user.start({"order": {"id": "tea"}, "tenant": "shop", "patience": 5})
-    assert user.machine.wait(arn).status == "SUCCEEDED"
-    entered = user.machine.entered(arn)
-    assert sum(count for state, count in entered.items() if state not in own) == transitions
-    # One more than the serialised workflow: the entry is recorded for a clean-up, which has only the ARN.
-    assert user.stage.requests.count("UpdateItem") == 5
-
-
 @pytest.mark.always("the way that most executions take")
-def test_a_fragment_and_the_serialised_workflow_share_one_queue(open_user: OpenUser) -> None:
-    work, after = Work(seconds=30), Work()
+def test_a_fragment_and_the_serialised_workflow_share_one_queue(open_user: OpenUser, work: Work) -> None:
+    after = Work()
     user = open_user("chain", {"work": work, "after": after})
-    first = user.start()
-    assert work.started.wait(10)
+    first = user.hold()
     second = user.stage.start(ENTITY, function="after")
     user.stage.wait_until_parked(second)
     work.finish.set()
@@ -212,15 +156,6 @@ def tokens(work: Work) -> list[int]:
     return [run.event["lock"]["fencingToken"] for run in sorted(work.runs, key=lambda run: run.started)]
 
 
-def test_iterations_of_a_map_with_entities_of_their_own_do_not_wait(open_user: OpenUser) -> None:
-    work = Work(seconds=30)
-    user = open_user("items", work)
-    arn = user.start({"items": [{"entity": "order-1"}, {"entity": "order-2"}]})
-    until(lambda: user.machine.entered(arn)["Work"] == 2, 20, lambda: str(user.machine.entered(arn)))
-    work.finish.set()
-    assert user.machine.wait(arn).output == ["done", "done"]
-
-
 def test_iterations_of_a_map_in_a_map_are_owners_of_their_own(open_user: OpenUser) -> None:
     work = Work(seconds=0.2)
     user = open_user("groups", work)
@@ -251,17 +186,6 @@ def test_each_entry_of_a_loop_takes_a_ticket_of_its_own(open_user: OpenUser) -> 
     assert user.stage.is_free(ENTITY)
 
 
-@pytest.mark.parametrize("name", ["chain", "function"])
-def test_failing_protected_work_fails_the_execution_as_itself_and_frees_the_lock(
-    open_user: OpenUser, name: str
-) -> None:
-    user = open_user(name, Work(error=StockMissing("no tea")))
-    outcome = user.run()
-    assert (outcome.status, outcome.error) == ("FAILED", "StockMissing")
-    assert json.loads(outcome.cause or "")["errorMessage"] == "no tea"
-    assert user.stage.is_free(ENTITY)
-
-
 def test_a_protected_fail_state_fails_the_execution_as_itself_and_frees_the_lock(open_user: OpenUser) -> None:
     user = open_user("failing")
     outcome = user.run()
@@ -269,21 +193,9 @@ def test_a_protected_fail_state_fails_the_execution_as_itself_and_frees_the_lock
     assert user.stage.is_free(ENTITY)
 
 
-@pytest.mark.parametrize("name", ["nested_execution", "child_in_chain"])
-def test_a_failing_nested_execution_fails_the_execution_as_itself_and_frees_the_lock(
-    open_user: OpenUser, name: str
-) -> None:
-    user = open_user(name)
-    fail = {"Type": "Fail", "Error": "StockMissing", "Cause": "no tea"}
-    user.stage.engine.machine("child", {"StartAt": "No", "States": {"No": fail}})
-    outcome = user.run({})
-    assert (outcome.status, outcome.error, outcome.cause) == ("FAILED", "StockMissing", "no tea")
-    assert user.stage.is_free(ENTITY)
-
-
 @pytest.mark.always("the way that most executions take")
 def test_a_failure_can_be_caught_and_the_lock_is_free_by_then(open_user: OpenUser) -> None:
-    user = open_user("caught", Work(error=StockMissing("no tea")))
+    user = open_user("caught", Work(error=StockMissing()))
     outcome = user.run({"order": 42})
     assert outcome.status == "SUCCEEDED"
     assert outcome.output["order"] == 42
@@ -291,17 +203,9 @@ def test_a_failure_can_be_caught_and_the_lock_is_free_by_then(open_user: OpenUse
     assert user.stage.is_free(ENTITY)
 
 
-def test_the_output_of_a_fragment_as_one_state_is_that_of_the_fragment(open_user: OpenUser) -> None:
-    user = open_user("caught", {"work": echo})
-    outcomes = [user.run(payload) for payload in PAYLOADS]
-    assert [outcome.output for outcome in outcomes] == PAYLOADS
-
-
-def test_a_record_wait_that_ends_is_caught_by_name(open_user: OpenUser) -> None:
-    work = Work(seconds=30)
+def test_a_record_wait_that_ends_is_caught_by_name(open_user: OpenUser, work: Work) -> None:
     user = open_user("caught", work)
-    first = user.start()
-    assert work.started.wait(10)
+    first = user.hold()
     second = user.run({"order": 42})
     assert (second.status, second.output["by"]) == ("SUCCEEDED", "name")
     assert second.output["caught"].startswith("the lock cannot be taken at once, and the record wait is 0; held by")
@@ -311,49 +215,26 @@ def test_a_record_wait_that_ends_is_caught_by_name(open_user: OpenUser) -> None:
 
 
 def test_a_fragment_that_is_repeated_enters_as_another_owner(open_user: OpenUser) -> None:
-    work = Work(error=StockMissing("no tea"))
+    work = Work(error=StockMissing())
     user = open_user("repeated", work)
     assert user.run({}).error == "StockMissing"
     assert len({run.event["lock"]["owner"] for run in work.runs}) == len(work.runs) == 3
     assert user.stage.is_free(ENTITY)
 
 
-def test_work_that_may_still_be_running_keeps_the_lock_until_its_lease_ends(open_user: OpenUser) -> None:
-    work = Work(seconds=60)
-    user = open_user("timing_out", work)
-    outcome = user.run({})
-    assert (outcome.status, outcome.error) == ("FAILED", "Work.Timeout")
-    assert not user.stage.is_free(ENTITY)
-    work.finish.set()
-
-
 def test_when_one_of_several_protected_states_fails_the_others_keep_the_lock(open_user: OpenUser) -> None:
     slow = Work(seconds=60)
-    user = open_user("concurrent", {"work": Work(error=StockMissing("no tea")), "slow": slow})
+    user = open_user("concurrent", {"work": Work(error=StockMissing()), "slow": slow})
     outcome = user.run({})
     assert (outcome.status, outcome.error) == ("FAILED", "StockMissing")
     assert not user.stage.is_free(ENTITY)
     slow.finish.set()
 
 
-def test_work_longer_than_the_lease_keeps_the_lock(open_user: OpenUser) -> None:
-    work = Work(seconds=USER_LEASE_S + 3)
-    user = open_user("chain", work)
-    first = user.start("first")
-    assert work.started.wait(10)
-    second = user.start("second")
-    assert user.machine.wait(first, 60).status == "SUCCEEDED"
-    work.finish.set()
-    assert user.machine.wait(second, 60).status == "SUCCEEDED"
-    assert work.overlaps() == []
-    assert len(user.stage.engine.invocations_of("Heartbeat")) >= 3
-
-
-def test_a_long_wait_and_a_long_hold_continue_in_other_executions(open_user: OpenUser) -> None:
-    work, after = Work(seconds=60), Work()
+def test_a_long_wait_and_a_long_hold_continue_in_other_executions(open_user: OpenUser, work: Work) -> None:
+    after = Work()
     user = open_user("continued", {"work": work, "after": after}, hand_over=POLL)
-    first = user.start("first")
-    assert work.started.wait(10)
+    first = user.hold("first")
     second = user.start("second")
     until(lambda: user.stage.continuations("wait-"), 30, lambda: str(user.machine.entered(second)))
     until(lambda: user.stage.continuations("hold-"), 30, lambda: str(user.machine.entered(first)))
@@ -364,42 +245,14 @@ def test_a_long_wait_and_a_long_hold_continue_in_other_executions(open_user: Ope
     assert user.stage.is_free(ENTITY)
 
 
-@pytest.mark.parametrize("mode", ["second reply", "first reply"])
-def test_every_function_may_run_twice(open_user: OpenUser, mode: Twice) -> None:
-    work = Work(seconds=0.3)
-    user = open_user("branches", work)
-    for name in ("TakeTicket", "WaitForWakeUp", "CheckPosition", "Heartbeat", "Release"):
-        user.stage.function(name).twice = mode
-    arns = [user.start() for _ in range(2)]
-    assert {user.machine.wait(arn, 90).status for arn in arns} == {"SUCCEEDED"}
-    assert work.overlaps() == []
-    assert len(work.runs) == 4
-
-
-@pytest.mark.always("the way that most executions take")
-@pytest.mark.parametrize("name", ["chain", "function"])
-def test_a_lost_lease_stops_the_protected_states_and_fails_the_fragment(open_user: OpenUser, name: str) -> None:
-    work = Work(seconds=60)
-    user = open_user(name, work)
-    arn = user.start()
-    assert work.started.wait(10)
-    user.stage.take_away(ENTITY)
-    outcome = user.machine.wait(arn, USER_LEASE_S)
-    assert (outcome.status, outcome.error) == ("FAILED", "LockLost")
-    assert user.machine.entered(arn)["After"] == 0
-    work.finish.set()
-
-
 @pytest.mark.parametrize(
     ("name", "hand_over", "state"), [("chain", CALLBACK, "WakeUp"), ("polled_chain", POLL, "Turn")]
 )
 def test_a_waiter_parks_or_polls_as_the_hand_over_says(
-    open_user: OpenUser, name: str, hand_over: HandOver, state: str
+    open_user: OpenUser, work: Work, name: str, hand_over: HandOver, state: str
 ) -> None:
-    work = Work(seconds=30)
     user = open_user(name, work, hand_over=hand_over)
-    first = user.start()
-    assert work.started.wait(10)
+    first = user.hold()
     second = user.start()
     user.machine.wait_until_entered(second, f"Locked.WaitFor{state}")
     if hand_over is CALLBACK:
@@ -412,11 +265,10 @@ def test_a_waiter_parks_or_polls_as_the_hand_over_says(
     assert work.overlaps() == []
 
 
-def test_a_stopped_waiter_leaves_the_queue_at_once(open_user: OpenUser) -> None:
-    work, after = Work(seconds=60), Work()
+def test_a_stopped_waiter_leaves_the_queue_at_once(open_user: OpenUser, work: Work) -> None:
+    after = Work()
     user = open_user("chain", {"work": work, "after": after})
-    first = user.start()
-    assert work.started.wait(10)
+    first = user.hold()
     stopped = user.start()
     user.wait_until_parked(stopped)
     third = user.stage.start(ENTITY, function="after")
@@ -431,17 +283,14 @@ def test_a_stopped_waiter_leaves_the_queue_at_once(open_user: OpenUser) -> None:
     assert user.stage.is_free(ENTITY)
 
 
-def test_every_entry_of_a_stopped_execution_is_cleaned_up(open_user: OpenUser) -> None:
-    work = Work(seconds=60)
+def test_every_entry_of_a_stopped_execution_is_cleaned_up(open_user: OpenUser, work: Work) -> None:
     user = open_user("branches", work)
-    arn = user.start()
-    assert work.started.wait(10)
+    arn = user.hold()
     user.wait_until_parked(arn)
     user.stop(arn)
     state = user.stage.lock(ENTITY)
     # The waiting branch has left; the function of the other may still be running, until the lease ends.
     assert (len(state.rows), len(state.item.holders if state.item else ())) == (0, 1)
-    work.finish.set()
 
 
 def test_a_stopped_holder_of_a_nested_execution_frees_the_lock_at_once(open_user: OpenUser) -> None:
@@ -450,13 +299,7 @@ def test_a_stopped_holder_of_a_nested_execution_frees_the_lock_at_once(open_user
     child = user.stage.engine.machine("child", {"StartAt": "Wait", "States": {"Wait": wait}})
     arn = user.start({})
     user.machine.wait_until_entered(arn, "Locked.StartExecution")
-    until(lambda: running(user.stage, child), 10, lambda: "the nested execution to start")
+    until(lambda: child.executions(statusFilter="RUNNING"), 10, lambda: "the nested execution to start")
     user.stop(arn)
-    assert not running(user.stage, child)
+    assert child.executions(statusFilter="RUNNING") == []
     assert user.stage.is_free(ENTITY)
-
-
-def running(stage: Stage, machine: Machine) -> list[Any]:
-    found = stage.engine.client.list_executions(stateMachineArn=machine.arn, statusFilter="RUNNING")
-    executions: list[Any] = found["executions"]
-    return executions

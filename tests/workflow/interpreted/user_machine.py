@@ -386,6 +386,13 @@ class UserStage:
     def run(self, payload: Any = None, timeout: float = 30.0) -> Outcome:
         return self.machine.wait(self.start(payload), timeout)
 
+    def hold(self, payload: Any = None) -> str:
+        """Start an execution, and wait until its work runs."""
+        arn = self.start(payload)
+        work: Any = self.stage.function("work").handler
+        assert work.started.wait(20)
+        return arn
+
     def sessions(self, arn: str) -> list[Item]:
         return [item for item in self.stage.items() if item["pk"]["S"] == f"session#{arn}"]
 

@@ -1,17 +1,20 @@
-"""What a function does before its first event: in Lambda, and only there."""
+"""The clients of a function: made before its first event, in Lambda and only there; and with another time-out."""
 
 import subprocess
 import sys
 import textwrap
+from typing import Any
 
 import pytest
+from kit.events import execution_arn, turn_of
 from kit.world import Process, World
 
-from ticketlock.testing import Fault
+from ticketlock import InvalidLockRequest, LockTable
+from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB
 from ticketlock.workflow import Workflow
 
 
-def test_it_costs_one_request_and_saves_the_first_step_the_request_for_the_time(world: World) -> None:
+def test_an_initialisation_costs_one_request_and_saves_the_first_step_the_request_for_the_time(world: World) -> None:
     cold = world.process(cold=True)
     workflow = Workflow(cold.table)
     assert cold.operations(workflow.prepare) == ["GetItem"]
@@ -19,7 +22,7 @@ def test_it_costs_one_request_and_saves_the_first_step_the_request_for_the_time(
 
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
-def test_an_unreachable_table_neither_fails_nor_delays_it(world: World, alice: Process) -> None:
+def test_an_unreachable_table_neither_fails_nor_delays_an_initialisation(world: World, alice: Process) -> None:
     memory = world.engine.memory
     assert memory is not None
     cold = world.process(cold=True)
@@ -68,3 +71,26 @@ def imported(before: str, told: str = "_observed.workflow.cache_info().currsize 
     )
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60)
     return done.stdout.strip()
+
+
+def taken(workflow: Workflow, entity: str) -> dict[str, Any]:
+    """The turn of a fragment with a lease of 10 s."""
+    asked = {"entity": entity}
+    return turn_of(workflow, execution_arn(), asked, place="charge", leaseSeconds=10, workMachine="")
+
+
+def workflow_over(memory: MemoryDynamoDB, clock: ManualClock) -> Workflow:
+    never_called: Any = object()
+    return Workflow(LockTable("locks", client=memory.client, step_functions=never_called, clocks=clock))
+
+
+def test_a_lock_is_freed_though_one_hung_request_could_outlast_its_lease(
+    memory: MemoryDynamoDB, clock: ManualClock
+) -> None:
+    turn = taken(workflow_over(memory, clock), "order-42")
+    memory.meta.config.read_timeout = 5
+    patient = workflow_over(memory, clock)
+    with pytest.raises(InvalidLockRequest, match="read time-outs"):
+        taken(patient, "order-43")
+    patient.release({"turn": turn})
+    assert not [item for item in memory.items() if any(name.startswith("holder:") for name in item)]
