@@ -1,20 +1,21 @@
 """Units that crashed processes have left, minutes ago."""
 
 import time
-import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 from kit.crashes import crashes
-from kit.engines import Engine
-from kit.units import KEYS, Books, Killed, Party, make_table
+from kit.units import VECTOR_INDEX, Books, Killed, Party
 
-from ticketlock.testing import ManualClock
+from ticketlock.errors import CommittedUnfinished
+from ticketlock.testing import ManualClock, MemoryDynamoDB
 
 AGO_S = 300
 """Longer than a lease, and not so long that a unit is closed when it is settled."""
+
+
+def _then(books: Books, ago_s: int) -> Books:
+    return Books(books.engine, books.plain_client, books.tables, ManualClock(int((time.time() - ago_s) * 1_000)))
 
 
 def left(books: Books, names: Sequence[str], *, is_committed: bool = False, ago_s: int | None = None) -> str:
@@ -25,8 +26,7 @@ def left(books: Books, names: Sequence[str], *, is_committed: bool = False, ago_
     """
     if ago_s is None:
         ago_s = 0 if is_committed else -AGO_S
-    then = ManualClock(int((time.time() - ago_s) * 1_000))
-    ann = Party(Books(books.engine, books.plain_client, books.tables, then), None)
+    ann = Party(_then(books, ago_s), None)
     with ann.begin() as made:
         for name in names:
             made.put(ann.accounts, {"id": name, "balance": 100, "secret": f"of {name}"})
@@ -41,8 +41,7 @@ def left(books: Books, names: Sequence[str], *, is_committed: bool = False, ago_
 
 def left_insert(books: Books, *, ago_s: int) -> str:
     """The id of a committed unit that inserts into a guarded table, whose process crashed after its decision."""
-    then = ManualClock(int((time.time() - ago_s) * 1_000))
-    ann = Party(Books(books.engine, books.plain_client, books.tables, then), None, guarded=True)
+    ann = Party(_then(books, ago_s), None, guarded=True)
     unit = ann.begin()
     unit.put(ann.lines, {"pk": "an order", "sk": 1})
     crashes(ann, 1, is_sent=True)
@@ -51,16 +50,13 @@ def left_insert(books: Books, *, ago_s: int) -> str:
     return unit.id
 
 
-@contextmanager
-def books_on(engine: Engine, client: Any, names: dict[str, str]) -> Iterator[Books]:
-    """Tables for units, deleted afterwards."""
-    for use, name in names.items():
-        make_table(client, name, KEYS[use])
-    yield Books(engine, client, names)
-    for name in names.values():
-        client.delete_table(TableName=name)
-
-
-def some_names() -> dict[str, str]:
-    suffix = uuid.uuid4().hex[:8]
-    return {use: f"{use}-{suffix}" for use in KEYS}
+def left_refused(memory: MemoryDynamoDB, books: Books) -> str:
+    """The id of a committed unit: DynamoDB refuses what it writes to the account of ann."""
+    books.write("accounts", {"id": "ann", "balance": 100})
+    ann = Party(books, None)
+    memory.update_table(TableName="accounts", VectorIndexUpdates=[{"Create": VECTOR_INDEX}])
+    unit = ann.begin(engine="marked")
+    unit.update(ann.accounts, {"id": "ann"}, "SET vector = :v, photo = :p", {":v": [1], ":p": b"\x00\xff"})
+    with pytest.raises(CommittedUnfinished):
+        unit.commit()
+    return unit.id

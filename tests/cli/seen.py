@@ -3,9 +3,9 @@
 from ticketlock import LockClient
 
 
-def is_held(locks: LockClient, entity: str) -> bool:
+def held(locks: LockClient, entity: str) -> int:
     item = locks.inspect(entity).item
-    return item is not None and item.held > 0
+    return 0 if item is None else item.held
 
 
 def waiters(locks: LockClient, entity: str) -> int:

@@ -1,23 +1,16 @@
 """`ticketlock doctor`: what it finds, and that it leaves nothing behind."""
 
-import uuid
 from typing import Any
 
-import boto3
 import pytest
 from kit.command import Command, Ended
-from ticketlock_local.cloud.deploy import client_arguments
-from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock.cli._doctor import table_findings
 from ticketlock.locks._lock_table import LOCK_TABLE
 from ticketlock.locks._reads import TIME_CHECK
 from ticketlock.testing import MemoryDynamoDB
 
-
-@pytest.fixture
-def client(emulator: Emulator) -> Any:
-    return boto3.client("dynamodb", **client_arguments(emulator.endpoint))
+VERIFY = pytest.mark.verify("each check is a process")
 
 
 def verdicts(ended: Ended) -> dict[str, str]:
@@ -30,34 +23,29 @@ def verdicts(ended: Ended) -> dict[str, str]:
 
 
 def test_a_lock_table_with_all_that_it_needs_is_in_order_and_stays_as_it_was(
-    command: Command, client: Any, table_name: str
+    command: Command, dynamodb: Any, table_name: str
 ) -> None:
-    before = client.scan(TableName=table_name)["Items"]
+    before = dynamodb.scan(TableName=table_name)["Items"]
     ended = command.run("doctor")
     assert (ended.exit_code, ended.err) == (0, "")
     assert set(verdicts(ended).values()) == {"ok"}
     actions = ("GetItem", "Query", "PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem", "Scan")
     assert {f"dynamodb:{action}" for action in actions} <= set(verdicts(ended))
-    assert client.scan(TableName=table_name)["Items"] == before
+    assert dynamodb.scan(TableName=table_name)["Items"] == before
 
 
-@pytest.mark.verify("each check is a process")
-def test_a_table_with_wrong_keys_is_found_and_named_by_the_commands_that_read_it(command: Command, client: Any) -> None:
-    name = f"other-{uuid.uuid4().hex[:8]}"
-    client.create_table(
-        TableName=name,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
-        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
-    )
-    ended = command.run("doctor", "--table", name)
+@VERIFY
+def test_a_table_with_wrong_keys_is_found_and_named_by_the_commands_that_read_it(
+    command: Command, keyed_otherwise: str
+) -> None:
+    ended = command.run("doctor", "--table", keyed_otherwise)
     found = verdicts(ended)
     assert ended.exit_code == 78
     assert (found["table"], found["keys"], found["time to live"]) == ("ok", "BAD", "?")
     assert [what for what in found if what.startswith(("dynamodb:", "permissions"))] == ["permissions"]
     for words in (("ls",), ("show", "order-42")):
-        assert f"is '{name}' a lock table? `ticketlock doctor`" in command.run(*words, "--table", name).err
-    client.delete_table(TableName=name)
+        said = command.run(*words, "--table", keyed_otherwise).err
+        assert f"is '{keyed_otherwise}' a lock table? `ticketlock doctor`" in said
 
 
 def test_missing_permissions_are_found_one_by_one(command: Command, denying: str) -> None:
@@ -68,7 +56,7 @@ def test_missing_permissions_are_found_one_by_one(command: Command, denying: str
     assert (found["table"], found["dynamodb:PutItem"], found["clock"]) == ("?", "BAD", "ok")
 
 
-@pytest.mark.verify("each check is a process")
+@VERIFY
 def test_a_clock_that_is_far_off_is_found(command: Command, an_hour_ahead: str) -> None:
     ended = command.run("doctor", "--endpoint-url", an_hour_ahead)
     (line,) = [line for line in ended.out.splitlines() if " clock: " in line]
@@ -77,35 +65,26 @@ def test_a_clock_that_is_far_off_is_found(command: Command, an_hour_ahead: str) 
     assert "behind the table's" in line
 
 
-def test_an_endpoint_that_does_not_answer_is_not_in_order_and_nothing_else_is_checked(
-    command: Command, closed_port: int
+@pytest.mark.parametrize(
+    "service", ["nobody", pytest.param("throttling", marks=VERIFY), pytest.param("web_page", marks=VERIFY)]
+)
+def test_an_endpoint_that_does_not_answer_as_dynamodb_does_is_not_in_order_and_nothing_else_is_checked(
+    command: Command, request: pytest.FixtureRequest, service: str
 ) -> None:
-    ended = command.run("doctor", "--endpoint-url", f"http://127.0.0.1:{closed_port}")
+    ended = command.run("doctor", "--endpoint-url", request.getfixturevalue(service))
     assert ended.exit_code == 69
     assert verdicts(ended) == {"versions": "ok", "endpoint": "BAD", "credentials": "ok"}
     assert ended.err == "ticketlock: the endpoint does not answer: the other checks were skipped\n"
 
 
-@pytest.mark.verify("each check is a process")
-def test_an_endpoint_that_is_always_busy_is_not_in_order(command: Command, throttling: str) -> None:
-    ended = command.run("doctor", "--endpoint-url", throttling)
-    assert (ended.exit_code, verdicts(ended)["endpoint"]) == (69, "BAD")
-
-
-@pytest.mark.verify("each check is a process")
-def test_an_endpoint_that_is_no_dynamodb_is_not_in_order(command: Command, web_page: str) -> None:
-    ended = command.run("doctor", "--endpoint-url", web_page)
-    assert (ended.exit_code, verdicts(ended)["endpoint"]) == (69, "BAD")
-
-
-@pytest.mark.verify("each check is a process")
+@VERIFY
 def test_an_endpoint_is_not_asked_without_credentials(command: Command) -> None:
     ended = command.run("doctor", AWS_ACCESS_KEY_ID="", AWS_SECRET_ACCESS_KEY="")
     assert ended.exit_code == 78
     assert verdicts(ended) == {"versions": "ok", "endpoint": "?", "credentials": "BAD"}
 
 
-@pytest.mark.verify("each check is a process")
+@VERIFY
 def test_a_missing_table_is_found(command: Command) -> None:
     ended = command.run("doctor", "--table", "none")
     assert ended.exit_code == 78

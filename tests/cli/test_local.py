@@ -45,46 +45,30 @@ def test_runs_beside_each_other_wait_for_each_other_there(command: Command, enti
     assert waiter.end().out == "next\n"
 
 
-def test_it_answers_on_the_loopback_interface_and_ends_with_a_signal(command: Command) -> None:
+def test_it_answers_on_the_loopback_interface_until_a_signal_and_says_nothing_of_a_client_that_is_killed(
+    command: Command,
+) -> None:
     local = command.start("local")
     endpoint, _ = endpoint_and_lines(local)
     assert endpoint.startswith("http://127.0.0.1:")
-    with pytest.raises(urllib.error.HTTPError) as answered:
-        urllib.request.urlopen(urllib.request.Request(endpoint, data=b"{}"), timeout=10)
-    assert answered.value.code == 400
-    answered.value.close()
-    local.send(signal.SIGINT)
-    assert local.end().exit_code == 0
-    with pytest.raises(urllib.error.URLError):
-        urllib.request.urlopen(endpoint, timeout=10)
-
-
-def test_a_client_that_is_killed_leaves_nothing_on_its_standard_error(command: Command) -> None:
-    local = command.start("local")
-    endpoint, _ = endpoint_and_lines(local)
-    port = int(endpoint.rpartition(":")[2])
     for sent in (
         b"",
         b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n{",
         b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}",
     ):
-        client = socket.create_connection(("127.0.0.1", port))
+        client = socket.create_connection(("127.0.0.1", int(endpoint.rpartition(":")[2])))
         client.sendall(sent)
         # As the system ends the connections of a killed process that has data left to read: with a reset.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         client.close()
-    # It still answers.
     with pytest.raises(urllib.error.HTTPError) as answered:
         urllib.request.urlopen(urllib.request.Request(endpoint, data=b"{}"), timeout=10)
+    assert answered.value.code == 400
     answered.value.close()
     local.send(signal.SIGINT)
     ended = local.end()
-    assert "Traceback" not in ended.err
-    assert "Exception" not in ended.err
-
-
-def test_in_a_checkout_it_names_the_whole_stack(command: Command) -> None:
-    local = command.start("local")
-    endpoint_and_lines(local)
-    local.send(signal.SIGTERM)
-    assert "`make local`" in local.end().err
+    assert (ended.exit_code, "Traceback" in ended.err, "Exception" in ended.err) == (0, False, False)
+    # It was started in a checkout.
+    assert "`make local`" in ended.err
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(endpoint, timeout=10)

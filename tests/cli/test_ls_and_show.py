@@ -1,6 +1,8 @@
 """`ticketlock ls` and `show`: the content of the table, for people and for programs."""
 
 import json
+from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -8,41 +10,70 @@ from cli.seen import waiters
 from kit.command import Command, interrupt, until
 
 from ticketlock import Claim, LockClient, LockName
+from ticketlock.locks._items import Row
 
 pytestmark = pytest.mark.verify("each command is a process; tests/locks tests what is read")
 
 
-def test_a_list_has_the_locks_by_name(command: Command, locks: LockClient, entity: str) -> None:
-    with locks.acquire(entity, namespace="b"), locks.acquire(entity, namespace="a", shared=True):
-        listed = json.loads(command.run("ls", "--json").out)
-        mine = [lock for lock in listed if lock["entity"] == entity]
-        assert [(lock["namespace"], lock["held"], lock["shared"]) for lock in mine] == [("a", 1, True), ("b", 1, False)]
+@pytest.fixture
+def row(locks: LockClient, entity: str) -> Iterator[Row]:
+    """Locks whose names begin with the entity, and one with another name; the row of the one that waits for a lock."""
+    for name in (f"{entity}/a-free", f"{entity}/d-closed", f"other-{entity}"):
+        locks.acquire(name).release()
+    locks.acquire(f"{entity}/e-elsewhere", namespace=entity).release()
+    locks.table.set_limit(locks.lock(f"{entity}/d-closed"), 0)
+    claim = Claim(LockName(f"{entity}/c-waited-for"), "waiter", 600_000)
+    with ExitStack() as stack:
+        for owner in ("first", "second"):
+            stack.enter_context(locks.acquire(f"{entity}/b-held", permits=2, owner=owner))
+        stack.enter_context(locks.acquire(f"{entity}/c-waited-for", shared=True))
+        found: Any = locks.table.take_ticket(claim, None)
+        (row,) = locks.inspect(f"{entity}/c-waited-for").rows
+        yield row
+        locks.table.withdraw(claim, found.place.ticket)
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("--prefix ENTITY", "abcde"),
+        ("--prefix ENTITY --sort name", "abcde"),
+        ("--prefix ENTITY --sort held", "bcade"),
+        ("--prefix ENTITY --sort waiting", "cabde"),
+        ("--prefix ENTITY --sort oldest", "cabde"),
+        ("--prefix ENTITY --busy", "bc"),
+        ("--prefix ENTITY/a", "a"),
+        ("--namespace ENTITY", "e"),
+    ],
+)
+def test_a_list_has_the_locks_that_are_asked_for_in_the_order_that_is_asked_for(
+    command: Command, row: Row, entity: str, words: str, names: str
+) -> None:
+    assert row.owner == "waiter"
+    listed = json.loads(command.run("ls", "--json", *words.replace("ENTITY", entity).split()).out)
+    assert "".join(lock["entity"].removeprefix(f"{entity}/")[0] for lock in listed) == names
+
+
+def test_a_list_has_the_holders_and_the_oldest_waiter(command: Command, row: Row, entity: str) -> None:
+    _, held, waited_for, *_ = json.loads(command.run("ls", "--prefix", entity, "--json").out)
+    assert [holder["owner"] for holder in held["holders"]] == ["first", "second"]
+    assert 0 <= held["holders"][0]["heldForSeconds"] < 60
+    assert (held["held"], held["shared"], waited_for["held"], waited_for["shared"]) == (2, False, 1, True)
+    oldest = waited_for["oldestWaiter"]
+    assert (oldest["owner"], oldest["ticket"]) == (row.owner, row.ticket)
 
 
 def test_a_list_for_people_has_a_line_for_each_lock_of_any_width(
-    command: Command, locks: LockClient, entity: str
+    command: Command, locks: LockClient, row: Row, entity: str
 ) -> None:
-    long = entity + "x" * 200
+    long = f"{entity}/z{'x' * 200}"
     with locks.acquire(long, owner="build-7"):
-        lines = command.run("ls", COLUMNS="80").out.splitlines()
-    assert lines[0].split() == ["entity", "namespace", "holder", "held", "for", "waiting", "oldest", "permits"]
-    (line,) = [line.split() for line in lines if line.startswith(long)]
-    assert (line[:3], line[-3:]) == ([long, "default", "build-7"], ["0", "-", "1"])
-
-
-def test_a_list_has_the_holders_and_the_oldest_waiter(command: Command, locks: LockClient, entity: str) -> None:
-    first, second = (locks.acquire(entity, permits=2, owner=owner) for owner in ("first", "second"))
-    waiter = command.start("run", entity, "--permits", "2", "--", "true")
-    until(lambda: waiters(locks, entity) == 1)
-    (row,) = locks.inspect(entity).rows
-    (listed,) = json.loads(command.run("ls", "--prefix", entity, "--json").out)
-    assert [holder["owner"] for holder in listed["holders"]] == ["first", "second"]
-    assert 0 <= listed["holders"][0]["heldForSeconds"] < 60
-    assert (listed["oldestWaiter"]["owner"], listed["oldestWaiter"]["ticket"]) == (row.owner, row.ticket)
-    assert "first and 1 more" in command.run("ls", "--prefix", entity).out
-    first.release()
-    second.release()
-    assert waiter.end().exit_code == 0
+        headings, _, *lines = command.run("ls", "--prefix", entity, COLUMNS="80").out.splitlines()
+    assert headings.split() == ["entity", "namespace", "holder", "held", "for", "waiting", "oldest", "permits"]
+    assert len(lines) == 6
+    assert "first and 1 more" in lines[1]
+    assert (lines[2].split()[-3], lines[3].split()[-1], row.owner) == ("1", "closed", "waiter")
+    assert (lines[5].split()[:3], lines[5].split()[-3:]) == ([long, "default", "build-7"], ["0", "-", "1"])
 
 
 def test_an_expired_waiter_is_not_the_oldest(command: Command, locks: LockClient, entity: str) -> None:
@@ -59,41 +90,6 @@ def test_an_expired_waiter_is_not_the_oldest(command: Command, locks: LockClient
         locks.table.withdraw(alive, found.place.ticket)
 
 
-def test_a_list_can_be_limited_to_entities_with_a_prefix(command: Command, locks: LockClient, entity: str) -> None:
-    for name in (f"{entity}-a", f"{entity}-b", f"other-{entity}"):
-        locks.acquire(name).release()
-    listed = json.loads(command.run("ls", "--prefix", f"{entity}-", "--json").out)
-    assert [lock["entity"] for lock in listed] == [f"{entity}-a", f"{entity}-b"]
-
-
-@pytest.mark.parametrize(
-    ("sort", "first"), [("name", "a-free"), ("held", "b-held"), ("waiting", "c-waited-for"), ("oldest", "c-waited-for")]
-)
-def test_a_list_begins_with_what_it_is_sorted_by(
-    command: Command, locks: LockClient, entity: str, sort: str, first: str
-) -> None:
-    locks.acquire(f"{entity}/a-free").release()
-    with locks.acquire(f"{entity}/b-held"), locks.acquire(f"{entity}/c-waited-for"):
-        claim = Claim(LockName(f"{entity}/c-waited-for"), "waiter", 60_000)
-        place: Any = locks.table.take_ticket(claim, None)
-        listed = json.loads(command.run("ls", "--prefix", entity, "--sort", sort, "--json").out)
-        locks.table.withdraw(claim, place.place.ticket)
-    assert listed[0]["entity"] == f"{entity}/{first}"
-
-
-def test_a_closed_lock_is_shown_and_listed_as_closed(command: Command, locks: LockClient, entity: str) -> None:
-    locks.table.set_limit(locks.lock(entity), 0)
-    assert "closed by an operator (0 permits)" in command.run("show", entity).out
-    assert command.run("ls", "--prefix", entity).out.split()[-1] == "closed"
-
-
-def test_a_list_of_busy_locks_leaves_out_free_ones(command: Command, locks: LockClient, entity: str) -> None:
-    with locks.acquire(entity, namespace="held"):
-        locks.acquire(entity, namespace="free").release()
-        listed = json.loads(command.run("ls", "--busy", "--json").out)
-    assert [lock["namespace"] for lock in listed if lock["entity"] == entity] == ["held"]
-
-
 def test_a_waiter_that_is_counted_and_has_left_is_not_listed(command: Command, locks: LockClient, entity: str) -> None:
     with locks.acquire(entity):
         gone = Claim(LockName(entity), "gone", 600_000)
@@ -107,14 +103,6 @@ def test_a_waiter_that_is_counted_and_has_left_is_not_listed(command: Command, l
     assert (listed["waiting"], listed["oldestWaiter"]) == (0, None)
     assert command.run("ls", "--prefix", entity).out.splitlines()[-1].split()[-3:] == ["0", "-", "1"]
     assert json.loads(command.run("ls", "--busy", "--prefix", entity, "--json").out) == []
-
-
-def test_a_list_can_be_limited_to_one_namespace(command: Command, locks: LockClient, entity: str) -> None:
-    locks.acquire(entity, namespace=entity).release()
-    locks.acquire(entity).release()
-    assert [lock["namespace"] for lock in json.loads(command.run("ls", "--namespace", entity, "--json").out)] == [
-        entity
-    ]
 
 
 def test_a_lock_is_shown_with_its_holder_and_its_queue(command: Command, locks: LockClient, entity: str) -> None:
@@ -178,10 +166,3 @@ def test_a_watched_lock_is_printed_into_a_pipe_too(command: Command, locks: Lock
     until(lambda: watch.line() == "No one holds it.")
     interrupt(watch)
     assert watch.end().exit_code == 0
-
-
-@pytest.mark.parametrize("arguments", [("show",), ("ls", "--every", "2"), ("run",), ("show", "")])
-def test_a_wrong_command_line_prints_the_usage(command: Command, arguments: tuple[str, ...]) -> None:
-    ended = command.run(*arguments)
-    assert ended.exit_code == 2
-    assert "Traceback" not in ended.err

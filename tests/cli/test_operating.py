@@ -1,71 +1,115 @@
-"""`ticketlock release --force`, `limit` and `init`: an operator's commands, which ask first."""
+"""`acquire`, `renew`, `release`: a lock over several steps, each a process of its own; and what operators are asked."""
 
+import json
+import signal
 import uuid
+from datetime import datetime
+from typing import Any
 
-import boto3
 import pytest
+from cli.seen import held, waiters
 from kit.command import Command, until
-from ticketlock_local.cloud.deploy import client_arguments
-from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock import LockClient
 
-pytestmark = pytest.mark.verify("each command is a process; tests/locks tests what operators may do")
+pytestmark = pytest.mark.verify("each command is a process; tests/client tests resuming, tests/locks what operators do")
 
 
-def held(locks: LockClient, entity: str) -> int:
+def told(command: Command, *arguments: str) -> dict[str, Any]:
+    ended = command.run(*arguments)
+    assert (ended.exit_code, ended.err) == (0, "")
+    answer: dict[str, Any] = json.loads(ended.out)
+    return answer
+
+
+def test_a_lock_is_taken_in_one_step_renewed_in_another_and_released_in_a_third(
+    command: Command, locks: LockClient, entity: str
+) -> None:
+    take = ("acquire", entity, "--owner", "build-7", "--lease", "120", "--data", "deploys")
+    taken, again = told(command, *take), told(command, *take)
+    assert (taken["owner"], again["fencingToken"], held(locks, entity)) == ("build-7", taken["fencingToken"], 1)
+    renewed = told(command, "renew", entity, "--owner", "build-7", "--lease", "600")
+    assert renewed["fencingToken"] == taken["fencingToken"]
+    assert datetime.fromisoformat(renewed["deadline"]) > datetime.fromisoformat(taken["deadline"])
+    assert 500 < renewed["remainingSeconds"] <= 600
+    released = told(command, "release", entity, "--owner", "build-7")
+    assert (released["entity"], released["owner"], released["leaseWasOver"]) == (entity, "build-7", False)
+    assert held(locks, entity) == 0
+
+
+def test_a_step_without_an_owner_generates_one_and_prints_it(command: Command, locks: LockClient, entity: str) -> None:
+    owner = told(command, "acquire", entity)["owner"]
     item = locks.inspect(entity).item
-    assert item is not None
-    return item.held
+    assert [holder.owner for holder in (item.holders if item else ())] == [owner]
+
+
+def test_a_release_after_the_lease_says_so(command: Command, locks: LockClient, entity: str) -> None:
+    told(command, "acquire", entity, "--owner", "build-7", "--lease", "1")
+
+    def lease_is_over() -> bool:
+        found = locks.inspect(entity)
+        assert found.item is not None
+        return found.item.holders[0].lease_until_ms < found.now.earliest_ms
+
+    until(lease_is_over)
+    ended = command.run("release", entity, "--owner", "build-7")
+    assert (ended.exit_code, json.loads(ended.out)["leaseWasOver"]) == (76, True)
+
+
+def test_a_signal_while_a_step_waits_leaves_the_queue(command: Command, locks: LockClient, entity: str) -> None:
+    with locks.acquire(entity):
+        acquire = command.start("acquire", entity, "--wait", "forever")
+        until(lambda: waiters(locks, entity) == 1)
+        acquire.send(signal.SIGTERM)
+        assert acquire.end().exit_code == 128 + signal.SIGTERM
+        assert waiters(locks, entity) == 0
 
 
 def test_a_lock_is_freed_by_force_after_a_question_that_names_its_holder(
     command: Command, locks: LockClient, entity: str
 ) -> None:
-    lease = locks.acquire(entity, owner="the holder")
+    token = locks.acquire(entity, owner="the holder").fencing_token
+    assert command.run("release", entity, "--force", text="n\n").exit_code == 1
+    assert held(locks, entity) == 1
     ended = command.run("release", entity, "--force", text="y\n")
-    assert (ended.exit_code, ended.out) == (0, f"taken from the holder, fencing token {lease.fencing_token}\n")
-    assert f"the holder, fencing token {lease.fencing_token}: its lease ends in" in ended.err
+    assert (ended.exit_code, ended.out) == (0, f"taken from the holder, fencing token {token}\n")
+    assert f"the holder, fencing token {token}: its lease ends in" in ended.err
     assert held(locks, entity) == 0
-
-
-def test_a_declined_confirmation_changes_nothing(command: Command, locks: LockClient, entity: str) -> None:
-    with locks.acquire(entity):
-        assert command.run("release", entity, "--force", text="n\n").exit_code == 1
-        assert held(locks, entity) == 1
 
 
 def test_one_holder_of_several_is_named_by_its_token(command: Command, locks: LockClient, entity: str) -> None:
     first, second = (locks.acquire(entity, permits=2, owner=owner) for owner in ("first", "second"))
     ended = command.run("release", entity, "--force", "--yes", "--fencing-token", str(second.fencing_token))
-    assert ended.out.startswith("taken from second")
-    assert held(locks, entity) == 1
+    assert (ended.out.startswith("taken from second"), held(locks, entity)) == (True, 1)
     first.release()
 
 
-def test_a_lock_without_a_holder_cannot_be_freed_by_force(command: Command, entity: str) -> None:
-    ended = command.run("release", entity, "--force", "--yes")
-    assert (ended.exit_code, ended.err) == (76, f"ticketlock: no one holds the lock on '{entity}'\n")
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("renew ENTITY --owner build-7", "ticketlock: "),
+        ("release ENTITY --owner build-7", "ticketlock: "),
+        ("release ENTITY --force --yes", "ticketlock: no one holds the lock on 'ENTITY'\n"),
+        ("remove-waiter ENTITY 7", "ticketlock: no one waits for the lock on 'ENTITY' with ticket 7\n"),
+        ("remove-waiter ENTITY 7 --yes", "ticketlock: no one waits for the lock on 'ENTITY' with ticket 7\n"),
+    ],
+)
+def test_a_holder_or_a_waiter_that_is_not_there_ends_a_command_with_76(
+    command: Command, entity: str, words: str, says: str
+) -> None:
+    ended = command.run(*words.replace("ENTITY", entity).split())
+    assert (ended.exit_code, ended.out, len(ended.err.splitlines())) == (76, "", 1)
+    assert ended.err.startswith(says.replace("ENTITY", entity))
 
 
-def test_a_limit_replaces_the_number_that_the_users_ask_for(command: Command, locks: LockClient, entity: str) -> None:
+def test_a_limit_is_set_and_unset_after_a_question(command: Command, locks: LockClient, entity: str) -> None:
     ended = command.run("limit", entity, "2", text="y\n")
     assert (ended.exit_code, ended.out) == (0, f"{entity}: 2 permits, held by 0, 0 waiting\n")
     assert "not used yet" in ended.err
-    with locks.acquire(entity), locks.acquire(entity, permits=5):
+    with locks.acquire(entity), locks.acquire(entity, permits=3):
         assert held(locks, entity) == 2
-
-
-def test_a_closed_lock_is_not_granted_until_it_is_opened(command: Command, entity: str) -> None:
     assert command.run("limit", entity, "0", "--yes").exit_code == 0
     assert command.run("run", entity, "--no-wait", "--", "true").exit_code == 75
-    assert command.run("limit", entity, "1", "--yes").exit_code == 0
-    assert command.run("run", entity, "--no-wait", "--", "true").exit_code == 0
-
-
-def test_a_limit_is_unset_after_a_question(command: Command, locks: LockClient, entity: str) -> None:
-    locks.acquire(entity, permits=3).release()
-    command.run("limit", entity, "0", "--yes")
     assert command.run("limit", entity, "--unset", text="n\n").exit_code == 1
     ended = command.run("limit", entity, "--unset", text="y\n")
     assert (ended.exit_code, ended.out) == (0, f"{entity}: 3 permits, held by 0, 0 waiting\n")
@@ -86,7 +130,7 @@ def test_a_limit_of_a_lock_without_earlier_users_is_unset_to_a_number(command: C
 def test_a_waiter_is_removed_after_a_question_that_names_it(command: Command, locks: LockClient, entity: str) -> None:
     with locks.acquire(entity):
         waiter = command.start("run", entity, "--", "true")
-        until(lambda: len(locks.inspect(entity).rows) == 1)
+        until(lambda: waiters(locks, entity) == 1)
         (row,) = locks.inspect(entity).rows
         ticket = str(row.ticket)
         assert command.run("remove-waiter", entity, ticket, text="n\n").exit_code == 1
@@ -98,31 +142,13 @@ def test_a_waiter_is_removed_after_a_question_that_names_it(command: Command, lo
     assert waiter.end().exit_code == 0
 
 
-@pytest.mark.parametrize("more", [(), ("--yes",)])
-def test_an_unknown_waiter_cannot_be_removed(command: Command, entity: str, more: tuple[str, ...]) -> None:
-    ended = command.run("remove-waiter", entity, "7", *more)
-    assert (ended.exit_code, ended.err) == (
-        76,
-        f"ticketlock: no one waits for the lock on '{entity}' with ticket 7\n",
-    )
-
-
-def test_a_table_of_another_kind_is_refused_and_unchanged(command: Command, emulator: Emulator) -> None:
-    name = f"other-{uuid.uuid4().hex[:8]}"
-    client = boto3.client("dynamodb", **client_arguments(emulator.endpoint))
-    client.create_table(
-        TableName=name,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
-        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
-    )
-    ended = command.run("init", "--table", name, "--yes")
+def test_a_table_of_another_kind_is_refused_and_unchanged(command: Command, keyed_otherwise: str) -> None:
+    ended = command.run("init", "--table", keyed_otherwise, "--yes")
     assert ended.exit_code == 78
-    assert ended.err.startswith(f"ticketlock: {name} is no lock table: its keys are")
-    client.delete_table(TableName=name)
+    assert ended.err.startswith(f"ticketlock: {keyed_otherwise} is no lock table: its keys are")
 
 
-def test_a_table_is_created_once(command: Command, emulator: Emulator, entity: str) -> None:
+def test_a_table_is_created_once(command: Command, dynamodb: Any, entity: str) -> None:
     name = f"locks-{uuid.uuid4().hex[:8]}"
     missing = command.run("run", entity, "--table", name, "--", "true")
     assert missing.exit_code == 78
@@ -132,7 +158,6 @@ def test_a_table_is_created_once(command: Command, emulator: Emulator, entity: s
     assert command.run("init", "--table", name, text="y\n").out.startswith(f"created the table '{name}'")
     assert command.run("init", "--table", name, "--yes").out.startswith(f"there was already the table '{name}'")
     assert command.run("run", entity, "--table", name, "--", "true").exit_code == 0
-    client = boto3.client("dynamodb", **client_arguments(emulator.endpoint))
-    ttl = client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
+    ttl = dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
     assert (ttl["TimeToLiveStatus"], ttl["AttributeName"]) == ("ENABLED", "expiresAt")
-    client.delete_table(TableName=name)
+    dynamodb.delete_table(TableName=name)

@@ -7,18 +7,16 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 import boto3
 import pytest
 import yaml  # type: ignore[import-untyped]  # ships no types
-from cli.left_units import AGO_S, books_on, left, left_insert
-from cli.pages import Example, comparable, examples
+from cli.left_units import AGO_S, left, left_insert
 from kit.command import Command
-from kit.engines import Engine
 from kit.pages import blocks, text
-from kit.units import KEYS, Books, Party
+from kit.units import Books, Party
 from ticketlock_cdk.lock import grants
 from ticketlock_local.cloud.deploy import client_arguments
 from ticketlock_local.engines.emulator import Emulator
@@ -53,18 +51,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def memory() -> MemoryDynamoDB:
-    return MemoryDynamoDB(lock_table=None)
-
-
-@pytest.fixture
-def books(memory: MemoryDynamoDB) -> Iterator[Books]:
-    engine = Engine("memory", None, "locks", memory)
-    with books_on(engine, engine.client(), {use: use for use in KEYS}) as made:
-        yield made
-
-
 def in_a_shell(commands: list[str], environment: dict[str, str], folder: Path) -> list[str]:
     """What each of the commands prints, one after the other in one shell."""
     mark = f"-- {uuid.uuid4().hex} --"
@@ -84,25 +70,39 @@ def in_a_shell(commands: list[str], environment: dict[str, str], folder: Path) -
     return done.stdout.split(f"{mark}\n")[:-1]
 
 
-def examples_of(*, units: bool) -> list[Example]:
-    found = [example for block in blocks(PAGE, "console") for example in examples(block)]
-    # It runs until a signal.
-    found = [example for example in found if example.command != "ticketlock local"]
-    return [example for example in found if example.command.startswith("ticketlock units") == units]
+@cache
+def examples() -> dict[str, list[tuple[str, str]]]:
+    """The command lines of the page, each with what it prints: of the server, of units, and of locks."""
+    found: dict[str, list[tuple[str, str]]] = {"local": [], "units": [], "locks": []}
+    for block in blocks(PAGE, "console"):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            line, _, prints = part.partition("\n")
+            found.get(line.partition(" ")[2].partition(" ")[0], found["locks"]).append((line, prints))
+    return found
+
+
+def comparable(printed: str) -> str:
+    """A text without times, tokens, ports and versions, and without the width of a table."""
+    one_number = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z|\d+(\.\d+)+|\d{4,}|\d+(?= s\b)", "0", printed)
+    one_space = re.sub(r" *$", "", re.sub(r" +", " ", one_number), flags=re.MULTILINE)
+    return re.sub(r"─+", "─", one_space).strip()
+
+
+def assert_prints(commands: list[tuple[str, str]], environment: dict[str, str], folder: Path) -> None:
+    printed = in_a_shell([line for line, _ in commands], environment, folder)
+    for (line, prints), each in zip(commands, printed, strict=True):
+        assert (line, comparable(each)) == (line, comparable(prints))
 
 
 def test_each_example_of_locks_prints_what_the_page_says(here: dict[str, str], folder: Path) -> None:
-    listed = examples_of(units=False)
-    printed = in_a_shell([example.command for example in listed], here, folder)
-    for example, each in zip(listed, printed, strict=True):
-        assert (example.command, comparable(each)) == (example.command, comparable(example.prints))
+    assert_prints(examples()["locks"], here, folder)
 
 
 def test_each_example_of_units_prints_what_the_page_says(
     memory: MemoryDynamoDB, books: Books, environment: dict[str, str], folder: Path
 ) -> None:
-    listed = examples_of(units=True)
-    committed, over, alive = dict.fromkeys(ID.findall("".join(example.prints for example in listed)))
+    listed = examples()["units"]
+    committed, over, alive = dict.fromkeys(ID.findall("".join(prints for _, prints in listed)))
     here = {
         committed: left(books, ["ann", "ben"], is_committed=True, ago_s=AGO_S),
         over: left(books, ["ann2", "ben2"], ago_s=AGO_S - 1),
@@ -117,16 +117,13 @@ def test_each_example_of_units_prints_what_the_page_says(
 
     with serving(memory, port=0) as endpoint:
         env = {**environment, "AWS_ENDPOINT_URL": endpoint, "TICKETLOCK_UNITS_TABLE": "units"}
-        printed = in_a_shell([as_here(example.command) for example in listed], env, folder)
-    for example, each in zip(listed, printed, strict=True):
-        assert (example.command, comparable(each)) == (example.command, comparable(as_here(example.prints)))
+        assert_prints([(as_here(line), as_here(prints)) for line, prints in listed], env, folder)
 
 
 def test_the_lines_of_local_are_those_of_the_page(command: Command) -> None:
-    (said,) = [each for block in blocks(PAGE, "console") for each in examples(block) if "local" in each.command]
+    ((_, prints),) = examples()["local"]
     local = command.start("local", env={"TICKETLOCK_TABLE": "locks"})
-    printed = "\n".join(local.line() for _ in range(3))
-    assert comparable(printed) == comparable(said.prints)
+    assert comparable("\n".join(local.line() for _ in range(3))) == comparable(prints)
 
 
 def test_the_steps_of_the_job_run_in_sequence(here: dict[str, str], folder: Path) -> None:
@@ -161,34 +158,24 @@ def test_the_permissions_for_units_are_what_is_used(books: Books) -> None:
     assert used["accounts"] | used["lines"] | {"DeleteItem"} == of_yours
 
 
-def template() -> str:
-    (found,) = blocks("docs/operations.md", "yaml")
-    return found
+(TEMPLATE,) = blocks("docs/operations.md", "yaml")
 
 
-def cloudformation() -> Any:
-    return yaml.safe_load(template())["Resources"]
-
-
-def test_the_template_makes_the_librarys_table() -> None:
-    properties = cloudformation()["LockTable"]["Properties"]
+def test_the_template_makes_the_librarys_table_and_its_policies_are_the_constructs_grants() -> None:
+    made = {name: each["Properties"] for name, each in yaml.safe_load(TEMPLATE)["Resources"].items()}
     for name, value in LOCK_TABLE.definition("locks").items():
-        assert name == "TableName" or properties[name] == value
-    assert properties["TimeToLiveSpecification"] == {"AttributeName": TIME_TO_LIVE, "Enabled": True}
-
-
-def test_the_templates_policies_are_the_constructs_grants() -> None:
-    use, wake = cloudformation()["UseLocks"]["Properties"]["PolicyDocument"]["Statement"]
-    assert use["Action"] == list(grants._USE)
-    assert use["Condition"] == grants._LOCKS_ONLY
+        assert name == "TableName" or made["LockTable"][name] == value
+    assert made["LockTable"]["TimeToLiveSpecification"] == {"AttributeName": TIME_TO_LIVE, "Enabled": True}
+    use, wake = made["UseLocks"]["PolicyDocument"]["Statement"]
+    assert (use["Action"], use["Condition"]) == (list(grants._USE), grants._LOCKS_ONLY)
     assert (wake["Action"], wake["Condition"]) == ("dynamodb:Query", grants._TO_WAKE)
-    read, scan = cloudformation()["ReadLocks"]["Properties"]["PolicyDocument"]["Statement"]
+    read, scan = made["ReadLocks"]["PolicyDocument"]["Statement"]
     assert read["Condition"] == grants._LOCKS_ONLY
     assert scan["Condition"]["ForAllValues:StringEquals"] == {"dynamodb:Attributes": list(grants._LISTED)}
 
 
 def test_the_template_has_no_fault(tmp_path: Path) -> None:
-    (tmp_path / "locks.yaml").write_text(template())
+    (tmp_path / "locks.yaml").write_text(TEMPLATE)
     lint = [str(Path(sys.executable).with_name("cfn-lint")), str(tmp_path / "locks.yaml")]
     done = subprocess.run(lint, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stdout) == (0, "")
@@ -199,7 +186,7 @@ def test_the_template_is_deployed_and_the_doctor_finds_nothing_that_init_does_no
 ) -> None:
     client = boto3.client("cloudformation", **client_arguments(emulator.endpoint))
     name = f"locks-{uuid.uuid4().hex[:8]}"
-    client.create_stack(StackName=name, TemplateBody=template(), Capabilities=["CAPABILITY_IAM"])
+    client.create_stack(StackName=name, TemplateBody=TEMPLATE, Capabilities=["CAPABILITY_IAM"])
     client.get_waiter("stack_create_complete").wait(StackName=name, WaiterConfig={"Delay": 1})
     (output,) = client.describe_stacks(StackName=name)["Stacks"][0]["Outputs"]
     table = ("--table", output["OutputValue"])

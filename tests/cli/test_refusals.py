@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from kit.command import Command, Ended
 
+from ticketlock import LockClient, __version__
+
 pytestmark = pytest.mark.verify("each refusal is a process; the library's own tests have the refusals")
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
-NOWHERE = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
 
 
 def is_one_line(ended: Ended, exit_code: int, text: str) -> None:
@@ -21,97 +22,92 @@ def is_one_line(ended: Ended, exit_code: int, text: str) -> None:
     assert text in line
 
 
-def test_no_table_of_that_name(command: Command) -> None:
-    is_one_line(command.run("ls", "--table", "none"), 78, "there is no table 'none' in us-east-1 (http://127.0.0.1:")
+@pytest.mark.parametrize(
+    ("words", "exit_code", "text"),
+    [
+        ("ls --table none", 78, "there is no table 'none' in us-east-1 (http://127.0.0.1:"),
+        ("--table none ls", 78, "there is no table 'none'"),
+        ("ls --profile absent", 78, "absent"),
+        ("ls --endpoint-url nonsense", 78, "nonsense"),
+        ("run order-42 --endpoint-url NOBODY -- true", 69, "NOBODY"),
+        ("ls --endpoint-url THROTTLING", 69, "Throttling"),
+        ("ls --endpoint-url DENYING", 78, "AccessDeniedException"),
+    ],
+)
+def test_a_table_that_cannot_be_used_is_reported_in_one_line(
+    command: Command, request: pytest.FixtureRequest, words: str, exit_code: int, text: str
+) -> None:
+    for service in ("nobody", "throttling", "denying"):
+        if service.upper() in words:
+            url = request.getfixturevalue(service)
+            words, text = words.replace(service.upper(), url), text.replace(service.upper(), url)
+    is_one_line(command.run(*words.split()), exit_code, text)
 
 
-def test_no_table_named_at_all(command: Command) -> None:
+def test_missing_credentials_and_a_missing_region_are_reported_in_one_line(command: Command) -> None:
+    nowhere = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
+    is_one_line(command.run("run", "order-42", "--", "true", **nowhere), 78, "credentials")
+    without = ("env", "-u", "AWS_REGION", "-u", "AWS_DEFAULT_REGION", "ticketlock")
+    is_one_line(command.start("ls", program=without).end(), 78, "region")
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code", "told"),
+    [
+        ("no-such-command", 2, ""),
+        ("--no-such-option", 2, ""),
+        ("ls --every 2", 2, ""),
+        ("show", 2, ""),
+        ("show ", 2, ""),
+        ("show order-42 --every soon", 2, ""),
+        ("run", 2, ""),
+        ("run  true", 2, ""),
+        ("run -- true", 2, "which lock? Put ENTITY before '--'."),
+        ("run --wait 5m -- true", 2, "which lock? Put ENTITY before '--'."),
+        ("run order-42 --", 2, "nothing follows '--': give a COMMAND, or leave '--' out to hold the lock."),
+        ("run order-42 --no-such-option true", 2, "No such option '--no-such-option'."),
+        ("run order-42 no-such-program", 127, ""),
+        ("run order-42 --permits 200 true", 2, "--permits is 200; allowed: a whole number from 1 to 100"),
+        ("run order-42 --namespace a/b true", 2, "--namespace is \"a/b\"; allowed: text without '/'"),
+        ("run order-42 --lease 8d true", 2, "Invalid value for '--lease': '8d' is not a time from 1s to 7d"),
+        ("run order-42 --data  true", 2, '--data is ""; allowed: text of 1 to 256 bytes'),
+        ("acquire order-42 --lease 0.5", 2, ""),
+        ("acquire order-42 --lease 1e9", 2, ""),
+        ("acquire order-42 --wait nan", 2, ""),
+        ("acquire order-42 --permits 0", 2, ""),
+        ("renew order-42", 2, ""),
+        ("release order-42", 2, ""),
+        ("release order-42 --owner a --force", 2, ""),
+        ("release order-42 --owner a --fencing-token 1", 2, ""),
+        ("limit order-42", 2, ""),
+        ("limit order-42 1", 1, ""),
+        ("init --table new", 1, ""),
+    ],
+)
+def test_an_error_is_one_line_that_begins_with_ticketlock_and_nothing_is_written(
+    command: Command, locks: LockClient, words: str, exit_code: int, told: str
+) -> None:
+    ended = command.run(*words.split(" "), text="")
+    assert (ended.exit_code, ended.out) == (exit_code, "")
+    *_, last = ended.err.splitlines()
+    # An unanswered question has no line break after it.
+    assert last.partition("[y/N]: ")[2 * ("[y/N]" in last)].startswith(f"ticketlock: {told}")
+    assert "Error:" not in ended.err
+    assert ("Usage: ticketlock" in ended.err) == (exit_code == 2)
+    assert [lock for lock in locks.list() if lock.lock.entity in ("true", "order-42")] == []
+
+
+def test_the_table_is_named_before_or_after_the_commands_name_or_in_the_environment(
+    command: Command, table_name: str
+) -> None:
+    assert command.run("--table", "none", "ls", "--table", table_name).exit_code == 0
     ended = command.run("ls", TICKETLOCK_TABLE="")
     assert ended.exit_code == 2
     assert ended.err.endswith("\nticketlock: which table? Give --table, or set TICKETLOCK_TABLE.\n")
 
 
-@pytest.mark.parametrize(
-    ("words", "exit_code"),
-    [
-        (("no-such-command",), 2),
-        (("--no-such-option",), 2),
-        (("show",), 2),
-        (("show", "order-42", "--every", "soon"), 2),
-        (("run", "", "true"), 2),
-        (("release", "order-42"), 2),
-        (("limit", "order-42"), 2),
-        (("limit", "order-42", "1"), 1),
-        (("init", "--table", "new"), 1),
-        (("run", "order-42", "no-such-program"), 127),
-    ],
-)
-def test_an_error_is_one_line_that_begins_with_ticketlock(
-    command: Command, words: tuple[str, ...], exit_code: int
-) -> None:
-    ended = command.run(*words, text="")
-    assert (ended.exit_code, ended.out) == (exit_code, "")
-    *_, last = ended.err.splitlines()
-    # An unanswered question has no line break after it.
-    assert last.partition("[y/N]: ")[2 * ("[y/N]" in last)].startswith("ticketlock: ")
-    assert "Error:" not in ended.err
-    assert ("Usage: ticketlock" in ended.err) == (exit_code == 2)
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("--permits", "200"), "--permits is 200; allowed: a whole number from 1 to 100"),
-        (("--namespace", "a/b"), "--namespace is \"a/b\"; allowed: text without '/'"),
-        (("--lease", "8d"), "Invalid value for '--lease': '8d' is not a time from 1s to 7d"),
-        (("--data", ""), '--data is ""; allowed: text of 1 to 256 bytes'),
-    ],
-)
-def test_an_error_names_the_option_as_it_was_typed(command: Command, words: tuple[str, ...], told: str) -> None:
-    ended = command.run("run", "order-42", *words, "true")
-    assert ended.exit_code == 2
-    assert ended.err.splitlines()[0].startswith("Usage: ticketlock run ")
-    assert ended.err.splitlines()[-1].startswith(f"ticketlock: {told}")
-
-
-def test_no_credentials(command: Command) -> None:
-    is_one_line(command.run("run", "order-42", "--", "true", **NOWHERE), 78, "credentials")
-
-
-def test_no_region(command: Command) -> None:
-    without = ("env", "-u", "AWS_REGION", "-u", "AWS_DEFAULT_REGION", "ticketlock")
-    is_one_line(command.start("ls", program=without).end(), 78, "region")
-
-
-def test_no_such_profile(command: Command) -> None:
-    is_one_line(command.run("ls", "--profile", "absent"), 78, "absent")
-
-
-def test_an_endpoint_that_is_no_url(command: Command) -> None:
-    is_one_line(command.run("ls", "--endpoint-url", "nonsense"), 78, "nonsense")
-
-
-def test_no_answer(command: Command, closed_port: int) -> None:
-    endpoint = f"http://127.0.0.1:{closed_port}"
-    is_one_line(command.run("run", "order-42", "--endpoint-url", endpoint, "--", "true"), 69, endpoint)
-
-
-def test_throttling_that_does_not_end(command: Command, throttling: str) -> None:
-    is_one_line(command.run("ls", "--endpoint-url", throttling), 69, "Throttling")
-
-
-def test_a_permission_that_is_missing(command: Command, denying: str) -> None:
-    is_one_line(command.run("ls", "--endpoint-url", denying), 78, "AccessDeniedException")
-
-
-def test_options_stand_before_the_commands_name_too(command: Command, table_name: str) -> None:
-    assert command.run("--table", "none", "ls").exit_code == 78
-    assert command.run("--table", "none", "ls", "--table", table_name).exit_code == 0
-
-
 def test_what_happens_is_logged_if_asked_for(command: Command, entity: str) -> None:
-    ended = command.run("-v", "run", entity, "--", "true")
-    assert "ticketlock DEBUG acquired" in ended.err
+    assert "ticketlock DEBUG acquired" in command.run("-v", "run", entity, "--", "true").err
 
 
 @pytest.mark.parametrize("module", ["click", "rich"])
@@ -125,9 +121,7 @@ def test_without_the_extra_it_says_how_to_install_it(module: str) -> None:
 
 
 def test_the_version_is_the_packages(command: Command) -> None:
-    import ticketlock
-
-    assert command.run("--version").out == f"ticketlock {ticketlock.__version__}\n"
+    assert command.run("--version").out == f"ticketlock {__version__}\n"
 
 
 def test_a_shell_can_complete_it(command: Command) -> None:

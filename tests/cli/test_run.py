@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from cli.seen import is_held, waiters
+from cli.seen import held, waiters
 from kit.command import Command, until
 from ticketlock_local.engines.emulator import Emulator
 
@@ -30,10 +30,10 @@ def test_the_command_runs_under_the_lock_and_the_lock_is_free_afterwards(
 ) -> None:
     run = command.start("run", entity, "--", "sh", "-c", "echo inside; read go; echo bye")
     assert run.line() == "inside"
-    assert is_held(locks, entity)
+    assert held(locks, entity)
     ended = run.end("on\n")
     assert (ended.exit_code, ended.out, ended.err) == (0, "bye\n", "")
-    assert not is_held(locks, entity)
+    assert not held(locks, entity)
 
 
 def test_the_command_knows_its_lock(command: Command, locks: LockClient, entity: str, table_name: str) -> None:
@@ -53,35 +53,11 @@ def test_the_command_knows_its_lock(command: Command, locks: LockClient, entity:
 def test_options_after_the_program_belong_to_it_even_without_two_dashes(
     command: Command, locks: LockClient, entity: str
 ) -> None:
-    ended = command.run("run", entity, "--wait", "5m", "echo", "--namespace", "prod", "--", "-q")
+    ours = ("--namespace", "billing", entity, "--lease", "1h30m")
+    ended = command.run("run", *ours, "echo", "--namespace", "prod", "--", "-q")
     assert (ended.exit_code, ended.out) == (0, "--namespace prod -- -q\n")
-    assert locks.inspect(entity).item is not None
-    assert locks.inspect(entity, namespace="prod").item is None
-
-
-@pytest.mark.verify("each run is a process")
-def test_our_options_may_be_on_both_sides_of_the_entity(command: Command, locks: LockClient, entity: str) -> None:
-    ended = command.run("run", "--namespace", "billing", entity, "--lease", "1h30m", "sh", "-c", "echo inside")
-    assert (ended.exit_code, ended.out) == (0, "inside\n")
-    assert locks.inspect(entity, namespace="billing").item is not None
-
-
-@pytest.mark.verify("each run is a process")
-@pytest.mark.parametrize(
-    ("words", "wrong"),
-    [
-        (("--", "true"), "which lock? Put ENTITY before '--'."),
-        (("--wait", "5m", "--", "true"), "which lock? Put ENTITY before '--'."),
-        (("order-42", "--"), "nothing follows '--': give a COMMAND, or leave '--' out to hold the lock."),
-        (("order-42", "--no-such-option", "true"), "No such option '--no-such-option'."),
-    ],
-)
-def test_without_an_entity_or_a_program_where_one_is_announced_no_lock_is_taken(
-    command: Command, locks: LockClient, words: tuple[str, ...], wrong: str
-) -> None:
-    ended = command.run("run", *words)
-    assert (ended.exit_code, ended.out, ended.err.splitlines()[-1]) == (2, "", f"ticketlock: {wrong}")
-    assert [lock for lock in locks.list() if lock.lock.entity in ("true", "order-42")] == []
+    used = [locks.inspect(entity, namespace=name).item is not None for name in ("billing", "prod", "default")]
+    assert used == [True, False, False]
 
 
 @pytest.mark.verify("each run is a process")
@@ -91,25 +67,24 @@ def test_stdin_passes_through_byte_by_byte(command: Command, entity: str) -> Non
 
 
 @pytest.mark.verify("each run is a process")
-@pytest.mark.parametrize("code", [0, 1, 75, 255])
-def test_the_exit_code_is_the_commands_own(command: Command, entity: str, code: int) -> None:
-    assert command.run("run", entity, "--", "sh", "-c", f"exit {code}").exit_code == code
+@pytest.mark.parametrize(
+    ("ends", "code"),
+    [("exit 0", 0), ("exit 1", 1), ("exit 75", 75), ("exit 255", 255), ("kill -KILL $$", 128 + signal.SIGKILL)],
+)
+def test_the_exit_code_is_the_commands_own_as_a_shell_has_it(
+    command: Command, entity: str, ends: str, code: int
+) -> None:
+    assert command.run("run", entity, "--", "sh", "-c", ends).exit_code == code
 
 
-def test_a_missing_program_is_reported_before_the_wait(command: Command, locks: LockClient, entity: str) -> None:
-    with locks.acquire(entity):
-        ended = command.run("run", entity, "--", "no-such-command")
-    assert ended.exit_code == 127
-    assert ended.err == "ticketlock: cannot run 'no-such-command': there is no such command\n"
-
-
-def test_a_program_without_execute_permission_is_reported_before_the_wait(
+def test_a_program_that_is_missing_or_not_executable_is_reported_before_the_wait(
     command: Command, locks: LockClient, entity: str, tmp_path: Path
 ) -> None:
     (tmp_path / "data").write_text("no program")
     with locks.acquire(entity):
-        ended = command.run("run", entity, "--", str(tmp_path / "data"))
-    assert ended.exit_code == 126
+        missing, data = (command.run("run", entity, "--", name) for name in ("no-such-command", f"{tmp_path}/data"))
+    assert (missing.exit_code, data.exit_code) == (127, 126)
+    assert missing.err == "ticketlock: cannot run 'no-such-command': there is no such command\n"
 
 
 @pytest.mark.verify("each run is a process")
@@ -120,9 +95,7 @@ def test_a_program_that_cannot_be_executed_frees_the_lock(
     broken.write_bytes(b"\x7fELF and nothing else")
     broken.chmod(0o755)
     ended = command.run("run", entity, "--", str(broken))
-    assert ended.exit_code == 126
-    assert "cannot run" in ended.err
-    assert not is_held(locks, entity)
+    assert (ended.exit_code, "cannot run" in ended.err, held(locks, entity)) == (126, True, 0)
 
 
 def test_a_held_lock_ends_it_at_once_with_a_wait_of_0(command: Command, locks: LockClient, entity: str) -> None:
@@ -224,25 +197,16 @@ def park(locks: LockClient, entity: str) -> None:
     assert parked is not None
 
 
-def test_a_parked_workflow_is_woken_when_the_command_has_ended(
-    command: Command, locks: LockClient, entity: str
+@pytest.mark.parametrize(("options", "wakes"), [((), True), (("--no-wake",), False)])
+def test_a_parked_workflow_is_woken_when_the_command_has_ended_unless_told_otherwise(
+    command: Command, locks: LockClient, entity: str, options: tuple[str, ...], wakes: bool
 ) -> None:
-    run = command.start("-vv", "run", entity, "--", "sh", "-c", "echo inside; read go")
+    run = command.start("-vv", "run", entity, *options, "--", "sh", "-c", "echo inside; read go")
     assert run.line() == "inside"
     park(locks, entity)
     ended = run.end("on\n")
-    assert ended.exit_code == 0
     # The token is unknown there: a wake-up that fails is no error.
-    assert "OperationModel(name=SendTaskSuccess)" in ended.err
-
-
-def test_a_command_wakes_no_one_if_told_so(command: Command, locks: LockClient, entity: str) -> None:
-    run = command.start("-vv", "run", entity, "--no-wake", "--", "sh", "-c", "echo inside; read go")
-    assert run.line() == "inside"
-    park(locks, entity)
-    ended = run.end("on\n")
-    assert ended.exit_code == 0
-    assert "SendTaskSuccess" not in ended.err
+    assert (ended.exit_code, "OperationModel(name=SendTaskSuccess)" in ended.err) == (0, wakes)
 
 
 @pytest.fixture
@@ -254,8 +218,12 @@ def settings(
     return CommandSettings(table=table_name, endpoint_url=emulator.endpoint)
 
 
-def stand_in_line_after_a_signal(settings: CommandSettings, entity: str, owner: str | None = None) -> int:
-    """There is no wait, so the signal is noticed only once the lock is held."""
+@pytest.mark.parametrize("owner", [None, "build-7"], ids=["a new grant", "a grant that the owner had before"])
+def test_a_signal_just_before_the_grant_frees_the_lock_with_what_was_left_unless_its_owner_had_it_before(
+    settings: CommandSettings, locks: LockClient, entity: str, owner: str | None
+) -> None:
+    locks.acquire(entity).release(data_left="page 7")
+    had = None if owner is None else locks.acquire(entity, owner=owner)
     wish = Wish(
         entity=entity,
         namespace="default",
@@ -270,23 +238,12 @@ def stand_in_line_after_a_signal(settings: CommandSettings, entity: str, owner: 
         owner=owner,
     )
     with Signals() as signals:
+        # There is no wait, so it is noticed only once the lock is held.
         os.kill(os.getpid(), signal.SIGTERM)
         with pytest.raises(Ended) as ended:
             stand_in_line(settings, wish, signals, heartbeat=False)
-    return ended.value.exit_code
-
-
-def test_the_lock_is_free_again_and_what_was_left_is_there(
-    settings: CommandSettings, locks: LockClient, entity: str
-) -> None:
-    locks.acquire(entity).release(data_left="page 7")
-    assert stand_in_line_after_a_signal(settings, entity) == 128 + signal.SIGTERM
-    assert locks.acquire(entity, record_wait=0).data_left == "page 7"
-
-
-def test_a_grant_that_the_owner_had_before_is_left_to_it(
-    settings: CommandSettings, locks: LockClient, entity: str
-) -> None:
-    lease = locks.acquire(entity, owner="build-7")
-    assert stand_in_line_after_a_signal(settings, entity, "build-7") == 128 + signal.SIGTERM
-    lease.renew()
+    assert ended.value.exit_code == 128 + signal.SIGTERM
+    if had is None:
+        assert locks.acquire(entity, record_wait=0).data_left == "page 7"
+    else:
+        had.renew()

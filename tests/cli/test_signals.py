@@ -5,7 +5,7 @@ import signal
 import sys
 
 import pytest
-from cli.seen import is_held, waiters
+from cli.seen import held, waiters
 from kit.command import Command, lives, until
 
 from ticketlock import LockClient
@@ -16,46 +16,26 @@ pytestmark = [
 ]
 
 
-def test_a_command_that_a_signal_ended_gives_the_exit_code_of_a_shell(command: Command, entity: str) -> None:
-    assert command.run("run", entity, "--", "sh", "-c", "kill -KILL $$").exit_code == 128 + signal.SIGKILL
-
-
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"])
-def test_a_signal_reaches_the_command_once(command: Command, entity: str, name: str) -> None:
+def test_a_signal_reaches_the_command_once_and_the_lock_is_released_only_after_its_end(
+    command: Command, locks: LockClient, entity: str, name: str
+) -> None:
     number = getattr(signal, name)
     script = (
         "import os, signal\n"
         # Not `print`: the signal may arrive inside the `print` below, which raises if it is entered again.
         f"signal.signal({int(number)}, lambda *_: os.write(1, b'got it\\n'))\n"
         "print('ready', os.getpgrp() == os.getpid(), flush=True)\n"
-        "input(); print('bye')\n"
+        "input(); print('bye'); raise SystemExit(3)\n"
     )
     run = command.start("run", entity, "--", sys.executable, "-c", script)
     assert run.line() == "ready True"
     run.send(number)
     assert run.line() == "got it"
+    assert held(locks, entity)
     ended = run.end("on\n")
-    assert (ended.exit_code, ended.out) == (0, "bye\n")
-
-
-def test_the_lock_is_released_only_after_the_end_of_a_command_that_takes_its_time(
-    command: Command, locks: LockClient, entity: str
-) -> None:
-    slow = (
-        "import os, signal, sys\n"
-        "def stop(*_):\n"
-        "    os.write(1, b'stopping\\n'); sys.stdin.readline(); sys.exit(3)\n"
-        "signal.signal(signal.SIGTERM, stop)\n"
-        "print('ready', flush=True)\n"
-        "signal.pause()\n"
-    )
-    run = command.start("run", entity, "--", sys.executable, "-c", slow)
-    assert run.line() == "ready"
-    run.send(signal.SIGTERM)
-    assert run.line() == "stopping"
-    assert is_held(locks, entity)
-    assert run.end("on\n").exit_code == 3
-    assert not is_held(locks, entity)
+    assert (ended.exit_code, ended.out) == (3, "bye\n")
+    assert not held(locks, entity)
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
@@ -82,10 +62,10 @@ def test_a_signal_that_it_was_started_to_ignore_stays_ignored(command: Command, 
 def test_without_a_command_it_holds_until_a_signal(command: Command, locks: LockClient, entity: str) -> None:
     run = command.start("run", entity)
     assert run.error_line().startswith(f"ticketlock: holding '{entity}', fencing token ")
-    assert is_held(locks, entity)
+    assert held(locks, entity)
     run.send(signal.SIGTERM)
     assert run.end().exit_code == 0
-    assert not is_held(locks, entity)
+    assert not held(locks, entity)
 
 
 def test_a_command_may_be_waited_for_by_a_process_that_was_started_to_ignore_its_children(

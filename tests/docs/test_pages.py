@@ -1,29 +1,39 @@
 """The pages: their Python runs, block after block, as a reader would type it; links and names lead somewhere.
 
-What boto3 sends is answered from memory, what aiobotocore sends by the emulator. Each promise has tests, and the
-reference has all that is public.
+What boto3 sends is answered from memory, what aiobotocore sends by the emulator. Each promise has tests, the reference
+has all that is public, and docs/how-it-works.md and its pictures say what the code says.
 """
 
 import importlib
 import inspect
 import json
+import os
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from xml.etree import ElementTree
 
 import boto3
 import botocore.session
 import pytest
 from kit.pages import ALL_PAGES, ROOT, functions_of, python_blocks, text
 from tables import promises
+from tables.state_machine import DEFINITION, flowcharts
+from ticketlock_local.cloud.deploy import client_environment
 
 from ticketlock import LockClient, create_table
+from ticketlock.cli._local import serving
+from ticketlock.locks._queue import EXPIRY_MARGIN_MS
+from ticketlock.locks._writes import JOIN_DEADLINE_MS
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.units import create_units_table
+from ticketlock.workflow._turn import FIRST_BEATS, FIRST_POLLS
 
 PAGES = (
     "docs/coming-from.md",
@@ -105,6 +115,37 @@ def test_the_units_of_the_readme_are_committed() -> None:
     found = units.get_all([(accounts, {"id": name}) for name in ("ann", "ben")])
     # Its name is used once.
     assert [each["balance"] for each in found] == [90, 110]
+
+
+FORKS = """
+from ticketlock import LockClient
+{block}
+child = os.fork()
+if child == 0:
+    with my_locks().acquire("order-43") as lease:
+        print(lease.fencing_token > 0, flush=True)
+    print(my_locks().serialized("order-{{order_id}}")(pack)(43), flush=True)
+    os._exit(0)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.verify("starts a process, which forks")
+def test_the_function_that_creates_the_client_works_before_and_after_a_fork(tmp_path: Path) -> None:
+    (block,) = (source for _, source in python_blocks("docs/python.md") if "client_of" in source)
+    program = tmp_path / "program.py"
+    program.write_text(FORKS.format(block=block))
+    with serving(MemoryDynamoDB(), port=0) as endpoint:
+        done = subprocess.run(
+            [sys.executable, str(program)],
+            env={**os.environ, **client_environment(endpoint)},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["True", "42 packed", "True", "43 packed"]
 
 
 @pytest.mark.parametrize("page", ALL_PAGES)
@@ -210,3 +251,42 @@ def test_every_public_class_and_method_says_what_it_is(module: str) -> None:
 
 def test_every_public_module_has_a_page() -> None:
     assert {re.findall(r"automodule:: (\S+)", text)[0] for text in REFERENCE.values()} == set(MODULES)
+
+
+# What a page leaves to a picture on a phone, and the smallest letters there.
+PHONE_PX, LETTERS_PX = 350, 8
+
+
+def states_of(states: dict[str, Any]) -> set[str]:
+    inner = [branch["States"] for state in states.values() for branch in state.get("Branches", ())]
+    return set(states).union(*map(states_of, inner))
+
+
+def test_the_picture_of_the_demo_can_be_read_on_a_phone() -> None:
+    picture = ElementTree.parse(ROOT / "docs" / "demo.svg").getroot()
+    scale = min(1.0, PHONE_PX / float(picture.attrib["width"]))
+    sizes = [float(size) for each in picture.iter() if (size := each.get("font-size"))]
+    assert min(sizes) * scale >= LETTERS_PX
+
+
+def test_every_state_of_the_definition_is_drawn_and_in_the_page() -> None:
+    names = states_of(json.loads(DEFINITION.read_text())["States"])
+    assert {name for name in names if name not in flowcharts()} == set()
+    assert {name for name in names if f"`{name}`" not in text("docs/how-it-works.md")} == set()
+
+
+def test_a_definition_that_leads_elsewhere_is_drawn_otherwise(tmp_path: Path) -> None:
+    definition = json.loads(DEFINITION.read_text())
+    definition["States"]["TakeTicket"]["Next"] = "CheckPosition"
+    changed = tmp_path / "changed.json"
+    changed.write_text(json.dumps(definition))
+    differing = set(flowcharts(changed).splitlines()) - set(flowcharts().splitlines())
+    assert differing == {"  TakeTicket --> CheckPosition"}
+
+
+def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
+    told = " ".join(text("docs/how-it-works.md").lower().split())
+    assert f"within {JOIN_DEADLINE_MS // 1_000} s of the ticket" in told
+    assert f"and {EXPIRY_MARGIN_MS // 1_000} s more" in told
+    assert f"after {FIRST_POLLS} polls" in told
+    assert f"after {FIRST_BEATS} heartbeats" in told

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import boto3
 from botocore.config import Config
+from kit.units import dumped, loaded
 from ticketlock_local.cloud.deploy import client_arguments
 from ticketlock_local.demo.executions import Execution, observe
 
@@ -22,6 +23,9 @@ POLL_S = 1
 LEASE_S = 60
 """The construct's default."""
 SHORT_LEASE_S = 10
+
+NOTHING = {"CleanedUpPlaces": 0, "CleanedUpHolds": 0, "HoldsLeftToLease": 0}
+"""What the clean-up has done that has found nothing."""
 
 _LONGEST_RUN_S = 120.0
 # At most ten cold executions a second: each starts a process for every function on the emulator.
@@ -114,34 +118,51 @@ class Cloud:
             self._clients[service] = make(service, config=config, **self._arguments)
         return self._clients[service]
 
-    def call(self, step: str, event: Mapping[str, Any]) -> Any:
+    def configuration(self, function: str) -> Any:
+        """The configuration of a function by its name."""
+        return self.client("lambda").get_function_configuration(FunctionName=function)
+
+    def invoke(self, function: str, event: Mapping[str, Any]) -> Any:
         """Call a function directly.
 
         Raises:
             FunctionFailed: it has raised.
         """
-        name = self.functions[step]["FunctionName"]
-        answer = self.client("lambda").invoke(FunctionName=name, Payload=json.dumps(event))
+        answer = self.client("lambda").invoke(FunctionName=function, Payload=json.dumps(event))
         reply = json.loads(answer["Payload"].read())
         if "FunctionError" in answer:
             raise FunctionFailed(str(reply.get("errorMessage")))
         return reply
 
+    def call(self, step: str, event: Mapping[str, Any]) -> Any:
+        """Call the function of a step directly."""
+        return self.invoke(self.functions[step]["FunctionName"], event)
+
+    def logged(self, function: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        """What a function with this configuration has logged as JSON, oldest first."""
+        return [json.loads(each["message"]) for each in self._events(function) if each["message"].startswith("{")]
+
     def log_lines(self, step: str, execution: str) -> list[Mapping[str, Any]]:
-        """What a function has logged for an execution, oldest first."""
-        lines = [json.loads(message) for message in self.messages(step) if message.startswith("{")]
-        return [line for line in lines if line.get("execution") == execution]
+        """What a step's function has logged for an execution, oldest first."""
+        return [line for line in self.logged(self.functions[step]) if line.get("execution") == execution]
+
+    def cleaned_up(self, arn: str, times: int = 1) -> dict[str, int]:
+        """Wait until the clean-up has run for an execution; return what it did, from its last log line."""
+        self.wait_until(lambda: len(self.log_lines("clean_up", arn)) >= times, f"clean-up {times} of {arn}")
+        line = self.log_lines("clean_up", arn)[-1]
+        # If it left nothing, the line has no figures.
+        return {name: line.get(name, 0) for name in NOTHING}
 
     def messages(self, step: str) -> list[str]:
-        """The log of a function, with Lambda's own lines."""
-        return [event["message"] for event in self._logged(self.functions[step])]
+        """The log of a step's function, with Lambda's own lines."""
+        return [event["message"] for event in self._events(self.functions[step])]
 
     def slept_until_ms(self, owner: str) -> list[int]:
         """When the sleeping function of an owner ended, milliseconds since the epoch; None before."""
-        function = self.client("lambda").get_function_configuration(FunctionName=self.outputs["ExampleSleeperArn"])
-        return [event["timestamp"] for event in self._logged(function) if owner in event["message"]]
+        events = self._events(self.configuration(self.outputs["ExampleSleeperArn"]))
+        return [event["timestamp"] for event in events if owner in event["message"]]
 
-    def _logged(self, function: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    def _events(self, function: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         pages = self.client("logs").get_paginator("filter_log_events")
         group = function["LoggingConfig"]["LogGroup"]
         return [event for page in pages.paginate(logGroupName=group) for event in page["events"]]
@@ -187,6 +208,15 @@ class Cloud:
         """Start an execution whose work is the example workflow; returns its ARN."""
         task = {"stateMachineArn": self.outputs["ExampleTargetArn"], "input": {"seconds": seconds}}
         return self.start({"entity": entity, "task": task, **more}, machine)
+
+    def put(self, output: str, item: Mapping[str, Any]) -> None:
+        """Write an item of a table of users, which the stack names in an output."""
+        self.dynamodb.put_item(TableName=self.outputs[output], Item=dumped(item))
+
+    def got(self, output: str, id: str) -> dict[str, Any]:
+        """An item of such a table."""
+        found = self.dynamodb.get_item(TableName=self.outputs[output], Key={"id": {"S": id}}, ConsistentRead=True)
+        return loaded(found["Item"])
 
     def nested(self, arn: str, entity: str) -> str:
         """The ARN of the execution that is the work of the one that holds the lock."""
@@ -239,9 +269,9 @@ class Cloud:
         assert owner in (None, holder.owner)
         return holder
 
-    def is_free(self, entity: str) -> bool:
+    def is_free(self, entity: str, namespace: str = "default") -> bool:
         """Whether the lock has been used, and has neither a holder nor a waiter."""
-        state = self.lock(entity)
+        state = self.lock(entity, namespace)
         return state.item is not None and (state.item.held, state.item.holders, state.rows) == (0, (), ())
 
     def wait_until_held(self, entity: str, by: str | None = None) -> None:

@@ -72,19 +72,15 @@ def test_a_run_prints_its_lines_and_a_table_leaves_nothing_and_fails_if_somethin
     assert left(place) == []
 
 
-def test_it_makes_nothing_if_it_cannot_ask(place: Emulator) -> None:
-    process = start(place)
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [([], "not a terminal"), (["--yes", "--account", "123456789012"], "nothing was made")],
+    ids=["it cannot ask", "another account"],
+)
+def test_without_an_agreement_for_this_account_nothing_is_made(place: Emulator, arguments: list[str], why: str) -> None:
+    process = start(place, *arguments)
     printed, _ = process.communicate()
-    assert process.returncode == 1
-    assert "not a terminal" in printed
-    assert left(place) == []
-
-
-def test_it_makes_nothing_in_another_account_than_the_one_that_is_named(place: Emulator) -> None:
-    process = start(place, "--yes", "--account", "123456789012")
-    printed, _ = process.communicate()
-    assert process.returncode == 1
-    assert "nothing was made" in printed
+    assert (process.returncode, why in printed) == (1, True), printed
     assert left(place) == []
 
 
@@ -103,14 +99,13 @@ def test_a_run_that_is_interrupted_during_a_check_leaves_nothing(place: Emulator
     assert left(place) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-def test_a_run_that_is_interrupted_while_it_deploys_leaves_nothing(place: Emulator, number: signal.Signals) -> None:
+def test_a_run_that_is_interrupted_while_it_deploys_leaves_nothing(place: Emulator) -> None:
     process = start(place, "--yes", "--account", _ACCOUNT, "--no-bursts")
     deadline = time.monotonic() + _DEPLOYED_WITHIN_S
     while not left(place):
         assert time.monotonic() < deadline, "it made nothing"
         time.sleep(0.05)
-    process.send_signal(number)
+    process.send_signal(signal.SIGINT)
     printed, _ = process.communicate()
     assert process.returncode == 130, printed
     assert left(place) == []

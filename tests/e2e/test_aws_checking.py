@@ -1,7 +1,6 @@
 """`make aws`: the question before it, what counts as seen, and the exit code; no AWS account is used."""
 
 import io
-from collections.abc import Callable
 from typing import Any
 
 import boto3
@@ -14,7 +13,6 @@ from e2e.aws.account import Account, NoAccount, NotAgreed, agree, estimate_usd, 
 from e2e.aws.app import CheckedStack
 from e2e.aws.checked import ERROR, LEASE_S, Checked, Line, NotSeen, Seen, Verdict, exit_code, in_state, seen_in, summary
 from e2e.aws.own_stack import RUN_TAG, OwnStack
-from ticketlock_local.errors import CdkError
 
 from ticketlock import LockLost
 
@@ -33,78 +31,59 @@ class Terminal(io.StringIO):
         return True
 
 
-class TestConsent:
-    @pytest.fixture
-    def told(self) -> list[str]:
-        return []
+def consents(
+    answer: str | None = None, *, yes: bool = False, named: str | None = None, stdin: io.StringIO | None = None
+) -> list[str]:
+    """What is told of someone who agrees; without an answer, standard input has ended."""
+    told: list[str] = []
 
-    @pytest.fixture
-    def consents(self, told: list[str]) -> Callable[..., None]:
-        def consents(*, answer: str | None = None, stdin: io.StringIO | None = None, **given: object) -> None:
-            def ask(_question: str) -> str:
-                if answer is None:
-                    raise EOFError
-                return answer
-
-            arguments: dict[str, object] = {"yes": False, "named": None, **given}
-            agree(
-                account(),
-                "it costs money",
-                yes=bool(arguments["yes"]),
-                named=None if arguments["named"] is None else str(arguments["named"]),
-                stdin=stdin or Terminal(),
-                ask=ask,
-                tell=told.append,
-            )
-
-        return consents
-
-    def test_account_region_and_actions_are_shown_before_the_question(
-        self, consents: Callable[..., None], told: list[str]
-    ) -> None:
-        with pytest.raises(NotAgreed):
-            consents(answer="")
+    def ask(_question: str) -> str:
+        # What is done where is told before the question.
         assert all(any(part in line for line in told) for part in (ID, "user/me", "eu-west-1", "it costs money"))
+        if answer is None:
+            raise EOFError
+        return answer
 
-    def test_the_accounts_id_typed_at_a_terminal_is_an_agreement(self, consents: Callable[..., None]) -> None:
-        consents(answer=f" {ID}\n")
+    agree(account(), "it costs money", yes=yes, named=named, stdin=stdin or Terminal(), ask=ask, tell=told.append)
+    return told
 
-    @pytest.mark.parametrize("answer", ["", "y", "yes", OTHER_ID, None])
-    def test_any_other_answer_is_none(self, consents: Callable[..., None], answer: str | None) -> None:
-        with pytest.raises(NotAgreed, match="nothing was made"):
-            consents(answer=answer)
 
-    def test_it_does_not_ask_if_standard_input_is_not_a_terminal(self, consents: Callable[..., None]) -> None:
-        with pytest.raises(NotAgreed, match="not a terminal"):
-            consents(answer=ID, stdin=io.StringIO(ID))
+def test_the_accounts_id_typed_at_a_terminal_or_given_with_yes_is_an_agreement() -> None:
+    assert consents(f" {ID}\n")
+    assert consents(yes=True, named=ID, stdin=io.StringIO())
 
-    def test_yes_without_the_accounts_id_is_no_agreement(self, consents: Callable[..., None]) -> None:
-        with pytest.raises(NotAgreed, match="--yes needs --account"):
-            consents(yes=True)
 
-    @pytest.mark.parametrize("yes", [True, False])
-    def test_another_accounts_id_is_refused_before_the_question(self, consents: Callable[..., None], yes: bool) -> None:
-        with pytest.raises(NotAgreed, match=f"--account says {OTHER_ID}"):
-            consents(yes=yes, named=OTHER_ID, answer=ID)
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        *(({"answer": answer}, "nothing was made") for answer in ("", "y", "yes", OTHER_ID, None)),
+        ({"answer": ID, "stdin": io.StringIO(ID)}, "not a terminal"),
+        ({"yes": True}, "--yes needs --account"),
+        ({"yes": True, "named": OTHER_ID, "answer": ID}, f"--account says {OTHER_ID}"),
+        ({"yes": False, "named": OTHER_ID, "answer": ID}, f"--account says {OTHER_ID}"),
+    ],
+)
+def test_anything_else_is_no_agreement(given: Any, why: str) -> None:
+    with pytest.raises(NotAgreed, match=why):
+        consents(**given)
 
-    def test_yes_and_the_accounts_id_agree_without_a_terminal(self, consents: Callable[..., None]) -> None:
-        consents(yes=True, named=ID, stdin=io.StringIO())
 
-    def test_without_a_region_there_is_no_account(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
-        monkeypatch.delenv("AWS_REGION", raising=False)
-        with pytest.raises(NoAccount, match="AWS_REGION"):
-            Account.of(boto3.Session("key", "secret"))
+def test_the_region_is_that_of_aws_region_or_else_the_sdks_own_and_without_one_there_is_no_account(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    assert own_session().region_name == "eu-west-1"
+    monkeypatch.setenv("AWS_REGION", "")
+    assert own_session().region_name == "us-east-1"
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    monkeypatch.delenv("AWS_REGION")
+    with pytest.raises(NoAccount, match="AWS_REGION"):
+        Account.of(boto3.Session("key", "secret"))
 
-    def test_the_region_is_that_of_aws_region_or_else_the_sdks_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        monkeypatch.setenv("AWS_REGION", "eu-west-1")
-        assert own_session().region_name == "eu-west-1"
-        monkeypatch.setenv("AWS_REGION", "")
-        assert own_session().region_name == "us-east-1"
 
-    def test_more_executions_cost_more(self) -> None:
-        assert estimate_usd(0) < estimate_usd(400) < estimate_usd(2_000) < 5
+def test_more_executions_cost_more() -> None:
+    assert estimate_usd(0) < estimate_usd(400) < estimate_usd(2_000) < 5
 
 
 def checked(endpoint: str = "https://sts.eu-west-1.amazonaws.com", **more: Any) -> Checked:
@@ -112,80 +91,82 @@ def checked(endpoint: str = "https://sts.eu-west-1.amazonaws.com", **more: Any) 
     return Checked(where, OwnStack(where), {}, **more)
 
 
-class TestWhatCountsAsSeen:
-    @pytest.mark.parametrize(
-        ("as_assumed", "verdict"), [(True, Verdict.AS_ASSUMED), (False, Verdict.OTHERWISE)], ids=str
-    )
-    def test_a_check_that_observes_something_is_a_verdict(self, as_assumed: bool, verdict: Verdict) -> None:
-        assert seen_in(checked(), lambda _: (as_assumed, "this")) == Seen(verdict, "this")
-
-    @pytest.mark.parametrize(
-        "error",
-        [
-            NotSeen("waited 90 s"),
-            ClientError({"Error": {"Code": "Throttling", "Message": "slow down"}}, "Scan"),
-            LockLost("the lease is over"),
-            CdkError("cdk failed"),
-            KeyError("Payload"),
-            TypeError("not an object"),
-            AssertionError("no"),
-            RuntimeError("never heard of"),
-        ],
-        ids=lambda error: type(error).__name__,
-    )
-    def test_a_check_that_fails_with_any_error_has_seen_nothing(self, error: Exception) -> None:
-        def fails(_: Checked) -> tuple[bool, str]:
-            raise error
-
-        assert seen_in(checked(), fails).verdict is Verdict.NOT_SEEN
-
-    @pytest.mark.parametrize("as_assumed", [True, False])
-    def test_what_an_emulator_lacks_is_never_seen_there(self, as_assumed: bool) -> None:
-        seen = seen_in(checked("http://127.0.0.1:4566"), lambda _: (as_assumed, "this"), "it has no clock")
-        assert seen.verdict is Verdict.NOT_SEEN
-        assert "it has no clock" in seen.what
-        assert seen_in(checked(), lambda _: (as_assumed, "this"), "it has no clock").verdict is not Verdict.NOT_SEEN
-
-    def test_after_the_time_limit_of_a_run_no_check_begins_and_none_counts_as_seen(self) -> None:
-        seen = seen_in(checked(longest_s=0.0), lambda _: pytest.fail("it began"))
-        assert seen == Seen(Verdict.NOT_SEEN, "the 0 s of a run were over")
-
-    @pytest.mark.parametrize("host", ["amazonaws.com.example.org", "127.0.0.1", "notamazonaws.com"])
-    def test_only_hosts_of_aws_are_aws(self, host: str) -> None:
-        assert not account(f"https://{host}").is_aws
-
-    def test_an_experiment_is_made_once_for_all_checks_that_use_it_even_if_it_fails(self) -> None:
-        tries: list[Checked] = []
-
-        def fails(where: Checked) -> str:
-            tries.append(where)
-            raise NotSeen("nothing")
-
-        stack = checked()
-        first, second = (seen_in(stack, lambda where: (True, where.once(fails))) for _ in range(2))
-        assert first == second == Seen(Verdict.NOT_SEEN, "nothing")
-        assert len(tries) == 1
-
-    def test_an_event_belongs_to_the_state_that_it_follows_from_and_not_to_the_one_before_it(self) -> None:
-        def entered(id: int, previous: int, name: str) -> dict[str, object]:
-            details = {"name": name}
-            return {
-                "id": id,
-                "previousEventId": previous,
-                "type": "TaskStateEntered",
-                "stateEnteredEventDetails": details,
-            }
-
-        history = [
-            entered(1, 0, "Work"),
-            entered(2, 0, "Heartbeat"),
-            {"id": 3, "previousEventId": 1, "type": "TaskScheduled"},
-            {"id": 4, "previousEventId": 2, "type": "TaskScheduled"},
-        ]
-        assert [event["id"] for event in in_state(history, "Heartbeat")] == [2, 4]
+@pytest.mark.parametrize(("as_assumed", "verdict"), [(True, Verdict.AS_ASSUMED), (False, Verdict.OTHERWISE)], ids=str)
+def test_a_check_that_observes_something_is_a_verdict(as_assumed: bool, verdict: Verdict) -> None:
+    assert seen_in(checked(), lambda _: (as_assumed, "this")) == Seen(verdict, "this")
 
 
-def test_no_resource_of_the_real_stack_outlives_it() -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        NotSeen("waited 90 s"),
+        ClientError({"Error": {"Code": "Throttling", "Message": "slow down"}}, "Scan"),
+        LockLost("the lease is over"),
+        AssertionError("no"),
+        RuntimeError("never heard of"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_check_that_fails_with_any_error_has_seen_nothing(error: Exception) -> None:
+    def fails(_: Checked) -> tuple[bool, str]:
+        raise error
+
+    assert seen_in(checked(), fails).verdict is Verdict.NOT_SEEN
+
+
+@pytest.mark.parametrize("as_assumed", [True, False])
+def test_what_an_emulator_lacks_is_never_seen_there(as_assumed: bool) -> None:
+    def look(where: Checked) -> Seen:
+        return seen_in(where, lambda _: (as_assumed, "this"), "it has no clock")
+
+    seen = look(checked("http://127.0.0.1:4566"))
+    assert (seen.verdict, "it has no clock" in seen.what) == (Verdict.NOT_SEEN, True)
+    assert look(checked()).verdict is not Verdict.NOT_SEEN
+
+
+def test_after_the_time_limit_of_a_run_no_check_begins_and_none_counts_as_seen() -> None:
+    seen = seen_in(checked(longest_s=0.0), lambda _: pytest.fail("it began"))
+    assert seen == Seen(Verdict.NOT_SEEN, "the 0 s of a run were over")
+
+
+@pytest.mark.parametrize("host", ["amazonaws.com.example.org", "127.0.0.1", "notamazonaws.com"])
+def test_only_hosts_of_aws_are_aws(host: str) -> None:
+    assert not account(f"https://{host}").is_aws
+
+
+def test_an_experiment_is_made_once_for_all_checks_that_use_it_even_if_it_fails() -> None:
+    tries: list[Checked] = []
+
+    def fails(where: Checked) -> str:
+        tries.append(where)
+        raise NotSeen("nothing")
+
+    stack = checked()
+    first, second = (seen_in(stack, lambda where: (True, where.once(fails))) for _ in range(2))
+    assert first == second == Seen(Verdict.NOT_SEEN, "nothing")
+    assert len(tries) == 1
+
+
+def test_an_event_belongs_to_the_state_that_it_follows_from_and_not_to_the_one_before_it() -> None:
+    def entered(id: int, previous: int, name: str) -> dict[str, object]:
+        details = {"name": name}
+        return {
+            "id": id,
+            "previousEventId": previous,
+            "type": "TaskStateEntered",
+            "stateEnteredEventDetails": details,
+        }
+
+    history = [
+        entered(1, 0, "Work"),
+        entered(2, 0, "Heartbeat"),
+        {"id": 3, "previousEventId": 1, "type": "TaskScheduled"},
+        {"id": 4, "previousEventId": 2, "type": "TaskScheduled"},
+    ]
+    assert [event["id"] for event in in_state(history, "Heartbeat")] == [2, 4]
+
+
+def test_no_resource_of_the_real_stack_outlives_it_or_needs_an_account_that_may_reserve_concurrency() -> None:
     stack = CheckedStack(App(), "ticketlock-check-x", bucket="ticketlock-check-x", run="x")
     resources = Template.from_stack(stack).to_json()["Resources"]
     assert len(resources) > 50
@@ -195,12 +176,7 @@ def test_no_resource_of_the_real_stack_outlives_it() -> None:
     assert "PointInTimeRecoverySpecification" not in table  # it would leave a backup
     functions = [each["Properties"] for each in resources.values() if each["Type"] == "AWS::Lambda::Function"]
     assert all("LoggingConfig" in each for each in functions)  # Lambda's own log groups would stay
-
-
-def test_an_account_that_may_reserve_no_concurrency_can_deploy_the_stack() -> None:
-    stack = CheckedStack(App(), "ticketlock-check-x", bucket="ticketlock-check-x", run="x")
-    resources = Template.from_stack(stack).to_json()["Resources"].values()
-    assert not [each for each in resources if "ReservedConcurrentExecutions" in each.get("Properties", {})]
+    assert not [each for each in functions if "ReservedConcurrentExecutions" in each]
 
 
 def test_the_app_has_the_constants_of_the_checks() -> None:

@@ -89,17 +89,24 @@ def sends(number: int) -> Callable[[object], None]:
     return lambda _: os.kill(os.getpid(), number)
 
 
-def test_a_run_checks_what_it_has_deployed_and_leaves_nothing(place: Place) -> None:
-    there: list[str] = []
+def test_a_run_checks_what_it_has_deployed_and_leaves_nothing_of_its_own_and_all_that_others_have(
+    place: Place,
+) -> None:
+    others = [f"{PREFIX}{secrets.token_hex(8)}", f"Ticketlock{secrets.token_hex(8)}"]
+    for name in others:
+        place.make_stack(name)
+    there: list[Any] = []
 
     def check(outputs: Mapping[str, str]) -> None:
-        assert set(outputs) == {"Url"}
+        (stack,) = place.account.client("cloudformation").describe_stacks(StackName=place.stack.id)["Stacks"]
+        there.extend([set(outputs), {"Key": RUN_TAG, "Value": place.stack.run} in stack["Tags"]])
         there.extend(place.left_of_the_run())
 
     assert place.runs(check) == []
-    assert there == [place.stack.name, place.stack.bucket]
+    assert there == [{"Url"}, True, place.stack.name, place.stack.bucket]
     assert place.left_of_the_run() == []
     assert place.told[-1] == "Deleted. Nothing of this run is left."
+    assert set(others) <= set(place.stacks())
 
 
 def test_names_are_fresh_each_time_and_begin_alike(place: Place) -> None:
@@ -108,36 +115,32 @@ def test_names_are_fresh_each_time_and_begin_alike(place: Place) -> None:
     assert all(name.startswith(PREFIX) for name in names)
 
 
-def test_a_stack_of_that_name_is_refused_and_not_touched(place: Place) -> None:
+def takes_the_stacks_name(place: Place) -> str:
     place.make_stack(place.stack.name)
-    with pytest.raises(NameTaken, match="exists already"):
-        place.runs()
-    assert place.stack.delete() == []
-    assert place.left_of_the_run() == [place.stack.name]
+    return place.stack.name
 
 
-def test_a_bucket_of_that_name_is_refused_and_not_touched(place: Place) -> None:
+def takes_the_buckets_name(place: Place) -> str:
     place.account.client("s3").create_bucket(Bucket=place.stack.bucket)
+    return place.stack.bucket
+
+
+@pytest.mark.parametrize("takes", [takes_the_stacks_name, takes_the_buckets_name])
+def test_a_stack_or_a_bucket_of_that_name_is_refused_and_not_touched(
+    place: Place, takes: Callable[[Place], str]
+) -> None:
+    taken = takes(place)
     with pytest.raises(NameTaken, match="exists already"):
         place.runs()
     assert place.stack.delete() == []
-    assert place.left_of_the_run() == [place.stack.bucket]
+    assert place.left_of_the_run() == [taken]
 
 
 def test_a_stack_without_the_tag_of_the_run_is_not_deleted_but_reported(place: Place) -> None:
-    left = place.runs(app=place.app('"another"'))
+    (left,) = place.runs(app=place.app('"another"'))
     assert place.left_of_the_run() == [place.stack.name]
-    assert len(left) == 1
-    assert "it does not have this run's tag" in left[0]
-    assert left[0] in place.told[-1]
-
-
-def test_the_stacks_of_others_stay(place: Place) -> None:
-    others = [f"{PREFIX}{secrets.token_hex(8)}", f"Ticketlock{secrets.token_hex(8)}"]
-    for name in others:
-        place.make_stack(name)
-    place.runs()
-    assert set(others) <= set(place.stacks())
+    assert "it does not have this run's tag" in left
+    assert left in place.told[-1]
 
 
 def test_a_deployment_that_fails_leaves_nothing(place: Place) -> None:
@@ -154,23 +157,19 @@ def test_a_run_whose_checks_break_off_leaves_nothing(place: Place) -> None:
     assert place.left_of_the_run() == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
-def test_a_run_that_is_interrupted_leaves_nothing(place: Place, number: signal.Signals) -> None:
-    before = signal.getsignal(number)
+def caught(_: object) -> None:
+    """An interrupt that the checks catch, as pytest does, which ends then."""
     with pytest.raises(KeyboardInterrupt):
-        place.runs(sends(number))
-    assert place.left_of_the_run() == []
-    assert signal.getsignal(number) is before
+        os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_an_interrupt_that_the_checks_have_caught_ends_the_run_too(place: Place) -> None:
-    def check(_: object) -> None:
-        with pytest.raises(KeyboardInterrupt):  # as pytest does, which ends then
-            os.kill(os.getpid(), signal.SIGINT)
-
+@pytest.mark.parametrize("check", [*map(sends, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)), caught])
+def test_a_run_that_is_interrupted_leaves_nothing(place: Place, check: Callable[[object], None]) -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     with pytest.raises(KeyboardInterrupt):
         place.runs(check)
     assert place.left_of_the_run() == []
+    assert {number: signal.getsignal(number) for number in before} == before
 
 
 def test_a_second_interrupt_does_not_break_the_deletion_off(place: Place) -> None:
@@ -207,17 +206,6 @@ def test_what_cannot_be_deleted_is_listed_with_the_command_that_does_it(
     assert f"delete-stack --region us-east-1 --stack-name {place.stack.id}" in left[0]
     assert f"aws s3 rb --force s3://{place.stack.bucket}" in left[1]
     assert [text for text in place.told if text.startswith("NOT DELETED")] == [f"NOT DELETED: {text}" for text in left]
-
-
-def test_the_tag_says_which_run_made_a_stack(place: Place) -> None:
-    tags: list[Any] = []
-
-    def check(_: object) -> None:
-        described = place.account.client("cloudformation").describe_stacks(StackName=place.stack.id)
-        tags.extend(described["Stacks"][0]["Tags"])
-
-    place.runs(check)
-    assert {"Key": RUN_TAG, "Value": place.stack.run} in tags
 
 
 def test_a_bucket_that_is_gone_already_is_none_that_is_left(place: Place) -> None:

@@ -8,14 +8,14 @@ by which names the states go on.
 import json
 import uuid
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e.cloud import Cloud
+from e2e.cloud import Cloud, FunctionFailed
 from e2e.roles import Role
-from kit.units import dumped, loaded
 from ticketlock_local.cloud.deploy import deploy
 from ticketlock_local.engines.emulator import Emulator
 
@@ -27,7 +27,7 @@ pytestmark = [
 ]
 
 APP = Path(__file__).parents[2] / "examples" / "booking" / "app.py"
-SAVE, COMMIT = "dynamodb:ConditionCheckItem", "dynamodb:UpdateItem"
+SAVE = "dynamodb:ConditionCheckItem"
 PRICE = 200
 
 
@@ -39,52 +39,36 @@ class Bookings:
 
     def function(self, state: str) -> Any:
         """The configuration of a state's function."""
-        name = self.cloud.outputs[f"Function{state}"]
-        return self.cloud.client("lambda").get_function_configuration(FunctionName=name)
+        return self.cloud.configuration(self.cloud.outputs[f"Function{state}"])
 
-    def role(self, state: str) -> Role:
-        return Role(self.cloud, self.function(state)["Role"])
+    def without(self, state: str, action: str) -> AbstractContextManager[None]:
+        """Within the block a state's function lacks a permission."""
+        return Role(self.cloud, self.function(state)["Role"]).without(action)
 
-    @property
-    def units(self) -> Units:
-        return Units(self.cloud.outputs["UnitsTableName"], client=self.cloud.dynamodb)
+    def outcome(self, unit: str) -> Outcome:
+        return Units(self.cloud.outputs["UnitsTableName"], client=self.cloud.dynamodb).outcome(unit=unit)
 
-    def put(self, table: str, **more: int) -> str:
+    def new(self, table: str, **more: int) -> str:
         """A new item; its id."""
-        item = {"id": f"{table}-{uuid.uuid4().hex}", **more}
-        self.cloud.dynamodb.put_item(TableName=self.cloud.outputs[f"{table}TableName"], Item=dumped(item))
-        return str(item["id"])
+        id = f"{table}-{uuid.uuid4().hex}"
+        self.cloud.put(f"{table}TableName", {"id": id, **more})
+        return id
 
-    def number(self, table: str, id: str, attribute: str) -> int:
-        found = self.cloud.dynamodb.get_item(
-            TableName=self.cloud.outputs[f"{table}TableName"], Key={"id": {"S": id}}, ConsistentRead=True
-        )
-        return int(loaded(found["Item"])[attribute])
-
-    def events(self, state: str, arn: str) -> list[dict[str, Any]]:
+    def events(self, state: str, arn: str) -> list[Mapping[str, Any]]:
         """The events that a state's function got from an execution: it writes each into its log."""
-        lines = self._logged(self.function(state), '{"execution"')
-        return [event for event in lines if event["execution"] == arn]
+        return [event for event in self.cloud.logged(self.function(state)) if event.get("execution") == arn]
 
     def rolled_back(self, arn: str) -> list[list[str]]:
         """What the function of the rule has rolled back of an execution, by its log: one entry an event."""
-        name = self.cloud.outputs["RollBackName"]
-        function = self.cloud.client("lambda").get_function_configuration(FunctionName=name)
-        lines = self._logged(function, '{"level"')
+        lines = self.cloud.logged(self.cloud.configuration(self.cloud.outputs["RollBackName"]))
         return [line["rolled_back"] for line in lines if arn in line.get("owner", "")]
-
-    def _logged(self, function: Any, prefix: str) -> list[dict[str, Any]]:
-        group = function["LoggingConfig"]["LogGroup"]
-        pages = self.cloud.client("logs").get_paginator("filter_log_events").paginate(logGroupName=group)
-        lines = [event["message"] for page in pages for event in page["events"]]
-        return [json.loads(line) for line in lines if line.startswith(prefix)]
 
     def invoke(self, state: str, event: Mapping[str, Any]) -> Any:
         """What a state's function answers; of an error its message."""
-        name = self.cloud.outputs[f"Function{state}"]
-        answer = self.cloud.client("lambda").invoke(FunctionName=name, Payload=json.dumps(event))
-        reply = json.loads(answer["Payload"].read())
-        return reply["errorMessage"] if "FunctionError" in answer else reply
+        try:
+            return self.cloud.invoke(self.cloud.outputs[f"Function{state}"], event)
+        except FunctionFailed as failed:
+            return str(failed)
 
 
 @dataclass
@@ -111,12 +95,9 @@ class Trip:
     @property
     def written(self) -> tuple[int, int, int]:
         """Free seats, free rooms, and what the traveller has left."""
-        bookings = self.bookings
-        return (
-            bookings.number("Offers", self.flight, "places"),
-            bookings.number("Offers", self.hotel, "places"),
-            bookings.number("Travellers", self.traveller, "balance"),
-        )
+        got = self.bookings.cloud.got
+        flight, hotel = (got("OffersTableName", id)["places"] for id in (self.flight, self.hotel))
+        return int(flight), int(hotel), int(got("TravellersTableName", self.traveller)["balance"])
 
 
 NOTHING, BOOKED = (3, 3, 500), (2, 2, 500 - PRICE)
@@ -131,8 +112,8 @@ def bookings(guarded_emulator: Emulator) -> Bookings:
 
 @pytest.fixture
 def trip(bookings: Bookings) -> Trip:
-    flight, hotel = (bookings.put("Offers", places=3) for _ in range(2))
-    return Trip(bookings, flight, hotel, bookings.put("Travellers", balance=500))
+    flight, hotel = (bookings.new("Offers", places=3) for _ in range(2))
+    return Trip(bookings, flight, hotel, bookings.new("Travellers", balance=500))
 
 
 def unit_of(bookings: Bookings, trip: Trip, state: str = "takeroom") -> str:
@@ -146,13 +127,13 @@ def test_a_trip_is_written_by_its_last_state(bookings: Bookings, trip: Trip) -> 
     ended = bookings.cloud.ended(trip.arn)
     assert ended.status == "SUCCEEDED", ended
     assert trip.written == BOOKED
-    assert bookings.units.outcome(unit=unit_of(bookings, trip)) is Outcome.COMMITTED
+    assert bookings.outcome(unit_of(bookings, trip)) is Outcome.COMMITTED
     # No event of its end is anybody's.
     assert bookings.rolled_back(trip.arn) == []
 
 
 def test_states_that_are_retried_and_run_again_after_the_commit_write_once(bookings: Bookings, trip: Trip) -> None:
-    with bookings.role("takeroom").without(SAVE):
+    with bookings.without("takeroom", SAVE):
         trip.start()
         bookings.cloud.wait_until(lambda: len(bookings.events("takeroom", trip.arn)) > 1, "a second try")
         assert trip.written == NOTHING
@@ -164,13 +145,13 @@ def test_states_that_are_retried_and_run_again_after_the_commit_write_once(booki
 
 
 def test_a_state_that_fails_is_caught_and_the_unit_rolled_back(bookings: Bookings, trip: Trip) -> None:
-    trip.hotel = bookings.put("Offers", places=0)
+    trip.hotel = bookings.new("Offers", places=0)
     trip.start()
     ended = bookings.cloud.ended(trip.arn)
     assert (ended.status, "places >= :one" in ended.cause) == ("FAILED", True), ended
     assert trip.written == (3, 0, 500)
     [unit] = {each["unit"] for each in states_of(bookings, trip, "GiveUp")}
-    assert bookings.units.outcome(unit=unit) is Outcome.ROLLED_BACK
+    assert bookings.outcome(unit) is Outcome.ROLLED_BACK
     # The event of the failure comes all the same, and finds nothing to do.
     bookings.cloud.wait_until(lambda: bool(bookings.rolled_back(trip.arn)), "the event of the end")
     assert bookings.rolled_back(trip.arn)[0] == []
@@ -178,21 +159,20 @@ def test_a_state_that_fails_is_caught_and_the_unit_rolled_back(bookings: Booking
 
 def states_of(bookings: Bookings, trip: Trip, state: str) -> list[dict[str, Any]]:
     """What a state of an execution was entered with."""
-    pages = bookings.cloud.step_functions.get_paginator("get_execution_history").paginate(executionArn=trip.arn)
-    entered = [event.get("stateEnteredEventDetails", {}) for page in pages for event in page["events"]]
+    entered = [event.get("stateEnteredEventDetails", {}) for event in bookings.cloud.history(trip.arn)]
     return [json.loads(each["input"]) for each in entered if each.get("name") == state]
 
 
 def test_an_execution_that_is_stopped_in_between_is_rolled_back_by_the_rule_and_nothing_comes_late(
     bookings: Bookings, trip: Trip
 ) -> None:
-    with bookings.role("takeroom").without(SAVE):
+    with bookings.without("takeroom", SAVE):
         trip.start()
         unit = unit_of(bookings, trip)
         bookings.cloud.stop(trip.arn)
         bookings.cloud.wait_until(lambda: bool(bookings.rolled_back(trip.arn)), "the event of the end")
     assert bookings.rolled_back(trip.arn)[0] == [unit]
-    assert bookings.units.outcome(unit=unit) is Outcome.ROLLED_BACK
+    assert bookings.outcome(unit) is Outcome.ROLLED_BACK
     # Functions that still run: the next state, which resumes it, and the first one, which saves another.
     event = bookings.events("takeroom", trip.arn)[0]
     assert "was rolled back" in bookings.invoke("takeroom", event)

@@ -5,10 +5,9 @@ successor waited is recorded; the limits leave room for a busy machine.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
-from e2e.cloud import LEASE_S, SHORT_LEASE_S, Cloud
+from e2e.cloud import LEASE_S, NOTHING, SHORT_LEASE_S, Cloud
 
 pytestmark = pytest.mark.verify("waits for leases and works; tests/workflow asks the clean-up in every order")
 
@@ -31,21 +30,6 @@ def held_for(cloud: Cloud, arn: str, seconds: float) -> None:
     cloud.wait_until(has_held, f"a hold of {seconds} s")
 
 
-def event_of(cloud: Cloud, arn: str) -> dict[str, Any]:
-    """The event that EventBridge sends for an execution that has ended."""
-    found = cloud.described(arn)
-    detail = {name: found[name] for name in ("executionArn", "stateMachineArn", "status", "input")}
-    return {"detail": {**detail, "stopDate": round(found["stopDate"].timestamp() * 1_000)}}
-
-
-def cleaned_up(cloud: Cloud, arn: str, times: int = 1) -> dict[str, int]:
-    """Wait until the clean-up has run for an execution; return what it did, from its last log line."""
-    cloud.wait_until(lambda: len(cloud.log_lines("clean_up", arn)) >= times, f"clean-up {times} of {arn}")
-    line = cloud.log_lines("clean_up", arn)[-1]
-    # If it left nothing, the line has no figures.
-    return {name: line.get(name, 0) for name in ("CleanedUpPlaces", "CleanedUpHolds", "HoldsLeftToLease")}
-
-
 def line_of_three(cloud: Cloud, entity: str) -> tuple[str, str, str]:
     """A holder whose work is a nested execution, and two waiters behind it, in this order."""
     holder = cloud.nest(entity, WORK_S)
@@ -65,9 +49,6 @@ def seconds_until_held(cloud: Cloud, arn: str, since_ms: int) -> float:
     return (granted_ms - since_ms) / 1_000
 
 
-NOTHING = {"CleanedUpPlaces": 0, "CleanedUpHolds": 0, "HoldsLeftToLease": 0}
-
-
 def test_the_nested_work_of_a_stopped_execution_is_stopped_and_the_next_in_line_runs(
     of_the_app: Cloud, entity: str, measured: Measured
 ) -> None:
@@ -83,17 +64,14 @@ def test_the_nested_work_of_a_stopped_execution_is_stopped_and_the_next_in_line_
 
     stopped_ms = of_the_app.stop(holder)
 
-    assert of_the_app.ended(waiting).status == "SUCCEEDED"
+    hand_over_s = seconds_until_held(of_the_app, waiting, stopped_ms)
     child = of_the_app.described(work)
     assert child["status"] == "ABORTED"
-    granted_ms = of_the_app.story(waiting).held_from_ms
-    assert granted_ms is not None
-    assert granted_ms >= round(child["stopDate"].timestamp() * 1_000)
-    hand_over_s = (granted_ms - stopped_ms) / 1_000
+    assert seconds_until_held(of_the_app, waiting, round(child["stopDate"].timestamp() * 1_000)) >= 0
     mode = "woken" if of_the_app.wakes_waiters else "polling"
     measured(f"from the stop to the next hold, nested work, {mode}", hand_over_s)
     assert hand_over_s < LONGEST_HAND_OVER_S
-    assert cleaned_up(of_the_app, holder) == {**NOTHING, "CleanedUpHolds": 1}
+    assert of_the_app.cleaned_up(holder) == {**NOTHING, "CleanedUpHolds": 1}
     assert of_the_app.is_free(entity)
 
 
@@ -117,11 +95,9 @@ def test_the_next_never_starts_before_a_stopped_executions_function_or_lease_has
     stopped_ms = {seconds: short_lease.stop(holder) for seconds, holder in holders.items()}
 
     for seconds, name in entities.items():
-        assert cleaned_up(short_lease, holders[seconds]) == {**NOTHING, "HoldsLeftToLease": 1}
-        assert short_lease.ended(waiting[seconds]).status == "SUCCEEDED"
-        granted_ms = short_lease.story(waiting[seconds]).held_from_ms
-        assert granted_ms is not None
-        hand_over_s = (granted_ms - stopped_ms[seconds]) / 1_000
+        assert short_lease.cleaned_up(holders[seconds]) == {**NOTHING, "HoldsLeftToLease": 1}
+        hand_over_s = seconds_until_held(short_lease, waiting[seconds], stopped_ms[seconds])
+        granted_ms = stopped_ms[seconds] + round(1_000 * hand_over_s)
         measured(f"from the stop to the next hold, a function of {seconds} s, lease {SHORT_LEASE_S} s", hand_over_s)
         function_ended_ms = short_lease.slept_until_ms(holders[seconds])
         assert granted_ms >= min([leases_ms[seconds], *function_ended_ms])
@@ -141,7 +117,7 @@ def test_the_row_of_a_stopped_waiter_is_deleted_at_once_and_the_next_runs_in_its
     gone_s = (cloud.now_ms() - stopped_ms) / 1_000
     measured("from the stop of a waiter until its row was seen gone", gone_s)
     assert gone_s < LONGEST_HAND_OVER_S
-    assert cleaned_up(cloud, stopped) == {**NOTHING, "CleanedUpPlaces": 1}
+    assert cloud.cleaned_up(stopped) == {**NOTHING, "CleanedUpPlaces": 1}
     assert cloud.holder(entity).owner == holder
     assert cloud.described(behind)["status"] == "RUNNING"
 
@@ -167,38 +143,4 @@ def test_the_second_in_line_runs_if_the_holder_and_the_first_in_line_are_stopped
     hand_over_s = seconds_until_held(cloud, behind, stopped_ms)
     measured("from the stop of the holder and the first in line to the hold of the second", hand_over_s)
     assert hand_over_s < LONGEST_HAND_OVER_S
-    assert cloud.is_free(entity)
-
-
-def test_an_execution_that_failed_by_itself_leaves_nothing_for_the_clean_up(cloud: Cloud, entity: str) -> None:
-    task = {"functionArn": cloud.failing_function, "input": {"colour": "blue"}}
-    failing, next_one = cloud.start({"entity": entity, "task": task}), cloud.sleep(entity, 0)
-    assert [cloud.ended(arn).status for arn in (failing, next_one)] == ["FAILED", "SUCCEEDED"]
-    assert cleaned_up(cloud, failing) == NOTHING
-    assert cloud.is_free(entity)
-
-
-def test_a_duplicate_event_does_no_harm_to_whatever_owner_has_the_lock_by_then(cloud: Cloud, entity: str) -> None:
-    stopped = cloud.nest(entity, WORK_S)
-    cloud.wait_until_held(entity)
-    holder = cloud.nest(entity, WORK_S)
-    cloud.wait_until_queued(entity, holder)
-    cloud.stop(stopped)
-    event = event_of(cloud, stopped)
-    cloud.wait_until_held(entity, by=holder)
-    waiting = cloud.sleep(entity, 0)
-    cloud.wait_until_queued(entity, waiting)
-    before = cloud.lock(entity)
-
-    for _ in range(2):
-        assert cloud.call("clean_up", event) == {}
-
-    assert cleaned_up(cloud, stopped, times=3) == NOTHING
-    after = cloud.lock(entity)
-    assert (after.item, after.rows) == (before.item, before.rows)
-    assert cloud.described(cloud.nested(holder, entity))["status"] == "RUNNING"
-    cloud.stop(holder)
-    assert cloud.ended(waiting).status == "SUCCEEDED"
-    assert cloud.story(waiting).fencing_token == cloud.item(entity).fencing_token
-    assert cloud.call("clean_up", event) == {}
     assert cloud.is_free(entity)

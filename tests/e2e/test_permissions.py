@@ -421,34 +421,3 @@ def test_a_state_machine_may_send_nothing_that_its_definition_does_not(machine: 
     sent = {permission.action for permission in sent_by(cloud.definition(machine))}
     granted = {permission.action for permission in Role.of_machine(cloud, machine).permissions()}
     assert {action for action in granted if action.partition(":")[0] not in SERVICES_OWN} == sent
-
-
-def test_the_roles_deny_other_resources(cloud: Cloud) -> None:
-    table = f"arn:aws:dynamodb:us-east-1:000000000000:table/{cloud.outputs['TableName']}"
-    other_table = "arn:aws:dynamodb:us-east-1:000000000000:table/other"
-    workflow = cloud.outputs["StateMachineArn"]
-    example = cloud.outputs["ExampleTargetArn"]
-    by_machine = [
-        *(Permission(f"dynamodb:{action}", table) for action in ("PutItem", "DeleteItem", "GetItem", "Query", "Scan")),
-        Permission("dynamodb:UpdateItem", other_table),
-        Permission("lambda:InvokeFunction", "arn:aws:lambda:us-east-1:000000000000:function:other"),
-        Permission("lambda:InvokeFunction", cloud.functions["clean_up"]["FunctionArn"]),
-        Permission("states:StartExecution", workflow),
-        Permission("states:StopExecution", execution_arn(workflow, "any")),
-        Permission("states:StopExecution", execution_arn(example, "started-by-somebody-else")),
-        Permission("iam:PassRole", "*"),
-    ]
-    role = Role.of_machine(cloud, workflow)
-    assert {permission for permission in by_machine if role.allows(permission)} == set()
-    by_every_function = [
-        Permission("dynamodb:UpdateItem", other_table),
-        Permission("dynamodb:Scan", table),
-        Permission("dynamodb:DeleteTable", table),
-        Permission("lambda:InvokeFunction", cloud.functions["clean_up"]["FunctionArn"]),
-        Permission("states:StartExecution", workflow),
-        Permission("states:StopExecution", execution_arn(workflow, "any")),
-        Permission("states:StopExecution", execution_arn(example, "started-by-somebody-else")),
-    ]
-    for step in STEPS:
-        role = Role.of_step(cloud, step)
-        assert {permission for permission in by_every_function if role.allows(permission)} == set(), step

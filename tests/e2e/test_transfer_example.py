@@ -7,17 +7,16 @@ function alike: tests/workflow/interpreted asks by which names a state fails.
 
 import json
 import uuid
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e.cloud import Cloud
+from e2e.cloud import Cloud, FunctionFailed
 from e2e.conftest import allow_answers_on_everything
 from e2e.roles import Role
-from kit.units import dumped, loaded
 from ticketlock_local.cloud.deploy import deploy
 from ticketlock_local.engines.emulator import Emulator
 
@@ -44,42 +43,32 @@ class Transfers:
     @property
     def function(self) -> Any:
         """Its configuration."""
-        name = self.cloud.outputs["TransferFunctionName"]
-        return self.cloud.client("lambda").get_function_configuration(FunctionName=name)
+        return self.cloud.configuration(self.cloud.outputs["TransferFunctionName"])
 
-    @property
-    def role(self) -> Role:
-        return Role(self.cloud, self.function["Role"])
+    def without(self, action: str) -> AbstractContextManager[None]:
+        """Within the block the function lacks a permission."""
+        return Role(self.cloud, self.function["Role"]).without(action)
 
     def new_account(self) -> str:
         """An account with 100."""
         account = f"account-{uuid.uuid4().hex}"
-        item = dumped({"id": account, "balance": 100})
-        self.cloud.dynamodb.put_item(TableName=self.cloud.outputs["AccountsTableName"], Item=item)
+        self.cloud.put("AccountsTableName", {"id": account, "balance": 100})
         return account
 
-    def balance(self, account: str) -> int:
-        found = self.cloud.dynamodb.get_item(
-            TableName=self.cloud.outputs["AccountsTableName"], Key={"id": {"S": account}}, ConsistentRead=True
-        )
-        return int(loaded(found["Item"])["balance"])
-
-    def tries(self, arn: str) -> list[dict[str, Any]]:
+    def tries(self, arn: str) -> list[Mapping[str, Any]]:
         """The events that the function got from an execution: it logs each."""
-        group = self.function["LoggingConfig"]["LogGroup"]
-        pages = self.cloud.client("logs").get_paginator("filter_log_events").paginate(logGroupName=group)
-        lines = [event["message"] for page in pages for event in page["events"]]
-        events = [json.loads(line) for line in lines if line.startswith('{"transfer"')]
-        return [event for event in events if event["execution"] == arn]
+        return [event for event in self.cloud.logged(self.function) if event.get("execution") == arn]
 
     def invoke(self, event: Mapping[str, Any]) -> Any:
         """The function's result."""
-        answer = self.cloud.client("lambda").invoke(
-            FunctionName=self.cloud.outputs["TransferFunctionName"], Payload=json.dumps(event)
-        )
-        reply = json.loads(answer["Payload"].read())
-        assert "FunctionError" not in answer, reply
-        return reply
+        return self.cloud.invoke(self.cloud.outputs["TransferFunctionName"], event)
+
+    @contextmanager
+    def another_owner_of(self, lock: LockName) -> Iterator[None]:
+        """Within the block another owner holds the lock."""
+        locks = LockClient(self.cloud.outputs["TableName"], client=self.cloud.dynamodb)
+        with locks, locks.acquire(lock.entity, namespace=lock.namespace):
+            yield
 
     def receipts(self) -> list[str]:
         """The ids of the transfers with a receipt since; the receipts are taken from the queue."""
@@ -112,7 +101,8 @@ class Transfer:
     @property
     def balances(self) -> tuple[int, int]:
         """The balances of giver and taker."""
-        return self.transfers.balance(self.giver), self.transfers.balance(self.taker)
+        giver, taker = (self.transfers.cloud.got("AccountsTableName", id) for id in (self.giver, self.taker))
+        return int(giver["balance"]), int(taker["balance"])
 
     @property
     def lock(self) -> LockName:
@@ -150,7 +140,7 @@ def test_a_transfer_moves_the_money_sends_a_receipt_and_frees_the_lock(
 def test_a_state_that_fails_after_its_commit_is_retried_5_times_and_run_once_more_and_moves_the_money_once(
     transfers: Transfers, transfer: Transfer
 ) -> None:
-    with transfers.role.without(TELL):
+    with transfers.without(TELL):
         transfer.start()
         assert transfers.cloud.ended(transfer.arn).status == "FAILED"
     tries = transfers.tries(transfer.arn)
@@ -158,8 +148,7 @@ def test_a_state_that_fails_after_its_commit_is_retried_5_times_and_run_once_mor
     assert transfer.balances == (90, 110)
     assert transfers.receipts() == []
     # Another owner has held the lock since: the commit was made under the earlier grant.
-    locks = LockClient(transfers.cloud.outputs["TableName"], client=transfers.cloud.dynamodb)
-    with locks, locks.acquire(transfer.giver, namespace=ACCOUNTS):
+    with transfers.another_owner_of(transfer.lock):
         assert transfers.invoke(tries[-1])["transferId"] == transfer.id
     assert transfer.balances == (90, 110)
     assert transfers.receipts() == [transfer.id]
@@ -168,7 +157,7 @@ def test_a_state_that_fails_after_its_commit_is_retried_5_times_and_run_once_mor
 def test_an_execution_that_is_stopped_after_the_commit_and_redriven_moves_the_money_once(
     transfers: Transfers, transfer: Transfer
 ) -> None:
-    with transfers.role.without(TELL):
+    with transfers.without(TELL):
         transfer.start()
         transfers.cloud.wait_until(lambda: transfer.balances != (100, 100), "the commit of a try")
         transfers.cloud.wait_until(lambda: bool(transfers.tries(transfer.arn)), "its line in the log")
@@ -179,23 +168,18 @@ def test_an_execution_that_is_stopped_after_the_commit_and_redriven_moves_the_mo
 
 def test_a_state_whose_workflow_has_lost_the_lock_moves_no_money(transfers: Transfers, transfer: Transfer) -> None:
     with ExitStack() as until_the_end:
-        with transfers.role.without(COMMIT):
+        with transfers.without(COMMIT):
             transfer.start()
             transfers.cloud.wait_until(lambda: bool(transfers.tries(transfer.arn)), "a try that cannot commit")
             [holder] = transfers.cloud.item(transfer.giver, ACCOUNTS).holders
             transfers.cloud.locks.force_release(transfer.lock, holder.fencing_token)
-            locks = LockClient(transfers.cloud.outputs["TableName"], client=transfers.cloud.dynamodb)
-            until_the_end.enter_context(locks)
-            until_the_end.enter_context(locks.acquire(transfer.giver, namespace=ACCOUNTS))
+            until_the_end.enter_context(transfers.another_owner_of(transfer.lock))
         ended = transfers.cloud.ended(transfer.arn)
         # Found by the next try, or by a heartbeat before.
         assert ended.status == "FAILED"
         assert NOT_HELD in ended.cause or ended.error == "LockLost"
         assert transfer.balances == (100, 100)
     # Nor if its late copy arrives: the lock is free then, and not the workflow's.
-    answer = transfers.cloud.client("lambda").invoke(
-        FunctionName=transfers.cloud.outputs["TransferFunctionName"],
-        Payload=json.dumps(transfers.tries(transfer.arn)[0]),
-    )
-    assert NOT_HELD in json.loads(answer["Payload"].read())["errorMessage"]
+    with pytest.raises(FunctionFailed, match=NOT_HELD):
+        transfers.invoke(transfers.tries(transfer.arn)[0])
     assert transfer.balances == (100, 100)

@@ -1,7 +1,9 @@
-"""Who imports whom: arrows point downwards, there is no circle, and no folder brings what is not its own."""
+"""Who imports whom: arrows point downwards, there is no circle, and no folder brings what is not its own; nor a folder
+of tests what is another's."""
 
 import re
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -159,42 +161,91 @@ def test_a_class_or_a_type_of_the_product_has_its_name_for_itself() -> None:
     assert set(defined_twice(files)) == MEANS_TWO_THINGS, "choose another name, or say why not in MEANS_TWO_THINGS"
 
 
-class TestTheTestItself:
-    def test_it_names_what_two_files_define(self, tmp_path: Path) -> None:
-        one, other = tmp_path / "one.py", tmp_path / "other.py"
-        one.write_text("class Turn: ...\nSeconds = float\nT = 1\n_ONCE = 2")
-        other.write_text("Seconds: type = int\nTurn = dict\nT = 1\n_ONCE = 2")
-        assert defined_twice([one, other]) == {name: {str(one), str(other)} for name in ("Seconds", "Turn")}
+def test_a_name_that_two_files_define_is_found(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.py", tmp_path / "other.py"
+    one.write_text("class Turn: ...\nSeconds = float\nT = 1\n_ONCE = 2")
+    other.write_text("Seconds: type = int\nTurn = dict\nT = 1\n_ONCE = 2")
+    assert defined_twice([one, other]) == {name: {str(one), str(other)} for name in ("Seconds", "Turn")}
 
-    @pytest.mark.parametrize(
-        "imports",
-        [
-            "from ticketlock.locks._items import LockItem",
-            "from ticketlock.locks import _items",
-            "import ticketlock.locks._items",
-            "def late() -> None:\n    from ticketlock.locks import _items",
-            "if TYPE_CHECKING:\n    from ticketlock.locks import _items",
-        ],
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "from ticketlock.locks._items import LockItem",
+        "from ticketlock.locks import _items",
+        "import ticketlock.locks._items",
+        "def late() -> None:\n    from ticketlock.locks import _items",
+        "if TYPE_CHECKING:\n    from ticketlock.locks import _items",
+    ],
+)
+def test_an_arrow_that_points_up_is_found(tmp_path: Path, imports: str) -> None:
+    found = planted(tmp_path, locks__in___items="", wire__in___driver=imports)
+    assert forbidden(found, FLOORS) == ["ticketlock.wire._driver imports ticketlock.locks._items"]
+
+
+def test_an_arrow_between_rooms_of_one_floor_and_a_package_in_no_room_are_found(tmp_path: Path) -> None:
+    lease = "from ticketlock.client import _lease"
+    found = planted(tmp_path, client__in___lease="", workflow__in___pace=lease, shelf__in___a="")
+    assert forbidden(found, FLOORS) == ["ticketlock.workflow._pace imports ticketlock.client._lease"]
+    assert room_of("ticketlock.shelf._a", FLOORS) == "ticketlock"
+    assert "ticketlock.shelf._a" in found
+
+
+def test_the_modules_of_a_circle_within_one_room_are_found(tmp_path: Path) -> None:
+    found = planted(
+        tmp_path,
+        locks__in___a="from ticketlock.locks import _b",
+        locks__in___b="from ticketlock.locks._c import name",
+        locks__in___c="import ticketlock.locks._a",
     )
-    def test_it_names_an_arrow_that_points_up(self, tmp_path: Path, imports: str) -> None:
-        found = planted(tmp_path, locks__in___items="", wire__in___driver=imports)
-        assert forbidden(found, FLOORS) == ["ticketlock.wire._driver imports ticketlock.locks._items"]
+    assert forbidden(found, FLOORS) == []
+    assert set(circle(found)) == {f"ticketlock.locks._{name}" for name in "abc"}
 
-    def test_it_names_an_arrow_between_rooms_of_one_floor(self, tmp_path: Path) -> None:
-        found = planted(tmp_path, client__in___lease="", workflow__in___pace="from ticketlock.client import _lease")
-        assert forbidden(found, FLOORS) == ["ticketlock.workflow._pace imports ticketlock.client._lease"]
 
-    def test_it_names_the_modules_of_a_circle_within_one_room(self, tmp_path: Path) -> None:
-        found = planted(
-            tmp_path,
-            locks__in___a="from ticketlock.locks import _b",
-            locks__in___b="from ticketlock.locks._c import name",
-            locks__in___c="import ticketlock.locks._a",
-        )
-        assert forbidden(found, FLOORS) == []
-        assert set(circle(found)) == {f"ticketlock.locks._{name}" for name in "abc"}
+# Tests: what two folders use is in the kit, else a test moves with another.
 
-    def test_it_sees_a_package_that_is_in_no_room(self, tmp_path: Path) -> None:
-        found = planted(tmp_path, shelf__in___a="")
-        assert room_of("ticketlock.shelf._a", FLOORS) == "ticketlock"
-        assert "ticketlock.shelf._a" in found
+
+def packages(root: Path) -> set[str]:
+    """The folders, and the files beside them."""
+    return {path.relative_to(root).parts[0] for path in root.rglob("*.py")}
+
+
+def across(root: Path) -> list[str]:
+    """The imports from one folder of tests into another, as ``from -> into``."""
+    rooms = packages(root)
+    crossing: Arrows = between(arrows(root, *rooms), [room.removesuffix(".py") for room in rooms])
+    return sorted(f"{room} -> {other}" for room, others in crossing.items() for other in others if other != "kit")
+
+
+def planted_tests(root: Path, imports: Collection[tuple[str, str]]) -> Path:
+    """Folders of tests that are written for the test: files with what they import."""
+    for name, statement in [("client/test_acquiring.py", ""), ("kit/places.py", ""), *imports]:
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text(statement + "\n")
+    return root
+
+
+def test_no_file_imports_from_a_folder_of_tests_but_its_own() -> None:
+    assert len(packages(ROOT / "tests")) > 10
+    assert across(ROOT / "tests") == [], "what two folders use belongs into tests/kit"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from client.test_acquiring import line",
+        "from client import test_acquiring",
+        "import client.test_acquiring",
+        "def late() -> None:\n    from client import test_acquiring",
+    ],
+)
+@pytest.mark.parametrize(
+    ("name", "folder"), [("wire/test_suite.py", "wire"), ("kit/far.py", "kit"), ("conftest.py", "conftest")]
+)
+def test_an_import_across_folders_is_named(tmp_path: Path, name: str, folder: str, statement: str) -> None:
+    assert across(planted_tests(tmp_path, [(name, statement)])) == [f"{folder} -> client"]
+
+
+def test_a_folder_may_import_from_itself_and_from_the_kit(tmp_path: Path) -> None:
+    mine = [("client/test_waiting.py", "from client import test_acquiring\nfrom kit.places import until")]
+    assert across(planted_tests(tmp_path, mine)) == []

@@ -17,15 +17,7 @@ PACKAGE = Path(ticketlock.__file__).parent
 PERFORMED = {"locks/__init__", "locks/_lock_table"}
 PROTOCOL = sorted(
     {path.relative_to(PACKAGE).with_suffix("").as_posix() for path in (PACKAGE / "locks").glob("*.py")} - PERFORMED
-    | {
-        f"wire/{name}"
-        for name in (
-            "_actions",
-            "_item_requests",
-            "_requests",
-            "_step_functions",
-        )
-    }
+    | {f"wire/{name}" for name in ("_actions", "_item_requests", "_requests", "_step_functions")}
     | {"client/_acquire", "wire/_table_time", "workflow/_clean_up", "workflow/_session"}
 )
 IO_AND_CLOCKS = {
@@ -53,16 +45,11 @@ NOT_OF_THE_CLIENT = {
 }
 
 
-def test_the_public_names_are_sorted_and_there() -> None:
+def test_the_public_names_are_sorted_and_there_and_each_has_a_docstring_of_its_own() -> None:
     assert ticketlock.__all__ == sorted(set(ticketlock.__all__)), "sort __all__, each name once"
     for name in ticketlock.__all__:
-        assert hasattr(ticketlock, name)
-        assert not name.startswith("_")
-
-
-def test_every_public_name_has_a_docstring_of_its_own() -> None:
-    for name in ticketlock.__all__:
         text = getattr(ticketlock, name).__doc__
+        assert not name.startswith("_")
         # A dataclass without one is given its signature.
         assert text, f"{name} is public and has no docstring"
         assert not text.startswith(f"{name}("), name
@@ -86,17 +73,15 @@ def test_importing_ticketlock_loads_neither_the_cdk_nor_the_packages_of_function
 
 
 @pytest.mark.parametrize("module", PROTOCOL)
-def test_a_module_of_the_protocol_does_no_io_and_reads_no_clock(library: Arrows, module: str) -> None:
+def test_a_module_of_the_protocol_does_no_io_reads_no_clock_and_rests_on_such_modules_alone(
+    library: Arrows, module: str
+) -> None:
     brings = library[f"ticketlock.{module.replace('/', '.')}"]
     used = IO_AND_CLOCKS & {name.partition(".")[0] for name in brings}
     assert not used, "the protocol yields requests and is told the time: see locks/_protocol.py"
-
-
-@pytest.mark.parametrize("module", PROTOCOL)
-def test_a_module_of_the_protocol_rests_on_modules_of_the_protocol_alone(library: Arrows, module: str) -> None:
-    ours = {name for name in library[f"ticketlock.{module.replace('/', '.')}"] if name.startswith("ticketlock")}
     rest = {f"ticketlock.{name.replace('/', '.')}" for name in PROTOCOL}
     allowed = rest | {"ticketlock._checks", "ticketlock.errors"}
+    ours = {name for name in brings if name.startswith("ticketlock")}
     assert ours <= allowed, "a module of the protocol imports others of PROTOCOL alone"
 
 

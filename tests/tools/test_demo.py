@@ -58,39 +58,42 @@ HELD = [*WAITED, entered(3, "Hold", "Parallel")]
 DONE = [*HELD, left(5, "Hold", OUTPUT, "Parallel"), event(5, "ExecutionSucceeded", output=json.dumps(OUTPUT))]
 
 
-def texts(run: Execution) -> list[str]:
-    return [text for _, text in events(run)]
+AT_ONCE = [started(), left(0.2, "TakeTicket", GRANTED), entered(0.2, "Hold", "Parallel")]
+# The reply with the ticket was lost: it is in the row.
+TOKEN_ALONE = {"lock": {"turn": {"place": {"ticket": 7}, "grant": {"ticket": None, "fencingToken": 70}}}}
+FAILED = [*HELD, event(6, "ExecutionFailed", error="OutOfStock", cause="no more")]
+# It may have no details.
+STOPPED = [started(), {"timestamp": START, "type": "ExecutionAborted"}]
 
 
-def test_a_history_that_has_only_begun_names_the_waiter_and_its_entity() -> None:
-    run = read_history("one", [started()])
-    assert (run.name, run.entity, run.status, run.started_ms) == ("one", "order-42", "RUNNING", START_MS)
-
-
-def test_a_waiter_knows_its_ticket_and_no_token() -> None:
-    run = read_history("one", WAITED[:4])
-    assert (run.ticket, run.fencing_token, run.ticket_ms, run.polls) == (7, None, START_MS + 200, 0)
-
-
-def test_the_grant_is_found_in_the_poll_that_got_it() -> None:
-    run = read_history("one", HELD)
-    assert (run.ticket, run.fencing_token, run.ticket_ms, run.polls) == (7, 70, START_MS + 200, 1)
-
-
-def test_the_grant_is_found_in_the_first_step_without_a_wait() -> None:
-    run = read_history("one", [started(), left(0.2, "TakeTicket", GRANTED), entered(0.2, "Hold", "Parallel")])
-    assert (run.ticket, run.fencing_token, run.polls) == (7, 70, 0)
-
-
-def test_a_ticket_whose_reply_was_lost_is_taken_from_the_row() -> None:
-    grant = {"lock": {"turn": {"place": {"ticket": 7}, "grant": {"ticket": None, "fencingToken": 70}}}}
-    assert read_history("one", [started(), left(1, "CheckPosition", grant)]).ticket == 7
-
-
-def test_the_poll_that_got_the_lock_began_with_its_step_and_was_answered_at_its_end() -> None:
-    run = read_history("one", HELD)
-    assert (run.polled_ms, run.granted_ms) == (START_MS + 1_200, START_MS + 1_300)
-    assert read_history("one", WAITED[:4]).granted_ms is None
+@pytest.mark.parametrize(
+    ("told", "shows"),
+    [
+        ([started()], {"name": "one", "entity": "order-42", "status": "RUNNING", "started_ms": START_MS}),
+        (
+            WAITED[:4],
+            {"ticket": 7, "fencing_token": None, "ticket_ms": START_MS + 200, "polls": 0, "granted_ms": None},
+        ),
+        (WAITED, {"waited_ms": None}),
+        (HELD, {"ticket": 7, "fencing_token": 70, "ticket_ms": START_MS + 200, "polls": 1, "held_ms": None}),
+        # The poll that got the lock began with its step, and was answered at its end.
+        (HELD, {"polled_ms": START_MS + 1_200, "granted_ms": START_MS + 1_300}),
+        (AT_ONCE, {"ticket": 7, "fencing_token": 70, "polls": 0}),
+        ([started(), left(1, "CheckPosition", TOKEN_ALONE)], {"ticket": 7}),
+        (DONE, {"waited_ms": 3_000, "held_ms": 2_000}),
+        # The work says when it began and ended.
+        (DONE, {"status": "SUCCEEDED", "work_started_ms": START_MS + 4_000, "work_ended_ms": START_MS + 4_500}),
+        (
+            [started(), event(1, "ExecutionSucceeded", output='"done"')],
+            {"status": "SUCCEEDED", "work_started_ms": None},
+        ),
+        (FAILED, {"status": "FAILED", "error": "OutOfStock: no more", "held_ms": 3_000}),
+        (STOPPED, {"status": "ABORTED", "error": "", "held_ms": None}),
+    ],
+)
+def test_a_history_shows_how_far_an_execution_came(told: list[Any], shows: dict[str, Any]) -> None:
+    run = read_history("one", told)
+    assert {name: getattr(run, name) for name in shows} == shows
 
 
 def place(ticket: int, until_s: int) -> Any:
@@ -120,54 +123,24 @@ def test_a_wait_that_ends_without_the_lock_was_in_the_queue_until_its_last_poll(
     assert acquisition.standings[0] == Standing(START_MS + 1_000, START_MS + 40_000)
 
 
-def test_waiting_and_holding_are_measured_by_the_service() -> None:
-    run = read_history("one", DONE)
-    assert (run.waited_ms, run.held_ms) == (3_000, 2_000)
-
-
-def test_a_wait_and_a_hold_that_have_not_ended_have_no_length() -> None:
-    assert read_history("one", WAITED).waited_ms is None
-    assert read_history("one", HELD).held_ms is None
-
-
-def test_the_time_of_the_work_is_what_the_work_says() -> None:
-    run = read_history("one", DONE)
-    assert (run.status, run.work_started_ms, run.work_ended_ms) == ("SUCCEEDED", START_MS + 4_000, START_MS + 4_500)
-
-
-def test_work_that_returns_no_times_has_none() -> None:
-    run = read_history("one", [started(), event(1, "ExecutionSucceeded", output='"done"')])
-    assert (run.status, run.work_started_ms) == ("SUCCEEDED", None)
-
-
-def test_a_failing_work_ends_its_hold_and_is_named() -> None:
-    run = read_history("one", [*HELD, event(6, "ExecutionFailed", error="OutOfStock", cause="no more")])
-    assert (run.status, run.error, run.held_ms) == ("FAILED", "OutOfStock: no more", 3_000)
-
-
-def test_an_execution_that_was_stopped_may_have_no_details() -> None:
-    stopped = {"timestamp": START, "type": "ExecutionAborted"}
-    run = read_history("one", [started(), stopped])
-    assert (run.status, run.error, run.held_ms) == ("ABORTED", "", None)
-
-
-def test_the_story_of_a_waiter_names_its_ticket_and_its_token() -> None:
-    assert texts(read_history("one", DONE)) == [
-        "one starts",
-        "one waits for its turn, ticket 7",
-        "one holds order-42: ticket 7, fencing token 70",
-        "one is done",
-    ]
-
-
-def test_an_owner_that_holds_at_once_is_not_shown_as_waiting() -> None:
-    run = read_history("one", [started(), left(0.2, "TakeTicket", GRANTED), entered(0.3, "Hold", "Parallel")])
-    assert texts(run) == ["one starts", "one holds order-42: ticket 7, fencing token 70"]
-
-
-def test_the_story_of_a_failure_ends_with_its_reason() -> None:
-    run = read_history("one", [started(), event(1, "ExecutionTimedOut")])
-    assert texts(run)[-1] == "one ended as TIMED_OUT"
+@pytest.mark.parametrize(
+    ("told", "story"),
+    [
+        (
+            DONE,
+            [
+                "one starts",
+                "one waits for its turn, ticket 7",
+                "one holds order-42: ticket 7, fencing token 70",
+                "one is done",
+            ],
+        ),
+        (AT_ONCE, ["one starts", "one holds order-42: ticket 7, fencing token 70"]),
+        ([started(), event(1, "ExecutionTimedOut")], ["one starts", "one ended as TIMED_OUT"]),
+    ],
+)
+def test_the_story_of_an_execution_names_its_wait_its_hold_and_its_end(told: list[Any], story: list[str]) -> None:
+    assert [text for _, text in events(read_history("one", told))] == story
 
 
 NOW = Moment(local_ms=0, earliest_ms=0, latest_ms=0, wall_ms=0)
@@ -204,32 +177,47 @@ def lock(*, holders: tuple[Holder, ...] = (), rows: tuple[Row, ...] = (), waitin
     return LockState(item=item, rows=rows, now=NOW)
 
 
-def test_executions_one_after_the_other_in_ticket_order_pass() -> None:
-    verdict = judge([done("a", 1), done("b", 2), done("c", 3)], {"order-42": lock()})
-    assert (verdict.passed, verdict.failures, verdict.slips) == (True, (), ())
+ROW = "though its row was in the queue"
 
 
-def test_works_that_touch_but_do_not_overlap_pass() -> None:
-    assert judge([done("a", 1), done("b", 2, work_started_ms=3_000)], {}).passed
-
-
-def test_works_of_one_entity_that_overlap_fail() -> None:
-    verdict = judge([done("a", 1), done("b", 2, work_started_ms=2_999)], {})
-    assert verdict.failures == ("exclusion: b (token 102) held order-42 beside a (token 101), for 1 ms",)
-
-
-def test_works_of_different_entities_may_overlap() -> None:
-    assert judge([done("a", 1), done("b", 1, entity="order-7")], {}).passed
-
-
-def test_a_fencing_token_that_does_not_rise_fails() -> None:
-    verdict = judge([done("a", 1), done("b", 2, fencing_token=101)], {})
-    assert verdict.failures == ("fencing: a (token 101) and b (token 101) were granted the same token",)
-
-
-def test_a_grant_that_polled_after_one_with_a_greater_token_fails() -> None:
-    verdict = judge([done("a", 1, granted_ms=9_500, polled_ms=9_000), done("b", 2)], {})
-    assert "fencing: a (token 101) was granted after b (token 102), whose token is greater" in verdict.failures
+@pytest.mark.parametrize(
+    ("runs", "failures"),
+    [
+        ([done("a", 1), done("b", 2), done("c", 3)], []),
+        # The second begins when the first ends, or a moment before.
+        ([done("a", 1), done("b", 2, work_started_ms=3_000)], []),
+        (
+            [done("a", 1), done("b", 2, work_started_ms=2_999)],
+            ["exclusion: b (token 102) held order-42 beside a (token 101), for 1 ms"],
+        ),
+        ([done("a", 1), done("b", 1, entity="order-7")], []),
+        (
+            [done("a", 1), done("b", 2, fencing_token=101)],
+            ["fencing: a (token 101) and b (token 101) were granted the same token"],
+        ),
+        (
+            [done("a", 1, granted_ms=9_500, polled_ms=9_000), done("b", 2, work_ended_ms=9_000)],
+            ["fencing: a (token 101) was granted after b (token 102), whose token is greater"],
+        ),
+        (
+            [done("a", 1), done("b", 2, ticket=3), done("c", 3, ticket=4), done("d", 4, ticket=2)],
+            [f"no overtaking: d (token 104) was overtaken by b (token 102), c (token 103), {ROW}"],
+        ),
+        # A grant whose poll began after the row was written saw the row.
+        (
+            [done("a", 1, ticket=2, polled_ms=101), done("b", 2, ticket=1)],
+            [f"no overtaking: b (token 102) was overtaken by a (token 101), {ROW}"],
+        ),
+        *(
+            ([done("a", 1, status=status, error="LockLost: why")], [f"a ended as {status} LockLost: why"])
+            for status in ("FAILED", "ABORTED", "TIMED_OUT", "RUNNING")
+        ),
+        ([done("a", 1, work_ended_ms=None)], ["a ended as SUCCEEDED"]),
+    ],
+)
+def test_the_verdict_on_executions_names_each_broken_promise(runs: list[Execution], failures: list[str]) -> None:
+    verdict = judge(runs, {"order-42": lock()})
+    assert (list(verdict.failures), verdict.slips, verdict.passed) == (failures, (), not failures)
 
 
 def test_being_overtaken_once_is_a_slip_and_passes() -> None:
@@ -240,55 +228,26 @@ def test_being_overtaken_once_is_a_slip_and_passes() -> None:
     )
 
 
-def test_being_overtaken_twice_fails() -> None:
-    verdict = judge([done("a", 1), done("b", 2, ticket=3), done("c", 3, ticket=4), done("d", 4, ticket=2)], {})
-    assert verdict.failures == (
-        "no overtaking: d (token 104) was overtaken by b (token 102), c (token 103), though its row was in the queue",
-    )
-
-
-def test_being_passed_by_a_grant_that_polled_after_the_row_was_written_fails() -> None:
-    verdict = judge([done("a", 1, ticket=2, polled_ms=101), done("b", 2, ticket=1)], {})
-    assert verdict.failures == (
-        "no overtaking: b (token 102) was overtaken by a (token 101), though its row was in the queue",
-    )
-
-
 def test_overtakings_are_counted_whether_a_row_stood_or_not() -> None:
     runs = [done("a", 1, ticket=2, standings=()), done("b", 2, ticket=3), done("c", 3, ticket=1, standings=())]
     assert overtakings(runs) == {"c": 2}
-
-
-def test_a_missing_ticket_is_not_mistaken_for_a_number() -> None:
     assert not overtakings([done("a", 1), Execution(name="b", ticket=None, fencing_token=102), done("c", 3)])
 
 
-@pytest.mark.parametrize("status", ["FAILED", "ABORTED", "TIMED_OUT", "RUNNING"])
-def test_an_execution_that_did_not_succeed_fails(status: str) -> None:
-    (failure,) = judge([done("a", 1, status=status, error="LockLost: why")], {}).failures
-    assert failure == f"a ended as {status} LockLost: why"
+HOLDER = Holder(owner="a", fencing_token=9, lease_until_ms=0, since_ms=0, data=None)
+WAITS = Row(ticket=9, owner="a", lease_until_ms=0, created_at_ms=0)
 
 
-def test_an_execution_without_the_times_of_its_work_fails() -> None:
-    assert not judge([done("a", 1, work_ended_ms=None)], {}).passed
-
-
-def test_a_holder_that_is_left_fails() -> None:
-    holder = Holder(owner="a", fencing_token=9, lease_until_ms=0, since_ms=0, data=None)
-    assert judge([], {"order-42": lock(holders=(holder,))}).failures == ("nothing left: order-42: holder: 1",)
-
-
-def test_a_queue_row_and_its_count_that_are_left_fail() -> None:
-    row = Row(ticket=9, owner="a", lease_until_ms=0, created_at_ms=0)
-    assert judge([], {"order-42": lock(rows=(row,), waiting=1)}).failures == (
-        "nothing left: order-42: queue row: 1",
-        "nothing left: order-42: waiter counted: 1",
-    )
-
-
-def test_a_lock_that_was_never_used_fails() -> None:
-    unused = LockState(item=None, rows=(), now=NOW)
-    assert judge([], {"order-42": unused}).failures == ("nothing left: order-42 has no lock item in the table",)
+@pytest.mark.parametrize(
+    ("state", "left"),
+    [
+        (lock(holders=(HOLDER,)), [": holder: 1"]),
+        (lock(rows=(WAITS,), waiting=1), [": queue row: 1", ": waiter counted: 1"]),
+        (LockState(item=None, rows=(), now=NOW), [" has no lock item in the table"]),
+    ],
+)
+def test_what_is_left_of_a_lock_fails(state: LockState, left: list[str]) -> None:
+    assert list(judge([], {"order-42": state}).failures) == [f"nothing left: order-42{each}" for each in left]
 
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -316,22 +275,24 @@ def printed(what: object, width: int = 80) -> str:
     return capture.get()
 
 
-def test_a_lane_distinguishes_asking_waiting_and_holding() -> None:
-    assert lane(SHOWN, 0, 6_000, 500, 16) == "  ··────████    "
-
-
-def test_the_lane_of_a_waiter_grows_with_the_clock() -> None:
-    assert lane(WAITER, 0, 3_000, 500, 10) == "  ··──    "
-    assert lane(WAITER, 0, 4_000, 500, 10) == "  ··────  "
-
-
-def test_a_hold_too_short_for_the_scale_is_still_seen() -> None:
-    assert "█" in lane(SHOWN, 0, 6_000, 100_000, 10)
+@pytest.mark.parametrize(
+    ("run", "now_ms", "ms_a_cell", "drawn"),
+    [
+        (SHOWN, 6_000, 500, "  ··────████    "),
+        (WAITER, 3_000, 500, "  ··──          "),
+        (WAITER, 4_000, 500, "  ··────        "),
+    ],
+)
+def test_a_lane_distinguishes_asking_waiting_and_holding_and_grows_with_the_clock(
+    run: Execution, now_ms: int, ms_a_cell: int, drawn: str
+) -> None:
+    assert lane(run, 0, now_ms, ms_a_cell, 16) == drawn
 
 
 @pytest.mark.parametrize("now_ms", [1_000, 2_500, 60_000])
-def test_lanes_never_leave_their_space(now_ms: int) -> None:
+def test_a_lane_never_leaves_its_space_and_shows_the_shortest_hold(now_ms: int) -> None:
     assert {len(lane(run, 1_000, now_ms, 100, 40)) for run in (WAITER, SHOWN)} == {40}
+    assert "█" in lane(SHOWN, 0, 6_000, 100_000, 10)
 
 
 def test_the_axis_counts_seconds_no_closer_than_they_can_be_read() -> None:
@@ -347,10 +308,6 @@ def test_the_timeline_groups_lanes_by_entity() -> None:
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 def test_the_timeline_fits_the_terminal(width: int) -> None:
     assert all(len(line) <= width for line in printed(Timeline([SHOWN, WAITER], 7_000), width).splitlines())
-
-
-def test_a_timeline_of_nothing_says_so() -> None:
-    assert "starting" in printed(Timeline([], 0))
 
 
 def test_the_table_has_ticket_token_waited_held_and_status() -> None:
@@ -378,31 +335,35 @@ def test_lines_come_in_the_order_of_the_events_and_once(capsys: pytest.CaptureFi
     ]
 
 
-def test_the_picture_is_xml_that_stands_alone() -> None:
-    root = ElementTree.fromstring(picture([SHOWN, WAITER]).to_svg())
-    assert root.tag == f"{SVG}svg"
-    assert {"a", "b", "One at a time for each entity, in ticket order", "order-42"} <= {
-        text.text for text in root.iter(f"{SVG}text")
-    }
+def texts(runs: list[Execution]) -> set[str | None]:
+    """What stands in the picture, which is read as XML."""
+    root = ElementTree.fromstring(picture(runs).to_svg().encode())
+    assert (root.tag, root.find(f"{SVG}script")) == (f"{SVG}svg", None)
+    return {text.text for text in root.iter(f"{SVG}text")}
 
 
-@pytest.mark.parametrize("entity", ["<script>&\"'</script>", "日本 🎟", "]]>", "tab\there"])
-def test_the_picture_escapes_what_an_entity_is_called(entity: str) -> None:
-    run = Execution(name=entity, entity=entity, started_ms=1)
-    root = ElementTree.fromstring(picture([run]).to_svg())
-    assert root.find(f"{SVG}script") is None
-    assert entity.replace("\t", "\N{REPLACEMENT CHARACTER}") in {text.text for text in root.iter(f"{SVG}text")}
+def test_the_picture_is_xml_that_stands_alone_and_nothing_has_one_too() -> None:
+    assert {"a", "b", "One at a time for each entity, in ticket order", "order-42"} <= texts([SHOWN, WAITER])
+    assert texts([]) is not None
+    assert "starting" in printed(Timeline([], 0))
 
 
-@pytest.mark.parametrize("entity", ["\x00", "\x1b[31m", "\ud800", "￾"])
-def test_the_picture_replaces_what_xml_cannot_write(entity: str) -> None:
-    run = Execution(name="a", entity=entity, started_ms=1)
-    svg = picture([run]).to_svg()
-    assert "\N{REPLACEMENT CHARACTER}" in ElementTree.tostring(ElementTree.fromstring(svg.encode()), "unicode")
-
-
-def test_the_picture_of_nothing_is_still_one() -> None:
-    assert ElementTree.fromstring(picture([]).to_svg()).tag == f"{SVG}svg"
+@pytest.mark.parametrize(
+    ("entity", "drawn"),
+    [
+        ("<script>&\"'</script>", "<script>&\"'</script>"),
+        ("日本 🎟", "日本 🎟"),
+        ("]]>", "]]>"),
+        # What XML cannot write.
+        ("tab\there", "tab�here"),
+        ("\x00", "�"),
+        ("\x1b[31m", "�[31m"),
+        ("\ud800", "�"),
+        ("\ufffe", "�"),
+    ],
+)
+def test_the_picture_escapes_what_an_entity_is_called_or_replaces_it(entity: str, drawn: str) -> None:
+    assert drawn in texts([Execution(name="a", entity=entity, started_ms=1)])
 
 
 def test_the_demo_mixes_its_entities() -> None:

@@ -49,34 +49,26 @@ def cargo(path: Path, does: str) -> None:
     program.chmod(0o755)
 
 
-def test_a_failure_of_cargo_is_reported_with_its_output_and_the_old_build_stays(
+def test_without_cargo_or_if_it_fails_the_reason_is_reported_and_the_old_build_stays(
     path: Path, folder: Path, old: Path
 ) -> None:
+    with pytest.raises(CargoMissing):
+        dynoxide_program(folder)
     cargo(path, FAILS)
     with pytest.raises(EmulatorError, match=r"no network: \[registry\] unreachable"):
         dynoxide_program(folder)
     assert old.read_text() == "old"
 
 
-@pytest.mark.usefixtures("path")
-def test_a_missing_cargo_is_reported_and_the_old_build_stays(folder: Path, old: Path) -> None:
-    with pytest.raises(CargoMissing):
-        dynoxide_program(folder)
-    assert old.read_text() == "old"
-
-
-def test_a_build_takes_the_place_of_the_old_one_and_is_made_once(path: Path, folder: Path) -> None:
+def test_a_build_takes_the_place_of_the_old_one_and_of_an_interrupted_one_and_is_made_once(
+    path: Path, folder: Path
+) -> None:
+    folder.with_name("dynoxide.new").joinpath("bin").mkdir(parents=True)
     cargo(path, BUILDS)
     assert dynoxide_program(folder).read_text() == "new"
     cargo(path, FAILS)
     assert dynoxide_program(folder).read_text() == "new"
     assert [each.name for each in folder.parent.iterdir() if each.name.startswith("dynoxide")] == ["dynoxide"]
-
-
-def test_what_an_interrupted_build_has_left_is_cleared_away(path: Path, folder: Path) -> None:
-    folder.with_name("dynoxide.new").joinpath("bin").mkdir(parents=True)
-    cargo(path, BUILDS)
-    assert dynoxide_program(folder).read_text() == "new"
 
 
 WARNS_FIRST = """
@@ -154,17 +146,13 @@ def begun(path: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def test_only_a_test_that_fails_breaks_the_contract() -> None:
+def test_only_a_test_that_fails_breaks_the_contract_and_a_run_without_dynoxide_says_so() -> None:
     three = ["moto", "ministack", "dynoxide"]
     assert verdict_of(0, three) == "The contract held on: moto, ministack, dynoxide."
     assert verdict_of(1, three) == "The contract BROKE on one of: moto, ministack, dynoxide."
     assert verdict_of(-9, three) == "Nothing is known of the contract (status -9) on: moto, ministack, dynoxide."
-
-
-def test_the_last_line_says_that_it_did_not_run_on_dynoxide() -> None:
-    assert verdict_of(0, ["moto", "ministack"]).endswith(
-        "It did NOT run on dynoxide, so on two engines of others instead of three."
-    )
+    without = "It did NOT run on dynoxide, so on two engines of others instead of three."
+    assert verdict_of(0, three[:2]).endswith(without)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -14,17 +13,13 @@ import pytest
 from botocore.exceptions import ClientError
 from kit.in_a_loop import Loop
 from kit.interpreter.harness import StepFunctions, Work
-from kit.interpreter.lambda_server import Function, ServiceError, Twice, function_arn
+from kit.interpreter.lambda_server import Function, Twice, function_arn
 
 pytestmark = pytest.mark.verify("tests no part of the product")
 
 
 class Emulator(Protocol):
     endpoint: str
-
-
-class StockMissing(Exception):
-    pass
 
 
 def task(function: str, **fields: Any) -> dict[str, Any]:
@@ -93,19 +88,6 @@ def _nothing_is_left_behind() -> Iterator[None]:
     assert not [thread for thread in left if thread.is_alive()]
 
 
-def test_an_output_comes_back_as_it_was_returned(engine: Engine) -> None:
-    with engine(work=lambda event, _: event) as engine_:
-        given = {"number": 2**53 + 1, "text": "ü/日本#x"}
-        assert engine_.machine("m", single(task("work"))).run("e", given).output == given
-
-
-def test_a_named_error_passes_through(engine: Engine) -> None:
-    with engine(work=Work(error=StockMissing("none left"))) as engine_:
-        outcome = engine_.machine("m", single(task("work"))).run("e", {})
-    assert (outcome.status, outcome.error) == ("FAILED", "StockMissing")
-    assert '"errorMessage":"none left"' in (outcome.cause or "")
-
-
 @pytest.mark.parametrize(("mode", "reply"), [("no", 1), ("second reply", 2), ("first reply", 1)])
 def test_a_function_can_run_twice_for_one_event(engine: Engine, mode: Twice, reply: int) -> None:
     runs: list[Any] = []
@@ -119,30 +101,10 @@ def test_a_function_can_run_twice_for_one_event(engine: Engine, mode: Twice, rep
     assert runs == [{"k": 1}] * (1 if mode == "no" else 2)
 
 
-def test_a_reply_can_be_lost_after_the_work_was_done(engine: Engine) -> None:
-    def lose(event: Any) -> None:  # noqa: ARG001
-        raise ServiceError("ServiceException")
-
-    work = Work()
-    retry = [{"ErrorEquals": ["Lambda.ServiceException"], "IntervalSeconds": 1, "MaxAttempts": 1}]
-    with engine(work=Function(work, after=lose)) as engine_:
-        outcome = engine_.machine("m", single(task("work", Retry=retry))).run("e", {})
-    assert outcome.error == "Lambda.ServiceException"
-    assert len(work.runs) == 2
-
-
 def test_a_missing_function_is_named(engine: Engine) -> None:
     with engine() as engine_:
         outcome = engine_.machine("m", single(task("work"))).run("e", {})
     assert outcome.error == "Lambda.ResourceNotFoundException"
-
-
-def test_a_callback_token_is_answered_from_a_handler(engine: Engine) -> None:
-    def answer(event: Any, context: Any) -> None:  # noqa: ARG001
-        boto3.client("stepfunctions").send_task_success(taskToken=event["token"], output='{"x": 1}')
-
-    with engine(beat=answer) as engine_:
-        assert engine_.machine("m", single(beat())).run("e", {}).output == {"x": 1}
 
 
 def test_every_beat_has_a_new_token_and_the_old_one_has_timed_out(engine: Engine) -> None:
@@ -185,48 +147,15 @@ def test_a_failure_sent_by_a_beat_stops_the_work_beside_it(engine: Engine) -> No
     assert (outcome.status, outcome.error, outcome.cause) == ("FAILED", "Lost", "it ended")
 
 
-def test_loops_end_on_stop(engine: Engine) -> None:
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_an_execution_ends_when_it_is_stopped_or_at_the_end_of_the_engine(engine: Engine, is_stopped: bool) -> None:
     with engine(work=Work(), beat=no_beat) as engine_:
         machine = engine_.machine("m", work_beside_beat(timeout=60))
         arn = machine.start("e", {})
-        machine.wait_until_entered(arn, "Only")
-        machine.stop(arn)
-        assert machine.wait(arn, 5).status == "ABORTED"
-
-
-def test_what_still_runs_is_stopped_at_the_end(engine: Engine) -> None:
-    with engine(work=Work(), beat=no_beat) as engine_:
-        machine = engine_.machine("m", work_beside_beat(timeout=60))
-        for number in range(3):
-            machine.start(f"e{number}", {})
-
-
-def test_a_nested_execution_returns_its_parsed_output(engine: Engine) -> None:
-    with engine(work=lambda event, _: event) as engine_:
-        child = engine_.machine("child", single(task("work")))
-        nested = {
-            "Type": "Task",
-            "Resource": "arn:aws:states:::states:startExecution.sync:2",
-            "Parameters": {"StateMachineArn": child.arn, "Input.$": "$", "Name": "child-1"},
-            "OutputPath": "$.Output",
-            "End": True,
-        }
-        outcome = engine_.machine("parent", single(nested)).run("e", {"k": [1]})
-        assert outcome.output == {"k": [1]}, outcome
-
-
-def test_a_failed_nested_execution_is_a_task_failure_with_the_error_in_its_cause(engine: Engine) -> None:
-    with engine() as engine_:
-        child = engine_.machine("child", single({"Type": "Fail", "Error": "StockMissing", "Cause": "none left"}))
-        nested = {
-            "Type": "Task",
-            "Resource": "arn:aws:states:::states:startExecution.sync:2",
-            "Parameters": {"StateMachineArn": child.arn, "Input": {}, "Name": "child-1"},
-            "End": True,
-        }
-        outcome = engine_.machine("parent", single(nested)).run("e", {})
-    cause = json.loads(outcome.cause or "")
-    assert (outcome.error, cause["Error"], cause["Cause"]) == ("States.TaskFailed", "StockMissing", "none left")
+        if is_stopped:
+            machine.wait_until_entered(arn, "Only")
+            machine.stop(arn)
+            assert machine.wait(arn, 5).status == "ABORTED"
 
 
 def test_a_token_that_was_never_given_out_is_refused(engine: Engine) -> None:
@@ -259,26 +188,6 @@ def test_a_handler_that_never_ends_is_reported_and_nothing_else_is_left(emulator
         engine_.__exit__(None, None, None)
     assert "AWS_ENDPOINT_URL_LAMBDA" not in os.environ
     gate.set()
-
-
-def test_the_table_is_the_real_one(engine: Engine) -> None:
-    def count(event: Any, context: Any) -> int:  # noqa: ARG001
-        return len(boto3.client("dynamodb").list_tables()["TableNames"])
-
-    with engine(work=count) as engine_:
-        assert isinstance(engine_.machine("m", single(task("work"))).run("e", {}).output, int)
-
-
-def test_many_executions_run_at_once(engine: Engine) -> None:
-    def answer(event: Any, context: Any) -> None:  # noqa: ARG001
-        boto3.client("stepfunctions").send_task_success(taskToken=event["token"], output="{}")
-
-    with engine(work=Work(seconds=0.2), beat=answer) as engine_:
-        machine = engine_.machine("m", work_beside_beat(timeout=20))
-        arns = [machine.start(f"e{number}", {}) for number in range(24)]
-        assert {machine.wait(arn).status for arn in arns} == {"SUCCEEDED"}
-        assert machine.entered(arns[0]).total() == 3
-        assert len(engine_.invocations) == 48
 
 
 @pytest.mark.parametrize("ask", [lambda loop: loop.dynamodb(config={}), lambda loop: loop.do(lambda: None)])

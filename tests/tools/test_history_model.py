@@ -142,51 +142,53 @@ def test_a_hold_that_reaches_into_a_later_one_breaks_exclusion(waiters: int, dat
     assert broken(touching) == set()
 
 
-def test_one_more_than_there_are_permits_breaks_exclusion() -> None:
-    def together(permits: int) -> list[Event]:
-        events = [told for place in range(3) for told in stay(f"{place}", place, place, 1, permits=permits)]
-        return [replace(each, local_ms=9_000) if each.kind == "holds" else each for each in events]
-
-    assert broken(together(3)) == set()
-    assert broken(together(2)) == {"exclusion"}
+def together(permits: int) -> list[Event]:
+    """Three that hold at the same time."""
+    events = [told for place in range(3) for told in stay(f"{place}", place, place, 1, permits=permits)]
+    return [replace(each, local_ms=9_000) if each.kind == "holds" else each for each in events]
 
 
-def test_a_writer_beside_a_reader_breaks_exclusion() -> None:
-    events = [*stay("0", 0, 0, 1, shared=True), *stay("1", 1, 1, 1)]
-    assert broken(events) == set()
-    assert broken(changed(events, 0, "holds", lambda each: replace(each, local_ms=2_500))) == {"exclusion"}
+def held_until(events: Sequence[Event], local_ms: int) -> list[Event]:
+    """The same history, but the first one relied on its lock until then."""
+    return changed(events, 0, "holds", lambda each: replace(each, local_ms=local_ms))
 
 
-def test_a_write_that_was_applied_after_the_next_grant_breaks_exclusion_and_a_refused_one_does_not() -> None:
-    sent = event("0", "invoked", 2_500, action="update", found=0)
-    assert broken([*line(2), sent, event("0", "refused", 2_510, action="update")]) == set()
-    assert broken([*line(2), sent]) == set()
-    assert broken([*line(2), sent, event("0", "applied", 2_510, action="update")]) == {"exclusion"}
+READER_THEN_WRITER = [*stay("0", 0, 0, 1, shared=True), *stay("1", 1, 1, 1)]
+LATE_WRITE = [*line(2), event("0", "invoked", 2_500, action="update", found=0)]
 
 
-def test_a_holder_that_did_not_check_its_lease_again_proves_nothing() -> None:
-    late = changed(line(2), 0, "holds", lambda each: replace(each, local_ms=2_500))
-    assert broken(late) == {"exclusion"}
-    assert broken(without(late, 0, "holds")) == set()
+@pytest.mark.parametrize(
+    ("events", "is_broken"),
+    [
+        (together(3), False),
+        (together(2), True),
+        (READER_THEN_WRITER, False),
+        (held_until(READER_THEN_WRITER, 2_500), True),
+        # A write of the first one, sent after the second was granted the lock: applied, refused, or unknown.
+        ([*LATE_WRITE, event("0", "applied", 2_510, action="update")], True),
+        ([*LATE_WRITE, event("0", "refused", 2_510, action="update")], False),
+        (LATE_WRITE, False),
+        # A holder that did not check its lease again proves nothing.
+        (held_until(line(2), 2_500), True),
+        (without(held_until(line(2), 2_500), 0, "holds"), False),
+    ],
+)
+def test_one_more_than_the_lock_admits_breaks_exclusion(events: list[Event], is_broken: bool) -> None:
+    assert broken(events) == ({"exclusion"} if is_broken else set())
 
 
 # Fencing.
 
 
 @settings(deadline=None)
-@given(st.integers(2, 6), st.data())
-def test_a_token_that_is_granted_twice_breaks_fencing(waiters: int, data: st.DataObject) -> None:
+@given(st.integers(2, 6), st.booleans(), st.data())
+def test_a_token_that_is_granted_twice_or_tokens_that_fall_break_fencing(
+    waiters: int, twice: bool, data: st.DataObject
+) -> None:
     one, other = sorted(data.draw(st.lists(st.integers(0, waiters - 1), min_size=2, max_size=2, unique=True)))
     events = changed(line(waiters), other, "applied", lambda each: replace(each, fencing_token=100 + one))
-    assert "fencing" in broken(events)
-
-
-@settings(deadline=None)
-@given(st.integers(2, 6), st.data())
-def test_tokens_that_fall_break_fencing(waiters: int, data: st.DataObject) -> None:
-    one, other = data.draw(st.lists(st.integers(0, waiters - 1), min_size=2, max_size=2, unique=True))
-    events = changed(line(waiters), one, "applied", lambda each: replace(each, fencing_token=100 + other))
-    events = changed(events, other, "applied", lambda each: replace(each, fencing_token=100 + one))
+    if not twice:
+        events = changed(events, one, "applied", lambda each: replace(each, fencing_token=100 + other))
     assert "fencing" in broken(events)
 
 
@@ -221,13 +223,8 @@ def overtaken(times: int, *, after_a_grant: bool = True) -> list[Event]:
 def test_a_grant_in_progress_while_a_row_was_written_is_the_one_slip() -> None:
     slip = "first (token 102) was overtaken by 1 (token 101), perhaps while its row was in the queue"
     assert verdict(overtaken(1)) == Verdict((), (slip,))
-
-
-def test_a_second_slip_breaks_the_order() -> None:
     assert broken(overtaken(2)) == {"no overtaking"}
-
-
-def test_a_grant_that_may_have_been_made_before_the_row_stood_counts_as_no_second_slip() -> None:
+    # Of two grants that may have been made before the row stood, none is a second slip.
     assert verdict(overtaken(2, after_a_grant=False)).failures == ()
 
 
@@ -237,39 +234,50 @@ def test_a_grant_that_was_answered_before_the_row_stood_is_no_slip() -> None:
     assert overtakings(history(events).acquisitions) == {"first": 1}
 
 
-def test_a_row_whose_lease_may_have_ended_may_be_passed() -> None:
-    events = [*stay("0", 0, 1, 2), *stay("1", 1, 0, 2)]
-    assert broken(events) == {"no overtaking"}
-    assert broken(changed(events, 0, "stands", lambda each: replace(each, until_ms=999))) == set()
-
-
-def test_a_row_of_another_ticket_stood_elsewhere() -> None:
-    events = [*stay("0", 0, 1, 2), *stay("1", 1, 0, 2)]
-    lost = changed(events, 0, "applied", lambda each: replace(each, ticket=7))
-    assert broken(lost) == set()
-
-
 def passing(**wishes: object) -> list[Event]:
+    """The second one is granted the lock before the first, whose row is in the queue."""
     return [*stay("0", 0, 1, 2, permits=2), *stay("1", 1, 0, 2, **{"permits": 2, **wishes})]
 
 
-def test_with_permits_a_waiter_may_pass_those_for_whom_there_is_room_as_well() -> None:
-    assert broken(passing()) == set()
-    holder = [
-        event("held", "invoked", 0, permits=2),
-        event("held", "applied", 4, ticket=-1, fencing_token=50),
-        event("held", "holds", 1_500),
-    ]
-    assert broken([*holder, *passing()]) == {"no overtaking"}
+PASSED = [*stay("0", 0, 1, 2), *stay("1", 1, 0, 2)]
+HELD = [
+    event("held", "invoked", 0, permits=2),
+    event("held", "applied", 4, ticket=-1, fencing_token=50),
+    event("held", "holds", 1_500),
+]
+# With an unknown ticket: it passes every row from before its request.
+ASKS, GRANTED = event("1", "invoked", 500), event("1", "applied", 1_000, fencing_token=100)
+GAVE_UP = [
+    *without(without(PASSED, 0, "applied"), 0, "holds"),
+    event("0", "polls", 2_000),
+    event("0", "refused", 2_100),
+]
 
 
-def test_a_reader_passes_no_writer() -> None:
-    assert broken(passing(shared=True)) == {"no overtaking"}
+@pytest.mark.parametrize(
+    ("events", "is_broken"),
+    [
+        (PASSED, True),
+        # A row whose lease may have ended, or of another ticket, which stood elsewhere.
+        (changed(PASSED, 0, "stands", lambda each: replace(each, until_ms=999)), False),
+        (changed(PASSED, 0, "applied", lambda each: replace(each, ticket=7)), False),
+        # With permits for both; but not past a third, nor a reader past a writer.
+        (passing(), False),
+        ([*HELD, *passing()], True),
+        (passing(shared=True), True),
+        ([*stay("0", 0, 1, 2), ASKS, GRANTED], True),
+        ([*stay("0", 0, 1, 2), replace(ASKS, local_ms=5), GRANTED], False),
+        (GAVE_UP, True),
+        (changed(GAVE_UP, 0, "stands", lambda each: replace(each, until_ms=1_000)), False),
+    ],
+)
+def test_a_grant_past_a_row_that_certainly_stood_breaks_the_order(events: list[Event], is_broken: bool) -> None:
+    assert broken(events) == ({"no overtaking"} if is_broken else set())
 
 
 @pytest.mark.parametrize("end", [(), (event("0", "refused", 3_000),), (event("0", "unknown", 3_000),)])
 def test_a_waiter_without_a_grant_can_be_overtaken_until_its_last_poll_in_the_queue(end: tuple[Event]) -> None:
-    gone = without(without([*stay("0", 0, 1, 2), *stay("1", 1, 0, 2)], 0, "applied"), 0, "holds")
+    gone = without(without(PASSED, 0, "applied"), 0, "holds")
     answered_ms = 1_000
     assert broken([*gone, event("0", "polls", answered_ms + 1), *end]) == {"no overtaking"}
     # It may have left meanwhile, or been granted the lock and not have heard of it.
@@ -286,21 +294,6 @@ def test_a_waiter_that_is_passed_until_it_gives_up_is_one_failure_for_each_that_
     ]
 
 
-def test_the_row_of_a_waiter_that_gave_up_may_be_passed_when_its_lease_may_have_ended() -> None:
-    gave_up = without(without([*stay("0", 0, 1, 2), *stay("1", 1, 0, 2)], 0, "applied"), 0, "holds")
-    gave_up = [*gave_up, event("0", "polls", 2_000), event("0", "refused", 2_100)]
-    assert broken(gave_up) == {"no overtaking"}
-    assert broken(changed(gave_up, 0, "stands", lambda each: replace(each, until_ms=1_000))) == set()
-
-
-def test_a_grant_at_once_with_an_unknown_ticket_passes_every_row_from_before_its_request() -> None:
-    waits = stay("0", 0, 1, 2)
-    asks = event("1", "invoked", 500)
-    granted = event("1", "applied", 1_000, fencing_token=100)
-    assert broken([*waits, asks, granted]) == {"no overtaking"}
-    assert broken([*stay("0", 0, 1, 2), replace(asks, local_ms=5), granted]) == set()
-
-
 def test_a_grant_that_found_its_place_again_has_the_number_of_the_place() -> None:
     events = changed(line(3), 1, "applied", lambda each: replace(each, ticket=None))
     assert [each.ticket for each in history(events).acquisitions] == [0, 1, 2]
@@ -315,18 +308,17 @@ def update(process: str, found: int, at_ms: int, kind: Kind = "applied") -> list
     return [sent] if kind == "unknown" else [sent, replace(sent, kind=kind, local_ms=at_ms + 1)]
 
 
-def test_updates_one_after_the_other_are_all_in_the_counter() -> None:
-    events = [*update("0", 0, 10), *update("1", 1, 20), *update("2", 2, 30, "refused")]
-    assert broken(events, value=2) == set()
-
-
-def test_two_updates_of_the_same_value_are_a_lost_one() -> None:
-    assert broken([*update("0", 0, 10), *update("1", 0, 20)], value=1) == {"no lost update"}
-
-
-@pytest.mark.parametrize(("value", "names"), [(0, {"no lost update"}), (1, set()), (2, set()), (3, {"no lost update"})])
-def test_an_unknown_update_may_be_in_the_counter_or_not(value: int, names: set[str]) -> None:
-    assert broken([*update("0", 0, 10), *update("1", 1, 20, "unknown")], value=value) == names
+@pytest.mark.parametrize(
+    ("updates", "value", "is_lost"),
+    [
+        ([*update("0", 0, 10), *update("1", 1, 20), *update("2", 2, 30, "refused")], 2, False),
+        ([*update("0", 0, 10), *update("1", 0, 20)], 1, True),
+        # An unknown update may be in the counter, or not.
+        *(([*update("0", 0, 10), *update("1", 1, 20, "unknown")], value, value in (0, 3)) for value in range(4)),
+    ],
+)
+def test_every_update_that_was_applied_is_in_the_counter(updates: list[Event], value: int, is_lost: bool) -> None:
+    assert broken(updates, value=value) == ({"no lost update"} if is_lost else set())
 
 
 # Leftovers.

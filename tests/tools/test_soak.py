@@ -1,7 +1,8 @@
-"""The soaks of locks that ``make soak`` runs, for seconds: their verdicts are correct, and they find what is broken."""
+"""The soaks that ``make soak`` runs, for seconds: their verdicts are correct, and they find what is broken."""
 
 from argparse import Namespace
 from collections import Counter
+from typing import Any
 
 import pytest
 from frame import Run
@@ -9,13 +10,16 @@ from peers.sides import Stay
 from soak_clients import LIFE_S, WORKERS, Soaked, Turn, Used, judge_life, judge_waiters, life, waiters
 from soak_steps import QUICK_S, Soak, judge
 from soak_steps import Soaked as SoakedInSteps
+from ticketlock_local.cloud.deploy import client_arguments
+from ticketlock_local.engines.emulator import Emulator
+from units_soak import soak
 
-pytestmark = [
-    pytest.mark.shows("liveness"),
-    pytest.mark.verify("tests the tool; `make test` has a short soak"),
-]
+from ticketlock.wire._sdk import make_client
+
+pytestmark = pytest.mark.verify("tests the tool; `make test` has a short soak")
 
 
+@pytest.mark.shows("liveness")
 @pytest.mark.always("the guarantees name it: no waiter starves")
 def test_waiters_in_threads_and_tasks_each_get_their_turn_and_leave_nothing() -> None:
     run = Run()
@@ -37,6 +41,7 @@ def test_an_overtaken_waiter_a_missing_one_a_token_and_a_row_that_is_left_are_fo
     ]
 
 
+@pytest.mark.shows("liveness")
 def test_hand_overs_while_transactions_are_applied_item_by_item_leave_no_lock_idle_and_no_row() -> None:
     run = Run()
     judge(run, Soak(QUICK_S).run())
@@ -61,21 +66,44 @@ STEADY = Used(threads=15, files=30, kib=9_000, entries=40)
 CLOSED = Used(threads=0, files=20, kib=9_000, entries=0)
 
 
-def judged(granted: int = 9_000, last: Used = STEADY, closed: Used = CLOSED, failed: tuple[str, ...] = ()) -> list[str]:
-    run, soaked = Run(Namespace(quick=False)), Soaked("", granted=granted, failed=[*failed])
-    judge_life(run, soaked, LIFE_S, STEADY, last, closed)
-    return run.failed
+@pytest.mark.parametrize(
+    ("change", "failed"),
+    [
+        ({}, []),
+        ({"failed": ["LockLost()"]}, ["life: a worker fails: LockLost()"]),
+        ({"granted": WORKERS}, ["life: it takes locks all along"]),
+        ({"last": STEADY._replace(kib=20_000)}, ["life: memory does not grow"]),
+        ({"last": STEADY._replace(threads=17)}, ["life: threads do not grow"]),
+        ({"last": STEADY._replace(files=32)}, ["life: files do not grow"]),
+        ({"last": STEADY._replace(entries=4_000)}, ["life: what is remembered is bounded"]),
+        ({"closed": CLOSED._replace(threads=1)}, ["life: no thread outlives the clients"]),
+    ],
+)
+def test_what_fails_or_grows_in_a_long_life_is_found(change: dict[str, Any], failed: list[str]) -> None:
+    found = {"granted": 9_000, "failed": [], "last": STEADY, "closed": CLOSED, **change}
+    run, soaked = Run(Namespace(quick=False)), Soaked("", granted=found["granted"], failed=found["failed"])
+    judge_life(run, soaked, LIFE_S, STEADY, found["last"], found["closed"])
+    assert run.failed == failed
 
 
-def test_clients_that_neither_fail_nor_grow_pass() -> None:
-    assert judged() == []
+def test_a_short_soak_with_killed_processes_breaks_no_promise(emulator: Emulator) -> None:
+    run = Run()
+    soak(emulator.endpoint, total=150, processes=3, a_second=50).judge(run)
+    assert run.checks
+    assert run.failed == []
 
 
-def test_leaks_of_a_long_life_are_found() -> None:
-    assert judged(failed=("LockLost()",)) == ["life: a worker fails: LockLost()"]
-    assert judged(granted=WORKERS) == ["life: it takes locks all along"]
-    assert judged(last=STEADY._replace(kib=20_000)) == ["life: memory does not grow"]
-    assert judged(last=STEADY._replace(threads=17)) == ["life: threads do not grow"]
-    assert judged(last=STEADY._replace(files=32)) == ["life: files do not grow"]
-    assert judged(last=STEADY._replace(entries=4_000)) == ["life: what is remembered is bounded"]
-    assert judged(closed=CLOSED._replace(threads=1)) == ["life: no thread outlives the clients"]
+def test_lost_and_left_over_items_are_found(emulator: Emulator) -> None:
+    run, soaked = Run(), soak(emulator.endpoint, total=60, processes=3, a_second=50)
+    client: Any = make_client(**client_arguments(emulator.endpoint))
+    mark = {"M": {"unit": {"S": "unknown"}, "kind": {"S": "write"}}}
+    client.put_item(
+        TableName=soaked.plan.table("accounts"),
+        Item={"id": {"S": "account-0-0"}, "balance": {"N": "0"}, "_tluMark": mark},
+    )
+    soaked.judge(run)
+    assert run.failed == [
+        "the sum is kept",
+        "each account holds what the committed units have moved",
+        "no mark is left",
+    ]

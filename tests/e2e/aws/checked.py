@@ -211,7 +211,7 @@ def seen_in(checked: Checked, observe: Observation, emulator_lacks: str = "") ->
 
 
 def assumes(*, assumed: str, link: str = "", emulator_lacks: str = "") -> Callable[[Observation], Callable[..., None]]:
-    """Make a test from an observation whose name is a sentence.
+    """Make a test, whose name is a sentence, from an observation.
 
     Args:
         assumed: what ticketlock relies on.
@@ -220,12 +220,10 @@ def assumes(*, assumed: str, link: str = "", emulator_lacks: str = "") -> Callab
     """
 
     def decorate(observe: Observation) -> Callable[..., None]:
-        # A function has a name; not every Callable does.
-        name = str(getattr(observe, "__name__", ""))
-
         def test(checked: Checked, request: pytest.FixtureRequest) -> None:
             seen = seen_in(checked, observe, emulator_lacks)
-            line = Line(name.removeprefix("test_").replace("_", " "), assumed, link, seen)
+            sentence = request.node.name.removeprefix("test_").replace("_", " ")
+            line = Line(sentence, assumed, link, seen)
             request.node.user_properties.append((LINE, _as_texts(line)))
             had_to_answer = checked.must_answer and not emulator_lacks
             if seen.verdict is Verdict.OTHERWISE or (seen.verdict is Verdict.NOT_SEEN and had_to_answer):
@@ -234,7 +232,7 @@ def assumes(*, assumed: str, link: str = "", emulator_lacks: str = "") -> Callab
                 # It shows nothing, so it must not pass; the line of the table says why, and `make aws` ends with 2.
                 pytest.skip(f"not seen: {seen.what}")
 
-        test.__name__, test.__module__, test.__doc__ = name, observe.__module__, observe.__doc__
+        test.__module__, test.__doc__ = observe.__module__, observe.__doc__
         verify = pytest.mark.verify("deploys and waits for minutes; tests what is assumed of AWS")
         return pytest.mark.timeout(1_800)(verify(test))
 

@@ -17,6 +17,10 @@ _HOLD_S = LEASE_S + LEASE_S // 4
 _CONTEXT = "https://docs.aws.amazon.com/step-functions/latest/dg/input-output-contextobject.html"
 _EVENTS = "https://docs.aws.amazon.com/step-functions/latest/apireference/API_HistoryEvent.html"
 _ERRORS = "https://docs.aws.amazon.com/step-functions/latest/dg/concepts-error-handling.html"
+_STATES = "https://docs.aws.amazon.com/service-authorization/latest/reference/list_awsstepfunctions.html"
+_ALIASES = "https://docs.aws.amazon.com/step-functions/latest/dg/auth-version-alias.html"
+_ANY = "it asks no role for the resource of such an answer"
+_NO_TRIES = "its histories do not have the tries of a task inside a Parallel"
 
 
 def _held(checked: Checked) -> History:
@@ -46,13 +50,8 @@ def _payloads(history: History) -> list[Mapping[str, Any]]:
     return payloads
 
 
-@assumes(
-    assumed="0, 1, 2 and so on, one more with each beat",
-    link=_CONTEXT,
-    emulator_lacks="its histories do not have the tries of a task inside a Parallel",
-)
+@assumes(assumed="0, 1, 2 and so on, one more with each beat", link=_CONTEXT, emulator_lacks=_NO_TRIES)
 def test_the_retry_count_goes_up_by_one_with_each_beat(checked: Checked) -> tuple[bool, str]:
-    """Checks the events that the heartbeat's function was called with."""
     counts = [payload["retry"] for payload in _payloads(checked.once(_held))]
     return counts == list(range(len(counts))), f"{counts}"
 
@@ -60,21 +59,16 @@ def test_the_retry_count_goes_up_by_one_with_each_beat(checked: Checked) -> tupl
 @assumes(
     assumed="it never goes back, so that it and the retry count together rise",
     link=_CONTEXT,
-    emulator_lacks="its histories do not have the tries of a task inside a Parallel",
+    emulator_lacks=_NO_TRIES,
 )
 def test_the_entered_time_never_goes_back_over_retries(checked: Checked) -> tuple[bool, str]:
-    """Checks the events that the heartbeat's function was called with."""
     entered = [payload["entered"] for payload in _payloads(checked.once(_held))]
     times = [datetime.fromisoformat(each) for each in entered]
     stays = "the same each time" if len(set(entered)) == 1 else " then ".join(entered)
     return times == sorted(times), stays
 
 
-@assumes(
-    assumed="4: scheduled, started, submitted, timed out",
-    link=_EVENTS,
-    emulator_lacks="its histories do not have the tries of a task inside a Parallel",
-)
+@assumes(assumed="4: scheduled, started, submitted, timed out", link=_EVENTS, emulator_lacks=_NO_TRIES)
 def test_a_beat_is_four_events_of_the_history(checked: Checked) -> tuple[bool, str]:
     """Count the events from one attempt of the heartbeat to the next."""
     kinds = [event["type"] for event in in_state(checked.once(_held), "Heartbeat")]
@@ -98,19 +92,14 @@ def test_a_lost_lock_is_the_executions_own_error(checked: Checked) -> tuple[bool
 
 @assumes(
     assumed="the heartbeat's task fails with LockLost: by SendTaskFailure, allowed by the machine's ARN",
-    link="https://docs.aws.amazon.com/service-authorization/latest/reference/list_awsstepfunctions.html",
-    emulator_lacks="it asks no role for the resource of such an answer",
+    link=_STATES,
+    emulator_lacks=_ANY,
 )
 def test_a_function_may_fail_a_task_by_the_machines_arn(checked: Checked) -> tuple[bool, str]:
     """Read how the heartbeat of the lost lock ended."""
     _, history = checked.once(_lost)
     failed = [details(event).get("error") for event in in_state(history, "Heartbeat") if event["type"] == "TaskFailed"]
     return failed[-1:] == ["LockLost"], f"the errors of the heartbeat's task: {failed}"
-
-
-_STATES = "https://docs.aws.amazon.com/service-authorization/latest/reference/list_awsstepfunctions.html"
-_ALIASES = "https://docs.aws.amazon.com/step-functions/latest/dg/auth-version-alias.html"
-_ANY = "it asks no role for the resource of such an answer"
 
 
 def _ends_of_the_wait(checked: Checked, machine: str) -> tuple[bool, str]:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,86 +86,68 @@ def _object(cause: str) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _returned(failed: _Failed, status: str) -> tuple[bool, str]:
-    if not failed.caught:
-        raise NotSeen(f"the history has no failure of the task; the execution failed with {failed.error}")
-    what = f"{failed.caught}, Status {failed.cause.get('Status')}; the cause has {', '.join(failed.cause) or 'nothing'}"
-    return (failed.caught, failed.cause.get("Status")) == ("States.TaskFailed", status), what
-
-
-def _freed(failed: _Failed, *errors: str) -> tuple[bool, str]:
-    free = "the lock is free" if failed.is_free else "THE LOCK IS NOT FREE"
-    return failed.error in errors and failed.is_free, f"{failed.error}; {free}"
-
-
+Failing = Callable[[Checked], _Failed]
 _NOT_UNWRAPPED = "it passes a nested execution's own error on; AWS says States.TaskFailed"
 _NO_TIME_OUT = "it does not end executions at their own time-outs"
 
 
-@assumes(
-    assumed="States.TaskFailed, and a cause with Status FAILED",
-    link=_NESTED,
-    emulator_lacks=_NOT_UNWRAPPED,
+def _tells(failing: Failing, status: str, emulator_lacks: str) -> Callable[..., None]:
+    """The test that the task that ran the work fails by this name, with the work's status in its cause."""
+
+    @assumes(
+        assumed=f"States.TaskFailed, and a cause with Status {status}", link=_NESTED, emulator_lacks=emulator_lacks
+    )
+    def observe(checked: Checked) -> tuple[bool, str]:
+        failed = checked.once(failing)
+        if not failed.caught:
+            raise NotSeen(f"the history has no failure of the task; the execution failed with {failed.error}")
+        found, names = failed.cause.get("Status"), ", ".join(failed.cause) or "nothing"
+        what = f"{failed.caught}, Status {found}; the cause has {names}"
+        return (failed.caught, found) == ("States.TaskFailed", status), what
+
+    return observe
+
+
+def _frees(
+    failing: Failing, *errors: str, assumed: str, link: str = _ERRORS, emulator_lacks: str = ""
+) -> Callable[..., None]:
+    """The test that the execution fails with one of these errors, and the lock is free."""
+
+    @assumes(assumed=f"{assumed}; the lock is free", link=link, emulator_lacks=emulator_lacks)
+    def observe(checked: Checked) -> tuple[bool, str]:
+        failed = checked.once(failing)
+        free = "the lock is free" if failed.is_free else "THE LOCK IS NOT FREE"
+        return failed.error in errors and failed.is_free, f"{failed.error}; {free}"
+
+    return observe
+
+
+test_a_nested_execution_that_fails_says_so_in_the_cause = _tells(_fails, "FAILED", _NOT_UNWRAPPED)
+test_a_nested_execution_that_fails_frees_the_lock = _frees(
+    _fails, ERROR, assumed=f"the execution's error is {ERROR}, the work's own"
 )
-def test_a_nested_execution_that_fails_says_so_in_the_cause(checked: Checked) -> tuple[bool, str]:
-    """Checks the task that ran the work."""
-    return _returned(checked.once(_fails), "FAILED")
-
-
-@assumes(assumed=f"the execution's error is {ERROR}, the work's own; the lock is free", link=_ERRORS)
-def test_a_nested_execution_that_fails_frees_the_lock(checked: Checked) -> tuple[bool, str]:
-    """Checks the execution and the lock."""
-    return _freed(checked.once(_fails), ERROR)
-
-
-@assumes(
-    assumed="States.TaskFailed, and a cause with Status TIMED_OUT",
-    link=_NESTED,
+test_a_nested_execution_that_times_out_says_so_in_the_cause = _tells(_times_out, "TIMED_OUT", _NO_TIME_OUT)
+test_a_nested_execution_that_times_out_frees_the_lock = _frees(
+    _times_out,
+    "Work.Timeout",
+    "Work.TaskFailed",
+    assumed="Work.Timeout, or Work.TaskFailed if the work's own error is not passed on",
     emulator_lacks=_NO_TIME_OUT,
 )
-def test_a_nested_execution_that_times_out_says_so_in_the_cause(checked: Checked) -> tuple[bool, str]:
-    """Checks the task that ran the work."""
-    return _returned(checked.once(_times_out), "TIMED_OUT")
-
-
-@assumes(
-    assumed="Work.Timeout, or Work.TaskFailed if the work's own error is not passed on; the lock is free",
-    link=_ERRORS,
-    emulator_lacks=_NO_TIME_OUT,
-)
-def test_a_nested_execution_that_times_out_frees_the_lock(checked: Checked) -> tuple[bool, str]:
-    """Checks the execution and the lock."""
-    return _freed(checked.once(_times_out), "Work.Timeout", "Work.TaskFailed")
-
-
-@assumes(
-    assumed="States.TaskFailed, and a cause with Status ABORTED",
-    link=_NESTED,
+test_a_nested_execution_that_is_stopped_says_so_in_the_cause = _tells(_is_stopped, "ABORTED", _NOT_UNWRAPPED)
+test_a_nested_execution_that_is_stopped_frees_the_lock = _frees(
+    _is_stopped,
+    "Stopped",
+    assumed="the execution's error is Stopped, as the stop named it",
     emulator_lacks=_NOT_UNWRAPPED,
 )
-def test_a_nested_execution_that_is_stopped_says_so_in_the_cause(checked: Checked) -> tuple[bool, str]:
-    """Checks the task that ran the work."""
-    return _returned(checked.once(_is_stopped), "ABORTED")
-
-
-@assumes(
-    assumed="the execution's error is Stopped, as the stop named it; the lock is free",
-    link=_ERRORS,
-    emulator_lacks=_NOT_UNWRAPPED,
-)
-def test_a_nested_execution_that_is_stopped_frees_the_lock(checked: Checked) -> tuple[bool, str]:
-    """Checks the execution and the lock."""
-    return _freed(checked.once(_is_stopped), "Stopped")
-
-
-@assumes(
-    assumed=f"the execution's error is {ERROR}, the name of the exception; the lock is free",
+test_a_function_that_raises_frees_the_lock = _frees(
+    _raises,
+    ERROR,
+    assumed=f"the execution's error is {ERROR}, the name of the exception",
     link="https://docs.aws.amazon.com/lambda/latest/dg/python-exceptions.html",
     emulator_lacks="every exception has one name there",
 )
-def test_a_function_that_raises_frees_the_lock(checked: Checked) -> tuple[bool, str]:
-    """Checks the execution and the lock."""
-    return _freed(checked.once(_raises), ERROR)
 
 
 _EVENTS = "https://docs.aws.amazon.com/step-functions/latest/dg/eventbridge-integration.html"
@@ -229,46 +211,45 @@ def _details(checked: Checked, *arns: str) -> Mapping[str, Mapping[str, Any]]:
     return found
 
 
-def _told(detail: Mapping[str, Any]) -> tuple[bool, str]:
-    there = [f"{name} {detail[name]!r}" for name in ("status", "error", "redriveCount") if name in detail]
-    as_assumed = (detail.get("status"), detail.get("error"), detail.get("redriveCount")) == ("ABORTED", "Stopped", 0)
-    return as_assumed, f"{', '.join(there)}; all of it: {', '.join(sorted(detail))}"
+def _tells_of(stopped: Callable[[_Stopped], str]) -> Callable[..., None]:
+    """The test that the event of one that was stopped tells error and redrives: without, the clean-up uses stopDate."""
+
+    @assumes(
+        assumed="the detail has status ABORTED, error and redriveCount 0", link=_EVENTS, emulator_lacks=_OF_ITS_OWN
+    )
+    def observe(checked: Checked) -> tuple[bool, str]:
+        found = checked.once(_stopped)
+        detail = found.details[stopped(found)]
+        there = [f"{name} {detail[name]!r}" for name in ("status", "error", "redriveCount") if name in detail]
+        as_assumed = (detail.get("status"), detail.get("error"), detail.get("redriveCount")) == (
+            "ABORTED",
+            "Stopped",
+            0,
+        )
+        return as_assumed, f"{', '.join(there)}; all of it: {', '.join(sorted(detail))}"
+
+    return observe
 
 
-@assumes(assumed="the detail has status ABORTED, error and redriveCount 0", link=_EVENTS, emulator_lacks=_OF_ITS_OWN)
-def test_the_event_of_a_stopped_holder_tells_error_and_redrives(checked: Checked) -> tuple[bool, str]:
-    """Read the events. Without redriveCount the clean-up uses stopDate."""
-    stopped = checked.once(_stopped)
-    return _told(stopped.details[stopped.holder])
+def _is_soon(delay_s: Callable[[_Stopped], float]) -> Callable[..., None]:
+    """The test that the clean-up does something well before the lease is over."""
+
+    @assumes(
+        assumed=f"well before the lease of {LEASE_S} s is over: within {LEASE_S // 2} s",
+        link=_EVENTS,
+        emulator_lacks="its events come at once",
+    )
+    def observe(checked: Checked) -> tuple[bool, str]:
+        took_s = delay_s(checked.once(_stopped))
+        return took_s < LEASE_S / 2, f"{took_s:.1f} s"
+
+    return observe
 
 
-@assumes(assumed="the detail has status ABORTED, error and redriveCount 0", link=_EVENTS, emulator_lacks=_OF_ITS_OWN)
-def test_the_event_of_a_stopped_waiter_tells_error_and_redrives(checked: Checked) -> tuple[bool, str]:
-    """Reads what EventBridge brought."""
-    stopped = checked.once(_stopped)
-    return _told(stopped.details[stopped.waiter])
-
-
-@assumes(
-    assumed=f"well before the lease of {LEASE_S} s is over: within {LEASE_S // 2} s",
-    link=_EVENTS,
-    emulator_lacks="its events come at once",
-)
-def test_the_clean_up_removes_a_stopped_waiter_before_its_lease_ends(checked: Checked) -> tuple[bool, str]:
-    """Measure from the stop until the row was gone."""
-    delay_s = checked.once(_stopped).row_gone_s
-    return delay_s < LEASE_S / 2, f"{delay_s:.1f} s"
-
-
-@assumes(
-    assumed=f"well before the lease of {LEASE_S} s is over: within {LEASE_S // 2} s",
-    link=_EVENTS,
-    emulator_lacks="its events come at once",
-)
-def test_the_next_in_line_holds_soon_after_a_holder_was_stopped(checked: Checked) -> tuple[bool, str]:
-    """Measure from the stop to the next hold; the nested work is stopped in between."""
-    delay_s = checked.once(_stopped).handed_over_s
-    return delay_s < LEASE_S / 2, f"{delay_s:.1f} s"
+test_the_event_of_a_stopped_holder_tells_error_and_redrives = _tells_of(lambda stopped: stopped.holder)
+test_the_event_of_a_stopped_waiter_tells_error_and_redrives = _tells_of(lambda stopped: stopped.waiter)
+test_the_clean_up_removes_a_stopped_waiter_before_its_lease_ends = _is_soon(lambda stopped: stopped.row_gone_s)
+test_the_next_in_line_holds_soon_after_a_holder_was_stopped = _is_soon(lambda stopped: stopped.handed_over_s)
 
 
 @assumes(

@@ -32,10 +32,18 @@ def _enforced(checked: Checked, session: boto3.Session) -> boto3.Session:
     return session
 
 
-def _refuses(checked: Checked, role: Role, request: Callable[[Any], object]) -> tuple[bool, str]:
-    dynamodb = checked.account.client_of(checked.once(role), "dynamodb")
-    refused = is_refused(lambda: request(dynamodb))
-    return refused, "refused" if refused else "ALLOWED"
+def _refused(
+    what: str, role: Role, request: Callable[[Any, str], object], link: str = _CONDITIONS
+) -> Callable[..., None]:
+    """The test that IAM refuses a request of a role to the table of this name."""
+
+    @assumes(assumed=f"refused{what}", link=link, emulator_lacks=_NOT_ENFORCED)
+    def observe(checked: Checked) -> tuple[bool, str]:
+        dynamodb = checked.account.client_of(checked.once(role), "dynamodb")
+        refused = is_refused(lambda: request(dynamodb, checked.outputs["TableName"]))
+        return refused, "refused" if refused else "ALLOWED"
+
+    return observe
 
 
 @assumes(assumed="allowed: a Scan of named attributes", link=_CONDITIONS, emulator_lacks=_NOT_ENFORCED)
@@ -48,31 +56,20 @@ def test_an_operator_lists_locks(checked: Checked) -> tuple[bool, str]:
     return name in found, f"{len(found)} locks"
 
 
-@assumes(assumed="refused: it names no attributes", link=_CONDITIONS, emulator_lacks=_NOT_ENFORCED)
-def test_an_operator_may_not_scan_everything(checked: Checked) -> tuple[bool, str]:
-    """Scans without a projection."""
-    table = checked.outputs["TableName"]
-    return _refuses(checked, _operator, lambda dynamodb: dynamodb.scan(TableName=table))
-
-
-@assumes(assumed="refused: the attribute is not on the list", link=_CONDITIONS, emulator_lacks=_NOT_ENFORCED)
-def test_an_operator_may_not_scan_for_task_tokens(checked: Checked) -> tuple[bool, str]:
-    """Scans for the token of a parked waiter."""
-    table = checked.outputs["TableName"]
-    return _refuses(
-        checked,
-        _operator,
-        lambda dynamodb: dynamodb.scan(
-            TableName=table, ProjectionExpression="pk, wakeUpToken", Select="SPECIFIC_ATTRIBUTES"
-        ),
-    )
-
-
-@assumes(assumed="refused, by its key", link=_CONDITIONS, emulator_lacks=_NOT_ENFORCED)
-def test_an_operator_may_not_read_a_session(checked: Checked) -> tuple[bool, str]:
-    """Reads a session's key, which has no item."""
-    table = checked.outputs["TableName"]
-    return _refuses(checked, _operator, lambda dynamodb: dynamodb.get_item(TableName=table, Key=_SESSION))
+test_an_operator_may_not_scan_everything = _refused(
+    ": it names no attributes", _operator, lambda dynamodb, table: dynamodb.scan(TableName=table)
+)
+test_an_operator_may_not_scan_for_task_tokens = _refused(
+    ": the attribute is not on the list",
+    _operator,
+    lambda dynamodb, table: dynamodb.scan(
+        TableName=table, ProjectionExpression="pk, wakeUpToken", Select="SPECIFIC_ATTRIBUTES"
+    ),
+)
+# A key of a session that has no item.
+test_an_operator_may_not_read_a_session = _refused(
+    ", by its key", _operator, lambda dynamodb, table: dynamodb.get_item(TableName=table, Key=_SESSION)
+)
 
 
 @assumes(assumed="allowed", link=_TRANSACTIONS, emulator_lacks=_NOT_ENFORCED)
@@ -89,56 +86,36 @@ def test_a_client_takes_a_lock_writes_a_transaction_and_releases(checked: Checke
     return True, "took, wrote, released"
 
 
-@assumes(assumed="refused: a client needs no Scan", link=_CONDITIONS, emulator_lacks=_NOT_ENFORCED)
-def test_a_client_may_not_scan(checked: Checked) -> tuple[bool, str]:
-    """Scans as an operator may."""
-    table = checked.outputs["TableName"]
-    return _refuses(
-        checked,
-        _client,
-        lambda dynamodb: dynamodb.scan(TableName=table, ProjectionExpression="pk", Select="SPECIFIC_ATTRIBUTES"),
-    )
-
-
-@assumes(assumed="refused, by its key", link=_CONDITIONS, emulator_lacks=_NOT_ENFORCED)
-def test_a_client_may_not_read_a_session(checked: Checked) -> tuple[bool, str]:
-    """Reads a session's key, which has no item."""
-    table = checked.outputs["TableName"]
-    return _refuses(checked, _client, lambda dynamodb: dynamodb.get_item(TableName=table, Key=_SESSION))
-
-
-@assumes(
-    assumed="refused: of a session it may ask for wakeUpToken alone",
-    link=_CONDITIONS,
-    emulator_lacks=_NOT_ENFORCED,
-)
-def test_a_client_may_not_query_a_session_for_all_it_has(checked: Checked) -> tuple[bool, str]:
-    """Queries a session without a projection."""
-    table = checked.outputs["TableName"]
-    return _refuses(
-        checked,
-        _client,
-        lambda dynamodb: dynamodb.query(
-            TableName=table, KeyConditionExpression="pk = :pk", ExpressionAttributeValues={":pk": _SESSION["pk"]}
-        ),
-    )
-
-
-@assumes(assumed="refused, though another of its keys is allowed", link=_TRANSACTIONS, emulator_lacks=_NOT_ENFORCED)
-def test_a_client_may_not_write_a_session_in_a_transaction(checked: Checked) -> tuple[bool, str]:
+def _write_a_session_in_a_transaction(dynamodb: Any, table: str) -> object:
     """Writes a lock's key and a session's, in one transaction whose condition holds of neither."""
-    table = checked.outputs["TableName"]
     condition = {"TableName": table, "ConditionExpression": "attribute_exists(nothingHasThis)"}
     lock = {"pk": {"S": entity("unwritten")}, "sk": {"S": "default/"}}
-    deletes = [{"Delete": {**condition, "Key": key}} for key in (lock, _SESSION)]
+    try:
+        return dynamodb.transact_write_items(
+            TransactItems=[{"Delete": {**condition, "Key": key}} for key in (lock, _SESSION)]
+        )
+    except dynamodb.exceptions.TransactionCanceledException as error:
+        return error  # its conditions were evaluated, so it was allowed
 
-    def request(dynamodb: Any) -> object:
-        try:
-            return dynamodb.transact_write_items(TransactItems=deletes)
-        except dynamodb.exceptions.TransactionCanceledException as error:
-            return error  # its conditions were evaluated, so it was allowed
 
-    return _refuses(checked, _client, request)
+test_a_client_may_not_scan = _refused(
+    ": a client needs no Scan",
+    _client,
+    lambda dynamodb, table: dynamodb.scan(TableName=table, ProjectionExpression="pk", Select="SPECIFIC_ATTRIBUTES"),
+)
+test_a_client_may_not_read_a_session = _refused(
+    ", by its key", _client, lambda dynamodb, table: dynamodb.get_item(TableName=table, Key=_SESSION)
+)
+test_a_client_may_not_query_a_session_for_all_it_has = _refused(
+    ": of a session it may ask for wakeUpToken alone",
+    _client,
+    lambda dynamodb, table: dynamodb.query(
+        TableName=table, KeyConditionExpression="pk = :pk", ExpressionAttributeValues={":pk": _SESSION["pk"]}
+    ),
+)
+test_a_client_may_not_write_a_session_in_a_transaction = _refused(
+    ", though another of its keys is allowed", _client, _write_a_session_in_a_transaction, _TRANSACTIONS
+)
 
 
 @assumes(
