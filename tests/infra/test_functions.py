@@ -1,5 +1,7 @@
 """The functions of the lock, and the network that they may be in."""
 
+from typing import Any
+
 import clean_up
 import pytest
 from aws_cdk import App, Duration, Stack
@@ -197,7 +199,7 @@ def test_lambda_may_make_network_interfaces_and_the_functions_own_code_may_not(e
 @pytest.mark.verify("stacks of its own, each synthesised")
 @pytest.mark.parametrize("name", ["vpc_subnets", "security_groups"])
 def test_a_choice_in_a_network_without_a_network_is_refused(name, stack):
-    given = {
+    given: dict[str, Any] = {
         "vpc_subnets": ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED),
         "security_groups": [ec2.SecurityGroup.from_security_group_id(stack, "Group", "sg-0123456789abcdef0")],
     }

@@ -186,10 +186,9 @@ def test_no_other_state_is_in_jsonata_but_a_protected_one_may_be(typical, stack,
 
 @pytest.mark.parametrize("has_a_fragment", [True, False], ids=["a fragment", "no token"])
 def test_a_machine_whose_own_language_is_jsonata_is_refused(has_a_fragment, stack):
-    lock, chain = TicketLock(stack, "Lock"), sfn.Pass.jsonata(stack, "Inspect")
-    if has_a_fragment:
-        chain = lock.serialize(stack, "Ship", chain, entity="{% $states.input.order.id %}")
-    workflow = machine(stack, chain=chain, query_language=sfn.QueryLanguage.JSONATA)
+    lock, work = TicketLock(stack, "Lock"), sfn.Pass.jsonata(stack, "Inspect")
+    fragment = lock.serialize(stack, "Ship", work, entity="{% $states.input.order.id %}") if has_a_fragment else None
+    workflow = machine(stack, chain=fragment or work, query_language=sfn.QueryLanguage.JSONATA)
     with pytest.raises(ValueError, match="machine is Test/Workflow, in JSONata; allowed: one in JSONPath"):
         lock.attach(workflow)
 

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 
 import pytest
@@ -23,7 +24,7 @@ from kit.units import (
 )
 
 from ticketlock.errors import InvalidUnitRequest, UnitRolledBack, UnsupportedFormat
-from ticketlock.units import OpenUnit, Outcome, Record
+from ticketlock.units import OpenUnit, Outcome, Record, Unit
 from ticketlock.units._marks import Marks
 from ticketlock.units._operators import Settled, Shown, Standing, inspect, open_units, roll_back, settle
 from ticketlock.units._record import UnitRecords
@@ -253,6 +254,10 @@ def test_settling_a_unit_returns_the_outcome_although_an_item_cannot_be_finished
     assert isinstance(known.failed, InvalidUnitRequest)
 
 
+def _note_rolled_back(known: list[Settled], by: Party, unit: Unit) -> None:
+    known.append(rolled_back(by, unit.id))
+
+
 @THREADS_ONLY
 def test_an_operators_rollback_before_any_request_of_a_unit_leaves_it_rolled_back_or_committed_whole(
     books: Books, units_world: UnitsWorld, ben: Party
@@ -262,7 +267,7 @@ def test_an_operators_rollback_before_any_request_of_a_unit_leaves_it_rolled_bac
         keys: list[Key] = [books.account(), books.account()]
         ann, known, is_rolled_back = units_world.party(), list[Settled](), False
         unit = ann.begin(engine="marked")
-        before_the_nth(ann, number, lambda unit=unit, known=known: known.append(rolled_back(ben, unit.id)))
+        before_the_nth(ann, number, partial(_note_rolled_back, known, ben, unit))
         for key in keys:
             unit.update(ann.accounts, key, SET, NOUGHT)
         try:

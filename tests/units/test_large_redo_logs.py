@@ -164,7 +164,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-def items(values: st.SearchStrategy[Any], **sizes: int) -> st.SearchStrategy[Any]:
+def items(values: st.SearchStrategy[Any], **sizes: Any) -> st.SearchStrategy[Any]:
     return st.dictionaries(TEXTS, values, **sizes).map(lambda item: canonical_item(dumped(item)))
 
 

@@ -211,7 +211,7 @@ def test_a_table_that_this_version_does_not_know_takes_no_marks_and_is_written_n
     memory.also, why = UNKNOWN[which]
     notes = units.table("notes")
     for terms in ({"engine": "marked"}, {"isolation": READ_LOCK}):
-        with pytest.raises(InvalidUnitRequest, match=why), units.begin(**terms) as marked:  # type: ignore[arg-type]
+        with pytest.raises(InvalidUnitRequest, match=why), units.begin(**terms) as marked:
             marked.put(notes, GOOD)
         assert memory.items("notes") == memory.items("units") == []
     with units.begin() as unit:

@@ -323,7 +323,11 @@ def clean_up(workflow: Workflow, event: Mapping[str, Any], **more: Any) -> Step:
 def event(process: Process, execution: str, asked: Any, *, machine: str = MACHINE) -> dict[str, Any]:
     """https://docs.aws.amazon.com/step-functions/latest/dg/eventbridge-integration.html"""
     now_ms = process.world.now_ms
-    detail = {"executionArn": execution, "stateMachineArn": machine, "name": execution.rpartition(":")[2]}
+    detail: dict[str, Any] = {
+        "executionArn": execution,
+        "stateMachineArn": machine,
+        "name": execution.rpartition(":")[2],
+    }
     detail |= {"status": "ABORTED", "startDate": now_ms - 10_000, "stopDate": now_ms}
     detail |= {"input": None if asked is None else json.dumps(asked), "inputDetails": {"included": asked is not None}}
     kind = {"source": "aws.states", "detail-type": "Step Functions Execution Status Change"}

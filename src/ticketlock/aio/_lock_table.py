@@ -39,8 +39,7 @@ class LockTable(AsyncPerformer):
     def contending(
         self, claim: Claim, steps: Callable[[Contender], Steps[T]], *, until_ms: int | None = None
     ) -> Actions[T]:
-        """Perform the steps of one claim, as a generator of calls and sleeps; see ``ticketlock.LockTable.contending``.
-        """
+        """Perform the steps of one claim; see ``ticketlock.LockTable.contending``."""
         check_lease(claim.lease_ms, self.client)
         return self._driver.run(lambda now: steps(self.contender(claim, now)), until_ms=until_ms)
 
