@@ -348,7 +348,14 @@ def _no_thread_sleeps() -> None:
 
 
 def acquire(me: Contender, wait: Wait) -> Steps[Grant]:
-    """Wait for the lock and take it."""
+    """Wait for the lock and take it.
+
+    Raises:
+        RecordWaitExceeded: the record wait has ended; the contender has left the queue.
+        PermitsMismatch: the lock has another number of permits by now; the contender has left the queue.
+        TableError: the table could not be used until the queue row's lease ended; what was written delays other waiters
+            by one lease at most.
+    """
     wait.begin(me.now.local_ms)
     # The pace leaves a quarter of the row's lease, so extending the row below half of it is enough for the sleeps.
     me.row_kept_ms = me.claim.lease_ms // 2

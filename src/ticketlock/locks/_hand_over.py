@@ -71,7 +71,9 @@ def release_to(
 ) -> Steps[Released]:
     """Free the lock and grant it to the next in line, in one transaction; if that is refused, only free it.
 
-    See ``Contender.free``. OutcomeUnknown: neither request had an answer, and one of them may have been applied.
+    Raises:
+        LockLost, InvalidLockRequest: as in ``Contender.free``.
+        OutcomeUnknown: neither request had an answer, and one of them may have been applied.
     """
     is_unclear = False
     if following.may_follow(held, me.claim):
