@@ -148,7 +148,7 @@ def test_the_permissions_for_units_are_what_is_used(books: Books) -> None:
     inserted = left_insert(books, ago_s=2 * AGO_S + AGO_S)
     asked = (inspect(records, marks, settled), settle(records, marks, settled), roll_back(records, marks, forced))
     for steps in (*asked, settle(records, marks, inserted)):
-        boss.units._performer.follow(steps)
+        boss.units._performer.perform_steps(steps)
     used: dict[str, set[str]] = {"units": set(), "accounts": {"DescribeTable"}, "lines": set()}
     for sent in boss.line.sent:
         names = sent.parameters.get("RequestItems") or [sent.parameters["TableName"]]

@@ -12,7 +12,7 @@ class Units:
         Raises:
             TableNotFound: there is none.
         """
-        return self._performer.follow(self._tables.table(name, guarded=guarded))
+        return self._performer.perform_steps(self._tables.table(name, guarded=guarded))
 
     def begin(self) -> Unit:
         """A new unit."""
@@ -53,7 +53,7 @@ class Units:
 
     async def table(self, name: str, *, guarded: bool = False) -> UnitTable:
         """One of your tables."""
-        return await self._performer.follow(self._tables.table(name, guarded=guarded))
+        return await self._performer.perform_steps(self._tables.table(name, guarded=guarded))
 
     def begin(self) -> Unit:
         return self._unit()

@@ -203,7 +203,7 @@ def an_operator_s_correction(books: Books) -> None:
         unit.commit()
     correction = Correction(CORRECTION, None, "ada", "a wrong vector")
     steps = correct(UnitRecords("units"), Marks("_tlu"), unit.id, ann.accounts, {"id": {"S": "a"}}, correction)
-    ann.units._performer.follow(steps)
+    ann.units._performer.perform_steps(steps)
 
 
 STATES: dict[str, Callable[[Books], None]] = {

@@ -64,15 +64,15 @@ def records(party: Party) -> UnitRecords:
 
 
 def inspected(party: Party, unit: str) -> Shown | None:
-    return party.units._performer.follow(inspect(records(party), MARKS, unit))
+    return party.units._performer.perform_steps(inspect(records(party), MARKS, unit))
 
 
 def settled(party: Party, unit: str) -> Settled:
-    return party.units._performer.follow(settle(records(party), MARKS, unit))
+    return party.units._performer.perform_steps(settle(records(party), MARKS, unit))
 
 
 def rolled_back(party: Party, unit: str) -> Settled:
-    return party.units._performer.follow(roll_back(records(party), MARKS, unit))
+    return party.units._performer.perform_steps(roll_back(records(party), MARKS, unit))
 
 
 def standings(party: Party, unit: str) -> list[Standing]:
@@ -153,7 +153,7 @@ def test_the_list_of_open_units_leaves_out_what_no_unit_has_written_and_reports_
     unit = units_world.killed(keys, is_committed=True)
     books.write("units", {"unit": "0", "row": "head", "state": "new", "rev": 1})
     known: list[InvalidUnitRequest | UnsupportedFormat] = []
-    found = ben.units._performer.follow(open_units(records(ben), known.append))
+    found = ben.units._performer.perform_steps(open_units(records(ben), known.append))
     assert unit in [each.unit for each in found]
     assert any("'unit': {'S': '0'}" in str(each) for each in known)
     assert opened(ben, "0") is None

@@ -82,7 +82,7 @@ def test_a_committed_unit_is_read_by_readers_and_operators_and_left_as_it_is(sta
         found = [ben.units.get(ben.accounts, {"id": name}) for name in ("a", "b", "new")]
         assert [item and item.get("balance", "new") for item in found] == [0, None, "new"]
         records, known = UnitRecords("units"), ben.units._settings.marks
-        shown = ben.units._performer.follow(inspect(records, known, head_of(books)))
+        shown = ben.units._performer.perform_steps(inspect(records, known, head_of(books)))
         assert shown is not None
         assert shown.items is not None
         assert [each.entry.kind for each in shown.items] == ["change", "delete", "put"]
@@ -104,7 +104,7 @@ def test_the_outcome_of_a_pending_unit_and_of_one_that_an_older_one_has_rolled_b
         assert party(books).units.outcome(unit=head_of(books)) is Outcome.PENDING
     with golden("rolled_back_by_an_older_unit") as books:
         ben = party(books)
-        listed = ben.units._performer.follow(open_units(UnitRecords("units")))
+        listed = ben.units._performer.perform_steps(open_units(UnitRecords("units")))
         (seen,) = [each for each in listed if each.rolled_back_by]
         assert ben.units.outcome(unit=seen.unit) is Outcome.ROLLED_BACK
         ben.changes({"id": "b"}, 7)
@@ -158,7 +158,7 @@ def test_an_operator_s_correction_is_known_if_it_is_repeated() -> None:
         ben, unit = party(books), head_of(books)
         again = Correction(CORRECTION, None, "ada", "a wrong vector")
         steps = correct(UnitRecords("units"), ben.units._settings.marks, unit, ben.accounts, {"id": {"S": "a"}}, again)
-        assert ben.units._performer.follow(steps) == "dropped"
+        assert ben.units._performer.perform_steps(steps) == "dropped"
 
 
 def test_names_are_committed_and_given_up_as_they_were() -> None:
@@ -308,7 +308,7 @@ def test_open_units_are_listed_beside_one_of_a_newer_version() -> None:
         unit = records(books)[0]
         books.write("units", {**unit, "unit": "0" * 26, "format": 2})
         strange: list[Any] = []
-        listed = party(books).units._performer.follow(open_units(UnitRecords("units"), strange.append))
+        listed = party(books).units._performer.perform_steps(open_units(UnitRecords("units"), strange.append))
         assert (len(listed), [type(each) for each in strange]) == (2, [UnsupportedFormat])
 
 

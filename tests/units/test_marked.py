@@ -119,7 +119,7 @@ def test_transactions_of_one_unit_which_all_check_its_record_are_sent_one_after_
     unit = ann.begin(engine="marked")
     for _ in range(2 * 99 + 1):
         unit.put(ann.accounts, {**some_account(), "balance": 1})
-    unit._follow(noted(unit._unit_of_work.commit()))
+    unit._perform(noted(unit._unit_of_work.commit()))
     assert [count for count in beside if count] == [1, 1, 1]
 
 

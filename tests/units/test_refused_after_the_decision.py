@@ -30,19 +30,19 @@ class Desk:
 
     def looks(self, unit: str, key: Key) -> Unfinished:
         steps = unfinished(self.records, MARKS, unit, self.boss.accounts, dumped(key))
-        found: Unfinished = self.boss.units._performer.follow(steps)
+        found: Unfinished = self.boss.units._performer.perform_steps(steps)
         return found
 
     def corrects(self, unit: str, key: Key, item: Any = None) -> str:
         image = None if item is None else dumped(item)
         correction = Correction(new_id(self.boss.books.clock.wall_ms), image, "ada", "a wrong vector")
-        done: str = self.boss.units._performer.follow(
+        done: str = self.boss.units._performer.perform_steps(
             correct(self.records, MARKS, unit, self.boss.accounts, dumped(key), correction)
         )
         return done
 
     def settles(self, unit: str) -> Any:
-        return self.boss.units._performer.follow(settle(self.records, MARKS, unit))
+        return self.boss.units._performer.perform_steps(settle(self.records, MARKS, unit))
 
     def kept(self, unit: str) -> list[Any]:
         rows = self.boss.books.everything()["units"]

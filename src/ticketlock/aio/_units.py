@@ -44,15 +44,15 @@ class UnitsTable(AsyncPerformer):
 
     _time_check = TIME_CHECK
 
-    async def follow(self, steps: ForkingSteps[T]) -> T:
+    async def perform_steps(self, steps: ForkingSteps[T]) -> T:
         """Perform steps."""
         self._check_is_open(steps)
-        return await self.drive(self._driver.follow(steps))
+        return await self.drive(self._driver.perform_steps(steps))
 
-    def follows(self, unit_of_work: UnitOfWork) -> Callable[[ForkingSteps[Any]], Coroutine[Any, Any, Any]]:
+    def performer_of(self, unit_of_work: UnitOfWork) -> Callable[[ForkingSteps[Any]], Coroutine[Any, Any, Any]]:
         """Performs the steps of one unit, and ends the unit if they are interrupted."""
 
-        async def follow(steps: ForkingSteps[T]) -> T:
+        async def perform(steps: ForkingSteps[T]) -> T:
             self._check_is_open(steps)
             try:
                 try:
@@ -66,11 +66,11 @@ class UnitsTable(AsyncPerformer):
             except BaseException as error:
                 if not is_of_steps(error, steps):
                     # Perhaps before the first step.
-                    await self.drive(self._driver.follow(unit_of_work.end_after_interrupt()))
+                    await self.drive(self._driver.perform_steps(unit_of_work.end_after_interrupt()))
                     self._keep(unit_of_work)
                 raise
 
-        return follow
+        return perform
 
     def _keep(self, unit_of_work: UnitOfWork) -> None:
         """Renew a unit's read locks from its first statement to its end."""
@@ -89,7 +89,7 @@ class UnitsTable(AsyncPerformer):
 
     async def _tend(self, kept: ReadLockLease, _due: Due) -> None:
         try:
-            await self.follow(kept.renew())
+            await self.perform_steps(kept.renew())
         except TicketLockError as error:
             _log.warning("the read locks of a unit were not renewed: %s", error)
 
@@ -152,7 +152,7 @@ class Units:
 
     async def table(self, name: str, *, guarded: bool | None = None) -> UnitTable:
         """One of your tables, by name or ARN. The first call asks DynamoDB for its key."""
-        return await self._performer.follow(self._tables.table(name, guarded=guarded))
+        return await self._performer.perform_steps(self._tables.table(name, guarded=guarded))
 
     def begin(
         self,
@@ -173,12 +173,14 @@ class Units:
         """Continue with a saved unit, for ``async with``; see ``ticketlock.units.Units.resume``."""
         settings = self._settings
         own = settings.terms(self._clocks, step=step)
-        resumed = await self._performer.follow(resume(unit, own, settings.units_table, settings.marks, self._tables))
+        resumed = await self._performer.perform_steps(
+            resume(unit, own, settings.units_table, settings.marks, self._tables)
+        )
         return self._unit(resumed.terms, resumed=resumed)
 
     async def rollback(self, unit: str) -> Outcome:
         """Roll back a unit of any process; see ``ticketlock.units.Units.rollback``."""
-        return await self._performer.follow(outcome_of_rollback(self._records, self._settings.marks, unit))
+        return await self._performer.perform_steps(outcome_of_rollback(self._records, self._settings.marks, unit))
 
     # By hand.
 
@@ -276,7 +278,7 @@ class Units:
 
     async def check_access(self, tables: Iterable[UnitTable] = ()) -> list[Denied]:
         """The permissions that units need and this caller lacks; see ``ticketlock.units.Units.check_access``."""
-        return await self._performer.follow(check_access(self._settings.units_table, self._tables, tables))
+        return await self._performer.perform_steps(check_access(self._settings.units_table, self._tables, tables))
 
     async def get(
         self, table: UnitTable, key: Mapping[str, Any], *, isolation: Isolation = COMMITTED
@@ -329,26 +331,30 @@ class Units:
 
     async def end_owner(self, owner: str) -> list[str]:
         """Roll back what was saved under an owner; see ``ticketlock.units.Units.end_owner``."""
-        return await self._performer.follow(end_owner(self._records, owner))
+        return await self._performer.perform_steps(end_owner(self._records, owner))
 
     async def outcome(self, *, name: str | None = None, unit: str | None = None) -> Outcome:
         """The state of a unit, by its name or its id."""
         own = new_id(self._clocks.read().wall_ms)
-        return await self._performer.follow(outcome(self._settings.units_table, own, name=name, unit=unit))
+        return await self._performer.perform_steps(outcome(self._settings.units_table, own, name=name, unit=unit))
 
     async def sweep(self, *, parts: int = 1, timeout: Seconds | None = None) -> Swept:
         """Roll back or finish units whose processes have crashed; see ``ticketlock.units.Units.sweep``."""
         until_ms = self._settings.until_ms(self._clocks, timeout)
-        return await self._performer.follow(sweep(self._records, self._settings.marks, parts=parts, until_ms=until_ms))
+        return await self._performer.perform_steps(
+            sweep(self._records, self._settings.marks, parts=parts, until_ms=until_ms)
+        )
 
     async def open_units(self) -> list[OpenUnit]:
         """The units that are pending, or have ended and are not closed, the oldest first."""
-        return await self._performer.follow(open_units(self._records))
+        return await self._performer.perform_steps(open_units(self._records))
 
     async def repair(self, table: UnitTable, *, write: bool = False, lost_records: bool = False) -> list[FoundMark]:
         """Settle each mark in a table as its unit's record says; see ``ticketlock.units.Units.repair``."""
         own, marks = self._tables.check_own(table), self._settings.marks
-        return await self._performer.follow(repair(own, self._records, marks, write=write, lost_records=lost_records))
+        return await self._performer.perform_steps(
+            repair(own, self._records, marks, write=write, lost_records=lost_records)
+        )
 
     # By hand.
 
@@ -389,7 +395,7 @@ class Units:
     def _unit(self, terms: Terms, *, turn: PlaceInTurn | None = None, resumed: Resumed | None = None) -> Unit:
         settings = self._settings
         unit_of_work = UnitOfWork(terms, settings.units_table, self._tables, settings.marks, turn=turn, resumed=resumed)
-        return Unit(unit_of_work, self._performer.follows(unit_of_work), self._to_the_end)
+        return Unit(unit_of_work, self._performer.performer_of(unit_of_work), self._to_the_end)
 
 
 def _terms_of(given: object) -> Terms | None:

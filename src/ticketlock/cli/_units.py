@@ -125,13 +125,13 @@ class Desk:
         self.records = UnitRecords(name)
         self._performer = UnitsTable(name, client=settings.client())
 
-    def follow(self, steps: ForkingSteps[T]) -> T:
+    def perform(self, steps: ForkingSteps[T]) -> T:
         """Perform the requests that the steps yield."""
-        return self._performer.follow(steps)
+        return self._performer.perform_steps(steps)
 
     def table(self, name: str) -> UnitTable:
         """A table of users."""
-        return self.follow(Tables(self.records.table).table(name, "table"))
+        return self.perform(Tables(self.records.table).table(name, "table"))
 
 
 def no_record(unit: str, table: str) -> Ended:
@@ -167,7 +167,7 @@ def list_units(context: click.Context, sort: str, as_json: bool) -> None:
             return
         click.echo(f"ticketlock: a row of {plain(desk.records.table)} is not a unit's: {plain(error.value)}", err=True)
 
-    listed = sorted(desk.follow(open_units(desk.records, strange)), key=_ORDERS[sort])
+    listed = sorted(desk.perform(open_units(desk.records, strange)), key=_ORDERS[sort])
     if as_json:
         click.echo(json_of([unit_json(unit) for unit in listed]))
     elif listed:
@@ -192,7 +192,7 @@ def show(context: click.Context, unit: str, values: bool, as_json: bool) -> None
     Of the items it shows only the keys, unless --values is given.
     """
     desk = Desk(settings_of(context))
-    shown = desk.follow(inspect(desk.records, desk.marks, unit))
+    shown = desk.perform(inspect(desk.records, desk.marks, unit))
     if shown is None:
         raise no_record(unit, desk.records.table)
     if as_json:
@@ -216,7 +216,7 @@ def settle(context: click.Context, unit: str, as_json: bool) -> None:
     It does not ask for confirmation: any unit that meets its marks does the same.
     """
     desk = Desk(settings_of(context))
-    told = desk.follow(settled(desk.records, desk.marks, unit))
+    told = desk.perform(settled(desk.records, desk.marks, unit))
     _tell_end(desk, unit, told, as_json=as_json)
     if told.outcome is Outcome.PENDING:
         assert told.unit is not None
@@ -239,12 +239,12 @@ def rollback(context: click.Context, unit: str, yes: bool, as_json: bool) -> Non
     If its process is alive, its commit fails with UnitRolledBack.
     """
     desk = Desk(settings_of(context))
-    shown = desk.follow(inspect(desk.records, desk.marks, unit))
+    shown = desk.perform(inspect(desk.records, desk.marks, unit))
     if shown is not None and shown.unit.state is Outcome.PENDING:
         click.echo(f"{state_told(shown.unit)}; {items_told(shown.unit.items)}", err=True)
         if not yes:
             click.confirm(f"Roll the unit {unit} back?", abort=True, err=True)
-    told = desk.follow(roll_back(desk.records, desk.marks, unit))
+    told = desk.perform(roll_back(desk.records, desk.marks, unit))
     if told.outcome is Outcome.COMMITTED:
         assert told.unit is not None
         if as_json:
@@ -318,7 +318,7 @@ def correct_item(
     data = desk.table(table)
     where = data.key_alone("key", LOW_LEVEL.item("key", _read("KEY", key)))
     if item is None and not drop:
-        found = desk.follow(unfinished(desk.records, desk.marks, unit, data, where))
+        found = desk.perform(unfinished(desk.records, desk.marks, unit, data, where))
         if found.image is None:
             click.echo("The unit deletes this item.", err=True)
         else:
@@ -326,11 +326,11 @@ def correct_item(
         return
     image = None if item is None else LOW_LEVEL.item("item", _read("--item", item.read()))
     if not yes:
-        found = desk.follow(unfinished(desk.records, desk.marks, unit, data, where))
+        found = desk.perform(unfinished(desk.records, desk.marks, unit, data, where))
         instead = "its old value" if image is None else "the given value"
         click.confirm(f"Give {item_told(found.entry)} {instead}, for good?", abort=True, err=True)
     correction = Correction(new_id(int(time.time() * 1_000)), image, by, why)
-    done = desk.follow(correct(desk.records, desk.marks, unit, data, where, correction))
+    done = desk.perform(correct(desk.records, desk.marks, unit, data, where, correction))
     click.echo(_TOLD[done])
 
 
@@ -370,7 +370,7 @@ def repair(context: click.Context, table: str, write: bool, yes: bool, lost_reco
         which = f"the marks of ended units{lost} in '{plain(data.name)}'"
         records = f"as the records in '{plain(desk.records.table)}' say"
         click.confirm(f"Finish or remove {which}, {records} ({settings.place()})?", abort=True, err=True)
-    found = desk.follow(repaired(data, desk.records, desk.marks, write=write, lost_records=lost_records))
+    found = desk.perform(repaired(data, desk.records, desk.marks, write=write, lost_records=lost_records))
     if as_json:
         told = {"table": data.name, "unitsTable": desk.records.table, "written": write}
         click.echo(json_of({**told, "marks": [mark_json(each) for each in found]}))

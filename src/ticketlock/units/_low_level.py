@@ -227,9 +227,9 @@ class UnitClient:
     A condition that does not hold raises ``ConditionFailed`` at once.
     """
 
-    def __init__(self, low_level: LowLevelUnitOfWork, follow: Callable[[ForkingSteps[Reply]], Reply]) -> None:
+    def __init__(self, low_level: LowLevelUnitOfWork, perform: Callable[[ForkingSteps[Reply]], Reply]) -> None:
         self._low_level = low_level
-        self._follow = follow
+        self._perform = perform
 
     def get_item(self, **parameters: Any) -> Reply:
         """An item, with the unit's own writes.
@@ -241,7 +241,7 @@ class UnitClient:
         Returns:
             ``{"Item": ...}``, or ``{}`` if there is none.
         """
-        return self._follow(self._low_level.get_item(parameters))
+        return self._perform(self._low_level.get_item(parameters))
 
     def transact_get_items(self, **parameters: Any) -> Reply:
         """Up to 100 items of one instant.
@@ -253,7 +253,7 @@ class UnitClient:
         Returns:
             ``{"Responses": [...]}``, in the order of the items; ``{}`` for an item that does not exist.
         """
-        return self._follow(self._low_level.transact_get_items(parameters))
+        return self._perform(self._low_level.transact_get_items(parameters))
 
     def query(self, **parameters: Any) -> Reply:
         """A page of the items of one partition of a table or an index, with the unit's own writes; see ``Unit.query``.
@@ -268,7 +268,7 @@ class UnitClient:
             ``{"Items": [...], "Count": ..., "ScannedCount": ...}``, and ``LastEvaluatedKey`` if there may be more.
             Pending inserts of other units are not counted.
         """
-        return self._follow(self._low_level.query(parameters))
+        return self._perform(self._low_level.query(parameters))
 
     def put_item(self, **parameters: Any) -> Reply:
         """Put an item; it replaces the item with the same key, if there is one.
@@ -280,7 +280,7 @@ class UnitClient:
         Returns:
             ``{"Attributes": ...}`` if they were asked for and there are any, else ``{}``.
         """
-        return self._follow(self._low_level.put_item(parameters))
+        return self._perform(self._low_level.put_item(parameters))
 
     def update_item(self, **parameters: Any) -> Reply:
         """Update an item, or create it if it does not exist.
@@ -293,7 +293,7 @@ class UnitClient:
         Returns:
             As for ``put_item``.
         """
-        return self._follow(self._low_level.update_item(parameters))
+        return self._perform(self._low_level.update_item(parameters))
 
     def delete_item(self, **parameters: Any) -> Reply:
         """Delete an item, if there is one.
@@ -301,4 +301,4 @@ class UnitClient:
         Args:
             parameters: ``TableName``, ``Key``; the others as for ``put_item``, and so is the reply.
         """
-        return self._follow(self._low_level.delete_item(parameters))
+        return self._perform(self._low_level.delete_item(parameters))

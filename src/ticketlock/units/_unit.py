@@ -17,7 +17,7 @@ from ticketlock.units._unit_of_work import UnitOfWork
 from ticketlock.units._values import PYTHON
 from ticketlock.wire._requests import ForkingSteps
 
-Follow = Callable[[ForkingSteps[Any]], Any]
+PerformSteps = Callable[[ForkingSteps[Any]], Any]
 
 
 class UnitFace:
@@ -53,14 +53,14 @@ class Unit(UnitFace):
         id: identifies the unit; of a resumed unit, the id under which it was saved.
     """
 
-    def __init__(self, unit_of_work: UnitOfWork, follow: Follow) -> None:
+    def __init__(self, unit_of_work: UnitOfWork, perform: PerformSteps) -> None:
         super().__init__(unit_of_work)
-        self._follow = follow
+        self._perform = perform
 
     @cached_property
     def client(self) -> "UnitClient":
         """The same unit with the parameters of the low-level API."""
-        return UnitClient(LowLevelUnitOfWork(self._unit_of_work), self._follow)
+        return UnitClient(LowLevelUnitOfWork(self._unit_of_work), self._perform)
 
     @property
     def repeated(self) -> bool:
@@ -89,7 +89,7 @@ class Unit(UnitFace):
             TableError: the table could not be used.
         """
         found: dict[str, Any] | None
-        (found,) = self._follow(self._unit_of_work.get([(table, key)], isolation, PYTHON))
+        (found,) = self._perform(self._unit_of_work.get([(table, key)], isolation, PYTHON))
         return found
 
     def get_all(
@@ -108,7 +108,7 @@ class Unit(UnitFace):
             UnitConflict: an item that the unit had read before has changed; below ``SERIALIZABLE``, one that it has
                 written. The unit is over. Or as for ``get``, which lists the other errors.
         """
-        found: list[dict[str, Any] | None] = self._follow(self._unit_of_work.get(wanted, isolation, PYTHON))
+        found: list[dict[str, Any] | None] = self._perform(self._unit_of_work.get(wanted, isolation, PYTHON))
         return found
 
     def query(
@@ -162,7 +162,7 @@ class Unit(UnitFace):
             limit=limit,
             forward=forward,
         )
-        found: list[dict[str, Any]] = self._follow(self._unit_of_work.items(table, request, isolation))
+        found: list[dict[str, Any]] = self._perform(self._unit_of_work.items(table, request, isolation))
         return found
 
     def put(
@@ -194,7 +194,7 @@ class Unit(UnitFace):
             UnitContended, UnitRolledBack, UnitForgotten, TableError: as for ``get``.
         """
         request = StatementRequest("put", table, item, condition=condition, values=values, names=names)
-        found: dict[str, Any] | None = self._follow(self._unit_of_work.item_before(request))
+        found: dict[str, Any] | None = self._perform(self._unit_of_work.item_before(request))
         return found
 
     def update(
@@ -226,7 +226,7 @@ class Unit(UnitFace):
                 ``UnitContended``, ``UnitRolledBack`` and ``UnitForgotten``.
         """
         request = StatementRequest("update", table, key, condition=condition, values=values, names=names, update=update)
-        found: dict[str, Any] | None = self._follow(self._unit_of_work.item_after(request, blind=blind))
+        found: dict[str, Any] | None = self._perform(self._unit_of_work.item_after(request, blind=blind))
         return found
 
     def delete(
@@ -248,7 +248,7 @@ class Unit(UnitFace):
             The item that was deleted; None if there was none.
         """
         request = StatementRequest("delete", table, key, condition=condition, values=values, names=names)
-        found: dict[str, Any] | None = self._follow(self._unit_of_work.item_before(request))
+        found: dict[str, Any] | None = self._perform(self._unit_of_work.item_before(request))
         return found
 
     def check(
@@ -269,7 +269,7 @@ class Unit(UnitFace):
             The item; None if there is none.
         """
         request = StatementRequest("check", table, key, condition=condition, values=values, names=names)
-        found: dict[str, Any] | None = self._follow(self._unit_of_work.item_before(request))
+        found: dict[str, Any] | None = self._perform(self._unit_of_work.item_before(request))
         return found
 
     def commit(self) -> None:
@@ -294,7 +294,7 @@ class Unit(UnitFace):
             TableError: nothing was written.
         """
         with self._unit_of_work.state.reporting():
-            self._follow(self._unit_of_work.commit())
+            self._perform(self._unit_of_work.commit())
 
     def rollback(self) -> None:
         """End the unit; nothing is written. A second call does nothing. Rolls back a resumed unit for every process.
@@ -303,7 +303,7 @@ class Unit(UnitFace):
             UnitFinished: it is committed, or may be.
             UnitChanged, UnitForgotten, TableError: the unit was resumed, and was not rolled back.
         """
-        self._follow(self._unit_of_work.rollback())
+        self._perform(self._unit_of_work.rollback())
 
     def save(self, *, keep_for: Seconds = 86_400, owner: str | None = None) -> str:
         """Hand the unit over: write down what it has read and written, for ``Units.resume``. This object is over.
@@ -330,20 +330,20 @@ class Unit(UnitFace):
             TableError: it was not saved, and may continue.
         """
         with self._unit_of_work.state.reporting():
-            saved: str = self._follow(self._unit_of_work.save(keeping(keep_for, owner)))
+            saved: str = self._perform(self._unit_of_work.save(keeping(keep_for, owner)))
         return saved
 
     def __enter__(self) -> Self:
-        self._follow(self._unit_of_work.begin())
+        self._perform(self._unit_of_work.begin())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
-            self._follow(self._unit_of_work.leave(error))
+            self._perform(self._unit_of_work.leave(error))
         except BaseException:
             if self._unit_of_work.is_waiting_for_its_end:
                 # Interrupted before the first step: its read locks would be renewed as long as it is referenced.
-                self._follow(self._unit_of_work.end_after_interrupt())
+                self._perform(self._unit_of_work.end_after_interrupt())
             raise

@@ -564,13 +564,13 @@ def ending(unit_of_work: UnitOfWork, driver: Driver, steps: ForkingSteps[T]) -> 
     The exception is raised again, with every outcome of the unit.
     """
     try:
-        return (yield from driver.follow(steps))
+        return (yield from driver.perform_steps(steps))
     except GeneratorExit:
         raise
     except BaseException as error:
         if is_of_steps(error, steps):
             raise
-        yield from driver.follow(unit_of_work.end_after_interrupt())
+        yield from driver.perform_steps(unit_of_work.end_after_interrupt())
         raise
 
 

@@ -45,13 +45,13 @@ class UnitsTable(Performer):
 
     _time_check = TIME_CHECK
 
-    def follow(self, steps: ForkingSteps[T]) -> T:
-        return self.drive(self._driver.follow(steps))
+    def perform_steps(self, steps: ForkingSteps[T]) -> T:
+        return self.drive(self._driver.perform_steps(steps))
 
-    def follows(self, unit_of_work: UnitOfWork) -> Callable[[ForkingSteps[Any]], Any]:
+    def performer_of(self, unit_of_work: UnitOfWork) -> Callable[[ForkingSteps[Any]], Any]:
         """What performs the steps of one unit, and ends the unit if they are interrupted."""
 
-        def follow(steps: ForkingSteps[T]) -> T:
+        def perform(steps: ForkingSteps[T]) -> T:
             try:
                 try:
                     return self.drive(ending(unit_of_work, self._driver, steps))
@@ -60,11 +60,11 @@ class UnitsTable(Performer):
             except BaseException as error:
                 if not is_of_steps(error, steps):
                     # Perhaps before the first step, or while its read locks were handed to the heartbeat.
-                    self.drive(self._driver.follow(unit_of_work.end_after_interrupt()))
+                    self.drive(self._driver.perform_steps(unit_of_work.end_after_interrupt()))
                     self._keep(unit_of_work)
                 raise
 
-        return follow
+        return perform
 
     def _keep(self, unit_of_work: UnitOfWork) -> None:
         """Have a unit's read locks renewed from its first statement to its end."""
@@ -84,7 +84,7 @@ class UnitsTable(Performer):
 
     def _tend(self, kept: ReadLockLease, _due: Due) -> None:
         try:
-            self.follow(kept.renew())
+            self.perform_steps(kept.renew())
         except TicketLockError as error:
             _log.warning("the read locks of a unit were not renewed: %s", error)
 
@@ -154,7 +154,7 @@ class Units:
             TableNotFound: there is no such table.
             TableError: DynamoDB could not be asked for it.
         """
-        return self._performer.follow(self._tables.table(name, guarded=guarded))
+        return self._performer.perform_steps(self._tables.table(name, guarded=guarded))
 
     def begin(
         self,
@@ -207,7 +207,7 @@ class Units:
         """
         settings = self._settings
         own = settings.terms(self._clocks, step=step)
-        resumed = self._performer.follow(resume(unit, own, settings.units_table, settings.marks, self._tables))
+        resumed = self._performer.perform_steps(resume(unit, own, settings.units_table, settings.marks, self._tables))
         return self._unit(resumed.terms, resumed=resumed)
 
     def rollback(self, unit: str) -> Outcome:
@@ -223,7 +223,7 @@ class Units:
             InvalidUnitRequest: ``unit`` is no id.
             TableError: the table could not be used.
         """
-        return self._performer.follow(outcome_of_rollback(self._records, self._settings.marks, unit))
+        return self._performer.perform_steps(outcome_of_rollback(self._records, self._settings.marks, unit))
 
     def end_owner(self, owner: str) -> list[str]:
         """Roll back every unit that was saved under an owner and is pending; a later save under it is refused.
@@ -241,7 +241,7 @@ class Units:
             InvalidUnitRequest: it can be no owner.
             TableError: the table could not be used; call it again.
         """
-        return self._performer.follow(end_owner(self._records, owner))
+        return self._performer.perform_steps(end_owner(self._records, owner))
 
     @overload
     def transactional(
@@ -381,7 +381,7 @@ class Units:
             TableNotFound: the units table does not exist.
             RequestNotApplied: no answer came.
         """
-        return self._performer.follow(check_access(self._settings.units_table, self._tables, tables))
+        return self._performer.perform_steps(check_access(self._settings.units_table, self._tables, tables))
 
     def get(
         self, table: UnitTable, key: Mapping[str, Any], *, isolation: Isolation = COMMITTED
@@ -457,7 +457,7 @@ class Units:
             TableError: the table could not be used.
         """
         own = new_id(self._clocks.read().wall_ms)
-        return self._performer.follow(outcome(self._settings.units_table, own, name=name, unit=unit))
+        return self._performer.perform_steps(outcome(self._settings.units_table, own, name=name, unit=unit))
 
     def sweep(self, *, parts: int = 1, timeout: Seconds | None = None) -> Swept:
         """End, finish and close the units of processes that were killed anywhere. Call it from time to time.
@@ -475,7 +475,7 @@ class Units:
             TableError: a part of the table could not be read; the others are swept.
         """
         until_ms = self._settings.until_ms(self._clocks, timeout)
-        return self._performer.follow(sweep(self._records, self._settings.marks, parts=parts, until_ms=until_ms))
+        return self._performer.perform_steps(sweep(self._records, self._settings.marks, parts=parts, until_ms=until_ms))
 
     def open_units(self) -> list[OpenUnit]:
         """The units that are pending, or have ended and are not closed, the oldest first. Reads the whole units table.
@@ -485,7 +485,7 @@ class Units:
         Raises:
             TableError: the table could not be used.
         """
-        return self._performer.follow(open_units(self._records))
+        return self._performer.perform_steps(open_units(self._records))
 
     def repair(self, table: UnitTable, *, write: bool = False, lost_records: bool = False) -> list[FoundMark]:
         """Find the marks in a table of yours, and treat each as its unit's record says. Reads the whole table.
@@ -507,7 +507,7 @@ class Units:
             TableError: a table could not be used. What was done by then stays.
         """
         own, marks = self._tables.check_own(table), self._settings.marks
-        return self._performer.follow(repair(own, self._records, marks, write=write, lost_records=lost_records))
+        return self._performer.perform_steps(repair(own, self._records, marks, write=write, lost_records=lost_records))
 
     def _stand_in_line(self, turn: PlaceInTurn, timeout_ms: int, line: ExitStack) -> None:
         assert self._locks is not None
@@ -529,7 +529,7 @@ class Units:
     def _unit(self, terms: Terms, *, turn: PlaceInTurn | None = None, resumed: Resumed | None = None) -> Unit:
         settings = self._settings
         unit_of_work = UnitOfWork(terms, settings.units_table, self._tables, settings.marks, turn=turn, resumed=resumed)
-        return Unit(unit_of_work, self._performer.follows(unit_of_work))
+        return Unit(unit_of_work, self._performer.performer_of(unit_of_work))
 
 
 def _terms_of(given: object) -> Terms | None:

@@ -113,9 +113,9 @@ class Driver:
             until_ms: the last moment on the local clock at which a request is sent again, however long it is retried
                 otherwise; None for no such moment. Each is sent once.
         """
-        return (yield from self.follow(steps((yield from self.now(until_ms))), until_ms=until_ms))
+        return (yield from self.perform_steps(steps((yield from self.now(until_ms))), until_ms=until_ms))
 
-    def follow(self, generator: ForkingSteps[T], *, until_ms: int | None = None) -> Actions[T]:
+    def perform_steps(self, generator: ForkingSteps[T], *, until_ms: int | None = None) -> Actions[T]:
         """The same for steps that do not need the time at their beginning, and may send several requests at once."""
         try:
             request = next(generator)
@@ -136,7 +136,7 @@ class Driver:
     def _course(self, each: Request | ForkingSteps[Any], until_ms: int | None) -> Actions[Any]:
         if isinstance(each, Request):
             return self.perform(each, until_ms)
-        return self.follow(each, until_ms=until_ms)
+        return self.perform_steps(each, until_ms=until_ms)
 
     def now(self, until_ms: int | None = None) -> Actions[Moment]:
         """The present moment in table time; asks the table if it is not known.

@@ -65,7 +65,7 @@ def read_beside(world: UnitsWorld, machine: Machine, keys: Sequence[Key], level:
     unit_of_work = verbs_of(world, Terms(unit_id(world, wall_ms), wall_ms, 10_000, level))
     wanted = [(world.table_of(each), key_of(each)) for each in keys]
     try:
-        items = yield from machine.driver.follow(unit_of_work.get(wanted, level, PYTHON))
+        items = yield from machine.driver.perform_steps(unit_of_work.get(wanted, level, PYTHON))
     except TableError:
         return
     in_time(world, began_ms, f"{machine.name} read")
@@ -89,9 +89,9 @@ def _read_all_at_once(world: UnitsWorld, machine: Machine, keys: Sequence[Key]) 
     unit_of_work = verbs_of(world, Terms(record.id, wall_ms, 10_000, SERIALIZABLE))
     wanted = [(world.table_of(each), key_of(each)) for each in keys]
     try:
-        items = yield from machine.driver.follow(unit_of_work.get(wanted, SERIALIZABLE, PYTHON))
+        items = yield from machine.driver.perform_steps(unit_of_work.get(wanted, SERIALIZABLE, PYTHON))
         record.seen = {key: value_of(item) for key, item in zip(keys, items, strict=True)}
-        yield from machine.driver.follow(unit_of_work.commit())
+        yield from machine.driver.perform_steps(unit_of_work.commit())
     except TicketLockError as error:
         checker.sees_end(record, type(error).__name__)
         return
@@ -113,7 +113,7 @@ def asker(rounds: int, names: Sequence[str], rests_ms: Sequence[int] = (10, 1_00
             own = unit_id(world, machine.read().wall_ms)
             steps = outcome_of_name(UNITS, name, own) if name is not None else outcome_of_unit(UNITS, unit or "")
             try:
-                outcome = yield from machine.driver.follow(steps)
+                outcome = yield from machine.driver.perform_steps(steps)
             except TableError:
                 continue
             checker.sees_outcome(outcome.name, asked_at, name=name, unit=unit, asked_ms=asked_ms)
@@ -135,7 +135,7 @@ def ender(rounds: int, _: Sequence[str] = ()) -> Script:
                 continue
             unit = units[world.chance.pick(len(units))]
             try:
-                settled = yield from machine.driver.follow(roll_back(UnitRecords(UNITS), MARKS, unit))
+                settled = yield from machine.driver.perform_steps(roll_back(UnitRecords(UNITS), MARKS, unit))
             except TableError:
                 continue
             world.checker.sees_outcome(settled.outcome.name, asked_at, unit=unit)
@@ -146,7 +146,7 @@ def ender(rounds: int, _: Sequence[str] = ()) -> Script:
 def _ends_an_owner(world: UnitsWorld, machine: Machine) -> Actions[None]:
     owner = OWNERS[world.chance.pick(len(OWNERS))]
     try:
-        rolled_back = yield from machine.driver.follow(_saved.end_owner(UnitRecords(UNITS), owner))
+        rolled_back = yield from machine.driver.perform_steps(_saved.end_owner(UnitRecords(UNITS), owner))
     except TableError:
         return
     world.checker.saves.ended.add(owner)

@@ -45,7 +45,7 @@ def one_that_resumes(world: UnitsWorld, machine: Machine, plan: Plan) -> Actions
     checker.notes(f"{machine.name} resumes {unit} as {own}: {plan.statements} {plan.keeping} {record.step}")
     steps = resume(unit, Terms(own, wall_ms, 10_000, step=step), UNITS, MARKS, world.tables)
     try:
-        resumed = yield from machine.driver.follow(steps)
+        resumed = yield from machine.driver.perform_steps(steps)
     except InvalidUnitRequest:
         raise
     except TicketLockError as error:
@@ -91,14 +91,14 @@ def _repeats(
     world.checker.saves.sees_repeated_step(str(record.saved_as), record.step)
     for _, (key, *_) in plan.statements:
         yield from states_nothing(world, machine, unit_of_work, key)
-    assert (yield from machine.driver.follow(unit_of_work.save(plan.keeping))) == record.saved_as
+    assert (yield from machine.driver.perform_steps(unit_of_work.save(plan.keeping))) == record.saved_as
     world.checker.sees_end(record, "saved before")
 
 
 def _rolls_back(world: UnitsWorld, machine: Machine, unit_of_work: UnitOfWork, record: Record) -> Actions[None]:
     """Roll it back for every coordinator."""
     try:
-        yield from machine.driver.follow(unit_of_work.rollback())
+        yield from machine.driver.perform_steps(unit_of_work.rollback())
     except TicketLockError as error:
         world.checker.sees_end(record, type(error).__name__)
         return
@@ -140,7 +140,9 @@ def one_sweep(world: UnitsWorld, machine: Machine, parts: int, time_ms: int | No
     if until_ms is not None:
         before, world.swept_by[parts] = world.swept_by.get(parts, machine.name), machine.name
         world.struck[SWEPT_ON] += before != machine.name and parts in _kept(world)
-    swept: Swept = yield from machine.driver.follow(sweep(UnitRecords(UNITS), MARKS, parts=parts, until_ms=until_ms))
+    swept: Swept = yield from machine.driver.perform_steps(
+        sweep(UnitRecords(UNITS), MARKS, parts=parts, until_ms=until_ms)
+    )
     world.struck[CUT_SHORT] += not swept.is_whole
     world.checker.notes(f"{machine.name} has swept {parts} parts for {time_ms} ms: {swept}")
     return swept
@@ -179,7 +181,7 @@ def _corrects(world: UnitsWorld, machine: Machine, unit: str, key: Key) -> Actio
     where = {name: {"S": part} for name, part in key_of(key).items()}
     began = checker.step
     try:
-        left = yield from machine.driver.follow(unfinished(records, MARKS, unit, table, where))
+        left = yield from machine.driver.perform_steps(unfinished(records, MARKS, unit, table, where))
     except (InvalidUnitRequest, TableError):
         return
     record = Record(unit_id(world, machine.read().wall_ms), world.numbers, began, is_plain=True)
@@ -193,7 +195,7 @@ def _corrects(world: UnitsWorld, machine: Machine, unit: str, key: Key) -> Actio
     checker.begins(record)
     checker.notes(f"{machine.name} corrects {unit} in {key} as {record.id}: {record.writes[key]}")
     try:
-        done = yield from machine.driver.follow(
+        done = yield from machine.driver.perform_steps(
             correct(records, MARKS, unit, table, where, Correction(record.id, image, machine.name, "refused"))
         )
     except InvalidUnitRequest:
@@ -266,7 +268,7 @@ def final_unit(world: UnitsWorld, machine: Machine) -> Actions[None]:
 def final_reader(world: UnitsWorld, machine: Machine) -> Actions[None]:
     wanted = [(world.table_of(each), key_of(each)) for each in world.keys]
     unit_of_work = verbs_of(world, Terms(unit_id(world, 0), 0, 10_000, COMMITTED))
-    items = yield from machine.driver.follow(unit_of_work.get(wanted, COMMITTED, PYTHON))
+    items = yield from machine.driver.perform_steps(unit_of_work.get(wanted, COMMITTED, PYTHON))
     for key, item in zip(world.keys, items, strict=True):
         if value_of(item) != world.checker.state[key]:
             raise Broken(f"committed reads: at the end {key} reads {item}, and is {world.checker.state[key]}")

@@ -116,9 +116,9 @@ def to_its_end(
 ) -> Actions[bool]:
     """The statements of a unit, and its end. Returns whether this try was the last."""
     checker, unit, began_ms, quiet = world.checker, record.id, world.time.now_ms, _troubles(world)
-    own, follow = OwnUnit(world, machine, unit_of_work, record), machine.driver.follow
+    own, perform = OwnUnit(world, machine, unit_of_work, record), machine.driver.perform_steps
     try:
-        yield from follow(unit_of_work.begin())
+        yield from perform(unit_of_work.begin())
         if record.knows_name_at is None:
             record.knows_name_at = checker.step
         for verb, keys in plan.statements:
@@ -131,7 +131,7 @@ def to_its_end(
             # Another machine may resume it before this one learns that it is saved.
             record.saved_as = unit_of_work.terms.id
             world.saved[unit] = record
-            yield from follow(unit_of_work.save(plan.keeping))
+            yield from perform(unit_of_work.save(plan.keeping))
             end = SAVED
         else:
             record.ends_at, record.ends_ms = checker.step, world.time.now_ms
@@ -159,7 +159,7 @@ def _commits(world: UnitsWorld, machine: Machine, unit_of_work: UnitOfWork) -> A
     """The commit, which reports what the service refuses after the decision."""
     told, unit = False, unit_of_work.terms.unit
     try:
-        yield from machine.driver.follow(unit_of_work.commit())
+        yield from machine.driver.perform_steps(unit_of_work.commit())
     except CommittedUnfinished as error:
         told = True
         if error.unit != unit or not error.keys:
@@ -174,7 +174,7 @@ def _commits(world: UnitsWorld, machine: Machine, unit_of_work: UnitOfWork) -> A
 def states_nothing(world: UnitsWorld, machine: Machine, unit_of_work: UnitOfWork, key: Key) -> Actions[None]:
     """A statement of a repeated unit: it does nothing."""
     request = StatementRequest("delete", world.table_of(key), key_of(key))
-    found = yield from machine.driver.follow(unit_of_work.evaluate(request))
+    found = yield from machine.driver.perform_steps(unit_of_work.evaluate(request))
     if found != (None, None):
         raise Broken(
             f"exactly once: {unit_of_work.terms.unit} is repeated, and its statement has evaluated {key}: {found}"
@@ -221,23 +221,23 @@ class OwnUnit:
         """One statement."""
         world, (key, *_) = self.world, keys
         table, python_key = world.table_of(key), key_of(key)
-        began, follow, unit_of_work = self.world.checker.step, self.machine.driver.follow, self.unit_of_work
+        began, perform, unit_of_work = self.world.checker.step, self.machine.driver.perform_steps, self.unit_of_work
         if verb in ("get", "get all"):
             own = unit_of_work.terms.isolation
             levels = [own, own, COMMITTED, UNCOMMITTED]
             level = levels[world.chance.pick(4)]
             wanted = [(world.table_of(each), key_of(each)) for each in keys]
-            found = yield from follow(unit_of_work.get(wanted, level, PYTHON))
+            found = yield from perform(unit_of_work.get(wanted, level, PYTHON))
             self._reads(level, {each: value_of(item) for each, item in zip(keys, found, strict=True)}, began)
         elif verb == "query":
             yield from self._queries(began)
         elif verb == "blind":
             if self._number_is_in(key):
                 return
-            yield from follow(unit_of_work.evaluate(self._append(table, python_key), blind=True))
+            yield from perform(unit_of_work.evaluate(self._append(table, python_key), blind=True))
             if self.unit_of_work.terms.isolation is READ_LOCK and key not in self.record.seen:
                 # It is read and marked nevertheless.
-                _, after = yield from follow(
+                _, after = yield from perform(
                     unit_of_work.evaluate(_check(table, python_key, "attribute_exists(#list)"))
                 )
                 value = value_of(PYTHON.back(after)) or ()
@@ -250,24 +250,24 @@ class OwnUnit:
         elif verb == "append":
             if self._number_is_in(key):
                 return
-            before, after = yield from follow(unit_of_work.evaluate(self._append(table, python_key)))
+            before, after = yield from perform(unit_of_work.evaluate(self._append(table, python_key)))
             self._meets(key, value_of(PYTHON.back(before)), began)
             self._writes(key, (*(self._own(key) or ()), self.record.number), value_of(PYTHON.back(after)))
         elif verb == "put":
             item = {**python_key, ELEMENTS: [self.record.number]}
-            before, after = yield from follow(unit_of_work.evaluate(StatementRequest("put", table, item)))
+            before, after = yield from perform(unit_of_work.evaluate(StatementRequest("put", table, item)))
             self._meets(key, value_of(PYTHON.back(before)), began)
             self._writes(key, (self.record.number,), value_of(PYTHON.back(after)))
         elif verb == "delete":
-            before, _ = yield from follow(unit_of_work.evaluate(StatementRequest("delete", table, python_key)))
+            before, _ = yield from perform(unit_of_work.evaluate(StatementRequest("delete", table, python_key)))
             self._meets(key, value_of(PYTHON.back(before)), began)
             self._writes(key, None, None)
         else:
             conditions = ["attribute_exists(#list)", "attribute_not_exists(#list)"]
             try:
-                before, _ = yield from follow(unit_of_work.evaluate(_check(table, python_key, conditions[0])))
+                before, _ = yield from perform(unit_of_work.evaluate(_check(table, python_key, conditions[0])))
             except ConditionFailed:
-                before, _ = yield from follow(unit_of_work.evaluate(_check(table, python_key, conditions[1])))
+                before, _ = yield from perform(unit_of_work.evaluate(_check(table, python_key, conditions[1])))
             self._meets(key, value_of(PYTHON.back(before)), began)
             self.record.asserted.add(key)
 
@@ -282,7 +282,7 @@ class OwnUnit:
             level = COMMITTED
         request = QueryRequest(key_condition=KeyOf("pk").eq("p"))
         steps = self.unit_of_work.query(world.table_of(("lines", "")), request.arguments(), level)
-        found = yield from self.machine.driver.follow(steps)
+        found = yield from self.machine.driver.perform_steps(steps)
         there = {("lines", item["sk"]["S"]): value_of(PYTHON.back(item)) for item in found.items}
         keys = [key for key in world.keys if key[0] == "lines"]
         own = {key for key in keys if key in record.seen or key in record.writes or key in record.blind}
