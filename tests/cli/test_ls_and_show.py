@@ -72,7 +72,7 @@ def test_a_list_for_people_has_a_line_for_each_lock_of_any_width(
     assert headings.split() == ["entity", "namespace", "holder", "held", "for", "waiting", "oldest", "permits"]
     assert len(lines) == 6
     assert "first and 1 more" in lines[1]
-    assert (lines[2].split()[-3], lines[3].split()[-1], row.owner) == ("1", "closed", "waiter")
+    assert (lines[2].split()[-4], lines[3].split()[-1], row.owner) == ("1", "closed", "waiter")
     assert (lines[5].split()[:3], lines[5].split()[-3:]) == ([long, "default", "build-7"], ["0", "-", "1"])
 
 

@@ -102,7 +102,7 @@ def test_a_holder_or_a_waiter_that_is_not_there_ends_a_command_with_76(
     assert ended.err.startswith(says.replace("ENTITY", entity))
 
 
-def test_a_limit_is_set_and_unset_after_a_question(command: Command, locks: LockClient, entity: str) -> None:
+def test_a_limit_is_set_after_a_question(command: Command, locks: LockClient, entity: str) -> None:
     ended = command.run("limit", entity, "2", text="y\n")
     assert (ended.exit_code, ended.out) == (0, f"{entity}: 2 permits, held by 0, 0 waiting\n")
     assert "not used yet" in ended.err
@@ -110,6 +110,11 @@ def test_a_limit_is_set_and_unset_after_a_question(command: Command, locks: Lock
         assert held(locks, entity) == 2
     assert command.run("limit", entity, "0", "--yes").exit_code == 0
     assert command.run("run", entity, "--no-wait", "--", "true").exit_code == 75
+
+
+def test_a_limit_is_unset_after_a_question(command: Command, locks: LockClient, entity: str) -> None:
+    locks.acquire(entity, permits=3).release()
+    command.run("limit", entity, "0", "--yes")
     assert command.run("limit", entity, "--unset", text="n\n").exit_code == 1
     ended = command.run("limit", entity, "--unset", text="y\n")
     assert (ended.exit_code, ended.out) == (0, f"{entity}: 3 permits, held by 0, 0 waiting\n")

@@ -91,6 +91,7 @@ def complaint(kind: str, text: str) -> str:
         ("size(:n) = :n", "operator or function: size, operand type: N"),
         ("begins_with(a, :n)", "operator or function: begins_with, operand type: N"),
         ("begins_with(:l, a)", "operator or function: begins_with, operand type: L"),
+        ("begins_with(size(a), :s)", "operator or function: begins_with, operand type: N"),
         ("a = a", "The first operand must be distinct from the remaining operands for this operator or function; "),
         ("contains(a[1].b, a[1].b)", "operator: contains, first operand: [a, [1], b]"),
         ("a IN (b, a)", "operator: IN, first operand: [a]"),
@@ -123,6 +124,7 @@ def test_a_wrong_condition(text: str, why: str) -> None:
         ("SET a = list_append(list_append(b, c), d)", "not allowed to be used this way"),
         ("SET a = list_append(b)", "operator or function: list_append, number of operands: 1"),
         ("SET a = if_not_exists(b)", "operator or function: if_not_exists, number of operands: 1"),
+        ("SET a = if_not_exists(b, c, d)", "operator or function: if_not_exists, number of operands: 3"),
         ("SET a = if_not_exists(:n, b)", "requires a document path; operator or function: if_not_exists"),
         ("SET a = if_not_exists(b, b)", "operator: if_not_exists, first operand: [b]"),
         (

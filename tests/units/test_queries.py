@@ -391,6 +391,7 @@ def bad(name: str, value: Any, field: str | None = None) -> Any:
         bad("filter", "amount = :missing", "query"),
         bad("values", {":idle": 1}, "query"),
         bad("names", {"#idle": "a"}, "query"),
+        bad("names", 5),
         bad("index", "by-nothing"),
         bad("after", 5),
         bad("after", {"pk": "x"}, "after.sk"),
