@@ -17,7 +17,7 @@ from ticketlock.cli._exits import Ended
 from ticketlock.cli._run import _released
 from ticketlock.cli._settings import CommandSettings
 from ticketlock.cli._signals import Signals
-from ticketlock.cli._waiting import Wish, stand_in_line
+from ticketlock.cli._waiting import WaitOptions, stand_in_line
 from ticketlock.locks._hand_over import await_wake_up
 from ticketlock.locks._items import Session
 from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB
@@ -224,7 +224,7 @@ def test_a_signal_just_before_the_grant_frees_the_lock_with_what_was_left_unless
 ) -> None:
     locks.acquire(entity).release(data_left="page 7")
     had = None if owner is None else locks.acquire(entity, owner=owner)
-    wish = Wish(
+    options = WaitOptions(
         entity=entity,
         namespace="default",
         wait=60.0,
@@ -241,7 +241,7 @@ def test_a_signal_just_before_the_grant_frees_the_lock_with_what_was_left_unless
         # There is no wait, so it is noticed only once the lock is held.
         os.kill(os.getpid(), signal.SIGTERM)
         with pytest.raises(Ended) as ended:
-            stand_in_line(settings, wish, signals, heartbeat=False)
+            stand_in_line(settings, options, signals, heartbeat=False)
     assert ended.value.exit_code == 128 + signal.SIGTERM
     if had is None:
         assert locks.acquire(entity, record_wait=0).data_left == "page 7"

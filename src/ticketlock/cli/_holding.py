@@ -21,7 +21,7 @@ from ticketlock.cli._exits import (
 from ticketlock.cli._operate import force
 from ticketlock.cli._settings import lease_option, namespace_option, settings_of, table_options
 from ticketlock.cli._signals import Signals
-from ticketlock.cli._waiting import Wish, stand_in_line, waiting_options
+from ticketlock.cli._waiting import WaitOptions, stand_in_line, waiting_options
 from ticketlock.cli._wording import plain
 
 _HELD_BY = "The owner that you gave to `acquire`, or that it printed."
@@ -49,9 +49,9 @@ def acquire(context: click.Context, /, **said: Any) -> None:
     Prints the holder as JSON. Nothing renews the lease by itself: run `ticketlock renew` to renew it, and
     `ticketlock release` to free the lock.
     """
-    wish = Wish(**said)
+    options = WaitOptions(**said)
     with Signals() as signals:
-        lease = stand_in_line(settings_of(context), wish, signals, heartbeat=False)
+        lease = stand_in_line(settings_of(context), options, signals, heartbeat=False)
     lease.detach()
     _tell(lease)
 

@@ -30,7 +30,7 @@ from ticketlock.cli._exits import (
 )
 from ticketlock.cli._settings import Duration, settings_of, table_options
 from ticketlock.cli._signals import ENDING, Signals
-from ticketlock.cli._waiting import Wish, stand_in_line, waiting_options
+from ticketlock.cli._waiting import WaitOptions, stand_in_line, waiting_options
 from ticketlock.cli._wording import plain
 
 _STDIN, _STDOUT = 0, 1
@@ -217,7 +217,7 @@ class Supervision:
 
     def to_the_end(self) -> bool:
         """Wait until the command ends, or its whole group if the lease is lost. Return whether it was lost."""
-        with self._signals.also(FORWARDED), Terminal(self._child.group) as terminal:
+        with self._signals.noting(FORWARDED), Terminal(self._child.group) as terminal:
             # It may have asked for the terminal before it got it, and been stopped for that.
             self._child.send(signal.SIGCONT)
             self._tend(terminal)
@@ -327,7 +327,7 @@ def run(context: click.Context, /, command: tuple[str, ...], kill_after: float, 
     TICKETLOCK_ENTITY, TICKETLOCK_NAMESPACE, TICKETLOCK_OWNER and TICKETLOCK_TABLE. If the lease is lost, the command
     is stopped. The exit code is the command's own.
     """
-    settings, wish = settings_of(context), Wish(**said)
+    settings, options = settings_of(context), WaitOptions(**said)
     if command:
         check_executable(command[0])
     lost = threading.Event()
@@ -337,8 +337,8 @@ def run(context: click.Context, /, command: tuple[str, ...], kill_after: float, 
             lost.set()
             signals.wake()
 
-        lease = stand_in_line(settings, wish, signals, on_lost=note_loss)
-        name = plain(wish.entity)
+        lease = stand_in_line(settings, options, signals, on_lost=note_loss)
+        name = plain(options.entity)
 
         def say_it_is_lost() -> None:
             click.echo(f"ticketlock: the lease on '{name}' is lost: stopping the command", err=True)
@@ -355,7 +355,7 @@ def run(context: click.Context, /, command: tuple[str, ...], kill_after: float, 
                     child.end()
                 exit_code = child.exit_code or 0
             else:
-                if not wish.quiet:
+                if not options.quiet:
                     click.echo(f"ticketlock: holding '{name}', fencing token {lease.fencing_token}", err=True)
                 was_lost, exit_code = _hold(lease, signals, lost), 0
         finally:

@@ -26,21 +26,21 @@ class Signals:
 
     def __enter__(self) -> Self:
         self._reader, self._writer = os.pipe()
-        for end in (self._reader, self._writer):
-            os.set_blocking(end, False)
+        os.set_blocking(self._reader, False)
+        os.set_blocking(self._writer, False)
         self._open = True
         self._stack = ExitStack()
         self._stack.callback(self._close)
         self._stack.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False))
         # If SIGCHLD is ignored, the exit code of a child cannot be collected.
-        self._stack.enter_context(self.also((*ENDING, signal.SIGCHLD)))
+        self._stack.enter_context(self.noting((*ENDING, signal.SIGCHLD)))
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     @contextmanager
-    def also(self, numbers: Iterable[int]) -> Iterator[None]:
+    def noting(self, numbers: Iterable[int]) -> Iterator[None]:
         """Note these signals too, within the block. Signals that this process was started to ignore stay ignored."""
         before: dict[int, Any] = {}
         try:
@@ -67,6 +67,7 @@ class Signals:
         """Sleep until a signal arrives, ``wake`` is called, or the time is over."""
         timeout = _LONGEST_WAIT_S if seconds is None else max(0.0, min(seconds, _LONGEST_WAIT_S))
         if select.select([self._reader], [], [], timeout)[0]:
+            # Empties the pipe: its bytes only end the wait. Any that are left end the next wait at once.
             os.read(self._reader, 4_096)
 
     def wake(self) -> None:

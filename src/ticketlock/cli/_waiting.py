@@ -20,8 +20,11 @@ _REDRAWN_EVERY_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
-    """The options of one acquisition."""
+class WaitOptions:
+    """The options of one acquisition, times in seconds.
+
+    They are named as the library's arguments, so that an error about an argument names the option.
+    """
 
     entity: str
     namespace: str
@@ -101,31 +104,31 @@ class _Nap:
             self._signals.wait(min(rest_s, _REDRAWN_EVERY_S))
 
 
-def stand_in_line(settings: CommandSettings, wish: Wish, signals: Signals, **options: Any) -> Lease:
+def stand_in_line(settings: CommandSettings, options: WaitOptions, signals: Signals, **more: Any) -> Lease:
     """Wait for the lock and hold it.
 
     Raises:
         Ended: the wait timed out, or a signal arrived; this process has left the queue and does not hold the lock.
     """
-    line = WaitingLine(wish.entity, quiet=wish.quiet)
+    line = WaitingLine(options.entity, quiet=options.quiet)
     nap = _Nap(signals, line)
-    locks = settings.locks(lease_s=wish.lease, namespace=wish.namespace, sleep=nap)
+    locks = settings.locks(lease_s=options.lease, namespace=options.namespace, sleep=nap)
     try:
         lease = locks.acquire(
-            wish.entity,
-            record_wait=0 if wish.no_wait else wish.wait,
-            permits=wish.permits,
-            shared=wish.shared,
-            data=wish.data,
-            owner=wish.owner,
+            options.entity,
+            record_wait=0 if options.no_wait else options.wait,
+            permits=options.permits,
+            shared=options.shared,
+            data=options.data,
+            owner=options.owner,
             on_wait=line.see,
-            **options,
+            **more,
         )
     except Interrupted:
         raise Ended(None, after_signal(signals.ending() or 0)) from None
     except RecordWaitExceeded as over:
-        message = None if wish.quiet else f"no lock on '{plain(wish.entity)}' within the wait: {plain(str(over))}"
-        raise Ended(message, wish.conflict_exit_code) from None
+        message = None if options.quiet else f"no lock on '{plain(options.entity)}' within the wait: {plain(str(over))}"
+        raise Ended(message, options.conflict_exit_code) from None
     finally:
         nap.may_be_broken_off = False
         line.wipe()

@@ -171,7 +171,13 @@ class FencedTransaction(Request):
 
     @staticmethod
     def check_applied(answer: Answer) -> None:
-        """Raise the reason of a refusal."""
+        """Raise the reason of a refusal.
+
+        Raises:
+            LockLost: the lock is not held with this token any more; nothing was written.
+            OutcomeUnknown: another condition did not hold, but an earlier attempt was not answered.
+            ClientError: DynamoDB's, because another condition of the transaction did not hold; nothing was written.
+        """
         if answer.refusal is None:
             return
         if answer.refusal.refused[0]:
