@@ -2,15 +2,18 @@
 release that grants the lock to the next waiter, whose items change one after the other.
 """
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from kit.places import Emulated, Wire
+from botocore.exceptions import ClientError
+from kit.places import Emulated, Moved, Wire, meanwhile, outcome, until
 
 from ticketlock import (
     Claim,
+    ClientClosed,
     Grant,
     InvalidLockRequest,
     LockClient,
@@ -21,7 +24,8 @@ from ticketlock import (
     Position,
     RecordWaitExceeded,
 )
-from ticketlock.client._acquire import leave
+from ticketlock.client._acquire import Wait, leave
+from ticketlock.client._waiters import WaitKey, lines_of_this_process
 from ticketlock.errors import RequestNotApplied
 from ticketlock.locks._hand_over import Next, release_to
 from ticketlock.locks._protocol import Contender
@@ -173,6 +177,7 @@ LOCK = LockName("order-42")
 UNTIL_HALF = 4
 """Both items are reserved, the transaction is decided, and one item is changed."""
 FIRST: dict[str, Callable[[int], int]] = {"lock item first": lambda _: 0, "row first": lambda left: left - 1}
+SLOW: dict[str, Any] = {"check_every": (100, 100), "lease": 600}
 
 
 class Halfway:
@@ -247,3 +252,59 @@ def test_a_waiter_that_is_interrupted_while_its_row_is_being_written_leaves_none
     table.contend(claim, lambda me: leave(me, {waiting.last_ticket or 0}))
     assert joins[0].is_over
     assert table.inspect(LOCK).rows == ()
+
+
+class Half:
+    """Applies half of the next release that grants the lock, and the rest when it is let go on."""
+
+    def __init__(self, memory: MemoryDynamoDB) -> None:
+        self._memory = memory
+        self._performs = memory.transact_write_items
+        self.is_applied, self.goes_on, self.is_met = threading.Event(), threading.Event(), threading.Event()
+
+    def transact_write_items(self, **parameters: Any) -> Any:
+        if self.is_applied.is_set():
+            try:
+                return self._performs(**parameters)
+            except ClientError:
+                self.is_met.set()
+                raise
+        release = self._memory.in_steps("transact_write_items", **parameters)
+        for _ in range(UNTIL_HALF):
+            release.step()
+        self.is_applied.set()
+        self.goes_on.wait(20)
+        return release.finish()
+
+
+def _is_next(wait: Wait | None) -> bool:
+    """Whether it sleeps after a poll that found it next in line; until then its sleeps end at once."""
+    if wait is not None and wait.following is None:
+        wait.wake()
+    return wait is not None and wait.following is not None
+
+
+@pytest.mark.parametrize("first", FIRST)
+def test_a_client_that_is_closed_meanwhile_leaves_neither_a_row_nor_a_holder(
+    moved: Moved, entity: str, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    moved.memory.comes_next = FIRST[first]
+    lease, locks = moved.client(**SLOW).acquire(entity), moved.client(**SLOW)
+    waiting = meanwhile(lambda: locks.acquire(entity))
+    line = WaitKey(moved.table.identity, LockName(entity))
+    until(lambda: _is_next(lines_of_this_process().first(line)), "its poll")
+    half = Half(moved.memory)
+    monkeypatch.setattr(moved.memory, "transact_write_items", half.transact_write_items)
+    releasing = meanwhile(lease.release)
+    until(half.is_applied.is_set, "half of the release")
+    closing = meanwhile(locks.close)
+    # It waits for the end of the release, or has left too early.
+    until(lambda: half.is_met.is_set() or waiting.done(), "the end of the wait")
+    half.goes_on.set()
+    for done in (releasing, closing):
+        outcome(done)
+    with pytest.raises(ClientClosed):
+        outcome(waiting)
+    state = moved.table.inspect(LockName(entity))
+    assert state.item is not None
+    assert (state.item.holders, state.rows) == ((), ())

@@ -1,6 +1,7 @@
 """The parts that only tasks have: cancellation, ``async with``, one event loop."""
 
 import asyncio
+import warnings
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
@@ -387,10 +388,13 @@ def test_a_client_without_a_table_is_refused_when_it_is_opened(memory: MemoryDyn
 
 
 @pytest.mark.parametrize("verb", ["acquire", "try_acquire"])
-def test_an_acquisition_is_neither_true_nor_false_and_warns_as_a_coroutine_does_if_it_is_never_awaited(
+def test_an_acquisition_is_neither_true_nor_false_and_warns_as_a_coroutine_does_if_it_is_neither_awaited_nor_closed(
     locks: aio.LockClient, memory: MemoryDynamoDB, verb: str
 ) -> None:
     # Nothing refers to it any more at the end of each statement.
     with pytest.warns(RuntimeWarning, match="never awaited"), pytest.raises(TypeError, match="await it"):
         bool(getattr(locks, verb)("order-42"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        getattr(locks, verb)("order-42").close()
     assert memory.sent == []
