@@ -1,9 +1,8 @@
-"""What operators do with the records of units."""
+"""Operators list units, inspect one, settle it, or roll it back."""
 
 import random
-from collections.abc import Callable
-from functools import partial
-from itertools import count
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import pytest
 from kit.crashes import before_the_nth, crashes
@@ -23,20 +22,27 @@ from kit.units import (
     some_name,
 )
 
-from ticketlock.errors import InvalidUnitRequest, UnitRolledBack, UnsupportedFormat
+from ticketlock.errors import InvalidUnitRequest, UnitRolledBack
 from ticketlock.units import OpenUnit, Outcome, Record, Unit
 from ticketlock.units._marks import Marks
 from ticketlock.units._operators import Settled, Shown, Standing, inspect, open_units, roll_back, settle
-from ticketlock.units._record import UnitRecords
+from ticketlock.units._record import LEASE_MS, UnitRecords
+from ticketlock.units._rows import Strange
+from ticketlock.units._sweeping import COPIES_COME_WITHIN_MS
 
 pytestmark = pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
 
-LEASE_S, MARGIN_S, COPIES_S = 60, 5, 600
+# The default lease.
+LEASE_S = LEASE_MS // 1_000
+COPIES_S = COPIES_COME_WITHIN_MS // 1_000
+# More than clocks differ.
+MARGIN_S = 5
+OLD_BALANCES, NEW_BALANCES = [100, 100], [0, 0]
 SET, NOUGHT = "SET balance = :n", {":n": 0}
 # Incompressible, so that it does not fit into the record.
 LONG = random.Random(0).randbytes(8_000)
 UNKNOWN_ID, OTHER = "01K9AA0000SA1M0SPPS3EJ8KYB", "01K9AA0000SA1M0SPPS3EJ8KYC"
-HEAD = {
+ROLLED_BACK_HEAD = {
     "format": 1,
     "state": "rolledBack",
     "rev": 0,
@@ -47,15 +53,52 @@ HEAD = {
     "attempt": "1",
     "pieces": 1,
 }
+# The sort keys of rows with a unit's new values begin with it.
+NEW_VALUES = "w#"
+# More than a unit of two items sends.
+MANY_REQUESTS = 50
 MARKS = Marks("_tlu")
 
 
-@pytest.fixture
-def keys(books: Books) -> list[Key]:
+def new_accounts(books: Books) -> list[Key]:
+    """The keys of two new accounts with ``OLD_BALANCES``."""
     return [books.account(), books.account()]
 
 
-def opened(party: Party, unit: str) -> OpenUnit | None:
+@pytest.fixture
+def two_accounts(books: Books) -> list[Key]:
+    return new_accounts(books)
+
+
+@pytest.fixture
+def rolled_back_by_another(books: Books) -> Iterator[str]:
+    """The id of a unit that another one has rolled back; the rows that list its items do not exist."""
+    books.write("units", {"unit": UNKNOWN_ID, "row": "head", **ROLLED_BACK_HEAD})
+    yield UNKNOWN_ID
+    delete_row(books, UNKNOWN_ID, "head")
+
+
+@pytest.fixture
+def strange_row(books: Books) -> Iterator[str]:
+    """What a row that no unit has written has in place of a unit's id."""
+    strange = some_name()
+    books.write("units", {"unit": strange, "row": "head", "state": "new", "rev": 1})
+    yield strange
+    delete_row(books, strange, "head")
+
+
+def delete_row(books: Books, unit: str, row: str) -> None:
+    """Delete a row of the units table without a unit."""
+    books.plain_client.delete_item(TableName=books.tables["units"], Key=dumped({"unit": unit, "row": row}))
+
+
+def mark_as(books: Books, key: Key, value: object) -> None:
+    """Give an account a mark that no unit has written."""
+    books.write("accounts", {**(books.raw("accounts", key) or {}), MARK: value})
+
+
+def listed(party: Party, unit: str) -> OpenUnit | None:
+    """Its entry in the list of open units; None if it is not there."""
     return next((each for each in party.units.open_units() if each.unit == unit), None)
 
 
@@ -75,47 +118,52 @@ def rolled_back(party: Party, unit: str) -> Settled:
     return party.units._performer.perform_steps(roll_back(records(party), MARKS, unit))
 
 
-def standings(party: Party, unit: str) -> list[Standing]:
+def standings(party: Party, unit: str) -> dict[str, Standing]:
+    """What the unit's items contain, by the accounts' ids."""
     shown = inspected(party, unit)
     assert shown is not None
     assert shown.items is not None
-    return sorted((each.standing for each in shown.items), key=lambda each: each.value)
+    found = {loaded(each.entry.key)["id"]: each.standing for each in shown.items}
+    assert len(found) == len(shown.items)
+    return found
 
 
-def test_both_faces_list_what_is_open_and_repair_what_no_record_leads_to(books: Books, ann: Party) -> None:
-    books.write("units", {"unit": UNKNOWN_ID, "row": "head", **HEAD})
-    known = opened(ann, UNKNOWN_ID)
-    assert known is not None
-    assert (known.state, known.rolled_back_by, known.items) == (Outcome.ROLLED_BACK, OTHER, None)
-    key = books.account()
-    books.write("accounts", {**key, "balance": 1, MARK: {"unit": UNKNOWN_ID, "kind": "write"}})
+def test_both_faces_list_a_unit_that_another_one_has_rolled_back(ann: Party, rolled_back_by_another: str) -> None:
+    entry = listed(ann, rolled_back_by_another)
+    assert entry is not None
+    assert (entry.state, entry.rolled_back_by, entry.items) == (Outcome.ROLLED_BACK, OTHER, None)
+
+
+def test_both_faces_repair_an_item_that_no_record_leads_to(
+    books: Books, ann: Party, account: Key, rolled_back_by_another: str
+) -> None:
+    mark_as(books, account, {"unit": rolled_back_by_another, "kind": "write"})
     for write in (False, True):
-        (found,) = [each for each in ann.units.repair(ann.accounts, write=write) if each.key == key]
-        assert (found.unit, found.record, found.action) == (UNKNOWN_ID, Record.ROLLED_BACK, "unmarked")
-        assert books.marks([key]) == (not write)
-    books.plain_client.delete_item(TableName=books.tables["units"], Key=dumped({"unit": UNKNOWN_ID, "row": "head"}))
+        (found,) = [each for each in ann.units.repair(ann.accounts, write=write) if each.key == account]
+        assert (found.unit, found.record, found.action) == (rolled_back_by_another, Record.ROLLED_BACK, "unmarked")
+        assert books.marks([account]) == (not write)
 
 
 @THREADS_ONLY
 def test_the_list_of_open_units_has_a_unit_from_its_first_mark_until_it_is_closed(
-    ann: Party, ben: Party, keys: list[Key]
+    ann: Party, ben: Party, two_accounts: list[Key]
 ) -> None:
     seen = []
-    ann.line.between["TransactWriteItems"] = lambda: seen.append(opened(ben, unit.id))
+    ann.line.between["TransactWriteItems"] = lambda: seen.append(listed(ben, unit.id))
     with ann.begin(engine="marked", name=some_name()) as unit:
-        for key in keys:
+        for key in two_accounts:
             unit.update(ann.accounts, key, SET, NOUGHT)
-    (known,) = seen
-    assert known is not None
-    assert (known.state, known.items, known.is_closed) == (Outcome.PENDING, 2, False)
-    assert opened(ben, unit.id) is None
+    (entry,) = seen
+    assert entry is not None
+    assert (entry.state, entry.items, entry.is_closed) == (Outcome.PENDING, 2, False)
+    assert listed(ben, unit.id) is None
 
 
 @THREADS_ONLY
 def test_the_list_of_open_units_has_the_oldest_first_with_their_ages_and_leases(
-    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+    books: Books, units_world: UnitsWorld, ben: Party, two_accounts: list[Key]
 ) -> None:
-    first = units_world.killed(keys, is_committed=True)
+    first = units_world.killed(two_accounts, is_committed=True)
     books.clock.advance(30)
     second = units_world.killed([books.account()], is_committed=False)
     books.clock.advance(90)
@@ -131,34 +179,33 @@ def test_the_list_of_open_units_has_the_oldest_first_with_their_ages_and_leases(
 
 @THREADS_ONLY
 def test_the_list_of_open_units_counts_items_in_rows_of_their_own_unless_the_rows_are_gone(
-    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+    books: Books, units_world: UnitsWorld, ben: Party, two_accounts: list[Key]
 ) -> None:
-    unit = units_world.killed(keys, is_committed=True, noise=LONG)
-    known = opened(ben, unit)
-    assert known is not None
-    assert known.items == 2
-    for row in books.everything()["units"]:
-        if row["unit"] == unit and row["row"].startswith("w#"):
-            key = dumped({name: row[name] for name in ("unit", "row")})
-            books.plain_client.delete_item(TableName=books.tables["units"], Key=key)
-    known = opened(ben, unit)
-    assert known is not None
-    assert known.items is None
+    unit = units_world.killed(two_accounts, is_committed=True, noise=LONG)
+    entry = listed(ben, unit)
+    assert entry is not None
+    assert entry.items == 2
+    for row in books.rows(unit):
+        if row.startswith(NEW_VALUES):
+            delete_row(books, unit, row)
+    entry = listed(ben, unit)
+    assert entry is not None
+    assert entry.items is None
 
 
 @THREADS_ONLY
 def test_the_list_of_open_units_leaves_out_what_no_unit_has_written_and_reports_it(
-    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key], caplog: pytest.LogCaptureFixture
+    units_world: UnitsWorld, ben: Party, two_accounts: list[Key], strange_row: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    unit = units_world.killed(keys, is_committed=True)
-    books.write("units", {"unit": "0", "row": "head", "state": "new", "rev": 1})
-    known: list[InvalidUnitRequest | UnsupportedFormat] = []
-    found = ben.units._performer.perform_steps(open_units(records(ben), known.append))
-    assert unit in [each.unit for each in found]
-    assert any("'unit': {'S': '0'}" in str(each) for each in known)
-    assert opened(ben, "0") is None
-    assert any("'unit': {'S': '0'}" in message for message in caplog.messages)
-    books.plain_client.delete_item(TableName=books.tables["units"], Key=dumped({"unit": "0", "row": "head"}))
+    unit = units_world.killed(two_accounts, is_committed=True)
+    problems: list[Strange] = []
+    found = [each.unit for each in ben.units._performer.perform_steps(open_units(records(ben), problems.append))]
+    assert unit in found
+    assert strange_row not in found
+    assert any(strange_row in str(each) for each in problems)
+    assert not any(strange_row in message for message in caplog.messages)
+    assert listed(ben, strange_row) is None
+    assert any(strange_row in message for message in caplog.messages)
 
 
 @THREADS_ONLY
@@ -166,136 +213,167 @@ def test_an_inspection_shows_which_items_are_marked_and_finished_and_writes_noth
     books: Books, units_world: UnitsWorld, ben: Party
 ) -> None:
     for is_committed in (False, True):
-        keys: list[Key] = [books.account(), books.account()]
-        unit = units_world.killed(keys, is_committed=is_committed)
+        changed, left = new_accounts(books)
+        unit = units_world.killed([changed, left], is_committed=is_committed)
         books.clock.advance(LEASE_S + MARGIN_S)
         before = books.everything()
-        assert standings(ben, unit) == [Standing.THERE] * 2
+        assert standings(ben, unit) == {changed["id"]: Standing.THERE, left["id"]: Standing.THERE}
         assert books.everything() == before
-    ben.changes(keys[0], 1)
-    assert [each.value for each in standings(ben, unit)] == ["off", "there"]
+    # The one that was committed.
+    ben.changes(changed, 1)
+    assert standings(ben, unit) == {changed["id"]: Standing.OFF, left["id"]: Standing.THERE}
     settled(ben, unit)
-    assert [each.value for each in standings(ben, unit)] == ["off", "off, written"]
+    assert standings(ben, unit) == {changed["id"]: Standing.OFF, left["id"]: Standing.WRITTEN}
 
 
 @THREADS_ONLY
 def test_an_inspection_shows_marks_of_others_what_no_unit_has_written_and_tables_that_are_gone(
-    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+    books: Books, units_world: UnitsWorld, ben: Party, two_accounts: list[Key]
 ) -> None:
     ann, gone = units_world.party(), f"{books.tables['accounts']}-gone"
     make_table(books.plain_client, gone, {"id": "S"})
     unit = ann.begin(engine="marked")
-    unit.put(ann.units.table(gone), some_account())
-    for key in keys:
+    lost = some_account()
+    unit.put(ann.units.table(gone), lost)
+    for key in two_accounts:
         unit.update(ann.accounts, key, SET, NOUGHT)
-    crashes(ann, 3, is_sent=True)
+    # The first update after the last mark decides.
+    crashes(ann, len(two_accounts) + 1, is_sent=True)
     with pytest.raises(Killed):
         unit.commit()
     books.plain_client.delete_table(TableName=gone)
-    for key, strange in zip(keys, ({"unit": UNKNOWN_ID, "kind": "write"}, "a secret"), strict=True):
-        books.write("accounts", {**(books.raw("accounts", key) or {}), MARK: strange})
-    assert set(standings(ben, unit.id)) == {Standing.OF_ANOTHER, Standing.STRANGE, Standing.NO_TABLE}
+    of_another, strange = two_accounts
+    mark_as(books, of_another, {"unit": UNKNOWN_ID, "kind": "write"})
+    mark_as(books, strange, "a secret")
+    assert standings(ben, unit.id) == {
+        of_another["id"]: Standing.OF_ANOTHER,
+        strange["id"]: Standing.STRANGE,
+        lost["id"]: Standing.NO_TABLE,
+    }
 
 
-OLD, NEW = [100, 100], [0, 0]
-# What an operator does with a committed or a pending unit so many seconds later, its outcome, and its balances if it
-# is ended by that.
-ENDS: dict[str, tuple[Callable[[Party, str], Settled], bool, int, Outcome, list[int] | None]] = {
-    "settled, committed": (settled, True, 0, Outcome.COMMITTED, NEW),
-    "settled, its lease over": (settled, False, LEASE_S + MARGIN_S, Outcome.ROLLED_BACK, OLD),
-    "settled, its lease running": (settled, False, 0, Outcome.PENDING, None),
-    "rolled back, its lease running": (rolled_back, False, 0, Outcome.ROLLED_BACK, OLD),
-    "rolled back, committed": (rolled_back, True, 0, Outcome.COMMITTED, None),
+@dataclass(frozen=True)
+class Case:
+    """What an operator does with a unit whose process was killed, and the outcome.
+
+    Attributes:
+        is_committed: whether the unit was killed after its decision; otherwise before it.
+        later_s: seconds from then until the operator acts.
+    """
+
+    command: Callable[[Party, str], Settled]
+    is_committed: bool
+    later_s: int
+    outcome: Outcome
+
+
+ENDS = {
+    "settled, committed": Case(settled, True, 0, Outcome.COMMITTED),
+    "settled, its lease over": Case(settled, False, LEASE_S + MARGIN_S, Outcome.ROLLED_BACK),
+    "rolled back, its lease running": Case(rolled_back, False, 0, Outcome.ROLLED_BACK),
+}
+LEAVES = {
+    "settled, its lease running": Case(settled, False, 0, Outcome.PENDING),
+    "rolled back, committed": Case(rolled_back, True, 0, Outcome.COMMITTED),
 }
 
 
 @THREADS_ONLY
-@pytest.mark.parametrize("case", ENDS)
-def test_an_operator_ends_a_unit_once_and_finishes_its_items_or_leaves_all_as_it_is(
-    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key], case: str
+@pytest.mark.parametrize("case", ENDS.values(), ids=ENDS)
+def test_an_operator_ends_a_unit_once_and_finishes_its_items(
+    books: Books, units_world: UnitsWorld, ben: Party, two_accounts: list[Key], case: Case
 ) -> None:
-    do, is_committed, later_s, expected, balances = ENDS[case]
-    unit = units_world.killed(keys, is_committed=is_committed)
-    books.clock.advance(later_s)
-    before, known = books.everything(), do(ben, unit)
-    assert known.outcome is expected
-    if balances is None:
-        assert books.everything() == before
-        return
-    ended = [loaded(entry.key) for entry in known.ended]
-    assert sorted(ended, key=str) == sorted(keys, key=str)
-    assert (books.marks(keys), books.balances(keys)) == (0, balances)
-    assert ben.units.outcome(unit=unit) is expected
-    again = do(ben, unit)
-    assert (again.outcome, again.ended) == (expected, [])
+    unit = units_world.killed(two_accounts, is_committed=case.is_committed)
+    books.clock.advance(case.later_s)
+    result = case.command(ben, unit)
+    assert result.outcome is case.outcome
+    ended = [loaded(entry.key) for entry in result.ended]
+    assert sorted(ended, key=str) == sorted(two_accounts, key=str)
+    assert books.marks(two_accounts) == 0
+    assert books.balances(two_accounts) == (NEW_BALANCES if case.is_committed else OLD_BALANCES)
+    assert ben.units.outcome(unit=unit) is case.outcome
+    again = case.command(ben, unit)
+    assert (again.outcome, again.failed, list(again.ended)) == (case.outcome, None, [])
+
+
+@THREADS_ONLY
+@pytest.mark.parametrize("case", LEAVES.values(), ids=LEAVES)
+def test_an_operator_leaves_all_as_it_is_if_the_unit_may_not_be_ended_so(
+    books: Books, units_world: UnitsWorld, ben: Party, two_accounts: list[Key], case: Case
+) -> None:
+    unit = units_world.killed(two_accounts, is_committed=case.is_committed)
+    books.clock.advance(case.later_s)
+    before = books.everything()
+    assert case.command(ben, unit).outcome is case.outcome
+    assert books.everything() == before
 
 
 @THREADS_ONLY
 def test_settling_a_unit_closes_it_ten_minutes_after_its_end(
-    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+    books: Books, units_world: UnitsWorld, ben: Party, two_accounts: list[Key]
 ) -> None:
-    unit = units_world.killed(keys, is_committed=True)
+    unit = units_world.killed(two_accounts, is_committed=True)
     settled(ben, unit)
-    assert opened(ben, unit) is not None
+    assert listed(ben, unit) is not None
     books.clock.advance(COPIES_S + MARGIN_S)
+    # Also when it is already closed.
     for _ in range(2):
         assert settled(ben, unit).outcome is Outcome.COMMITTED
-        assert opened(ben, unit) is None
+        assert listed(ben, unit) is None
 
 
 @THREADS_ONLY
 def test_settling_a_unit_returns_the_outcome_although_an_item_cannot_be_finished(
-    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+    books: Books, units_world: UnitsWorld, ben: Party, two_accounts: list[Key]
 ) -> None:
-    unit = units_world.killed(keys, is_committed=True)
-    books.write("accounts", {**(books.raw("accounts", keys[0]) or {}), MARK: "a secret"})
-    known = settled(ben, unit)
-    assert known.outcome is Outcome.COMMITTED
-    assert isinstance(known.failed, InvalidUnitRequest)
+    unit = units_world.killed(two_accounts, is_committed=True)
+    mark_as(books, two_accounts[0], "a secret")
+    result = settled(ben, unit)
+    assert result.outcome is Outcome.COMMITTED
+    assert isinstance(result.failed, InvalidUnitRequest)
 
 
-def _note_rolled_back(known: list[Settled], by: Party, unit: Unit) -> None:
-    known.append(rolled_back(by, unit.id))
+def roll_back_before_the_nth(party: Party, number: int, operator: Party, unit: Unit) -> list[Settled]:
+    """Roll a unit back before its process sends its n-th request; the list that is returned gets the result then."""
+    results: list[Settled] = []
+    before_the_nth(party, number, lambda: results.append(rolled_back(operator, unit.id)))
+    return results
 
 
 @THREADS_ONLY
 def test_an_operators_rollback_before_any_request_of_a_unit_leaves_it_rolled_back_or_committed_whole(
     books: Books, units_world: UnitsWorld, ben: Party
 ) -> None:
-    ends = set()
-    for number in count(1):
-        keys: list[Key] = [books.account(), books.account()]
-        ann, known, is_rolled_back = units_world.party(), list[Settled](), False
+    results, ends = list[Settled](), set[Outcome]()
+    for number in range(1, MANY_REQUESTS):
+        accounts, ann, is_rolled_back = new_accounts(books), units_world.party(), False
         unit = ann.begin(engine="marked")
-        before_the_nth(ann, number, partial(_note_rolled_back, known, ben, unit))
-        for key in keys:
+        results = roll_back_before_the_nth(ann, number, ben, unit)
+        for key in accounts:
             unit.update(ann.accounts, key, SET, NOUGHT)
         try:
             unit.commit()
         except UnitRolledBack:
             is_rolled_back = True
-        if not known:
+        if not results:
             # It has sent fewer requests.
             break
-        outcome = known[0].outcome
-        assert is_rolled_back == (outcome is Outcome.ROLLED_BACK)
-        if outcome is not Outcome.FORGOTTEN:
-            assert books.marks(keys) == 0
-            assert books.balances(keys) == (OLD if outcome is Outcome.ROLLED_BACK else NEW)
-        ends.add(outcome)
+        (result,) = results
+        assert is_rolled_back == (result.outcome is Outcome.ROLLED_BACK)
+        if result.outcome is not Outcome.FORGOTTEN:
+            assert books.marks(accounts) == 0
+            assert books.balances(accounts) == (OLD_BALANCES if is_rolled_back else NEW_BALANCES)
+        ends.add(result.outcome)
+    assert results == [], "a rollback before each request was not tried"
     assert ends == {Outcome.FORGOTTEN, Outcome.ROLLED_BACK, Outcome.COMMITTED}
 
 
 @THREADS_ONLY
-@pytest.mark.parametrize("ask", [inspected, settled, rolled_back])
-def test_what_is_no_id_is_refused_before_anything_is_sent(ann: Party, ask: Callable[[Party, str], object]) -> None:
-    refused = pytest.raises(InvalidUnitRequest, match=r"unit is .*; allowed: the `id` of a unit")
-
-    def asked() -> None:
-        with refused:
-            ask(ann, "unit-42")
-
-    assert ann.sends(asked) == []
+@pytest.mark.parametrize("command", [inspected, settled, rolled_back], ids=["inspect", "settle", "roll back"])
+def test_what_is_no_id_is_refused_before_anything_is_sent(ann: Party, command: Callable[[Party, str], object]) -> None:
+    with pytest.raises(InvalidUnitRequest, match=r"unit is .*; allowed: the `id` of a unit"):
+        command(ann, "unit-42")
+    assert ann.line.sent == []
 
 
 @THREADS_ONLY
