@@ -2,15 +2,23 @@
 
     make bench-peer, or: python benchmarks/units_peer.py [--quick] [--engine NAME ...]
 
-- cost and time: a transaction reads and updates N items, or only reads 10. All sides perform one after the other, in
-  turn, without a network and with 5 ms before each request; the median counts. Requests and capacity units are those
-  that the proxy saw of one transaction after some others, which fill the caches of each side;
-- rivals: twenty threads update one item, with 20 ms of work between the read and the commit.
+The sides:
 
-Ours: reads one by one, and by one ``get_all``; rivals with back-off, and in turn. ScalarDB: with its strictest
-isolation, which is ours, and otherwise its defaults; and with its fastest settings: its default isolation, which
-permits write skew, a commit in one phase, and an answer before the items are written. Maven builds it under build/; its
-rivals back off by the same rule as ours, since it has none of its own.
+- ours: reads one by one; rivals back off.
+- ours, get_all: reads by one ``get_all``; rivals take turns.
+- ScalarDB: its strictest isolation, which is ours, and otherwise its defaults.
+- ScalarDB, fastest: its default isolation, which permits write skew, a commit in one phase, and an answer before the
+  items are written.
+
+Maven builds ScalarDB under build/. Its rivals back off by the same rule as ours, since it has none of its own.
+
+What is measured:
+
+- time: a transaction reads and updates N items, or only reads 10. All sides perform one after the other, in turn,
+  without a network and with 5 ms before each request; the median counts.
+- cost: the requests and capacity units that the proxy saw of one such transaction, after some others, which fill the
+  caches of each side.
+- rivals: twenty threads update one item, with 20 ms of work between the read and the commit.
 """
 
 import sys
@@ -19,6 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 from counting_proxy import CountingProxy, Counts, counting_proxy
 from frame import Run, engine, in_turn, main, median, ratio, timed
@@ -32,12 +41,16 @@ from ticketlock.units import Units
 PEER = "ScalarDB"
 SIZES = (1, 3, 10, 100, 500)
 QUICK_SIZES = (3, 100)
-DELAYS_S = (0.0, 0.005)
-TARGETS = {(3, "ours"): 0.75, (3, "ours, get_all"): 0.4, (100, "ours"): 1.05, (100, "ours, get_all"): 0.1}
-"""With 5 ms: at most so much of ScalarDB's time."""
+READ_SIZE = 10
+NETWORK_S = 0.005
+DELAYS_S = (0.0, NETWORK_S)
+MOST_OF_SCALARDB = {(3, "ours"): 0.75, (3, "ours, get_all"): 0.4, (100, "ours"): 1.05, (100, "ours, get_all"): 0.1}
+"""By N and side: at most so much of ScalarDB's time, with the delay of a network."""
 
-_COUNTS_UNITS = ("dynoxide", "ministack")
-_SETTLE_S = 1.0
+_NETWORK = f"{NETWORK_S * 1_000:.0f} ms"
+_REPORT_CAPACITY = ("dynoxide", "ministack")
+_WRITES_AFTER_THE_ANSWER_S = 1.0
+_US_A_SECOND = 1_000_000
 _SETTINGS = {
     PEER: {"scalar.db.consensus_commit.isolation_level": "SERIALIZABLE"},
     "ScalarDB, fastest": {
@@ -47,25 +60,50 @@ _SETTINGS = {
     },
 }
 _ADD = ("SET balance = if_not_exists(balance, :zero) + :one", {":zero": 0, ":one": 1})
+
+# Where each part's items begin; none overlap.
+_SIDE_ITEMS = 1_000  # of each side, from 0 on: more than the largest N
 _RIVALS_ITEM = 10_000
-_NAMES_OF_RIVALS = {"ours": "ours, backing off", "ours, get_all": "ours, in turn"}
+_WARM_UP_ITEM = 20_000
+
+_WARM_UP_N = 3
+_WARM_UPS, _QUICK_WARM_UPS = 100, 3
+_UPDATED_ITEMS, _LEAST_ROUNDS = 60, 5
+"""At each N, as many rounds as update so many items, but at least so many rounds."""
+_READ_ROUNDS = 20
+_QUICK_ROUNDS = 2
+_RACE_S, _QUICK_RACE_S = 15, 2
+
+Kind = Literal["update", "read"]
 
 
 @dataclass(frozen=True)
 class Side:
-    """One way to perform a transaction on the items from a number on, so many, which returns its seconds; to only read
-    them; and to race on the item of a number, for so many seconds.
+    """One implementation with its settings.
+
+    Attributes:
+        name: in the tables of transactions.
+        race_name: how it handles conflicts, for the table of the race.
+        update: reads and updates ``count`` items from number ``first`` on; returns seconds.
+        read: only reads them; returns seconds.
+        race: twenty threads update the item of a number for some seconds.
     """
 
     name: str
+    race_name: str
     update: Callable[[int, int], float]
     read: Callable[[int, int], float]
-    rivals: Callable[[int, int], Race]
+    race: Callable[[int, int], Race]
 
 
 @dataclass(frozen=True)
-class Found:
-    """The result of one side, at one N: of one transaction, its counts, and the milliseconds by the delay."""
+class Measured:
+    """The result of one side, at one N.
+
+    Attributes:
+        counts: of one transaction.
+        ms: the median by delay in seconds.
+    """
 
     counts: Counts
     ms: Mapping[float, float]
@@ -73,127 +111,171 @@ class Found:
 
 @contextmanager
 def scalardb(name: str, settings: Mapping[str, str], url: str) -> Iterator[Side]:
-    """Start a Java process that creates its tables, and then performs commands."""
+    """Start a Java process that creates its tables, and then performs commands.
+
+    Each command is a line, and so is its answer:
+
+    - update or read, first, count: microseconds.
+    - rivals, item, threads, milliseconds of work, seconds: the commits, the tries, and the most and the least commits
+      of a thread.
+
+    Yields:
+        The side that sends it commands.
+    """
     command = [*java_program("scalardb"), url, *(f"{key}={to}" for key, to in settings.items())]
     with program(name, command) as running:
 
-        def perform(what: str, first: int, many: int) -> float:
-            return int(running.ask(what, first, many)) / 1_000_000
+        def perform(kind: Kind, first: int, count: int) -> float:
+            return int(running.ask(kind, first, count)) / _US_A_SECOND
 
-        def rivals(item: int, seconds: int) -> Race:
+        def race_peer(item: int, seconds: int) -> Race:
             answer = running.ask("rivals", item, RIVALS, round(WORK_S * 1_000), seconds)
             commits, tries, most, least = map(int, answer.split())
             return Race(commits / seconds, tries / max(1, commits), most, least)
 
         assert running.line() == "ready"
-        yield Side(name, partial(perform, "update"), partial(perform, "read"), rivals)
+        yield Side(name, name, partial(perform, "update"), partial(perform, "read"), race_peer)
 
 
 @contextmanager
 def ours(url: str) -> Iterator[Sequence[Side]]:
-    """Both ways to read, and with them both ways to handle conflicts, on tables of their own."""
+    """Both ways to read, and with them both ways to handle conflicts, on tables of their own.
+
+    Yields:
+        The two sides.
+    """
     subject = Subject(url)
     with LockClient(subject.names["locks"], client=subject.client) as locks:
-        in_turns = Units(subject.names["units"], client=subject.client, locks=locks)
+        units_in_turn = Units(subject.names["units"], client=subject.client, locks=locks)
 
-        def side(name: str, units: Units, *, together: bool) -> Side:
-            accounts = units.table(subject.names["accounts"])
+        def side(name: str, race_name: str, race_units: Units, *, together: bool) -> Side:
+            accounts = race_units.table(subject.names["accounts"])
 
-            def update(first: int, many: int) -> float:
-                return timed(lambda: subject.update(_keys(first, many), together=together, update=_ADD))
+            def update(first: int, count: int) -> float:
+                return timed(lambda: subject.update(_keys(first, count), together=together, update=_ADD))
 
-            def read(first: int, many: int) -> float:
-                return timed(lambda: subject.read_only(_keys(first, many), together=together))
+            def read(first: int, count: int) -> float:
+                return timed(lambda: subject.read_only(_keys(first, count), together=together))
 
-            return Side(name, update, read, lambda item, seconds: race(units, accounts, _keys(item, 1)[0], seconds))
+            def race_ours(item: int, seconds: int) -> Race:
+                return race(race_units, accounts, _keys(item, 1)[0], seconds)
+
+            return Side(name, race_name, update, read, race_ours)
 
         yield [
-            side("ours", subject.units, together=False),
-            side("ours, get_all", in_turns, together=True),
+            side("ours", "ours, backing off", subject.units, together=False),
+            side("ours, get_all", "ours, in turn", units_in_turn, together=True),
         ]
 
 
-def _keys(first: int, many: int) -> list[dict[str, str]]:
-    return [{"id": f"account-{number}"} for number in range(first, first + many)]
+def _keys(first: int, count: int) -> list[dict[str, str]]:
+    return [{"id": f"account-{number}"} for number in range(first, first + count)]
 
 
-def compared(sides: Sequence[Side], proxy: CountingProxy, what: str, many: int, rounds: int) -> Mapping[str, Found]:
-    """All sides in turn, on items of their own; ``what`` is ``update`` or ``read``."""
+def warm_up(run: Run, sides: Sequence[Side]) -> None:
+    """Let Java's virtual machine compile what it will run, and all sides open their connections."""
+    for side in sides:
+        for _ in range(_QUICK_WARM_UPS if run.quick else _WARM_UPS):
+            side.update(_WARM_UP_ITEM, _WARM_UP_N)
+
+
+def compared(
+    sides: Sequence[Side], proxy: CountingProxy, kind: Kind, count: int, rounds: int
+) -> Mapping[str, Measured]:
+    """All sides, each on items of its own: the results by the side's name."""
     counts, does = {}, {}
     for number, side in enumerate(sides):
-        first = number * 1_000
-        does[side.name] = do = partial(getattr(side, what), first, many)
+        first = number * _SIDE_ITEMS
         # The first transaction may insert, and the next one finishes what others have left.
         for _ in range(2):
-            side.update(first, many)
-        do()
-        proxy.counts()
-        do()
-        # Writes after the answer count, too.
-        time.sleep(_SETTLE_S)
-        counts[side.name] = proxy.counts()
-    seconds = {}
+            side.update(first, count)
+        does[side.name] = do = partial(side.update if kind == "update" else side.read, first, count)
+        counts[side.name] = _counts(proxy, do)
+    ms = _ms(proxy, does, rounds)
+    return {name: Measured(counts[name], ms[name]) for name in does}
+
+
+def _counts(proxy: CountingProxy, do: Callable[[], object]) -> Counts:
+    """What the proxy sees of one transaction, after another one of its kind."""
+    do()
+    proxy.counts()
+    do()
+    # Writes after the answer count, too.
+    time.sleep(_WRITES_AFTER_THE_ANSWER_S)
+    return proxy.counts()
+
+
+def _ms(
+    proxy: CountingProxy, does: Mapping[str, Callable[[], float]], rounds: int
+) -> Mapping[str, Mapping[float, float]]:
+    """All sides in turn, with each delay: the median milliseconds, by side and by delay in seconds."""
+    ms: dict[str, dict[float, float]] = {name: {} for name in does}
     for delay_s in DELAYS_S:
         proxy.delay(delay_s)
-        seconds[delay_s] = in_turn(does, rounds)
+        for name, seconds in in_turn(does, rounds).items():
+            ms[name][delay_s] = median(seconds) * 1_000
     proxy.delay(0)
-    return {
-        name: Found(counts[name], {delay_s: median(took[name]) * 1_000 for delay_s, took in seconds.items()})
-        for name in does
-    }
+    return ms
 
 
-def show(run: Run, title: str, on: str, results: Mapping[int, Mapping[str, Found]]) -> None:
+def show(run: Run, title: str, on: str, results: Mapping[int, Mapping[str, Measured]]) -> None:
     """Print the results."""
     rows: list[list[object]] = []
-    for many, found in results.items():
-        for name, each in found.items():
-            units = (each.counts.write_units, each.counts.read_units) if on in _COUNTS_UNITS else (None, None)
-            ratios = [ratio(each.ms[delay_s], found[PEER].ms[delay_s]) for delay_s in DELAYS_S]
-            counts = [each.counts.requests.total(), *("-" if figure is None else float(figure) for figure in units)]
-            rows.append([many, name, *counts, *(f"{ms:.1f}" for ms in each.ms.values()), *ratios])
+    for count, measured in results.items():
+        for name, each in measured.items():
+            capacity = (each.counts.write_units, each.counts.read_units) if on in _REPORT_CAPACITY else (None, None)
+            ratios = [ratio(each.ms[delay_s], measured[PEER].ms[delay_s]) for delay_s in DELAYS_S]
+            counts = [each.counts.requests.total(), *("-" if figure is None else float(figure) for figure in capacity)]
+            rows.append([count, name, *counts, *(f"{ms:.1f}" for ms in each.ms.values()), *ratios])
         rows.append([])
-    columns = ("N", "side", "requests", "write units", "read units", "ms", "ms, 5 ms network", "ratio", "ratio, 5 ms")
-    run.table(f"{title}, on {on}", columns, rows, texts=2)
+    times = ("ms", f"ms, {_NETWORK} network", "ratio", f"ratio, {_NETWORK}")
+    run.table(f"{title}, on {on}", ("N", "side", "requests", "write units", "read units", *times), rows, texts=2)
 
 
-def rivals(run: Run, on: str, sides: Sequence[Side]) -> None:
+def print_race(run: Run, on: str, sides: Sequence[Side]) -> None:
     """Race on one item, one side after the other, and print the results."""
     rows = []
     for item, side in enumerate(sides, _RIVALS_ITEM):
         side.update(item, 1)
-        found = side.rivals(item, 2 if run.quick else 15)
-        rows.append([_NAMES_OF_RIVALS.get(side.name, side.name), *found.cells])
+        rows.append([side.race_name, *side.race(item, _QUICK_RACE_S if run.quick else _RACE_S).cells])
     run.table(f"{RIVALS} rivals, {WORK_S * 1_000:.0f} ms of work, on {on}", RACE_COLUMNS, rows)
+
+
+def check_targets(run: Run, on: str, updates: Mapping[int, Mapping[str, Measured]]) -> None:
+    """Compare our times with ScalarDB's, at each N that was measured."""
+    for (count, name), most in MOST_OF_SCALARDB.items():
+        if count in updates:
+            took, peer_took = (updates[count][each].ms[NETWORK_S] for each in (name, PEER))
+            share = f"{ratio(took, peer_took)} of ScalarDB's time, at most {most}"
+            run.check(f"{on}: N = {count}, {name}, {_NETWORK}: {share}", took <= most * peer_took, of_speed=True)
 
 
 def measure(run: Run) -> None:
     """Both kinds of transactions, and the race, on each engine."""
+    # Before the engines start: to build it takes minutes.
     java_program("scalardb")
     for name in run.flags.engine or ("moto", "ministack"):
         with engine(name) as (_, url), counting_proxy(url) as proxy, ExitStack() as stack:
             mine = stack.enter_context(ours(proxy.url))
             sides = [*mine, *(stack.enter_context(scalardb(*each, proxy.url)) for each in _SETTINGS.items())]
-            for side in sides:
-                # The virtual machine compiles what it will run, and connections are opened.
-                for _ in range(3 if run.quick else 100):
-                    side.update(20_000, 3)
+            warm_up(run, sides)
             updates = {
-                many: compared(sides, proxy, "update", many, 2 if run.quick else max(5, 60 // many))
-                for many in (QUICK_SIZES if run.quick else SIZES)
+                count: compared(sides, proxy, "update", count, _update_rounds(run, count))
+                for count in (QUICK_SIZES if run.quick else SIZES)
             }
-            reads = {10: compared(sides, proxy, "read", 10, 2 if run.quick else 20)}
+            read_rounds = _QUICK_ROUNDS if run.quick else _READ_ROUNDS
+            reads = {READ_SIZE: compared(sides, proxy, "read", READ_SIZE, read_rounds)}
             show(run, "a transaction that reads and updates N items", name, updates)
-            show(run, "a transaction that only reads 10 items", name, reads)
-            rivals(run, name, sides)
-            for (many, side_name), most in TARGETS.items():
-                if many in updates:
-                    took = [updates[many][each].ms[DELAYS_S[1]] for each in (side_name, PEER)]
-                    text = f"{name}: N = {many}, {side_name}, 5 ms: {ratio(*took)} of ScalarDB's time, at most {most}"
-                    run.check(text, took[0] <= most * took[1], of_speed=True)
+            show(run, f"a transaction that only reads {READ_SIZE} items", name, reads)
+            print_race(run, name, sides)
+            check_targets(run, name, updates)
+
+
+def _update_rounds(run: Run, count: int) -> int:
+    return _QUICK_ROUNDS if run.quick else max(_LEAST_ROUNDS, _UPDATED_ITEMS // count)
 
 
 if __name__ == "__main__":
     engines = {"action": "append", "choices": ("moto", "ministack", "dynoxide"), "help": "default: moto and ministack"}
-    quick = "two rounds, N of 3 and 100; a target that is not met is no failure"
+    quick = f"two rounds, N of {' and '.join(map(str, QUICK_SIZES))}; a target that is not met is no failure"
     sys.exit(main(measure, __doc__, quick, ("--engine", engines)))
