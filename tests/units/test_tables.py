@@ -208,6 +208,7 @@ def test_no_permission_is_missing_and_nothing_is_written(books: Books) -> None:
     assert books.everything() == before
 
 
+@OVER_HTTP
 @pytest.mark.parametrize("operations", [*((each,) for each in ACTIONS), ("GetItem", "TransactGetItems")], ids="+".join)
 def test_a_permission_that_is_missing_is_named_once(books: Books, operations: tuple[str, ...]) -> None:
     client = books.engine.client()
