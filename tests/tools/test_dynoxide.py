@@ -89,6 +89,7 @@ def test_a_build_is_made_once(search_path: Path, folder: Path) -> None:
     assert dynoxide_program(folder).read_text() == "new"
 
 
+# Programs in place of dynoxide, with the pauses and the life of such a server; no test sleeps.
 WARNS_FIRST = f"""
 print("warning: no configuration", flush=True)
 time.sleep({LATE_S})

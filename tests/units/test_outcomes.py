@@ -304,16 +304,13 @@ def test_a_name_whose_receipt_time_to_live_has_deleted_is_as_free_as_it_was(
     name = some_name()
     ben.units.outcome(name=name)
     unit = takes_ten(ann, account, name=name, engine=engine)
-    commit = unit.commit
-    if is_saved:
-        saved = unit.save()
-        commit = lambda: ben.units.resume(saved).commit()  # noqa: E731
+    saved = unit.save() if is_saved else None
     receipt = dumped({"unit": f"name#{name}", "row": "receipt"})
     books.plain_client.delete_item(TableName=books.tables["units"], Key=receipt)
     if is_given_up_again:
         assert ben.units.outcome(name=name) is Outcome.ROLLED_BACK
     with pytest.raises(UnitRolledBack, match="given up") if is_given_up_again else nullcontext():
-        commit()
+        (unit if saved is None else ben.units.resume(saved)).commit()
     assert books.balance(account) == (100 if is_given_up_again else 90)
     assert ben.units.outcome(name=name) is (Outcome.ROLLED_BACK if is_given_up_again else Outcome.COMMITTED)
 
