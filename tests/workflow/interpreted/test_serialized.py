@@ -299,7 +299,9 @@ def test_a_stopped_holder_of_a_nested_execution_frees_the_lock_at_once(open_user
     child = user.stage.engine.machine("child", {"StartAt": "Wait", "States": {"Wait": wait}})
     arn = user.start({})
     user.machine.wait_until_entered(arn, "Locked.StartExecution")
-    until(lambda: child.executions(statusFilter="RUNNING"), 10, lambda: "the nested execution to start")
+    (nested,) = until(child.executions, 10, lambda: "the nested execution to start")
+    # The interpreter cannot stop an execution that has not entered its first state.
+    child.wait_until_entered(nested["executionArn"], "Wait")
     user.stop(arn)
     assert child.executions(statusFilter="RUNNING") == []
     assert user.stage.is_free(ENTITY)
