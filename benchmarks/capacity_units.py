@@ -1,6 +1,6 @@
 """What each operation of the lock costs in capacity units, by DynamoDB's published rules and as an engine counts them.
 
-        PYTHONPATH=tests python benchmarks/capacity_units.py            on dynoxide, built by cargo if necessary
+    PYTHONPATH=tests python benchmarks/capacity_units.py            on dynoxide, built by cargo if necessary
     PYTHONPATH=tests python benchmarks/capacity_units.py ENDPOINT   on your own: a table is created and deleted
 
 Writes that a condition refuses are billed too, but no engine counts them: the API's errors carry no units.

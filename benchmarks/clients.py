@@ -13,8 +13,9 @@ their own leases.
 
 import sys
 from functools import partial
+from statistics import median
 
-from frame import Run, in_turn, main, median, ratio
+from frame import Run, in_turn, main, ratio
 from peers.locks import OURS, PINS, PYTHON, Lock, Plan, crowd, cycle, of_python, ours, race
 
 PLANS = (Plan(work_s=0.05, settle_s=6, counted_s=8), Plan(work_s=0.5, settle_s=6, counted_s=20))

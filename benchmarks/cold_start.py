@@ -18,10 +18,11 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 
 import boto3
 import botocore
-from frame import Run, main, median
+from frame import Run, main
 from kit.certificates import self_signed
 from memory_server import memory_server
 from ticketlock_local.cloud.deploy import client_arguments

@@ -6,7 +6,6 @@ calls it, prints the checks, and returns the exit status: 1 if a check failed, o
 
 import argparse
 import os
-import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -190,11 +189,6 @@ def timed(do: Callable[[], object]) -> float:
     began = time.perf_counter()
     do()
     return time.perf_counter() - began
-
-
-def median(values: Iterable[float]) -> float:
-    """The median."""
-    return statistics.median(values)
 
 
 def ratio(one: float, other: float) -> str:

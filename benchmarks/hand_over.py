@@ -8,15 +8,15 @@ workers and are not measured:
 - wait: one that waits for a minute; the transitions that it makes meanwhile, retries included, as AWS bills them.
 """
 
-import statistics
 import sys
 from collections.abc import Mapping
 from itertools import takewhile
+from statistics import median, quantiles
 from typing import Any
 
 from executions import POLL_S, TIMEOUT_S, Cloud, deployed, gaps_s, handed_over_by, keeps_ticket_order, succeeded, took_s
 from executions import transitions as transitions_of
-from frame import Run, main, median
+from frame import Run, main
 from ticketlock_local.cloud.deploy import wait_for_all
 from ticketlock_local.demo.checks import overlaps
 from ticketlock_local.engines.processes import wait_until
@@ -72,7 +72,7 @@ def _measured(run: Run, way: str, many: int, long_wait_s: int) -> Mapping[str, s
         run.check(text, transitions <= most_transitions)
     return {
         "gap, median": f"{median(gaps):.2f} s",
-        "gap, p90": f"{statistics.quantiles(gaps, n=10, method='inclusive')[-1]:.2f} s",
+        "gap, p90": f"{quantiles(gaps, n=10, method='inclusive')[-1]:.2f} s",
         "gap, max": f"{max(gaps):.2f} s",
         f"{many} started {BURST_EVERY_S * 1_000:.0f} ms apart: all": f"{took_s(burst):.1f} s",
         "in ticket order": "yes" if ordered else "NO",

@@ -9,10 +9,11 @@ rose, the order was that of the tickets, and the table contains only lock items 
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from executions import ASKING_AT_MOST, deployed, gaps_s, took_s
-from frame import Run, main, median
+from frame import Run, main
 from ticketlock_local.cloud.deploy import client_arguments
 from ticketlock_local.demo.checks import judge
 from ticketlock_local.demo.executions import Execution

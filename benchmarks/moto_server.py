@@ -14,11 +14,7 @@ _REQUIREMENTS = Path(__file__).with_name("units-peer-requirements.txt")
 
 @contextmanager
 def moto_server() -> Iterator[str]:
-    """Start one, and end it; yields its URL.
-
-    Raises:
-        LocalCloudError: what its server needs cannot be installed.
-    """
+    """Start one, and end it; yields its URL."""
     command = [sys.executable, __file__, str(installed("moto-server", _REQUIREMENTS))]
     with program("moto's server", command, quiet=True) as server:
         yield f"http://127.0.0.1:{int(server.line())}"

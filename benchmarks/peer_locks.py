@@ -15,8 +15,9 @@ build under build/. If Maven or Go is missing, that peer is left out, and this i
 """
 
 import sys
+from statistics import median
 
-from frame import Run, main, median
+from frame import Run, main
 from peers.locks import LOCKS, OURS, OURS_APART, PROCESSES, Lock, Plan, cycle, killed, locks, race
 
 PLANS = (

@@ -23,11 +23,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise, repeat
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any, NamedTuple
 
 import psutil
-from frame import Run, main, median
+from frame import Run, main
 from memory_server import memory_server
 from peers.locks import overtakers
 from peers.sides import Stay
@@ -185,9 +185,8 @@ def judge_waiters(run: Run, number: int, seen: Soaked, left: Sequence[Any]) -> N
     run.fail(name, seen.failed)
     run.check(f"{name}: every waiter gets the lock", len(turns) == number)
     run.check(f"{name}: no one is overtaken more than once", slips == 0)
-    run.check(
-        f"{name}: tokens rise from grant to grant", all(one.token < other.token for one, other in pairwise(turns))
-    )
+    are_rising = all(one.token < other.token for one, other in pairwise(turns))
+    run.check(f"{name}: tokens rise from grant to grant", are_rising)
     run.check(f"{name}: only the lock item is left, and no holder", len(left) == 1 and not any(counts))
 
 

@@ -22,10 +22,11 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from statistics import median
 from typing import Any
 
 import boto3
-from frame import Run, engine, in_turn, main, make_table, median, timed
+from frame import Run, engine, in_turn, main, make_table, timed
 from ticketlock_local.errors import LocalCloudError
 
 from ticketlock import LockClient, create_table

@@ -27,10 +27,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from statistics import median
 from typing import Literal
 
 from counting_proxy import CountingProxy, Counts, counting_proxy
-from frame import Run, engine, in_turn, main, median, ratio, timed
+from frame import Run, engine, in_turn, main, ratio, timed
 from peers.building import java_program
 from programs import program
 from units_cost import RACE_COLUMNS, RIVALS, WORK_S, Race, Subject, race

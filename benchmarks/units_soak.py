@@ -72,7 +72,6 @@ _LAST_S, _IN_TIME_SHARE = 1, 0.99
 # Forked from a process that has imported everything: to start Python anew after each kill would take the whole machine.
 _FORKED = multiprocessing.get_context("forkserver")
 
-
 # The names of the accounts: those of the contended groups' units take turns.
 _WIDE = [[f"account-{number}-{each}" for each in range(OF_A_GROUP)] for number in range(GROUPS)]
 _CONTENDED = [[f"contended-{number}-{each}" for each in range(OF_A_CONTENDED)] for number in range(CONTENDED_GROUPS)]

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 import boto3
 from counting_proxy import counting_proxy
-from frame import Run, in_turn, make_table, median
+from frame import Run, in_turn, make_table
 from memory_server import memory_server
 from peers.building import BENCHMARKS, built, installed, java_program
 from peers.sides import Stay
@@ -110,11 +111,7 @@ def ours() -> Lock:
 
 
 def of_python() -> Lock:
-    """python_dynamodb_lock, from PyPI.
-
-    Raises:
-        LocalCloudError: it cannot be installed.
-    """
+    """python_dynamodb_lock, from PyPI."""
     command, environment = _of_python(PYTHON, installed("clients-peer", PINS))
     return Lock(PYTHON, command, ("lock_key", "sort_key"), environment=environment)
 

@@ -40,9 +40,9 @@ _MOST_BYTES_IN_TRANSACTION = 4 * 1_024 * 1_024
 KeyPart = str | bytes | Decimal
 """The value of a key attribute, ordered as in DynamoDB: text by its UTF-8 bytes, bytes, numbers."""
 Key = tuple[KeyPart, KeyPart]
+"""The parts of a key; the second is an empty text if the table has no sort key."""
 Parameters = Mapping[str, Any]
 Reply = dict[str, Any]
-"""The parts of a key; the second is an empty text if the table has no sort key."""
 ItemId = tuple[str, Key]
 """The name of a table, and a key in it."""
 

@@ -25,7 +25,7 @@ from ticketlock.wire._requests import ForkingSteps
 LEVELS = "one of the levels of ticketlock.units: UNCOMMITTED, COMMITTED, SERIALIZABLE or READ_LOCK"
 """What an error about a level says is allowed."""
 
-RecordsByUnit = dict[str, UnitRecord | None]
+HeadsByUnit = dict[str, UnitRecord | None]
 """Heads by unit; None if there is none."""
 
 
@@ -81,8 +81,8 @@ class Reader:
         for batch in chunks(wanted, MOST_TOGETHER):
             found = None
             while found is None:
-                items, records = yield from self._with_heads(batch, together=together and len(batch) > 1)
-                found = yield from self._images(batch, items, records)
+                items, heads = yield from self._with_heads(batch, together=together and len(batch) > 1)
+                found = yield from self._images(batch, items, heads)
             images += found
         return images
 
@@ -100,11 +100,11 @@ class Reader:
         for batch in chunks(wanted, MOST_TOGETHER):
             while True:
                 is_cut = exactly or (together and len(batch) > 1)
-                items, records = yield from self._with_heads(batch, together=is_cut)
+                items, heads = yield from self._with_heads(batch, together=is_cut)
                 ended: dict[str, list[Marked]] = {}
                 for each, item in zip(batch, items, strict=True):
                     met = self._met(each, item)
-                    if met is not None and _state(records[met.mark.unit]) != "pending":
+                    if met is not None and _state(heads[met.mark.unit]) != "pending":
                         ended.setdefault(met.mark.unit, []).append(met)
                 if not ended:
                     break
@@ -122,7 +122,7 @@ class Reader:
 
     def _with_heads(
         self, batch: Sequence[Wanted], *, together: bool
-    ) -> ForkingSteps[tuple[list[Item | None], RecordsByUnit]]:
+    ) -> ForkingSteps[tuple[list[Item | None], HeadsByUnit]]:
         """Items, and the heads of the units that had marked them, as they were when the items were read.
 
         The heads are read in a transaction as well. The service may have released what a deciding transaction has
@@ -131,15 +131,15 @@ class Reader:
         were read was committed then. If a unit was committed in between, its state at that time is unknown, and the
         items are read again.
         """
-        before: RecordsByUnit = {}
+        before: HeadsByUnit = {}
         while True:
             items = yield from self._together(batch) if together else self._each(batch)
             units = {met.mark.unit for each, item in zip(batch, items, strict=True) if (met := self._met(each, item))}
-            after: RecordsByUnit = {}
+            after: HeadsByUnit = {}
             if units:
                 reply: Reply = yield self._records.read_together(sorted(units))
-                records = (UnitRecord.of(row) if row is not None else None for row in reply.items)
-                after = dict(zip(sorted(units), records, strict=True))
+                heads = (UnitRecord.of(row) if row is not None else None for row in reply.items)
+                after = dict(zip(sorted(units), heads, strict=True))
             known = {unit: unit in before and _state(before[unit]) == _state(after[unit]) for unit in units}
             if all(known[unit] or _undecided(after[unit]) for unit in units):
                 return items, after
@@ -157,12 +157,12 @@ class Reader:
         return [self._checked(item) for item in reply.items]
 
     def _images(
-        self, batch: Sequence[Wanted], items: Sequence[Item | None], records: RecordsByUnit
+        self, batch: Sequence[Wanted], items: Sequence[Item | None], heads: HeadsByUnit
     ) -> ForkingSteps[list[Attributes | None] | None]:
         """The committed image of each item; None if a unit was closed meanwhile."""
         images = [image_of(item, self._marks) for item in items]
         met = [self._met(each, item) for each, item in zip(batch, items, strict=True)]
-        for unit, head in records.items():
+        for unit, head in heads.items():
             if head is not None and head.is_being_finished:
                 marked = {at: each for at, each in enumerate(met) if each is not None and each.mark.unit == unit}
                 entries = yield from read_committed(self._records, head, list(marked.values()))

@@ -131,17 +131,17 @@ class TransactionalArguments:
         """Whether a call is part of the unit that its caller passes; None is as if nothing was passed."""
         if given is None:
             return False
-        found, own = terms(given), self
+        found = terms(given)
         if found is None:
-            raise InvalidUnitRequest(own.unit_as, given, "a unit, which the call then joins; or left out")
-        for field, value in (("name", own.name), ("under", own.under)):
+            raise InvalidUnitRequest(self.unit_as, given, "a unit, which the call then joins; or left out")
+        for field, value in (("name", self.name), ("under", self.under)):
             if value is not None:
                 allowed = f"left out: the function has a `{field}`, so each call of it is a unit of its own"
-                raise InvalidUnitRequest(own.unit_as, found.id, allowed)
+                raise InvalidUnitRequest(self.unit_as, found.id, allowed)
         levels = list(Isolation)
-        if levels.index(found.isolation) < levels.index(own.isolation):
-            allowed = f"a unit whose isolation is {own.isolation} at least, as the function's; or left out"
-            raise InvalidUnitRequest(own.unit_as, f"{found.id}, {found.isolation}", allowed)
+        if levels.index(found.isolation) < levels.index(self.isolation):
+            allowed = f"a unit whose isolation is {self.isolation} at least, as the function's; or left out"
+            raise InvalidUnitRequest(self.unit_as, f"{found.id}, {found.isolation}", allowed)
         return True
 
     def _lock_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> HeldLock | None:

@@ -27,7 +27,6 @@ from ticketlock.wire._actions import T
 from ticketlock.wire._requests import Steps
 from ticketlock.wire._sdk import make_step_functions_client
 from ticketlock.wire._step_functions import Describing
-from ticketlock.workflow import _turn as budget
 from ticketlock.workflow import _turn as turns
 from ticketlock.workflow._clean_up import WorkOf, clean_up, close, is_anything_left
 from ticketlock.workflow._failures import (
@@ -195,9 +194,9 @@ class Workflow:
             found = won
         most = turn["pollsAnExecution"]
         if is_first:
-            most = min(most, budget.FIRST_POLLS)
+            most = min(most, turns.FIRST_POLLS)
             polled_ms = found.now.likely_ms if isinstance(found, Position) else found.since_ms
-            turn["events"] += budget.events_of_a_poll(
+            turn["events"] += turns.events_of_a_poll(
                 polled_ms - turn["polledMs"], claim.lease_ms, woken=turns.is_woken(turn)
             )
             turn["polledMs"] = polled_ms
@@ -361,7 +360,7 @@ class Workflow:
 
     def _continue(self, turn: Turn, claim: Claim, found: Position) -> Step:
         keys = turns.log_keys(claim, found.place.ticket)
-        if turn["events"] + budget.EVENTS_PER_WAITING_CONTINUATION > budget.WAITING_EVENTS:
+        if turn["events"] + turns.EVENTS_PER_WAITING_CONTINUATION > turns.WAITING_EVENTS:
             won = self._table.withdraw(claim, found.place.ticket)
             if won is not None:
                 return self._found(turn, claim, won)
@@ -378,7 +377,7 @@ class Workflow:
             "continueName": name,
             "pollsHere": 0,
             "continuations": continuation,
-            "events": turn["events"] + budget.EVENTS_PER_WAITING_CONTINUATION,
+            "events": turn["events"] + turns.EVENTS_PER_WAITING_CONTINUATION,
         }
         return Step(reply, {}, keys | {"continuation": continuation})
 
@@ -433,13 +432,13 @@ def _work_of(claim: Claim, machine: str) -> WorkOf:
 
 def _last_beat(turn: Turn, beats: int, *, is_first: bool) -> LastBeat | None:
     """How a beat ends its task if it is the last that its execution can afford; None if it is not."""
-    most = min(turn["beatsAnExecution"], budget.FIRST_BEATS) if is_first else turn["beatsAnExecution"]
+    most = min(turn["beatsAnExecution"], turns.FIRST_BEATS) if is_first else turn["beatsAnExecution"]
     if beats < most:
         return None
-    spent = turn["events"] + budget.EVENTS_PER_HOLDING_CONTINUATION
-    spent += beats * budget.EVENTS_PER_BEAT if is_first else 0
+    spent = turn["events"] + turns.EVENTS_PER_HOLDING_CONTINUATION
+    spent += beats * turns.EVENTS_PER_BEAT if is_first else 0
     # If the continuation fails, the first execution sends these beats itself.
-    if spent + budget.FIRST_BEATS * budget.EVENTS_PER_BEAT > budget.MAX_EVENTS:
+    if spent + turns.FIRST_BEATS * turns.EVENTS_PER_BEAT > turns.MAX_EVENTS:
         return LastBeat("EventBudgetExceeded", "the execution's event history has no room for another heartbeat")
     beats += turn["beats"]
     name = holding_name(turn["claim"]["owner"], turn["grant"]["fencingToken"], beats)
