@@ -74,21 +74,25 @@ def memory(clock: ManualClock) -> MemoryDynamoDB:
 
 # `pytest --numprocesses`: each worker is a process with a session, so with an emulator, of its own.
 
-# Tests with long waits begin first; short tests fill the end. Folders that are not named here come last.
+# Tests with long waits begin first, then searches; short tests fill the end. Folders that are not named come last.
 _WAITS_MOST = (
     "e2e",
     "e2e/aws",
-    "infra",
+    "tools",
+    "property/units",
     "property",
+    "infra",
     "workflow/interpreted",
     "client",
     "units",
+    "packaging",
+    "expressions",
     "workflow",
     "locks",
-    "tools",
-    "cli",
     "wire",
+    "cli",
 )
+_OF_THEIR_OWN = ("tests/tools/test_benchmarks.py", "tests/units/test_matrix.py")
 _ORDER = tuple(f"tests/{name}" for name in _WAITS_MOST)
 
 
@@ -116,14 +120,14 @@ def _shares_of_few(nodeid: str) -> str:
 
 def _shares(nodeid: str) -> str:
     """The group of a test: one worker runs all of it."""
-    folder = _folder(nodeid)
-    if folder in ("tests/workflow/interpreted", "tests/wire"):  # they wait for long, and have nothing in common
+    folder, file = _folder(nodeid), nodeid.partition("::")[0]
+    # They wait for long, and have nothing in common.
+    if folder in ("tests/workflow/interpreted", "tests/wire") or file in _OF_THEIR_OWN:
         return nodeid
-    if nodeid.startswith("tests/e2e/test_aws.py"):  # shares no deployment, and waits for minutes
-        return nodeid.partition("::")[0]
-    if folder in ("tests/infra", "tests/e2e", "tests/e2e/aws"):  # the CDK's Node process, and its assembly; deployments
+    # The CDK's Node process, and its assembly; deployments, of which test_aws.py shares none, and waits for minutes.
+    if folder in ("tests/infra", "tests/e2e", "tests/e2e/aws") and file != "tests/e2e/test_aws.py":
         return folder
-    return nodeid.partition("::")[0]  # an engine's table
+    return file  # an engine's table
 
 
 def _folder(nodeid: str) -> str:

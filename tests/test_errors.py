@@ -55,11 +55,8 @@ def test_every_error_is_public() -> None:
 
 
 @pytest.mark.parametrize("name", errors.__all__)
-def test_every_error_has_a_sentence_and_is_a_ticket_lock_error(name: str) -> None:
-    error = getattr(errors, name)
-    assert issubclass(error, TicketLockError)
-    assert error.__doc__
-    assert error.__doc__.splitlines()[0].endswith(".") or ":" in error.__doc__
+def test_every_error_is_a_ticket_lock_error(name: str) -> None:
+    assert issubclass(getattr(errors, name), TicketLockError)
 
 
 def test_a_record_wait_that_ended_is_a_timeout() -> None:
@@ -76,14 +73,11 @@ def test_a_malformed_request_names_the_field_its_value_and_what_is_allowed() -> 
     assert (error.field, error.value, error.allowed) == ("task.input", "[1, 2]", "an object")
 
 
-def test_a_long_value_is_shortened_to_300_characters() -> None:
-    error = InvalidLockRequest("entity", "x" * 2_000, "text")
-    assert error.value == '"' + "x" * 296 + "..."
-    assert len(error.value) == 300
-
-
-def test_a_value_of_300_characters_is_shown_whole() -> None:
-    assert InvalidLockRequest("entity", "x" * 298, "text").value == '"' + "x" * 298 + '"'
+def test_a_value_is_shown_whole_up_to_300_characters_and_a_longer_one_is_shortened_to_them() -> None:
+    whole = "x" * (300 - len('""'))
+    assert InvalidLockRequest("entity", whole, "text").value == f'"{whole}"'
+    for longer in (whole + "x", whole * 2):
+        assert InvalidLockRequest("entity", longer, "text").value == f'"{whole[:-2]}...'
 
 
 @pytest.mark.parametrize(
@@ -97,10 +91,9 @@ def test_a_value_of_300_characters_is_shown_whole() -> None:
         (float("-inf"), "-math.inf", "-Infinity"),
         (float("nan"), "math.nan", "NaN"),
     ],
+    ids=["bool", "None", "text", "object", "bytes", "infinity", "not a number"],
 )
-def test_a_value_is_shown_as_in_python_and_one_of_a_json_document_as_there(
-    value: object, text: str, in_json: str
-) -> None:
+def test_a_value_is_shown_as_python_writes_it_and_in_json_as_json_does(value: object, text: str, in_json: str) -> None:
     error = InvalidLockRequest("entity", value, "text")
     assert (error.value, str(error)) == (text, f"entity is {text}; allowed: text")
     error = error.in_json()

@@ -15,6 +15,9 @@ from typing import Any
 
 from ticketlock import Claim, Lease, LockClient, LockName, LockTable, aio, pessimistic
 
+STILL_WAITING_S = 0.5
+"""How long a request of a release takes at least: the program has ended by then."""
+
 
 def say(what: Any) -> None:
     sys.stdout.write(json.dumps(what) + "\n")
@@ -120,7 +123,7 @@ def release_in_the_background(locks: LockClient, lease: Lease) -> None:
 
     def slowly(**_: Any) -> None:
         begun.set()
-        time.sleep(0.5)
+        time.sleep(STILL_WAITING_S)
 
     locks.table.client.meta.events.register("before-send.dynamodb", slowly)
     threading.Thread(target=lease.release, daemon=True).start()

@@ -7,7 +7,7 @@ from kit.places import Emulated, Moved, Wire, meanwhile, outcome, until
 from kit.sentences.acquiring import *  # noqa: F403 -- pytest collects the tests that it brings
 from kit.sentences.acquiring import Line
 
-from ticketlock import LockClient, LockLost, LockName, Position
+from ticketlock import LockClient, LockLost, Position
 
 pytestmark = pytest.mark.shows("order", "left queue")
 
@@ -23,9 +23,6 @@ def test_an_infinite_record_wait_outlasts_every_other(moved: Moved, entity: str)
     until(lambda: len(polls) > seen + 1)
     lease.release()
     assert outcome(waiting).is_held()
-
-
-# Waiters get the lock in the order of their tickets, and leave no row when they give up.
 
 
 # Not so with fault injection: a ticket whose reply was lost is minted twice, and counts as one ahead until a later row
@@ -44,27 +41,28 @@ def test_on_wait_gets_the_position_of_each_poll(locks: LockClient, line: Line) -
     assert ahead == sorted(ahead, reverse=True)
 
 
-# Data beside a holder, data for the next one, and a lock that another process resumes.
+def test_a_lease_that_was_released_is_not_entered_again(locks: LockClient, entity: str) -> None:
+    with locks.acquire(entity) as lease:
+        pass
+    with pytest.raises(LockLost, match="has ended"), lease:
+        pytest.fail("entered")
+
+
+# Data beside a holder, and a lock that another process resumes.
 
 
 def test_data_is_shown_beside_the_holder_and_may_be_changed_and_taken_away(
-    locks: LockClient, others: LockClient, entity: str
+    place: Emulated, locks: LockClient, entity: str
 ) -> None:
+    def is_shown(data: str | None) -> bool:
+        (holder,) = place.item_of(entity).holders
+        return lease.data == holder.data == data and holder.owner == lease.owner
+
     lease = locks.acquire(entity, data="step 1")
-    for data in ("step 1", "step 2", None):
-        if data != lease.data:
-            lease.set_data(data)
-        assert lease.data == data
-        item = others.inspect(entity).item
-        assert item is not None
-        assert [(holder.owner, holder.data) for holder in item.holders] == [(lease.owner, data)]
-
-
-def test_the_next_holder_gets_the_data_that_the_last_one_left(
-    locks: LockClient, others: LockClient, entity: str
-) -> None:
-    locks.acquire(entity).release(data_left="page 7")
-    assert others.acquire(entity).data_left == "page 7"
+    assert is_shown("step 1")
+    for data in ("step 2", None):
+        lease.set_data(data)
+        assert is_shown(data)
 
 
 def test_another_process_continues_with_a_lock_by_its_owner(
@@ -83,15 +81,17 @@ def test_another_process_continues_with_a_lock_by_its_owner(
 
 
 def test_resuming_gives_the_lock_a_full_lease(moved: Moved, entity: str) -> None:
-    moved.client(heartbeat=False).acquire(entity, owner="invoice-7").detach()
-    moved.clock.advance(50)
-    assert moved.client().resume(entity, "invoice-7").remaining_s > 50
+    first = moved.client(heartbeat=False).acquire(entity, owner="invoice-7")
+    full_s = first.remaining_s
+    first.detach()
+    moved.clock.advance(full_s - 10)
+    assert moved.client().resume(entity, "invoice-7").remaining_s > full_s - 1
 
 
 @pytest.mark.parametrize("was_held", [False, True], ids=["never held", "its lease has ended"])
 def test_a_lock_that_its_owner_does_not_hold_is_not_resumed(moved: Moved, entity: str, was_held: bool) -> None:
     if was_held:
-        moved.client(heartbeat=False).acquire(entity, owner="invoice-7").detach()
+        moved.client(heartbeat=False, lease=60).acquire(entity, owner="invoice-7").detach()
         moved.clock.advance(61)
     with pytest.raises(LockLost):
         moved.client().resume(entity, "invoice-7")
@@ -109,8 +109,5 @@ def test_resuming_with_a_lease_that_is_too_short_is_refused_and_nothing_is_sent(
 
 def test_list_names_every_lock_with_its_holders(moved: Moved) -> None:
     locks = moved.client()
-    for number in range(5):
-        locks.acquire(f"order-{number}", namespace="billing")
-    listed = {summary.lock: summary for summary in locks.list()}
-    assert set(listed) == {LockName(f"order-{number}", "billing") for number in range(5)}
-    assert all(summary.held == 1 for summary in listed.values())
+    leases = [locks.acquire(f"order-{number}", namespace="billing") for number in range(5)]
+    assert {summary.lock: summary.held for summary in locks.list()} == {lease.lock: 1 for lease in leases}

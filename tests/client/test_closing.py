@@ -2,13 +2,13 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import wait
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from kit.places import Emulated, Moved, Wire, is_release, is_renewal, meanwhile, outcome, until
+from kit.places import Emulated, Moved, Wire, is_grant, is_release, is_renewal, meanwhile, outcome, until
 
 from ticketlock import ClientClosed, Lease, LockClient, RecordWaitExceeded, TableError
 from ticketlock.testing import Fault, MemoryDynamoDB
@@ -16,6 +16,8 @@ from ticketlock.testing import Fault, MemoryDynamoDB
 pytestmark = pytest.mark.shows("left queue", "end of a client")
 
 ENOUGH_TO_END_EARLY_S = 0.5
+GIVEN_UP_AFTER_S = 8
+"""For how long one request is retried."""
 OF_THREADS = pytest.mark.parametrize("kind", ["threads"])
 
 
@@ -85,7 +87,7 @@ def test_closing_does_not_wait_for_a_renewal_that_hangs(place: Emulated, entity:
     locks = place.client(wire=wire, lease=2)
     locks.acquire(entity)
     with wire.renewals_held_back(entity) as gate:
-        assert gate.reached.wait(30)
+        until(gate.reached.is_set)
         locks.close()
         assert not gate.opened.is_set()
     assert place.is_free(entity)
@@ -97,7 +99,7 @@ def test_closing_does_not_wait_for_ever_for_a_waiter_whose_request_hangs(place: 
     locks = place.client(wire=wire)
     with wire.held_back(lambda sent: sent.operation == "Query") as gate:
         waiting = meanwhile(lambda: locks.acquire(entity))
-        assert gate.reached.wait(30)
+        until(gate.reached.is_set)
         closing = meanwhile(locks.close)
         if place.kind == "threads":
             outcome(closing)
@@ -144,8 +146,7 @@ def test_closing_does_not_try_every_lease_if_the_table_is_unreachable(moved: Mov
     began_ms = moved.clock.read().local_ms
     with moved.memory.outage(Fault.THROTTLED), moved.time_flies():
         locks.close()
-    # Each of them is given up after eight seconds.
-    assert moved.clock.read().local_ms - began_ms < 60_000
+    assert moved.clock.read().local_ms - began_ms < 1_000 * GIVEN_UP_AFTER_S * len(leases) / 2
     assert not any(lease.is_held() for lease in leases)
 
 
@@ -169,7 +170,7 @@ def test_closing_waits_for_a_release_in_progress(moved: Moved, entity: str) -> N
     lease = locks.acquire(entity)
     with wire.held_back(is_release) as gate:
         releasing = meanwhile(lease.release)
-        assert gate.reached.wait(30)
+        until(gate.reached.is_set)
         closing = meanwhile(locks.close)
         until(lambda: _is_closed(locks))
         assert not wait([closing], ENOUGH_TO_END_EARLY_S).done
@@ -211,8 +212,8 @@ def test_the_end_of_the_last_lease_waits_once_for_all_renewals_that_hang(moved: 
             lease.detach()
         began_s = time.monotonic()
         leases[-1].detach()
-        # A twentieth of a second for each would be five seconds.
-        assert time.monotonic() - began_s < 2.5
+        # A twentieth of a second for each would take twice as long.
+        assert time.monotonic() - began_s < len(leases) / 40
 
 
 def _heartbeats() -> int:
@@ -249,31 +250,36 @@ def test_a_group_that_cannot_be_acquired_keeps_an_earlier_grant_of_the_same_owne
     assert lease.is_held() is not is_its_own
 
 
-@pytest.mark.parametrize("before", ["nothing", "its data", "its owner's grant"])
-def test_a_grant_that_arrives_while_the_client_is_closed_is_given_back_as_it_was_before(
-    place: Emulated, others: LockClient, entity: str, before: str
-) -> None:
-    owner = "build-7" if before == "its owner's grant" else None
-    earlier = others.acquire(entity, owner=owner) if before != "nothing" else None
-    if before == "its data":
-        assert earlier is not None
-        earlier.release(data_left="page 7")
+def close_while_a_grant_arrives(place: Emulated, entity: str, **wishes: Any) -> None:
     wire = Wire()
     locks = place.client(wire=wire)
-    with wire.held_back(lambda sent: "if_not_exists" in str(sent.parameters)) as gate:
-        acquiring = meanwhile(lambda: locks.acquire(entity, owner=owner))
-        assert gate.reached.wait(30)
+    with wire.held_back(is_grant) as gate:
+        acquiring = meanwhile(lambda: locks.acquire(entity, **wishes))
+        until(gate.reached.is_set)
         closing = meanwhile(locks.close)
         until(lambda: _is_closed(locks))
     outcome(closing)
     with pytest.raises(ClientClosed):
         outcome(acquiring)
-    if owner is not None:
-        assert earlier is not None
-        earlier.renew()
-        return
+
+
+@pytest.mark.parametrize("left", [None, "page 7"], ids=["nothing", "its data"])
+def test_a_grant_that_arrives_while_the_client_is_closed_is_given_back_with_what_was_left_before(
+    place: Emulated, others: LockClient, entity: str, left: str | None
+) -> None:
+    if left is not None:
+        others.acquire(entity).release(data_left=left)
+    close_while_a_grant_arrives(place, entity)
     until(lambda: place.is_free(entity))
-    assert others.acquire(entity).data_left == ("page 7" if before == "its data" else None)
+    assert others.acquire(entity).data_left == left
+
+
+def test_an_earlier_grant_of_its_owner_that_arrives_while_the_client_is_closed_is_kept(
+    place: Emulated, others: LockClient, entity: str
+) -> None:
+    earlier = others.acquire(entity, owner="build-7")
+    close_while_a_grant_arrives(place, entity, owner="build-7")
+    earlier.renew()
 
 
 @pytest.fixture
@@ -283,30 +289,29 @@ def two() -> tuple[LockClient, LockClient]:
     return LockClient("locks", client=memory.client), LockClient("locks", client=memory.client, heartbeat=False)
 
 
-@pytest.mark.parametrize("is_held", [False, True], ids=["its data", "its owner's grant"])
-def test_a_lock_that_could_not_be_renewed_is_given_back_as_it_was_before(
-    two: tuple[LockClient, LockClient], is_held: bool
-) -> None:
-    mine, theirs = two
-    lease = theirs.acquire("e", owner="build-7")
-    if not is_held:
-        lease.release(data_left="page 7")
-    with no_thread_can_be_started(), pytest.raises(RuntimeError, match="thread"):
-        mine.acquire("e", owner="build-7" if is_held else None)
-    if is_held:
-        lease.renew()
-    else:
-        assert theirs.acquire("e").data_left == "page 7"
-
-
-def test_a_lock_that_could_not_be_resumed_with_a_heartbeat_is_neither_renewed_nor_released(
+def test_a_lock_that_could_not_be_renewed_is_given_back_with_what_was_left_before(
     two: tuple[LockClient, LockClient],
 ) -> None:
     mine, theirs = two
+    theirs.acquire("e").release(data_left="page 7")
+    with no_thread_can_be_started(), pytest.raises(RuntimeError, match="thread"):
+        mine.acquire("e")
+    assert theirs.acquire("e").data_left == "page 7"
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [lambda mine: mine.acquire("e", owner="build-7"), lambda mine: mine.resume("e", "build-7", heartbeat=True)],
+    ids=["acquire", "resume"],
+)
+def test_an_earlier_grant_of_its_owner_that_could_not_be_renewed_is_neither_watched_nor_released(
+    two: tuple[LockClient, LockClient], ask: Callable[[LockClient], Lease]
+) -> None:
+    mine, theirs = two
     lease = theirs.acquire("e", owner="build-7")
     with no_thread_can_be_started(), pytest.raises(RuntimeError, match="thread"):
-        mine.resume("e", "build-7", heartbeat=True)
-    other: Lease = mine.acquire("other")
+        ask(mine)
+    other = mine.acquire("other")
     watched = list(mine._heartbeat._leases)
     mine.close()
     assert watched == [other]

@@ -65,11 +65,12 @@ def said(program: subprocess.Popen[str]) -> str:
     return line.strip()
 
 
-def said_until(program: subprocess.Popen[str], what: str) -> bool:
-    """Whether the program prints it."""
-    while said(program) != what:
-        pass
-    return True
+@pytest.fixture(params=[False, True], ids=["holds", "waits"])
+def waits(locks: LockClient, entity: str, request: pytest.FixtureRequest) -> bool:
+    """Whether the program waits for the lock, which another owner holds then, or holds it."""
+    if request.param:
+        locks.acquire(entity)
+    return bool(request.param)
 
 
 @pytest.mark.parametrize(
@@ -93,17 +94,14 @@ def test_a_program_that_ends_while_it_waits_in_the_background_leaves_the_queue(
     assert place.queue_of(entity) == 0
 
 
-@pytest.mark.parametrize("how", ["holds", "waits"])
 def test_an_interrupt_frees_a_lock_that_is_held_and_ends_a_wait(
-    place: Emulated, locks: LockClient, start: Any, entity: str, how: str
+    place: Emulated, start: Any, entity: str, waits: bool
 ) -> None:
-    if how == "waits":
-        locks.acquire(entity)
     program = start(PROGRAM, "interrupted", place.table_name, entity)
-    assert said(program) == ('"held"' if how == "holds" else '"waiting"')
+    assert said(program) == ('"waiting"' if waits else '"held"')
     program.send_signal(signal.SIGINT)
-    assert program.wait(TIMEOUT_S) in (-signal.SIGINT, 130)
-    assert (place.holders_of(entity), place.queue_of(entity)) == (how == "waits", 0)
+    assert program.wait(TIMEOUT_S) in (-signal.SIGINT, 128 + signal.SIGINT)
+    assert (place.holders_of(entity), place.queue_of(entity)) == (waits, 0)
 
 
 FORK = pytest.mark.always("a fork is what users meet")
@@ -145,20 +143,14 @@ def test_the_end_of_a_forked_child_leaves_its_parents_lock_alone(told: dict[str,
     assert told["after"] == {"is free": True}
 
 
-@pytest.mark.parametrize("how", ["holds", "waits"])
 def test_a_worker_frees_its_lock_or_leaves_the_queue_on_sigterm(
-    place: Emulated, locks: LockClient, start: Any, entity: str, how: str
+    place: Emulated, start: Any, entity: str, waits: bool
 ) -> None:
-    if how == "waits":
-        locks.acquire(entity)
     worker = start(WORKER, LOCK_TABLE=place.table_name, JOB=entity)
-    if how == "waits":
-        until(lambda: place.queue_of(entity) == 1)
-    else:
-        assert said_until(worker, "page 0")
+    until(lambda: place.queue_of(entity) == 1 if waits else said(worker) == "page 0", "a wait, or the work")
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(TIMEOUT_S) == 143
-    assert (place.holders_of(entity), place.queue_of(entity)) == (how == "waits", 0)
+    assert worker.wait(TIMEOUT_S) == 128 + signal.SIGTERM
+    assert (place.holders_of(entity), place.queue_of(entity)) == (waits, 0)
 
 
 def test_a_worker_that_has_done_its_job_exits_with_0(place: Emulated, start: Any, entity: str) -> None:

@@ -62,6 +62,12 @@ def older_and_newer(place: Emulated, locks: LockClient, others: LockClient, enti
     return older, others.acquire(entity)
 
 
+def note(name: str, state: str) -> dict[str, Any]:
+    """A Put into the lock table in memory."""
+    item = {"pk": {"S": f"note {name}"}, "sk": {"S": "-"}, "state": {"S": state}}
+    return {"Put": {"TableName": "locks", "Item": item}}
+
+
 @EITHER
 def test_a_transaction_with_the_holders_check_is_applied_after_a_renewal_too(
     locks: LockClient, orders: Orders, entity: str, native: bool
@@ -130,12 +136,12 @@ def test_transact_write_passes_on_the_refusal_of_the_users_own_condition(
 
 
 @pytest.mark.parametrize("faults", [[Fault.CONFLICT] * 4, [Fault.REPLY_LOST]], ids=["waiters' writes", "a lost reply"])
-def test_transact_write_is_retried_after_conflicts_and_a_lost_reply_and_applied_once(
+def test_transact_write_is_retried_after_conflicts_or_a_lost_reply_and_applied_once(
     moved: Moved, entity: str, faults: list[Fault]
 ) -> None:
     lease = moved.client().acquire(entity)
     moved.memory.faults.extend(faults)
-    once = _note("7", "paid")
+    once = note("7", "paid")
     once["Put"]["ConditionExpression"] = "attribute_not_exists(pk)"
     lease.transact_write([once])
     assert next(item["state"] for item in moved.memory.items() if item["pk"] == {"S": "note 7"}) == {"S": "paid"}
@@ -144,15 +150,15 @@ def test_transact_write_is_retried_after_conflicts_and_a_lost_reply_and_applied_
 def test_transact_write_gives_up_after_its_patience(moved: Moved, entity: str) -> None:
     lease = moved.client(lease=3_600).acquire(entity)
     with moved.time_flies(), moved.memory.outage(Fault.CONFLICT), pytest.raises(RequestNotApplied):
-        lease.transact_write([_note("7", "paid")], patience=2)
+        lease.transact_write([note("7", "paid")], patience=2)
     assert lease.is_held()
 
 
 def test_transact_write_names_the_tables_if_one_does_not_exist(moved: Moved, entity: str) -> None:
     lease = moved.client().acquire(entity)
-    note = {"Put": {"TableName": "orders", "Item": {"pk": {"S": "7"}, "sk": {"S": "note"}}}}
+    elsewhere = {"Put": {"TableName": "orders", "Item": {"pk": {"S": "7"}, "sk": {"S": "-"}}}}
     with pytest.raises(TableNotFound, match="one of the tables 'locks', 'orders' does not exist in this account"):
-        lease.transact_write([note])
+        lease.transact_write([elsewhere])
 
 
 def put(orders: Orders, lease: Any, state: str, *, native: bool) -> None:
@@ -224,14 +230,11 @@ def test_an_update_that_does_not_begin_with_set_is_refused(locks: LockClient, en
 
 
 @pytest.mark.parametrize("text", ["SET #s = :s", "set #s = :s", "  SET\n  #s = :s", "SET\t#s = :s"])
-def test_an_update_may_be_written_in_any_way(locks: LockClient, orders: Orders, entity: str, text: str) -> None:
+def test_the_set_of_an_update_may_be_in_any_case_and_between_any_white_space(
+    locks: LockClient, orders: Orders, entity: str, text: str
+) -> None:
     lease = locks.acquire(entity)
     names: Any = {"ExpressionAttributeNames": {"#s": "state"}, "ExpressionAttributeValues": {":s": "paid"}}
     write = lease.fenced_update(text, native=True, TableName=orders.name, Key={"id": "7"}, **names)
     orders.native.update_item(**write)
     assert orders.state_of("7") == "paid"
-
-
-def _note(name: str, state: str) -> dict[str, Any]:
-    item = {"pk": {"S": f"note {name}"}, "sk": {"S": "-"}, "state": {"S": state}}
-    return {"Put": {"TableName": "locks", "Item": item}}

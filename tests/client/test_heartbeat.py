@@ -7,16 +7,20 @@ from typing import Any
 import pytest
 from kit.places import Emulated, Moved, Wire, is_renewal, until
 
-from ticketlock import LockLost
+from ticketlock import LockClient, LockLost
 from ticketlock.testing import Fault, ManualClock
 from ticketlock.wire._table_time import Reading
 
 pytestmark = pytest.mark.shows("reported loss")
 
 SHORT_S = 2.0
-"""Long enough for a busy machine."""
+"""A lease that is long enough for a busy machine."""
+RENEWED_BY_S, IN_DANGER_BY_S = 0.6 * SHORT_S, 0.8 * SHORT_S
+"""Past half-life; less than a quarter of the lease is left."""
 MANY = 300
 MORE_THAN_RENEW_AT_ONCE = 160
+READS_A_LEASE = 30
+"""How often the clock may be read for each lease and its renewal."""
 
 
 class Told:
@@ -54,15 +58,15 @@ def test_each_lease_is_renewed_at_its_own_half_life(place: Emulated, entity: str
     slow = f"{entity}, slow"
     locks = place.client(wire=wire, shortest_lease=SHORT_S)
     leases = [locks.acquire(entity, lease=SHORT_S), locks.acquire(slow, lease=3 * SHORT_S)]
-    began, settled = time.monotonic(), (wire.renewals(entity), wire.renewals(slow))
-    until(lambda: wire.renewals(slow) > settled[1])
+    began, renewed, slow_renewed = time.monotonic(), wire.renewals(entity), wire.renewals(slow)
+    until(lambda: wire.renewals(slow) > slow_renewed)
     passed_s = time.monotonic() - began
     # Past the first end of the shorter one.
     assert passed_s > SHORT_S
     assert all(lease.is_held() for lease in leases)
     assert place.client().try_acquire(entity) is None
     # Never much before half-life: each renewal costs money.
-    assert 2 <= wire.renewals(entity) - settled[0] <= passed_s / (0.4 * SHORT_S)
+    assert 2 <= wire.renewals(entity) - renewed <= passed_s / (0.4 * SHORT_S)
 
 
 @pytest.mark.parametrize("how", ["without a heartbeat", "released", "detached", "lost"])
@@ -84,7 +88,7 @@ def test_a_lease_without_a_heartbeat_or_whose_hold_has_ended_here_is_not_renewed
         with pytest.raises(LockLost):
             lease.renew()
     renewed = wire.renewals(entity)
-    until(lambda: wire.renewals(f"{entity}, control") >= 2, _control(locks, entity))
+    _let_renewals_be_due(locks, wire, entity)
     assert wire.renewals(entity) == renewed
 
 
@@ -95,10 +99,10 @@ def test_a_renewal_in_progress_during_the_release_neither_revives_the_lease_nor_
     locks = place.client(wire=wire, lease=SHORT_S)
     lease = locks.acquire(entity, **told.wishes())
     with wire.renewals_held_back(entity) as gate:
-        assert gate.reached.wait(30)
+        until(gate.reached.is_set)
         lease.release()
         renewed = wire.renewals(entity)
-    until(lambda: wire.renewals(f"{entity}, control") >= 2, _control(locks, entity))
+    _let_renewals_be_due(locks, wire, entity)
     assert wire.renewals(entity) == renewed
     assert not lease.is_held()
     assert place.is_free(entity)
@@ -115,7 +119,7 @@ def test_renewals_that_hang_delay_neither_other_renewals_nor_the_report_of_their
         locks.acquire(f"{entity}, hung {number}")
     other = locks.acquire(f"{entity}, other")
     with wire.held_back(lambda sent: is_renewal(sent) and "hung" in str(sent.parameters["Key"])) as gate:
-        assert gate.reached.wait(30)
+        until(gate.reached.is_set)
         until(lambda: "lost" in told.news)
         assert not hung.is_held()
         renewed = wire.renewals(f"{entity}, other")
@@ -125,7 +129,7 @@ def test_renewals_that_hang_delay_neither_other_renewals_nor_the_report_of_their
 
 
 @pytest.mark.parametrize("kind", ["threads"])
-def test_a_silent_table_delays_the_report_of_no_loss_among_many_leases(moved: Moved, entity: str) -> None:
+def test_a_silent_table_does_not_delay_the_report_of_any_loss_among_many_leases(moved: Moved, entity: str) -> None:
     """More renewals hang than there are threads for them."""
     wire, told = Wire(), {"danger": set[str](), "lost": set[str]()}
     locks = moved.client(wire=wire, lease=SHORT_S)
@@ -136,11 +140,11 @@ def test_a_silent_table_delays_the_report_of_no_loss_among_many_leases(moved: Mo
             on_lost=lambda lease: told["lost"].add(lease.entity),
         )
     with wire.held_back(is_renewal) as gate:
-        moved.clock.advance(0.6 * SHORT_S)
-        assert gate.reached.wait(30)
-        moved.clock.advance(0.2 * SHORT_S)
+        moved.clock.advance(RENEWED_BY_S)
+        until(gate.reached.is_set)
+        moved.clock.advance(IN_DANGER_BY_S - RENEWED_BY_S)
         until(lambda: len(told["danger"]) == MORE_THAN_RENEW_AT_ONCE)
-        moved.clock.advance(0.2 * SHORT_S)
+        moved.clock.advance(SHORT_S - IN_DANGER_BY_S)
         until(lambda: len(told["lost"]) == MORE_THAN_RENEW_AT_ONCE)
 
 
@@ -149,16 +153,17 @@ def test_a_renewal_among_many_leases_does_not_read_the_clock_for_each(moved: Mov
     locks = moved.client(lease=SHORT_S, clocks=clocks)
     leases = [locks.acquire(f"{entity} {number}") for number in range(MANY)]
     clocks.reads = 0
-    moved.clock.advance(0.6 * SHORT_S)
+    moved.clock.advance(RENEWED_BY_S)
+    # The leases' own ``remaining_s`` reads the clock.
     until(lambda: all(lease._remaining_ms(moved.clock.read()) > 900 * SHORT_S for lease in leases))
-    assert clocks.reads < 30 * MANY
+    assert clocks.reads < READS_A_LEASE * MANY
 
 
 def test_throttled_renewals_are_retried_until_one_succeeds(moved: Moved, entity: str, told: Told) -> None:
     wire = Wire()
     lease = moved.client(wire=wire, lease=SHORT_S).acquire(entity, **told.wishes())
     with moved.memory.outage(Fault.THROTTLED):
-        moved.clock.advance(0.6 * SHORT_S)
+        moved.clock.advance(RENEWED_BY_S)
         until(lambda: wire.renewals(entity) >= 3)
     until(lambda: lease.remaining_s > 0.9 * SHORT_S)
     assert lease.is_held()
@@ -173,12 +178,12 @@ def test_a_lease_that_cannot_be_renewed_is_in_danger_and_then_lost_and_each_is_r
     locks = moved.client(wire=wire, lease=SHORT_S)
     lease = locks.acquire(entity, **told.wishes())
     with moved.memory.outage(fault):
-        moved.clock.advance(0.6 * SHORT_S)
+        moved.clock.advance(RENEWED_BY_S)
         until(lambda: wire.renewals(entity))
-        moved.clock.advance(0.2 * SHORT_S)
+        moved.clock.advance(IN_DANGER_BY_S - RENEWED_BY_S)
         until(lambda: told.news == ["danger"])
         assert lease.is_held()
-        moved.clock.advance(0.2 * SHORT_S)
+        moved.clock.advance(SHORT_S - IN_DANGER_BY_S)
         until(lambda: told.news == ["danger", "lost"])
     assert not lease.is_held()
     _let_a_lease_be_lost(moved, f"{entity}, control")
@@ -206,7 +211,7 @@ def test_the_end_of_a_released_lease_is_not_reported(moved: Moved, entity: str, 
     assert told.news == []
 
 
-def test_an_exception_in_a_callback_is_logged_and_harmless(
+def test_an_exception_in_on_danger_is_logged_and_the_loss_is_reported_nevertheless(
     moved: Moved, entity: str, told: Told, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(_: object) -> None:
@@ -214,7 +219,7 @@ def test_an_exception_in_a_callback_is_logged_and_harmless(
 
     wishes = {**told.wishes(), "on_danger": fails}
     lease = moved.client(lease=SHORT_S, heartbeat=False).acquire(entity, **wishes)
-    moved.clock.advance(0.8 * SHORT_S)
+    moved.clock.advance(IN_DANGER_BY_S)
     until(lambda: "in on_danger" in caplog.text)
     moved.clock.advance(SHORT_S)
     until(lambda: told.news == ["lost"])
@@ -246,7 +251,7 @@ def test_a_lock_that_was_taken_away_is_lost_within_one_heartbeat(place: Emulated
 def test_a_lock_whose_item_was_deleted_is_lost_within_one_heartbeat(moved: Moved, entity: str, told: Told) -> None:
     lease = moved.client(lease=SHORT_S).acquire(entity, **told.wishes())
     moved.memory.delete_all(entity)
-    moved.clock.advance(0.6 * SHORT_S)
+    moved.clock.advance(RENEWED_BY_S)
     until(lambda: told.news == ["lost"])
     assert not lease.is_held()
 
@@ -269,10 +274,10 @@ def test_ensure_cannot_make_sure_of_more_than_a_lease(moved: Moved, entity: str)
         lease.ensure(61)
 
 
-def _control(locks: Any, entity: str) -> str:
-    """Acquire another lock, whose renewals show that time has passed."""
-    locks.acquire(f"{entity}, control")
-    return "a renewal of the control lock"
+def _let_renewals_be_due(locks: LockClient, wire: Wire, entity: str) -> None:
+    """Two renewals of another lock of the client show that enough time has passed."""
+    control = locks.acquire(f"{entity}, control")
+    until(lambda: wire.renewals(control.entity) >= 2, "renewals of the control lock")
 
 
 def _let_a_lease_be_lost(moved: Moved, entity: str) -> None:

@@ -172,10 +172,10 @@ def test_an_acquisition_in_which_an_exception_is_raised_gives_back_what_it_took_
         scene.locks.close()
 
 
-# The interpreter runs handlers at the first opcode of `__exit__`; its next ones only begin to guard it.
 UNGUARDED = 6
-# The state of a lease changes before that one.
+"""The first opcodes of ``__exit__``, which only begin to guard it."""
 AT_THE_BEGINNING = range(UNGUARDED, 400, 2)
+"""Every second opcode, until a release has certainly changed the state of its lease."""
 
 
 def renewed_on(begin: Begin) -> Iterator[str]:
@@ -192,7 +192,7 @@ def renewed_on(begin: Begin) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("work", LEAVES)
-def test_a_release_in_which_an_exception_is_raised_is_renewed_no_more(work: str) -> None:
+def test_a_lease_in_whose_release_an_exception_is_raised_is_renewed_no_more(work: str) -> None:
     assert list(renewed_on(LEAVES[work])) == []
 
 

@@ -7,27 +7,21 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from kit.places import Moved, Wire, meanwhile, outcome, until
+from kit.places import Moved, Wire, is_release, meanwhile, outcome, until
 
-from ticketlock import (
-    LockClient,
-    LockLost,
-    LockName,
-    LockTable,
-    OutcomeUnknown,
-    RequestNotApplied,
-    TableError,
-    TableNotFound,
-)
+from ticketlock import LockClient, LockLost, OutcomeUnknown, RequestNotApplied, TableError, TableNotFound
 from ticketlock.client import _client
 from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB
 
 pytestmark = pytest.mark.shows("lost requests")
 
+LEASE_S = 60
+"""A place's clients have it by default."""
+
 
 def test_a_lease_has_ended_and_is_shown_so_at_its_deadline_without_any_event(moved: Moved, entity: str) -> None:
     lease = moved.client(heartbeat=False).acquire(entity)
-    moved.clock.advance(59.9)
+    moved.clock.advance(LEASE_S - 0.1)
     assert lease.is_held()
     assert ", held, 0.0 s left>" in repr(lease)
     moved.clock.advance(0.1)
@@ -39,11 +33,11 @@ def test_a_lease_has_ended_and_is_shown_so_at_its_deadline_without_any_event(mov
 
 
 def expired(moved: Moved, _: str) -> None:
-    moved.clock.advance(61)
+    moved.clock.advance(LEASE_S + 1)
 
 
 def expired_and_taken(moved: Moved, entity: str) -> None:
-    moved.clock.advance(65)
+    moved.clock.advance(LEASE_S + 5)
     moved.client().acquire(entity)
 
 
@@ -144,7 +138,7 @@ def test_a_lock_that_cannot_be_released_stays_locked_until_its_lease_ends_unless
     assert moved.holders_of(entity) == moved.holders_of(f"{entity}, again") == 1
     leases[1].release()
     assert moved.is_free(f"{entity}, again")
-    moved.clock.advance(65)
+    moved.clock.advance(LEASE_S + 5)
     assert moved.client().acquire(entity, record_wait=0).is_held()
 
 
@@ -178,7 +172,7 @@ def test_a_lock_from_an_acquisition_with_an_unknown_outcome_is_freed_as_soon_as_
     with wire.held_back(lambda sent: sent.operation == "Query") as leaving:
         with moved.time_flies(), moved.memory.outage(Fault.REPLY_LOST):
             acquiring = meanwhile(lambda: locks.acquire(entity))
-            assert leaving.reached.wait(30)
+            until(leaving.reached.is_set)
         assert moved.holders_of(entity) == 1
     with pytest.raises(OutcomeUnknown):
         outcome(acquiring)
@@ -198,7 +192,7 @@ def write_something(lease: Any) -> None:
     [
         lambda lease: lease.set_data("step 2"),
         write_something,
-        lambda lease: lease.ensure(60),
+        lambda lease: lease.ensure(LEASE_S),
         lambda lease: lease.renew(),
     ],
     ids=["set_data", "transact_write", "ensure", "renew"],
@@ -219,7 +213,9 @@ def test_a_loss_that_one_call_learns_of_is_known_to_all(
     with pytest.raises(LockLost), lease:
         pytest.fail("entered")
     until(lambda: told == [lease])
-    assert not locks._holdings._held
+    sent = len(moved.memory.sent)
+    locks.close()
+    assert len(moved.memory.sent) == sent
 
 
 # Retried releases: after an outage, when the client closes, and after an interrupt by a signal handler.
@@ -232,7 +228,7 @@ def test_a_release_in_time_whose_reply_was_lost_succeeds_if_it_is_retried_past_t
     lease = moved.client(heartbeat=False).acquire(entity, on_lost=told.append)
     with moved.time_flies(), moved.memory.outage(Fault.REPLY_LOST), pytest.raises(OutcomeUnknown):
         lease.release()
-    moved.clock.advance(65)
+    moved.clock.advance(LEASE_S + 5)
     lease.release()
     assert not told
 
@@ -249,40 +245,22 @@ def test_a_release_that_certainly_was_not_applied_does_not_count_as_an_earlier_t
     until(lambda: told == [lease])
 
 
-class Struck:
-    """An SDK client that calls the given function in the middle of its next release."""
-
-    def __init__(self, memory: MemoryDynamoDB) -> None:
-        self._memory = memory
-        self.then: Any = None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._memory.client, name)
-
-    def update_item(self, **parameters: Any) -> Any:
-        if self.then is not None and "REMOVE" in parameters["UpdateExpression"]:
-            then, self.then = self.then, None
-            then()
-        return self._memory.client.update_item(**parameters)
-
-
+@pytest.mark.parametrize("kind", ["threads"])
 def test_the_end_of_the_interpreter_completes_a_release_that_a_handler_with_close_and_exit_interrupted(
-    memory: MemoryDynamoDB, clock: ManualClock
+    moved: Moved, entity: str
 ) -> None:
-    struck: Any = Struck(memory)
-    locks = LockClient("locks", client=struck, clocks=clock, sleep=clock.sleep, heartbeat=False)
+    wire = Wire()
+    locks = moved.client(wire=wire, heartbeat=False)
 
-    def terminated() -> None:
+    def close_and_exit() -> None:
         locks.close()
         sys.exit(0)
 
-    struck.then = terminated
-    with pytest.raises(SystemExit), locks.acquire("order-42"):
+    wire.before(is_release, close_and_exit)
+    with pytest.raises(SystemExit), locks.acquire(entity):
         pass
     _client._release_all()
-    item = LockTable("locks", client=memory.client, clocks=clock).inspect(LockName("order-42")).item
-    assert item is not None
-    assert item.holders == ()
+    assert moved.is_free(entity)
 
 
 def test_the_clients_mutexes_are_entered_only_by_methods_in_which_no_handler_can_raise(

@@ -31,6 +31,15 @@ def decorated(locks: Any, work: Callable[..., Any], key: Any, **options: Any) ->
     return lambda *args, **kwargs: locks._loop.do(lambda: in_the_loop(*args, **kwargs))
 
 
+OF_THREADS = pytest.mark.parametrize("kind", ["threads"])
+OF_TASKS = pytest.mark.parametrize("kind", ["tasks"])
+
+
+@pytest.fixture
+def locks(moved: Moved) -> LockClient:
+    return moved.client()
+
+
 @pytest.fixture
 def serialize(place: Emulated) -> Serialize:
     return partial(decorated, place.client())
@@ -123,11 +132,6 @@ class Colour(enum.StrEnum):
 
 class Level(enum.IntEnum):
     HIGH = 3
-
-
-@pytest.fixture
-def locks(moved: Moved) -> LockClient:
-    return moved.client()
 
 
 @pytest.fixture
@@ -262,8 +266,8 @@ def test_the_decorator_without_brackets_is_refused_by_name_also_under_another_de
             def bill(self) -> None: ...
 
 
-@pytest.mark.parametrize("kind", ["threads"])
-def test_a_function_that_has_its_name_may_be_a_key_wherever_it_is_written(moved: Moved, locks: LockClient) -> None:
+@OF_THREADS
+def test_a_function_that_is_defined_before_may_be_a_key_wherever_it_is_written(moved: Moved, locks: LockClient) -> None:
     def key(order: str) -> str:
         return order
 
@@ -281,17 +285,13 @@ def test_a_function_that_has_its_name_may_be_a_key_wherever_it_is_written(moved:
 # Functions that may be decorated: their work has ended when the lock is released. Others are refused before they begin.
 
 
-OF_THREADS = pytest.mark.parametrize("kind", ["threads"])
-OF_TASKS = pytest.mark.parametrize("kind", ["tasks"])
-
-
 @pytest.fixture
 def begun() -> list[str]:
-    """What the work has done."""
+    """The work that has begun."""
     return []
 
 
-def held(moved: Moved) -> bool:
+def is_held(moved: Moved) -> bool:
     """Whether the lock is held now; only in memory, which can be read from anywhere."""
     return moved.holders_of("order-42") == 1
 
@@ -425,12 +425,12 @@ class Awaited:
 @OF_TASKS
 @pytest.mark.parametrize(
     "made_of",
-    [functools.partial, _wrapped, Awaited, lambda work: functools.partial(_wrapped(work))],
+    [partial, _wrapped, Awaited, lambda work: partial(_wrapped(work))],
     ids=["partial", "wrapper", "object", "partial of a wrapper"],
 )
 def test_any_kind_of_coroutine_function_runs_under_the_lock(moved: Moved, locks: Any, made_of: Any) -> None:
     async def work() -> bool:
-        return held(moved)
+        return is_held(moved)
 
     assert locks._loop.do(locks.serialized("order-42")(made_of(work))) is True
     assert moved.is_free("order-42")
@@ -439,7 +439,7 @@ def test_any_kind_of_coroutine_function_runs_under_the_lock(moved: Moved, locks:
 @OF_TASKS
 def test_a_plain_function_of_the_client_for_tasks_is_refused_at_once(locks: LockClient) -> None:
     decorate: Any = locks.serialized("order-42")
-    for work in (lambda: None, functools.partial(len, []), len):
+    for work in (lambda: None, partial(len, []), len):
         with pytest.raises(TypeError, match=r"use ticketlock\.LockClient"):
             decorate(work)
 
@@ -464,7 +464,7 @@ def test_a_static_method_and_a_class_method_may_be_decorated_from_outside(moved:
 @OF_TASKS
 def test_a_static_coroutine_method_runs_under_the_lock(moved: Moved, locks: Any) -> None:
     async def ship() -> bool:
-        return held(moved)
+        return is_held(moved)
 
     static: Any = locks.serialized("order-42")(staticmethod(ship))
     assert isinstance(static, staticmethod)

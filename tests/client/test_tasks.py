@@ -2,7 +2,7 @@
 
 import asyncio
 import warnings
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -21,6 +21,8 @@ from ticketlock.wire._sdk import CLIENT_SETTINGS
 pytestmark = pytest.mark.shows("left queue")
 
 PATIENCE_S = 30
+ROUNDS_A_REQUEST = 8
+"""How many rounds of callbacks the loop runs for a request, or so."""
 
 
 @pytest.fixture
@@ -114,20 +116,23 @@ def test_a_release_that_fails_after_its_caller_was_cancelled_is_logged(
     assert entity in caplog.text
 
 
-@pytest.mark.parametrize("how", ["has waited for too long", "is cancelled", "is cancelled twice"])
+@pytest.mark.parametrize(
+    ("patience_s", "cancellations"),
+    [(0.5, 0), (PATIENCE_S, 1), (PATIENCE_S, 2)],
+    ids=["has waited for too long", "is cancelled", "is cancelled twice"],
+)
 @pytest.mark.parametrize("several", [False, True], ids=["one lock", "the last of several"])
 def test_a_waiter_whose_task_ends_leaves_the_queue_and_frees_what_it_has(
-    place: Emulated, run: Any, entity: str, how: str, several: bool
+    place: Emulated, run: Any, entity: str, patience_s: float, cancellations: int, several: bool
 ) -> None:
     async def acquire(locks: aio.LockClient) -> None:
         await (locks.acquire_all([f"a{entity}", entity]) if several else locks.acquire(entity))
 
     async def work(locks: aio.LockClient) -> None:
         lease = await locks.acquire(entity)
-        patience_s = 0.5 if how == "has waited for too long" else PATIENCE_S
         waiting = asyncio.create_task(asyncio.wait_for(acquire(locks), patience_s))
         await until(lambda: place.queue_of(entity) == 1 or waiting.done())
-        for _ in range(["has waited for too long", "is cancelled", "is cancelled twice"].index(how)):
+        for _ in range(cancellations):
             waiting.cancel()
             await asyncio.sleep(0)
         with pytest.raises((asyncio.CancelledError, TimeoutError)):
@@ -143,13 +148,16 @@ def test_a_waiter_whose_task_ends_leaves_the_queue_and_frees_what_it_has(
 def test_a_waiter_that_is_cancelled_at_any_moment_leaves_no_row_and_no_grant(
     place: Emulated, run: Any, requests: int
 ) -> None:
-    """Cancelled after the loop has run this many rounds of callbacks."""
+    """Cancelled after each number of rounds of the loop in which it sends so many requests."""
+
+    async def acquire(locks: aio.LockClient, entity: str) -> aio.Lease:
+        return await locks.acquire(entity)
 
     async def work(locks: aio.LockClient) -> None:
-        for turns in range(requests * 8, requests * 8 + 8):
+        for rounds in range(requests * ROUNDS_A_REQUEST, (requests + 1) * ROUNDS_A_REQUEST):
             entity = some_entity()
-            acquiring = asyncio.create_task(acquired(locks, entity))
-            for _ in range(turns):
+            acquiring = asyncio.create_task(acquire(locks, entity))
+            for _ in range(rounds):
                 await asyncio.sleep(0)
             acquiring.cancel()
             await asyncio.wait({acquiring})
@@ -252,18 +260,7 @@ def test_a_holder_that_is_cancelled_frees_the_lock_and_closes_its_client(
     assert place.is_free(entity)
 
 
-def acquired(locks: aio.LockClient, entity: str, **wishes: Any) -> Coroutine[Any, Any, aio.Lease]:
-    async def acquire() -> aio.Lease:
-        awaited: Awaitable[aio.Lease] = locks.acquire(entity, **wishes)
-        return await awaited
-
-    return acquire()
-
-
 # The client for tasks, on a table in memory: operations without yielding to the loop, or outside of any loop.
-
-
-WAITS_S = 20
 
 
 @pytest.fixture
@@ -312,18 +309,18 @@ def in_time(work: Coroutine[Any, Any, None]) -> None:
     """Run it; a task that waits for itself ends, although the client's clock stands still."""
 
     async def main() -> None:
-        async with asyncio.timeout(WAITS_S):
+        async with asyncio.timeout(PATIENCE_S):
             await work
 
     asyncio.run(main())
 
 
-TASKS = [asyncio.ensure_future, asyncio.create_task, lambda asked: asyncio.wait_for(asked, 5)]
-"""Each creates a task for its argument; ``wait_for`` does so before Python 3.12."""
-IDS = ["ensure_future", "create_task", "wait_for"]
-
-
-@pytest.mark.parametrize("task_of", TASKS, ids=IDS)
+@pytest.mark.parametrize(
+    "task_of",
+    # The last one creates a task before Python 3.12.
+    [asyncio.ensure_future, asyncio.create_task, lambda asked: asyncio.wait_for(asked, PATIENCE_S)],
+    ids=["ensure_future", "create_task", "wait_for"],
+)
 def test_a_task_that_only_acquires_does_so_for_the_task_that_made_the_call(locks: aio.LockClient, task_of: Any) -> None:
     """Otherwise the holder would wait for a task that waits for the holder."""
 

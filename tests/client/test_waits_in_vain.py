@@ -112,17 +112,14 @@ def test_a_waiter_that_a_release_grants_a_lock_whose_limit_is_unset_to_another_n
 # A waiter keeps its place while the table is unreachable, until the lease of its row ends.
 
 
-PATIENCE_S = 8
-OUT_OF_REACH_MS = PATIENCE_S * 1_000
-TIME_OUT_S = 2
+PATIENCE_MS = 8_000
+"""For how long a client retries one request."""
+TIME_OUT_MS = 2_000
 
 
-def waiting(process: Process, lock: LockName, record_wait_ms: int | None = None) -> Stepper[Grant]:
+def sleeping_waiter(process: Process, lock: LockName, record_wait_ms: int | None = None) -> Stepper[Grant]:
     """A waiter that has slept once in the queue, and is about to poll."""
-    waiter = process.steps(
-        process.claim(lock),
-        lambda me: acquire(me, wait(me, record_wait_ms)),
-    )
+    waiter = process.steps(process.claim(lock), lambda me: acquire(me, wait(me, record_wait_ms)))
     while not isinstance(waiter.next_request, Pause):
         waiter.step()
     waiter.step()
@@ -131,7 +128,7 @@ def waiting(process: Process, lock: LockName, record_wait_ms: int | None = None)
 
 def fails(waiter: Stepper[Grant], world: World, error: type[TableError]) -> None:
     """One poll fails after its retries, and the waiter sleeps again."""
-    world.advance(OUT_OF_REACH_MS)
+    world.advance(PATIENCE_MS)
     waiter.fail(error("the table is out of reach"))
     if isinstance(waiter.next_request, Pause):
         waiter.step()
@@ -144,7 +141,7 @@ def test_a_waiter_without_a_record_wait_outlasts_an_outage_of_forty_seconds(
 ) -> None:
     first = alice.claim(lock)
     grant = alice.granted(first)
-    waiter = waiting(bob, lock)
+    waiter = sleeping_waiter(bob, lock)
     (row,) = alice.table.inspect(lock).rows
     for _ in range(5):
         fails(waiter, world, error)
@@ -158,7 +155,7 @@ def test_an_outage_longer_than_its_rows_lease_ends_the_wait(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     alice.granted(alice.claim(lock))
-    waiter = waiting(bob, lock)
+    waiter = sleeping_waiter(bob, lock)
     while not waiter.done:
         fails(waiter, world, RequestNotApplied)
     assert isinstance(waiter.error, RequestNotApplied)
@@ -171,7 +168,7 @@ def test_a_record_wait_ends_in_the_middle_of_an_outage(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     alice.granted(alice.claim(lock))
-    waiter = waiting(bob, lock, record_wait_ms=10_000)
+    waiter = sleeping_waiter(bob, lock, record_wait_ms=10_000)
     fails(waiter, world, RequestNotApplied)
     assert not waiter.done
     fails(waiter, world, RequestNotApplied)
@@ -187,7 +184,7 @@ class Silent(Wire):
         self._clock = moved.clock
 
     def pass_through(self, sent: Sent) -> None:
-        self._clock.advance(TIME_OUT_S)
+        self._clock.advance(TIME_OUT_MS / 1_000)
         super().pass_through(sent)
 
 
@@ -199,27 +196,34 @@ def test_while_nothing_is_answered_an_acquisition_ends_after_one_patience(
     locks = moved.client(wire=Silent(moved))
     with moved.memory.outage(Fault.REQUEST_LOST), pytest.raises(RequestNotApplied):
         locks.acquire(entity, record_wait=record_wait)
-    assert moved.clock.wall_ms - began == PATIENCE_S * 1_000
+    assert moved.clock.wall_ms - began == PATIENCE_MS
 
 
-def test_the_clean_up_of_a_request_that_may_be_applied_is_tried_once_after_that(moved: Moved, entity: str) -> None:
+def test_the_clean_up_of_a_request_that_may_be_applied_is_tried_once_after_its_patience(
+    moved: Moved, entity: str
+) -> None:
     wire = Silent(moved)
     locks = moved.client(wire=wire, lease=3_600)
     locks.acquire(f"{entity}, before").release()
     began, sent_before = moved.clock.wall_ms, len(wire.sent)
     with moved.memory.outage(Fault.REPLY_LOST), pytest.raises(OutcomeUnknown):
         locks.try_acquire(entity)
-    assert [sent.operation for sent in wire.sent[sent_before:]] == [*["UpdateItem"] * 4, "Query"]
-    assert moved.clock.wall_ms - began == (PATIENCE_S + TIME_OUT_S) * 1_000
+    assert [sent.operation for sent in wire.sent[sent_before:]] == [
+        *["UpdateItem"] * (PATIENCE_MS // TIME_OUT_MS),
+        "Query",
+    ]
+    assert moved.clock.wall_ms - began == PATIENCE_MS + TIME_OUT_MS
 
 
 def test_a_record_wait_and_one_patience_bound_a_wait_that_an_outage_meets(moved: Moved, entity: str) -> None:
     moved.client(lease=3_600).acquire(entity)
     locks = moved.client(wire=Silent(moved), lease=3_600)
-    began = moved.clock.wall_ms
+    began, record_wait_s = moved.clock.wall_ms, 10
     with ExitStack() as outage, pytest.raises(RequestNotApplied):
         locks.acquire(
-            entity, record_wait=10, on_wait=lambda _: outage.enter_context(moved.memory.outage(Fault.REQUEST_LOST))
+            entity,
+            record_wait=record_wait_s,
+            on_wait=lambda _: outage.enter_context(moved.memory.outage(Fault.REQUEST_LOST)),
         )
     # The last try of the withdrawal, and the only one of the clean-up.
-    assert moved.clock.wall_ms - began <= (10 + PATIENCE_S + 2 * TIME_OUT_S) * 1_000
+    assert moved.clock.wall_ms - began <= 1_000 * record_wait_s + PATIENCE_MS + 2 * TIME_OUT_MS

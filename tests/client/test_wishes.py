@@ -56,6 +56,8 @@ WRONG: list[dict[str, Any]] = [
     *({"data": value} for value in ("", LONG)),
     *({"owner": value} for value in ("", LONG)),
     {"namespace": "a/b"},
+    {"entity": LockName("order-42"), "namespace": "other"},
+    *({"entity": value} for value in ("", True, 4.2, None, b"order-42", LONG)),
 ]
 
 
@@ -73,15 +75,7 @@ def test_an_argument_out_of_its_bounds_is_refused_and_nothing_is_sent(
 ) -> None:
     locks = moved.client()
     with pytest.raises(InvalidLockRequest):
-        locks.acquire(entity, **wrong)
-    assert moved.memory.sent == []
-
-
-@pytest.mark.parametrize("wrong", ["", True, 4.2, None, b"order-42", pytest.param(LONG, id="long")])
-def test_an_invalid_entity_is_refused_and_nothing_is_sent(moved: Moved, wrong: Any) -> None:
-    locks = moved.client()
-    with pytest.raises(InvalidLockRequest):
-        locks.acquire(wrong)
+        locks.acquire(**{"entity": entity, **wrong})
     assert moved.memory.sent == []
 
 
@@ -118,12 +112,6 @@ def test_a_refusal_names_the_argument_and_what_is_allowed_or_what_ours_is_called
             getattr(locks, verb)(entity, **wrong)
         assert str(refused.value).startswith(shown)
     assert moved.memory.sent == []
-
-
-def test_a_namespace_beside_a_lock_name_is_refused(moved: Moved, entity: str) -> None:
-    locks = moved.client()
-    with pytest.raises(InvalidLockRequest):
-        locks.acquire(LockName(entity), namespace="other")
 
 
 def test_a_lease_that_one_hung_request_could_outlast_is_refused_and_nothing_is_sent(
@@ -201,7 +189,9 @@ def test_a_lock_is_not_resumed_with_a_heartbeat_that_is_neither_true_nor_false(
 
 
 @pytest.mark.parametrize("wrong", [None, 42, "order-42", LockName("order-42"), [], ["a", "a"], [None], ["a", True]])
-def test_several_locks_are_a_list_of_entities(moved: Moved, wrong: Any) -> None:
+def test_several_locks_are_refused_unless_they_are_a_list_of_different_entities_and_nothing_is_sent(
+    moved: Moved, wrong: Any
+) -> None:
     locks = moved.client()
     with pytest.raises(InvalidLockRequest):
         locks.acquire_all(wrong)

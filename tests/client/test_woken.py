@@ -49,15 +49,16 @@ def operations(memory: MemoryDynamoDB) -> list[str]:
     return [sent.operation for sent in memory.sent]
 
 
-def are_queued(moved: Moved, entity: str, count: int) -> bool:
-    return moved.queue_of(entity) == count
+def queued(moved: Moved, entity: str, count: int) -> None:
+    """Wait until the queue has this many rows."""
+    until(lambda: moved.queue_of(entity) == count, f"row {count} of the queue")
 
 
 def test_a_waiter_of_the_same_process_is_woken_by_the_release(moved: Moved, entity: str) -> None:
     wire = Wire()
     lease = moved.client(**SLOW).acquire(entity)
     waiting = meanwhile(lambda: moved.client(wire=wire, **SLOW).acquire(entity))
-    until(lambda: moved.queue_of(entity) == 1, "a waiter")
+    queued(moved, entity, 1)
     before = len(wire.sent)
     lease.release()
     assert outcome(waiting).is_held()
@@ -89,11 +90,11 @@ def test_a_waiter_that_leaves_wakes_the_next_which_then_sleeps_as_the_first_in_l
     lease = moved.client(**SLOW).acquire(entity)
     leaves, next_wire = moved.client(**SLOW), Wire()
     leaving = meanwhile(lambda: leaves.acquire(entity))
-    until(lambda: moved.queue_of(entity) == 1, "a waiter")
+    queued(moved, entity, 1)
     waiting = meanwhile(lambda: moved.client(wire=next_wire, **SLOW).acquire(entity))
-    until(lambda: moved.queue_of(entity) == 2, "a waiter behind it")
+    queued(moved, entity, 2)
     leaves.close()
-    until(lambda: [sent.operation for sent in next_wire.sent][-1] == "Query", "its poll")
+    until(lambda: next_wire.sent[-1].operation == "Query", "its poll")
     lease.release()
     assert outcome(waiting).is_held()
     with pytest.raises(ClientClosed):
@@ -115,11 +116,12 @@ def test_a_waiter_in_a_table_of_the_same_name_in_another_account_is_not_granted_
     assert client(other, clock, nothing, release).acquire("e").is_held()
 
 
-@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("shared", [False, True], ids=["in order", "together"])
 def test_waiters_are_woken_one_after_the_other_in_order_or_together_if_they_share(
     moved: Moved, entity: str, shared: bool
 ) -> None:
     lease = moved.client(**SLOW).acquire(entity)
+    waiters = range(4)
     entered: list[int] = []
     waiting = []
 
@@ -127,15 +129,15 @@ def test_waiters_are_woken_one_after_the_other_in_order_or_together_if_they_shar
         with moved.client(**SLOW).acquire(entity, shared=shared):
             entered.append(number)
             if shared:
-                until(lambda: len(entered) == 4, "the others")
+                until(lambda: len(entered) == len(waiters), "the others")
 
-    for number in range(4):
+    for number in waiters:
         waiting.append(meanwhile(partial(wait, number)))
-        until(partial(are_queued, moved, entity, number + 1), "a waiter")
+        queued(moved, entity, number + 1)
     lease.release()
     for each in waiting:
         outcome(each)
-    assert (sorted(entered) if shared else entered) == [0, 1, 2, 3]
+    assert (sorted(entered) if shared else entered) == list(waiters)
 
 
 def test_a_release_grants_the_lock_to_the_next_by_its_last_poll(memory: MemoryDynamoDB, clock: ManualClock) -> None:
@@ -190,7 +192,7 @@ class Meeting:
 
     def transact_write_items(self, **parameters: Any) -> Any:
         self.asked.set()
-        assert self.may_be_sent.wait(30)
+        until(self.may_be_sent.is_set)
         return self._memory.client.transact_write_items(**parameters)
 
     def query(self, **parameters: Any) -> Any:
@@ -211,7 +213,7 @@ def test_a_waiter_that_is_granted_the_lock_while_it_leaves_releases_it_too(
 
     def interrupted() -> None:
         releasing = meanwhile(lease.release)
-        assert theirs.asked.wait(30)
+        until(theirs.asked.is_set)
         its.after_query += [lambda: outcome(releasing), theirs.may_be_sent.set]
         raise KeyboardInterrupt
 
@@ -223,7 +225,7 @@ def test_a_waiter_that_is_granted_the_lock_while_it_leaves_releases_it_too(
     assert (item.fencing_token, item.holders) == (lease.fencing_token + 1, ())
 
 
-def test_a_release_of_another_lock_or_table_wakes_no_one(memory: MemoryDynamoDB, clock: ManualClock) -> None:
+def test_a_release_of_a_lock_in_another_namespace_wakes_no_one(memory: MemoryDynamoDB, clock: ManualClock) -> None:
     lease, other = client(memory, clock).acquire("e"), client(memory, clock).acquire("e", namespace="other")
 
     def releases_the_other() -> None:
@@ -234,8 +236,10 @@ def test_a_release_of_another_lock_or_table_wakes_no_one(memory: MemoryDynamoDB,
     assert client(memory, clock, nothing, releases_the_other, lease.release).acquire("e").is_held()
 
 
-def test_a_waiter_of_another_process_goes_first(memory: MemoryDynamoDB, clock: ManualClock) -> None:
-    """This one is not woken by the release: it polls at its usual pace."""
+def test_no_waiter_is_woken_before_one_of_another_process_that_came_first(
+    memory: MemoryDynamoDB, clock: ManualClock
+) -> None:
+    """It polls at its usual pace."""
     holder, elsewhere = client(memory, clock), LockTable("locks", client=memory.client, clocks=clock)
     lease, theirs = holder.acquire("e"), Claim(LockName("e"), "elsewhere", 60_000)
     place = elsewhere.take_ticket(theirs, None)

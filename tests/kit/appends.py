@@ -25,8 +25,14 @@ from ticketlock.units import Units, UnitTable
 from ticketlock.wire._sdk import make_client
 
 _TIMEOUT_S = 2
-# How often a unit is committed natively or by marks.
-_WAYS: Mapping[Literal["marked"] | None, int] = {None: 5, "marked": 5}
+_MOST_LISTS = 4
+"""How many lists a unit reads, at most; it appends to some of them."""
+_MOST_UNITS = 1_000_000
+"""How many units a process runs, at most: the elements of different processes are different."""
+_KILLED_WITHIN_S = 0.05
+"""How long into its last unit a process is killed, at most."""
+_ENGINES: Sequence[Literal["marked"] | None] = (None, "marked")
+"""A unit is committed natively, or by marks."""
 
 
 @dataclass(frozen=True)
@@ -64,30 +70,31 @@ def work(lists: Lists, process: int, way: str) -> None:
     chance = random.Random(f"{lists.seed}/{process}")
     meet_the_others()
     for number in range(lists.each):
-        keys = chance.sample(range(lists.count), chance.randint(1, min(4, lists.count)))
-        written = keys[: chance.randint(0, len(keys))]
+        keys = chance.sample(range(lists.count), chance.randint(1, min(_MOST_LISTS, lists.count)))
+        names = [f"list-{key}" for key in keys]
+        written = names[: chance.randint(0, len(names))]
         said: dict[str, Any] = {
             "id": f"{process}/{number}",
             "begin": time.monotonic(),
-            "appends": {f"list-{key}": process * 1_000_000 + number for key in written},
+            "appends": dict.fromkeys(written, process * _MOST_UNITS + number),
         }
         if way == "with units":
-            _in_a_unit(units, table, chance, [f"list-{key}" for key in keys], said)
+            _in_a_unit(units, table, chance, names, said)
         else:
-            _one_by_one(lists, [f"list-{key}" for key in keys], said)
+            _one_by_one(lists, names, said)
     say("done")
 
 
 def _in_a_unit(
     units: Units, table: UnitTable, chance: random.Random, names: Sequence[str], said: dict[str, Any]
 ) -> None:
-    unit = units.begin(engine=chance.choices(list(_WAYS), list(_WAYS.values()))[0])
+    unit = units.begin(engine=chance.choice(_ENGINES))
     say({**said, "unit": unit.id})
     reads: dict[str, list[int]] = {}
     outcome: Outcome = "aborted"
     try:
         with unit:
-            if chance.random() < 0.5:
+            if chance.choice((True, False)):
                 found = unit.get_all([(table, {"id": name}) for name in names])
             else:
                 found = [unit.get(table, {"id": name}) for name in names]
@@ -149,7 +156,7 @@ class Writers:
     def _share(self, number: int) -> None:
         chance = random.Random(f"{self.lists.seed} kills {number}")
         if number < self.processes - 1:
-            self._follow(number, chance.randrange(self.lists.each // 2), chance.uniform(0, 0.05))
+            self._follow(number, chance.randrange(self.lists.each // 2), chance.uniform(0, _KILLED_WITHIN_S))
             number += self.processes
         self._follow(number, None, 0)
 

@@ -22,7 +22,6 @@ def arrows(root: Path, *packages: str) -> Arrows:
 
 
 def module_of(file: Path, root: Path) -> str:
-    """The full name of a module."""
     return ".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
 
 

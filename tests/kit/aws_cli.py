@@ -12,15 +12,6 @@ _REQUIREMENTS = Path(__file__).with_name("aws-cli-requirements.txt")
 _TIMEOUT_S = 300.0
 
 
-def aws_cli_folder() -> Path:
-    """The folder of the program ``aws``, which is installed once for each list of pins.
-
-    Raises:
-        EmulatorError: it cannot be installed.
-    """
-    return pinned_python("aws-cli-venv", _REQUIREMENTS).parent
-
-
 def run_script(script: str, *, env: Mapping[str, str], folder: Path) -> str:
     """Run commands of a shell that call ``aws``, and return what they print.
 
@@ -28,11 +19,10 @@ def run_script(script: str, *, env: Mapping[str, str], folder: Path) -> str:
         script: the commands; the first that fails ends it.
         env: more environment, such as an endpoint and credentials.
         folder: where to run them.
-
-    Raises:
-        LocalCloudError: one of them failed; the message ends with what it printed.
     """
-    path = os.pathsep.join([str(aws_cli_folder()), os.defpath])
+    # The CLI is installed once for each list of pins.
+    folder_of_aws = pinned_python("aws-cli-venv", _REQUIREMENTS).parent
+    path = os.pathsep.join([str(folder_of_aws), os.defpath])
     apart = {"HOME": str(folder), "AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
     done = subprocess.run(
         ["bash", "-euc", script],

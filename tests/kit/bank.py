@@ -21,7 +21,7 @@ from kit.programs import heard, meet_the_others, say, start, tell
 from kit.units import KEYS, dumped, loaded, make_table
 
 from ticketlock.errors import OutcomeUnknown, RequestNotApplied
-from ticketlock.units import Unit, Units, UnitTable
+from ticketlock.units import Unit, Units
 from ticketlock.wire._sdk import make_client
 
 OPENING = 1_000
@@ -101,8 +101,6 @@ class WithUnits:
     def __init__(self, bank: Bank) -> None:
         self._bank = bank
         self._units = Units(bank.units, client=make_client(endpoint_url=bank.endpoint))
-        self._accounts: UnitTable | None = None
-
         self._transfer = self._units.transactional(tries=_MOST_TRIES, name=bank.name)(self._run)
 
     def make(self, number: int) -> None:
@@ -114,7 +112,7 @@ class WithUnits:
                 continue
 
     def _run(self, number: int, *, unit: Unit) -> None:
-        accounts = self._accounts = self._accounts or self._units.table(self._bank.accounts)
+        accounts = self._units.table(self._bank.accounts)
         source, target, amount = self._bank.transfer(number)
         unit.get_all([(accounts, {"id": source}), (accounts, {"id": target})])
         unit.update(accounts, {"id": source}, "SET balance = balance - :n", {":n": amount})
@@ -129,7 +127,6 @@ class WithoutUnits:
         self._client: Any = make_client(endpoint_url=bank.endpoint)
 
     def make(self, number: int) -> None:
-        """Read and write."""
         source, target, amount = self._bank.transfer(number)
         balances = {name: self._read(name) for name in (source, target)}
         for name, change in ((source, -amount), (target, amount)):

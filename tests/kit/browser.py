@@ -17,11 +17,7 @@ class BrowserMissing(LocalCloudError):
 
 
 def browser_program() -> Path:
-    """Return a Chromium; if none is installed, root installs Debian's with ``apt-get``.
-
-    Raises:
-        BrowserMissing: none could be found or installed.
-    """
+    """Return a Chromium; if none is installed, root installs Debian's with ``apt-get``."""
     with exclusive("browser"):
         said = "" if _found() else _install()
         found = _found()

@@ -94,6 +94,7 @@ def _of_processes(world: World, others: int, counted: Counted) -> Iterator[Step]
     places: list[Position] = []
 
     yield counted("acquire at once", lambda: grants.append(alice.granted(first)))
+    (at_once,) = grants
     yield counted("a try that must not wait", lambda: _is_refused(lambda: bob.take(second, record_wait_ms=0)))
     yield counted("join: a try, the ticket, the row", lambda: places.append(bob.queued(second)))
     (waiting,) = places
@@ -101,14 +102,15 @@ def _of_processes(world: World, others: int, counted: Counted) -> Iterator[Step]
     leaving = carol.queued(third)
     yield counted("withdraw", lambda: carol.table.withdraw(third, leaving.place.ticket))
     world.advance(LEASE_MS * 2 // 3)
-    yield counted("renew", lambda: alice.table.renew(first, grants[0].fencing_token))
+    yield counted("renew", lambda: alice.table.renew(first, at_once.fencing_token))
     yield counted("a poll that renews the queue row", lambda: bob.poll(second, waiting))
-    yield counted("set data", lambda: alice.table.set_data(first, grants[0].fencing_token, DATA))
-    yield counted("release", lambda: alice.table.release(first, grants[0]))
+    yield counted("set data", lambda: alice.table.set_data(first, at_once.fencing_token, DATA))
+    yield counted("release", lambda: alice.table.release(first, at_once))
     yield counted("a poll that takes the lock", lambda: _is_granted(bob.poll(second, waiting)))
     world.advance(LATE_MS)
     longer = replace(third, lease_ms=_LONG_LEASE_MS)
     yield counted("acquire past an expired holder", lambda: grants.append(carol.granted(longer)))
+    _, past_an_expired = grants
     dave.queued(fourth)
     world.advance(LATE_MS)
     behind = alice.claim(lock, permits=permits)
@@ -116,7 +118,7 @@ def _of_processes(world: World, others: int, counted: Counted) -> Iterator[Step]
     yield counted("a poll that sweeps an expired row", lambda: alice.poll(behind, last))
     yield counted("show the lock and its queue", lambda: alice.table.inspect(lock))
     yield counted("set the limit", lambda: alice.table.set_limit(lock, permits))
-    yield counted("release by force", lambda: alice.table.force_release(lock, grants[1].fencing_token))
+    yield counted("release by force", lambda: alice.table.force_release(lock, past_an_expired.fencing_token))
     alice.table.withdraw(behind, last.place.ticket)
 
 

@@ -96,7 +96,6 @@ class Command:
         return Running(process)
 
     def run(self, *arguments: str, text: str | None = None, **more: str) -> Ended:
-        """Run it to its end."""
         return self.start(*arguments, env=more).end(text)
 
 
@@ -110,7 +109,6 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition."""
     assert wait_until(condition, timeout_s=LONG_S)
 
 

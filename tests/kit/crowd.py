@@ -8,14 +8,13 @@ from dataclasses import replace
 
 from kit.kept import Kept
 from kit.lock_history import Event, operations, outcome
-from kit.lock_model import judge
+from kit.lock_model import judge, lease_runs
 from kit.places import until
 from kit.programs import LEASE_S, Counter, Programs, Shared, heard, tell
-from kit.recorded import name_of
+from kit.recorded import process_name
 from kit.works import TWO, alone, come_and_go, reading, several
 from ticketlock_local.demo.checks import Verdict
 
-from ticketlock import LockState
 from ticketlock.wire._driver import SystemClocks
 
 Process = subprocess.Popen[str]
@@ -37,13 +36,6 @@ def waiting(events: Iterable[Event], entity: str) -> set[str]:
     """The processes with a row in the queue."""
     asking = operations(event for event in events if (event.entity, event.action) == (entity, "acquire"))
     return {call[0].process for call in asking if len(call) > 1 and outcome(call) == "unknown"}
-
-
-def lease_runs(state: LockState) -> bool:
-    """Whether a holder's or a waiter's lease is still running."""
-    holders = state.item.holders if state.item is not None else ()
-    leases = [each.lease_until_ms for each in holders] + [each.lease_until_ms for each in state.rows]
-    return any(until_ms >= state.now.earliest_ms for until_ms in leases)
 
 
 class Crowd:
@@ -84,29 +76,30 @@ class Crowd:
 
     def suspend_at_any(self, who: Who, entities: Sequence[str]) -> tuple[Process, str]:
         """The same, at the first of these locks where it is possible. Also returns which lock."""
-        found: list[tuple[Process, str]] = []
 
-        def is_suspended() -> bool:
-            # All of them, so that what was found is still true.
+        def suspended() -> tuple[Process, str] | None:
+            # All of them, so that what is found is still true.
             for process in self._free:
                 process.send_signal(signal.SIGSTOP)
                 _, status = os.waitpid(process.pid, os.WUNTRACED)
                 assert os.WIFSTOPPED(status), "a process has ended; see what it printed"
-            for entity in entities:
-                names = who(self._kept.events(), entity)
-                found.extend((process, entity) for process in self._free if name_of(process.pid) in names)
+            names = {entity: who(self._kept.events(), entity) for entity in entities}
+            found = [
+                (each, entity) for entity in entities for each in self._free if process_name(each.pid) in names[entity]
+            ]
+            chosen = found[0] if found else None
             for process in self._free:
-                if not found or process is not found[0][0]:
+                if chosen is None or process is not chosen[0]:
                     process.send_signal(signal.SIGCONT)
-            return bool(found)
+            return chosen
 
-        until(is_suspended, f"a process {who.__name__} {' or '.join(entities)}")
-        self._free.remove(found[0][0])
-        return found[0]
+        process, entity = until(suspended, f"a process {who.__name__} {' or '.join(entities)}")
+        self._free.remove(process)
+        return process, entity
 
     def resume(self, process: Process) -> None:
         """Continue a suspended process, to the end of what it was doing."""
-        seen, name = len(self._kept.events()), name_of(process.pid)
+        seen, name = len(self._kept.events()), process_name(process.pid)
         process.send_signal(signal.SIGCONT)
         until(
             lambda: any(

@@ -18,7 +18,6 @@ _started = itertools.count(1)
 
 
 def execution_arn() -> str:
-    """The ARN of a new execution."""
     return f"{MACHINE.replace('stateMachine', 'execution')}:{uuid.uuid4()}"
 
 

@@ -6,7 +6,6 @@ from kit.in_a_loop import Loop
 from kit.places import Emulated, Kind
 from kit.proxy import Proxy
 
-from ticketlock import LockName
 from ticketlock.locks._lock_table import LockTable
 
 
@@ -31,13 +30,9 @@ class Far(Emulated):
 
     def token_of(self, entity: str) -> int:
         """The last fencing token that was granted."""
-        item = self.table.inspect(LockName(entity)).item
-        assert item is not None
-        return item.fencing_token
+        return self.item_of(entity).fencing_token
 
     def lease_until_ms(self, entity: str) -> int:
         """When the lease of its only holder ends, in table time."""
-        item = self.table.inspect(LockName(entity)).item
-        assert item is not None
-        (holder,) = item.holders
+        (holder,) = self.item_of(entity).holders
         return holder.lease_until_ms

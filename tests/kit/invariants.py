@@ -131,7 +131,7 @@ def no_eviction(item: LockItem | None, gone: Iterable[Row], now_ms: float, *, by
 
 
 def no_holder_evicted(
-    before: LockItem | None, after: LockItem | None, now_ms: float, *, by: str, meant: Collection[int] = ()
+    before: LockItem | None, after: LockItem | None, now_ms: float, *, by: str, meant: Collection[int]
 ) -> None:
     """No process ends another owner's grant while its lease runs.
 
@@ -284,7 +284,7 @@ def no_overtaking(
         and (before is None or each.row.ticket > before.void_up_to)
         and (granted is None or each.row.ticket < granted.ticket)
     ]
-    live = [h for h in (before.holders if before is not None else ()) if h.lease_until_ms >= now_ms]
+    live = [each for each in (before.holders if before is not None else ()) if each.lease_until_ms >= now_ms]
     left = room(live, permits, shared=shared)
 
     def fit_in(rows: Collection[Row]) -> bool:

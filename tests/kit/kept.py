@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from kit.lock_history import Event, Recorder, Seen, history, write
+from kit.lock_history import Event, Seen, history
 from kit.lock_model import History, judge
 from kit.picture import drawn
 from ticketlock_local.checkout import BUILD, ROOT
@@ -34,12 +34,9 @@ class Kept:
         self.path.touch()
         self._seen = Seen(self.path)
 
-    def recorder(self, process: str) -> Recorder:
-        return Recorder(self.path, process)
-
     def write(self, events: Iterable[Event]) -> None:
         """Replace it by events that were recorded elsewhere."""
-        write(self.path, events)
+        self.path.write_text("".join(event.line() for event in events), encoding="utf-8")
         self._seen = Seen(self.path)
 
     def events(self) -> list[Event]:

@@ -12,9 +12,13 @@ ENTITY = "order-42"
 FOREVER_MS = 1_000_000
 _STEP_MS = 10
 _STEPS = 200
-_ARRIVALS, _CROWDED = 0.3, 8
-_DEATHS, _UNHEARD = 0.03, 0.1
+_TRIP_MS = 3
+"""How long a request takes to the table, and its reply back."""
 _LEASE_MS = 300
+_CROWDED = 8
+"""No client arrives while so many things may happen next."""
+_ARRIVALS, _CRASHES, _UNHEARD = 0.3, 0.03, 0.1
+"""How probable it is that a client arrives in a step, that one crashes, and that a reply does not arrive."""
 
 
 def event(process: str, kind: Kind, at_ms: int, *, action: Action = "acquire", turn: int = 0, **facts: Any) -> Event:
@@ -127,9 +131,9 @@ class Reference:
 
     def arrive(self, *, shared: bool) -> None:
         name = f"client {len(self.events)}"
-        client = Client(name=name, shared=shared, busy_until_ms=0, polled_ms=self._now_ms - 3)
+        client = Client(name=name, shared=shared, busy_until_ms=0, polled_ms=self._now_ms - _TRIP_MS)
         self._clients.append(client)
-        self._tell(client, "invoked", -3, shared=shared, permits=self.permits)
+        self._tell(client, "invoked", -_TRIP_MS, shared=shared, permits=self.permits)
 
     def take_at_once(self, client: Client) -> None:
         self._issued += 1
@@ -154,7 +158,7 @@ class Reference:
             self._stay(client, "polls")
 
     def poll_and_may_enter(self, client: Client) -> None:
-        client.seen_token, client.polled_ms = self.token, self._now_ms - 3
+        client.seen_token, client.polled_ms = self.token, self._now_ms - _TRIP_MS
 
     def take_its_turn(self, client: Client) -> None:
         self._grant(client, ticket=client.ticket)
@@ -162,28 +166,27 @@ class Reference:
     def refuse(self, client: Client) -> None:
         """It gives up, and leaves the queue."""
         self._clients.remove(client)
-        self._tell(client, "refused", 3)
+        self._tell(client, "refused", _TRIP_MS)
 
     def write(self, client: Client) -> None:
         """Count one more, if the lease is still running; the answer may be lost."""
         client.has_written = True
-        self._tell(client, "invoked", -3, action="update", found=self.counter)
+        self._tell(client, "invoked", -_TRIP_MS, action="update", found=self.counter)
         is_applied = self._holds(client)
         self.counter += is_applied
         if self.chance.random() < _UNHEARD:
             client.has_crashed = True
         else:
-            self._tell(client, "applied" if is_applied else "refused", 3, action="update")
+            self._tell(client, "applied" if is_applied else "refused", _TRIP_MS, action="update")
 
     def release(self, client: Client) -> None:
         self._clients.remove(client)
         if is_applied := self._holds(client):
-            self._tell(client, "holds", -4)
-        self._tell(client, "invoked", -3, action="release")
-        self._tell(client, "applied" if is_applied else "refused", 3, action="release")
+            self._tell(client, "holds", -_TRIP_MS - 1)
+        self._tell(client, "invoked", -_TRIP_MS, action="release")
+        self._tell(client, "applied" if is_applied else "refused", _TRIP_MS, action="release")
 
     def crash(self, client: Client) -> None:
-        """It crashes."""
         client.has_crashed = True
 
     def _grant(self, client: Client, *, ticket: int | None) -> None:
@@ -193,14 +196,14 @@ class Reference:
             client.has_crashed = True
             return
         # Replies may be slow.
-        late_ms = self.chance.choice((3, 3, 4 * _STEP_MS))
+        late_ms = self.chance.choice((_TRIP_MS, _TRIP_MS, 4 * _STEP_MS))
         client.busy_until_ms = self._now_ms + late_ms
         numbers = {"ticket": ticket, "fencing_token": self.token, "polled_ms": client.polled_ms}
         self._tell(client, "applied", late_ms, **numbers)
 
     def _stay(self, client: Client, kind: Kind, **facts: Any) -> None:
-        client.polled_ms = client.busy_until_ms = self._now_ms + 3
-        self._tell(client, kind, 3, **facts)
+        client.polled_ms = client.busy_until_ms = self._now_ms + _TRIP_MS
+        self._tell(client, kind, _TRIP_MS, **facts)
 
     def _tell(self, client: Client, kind: Kind, after_ms: int, **facts: Any) -> None:
         self.events.append(event(client.name, kind, self._now_ms + after_ms, **facts))
@@ -241,7 +244,7 @@ def told_by(lock: Reference, *, shares: bool) -> Reference:
             lock.arrive(shared=shares and chance.random() < 0.5)
         elif choices:
             happens, client = chance.choice(choices)
-            (lock.crash if chance.random() < _DEATHS else happens)(client)
+            (lock.crash if chance.random() < _CRASHES else happens)(client)
         lock.pass_time()
     return lock
 

@@ -109,13 +109,7 @@ class Recording:
     entity: str
 
     def tell(self, kind: Kind, **facts: Any) -> None:
-        """Record an event of the operation."""
         self._recorder.append(self.operation, self.action, self.entity, kind, facts)
-
-
-def write(path: Path, events: Iterable[Event]) -> None:
-    """Overwrite a file."""
-    path.write_text("".join(event.line() for event in events), encoding="utf-8")
 
 
 class Seen:
@@ -127,7 +121,7 @@ class Seen:
         self._events: list[Event] = []
 
     def events(self) -> list[Event]:
-        """All new events, in the order in which they were written."""
+        """All events so far, in the order in which they were written."""
         with self._path.open("rb") as file:
             file.seek(self._read)
             for line in file:
@@ -166,7 +160,6 @@ def history(events: Iterable[Event]) -> History:
 
 
 def outcome(trace: Sequence[Event]) -> Outcome:
-    """The outcome of the operation of these events."""
     for event in trace:
         if event.kind == "applied" or event.kind == "refused":
             return event.kind

@@ -116,11 +116,17 @@ def judge(history: History, left: Mapping[str, LockState], counters: Mapping[str
 
 
 def by_entity(acquisitions: Iterable[Acquisition]) -> dict[str, list[Acquisition]]:
-    """Group them by entity."""
     groups: dict[str, list[Acquisition]] = {}
     for each in acquisitions:
         groups.setdefault(each.entity, []).append(each)
     return groups
+
+
+def lease_runs(state: LockState) -> bool:
+    """Whether a holder's or a waiter's lease may still be running."""
+    leases = [row.lease_until_ms for row in state.rows]
+    leases += [holder.lease_until_ms for holder in (state.item.holders if state.item is not None else ())]
+    return any(until_ms >= state.now.earliest_ms for until_ms in leases)
 
 
 # The promises. Each is about the acquisitions of one entity.
@@ -300,7 +306,6 @@ def _passed(
 
 
 def _excluding(waiter: Acquisition, grants: Iterable[_Grant]) -> list[_Grant]:
-    """The grants that exclude it."""
     return [grant for grant in grants if grant.of.excludes(waiter)]
 
 

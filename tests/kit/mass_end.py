@@ -22,7 +22,7 @@ import _observed
 import clean_up
 from botocore.exceptions import ClientError
 from kit.awaited import Sending
-from kit.events import MACHINE, execution_arn, step_event, ticket_event
+from kit.events import MACHINE, execution_arn, step_event, turn_of
 
 from ticketlock import LockTable
 from ticketlock.testing import ManualClock, MemoryDynamoDB
@@ -171,7 +171,7 @@ class MassEnd:
         ended = []
         for _ in range(count):
             execution, request = self._asked(f"failed-{next(self._entities)}")
-            turn = self._takes(execution, request)
+            turn = turn_of(self._setting_up, execution, request)
             self._setting_up.heartbeat(step_event("Heartbeat", turn, "beat"))
             failure = {"Error": "Declined", "Cause": '{"errorType": "Declined"}'}
             self._setting_up.release({"turn": turn, "kind": "function", "work": FUNCTION, "failure": failure})
@@ -186,11 +186,11 @@ class MassEnd:
     def waiters(self, count: int) -> list[Ended]:
         """Executions that wait in one queue, behind a holder."""
         entity = f"queue-{next(self._entities)}"
-        self._takes(*self._asked(entity))
+        turn_of(self._setting_up, *self._asked(entity))
         ended = []
         for _ in range(count):
             execution, request = self._asked(entity)
-            assert self._takes(execution, request)["status"] != "granted"
+            assert turn_of(self._setting_up, execution, request)["status"] != "granted"
             ended.append(self._ended("left a row", execution, request, "ABORTED"))
         return ended
 
@@ -242,10 +242,6 @@ class MassEnd:
 
     def _asked(self, entity: str) -> tuple[str, Mapping[str, Any]]:
         return execution_arn(), {"entity": entity, "task": {"functionArn": FUNCTION}}
-
-    def _takes(self, execution: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        turn: dict[str, Any] = self._setting_up.take_ticket(ticket_event(execution, request)).reply["lock"]["turn"]
-        return turn
 
     def _ended(self, kind: str, execution: str, request: Mapping[str, Any], status: str) -> Ended:
         detail = {

@@ -18,6 +18,7 @@ from kit.in_a_loop import InALoop, Loop
 from kit.promises import counts_are_kept, stored
 
 from ticketlock import LockClient, LockName, LockTable, aio
+from ticketlock.locks._items import LockItem
 from ticketlock.testing import ManualClock, MemoryDynamoDB, Sent
 from ticketlock.wire._driver import Clocks
 from ticketlock.wire._sdk import CLIENT_SETTINGS, make_client
@@ -31,13 +32,14 @@ _SENT = "provide-client-params.dynamodb"
 _TICK_S = 0.005
 
 
-def until(is_so: Callable[[], object], what: str = "it") -> None:
-    """Wait for a condition, on a machine that may be busy."""
+def until(is_so: Callable[[], T | None], what: str = "it") -> T:
+    """Wait for a condition, on a machine that may be busy. Returns its value, which is true."""
     last = time.monotonic() + PATIENCE_S
-    while not is_so():
+    while not (found := is_so()):
         assert time.monotonic() < last, f"{what} did not come about in {PATIENCE_S} s"
         # This thread gets no notice of what happens elsewhere: it polls.
         time.sleep(_TICK_S)
+    return found
 
 
 def meanwhile(what: Callable[[], T]) -> "Future[T]":
@@ -185,11 +187,16 @@ class Place(ABC):
         item = self.table.inspect(LockName(entity)).item
         return len(item.holders) if item is not None else 0
 
-    def lose(self, entity: str) -> None:
-        """Take the lock away from its only holder, without notice."""
+    def item_of(self, entity: str) -> LockItem:
+        """The lock item of an entity that has one."""
         item = self.table.inspect(LockName(entity)).item
         assert item is not None
-        self.table.force_release(LockName(entity), item.holders[0].fencing_token)
+        return item
+
+    def lose(self, entity: str) -> None:
+        """Take the lock away from its only holder, without notice."""
+        (holder,) = self.item_of(entity).holders
+        self.table.force_release(LockName(entity), holder.fencing_token)
 
     def _made(self, table_name: str, dynamodb: Any, options: Mapping[str, Any]) -> LockClient:
         if self.kind == "threads":

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 from botocore.config import Config
 from kit.lock_history import Recorder
-from kit.recorded import RecordedLocks, name_of
+from kit.recorded import RecordedLocks, process_name
 
 from ticketlock import Lease, LockClient
 from ticketlock.wire._sdk import make_client
@@ -55,7 +55,7 @@ class Shared:
         return LockClient(self.table, client=self.client(), lease=LEASE_S)
 
     def recorded(self, locks: LockClient) -> RecordedLocks:
-        return RecordedLocks(locks, Recorder(Path(self.history), name_of(os.getpid())))
+        return RecordedLocks(locks, Recorder(Path(self.history), process_name(os.getpid())))
 
 
 class Counter:
@@ -185,7 +185,6 @@ class Programs:
 
 
 def tell(process: "subprocess.Popen[str]", line: str) -> None:
-    """Send a process a line."""
     assert process.stdin is not None
     process.stdin.write(line + "\n")
     process.stdin.flush()

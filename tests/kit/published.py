@@ -7,18 +7,14 @@ condition is that the row exists. Written as requests like the real one, so that
 All clocks of these tests agree: what is found is not caused by a clock.
 """
 
-from collections.abc import Generator
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from ticketlock import LockName
 from ticketlock.locks._items import lock_prefix, row_key
 from ticketlock.wire._actions import Reply, integer, number
-from ticketlock.wire._requests import Read, Request, Write
+from ticketlock.wire._requests import Read, Request, Steps, Write
 from ticketlock.wire._table_time import Moment
-
-T = TypeVar("T")
-Steps = Generator[Request, Reply, T]
 
 ROW_EXISTS = "attribute_exists(pk)"
 NO_SUCH_ROW = "attribute_not_exists(pk)"

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Self
 
 from botocore.exceptions import ClientError
@@ -11,8 +10,7 @@ from kit.lock_history import Recorder, Recording
 from ticketlock import Lease, LockClient, LockLost, Position, RecordWaitExceeded, RequestNotApplied
 
 
-def name_of(pid: int) -> str:
-    """The name of a process in a history."""
+def process_name(pid: int) -> str:
     return f"process {pid}"
 
 
@@ -66,11 +64,8 @@ class RecordedLease:
         updating = self._recorder.begin("update", self._asking.entity, of=self._asking.operation, found=found)
         try:
             write(found + 1)
-        except (LockLost, RequestNotApplied) as error:
-            updating.tell("refused", error=repr(error))
-            return False
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+        except (LockLost, RequestNotApplied, ClientError) as error:
+            if isinstance(error, ClientError) and error.response["Error"]["Code"] != "ConditionalCheckFailedException":
                 raise
             updating.tell("refused", error=repr(error))
             return False
@@ -91,9 +86,7 @@ class RecordedLease:
         self.check()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with suppress(LockLost):
             self.release()
 

@@ -1,5 +1,5 @@
-"""What tests of templates share: constructs of the user's, policies beside the pages, and a function's asset as Lambda
-runs it.
+"""What tests of templates share: the actions that policies allow, constructs of the user's, and a function's asset as
+Lambda runs it.
 """
 
 import inspect
@@ -25,7 +25,17 @@ def as_list(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
 
-# A function's asset, as Lambda runs it.
+def machine(scope: Any, id: str = "Workflow", chain: Any = None, **more: Any) -> sfn.StateMachine:
+    """A state machine of the user's."""
+    body = sfn.DefinitionBody.from_chainable(chain or sfn.Pass(scope, f"{id}Passes"))
+    return sfn.StateMachine(scope, id, definition_body=body, **more)
+
+
+def function(scope: Any, id: str = "Work", **more: Any) -> lambda_.Function:
+    """A function of the user's."""
+    code = lambda_.Code.from_inline("def handler(event, _context): ...")
+    runtime = lambda_.Runtime.PYTHON_3_14
+    return lambda_.Function(scope, id, runtime=runtime, handler="index.handler", code=code, **more)
 
 
 def said_by(asset: Path, code: str) -> str:
@@ -50,16 +60,3 @@ def said_by(asset: Path, code: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def machine(scope: Any, id: str = "Workflow", chain: Any = None, **more: Any) -> sfn.StateMachine:
-    """A state machine of the user's."""
-    body = sfn.DefinitionBody.from_chainable(chain or sfn.Pass(scope, f"{id}Passes"))
-    return sfn.StateMachine(scope, id, definition_body=body, **more)
-
-
-def function(scope: Any, id: str = "Work", **more: Any) -> lambda_.Function:
-    """A function of the user's."""
-    code = lambda_.Code.from_inline("def handler(event, _context): ...")
-    runtime = lambda_.Runtime.PYTHON_3_14
-    return lambda_.Function(scope, id, runtime=runtime, handler="index.handler", code=code, **more)

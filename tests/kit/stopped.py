@@ -4,12 +4,14 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
+from kit.promises import stored
 from kit.step_functions import Callback, TaskService
 from kit.world import LEASE_MS, Process, World
 
-from ticketlock import Grant, LockName, Position, Released
+from ticketlock import Grant, LockName, LockState, Position, Released
 from ticketlock.locks._hand_over import await_wake_up
-from ticketlock.locks._items import Holder, Row, Session, lock_key
+from ticketlock.locks._items import Holder, Row, Session
+from ticketlock.wire._actions import Item
 from ticketlock.workflow._clean_up import CleanedUp, clean_up
 from ticketlock.workflow._session import beat, finish, note_continuation
 
@@ -102,18 +104,12 @@ class Execution:
         item = process.client.get_item(TableName=table, Key=self.session.key(), ConsistentRead=True).get("Item", {})
         return "stoppedToken" in item
 
-    def stored(self) -> list[dict[str, Any]]:
+    def stored(self) -> list[Item]:
         """The lock item and the queue, attribute by attribute."""
-        found = self.processes[0].client.query(
-            TableName=self.processes[0].world.engine.table_name,
-            KeyConditionExpression="pk = :pk",
-            ExpressionAttributeValues={":pk": lock_key(self.claim.lock)["pk"]},
-            ConsistentRead=True,
-        )
-        items: list[dict[str, Any]] = found["Items"]
-        return items
+        process = self.processes[0]
+        return stored(process.client, process.world.engine.table_name, self.claim.lock.entity)
 
-    def _inspected(self) -> Any:
+    def _inspected(self) -> LockState:
         return self.processes[0].table.inspect(self.claim.lock)
 
     def _process(self) -> Process:
@@ -128,5 +124,5 @@ def gets_the_lock_when_the_lease_is_over(world: World, successor: Execution) -> 
     """Not before, and then at the next poll."""
     world.advance(LEASE_MS // 2)
     too_early = successor.polls()
-    world.advance(LEASE_MS // 2 + 4_000)
+    world.advance(LATE_MS - LEASE_MS // 2)
     return isinstance(too_early, Position) and isinstance(successor.polls(), Grant)

@@ -128,16 +128,14 @@ class Line:
             meanwhile()
         if self._is_killed:
             raise Killed
-        losses = [loss for loss in self.losses if loss.strikes(model.name)]
-        struck = [loss.what for loss in losses]
+        struck = {loss.what: loss.error for loss in self.losses if loss.strikes(model.name)}
         self._loses_the_reply = Lost.REPLY in struck
         self._is_killed = Lost.KILLED_BEFORE in struck or Lost.KILLED_AFTER in struck
-        after = [loss.error for loss in losses if loss.what is Lost.INTERRUPTED_AFTER]
-        self._then = Killed if Lost.KILLED_AFTER in struck else next(iter(after), None)
+        self._then = Killed if Lost.KILLED_AFTER in struck else struck.get(Lost.INTERRUPTED_AFTER)
         if Lost.KILLED_BEFORE in struck:
             raise Killed
         if Lost.INTERRUPTED_BEFORE in struck:
-            raise Interrupt
+            raise struck[Lost.INTERRUPTED_BEFORE]
         if Lost.NOT_SENT in struck:
             self._clock.advance(_LOST_FOR_S)
             raise ConnectTimeoutError(endpoint_url=_ENDPOINT)
@@ -212,7 +210,6 @@ class Books:
         return found and {name: value for name, value in found.items() if not name.startswith("_tlu")}
 
     def balance(self, key: Key) -> int:
-        """The balance of an account."""
         found = self.raw("accounts", key)
         assert found is not None
         return int(found["balance"])
@@ -222,7 +219,6 @@ class Books:
         return (self.raw("accounts", key) or {}).get(VERSION)
 
     def receipt(self, name: str) -> dict[str, Any] | None:
-        """The receipt of a name."""
         return self.raw("units", {"unit": f"name#{name}", "row": "receipt"})
 
     def everything(self) -> dict[str, list[Any]]:

@@ -26,6 +26,8 @@ from ticketlock.wire._requests import Read, Request, Steps, TransactWrite, Write
 from ticketlock.wire._table_time import Moment, Reading
 
 LEASE_MS = 60_000
+_BOOTED_MS = 1_700_000_000_000
+"""When the local clocks began."""
 T = TypeVar("T")
 
 
@@ -91,7 +93,7 @@ class Table(LockTable):
 
 
 @dataclass
-class Sent:
+class Exchange:
     """One request, and its reply."""
 
     operation: str
@@ -106,7 +108,7 @@ class Process:
         self.world = world
         self.wall_is_off_ms = wall_is_off_ms
         self.paused_ms = 0
-        self.sent: list[Sent] = []
+        self.sent: list[Exchange] = []
         self.faults: list[Callable[[str], None]] = []
         self.client = world.engine.client()
         self.client.meta.events.register("provide-client-params.dynamodb", self._before)
@@ -116,7 +118,7 @@ class Process:
             self.table.now()
 
     def read(self) -> Reading:
-        local_ms = self.world.now_ms - 1_700_000_000_000 - self.paused_ms
+        local_ms = self.world.now_ms - _BOOTED_MS - self.paused_ms
         return Reading(local_ms=local_ms, wall_ms=self.world.now_ms + self.wall_is_off_ms)
 
     def sleep(self, seconds: float) -> None:
@@ -128,7 +130,7 @@ class Process:
         self.paused_ms += ms
 
     def _before(self, params: dict[str, Any], model: Any, **_: Any) -> None:
-        self.sent.append(Sent(model.name, params))
+        self.sent.append(Exchange(model.name, params))
         if model.name == "UpdateItem":  # Only this operation creates a lock item.
             self.world.entities.add(params["Key"]["pk"]["S"])
 
@@ -263,12 +265,12 @@ def writes_of(request: Request) -> tuple[Write, ...]:
     return (request,) if isinstance(request, Write) else ()
 
 
-def exclusion_held(processes: Sequence[Process], permits: int = 1) -> bool:
-    """Whether every reply to the processes showed at most that many holders, and the right count of them."""
-    return all(item.held == len(item.holders) <= permits for process in processes for item in _lock_items(process.sent))
+def exclusion_held(processes: Sequence[Process]) -> bool:
+    """Whether every reply to the processes showed at most one holder, and the right count of them."""
+    return all(item.held == len(item.holders) <= 1 for process in processes for item in _lock_items(process.sent))
 
 
-def _lock_items(sent: Sequence[Sent]) -> Iterator[LockItem]:
+def _lock_items(sent: Sequence[Exchange]) -> Iterator[LockItem]:
     for each in sent:
         response = each.response
         batches = response.get("Responses", {}).values()

@@ -12,6 +12,7 @@ from kit.proxy import Proxy
 from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock import LockClient
+from ticketlock.cli._exits import LEASE_LOST
 from ticketlock.wire._sdk import make_client
 
 SAYS_ITS_TOKEN = ("sh", "-c", "echo $TICKETLOCK_FENCING_TOKEN $$; read go; echo bye")
@@ -25,11 +26,12 @@ def near(emulator: Emulator, lock_table: str) -> Iterator[LockClient]:
         yield locks
 
 
-def lost(entity: str) -> list[str]:
-    return [
-        f"ticketlock: the lease on '{entity}' is lost: stopping the command",
-        f"ticketlock: the lease on '{entity}' was lost before the end",
-    ]
+def stopping(entity: str) -> str:
+    return f"ticketlock: the lease on '{entity}' is lost: stopping the command"
+
+
+def lost_before_the_end(entity: str) -> str:
+    return f"ticketlock: the lease on '{entity}' was lost before the end"
 
 
 def test_a_program_runs_once_under_a_grant_whose_reply_was_lost(
@@ -48,14 +50,15 @@ def test_a_program_survives_short_interruptions_of_the_network(
     command: Command, proxy: Proxy, near: LockClient, entity: str
 ) -> None:
     run = command.start("run", entity, "--lease", "4", "--", *SAYS_ITS_TOKEN)
-    token = int(run.line().split()[0])
+    token, _ = map(int, run.line().split())
     cuts = [proxy.trouble(fault, is_renewal) for fault in (reply_lost, request_lost, reply_broken_off)]
 
     def lease_until_ms() -> int:
         item = near.inspect(entity).item
         assert item is not None
-        assert item.holders[0].fencing_token == token
-        return item.holders[0].lease_until_ms
+        (holder,) = item.holders
+        assert holder.fencing_token == token
+        return holder.lease_until_ms
 
     first_ms = lease_until_ms()
     until(lambda: all(cut.met.is_set() for cut in cuts) and lease_until_ms() > first_ms)
@@ -67,12 +70,12 @@ def test_a_program_is_stopped_when_its_table_is_silent_for_longer_than_its_lease
     command: Command, proxy: Proxy, entity: str
 ) -> None:
     run = command.start("run", entity, "--lease", "2", "--", *NEVER_ENDS)
-    child = int(run.line().split()[1])
+    _, child = map(int, run.line().split())
     with proxy.black_hole():
-        assert run.error_line() == lost(entity)[0]
+        assert run.error_line() == stopping(entity)
         until(lambda: not lives(child))
     ended = run.end()
-    assert (ended.exit_code, ended.err.splitlines()) == (76, lost(entity)[1:])
+    assert (ended.exit_code, ended.err.splitlines()) == (LEASE_LOST, [lost_before_the_end(entity)])
 
 
 def test_a_release_whose_reply_was_lost_lets_the_next_one_in_at_once(
@@ -99,6 +102,6 @@ def test_a_supervisor_that_was_suspended_past_its_lease_stops_its_program_at_onc
     finally:
         os.kill(run.process.pid, signal.SIGCONT)
     ended = run.end()
-    assert (ended.exit_code, ended.err.splitlines()) == (76, lost(entity))
+    assert (ended.exit_code, ended.err.splitlines()) == (LEASE_LOST, [stopping(entity), lost_before_the_end(entity)])
     assert not lives(child)
     following.renew()

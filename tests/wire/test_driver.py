@@ -1,4 +1,4 @@
-"""The driver, driven by hand."""
+"""The driver: when it sends a request again, and what it reports of one. The tests answer its calls."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -23,42 +23,14 @@ pytestmark = pytest.mark.shows("lost requests")
 
 THROTTLED = ClientError({"Error": {"Code": "ThrottlingException", "Message": ""}}, "PutItem")
 REPLY_LOST = ReadTimeoutError(endpoint_url="https://dynamodb")
+FIRST_BACKOFF_MS = 25
+LONGEST_BACKOFF_MS = 1_000
 UNREACHABLE = EndpointConnectionError(endpoint_url="https://dynamodb")
 READ = Read({"pk": {"S": "order-42"}}, {"sk": {"S": "/"}}, limit=3)
 WRITE = Write("Put", {}, "attribute_not_exists(pk)", item={})
 WRITES = pytest.mark.parametrize(
     "request_", [WRITE, TransactWrite((WRITE,)), TaskAnswer("token")], ids=lambda each: type(each).__name__
 )
-
-
-def test_a_request_with_a_last_moment_is_not_retried_after_it(clock: ManualClock) -> None:
-    too_late_ms = clock.read().local_ms + 1_000
-    write = Write("Put", {}, "attribute_not_exists(pk)", item={}, not_after_local_ms=too_late_ms)
-    actions = driver(clock, jitter=0.5).perform(write)
-    next(actions)
-    assert isinstance(actions.throw(THROTTLED), Sleep)
-    # The machine stops for longer than it meant to sleep.
-    clock.advance(70)
-    with pytest.raises(RequestNotApplied):
-        next(actions)
-
-
-@pytest.mark.parametrize(("rest_ms", "attempts"), [(-1, 1), (0, 1), (24, 1), (25, 2), (26, 2)])
-def test_steps_with_a_last_moment_send_each_request_once_and_none_again_after_it(
-    rest_ms: int, attempts: int, clock: ManualClock
-) -> None:
-    calls = list[Call]()
-
-    def answered(call: Call) -> Any:
-        calls.append(call)
-        return THROTTLED
-
-    def steps(_: Moment) -> Steps[None]:
-        yield READ
-
-    with pytest.raises(RequestNotApplied):
-        drive(driver(clock).run(steps, until_ms=clock.read().local_ms + rest_ms), clock, answered)
-    assert len(calls) == attempts
 
 
 def dated(clock: ManualClock, **more: Any) -> dict[str, Any]:
@@ -85,6 +57,39 @@ def drive(actions: Actions[T], clock: ManualClock, answer: Callable[[Call], Any]
     except StopIteration as end:
         result: T = end.value
         return result
+
+
+def test_a_request_with_a_last_moment_is_not_retried_after_it(clock: ManualClock) -> None:
+    too_late_ms = clock.read().local_ms + 1_000
+    write = Write("Put", {}, "attribute_not_exists(pk)", item={}, not_after_local_ms=too_late_ms)
+    actions = driver(clock, jitter=0.5).perform(write)
+    next(actions)
+    assert isinstance(actions.throw(THROTTLED), Sleep)
+    # The machine stops for longer than it meant to sleep.
+    clock.advance(70)
+    with pytest.raises(RequestNotApplied):
+        next(actions)
+
+
+@pytest.mark.parametrize(
+    ("rest_ms", "attempts"),
+    [(-1, 1), (0, 1), (FIRST_BACKOFF_MS - 1, 1), (FIRST_BACKOFF_MS, 2), (FIRST_BACKOFF_MS + 1, 2)],
+)
+def test_steps_with_a_last_moment_send_each_request_once_and_none_again_after_it(
+    rest_ms: int, attempts: int, clock: ManualClock
+) -> None:
+    calls = list[Call]()
+
+    def answered(call: Call) -> Any:
+        calls.append(call)
+        return THROTTLED
+
+    def steps(_: Moment) -> Steps[None]:
+        yield READ
+
+    with pytest.raises(RequestNotApplied):
+        drive(driver(clock).run(steps, until_ms=clock.read().local_ms + rest_ms), clock, answered)
+    assert len(calls) == attempts
 
 
 class Leaving:
@@ -117,8 +122,7 @@ def test_an_applied_request_is_not_reported_as_unapplied_if_table_time_is_lost_d
 def test_a_request_that_was_refused_after_an_attempt_without_a_reply_is_not_reported_as_unapplied(
     clock: ManualClock,
 ) -> None:
-    lost = ReadTimeoutError(endpoint_url="https://dynamodb")
-    service = Leaving(clock, lost, lost, Error={"Code": "ConditionalCheckFailedException"})
+    service = Leaving(clock, REPLY_LOST, REPLY_LOST, Error={"Code": "ConditionalCheckFailedException"})
 
     def answer(call: Call) -> Any:
         reply = service(call)
@@ -145,29 +149,31 @@ def test_a_request_continues_if_table_time_is_lost_during_it_and_learned_again(c
 
 
 def test_a_service_whose_replies_are_all_too_slow_to_tell_table_time_is_given_up(clock: ManualClock) -> None:
+    too_slow_s = 6
     asked = 0
 
     def slowly(_: Call) -> Any:
         nonlocal asked
         asked += 1
         assert asked < 10, "it never ends"
-        clock.advance(6)
+        clock.advance(too_slow_s)
         return dated(clock)
 
     with pytest.raises(RequestNotApplied):
         drive(driver(clock).now(), clock, slowly)
-    assert clock.read().local_ms == 12_000
+    # The second reply came after the driver's patience.
+    assert clock.read().local_ms == 2_000 * too_slow_s
 
 
-def answer(code: str, **more: Any) -> ClientError:
-    response: Any = {"Error": {"Code": code, "Message": "why"}, "ResponseMetadata": {"HTTPStatusCode": 400}, **more}
+def error_of(code: str) -> ClientError:
+    response: Any = {"Error": {"Code": code, "Message": "why"}, "ResponseMetadata": {"HTTPStatusCode": 400}}
     return ClientError(response, "PutItem")
 
 
 DEFINITE: list[tuple[Exception, type[TableError], str]] = [
-    (answer("ExpiredTokenException"), TableRefused, "ExpiredTokenException: why"),
-    (answer("AccessDeniedException"), TableRefused, "AccessDeniedException: why"),
-    (answer("ResourceNotFoundException"), TableNotFound, "there is no table"),
+    (error_of("ExpiredTokenException"), TableRefused, "ExpiredTokenException: why"),
+    (error_of("AccessDeniedException"), TableRefused, "AccessDeniedException: why"),
+    (error_of("ResourceNotFoundException"), TableNotFound, "there is no table"),
     (NoCredentialsError(), TableRefused, "Unable to locate credentials"),
     (NotSigned(RuntimeError("no refresh")), TableRefused, "RuntimeError: no refresh"),
 ]
@@ -198,13 +204,13 @@ def test_a_request_that_certainly_was_not_applied_is_refused_for_good_by_a_later
 
 
 def test_a_read_is_refused_for_good_even_after_an_attempt_with_an_unknown_outcome(clock: ManualClock) -> None:
-    outcomes = one_after_the_other(REPLY_LOST, answer("AccessDeniedException"))
+    outcomes = one_after_the_other(REPLY_LOST, error_of("AccessDeniedException"))
     with pytest.raises(TableRefused):
         drive(driver(clock).send(READ), clock, outcomes)
 
 
 def test_the_error_of_the_later_attempt_is_the_cause(clock: ManualClock) -> None:
-    denied = answer("AccessDeniedException")
+    denied = error_of("AccessDeniedException")
     with pytest.raises(OutcomeUnknown) as raised:
         drive(driver(clock).send(WRITE), clock, one_after_the_other(REPLY_LOST, denied))
     assert raised.value.__cause__ is denied
@@ -213,7 +219,7 @@ def test_the_error_of_the_later_attempt_is_the_cause(clock: ManualClock) -> None
 def test_a_condition_that_refuses_a_retry_is_a_refusal_that_an_earlier_attempt_may_have_caused(
     clock: ManualClock,
 ) -> None:
-    refused = one_after_the_other(REPLY_LOST, answer("ConditionalCheckFailedException"))
+    refused = one_after_the_other(REPLY_LOST, error_of("ConditionalCheckFailedException"))
     found = drive(driver(clock).send(WRITE), clock, refused)
     assert found.refusal is not None
     assert found.perhaps_applied
@@ -329,11 +335,11 @@ def test_a_transaction_that_certainly_was_not_applied_is_retried_for_its_callers
 
     with pytest.raises(RequestNotApplied):
         drive(driver(clock, PATIENCE_MS).send(transaction), clock, conflicts)
-    assert clock.read().local_ms > PATIENCE_MS - 2_000
+    assert clock.read().local_ms > PATIENCE_MS - 2 * LONGEST_BACKOFF_MS
     assert all(attempts[-1] - attempts[0] <= TOKEN_IS_SAFE_FOR_MS for attempts in used.values())
 
 
 def test_a_write_without_a_token_is_retried_for_its_callers_patience(clock: ManualClock) -> None:
     with pytest.raises(OutcomeUnknown):
         drive(driver(clock, PATIENCE_MS).send(WRITE), clock, lambda _: REPLY_LOST)
-    assert clock.read().local_ms > PATIENCE_MS - 2_000
+    assert clock.read().local_ms > PATIENCE_MS - 2 * LONGEST_BACKOFF_MS

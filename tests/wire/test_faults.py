@@ -217,7 +217,7 @@ def test_a_lease_is_kept_through_a_silence_that_is_shorter(place: Far, proxy: Pr
     lost: list[object] = []
     lease = place.client(lease=10, shortest_lease=1).acquire(entity, on_lost=lost.append)
     with proxy.black_hole() as hole:
-        until(lambda: hole.met.is_set(), "a renewal")
+        until(hole.met.is_set, "a renewal")
         assert lease.is_held()
     until(lambda: lease.remaining_s > 7, "another renewal")
     assert lost == []
@@ -232,7 +232,7 @@ def test_a_waiter_keeps_its_place_through_a_silence(place: Far, proxy: Proxy, ne
         second = meanwhile(lambda: place.near.client().acquire(entity))
         until(lambda: place.queue_of(entity) == 2)
         holder.release()
-        until(lambda: hole.met.is_set(), "a poll")
+        until(hole.met.is_set, "a poll")
     lease = outcome(first)
     lease.release()
     assert outcome(second).fencing_token == lease.fencing_token + 1 == holder.fencing_token + 2

@@ -123,18 +123,15 @@ def test_items_that_do_not_fit_into_one_reply_are_read_with_another_request(
         return {**params, "RequestItems": {table: {**of_one, "Keys": of_one["Keys"][:1]}}}
 
     def tell_of_the_rest(parsed: dict[str, Any], **_: Any) -> None:
-        table, *others = asked[-1]
-        rest = (
-            {table: {**asked[-1][table], "Keys": asked[-1][table]["Keys"][1:]}}
-            if len(asked[-1][table]["Keys"]) > 1
-            else {}
-        )
-        parsed["UnprocessedKeys"] = rest | {other: asked[-1][other] for other in others}
+        (table, of_one), *others = asked[-1].items()
+        rest = {**of_one, "Keys": of_one["Keys"][1:]}
+        parsed["UnprocessedKeys"] = ({table: rest} if rest["Keys"] else {}) | dict(others)
 
     events: Any = performer.client.meta.events
     events.register("provide-client-params.dynamodb.BatchGetItem", keep_one_key)
     events.register("after-call.dynamodb.BatchGetItem", tell_of_the_rest)
     reply = performer.perform(GetMany(wanted, is_consistent=False))
     assert [item is not None for item in reply.items] == [False, True] * 2
-    assert [sum(len(each["Keys"]) for each in wanted.values()) for wanted in asked] == [4, 3, 2, 1]
-    assert [each["ConsistentRead"] for wanted in asked for each in wanted.values()] == [False] * 6
+    of_tables = [list(each.values()) for each in asked]
+    assert [sum(len(of_one["Keys"]) for of_one in each) for each in of_tables] == [4, 3, 2, 1]
+    assert not any(of_one["ConsistentRead"] for each in of_tables for of_one in each)

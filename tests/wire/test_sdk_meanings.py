@@ -265,7 +265,7 @@ def table_that_answers(status: int, sent: bytes, announced: int) -> Iterator[Loc
 BROKEN_OFF = [(200, b"{"), (400, b""), (400, b'{"__type": "ConditionalCheckFailedExc')]
 
 
-@pytest.fixture(params=BROKEN_OFF, ids=lambda answer: f"{answer[0]}, {len(answer[1])} bytes")
+@pytest.fixture(params=BROKEN_OFF, ids=lambda reply: f"{reply[0]}, {len(reply[1])} bytes")
 def broken_off(request: pytest.FixtureRequest) -> Iterator[LockTable]:
     """A table whose every reply breaks off."""
     status, sent = request.param

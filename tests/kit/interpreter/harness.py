@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
-from types import TracebackType
 from typing import Any, Self
 from unittest.mock import patch
 
@@ -26,6 +25,8 @@ from moto import mock_aws
 from moto.core.config import DefaultConfig
 from moto.stepfunctions.parser import utils as interpreter
 
+PATIENCE_S = 30.0
+"""For what takes far less, on a busy machine too."""
 ROLE = "arn:aws:iam::123456789012:role/state-machine"
 
 
@@ -82,18 +83,12 @@ class StepFunctions:
             self._open = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._open.__exit__(kind, error, trace)
-
-    @property
-    def invocations(self) -> list[Invocation]:
-        """The finished runs of all functions, in the order of their ends."""
-        return list(self._server.invocations)
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
 
     def invocations_of(self, function: str) -> list[Invocation]:
-        return [invocation for invocation in self.invocations if invocation.function == function]
+        """The finished runs of a function, in the order of their ends."""
+        return [invocation for invocation in list(self._server.invocations) if invocation.function == function]
 
     def machine(self, name: str, definition: Mapping[str, Any] | str) -> Machine:
         """Create a state machine; a broken definition is refused here."""
@@ -132,16 +127,14 @@ class Machine:
         arn: str = self._client.start_execution(stateMachineArn=self.arn, name=name, input=json.dumps(input))[
             "executionArn"
         ]
-        until(lambda: self.history(arn), 10, lambda: f"{name} to begin")
+        until(lambda: self.history(arn), PATIENCE_S, lambda: f"{name} to begin")
         return arn
 
-    def wait(self, arn: str, timeout: float = 30.0) -> Outcome:
-        """Wait for the end of an execution."""
+    def wait(self, arn: str, timeout: float = PATIENCE_S) -> Outcome:
         ended: Outcome = until(lambda: self.outcome(arn), timeout, lambda: f"{arn} to end: {self.entered(arn)}")
         return ended
 
-    def run(self, name: str, input: Any, timeout: float = 30.0) -> Outcome:
-        """Start an execution and wait for its end."""
+    def run(self, name: str, input: Any, timeout: float = PATIENCE_S) -> Outcome:
         return self.wait(self.start(name, input), timeout)
 
     def outcome(self, arn: str) -> Outcome | None:
@@ -169,7 +162,7 @@ class Machine:
         details = (event.get("stateEnteredEventDetails") for event in self.history(arn))
         return Counter(detail["name"] for detail in details if detail)
 
-    def wait_until_entered(self, arn: str, state: str, timeout: float = 30.0, *, more_than: int = 0) -> None:
+    def wait_until_entered(self, arn: str, state: str, timeout: float = PATIENCE_S, *, more_than: int = 0) -> None:
         """Wait until an execution has entered a state more than so many times."""
         until(lambda: self.entered(arn)[state] > more_than, timeout, lambda: f"{state}: {self.entered(arn)}")
 

@@ -16,7 +16,6 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any, Literal, Self
 from urllib.parse import unquote
 
@@ -75,7 +74,7 @@ def function_arn(name: str) -> str:
 class LambdaServer:
     """Serves `functions` until closed; `invocations` lists the finished runs in the order of their ends."""
 
-    def __init__(self, functions: dict[str, Function], patience_s: float = 10.0) -> None:
+    def __init__(self, functions: dict[str, Function], patience_s: float) -> None:
         self.functions = functions
         self.patience_s = patience_s
         self.invocations: list[Invocation] = []
@@ -93,12 +92,7 @@ class LambdaServer:
         self._accepting.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Refuse new invocations and wait for the running ones; raise if one does not end in time."""
         self._closing.set()
         self._http.shutdown()

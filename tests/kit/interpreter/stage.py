@@ -18,8 +18,9 @@ import release
 import take_ticket
 import wait_for_wake_up
 from kit.engines import create_table
-from kit.interpreter.harness import Machine, Outcome, StepFunctions, Work, until
+from kit.interpreter.harness import PATIENCE_S, Machine, Outcome, StepFunctions, Work, until
 from kit.interpreter.lambda_server import Function, Handler, LambdaContext, function_arn
+from kit.lock_model import lease_runs
 from ticketlock_cdk.lock.serialize_machine import continue_definition, serialize_definition
 from ticketlock_cdk.lock.settings import HandOver, LockSettings
 
@@ -28,6 +29,9 @@ from ticketlock.locks._items import Session, lock_key
 from ticketlock.wire._actions import Item
 from ticketlock.wire._sdk import make_client
 
+SERIALIZE_ARN = "arn:aws:states:us-east-1:123456789012:stateMachine:serialize"
+CHILD_ARN = "arn:aws:states:us-east-1:123456789012:stateMachine:child"
+CONTINUE_ARN = "arn:aws:states:us-east-1:123456789012:stateMachine:continue"
 LEASE_S = 8
 HALF_LIFE_S = LEASE_S // 2
 HANDLERS: Mapping[str, Handler] = {
@@ -58,14 +62,14 @@ class Stage:
         task = {"functionArn": function_arn(function), "input": {"order": 42}}
         return self.machine.start(name or f"e-{uuid.uuid4().hex}", {"entity": entity, "task": task, **more})
 
-    def run(self, entity: str, *, timeout: float = 30.0, **more: Any) -> Outcome:
+    def run(self, entity: str, *, timeout: float = PATIENCE_S, **more: Any) -> Outcome:
         return self.machine.wait(self.start(entity, **more), timeout)
 
     def hold(self, entity: str, *, function: str = "work", **more: Any) -> str:
         """Start an execution, and wait until its work runs."""
         arn = self.start(entity, function=function, **more)
         work: Any = self.function(function).handler
-        assert work.started.wait(20)
+        assert work.started.wait(PATIENCE_S)
         return arn
 
     def hold_with_child(self, entity: str, **more: Any) -> tuple[str, Machine, str]:
@@ -75,7 +79,7 @@ class Stage:
         assert machine.arn == CHILD_ARN
         asked = {"entity": entity, "task": {"stateMachineArn": machine.arn, "input": {}}, **more}
         holder = self.machine.start("holder", asked)
-        child: str = until(machine.executions, 10, lambda: "a child")[0]["executionArn"]
+        child: str = until(machine.executions, PATIENCE_S, lambda: "a child")[0]["executionArn"]
         machine.wait_until_entered(child, "Sleep")
         return holder, machine, child
 
@@ -95,18 +99,11 @@ class Stage:
 
     def wait_until_free(self, entity: str) -> None:
         """Wait until the lock has no holder and no waiter, except expired ones."""
+        until(lambda: not lease_runs(self.lock(entity)), 2 * LEASE_S, lambda: f"{entity} to be free: {self.items()}")
 
-        def is_free() -> bool:
-            state = self.lock(entity)
-            assert state.item is not None
-            leases = [holder.lease_until_ms for holder in state.item.holders]
-            leases += [row.lease_until_ms for row in state.rows]
-            return max(leases, default=0) < state.now.earliest_ms
-
-        until(is_free, 2 * LEASE_S, lambda: f"{entity} to be free: {self.items()}")
-
-    def session(self, arn: str, place: str = "serialize") -> Item | None:
-        found = self.client.get_item(TableName=self.table_name, Key=Session(arn, place).key(), ConsistentRead=True)
+    def session(self, arn: str) -> Item | None:
+        key = Session(arn, "serialize").key()
+        found = self.client.get_item(TableName=self.table_name, Key=key, ConsistentRead=True)
         item: Item | None = found.get("Item")
         return item
 
@@ -119,7 +116,7 @@ class Stage:
         """Wait until a waiter has left the token of its callback task."""
         until(
             lambda: "wakeUpToken" in (self.session(arn) or {}),
-            10,
+            PATIENCE_S,
             lambda: f"{arn} to park: {self.machine.entered(arn)}",
         )
 
@@ -176,12 +173,8 @@ def stage(
     definition = serialize_definition(numbers, [*map(function_arn, work), CHILD_ARN])
     continuing = continue_definition(numbers)
     if parks is not None:
-        for machine in (definition, continuing):
-            put(
-                machine,
-                "WaitForWakeUp/Retry",
-                [{**machine["States"]["WaitForWakeUp"]["Retry"][0], "MaxAttempts": parks - 1}],
-            )
+        for each in (definition, continuing):
+            each["States"]["WaitForWakeUp"]["Retry"][0]["MaxAttempts"] = parks - 1
     for path, value in (change or {}).items():
         put(definition, path, value)
     functions: dict[str, Any] = {name: Function(handler) for name, handler in HANDLERS.items()} | dict(work)
@@ -191,22 +184,12 @@ def stage(
         environment |= {"STATE_MACHINE_ARN": SERIALIZE_ARN, "LEASE_SECONDS": str(LEASE_S)}
         with patch.dict(os.environ, environment):
             continues = engine.machine("continue", substituted(continuing, table_name))
-            opened = Stage(
-                engine,
-                engine.machine("serialize", substituted(definition, table_name)),
-                continues,
-                client,
-                table_name,
-            )
+            machine = engine.machine("serialize", substituted(definition, table_name))
+            opened = Stage(engine, machine, continues, client, table_name)
             _observed.workflow()._table._client.meta.events.register(
                 "provide-client-params.dynamodb", lambda model, **_: opened.requests.append(model.name)
             )
             yield opened
-
-
-SERIALIZE_ARN = "arn:aws:states:us-east-1:123456789012:stateMachine:serialize"
-CHILD_ARN = "arn:aws:states:us-east-1:123456789012:stateMachine:child"
-CONTINUE_ARN = "arn:aws:states:us-east-1:123456789012:stateMachine:continue"
 
 
 def substituted(definition: Mapping[str, Any], table_name: str) -> str:

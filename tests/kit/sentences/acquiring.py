@@ -1,14 +1,14 @@
 """What is true of acquiring, waiting for and releasing a lock, with and without fault injection."""
 
-import random
 from collections.abc import Callable
+from concurrent.futures import Future
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from kit.places import Emulated, meanwhile, outcome, until
 
-from ticketlock import LockClient, LockName, PermitsMismatch, Position, RecordWaitExceeded, TicketLockError
+from ticketlock import LockClient, LockName, PermitsMismatch, Position, RecordWaitExceeded
 
 
 def test_a_lock_is_held_from_its_acquisition_to_its_release(place: Emulated, locks: LockClient, entity: str) -> None:
@@ -34,7 +34,7 @@ def test_a_second_release_does_nothing(place: Emulated, locks: LockClient, other
     assert place.holders_of(entity) == 1
 
 
-@pytest.mark.parametrize("error", [ValueError("in the block"), KeyboardInterrupt(), SystemExit(3)])
+@pytest.mark.parametrize("error", [ValueError("in the block"), KeyboardInterrupt(), SystemExit(3)], ids=repr)
 def test_what_is_raised_in_the_block_passes_through_and_the_lock_is_freed(
     place: Emulated, locks: LockClient, entity: str, error: BaseException
 ) -> None:
@@ -64,19 +64,17 @@ def test_try_acquire_does_not_overtake_those_who_wait(place: Emulated, entity: s
     waiting = meanwhile(lambda: waiter.acquire(entity))
     until(lambda: place.queue_of(entity) == 1)
     lease.release()
-    assert third.try_acquire(entity) is None or waiting.done()
+    assert third.try_acquire(entity) is None
     outcome(waiting)
 
 
-@pytest.mark.parametrize("record_wait", [0, 0.05, timedelta(milliseconds=50)])
+@pytest.mark.parametrize("record_wait", [0, 0.05, timedelta(milliseconds=50)], ids=repr)
 def test_a_record_wait_that_is_over_leaves_the_queue(
     place: Emulated, locks: LockClient, others: LockClient, entity: str, record_wait: float | timedelta
 ) -> None:
     lease = others.acquire(entity)
-    with pytest.raises(RecordWaitExceeded) as raised:
+    with pytest.raises(RecordWaitExceeded):
         locks.acquire(entity, record_wait=record_wait)
-    assert isinstance(raised.value, TimeoutError)
-    assert isinstance(raised.value, TicketLockError)
     assert place.queue_of(entity) == 0
     lease.release()
     assert place.is_free(entity)
@@ -100,7 +98,7 @@ def test_a_lock_may_be_named_by_its_name(place: Emulated, locks: LockClient, ent
     assert place.is_free(entity)
 
 
-def test_a_client_has_a_namespace_of_its_own(place: Emulated, entity: str) -> None:
+def test_the_clients_namespace_is_that_of_its_locks(place: Emulated, entity: str) -> None:
     assert place.client(namespace="billing").acquire(entity).namespace == "billing"
 
 
@@ -145,7 +143,7 @@ def test_the_same_owner_gets_the_same_grant_again(locks: LockClient, others: Loc
     assert again.owner == first.owner == "invoice-7"
 
 
-def test_the_owner_names_the_process_unless_told_otherwise(place: Emulated, entity: str) -> None:
+def test_an_owner_begins_with_the_owner_name_of_its_client(place: Emulated, entity: str) -> None:
     lease = place.client(owner_name="nightly-report").acquire(entity)
     assert lease.owner.startswith("nightly-report/")
 
@@ -160,9 +158,9 @@ class Line:
         self.place = place
         self.entity = entity
         self.entered: list[str] = []
-        self.waiting: list[Any] = []
+        self.waiting: list[Future[None]] = []
 
-    def stand(self, name: str, work: Callable[[], object] = lambda: None, **wishes: Any) -> None:
+    def stand(self, name: str, work: Callable[[], object] = lambda: None, **wishes: Any) -> "Future[None]":
         seen: list[Position] = []
         locks = self.place.client()
 
@@ -174,6 +172,7 @@ class Line:
         done = meanwhile(wait)
         self.waiting.append(done)
         until(lambda: seen or done.done(), f"the ticket of {name}")
+        return done
 
     def all_done(self) -> None:
         for each in self.waiting:
@@ -199,10 +198,11 @@ def test_waiters_enter_in_the_order_of_their_tickets(locks: LockClient, line: Li
 def test_a_waiter_that_gives_up_leaves_the_order_of_the_others(locks: LockClient, line: Line) -> None:
     lease = locks.acquire(line.entity)
     line.stand("first")
-    line.stand("gives up", record_wait=0.2)
+    gives_up = line.stand("gives up", record_wait=0.2)
     line.stand("third")
     with pytest.raises(RecordWaitExceeded):
-        outcome(line.waiting.pop(1))
+        outcome(gives_up)
+    line.waiting.remove(gives_up)
     assert line.place.queue_of(line.entity) == 2
     lease.release()
     line.all_done()
@@ -256,40 +256,44 @@ def test_an_exception_in_on_wait_ends_the_wait_and_the_queue_is_left(
     assert place.is_free(entity)
 
 
-def test_many_threads_or_tasks_of_one_client_never_stand_inside_together(place: Emulated, entity: str) -> None:
+def test_many_threads_or_tasks_of_one_client_never_hold_the_lock_together(place: Emulated, entity: str) -> None:
     locks = place.client()
+    threads, grants = 6, 5
     inside, most, counter = 0, 0, 0
 
     def work() -> None:
         nonlocal inside, most, counter
-        for _ in range(5):
+        for _ in range(grants):
             with locks.acquire(entity):
                 inside += 1
                 most = max(most, inside)
                 found = counter
-                until(lambda: random.random() < 0.9)
+                # A request, during which other threads run.
+                assert place.holders_of(entity) == 1
                 counter = found + 1
                 inside -= 1
 
-    for done in [meanwhile(work) for _ in range(6)]:
+    for done in [meanwhile(work) for _ in range(threads)]:
         outcome(done)
-    assert (most, counter) == (1, 30)
+    assert (most, counter) == (1, threads * grants)
     assert place.is_free(entity)
 
 
 def test_a_counter_in_what_holders_leave_for_the_next_loses_nothing(place: Emulated, entity: str) -> None:
+    processes, grants = 5, 5
+
     def count() -> None:
         locks = place.client()
-        for _ in range(5):
+        for _ in range(grants):
             lease = locks.acquire(entity)
             lease.release(data_left=str(int(lease.data_left or 0) + 1))
 
-    for done in [meanwhile(count) for _ in range(5)]:
+    for done in [meanwhile(count) for _ in range(processes)]:
         outcome(done)
-    assert place.client().acquire(entity).data_left == "25"
+    assert place.client().acquire(entity).data_left == str(processes * grants)
 
 
-def test_a_waiter_of_many_permits_enters_as_soon_as_one_is_free(place: Emulated, entity: str) -> None:
+def test_a_waiter_enters_as_soon_as_one_of_several_permits_is_free(place: Emulated, entity: str) -> None:
     first, second = (place.client().acquire(entity, permits=2) for _ in range(2))
     third = place.client()
     waiting = meanwhile(lambda: third.acquire(entity, permits=2))
@@ -297,4 +301,4 @@ def test_a_waiter_of_many_permits_enters_as_soon_as_one_is_free(place: Emulated,
     second.release()
     assert outcome(waiting).is_held()
     assert first.is_held()
-    assert len(place.table.inspect(LockName(entity)).rows) == 0
+    assert place.queue_of(entity) == 0
