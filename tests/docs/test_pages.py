@@ -71,15 +71,14 @@ def in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def as_before() -> Iterator[None]:
-    """Puts the handlers of signals back."""
+def signal_handlers_are_put_back() -> Iterator[None]:
     handler = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, handler)
 
 
 @pytest.mark.parametrize("page", PAGES)
-@pytest.mark.usefixtures("in_memory", "as_before")
+@pytest.mark.usefixtures("in_memory", "signal_handlers_are_put_back")
 def test_the_python_of_a_page_runs(page: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "aio." in text(page):
         endpoint = request.getfixturevalue("emulator").endpoint
@@ -250,7 +249,7 @@ def test_every_public_class_and_method_says_what_it_is(module: str) -> None:
 
 
 def test_every_public_module_has_a_page() -> None:
-    assert {re.findall(r"automodule:: (\S+)", text)[0] for text in REFERENCE.values()} == set(MODULES)
+    assert {re.findall(r"automodule:: (\S+)", page)[0] for page in REFERENCE.values()} == set(MODULES)
 
 
 # What a page leaves to a picture on a phone, and the smallest letters there.

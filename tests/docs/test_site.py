@@ -141,7 +141,7 @@ def test_a_code_block_is_highlighted_and_can_be_read(site: Site) -> None:
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_it_is_as_dark_as_the_system_of_its_reader(site: Site, dark: bool) -> None:
+def test_the_site_is_as_dark_as_the_system_of_its_reader(site: Site, dark: bool) -> None:
     behind, text = site.ask(
         "/README.html",
         """
@@ -179,7 +179,7 @@ def test_no_page_is_wider_than_the_screen_and_every_picture_is_drawn(site: Site,
     assert wrong == []
 
 
-def test_without_a_browser_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_a_browser_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BrowserMissing, match="apt-get install chromium-headless-shell"):
         browser_program()

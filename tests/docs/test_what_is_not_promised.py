@@ -278,15 +278,11 @@ def test_the_first_caller_may_be_the_second_to_get_a_ticket(
 
 
 def test_a_holder_that_fails_lets_the_next_one_in(first: LockClient, table: LockTable) -> None:
-    def fail() -> None:
-        with first.acquire("tea"):
-            positions.append(queued(table, "next"))
-            raise RuntimeError
-
-    positions: list[Position] = []
-    with pytest.raises(RuntimeError):
-        fail()
-    assert isinstance(table.check_turn(claim("next"), positions[0].place, None), Grant)
+    held = first.acquire("tea")
+    waiting = queued(table, "next")
+    with pytest.raises(RuntimeError), held:
+        raise RuntimeError
+    assert isinstance(table.check_turn(claim("next"), waiting.place, None), Grant)
 
 
 def test_a_short_record_wait_gets_the_lock_no_sooner_than_a_long_one_before_it(
@@ -294,8 +290,9 @@ def test_a_short_record_wait_gets_the_lock_no_sooner_than_a_long_one_before_it(
 ) -> None:
     holder = granted(table, "holder")
     queued(table, "patient")
-    hurried = queued(table, "in a hurry", record_wait_ms=1_000)
-    until_ms = hurried.now.likely_ms + 1_000
+    record_wait_ms = 1_000
+    hurried = queued(table, "in a hurry", record_wait_ms)
+    until_ms = hurried.now.likely_ms + record_wait_ms
     table.release(claim("holder"), holder)
     assert isinstance(table.check_turn(claim("in a hurry"), hurried.place, until_ms), Position)
     clock.advance(2)
@@ -304,7 +301,8 @@ def test_a_short_record_wait_gets_the_lock_no_sooner_than_a_long_one_before_it(
 
 
 def test_a_queue_grows_for_as_long_as_owners_join_it(table: LockTable) -> None:
+    many = 300
     granted(table, "holder")
-    for n in range(300):
-        queued(table, f"waiter {n}")
-    assert len(table.inspect(LOCK).rows) == 300
+    for number in range(many):
+        queued(table, f"waiter {number}")
+    assert len(table.inspect(LOCK).rows) == many

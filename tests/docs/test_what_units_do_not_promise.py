@@ -11,6 +11,7 @@ from boto3.dynamodb.conditions import Key as KeyOf
 from kit.crashes import crashes
 from kit.units import (
     KEYS,
+    MARK,
     THREADS_ONLY,
     VERSION,
     Books,
@@ -28,6 +29,8 @@ from kit.units import (
 from ticketlock.errors import OutcomeUnknown, UnitConflict, UnitContended
 from ticketlock.units import UNCOMMITTED, Unit
 from ticketlock.units._packing import Entry, packed
+from ticketlock.units._record import LEASE_MS
+from ticketlock.units._sweeping import COPIES_COME_WITHIN_MS
 
 pytestmark = [
     pytest.mark.shows("killed coordinator"),
@@ -37,7 +40,10 @@ pytestmark = [
 
 ADD, TAKE, TEN = "SET balance = balance + :n", "SET balance = balance - :n", {":n": 10}
 SET, ZERO = "SET balance = :n", {":n": 0}
-LEASE_S, MARGIN_S, COPIES_S = 60, 5, 600
+LEASE_S, MARGIN_S, COPIES_S = LEASE_MS // 1_000, 5, COPIES_COME_WITHIN_MS // 1_000
+# The updates of a unit of two items: two marks, the decision, and the ends of both items.
+FIRST_MARK, SECOND_END = 1, 5
+TRIES = 5
 # Nothing packs it: it does not fit into the record.
 LONG = random.Random(0).randbytes(8_000)
 
@@ -48,7 +54,7 @@ def both_to_zero(party: Party, keys: list[Key], unit: Unit) -> None:
 
 
 def killed(party: Party, do: Callable[[Unit], object], number: int, *, is_sent: bool) -> Unit:
-    """A unit of two items, whose process is no more at one of its updates: of two marks, the decision, two ends."""
+    """A unit of two items, whose process is killed at one of its updates."""
     unit = party.begin(engine="marked")
     do(unit)
     crashes(party, number, is_sent=is_sent)
@@ -59,7 +65,7 @@ def killed(party: Party, do: Callable[[Unit], object], number: int, *, is_sent: 
 
 def half_finished(party: Party, keys: list[Key]) -> list[Key]:
     """A unit is committed, which sets both to zero, and has done so with one: that one, and the other."""
-    killed(party, partial(both_to_zero, party, keys), 5, is_sent=False)
+    killed(party, partial(both_to_zero, party, keys), SECOND_END, is_sent=False)
     return sorted(keys, key=party.books.balance)
 
 
@@ -188,8 +194,8 @@ def test_an_item_that_time_to_live_deletes_under_a_mark_is_gone_though_its_unit_
 def test_a_writer_waits_for_the_lease_of_a_unit_that_was_killed_before_its_decision(
     books: Books, ann: Party, ben: Party, both: list[Key]
 ) -> None:
-    killed(ann, partial(both_to_zero, ann, both), 1, is_sent=True)
-    (marked,) = [key for key in both if "_tluMark" in (books.raw("accounts", key) or {})]
+    killed(ann, partial(both_to_zero, ann, both), FIRST_MARK, is_sent=True)
+    (marked,) = [key for key in both if MARK in (books.raw("accounts", key) or {})]
     books.clock.advance(1)
     with pytest.raises(UnitContended):
         ben.changes(marked, 5)
@@ -235,7 +241,7 @@ def test_a_row_that_something_on_the_way_sends_again_after_its_answer_stays(
 def test_a_record_that_is_deleted_by_hand_takes_away_what_was_not_finished(
     books: Books, ann: Party, ben: Party, both: list[Key]
 ) -> None:
-    unit = killed(ann, partial(both_to_zero, ann, both), 5, is_sent=False)
+    unit = killed(ann, partial(both_to_zero, ann, both), SECOND_END, is_sent=False)
     assert balances(ben, both) == [0, 0]
     head = dumped({"unit": unit.id, "row": "head"})
     books.plain_client.delete_item(TableName=books.tables["units"], Key=head)
@@ -271,7 +277,7 @@ def test_units_of_two_prefixes_do_not_see_each_others_marks(
 def test_a_principal_with_access_to_the_units_table_decides_what_a_unit_writes(
     books: Books, ann: Party, ben: Party, both: list[Key]
 ) -> None:
-    unit = killed(ann, partial(both_to_zero, ann, both), 5, is_sent=False)
+    unit = killed(ann, partial(both_to_zero, ann, both), SECOND_END, is_sent=False)
     forged = [Entry(ann.accounts.name, dumped(key), "id", "change", dumped({"balance": 1_000_000})) for key in both]
     books.plain_client.update_item(
         TableName=books.tables["units"],
@@ -289,7 +295,7 @@ def test_a_principal_with_access_to_the_units_table_decides_what_a_unit_writes(
 def test_a_slow_unit_may_lose_to_quick_ones_at_every_try(ann: Party, ben: Party, account: Key) -> None:
     tried: list[str] = []
 
-    @ann.units.transactional(tries=5)
+    @ann.units.transactional(tries=TRIES)
     def slow(*, unit: Unit) -> None:
         unit.update(ann.accounts, account, TAKE, TEN)
         ben.changes(account, len(tried))
@@ -297,7 +303,7 @@ def test_a_slow_unit_may_lose_to_quick_ones_at_every_try(ann: Party, ben: Party,
 
     with pytest.raises(UnitConflict):
         slow()
-    assert len(tried) == 5
+    assert len(tried) == TRIES
 
 
 def test_the_attributes_of_units_stay_in_the_items(books: Books, ann: Party) -> None:

@@ -166,7 +166,7 @@ def test_the_example_is_synthesised_outside_the_checkout_from_the_wheel_alone_an
     # The example's own, the lock's, and the one in which long waits go on.
     assert len(machines) == 3
     texts = [file.read_text() for file in outside.assembly.glob("*.json") if file.name != "tree.json"]
-    assert not [text for text in texts if str(ROOT) in text]
+    assert not [each for each in texts if str(ROOT) in each]
     # W3005: the CDK itself adds DependsOn entries that a GetAtt already implies.
     lint = [str(Path(sys.executable).with_name("cfn-lint")), "--ignore-checks", "W3005", "--"]
     file = str(outside.assembly / "Orders.template.json")

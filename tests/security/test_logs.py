@@ -21,6 +21,7 @@ import pytest
 import release
 import take_ticket
 import wait_for_wake_up
+from botocore.exceptions import ClientError
 from kit.command import Command
 from kit.events import MACHINE
 from kit.places import Moved
@@ -34,6 +35,7 @@ from ticketlock.wire._driver import SystemClocks
 pytestmark = pytest.mark.verify("reads all logs of many runs; nothing else depends on it")
 
 ENTITY = "order-42"
+REQUEST = {"entity": ENTITY, "task": {"functionArn": FUNCTION}}
 
 
 class Functions:
@@ -77,8 +79,8 @@ class Functions:
     # The steps.
 
     def takes_ticket(self, of: Execution, request: Any = None, **more: Any) -> Any:
-        asked = request if request is not None else {"entity": ENTITY, "task": {"functionArn": FUNCTION}}
-        reply = self.call(take_ticket.handler, of.ticket_event(asked, **more), of)
+        asked = of.ticket_event(request if request is not None else REQUEST, **more)
+        reply = self.call(take_ticket.handler, asked, of)
         of.turn = reply["lock"]["turn"]
         return of.turn["status"]
 
@@ -96,8 +98,7 @@ class Functions:
         return self.call(release.handler, of.event("Release") | failure, of)
 
     def cleans_up_after(self, of: Execution) -> Any:
-        request = {"entity": ENTITY, "task": {"functionArn": FUNCTION}}
-        return self.call(clean_up.handler, of.end_event(request), of)
+        return self.call(clean_up.handler, of.end_event(REQUEST), of)
 
     # What no log may contain.
 
@@ -156,8 +157,10 @@ def test_the_functions_log_no_other_owner_and_no_task_token(functions: Functions
     assert functions.secrets_told() == []
 
 
-@pytest.mark.parametrize("step", ["heartbeat", "release"])
-def test_nor_when_a_lease_was_lost(step: str, functions: Functions) -> None:
+@pytest.mark.parametrize("step", [Functions.beats, Functions.releases])
+def test_a_step_that_finds_its_lease_lost_logs_no_other_owner_and_no_task_token(
+    functions: Functions, step: Callable[[Functions, Execution], Any]
+) -> None:
     holder, thief = functions.execution(), functions.execution()
     functions.takes_ticket(holder)
     functions.beats(holder)
@@ -173,12 +176,12 @@ def test_nor_when_a_lease_was_lost(step: str, functions: Functions) -> None:
         ExpressionAttributeValues={":long_ago": {"N": "1"}},
     )
     told = len(functions.told)
-    functions.releases(holder) if step == "release" else functions.beats(holder, retry=1)
+    step(functions, holder)
     assert any("LostLeases" in text for _, text in functions.told[told:])
     assert functions.secrets_told() == []
 
 
-def test_nor_when_the_work_failed_or_its_end_is_not_known(functions: Functions) -> None:
+def test_the_release_after_failed_or_unended_work_logs_no_other_owner_and_no_task_token(functions: Functions) -> None:
     for failure in ({"Error": "OutOfPaint", "Cause": "{}"}, {"Error": "States.Timeout", "Cause": ""}):
         holder = functions.execution()
         functions.takes_ticket(holder, {"entity": holder.arn[-8:], "task": {"functionArn": FUNCTION}})
@@ -187,14 +190,18 @@ def test_nor_when_the_work_failed_or_its_end_is_not_known(functions: Functions) 
     assert functions.secrets_told() == []
 
 
-def test_nor_when_a_record_wait_ends(functions: Functions) -> None:
+def test_another_number_of_permits_is_refused_without_a_word_of_the_holder(functions: Functions) -> None:
+    functions.takes_ticket(functions.execution())
+    assert functions.takes_ticket(functions.execution(), {**REQUEST, "permits": 2}) == "PermitsMismatch"
+    assert functions.secrets_told() == []
+
+
+def test_a_record_wait_that_ends_names_the_holder_in_the_cause_of_its_execution_and_nowhere_else(
+    functions: Functions,
+) -> None:
     holder, waiter = functions.execution(), functions.execution()
     functions.takes_ticket(holder)
-    asked = {"entity": ENTITY, "task": {"functionArn": FUNCTION}}
-    assert functions.takes_ticket(functions.execution(), {**asked, "permits": 2}) == "PermitsMismatch"
-    assert functions.secrets_told() == []
-    assert functions.takes_ticket(waiter, {**asked, "recordWaitSeconds": 0}) == "RecordWaitExceeded"
-    # The cause of its execution names the holder, and nothing else does.
+    assert functions.takes_ticket(waiter, {**REQUEST, "recordWaitSeconds": 0}) == "RecordWaitExceeded"
     assert f'held by "{holder.arn}" since ' in waiter.turn["cause"]
     assert functions.secrets_told() == [waiter.turn["cause"]]
 
@@ -238,25 +245,30 @@ def test_a_token_that_the_service_quotes_in_its_refusal_is_not_logged(functions:
     assert functions.secrets_told() == []
 
 
+def test_a_refusal_that_quotes_a_token_is_the_sdks_own_error() -> None:
+    with pytest.raises(ClientError, match="Value 'a token' at 'taskToken'"):
+        TaskService(quotes=True).client().send_task_success(taskToken="a token", output="{}")
+
+
 # Clients.
 
-OWNERS = [f"host-{name}.example:4711/{uuid.uuid4().hex}" for name in ("a", "b", "c")]
+OWNERS = HOLDER, NEXT, STRANGER = [f"host-{name}.example:4711/{uuid.uuid4().hex}" for name in ("a", "b", "c")]
 
 
 def test_a_client_logs_no_owner(moved: Moved, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, logger="ticketlock")
     first, second = moved.client(owner_name="host-a.example"), moved.client(owner_name="host-b.example")
-    held = first.acquire(ENTITY, owner=OWNERS[0], data="build 4711")
+    held = first.acquire(ENTITY, owner=HOLDER, data="build 4711")
     with pytest.raises(RecordWaitExceeded) as in_vain:
-        second.acquire(ENTITY, owner=OWNERS[1], record_wait=0)
+        second.acquire(ENTITY, owner=NEXT, record_wait=0)
     with moved.time_flies(), pytest.raises(RecordWaitExceeded) as too_long:
-        second.acquire(ENTITY, owner=OWNERS[1], record_wait=2)
+        second.acquire(ENTITY, owner=NEXT, record_wait=2)
     moved.lose(ENTITY)
-    taken = second.acquire(ENTITY, owner=OWNERS[1])
+    taken = second.acquire(ENTITY, owner=NEXT)
     with pytest.raises(LockLost) as lost:
         held.renew()
     with pytest.raises(LockLost) as stolen:
-        first.resume(ENTITY, owner=OWNERS[2])
+        first.resume(ENTITY, owner=STRANGER)
     taken.release(data_left="done")
     told = [record.getMessage() for record in caplog.records]
     told += [record.exc_text or "" for record in caplog.records]
@@ -265,28 +277,21 @@ def test_a_client_logs_no_owner(moved: Moved, caplog: pytest.LogCaptureFixture) 
     told += ["".join(traceback.format_exception(lost.value))]
     assert [text for text in told for owner in OWNERS if owner in text] == []
     # The error of a wait names the holder to the caller that waited.
-    assert all([owner for owner, _, _ in each.value.holders] == [OWNERS[0]] for each in (in_vain, too_long))
+    assert all([owner for owner, _, _ in each.value.holders] == [HOLDER] for each in (in_vain, too_long))
     # That of a call that names an owner may name it again.
-    assert [owner for owner in OWNERS[:2] if owner in str(stolen.value)] == []
+    assert [owner for owner in (HOLDER, NEXT) if owner in str(stolen.value)] == []
 
 
 def test_the_command_names_the_holder_to_its_user_and_in_no_log_line(
     command: Command, locks: LockClient, entity: str
 ) -> None:
-    with locks.acquire(entity, owner=OWNERS[0]):
+    with locks.acquire(entity, owner=HOLDER):
         waited = command.run("-v", "run", entity, "--wait", "1", "--", "true")
         shown = command.run("-v", "show", entity)
     assert waited.exit_code == 75
     *logged, error = waited.err.splitlines()
     assert any("waiting for" in line for line in logged)
-    assert OWNERS[0] in error
-    assert [line for line in logged if OWNERS[0] in line] == []
-    assert OWNERS[0] in shown.out
-    assert OWNERS[0] not in shown.err
-
-
-def test_tasks_are_answered_over_the_wire_here() -> None:
-    """What quotes a token above is the SDK's own error."""
-    tasks = TaskService(quotes=True)
-    with pytest.raises(Exception, match="Value 'a token' at 'taskToken'"):
-        tasks.client().send_task_success(taskToken="a token", output="{}")
+    assert HOLDER in error
+    assert [line for line in logged if HOLDER in line] == []
+    assert HOLDER in shown.out
+    assert HOLDER not in shown.err

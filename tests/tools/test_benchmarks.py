@@ -31,6 +31,9 @@ from ticketlock.wire._sdk import make_client
 pytestmark = pytest.mark.verify("tests no part of the product")
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+THREADS = 8
+# Items in one transaction of DynamoDB.
+MOST_TOGETHER = 100
 
 
 def started(monkeypatch: pytest.MonkeyPatch, measure: Callable[[Run], None], *arguments: str) -> int:
@@ -92,8 +95,9 @@ AS_THE_RULES = Billed("PutItem", refused=False, by_rule=1, by_engine=1)
         (replace(AS_THE_RULES, by_engine=2), ["it counts 1 of these 2 by the rules"]),
         (replace(AS_THE_RULES, by_engine=None), ["it reports the units of 1 of 2 requests"]),
     ],
+    ids=["by the rules", "a refusal without units", "otherwise", "no units"],
 )
-def test_an_engines_way_of_counting_is_reported(other: Billed, failed: list[str]) -> None:
+def test_an_engine_that_counts_otherwise_than_the_rules_is_reported(other: Billed, failed: list[str]) -> None:
     run = Run()
     judge(run, [AS_THE_RULES, other], "it")
     assert run.failed == failed
@@ -146,12 +150,13 @@ def test_a_unit_is_saved_resumed_and_committed_with_marks_on_the_engine_in_memor
         units = Units("units", client=client)
         accounts = units.table("accounts")
         unit = units.begin()
-        for number in range(101):
-            unit.put(accounts, {"id": f"a-{number}", "photo": b"\x00\xff"})
+        photo = b"\x00\xff"
+        for number in range(MOST_TOGETHER + 1):
+            unit.put(accounts, {"id": f"a-{number}", "photo": photo})
         units.resume(unit.save()).commit()
-        stored = units.get(accounts, {"id": "a-100"})
+        stored = units.get(accounts, {"id": f"a-{MOST_TOGETHER}"})
         assert stored is not None
-        assert bytes(stored["photo"]) == b"\x00\xff"
+        assert bytes(stored["photo"]) == photo
 
 
 def test_a_hundred_items_are_read_together_on_the_server_of_moto() -> None:
@@ -162,22 +167,23 @@ def test_a_hundred_items_are_read_together_on_the_server_of_moto() -> None:
         units = Units("units", client=client)
         accounts = units.table("accounts")
         with units.begin() as unit:
-            assert unit.get_all([(accounts, {"id": f"a-{number}"}) for number in range(100)]) == [None] * 100
+            keys = [{"id": f"a-{number}"} for number in range(MOST_TOGETHER)]
+            assert unit.get_all([(accounts, key) for key in keys]) == [None] * MOST_TOGETHER
 
 
 def test_threads_that_create_one_item_see_nothing_half_written_on_the_server_of_moto() -> None:
     with moto_server() as endpoint:
         client = make_client(endpoint_url=endpoint)
         create_table("locks", client=client)
-        all_begin = threading.Barrier(8)
-        with LockClient("locks", client=client) as locks, ThreadPoolExecutor(8) as pool:
+        all_begin = threading.Barrier(THREADS)
+        with LockClient("locks", client=client) as locks, ThreadPoolExecutor(THREADS) as pool:
 
             def tries(entity: str) -> Lease | None:
                 all_begin.wait()
                 return locks.try_acquire(entity)
 
             for number in range(20):
-                leases = [*pool.map(tries, [f"order-{number}"] * 8)]
+                leases = [*pool.map(tries, [f"order-{number}"] * THREADS)]
                 assert sum(lease is not None for lease in leases) == 1
 
 
@@ -208,14 +214,14 @@ def short_runs(target: str) -> list[str]:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_every_target_that_prints_figures_has_a_short_run(target: str) -> None:
+def test_every_target_that_prints_figures_can_be_asked_for_a_short_run(target: str) -> None:
     assert short_runs(target)
     without = [line for line in programs(target) if not line.endswith(" --quick")]
     assert without == [], "without $(ARGS) in its recipe `make` cannot ask for a short run"
 
 
 @pytest.mark.parametrize("line", [line for target in TARGETS for line in short_runs(target)])
-def test_every_program_that_prints_figures_has_a_short_run_that_succeeds(line: str) -> None:
+def test_the_short_run_of_every_program_that_prints_figures_succeeds(line: str) -> None:
     if "/units_peer.py" in line and not (shutil.which("java") and shutil.which("mvn")):
         pytest.skip("the peer is a Java library, and this machine has no Java or no Maven")
     # Where cargo is, a benchmark of units would build an engine for some minutes.

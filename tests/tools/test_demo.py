@@ -22,7 +22,7 @@ from ticketlock.wire._table_time import Moment
 pytestmark = pytest.mark.verify("tests no part of the product")
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-START_MS = 1_767_225_600_000
+START_MS = int(START.timestamp() * 1_000)
 WAITING = {"lock": {"turn": {"status": "waiting", "place": {"ticket": 7}}}}
 GRANTED = {"lock": {"turn": {"status": "granted", "place": {"ticket": 7}, "grant": {"ticket": 7, "fencingToken": 70}}}}
 OUTPUT = {"startedMs": START_MS + 4_000, "endedMs": START_MS + 4_500, "lock": {}}
@@ -89,6 +89,20 @@ STOPPED = [started(), {"timestamp": START, "type": "ExecutionAborted"}]
         ),
         (FAILED, {"status": "FAILED", "error": "OutOfStock: no more", "held_ms": 3_000}),
         (STOPPED, {"status": "ABORTED", "error": "", "held_ms": None}),
+    ],
+    ids=[
+        "starts",
+        "waits",
+        "got the lock, and has not entered Hold",
+        "holds",
+        "holds, by its last poll",
+        "holds at once",
+        "its grant came without a ticket",
+        "done",
+        "done, by its work",
+        "done, by work that says nothing",
+        "failed",
+        "stopped",
     ],
 )
 def test_a_history_shows_how_far_an_execution_came(told: list[Any], shows: dict[str, Any]) -> None:
@@ -213,6 +227,18 @@ ROW = "though its row was in the queue"
             for status in ("FAILED", "ABORTED", "TIMED_OUT", "RUNNING")
         ),
         ([done("a", 1, work_ended_ms=None)], ["a ended as SUCCEEDED"]),
+    ],
+    ids=[
+        "one after the other",
+        "touching",
+        "overlapping",
+        "beside another entity",
+        "one token twice",
+        "a smaller token later",
+        "overtaken twice",
+        "overtaken after it stood",
+        *(f"ended as {status}" for status in ("FAILED", "ABORTED", "TIMED_OUT", "RUNNING")),
+        "work without an end",
     ],
 )
 def test_the_verdict_on_executions_names_each_broken_promise(runs: list[Execution], failures: list[str]) -> None:
@@ -342,9 +368,17 @@ def texts(runs: list[Execution]) -> set[str | None]:
     return {text.text for text in root.iter(f"{SVG}text")}
 
 
-def test_the_picture_is_xml_that_stands_alone_and_nothing_has_one_too() -> None:
-    assert {"a", "b", "One at a time for each entity, in ticket order", "order-42"} <= texts([SHOWN, WAITER])
-    assert texts([]) is not None
+TITLE = "One at a time for each entity, in ticket order"
+
+
+@pytest.mark.parametrize(
+    ("runs", "told"), [([SHOWN, WAITER], {TITLE, "order-42", "a", "b"}), ([], {TITLE})], ids=["two", "none"]
+)
+def test_the_picture_of_any_executions_is_xml_that_stands_alone(runs: list[Execution], told: set[str]) -> None:
+    assert told <= texts(runs)
+
+
+def test_the_timeline_of_no_executions_says_that_they_are_starting() -> None:
     assert "starting" in printed(Timeline([], 0))
 
 

@@ -108,7 +108,7 @@ def test_an_anomaly_is_found_by_its_name_exactly_if_no_order_fits(history: list[
     assert is_strictly_serialisable(history) == (not found)
 
 
-def test_circles_without_a_transaction_in_common_are_named_each() -> None:
+def test_each_of_several_circles_without_a_transaction_in_common_is_named() -> None:
     halves = [one(f"{key} w", appends={key: 1, key + "2": 1}) for key in KEYS]
     readers = [one(f"{key} r", reads={key: [1], key + "2": []}) for key in KEYS]
     assert [anomaly.kind for anomaly in anomalies([*halves, *readers])] == ["G-single"] * 3
@@ -182,14 +182,14 @@ def changed(history: list[Transaction], draw: Any) -> list[Transaction]:
     return [*history[:at], each, *history[at + 1 :]]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(serial())
 def test_transactions_that_were_applied_one_after_the_other_pass(history: list[Transaction]) -> None:
     assert anomalies(history) == []
     assert is_strictly_serialisable(history)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(serial(), st.data())
 def test_what_is_changed_is_refused_exactly_if_no_order_fits(history: list[Transaction], data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 3))):

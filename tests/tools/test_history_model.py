@@ -43,7 +43,7 @@ def without(events: Sequence[Event], process: int | str, kind: str) -> list[Even
 # Correct histories.
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(good_locks())
 def test_every_history_of_a_correct_lock_passes(lock: Reference) -> None:
     assert verdict(lock.events, value=lock.counter).failures == ()
@@ -58,9 +58,7 @@ def test_what_good_locks_do_has_every_outcome_of_those_with_a_place_and_without_
         told = history(events)
         acquired |= {(each.outcome, each.ticket is not None) for each in told.acquisitions}
         updated |= {each.outcome for each in told.updates}
-        lost_places += sum(
-            len({event.ticket for event in each if event.kind == "stands"}) > 1 for each in operations(events)
-        )
+        lost_places += sum(len({one.ticket for one in each if one.kind == "stands"}) > 1 for each in operations(events))
     outcomes: set[Outcome] = {"applied", "refused", "unknown"}
     assert acquired == {(outcome, has_one) for outcome in outcomes for has_one in (True, False)}
     assert updated == outcomes
@@ -121,16 +119,15 @@ def test_a_line_that_is_served_in_its_order_passes_without_a_slip() -> None:
 
 
 def test_readers_hold_together() -> None:
-    together = [told for place in range(3) for told in stay(f"{place}", place, 0, 1, shared=True)]
-    tokens = iter((100, 101, 102))
-    together = [replace(each, fencing_token=next(tokens)) if each.fencing_token else each for each in together]
-    assert verdict(together).failures == ()
+    readers = [told for place in range(3) for told in stay(f"{place}", place, 0, 1, shared=True)]
+    tokens = {"0": 100, "1": 101, "2": 102}
+    readers = [replace(each, fencing_token=tokens[each.process]) if each.fencing_token else each for each in readers]
+    assert verdict(readers).failures == ()
 
 
 # Exclusion.
 
 
-@settings(deadline=None)
 @given(st.integers(2, 6), st.data())
 def test_a_hold_that_reaches_into_a_later_one_breaks_exclusion(waiters: int, data: st.DataObject) -> None:
     later = data.draw(st.integers(1, waiters - 1))
@@ -160,17 +157,17 @@ LATE_WRITE = [*line(2), event("0", "invoked", 2_500, action="update", found=0)]
 @pytest.mark.parametrize(
     ("events", "is_broken"),
     [
-        (together(3), False),
-        (together(2), True),
-        (READER_THEN_WRITER, False),
-        (held_until(READER_THEN_WRITER, 2_500), True),
-        # A write of the first one, sent after the second was granted the lock: applied, refused, or unknown.
-        ([*LATE_WRITE, event("0", "applied", 2_510, action="update")], True),
-        ([*LATE_WRITE, event("0", "refused", 2_510, action="update")], False),
-        (LATE_WRITE, False),
-        # A holder that did not check its lease again proves nothing.
-        (held_until(line(2), 2_500), True),
-        (without(held_until(line(2), 2_500), 0, "holds"), False),
+        pytest.param(together(3), False, id="three with 3 permits"),
+        pytest.param(together(2), True, id="three with 2 permits"),
+        pytest.param(READER_THEN_WRITER, False, id="a writer after a reader"),
+        pytest.param(held_until(READER_THEN_WRITER, 2_500), True, id="a writer beside a reader"),
+        # A write of the first one, sent after the second was granted the lock.
+        pytest.param([*LATE_WRITE, event("0", "applied", 2_510, action="update")], True, id="a late write, applied"),
+        pytest.param([*LATE_WRITE, event("0", "refused", 2_510, action="update")], False, id="a late write, refused"),
+        pytest.param(LATE_WRITE, False, id="a late write, unknown"),
+        pytest.param(held_until(line(2), 2_500), True, id="a holder that relied on its lock too long"),
+        # It proves nothing.
+        pytest.param(without(held_until(line(2), 2_500), 0, "holds"), False, id="a holder that did not check again"),
     ],
 )
 def test_one_more_than_the_lock_admits_breaks_exclusion(events: list[Event], is_broken: bool) -> None:
@@ -180,7 +177,6 @@ def test_one_more_than_the_lock_admits_breaks_exclusion(events: list[Event], is_
 # Fencing.
 
 
-@settings(deadline=None)
 @given(st.integers(2, 6), st.booleans(), st.data())
 def test_a_token_that_is_granted_twice_or_tokens_that_fall_break_fencing(
     waiters: int, twice: bool, data: st.DataObject
@@ -202,7 +198,6 @@ def test_tokens_of_grants_whose_answers_crossed_may_be_in_either_order() -> None
 # Order.
 
 
-@settings(deadline=None)
 @given(st.integers(2, 6), st.data())
 def test_two_grants_that_change_their_turns_break_the_order(waiters: int, data: st.DataObject) -> None:
     one, other = data.draw(st.lists(st.integers(0, waiters - 1), min_size=2, max_size=2, unique=True))
@@ -216,8 +211,8 @@ def overtaken(times: int, *, after_a_grant: bool = True) -> list[Event]:
     """The first one is passed, so many times, by grants whose polls began before its row was written."""
     first = [*stay("first", 1, times + 1, 2)]
     before = [*stay("before", 0, 0, 2)] if after_a_grant else []
-    passing = [told for turn in range(1, times + 1) for told in stay(f"{turn}", turn + 1, turn, 2)]
-    return [*before, *first, *[replace(each, polled_ms=0) if each.polled_ms else each for each in passing]]
+    others = [told for turn in range(1, times + 1) for told in stay(f"{turn}", turn + 1, turn, 2)]
+    return [*before, *first, *[replace(each, polled_ms=0) if each.polled_ms else each for each in others]]
 
 
 def test_a_grant_in_progress_while_a_row_was_written_is_the_one_slip() -> None:
@@ -257,25 +252,37 @@ GAVE_UP = [
 @pytest.mark.parametrize(
     ("events", "is_broken"),
     [
-        (PASSED, True),
-        # A row whose lease may have ended, or of another ticket, which stood elsewhere.
-        (changed(PASSED, 0, "stands", lambda each: replace(each, until_ms=999)), False),
-        (changed(PASSED, 0, "applied", lambda each: replace(each, ticket=7)), False),
-        # With permits for both; but not past a third, nor a reader past a writer.
-        (passing(), False),
-        ([*HELD, *passing()], True),
-        (passing(shared=True), True),
-        ([*stay("0", 0, 1, 2), ASKS, GRANTED], True),
-        ([*stay("0", 0, 1, 2), replace(ASKS, local_ms=5), GRANTED], False),
-        (GAVE_UP, True),
-        (changed(GAVE_UP, 0, "stands", lambda each: replace(each, until_ms=1_000)), False),
+        pytest.param(PASSED, True, id="a row that stood"),
+        pytest.param(
+            changed(PASSED, 0, "stands", lambda each: replace(each, until_ms=999)), False, id="a row that expired"
+        ),
+        pytest.param(
+            changed(PASSED, 0, "applied", lambda each: replace(each, ticket=7)), False, id="a row of another ticket"
+        ),
+        pytest.param(passing(), False, id="permits for both"),
+        pytest.param([*HELD, *passing()], True, id="permits for both, one of them held"),
+        pytest.param(passing(shared=True), True, id="a reader past a writer"),
+        pytest.param([*stay("0", 0, 1, 2), ASKS, GRANTED], True, id="an unknown ticket, asked for later"),
+        pytest.param(
+            [*stay("0", 0, 1, 2), replace(ASKS, local_ms=5), GRANTED], False, id="an unknown ticket, asked for before"
+        ),
+        pytest.param(GAVE_UP, True, id="a waiter that gave up"),
+        pytest.param(
+            changed(GAVE_UP, 0, "stands", lambda each: replace(each, until_ms=1_000)),
+            False,
+            id="a waiter that gave up, whose row expired",
+        ),
     ],
 )
 def test_a_grant_past_a_row_that_certainly_stood_breaks_the_order(events: list[Event], is_broken: bool) -> None:
     assert broken(events) == ({"no overtaking"} if is_broken else set())
 
 
-@pytest.mark.parametrize("end", [(), (event("0", "refused", 3_000),), (event("0", "unknown", 3_000),)])
+@pytest.mark.parametrize(
+    "end",
+    [(), (event("0", "refused", 3_000),), (event("0", "unknown", 3_000),)],
+    ids=["no answer", "refused", "unknown"],
+)
 def test_a_waiter_without_a_grant_can_be_overtaken_until_its_last_poll_in_the_queue(end: tuple[Event]) -> None:
     gone = without(without(PASSED, 0, "applied"), 0, "holds")
     answered_ms = 1_000
@@ -287,8 +294,8 @@ def test_a_waiter_without_a_grant_can_be_overtaken_until_its_last_poll_in_the_qu
 
 def test_a_waiter_that_is_passed_until_it_gives_up_is_one_failure_for_each_that_passed() -> None:
     first = [event("first", "invoked", 0), event("first", "stands", 5, ticket=0, until_ms=30_000)]
-    passing = [told for turn in range(3) for told in stay(f"{turn}", turn + 1, turn, 2)]
-    failures = verdict([*first, event("first", "polls", 29_900), event("first", "refused", 30_000), *passing]).failures
+    others = [told for turn in range(3) for told in stay(f"{turn}", turn + 1, turn, 2)]
+    failures = verdict([*first, event("first", "polls", 29_900), event("first", "refused", 30_000), *others]).failures
     assert [failure for failure in failures if "passed first" in failure] == [
         f"no overtaking: {turn} (token {100 + turn}) passed first, in the queue when it polled" for turn in range(3)
     ]

@@ -31,6 +31,7 @@ from ticketlock.wire._sdk import make_client
 pytestmark = pytest.mark.verify("tests no part of the product")
 
 THREADS, OPERATIONS = 8, 50
+HOLD_S, RECORD_WAIT_S = 60, 20
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def client(memory: MemoryDynamoDB, clock: ManualClock) -> LockClient:
-    return LockClient("locks", client=memory.client, clocks=clock, lease=60, heartbeat=False)
+    return LockClient("locks", client=memory.client, clocks=clock, lease=HOLD_S, heartbeat=False)
 
 
 def told(path: Path) -> list[Event]:
@@ -112,7 +113,7 @@ def test_a_client_whose_lease_has_ended_records_no_hold_and_a_release_that_was_r
 ) -> None:
     with client(memory, clock) as locks:
         lease = RecordedLocks(locks, Recorder(path, "0")).acquire(ENTITY)
-        clock.advance(61)
+        clock.advance(HOLD_S + 1)
         assert not lease.check()
         with pytest.raises(LockLost):
             lease.release()
@@ -128,13 +129,13 @@ def test_a_wait_records_since_when_its_row_is_in_the_queue_and_without_the_lock_
 ) -> None:
     with client(memory, clock) as locks, client(memory, clock) as others:
         held, recorder = others.acquire(ENTITY), Recorder(path, "0")
-        waits = meanwhile(lambda: RecordedLocks(locks, recorder).acquire(ENTITY, record_wait=20).release())
+        waits = meanwhile(lambda: RecordedLocks(locks, recorder).acquire(ENTITY, record_wait=RECORD_WAIT_S).release())
         until(lambda: {"stands", "polls"} <= {event.kind for event in told(path)}, "a row and a poll")
         if is_granted:
             held.release()
             outcome_of(waits)
         else:
-            clock.advance(21)
+            clock.advance(RECORD_WAIT_S + 1)
             with pytest.raises(RecordWaitExceeded):
                 outcome_of(waits)
     first, second, *_ = [event.kind for event in told(path)]
@@ -154,39 +155,37 @@ def test_a_history_is_drawn_with_its_processes_and_tokens() -> None:
     assert {"a title", "why", ENTITY, "0", "1", "2", "…100"} <= texts
 
 
-def test_a_history_that_is_broken_fails_and_says_where_it_is_kept(request: pytest.FixtureRequest) -> None:
-    kept = Kept(request.node.name)
-    try:
-        kept.write(line(2))
-        with pytest.raises(AssertionError, match="no lost update: the counter of order-42 is 1"):
-            kept.check({}, {ENTITY: 1})
-        where = f"build/histories/{request.node.name}"
-        assert kept.draw("why") == f"{where}.jsonl and, drawn, {where}.svg"
-        assert kept.picture.exists()
-    finally:
-        kept.remove()
-
-
 @pytest.fixture
-def recorded(request: pytest.FixtureRequest) -> Iterator[Kept]:
-    """A history that may end badly."""
+def ends_badly(request: pytest.FixtureRequest) -> Iterator[Kept]:
+    """A history that is not checked at the end of the test."""
     kept = Kept(request.node.name)
     yield kept
     kept.remove()
 
 
+def test_a_history_that_is_broken_fails_and_says_where_it_is_kept(
+    request: pytest.FixtureRequest, ends_badly: Kept
+) -> None:
+    ends_badly.write(line(2))
+    with pytest.raises(AssertionError, match="no lost update: the counter of order-42 is 1"):
+        ends_badly.check({}, {ENTITY: 1})
+    where = f"build/histories/{request.node.name}"
+    assert ends_badly.draw("why") == f"{where}.jsonl and, drawn, {where}.svg"
+    assert ends_badly.picture.exists()
+
+
 @pytest.mark.parametrize("is_recorded", [True, False])
-def test_a_run_that_fails_says_so_in_a_line_and_is_judged_and_drawn(recorded: Kept, is_recorded: bool) -> None:
-    def ends_badly() -> Verdict:
+def test_a_run_that_fails_says_so_in_a_line_and_is_judged_and_drawn(ends_badly: Kept, is_recorded: bool) -> None:
+    def fails() -> Verdict:
         if is_recorded:
-            recorded.write(replace(each, local_ms=2_500) if each.kind == "holds" else each for each in line(2))
+            ends_badly.write(replace(each, local_ms=2_500) if each.kind == "holds" else each for each in line(2))
         raise EmulatorError("it did not start:\n  no such file")
 
-    first, *failures = judged(recorded, ends_badly).failures
+    first, *failures = judged(ends_badly, fails).failures
     assert first == "the run failed: EmulatorError: it did not start: no such file"
     assert [failure.partition(":")[0] for failure in failures] == (["exclusion"] if is_recorded else [])
-    recorded.draw(first)
-    assert recorded.picture.exists()
+    ends_badly.draw(first)
+    assert ends_badly.picture.exists()
 
 
 def test_the_end_of_a_crowd_comes_after_the_leases_of_its_crashed_processes(emulator: Emulator, kept: Kept) -> None:

@@ -37,7 +37,7 @@ def in_a_bare_shell(script: str) -> str:
     ).stdout
 
 
-def test_its_exports_set_everything_that_the_pages_use(lines: list[str]) -> None:
+def test_the_exports_of_make_local_set_everything_that_the_pages_use(lines: list[str]) -> None:
     exports = "\n".join(line for line in lines if line.startswith("export "))
     environment = dict(line.split("=", 1) for line in in_a_bare_shell(f"{exports}\nenv").splitlines())
     assert environment["AWS_ENDPOINT_URL"] == RUNNING.endpoint
@@ -48,7 +48,7 @@ def test_its_exports_set_everything_that_the_pages_use(lines: list[str]) -> None
     assert Path(in_a_bare_shell(f"{exports}\ncommand -v ticketlock").strip()).name == "ticketlock"
 
 
-def test_its_line_starts_an_execution_of_the_example(lines: list[str]) -> None:
+def test_the_command_line_of_make_local_starts_an_execution_of_the_example(lines: list[str]) -> None:
     (line,) = [line for line in lines if line.startswith("aws ")]
     # Each word in a line of its own.
     words = in_a_bare_shell(f"printf '%s\\n' {line}").splitlines()

@@ -7,7 +7,7 @@ import pytest
 from kit.engines import ON_ONE_ENGINE
 from kit.orders import every_order
 from kit.step_functions import Callback
-from kit.stopped import Execution, gets_the_lock_when_the_lease_is_over
+from kit.stopped import LATE_MS, Execution, gets_the_lock_when_the_lease_is_over
 from kit.world import LEASE_MS, Process, Stepper, World, exclusion_held
 
 from ticketlock import Grant, LockLost, Position, Released
@@ -25,7 +25,7 @@ def a_holder_and_a_waiter(world: World, processes: Sequence[Process], *, nested:
 
 
 @ON_ONE_ENGINE
-@pytest.mark.parametrize("nested", [True, False])
+@pytest.mark.parametrize("nested", [True, False], ids=["a nested execution", "a function"])
 def test_a_release_in_progress_and_the_clean_up_free_the_lock_once(
     world: World, processes: list[Process], nested: bool
 ) -> None:
@@ -47,7 +47,7 @@ def test_a_release_in_progress_and_the_clean_up_free_the_lock_once(
 
 @ON_ONE_ENGINE
 @pytest.mark.verify("many orders, each of many requests")
-@pytest.mark.parametrize("held_ms", [0, LEASE_MS // 2])
+@pytest.mark.parametrize("held_ms", [0, LEASE_MS // 2], ids=["a fresh lease", "a lease to renew"])
 def test_a_heartbeat_in_progress_does_not_revive_a_lock_that_the_clean_up_freed(
     world: World, processes: list[Process], held_ms: int
 ) -> None:
@@ -69,7 +69,7 @@ def test_a_heartbeat_in_progress_does_not_revive_a_lock_that_the_clean_up_freed(
 
 
 @ON_ONE_ENGINE
-@pytest.mark.parametrize("held_ms", [0, LEASE_MS // 2])
+@pytest.mark.parametrize("held_ms", [0, LEASE_MS // 2], ids=["a fresh lease", "a lease to renew"])
 def test_a_heartbeat_in_progress_keeps_the_lock_of_a_function_for_one_lease_at_most(
     world: World, processes: list[Process], held_ms: int
 ) -> None:
@@ -87,7 +87,7 @@ def test_a_heartbeat_in_progress_keeps_the_lock_of_a_function_for_one_lease_at_m
 
 @ON_ONE_ENGINE
 @pytest.mark.verify("many orders, each of many requests")
-@pytest.mark.parametrize("nested", [True, False])
+@pytest.mark.parametrize("nested", [True, False], ids=["a nested execution", "a function"])
 def test_a_poll_in_progress_neither_blocks_the_lock_nor_holds_it_past_a_lease(
     world: World, processes: list[Process], nested: bool
 ) -> None:
@@ -115,10 +115,7 @@ def test_a_poll_in_progress_neither_blocks_the_lock_nor_holds_it_past_a_lease(
         if isinstance(found, Position):
             # By a function that may be running, or by a poll that came after the clean-up.
             assert dead.holder() is not None or dead.rows(), order
-            world.advance(LEASE_MS // 2)
-            successor.polls()
-            world.advance(LEASE_MS // 2 + 4_000)
-            assert isinstance(successor.polls(), Grant), order
+            assert gets_the_lock_when_the_lease_is_over(world, successor), order
         elif isinstance(polling.result, Grant):
             assert nested, order
             assert dead.service.closings == [dead.work_of(polling.result.fencing_token)], order
@@ -169,7 +166,7 @@ def test_a_successor_that_takes_the_lock_over_is_not_affected(world: World, proc
         dead, successor = a_holder_and_a_waiter(world, processes, nested=True)
         world.advance(LEASE_MS // 2)
         successor.polls()
-        world.advance(LEASE_MS // 2 + 4_000)
+        world.advance(LATE_MS - LEASE_MS // 2)
         polling = successor.late_poll()
         return (dead, successor, polling), [polling, dead.cleans_up(stopped_at_ms)]
 

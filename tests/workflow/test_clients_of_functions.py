@@ -42,7 +42,7 @@ def test_a_handler_that_is_imported_in_lambda_makes_its_clients_and_survives_an_
     assert imported(in_lambda) == "True"
 
 
-def test_a_snapshot_is_taken_without_connections_and_connects_again_after_a_restore() -> None:
+def test_with_snap_start_a_handler_registers_what_disconnects_before_a_snapshot_and_what_connects_after_it() -> None:
     in_lambda = """
     os.environ |= {"AWS_LAMBDA_FUNCTION_NAME": "f", "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
     os.environ["AWS_LAMBDA_INITIALIZATION_TYPE"] = "snap-start"

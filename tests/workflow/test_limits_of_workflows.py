@@ -17,12 +17,11 @@ OLD, NEW = 1_000_000, 2_000_000
 """When the first executions of two deployments started."""
 
 
-def take(workflow: Workflow, lock: LockName, deployed: tuple[int, int] = (1, 0), **asked: Any) -> Any:
-    """The turn of a new execution of a deployment with this number of permits; the second number says when it began."""
+def take(workflow: Workflow, lock: LockName, deployed: int = 1, started: int | None = None, **asked: Any) -> Any:
+    """The turn of an execution of a deployment with this number of permits; ``started`` says when, if it matters."""
     request = {"entity": lock.entity, "task": {"stateMachineArn": CHILD}, **asked}
-    permits, order = deployed
-    more = {"started": started_at(order)} if order else {}
-    return turn_of(workflow, execution_arn(), request, targets=[CHILD], defaultPermits=permits, **more)
+    more = {} if started is None else {"started": started_at(started)}
+    return turn_of(workflow, execution_arn(), request, targets=[CHILD], defaultPermits=deployed, **more)
 
 
 def poll(workflow: Workflow, turn: Any) -> Any:
@@ -60,7 +59,7 @@ def write_permits(process: Process, lock: LockName, permits: int) -> None:
 def test_as_many_hold_as_there_are_permits_and_the_next_comes_after_one_of_them(
     workflow: Workflow, alice: Process, lock: LockName, asked: Any
 ) -> None:
-    turns = [take(workflow, lock, (2, 0), **asked) for _ in range(3)]
+    turns = [take(workflow, lock, 2, **asked) for _ in range(3)]
     assert [turn["status"] for turn in turns] == ["granted", "granted", "parked"]
     assert poll(workflow, turns[2])["status"] == "parked"
     workflow.release({"turn": turns[0]})
@@ -90,7 +89,7 @@ def test_another_number_of_permits_is_refused_by_the_first_step_and_nothing_is_w
 ) -> None:
     take(workflow, lock, permits=2)
     before = stored(alice, lock)
-    for asked in ({"permits": 3}, {"deployed": (3, NEW)}, {"deployed": (3, NEW), "permits": 3}):
+    for asked in ({"permits": 3}, {"deployed": 3, "started": NEW}, {"deployed": 3, "started": NEW, "permits": 3}):
         refused = take(workflow, lock, **asked)
         assert refused == {
             "status": "PermitsMismatch",
@@ -107,7 +106,8 @@ def test_another_number_of_permits_is_refused_during_the_wait_and_leaves_the_que
     write_permits(alice, lock, 2)
     for turn in (waiter, reader):
         refused = poll(workflow, turn)
-        assert (refused["status"], "2 permits, not 1" in refused["cause"]) == ("PermitsMismatch", True)
+        assert refused["status"] == "PermitsMismatch"
+        assert "2 permits, not 1" in refused["cause"]
         # A step may run twice.
         assert poll(workflow, turn) == refused
     assert [row.owner for row in alice.table.inspect(lock).rows] == [behind["claim"]["owner"]]
@@ -130,9 +130,9 @@ def test_an_execution_whose_earlier_try_got_the_lock_continues_with_its_grant_wh
 
 
 def test_a_higher_number_counts_from_the_first_execution_on(workflow: Workflow, alice: Process, lock: LockName) -> None:
-    holder = take(workflow, lock, (1, OLD))
-    waiter = take(workflow, lock, (1, OLD + 1))
-    newcomers = [take(workflow, lock, (3, NEW + each)) for each in range(2)]
+    holder = take(workflow, lock, 1, OLD)
+    waiter = take(workflow, lock, 1, OLD + 1)
+    newcomers = [take(workflow, lock, 3, NEW + each) for each in range(2)]
     assert [turn["status"] for turn in (holder, waiter, *newcomers)] == ["granted", "parked", "parked", "parked"]
     polled = [poll(workflow, turn) for turn in (waiter, *newcomers)]
     assert [turn["status"] for turn in polled] == ["granted", "granted", "parked"]
@@ -142,8 +142,8 @@ def test_a_higher_number_counts_from_the_first_execution_on(workflow: Workflow, 
 def test_a_lower_number_ends_no_grant_and_lets_none_beside_it(
     workflow: Workflow, alice: Process, lock: LockName
 ) -> None:
-    holders = [take(workflow, lock, (3, OLD + each)) for each in range(2)]
-    late = take(workflow, lock, (1, NEW))
+    holders = [take(workflow, lock, 3, OLD + each) for each in range(2)]
+    late = take(workflow, lock, 1, NEW)
     assert [turn["status"] for turn in (*holders, late)] == ["granted", "granted", "parked"]
     for holder in holders:
         assert poll(workflow, late)["status"] == "parked"
@@ -157,8 +157,8 @@ def test_a_lower_number_ends_no_grant_and_lets_none_beside_it(
 def test_an_execution_of_the_earlier_deployment_that_comes_late_neither_fails_nor_changes_the_number(
     workflow: Workflow, alice: Process, lock: LockName, then: int, now: int
 ) -> None:
-    take(workflow, lock, (now, NEW))
-    late = [take(workflow, lock, (then, OLD + each)) for each in range(3)]
+    take(workflow, lock, now, NEW)
+    late = [take(workflow, lock, then, OLD + each) for each in range(3)]
     assert [turn["status"] for turn in late] == ["granted"] * (now - 1) + ["parked"] * (4 - now)
     assert item_of(alice, lock).permits == now
     assert poll(workflow, late[-1])["status"] == "parked"
@@ -169,9 +169,9 @@ def test_a_deployment_that_is_rolled_back_has_its_number_again(
 ) -> None:
     numbers = []
     for order, deployed in enumerate((1, 3, 1)):
-        workflow.release({"turn": take(workflow, lock, (deployed, OLD + order))})
+        workflow.release({"turn": take(workflow, lock, deployed, OLD + order)})
         numbers.append(item_of(alice, lock).permits)
-    take(workflow, lock, (3, OLD + 1))
+    take(workflow, lock, 3, OLD + 1)
     assert [*numbers, item_of(alice, lock).permits] == [1, 3, 1, 1]
 
 
@@ -179,7 +179,7 @@ def test_a_lock_that_was_closed_before_its_first_use_needs_no_number_to_be_opene
     workflow: Workflow, alice: Process, lock: LockName
 ) -> None:
     alice.table.set_limit(lock, 0)
-    waiter = take(workflow, lock, (2, OLD))
+    waiter = take(workflow, lock, 2, OLD)
     alice.table.unset_limit(lock)
     assert (poll(workflow, waiter)["status"], item_of(alice, lock).permits) == ("granted", 2)
 
@@ -196,7 +196,7 @@ def test_executions_of_a_definition_that_does_not_say_when_they_started_take_any
     first = take_as_before(1)
     waiter = take_as_before(1)
     del waiter["claim"]["permitsSinceMs"]
-    take(workflow, lock, (2, NEW))
+    take(workflow, lock, 2, NEW)
     assert poll(workflow, waiter)["status"] == "granted"
     assert (take_as_before(1)["status"], item_of(alice, lock).permits) == ("parked", 2)
     workflow.release({"turn": first})

@@ -10,10 +10,12 @@ from ticketlock import InvalidLockRequest, TaskNotAllowed
 from ticketlock.workflow._turn import LockRequest
 
 FUNCTION = "arn:aws:lambda:eu-west-1:123456789012:function:work"
+OTHER, MACHINE = f"{FUNCTION}-2", "arn:aws:states:eu-west-1:123456789012:stateMachine:work"
+TASK = {"functionArn": FUNCTION}
 
 
 def parsed(default_permits: int = 1, **asked: Any) -> LockRequest:
-    request = {"entity": "order-42", "task": {"functionArn": FUNCTION}, **asked}
+    request = {"entity": "order-42", "task": TASK, **asked}
     return LockRequest.parse(
         request, targets=[FUNCTION], default_record_wait="Infinity", default_permits=default_permits
     )
@@ -45,7 +47,7 @@ def test_an_invalid_default_of_permits_is_refused_by_name_only_if_it_is_needed(p
 
 @BOTH
 @pytest.mark.parametrize("permits", [1, 2, 100])
-def test_a_request_may_name_another_number(parse: Any, permits: int) -> None:
+def test_a_request_may_ask_for_another_number_of_permits(parse: Any, permits: int) -> None:
     assert parse(7, permits=permits).permits == permits
 
 
@@ -59,14 +61,14 @@ def test_a_shared_request_has_1_permit_whatever_the_default_is(parse: Any, defau
 
 @BOTH
 @pytest.mark.parametrize("permits", [0, -1, 101, 1.5, 2.0, math.inf, True, "2", None, [2]])
-def test_any_other_number_is_refused_by_name(parse: Any, permits: Any) -> None:
+def test_any_other_number_of_permits_is_refused_by_name(parse: Any, permits: Any) -> None:
     with pytest.raises(InvalidLockRequest, match=r"^permits is .*a whole number from 1 to 100"):
         parse(permits=permits)
 
 
 @BOTH
 @pytest.mark.parametrize("shared", [0, 1, "true", None, []])
-def test_sharing_is_true_or_false(parse: Any, shared: Any) -> None:
+def test_a_value_of_shared_that_is_neither_true_nor_false_is_refused_by_name(parse: Any, shared: Any) -> None:
     with pytest.raises(InvalidLockRequest, match=r"^shared is .*; allowed: true or false"):
         parse(shared=shared)
 
@@ -101,13 +103,13 @@ def test_the_parent_of_a_nested_execution_may_be_named_in_the_input_and_changes_
 
 
 @pytest.mark.parametrize("name", ["AWS_STEP_FUNCTIONS_STARTED_BY", "AWS_REGION", ""])
-def test_no_other_field_is_accepted_beside_it(name: str) -> None:
+def test_no_other_field_is_accepted_beside_the_parent(name: str) -> None:
     more: dict[str, Any] = {name: "arn"}
     with pytest.raises(InvalidLockRequest, match="allowed: only the fields entity, namespace"):
         parsed(**more)
 
 
-def test_a_fragment_has_no_such_parent() -> None:
+def test_the_parent_of_a_nested_execution_is_refused_in_the_input_of_a_fragment() -> None:
     with pytest.raises(InvalidLockRequest, match="allowed: only the fields entity, namespace"):
         parsed_place(AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID="arn")
 
@@ -115,11 +117,7 @@ def test_a_fragment_has_no_such_parent() -> None:
 @pytest.mark.parametrize("value", [pytest.param(10**5_000, id="5,001 digits"), {1}], ids=type)
 def test_work_input_that_is_not_json_is_refused_by_name(value: Any) -> None:
     with pytest.raises(InvalidLockRequest, match=r"^task\.input is"):
-        parsed(task={"functionArn": FUNCTION, "input": {"value": value}})
-
-
-OTHER, MACHINE = f"{FUNCTION}-2", "arn:aws:states:eu-west-1:123456789012:stateMachine:work"
-TASK = {"functionArn": FUNCTION}
+        parsed(task={**TASK, "input": {"value": value}})
 
 
 @pytest.mark.parametrize(

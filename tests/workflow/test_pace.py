@@ -42,6 +42,7 @@ def at(
 
 
 def sleep_ms(ahead: int, leaves_in_ms: int | None, mean_hold_ms: int | None, jitter: float = 0.5) -> int:
+    """How long a waiter sleeps so far behind, when the next holder is expected to leave then."""
     position = at(ahead, next_free_in_ms=leaves_in_ms, mean_hold_ms=mean_hold_ms)
     return next_poll_ms(position, lease_ms=LEASE_MS, shortest_ms=SHORTEST_MS, longest_ms=LONGEST_MS, jitter=jitter)
 
@@ -79,6 +80,9 @@ def test_no_waiter_sleeps_past_the_half_life_of_its_row_or_shorter_than_the_boun
 
 
 POLL_MS = 5_000
+HALF_LIFE_MS = LEASE_MS // 2
+# What is left of a lease whose holder, which renews at half of it, is late by a tenth of it.
+LATE_RENEWAL_MS = HALF_LIFE_MS - LEASE_MS // 10
 
 
 def parking(
@@ -99,16 +103,16 @@ def polling(waited_ms: int = 0, *, lease_ms: int = LEASE_MS, rest_ms: int | None
 
 def test_a_waiter_that_is_woken_parks_while_the_holder_renews() -> None:
     """A running holder renews at half its lease."""
-    assert [parking(left_ms).status for left_ms in (LEASE_MS, LEASE_MS // 2)] == ["parked", "parked"]
+    assert [parking(left_ms).status for left_ms in (LEASE_MS, HALF_LIFE_MS)] == ["parked", "parked"]
 
 
 def test_a_waiter_that_is_woken_parks_briefly_when_the_holder_is_late_with_its_renewal() -> None:
-    late = [parking(left_ms).status for left_ms in (LEASE_MS * 4 // 10 - 1, 0, -10_000)]
+    late = [parking(left_ms).status for left_ms in (LATE_RENEWAL_MS - 1, 0, -10_000)]
     assert late == ["parkedBriefly"] * 3
 
 
 def test_a_renewal_that_is_a_little_late_is_no_reason_to_poll() -> None:
-    assert parking(LEASE_MS * 4 // 10).status == "parked"
+    assert parking(LATE_RENEWAL_MS).status == "parked"
 
 
 def test_only_the_front_waiter_watches_the_holder() -> None:
@@ -120,27 +124,20 @@ def test_a_waiter_that_is_woken_parks_if_there_is_no_holder() -> None:
 
 
 def test_a_waiter_that_is_woken_parks_briefly_when_its_record_wait_ends_before_half_a_lease() -> None:
-    statuses = [parking(rest_ms=rest_ms).status for rest_ms in (POLL_MS, LEASE_MS // 2 - 1, LEASE_MS // 2)]
+    statuses = [parking(rest_ms=rest_ms).status for rest_ms in (POLL_MS, HALF_LIFE_MS - 1, HALF_LIFE_MS)]
     assert statuses == ["parkedBriefly", "parkedBriefly", "parked"]
 
 
 def test_a_parked_waiter_is_not_woken_because_two_clocks_differ() -> None:
     """Another function, with a clock of its own, repeats the decision of the last poll."""
-    late_ms, rest_ms = LEASE_MS * 4 // 10 - 1_000, LEASE_MS // 2 - 1_000
-    assert [parking(late_ms, slack_ms=slack_ms).status for slack_ms in (0, 3_000)] == ["parkedBriefly", "parked"]
-    assert [parking(rest_ms=rest_ms, slack_ms=slack_ms).status for slack_ms in (0, 3_000)] == [
-        "parkedBriefly",
-        "parked",
-    ]
+    for slack_ms, status in ((0, "parkedBriefly"), (3_000, "parked")):
+        assert parking(LATE_RENEWAL_MS - 1_000, slack_ms=slack_ms).status == status
+        assert parking(rest_ms=HALF_LIFE_MS - 1_000, slack_ms=slack_ms).status == status
 
 
 def test_a_waiter_that_is_woken_sleeps_for_the_rest_of_a_record_wait_that_is_about_to_end() -> None:
-    assert [parking(rest_ms=rest_ms) for rest_ms in (POLL_MS - 1, 1, 0, -3_000)] == [
-        PollPause("waiting", POLL_MS - 1),
-        PollPause("waiting", 1),
-        PollPause("waiting", 0),
-        PollPause("waiting", 0),
-    ]
+    for rest_ms in (POLL_MS - 1, 1, 0, -3_000):
+        assert parking(rest_ms=rest_ms) == PollPause("waiting", max(0, rest_ms))
 
 
 @given(
@@ -152,7 +149,7 @@ def test_a_waiter_that_is_woken_never_waits_past_its_record_wait_nor_long_past_a
     lease_over_in_ms: int | None, ahead: int, rest_ms: int | None
 ) -> None:
     sleep = parking(lease_over_in_ms, ahead=ahead, rest_ms=rest_ms)
-    looks_after_ms = {"waiting": sleep.ms, "parked": LEASE_MS // 2, "parkedBriefly": POLL_MS}[sleep.status]
+    looks_after_ms = {"waiting": sleep.ms, "parked": HALF_LIFE_MS, "parkedBriefly": POLL_MS}[sleep.status]
     if rest_ms is not None:
         assert looks_after_ms <= max(0, rest_ms)
     if ahead == 0 and lease_over_in_ms is not None:
@@ -165,12 +162,13 @@ def test_a_waiter_that_polls_does_so_every_poll_seconds_at_first() -> None:
 
 def test_a_waiter_that_polls_does_so_less_often_the_longer_it_has_waited() -> None:
     hour_ms = 3_600_000
+    # A thousandth of what it has waited.
     slept = [polling(hours * hour_ms, lease_ms=hour_ms) for hours in (1, 2, 24)]
     assert slept == [POLL_MS, 7_200, 86_400]
 
 
 def test_a_waiter_that_polls_never_sleeps_longer_than_half_its_lease() -> None:
-    assert polling(10**9) == LEASE_MS // 2
+    assert polling(10**9) == HALF_LIFE_MS
 
 
 def test_a_waiter_that_polls_never_sleeps_past_its_record_wait() -> None:

@@ -4,6 +4,7 @@ Whatever the order of their requests: the task ends and the lock is free.
 """
 
 from collections.abc import Callable, Sequence
+from types import NoneType
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from kit.engines import ON_ONE_ENGINE
 from kit.events import execution_arn, step_event, turn_of
 from kit.orders import every_order
 from kit.step_functions import Callback, TaskService
+from kit.stopped import LATE_MS
 from kit.world import LEASE_MS, Process, Stepper, World, exclusion_held
 from workflow.hold import Hold
 
@@ -25,7 +27,9 @@ FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function:work"
 
 
 @pytest.mark.parametrize(
-    ("beat_number", "held_ms", "renews"), [(0, 0, False), (0, LEASE_MS // 2, True), (1, LEASE_MS // 2, True)]
+    ("beat_number", "held_ms", "renews"),
+    [(0, 0, False), (0, LEASE_MS // 2, True), (1, LEASE_MS // 2, True)],
+    ids=["the first, fresh", "the first, aged", "the second"],
 )
 def test_a_beat_renews_unless_it_is_the_first_of_a_fresh_lease_which_writes_only_its_token(
     world: World, lock: LockName, beat_number: int, held_ms: int, renews: bool
@@ -40,13 +44,13 @@ def test_a_beat_renews_unless_it_is_the_first_of_a_fresh_lease_which_writes_only
     assert (after != before) == renews
 
 
-@pytest.mark.parametrize("succeeded", [True, False])
+@pytest.mark.parametrize("succeeded", [True, False], ids=["another owner holds", "no one holds"])
 def test_a_beat_past_its_deadline_fails_its_task_by_name_even_if_no_one_took_the_lock(
     world: World, bob: Process, lock: LockName, succeeded: bool
 ) -> None:
     hold = Hold(world, lock)
     hold.beat(0).run()
-    world.advance(LEASE_MS + 5_000)
+    world.advance(LATE_MS)
     if succeeded:
         bob.granted(bob.claim(lock))
     lost = hold.beat(1, "second").run()
@@ -75,7 +79,7 @@ def test_work_that_finished_after_its_lock_was_lost_is_lost(
         bob.table.force_release(lock, hold.grant.fencing_token)
         bob.granted(bob.claim(lock))
     else:
-        world.advance(LEASE_MS + 5_000)
+        world.advance(LATE_MS)
     late = hold.finish().run()
     assert isinstance(late.error, LockLost)
     assert [answer.error for answer in late.answers] == ["LockLost"]
@@ -104,7 +108,7 @@ def test_an_abandoned_hold_ends_the_heartbeat_and_leaves_the_lock_to_its_lease(
     assert [answer.error for answer in hold.abandon().run().answers] == [None]
     assert not hold.is_free()
     assert [answer.error for answer in hold.beat(1, "next").run().answers] == [None]
-    world.advance(2 * LEASE_MS + 5_000)
+    world.advance(LEASE_MS + LATE_MS)
     assert bob.granted(bob.claim(lock)).took_over == 1
 
 
@@ -190,19 +194,18 @@ def test_a_release_in_time_succeeds_despite_a_late_copy_of_the_first_beat(world:
 
 
 @pytest.mark.parametrize("wall_is_off_ms", [-60_000, 240_000])
+@pytest.mark.parametrize("is_late", [False, True], ids=["in time", "late"])
 def test_a_cold_release_with_a_wrong_clock_judges_by_the_tables_time(
-    world: World, bob: Process, lock: LockName, wall_is_off_ms: int
+    world: World, bob: Process, lock: LockName, is_late: bool, wall_is_off_ms: int
 ) -> None:
-    in_time, late = Hold(world, lock), Hold(world, world.lock())
-    world.advance(LEASE_MS - 10_000)
-    for hold, error in ((in_time, None), (late, LockLost)):
-        if hold is late:
-            world.advance(LEASE_MS)
-            bob.granted(bob.claim(late.claim.lock))
-        for _ in range(2):
-            cold = world.process(wall_is_off_ms=wall_is_off_ms, cold=True)
-            released = Callback(cold, hold.claim, hold.finishes).run()
-            assert (type(released.error) if released.error else None) == error
+    hold = Hold(world, lock)
+    world.advance(LATE_MS if is_late else LEASE_MS - 10_000)
+    if is_late:
+        bob.granted(bob.claim(lock))
+    for _ in range(2):
+        cold = world.process(wall_is_off_ms=wall_is_off_ms, cold=True)
+        error = Callback(cold, hold.claim, hold.finishes).run().error
+        assert isinstance(error, LockLost if is_late else NoneType)
 
 
 def test_a_heartbeat_frees_the_lock_whose_release_failed(world: World, lock: LockName) -> None:
@@ -250,6 +253,15 @@ Steps = list[Callback[Any]]
 MANY = pytest.mark.verify("many orders, each of many requests")
 
 
+def fresh(_hold: Hold) -> None:
+    """A beat only stores its token."""
+
+
+def aged(hold: Hold) -> None:
+    """A beat renews."""
+    hold.world.advance(LEASE_MS // 2)
+
+
 def beaten(times: int) -> Callable[[Hold], None]:
     """The first beat leaves its token, the later ones renew."""
 
@@ -261,66 +273,60 @@ def beaten(times: int) -> Callable[[Hold], None]:
     return beats
 
 
-def held_for(held_ms: int) -> Callable[[Hold], None]:
-    """With a fresh lease a beat only stores its token; at half of it, it renews."""
-    return lambda hold: hold.world.advance(held_ms)
-
-
-FRESH, AGED = held_for(0), held_for(LEASE_MS // 2)
+BEAT = (1, "token")
 
 
 @pytest.mark.shows("lost requests")
 @ON_ONE_ENGINE
 @pytest.mark.parametrize(
-    ("before", "requests", "answered"),
+    ("before", "beats", "ends", "answered"),
     [
-        (FRESH, lambda hold: [hold.beat(1), hold.finish()], "token"),
-        (AGED, lambda hold: [hold.beat(1), hold.finish()], "token"),
-        pytest.param(FRESH, lambda hold: [hold.beat(1), hold.beat(1), hold.finish()], "token", marks=MANY),
-        pytest.param(AGED, lambda hold: [hold.beat(1), hold.beat(1), hold.finish()], "token", marks=MANY),
-        (beaten(1), lambda hold: [hold.finish(), hold.finish()], "before 0"),
-        (FRESH, lambda hold: [hold.beat(1), hold.finish(), hold.finish()], "token"),
-        (AGED, lambda hold: [hold.beat(1), hold.finish(), hold.finish()], "token"),
+        *(
+            pytest.param(
+                before, beats, ends, "token", marks=MANY if len(beats) > 1 else (), id=f"{name}, {before.__name__}"
+            )
+            for before in (fresh, aged)
+            for name, beats, ends in [
+                ("a beat and a release", [BEAT], [Hold.finish]),
+                ("a beat, its copy and a release", [BEAT, BEAT], [Hold.finish]),
+                ("a beat, a release and its copy", [BEAT], [Hold.finish, Hold.finish]),
+                # The execution is stopped: the work has ended, whatever the clean-up concludes.
+                ("a beat, a release and an abandonment", [BEAT], [Hold.finish, Hold.abandon]),
+            ]
+        ),
+        pytest.param(beaten(1), [], [Hold.finish, Hold.finish], "before 0", id="a release and its copy"),
         # The first one's task has timed out: the second one's must be ended.
         pytest.param(
-            beaten(1), lambda hold: [hold.beat(1, "second"), hold.beat(2, "third"), hold.finish()], "third", marks=MANY
+            beaten(1),
+            [(1, "second"), (2, "third")],
+            [Hold.finish],
+            "third",
+            marks=MANY,
+            id="a beat, the next one and a release",
         ),
         # A beat from before a redrive is still in progress.
         pytest.param(
             beaten(3),
-            lambda hold: [hold.beat(2, "before 2"), hold.beat(10, "redriven"), hold.finish()],
+            [(2, "before 2"), (10, "redriven")],
+            [Hold.finish],
             "redriven",
             marks=MANY,
+            id="a late beat, a redriven one and a release",
         ),
-        # The execution is stopped: the work has ended, whatever the clean-up concludes.
-        (FRESH, lambda hold: [hold.beat(1), hold.finish(), hold.abandon()], "token"),
-        (AGED, lambda hold: [hold.beat(1), hold.finish(), hold.abandon()], "token"),
-    ],
-    ids=[
-        "a beat and a release, fresh",
-        "a beat and a release, aged",
-        "a beat, its copy and a release, fresh",
-        "a beat, its copy and a release, aged",
-        "a release and its copy",
-        "a beat, a release and its copy, fresh",
-        "a beat, a release and its copy, aged",
-        "a beat, the next one and a release",
-        "a late beat, a redriven one and a release",
-        "a beat, a release and an abandonment, fresh",
-        "a beat, a release and an abandonment, aged",
     ],
 )
 def test_in_every_order_of_requests_no_step_fails_the_heartbeat_ends_and_the_lock_is_free(
     world: World,
     processes: Sequence[Process],
     before: Callable[[Hold], None],
-    requests: Callable[[Hold], Steps],
+    beats: Sequence[tuple[int, str]],
+    ends: Sequence[Callable[[Hold], Callback[Any]]],
     answered: str,
 ) -> None:
     def start() -> tuple[tuple[Hold, Steps], Steps]:
         hold = Hold(world, world.lock(), processes)
         before(hold)
-        steps = requests(hold)
+        steps = [*(hold.beat(*beat) for beat in beats), *(end(hold) for end in ends)]
         return (hold, steps), steps
 
     for order, (hold, steps) in every_order(world, start):
@@ -333,7 +339,7 @@ def test_in_every_order_of_requests_no_step_fails_the_heartbeat_ends_and_the_loc
 
 @pytest.mark.shows("lost requests")
 @ON_ONE_ENGINE
-@pytest.mark.parametrize("succeeded", [True, False])
+@pytest.mark.parametrize("succeeded", [True, False], ids=["another owner holds", "no one holds"])
 def test_in_every_order_of_a_beat_and_a_release_after_the_lease_both_fail_with_LockLost(
     world: World, processes: Sequence[Process], bob: Process, succeeded: bool
 ) -> None:
@@ -342,7 +348,7 @@ def test_in_every_order_of_a_beat_and_a_release_after_the_lease_both_fail_with_L
     def start() -> tuple[tuple[Hold, Steps], Steps]:
         hold = Hold(world, world.lock(), processes)
         hold.beat(0, "first").run()
-        world.advance(LEASE_MS + 4_000)
+        world.advance(LATE_MS)
         if succeeded:
             bob.granted(bob.claim(hold.claim.lock))
         steps: Steps = [hold.beat(1, "second"), hold.finish()]
@@ -368,7 +374,7 @@ def test_in_every_order_of_a_beat_a_release_and_a_successor_after_the_lease_the_
         hold = Hold(world, world.lock(), pool)
         successor.sent.clear()
         hold.beat(0, "first").run()
-        world.advance(LEASE_MS + 4_000)
+        world.advance(LATE_MS)
         releasing = hold.finish()
         taking = successor.steps(successor.claim(hold.claim.lock), lambda me: me.take_ticket(None))
         return (hold, releasing, taking), [hold.beat(1, "second"), releasing, taking]

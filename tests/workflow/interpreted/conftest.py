@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 from kit.interpreter.harness import Machine, Outcome, Work
-from kit.interpreter.stage import CHILD_ARN, LEASE_S, Stage, stage
+from kit.interpreter.lambda_server import ServiceError
+from kit.interpreter.stage import CHILD_ARN, LEASE_S, Stage
+from kit.interpreter.stage import stage as opened_stage
 from ticketlock_cdk.lock.settings import HandOver
 from ticketlock_local.engines.emulator import Emulator
 from workflow.interpreted.user_machine import USER_LEASE_S, UserStage, definition, user_stage
@@ -18,6 +20,15 @@ OpenUser = Callable[..., UserStage]
 ENTITY = "order-42"
 FIXED = {"heartbeat": False, "work_timeout_s": LEASE_S - 5}
 """Without a heartbeat."""
+
+
+class StockMissing(Exception):
+    """An error of the work."""
+
+
+def unreachable(_event: object) -> None:
+    """What Lambda answers for a function that it cannot reach."""
+    raise ServiceError("ServiceException", 500)
 
 
 @dataclass
@@ -55,7 +66,7 @@ def open_stage(emulator: Emulator) -> Iterator[Open]:
 
         def opened(work: Any = None, **more: Any) -> Stage:
             functions = work if isinstance(work, dict) else {"work": work if work is not None else Work()}
-            return stack.enter_context(stage(emulator.endpoint, functions, **more))
+            return stack.enter_context(opened_stage(emulator.endpoint, functions, **more))
 
         yield opened
 
@@ -69,10 +80,10 @@ def open_user(open_stage: Open, tmp_path_factory: pytest.TempPathFactory, monkey
 
     def opened(name: str, work: Any = None, *, hand_over: HandOver = HandOver.CALLBACK, **settings: Any) -> UserStage:
         text = definition(name, shared)
-        opened = open_stage(work, hand_over=hand_over, lease_s=USER_LEASE_S, **settings)
-        monkeypatch.setenv("STATE_MACHINE_ARN", opened.machine.arn)
+        beside = open_stage(work, hand_over=hand_over, lease_s=USER_LEASE_S, **settings)
+        monkeypatch.setenv("STATE_MACHINE_ARN", beside.machine.arn)
         monkeypatch.setenv("LEASE_SECONDS", str(USER_LEASE_S))
-        return user_stage(opened, name, text)
+        return user_stage(beside, name, text)
 
     return opened
 
@@ -83,13 +94,36 @@ def open_way(open_stage: Open, open_user: OpenUser) -> OpenWay:
         if name not in SERIALISED:
             user = open_user(name, work, **settings)
             return Way(user.stage, user.machine, lambda: user.start(payload or {}), USER_LEASE_S)
-        stage = open_stage(work, **SERIALISED[name], **settings)
+        serialised = open_stage(work, **SERIALISED[name], **settings)
+        machine = serialised.machine
         if name != "child":
-            return Way(stage, stage.machine, lambda: stage.start(ENTITY), LEASE_S)
+            return Way(serialised, machine, lambda: serialised.start(ENTITY), LEASE_S)
         asked = {"entity": ENTITY, "task": {"stateMachineArn": CHILD_ARN, "input": payload or {}}}
-        return Way(stage, stage.machine, lambda: stage.machine.start(f"e-{uuid.uuid4().hex}", asked), LEASE_S)
+        return Way(serialised, machine, lambda: machine.start(f"e-{uuid.uuid4().hex}", asked), LEASE_S)
 
     return opened
+
+
+def held_and_waited_for(
+    open_stage: Open,
+    work: Work,
+    after: Work | None = None,
+    *,
+    waiters: int = 1,
+    hand_over: HandOver = HandOver.POLL,
+    **settings: Any,
+) -> tuple[Stage, str, list[str]]:
+    """A stage, its holder, which runs the work, and waiters: parked, or asleep until they poll; in ticket order."""
+    stage = open_stage({"work": work, "next": after or Work()}, hand_over=hand_over, **settings)
+    holder = stage.hold(ENTITY)
+    waiting = []
+    for _ in range(waiters):
+        waiting.append(stage.start(ENTITY, function="next"))
+        if hand_over is HandOver.CALLBACK:
+            stage.wait_until_parked(waiting[-1])
+        else:
+            stage.machine.wait_until_entered(waiting[-1], "WaitForTurn")
+    return stage, holder, waiting
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from kit.interpreter.stage import HALF_LIFE_S, LEASE_S, Stage
 from ticketlock_cdk.lock.settings import HandOver
 from workflow.interpreted.conftest import ENTITY, Open
 
-from ticketlock.locks._items import Holder, Row
+from ticketlock.locks._items import Holder
 
 pytestmark = pytest.mark.verify(
     "moto's interpreter waits in real time; `make test` asks the ways that most executions take"
@@ -45,15 +45,10 @@ def holder_of(stage: Stage, owner: str) -> Holder | None:
     return item.holder(owner) if item is not None else None
 
 
-def lease_of(stage: Stage, owner: str) -> int:
-    """The end of a holder's lease, or of a waiter's row's."""
-    held = holder_of(stage, owner)
-    return held.lease_until_ms if held is not None else row_of(stage, owner).lease_until_ms
-
-
-def row_of(stage: Stage, owner: str) -> Row:
-    (row,) = [row for row in stage.lock(ENTITY).rows if row.owner == owner]
-    return row
+def end_of_lease_ms(stage: Stage, owner: str) -> int:
+    holder = holder_of(stage, owner)
+    assert holder is not None
+    return holder.lease_until_ms
 
 
 def slept_through(stage: Stage, waiter: str) -> int:
@@ -89,7 +84,7 @@ def test_the_nested_execution_of_a_stopped_holder_is_stopped_and_the_next_one_ru
     holder, children, child = stage.hold_with_child(ENTITY)
     waiter = park(stage)
     stage.machine.stop(holder)
-    lease_until_ms, before = lease_of(stage, holder), slept_through(stage, waiter)
+    lease_until_ms, before = end_of_lease_ms(stage, holder), slept_through(stage, waiter)
     stage.clean_up(holder, input_included=input_included)
     assert children.wait(child).status == "ABORTED"
     assert granted_at(stage, waiter, LEASE_S) < lease_until_ms
@@ -107,7 +102,7 @@ def test_the_function_of_a_stopped_holder_continues_and_the_lock_is_not_granted_
     waiter = park(stage)
     stage.machine.stop(holder)
     stage.clean_up(holder)
-    lease_until_ms = lease_of(stage, holder)
+    lease_until_ms = end_of_lease_ms(stage, holder)
     assert granted_at(stage, waiter, 2 * LEASE_S + HALF_LIFE_S) > lease_until_ms
     work.finish.set()
     after.finish.set()
@@ -144,7 +139,7 @@ def test_the_heartbeat_of_a_stopped_execution_ends_in_its_continuation(
     stage.machine.stop(holder)
     stage.clean_up(holder)
     assert stage.continues.wait(continuation, HALF_LIFE_S).output["status"] == "ended"
-    lease_until_ms = lease_of(stage, holder)
+    lease_until_ms = end_of_lease_ms(stage, holder)
     assert granted_at(stage, waiter, 2 * LEASE_S + HALF_LIFE_S) > lease_until_ms
     after.finish.set()
     assert stage.machine.wait(waiter).status == "SUCCEEDED"

@@ -2,8 +2,6 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +9,7 @@ import pytest
 from kit.interpreter.harness import Work, until
 from kit.interpreter.stage import HALF_LIFE_S, LEASE_S, Stage
 from ticketlock_cdk.lock.settings import HandOver
-from workflow.interpreted.conftest import ENTITY, Open
+from workflow.interpreted.conftest import ENTITY, Open, held_and_waited_for
 
 from ticketlock.workflow import _turn as budget
 
@@ -21,7 +19,7 @@ pytestmark = [
 ]
 
 EVENTS_PER_POLL = {True: budget.EVENTS_PER_PARKED_POLL, False: budget.EVENTS_PER_POLL}
-"""The most polls of an execution, for a waiter that parks, and for one that polls."""
+"""The events of a poll, of a waiter that parks and of one that polls."""
 
 
 def test_a_wait_keeps_its_position_over_10_continuations(open_stage: Open, work: Work) -> None:
@@ -44,8 +42,10 @@ def test_a_wait_keeps_its_position_over_10_continuations(open_stage: Open, work:
 
 
 @pytest.mark.always("the way that most executions take")
-def test_a_parked_wait_continues_in_a_continuation(open_stage: Open) -> None:
-    stage, work, holder, waiter = with_a_waiter(open_stage, polls_an_execution=2, parks=1, hand_over=HandOver.CALLBACK)
+def test_a_parked_wait_continues_in_a_continuation(open_stage: Open, work: Work) -> None:
+    stage, holder, (waiter,) = held_and_waited_for(
+        open_stage, work, polls_an_execution=2, parks=1, hand_over=HandOver.CALLBACK
+    )
     stage.machine.wait_until_entered(waiter, "ContinueWaiting", 3 * LEASE_S)
     (child,) = stage.continuations("wait-")
     stage.continues.wait_until_entered(child, "WaitForWakeUp")
@@ -65,8 +65,8 @@ def test_a_record_wait_ends_across_a_continuation(open_stage: Open, work: Work) 
     stage.machine.wait(holder)
 
 
-def test_a_wait_whose_continuation_is_stopped_continues_by_itself(open_stage: Open) -> None:
-    stage, work, holder, waiter = with_a_waiter(open_stage, polls_an_execution=2)
+def test_a_wait_whose_continuation_is_stopped_continues_by_itself(open_stage: Open, work: Work) -> None:
+    stage, holder, (waiter,) = held_and_waited_for(open_stage, work, polls_an_execution=2)
     stage.machine.wait_until_entered(waiter, "ContinueWaiting")
     child = until(lambda: stage.continuations("wait-"), 10, lambda: "a continuation")[0]
     stage.continues.wait_until_entered(child, "CheckPosition")
@@ -80,16 +80,22 @@ def test_a_wait_whose_continuation_is_stopped_continues_by_itself(open_stage: Op
 def test_a_hold_keeps_the_lock_over_continuations(open_stage: Open, work: Work) -> None:
     stage = open_stage({"work": work, "next": Work()}, beats_an_execution=2)
     holder = stage.hold(ENTITY)
-    (held,) = (item.holders for item in [stage.lock(ENTITY).item] if item is not None)
+    token = fencing_token(stage)
     until(lambda: len(stage.continuations("hold-")) >= 3, 90, lambda: "the third continuation")
-    item = stage.lock(ENTITY).item
-    assert item is not None
-    assert [each.fencing_token for each in item.holders] == [each.fencing_token for each in held]
+    assert fencing_token(stage) == token
     work.finish.set()
     outcome = stage.machine.wait(holder, LEASE_S + 30)
     assert (outcome.status, outcome.output) == ("SUCCEEDED", "done")
     assert stage.is_free(ENTITY)
     assert {stage.continues.wait(arn).status for arn in stage.continuations("hold-")} == {"SUCCEEDED"}
+
+
+def fencing_token(stage: Stage) -> int:
+    """The token of the one holder."""
+    item = stage.lock(ENTITY).item
+    assert item is not None
+    (holder,) = item.holders
+    return holder.fencing_token
 
 
 def test_a_hold_that_is_lost_across_a_continuation_stops_the_work_by_name(open_stage: Open, work: Work) -> None:
@@ -117,12 +123,12 @@ def test_a_hold_whose_continuation_is_stopped_continues_by_itself(open_stage: Op
 
 
 def test_a_wait_near_the_event_limit_fails_by_name_and_leaves_the_queue(
-    open_stage: Open, monkeypatch: pytest.MonkeyPatch
+    open_stage: Open, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(budget, "WAITING_EVENTS", 0)
-    with waiting(open_stage, polls_an_execution=2) as (stage, waiter, _):
-        assert stage.machine.wait(waiter).error == "EventBudgetExceeded"
-        assert stage.lock(ENTITY).rows == ()
+    stage, _, (waiter,) = held_and_waited_for(open_stage, work, polls_an_execution=2)
+    assert stage.machine.wait(waiter).error == "EventBudgetExceeded"
+    assert stage.lock(ENTITY).rows == ()
 
 
 def test_a_hold_near_the_event_limit_fails_by_name(
@@ -163,12 +169,12 @@ def test_a_hold_near_the_event_limit_fails_by_name(
     ids=["a poll", "a parked poll", "a continuation of a wait", "a continuation of a hold"],
 )
 def test_each_loop_of_the_definition_costs_the_events_that_the_budget_counts(
-    open_stage: Open, settings: dict[str, Any], which: str, state: str, repeated: str, expected: int
+    open_stage: Open, work: Work, settings: dict[str, Any], which: str, state: str, repeated: str, expected: int
 ) -> None:
-    with waiting(open_stage, **settings) as (stage, waiter, holder):
-        execution = waiter if which == "waiter" else holder
-        stage.machine.wait_until_entered(execution, state, 60, more_than=2)
-        assert round_of(stage.machine.history(execution), repeated) == expected
+    stage, holder, (waiter,) = held_and_waited_for(open_stage, work, **settings)
+    execution = waiter if which == "waiter" else holder
+    stage.machine.wait_until_entered(execution, state, 60, more_than=2)
+    assert round_of(stage.machine.history(execution), repeated) == expected
 
 
 def test_a_beat_costs_the_events_that_the_budget_counts(open_stage: Open, work: Work) -> None:
@@ -186,7 +192,7 @@ def test_a_beat_costs_the_events_that_the_budget_counts(open_stage: Open, work: 
 
 
 @pytest.mark.always("the way that most executions take")
-def test_a_year_fits_under_the_default_lease() -> None:
+def test_a_wait_and_a_hold_of_a_year_under_the_default_lease_stay_below_the_limit_of_events() -> None:
     year_s, lease_s, poll_s = 365 * 24 * 3_600, 60, 5
     beats = year_s / (lease_s / 2)
     # A poller's sleeps grow with a thousandth of the time that it has waited, up to half a lease.
@@ -199,27 +205,11 @@ def test_a_year_fits_under_the_default_lease() -> None:
     assert left / budget.EVENTS_PER_HOLDING_CONTINUATION * budget.BEATS_AN_EXECUTION > beats
 
 
-def test_an_execution_with_continuations_stays_below_the_limit() -> None:
+def test_the_polls_and_the_beats_of_one_execution_stay_below_the_limit_of_events() -> None:
     for woken in (True, False):
         spent = budget.most_polls_an_execution(woken=woken) * EVENTS_PER_POLL[woken]
         assert spent < budget.MAX_EVENTS
     assert budget.BEATS_AN_EXECUTION * budget.EVENTS_PER_BEAT < budget.MAX_EVENTS
-
-
-def with_a_waiter(open_stage: Open, **settings: Any) -> tuple[Stage, Work, str, str]:
-    """A stage, the work of a holder that keeps the lock until a test releases it, the holder, and a waiter."""
-    work = Work(seconds=60)
-    stage = open_stage({"work": work, "next": Work()}, **settings)
-    holder = stage.hold(ENTITY)
-    return stage, work, holder, stage.start(ENTITY, function="next")
-
-
-@contextmanager
-def waiting(open_stage: Open, **settings: Any) -> Iterator[tuple[Stage, str, str]]:
-    """A stage with a waiter, and a holder that keeps the lock."""
-    stage, work, holder, waiter = with_a_waiter(open_stage, **settings)
-    yield stage, waiter, holder
-    work.finish.set()
 
 
 def round_of(history: list[dict[str, Any]], state: str) -> int:

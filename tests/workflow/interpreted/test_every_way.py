@@ -5,25 +5,20 @@ heartbeat: the definitions are interpreted, with real handlers and a real table.
 import json
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from kit.interpreter.harness import Work
-from kit.interpreter.lambda_server import ServiceError, Twice
-from kit.interpreter.stage import CHILD_ARN, HALF_LIFE_S, LEASE_S, Stage
+from kit.interpreter.lambda_server import Twice
+from kit.interpreter.stage import CHILD_ARN, HALF_LIFE_S, LEASE_S
 from ticketlock_cdk.lock.settings import HandOver
-from workflow.interpreted.conftest import ENTITY, FIXED, Open, OpenWay
+from workflow.interpreted.conftest import ENTITY, FIXED, Open, OpenWay, StockMissing, held_and_waited_for, unreachable
 
 pytestmark = pytest.mark.verify(
     "moto's interpreter waits in real time; `make test` asks the ways that most executions take"
 )
 
 ALWAYS = pytest.mark.always("the way that most executions take")
-
-
-class StockMissing(Exception):
-    pass
 
 
 def always(*values: Any) -> Any:
@@ -198,33 +193,16 @@ def test_a_failed_release_keeps_the_output_and_leaves_the_lock_to_the_heartbeat_
     way.stage.wait_until_free(ENTITY)
 
 
-def unreachable(_event: object) -> None:
-    raise ServiceError("ServiceException", 500)
-
-
-Waits = Callable[[Stage, str], None]
-
-
-def polls(stage: Stage, waiter: str) -> None:
-    stage.machine.wait_until_entered(waiter, "WaitForTurn")
-
-
-both_ways = pytest.mark.parametrize(
-    ("hand_over", "waits"), [(HandOver.POLL, polls), (HandOver.CALLBACK, Stage.wait_until_parked)]
-)
+BOTH_WAYS = pytest.mark.parametrize("hand_over", list(HandOver))
 
 
 @pytest.mark.shows("liveness")
-@both_ways
+@BOTH_WAYS
 def test_a_stopped_waiter_delays_the_others_by_at_most_its_rows_lease(
-    open_stage: Open, work: Work, hand_over: HandOver, waits: Waits
+    open_stage: Open, work: Work, hand_over: HandOver
 ) -> None:
     """If they are woken, the one behind it is, and sweeps its row once it has expired."""
-    stage = open_stage({"work": work, "next": Work()}, hand_over=hand_over)
-    holder = stage.hold(ENTITY)
-    stopped, third = (stage.start(ENTITY, function="next") for _ in range(2))
-    for waiter in (stopped, third):
-        waits(stage, waiter)
+    stage, holder, (stopped, third) = held_and_waited_for(open_stage, work, waiters=2, hand_over=hand_over)
     polled = stage.machine.entered(third)["CheckPosition"]
     stage.machine.stop(stopped)
     work.finish.set()
@@ -235,13 +213,10 @@ def test_a_stopped_waiter_delays_the_others_by_at_most_its_rows_lease(
 
 
 @pytest.mark.shows("liveness")
-@both_ways
+@BOTH_WAYS
 def test_a_stopped_holder_delays_the_others_by_at_most_its_lease(
-    open_stage: Open, work: Work, hand_over: HandOver, waits: Waits
+    open_stage: Open, work: Work, hand_over: HandOver
 ) -> None:
-    stage = open_stage({"work": work, "next": Work()}, hand_over=hand_over)
-    holder = stage.hold(ENTITY)
-    waiter = stage.start(ENTITY, function="next")
-    waits(stage, waiter)
+    stage, holder, (waiter,) = held_and_waited_for(open_stage, work, hand_over=hand_over)
     stage.machine.stop(holder)
     assert stage.machine.wait(waiter, LEASE_S + HALF_LIFE_S + 30).status == "SUCCEEDED"

@@ -7,7 +7,7 @@ import pytest
 from kit.interpreter.harness import Work
 from kit.interpreter.lambda_server import ServiceError, function_arn
 from kit.interpreter.stage import CHILD_ARN, LEASE_S
-from workflow.interpreted.conftest import ENTITY, FIXED, Open
+from workflow.interpreted.conftest import ENTITY, FIXED, Open, unreachable
 
 pytestmark = pytest.mark.verify(
     "moto's interpreter waits in real time; `make test` asks the ways that most executions take"
@@ -121,10 +121,6 @@ def test_work_shorter_than_a_cold_heartbeat_does_not_wait_for_the_next_beat(open
 @pytest.mark.shows("unreachable functions")
 def test_a_heartbeat_that_keeps_failing_stops_the_work_when_its_lease_ends(open_stage: Open, work: Work) -> None:
     stage = open_stage(work)
-
-    def unreachable(_event: object) -> None:
-        raise ServiceError("ServiceException", 500)
-
     stage.function("Heartbeat").before = unreachable
     arn = stage.start(ENTITY)
     outcome = stage.machine.wait(arn, 2 * LEASE_S + 20)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from kit.interpreter.harness import Work, until
 from ticketlock_cdk.lock.settings import HandOver
-from workflow.interpreted.conftest import ENTITY, OpenUser
+from workflow.interpreted.conftest import ENTITY, OpenUser, StockMissing
 from workflow.interpreted.user_machine import USER_LEASE_S, UserStage
 
 pytestmark = pytest.mark.verify(
@@ -14,10 +14,6 @@ pytestmark = pytest.mark.verify(
 )
 
 CALLBACK, POLL = HandOver.CALLBACK, HandOver.POLL
-
-
-class StockMissing(Exception):
-    pass
 
 
 def echo(event: Any, _context: Any) -> Any:
@@ -263,24 +259,6 @@ def test_a_waiter_parks_or_polls_as_the_hand_over_says(
     # Half a lease, if it had not been woken.
     assert time.monotonic() - began < USER_LEASE_S / 2
     assert work.overlaps() == []
-
-
-def test_a_stopped_waiter_leaves_the_queue_at_once(open_user: OpenUser, work: Work) -> None:
-    after = Work()
-    user = open_user("chain", {"work": work, "after": after})
-    first = user.hold()
-    stopped = user.start()
-    user.wait_until_parked(stopped)
-    third = user.stage.start(ENTITY, function="after")
-    user.stage.wait_until_parked(third)
-    user.stop(stopped)
-    assert len(user.stage.lock(ENTITY).rows) == 1
-    began = time.monotonic()
-    work.finish.set()
-    assert user.machine.wait(first).status == "SUCCEEDED"
-    assert user.stage.machine.wait(third).status == "SUCCEEDED"
-    assert time.monotonic() - began < USER_LEASE_S / 2
-    assert user.stage.is_free(ENTITY)
 
 
 def test_every_entry_of_a_stopped_execution_is_cleaned_up(open_user: OpenUser, work: Work) -> None:

@@ -9,7 +9,8 @@ from kit.interpreter.stage import Stage
 from ticketlock_cdk.lock.settings import HandOver
 from workflow.interpreted.conftest import ENTITY, Open, OpenUser
 
-from ticketlock.locks._items import LockName, lock_key
+from ticketlock import LockName
+from ticketlock.locks._items import lock_key
 
 pytestmark = [
     pytest.mark.shows("exclusion"),
@@ -86,7 +87,7 @@ def test_a_reader_that_waited_and_held_in_other_executions_is_a_reader_still(
     assert stage.is_free(ENTITY)
 
 
-def test_another_number_than_the_lock_has_fails_by_name_and_leaves_nothing_behind(
+def test_a_request_for_another_number_of_permits_than_the_lock_has_fails_by_name_and_leaves_nothing_behind(
     open_with: Callable[..., Stage], works: dict[str, Work]
 ) -> None:
     stage = open_with()
@@ -106,19 +107,19 @@ def test_another_number_than_the_lock_has_fails_by_name_and_leaves_nothing_behin
 
 
 @pytest.mark.parametrize(
-    ("hand_over", "polls"),
-    [(HandOver.CALLBACK, 100), (HandOver.POLL, 100), (HandOver.POLL, 2)],
+    ("hand_over", "continues"),
+    [(HandOver.CALLBACK, False), (HandOver.POLL, False), (HandOver.POLL, True)],
     ids=["woken", "polling", "in another execution"],
 )
-def test_a_number_that_changes_while_it_waits_fails_by_name_and_it_leaves_the_queue(
-    open_with: Callable[..., Stage], hand_over: HandOver, polls: int
+def test_a_waiter_fails_by_name_and_leaves_the_queue_when_the_number_of_permits_changes(
+    open_with: Callable[..., Stage], hand_over: HandOver, continues: bool
 ) -> None:
     """As when the lock item was deleted by hand and created again by users with a number of their own."""
-    stage = open_with(hand_over=hand_over, polls_an_execution=polls)
+    stage = open_with(hand_over=hand_over, **({"polls_an_execution": 2} if continues else {}))
     holder = stage.hold(ENTITY, function="first")
     waiter = stage.start(ENTITY, function="second")
     wait_until_queued(stage, waiter)
-    if polls == 2:
+    if continues:
         until(lambda: stage.continuations("wait-"), 30, lambda: "a continuation")
     stage.client.update_item(
         TableName=stage.table_name,
@@ -139,18 +140,17 @@ def test_a_number_that_changes_while_it_waits_fails_by_name_and_it_leaves_the_qu
 
 
 @pytest.mark.parametrize(
-    ("name", "items", "held"),
+    ("name", "items", "permits", "holders", "waiting"),
     [
-        ("readers", [{"shares": True}] * 3, (1, 3, 0)),
-        ("two_at_once", [{"line": line} for line in range(3)], (2, 2, 1)),
+        ("readers", [{"shares": True}] * 3, 1, 3, 0),
+        ("two_at_once", [{"line": line} for line in range(3)], 2, 2, 1),
     ],
 )
 def test_as_many_iterations_hold_together_as_share_or_as_the_fragment_has_permits(
-    open_user: OpenUser, work: Work, name: str, items: list[Any], held: tuple[int, int, int]
+    open_user: OpenUser, work: Work, name: str, items: list[Any], permits: int, holders: int, waiting: int
 ) -> None:
     user = open_user(name, work)
     arn = user.start({"items": items})
-    permits, holders, waiting = held
     until(lambda: user.machine.entered(arn)["Work"] == holders, 20, lambda: str(user.machine.entered(arn)))
     if waiting:
         user.wait_until_parked(arn)
@@ -176,7 +176,7 @@ def test_an_iteration_that_does_not_share_runs_alone(open_user: OpenUser) -> Non
     assert user.stage.is_free(ENTITY)
 
 
-def test_another_number_of_a_fragment_than_the_lock_has_is_caught_by_name(open_user: OpenUser) -> None:
+def test_a_fragment_with_another_number_of_permits_than_the_lock_has_fails_by_name(open_user: OpenUser) -> None:
     user = open_user("two_at_once")
     assert user.stage.run(ENTITY, function="work").status == "SUCCEEDED"
     outcome = user.run({"items": [{"line": 1}]})

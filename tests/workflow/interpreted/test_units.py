@@ -24,6 +24,7 @@ from kit.interpreter.lambda_server import Function, ServiceError, Twice, functio
 from kit.units import KEYS, dumped, loaded, make_table
 from ticketlock_local.engines.emulator import Emulator
 from workflow.interpreted.conftest import ENTITY, Open, OpenUser
+from workflow.interpreted.user_machine import RETRIES
 
 from ticketlock import Fence
 from ticketlock.units import Units, create_units_table, unit_name, unit_owner
@@ -31,12 +32,11 @@ from ticketlock.wire._sdk import make_client
 
 pytestmark = pytest.mark.verify("moto's interpreter waits in real time between two tries")
 
-RETRIES = 5
-
 FUNCTIONS = Path(__file__).parents[3] / "examples" / "booking" / "function"
 # The interpreter tells an execution nothing of redrives.
 REDRIVES, NONE = '"redrives.$":"$$.Execution.RedriveCount"', '"redrives":0'
 PRICE = 200
+BOOKED_AT_ONCE = ("SUCCEEDED", None, {"TakeSeat": 1, "TakeRoom": 1, "Pay": 1})
 
 
 @dataclass
@@ -115,7 +115,7 @@ def bank(emulator: Emulator) -> Iterator[Bank]:
         yield Bank(tables)
 
 
-class Fails:
+class FailsAtFirst:
     """Fails this many calls, each in another way."""
 
     def __init__(self, times: int) -> None:
@@ -130,11 +130,11 @@ class Fails:
 
 @pytest.mark.shows("state that writes once")
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_state_that_fails_before_or_after_its_commit_is_retried_5_times_and_written_once(
+def test_a_state_that_fails_before_or_after_its_commit_is_retried_and_written_once(
     open_user: OpenUser, bank: Bank, when: str
 ) -> None:
     function = Function(bank.commit)
-    setattr(function, when, Fails(RETRIES))
+    setattr(function, when, FailsAtFirst(RETRIES))
     user = open_user("unit", {"commit": function})
     bank.locks_table, account = user.stage.table_name, bank.new_account()
     outcome = user.run({"account": account}, 60)
@@ -171,7 +171,7 @@ def test_a_state_that_has_lost_its_lock_fails_with_LockLost_and_nothing_is_writt
 def test_each_item_of_a_map_is_written_once_however_often_its_iteration_is_retried(
     open_user: OpenUser, bank: Bank
 ) -> None:
-    user = open_user("units_of_items", {"commit": Function(bank.commit, after=Fails(3))})
+    user = open_user("units_of_items", {"commit": Function(bank.commit, after=FailsAtFirst(3))})
     bank.locks_table = user.stage.table_name
     accounts = [bank.new_account() for _ in range(3)]
     # One of them twice: two items are two units.
@@ -269,7 +269,7 @@ def once(what: Callable[[Any], object]) -> Callable[[Any], None]:
 def test_each_state_adds_to_the_unit_and_the_last_one_writes_it(agency: Agency) -> None:
     seen: list[Any] = []
     agency.functions["pay"].before = lambda _event: seen.append(agency.written)
-    assert agency.run() == ("SUCCEEDED", None, {"TakeSeat": 1, "TakeRoom": 1, "Pay": 1})
+    assert agency.run() == BOOKED_AT_ONCE
     assert (seen, agency.written) == ([(3, 3, 500)], (2, 2, 300))
 
 
@@ -284,7 +284,7 @@ def test_a_state_that_is_tried_again_and_again_after_its_write_is_written_once(a
             raise RuntimeError("the connection broke")
 
     agency.functions[state].after = breaks_twice
-    assert agency.run() == ("SUCCEEDED", None, {"TakeSeat": 1, "TakeRoom": 1, "Pay": 1})
+    assert agency.run() == BOOKED_AT_ONCE
     assert (len(tries), len(set(tries)), agency.written) == (3, 1, (2, 2, 300))
 
 
@@ -293,7 +293,7 @@ def test_a_state_that_is_tried_again_and_again_after_its_write_is_written_once(a
 def test_functions_that_run_twice_for_each_event_book_one_trip(agency: Agency, twice: Twice) -> None:
     for function in agency.functions.values():
         function.twice = twice
-    assert agency.run() == ("SUCCEEDED", None, {"TakeSeat": 1, "TakeRoom": 1, "Pay": 1})
+    assert agency.run() == BOOKED_AT_ONCE
     assert agency.written == (2, 2, 300)
 
 
@@ -308,7 +308,7 @@ def test_a_unit_that_was_rolled_back_when_the_execution_had_ended_is_begun_again
 
 
 @pytest.mark.shows("steps of a saved unit", "unit over several states")
-def test_a_seat_that_somebody_else_takes_meanwhile_is_no_failure(agency: Agency) -> None:
+def test_a_trip_is_booked_though_somebody_else_takes_a_seat_meanwhile(agency: Agency) -> None:
     def another_takes_one(_event: Any) -> None:
         offers = agency.units.table(agency.tables.names["offers"])
         with agency.units.begin() as unit:
@@ -320,7 +320,7 @@ def test_a_seat_that_somebody_else_takes_meanwhile_is_no_failure(agency: Agency)
 
 
 @pytest.mark.shows("steps of a saved unit", "unit over several states")
-def test_a_price_that_nobody_can_pay_gives_all_of_it_up(agency: Agency) -> None:
+def test_a_trip_that_the_traveller_cannot_pay_is_rolled_back_whole(agency: Agency) -> None:
     agency.tables.put("travellers", "ann", balance=PRICE - 1)
     units: list[str] = []
     agency.functions["let_go"].before = lambda event: units.append(event["unit"])
@@ -331,7 +331,7 @@ def test_a_price_that_nobody_can_pay_gives_all_of_it_up(agency: Agency) -> None:
 
 
 @pytest.mark.shows("steps of a saved unit", "unit over several states")
-def test_an_execution_whose_end_was_told_saves_nothing_more(agency: Agency) -> None:
+def test_an_execution_saves_no_unit_once_the_units_of_its_owner_were_ended(agency: Agency) -> None:
     agency.functions["take_seat"].before = once(
         lambda event: agency.units.end_owner(unit_owner(event["execution"], event["redrives"]))
     )

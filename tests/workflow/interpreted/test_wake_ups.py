@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import pytest
 from kit.interpreter.harness import Work
-from kit.interpreter.stage import HALF_LIFE_S, Stage
+from kit.interpreter.stage import HALF_LIFE_S
 from ticketlock_cdk.lock.settings import HandOver
-from workflow.interpreted.conftest import ENTITY, Open
+from workflow.interpreted.conftest import ENTITY, Open, held_and_waited_for
 
 from ticketlock.locks._items import Session
 
@@ -18,21 +18,10 @@ pytestmark = [
 CALLBACK = HandOver.CALLBACK
 
 
-def queue_up(stage: Stage, waiters: int) -> tuple[str, list[str]]:
-    """One holder, and this many waiters behind it, parked in the order of their tickets."""
-    holder = stage.hold(ENTITY)
-    waiting = []
-    for _ in range(waiters):
-        waiting.append(stage.start(ENTITY, function="next"))
-        stage.wait_until_parked(waiting[-1])
-    return holder, waiting
-
-
 @pytest.mark.always("the way that most executions take")
 def test_the_next_in_line_runs_as_soon_as_it_is_woken(open_stage: Open, work: Work) -> None:
     after = Work()
-    stage = open_stage({"work": work, "next": after}, hand_over=CALLBACK)
-    holder, waiting = queue_up(stage, 3)
+    stage, holder, waiting = held_and_waited_for(open_stage, work, after, waiters=3, hand_over=CALLBACK)
     polls = stage.machine.entered(waiting[0])["CheckPosition"]
     work.finish.set()
     assert {stage.machine.wait(arn).status for arn in (holder, *waiting)} == {"SUCCEEDED"}
@@ -46,20 +35,18 @@ def test_the_next_in_line_runs_as_soon_as_it_is_woken(open_stage: Open, work: Wo
 
 
 def test_a_parked_waiter_extends_its_row_without_a_transition(open_stage: Open) -> None:
-    work = Work(seconds=4 * HALF_LIFE_S)
-    stage = open_stage({"work": work, "next": Work()}, hand_over=CALLBACK)
-    holder, (waiter,) = queue_up(stage, 1)
+    work, after = Work(seconds=4 * HALF_LIFE_S), Work()
+    stage, holder, (waiter,) = held_and_waited_for(open_stage, work, after, hand_over=CALLBACK)
     assert stage.machine.wait(holder, 60).status == "SUCCEEDED"
     assert stage.machine.wait(waiter).status == "SUCCEEDED"
     entered = stage.machine.entered(waiter)
     assert (entered["WaitForWakeUp"], entered["CheckPosition"], entered["MyTurn?"]) == (1, 1, 2)
     assert len(stage.engine.invocations_of("WaitForWakeUp")) >= 3
-    assert work.overlaps() == []
+    assert work.runs[0].ended <= after.runs[0].started
 
 
 def test_a_lost_wake_up_costs_time_only(open_stage: Open, work: Work) -> None:
-    stage = open_stage({"work": work, "next": Work()}, hand_over=CALLBACK)
-    holder, (waiter,) = queue_up(stage, 1)
+    stage, holder, (waiter,) = held_and_waited_for(open_stage, work, hand_over=CALLBACK)
     # As if a later task of the waiter had replaced this one.
     stage.client.update_item(
         TableName=stage.table_name,

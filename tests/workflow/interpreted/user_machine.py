@@ -30,6 +30,8 @@ from ticketlock_cdk.lock.serialized import Serialized
 from ticketlock.wire._actions import Item
 
 USER_LEASE_S = 10
+RETRIES = 5
+"""Of a state whose function commits a unit."""
 Made = sfn.IChainable
 Make = Callable[["Maker"], Made]
 _MACHINES: dict[str, tuple[Make, dict[str, Any]]] = {}
@@ -271,7 +273,7 @@ def committing(user: Maker, **more: Any) -> tasks.LambdaInvoke:
         retry_on_service_exceptions=False,
     )
     commit.add_retry(errors=["LockLost"], max_attempts=0)
-    commit.add_retry(interval=Duration.seconds(1), backoff_rate=1, max_attempts=5)
+    commit.add_retry(interval=Duration.seconds(1), backoff_rate=1, max_attempts=RETRIES)
     return commit
 
 
