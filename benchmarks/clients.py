@@ -21,7 +21,7 @@ from peers.locks import OURS, PINS, PYTHON, Lock, Plan, crowd, cycle, of_python,
 PLANS = (Plan(work_s=0.05, settle_s=6, counted_s=8), Plan(work_s=0.5, settle_s=6, counted_s=20))
 CYCLES = 200
 DELAYS_S = (0, 0.005)
-DEPTHS = (10, 200)
+DEPTHS, QUICK_DEPTHS = (10, 200), (10, 50)
 
 MOST_REQUESTS = 10
 LEAST_OF_THE_PEER = 0.9
@@ -35,7 +35,7 @@ def measure(run: Run) -> None:
     mine, peer = ours(), of_python()
     run.print(f"{PINS.read_text().split()[-1]} and ticketlock's LockClient")
     _cycles(run, mine, peer)
-    for plan in PLANS:
+    for plan in PLANS[:1] if run.quick else PLANS:
         done = race(run, [mine, peer], plan, lease=_OWN_LEASE)
         grants = {name: median(each.grants for each in crowds) for name, crowds in done.items()}
         requests = median(each.requests or 0 for each in done[OURS])
@@ -65,8 +65,8 @@ def _cycles(run: Run, mine: Lock, peer: Lock) -> None:
 
 def _depths(run: Run, mine: Lock) -> None:
     """Whether a wait costs more in a long queue."""
-    each, work_s = [], PLANS[0].work_s
-    for ahead in DEPTHS:
+    each, work_s, depths = [], PLANS[0].work_s, QUICK_DEPTHS if run.quick else DEPTHS
+    for ahead in depths:
         # Two turnovers of the queue before counting, and one that counts.
         turnover_s = max(4.0, ahead * work_s * 1.4)
         each.append(crowd(mine, Plan(work_s, 2 * turnover_s, turnover_s), 0, clients=ahead + 1, lease=_OWN_LEASE))
@@ -76,7 +76,7 @@ def _depths(run: Run, mine: Lock) -> None:
         [name, f"{of_few:.2f}", f"{of_many:.2f}", ratio(of_many, of_few)]
         for name, of_few, of_many in (("grants a second", few.grants, many.grants), ("requests a grant", *requests))
     ]
-    run.table("50 ms of work, with others in the queue", ["", *map(str, DEPTHS), "ratio"], rows)
+    run.table("50 ms of work, with others in the queue", ["", *map(str, depths), "ratio"], rows)
     text = f"requests a grant differ by less than {DEPTHS_DIFFER:.0%} with depth"
     run.check(text, abs(requests[1] / requests[0] - 1) < DEPTHS_DIFFER, of_speed=True)
     slips = few.beyond_one + many.beyond_one
@@ -84,4 +84,4 @@ def _depths(run: Run, mine: Lock) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(measure, __doc__, "one round, one poll interval, half the time"))
+    sys.exit(main(measure, __doc__, "one round, one poll interval, 50 ms of work, half the time, less depth"))
