@@ -51,13 +51,13 @@ class Caps:
 
     def in_words(self) -> list[str]:
         """The caps that differ from the real ones, as a line of a log; nothing if none does."""
-        changed = [f"{name} {value}" for name, value in asdict(self).items() if value != getattr(REAL, name)]
+        changed = [f"{name} {value}" for name, value in self._changed().items()]
         return [f"0: at most {', '.join(changed)}"] if changed else []
 
     @contextmanager
     def set(self) -> Iterator[None]:
         """Within the block these caps apply."""
-        changed = {name: value for name, value in asdict(self).items() if value != getattr(REAL, name)}
+        changed = self._changed()
         try:
             for name, value in changed.items():
                 _put(name, value)
@@ -65,6 +65,9 @@ class Caps:
         finally:
             for name in changed:
                 _put(name, getattr(REAL, name))
+
+    def _changed(self) -> dict[str, int]:
+        return {name: value for name, value in asdict(self).items() if value != getattr(REAL, name)}
 
 
 REAL = Caps()

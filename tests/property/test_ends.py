@@ -4,38 +4,47 @@ import pytest
 from kit.invariants import Broken
 from property.chance import Recorded
 from property.clocks import Machine
-from property.faults import Faults
+from property.faults import JUMPS_MS, PAUSES_MS, Faults
 from property.parties import Hold
 from property.scripts import FIVE_WEEKS_MS, holder
 from property.world import World
 
 pytestmark = pytest.mark.shows("order")
 
+PAST_THE_LEASE = ("freeze", PAUSES_MS.index(30_000))
+SET_BACK = ("jump", JUMPS_MS.index(-90_000))
+
+
+def world_of_holders(names: str) -> World:
+    """A world without faults of its own, whose clocks are right."""
+    world = World(Recorded([]), Faults())
+    for name in names:
+        world.add(name, holder(shared=False), rate=1, wall_is_off_ms=0)
+    return world
+
 
 def test_a_request_that_is_built_before_the_item_is_deleted_and_sent_weeks_later_takes_the_token_back() -> None:
-    world = World(Recorded([]), Faults())
-    for name in "ab":
-        world.add(name, holder(shared=False), rate=1, wall_is_off_ms=0)
+    world = world_of_holders("ab")
     late, other = world.machines
     # It has asked for the table's time, and is about to take the lock.
-    while late.pending is None or late.pending.call.operation != "update_item":
-        world.go_on(late)
+    _continues_to(world, late, "update_item")
     late.pause(FIVE_WEEKS_MS)
-    while not other.is_over:
-        world.go_on(other) if other.is_ready() else world.let_time_pass(1_000)
+    _ends(world, other)
     world.time.now_ms += FIVE_WEEKS_MS
     world.expires()
     with pytest.raises(Broken, match="fencing: a/1 was granted"):
         world.go_on(late)
 
 
-@pytest.mark.parametrize("faults", [[("freeze", 2), ("jump", 2)], [("jump", 2), ("freeze", 2)]])
+@pytest.mark.parametrize(
+    "faults",
+    [[PAST_THE_LEASE, SET_BACK], [SET_BACK, PAST_THE_LEASE]],
+    ids=["frozen, then set back", "set back, then frozen"],
+)
 def test_a_machine_that_was_frozen_and_whose_wall_clock_is_set_back_counts_on_its_lease_for_too_long(
     faults: list[tuple[str, int]],
 ) -> None:
-    world = World(Recorded([]), Faults())
-    for name in "ab":
-        world.add(name, holder(shared=False), rate=1, wall_is_off_ms=0)
+    world = world_of_holders("ab")
     frozen, other = world.machines
     held = _acquires(world, frozen)
     for fault, how in faults:
@@ -45,12 +54,11 @@ def test_a_machine_that_was_frozen_and_whose_wall_clock_is_set_back_counts_on_it
 
 
 def test_a_machine_that_was_frozen_finds_by_its_wall_clock_that_its_lease_is_over() -> None:
-    world = World(Recorded([]), Faults())
-    for name in "ab":
-        world.add(name, holder(shared=False), rate=1, wall_is_off_ms=0)
+    world = world_of_holders("ab")
     frozen, other = world.machines
     held = _acquires(world, frozen)
-    world.strikes("freeze", frozen, 2)
+    fault, how = PAST_THE_LEASE
+    world.strikes(fault, frozen, how)
     assert _acquires(world, other).is_believed()
     assert not held.lease.is_held()
 
@@ -62,9 +70,7 @@ def _acquires(world: World, machine: Machine) -> Hold:
 
 
 def test_a_poll_that_finds_the_lock_as_it_is_and_the_rows_as_they_were_overtakes_once_more() -> None:
-    world = World(Recorded([]), Faults())
-    for name in "hrxy":
-        world.add(name, holder(shared=False), rate=1, wall_is_off_ms=0)
+    world = world_of_holders("hrxy")
     before, passed, first, second = world.machines
     _acquires(world, before)
     _continues_to(world, passed, "put_item")

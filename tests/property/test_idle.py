@@ -16,7 +16,9 @@ from ticketlock.wire._actions import Actions, Sleep
 from ticketlock.wire._driver import Driver
 
 HOLDS_MS = 19_000
-IMPATIENT = 40
+FREE_MS = 2 * HOLDS_MS
+"""When the holder has released the lock for the second time, roughly."""
+IMPATIENT, IMPATIENT_WAIT_MS = 40, 2_000
 
 
 @pytest.fixture(autouse=True)
@@ -44,9 +46,10 @@ def left_by_the_impatient() -> World:
     world = World(Recorded([]), Faults())
     world.checker.is_fair = True
     world.add("h", acquires_at(0, None, HOLDS_MS, HOLDS_MS), rate=1, wall_is_off_ms=0)
+    impatient = acquires_at(FREE_MS - IMPATIENT_WAIT_MS - 150, IMPATIENT_WAIT_MS, 1)
     for number in range(IMPATIENT):
-        world.add(f"i{number}", acquires_at(2 * HOLDS_MS - 2_150, 2_000, 1), rate=1, wall_is_off_ms=0)
-    world.add("patient", acquires_at(2 * HOLDS_MS - 200, None, 1), rate=1, wall_is_off_ms=0)
+        world.add(f"i{number}", impatient, rate=1, wall_is_off_ms=0)
+    world.add("patient", acquires_at(FREE_MS - 200, None, 1), rate=1, wall_is_off_ms=0)
     while world.step():
         pass
     return world

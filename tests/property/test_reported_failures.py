@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -35,13 +36,18 @@ ROTTEN = BrokenLock(
 )
 
 
-def shown(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[[str], str]:
     """What a command that replays a failure prints."""
-    make, target, arguments = shlex.split(command)
-    assert (make, target) == ("make", "replay")
-    monkeypatch.setattr(sys, "argv", ["replay", *shlex.split(arguments.removeprefix("ARGS="))])
-    replay.main()
-    return capsys.readouterr().out
+
+    def printed(command: str) -> str:
+        make, target, arguments = shlex.split(command)
+        assert (make, target) == ("make", "replay")
+        monkeypatch.setattr(sys, "argv", ["replay", *shlex.split(arguments.removeprefix("ARGS="))])
+        replay.main()
+        return capsys.readouterr().out
+
+    return printed
 
 
 @pytest.mark.parametrize("lock", BROKEN_LOCKS, ids=lambda lock: lock.name)
@@ -68,12 +74,10 @@ def test_an_unexpected_error_is_reported_by_every_part_of_the_search() -> None:
     assert [str(each).partition(":")[0] for each in failures] == ["unexpected TypeError"] * 3
 
 
-def test_what_a_seed_breaks_is_shown_again_shorter(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_seed_breaks_is_shown_again_shorter(shown: Callable[[str], str]) -> None:
     caught = first_broken(REVIVING, range(200))
     assert caught is not None
-    printed = shown(again(seed=caught.seed, lock=REVIVING.name), monkeypatch, capsys)
+    printed = shown(again(seed=caught.seed, lock=REVIVING.name))
     first, shorter, last, *story = printed.splitlines()
     assert first.partition(":")[0] == last.partition(":")[0] == caught.promise
     fewer, choices = (int(number.strip(":").replace(",", "")) for number in shorter.split() if number[0].isdigit())
@@ -81,57 +85,47 @@ def test_what_a_seed_breaks_is_shown_again_shorter(
     assert any("granted" in line for line in story)
 
 
-def test_what_one_of_every_schedule_breaks_is_shown_again(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_one_of_every_schedule_breaks_is_shown_again(shown: Callable[[str], str]) -> None:
     kind = next(kind for kind in KINDS if kind.name == "a free lock, one fault")
     with REVIVING.instead():
         with pytest.raises(Broken) as broken:
             list(every(kind))
         *_, command = broken.value.__notes__
-        printed = shown(command, monkeypatch, capsys)
+        printed = shown(command)
     assert printed.startswith(str(broken.value))
 
 
-def test_what_one_of_every_schedule_of_units_breaks_is_shown_again(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_one_of_every_schedule_of_units_breaks_is_shown_again(shown: Callable[[str], str]) -> None:
     kind = next(kind for kind in every_of_units.KINDS if kind.name == "a marked unit and cuts")
     with DIRTY.instead():
         with pytest.raises(Broken) as broken:
             list(every_of_units.every(kind))
         *_, command = broken.value.__notes__
-        printed = shown(command, monkeypatch, capsys)
+        printed = shown(command)
     assert printed.startswith(str(broken.value))
 
 
-def test_a_seed_of_units_that_breaks_nothing_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert shown(again(units=True, seed=0), monkeypatch, capsys).endswith("commits, every promise kept\n")
+def test_a_seed_of_units_that_breaks_nothing_says_so(shown: Callable[[str], str]) -> None:
+    assert shown(again(units=True, seed=0)).endswith("commits, every promise kept\n")
 
 
-def test_a_search_for_broken_units_passes_over_what_does_not_catch_them(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_search_for_broken_units_passes_over_what_does_not_catch_them(shown: Callable[[str], str]) -> None:
     with pytest.raises(SystemExit) as found:
-        shown(again(variant=DIRTY.name), monkeypatch, capsys)
+        shown(again(variant=DIRTY.name))
     assert str(found.value).partition(":")[0] in DIRTY.caught_by
 
 
 @pytest.mark.parametrize("asked", [{"kind": "two marked units"}, {"units": True, "ruled": 3}])
 def test_a_world_is_not_asked_for_what_the_other_one_has(
-    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    asked: dict[str, Any], shown: Callable[[str], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        shown(again(**asked), monkeypatch, capsys)
+        shown(again(**asked))
     assert "error: --" in capsys.readouterr().err
 
 
-def test_what_hypothesis_breaks_is_a_short_story_and_found_again_by_its_seed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    story = shown(again(ruled=0, lock=REVIVING.name), monkeypatch, capsys)
+def test_what_hypothesis_breaks_is_a_short_story_and_found_again_by_its_seed(shown: Callable[[str], str]) -> None:
+    story = shown(again(ruled=0, lock=REVIVING.name))
     assert story.partition(":")[0] in REVIVING.caught_by
     assert story.count("state.") < 15
 
@@ -150,7 +144,13 @@ def test_the_same_choices_are_the_same_schedule() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "asked"), [(Found(), 10), (Found(9, 90, 9), 10), (Found(10, 90, 0), 10), (Found(10, 90, 0), None)]
+    ("found", "asked"),
+    [
+        pytest.param(Found(), 10, id="no schedule"),
+        pytest.param(Found(9, 90, 9), 10, id="fewer schedules than asked"),
+        pytest.param(Found(10, 90, 0), 10, id="no grant"),
+        pytest.param(Found(10, 90, 0), None, id="no grant in a search of its own length"),
+    ],
 )
 def test_a_part_that_ran_too_little_has_failed(found: Found, asked: int | None) -> None:
     assert reported(found, asked)

@@ -283,10 +283,8 @@ def _what_was_before(world: UnitsWorld, kind: Kind) -> None:
         while world.go():
             pass
     if kind.before is not None:
-        crashing, decided = (
-            world.add("crashing", _script(appends("marked", *kind.keys)), rate=1),
-            len(world.checker.committed) + 1,
-        )
+        crashing = world.add("crashing", _script(appends("marked", *kind.keys)), rate=1)
+        decided = len(world.checker.committed) + 1
         while not (are_marked() if kind.before == "marked" else len(world.checker.committed) == decided):
             world.go()
         world.crash(crashing)

@@ -278,7 +278,7 @@ def final_sweep(parts: int, time_ms: int | None, found: list[bool]) -> Script:
     """A pass in a world in which nothing fails.
 
     Args:
-        found: called with whether it came to the end of the table.
+        found: to it is added whether the pass came to the end of the table.
     """
 
     def script(world: UnitsWorld, machine: Machine) -> Actions[None]:
