@@ -1,4 +1,4 @@
-"""Fixtures of the tests that use ``Units`` as users do: accounts by their names, and units of threads and of tasks."""
+"""What tests of units share: accounts by their names, units of threads and of tasks, and units that were killed."""
 
 import asyncio
 import random
@@ -11,13 +11,29 @@ from kit.units import Books, Key, Killed, Party, UnitsWorld, some_account, some_
 
 from ticketlock import aio
 from ticketlock.units import Unit, Units, UnitTable
+from ticketlock.units._record import LEASE_MS
+from ticketlock.units._sweeping import COPIES_COME_WITHIN_MS
 
 PATIENCE_S = 30
+LEASE_S, COPIES_S = LEASE_MS // 1_000, COPIES_COME_WITHIN_MS // 1_000
+# More than clocks differ.
+MARGIN_S = 5
 OLD, NEW = [100, 50, None], [0, None, 0]
 """The balances of the three accounts before and after the unit of ``states``."""
 # Incompressible, so that it does not fit into the record.
 _LONG = random.Random(0).randbytes(8_000)
 Work = Callable[[aio.Units, UnitTable], Coroutine[Any, Any, Any]]
+
+STATEMENTS: dict[str, Callable[[Any, UnitTable, Any], object]] = {
+    "get": lambda unit, table, key: unit.get(table, key),
+    "get_all": lambda unit, table, key: unit.get_all([(table, key)]),
+    "put": lambda unit, table, key: unit.put(table, key),
+    "update": lambda unit, table, key: unit.update(table, key, "SET balance = :n", {":n": 1}),
+    "a blind update": lambda unit, table, key: unit.update(table, key, "SET balance = :n", {":n": 1}, blind=True),
+    "delete": lambda unit, table, key: unit.delete(table, key),
+    "check": lambda unit, table, key: unit.check(table, key, "attribute_exists(id)"),
+}
+"""Every statement, of a unit about an item; a put has the key alone as its item."""
 
 
 @pytest.fixture
@@ -65,6 +81,7 @@ def killed(world: UnitsWorld, keys: list[Key], *, is_committed: bool) -> str:
     """The id of that unit, whose process has crashed before or after its decision: all three are marked."""
     party = world.party()
     unit = states(party, keys)
+    # Two updates mark the items that are there, the third one decides.
     crashes(party, 3, is_sent=is_committed)
     with pytest.raises(Killed):
         unit.commit()

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import boto3
@@ -14,13 +15,12 @@ from kit.units import (
     VERSION,
     Books,
     Key,
-    Killed,
-    Lost,
     Party,
     UnitsWorld,
     new_version,
     some_account,
 )
+from units.conftest import COPIES_S, LEASE_S, STATEMENTS
 
 from ticketlock.errors import InvalidUnitRequest, TableNotFound
 from ticketlock.units import Units, UnitTable, create_units_table
@@ -61,18 +61,24 @@ def updates_low_level(values: Any) -> Use:
 
 # The field that the error names, and the call.
 BAD: dict[str, tuple[str, Use]] = {
-    "a key that misses": ("key.id", lambda ann, unit, _: unit.get(ann.accounts, {})),
-    "a key that misses one of two": ("key.sk", lambda ann, unit, _: unit.get(ann.lines, {"pk": "a"})),
+    "a key without its attribute": ("key.id", lambda ann, unit, _: unit.get(ann.accounts, {})),
+    "a key without one of its two attributes": ("key.sk", lambda ann, unit, _: unit.get(ann.lines, {"pk": "a"})),
     "a key with more than the key": ("key", lambda ann, unit, key: unit.get(ann.accounts, {**key, "balance": 1})),
-    "a key that is none": ("key", lambda ann, unit, _: unit.get(ann.accounts, "a")),
-    "a key of an update": ("key.id", lambda ann, unit, _: unit.update(ann.accounts, {"name": "a"}, SET, ONE)),
-    "more than the key of an update": (
+    "a text as a key": ("key", lambda ann, unit, _: unit.get(ann.accounts, "a")),
+    "a key without its attribute in an update": (
+        "key.id",
+        lambda ann, unit, _: unit.update(ann.accounts, {"name": "a"}, SET, ONE),
+    ),
+    "a key with more than the key in an update": (
         "key",
         lambda ann, unit, key: unit.update(ann.accounts, {**key, "n": 1}, SET, ONE),
     ),
     "an item without its key": ("item.id", lambda ann, unit, _: unit.put(ann.accounts, {"balance": 1})),
-    "an item that is none": ("item", lambda ann, unit, _: unit.put(ann.accounts, ["id"])),
-    "a condition of no form": ("delete", lambda ann, unit, key: unit.delete(ann.accounts, key, condition="a ==")),
+    "a list as an item": ("item", lambda ann, unit, _: unit.put(ann.accounts, ["id"])),
+    "a condition with a syntax error": (
+        "delete",
+        lambda ann, unit, key: unit.delete(ann.accounts, key, condition="a =="),
+    ),
     "a condition that is no text": ("condition", lambda ann, unit, key: unit.delete(ann.accounts, key, condition=5)),
     "a float in a condition": (
         "condition.:tlu_v0",
@@ -87,12 +93,12 @@ BAD: dict[str, tuple[str, Use]] = {
         lambda ann, unit, key: unit.check(ann.accounts, key, Attr("balance").exists() & ~Attr(f"{MARK}.unit").eq("u")),
     ),
     "a check without a condition": ("condition", lambda ann, unit, key: unit.check(ann.accounts, key, None)),
-    "no level": ("isolation", lambda ann, unit, key: unit.get(ann.accounts, key, isolation="COMMITTED")),
+    "a level by its name": ("isolation", lambda ann, unit, key: unit.get(ann.accounts, key, isolation="COMMITTED")),
     "a table by its name": ("table", lambda ann, unit, key: unit.get(ann.accounts.name, key)),
     "a table in the place of an item": ("wanted", lambda ann, unit, _: unit.get_all([ann.accounts])),
     "nothing in the place of items": ("wanted", lambda _, unit, __: unit.get_all(None)),
-    "no value of the low-level API": ("update", updates_low_level({":n": {"N": 5}})),
-    "no name of one": ("update", updates_low_level({5: {"S": "a"}})),
+    "a value that is none of the low-level API": ("update", updates_low_level({":n": {"N": 5}})),
+    "a number as a value's name in the low-level API": ("update", updates_low_level({5: {"S": "a"}})),
 }
 
 
@@ -125,31 +131,31 @@ def bad_put(attributes: dict[str, Any]) -> tuple[str, Use]:
 BAD |= {name: bad_put(attributes) for name, attributes in ATTRIBUTES.items()}
 
 # The field, and what an update says otherwise. Which expressions DynamoDB refuses, tests/expressions asks.
-UPDATES: list[tuple[str, dict[str, Any]]] = [
-    ("values.:n", {"values": {":n": 1.5}}),
-    ("values", {"values": [1]}),
-    ("values", {"values": {5: 1}}),
-    ("values", {"values": {":\ud800": 1}}),
-    ("update", {"values": None}),
-    ("update", {"update": None}),
-    ("update", {"update": ""}),
-    ("update", {"update": "SOT a = :n"}),
-    ("update", {"update": "SET id = :n"}),
-    ("update", {"update": f"SET {VERSION} = :n"}),
-    ("update", {"update": "SET #m.unit = :n", "names": {"#m": MARK}}),
-    ("update", {"update": "SET balance = #v", "values": None, "names": {"#v": VERSION}}),
-    ("update", {"condition": "size(#v) > :n", "names": {"#v": VERSION}}),
-    ("names", {"update": "SET #b = :n", "names": {"#b": 1}}),
-    ("names", {"update": "SET #b = :n", "names": ["#b"]}),
-    ("update", {"update": "SET #b = :n", "names": {"#b": "\ud800"}}),
-    ("condition", {"condition": True}),
-    ("condition", {"condition": ""}),
-    ("condition", {"condition": "c" * 4_097}),
-    ("blind", {"blind": "yes"}),
-]
+UPDATES: dict[str, tuple[str, dict[str, Any]]] = {
+    "a float as a value": ("values.:n", {"values": {":n": 1.5}}),
+    "a list of values": ("values", {"values": [1]}),
+    "a number as a value's name": ("values", {"values": {5: 1}}),
+    "half of a surrogate pair in a value's name": ("values", {"values": {":\ud800": 1}}),
+    "no values": ("update", {"values": None}),
+    "no expression": ("update", {"update": None}),
+    "an empty expression": ("update", {"update": ""}),
+    "a syntax error": ("update", {"update": "SOT a = :n"}),
+    "a change of the key": ("update", {"update": "SET id = :n"}),
+    "a change of our version": ("update", {"update": f"SET {VERSION} = :n"}),
+    "a change of our mark": ("update", {"update": "SET #m.unit = :n", "names": {"#m": MARK}}),
+    "our version as a value": ("update", {"update": "SET balance = #v", "values": None, "names": {"#v": VERSION}}),
+    "a condition on our version": ("update", {"condition": "size(#v) > :n", "names": {"#v": VERSION}}),
+    "a number as a name": ("names", {"update": "SET #b = :n", "names": {"#b": 1}}),
+    "a list of names": ("names", {"update": "SET #b = :n", "names": ["#b"]}),
+    "half of a surrogate pair as a name": ("update", {"update": "SET #b = :n", "names": {"#b": "\ud800"}}),
+    "a condition that is no text": ("condition", {"condition": True}),
+    "an empty condition": ("condition", {"condition": ""}),
+    "a condition that is too long": ("condition", {"condition": "c" * 4_097}),
+    "a text as blind": ("blind", {"blind": "yes"}),
+}
 BAD |= {
-    f"{'a blind' if blind else 'an'} update with {list(given)} #{at}": (field, updates(**{"blind": blind, **given}))
-    for at, (field, given) in enumerate(UPDATES)
+    f"{'a blind' if blind else 'an'} update with {what}": (field, updates(**{"blind": blind, **given}))
+    for what, (field, given) in UPDATES.items()
     for blind in (False, True)
 }
 
@@ -172,29 +178,27 @@ def test_a_bad_statement_is_refused_by_its_field_and_the_unit_stays_open(
     assert (books.balance(account), books.balance(other)) == (100, 1)
 
 
-def looks_up(key: dict[str, Any]) -> Use:
-    return lambda ann, unit, _: unit.get(ann.accounts, key)
-
-
+AS_DYNAMODB = "what DynamoDB accepts"
+NAME_OF_NAME = "another name for it: write #name, and pass names={'#name': 'name'}"
+PAIRS = "a list of pairs of a table and a key: [(table, {...}), ...]"
 # What its message begins with, what it says to write instead, and the call.
-TOLD: dict[str, tuple[str, str | None, Use]] = {
-    "no update": ("Invalid UpdateExpression: Syntax error", None, updates(update="balance = :n")),
+TOLD: dict[str, tuple[str, str, Use]] = {
+    "no update": ("Invalid UpdateExpression: Syntax error", AS_DYNAMODB, updates(update="balance = :n")),
     "a reserved word": (
         "Invalid UpdateExpression: Attribute name is a reserved keyword; reserved keyword: name (update is ",
-        "another name for it: write #name, and pass names={'#name': 'name'}",
+        NAME_OF_NAME,
         updates(update="SET name = :n"),
     ),
     "one of two expressions": (
         "Invalid UpdateExpression: Attribute name is a reserved keyword; reserved keyword: name (update is {",
-        None,
+        NAME_OF_NAME,
         updates(update="SET name = :n", condition="id > :n"),
     ),
     "a condition object": (
         "Invalid ConditionExpression: The BETWEEN",
-        None,
+        AS_DYNAMODB,
         lambda ann, unit, key: unit.delete(ann.accounts, key, condition=Attr("balance").between(2, 1)),
     ),
-    "a key": ("the partition key of the table '", None, looks_up({"name": "a"})),
     "a value": (
         "Invalid UpdateExpression: An expression attribute value used in expression is not defined",
         "a value for it: pass values={':n': ...}, with the colon in the name",
@@ -211,19 +215,15 @@ TOLD: dict[str, tuple[str, str | None, Use]] = {
         updates(update="SET debts = debts + :n"),
     ),
     "a table's name": (
-        'table is "accounts"; allowed: a table of this Units: units.table("accounts")',
-        None,
+        'table is "accounts"; allowed: ',
+        'a table of this Units: units.table("accounts")',
         lambda _, unit, key: unit.get("accounts", key),
     ),
-    "keys without tables": (
-        "wanted is [{'id': ",
-        "a list of pairs of a table and a key: [(table, {...}), ...]",
-        lambda _, unit, key: unit.get_all([key]),
-    ),
-    "a table": ("wanted is [<UnitTable '", None, lambda ann, unit, _: unit.get_all([ann.accounts])),
+    "keys without tables": ("wanted is [{'id': ", PAIRS, lambda _, unit, key: unit.get_all([key])),
+    "a table": ("wanted is [<UnitTable '", PAIRS, lambda ann, unit, _: unit.get_all([ann.accounts])),
     "a level": (
-        'isolation is "COMMITTED"; allowed: one of the levels of ticketlock.units: UNCOMMITTED, ',
-        None,
+        'isolation is "COMMITTED"; allowed: ',
+        "one of the levels of ticketlock.units: UNCOMMITTED, COMMITTED, SERIALIZABLE or READ_LOCK",
         lambda ann, unit, key: unit.get(ann.accounts, key, isolation="COMMITTED"),
     ),
 }
@@ -231,12 +231,12 @@ TOLD: dict[str, tuple[str, str | None, Use]] = {
 
 @pytest.mark.parametrize(("message", "advice", "use"), TOLD.values(), ids=TOLD)
 def test_the_error_shows_what_was_given_and_why_dynamodb_would_refuse_it_and_what_to_write_instead(
-    ann: Party, account: Key, message: str, advice: str | None, use: Use
+    ann: Party, account: Key, message: str, advice: str, use: Use
 ) -> None:
     with pytest.raises(InvalidUnitRequest) as refused:
         use(ann, ann.begin(), account)
     assert str(refused.value).startswith(message)
-    assert advice in (None, refused.value.allowed)
+    assert refused.value.allowed == advice
 
 
 def test_the_error_of_a_wrong_key_names_the_tables_key_and_the_given_one(ann: Party) -> None:
@@ -301,19 +301,14 @@ def test_a_prefix_that_items_use_already_is_refused_when_it_is_met(
 def test_an_item_that_uses_the_prefix_already_keeps_no_sweep_from_other_units(
     units_world: UnitsWorld, books: Books, ben: Party
 ) -> None:
-    left = []
-    for balance in (1, 2):
-        ann, key = units_world.party(), books.account(100)
-        # Before the decision.
-        ann.loses(Lost.KILLED_BEFORE, 4)
-        with pytest.raises(Killed), ann.begin(engine="marked") as unit:
-            unit.update(ann.accounts, key, SET, {":n": balance})
-        assert MARK in (books.raw("accounts", key) or {})
-        left.append(key)
-    books.write("accounts", {**left[0], MARK: "mine"})
-    books.clock.advance(700)
+    keys = [books.account(), books.account()]
+    for key in keys:
+        units_world.killed([key], is_committed=False)
+    assert books.marks(keys) == len(keys)
+    books.write("accounts", {**keys[0], MARK: "mine"})
+    books.clock.advance(LEASE_S + COPIES_S)
     ben.units.sweep()
-    assert [MARK in (books.raw("accounts", key) or {}) for key in left] == [True, False]
+    assert [books.marks([key]) for key in keys] == [1, 0]
 
 
 def test_another_prefix_than_one_that_items_use_may_be_chosen(books: Books, theirs: Party) -> None:
@@ -324,7 +319,9 @@ def test_another_prefix_than_one_that_items_use_may_be_chosen(books: Books, thei
 
 
 @pytest.mark.parametrize("use", [Units, create_units_table])
-def test_no_client_of_a_resource_is_recommended_since_it_converts_values(use: Callable[..., object]) -> None:
+def test_a_resource_is_no_client_and_its_own_client_which_converts_values_is_not_recommended(
+    use: Callable[..., object],
+) -> None:
     resource: Any = boto3.resource("dynamodb")
     with pytest.raises(InvalidUnitRequest, match="client is ") as refused:
         use("units", client=resource)
@@ -340,50 +337,58 @@ OF_GUARDS = ["u", "unit", "r", "row", "f", "format"]
 NO_PREFIX: list[Any] = ["", None, 5, b"tlu", "p" * 17, "a.b", "a[0]", "\ud800", *OF_GUARDS]
 
 
-def made(ann: Party, name: Any = "units", **options: Any) -> None:
-    Units(name, **{"client": ann.client, **options})
-
-
 # The field, the values that it may not have, and the call.
-FIELDS: dict[str, tuple[str, list[Any], Callable[[Any, Any, Any], object]]] = {
-    "Units(table_name)": ("table_name", ["", None, 5], lambda ann, _, bad: made(ann, bad)),
-    "Units(client)": ("client", ["dynamodb", boto3], lambda ann, _, bad: made(ann, client=bad)),
-    "Units(prefix)": ("prefix", NO_PREFIX, lambda ann, _, bad: made(ann, prefix=bad)),
-    "Units(timeout)": ("timeout", [*NO_SECONDS, None], lambda ann, _, bad: made(ann, timeout=bad)),
-    "begin(name)": ("name", NO_TEXT, lambda _, u, bad: u.begin(name=bad)),
-    "begin(isolation)": ("isolation", [*NO_LEVEL, None], lambda _, u, bad: u.begin(isolation=bad)),
-    "begin(timeout)": ("timeout", NO_SECONDS, lambda _, u, bad: u.begin(timeout=bad)),
-    "begin(engine)": ("engine", ["", "both", 1, True, ["native"]], lambda _, u, bad: u.begin(engine=bad)),
-    "begin(under)": ("under", ["a-lock", 5, True, object()], lambda _, u, bad: u.begin(under=bad)),
+FIELDS: dict[str, tuple[str, list[Any], Callable[[Any, Any], object]]] = {
+    "Units(table_name)": ("table_name", ["", None, 5], lambda ann, bad: Units(bad, client=ann.client)),
+    "Units(client)": ("client", ["dynamodb", boto3], lambda _, bad: Units("units", client=bad)),
+    "Units(prefix)": ("prefix", NO_PREFIX, lambda ann, bad: Units("units", client=ann.client, prefix=bad)),
+    "Units(timeout)": (
+        "timeout",
+        [*NO_SECONDS, None],
+        lambda ann, bad: Units("units", client=ann.client, timeout=bad),
+    ),
+    "begin(name)": ("name", NO_TEXT, lambda ann, bad: ann.units.begin(name=bad)),
+    "begin(isolation)": ("isolation", [*NO_LEVEL, None], lambda ann, bad: ann.units.begin(isolation=bad)),
+    "begin(timeout)": ("timeout", NO_SECONDS, lambda ann, bad: ann.units.begin(timeout=bad)),
+    "begin(engine)": ("engine", ["", "both", 1, True, ["native"]], lambda ann, bad: ann.units.begin(engine=bad)),
+    "begin(under)": ("under", ["a-lock", 5, True, object()], lambda ann, bad: ann.units.begin(under=bad)),
     "transactional(tries)": (
         "tries",
         [0, -1, 1_001, 1.5, True, None, "10"],
-        lambda _, u, bad: u.transactional(tries=bad),
+        lambda ann, bad: ann.units.transactional(tries=bad),
     ),
-    "transactional(unit_as)": ("unit_as", ["", None, 5, "u" * 256], lambda _, u, bad: u.transactional(unit_as=bad)),
-    "transactional(isolation)": ("isolation", NO_LEVEL, lambda _, u, bad: u.transactional(isolation=bad)),
-    "transactional(timeout)": ("timeout", NO_SECONDS, lambda _, u, bad: u.transactional(timeout=bad)),
-    "outcome(name)": ("name", [*NO_TEXT, None], lambda _, u, bad: u.outcome(name=bad)),
-    "outcome(unit)": ("unit", ["", "u" * 25, 5, True, b"u"], lambda _, u, bad: u.outcome(unit=bad)),
-    "outcome(both)": ("name", ["a"], lambda _, u, bad: u.outcome(name=bad, unit=bad)),
-    "table": ("name", ["", None, 5, b"accounts", ["accounts"], "t" * 1_025], lambda _, u, bad: u.table(bad)),
-    "table(guarded)": ("guarded", [1, "yes", []], lambda _, u, bad: u.table("accounts", guarded=bad)),
-    "check_access": ("tables", [5, None, True], lambda _, u, bad: u.check_access(bad)),
-    "check_access of names": ("table", ["accounts", ["accounts"], [None]], lambda _, u, bad: u.check_access(bad)),
-    "clean": ("item", [5, None, "item", ["item"], {1: "a"}], lambda _, u, bad: u.clean(bad)),
-    "get_all": ("wanted", [5, None, "items", {}, [()], [("accounts",)], [5]], lambda _, u, bad: u.get_all(bad)),
-    "get_all of names": ("table", ["accounts", None, 5], lambda _, u, bad: u.get_all([(bad, {"id": "a"})])),
+    "transactional(unit_as)": (
+        "unit_as",
+        ["", None, 5, "u" * 256],
+        lambda ann, bad: ann.units.transactional(unit_as=bad),
+    ),
+    "transactional(isolation)": ("isolation", NO_LEVEL, lambda ann, bad: ann.units.transactional(isolation=bad)),
+    "transactional(timeout)": ("timeout", NO_SECONDS, lambda ann, bad: ann.units.transactional(timeout=bad)),
+    "outcome(name)": ("name", [*NO_TEXT, None], lambda ann, bad: ann.units.outcome(name=bad)),
+    "outcome(unit)": ("unit", ["", "u" * 25, 5, True, b"u"], lambda ann, bad: ann.units.outcome(unit=bad)),
+    "outcome(both)": ("name", ["a"], lambda ann, bad: ann.units.outcome(name=bad, unit=bad)),
+    "table": ("name", ["", None, 5, b"accounts", ["accounts"], "t" * 1_025], lambda ann, bad: ann.units.table(bad)),
+    "table(guarded)": ("guarded", [1, "yes", []], lambda ann, bad: ann.units.table("accounts", guarded=bad)),
+    "check_access": ("tables", [5, None, True], lambda ann, bad: ann.units.check_access(bad)),
+    "check_access of names": (
+        "table",
+        ["accounts", ["accounts"], [None]],
+        lambda ann, bad: ann.units.check_access(bad),
+    ),
+    "clean": ("item", [5, None, "item", ["item"], {1: "a"}], lambda ann, bad: ann.units.clean(bad)),
+    "get_all": ("wanted", [5, None, "items", {}, [()], [("accounts",)], [5]], lambda ann, bad: ann.units.get_all(bad)),
+    "get_all of names": ("table", ["accounts", None, 5], lambda ann, bad: ann.units.get_all([(bad, {"id": "a"})])),
 }
 
 
 @IN_MEMORY
 @pytest.mark.parametrize(("field", "values", "ask"), FIELDS.values(), ids=FIELDS)
-def test_a_parameter_of_another_kind_is_named(
-    ann: Party, field: str, values: list[Any], ask: Callable[[Any, Any, Any], object]
+def test_a_parameter_with_a_value_that_is_not_allowed_is_named_and_nothing_is_sent(
+    ann: Party, field: str, values: list[Any], ask: Callable[[Any, Any], object]
 ) -> None:
     for bad in values:
         with pytest.raises(InvalidUnitRequest) as refused:
-            ask(ann, ann.units, bad)
+            ask(ann, bad)
         assert refused.value.field == field, bad
         assert refused.value.allowed
     assert ann.line.sent == []
@@ -432,16 +437,6 @@ NO_NUMBER_OF_A_KEY: list[Any] = [
     "1",
 ]
 
-STATEMENTS: dict[str, Callable[[Any, UnitTable, Any], object]] = {
-    "get": lambda unit, table, key: unit.get(table, key),
-    "get_all": lambda unit, table, key: unit.get_all([(table, key)]),
-    "put": lambda unit, table, key: unit.put(table, key),
-    "update": lambda unit, table, key: unit.update(table, key, SET, ONE),
-    "blind": lambda unit, table, key: unit.update(table, key, SET, ONE, blind=True),
-    "delete": lambda unit, table, key: unit.delete(table, key),
-    "check": lambda unit, table, key: unit.check(table, key, "attribute_exists(id)"),
-}
-
 
 @IN_MEMORY
 @pytest.mark.parametrize("statement", STATEMENTS)
@@ -461,9 +456,12 @@ def test_a_value_that_a_key_cannot_have_is_named(ann: Party, statement: str) -> 
 @pytest.mark.parametrize("value", [{"NULL": False}, {"M": {"in": {"NULL": False}}}, {"L": [{"NULL": False}]}])
 def test_a_null_that_is_not_true_is_refused_at_the_statement(ann: Party, account: Key, value: Any) -> None:
     """DynamoDB would refuse it, for a marked unit after its decision."""
-    client, table, key = ann.begin().client, ann.accounts.name, {"id": {"S": account["id"]}}
-    with pytest.raises(InvalidUnitRequest, match="Null attribute value types must have the value of true"):
-        client.put_item(TableName=table, Item={**key, "nothing": value})
-    with pytest.raises(InvalidUnitRequest, match="Null attribute value types must have the value of true"):
-        updates_low_level({":n": value})(ann, ann.begin(), account)
-    client.put_item(TableName=table, Item={**key, "nothing": {"NULL": True}})
+    unit, table, key = ann.begin(), ann.accounts.name, {"id": {"S": account["id"]}}
+
+    def puts() -> object:
+        return unit.client.put_item(TableName=table, Item={**key, "nothing": value})
+
+    for use in (puts, partial(updates_low_level({":n": value}), ann, unit, account)):
+        with pytest.raises(InvalidUnitRequest, match="Null attribute value types must have the value of true"):
+            use()
+    unit.client.put_item(TableName=table, Item={**key, "nothing": {"NULL": True}})

@@ -129,16 +129,15 @@ TOO_LATE = {
 
 @pytest.fixture
 def heeds_ctrl_c() -> Iterator[None]:
-    """A process that a shell has started in the background ignores the signal."""
+    """Also if a shell has started this process in the background, which would ignore the signal."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("heeds_ctrl_c")
-@pytest.mark.parametrize("how", [*CANCELLED, *TOO_LATE])
-def test_a_task_that_is_cancelled_after_the_last_await_of_its_block_rolls_back(how: str) -> None:
-    cancelled = {**CANCELLED, **TOO_LATE}[how]
+@pytest.mark.parametrize("cancelled", [*CANCELLED.values(), *TOO_LATE.values()], ids=[*CANCELLED, *TOO_LATE])
+def test_a_task_that_is_cancelled_after_the_last_await_of_its_block_rolls_back(cancelled: Cancelled) -> None:
     assert not is_committed_by(cancelled.work, cancelled.raised)
 
 
@@ -175,7 +174,7 @@ def test_a_commit_before_which_the_task_was_cancelled_ends_the_unit() -> None:
 
 
 def committed_at_each_opcode() -> list[bool]:
-    """Whether a unit is, whose task was cancelled at the first opcode of its block's end, the second one, and so on."""
+    """For each opcode of the end of a block: whether its unit is committed although the task was cancelled there."""
     committed: list[bool] = []
     while True:
         at = AtOpcode(len(committed) + 1, cancel_this_task, ["aio/_unit.py", "aio/_lock_table.py"])
@@ -223,7 +222,9 @@ def test_a_unit_of_tasks_that_gives_no_way_at_any_opcode_of_the_end_is_caught() 
     assert False not in committed_at_each_opcode()
 
 
-@pytest.mark.parametrize("how", TOO_LATE)
-def test_a_unit_of_tasks_that_gives_way_for_one_turn_only_is_caught(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("cancelled", TOO_LATE.values(), ids=TOO_LATE)
+def test_a_unit_of_tasks_that_gives_way_for_one_turn_only_is_caught(
+    cancelled: Cancelled, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(_unit, "_TURNS", 1)
-    assert is_committed_by(TOO_LATE[how].work, TimeoutError)
+    assert is_committed_by(cancelled.work, TimeoutError)

@@ -1,6 +1,7 @@
 """A unit commits only if what it has read is unchanged, at its level; nothing else prevents it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -10,14 +11,14 @@ from kit.engines import first_on, roomy_engine_names
 from kit.units import THREADS_ONLY, VERSION, Books, Key, Party, dumped, new_version, some_account, some_line
 
 from ticketlock.errors import ConditionFailed, UnitConflict, UnitFinished
-from ticketlock.units import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation, Unit
+from ticketlock.units import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation, Unit, UnitTable
 
 pytestmark = pytest.mark.shows("strict serialisability", "unchanged items", "committed reads", "no dirty read")
 
+LEVELS = (UNCOMMITTED, COMMITTED, SERIALIZABLE)
 TAKE = "SET balance = balance - :n"
 ADD = "SET balance = balance + :n"
 TEN = {":n": 10}
-
 
 # What a unit may do with an item that another client changes before it commits; each depends on what it has read.
 RESTS_ON_IT: dict[str, Callable[[Party, Unit, Key], object]] = {
@@ -30,22 +31,23 @@ RESTS_ON_IT: dict[str, Callable[[Party, Unit, Key], object]] = {
 }
 
 
+def adds_blindly(party: Party, key: Key) -> None:
+    with party.begin() as unit:
+        unit.update(party.accounts, key, ADD, TEN, blind=True)
+
+
+def deletes_plainly(books: Books, key: Key) -> None:
+    books.plain_client.delete_item(TableName=books.tables["accounts"], Key=dumped(key))
+
+
 # Who changes it meanwhile, and whether a unit has written it before.
 CHANGES: dict[str, tuple[bool, Callable[[Books, Party, Key], object]]] = {
     "another unit": (True, lambda _, ben, key: ben.changes(key, 55)),
     "the first unit": (False, lambda _, ben, key: ben.changes(key, 55)),
     "a blind update": (True, lambda _, ben, key: adds_blindly(ben, key)),
     "a plain writer": (True, lambda books, _, key: books.write("accounts", {**key, "n": 5, VERSION: new_version()})),
-    "a plain delete": (
-        True,
-        lambda books, ben, key: books.plain_client.delete_item(TableName=ben.accounts.name, Key=dumped(key)),
-    ),
+    "a plain delete": (True, lambda books, _, key: deletes_plainly(books, key)),
 }
-
-
-def adds_blindly(party: Party, key: Key) -> None:
-    with party.begin() as unit:
-        unit.update(party.accounts, key, ADD, TEN, blind=True)
 
 
 @pytest.mark.parametrize("rests_on_it", RESTS_ON_IT.values(), ids=RESTS_ON_IT)
@@ -68,15 +70,14 @@ def test_a_unit_is_refused_whose_item_was_changed_and_writes_nothing(
 
 @pytest.mark.parametrize("rests_on_it", ["reads it", "reads it in a cut", "puts it", "deletes it"])
 @pytest.mark.parametrize("by", ["another unit", "a plain writer"])
-def test_an_item_that_is_not_there_for_a_unit_is_not_there_when_it_commits(
+def test_a_unit_that_has_found_no_item_is_refused_if_the_item_is_made_before_it_commits(
     books: Books, ann: Party, ben: Party, account: Key, by: str, rests_on_it: str
 ) -> None:
     key, unit = some_account(), ann.begin()
     RESTS_ON_IT[rests_on_it](ann, unit, key)
     unit.update(ann.accounts, account, TAKE, TEN)
     if by == "another unit":
-        with ben.begin() as other:
-            other.put(ben.accounts, {**key, "balance": 55})
+        ben.changes(key, 55)
     else:
         books.write("accounts", {**key, "balance": 55})
     with pytest.raises(UnitConflict):
@@ -108,25 +109,32 @@ def test_changes_of_items_that_it_has_not_read_are_no_conflict(
 
 def test_write_skew_is_refused(books: Books, ann: Party, ben: Party, account: Key, other: Key) -> None:
     """Each reads both and writes one: together they would violate what each has checked."""
-    units = [(ann.begin(), ann, account), (ben.begin(), ben, other)]
-    for unit, party, key in units:
-        found = unit.get_all(both(party, account, other))
-        assert sum(each["balance"] for each in found if each) == 150
+    first, second = ann.begin(), ben.begin()
+    for unit, party, key in ((first, ann, account), (second, ben, other)):
+        assert balances(unit.get_all(both(party, account, other))) == [100, 50]
         unit.update(party.accounts, key, "SET balance = :none", {":none": 0})
-    units[0][0].commit()
+    first.commit()
     with pytest.raises(UnitConflict):
-        units[1][0].commit()
+        second.commit()
     assert (books.balance(account), books.balance(other)) == (0, 50)
 
 
-def test_a_unit_that_has_read_one_item_or_several_of_one_instant_asks_nothing_further(
+def both(party: Party, account: Key, other: Key) -> list[tuple[UnitTable, Key]]:
+    return [(party.accounts, account), (party.accounts, other)]
+
+
+def balances(found: Sequence[Mapping[str, Any] | None]) -> list[Any]:
+    return [item and item["balance"] for item in found]
+
+
+def test_a_unit_that_has_read_one_item_or_several_of_one_instant_sends_nothing_at_its_commit(
     ann: Party, ben: Party, account: Key, other: Key
 ) -> None:
     single, together = ann.begin(), ann.begin()
     single.get(ann.accounts, account)
     together.get_all(both(ann, account, other))
     ben.changes(account, 1)
-    assert ann.sends(single.commit) + ann.sends(together.commit) == []
+    assert ann.sends(single.commit) == ann.sends(together.commit) == []
 
 
 def test_a_unit_that_only_reads_two_items_one_by_one_makes_sure_of_them_in_one_request(
@@ -162,13 +170,13 @@ def test_a_unit_that_only_reads_two_items_one_by_one_notices_that_one_has_change
 def test_blind_updates_of_two_units_read_nothing_and_do_not_conflict(
     books: Books, ann: Party, ben: Party, account: Key
 ) -> None:
-    units = [ann.begin(), ben.begin()]
-    for unit, party in zip(units, (ann, ben), strict=True):
-        assert unit.update(party.accounts, account, ADD, TEN, blind=True) is None
+    first, second = ann.begin(), ben.begin()
+    assert first.update(ann.accounts, account, ADD, TEN, blind=True) is None
+    assert second.update(ben.accounts, account, ADD, TEN, blind=True) is None
     assert ann.line.sent == ben.line.sent == []
-    for unit in units:
-        unit.commit()
-    assert (books.balance(account), books.version(account)) == (120, units[1].id)
+    first.commit()
+    second.commit()
+    assert (books.balance(account), books.version(account)) == (120, second.id)
 
 
 def test_two_blind_updates_of_one_unit_count_twice(books: Books, ann: Party, account: Key) -> None:
@@ -201,7 +209,7 @@ def test_a_blind_update_makes_an_item_that_is_not_there(books: Books, ann: Party
     assert books.item("accounts", key) == {**key, "balance": 10}
 
 
-def test_a_blind_update_of_an_item_that_the_unit_has_read_is_none(
+def test_a_blind_update_of_an_item_that_the_unit_has_read_is_not_blind(
     books: Books, ann: Party, ben: Party, account: Key
 ) -> None:
     unit = ann.begin()
@@ -215,7 +223,7 @@ def test_a_blind_update_of_an_item_that_the_unit_has_read_is_none(
 
 # Levels.
 
-LOWER_LEVELS = pytest.mark.parametrize("level", [UNCOMMITTED, COMMITTED], ids=lambda level: level.name)
+LOWER_LEVELS = pytest.mark.parametrize("level", [UNCOMMITTED, COMMITTED], ids=repr)
 
 
 @LOWER_LEVELS
@@ -230,7 +238,7 @@ def test_below_serializable_what_was_only_read_may_change_before_the_commit(
 
 
 @LOWER_LEVELS
-def test_below_serializable_what_it_writes_is_as_it_was_read_all_the_same(
+def test_below_serializable_what_a_unit_writes_conflicts_if_it_has_changed_since(
     books: Books, ann: Party, ben: Party, account: Key, level: Isolation
 ) -> None:
     unit = ann.begin(isolation=level)
@@ -244,7 +252,7 @@ def test_below_serializable_what_it_writes_is_as_it_was_read_all_the_same(
 @LOWER_LEVELS
 @pytest.mark.parametrize("way", ["native", "marked"])
 @pytest.mark.parametrize("is_there", [True, False], ids=["there", "not there"])
-def test_below_serializable_what_it_writes_is_as_an_earlier_read_saw_it(
+def test_below_serializable_a_put_conflicts_at_once_if_the_item_has_changed_since_an_earlier_read(
     books: Books, ann: Party, ben: Party, level: Isolation, way: str, is_there: bool
 ) -> None:
     key = books.account() if is_there else some_account()
@@ -262,7 +270,7 @@ def test_below_serializable_what_it_writes_is_as_an_earlier_read_saw_it(
 
 @LOWER_LEVELS
 @pytest.mark.parametrize("again", [None, SERIALIZABLE], ids=["at the same level", "at SERIALIZABLE"])
-def test_below_serializable_what_it_writes_may_be_read_anew_before(
+def test_below_serializable_a_unit_writes_an_item_that_has_changed_if_it_reads_the_item_anew(
     books: Books, ann: Party, ben: Party, account: Key, level: Isolation, again: Isolation | None
 ) -> None:
     with ann.begin(isolation=level) as unit:
@@ -288,7 +296,7 @@ def test_below_serializable_its_own_writes_are_read(ann: Party, account: Key, le
         (SERIALIZABLE, SERIALIZABLE, 100),
         *((own, level, 1) for own in (SERIALIZABLE, COMMITTED) for level in (COMMITTED, UNCOMMITTED)),
     ],
-    ids=str,
+    ids=repr,
 )
 def test_an_item_is_seen_to_change_by_a_read_below_serializable_alone(
     ann: Party, ben: Party, account: Key, own: Isolation, level: Isolation, seen: int
@@ -337,23 +345,20 @@ def test_a_block_in_which_the_conflict_of_a_statement_was_caught_does_not_end_as
     assert (books.balance(account), books.balance(other)) == (55, 50)
 
 
-def test_one_read_may_be_of_another_level_than_its_unit(
-    books: Books, ann: Party, ben: Party, account: Key, other: Key
+@pytest.mark.parametrize(("own", "level"), [(SERIALIZABLE, COMMITTED), (COMMITTED, SERIALIZABLE)], ids=repr)
+def test_the_level_of_a_read_and_not_that_of_its_unit_decides_whether_a_change_conflicts(
+    books: Books, ann: Party, ben: Party, account: Key, other: Key, own: Isolation, level: Isolation
 ) -> None:
-    with ann.begin() as unit:
-        unit.get(ann.accounts, account, isolation=COMMITTED)
-        unit.update(ann.accounts, other, ADD, TEN)
-        ben.changes(account, 1)
-    unit = ann.begin(isolation=COMMITTED)
-    unit.get(ann.accounts, account, isolation=SERIALIZABLE)
+    unit = ann.begin(isolation=own)
+    unit.get(ann.accounts, account, isolation=level)
     unit.update(ann.accounts, other, ADD, TEN)
-    ben.changes(account, 2)
-    with pytest.raises(UnitConflict):
+    ben.changes(account, 1)
+    with pytest.raises(UnitConflict) if level is SERIALIZABLE else nullcontext():
         unit.commit()
-    assert books.balance(other) == 60
+    assert books.balance(other) == (50 if level is SERIALIZABLE else 60)
 
 
-@pytest.mark.parametrize("own", [SERIALIZABLE, COMMITTED], ids=lambda level: level.name)
+@pytest.mark.parametrize("own", [SERIALIZABLE, COMMITTED], ids=repr)
 def test_a_check_in_a_unit_that_only_reads_holds_at_the_commit(
     ann: Party, ben: Party, account: Key, own: Isolation
 ) -> None:
@@ -373,9 +378,9 @@ def test_a_check_costs_one_transaction_that_only_reads(ann: Party, account: Key)
 
 
 @pytest.mark.parametrize(
-    ("level", "consistent"), [(UNCOMMITTED, False), (COMMITTED, True), (SERIALIZABLE, True)], ids=lambda each: str(each)
+    ("level", "consistent"), [(UNCOMMITTED, False), (COMMITTED, True), (SERIALIZABLE, True)], ids=repr
 )
-def test_only_an_uncommitted_read_is_of_half_the_price(
+def test_only_an_uncommitted_read_is_eventually_consistent_and_costs_half(
     ann: Party, account: Key, level: Isolation, consistent: bool
 ) -> None:
     ann.units.get(ann.accounts, account, isolation=level)
@@ -386,14 +391,14 @@ def test_only_an_uncommitted_read_is_of_half_the_price(
 # Cuts: items of one instant.
 
 
-@pytest.mark.parametrize("level", [UNCOMMITTED, COMMITTED, SERIALIZABLE], ids=lambda level: level.name)
-def test_a_cut_may_be_asked_one_key_twice(ann: Party, account: Key, other: Key, level: Isolation) -> None:
+@pytest.mark.parametrize("level", LEVELS, ids=repr)
+def test_a_cut_may_have_one_key_twice(ann: Party, account: Key, other: Key, level: Isolation) -> None:
     with ann.begin() as unit:
         found = unit.get_all([*both(ann, account, other), (ann.accounts, account)], isolation=level)
-    assert [each and each["balance"] for each in found] == [100, 50, 100]
+    assert balances(found) == [100, 50, 100]
 
 
-@pytest.mark.parametrize("level", [COMMITTED, SERIALIZABLE], ids=lambda level: level.name)
+@pytest.mark.parametrize("level", [COMMITTED, SERIALIZABLE], ids=repr)
 def test_a_cut_is_one_request(ann: Party, account: Key, other: Key, level: Isolation) -> None:
     wanted = [*both(ann, account, other), (ann.accounts, some_account())]
     assert ann.units.get_all(wanted, isolation=level)[2] is None
@@ -403,12 +408,8 @@ def test_a_cut_is_one_request(ann: Party, account: Key, other: Key, level: Isola
 def moves_ten(party: Party, giver: Key, taker: Key) -> None:
     """One unit that keeps the sum of both."""
     with party.begin() as unit:
-        unit.update(party.accounts, giver, "SET balance = balance - :n", TEN)
+        unit.update(party.accounts, giver, TAKE, TEN)
         unit.update(party.accounts, taker, ADD, TEN)
-
-
-def both(party: Party, account: Key, other: Key) -> list[tuple[Any, Key]]:
-    return [(party.accounts, account), (party.accounts, other)]
 
 
 def gets_low_level(unit: Unit, table: str, keys: list[Key]) -> Any:
@@ -458,7 +459,7 @@ def test_a_cut_at_committed_shows_what_has_changed_since_the_unit_has_read_it(
     unit.get(ann.accounts, account)
     moves_ten(ben, account, other)
     found = CUTS["get_all at COMMITTED"](ann, unit, account, other)
-    assert [each["balance"] for each in found] == [90, 60]
+    assert balances(found) == [90, 60]
 
 
 def test_a_cut_is_not_read_again_if_one_read_has_returned_all(ann: Party, account: Key, other: Key) -> None:
@@ -474,16 +475,16 @@ def test_a_cut_with_an_unchanged_item_that_was_read_before_reads_it_once_more_an
     with ann.begin() as unit:
         unit.get(ann.accounts, account)
         found = unit.get_all(both(ann, account, other))
-    assert [each and each["balance"] for each in found] == [100, 50]
+    assert balances(found) == [100, 50]
     assert ann.line.operations == ["GetItem", "TransactGetItems"]
 
 
-@pytest.mark.parametrize("level", [SERIALIZABLE, COMMITTED, UNCOMMITTED], ids=lambda level: level.name)
+@pytest.mark.parametrize("level", LEVELS, ids=repr)
 def test_a_cut_comes_with_the_units_own_writes(ann: Party, account: Key, other: Key, level: Isolation) -> None:
     with ann.begin() as unit:
         unit.update(ann.accounts, account, ADD, TEN)
         found = unit.get_all(both(ann, account, other), isolation=level)
-    assert [each and each["balance"] for each in found] == [110, 50]
+    assert balances(found) == [110, 50]
 
 
 @THREADS_ONLY

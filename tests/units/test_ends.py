@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from kit.awaited import Awaited
 from kit.units import Books, Key, Party, in_memory, some_account
+from units.conftest import STATEMENTS
 
 from ticketlock import aio
 from ticketlock.errors import UnitConflict, UnitFinished
@@ -38,10 +39,10 @@ def test_a_unit_is_committed_by_the_end_of_its_block_or_by_commit(
 
 
 @pytest.mark.parametrize("end", ["an exception in the block", "rollback", "rollback in the block"])
-def test_a_unit_that_is_rolled_back_writes_nothing_and_asks_nothing(
+def test_a_unit_that_is_rolled_back_writes_nothing_and_its_end_sends_nothing(
     books: Books, ann: Party, account: Key, other: Key, end: str
 ) -> None:
-    before, raised = books.everything(), RuntimeError("of the caller's")
+    before, error = books.everything(), RuntimeError("of the caller's")
     unit = ann.begin()
     unit.update(ann.accounts, account, TAKE, TEN)
     unit.put(ann.accounts, some_account())
@@ -55,14 +56,14 @@ def test_a_unit_that_is_rolled_back_writes_nothing_and_asks_nothing(
                 unit.rollback()
         else:
             with pytest.raises(RuntimeError) as caught, unit:
-                raise raised
-            assert caught.value is raised
+                raise error
+            assert caught.value is error
 
     assert ann.sends(ends) == []
     assert books.everything() == before
 
 
-def test_a_block_ends_silently_whose_commit_by_hand_has_failed_and_said_so(
+def test_a_block_ends_silently_after_the_conflict_of_a_commit_in_it_was_caught(
     books: Books, ann: Party, ben: Party, account: Key
 ) -> None:
     with ann.begin() as unit:
@@ -73,30 +74,21 @@ def test_a_block_ends_silently_whose_commit_by_hand_has_failed_and_said_so(
     assert books.balance(account) == 1
 
 
-USES: dict[str, Callable[[Party, Unit, Key], object]] = {
-    "get": lambda ann, unit, key: unit.get(ann.accounts, key),
-    "get_all": lambda ann, unit, key: unit.get_all([(ann.accounts, key)]),
-    "put": lambda ann, unit, key: unit.put(ann.accounts, key),
-    "update": lambda ann, unit, key: unit.update(ann.accounts, key, TAKE, TEN),
-    "a blind update": lambda ann, unit, key: unit.update(ann.accounts, key, TAKE, TEN, blind=True),
-    "delete": lambda ann, unit, key: unit.delete(ann.accounts, key),
-    "check": lambda ann, unit, key: unit.check(ann.accounts, key, "attribute_exists(id)"),
-}
-
-
-@pytest.mark.parametrize(("end", "said"), [("commit", "committed"), ("rollback", "rolled back")])
-def test_a_unit_that_is_over_says_so_whatever_is_asked_for_but_the_same_end_again(
-    books: Books, ann: Party, account: Key, end: str, said: str
+@pytest.mark.parametrize(
+    ("end", "other_end", "said"), [("commit", "rollback", "committed"), ("rollback", "commit", "rolled back")]
+)
+def test_a_unit_that_is_over_refuses_all_statements_and_the_other_end_and_the_same_end_again_sends_nothing(
+    books: Books, ann: Party, account: Key, end: str, other_end: str, said: str
 ) -> None:
     unit = ann.begin()
     unit.update(ann.accounts, account, TAKE, TEN)
     getattr(unit, end)()
     before = books.everything()
-    for use in USES.values():
+    for state in STATEMENTS.values():
         with pytest.raises(UnitFinished, match=said):
-            use(ann, unit, account)
+            state(unit, ann.accounts, account)
     with pytest.raises(UnitFinished, match=said):
-        (unit.rollback if end == "commit" else unit.commit)()
+        getattr(unit, other_end)()
     assert ann.sends(getattr(unit, end)) == []
     assert books.everything() == before
 
@@ -148,7 +140,7 @@ def no_garbage_collector() -> Iterator[None]:
 
 @pytest.mark.usefixtures("no_garbage_collector")
 @KINDS
-def test_read_locks_are_renewed_no_more_at_once_after_the_last_reference(kind: str) -> None:
+def test_read_locks_are_no_longer_renewed_once_the_last_reference_to_their_unit_is_gone(kind: str) -> None:
     assert not seen_of_a_dropped(kind, READ_LOCK, is_renewed)
 
 
@@ -186,7 +178,7 @@ def test_a_unit_that_is_dropped_is_silent_if_it_has_only_read_or_was_ended(end: 
     del unit
 
 
-def test_units_show_what_they_are() -> None:
+def test_the_repr_of_a_unit_shows_its_id_and_state_and_that_of_units_their_table() -> None:
     memory = in_memory()
     units, tasks = Units("units", client=memory.client), aio.Units("units", client=Awaited(memory))
     unit = units.begin()

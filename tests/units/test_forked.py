@@ -1,4 +1,4 @@
-"""A child that was forked within a unit: the unit stays its parent's, in all that the child does."""
+"""A unit stays that of its process, whatever a child does that was forked within its block."""
 
 import os
 import signal
@@ -8,21 +8,21 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from kit.units import MARK, THREADS_ONLY, Books, Key, Party
+from kit.units import THREADS_ONLY, Books, Key, Party
+from units.conftest import PATIENCE_S
 
 from ticketlock import ClientClosed
-from ticketlock.units import READ_LOCK, SERIALIZABLE
+from ticketlock.units import READ_LOCK, SERIALIZABLE, Isolation
 
 # A fork is no engine's affair; and a loop does not outlive it.
 pytestmark = [pytest.mark.parametrize("units_engine", ["memory"], indirect=True), THREADS_ONLY]
 
-PATIENCE_S = 30
-SET, ONE = "SET balance = :n", {":n": 1}
-LEVELS = pytest.mark.parametrize("isolation", [SERIALIZABLE, READ_LOCK], ids=str)
+SET, BY_THE_PARENT, BY_THE_CHILD = "SET balance = :n", {":n": 1}, {":n": 7}
+LEVELS = pytest.mark.parametrize("isolation", [SERIALIZABLE, READ_LOCK], ids=repr)
 
 
 def code_of_a_fork(act: Callable[[], object]) -> int:
-    """What a child ends with that does this: 0 if nothing was raised, minus SIGALRM if it hangs."""
+    """The exit code of a child that does this: 0 if nothing was raised, minus SIGALRM if it hangs."""
     child = os.fork()
     if child == 0:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -38,7 +38,7 @@ def code_of_a_fork(act: Callable[[], object]) -> int:
 
 @contextmanager
 def another_thread_in(mutex: Any) -> Iterator[None]:
-    """Within the block another thread holds it: a child has no thread that releases it."""
+    """Within the block another thread holds a mutex: a child has no thread that releases it."""
     has_it, may_go = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -58,45 +58,41 @@ def another_thread_in(mutex: Any) -> Iterator[None]:
 
 @pytest.fixture
 def heartbeats_mutex(ann: Party) -> Any:
-    made: Any = ann.units
-    return made._performer._heartbeat._mutex
+    return ann.units._performer._heartbeat._mutex
 
 
 @LEVELS
-@pytest.mark.parametrize("end", ["well", "error"])
-def test_a_child_that_leaves_its_block_ends_silently_and_leaves_the_unit_to_its_parent(
-    books: Books, ann: Party, account: Key, heartbeats_mutex: Any, isolation: Any, end: str
+@pytest.mark.parametrize("error", [None, ZeroDivisionError()], ids=["without an error", "with an error"])
+def test_a_child_that_leaves_its_block_sends_nothing_and_leaves_the_unit_to_its_parent(
+    books: Books, ann: Party, account: Key, heartbeats_mutex: Any, isolation: Isolation, error: Exception | None
 ) -> None:
     unit = ann.begin(isolation=isolation)
-    sent = 0
 
     def leaves() -> None:
-        unit.__exit__(*((None,) * 3 if end == "well" else (ZeroDivisionError, ZeroDivisionError(), None)))
-        assert len(ann.line.sent) == sent
+        assert ann.sends(lambda: unit.__exit__(type(error) if error else None, error, None)) == []
 
     with unit:
-        unit.update(ann.accounts, account, SET, ONE)
-        sent = len(ann.line.sent)
+        unit.update(ann.accounts, account, SET, BY_THE_PARENT)
         with another_thread_in(heartbeats_mutex):
             assert code_of_a_fork(leaves) == 0
-        assert (MARK in (books.raw("accounts", account) or {})) is (isolation is READ_LOCK)
+        assert books.marks([account]) == (isolation is READ_LOCK)
     assert books.balance(account) == 1
 
 
 @LEVELS
-def test_a_child_can_do_nothing_with_the_unit_or_with_a_new_one_not_even_what_sends_nothing(
-    books: Books, ann: Party, account: Key, other: Key, heartbeats_mutex: Any, isolation: Any
+def test_a_child_is_refused_every_use_of_the_unit_and_of_a_new_one_even_those_that_send_nothing(
+    books: Books, ann: Party, account: Key, other: Key, heartbeats_mutex: Any, isolation: Isolation
 ) -> None:
     unit = ann.begin(isolation=isolation)
     uses: list[Callable[[], object]] = [
         unit.__enter__,
         lambda: unit.get(ann.accounts, account),
-        lambda: unit.update(ann.accounts, account, SET, {":n": 7}),
-        lambda: unit.update(ann.accounts, other, SET, {":n": 7}, blind=True),
+        lambda: unit.update(ann.accounts, account, SET, BY_THE_CHILD),
+        lambda: unit.update(ann.accounts, other, SET, BY_THE_CHILD, blind=True),
         unit.commit,
         unit.rollback,
         unit.save,
-        lambda: ann.begin(isolation=isolation).update(ann.accounts, other, SET, {":n": 7}),
+        lambda: ann.begin(isolation=isolation).update(ann.accounts, other, SET, BY_THE_CHILD),
     ]
 
     def tries() -> None:
@@ -105,7 +101,7 @@ def test_a_child_can_do_nothing_with_the_unit_or_with_a_new_one_not_even_what_se
                 use()
 
     with unit:
-        unit.update(ann.accounts, account, SET, ONE)
+        unit.update(ann.accounts, account, SET, BY_THE_PARENT)
         with another_thread_in(heartbeats_mutex):
             assert code_of_a_fork(tries) == 0
-    assert [books.balance(key) for key in (account, other)] == [1, 50]
+    assert books.balances([account, other]) == [1, 50]

@@ -1,21 +1,20 @@
-"""The handlers of the deployed functions: what they make of an event, emit and return."""
+"""The handlers of the deployed functions: what they do at an event, emit and return."""
 
 import json
 from typing import Any
 
-import of_units.sweeper as function
 import pytest
-from kit.crashes import crashes
-from kit.units import Books, Killed, Party, UnitsWorld, some_account, some_name
-from of_units import roll_back
+from kit.units import Books, Party, UnitsWorld, some_account, some_name
+from of_units import roll_back, sweeper
+from units.conftest import LEASE_S, MARGIN_S, killed
 
 from ticketlock.errors import InvalidUnitRequest, UnitRolledBack
 from ticketlock.units import Outcome, unit_owner
 
 pytestmark = pytest.mark.shows("ended owner")
 
-LEFT_S, LEASE_S, MARGIN_S = 300, 60, 5
-
+LEFT_S = 300
+"""What is left of a function's time when its handler is called."""
 EMITTED = {
     "ClosedUnits": "closed",
     "CommittedUnfinished": "unfinished",
@@ -25,8 +24,7 @@ EMITTED = {
     "RefusedItems": "refused",
     "RolledBackByOthers": "rolled_back",
 }
-
-
+"""The metrics of a sweep, and the fields of its result that they show."""
 # Threads only, on the fastest engine.
 IN_MEMORY = pytest.mark.parametrize(
     ("units_engine", "units_kind"), [("memory", "threads")], indirect=["units_engine", "units_kind"]
@@ -36,15 +34,12 @@ IN_MEMORY = pytest.mark.parametrize(
 class Context:
     """The context that Lambda passes to a function."""
 
-    def __init__(self, left_s: float) -> None:
-        self._left_ms = int(1_000 * left_s)
-
     def get_remaining_time_in_millis(self) -> int:
-        return self._left_ms
+        return 1_000 * LEFT_S
 
 
 @pytest.fixture(autouse=True)
-def named(monkeypatch: pytest.MonkeyPatch) -> None:
+def settings_of_powertools(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "Transactions")
     monkeypatch.delenv("POWERTOOLS_METRICS_DISABLED", raising=False)
 
@@ -57,59 +52,53 @@ def emitted_in(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def sweeper(ben: Party, monkeypatch: pytest.MonkeyPatch) -> Party:
-    """The party that sweeps."""
-    monkeypatch.setattr(function, "units", lambda: ben.units)
+def sweeping(ben: Party, monkeypatch: pytest.MonkeyPatch) -> Party:
+    """The process of the sweeper's handler."""
+    monkeypatch.setattr(sweeper, "units", lambda: ben.units)
     return ben
 
 
-def left(world: UnitsWorld, number: int) -> None:
+def leave_units(world: UnitsWorld, number: int) -> None:
     """Units that were killed before their decisions, and whose leases have ended."""
     for _ in range(number):
-        ann = world.party()
-        unit = ann.begin(engine="marked")
-        unit.update(ann.accounts, world.books.account(), "SET balance = :n", {":n": 0})
-        unit.put(ann.accounts, {**some_account(), "balance": 0})
-        crashes(ann, 2, is_sent=False)
-        with pytest.raises(Killed):
-            unit.commit()
+        killed(world, [world.books.account(), world.books.account(), some_account()], is_committed=False)
     world.books.clock.advance(LEASE_S + MARGIN_S)
 
 
 @IN_MEMORY
-def test_it_sweeps_the_table_to_its_end_and_leaves_nothing_of_its_own(
-    books: Books, units_world: UnitsWorld, sweeper: Party
+def test_the_sweeper_sweeps_the_table_to_its_end_and_leaves_nothing_of_its_own(
+    books: Books, units_world: UnitsWorld, sweeping: Party
 ) -> None:
-    left(units_world, 3)
-    result = function.handler({}, Context(LEFT_S))
+    leave_units(units_world, 3)
+    result = sweeper.handler({}, Context())
     assert (result["rolled_back"], result["is_whole"]) == (3, True)
-    scanned = {sent.parameters["Segment"] for sent in sweeper.line.sent if sent.operation == "Scan"}
-    assert scanned == set(range(function.PARTS))
+    scanned = {sent.parameters["Segment"] for sent in sweeping.line.sent if sent.operation == "Scan"}
+    assert scanned == set(range(sweeper.PARTS))
     assert [row for row in books.everything()["units"] if row["unit"] == "sweep"] == []
 
 
 @IN_MEMORY
-@pytest.mark.parametrize(("passed_s", "is_whole"), [(LEFT_S - function.RESERVE_S - MARGIN_S, True), (LEFT_S, False)])
-def test_it_stops_when_what_is_left_of_its_time_is_the_reserve(
-    books: Books, units_world: UnitsWorld, sweeper: Party, passed_s: float, is_whole: bool
+@pytest.mark.parametrize(("passed_s", "is_whole"), [(LEFT_S - sweeper.RESERVE_S - MARGIN_S, True), (LEFT_S, False)])
+def test_the_sweeper_stops_when_no_more_than_its_reserve_of_time_is_left(
+    books: Books, units_world: UnitsWorld, sweeping: Party, passed_s: float, is_whole: bool
 ) -> None:
     # More than parts: of at least one part a unit is left. Each part sweeps one, however little time there is.
-    units = function.PARTS + 1
-    left(units_world, units)
-    sweeper.line.between["DeleteItem"] = lambda: books.clock.advance(passed_s)
-    result = function.handler({}, Context(LEFT_S))
+    units = sweeper.PARTS + 1
+    leave_units(units_world, units)
+    sweeping.line.between["DeleteItem"] = lambda: books.clock.advance(passed_s)
+    result = sweeper.handler({}, Context())
     assert result["is_whole"] == is_whole
     assert result["rolled_back"] in ([units] if is_whole else range(1, units))
 
 
 @IN_MEMORY
 @pytest.mark.parametrize("number", [0, 2])
-@pytest.mark.usefixtures("sweeper")
-def test_it_emits_all_of_it_in_each_pass(
+@pytest.mark.usefixtures("sweeping")
+def test_the_sweeper_emits_its_whole_result_also_if_there_was_nothing_to_sweep(
     units_world: UnitsWorld, number: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    left(units_world, number)
-    result = function.handler({}, Context(LEFT_S))
+    leave_units(units_world, number)
+    result = sweeper.handler({}, Context())
     assert result["rolled_back"] >= number
     line = emitted_in(capsys)
     assert {name: line[name] for name in EMITTED} == {name: [float(result[field])] for name, field in EMITTED.items()}
@@ -119,23 +108,23 @@ def test_it_emits_all_of_it_in_each_pass(
     assert (emitted["Namespace"], emitted["Dimensions"]) == ("ticketlock", [["service"]])
 
 
-def test_the_units_of_a_function_are_those_of_its_table_and_a_sweeper_has_a_connection_for_every_request(
+def test_the_units_of_the_functions_have_the_table_of_the_environment_and_the_sweeper_a_connection_for_each_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TABLE_NAME", "units")
     monkeypatch.setenv("PREFIX", "_mine")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
-    made = function.units.__wrapped__()
+    made = sweeper.units.__wrapped__()
     for each in (made, roll_back.units.__wrapped__()):
         assert each._settings.units_table == "units"
     config: Any = made._performer.client.meta.config
-    assert config.max_pool_connections == function.PARTS * function.REQUESTS_A_PART
+    assert config.max_pool_connections == sweeper.PARTS * sweeper.REQUESTS_A_PART
     assert made._settings.marks.prefix == "_mine"
 
 
 @pytest.fixture
 def execution(ben: Party, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Whose end is to come."""
+    """The ARN of an execution whose end is to come."""
     monkeypatch.setattr(roll_back, "units", lambda: ben.units)
     return f"arn:aws:states:eu-west-1:123456789012:execution:Booking:{some_name()}"
 
@@ -154,7 +143,7 @@ def saved(party: Party, execution: str, redrives: int) -> str:
 
 @IN_MEMORY
 @pytest.mark.parametrize(("more", "redrives"), [({}, 0), ({"redriveCount": 0}, 0), ({"redriveCount": 2}, 2)], ids=str)
-def test_it_rolls_back_the_units_of_the_life_that_has_ended_once(
+def test_the_end_of_an_execution_rolls_back_the_units_of_its_last_redrive_once(
     books: Books, ann: Party, execution: str, more: dict[str, int], redrives: int
 ) -> None:
     mine, another = saved(ann, execution, redrives), saved(ann, execution, redrives + 1)
@@ -169,7 +158,7 @@ def test_it_rolls_back_the_units_of_the_life_that_has_ended_once(
 
 @IN_MEMORY
 @pytest.mark.parametrize("number", [0, 2])
-def test_it_emits_how_many_it_has_rolled_back_and_says_which(
+def test_the_handler_of_ended_executions_emits_how_many_units_it_has_rolled_back_and_returns_which(
     ann: Party, execution: str, number: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = {saved(ann, execution, 0) for _ in range(number)}
@@ -181,6 +170,6 @@ def test_it_emits_how_many_it_has_rolled_back_and_says_which(
 
 
 @IN_MEMORY
-def test_an_event_of_something_else_fails(execution: str) -> None:
+def test_an_event_of_no_execution_is_refused(execution: str) -> None:
     with pytest.raises(InvalidUnitRequest, match="execution"):
         roll_back.handler(event(execution.removeprefix("arn:")), None)

@@ -21,6 +21,7 @@ from kit.units import (
     new_version,
     some_line,
 )
+from units.conftest import COPIES_S, LEASE_S, MARGIN_S
 
 from ticketlock.errors import InvalidUnitRequest, UnitConflict
 from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, Swept
@@ -28,9 +29,8 @@ from ticketlock.units._work import SLOTS, guard_key
 
 pytestmark = pytest.mark.shows("strict serialisability", "no phantoms")
 
-LEASE_S, COPIES_S = 60, 600
 SET = "SET amount = :n"
-ENGINES = pytest.mark.parametrize("engine", [None, "marked"], ids=["as it is best", "by marks"])
+ENGINES = pytest.mark.parametrize("engine", [None, "marked"], ids=["the unit's choice", "by marks"])
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def guard(books: Books, order: str) -> dict[str, Any] | None:
 
 
 @pytest.mark.parametrize("prefix", ["units", "rows", "formats", "U"])
-def test_a_prefix_that_is_longer_than_the_attributes_of_guards_is_none_of_theirs(
+def test_a_prefix_that_only_begins_like_an_attribute_of_guards_or_differs_in_case_may_be_chosen(
     units_world: UnitsWorld, order: str, prefix: str
 ) -> None:
     ann, ben = (units_world.party(guarded=True, prefix=prefix) for _ in range(2))
@@ -113,7 +113,7 @@ def test_an_insert_conflicts_with_a_unit_that_has_queried_its_partition(
 
 @ENGINES
 @pytest.mark.parametrize("queried", ["another partition", "at a lower level", "nothing"])
-def test_an_insert_conflicts_with_no_other_query_and_with_no_other_insert(
+def test_an_insert_conflicts_with_no_query_of_another_partition_or_a_lower_level_and_with_no_insert(
     books: Books, ann: Party, ben: Party, order: str, engine: Any, queried: str
 ) -> None:
     with ann.begin(engine=engine) as unit:
@@ -126,7 +126,9 @@ def test_an_insert_conflicts_with_no_other_query_and_with_no_other_insert(
 
 
 @ENGINES
-def test_an_insert_after_the_commit_is_another_matter(ann: Party, ben: Party, order: str, engine: Any) -> None:
+def test_units_that_query_and_insert_one_after_the_other_do_not_conflict(
+    ann: Party, ben: Party, order: str, engine: Any
+) -> None:
     for number in (3, 4, 5):
         with ann.begin(engine=engine) as unit:
             assert len(unit.query(ann.lines, of(order))) == number - 1
@@ -168,7 +170,9 @@ def test_a_saved_unit_conflicts_with_an_insert_where_it_has_queried(
 
 
 @THREADS_ONLY
-def test_a_saved_unit_is_noticed_where_it_inserts(ann: Party, ben: Party, unaware: Party, order: str) -> None:
+def test_an_insert_of_a_saved_unit_conflicts_with_a_unit_that_has_queried_its_partition(
+    ann: Party, ben: Party, unaware: Party, order: str
+) -> None:
     unit = ann.begin()
     unit.put(ann.lines, line(order, 3))
     saved = unit.save()
@@ -181,7 +185,9 @@ def test_a_saved_unit_is_noticed_where_it_inserts(ann: Party, ben: Party, unawar
 
 
 @THREADS_ONLY
-def test_the_guard_is_read_before_the_items(ann: Party, ben: Party, order: str) -> None:
+def test_an_insert_between_the_reads_of_the_guard_and_of_the_items_conflicts(
+    ann: Party, ben: Party, order: str
+) -> None:
     unit = ann.begin()
     ann.line.between["Query"] = lambda: inserts(ben, order, 3)
     assert len(unit.query(ann.lines, of(order))) == 3
@@ -191,7 +197,7 @@ def test_the_guard_is_read_before_the_items(ann: Party, ben: Party, order: str) 
 
 
 @THREADS_ONLY
-def test_the_guard_is_left_alone_by_queries_below_serializable_updates_and_deletes(
+def test_queries_below_serializable_updates_and_deletes_neither_read_nor_write_the_guard(
     books: Books, ann: Party, order: str
 ) -> None:
     ann.units.query(ann.lines, of(order))
@@ -202,7 +208,9 @@ def test_the_guard_is_left_alone_by_queries_below_serializable_updates_and_delet
     assert guard(books, order) is None
 
 
-def test_the_guard_has_the_version_of_the_last_that_inserted_and_no_end(books: Books, ann: Party, order: str) -> None:
+def test_the_guard_has_the_version_of_the_last_unit_that_inserted_and_does_not_expire(
+    books: Books, ann: Party, order: str
+) -> None:
     with ann.begin() as unit:
         unit.put(ann.lines, line(order, 3))
         unit.put(ann.lines, line(order, 4))
@@ -224,30 +232,29 @@ def test_the_guard_of_a_unit_that_was_killed_is_swept_with_its_items_and_is_no_u
     with pytest.raises(Killed):
         unit.commit()
     assert MARK in (guard(books, order) or {})
-    books.clock.advance(LEASE_S + 10)
+    books.clock.advance(LEASE_S + MARGIN_S)
     assert units.sweep() == Swept(rolled_back=not is_committed, finished=2, open=1)
     assert [each.unit for each in units.open_units()] == [unit.id]
-    books.clock.advance(COPIES_S + 10)
+    books.clock.advance(COPIES_S + MARGIN_S)
     assert units.sweep() == Swept(closed=1)
     assert (books.raw("lines", key(order, 3)) is not None) == is_committed
     assert MARK not in (guard(books, order) or {})
 
 
-def write_units(party: Party, before: int) -> int:
-    """Write units of the requests since ``before``, for items up to 1 KB: one for a write, two in a transaction."""
-    sent = party.line.sent[before:]
-    single = sum(each.operation in ("PutItem", "UpdateItem", "DeleteItem") for each in sent)
-    together = [each.parameters["TransactItems"] for each in sent if each.operation == "TransactWriteItems"]
+def write_units(party: Party) -> int:
+    """Write units of the requests of a process, for items up to 1 KB: one for a write, two in a transaction."""
+    single = sum(operation in ("PutItem", "UpdateItem", "DeleteItem") for operation in party.line.operations)
+    together = [each.parameters["TransactItems"] for each in party.line.sent if each.operation == "TransactWriteItems"]
     return single + 2 * sum(map(len, together))
 
 
-def billed(party: Party, order: str, *numbers: int) -> int:
-    """Write units of a unit that inserts so many lines."""
-    before = len(party.line.sent)
+def billed(party: Party, order: str, numbers: range) -> int:
+    """Write units of a unit that inserts these lines."""
+    party.line.sent.clear()
     with party.begin() as unit:
         for number in numbers:
             unit.put(party.lines, line(order, number))
-    return write_units(party, before)
+    return write_units(party)
 
 
 # Where no request is sent twice for its lateness.
@@ -262,20 +269,21 @@ def test_an_insert_into_a_guarded_table_is_committed_by_marks_with_one_item_more
     units_world: UnitsWorld, ann: Party, order: str, count: int, unguarded: int, first: int, later: int
 ) -> None:
     plain = units_world.party()
-    assert billed(plain, order, *range(100, 100 + count)) == unguarded
-    assert billed(ann, order, *range(200, 200 + count)) == first
-    assert billed(ann, order, *range(300, 300 + count)) == later
+    assert billed(plain, order, range(100, 100 + count)) == unguarded
+    assert billed(ann, order, range(200, 200 + count)) == first
+    # The first insert of a partition has made its guard.
+    assert billed(ann, order, range(300, 300 + count)) == later
 
 
 @COUNTED
 def test_a_unit_that_has_queried_a_guarded_table_pays_one_check_more(ann: Party, order: str) -> None:
     inserts(ann, order, 3)
-    before = len(ann.line.sent)
+    ann.line.sent.clear()
     with ann.begin() as unit:
         assert len(unit.query(ann.lines, of(order))) == 3
         unit.put(ann.accounts, {"id": order})
     # Three lines and the guard are checked, one item is written.
-    assert write_units(ann, before) == 2 * (3 + 1 + 1)
+    assert write_units(ann) == 2 * (3 + 1 + 1)
 
 
 def test_a_native_insert_into_a_guarded_table_is_refused(books: Books, ann: Party, order: str) -> None:
@@ -287,7 +295,7 @@ def test_a_native_insert_into_a_guarded_table_is_refused(books: Books, ann: Part
     assert books.raw("lines", key(order, 3)) is None
 
 
-def test_another_word_about_guards_on_a_table_that_is_known_is_refused(ann: Party, units_world: UnitsWorld) -> None:
+def test_a_table_that_is_known_as_guarded_or_not_cannot_become_the_other(ann: Party, units_world: UnitsWorld) -> None:
     assert ann.units.table(ann.lines.name) is ann.lines
     assert ann.units.table(ann.lines.name, guarded=True) is ann.lines
     for party, guarded in ((ann, False), (units_world.party(), True)):
@@ -308,8 +316,9 @@ def test_a_table_with_a_local_index_is_not_guarded(books: Books, ann: Party) -> 
         books.plain_client.delete_table(TableName=name)
 
 
-def test_there_are_so_many_guards_of_a_table_at_most() -> None:
-    rows = {guard_key("lines", {"S": str(number)})["unit"]["S"] for number in range(1_000)}
-    assert len(rows) > 950
-    assert {int(row.rpartition("#")[2]) for row in rows} <= set(range(SLOTS))
+def test_the_partitions_of_a_table_share_a_bounded_number_of_guards_and_seldom_the_same_one() -> None:
+    partitions = 1_000
+    guards = {guard_key("lines", {"S": str(number)})["unit"]["S"] for number in range(partitions)}
+    assert len(guards) > 0.95 * partitions
+    assert {int(name.rpartition("#")[2]) for name in guards} <= set(range(SLOTS))
     assert guard_key("lines", {"N": "1"}) != guard_key("lines", {"S": "1"})

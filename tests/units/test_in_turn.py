@@ -10,13 +10,12 @@ import pytest
 from boto3.dynamodb.types import Binary
 from kit.engines import Engine, engine_named, first_on
 from kit.places import until
-from kit.units import MARK, Books, some_name
+from kit.units import Books, some_name
+from units.conftest import PATIENCE_S
 
 from ticketlock import InvalidUnitRequest, LockClient, aio, create_table
 from ticketlock.units import COMMITTED, READ_LOCK, Unit, Units, UnitTable
-from ticketlock.units._turns import NAMESPACE, Contended, entity_of
-
-PATIENCE_S = 30
+from ticketlock.units._turns import _ENTITY_BYTES, _MOST_KNOWN, NAMESPACE, Contended, entity_of
 
 
 @pytest.fixture(scope="module", params=first_on("memory", ["memory", "ministack"]))  # moto is for one thread
@@ -59,7 +58,7 @@ def others_write(units: Units, accounts: UnitTable, name: str) -> None:
 
 
 def meets_others(units: Units, accounts: UnitTable, name: str) -> None:
-    """A call whose first try meets a conflict, and whose second one does not."""
+    """A call whose first try meets a conflict with others, and whose second one does not."""
     tried = []
 
     @units.transactional(tries=2)
@@ -82,7 +81,7 @@ def waiters(locks: LockClient, entity: str) -> int:
     return len(locks.inspect(entity, namespace=NAMESPACE).rows)
 
 
-def test_the_next_try_of_a_call_that_met_others_holds_the_locks_of_all_items_that_it_met_them_at(
+def test_each_try_of_a_call_holds_the_locks_of_all_items_at_which_earlier_tries_met_conflicts(
     books: Books, units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str
 ) -> None:
     other_name, held = some_name(), []
@@ -104,8 +103,8 @@ def test_the_next_try_of_a_call_that_met_others_holds_the_locks_of_all_items_tha
 
 
 @pytest.fixture
-def in_line(units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str) -> Iterator[Any]:
-    """Run while another thread's call has its turn, and a third call waits behind it, so that the queue is known."""
+def in_line(units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str) -> Iterator[threading.Event]:
+    """Ends the turn of another thread's call, behind which a third one waits, so that the queue is known."""
     go_on, pool = threading.Event(), ThreadPoolExecutor(2)
     its_turn, tried = threading.Event(), []
 
@@ -138,11 +137,11 @@ def in_line(units: Units, accounts: UnitTable, locks: LockClient, name: str, ent
 
 
 def until_waiting(locks: LockClient, entity: str, count: int) -> None:
-    until(lambda: waiters(locks, entity) == count, f"a line of {count}")
+    until(lambda: waiters(locks, entity) == count, f"a queue of {count}")
 
 
 def result_behind(in_line: threading.Event, locks: LockClient, entity: str, call: Callable[[], Any]) -> Any:
-    """The result of a call that comes meanwhile, and joins the line, which goes on then."""
+    """The result of a call that comes meanwhile, and joins the queue; then the turn before it ends."""
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(call)
         until_waiting(locks, entity, 2)
@@ -150,8 +149,8 @@ def result_behind(in_line: threading.Event, locks: LockClient, entity: str, call
         return done.result(PATIENCE_S)
 
 
-def test_a_call_that_comes_meanwhile_steps_back_and_that_is_no_try(
-    books: Books, units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str, in_line: Any
+def test_a_call_that_meets_an_item_with_a_queue_steps_back_which_counts_as_no_try(
+    books: Books, units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str, in_line: threading.Event
 ) -> None:
     seen: list[Any] = []
 
@@ -166,8 +165,8 @@ def test_a_call_that_comes_meanwhile_steps_back_and_that_is_no_try(
     assert books.balance({"id": name}) == 103
 
 
-def test_one_that_stepped_back_and_whose_turn_does_not_come_in_time_runs_anyway(
-    books: Books, units: Units, accounts: UnitTable, name: str, in_line: Any
+def test_a_call_that_stepped_back_and_whose_turn_does_not_come_in_time_runs_without_it(
+    books: Books, units: Units, accounts: UnitTable, name: str, in_line: threading.Event
 ) -> None:
     @units.transactional(tries=1, timeout=0)
     def count(*, unit: Unit) -> None:
@@ -178,15 +177,15 @@ def test_one_that_stepped_back_and_whose_turn_does_not_come_in_time_runs_anyway(
     assert not in_line.is_set()
 
 
-def test_one_that_steps_back_from_a_read_frees_what_it_has_marked(
-    books: Books, units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str, in_line: Any
+def test_a_call_that_steps_back_from_a_read_removes_its_marks(
+    books: Books, units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str, in_line: threading.Event
 ) -> None:
     free, was_marked = some_name(), list[bool]()
     books.write("accounts", {"id": free, "balance": 100})
 
     @units.transactional(tries=1, isolation=READ_LOCK)
     def read(*, unit: Unit) -> Any:
-        was_marked.append(MARK in (books.raw("accounts", {"id": free}) or {}))
+        was_marked.append(books.marks([{"id": free}]) > 0)
         return [(unit.get(accounts, {"id": each}) or {})["balance"] for each in (free, name)]
 
     assert result_behind(in_line, locks, entity, read) == [100, 102]
@@ -194,7 +193,7 @@ def test_one_that_steps_back_from_a_read_frees_what_it_has_marked(
 
 
 def test_no_call_steps_back_for_a_read_that_the_commit_does_not_check(
-    units: Units, accounts: UnitTable, name: str, in_line: Any
+    units: Units, accounts: UnitTable, name: str, in_line: threading.Event
 ) -> None:
     @units.transactional(tries=1, isolation=COMMITTED)
     def read(*, unit: Unit) -> Any:
@@ -204,7 +203,7 @@ def test_no_call_steps_back_for_a_read_that_the_commit_does_not_check(
     assert not in_line.is_set()
 
 
-def test_an_item_that_no_call_waits_for_any_more_is_read_at_once(
+def test_no_call_steps_back_from_an_item_after_its_conflict_is_over(
     books: Books, units: Units, accounts: UnitTable, name: str
 ) -> None:
     meets_others(units, accounts, name)
@@ -220,20 +219,34 @@ def test_an_item_that_no_call_waits_for_any_more_is_read_at_once(
     assert books.balance({"id": name}) == 103
 
 
-@pytest.mark.parametrize("why", ["it does not come in time", "there is no table 'no-such-table'"])
-def test_a_call_that_met_others_runs_again_without_its_turn_and_says_why(
-    books: Books, locks: LockClient, name: str, entity: str, caplog: pytest.LogCaptureFixture, why: str
+@pytest.mark.parametrize(
+    ("table", "timeout", "why"),
+    [(None, 0, "a unit runs without its turn"), ("no-such-table", 10, "there is no table 'no-such-table'")],
+    ids=["its turn does not come in time", "there is no table of locks"],
+)
+def test_a_call_that_cannot_get_its_turn_runs_again_without_it_and_logs_why(
+    books: Books,
+    lock_table: str,
+    locks: LockClient,
+    name: str,
+    entity: str,
+    caplog: pytest.LogCaptureFixture,
+    table: str | None,
+    timeout: int,
+    why: str,
 ) -> None:
-    with LockClient("no-such-table", client=books.engine.client()) as none, ThreadPoolExecutor(1) as pool:
-        other = pool.submit(locks.acquire, entity, namespace=NAMESPACE).result(PATIENCE_S)
-        units = books.units(locks=none, timeout=10) if "table" in why else books.units(locks=locks, timeout=0)
+    with (
+        locks.acquire(entity, namespace=NAMESPACE) as other,
+        LockClient(table or lock_table, client=books.engine.client()) as its_locks,
+    ):
+        units = books.units(locks=its_locks, timeout=timeout)
         meets_others(units, units.table(books.tables["accounts"]), name)
         assert other.is_held()
     assert books.balance({"id": name}) == 102
-    assert (why if "table" in why else "a unit runs without its turn") in caplog.text
+    assert why in caplog.text
 
 
-def test_a_turn_that_is_lost_refuses_nothing(
+def test_a_call_whose_turn_is_taken_away_is_committed_all_the_same(
     books: Books, units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str
 ) -> None:
     tried = []
@@ -283,7 +296,7 @@ def test_a_call_within_a_call_does_not_wait_for_itself(
 def test_threads_that_update_one_item_need_few_tries(
     books: Books, units: Units, accounts: UnitTable, name: str
 ) -> None:
-    threads, each, runs = 8, 5, []
+    threads, calls_a_thread, most_runs_a_call, runs = 8, 5, 2.5, []
 
     @units.transactional(tries=100)
     def count(*, unit: Unit) -> None:
@@ -291,23 +304,22 @@ def test_threads_that_update_one_item_need_few_tries(
         runs.append(unit.id)
 
     def several() -> None:
-        for _ in range(each):
+        for _ in range(calls_a_thread):
             count()
 
     with ThreadPoolExecutor(threads) as pool:
         for done in [pool.submit(several) for _ in range(threads)]:
             done.result(PATIENCE_S)
-    assert books.balance({"id": name}) == 100 + threads * each
-    assert len(runs) <= 2.5 * threads * each
+    assert books.balance({"id": name}) == 100 + threads * calls_a_thread
+    assert len(runs) <= most_runs_a_call * threads * calls_a_thread
 
 
-def test_what_is_no_client_of_locks_is_refused(books: Books, lock_table: str) -> None:
-    none: list[Any] = [lock_table, books.plain_client]
-    for no_locks in none:
-        with pytest.raises(InvalidUnitRequest, match=r"locks is .* allowed: a LockClient"):
-            books.units(locks=no_locks)
-        with pytest.raises(InvalidUnitRequest, match=r"locks is .* allowed: a LockClient"):
-            aio.Units(books.tables["units"], locks=no_locks)
+def test_units_refuse_an_argument_for_locks_that_is_no_lock_client(books: Books, lock_table: str) -> None:
+    no_clients: list[Any] = [lock_table, books.plain_client]
+    for no_client in no_clients:
+        for kind in (Units, aio.Units):
+            with pytest.raises(InvalidUnitRequest, match=r"locks is .* allowed: a LockClient"):
+                kind(books.tables["units"], locks=no_client)
 
 
 def test_the_entity_of_an_item_has_a_readable_key() -> None:
@@ -315,17 +327,20 @@ def test_the_entity_of_an_item_has_a_readable_key() -> None:
     assert entity_of("blobs", {"id": Binary(b"\x01\xff")}) == r"blobs/Binary(b'\x01\xff')"
 
 
-@pytest.mark.parametrize(("size", "is_readable"), [(1_017, True), (1_018, False), (2_048, False)])
-def test_a_longer_entity_than_a_lock_may_be_called_is_hashed(size: int, is_readable: bool) -> None:
+LONGEST = _ENTITY_BYTES - len("orders/")
+
+
+@pytest.mark.parametrize(("size", "is_readable"), [(LONGEST, True), (LONGEST + 1, False), (2_048, False)])
+def test_an_entity_that_is_longer_than_the_name_of_a_lock_may_be_is_hashed(size: int, is_readable: bool) -> None:
     entity = entity_of("orders", {"id": "x" * size})
     assert (entity == f"orders/{'x' * size}") == is_readable
-    assert len(entity) <= 1_024
+    assert len(entity) <= _ENTITY_BYTES
     assert entity != entity_of("orders", {"id": "x" * (size - 1) + "y"})
 
 
-def test_of_too_many_contended_items_the_oldest_are_forgotten() -> None:
+def test_of_too_many_contended_items_those_whose_last_conflict_is_oldest_are_forgotten() -> None:
     contended = Contended()
-    for number in range(1_000):
+    for number in range(_MOST_KNOWN):
         contended.add([str(number)])
     contended.add(["0", "another"])
     assert ["0" in contended, "1" in contended, "2" in contended] == [True, False, True]

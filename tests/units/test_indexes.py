@@ -12,14 +12,14 @@ from kit.engines import OF_OTHERS_FIRST, first_on, indexing_engine_names
 from kit.units import THREADS_ONLY, VERSION, Books, Killed, Party, dumped, index, make_table, new_version
 
 from ticketlock.errors import InvalidUnitRequest, UnitConflict
-from ticketlock.units import COMMITTED, SERIALIZABLE, UNCOMMITTED, UnitTable
+from ticketlock.units import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation, UnitTable
 
 pytestmark = pytest.mark.shows("bad input", "own writes in queries")
 
 INDEXING_FIRST = pytest.mark.parametrize(
     "units_engine", first_on(OF_OTHERS_FIRST, indexing_engine_names()), indirect=True
 )
-LEVELS_BELOW = pytest.mark.parametrize("level", [UNCOMMITTED, COMMITTED], ids=lambda level: level.name)
+LEVELS_OF_INDEXES = pytest.mark.parametrize("level", [UNCOMMITTED, COMMITTED], ids=repr)
 
 KEYS = {"pk": "S", "sk": "N"}
 BY_RANK = {"owner": "HASH", "rank": "RANGE"}
@@ -30,7 +30,7 @@ GLOBAL = [
     index("inverted", {"sk": "HASH", "pk": "RANGE"}, ProjectionType="KEYS_ONLY"),
 ]
 LOCAL = [index("by-rank", {"pk": "HASH", "rank": "RANGE"})]
-OWNER = Key("owner").eq("ann")
+OF_ANN = Key("owner").eq("ann")
 
 
 @contextmanager
@@ -68,10 +68,10 @@ def numbers(items: list[dict[str, Any]]) -> list[int]:
 
 
 @INDEXING_FIRST
-def test_the_items_of_an_index_come_in_its_order(ann: Party, orders: UnitTable) -> None:
+def test_a_query_of_an_index_returns_items_in_the_order_of_its_key(ann: Party, orders: UnitTable) -> None:
     unit = ann.begin()
-    assert unit.query(orders, OWNER, index="by-owner") == [item(number) for number in range(1, 6)]
-    assert numbers(unit.query(orders, OWNER & Key("rank").gt(20), index="by-owner", forward=False)) == [5, 4, 3]
+    assert unit.query(orders, OF_ANN, index="by-owner") == [item(number) for number in range(1, 6)]
+    assert numbers(unit.query(orders, OF_ANN & Key("rank").gt(20), index="by-owner", forward=False)) == [5, 4, 3]
 
 
 @INDEXING_FIRST
@@ -80,7 +80,7 @@ def test_own_writes_are_shown_as_the_index_has_them(ann: Party, orders: UnitTabl
     unit = ann.begin()
     unit.put(orders, item(6, secret="s"))
     unit.update(orders, key(2), "SET secret = :s", {":s": "s"})
-    found = unit.query(orders, OWNER, index=name)
+    found = unit.query(orders, OF_ANN, index=name)
     assert sorted(numbers(found)) == [1, 2, 3, 4, 5, 6]
     assert {frozenset(each) for each in found} == {frozenset({"pk", "sk", "owner"} | beside)}
 
@@ -93,41 +93,40 @@ def test_own_writes_move_by_the_key_of_the_index(ann: Party, orders: UnitTable) 
     unit.update(orders, key(3), "REMOVE #r", names={"#r": "rank"})
     unit.delete(orders, key(5))
     unit.update(orders, key(9), "SET #o = :o, #r = :r", {":o": "ann", ":r": 0}, {"#o": "owner", "#r": "rank"})
-    assert numbers(unit.query(orders, OWNER, index="by-owner")) == [9, 4, 1]
+    assert numbers(unit.query(orders, OF_ANN, index="by-owner")) == [9, 4, 1]
     assert numbers(unit.query(orders, Key("owner").eq("ben"), index="by-owner")) == [2]
-    assert numbers(unit.query(orders, OWNER, index="by-owner", filter=Attr("sk").lt(9))) == [4, 1]
+    assert numbers(unit.query(orders, OF_ANN, index="by-owner", filter=Attr("sk").lt(9))) == [4, 1]
 
 
 @INDEXING_FIRST
 @pytest.mark.parametrize("forward", [True, False], ids=["forward", "backward"])
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
-def test_page_by_page_everything_comes_once_also_at_one_rank(
+def test_pages_of_an_index_return_each_item_once_also_if_several_have_one_rank(
     ann: Party, orders: UnitTable, limit: int, forward: bool
 ) -> None:
+    ranks = {1: 10, 2: 20, 3: 30, 4: 20, 5: 50, 11: 20, 12: 20, 13: 60, 14: 20}
     unit = ann.begin()
-    for number, rank in ((11, 20), (12, 20), (13, 60), (14, 20)):
-        unit.put(orders, item(number, rank))
-    unit.update(orders, key(4), "SET #r = :r", {":r": 20}, {"#r": "rank"})
+    for number in (11, 12, 13, 14):
+        unit.put(orders, item(number, ranks[number]))
+    unit.update(orders, key(4), "SET #r = :r", {":r": ranks[4]}, {"#r": "rank"})
     unit.update(orders, key(2), "SET amount = :n", {":n": 5})
     found: list[int] = []
     after: Any = None
-    while page := unit.query(orders, OWNER, index="by-owner", limit=limit, after=after, forward=forward):
+    while page := unit.query(orders, OF_ANN, index="by-owner", limit=limit, after=after, forward=forward):
         found += numbers(page)
         after = page[-1]
-    expected = [1, 2, 4, 11, 12, 14, 3, 5, 13]
-    assert sorted(found) == sorted(expected)
-    ranks = {1: 10, 3: 30, 5: 50, 13: 60}
-    positions = [ranks.get(number, 20) for number in found]
-    assert positions == sorted(positions, reverse=not forward)
+    assert sorted(found) == sorted(ranks)
+    found_ranks = [ranks[number] for number in found]
+    assert found_ranks == sorted(found_ranks, reverse=not forward)
 
 
 @INDEXING_FIRST
-def test_what_an_index_shows_does_not_hold_until_the_commit(
+def test_a_unit_commits_although_an_item_that_an_index_has_shown_has_changed(
     books: Books, ann: Party, ben: Party, orders: UnitTable
 ) -> None:
     theirs = ben.units.table(orders.name)
     with ann.begin() as unit:
-        assert len(unit.query(orders, OWNER, index="keys-by-owner")) == 5
+        assert len(unit.query(orders, OF_ANN, index="keys-by-owner")) == 5
         with ben.begin() as other:
             other.update(theirs, key(1), "SET amount = :n", {":n": 7})
         unit.put(ann.accounts, {"id": orders.name})
@@ -135,11 +134,11 @@ def test_what_an_index_shows_does_not_hold_until_the_commit(
 
 
 @INDEXING_FIRST
-def test_an_item_that_it_shows_whole_is_still_so_when_the_unit_writes_it(
+def test_a_unit_that_writes_an_item_which_has_changed_since_an_index_has_shown_it_whole_conflicts(
     ann: Party, ben: Party, orders: UnitTable
 ) -> None:
     unit, theirs = ann.begin(), ben.units.table(orders.name)
-    shown = unit.query(orders, OWNER, index="by-owner", limit=1)[0]
+    shown = unit.query(orders, OF_ANN, index="by-owner", limit=1)[0]
     with ben.begin() as other:
         other.update(theirs, key(1), "SET amount = :n", {":n": 7})
     with pytest.raises(UnitConflict):
@@ -147,18 +146,22 @@ def test_an_item_that_it_shows_whole_is_still_so_when_the_unit_writes_it(
 
 
 @INDEXING_FIRST
-def test_serializable_is_refused_where_it_is_asked_for(ann: Party, orders: UnitTable) -> None:
+def test_a_query_of_an_index_at_serializable_is_refused(ann: Party, orders: UnitTable) -> None:
     with pytest.raises(InvalidUnitRequest) as refused:
-        ann.begin().query(orders, OWNER, index="by-owner", isolation=SERIALIZABLE)
+        ann.begin().query(orders, OF_ANN, index="by-owner", isolation=SERIALIZABLE)
     assert refused.value.field == "isolation"
-    with pytest.raises(InvalidUnitRequest, match="by-owner, inverted, keys-by-owner, of-owners"):
-        ann.begin().query(orders, OWNER, index="by-none")
 
 
 @INDEXING_FIRST
-@LEVELS_BELOW
-def test_a_global_index_is_never_read_consistently(ann: Party, orders: UnitTable, level: Any) -> None:
-    ann.units.query(orders, OWNER, index="by-owner", isolation=level)
+def test_the_error_of_an_unknown_index_names_those_that_the_table_has(ann: Party, orders: UnitTable) -> None:
+    with pytest.raises(InvalidUnitRequest, match="by-owner, inverted, keys-by-owner, of-owners"):
+        ann.begin().query(orders, OF_ANN, index="by-none")
+
+
+@INDEXING_FIRST
+@LEVELS_OF_INDEXES
+def test_a_global_index_is_never_read_consistently(ann: Party, orders: UnitTable, level: Isolation) -> None:
+    ann.units.query(orders, OF_ANN, index="by-owner", isolation=level)
     assert [sent.parameters["ConsistentRead"] for sent in ann.line.sent] == [False]
     given = {"TableName": orders.name, "IndexName": "by-owner", "KeyConditionExpression": "#o = :o"}
     placeholders = {"ExpressionAttributeNames": {"#o": "owner"}, "ExpressionAttributeValues": {":o": {"S": "ann"}}}
@@ -170,8 +173,9 @@ def test_a_global_index_is_never_read_consistently(ann: Party, orders: UnitTable
 
 @INDEXING_FIRST
 @THREADS_ONLY
-def test_in_an_index_that_has_keys_alone_what_is_not_inserted_yet_looks_like_an_item_to_plain_readers_only(
-    books: Books, ann: Party, ben: Party, orders: UnitTable
+@LEVELS_OF_INDEXES
+def test_an_item_that_is_only_about_to_be_inserted_is_found_in_an_index_of_keys_by_plain_readers_alone(
+    books: Books, ann: Party, ben: Party, orders: UnitTable, level: Isolation
 ) -> None:
     """The index has neither attribute for which ``VISIBLE`` looks."""
     unit = ben.begin(engine="marked")
@@ -179,9 +183,8 @@ def test_in_an_index_that_has_keys_alone_what_is_not_inserted_yet_looks_like_an_
     crashes(ben, 1, is_sent=False)
     with pytest.raises(Killed):
         unit.commit()
-    for level in (UNCOMMITTED, COMMITTED):
-        found = ann.units.query(orders, Key("sk").eq(1), index="inverted", isolation=level)
-        assert [each["pk"] for each in found] == ["o"]
+    found = ann.units.query(orders, Key("sk").eq(1), index="inverted", isolation=level)
+    assert [each["pk"] for each in found] == ["o"]
     given = {"KeyConditionExpression": "sk = :one", "ExpressionAttributeValues": {":one": {"N": "1"}}}
     plain = books.plain_client.query(TableName=orders.name, IndexName="inverted", **given)["Items"]
     assert [(each["pk"]["S"], each.keys()) for each in plain] == [("o", {"pk", "sk"}), ("p", {"pk", "sk"})]
@@ -191,19 +194,17 @@ def test_in_an_index_that_has_keys_alone_what_is_not_inserted_yet_looks_like_an_
 def test_items_of_more_than_four_megabytes_are_found_in_an_index_that_has_keys_alone(
     books: Books, ann: Party, orders: UnitTable
 ) -> None:
-    named = [f"p{number:02}" for number in range(12)]
-    for each in named:
-        stored = {"pk": {"S": each}, "sk": {"N": "7"}, "text": {"S": "x" * 380_000}}
+    partitions = [f"p{number:02}" for number in range(12)]
+    for partition in partitions:
+        stored = {"pk": {"S": partition}, "sk": {"N": "7"}, "text": {"S": "x" * 380_000}}
         books.plain_client.put_item(TableName=orders.name, Item=stored)
     found = ann.begin().query(orders, Key("sk").eq(7), index="inverted")
-    assert [each["pk"] for each in found] == named
+    assert [each["pk"] for each in found] == partitions
     assert "TransactGetItems" not in ann.line.operations
 
 
 @INDEXING_FIRST
-@pytest.mark.parametrize(
-    ("level", "consistent"), [(UNCOMMITTED, False), (COMMITTED, True), (None, True)], ids=lambda each: str(each)
-)
+@pytest.mark.parametrize(("level", "consistent"), [(UNCOMMITTED, False), (COMMITTED, True), (None, True)], ids=repr)
 def test_a_local_index_is_read_as_its_table(books: Books, ann: Party, level: Any, consistent: bool) -> None:
     with table_of(books, KEYS, {"rank": "N"}, LocalSecondaryIndexes=LOCAL) as name:
         table = ann.units.table(name)
@@ -224,7 +225,7 @@ def test_a_local_index_is_read_as_its_table(books: Books, ann: Party, level: Any
     [("by-owner", ""), ("by-owner", 5), ("by-owner", None), ("by-owner", "o" * 2_049), ("at", "5"), ("at", {5})],
     ids=["empty", "a number", "none", "too long", "a text", "a set"],
 )
-def test_an_item_need_not_have_the_keys_of_an_index_and_those_that_it_has_are_checked_at_the_statement(
+def test_an_item_may_be_without_the_key_of_an_index_and_a_wrong_value_for_it_is_refused_at_the_statement(
     books: Books, ann: Party, way: str, attribute: str, bad: Any
 ) -> None:
     of_owners = index("of-owners", {"by-owner": "HASH", "at": "RANGE"})
@@ -250,7 +251,7 @@ def test_an_item_need_not_have_the_keys_of_an_index_and_those_that_it_has_are_ch
 
 INDEXING = pytest.mark.parametrize("units_engine", indexing_engine_names(), indirect=True)
 BY_ROUND = index("by-round", {"cup": "HASH", "region": "HASH", "round": "RANGE", "bracket": "RANGE"})
-CUP = Key("cup").eq("winter") & Key("region").eq("north")
+NORTH = Key("cup").eq("winter") & Key("region").eq("north")
 
 
 @pytest.fixture
@@ -282,8 +283,8 @@ def test_items_of_an_index_come_in_the_order_of_all_attributes_of_its_key_with_o
     for each in (match(2, "b"), match(1, "c"), match(0, "z")):
         unit.put(matches, each)
     unit.delete(matches, {"id": "1b"})
-    assert ids(unit.query(matches, CUP, index="by-round")) == ["0z", "1a", "1c", "2a", "2b", "3a"]
-    assert ids(unit.query(matches, CUP, index="by-round", forward=False)) == ["3a", "2b", "2a", "1c", "1a", "0z"]
+    assert ids(unit.query(matches, NORTH, index="by-round")) == ["0z", "1a", "1c", "2a", "2b", "3a"]
+    assert ids(unit.query(matches, NORTH, index="by-round", forward=False)) == ["3a", "2b", "2a", "1c", "1a", "0z"]
 
 
 @INDEXING
@@ -292,10 +293,10 @@ def test_conditions_on_the_first_attributes_of_the_key_of_an_index_select_a_rang
 ) -> None:
     unit = ann.begin()
     unit.put(matches, match(1, "c"))
-    of_first = CUP & Key("round").eq(1)
+    of_first = NORTH & Key("round").eq(1)
     assert ids(unit.query(matches, of_first, index="by-round")) == ["1a", "1b", "1c"]
     assert ids(unit.query(matches, of_first & Key("bracket").gt("a"), index="by-round")) == ["1b", "1c"]
-    assert ids(unit.query(matches, CUP & Key("round").gte(2), index="by-round")) == ["2a", "3a"]
+    assert ids(unit.query(matches, NORTH & Key("round").gte(2), index="by-round")) == ["2a", "3a"]
 
 
 @INDEXING
@@ -305,17 +306,18 @@ def test_pages_of_an_index_with_several_attributes_in_its_key_continue_after_an_
     unit = ann.begin()
     unit.put(matches, match(1, "c"))
     found: list[str] = []
-    page = unit.query(matches, CUP, index="by-round", limit=2)
-    while page:
+    after: Any = None
+    while page := unit.query(matches, NORTH, index="by-round", limit=2, after=after):
         found += ids(page)
-        page = unit.query(matches, CUP, index="by-round", limit=2, after=page[-1])
+        after = page[-1]
     assert found == ["1a", "1b", "1c", "2a", "3a"]
 
 
 @INDEXING
 @pytest.mark.parametrize(
     "condition",
-    [Key("cup").eq("winter"), CUP & Key("bracket").eq("a"), CUP & Key("round").gt(1) & Key("bracket").eq("a")],
+    [Key("cup").eq("winter"), NORTH & Key("bracket").eq("a"), NORTH & Key("round").gt(1) & Key("bracket").eq("a")],
+    ids=["without all hash attributes", "without the attribute before it", "after a range"],
 )
 def test_a_condition_on_the_key_of_an_index_that_dynamodb_would_refuse_is_not_sent(
     ann: Party, matches: UnitTable, condition: Any

@@ -28,7 +28,6 @@ from ticketlock.units._unit_of_work import UnitOfWork
 from ticketlock.wire._requests import ForkingSteps, Pause
 
 SET = "SET balance = :balance"
-
 ENGINE = pytest.mark.parametrize("engine", ["native", "marked"])
 DECIDES = {"native": "TransactWriteItems", "marked": "UpdateItem"}
 """The operation that decides a unit; the first one of a marked unit only marks."""
@@ -37,7 +36,7 @@ DECIDES = {"native": "TransactWriteItems", "marked": "UpdateItem"}
 @THREADS_ONLY
 @ENGINE
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit, TimeoutError, RuntimeError, None])
-def test_every_exception_in_a_statement_or_a_commit_is_raised_and_the_unit_is_over(
+def test_every_exception_in_a_statement_or_a_commit_is_raised_and_ends_the_unit(
     books: Books, ann: Party, account: Key, engine: str, kind: type[BaseException] | None
 ) -> None:
     """Also the refusal of the unit itself, of which the signal handler makes use."""
@@ -79,7 +78,7 @@ def test_an_error_of_ours_that_a_signal_handler_raises_is_no_answer_to_a_commit_
         unit.rollback()
 
 
-# Its caller believes that the unit is still open: what is interrupted, where, and what the end of the block says.
+# The caller believes that the unit is still open: what is interrupted, where, and what the end of the block says.
 @pytest.mark.parametrize(
     ("what", "where", "says"),
     [
@@ -116,7 +115,7 @@ def test_a_block_in_which_an_interrupt_was_caught_ends_silently_if_the_caller_ha
 
 
 @THREADS_ONLY
-def test_a_block_in_which_an_interrupt_was_caught_returns_no_result_of_the_function(
+def test_a_transactional_function_in_which_an_interrupt_was_caught_returns_no_result(
     books: Books, ann: Party, account: Key
 ) -> None:
     @ann.units.transactional()
@@ -152,13 +151,13 @@ def test_a_signal_handler_that_uses_the_unit_is_refused_and_the_unit_stays_open(
     assert books.balance(account) == 2
 
 
+# Interrupts at opcodes.
+
 IN_GENERATORS = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
 PATIENT = pytest.mark.timeout(1_200)
-
 NAMES = ("a", "b", "c")
-
 OLD, NEW, OTHERS = [1, 1, None], [2, 2, 2], [5, 1, None]
+"""The balances before and after the work, and after the work of others in its place."""
 
 
 @dataclass
@@ -273,9 +272,9 @@ WORKS = {
     **LOCKING_WORKS,
     "locked and committed": Work(LOCKING, (states_one, states_all), commits),
 }
-
-
 MANY = pytest.mark.verify("thousands of opcodes, each of a unit of its own; make test asks some of them")
+FEW_OPCODES = 401
+"""The step between the opcodes that `make test` asks."""
 
 
 def interrupt() -> None:
@@ -289,13 +288,13 @@ class Interrupted:
     Attributes:
         passed: how many opcodes were executed.
         where: the function.
+        was_raised: whether the work has raised the interrupt.
     """
 
     passed: int
     where: str
     scene: Scene
     unit: Unit
-
     was_raised: bool
 
     @property
@@ -324,21 +323,23 @@ def interrupted(work: Work, number: int) -> Interrupted:
     return Interrupted(at.passed, at.where, scene, unit, was_raised)
 
 
+FEWEST_OPCODES = 1_500
+"""Each work has more; with fewer the tests would show less than they say."""
+
+
 def each_interrupted(work: Work, step: int) -> Iterator[Interrupted]:
-    number = 1 + step // 2
-    while True:
-        it = outcome(meanwhile(partial(interrupted, work, number)))
-        if it.passed < number:
+    for number in count(1 + step // 2, step):
+        case = outcome(meanwhile(partial(interrupted, work, number)))
+        if case.passed < number:
             break
-        yield it
-        number += step
-    assert number > 1_500
+        yield case
+    assert case.passed > FEWEST_OPCODES
 
 
 @IN_GENERATORS
 @PATIENT
 @pytest.mark.parametrize("work", WORKS)
-@pytest.mark.parametrize("step", [pytest.param(61, marks=MANY), 401], ids=["more opcodes", "some opcodes"])
+@pytest.mark.parametrize("step", [pytest.param(61, marks=MANY), FEW_OPCODES], ids=["more opcodes", "some opcodes"])
 def test_an_exception_raised_anywhere_leaves_all_or_nothing_at_once_and_the_next_unit_commits(
     work: str, step: int
 ) -> None:
@@ -353,19 +354,19 @@ def check_each(work: Work, step: int) -> None:
         "unknown": [old, NEW],
         "committed": [NEW],
     }
-    for it in each_interrupted(work, step):
+    for case in each_interrupted(work, step):
         try:
-            says = it.scene.says(it.unit)
+            says = case.scene.says(case.unit)
             if says == "open":
-                assert it.had_not_begun or it.was_ignored
-                it.unit.rollback()
-            assert it.scene.balances() in may_be[says]
-            assert not any(MARK in item for item in it.scene.raw())
-            assert "pending" not in it.scene.records()
-            assert not it.scene.is_renewed()
-            it.scene.next_commits()
+                assert case.had_not_begun or case.was_ignored
+                case.unit.rollback()
+            assert case.scene.balances() in may_be[says]
+            assert not any(MARK in item for item in case.scene.raw())
+            assert "pending" not in case.scene.records()
+            assert not case.scene.is_renewed()
+            case.scene.next_commits()
         except BaseException as error:
-            error.add_note(f"opcode {it.passed}, in {it.where}")
+            error.add_note(f"opcode {case.passed}, in {case.where}")
             raise
 
 
@@ -382,11 +383,11 @@ def test_a_unit_with_read_locks_that_is_not_given_up_when_it_is_interrupted_is_c
 ) -> None:
     monkeypatch.setattr(UnitOfWork, "end_after_interrupt", never_given_up)
     with pytest.raises(AssertionError):
-        check_each(LOCKING_WORKS[work], 401)
+        check_each(LOCKING_WORKS[work], FEW_OPCODES)
 
 
 # The interpreter runs handlers at the first opcode of `__exit__`; its next ones only begin to guard it.
-UNGUARDED = 3
+BEGINNING_OF_THE_END = range(3, 40)
 
 ENDS = {
     "writes": Work({}, (states_one,), leaves_its_block),
@@ -396,11 +397,11 @@ ENDS = {
 
 def left_by_ends(work: Work) -> Iterator[str]:
     """Interrupts ends of blocks at one opcode each; yields where one has left the unit open, renewed or pending."""
-    for number in range(UNGUARDED, 40):
-        it = outcome(meanwhile(partial(interrupted, work, number)))
-        says, records = it.scene.says(it.unit), it.scene.records()
-        if says != "rolled back" or it.scene.is_renewed() or "pending" in records:
-            yield f"opcode {number}, in {it.where}: {says}, {records}"
+    for number in BEGINNING_OF_THE_END:
+        case = outcome(meanwhile(partial(interrupted, work, number)))
+        says, records = case.scene.says(case.unit), case.scene.records()
+        if says != "rolled back" or case.scene.is_renewed() or "pending" in records:
+            yield f"opcode {number}, in {case.where}: {says}, {records}"
 
 
 @IN_GENERATORS
@@ -428,14 +429,14 @@ def renewed_after_turns() -> Iterator[str]:
         scene = Scene()
         create_table("locks", client=scene.memory.client)
         locks = LockClient("locks", client=scene.memory.client, clocks=scene.clock, sleep=scene.clock.sleep)
-        it = outcome(meanwhile(partial(takes_its_turn, scene, locks, number)))
+        case = outcome(meanwhile(partial(takes_its_turn, scene, locks, number)))
         is_renewed = any(lease._is_watched_on() for lease in locks._heartbeat._leases)
         locks.close()
         if is_renewed:
-            yield f"opcode {number}, in {it.where}"
-        if it.passed < number:
+            yield f"opcode {number}, in {case.where}"
+        if case.passed < number:
             break
-    assert number > 500
+    assert case.passed > 500, "too few opcodes"
 
 
 @IN_GENERATORS

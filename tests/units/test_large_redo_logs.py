@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kit.crashes import crashes
-from kit.units import Books, Killed, Party, dumped, loaded
+from kit.units import MARK, Books, Key, Killed, Party, dumped, loaded
 from units.golden_rows import empty_books, party
 
 from ticketlock._expressions._values import canonical_item
@@ -20,29 +20,28 @@ from ticketlock.units._packing import Entry, Unpacking, packed
 from ticketlock.units._record import UnitRecord, new_id, piece_key, with_pieces
 from ticketlock.units._rows import row_key
 
-MB = 1_024 * 1_024
-
 ITEMS, ITEM_BYTES = 12_000, 1_000
+# The sort keys of rows with pieces begin with it.
+PIECE = "w#"
+A_FEW_PIECES_BYTES = 3 * packing.MOST_BYTES
 
 
-def left(books: Books, items: int) -> str:
-    """A committed unit that writes so many items of 1 KB, of which one is there, with its mark."""
-    unit, made = new_id(books.clock.wall_ms), random.Random(0)
-    noise = [made.randbytes(ITEM_BYTES // 2).hex() for _ in range(64)]
+def leave_committed_unit(books: Books, items: int) -> Key:
+    """A committed unit that writes so many items of 1 KB, of which only the last is there, with its mark. Returns the
+    key of that item.
+    """
+    unit, source = new_id(books.clock.wall_ms), random.Random(0)
+    noises = [source.randbytes(ITEM_BYTES // 2).hex() for _ in range(64)]
+    keys = [{"id": {"S": f"{at:06}"}} for at in range(items)]
     entries = [
-        Entry(
-            "accounts",
-            {"id": {"S": f"{at:06}"}},
-            "id",
-            "put",
-            {"id": {"S": f"{at:06}"}, "noise": {"S": noise[at % 64]}},
-        )
-        for at in range(items)
+        Entry("accounts", key, "id", "put", {**key, "noise": {"S": noises[at % len(noises)]}})
+        for at, key in enumerate(keys)
     ]
     head, pieces = with_pieces(
         UnitRecord(unit=unit, state="pending", born_ms=0, lease_until_ms=0, attempt="1"), packed(entries).pieces
     )
-    books.write("accounts", {"id": f"{items - 1:06}", "_tluMark": {"unit": unit, "kind": "write"}})
+    last = loaded(keys[-1])
+    books.write("accounts", {**last, MARK: {"unit": unit, "kind": "write"}})
     for at, piece in enumerate(pieces):
         books.write("units", {**loaded(piece_key(head, at)), "format": 1, "data": piece})
     books.write(
@@ -60,11 +59,11 @@ def left(books: Books, items: int) -> str:
             "pieces": head.pieces,
         },
     )
-    return unit
+    return last
 
 
 def peak_bytes(do: Callable[[], object]) -> int:
-    """How much memory a call holds at most, beside what was held before."""
+    """How much memory a call holds at most, beside what was held before it."""
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
@@ -75,12 +74,12 @@ def peak_bytes(do: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("by", ["a sweep", "a list", "a reader", "a writer"])
-def test_it_is_finished_and_read_in_the_memory_of_a_few_pieces(by: str) -> None:
+def test_a_unit_of_many_items_is_finished_and_read_in_the_memory_of_a_few_pieces(by: str) -> None:
     with empty_books() as books:
         # A process that does not keep what it has sent.
-        units, last = Units("units", client=books.plain_client, clocks=books.clock), {"id": f"{ITEMS - 1:06}"}
+        units = Units("units", client=books.plain_client, clocks=books.clock)
         accounts = units.table("accounts")
-        left(books, ITEMS)
+        last = leave_committed_unit(books, ITEMS)
 
         def writes() -> None:
             with units.begin() as unit:
@@ -92,16 +91,16 @@ def test_it_is_finished_and_read_in_the_memory_of_a_few_pieces(by: str) -> None:
             "a reader": lambda: units.get(accounts, last),
             "a writer": writes,
         }
-        assert peak_bytes(do[by]) < 24 * MB
+        assert peak_bytes(do[by]) < A_FEW_PIECES_BYTES
         found = units.get(accounts, last)
         assert found is not None
-        assert len(found["noise"]) == ITEM_BYTES // 2 * 2
+        assert len(found["noise"]) == ITEM_BYTES
 
 
 def rows_read(ann: Party) -> list[str]:
     """Which rows of what a unit writes a process has read so far."""
     keys = [sent.parameters["Key"] for sent in ann.line.sent if sent.operation == "GetItem"]
-    return [key["row"]["S"] for key in keys if "row" in key and key["row"]["S"].startswith("w#")]
+    return [key["row"]["S"] for key in keys if "row" in key and key["row"]["S"].startswith(PIECE)]
 
 
 @pytest.mark.parametrize(("number", "rows"), [(0, range(4)), (5, range(4, 8)), (11, range(8, 10))])
@@ -121,7 +120,7 @@ def test_an_item_is_found_in_the_rows_that_its_mark_names(by: str, number: int, 
             assert ben.units.get(ben.accounts, key) is not None
         else:
             ben.changes(key, 5)
-        assert rows_read(ben) == [f"w#1#{at:05}" for at in rows]
+        assert rows_read(ben) == [f"{PIECE}1#{at:05}" for at in rows]
 
 
 def test_a_piece_is_decoded_without_those_before_it() -> None:
@@ -132,24 +131,25 @@ def test_a_piece_is_decoded_without_those_before_it() -> None:
     assert [entry for some in found for entry in some or ()] == entries
 
 
-def test_what_unpacks_to_more_than_the_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_piece_that_unpacks_to_more_than_the_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with empty_books() as books:
-        left(books, 8_000)
-        ben: Party = party(books)
+        last = leave_committed_unit(books, 8_000)
+        ben = party(books)
         monkeypatch.setattr(packing, "MOST_BYTES", 1_000_000)
         with pytest.raises(InvalidUnitRequest, match="more than 1000000 bytes"):
-            ben.units.get(ben.accounts, {"id": "007999"})
+            ben.units.get(ben.accounts, last)
         assert ben.units.sweep() == Swept(open=1, unfinished=1, oldest_ms=books.clock.wall_ms)
 
 
-def test_a_piece_that_is_cut_short_is_of_no_unit() -> None:
+def test_a_piece_that_is_cut_short_is_refused() -> None:
     with empty_books() as books:
-        left(books, 3_000)
+        last = leave_committed_unit(books, 3_000)
         ben = party(books)
-        piece = max((row for row in books.everything()["units"] if row["row"][0] == "w"), key=lambda row: row["row"])
-        books.write("units", {**piece, "data": bytes(piece["data"])[:-100]})
+        pieces = [row for row in books.everything()["units"] if row["row"].startswith(PIECE)]
+        last_piece = max(pieces, key=lambda row: row["row"])
+        books.write("units", {**last_piece, "data": bytes(last_piece["data"])[:-100]})
         with pytest.raises(InvalidUnitRequest, match="end too early"):
-            ben.units.get(ben.accounts, {"id": "002999"})
+            ben.units.get(ben.accounts, last)
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

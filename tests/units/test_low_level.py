@@ -13,19 +13,16 @@ from ticketlock.units import UnitClient, Units
 pytestmark = pytest.mark.shows("bad input")
 
 ITEM = {"balance": 100, "owner": {"name": "Ada", "city": "London"}, "tags": {"a", "b"}, "photo": b"\x00\x01"}
-VALUES = {":n": {"N": "1"}, ":city": {"S": "Paris"}}
 UPDATES: list[dict[str, Any]] = [
     {"UpdateExpression": "SET balance = balance + :n", "ExpressionAttributeValues": {":n": {"N": "1"}}},
     {"UpdateExpression": "REMOVE tags, nothing"},
     {
         "UpdateExpression": "SET #owner.city = :city, fresh = :n REMOVE photo",
         "ExpressionAttributeNames": {"#owner": "owner"},
-        "ExpressionAttributeValues": VALUES,
+        "ExpressionAttributeValues": {":n": {"N": "1"}, ":city": {"S": "Paris"}},
         "ConditionExpression": "#owner.city <> :city",
     },
 ]
-
-
 UPDATE_OF_NONE = {
     "UpdateExpression": "SET fresh = :n ADD balance :n",
     "ExpressionAttributeValues": {":n": {"N": "1"}},
@@ -58,7 +55,7 @@ def ordered(reply: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_an_item_is_as_a_plain_client_finds_it(books: Books, client: UnitClient, at: dict[str, Any]) -> None:
+def test_get_item_returns_what_a_plain_client_returns(books: Books, client: UnitClient, at: dict[str, Any]) -> None:
     assert ordered(client.get_item(**at, ConsistentRead=True)) == ordered(books.plain_client.get_item(**at))
 
 
@@ -67,7 +64,7 @@ def test_an_item_that_is_not_there_is_not_in_the_reply(books: Books, client: Uni
     assert client.get_item(TableName=books.tables["accounts"], Key={"id": {"S": some_name()}}, **only) == {}
 
 
-def test_an_item_is_without_the_attributes_of_units(units: Units, at: dict[str, Any]) -> None:
+def test_get_item_leaves_out_the_attributes_of_units(units: Units, at: dict[str, Any]) -> None:
     with units.begin() as unit:
         unit.client.update_item(**at, **UPDATES[0])
     assert set(units.begin().client.get_item(**at)["Item"]) == {"id", *ITEM}
@@ -121,7 +118,9 @@ def test_puts_and_deletes_reply_as_a_plain_client_s(
     assert ordered(getattr(client, verb)(**given)) == ordered(getattr(books.plain_client, verb)(**given))
 
 
-def test_what_it_writes_is_committed_with_the_unit(books: Books, units: Units, at: dict[str, Any]) -> None:
+def test_what_the_client_writes_is_read_by_its_unit_and_committed_with_it(
+    books: Books, units: Units, at: dict[str, Any]
+) -> None:
     other = some_name()
     with units.begin() as unit:
         unit.client.update_item(**at, **UPDATES[0])
@@ -131,14 +130,18 @@ def test_what_it_writes_is_committed_with_the_unit(books: Books, units: Units, a
     assert [books.balance({"id": at["Key"]["id"]["S"]}), books.balance({"id": other})] == [101, 1]
 
 
-def test_several_items_are_read_together(client: UnitClient, at: dict[str, Any]) -> None:
+def test_transact_get_items_returns_items_in_the_order_in_which_they_were_asked_for(
+    client: UnitClient, at: dict[str, Any]
+) -> None:
     absent = {**at, "Key": {"id": {"S": some_name()}}}
     only = {**at, "ProjectionExpression": "balance"}
     reply = client.transact_get_items(TransactItems=[{"Get": absent}, {"Get": only}])
     assert reply == {"Responses": [{}, {"Item": {"balance": {"N": "100"}}}]}
 
 
-def test_a_reply_that_its_caller_changes_is_not_the_unit_s(client: UnitClient, at: dict[str, Any]) -> None:
+def test_a_caller_that_changes_a_reply_does_not_change_what_the_unit_has_read(
+    client: UnitClient, at: dict[str, Any]
+) -> None:
     replies = [
         client.get_item(**at)["Item"],
         client.update_item(**at, **UPDATES[0], ReturnValues="ALL_NEW")["Attributes"],
@@ -187,7 +190,7 @@ EXPECTED = {"balance": {"Exists": False}}
         ("transact_get_items", "TransactItems", [{"Put": {}}]),
     ],
 )
-def test_a_parameter_that_misses_or_that_a_unit_does_not_take_is_named(
+def test_a_missing_parameter_or_one_that_a_unit_does_not_take_is_named(
     client: UnitClient, at: dict[str, Any], verb: str, parameter: str, value: Any
 ) -> None:
     good = GOOD[verb](at)

@@ -1,15 +1,15 @@
-"""Units that are committed by marks, and their records: none stays after the end, wherever a process stops."""
+"""Units that are committed by marks: they meet the marks of others, lose requests, and sleep past their leases."""
 
-import os
 import random
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from math import inf
-from typing import Any
 
 import pytest
 from kit.crashes import before_the_nth
 from kit.engines import first_on, roomy_engine_names
-from kit.units import MARK, THREADS_ONLY, VERSION, Books, Key, Lost, Party, UnitsWorld, some_account
+from kit.units import MARK, THREADS_ONLY, Books, Key, Lost, Party, UnitsWorld, some_account
+from units.conftest import COPIES_S, LEASE_S
 
 from ticketlock.errors import (
     OutcomeUnknown,
@@ -35,40 +35,36 @@ pytestmark = pytest.mark.shows(
     "wrong clocks",
 )
 
-LEASE_S = 60
-
-COPIES_S = 600
-
+LATER_S = LEASE_S + COPIES_S
+# DynamoDB's bound.
+MOST_IN_A_TRANSACTION = 100
 SET = "SET balance = :balance"
+# Incompressible, so that it does not fit into the head.
+LONG = random.Random(0).randbytes(8_000)
 
 
-def marked(party: Party, keys: list[Key], balance: int, **more: Any) -> None:
-    """One unit that sets all balances, and adds incompressible data to the accounts."""
+def set_by_marks(party: Party, keys: list[Key], balance: int) -> None:
+    """One unit that sets all balances."""
     with party.begin(engine="marked") as unit:
         unit.get_all([(party.accounts, key) for key in keys])
         for key in keys:
-            values = {":balance": balance, ":noise": os.urandom(400), **more}
-            unit.update(party.accounts, key, f"{SET}, noise = :noise", values)
-
-
-def balances(party: Party, keys: list[Key]) -> list[Any]:
-    return [item and item["balance"] for item in party.units.get_all([(party.accounts, key) for key in keys])]
+            unit.update(party.accounts, key, SET, {":balance": balance})
 
 
 def is_clean(books: Books, keys: Sequence[Key]) -> bool:
     """Whether no mark and no row of what a unit writes is left, and every head is closed."""
     rows = [row for row in books.everything()["units"] if row["row"] != "receipt"]
-    return not any(MARK in (books.raw("accounts", key) or {}) for key in keys) and all("closed" in row for row in rows)
+    return books.marks(keys) == 0 and all("closed" in row for row in rows)
 
 
-def sweep(party: Party) -> None:
+def sweep_twice(party: Party) -> None:
     """Sweep twice, each time after everything that was sent has arrived."""
     for _ in range(2):
-        party.books.clock.advance(LEASE_S + COPIES_S)
+        party.books.clock.advance(LATER_S)
         party.units.sweep()
 
 
-def test_writes_every_item_once_and_leaves_neither_marks_nor_rows(books: Books, ann: Party) -> None:
+def test_a_unit_updates_deletes_and_puts_items_and_leaves_neither_marks_nor_rows(books: Books, ann: Party) -> None:
     keys = [books.account(1), books.account(2), some_account()]
     with ann.begin(engine="marked") as unit:
         unit.update(ann.accounts, keys[0], "SET balance = balance + :n REMOVE gone", {":n": 10})
@@ -87,14 +83,13 @@ def test_writes_every_item_once_and_leaves_neither_marks_nor_rows(books: Books, 
 def test_more_than_a_hundred_items_are_committed_by_marks_with_two_writes_each_and_three_more(
     books: Books, ann: Party
 ) -> None:
-    keys = [books.account(1) for _ in range(101)]
-    before = len(ann.line.sent)
+    keys = [books.account(1) for _ in range(MOST_IN_A_TRANSACTION + 1)]
     with ann.begin() as unit:
         unit.get_all([(ann.accounts, key) for key in keys])
         for key in keys:
             unit.update(ann.accounts, key, SET, {":balance": 7})
     assert {books.balance(key) for key in keys} == {7}
-    sent = ann.line.operations[before:]
+    sent = ann.line.operations
     assert (sent.count("PutItem"), sent.count("UpdateItem")) == (1, 2 * len(keys) + 2)
     assert set(sent) == {"GetItem", "PutItem", "TransactGetItems", "UpdateItem"}
     assert is_clean(books, keys)
@@ -117,28 +112,24 @@ def test_transactions_of_one_unit_which_all_check_its_record_are_sent_one_after_
                 return
 
     unit = ann.begin(engine="marked")
-    for _ in range(2 * 99 + 1):
+    # Each checks the record, beside as many items as it has room for.
+    for _ in range(2 * (MOST_IN_A_TRANSACTION - 1) + 1):
         unit.put(ann.accounts, {**some_account(), "balance": 1})
     unit._perform(noted(unit._unit_of_work.commit()))
     assert [count for count in beside if count] == [1, 1, 1]
-
-
-# The first two requests mark; the driver gives up the decision after 8 s, which is four attempts.
-DECISION = 3, 6, "UpdateItem"
 
 
 @pytest.mark.parametrize("lost", [Lost.REQUEST, Lost.REPLY], ids=str)
 def test_a_decision_that_is_lost_for_long_is_rolled_back_if_no_attempt_arrives_and_found_to_be_committed_if_one_does(
     ann: Party, ben: Party, account: Key, other: Key, lost: Lost
 ) -> None:
-    loss = ann.loses(lost, *DECISION)
-    if lost is Lost.REPLY:
-        marked(ann, [account, other], 4)
-    else:
-        with pytest.raises(UnitRolledBack):
-            marked(ann, [account, other], 4)
-        assert loss.seen > loss.last
-    assert balances(ben, [account, other]) == ([4, 4] if lost is Lost.REPLY else [100, 50])
+    # Two requests mark; the driver gives up the decision after 8 s, which is four attempts.
+    decision = ann.loses(lost, 3, 6, "UpdateItem")
+    with pytest.raises(UnitRolledBack) if lost is Lost.REQUEST else nullcontext():
+        set_by_marks(ann, [account, other], 4)
+    assert decision.seen > decision.last
+    found = ben.units.get_all([(ben.accounts, key) for key in (account, other)])
+    assert [item and item["balance"] for item in found] == ([4, 4] if lost is Lost.REPLY else [100, 50])
 
 
 # The mark of another unit, which is met while its unit is pending.
@@ -153,7 +144,7 @@ def keys(books: Books) -> list[Key]:
 def meets(ann: Party, keys: list[Key], do: Callable[[], object]) -> None:
     """Something is done when a unit has marked the first of two items, and is about to mark the second."""
     before_the_nth(ann, 2, do, "UpdateItem")
-    marked(ann, keys, 9)
+    set_by_marks(ann, keys, 9)
 
 
 @THREADS_ONLY
@@ -183,7 +174,7 @@ def test_the_mark_of_a_younger_unit_is_rolled_back_by_an_older_one(
         meets(ann, keys, older.commit)
     assert rolled_back.value.by == older.id
     assert [books.balance(key) for key in keys] == [5, 100]
-    sweep(ann)
+    sweep_twice(ann)
     assert is_clean(books, keys)
 
 
@@ -229,17 +220,9 @@ def test_the_mark_of_another_unit_is_waited_for_under_a_lease_that_is_renewed(
     assert [books.balance(key) for key in keys] == [9, 9]
 
 
-# Incompressible, so that it does not fit into the head.
-LONG = random.Random(0).randbytes(8_000)
-
-LATER_S = 700
-
-
-def forgets(books: Books, ben: Party, unit: Unit) -> None:
-    """Other processes finish a unit, and time to live deletes its record."""
-    for _ in range(2):
-        books.clock.advance(LATER_S)
-        ben.units.sweep()
+def forget(books: Books, ben: Party, unit: Unit) -> None:
+    """Let other processes finish a unit, and time to live delete its record."""
+    sweep_twice(ben)
     head = {"unit": {"S": unit.id}, "row": {"S": "head"}}
     books.plain_client.delete_item(TableName=books.tables["units"], Key=head)
 
@@ -260,7 +243,7 @@ def test_a_unit_that_cannot_ask_the_time_before_it_marks_is_not_applied(
 
 
 @THREADS_ONLY
-def test_time_to_live_keeps_a_closed_record_until_the_rows_that_its_owner_did_not_delete_are_swept(
+def test_a_closed_record_expires_only_after_the_rows_that_its_process_did_not_delete_are_swept(
     books: Books, units_world: UnitsWorld, ben: Party, account: Key
 ) -> None:
     ann = units_world.party(sleep=books.clock.sleep)
@@ -278,10 +261,10 @@ def test_time_to_live_keeps_a_closed_record_until_the_rows_that_its_owner_did_no
 
 
 @THREADS_ONLY
-@pytest.mark.parametrize("lost", [(1, Lost.REPLY), (2, Lost.NOT_SENT)], ids=["after the head", "before a row"])
+@pytest.mark.parametrize(("put", "lost"), [(1, Lost.REPLY), (2, Lost.NOT_SENT)], ids=["after the head", "before a row"])
 @pytest.mark.parametrize("stands_still", [False, True], ids=["asleep", "frozen with its clock"])
 def test_a_process_that_slept_past_its_lease_writes_down_nothing(
-    books: Books, units_world: UnitsWorld, ben: Party, account: Key, lost: tuple[int, Lost], stands_still: bool
+    books: Books, units_world: UnitsWorld, ben: Party, account: Key, put: int, lost: Lost, stands_still: bool
 ) -> None:
     slept: list[float] = []
 
@@ -296,8 +279,7 @@ def test_a_process_that_slept_past_its_lease_writes_down_nothing(
     ann = units_world.party(sleep=sleep)
     unit = ann.begin(engine="marked")
     unit.put(ann.accounts, {**account, "balance": 0, "long": LONG})
-    which, what = lost
-    ann.loses(what, which, operation="PutItem")
+    ann.loses(lost, put, operation="PutItem")
     with pytest.raises((RequestNotApplied, UnitRolledBack)):
         unit.commit()
     assert slept
@@ -309,30 +291,28 @@ def test_a_process_that_slept_past_its_lease_writes_down_nothing(
 def test_a_unit_that_paused_until_its_record_was_gone_is_forgotten_and_writes_nothing(
     books: Books, ann: Party, ben: Party, account: Key, other: Key
 ) -> None:
+    before = [books.raw("accounts", key) for key in (account, other)]
     unit = ann.begin(engine="marked")
     for key in (account, other):
-        unit.update(ann.accounts, key, "SET balance = :zero", {":zero": 0})
+        unit.update(ann.accounts, key, SET, {":balance": 0})
     # The first two requests mark, the third one decides.
-    before_the_nth(ann, 3, lambda: forgets(books, ben, unit), "UpdateItem")
+    before_the_nth(ann, 3, lambda: forget(books, ben, unit), "UpdateItem")
     with pytest.raises(UnitForgotten):
         unit.commit()
-    assert [books.raw("accounts", key) for key in (account, other)] == [
-        {**account, "balance": 100, VERSION: books.version(account)},
-        {**other, "balance": 50, VERSION: books.version(other)},
-    ]
+    assert [books.raw("accounts", key) for key in (account, other)] == before
 
 
 @THREADS_ONLY
-def test_a_decision_without_an_answer_may_come_after_its_unit_gave_up_in_vain(
+def test_a_decision_without_an_answer_that_arrives_late_commits_its_unit(
     books: Books, units_world: UnitsWorld, account: Key, other: Key
 ) -> None:
     ann, ben = (units_world.party(sleep=books.clock.sleep, timeout=0) for _ in range(2))
     unit = ann.begin(engine="marked")
     unit.get(ann.accounts, account)
-    unit.update(ann.accounts, other, "SET balance = :zero", {":zero": 0})
+    unit.update(ann.accounts, other, SET, {":balance": 0})
     # Ben marks what Ann has read, and crashes.
     marker = ben.begin(engine="marked")
-    marker.update(ben.accounts, account, "SET balance = :zero", {":zero": 0})
+    marker.update(ben.accounts, account, SET, {":balance": 0})
     ben.loses(Lost.NOT_SENT, 2, inf, "UpdateItem")
     with pytest.raises(TableError):
         marker.commit()
@@ -362,11 +342,11 @@ def test_of_a_decision_without_an_answer_whose_record_is_gone_no_error_says_that
         books.clock.sleep(seconds)
         if decision.seen >= 4 and seconds == 0 and not slept:
             slept.append(seconds)
-            forgets(books, ben, unit)
+            forget(books, ben, unit)
 
     ann = units_world.party(sleep=sleep)
     unit = ann.begin(engine="marked")
-    unit.update(ann.accounts, account, "SET balance = :zero", {":zero": 0})
+    unit.update(ann.accounts, account, SET, {":balance": 0})
     # The first request marks.
     decision = ann.loses(Lost.REPLY, 2, 5, "UpdateItem")
     with pytest.raises(UnitForgotten):

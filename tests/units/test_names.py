@@ -2,22 +2,13 @@
 
 import uuid
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
-from kit.units import (
-    KEYS,
-    THREADS_ONLY,
-    Books,
-    Key,
-    Killed,
-    Lost,
-    Party,
-    UnitsWorld,
-    dumped,
-    make_table,
-    some_name,
-)
+from kit.crashes import crashes
+from kit.units import KEYS, THREADS_ONLY, Books, Key, Killed, Party, dumped, make_table, some_name
+from units.conftest import LEASE_S, MARGIN_S
 
 from ticketlock.errors import InvalidUnitRequest, UnitConflict, UnitRolledBack
 from ticketlock.units import Outcome
@@ -29,29 +20,29 @@ DAY_S = 24 * 3_600
 
 
 @pytest.mark.parametrize("in_a_block", [True, False], ids=["in a block", "without a block"])
-def test_a_unit_whose_name_was_committed_is_repeated_sends_nothing_but_the_question_and_writes_nothing(
+def test_a_unit_whose_name_was_committed_is_repeated_and_only_reads_the_receipt_and_writes_nothing(
     books: Books, ann: Party, ben: Party, account: Key, in_a_block: bool
 ) -> None:
     name = some_name()
 
-    def takes_ten() -> None:
+    def take_ten(party: Party, *, is_repeated: bool) -> None:
         unit = party.begin(name=name)
         if in_a_block:
             with unit:
-                assert unit.repeated is repeated
+                assert unit.repeated is is_repeated
                 unit.update(party.accounts, account, TAKE, TEN)
         else:
             unit.update(party.accounts, account, TAKE, TEN)
             unit.commit()
-        assert unit.repeated is repeated
+        assert unit.repeated is is_repeated
 
-    for party, repeated in ((ann, False), (ben, True), (ann, True)):
-        sent = party.sends(takes_ten)
-        assert not repeated or sent == ["GetItem"]
+    take_ten(ann, is_repeated=False)
+    for party in (ben, ann):
+        assert party.sends(partial(take_ten, party, is_repeated=True)) == ["GetItem"]
     assert books.balance(account) == 90
 
 
-def test_another_name_is_another_unit(books: Books, ann: Party, account: Key) -> None:
+def test_two_units_of_different_names_are_both_committed(books: Books, ann: Party, account: Key) -> None:
     for _ in range(2):
         with ann.begin(name=some_name()) as unit:
             unit.update(ann.accounts, account, TAKE, TEN)
@@ -105,13 +96,11 @@ def test_the_receipt_says_which_unit_it_was_and_is_kept_for_thirty_days(books: B
     receipt = books.receipt(name)
     assert receipt is not None
     expires_in_s = int(receipt.pop("expiresAt")) - books.clock.wall_ms // 1_000
-    assert 30 * DAY_S - 5 <= expires_in_s <= 30 * DAY_S + 5
+    assert expires_in_s == pytest.approx(30 * DAY_S, abs=MARGIN_S)
     assert receipt == {"unit": f"name#{name}", "row": "receipt", "format": 1, "state": "committed", "by": unit.id}
 
 
-def test_a_unit_that_writes_nothing_uses_its_name_all_the_same_which_may_be_any_text(
-    books: Books, ann: Party, account: Key
-) -> None:
+def test_a_unit_that_writes_nothing_uses_its_name_which_may_be_any_text(books: Books, ann: Party, account: Key) -> None:
     name = f"{some_name()} / größer # name#x\n"
     with ann.begin(name=name) as unit:
         unit.get(ann.accounts, account)
@@ -120,7 +109,7 @@ def test_a_unit_that_writes_nothing_uses_its_name_all_the_same_which_may_be_any_
         assert again.repeated
 
 
-def test_a_unit_that_was_repeated_when_it_was_saved_is_rolled_back_for_all(ann: Party, ben: Party) -> None:
+def test_a_saved_unit_whose_name_was_committed_is_repeated_and_may_be_rolled_back(ann: Party, ben: Party) -> None:
     name = some_name()
     with ann.begin(name=name):
         pass
@@ -131,8 +120,8 @@ def test_a_unit_that_was_repeated_when_it_was_saved_is_rolled_back_for_all(ann: 
     assert ann.units.outcome(unit=unit) is Outcome.ROLLED_BACK
 
 
-def test_an_item_with_the_key_of_the_receipt_in_a_table_of_a_users_is_no_receipt(
-    books: Books, units_world: UnitsWorld, ann: Party
+def test_an_item_with_the_key_of_the_receipt_in_a_users_own_table_is_no_receipt(
+    books: Books, ann: Party, ben: Party
 ) -> None:
     name, table = some_name(), f"mine-{uuid.uuid4().hex}"
     make_table(books.plain_client, table, KEYS["units"])
@@ -141,7 +130,6 @@ def test_an_item_with_the_key_of_the_receipt_in_a_table_of_a_users_is_no_receipt
         unit.put(ann.units.table(table), {**key, "n": 0})
     unit = ann.begin(name=name)
     unit.update(ann.units.table(table), key, "SET n = :n", {":n": 1})
-    ben = units_world.party()
     with ben.begin() as quicker:
         quicker.update(ben.units.table(table), key, "SET n = :n", {":n": 5})
     with pytest.raises(UnitConflict):
@@ -158,8 +146,11 @@ def test_an_item_with_the_key_of_the_receipt_in_a_table_of_a_users_is_no_receipt
         {"format": 1, "state": "lost", "by": "x"},
         {"format": 1, "state": 5},
     ],
+    ids=["empty", "by no unit", "an unknown state", "a number as its state"],
 )
-def test_a_receipt_that_no_unit_has_written_is_named(books: Books, ann: Party, strange: Mapping[str, Any]) -> None:
+def test_a_receipt_that_no_unit_has_written_is_refused_by_its_name_and_left_as_it_is(
+    books: Books, ann: Party, strange: Mapping[str, Any]
+) -> None:
     name = some_name()
     receipt = {"unit": f"name#{name}", "row": "receipt"}
     books.write("units", {**receipt, **strange})
@@ -171,16 +162,18 @@ def test_a_receipt_that_no_unit_has_written_is_named(books: Books, ann: Party, s
 
 
 @THREADS_ONLY
-def test_all_attempts_of_a_commit_are_one_request(books: Books, ann: Party, ben: Party, account: Key) -> None:
+def test_a_commit_that_met_a_mark_sends_the_same_request_again(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
     """DynamoDB refuses a different request with the same token."""
-    ben.loses(Lost.KILLED_BEFORE, 2, operation="UpdateItem")
+    # One update marks, the second one decides.
+    crashes(ben, 2, is_sent=False)
     with ann.begin(name=some_name()) as unit:
         unit.update(ann.accounts, account, TAKE, TEN)
-        # Ben marks it, and crashes; his lease ends a minute later.
+        # Ben marks it, and crashes; Ann sends her request again after his lease has ended.
         with pytest.raises(Killed), ben.begin(engine="marked") as marked:
             marked.update(ben.accounts, account, TAKE, TEN)
-        ann.line.between["TransactWriteItems"] = lambda: books.clock.advance(70)
-    requests = [sent.parameters for sent in ann.line.sent if sent.operation == "TransactWriteItems"]
-    assert len(requests) == 2
-    assert requests[0] == requests[1]
+        ann.line.between["TransactWriteItems"] = lambda: books.clock.advance(LEASE_S + MARGIN_S)
+    first, second = [sent.parameters for sent in ann.line.sent if sent.operation == "TransactWriteItems"]
+    assert first == second
     assert books.balance(account) == 90

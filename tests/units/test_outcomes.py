@@ -4,15 +4,16 @@ import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
+from math import inf
 
 import pytest
 from botocore.exceptions import ClientError
 from kit.crashes import crashes
 from kit.units import THREADS_ONLY, VERSION, Books, Interrupt, Key, Killed, Lost, Party, dumped, some_account, some_name
+from units.conftest import LEASE_S, MARGIN_S
 
 from ticketlock.errors import (
     ConditionFailed,
-    InvalidUnitRequest,
     OutcomeUnknown,
     RequestNotApplied,
     UnitConflict,
@@ -26,12 +27,9 @@ pytestmark = pytest.mark.shows("known outcomes", "exactly once", "killed coordin
 TAKE, ADD, TEN = "SET balance = balance - :n", "SET balance = balance + :n", {":n": 10}
 
 COMMIT = "TransactWriteItems"
-
 FORGETS_TOKENS = "moto"
 """The engine that applies a transaction twice if it is sent twice under one token and its conditions still hold
 (docs/proof.md)."""
-
-LEASE_S, MARGIN_S = 60, 5
 
 
 def takes_ten(party: Party, key: Key, **terms: object) -> Unit:
@@ -41,15 +39,17 @@ def takes_ten(party: Party, key: Key, **terms: object) -> Unit:
     return unit
 
 
-NAMED = pytest.mark.parametrize("named", [False, True], ids=["unnamed", "named"])
+@pytest.fixture(params=[False, True], ids=["unnamed", "named"])
+def name(request: pytest.FixtureRequest) -> str | None:
+    """The name of a unit, or none."""
+    return some_name() if request.param else None
 
 
-@NAMED
 def test_a_commit_whose_replies_are_all_lost_is_found_out_to_be_committed(
-    books: Books, ann: Party, account: Key, other: Key, named: bool
+    books: Books, ann: Party, account: Key, other: Key, name: str | None
 ) -> None:
-    ann.loses(Lost.REPLY, 1, 1_000, COMMIT)
-    unit = takes_ten(ann, account, name=some_name() if named else None)
+    ann.loses(Lost.REPLY, 1, inf, COMMIT)
+    unit = takes_ten(ann, account, name=name)
     unit.update(ann.accounts, other, ADD, TEN)
     unit.put(ann.accounts, some_account(), condition="attribute_not_exists(id)")
     unit.commit()
@@ -57,22 +57,21 @@ def test_a_commit_whose_replies_are_all_lost_is_found_out_to_be_committed(
 
 
 @THREADS_ONLY
-@NAMED
-def test_a_commit_whose_replies_are_all_lost_is_known_by_its_name_alone_if_others_have_written_since(
-    books: Books, ann: Party, ben: Party, account: Key, named: bool
+def test_a_commit_whose_replies_are_all_lost_and_whose_item_others_have_changed_is_only_known_if_it_has_a_name(
+    books: Books, ann: Party, ben: Party, account: Key, name: str | None
 ) -> None:
-    ann.loses(Lost.REPLY, 1, 1_000, COMMIT)
-    unit = takes_ten(ann, account, name=some_name() if named else None)
+    ann.loses(Lost.REPLY, 1, inf, COMMIT)
+    unit = takes_ten(ann, account, name=name)
     ann.line.between["GetItem"] = partial(ben.changes, account, 7)
-    with nullcontext() if named else pytest.raises(OutcomeUnknown, match=unit.id):
+    with nullcontext() if name else pytest.raises(OutcomeUnknown, match=unit.id):
         unit.commit()
     assert books.balance(account) == 7
 
 
-def test_a_commit_whose_replies_are_all_lost_which_only_deletes_leaves_nothing_to_find_out_by(
+def test_a_commit_whose_replies_are_all_lost_and_which_only_deletes_is_unknown(
     books: Books, ann: Party, account: Key
 ) -> None:
-    ann.loses(Lost.REPLY, 1, 1_000, COMMIT)
+    ann.loses(Lost.REPLY, 1, inf, COMMIT)
     unit = ann.begin()
     unit.delete(ann.accounts, account)
     with pytest.raises(OutcomeUnknown, match="a unit with a name can be asked for"):
@@ -100,7 +99,7 @@ def test_what_another_client_writes_between_two_attempts_leaves_the_outcome_unkn
     books.plain_client.delete_item(TableName=books.tables["units"], Key=dumped(receipt))
 
 
-# Commits that the token alone prevents from being applied twice: they return the balance on engines that forget it.
+# Commits that the token alone prevents from being applied twice: each returns the balance on an engine that forgets it.
 
 
 def count_blindly(ann: Party, unit: Unit, key: Key) -> int:
@@ -113,13 +112,12 @@ def count_blindly_if(ann: Party, unit: Unit, key: Key) -> int:
     return 110
 
 
-@pytest.mark.parametrize("name", [None, "named"])
 @pytest.mark.parametrize("state", [count_blindly, count_blindly_if])
 def test_a_second_attempt_after_a_lost_reply_is_the_first_one_again(
     books: Books, ann: Party, account: Key, state: Callable[[Party, Unit, Key], int], name: str | None
 ) -> None:
     ann.loses(Lost.REPLY, 1, operation=COMMIT)
-    with ann.begin(name=name and some_name()) as unit:
+    with ann.begin(name=name) as unit:
         if_forgotten = state(ann, unit, account)
     forgets = books.engine.name == FORGETS_TOKENS and name is None
     assert books.balance(account) == (if_forgotten if forgets else 110)
@@ -150,33 +148,32 @@ def test_a_second_attempt_after_a_lost_request_that_surely_was_not_sent_is_refus
     assert books.balance(account) == 100
 
 
-def arrives(books: Books, ann: Party) -> None:
-    """The request as it was sent: a copy that arrives after its sender has given it up."""
+def deliver_late(books: Books, ann: Party) -> None:
+    """Deliver a copy of the commit as it was sent, after its sender has given it up."""
     (commit, *_) = [sent for sent in ann.line.sent if sent.operation == COMMIT]
     books.plain_client.transact_write_items(**commit.parameters)
 
 
-@NAMED
 def test_a_commit_that_never_arrives_is_unknown_since_a_late_copy_is_applied_if_nothing_has_changed(
-    books: Books, ann: Party, account: Key, named: bool
+    books: Books, ann: Party, account: Key, name: str | None
 ) -> None:
-    ann.loses(Lost.REQUEST, 1, 1_000, COMMIT)
+    ann.loses(Lost.REQUEST, 1, inf, COMMIT)
     with pytest.raises(OutcomeUnknown) as raised:
-        takes_ten(ann, account, name=some_name() if named else None).commit()
-    assert ("outcome(" in str(raised.value)) == named
+        takes_ten(ann, account, name=name).commit()
+    assert ("outcome(" in str(raised.value)) == (name is not None)
     assert books.balance(account) == 100
-    arrives(books, ann)
+    deliver_late(books, ann)
     assert books.balance(account) == 90
 
 
 @pytest.mark.parametrize(
     ("meanwhile", "left"), [("others change the item", 7), ("its name is committed", 90), ("its name is given up", 100)]
 )
-def test_a_copy_of_a_commit_that_arrives_late_is_refused_if(
+def test_a_copy_of_a_commit_that_arrives_after_the_item_or_the_use_of_the_name_has_changed_is_refused(
     books: Books, ann: Party, ben: Party, account: Key, meanwhile: str, left: int
 ) -> None:
     name = some_name()
-    ann.loses(Lost.REQUEST, 1, 1_000, COMMIT)
+    ann.loses(Lost.REQUEST, 1, inf, COMMIT)
     with pytest.raises(OutcomeUnknown):
         takes_ten(ann, account, name=name).commit()
     match meanwhile:
@@ -187,22 +184,21 @@ def test_a_copy_of_a_commit_that_arrives_late_is_refused_if(
         case "its name is given up":
             assert ben.units.outcome(name=name) is Outcome.ROLLED_BACK
     with pytest.raises(ClientError, match="ConditionalCheckFailed"):
-        arrives(books, ann)
+        deliver_late(books, ann)
     assert books.balance(account) == left
 
 
-@NAMED
 def test_a_copy_of_a_commit_that_arrives_late_is_not_applied_a_second_time(
-    books: Books, ann: Party, account: Key, named: bool
+    books: Books, ann: Party, account: Key, name: str | None
 ) -> None:
-    takes_ten(ann, account, name=some_name() if named else None).commit()
+    takes_ten(ann, account, name=name).commit()
     forgets = books.engine.name == FORGETS_TOKENS
     with pytest.raises(ClientError, match="ConditionalCheckFailed") if forgets else nullcontext():
-        arrives(books, ann)
+        deliver_late(books, ann)
     assert books.balance(account) == 90
 
 
-def test_the_outcome_of_a_name_is_rolled_back_before_its_use_and_committed_since_whichever_process_asks(
+def test_the_outcome_of_a_name_is_rolled_back_before_its_use_and_committed_afterwards_whichever_process_asks(
     ann: Party, ben: Party, account: Key
 ) -> None:
     name = some_name()
@@ -212,7 +208,7 @@ def test_the_outcome_of_a_name_is_rolled_back_before_its_use_and_committed_since
 
 
 @pytest.mark.parametrize("engine", [None, "marked"])
-def test_the_outcome_of_a_name_that_was_given_up_is_refused_to_the_unit_that_was_on_its_way_with_it(
+def test_asking_for_the_outcome_of_a_name_rolls_back_the_unit_that_was_about_to_be_committed_with_it(
     books: Books, ann: Party, ben: Party, account: Key, engine: str | None
 ) -> None:
     name = some_name()
@@ -229,7 +225,7 @@ def test_the_outcome_of_a_name_after_an_unknown_outcome_is_committed_if_it_was(
     name = some_name()
     unit = takes_ten(ann, account, name=name)
     # The name's receipt cannot be read either.
-    ann.loses(Lost.REPLY, 1, 1_000)
+    ann.loses(Lost.REPLY, 1, inf)
     with pytest.raises(OutcomeUnknown, match="outcome"):
         unit.commit()
     assert ben.units.outcome(name=name) is Outcome.COMMITTED
@@ -253,7 +249,7 @@ def test_the_outcome_of_a_name_that_is_committed_while_it_is_asked_for_is_commit
     [("marked", False, Outcome.COMMITTED), ("marked", True, Outcome.ROLLED_BACK), (None, False, Outcome.FORGOTTEN)],
     ids=lambda each: str(getattr(each, "value", each)),
 )
-def test_the_outcome_of_a_unit_by_its_id_is_known_of_marks_and_forgotten_of_one_request(
+def test_the_outcome_of_a_unit_by_its_id_is_known_if_it_has_used_marks_and_forgotten_otherwise(
     ann: Party, ben: Party, account: Key, engine: str | None, conflict: bool, outcome: Outcome
 ) -> None:
     """One request leaves no record: a caller that may have to ask gives the unit a name."""
@@ -277,28 +273,13 @@ def test_the_outcome_of_a_unit_that_was_killed_is_pending_until_its_lease_is_ove
     assert ben.units.outcome(unit=unit.id) is Outcome.PENDING
     books.clock.advance(LEASE_S + MARGIN_S)
     assert ben.units.outcome(unit=unit.id) is Outcome.ROLLED_BACK
-    assert [books.balance(key) for key in (account, other)] == [100, 50]
-
-
-@pytest.mark.parametrize(
-    ("field", "asked"),
-    [("name", {}), ("name", {"name": "a", "unit": "b"}), ("name", {"name": ""}), ("unit", {"unit": "mine"})],
-    ids=["nothing", "both", "an empty name", "what is no id"],
-)
-def test_an_outcome_that_is_asked_for_with_wrong_arguments_is_refused(
-    books: Books, ann: Party, field: str, asked: dict[str, str]
-) -> None:
-    before = books.everything()
-    with pytest.raises(InvalidUnitRequest) as refused:
-        ann.units.outcome(**asked)
-    assert refused.value.field == field
-    assert books.everything() == before
+    assert books.balances([account, other]) == [100, 50]
 
 
 @pytest.mark.parametrize("engine", ["native", "marked"])
 @pytest.mark.parametrize("is_saved", [False, True], ids=["open", "saved"])
 @pytest.mark.parametrize("is_given_up_again", [False, True], ids=["left alone", "given up again"])
-def test_a_name_whose_receipt_time_to_live_has_deleted_is_as_free_as_it_was(
+def test_a_name_that_was_given_up_may_be_used_after_time_to_live_has_deleted_its_receipt(
     books: Books, ann: Party, ben: Party, account: Key, engine: str, is_saved: bool, is_given_up_again: bool
 ) -> None:
     name = some_name()
@@ -319,7 +300,7 @@ def test_a_save_that_is_not_answered_is_unknown_until_it_is_resumed(
     books: Books, ann: Party, ben: Party, account: Key
 ) -> None:
     unit = takes_ten(ann, account)
-    ann.loses(Lost.REPLY, 1, 1_000, "PutItem")
+    ann.loses(Lost.REPLY, 1, inf, "PutItem")
     with pytest.raises(OutcomeUnknown):
         unit.save()
     with pytest.raises(UnitFinished, match="unknown"):
@@ -329,12 +310,12 @@ def test_a_save_that_is_not_answered_is_unknown_until_it_is_resumed(
 
 
 @pytest.mark.parametrize("row", [1, 2], ids=["the row of what is stated", "the record that names it"])
-def test_a_save_that_was_not_sent_leaves_the_unit_open_and_the_next_has_what_was_stated_in_between(
+def test_a_save_that_was_not_sent_leaves_the_unit_open_and_the_next_save_has_what_was_stated_in_between(
     books: Books, ann: Party, ben: Party, account: Key, row: int
 ) -> None:
     unit = ann.begin()
     unit.put(ann.accounts, {**some_account(), "raw": os.urandom(4_000)})
-    loss = ann.loses(Lost.NOT_SENT, row, 1_000, "PutItem")
+    loss = ann.loses(Lost.NOT_SENT, row, inf, "PutItem")
     with pytest.raises(RequestNotApplied):
         unit.save()
     ann.line.losses.remove(loss)
@@ -346,13 +327,13 @@ def test_a_save_that_was_not_sent_leaves_the_unit_open_and_the_next_has_what_was
 def test_resuming_shows_the_outcome_of_a_commit_that_was_not_answered(
     books: Books, ann: Party, ben: Party, account: Key
 ) -> None:
-    name = ann.saves(account)
-    unit = ann.units.resume(name)
-    ann.loses(Lost.REQUEST, 1, 1_000)
+    saved = ann.saves(account)
+    unit = ann.units.resume(saved)
+    ann.loses(Lost.REQUEST, 1, inf)
     with pytest.raises(OutcomeUnknown, match="resume"):
         unit.commit()
     ann.line.losses.clear()
-    again = ben.units.resume(name)
+    again = ben.units.resume(saved)
     assert not again.repeated
     again.commit()
     assert books.balance(account) == 90
@@ -362,11 +343,11 @@ def test_resuming_shows_the_outcome_of_a_commit_that_was_not_answered(
 def test_a_resumed_unit_that_is_interrupted_in_a_statement_is_as_it_was_saved(
     books: Books, ann: Party, ben: Party, account: Key, other: Key
 ) -> None:
-    name = ann.saves(account)
-    unit = ann.units.resume(name)
+    saved = ann.saves(account)
+    unit = ann.units.resume(saved)
     ann.loses(Lost.INTERRUPTED_AFTER, 1)
     with pytest.raises(Interrupt):
         unit.get(ann.accounts, other)
     ann.line.losses.clear()
-    ben.units.resume(name).commit()
+    ben.units.resume(saved).commit()
     assert books.balance(account) == 90

@@ -1,20 +1,28 @@
 """Units that are saved under an owner, such as an execution: its end rolls them back, and refuses late saves."""
 
 from collections.abc import Callable
-from itertools import count
+from contextlib import nullcontext
+from itertools import count, takewhile
 from typing import Any
 
 import pytest
 from kit.engines import engine_names, first_on
-from kit.units import THREADS_ONLY, Books, Key, Lost, Party, UnitsWorld, some_name
+from kit.units import THREADS_ONLY, Books, Key, Lost, Party, some_name
 
 from ticketlock.errors import InvalidUnitRequest, OutcomeUnknown, TableError, UnitChanged, UnitRolledBack
-from ticketlock.testing import InSteps, ManualClock, MemoryDynamoDB
+from ticketlock.testing import ManualClock, MemoryDynamoDB
 from ticketlock.units import Outcome, Units, create_units_table, unit_owner
+from ticketlock.units._rows import RECEIPT_IS_KEPT_S
+from ticketlock.wire._item_requests import MOST_TOGETHER
 
 pytestmark = pytest.mark.shows("ended owner", "unit over several states")
 
+MEMORY_FIRST = pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
+
 TAKE, TEN = "SET balance = balance - :n", {":n": 10}
+
+LONGEST = 1_024
+"""The bytes of the longest owner."""
 
 EXECUTION = "arn:aws:states:eu-west-1:123456789012:execution:Booking:one"
 
@@ -58,34 +66,37 @@ def test_the_end_of_an_owner_ends_a_unit_that_another_process_has_resumed(
     assert books.balance(account) == 100
 
 
-def test_the_end_of_an_owner_that_saved_nothing_leaves_a_row_whose_thirty_days_count_anew_with_each_end(
+def test_the_end_of_an_owner_that_saved_nothing_is_on_record_for_thirty_days_from_its_last_end(
     books: Books, ann: Party, ben: Party, owner: str
 ) -> None:
     """Also where the row of an earlier end has expired, and is not deleted yet."""
     assert ann.units.end_owner(owner) == []
-    books.clock.advance(30 * 24 * 3_600)
+    books.clock.advance(RECEIPT_IS_KEPT_S)
     ben.units.end_owner(owner)
     [row] = rows_of(books, owner)
     assert row["row"] == "ended"
-    assert row["expiresAt"] >= books.clock.wall_ms // 1_000 + 30 * 24 * 3_600
+    assert row["expiresAt"] >= books.clock.wall_ms // 1_000 + RECEIPT_IS_KEPT_S
 
 
-def test_the_end_of_an_owner_reads_its_own_rows_alone(ann: Party, account: Key, owner: str) -> None:
+def test_the_end_of_an_owner_queries_its_own_rows_and_writes_once_for_each_unit(
+    ann: Party, account: Key, owner: str
+) -> None:
     ann.saves(account, owner)
     sent = ann.sends(lambda: ann.units.end_owner(owner))
-    assert [each for each in sent if each not in ("GetItem",)] == ["PutItem", "Query", "UpdateItem"]
+    assert [each for each in sent if each != "GetItem"] == ["PutItem", "Query", "UpdateItem"]
 
 
 def test_the_end_of_an_owner_is_the_end_of_every_unit_however_many_there_are(
     ann: Party, account: Key, owner: str
 ) -> None:
-    names = {ann.saves(account, owner) for _ in range(103)}
+    names = {ann.saves(account, owner) for _ in range(MOST_TOGETHER + 3)}
     assert set(ann.units.end_owner(owner)) == names
 
 
 def test_the_end_of_an_owner_reads_every_page_of_its_rows(books: Books, ann: Party, account: Key) -> None:
-    owner = some_name().ljust(1_024, "o")
+    owner = some_name().ljust(LONGEST, "o")
     names = {ann.saves(account, owner) for _ in range(4)}
+    # A page has up to 1 MB.
     for row in rows_of(books, owner):
         books.write("units", {**row, "padding": "x" * 390_000})
     sent = ann.sends(lambda: ann.units.end_owner(owner))
@@ -107,10 +118,17 @@ def test_a_save_after_the_end_of_its_owner_is_refused_and_ends_a_unit_that_was_s
 
 
 @THREADS_ONLY
-@pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
-@pytest.mark.parametrize("another", ["has resumed it", "has committed it", "resumes it meanwhile"])
-def test_a_save_after_the_end_of_its_owner_says_who_has_the_unit_by_then(
-    ann: Party, ben: Party, account: Key, owner: str, another: str
+@MEMORY_FIRST
+@pytest.mark.parametrize(
+    ("another", "outcome"),
+    [
+        ("has resumed it", Outcome.PENDING),
+        ("has committed it", Outcome.COMMITTED),
+        ("resumes it meanwhile", Outcome.PENDING),
+    ],
+)
+def test_a_save_after_the_end_of_its_owner_does_not_end_a_unit_with_which_another_process_has_gone_on(
+    ann: Party, ben: Party, account: Key, owner: str, another: str, outcome: Outcome
 ) -> None:
     unit = ann.units.resume(ann.saves(account))
     if another == "has resumed it":
@@ -122,14 +140,14 @@ def test_a_save_after_the_end_of_its_owner_says_who_has_the_unit_by_then(
     ben.units.end_owner(owner)
     with pytest.raises(UnitChanged):
         unit.save(owner=owner)
-    assert ann.units.outcome(unit=unit.id) is (Outcome.COMMITTED if "committed" in another else Outcome.PENDING)
+    assert ann.units.outcome(unit=unit.id) is outcome
 
 
 @pytest.mark.parametrize("next_owner", [None, "another"])
 def test_a_save_says_whose_the_unit_is_from_then_on(
     books: Books, ann: Party, ben: Party, account: Key, owner: str, next_owner: str | None
 ) -> None:
-    name, next_owner = ann.saves(account, owner), next_owner and some_name()
+    name = ann.saves(account, owner)
 
     def shown() -> list[str | None]:
         return [unit.owner for unit in ben.units.open_units() if unit.unit == name]
@@ -143,12 +161,13 @@ def test_a_save_says_whose_the_unit_is_from_then_on(
 
 
 def test_a_save_keeps_the_row_of_its_owner_as_long_as_the_unit(books: Books, ann: Party, owner: str) -> None:
-    name = ann.begin().save(keep_for=100, owner=owner)
+    for_s, longer_s = 100, 10_000
+    name = ann.begin().save(keep_for=for_s, owner=owner)
     [first] = rows_of(books, owner)
-    ann.units.resume(name).save(keep_for=10_000, owner=owner)
+    ann.units.resume(name).save(keep_for=longer_s, owner=owner)
     [last] = rows_of(books, owner)
     assert (first["row"], last["row"]) == (name, name)
-    assert 9_800 < last["expiresAt"] - first["expiresAt"] < 10_000
+    assert int(last["expiresAt"] - first["expiresAt"]) == pytest.approx(longer_s - for_s, abs=99)
 
 
 def test_a_save_costs_one_request_more_than_without_an_owner(ann: Party, owner: str) -> None:
@@ -166,8 +185,8 @@ def test_a_save_that_was_not_answered_is_found_by_the_end_of_its_owner(
     assert len(ben.units.end_owner(owner)) == 1
 
 
-@pytest.mark.parametrize("owner", ["", 7, "o" * 1_025], ids=["empty", "a number", "too long"])
-def test_a_save_under_what_can_be_no_owner_is_refused(ann: Party, owner: Any) -> None:
+@pytest.mark.parametrize("owner", ["", 7, "o" * (LONGEST + 1)], ids=["empty", "a number", "too long"])
+def test_what_can_be_no_owner_is_refused_by_a_save_and_by_an_end(ann: Party, owner: Any) -> None:
     unit = ann.begin()
     for ask in (lambda: unit.save(owner=owner), lambda: ann.units.end_owner(owner)):
         with pytest.raises(InvalidUnitRequest, match="owner"):
@@ -187,28 +206,22 @@ def test_an_end_that_could_not_reach_every_unit_says_so_and_the_next_one_does(
 
 
 @THREADS_ONLY
-@pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
-def test_a_save_beside_the_end_of_its_owner_is_found_or_refused(
-    units_world: UnitsWorld, books: Books, owner: str
+@MEMORY_FIRST
+@pytest.mark.parametrize(("before", "is_refused"), [("PutItem", False), ("Query", True), ("UpdateItem", True)])
+def test_a_save_beside_the_end_of_its_owner_is_found_before_the_end_is_on_record_and_refused_afterwards(
+    ann: Party, ben: Party, account: Key, owner: str, before: str, is_refused: bool
 ) -> None:
-    outcomes = set()
-    for at, operation in enumerate(("PutItem", "Query", "UpdateItem")):
-        mine, ann, ben, key = f"{owner}-{at}", units_world.party(), units_world.party(), books.account(100)
-        # One is there already, so that there is something to roll back.
-        first, unit = ann.saves(key, mine), ann.begin()
+    # There is a unit to roll back already.
+    first, unit = ann.saves(account, owner), ann.begin()
 
-        def saves(unit: Any = unit, mine: str = mine) -> None:
-            try:
-                unit.save(owner=mine)
-            except UnitRolledBack:
-                outcomes.add("refused")
-            else:
-                outcomes.add("found")
+    def saves() -> None:
+        with pytest.raises(UnitRolledBack) if is_refused else nullcontext():
+            unit.save(owner=owner)
 
-        ben.line.between[operation] = saves
-        assert first in ben.units.end_owner(mine)
-        assert ann.units.outcome(unit=unit.id) in (Outcome.ROLLED_BACK, Outcome.FORGOTTEN)
-    assert outcomes == {"found", "refused"}
+    ben.line.between[before] = saves
+    assert set(ben.units.end_owner(owner)) == ({first} if is_refused else {first, unit.id})
+    assert not ben.line.between
+    assert ann.units.outcome(unit=unit.id) is (Outcome.FORGOTTEN if is_refused else Outcome.ROLLED_BACK)
 
 
 def test_an_execution_is_another_owner_after_each_redrive(books: Books, ann: Party, account: Key, owner: str) -> None:
@@ -243,51 +256,38 @@ def head_last(left: int) -> int:
     return left - 1
 
 
-class Slow(MemoryDynamoDB):
-    """Performs its next transaction that writes step by step, and lets others act after some of them."""
-
-    meanwhile: Callable[[InSteps, int], object] | None = None
-
-    def transact_write_items(self, **parameters: Any) -> Any:
-        which, act = self.in_steps("transact_write_items", **parameters), self.meanwhile
-        self.meanwhile = None
-        taken = 0
-        while which.step():
-            taken += 1
-            if act is not None:
-                act(which, taken)
-        return which.finish()
-
-
-def saved_while_its_owner_ends(at: int, order: Callable[[int], int]) -> str | None:
+def saved_while_its_owner_ends(after: int, order: Callable[[int], int], monkeypatch: pytest.MonkeyPatch) -> str | None:
     """What becomes of a unit whose owner ends after the n-th step of its save; None if the save has fewer steps."""
     clock = ManualClock()
-    memory = Slow(lock_table=None, clock=clock)
+    memory = MemoryDynamoDB(lock_table=None, clock=clock)
     memory.comes_next = order
     create_units_table("units", client=memory.client)
     ann = Units("units", client=memory.client, clocks=clock, sleep=clock.sleep)
-    unit = ann.begin()
-    steps: list[int] = []
+    unit, has_ended = ann.begin(), False
 
-    def ends_its_owner(which: InSteps, taken: int) -> None:
-        steps.append(taken)
+    def save_step_by_step(**parameters: Any) -> Any:
+        nonlocal has_ended
+        monkeypatch.undo()
+        save = memory.in_steps("transact_write_items", **parameters)
 
         def sleeps(seconds: float) -> None:
             clock.sleep(seconds)
-            # A wait is for an item that this transaction has reserved.
+            # A wait is for an item that the save has reserved.
             if seconds > 0:
-                which.step()
+                save.step()
 
-        if taken == at:
+        has_ended = all(save.step() for _ in range(after))
+        if has_ended:
             Units("units", client=memory.client, clocks=clock, sleep=sleeps).end_owner("job")
+        return save.finish()
 
-    memory.meanwhile = ends_its_owner
+    monkeypatch.setattr(memory, "transact_write_items", save_step_by_step)
     try:
         assert unit.save(owner="job") == unit.id
     except UnitRolledBack:
         assert ann.outcome(unit=unit.id) is Outcome.FORGOTTEN
         return "refused"
-    if at not in steps:
+    if not has_ended:
         return None
     with pytest.raises(UnitRolledBack):
         ann.resume(unit.id)
@@ -296,12 +296,10 @@ def saved_while_its_owner_ends(at: int, order: Callable[[int], int]) -> str | No
 
 
 @pytest.mark.parametrize("order", [head_first, head_last])
-def test_a_save_that_is_half_applied_is_found_or_refused(order: Callable[[int], int]) -> None:
-    ends = []
-    for at in count(1):
-        end = saved_while_its_owner_ends(at, order)
-        if end is None:
-            break
-        ends.append(end)
+def test_a_save_that_is_half_applied_is_found_or_refused(
+    order: Callable[[int], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = list(takewhile(bool, (saved_while_its_owner_ends(after, order, monkeypatch) for after in count(1))))
+    # Both of its items are reserved, and then changed.
     assert len(ends) >= 4
     assert set(ends) == {"found", "refused"}

@@ -1,11 +1,10 @@
 """What other processes find at the marks of a unit whose process has crashed, also if its record is incomplete."""
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from kit.crashes import before_the_nth
 from kit.units import MARK, THREADS_ONLY, VERSION, Books, Key, Killed, Lost, Party, UnitsWorld, dumped, some_account
 from units.conftest import NEW, OLD, killed, states
 
@@ -15,7 +14,6 @@ from ticketlock.units import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation, Re
 pytestmark = THREADS_ONLY
 
 LEASE_S, COPIES_S, MARGIN_S = 60, 600, 5
-SET = "SET balance = :n"
 LEVELS = pytest.mark.parametrize("level", [UNCOMMITTED, COMMITTED, SERIALIZABLE], ids=lambda level: level.name)
 
 
@@ -42,12 +40,6 @@ def lose_rows(books: Books, unit: str, begins: str) -> None:
             books.plain_client.delete_item(TableName=books.tables["units"], Key=key)
 
 
-def before_the(number: int, operation: str, party: Party, do: Callable[[], object]) -> None:
-    """Run something before a process sends its n-th request of an operation from now on."""
-    later = partial(before_the, number - 1, operation, party, do)
-    party.line.between[operation] = do if number == 1 else later
-
-
 @LEVELS
 @pytest.mark.parametrize("state", ["pending", "pending, and its rows are lost", "committed"])
 def test_a_reader_past_marks_sees_what_is_committed_and_uncommitted_what_is_stored(
@@ -66,9 +58,8 @@ def test_a_unit_that_is_committed_and_not_finished_is_read_again_by_a_reader_bet
     killed(units_world, keys, is_committed=True)
     books.clock.advance(COPIES_S + MARGIN_S)
     # The item twice, until its record is known to be of that moment, and then what the unit writes.
-    before_the(3, "GetItem", ben, units_world.party().units.sweep)
+    before_the_nth(ben, 3, units_world.party().units.sweep, "GetItem")
     assert (ben.units.get(ben.accounts, keys[0]) or {})["balance"] == 0
-    assert not ben.line.between
     asked = [sent.parameters for sent in ben.line.sent if sent.operation == "GetItem"]
     assert [each["TableName"] == ben.accounts.name for each in asked] == [True, True, False, False, True]
     assert all(each["ConsistentRead"] and "ProjectionExpression" not in each for each in asked)

@@ -8,18 +8,7 @@ from boto3.dynamodb.conditions import Attr
 from botocore.exceptions import ClientError
 from kit.engines import first_on
 from kit.pages import rows
-from kit.units import (
-    MARK,
-    THREADS_ONLY,
-    VERSION,
-    Books,
-    Key,
-    Party,
-    UnitsWorld,
-    dumped,
-    new_version,
-    some_account,
-)
+from kit.units import MARK, THREADS_ONLY, VERSION, Books, Key, Party, UnitsWorld, dumped, new_version, some_account
 from units.conftest import killed
 
 from ticketlock import InvalidUnitRequest

@@ -10,7 +10,8 @@ from kit.engines import first_on, roomy_engine_names
 from kit.units import MARK, THREADS_ONLY, VERSION, Books, Killed, Party, UnitsWorld, new_version, some_line
 
 from ticketlock.errors import InvalidUnitRequest, UnitConflict
-from ticketlock.units import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation, Unit
+from ticketlock.units import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation
+from ticketlock.units._record import LEASE_MS
 
 pytestmark = pytest.mark.shows("own writes in queries")
 
@@ -18,13 +19,20 @@ LEVELS = pytest.mark.parametrize("level", [UNCOMMITTED, COMMITTED, SERIALIZABLE]
 
 SET = "SET amount = :n"
 
-FAT = "x" * 350_000
+LARGE = "x" * 380_000
+"""A page of the service has up to 1 MB: two of these."""
 
 
 @pytest.fixture
 def order(books: Books) -> str:
     """Five lines, 1 to 5, with amounts of 10 to 50."""
     return with_lines(books, 5)
+
+
+@pytest.fixture
+def empty() -> str:
+    """An order without lines."""
+    return str(some_line()["pk"])
 
 
 def with_lines(books: Books, count: int, **more: Any) -> str:
@@ -41,6 +49,14 @@ def line(order: str, number: int) -> dict[str, Any]:
 
 def of(order: str) -> Any:
     return Key("pk").eq(order)
+
+
+def low_level(party: Party, order: str) -> dict[str, Any]:
+    return {
+        "TableName": party.lines.name,
+        "KeyConditionExpression": "pk = :pk",
+        "ExpressionAttributeValues": {":pk": {"S": order}},
+    }
 
 
 def numbers(items: list[dict[str, Any]]) -> list[int]:
@@ -132,8 +148,7 @@ def test_page_by_page_everything_comes_once(ann: Party, order: str, level: Isola
 
 @LEVELS
 def test_a_query_reads_more_than_one_page_of_the_service(books: Books, ann: Party, level: Isolation) -> None:
-    """A page has up to 1 MB: these fill three."""
-    order = with_lines(books, 7, fat=FAT)
+    order = with_lines(books, 7, text=LARGE)
     unit = ann.begin(isolation=level)
     unit.put(ann.lines, {**line(order, 8), "amount": 1})
     unit.delete(ann.lines, line(order, 4))
@@ -203,9 +218,7 @@ def test_what_a_query_below_serializable_has_shown_is_not_checked_but_for_what_i
         unit.query(ann.lines, of(order))
         unit.update(ann.lines, line(order, 1), SET, {":n": 2})
         changes(ben, order)
-    stored = books.raw("lines", line(order, 1))
-    assert stored is not None
-    assert stored == {**line(order, 1), "amount": 2, VERSION: stored[VERSION]}
+    assert books.item("lines", line(order, 1)) == {**line(order, 1), "amount": 2}
     unit = ann.begin(isolation=level)
     (shown,) = unit.query(ann.lines, of(order) & Key("sk").eq(3))
     changes(ben, order, 3)
@@ -245,8 +258,8 @@ DECISION = 3
 """The decision among the updates: two marks come before it."""
 
 
-def left(books: Books, party: Party, order: str, state: str) -> Unit:
-    """A unit that inserts 0, updates 1 and deletes 2, whose process is killed at the decision."""
+def left(books: Books, party: Party, order: str, state: str) -> None:
+    """Leave a unit that inserts 0, updates 1 and deletes 2, whose process is killed at the decision."""
     unit = party.begin(engine="marked")
     unit.put(party.lines, {**line(order, 0), "amount": 5})
     unit.update(party.lines, line(order, 1), SET, {":n": 5})
@@ -255,7 +268,6 @@ def left(books: Books, party: Party, order: str, state: str) -> Unit:
     with pytest.raises(Killed):
         unit.commit()
     assert all(MARK in (books.raw("lines", line(order, number)) or {}) for number in (0, 1, 2))
-    return unit
 
 
 BEFORE, AFTER = {1: 10, 2: 20, 3: 30, 4: 40, 5: 50}, {0: 5, 1: 5, 3: 30, 4: 40, 5: 50}
@@ -277,7 +289,7 @@ def test_a_query_past_marks_shows_what_is_committed_and_uncommitted_what_is_stor
 ) -> None:
     left(books, ann, order, state)
     if state == "rolled back":
-        books.clock.advance(120)
+        books.clock.advance(2 * LEASE_MS / 1_000)
         ben.units.sweep()
     ben.line.sent.clear()
     assert amounts(ben.begin(isolation=level).query(ben.lines, of(order))) == shown
@@ -312,14 +324,6 @@ def test_a_serializable_query_of_more_than_a_hundred_items_is_checked_by_marks(
     found = ann.units.query(ann.lines, of(order), isolation=SERIALIZABLE)
     assert numbers(found) == list(range(1, count + 1))
     assert ("TransactGetItems" in ann.line.operations) == (way == "native")
-
-
-def low_level(party: Party, order: str) -> dict[str, Any]:
-    return {
-        "TableName": party.lines.name,
-        "KeyConditionExpression": "pk = :pk",
-        "ExpressionAttributeValues": {":pk": {"S": order}},
-    }
 
 
 @pytest.mark.parametrize("select", [{}, {"Select": "COUNT"}], ids=str)
@@ -359,7 +363,7 @@ def test_a_query_of_the_low_level_api_comes_page_by_page_as_its_loop_is_written(
 
 
 def test_without_a_limit_a_reply_of_the_low_level_api_is_a_page_of_the_service(books: Books, ann: Party) -> None:
-    order = with_lines(books, 7, fat=FAT)
+    order = with_lines(books, 7, text=LARGE)
     unit = ann.begin(isolation=COMMITTED)
     ann.line.sent.clear()
     reply = unit.client.query(**low_level(ann, order))
@@ -441,28 +445,24 @@ ROOMY = pytest.mark.parametrize("units_engine", first_on("memory", roomy_engine_
 
 CHECKED_LEVELS = pytest.mark.parametrize("level", [COMMITTED, SERIALIZABLE], ids=lambda level: level.name)
 
-COUNT, LARGE = 12, "x" * 380_000
+DOZEN = range(1, 13)
+"""The numbers of so many lines that they are several pages."""
 
 
 # Incompressible: a dozen fill two rows of the record.
 NOISE = random.Random(0).randbytes(55_000)
 
 
-def inserted(world: UnitsWorld, an_order: str, **attributes: Any) -> None:
+def inserted(world: UnitsWorld, order: str, **attributes: Any) -> None:
     """Insert lines in a unit whose process is killed after its decision: the table has placeholders of them."""
     killed = world.party()
     unit = killed.begin(engine="marked")
-    for number in range(1, COUNT + 1):
-        unit.put(killed.lines, {"pk": an_order, "sk": number, **attributes})
+    for number in DOZEN:
+        unit.put(killed.lines, {**line(order, number), **attributes})
     crashes(killed, 1, is_sent=True)
     with pytest.raises(Killed):
         unit.commit()
-    assert all(MARK in (world.books.raw("lines", {"pk": an_order, "sk": at + 1}) or {}) for at in range(COUNT))
-
-
-@pytest.fixture
-def an_order() -> str:
-    return str(some_line()["pk"])
+    assert all(MARK in (world.books.raw("lines", line(order, number)) or {}) for number in DOZEN)
 
 
 @THREADS_ONLY
@@ -470,39 +470,36 @@ def an_order() -> str:
 @CHECKED_LEVELS
 @pytest.mark.parametrize("by_another", [False, True], ids=["not finished", "finished after the page was read"])
 def test_inserts_of_a_unit_that_is_committed_are_returned(
-    units_world: UnitsWorld, ben: Party, an_order: str, level: Isolation, by_another: bool
+    units_world: UnitsWorld, ben: Party, empty: str, level: Isolation, by_another: bool
 ) -> None:
-    inserted(units_world, an_order, text=LARGE)
+    inserted(units_world, empty, text=LARGE)
     eve = units_world.party()
     for operation in ("BatchGetItem", "TransactGetItems") if by_another else ():
         ben.line.between[operation] = lambda: eve.units.query(
-            eve.lines, Key("pk").eq(an_order), limit=COUNT, isolation=SERIALIZABLE
+            eve.lines, of(empty), limit=len(DOZEN), isolation=SERIALIZABLE
         )
     with ben.begin(isolation=level) as unit:
-        found = unit.query(ben.lines, Key("pk").eq(an_order))
-    assert [(item["sk"], item["text"]) for item in found] == [(at, LARGE) for at in range(1, COUNT + 1)]
+        found = unit.query(ben.lines, of(empty))
+    assert found == [{**line(empty, number), "text": LARGE} for number in DOZEN]
 
 
 @THREADS_ONLY
 @ROOMY
-def test_targets_of_blind_updates_are_returned_as_the_unit_leaves_them(books: Books, ann: Party, an_order: str) -> None:
-    keys = [{"pk": an_order, "sk": number} for number in range(1, COUNT + 1)]
-    for key in keys:
-        books.write("lines", {**key, "text": LARGE})
+def test_targets_of_blind_updates_are_returned_as_the_unit_leaves_them(books: Books, ann: Party, empty: str) -> None:
     unit = ann.begin()
-    for key in keys:
-        unit.update(ann.lines, key, "ADD amount :n", {":n": 1}, blind=True)
-    found = unit.query(ann.lines, Key("pk").eq(an_order))
-    assert [(item["sk"], item["amount"]) for item in found] == [(at, 1) for at in range(1, COUNT + 1)]
+    for number in DOZEN:
+        books.write("lines", {**line(empty, number), "text": LARGE})
+        unit.update(ann.lines, line(empty, number), "ADD amount :n", {":n": 1}, blind=True)
+    assert amounts(unit.query(ann.lines, of(empty))) == dict.fromkeys(DOZEN, 1)
 
 
 @THREADS_ONLY
 @ROOMY
 def test_the_record_of_a_unit_is_read_once_for_all_of_its_items(
-    books: Books, units_world: UnitsWorld, ben: Party, an_order: str
+    books: Books, units_world: UnitsWorld, ben: Party, empty: str
 ) -> None:
-    inserted(units_world, an_order, noise=NOISE)
-    ben.begin().query(ben.lines, Key("pk").eq(an_order))
+    inserted(units_world, empty, noise=NOISE)
+    ben.begin().query(ben.lines, of(empty))
     asked = [sent.parameters for sent in ben.line.sent if sent.operation == "GetItem"]
     rows = [each["Key"]["row"]["S"] for each in asked if each["TableName"] == books.tables["units"]]
     assert sorted(rows) == ["head", "w#1#00000", "w#1#00001"]

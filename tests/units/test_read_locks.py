@@ -11,6 +11,7 @@ from kit.engines import engine_names, first_on
 from kit.units import MARK, THREADS_ONLY, Books, Key, Lost, Party, UnitsWorld, make_table, some_account, some_name
 
 from ticketlock.errors import InvalidUnitRequest, UnitConflict, UnitContended, UnitFinished, UnitRolledBack
+from ticketlock.testing import ManualClock
 from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, Outcome, Unit, _packing
 from ticketlock.units._packing import Entry, packed
 from ticketlock.units._read_locks import KEYS_TOGETHER
@@ -18,12 +19,20 @@ from ticketlock.units._read_locks import KEYS_TOGETHER
 pytestmark = pytest.mark.shows("read locks")
 
 SET = "SET balance = :n"
-LEASE_S, COPIES_S = 60, 600
+LEASE_S, COPIES_S, MARGIN_S = 60, 600, 3
 ORDER = Key_("pk").eq("order-1")
 
 
 def locking(party: Party, **terms: Any) -> Unit:
     return party.begin(isolation=READ_LOCK, **terms)
+
+
+def reading(party: Party, key: Key) -> Unit:
+    """A unit that has marked an item, and is older than those that begin afterwards."""
+    unit = locking(party)
+    unit.get(party.accounts, key)
+    party.books.clock.advance(1)
+    return unit
 
 
 def marks(books: Books, *keys: Key) -> list[bool]:
@@ -32,7 +41,7 @@ def marks(books: Books, *keys: Key) -> list[bool]:
 
 def sweep(party: Party) -> None:
     for _ in range(2):
-        party.books.clock.advance(LEASE_S + COPIES_S + 3)
+        party.books.clock.advance(LEASE_S + COPIES_S + MARGIN_S)
         party.units.sweep()
 
 
@@ -41,7 +50,7 @@ def absent() -> Key:
     return some_account()
 
 
-def test_what_it_has_read_stays_the_same_until_it_ends(
+def test_what_a_unit_has_read_stays_the_same_until_the_unit_ends(
     books: Books, ann: Party, ben: Party, account: Key, absent: Key
 ) -> None:
     with locking(ann) as unit:
@@ -58,7 +67,7 @@ def test_what_it_has_read_stays_the_same_until_it_ends(
 
 
 @pytest.mark.parametrize("end", ["commit", "rollback", "error", "rollback after a change"])
-def test_what_it_has_marked_is_free_after_its_end(
+def test_what_a_unit_has_marked_is_free_after_its_end(
     books: Books, ann: Party, ben: Party, account: Key, absent: Key, end: str
 ) -> None:
     plain = books.plain_account()
@@ -80,7 +89,9 @@ def test_what_it_has_marked_is_free_after_its_end(
     assert books.balance(account) == 7
 
 
-def test_what_is_read_is_as_it_is_at_its_commit(books: Books, ann: Party, ben: Party, account: Key, other: Key) -> None:
+def test_a_unit_reads_what_others_committed_before_it_marked_the_item(
+    books: Books, ann: Party, ben: Party, account: Key, other: Key
+) -> None:
     unit = locking(ann)
     ben.changes(account, 7)
     assert unit.get(ann.accounts, account) == {**account, "balance": 7}
@@ -118,10 +129,8 @@ def test_an_older_unit_removes_the_mark_and_the_younger_is_rolled_back(
     assert books.balance(account) == 7
 
 
-def test_two_that_read_one_item_come_one_after_the_other(books: Books, ann: Party, ben: Party, account: Key) -> None:
-    first = locking(ann)
-    first.get(ann.accounts, account)
-    books.clock.advance(1)
+def test_two_units_that_read_one_item_come_one_after_the_other(ann: Party, ben: Party, account: Key) -> None:
+    first = reading(ann, account)
     with pytest.raises(UnitContended):
         locking(ben, timeout=0).get(ben.accounts, account)
     first.update(ann.accounts, account, SET, {":n": 1})
@@ -130,13 +139,9 @@ def test_two_that_read_one_item_come_one_after_the_other(books: Books, ann: Part
         assert second.get(ben.accounts, account) == {**account, "balance": 1}
 
 
-def test_a_unit_that_writes_nothing_waits_for_it_if_it_has_a_name(
-    books: Books, ann: Party, ben: Party, account: Key
-) -> None:
+def test_a_unit_that_only_reads_waits_for_a_read_lock_if_it_has_a_name(ann: Party, ben: Party, account: Key) -> None:
     """Its receipt is a write."""
-    holder = locking(ann)
-    holder.get(ann.accounts, account)
-    books.clock.advance(1)
+    holder = reading(ann, account)
     with ben.begin(timeout=0) as passes:
         passes.get(ben.accounts, account)
     with pytest.raises(UnitContended), ben.begin(name=some_name(), timeout=0) as waits:
@@ -144,72 +149,76 @@ def test_a_unit_that_writes_nothing_waits_for_it_if_it_has_a_name(
     holder.rollback()
 
 
-class TestItsTimeOut:
-    """Of a unit that waits for older ones, each of which ends once the unit has slept long enough."""
+class Sleep:
+    """The sleep of a process, in which an older unit may end."""
 
-    @pytest.fixture
-    def older(self) -> list[tuple[Unit, float]]:
-        """The unit that is waited for, and for how many seconds."""
-        return []
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self._older: Unit | None = None
+        self._left_s = 0.0
 
-    @pytest.fixture
-    def ann(self, units_world: UnitsWorld, older: list[tuple[Unit, float]]) -> Party:
-        def sleep(seconds: float) -> None:
-            units_world.books.clock.sleep(seconds)
-            if older:
-                unit, left_s = older.pop()
-                if left_s > seconds:
-                    older.append((unit, left_s - seconds))
-                else:
-                    unit.commit()
+    def ends(self, older: Unit, after_s: float) -> None:
+        """Let a unit be committed once the process has slept so long."""
+        self._older, self._left_s = older, after_s
 
-        return units_world.party(sleep=sleep)
+    def __call__(self, seconds: float) -> None:
+        self._clock.sleep(seconds)
+        self._left_s -= seconds
+        if self._older is not None and self._left_s <= 0:
+            older, self._older = self._older, None
+            older.commit()
 
-    def reads(self, books: Books, ben: Party, key: Key) -> Unit:
-        """A unit that has marked an item."""
-        unit = locking(ben)
-        unit.get(ben.accounts, key)
+
+@pytest.fixture
+def sleep(books: Books) -> Sleep:
+    return Sleep(books.clock)
+
+
+@pytest.fixture
+def waiter(units_world: UnitsWorld, sleep: Sleep) -> Party:
+    return units_world.party(sleep=sleep)
+
+
+@THREADS_ONLY
+def test_the_time_out_of_a_unit_with_read_locks_does_not_count_what_its_caller_does_between_two_waits(
+    books: Books, waiter: Party, ben: Party, account: Key, other: Key, sleep: Sleep
+) -> None:
+    timeout_s, keys = 5, (account, other)
+    holders = [reading(ben, key) for key in keys]
+    with locking(waiter, timeout=timeout_s) as unit:
+        for key, holder in zip(keys, holders, strict=True):
+            sleep.ends(holder, after_s=0.1)
+            unit.update(waiter.accounts, key, SET, {":n": 1})
+            books.clock.advance(timeout_s + 1)
+    assert [books.balance(key) for key in keys] == [1, 1]
+
+
+@THREADS_ONLY
+def test_the_time_out_of_a_unit_with_read_locks_does_not_count_the_grace_of_a_younger_one(
+    books: Books, waiter: Party, ben: Party, account: Key, other: Key, sleep: Sleep
+) -> None:
+    oldest = reading(ben, other)
+    with locking(waiter, timeout=0.1) as unit:
         books.clock.advance(1)
-        return unit
+        reading(ben, account)
+        unit.update(waiter.accounts, account, SET, {":n": 1})
+        sleep.ends(oldest, after_s=0.01)
+        unit.update(waiter.accounts, other, SET, {":n": 1})
+    assert [books.balance(key) for key in (account, other)] == [1, 1]
 
-    @THREADS_ONLY
-    def test_the_time_out_of_a_unit_with_read_locks_does_not_count_what_its_caller_does_between_two_waits(
-        self, books: Books, ann: Party, ben: Party, older: list[tuple[Unit, float]]
-    ) -> None:
-        keys = [books.account(), books.account()]
-        units = [self.reads(books, ben, key) for key in keys]
-        with locking(ann, timeout=5) as unit:
-            for key, each in zip(keys, units, strict=True):
-                older.append((each, 0.1))
-                unit.update(ann.accounts, key, SET, {":n": 1})
-                books.clock.advance(6)
-        assert [books.balance(key) for key in keys] == [1, 1]
 
-    @THREADS_ONLY
-    def test_the_time_out_of_a_unit_with_read_locks_does_not_count_the_grace_of_a_younger_one(
-        self, books: Books, ann: Party, ben: Party, account: Key, other: Key, older: list[tuple[Unit, float]]
-    ) -> None:
-        oldest = self.reads(books, ben, other)
-        with locking(ann, timeout=0.1) as unit:
-            books.clock.advance(1)
-            self.reads(books, ben, account)
-            unit.update(ann.accounts, account, SET, {":n": 1})
-            older.append((oldest, 0.01))
-            unit.update(ann.accounts, other, SET, {":n": 1})
-        assert [books.balance(key) for key in (account, other)] == [1, 1]
-
-    @THREADS_ONLY
-    def test_the_time_out_of_a_unit_with_read_locks_counts_all_waits_together(
-        self, books: Books, ann: Party, ben: Party, older: list[tuple[Unit, float]]
-    ) -> None:
-        keys = [books.account(), books.account()]
-        units = [self.reads(books, ben, key) for key in keys]
-        unit = locking(ann, timeout=1)
-        older.append((units[0], 0.7))
-        unit.get(ann.accounts, keys[0])
-        older.append((units[1], 0.7))
-        with pytest.raises(UnitContended, match=f"^waited 1 s in all for older units, .* {units[1].id}: "):
-            unit.get(ann.accounts, keys[1])
+@THREADS_ONLY
+def test_the_time_out_of_a_unit_with_read_locks_counts_all_waits_together(
+    waiter: Party, ben: Party, account: Key, other: Key, sleep: Sleep
+) -> None:
+    first, second = reading(ben, account), reading(ben, other)
+    unit = locking(waiter, timeout=1)
+    # Each of the two waits is within the time-out, and both together are not.
+    sleep.ends(first, after_s=0.7)
+    unit.get(waiter.accounts, account)
+    sleep.ends(second, after_s=0.7)
+    with pytest.raises(UnitContended, match=f"^waited 1 s in all for older units, .* {second.id}: "):
+        unit.get(waiter.accounts, other)
 
 
 def test_the_lease_of_read_locks_is_renewed_by_each_statement(books: Books, ann: Party, account: Key) -> None:
@@ -217,7 +226,7 @@ def test_the_lease_of_read_locks_is_renewed_by_each_statement(books: Books, ann:
     for _ in range(4):
         unit.get(ann.accounts, account)
         unit.get(ann.accounts, books.account())
-        books.clock.advance(45)
+        books.clock.advance(LEASE_S * 3 / 4)
     unit.update(ann.accounts, account, SET, {":n": 1})
     unit.commit()
     assert books.balance(account) == 1
@@ -229,7 +238,7 @@ def test_once_the_lease_of_read_locks_is_over_the_unit_gets_an_error_and_never_c
     unit = locking(ann)
     unit.update(ann.accounts, account, SET, {":n": 1})
     ann.loses(Lost.NOT_SENT, 1, 1_000)
-    books.clock.advance(LEASE_S + 3)
+    books.clock.advance(LEASE_S + MARGIN_S)
     ben.changes(account, 7)
     ann.line.losses.clear()
     with pytest.raises(UnitRolledBack):
@@ -267,14 +276,13 @@ REFUSED: dict[str, tuple[str, Callable[[Party, Key], object]]] = {
 }
 
 
-@pytest.mark.parametrize("ask", REFUSED)
+@pytest.mark.parametrize(("field", "ask"), REFUSED.values(), ids=REFUSED)
 def test_read_locks_are_refused_where_they_would_never_end_or_mark_what_is_asked_for(
-    books: Books, ann: Party, account: Key, ask: str
+    books: Books, ann: Party, account: Key, field: str, ask: Callable[[Party, Key], object]
 ) -> None:
-    field, do = REFUSED[ask]
     before = books.everything()
     with pytest.raises(InvalidUnitRequest) as refused:
-        do(ann, account)
+        ask(ann, account)
     assert refused.value.field == field
     assert ann.line.operations == []
     assert books.everything() == before
@@ -289,7 +297,9 @@ def test_a_save_of_a_unit_with_read_locks_is_refused(books: Books, ann: Party, a
     assert books.balance(account) == 1
 
 
-def test_a_repeated_one_reads_and_writes_nothing(books: Books, ann: Party, account: Key, absent: Key) -> None:
+def test_a_repeated_unit_writes_nothing_and_marks_nothing_that_it_reads(
+    books: Books, ann: Party, account: Key, absent: Key
+) -> None:
     name = some_name()
     with locking(ann, name=name) as unit:
         unit.update(ann.accounts, account, SET, {":n": 1})
@@ -302,7 +312,9 @@ def test_a_repeated_one_reads_and_writes_nothing(books: Books, ann: Party, accou
     assert books.everything() == before
 
 
-def test_other_levels_mark_nothing(books: Books, ann: Party, account: Key) -> None:
+def test_a_read_below_serializable_marks_nothing_and_a_serializable_read_marks(
+    books: Books, ann: Party, account: Key
+) -> None:
     with locking(ann) as unit:
         unit.get(ann.accounts, account, isolation=COMMITTED)
         assert marks(books, account) == [False]
@@ -310,7 +322,7 @@ def test_other_levels_mark_nothing(books: Books, ann: Party, account: Key) -> No
         assert marks(books, account) == [True]
 
 
-def test_what_has_changed_since_a_lower_read_ends_it_and_frees_what_it_has_marked(
+def test_a_change_since_a_read_below_serializable_ends_the_unit_and_frees_what_it_has_marked(
     books: Books, ann: Party, ben: Party, account: Key, other: Key
 ) -> None:
     unit = locking(ann)
@@ -327,9 +339,7 @@ def test_what_has_changed_since_a_lower_read_ends_it_and_frees_what_it_has_marke
 def test_items_that_were_read_before_and_after_the_unit_was_rolled_back_are_not_returned(
     books: Books, ann: Party, ben: Party, account: Key, other: Key
 ) -> None:
-    older = locking(ben)
-    older.get(ben.accounts, other)
-    books.clock.advance(1)
+    older = reading(ben, other)
     unit = locking(ann)
 
     def older_takes_both() -> None:
@@ -355,16 +365,16 @@ def notes(books: Books) -> Iterator[str]:
 
 @pytest.mark.parametrize("units_engine", ["memory"], indirect=True)
 @pytest.mark.parametrize(("more", "rows"), [(-1, 1), (0, 1), (1, 2)])
-def test_keys_that_do_not_fit_into_one_row_of_its_record_are_in_two(
+def test_keys_that_do_not_fit_into_one_row_of_the_record_are_in_two(
     books: Books, ann: Party, ben: Party, notes: str, more: int, rows: int
 ) -> None:
     table, chance = ann.units.table(notes), random.Random(1)
 
     def text(length: int) -> str:
         # The characters that JSON escapes are longer in a row, and a mixture with others is packed worst.
-        kinds = [chr(each) for each in range(32)], list('"\\'), [chr(each) for each in range(35, 128) if each != 92]
-        weights = [share / len(kind) for share, kind in zip((0.66, 0.04, 0.3), kinds, strict=True) for _ in kind]
-        return "".join(chance.choices([*kinds[0], *kinds[1], *kinds[2]], weights, k=length))
+        controls, escaped = [chr(each) for each in range(32)], ['"', "\\"]
+        others = [chr(each) for each in range(35, 128) if chr(each) not in escaped]
+        return "".join(map(chance.choice, chance.choices((controls, escaped, others), (66, 4, 30), k=length)))
 
     keys = [{"pk": text(2_048), "sk": text(1_024)} for _ in range(KEYS_TOGETHER)]
     entries = [Entry(notes, {name: {"S": part} for name, part in key.items()}, "pk", "unmark", {}) for key in keys]

@@ -2,11 +2,11 @@
 
 import random
 import uuid
-from itertools import count
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
-from kit.crashes import crashes
+from kit.crashes import before_the_nth, crashes
 from kit.engines import engine_names, first_on
 from kit.units import KEYS, MARK, THREADS_ONLY, Books, Key, Killed, Party, UnitsWorld, dumped, make_table, some_line
 
@@ -18,6 +18,7 @@ pytestmark = [THREADS_ONLY, pytest.mark.parametrize("units_engine", first_on("me
 LEASE_S, MARGIN_S, COPIES_S, DAY_S = 60, 5, 600, 24 * 3_600
 SET, NOUGHT = "SET balance = :n", {":n": 0}
 OLD_ID = "01K9AA0000SA1M0SPPS3EJ8KYB"
+"""The id of a unit so old that its record may be gone."""
 
 
 @pytest.fixture
@@ -38,6 +39,10 @@ def forget(books: Books, unit: str) -> None:
     books.plain_client.delete_item(TableName=books.tables["units"], Key=head)
 
 
+def with_units_table(books: Books, name: str) -> Books:
+    return replace(books, tables={**books.tables, "units": name})
+
+
 def found_in(party: Party, keys: list[Key], **how: bool) -> list[tuple[Record, str]]:
     """What is reported of the marks in these items, one for each."""
     return [(each.record, each.action) for each in reports_of(party, keys, **how)]
@@ -47,31 +52,37 @@ def reports_of(party: Party, keys: list[Key], **how: bool) -> list[FoundMark]:
     return [each for each in party.units.repair(party.accounts, **how) if each.key in keys]
 
 
-class Case(NamedTuple):
-    """A unit that was killed with two marked accounts, what time and loss have done to it, and what is made of it."""
+@dataclass
+class Case:
+    """A unit that was killed with two marked accounts, what time and loss have done to it, and what is made of it.
 
-    is_committed: bool
-    is_forgotten: bool
-    after_s: int
-    lost_records: bool
+    Attributes:
+        is_lost: whether the operator says that records are lost.
+    """
+
     record: Record
     action: str
-    balances: list[int]
+    balance: int = 100
+    after_s: int = 0
+    is_committed: bool = False
+    is_forgotten: bool = False
+    is_lost: bool = False
 
 
+DELETED = Case(Record.GONE, "unmarked", after_s=DAY_S + MARGIN_S, is_committed=True, is_forgotten=True)
 CASES = {
-    "on its way": Case(False, False, 0, True, Record.PENDING, "left", [100, 100]),
-    "its lease is over": Case(False, False, LEASE_S + MARGIN_S, False, Record.LEASE_OVER, "unmarked", [100, 100]),
-    "committed": Case(True, False, 0, False, Record.COMMITTED, "finished", [0, 0]),
-    "deleted by time to live": Case(True, True, DAY_S + MARGIN_S, False, Record.GONE, "unmarked", [100, 100]),
-    "deleted, and said to be lost": Case(True, True, DAY_S + MARGIN_S, True, Record.GONE, "unmarked", [100, 100]),
-    "cannot have gone yet": Case(False, True, DAY_S - MARGIN_S, False, Record.MISSING, "left", [100, 100]),
-    "said to be lost": Case(False, True, DAY_S - MARGIN_S, True, Record.MISSING, "unmarked", [100, 100]),
+    "on its way": Case(Record.PENDING, "left", is_lost=True),
+    "its lease is over": Case(Record.LEASE_OVER, "unmarked", after_s=LEASE_S + MARGIN_S),
+    "committed": Case(Record.COMMITTED, "finished", balance=0, is_committed=True),
+    "deleted by time to live": DELETED,
+    "deleted, and said to be lost": replace(DELETED, is_lost=True),
+    "cannot have gone yet": Case(Record.MISSING, "left", after_s=DAY_S - MARGIN_S, is_forgotten=True),
+    "said to be lost": Case(Record.MISSING, "unmarked", after_s=DAY_S - MARGIN_S, is_forgotten=True, is_lost=True),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_without_write_it_reports_what_it_would_do_and_with_write_does_it(
+def test_a_repair_without_write_reports_what_it_would_do_and_with_write_does_it(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key], case: Case
 ) -> None:
     unit = units_world.killed(keys, is_committed=case.is_committed)
@@ -79,15 +90,15 @@ def test_without_write_it_reports_what_it_would_do_and_with_write_does_it(
         forget(books, unit)
     books.clock.advance(case.after_s)
     before = books.everything()
-    would = reports_of(ben, keys, lost_records=case.lost_records)
+    would = reports_of(ben, keys, lost_records=case.is_lost)
     assert [(each.record, each.action) for each in would] == [(case.record, case.action)] * 2
     assert {each.needs_you for each in would} == {case.record is Record.MISSING and case.action == "left"}
     assert books.everything() == before
-    # The first repair has rolled it back.
+    # The repair of the first account rolls the unit back.
     then = Record.ROLLED_BACK if case.record is Record.LEASE_OVER else case.record
-    done = found_in(ben, keys, write=True, lost_records=case.lost_records)
+    done = found_in(ben, keys, write=True, lost_records=case.is_lost)
     assert done == [(case.record, case.action), (then, case.action)]
-    assert (books.marks(keys), books.balances(keys)) == (2 if case.action == "left" else 0, case.balances)
+    assert (books.marks(keys), books.balances(keys)) == (2 if case.action == "left" else 0, [case.balance] * 2)
     if then is Record.ROLLED_BACK:
         assert ben.units.outcome(unit=unit) is Outcome.ROLLED_BACK
 
@@ -117,42 +128,40 @@ def test_a_mark_that_comes_back_once_its_unit_is_closed_is_removed_and_reported(
     assert (books.marks(keys), books.balances(keys)) == (0, [100, 0])
 
 
-@pytest.mark.parametrize("of", ["its own table of units", "another table of units"])
-def test_beside_each_request_of_a_unit_it_changes_nothing_with(
-    books: Books, ann: Party, keys: list[Key], of: str
+@pytest.mark.parametrize("units_table", ["its own", "another"])
+def test_a_repair_beside_each_request_of_a_unit_changes_nothing(
+    books: Books, ann: Party, keys: list[Key], units_table: str
 ) -> None:
-    units_table = books.tables["units"]
-    if of == "another table of units":
-        units_table = f"units-{uuid.uuid4().hex[:8]}"
-        make_table(books.plain_client, units_table, KEYS["units"])
-    eve = Party(Books(books.engine, books.plain_client, {**books.tables, "units": units_table}, books.clock), None)
+    name = books.tables["units"]
+    if units_table == "another":
+        name = f"units-{uuid.uuid4().hex[:8]}"
+        make_table(books.plain_client, name, KEYS["units"])
+    eve = Party(with_units_table(books, name), None)
 
     def repairs(**_: Any) -> None:
-        eve.units.repair(eve.accounts, write=True, lost_records=units_table == books.tables["units"])
+        eve.units.repair(eve.accounts, write=True, lost_records=units_table == "its own")
 
     ann.client.meta.events.register_first("before-call.dynamodb", repairs)
     with ann.begin(engine="marked") as unit:
         for key in keys:
             unit.update(ann.accounts, key, SET, NOUGHT)
     assert (books.marks(keys), books.balances(keys)) == (0, [0, 0])
-    if units_table != books.tables["units"]:
-        books.plain_client.delete_table(TableName=units_table)
+    if units_table == "another":
+        books.plain_client.delete_table(TableName=name)
 
 
 def test_a_unit_that_pauses_past_its_lease_learns_that_it_was_rolled_back(
     books: Books, ann: Party, ben: Party, keys: list[Key]
 ) -> None:
-    updates = count(1)
-
-    def stands_still_at_its_decision(model: Any, **_: Any) -> None:
-        if model.name == "UpdateItem" and next(updates) == 3:
-            books.clock.advance(LEASE_S + MARGIN_S)
-            ben.units.repair(ben.accounts, write=True)
+    def pauses() -> None:
+        books.clock.advance(LEASE_S + MARGIN_S)
+        ben.units.repair(ben.accounts, write=True)
 
     unit = ann.begin(engine="marked")
     for key in keys:
         unit.update(ann.accounts, key, SET, NOUGHT)
-    ann.client.meta.events.register_first("before-call.dynamodb", stands_still_at_its_decision)
+    # Before its decision, which follows two marks.
+    before_the_nth(ann, 3, pauses, "UpdateItem")
     with pytest.raises(UnitRolledBack):
         unit.commit()
     assert (books.marks(keys), books.balances(keys)) == (0, [100, 100])
@@ -216,11 +225,8 @@ def test_a_record_that_no_unit_has_written_leaves_the_mark_and_the_others_are_go
     books.write("units", {"unit": OLD_ID, "row": "head", "state": "new"})
     strange = marked(books, {"unit": OLD_ID, "kind": "write"})
     units_world.killed(keys, is_committed=True)
-    assert sorted(action for _, action in found_in(ben, [strange, *keys], write=True)) == [
-        "finished",
-        "finished",
-        "left",
-    ]
+    actions = [action for _, action in found_in(ben, [strange, *keys], write=True)]
+    assert sorted(actions) == ["finished", "finished", "left"]
     assert books.marks([strange]) == 1
     forget(books, OLD_ID)
 
@@ -232,7 +238,7 @@ def test_a_placeholder_whose_record_is_gone_is_deleted(books: Books, ben: Party)
     assert books.raw("accounts", key) is None
 
 
-def test_it_reads_beyond_the_first_page(books: Books, ben: Party) -> None:
+def test_a_repair_reads_beyond_the_first_page(books: Books, ben: Party) -> None:
     noise = random.Random(0).randbytes(300_000)
     keys: list[Key] = [marked(books, {"unit": OLD_ID, "kind": "write"}, noise=noise) for _ in range(5)]
     scans = ben.sends(lambda: ben.units.repair(ben.accounts, write=True)).count("Scan")
@@ -241,22 +247,21 @@ def test_it_reads_beyond_the_first_page(books: Books, ben: Party) -> None:
         books.plain_client.delete_item(TableName=books.tables["accounts"], Key=dumped(key))
 
 
-@pytest.mark.parametrize("is_there", [False, True])
+@pytest.mark.parametrize("is_there", [False, True], ids=["none", "of another kind"])
 def test_a_table_of_another_kind_or_none_in_the_place_of_the_units_own_is_refused_and_nothing_is_written(
     books: Books, units_world: UnitsWorld, keys: list[Key], is_there: bool
 ) -> None:
     units_world.killed(keys, is_committed=True)
     name = books.engine.table_name if is_there else f"units-{uuid.uuid4().hex[:8]}"
-    elsewhere = Books(books.engine, books.plain_client, {**books.tables, "units": name}, books.clock)
     before = books.everything()
+
+    def repair() -> None:
+        eve = Party(with_units_table(books, name), None)
+        eve.units.repair(eve.accounts, write=True, lost_records=True)
+
     with pytest.raises(TableRefused if is_there else TableNotFound):
-        repaired_by(elsewhere)
+        repair()
     assert books.everything() == before
-
-
-def repaired_by(books: Books) -> None:
-    eve = Party(books, None)
-    eve.units.repair(eve.accounts, write=True, lost_records=True)
 
 
 def test_a_table_of_other_units_is_refused(ann: Party, ben: Party) -> None:

@@ -1,4 +1,4 @@
-"""How many requests a unit sends, how large it may be, and tables that do not allow marks."""
+"""How many requests a unit sends, and whether it is committed in one of them or by marks."""
 
 import uuid
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import pytest
 from kit.engines import OF_OTHERS_FIRST, first_on, indexing_engine_names, roomy_engine_names
-from kit.units import MARK, THREADS_ONLY, Books, Key, Party, some_account, some_line, some_name
+from kit.units import MARK, THREADS_ONLY, Books, Key, Party, index, make_table, some_account, some_line, some_name
 
 from ticketlock.errors import InvalidUnitRequest, UnitTooLarge
 from ticketlock.units import COMMITTED, UNCOMMITTED
@@ -17,7 +17,7 @@ IN_HUNDREDS = pytest.mark.parametrize(
     "units_engine", first_on(OF_OTHERS_FIRST, roomy_engine_names()), indirect=True, scope="module"
 )
 
-ADD, ONE = "SET balance = balance + :n", {":n": 1}
+ADD, SET, ONE = "SET balance = balance + :n", "SET balance = :n", {":n": 1}
 
 
 @pytest.fixture
@@ -65,9 +65,6 @@ def test_an_item_is_read_once_however_often_it_is_used_and_only_checked_if_it_do
     assert actions == ["ConditionCheck", "Update"]
 
 
-# The limit of one TransactWriteItems.
-
-
 @IN_HUNDREDS
 @pytest.mark.parametrize(
     ("reads", "writes", "is_named", "fits"),
@@ -97,7 +94,7 @@ def test_a_hundred_actions_fit_into_one_request(
 
 
 @IN_HUNDREDS
-def test_items_of_which_not_the_newest_is_asked_for_are_read_in_hundreds_of_all_tables(
+def test_uncommitted_items_are_read_in_hundreds_of_all_tables_and_not_consistently(
     books: Books, ann: Party, account: Key
 ) -> None:
     line = some_line()
@@ -120,48 +117,31 @@ def test_a_cut_of_more_than_a_hundred_is_read_in_hundreds(ann: Party, account: K
     assert ann.line.operations == ["TransactGetItems", "GetItem"]
 
 
-SET = "SET balance = :n"
-
-
-def on(names: list[str]) -> pytest.MarkDecorator:
-    """On these engines."""
-    return pytest.mark.parametrize("units_engine", first_on(OF_OTHERS_FIRST, names), indirect=True)
-
-
 @pytest.fixture
 def indexed(books: Books) -> Iterator[str]:
     """The name of a table with a local index."""
     name = f"indexed-{uuid.uuid4().hex[:8]}"
-    index = {
-        "IndexName": "by-colour",
-        "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "colour", "KeyType": "RANGE"}],
-        "Projection": {"ProjectionType": "ALL"},
-    }
-    books.plain_client.create_table(
-        TableName=name,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in ("pk", "sk", "colour")],
-        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
-        LocalSecondaryIndexes=[index],
-    )
+    local = index("by-colour", {"pk": "HASH", "colour": "RANGE"})
+    make_table(books.plain_client, name, {"pk": "S", "sk": "S"}, {"colour": "S"}, LocalSecondaryIndexes=[local])
     yield name
     books.plain_client.delete_table(TableName=name)
 
 
-@on(indexing_engine_names())
-def test_a_table_with_a_local_index_is_not_written_by_marks_but_in_one_request(
+@pytest.mark.parametrize("units_engine", first_on(OF_OTHERS_FIRST, indexing_engine_names()), indirect=True)
+def test_a_table_with_a_local_index_is_written_in_one_request_and_not_by_marks(
     books: Books, ann: Party, account: Key, indexed: str
 ) -> None:
+    item = {"pk": "a", "sk": "b", "colour": "red"}
     before = books.everything()
     unit = ann.begin(engine="marked")
-    unit.put(ann.units.table(indexed), {"pk": "a", "sk": "b", "colour": "red"})
+    unit.put(ann.units.table(indexed), item)
     unit.update(ann.accounts, account, SET, ONE)
     with pytest.raises(InvalidUnitRequest, match=r'local secondary indexes.*engine="marked"'):
         unit.commit()
     assert books.everything() == before
     assert books.plain_client.scan(TableName=indexed)["Count"] == 0
     with ann.begin() as unit:
-        unit.put(ann.units.table(indexed), {"pk": "a", "sk": "b", "colour": "red"})
+        unit.put(ann.units.table(indexed), item)
     assert books.plain_client.scan(TableName=indexed)["Count"] == 1
 
 
@@ -177,7 +157,7 @@ def test_a_blind_update_of_a_unit_that_is_committed_by_marks_is_read_at_the_comm
 
 
 @THREADS_ONLY
-@on(roomy_engine_names())
+@IN_HUNDREDS
 def test_more_than_a_hundred_items_that_are_only_read_are_held_together_by_marks(books: Books, ann: Party) -> None:
     keys = [some_account() for _ in range(101)]
     unit = ann.begin()
@@ -187,8 +167,8 @@ def test_more_than_a_hundred_items_that_are_only_read_are_held_together_by_marks
 
 
 @THREADS_ONLY
-@on(roomy_engine_names())
-def test_more_than_a_hundred_items_that_are_only_read_are_only_read_at_a_lower_level(ann: Party) -> None:
+@IN_HUNDREDS
+def test_more_than_a_hundred_items_that_are_only_read_below_serializable_cost_a_commit_no_request(ann: Party) -> None:
     unit = ann.begin(isolation=COMMITTED)
     unit.get_all([(ann.accounts, some_account()) for _ in range(101)])
     assert ann.sends(unit.commit) == []

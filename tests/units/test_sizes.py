@@ -9,18 +9,7 @@ from typing import Any
 import pytest
 from kit.crashes import crashes
 from kit.engines import first_on, roomy_engine_names
-from kit.units import (
-    THREADS_ONLY,
-    VERSION,
-    Books,
-    Key,
-    Killed,
-    Party,
-    UnitsWorld,
-    dumped,
-    some_account,
-    some_line,
-)
+from kit.units import THREADS_ONLY, VERSION, Books, Key, Killed, Party, UnitsWorld, dumped, some_account, some_line
 
 from ticketlock._expressions._values import size_of
 from ticketlock.errors import InvalidUnitRequest, ItemTooLarge, UnitConflict, UnitFinished, UnitTooLarge
@@ -28,15 +17,27 @@ from ticketlock.units import Unit, _work
 
 KB = 1_024
 
-ITEM, TRANSACTION, SUBSTITUTED = 400 * KB, 4 * KB * KB, 2 * KB * KB
+ITEM_BYTES, TRANSACTION_BYTES, VALUES_BYTES = 400 * KB, 4 * KB * KB, 2 * KB * KB
 
-VERSION_ROOM, MARK_ROOM = 64, 128
+VERSION_ROOM, MARK_ROOM, ACTION_ROOM = 64, 128, 1_024
+"""For what units add: the version of an item, and for a commit by marks also its mark; the rest of a request."""
+
+ROW_BYTES = 350 * KB
+"""A unit writes down what it is about to write before its first mark, in rows of this size."""
+
+COUNT, STORED_BYTES = 11, 390 * KB
+"""So many items of this size do not fit together into one request."""
+
+LEASE_S, COPIES_S, MARGIN_S = 60, 600, 5
 
 COUNTS_NO_BYTES = "ministack"
 """The engine that takes transactions of more than 4 MB."""
 
 SET = "SET padding = :padding"
 SET_BALANCE, ONE = "SET balance = :n", {":n": 1}
+
+WAY = pytest.mark.parametrize("way", ["native", "marked"])
+WAY_AND_ROOM = pytest.mark.parametrize(("way", "room"), [("native", VERSION_ROOM), ("marked", MARK_ROOM)])
 
 pytestmark = [
     pytest.mark.shows("bad input"),
@@ -54,13 +55,26 @@ def writes(party: Party) -> list[str]:
     return [each for each in party.line.operations if each not in ("GetItem", "TransactGetItems", "BatchGetItem")]
 
 
-# It has room for what units add: the version, and for a commit by marks also the mark.
+def noise(size: int) -> bytes:
+    """Incompressible bytes."""
+    return random.Random(size).randbytes(size)
 
 
-@pytest.mark.parametrize(("way", "room"), [("native", VERSION_ROOM), ("marked", MARK_ROOM)])
+def incompressible(key: Key, size: int) -> dict[str, Any]:
+    """An item of so many bytes, with a balance of 2."""
+    bare = size_of({"id": {"S": key["id"]}, "balance": {"N": "2"}, "padding": {"B": b""}})
+    return {**key, "balance": 2, "padding": noise(size - bare)}
+
+
+def plain(books: Books, key: Key) -> dict[str, Any] | None:
+    found = books.item("accounts", key)
+    return found and {name: bytes(value) if name == "padding" else value for name, value in found.items()}
+
+
+@WAY_AND_ROOM
 def test_an_item_up_to_its_bound_is_written(books: Books, ann: Party, way: str, room: int) -> None:
     for less in (1, 0):
-        item = padded(some_account(), ITEM - room - less)
+        item = padded(some_account(), ITEM_BYTES - room - less)
         with ann.begin(engine=way) as unit:
             unit.put(ann.accounts, item)
         assert books.item("accounts", {"id": item["id"]}) == item
@@ -69,27 +83,22 @@ def test_an_item_up_to_its_bound_is_written(books: Books, ann: Party, way: str, 
         assert books.version({"id": item["id"]}) == unit.id
 
 
-@pytest.mark.parametrize(("way", "room"), [("native", VERSION_ROOM), ("marked", MARK_ROOM)])
+@WAY_AND_ROOM
 def test_an_item_above_its_bound_is_refused(books: Books, ann: Party, account: Key, way: str, room: int) -> None:
-    before = books.everything()
-
-    def put_it() -> None:
-        with ann.begin(engine=way) as unit:
-            unit.update(ann.accounts, account, SET_BALANCE, ONE)
-            unit.put(ann.accounts, padded(some_account(), ITEM - room + 1))
-
-    with pytest.raises(ItemTooLarge, match="padding") as refused:
-        put_it()
+    before, unit = books.everything(), ann.begin(engine=way)
+    unit.update(ann.accounts, account, SET_BALANCE, ONE)
+    with pytest.raises(ItemTooLarge, match="padding") as refused, unit:
+        unit.put(ann.accounts, padded(some_account(), ITEM_BYTES - room + 1))
     assert refused.value.phase == ("statement" if way == "native" else "mark")
     assert writes(ann) == []
     assert books.everything() == before
 
 
 @pytest.mark.parametrize("does", ["deleted", "made smaller"])
-def test_an_item_that_has_no_room_for_a_mark_is_written_in_one_request_only_though_it_is(
+def test_an_item_without_room_for_a_mark_is_deleted_or_made_smaller_in_one_request_only(
     books: Books, ann: Party, account: Key, does: str
 ) -> None:
-    large = padded(some_account(), ITEM - MARK_ROOM + 1)
+    large = padded(some_account(), ITEM_BYTES - MARK_ROOM + 1)
     books.write("accounts", large)
     before, key = books.everything(), {"id": large["id"]}
 
@@ -100,7 +109,7 @@ def test_an_item_that_has_no_room_for_a_mark_is_written_in_one_request_only_thou
         return unit
 
     unit = begin("marked")
-    with pytest.raises(ItemTooLarge, match=f"{key['id']}.* {ITEM - MARK_ROOM + 1:,} bytes") as refused:
+    with pytest.raises(ItemTooLarge, match=f"{key['id']}.* {ITEM_BYTES - MARK_ROOM + 1:,} bytes") as refused:
         unit.commit()
     assert refused.value.phase == "mark"
     with pytest.raises(UnitFinished, match="rolled back"):
@@ -111,14 +120,14 @@ def test_an_item_that_has_no_room_for_a_mark_is_written_in_one_request_only_thou
     assert books.item("accounts", key) == (None if does == "deleted" else key)
 
 
-@pytest.mark.parametrize("way", ["native", "marked"])
+@WAY
 def test_an_item_that_a_blind_update_surely_makes_too_large_is_refused_at_its_line(
     books: Books, ann: Party, account: Key, way: str
 ) -> None:
     before = books.everything()
     unit = ann.begin(engine=way)
     with pytest.raises(ItemTooLarge):
-        unit.update(ann.accounts, account, SET, {":padding": "x" * ITEM}, blind=True)
+        unit.update(ann.accounts, account, SET, {":padding": "x" * ITEM_BYTES}, blind=True)
     unit.commit()
     assert books.everything() == before
 
@@ -145,9 +154,10 @@ def test_a_unit_has_items_up_to_the_bound(
     books: Books, ann: Party, monkeypatch: pytest.MonkeyPatch, more: int, end: str
 ) -> None:
     assert _work.MOST_ITEMS == 100_000
-    monkeypatch.setattr(_work, "MOST_ITEMS", 120)
+    most_items = 120
+    monkeypatch.setattr(_work, "MOST_ITEMS", most_items)
     before, unit = books.everything(), ann.begin()
-    for _ in range(120 + more):
+    for _ in range(most_items + more):
         unit.put(ann.accounts, some_account())
     if more > 0:
         with pytest.raises(UnitTooLarge, match="121 items, and may have up to 120: split it"):
@@ -156,12 +166,7 @@ def test_a_unit_has_items_up_to_the_bound(
         assert books.everything() == before
     else:
         unit.commit() if end == "commit" else ann.units.resume(unit.save()).commit()
-        assert len(books.everything()["accounts"]) - len(before["accounts"]) == 120 + more
-
-
-# Four megabytes: eleven items, each with its old or new size, and room for the rest of the request.
-
-COUNT, ROOM = 11, 1_024
+        assert len(books.everything()["accounts"]) - len(before["accounts"]) == most_items + more
 
 
 @pytest.fixture
@@ -169,7 +174,7 @@ def stored(books: Books) -> list[Key]:
     """Items that do not fit together into one request."""
     keys: list[Key] = [some_account() for _ in range(COUNT)]
     for key in keys:
-        books.write("accounts", padded(key, 390 * KB))
+        books.write("accounts", padded(key, STORED_BYTES))
     return keys
 
 
@@ -181,25 +186,35 @@ DOES: dict[str, Callable[[Party, Unit, Key], object]] = {
 }
 
 
-@pytest.mark.parametrize(("more", "way"), [(-1, "native"), (0, "native"), (1, "native"), (1, None)])
+def put_together(party: Party, unit: Unit, size: int) -> list[Key]:
+    """Put items that need so many bytes of one request. Returns their keys."""
+    keys: list[Key] = [some_account() for _ in range(COUNT)]
+    each, rest = divmod(size, COUNT)
+    for key in keys:
+        unit.put(party.accounts, padded(key, each + rest * (key is keys[-1]) - ACTION_ROOM))
+    return keys
+
+
+@pytest.mark.parametrize(("more", "way"), [(-1, "native"), (0, "native"), (1, None)])
 def test_a_unit_of_up_to_four_megabytes_is_one_request_and_a_larger_one_is_committed_by_marks(
     books: Books, ann: Party, more: int, way: Any
 ) -> None:
-    before, unit, total = books.everything(), ann.begin(engine=way), TRANSACTION + more
-    keys = [some_account() for _ in range(COUNT)]
-    sizes = [total // COUNT] * (COUNT - 1) + [total - total // COUNT * (COUNT - 1)]
-    for key, size in zip(keys, sizes, strict=True):
-        unit.put(ann.accounts, padded(key, size - ROOM))
-    if (more, way) == (1, "native"):
-        with pytest.raises(UnitTooLarge, match="4,194,305"):
-            unit.commit()
-        assert writes(ann) == []
-        assert books.everything() == before
-        return
-    unit.commit()
+    with ann.begin(engine=way) as unit:
+        keys = put_together(ann, unit, TRANSACTION_BYTES + more)
     assert {books.version(key) for key in keys} == {unit.id}
     assert books.marks(keys) == 0
     assert (writes(ann) == ["TransactWriteItems"]) == (way == "native")
+
+
+def test_a_unit_of_more_than_four_megabytes_is_refused_where_one_request_was_asked_for(
+    books: Books, ann: Party
+) -> None:
+    before, unit = books.everything(), ann.begin(engine="native")
+    put_together(ann, unit, TRANSACTION_BYTES + 1)
+    with pytest.raises(UnitTooLarge, match="4,194,305"):
+        unit.commit()
+    assert writes(ann) == []
+    assert books.everything() == before
 
 
 @pytest.mark.parametrize(
@@ -217,7 +232,7 @@ def test_a_unit_that_finds_more_than_four_megabytes_is_committed_by_marks(
     books: Books, ann: Party, account: Key, stored: list[Key], does: str, beside: bool, way: Any
 ) -> None:
     """Also the requests that mark items without a version have room, and the decision."""
-    text = padded(stored[0], 390 * KB)["padding"]
+    text = padded(stored[0], STORED_BYTES)["padding"]
     with ann.begin(engine=way) as unit:
         if beside:
             unit.update(ann.accounts, account, SET_BALANCE, ONE)
@@ -259,27 +274,10 @@ def test_what_others_have_written_to_what_a_unit_only_read_is_a_conflict_however
         unit.get(ann.accounts, key)
     for key in keys:
         with ben.begin() as other:
-            other.put(ben.accounts, padded(key, ITEM - MARK_ROOM))
+            other.put(ben.accounts, padded(key, ITEM_BYTES - MARK_ROOM))
     with pytest.raises(UnitConflict) as conflict:
         unit.commit()
     assert list(conflict.value.keys) == [(ann.accounts.name, key) for key in keys]
-
-
-@pytest.mark.parametrize("does", ["puts", "reads"])
-def test_a_unit_of_four_megabytes_counts_the_item_of_its_lock(
-    books: Books, ann: Party, account: Key, stored: list[Key], does: str
-) -> None:
-    lock = some_line()
-    books.write("lines", {**lock, "padding": "x" * 395 * KB})
-    with ann.begin(under=Held(books, lock)) as unit:
-        unit.update(ann.accounts, account, SET_BALANCE, ONE)
-        for key in stored[:10]:
-            if does == "puts":
-                unit.put(ann.accounts, padded(key, ITEM - MARK_ROOM))
-            else:
-                unit.get(ann.accounts, key)
-    assert books.version(account) == unit.id
-    assert {books.version(key) for key in stored[:10]} == {unit.id if does == "puts" else None}
 
 
 @dataclass
@@ -294,7 +292,24 @@ class Held:
         return {"ConditionCheck": {**check, "ConditionExpression": "attribute_exists(pk)"}}
 
 
-@pytest.mark.parametrize("way", ["native", "marked"])
+@pytest.mark.parametrize("does", ["puts", "reads"])
+def test_a_unit_of_four_megabytes_counts_the_item_of_its_lock(
+    books: Books, ann: Party, account: Key, stored: list[Key], does: str
+) -> None:
+    lock, most = some_line(), stored[: COUNT - 1]
+    books.write("lines", {**lock, "padding": "x" * 395 * KB})
+    with ann.begin(under=Held(books, lock)) as unit:
+        unit.update(ann.accounts, account, SET_BALANCE, ONE)
+        for key in most:
+            if does == "puts":
+                unit.put(ann.accounts, padded(key, ITEM_BYTES - MARK_ROOM))
+            else:
+                unit.get(ann.accounts, key)
+    assert books.version(account) == unit.id
+    assert {books.version(key) for key in most} == {unit.id if does == "puts" else None}
+
+
+@WAY
 @pytest.mark.parametrize("blind", [False, True], ids=["read", "blind"])
 @pytest.mark.parametrize(
     ("field", "of_bytes"),
@@ -304,7 +319,7 @@ class Held:
     ],
     ids=["update", "condition"],
 )
-def test_a_statement_of_expressions_of_four_kilobytes_is_as_far_as_it_goes(
+def test_a_statement_has_expressions_of_up_to_four_kilobytes(
     ann: Party, way: str, blind: bool, field: str, of_bytes: Callable[[int], Any]
 ) -> None:
     given = {"update": "SET a = :n", "values": {":n": 1}, "blind": blind}
@@ -320,9 +335,9 @@ def test_a_statement_of_expressions_of_four_kilobytes_is_as_far_as_it_goes(
 
 
 @pytest.mark.parametrize("blind", [False, True], ids=["read", "blind"])
-def test_a_statement_of_values_of_two_megabytes_is_as_far_as_it_goes(ann: Party, blind: bool) -> None:
+def test_a_statement_has_values_of_up_to_two_megabytes(ann: Party, blind: bool) -> None:
     condition = "attribute_not_exists(a) OR a <> :large"
-    text = "x" * (SUBSTITUTED - size_of({":n": {"N": "1"}, ":large": {"S": ""}}))
+    text = "x" * (VALUES_BYTES - size_of({":n": {"N": "1"}, ":large": {"S": ""}}))
     with ann.begin() as unit:
         values = {":n": 1, ":large": text}
         unit.update(ann.accounts, some_account(), "SET a = :n", values, condition=condition, blind=blind)
@@ -334,7 +349,12 @@ def test_a_statement_of_values_of_two_megabytes_is_as_far_as_it_goes(ann: Party,
     assert len(ann.line.sent) == before
 
 
-@pytest.mark.parametrize("way", ["native", "marked"])
+def nested(levels: int) -> Any:
+    """A value of so many levels."""
+    return "x" if levels == 1 else {"a": nested(levels - 1)}
+
+
+@WAY
 def test_a_statement_may_nest_values_in_32_levels(books: Books, ann: Party, way: str) -> None:
     key, deep = some_account(), "SET v" + ".a" * 29 + " = :v"
     with ann.begin(engine=way) as unit:
@@ -348,39 +368,13 @@ def test_a_statement_may_nest_values_in_32_levels(books: Books, ann: Party, way:
     assert books.everything() == before
 
 
-def nested(levels: int) -> Any:
-    """A value of so many levels."""
-    return "x" if levels == 1 else {"a": nested(levels - 1)}
-
-
-ROW = 350 * KB
-
-LEASE_S, COPIES_S, MARGIN_S = 60, 600, 5
-
-
-def noise(size: int) -> bytes:
-    """Incompressible bytes."""
-    return random.Random(size).randbytes(size)
-
-
-def incompressible(key: Key, size: int) -> dict[str, Any]:
-    """An item of so many bytes, with a balance of 0."""
-    bare = size_of({"id": {"S": key["id"]}, "balance": {"N": "1"}, "padding": {"B": b""}})
-    return {**key, "balance": 2, "padding": noise(size - bare)}
-
-
-def plain(books: Books, key: Key) -> dict[str, Any] | None:
-    found = books.item("accounts", key)
-    return found and {name: bytes(value) if name == "padding" else value for name, value in found.items()}
-
-
-@pytest.mark.parametrize("way", ["native", "marked"])
+@WAY
 def test_an_item_that_would_grow_past_the_bound_is_refused_at_the_line_and_the_unit_stays_open(
     books: Books, ann: Party, account: Key, way: str
 ) -> None:
-    item = incompressible(some_account(), 390 * KB)
+    item = incompressible(some_account(), STORED_BYTES)
     books.write("accounts", item)
-    more = {":more": noise(ITEM - VERSION_ROOM + 1 - 390 * KB - len("more"))}
+    more = {":more": noise(ITEM_BYTES - VERSION_ROOM + 1 - STORED_BYTES - len("more"))}
     with ann.begin(engine=way) as unit:
         with pytest.raises(ItemTooLarge, match=item["id"]) as refused:
             unit.update(ann.accounts, {"id": item["id"]}, "SET more = :more", more)
@@ -390,16 +384,15 @@ def test_an_item_that_would_grow_past_the_bound_is_refused_at_the_line_and_the_u
     assert books.balance(account) == 1
 
 
-# A unit writes down what it is about to write before its first mark, in rows of 350 KB.
-
-
 def rows_sent(party: Party) -> list[str]:
     """The rows that it has sent, by the beginnings of their names."""
     items = [sent.parameters["Item"] for sent in party.line.sent if sent.operation == "PutItem"]
     return [item["row"]["S"][:2] for item in items if "row" in item]
 
 
-@pytest.mark.parametrize(("size", "rows"), [(ROW - 4 * KB, 1), (ROW + 4 * KB, 2), (ITEM - MARK_ROOM, 2)])
+@pytest.mark.parametrize(
+    ("size", "rows"), [(ROW_BYTES - 4 * KB, 1), (ROW_BYTES + 4 * KB, 2), (ITEM_BYTES - MARK_ROOM, 2)]
+)
 def test_an_item_that_nothing_packs_is_written_down_in_as_many_rows_as_it_needs(
     books: Books, ann: Party, size: int, rows: int
 ) -> None:
@@ -416,14 +409,14 @@ def test_an_item_that_nothing_packs_is_written_down_in_as_many_rows_as_it_needs(
 def test_a_crash_at_any_of_several_rows_commits_nothing_and_leaves_nothing(
     books: Books, units_world: UnitsWorld, ben: Party, is_sent: bool
 ) -> None:
-    # For three items of 400 KB.
+    # Three items of 400 KB take four rows.
     head_and_rows = 5
     for number in range(1, 1 + head_and_rows):
         keys = [books.account(100), books.account(50), some_account()]
         ann = units_world.party()
         unit = ann.begin(engine="marked")
         for key in keys:
-            unit.put(ann.accounts, incompressible(key, ITEM - MARK_ROOM))
+            unit.put(ann.accounts, incompressible(key, ITEM_BYTES - MARK_ROOM))
         crashes(ann, number, "PutItem", is_sent=is_sent)
         with pytest.raises(Killed):
             unit.commit()

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 from boto3.dynamodb.conditions import Attr
-from kit.units import MARK, VERSION, Books, Key, Party, dumped, new_version, some_account, some_line
+from kit.crashes import before_the_nth
+from kit.units import MARK, THREADS_ONLY, VERSION, Books, Key, Party, dumped, new_version, some_account, some_line
 
+from ticketlock._expressions._grammar import MAX_OPERATORS
 from ticketlock.errors import (
     ConditionFailed,
     InvalidUnitRequest,
@@ -21,16 +23,19 @@ from ticketlock.units import Unit
 pytestmark = pytest.mark.shows("DynamoDB's statements")
 
 ENOUGH = "balance >= :n"
+SET, ADD, ONE = "SET balance = :n", "SET balance = balance + :n", {":n": 1}
+
+WAY = pytest.mark.parametrize("way", ["native", "marked"])
 
 
 STATED: dict[str, tuple[Callable[[Party, Unit, Key], object], dict[str, Any] | None]] = {
     "a put": (lambda ann, unit, key: unit.put(ann.accounts, {**key, "colour": "red"}), {"colour": "red"}),
     "an update": (
-        lambda ann, unit, key: unit.update(ann.accounts, key, "SET balance = :n", {":n": 90}),
+        lambda ann, unit, key: unit.update(ann.accounts, key, SET, {":n": 90}),
         {"balance": 90},
     ),
     "a blind update": (
-        lambda ann, unit, key: unit.update(ann.accounts, key, "SET balance = balance + :n", {":n": 1}, blind=True),
+        lambda ann, unit, key: unit.update(ann.accounts, key, ADD, ONE, blind=True),
         {"balance": 101},
     ),
     "a delete": (lambda ann, unit, key: unit.delete(ann.accounts, key), None),
@@ -54,7 +59,7 @@ def test_a_unit_reads_what_it_has_stated_together_with_what_others_wrote(
 def test_of_several_updates_of_an_item_the_last_value_is_written_once(books: Books, ann: Party, account: Key) -> None:
     with ann.begin() as unit:
         for _ in range(3):
-            unit.update(ann.accounts, account, "SET balance = balance + :n", {":n": 1})
+            unit.update(ann.accounts, account, ADD, ONE)
     assert books.item("accounts", account) == {**account, "balance": 103}
     (written,) = [sent for sent in ann.line.sent if sent.operation == "TransactWriteItems"]
     assert len(written.parameters["TransactItems"]) == 1
@@ -125,7 +130,7 @@ def test_a_condition_is_evaluated_at_its_line_on_the_item_as_the_unit_has_it_and
         with pytest.raises(ConditionFailed) as refused:
             unit.delete(ann.accounts, account, condition=condition, values=values)
         assert (refused.value.table, refused.value.key) == (ann.accounts.name, account)
-        unit.update(ann.accounts, account, "SET balance = balance + :one", {":one": 1})
+        unit.update(ann.accounts, account, ADD, ONE)
         unit.delete(ann.accounts, account, condition=condition, values=values)
     assert books.raw("accounts", account) is None
 
@@ -149,8 +154,8 @@ def test_an_update_that_does_not_fit_the_item_names_the_item_and_the_unit_stays_
     missing = some_account()
     with ann.begin() as unit:
         with pytest.raises(InvalidUnitRequest) as refused:
-            unit.update(ann.accounts, missing, "SET balance = balance + :n", {":n": 1})
-        unit.update(ann.accounts, account, "SET balance = :n", {":n": 1})
+            unit.update(ann.accounts, missing, ADD, ONE)
+        unit.update(ann.accounts, account, SET, ONE)
     assert refused.value.field == "update"
     assert missing["id"] in str(refused.value)
     assert ann.accounts.name in str(refused.value)
@@ -184,13 +189,8 @@ def test_what_is_given_and_what_is_returned_is_the_callers_own(books: Books, ann
         found = unit.get(ann.accounts, key)
         assert found is not None
         found["tags"].append("c")
-        unit.update(ann.accounts, key, "SET balance = :n", {":n": 2})
+        unit.update(ann.accounts, key, SET, {":n": 2})
     assert books.item("accounts", key) == {**key, "balance": 2, "tags": ["a"]}
-
-
-WAY = pytest.mark.parametrize("way", ["native", "marked"])
-
-SET, ONE = "SET balance = :n", {":n": 1}
 
 
 @WAY
@@ -223,7 +223,8 @@ def test_an_item_that_is_deleted_or_made_is_not_there_after_a_conflict_of_the_co
     assert books.balance(account) == 7
 
 
-ADD = "SET balance = balance + :n"
+OPERATORS_OF_UNITS = 9
+"""Those that units add to the condition of a blind update."""
 
 CONDITIONS: dict[str, tuple[Any, Any]] = {
     "and": (Attr("balance").gt(99) & Attr("id").exists(), Attr("balance").gt(99) & Attr("id").not_exists()),
@@ -243,22 +244,23 @@ CONDITIONS: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", CONDITIONS)
-def test_its_condition_may_be_compound(books: Books, ann: Party, account: Key, name: str) -> None:
-    holds, does_not = CONDITIONS[name]
+@pytest.mark.parametrize(("holds", "does_not"), CONDITIONS.values(), ids=CONDITIONS)
+def test_the_condition_of_a_blind_update_may_be_compound(
+    books: Books, ann: Party, account: Key, holds: Any, does_not: Any
+) -> None:
     with ann.begin() as unit:
         unit.update(ann.accounts, account, ADD, ONE, condition=holds, blind=True)
     assert ann.line.operations == ["TransactWriteItems"]
     assert books.balance(account) == 101
     unit = ann.begin()
-    unit.update(ann.accounts, account, "SET balance = :n", ONE, condition=does_not, blind=True)
+    unit.update(ann.accounts, account, SET, ONE, condition=does_not, blind=True)
     with pytest.raises(ConditionFailed):
         unit.commit()
     assert books.balance(account) == 101
 
 
 @pytest.mark.parametrize("name", ["or", "a choice in text", "a choice of parentheses"])
-def test_a_choice_does_not_let_it_past_a_mark(books: Books, ann: Party, name: str) -> None:
+def test_a_choice_in_its_condition_does_not_let_a_blind_update_past_a_mark(books: Books, ann: Party, name: str) -> None:
     """The mark has arrived late, and is removed first."""
     account, mark = some_account(), {"unit": new_version(), "kind": "write"}
     books.write("accounts", {**account, "balance": 100, VERSION: new_version(), MARK: mark})
@@ -267,13 +269,15 @@ def test_a_choice_does_not_let_it_past_a_mark(books: Books, ann: Party, name: st
     assert books.raw("accounts", account) == {**account, "balance": 101, VERSION: unit.id}
 
 
-@pytest.mark.parametrize(("operators", "sends"), [(291, "TransactWriteItems"), (292, "GetItem")])
+@pytest.mark.parametrize(
+    ("negation", "sends"), [("", "TransactWriteItems"), ("NOT ", "GetItem")], ids=["as many as fit", "one more"]
+)
 def test_what_units_add_counts_among_the_operators_that_a_condition_may_have(
-    books: Books, ann: Party, account: Key, operators: int, sends: str
+    books: Books, ann: Party, account: Key, negation: str, sends: str
 ) -> None:
-    """Up to 300; units use nine of them."""
-    negated = operators % 2 == 0
-    condition = "NOT " * negated + " OR ".join(["balance > :n"] * ((operators - negated + 1) // 2))
+    operators = MAX_OPERATORS - OPERATORS_OF_UNITS
+    comparisons = (operators + 1) // 2
+    condition = negation + " OR ".join(["balance > :n"] * comparisons)
     with ann.begin() as unit:
         unit.update(ann.accounts, account, ADD, ONE, condition=condition, blind=True)
     assert ann.line.operations[0] == sends
@@ -384,7 +388,7 @@ def test_an_object_of_a_mapper_is_saved_and_deleted_only_at_its_version(books: B
     assert books.raw("accounts", saved) is None
 
 
-@pytest.mark.parametrize("units_kind", ["threads"], indirect=True)
+@THREADS_ONLY
 def test_a_delete_that_is_pending_is_rolled_back_by_an_older_unit_that_saves_the_object(
     books: Books, ann: Party, ben: Party, saved: Key
 ) -> None:
@@ -394,10 +398,8 @@ def test_a_delete_that_is_pending_is_rolled_back_by_an_older_unit_that_saves_the
     unit = ann.begin(engine="marked")
     delete(ann, unit, saved, 2)
 
-    def marked() -> None:
-        ann.line.between["UpdateItem"] = older.commit
-
-    ann.line.between["UpdateItem"] = marked
+    # Before its decision, which follows the mark.
+    before_the_nth(ann, 2, older.commit, "UpdateItem")
     with pytest.raises(UnitRolledBack) as raised:
         unit.commit()
     assert raised.value.by == older.id

@@ -4,24 +4,22 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kit.crashes import before_the_nth
 from kit.engines import engine_names, first_on
 from kit.units import THREADS_ONLY, Books, Key, Lost, Party, UnitsWorld, some_name
 
-from ticketlock.errors import (
-    InvalidUnitRequest,
-    OutcomeUnknown,
-    UnitChanged,
-    UnitFinished,
-    UnitRolledBack,
-)
+from ticketlock.errors import InvalidUnitRequest, OutcomeUnknown, UnitChanged, UnitFinished, UnitRolledBack
 from ticketlock.units import Outcome
+from ticketlock.units._settings import MOST_STEPS
 
 pytestmark = pytest.mark.shows("steps of a saved unit")
 
+MEMORY_FIRST = pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
+
 TAKE, TEN = "SET balance = balance - :n", {":n": 10}
 NEVER = "balance > :n AND attribute_exists(gone)"
-MOST_STEPS = 100
 LONGEST = 1_024
+"""The characters of the longest step."""
 
 
 def begun(party: Party, **terms: Any) -> str:
@@ -42,11 +40,6 @@ def seated(party: Party, key: Key, **terms: Any) -> str:
     unit = begun(party, **terms)
     takes(party, unit, key, "seat")
     return unit
-
-
-def before_the_second_attempt(party: Party, act: Callable[[], object]) -> None:
-    """Act between the first and the second PutItem of a party."""
-    party.line.between["PutItem"] = lambda: party.line.between.update(PutItem=act)
 
 
 def record(books: Books, unit: str) -> dict[str, Any]:
@@ -156,7 +149,7 @@ def test_a_step_that_has_not_saved_the_unit_is_done_once_by_the_last_of_two_trie
 
 
 @THREADS_ONLY
-@pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
+@MEMORY_FIRST
 def test_a_step_that_has_not_saved_the_unit_finds_the_save_of_a_try_that_comes_between_its_look_and_its_claim(
     books: Books, ann: Party, ben: Party, account: Key
 ) -> None:
@@ -170,14 +163,16 @@ def test_a_step_that_has_not_saved_the_unit_finds_the_save_of_a_try_that_comes_b
 
 
 @THREADS_ONLY
-@pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
+@MEMORY_FIRST
 @pytest.mark.parametrize("goes_on", ["saves it", "commits it", "rolls it back"])
 def test_a_step_that_has_not_saved_the_unit_looks_again_if_another_one_goes_on_while_it_reads_what_is_saved(
     ann: Party, ben: Party, account: Key, goes_on: str
 ) -> None:
     unit = begun(ann)
     resumed = ann.units.resume(unit, step="seat")
-    resumed.put(ann.accounts, {**account, "texts": [some_name() for _ in range(300)]})
+    # Too long for the record: they are in rows of their own.
+    texts = [some_name() for _ in range(300)]
+    resumed.put(ann.accounts, {**account, "texts": texts})
     resumed.save()
     other = ann.units.resume(unit, step="room")
     ends: dict[str, Callable[[], object]] = {
@@ -185,28 +180,28 @@ def test_a_step_that_has_not_saved_the_unit_looks_again_if_another_one_goes_on_w
         "commits it": other.commit,
         "rolls it back": other.rollback,
     }
-    # Before its second request, for the rows of what was saved when the first one was answered.
-    ben.line.between["GetItem"] = lambda: ben.line.between.update(GetItem=ends[goes_on])
+    # The second request is for the rows of what was saved when the first one was answered.
+    before_the_nth(ben, 2, ends[goes_on], "GetItem")
     if goes_on == "rolls it back":
         with pytest.raises(UnitRolledBack):
             ben.units.resume(unit, step="seat")
         return
     again = ben.units.resume(unit, step="seat")
     assert again.repeated
-    assert len((again.get(ben.accounts, account) or {})["texts"]) == 300
+    assert again.get(ben.accounts, account) == {**account, "texts": texts}
     assert len(ben.line.operations) > 3
 
 
 @THREADS_ONLY
-@pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
-def test_a_step_that_has_not_saved_it_is_not_said_to_be_unsaved_if_others_save_the_unit_before_its_save_is_answered(
+@MEMORY_FIRST
+def test_a_step_whose_save_is_not_answered_is_not_said_to_be_unsaved_if_others_save_the_unit_meanwhile(
     books: Books, ann: Party, ben: Party, account: Key, other: Key
 ) -> None:
     unit = begun(ann)
     resumed = ann.units.resume(unit, step="seat")
     resumed.update(ann.accounts, account, TAKE, TEN)
     ann.loses(Lost.REPLY, 1, operation="PutItem")
-    before_the_second_attempt(ann, lambda: takes(ben, unit, other, "room"))
+    before_the_nth(ann, 2, lambda: takes(ben, unit, other, "room"), "PutItem")
     with pytest.raises(OutcomeUnknown, match="resume"):
         resumed.save()
     with pytest.raises(UnitFinished, match="unknown"):
@@ -217,23 +212,24 @@ def test_a_step_that_has_not_saved_it_is_not_said_to_be_unsaved_if_others_save_t
 
 
 @THREADS_ONLY
-@pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
+@MEMORY_FIRST
 @pytest.mark.parametrize("steps", [["room"], ["room", "car"]], ids=len)
-def test_a_step_that_has_not_saved_the_unit_is_said_to_be_unsaved_if_its_save_is_lost_and_others_save_the_unit(
+def test_a_step_whose_save_is_lost_is_said_to_be_unsaved_if_others_save_the_unit_meanwhile(
     ann: Party, ben: Party, account: Key, other: Key, steps: list[str]
 ) -> None:
     unit = begun(ann)
     resumed = ann.units.resume(unit, step="seat")
     resumed.update(ann.accounts, account, TAKE, TEN)
     ann.loses(Lost.REQUEST, 1, operation="PutItem")
-    before_the_second_attempt(ann, lambda: [takes(ben, unit, other, step) for step in steps])
+    # The lost request does not count.
+    before_the_nth(ann, 1, lambda: [takes(ben, unit, other, step) for step in steps], "PutItem")
     with pytest.raises(UnitChanged):
         resumed.save()
     assert not takes(ann, unit, account, "seat").repeated
 
 
 @pytest.mark.parametrize("engine", ["native", "marked"])
-def test_the_end_of_a_repeated_step_is_no_commit_which_would_leave_out_what_it_has_stated(
+def test_a_repeated_step_does_not_commit_since_that_would_leave_out_what_it_has_stated(
     books: Books, ann: Party, account: Key, engine: Any
 ) -> None:
     unit = seated(ann, account, engine=engine)
@@ -262,14 +258,14 @@ def test_an_error_leaves_a_unit_as_it_was_saved_in_a_repeated_step_and_in_one_th
     assert books.balance(account) == 80
 
 
-def test_the_end_of_a_repeated_step_may_be_a_rollback_for_all(ann: Party, account: Key) -> None:
+def test_a_repeated_step_may_roll_the_unit_back_for_all(ann: Party, account: Key) -> None:
     unit = seated(ann, account)
     ann.units.resume(unit, step="seat").rollback()
     with pytest.raises(UnitRolledBack):
         ann.units.resume(unit, step="seat")
 
 
-def test_the_end_of_a_repeated_step_is_no_rollback_once_another_one_has_gone_on(
+def test_a_repeated_step_does_not_roll_the_unit_back_once_another_step_has_gone_on(
     books: Books, ann: Party, ben: Party, account: Key
 ) -> None:
     unit = seated(ann, account)
@@ -290,7 +286,7 @@ def test_the_steps_of_a_unit_are_a_hundred_at_most_and_none_is_forgotten_for_one
     one_more.update(ann.accounts, account, TAKE, TEN, blind=True)
 
     def is_refused() -> None:
-        with pytest.raises(InvalidUnitRequest, match="100 steps"):
+        with pytest.raises(InvalidUnitRequest, match=f"{MOST_STEPS} steps"):
             one_more.save()
 
     assert ann.sends(is_refused) == []

@@ -1,4 +1,4 @@
-"""Tables as units know them, the units table, and what a caller may do with them."""
+"""Tables of users, by their names and ARNs; how the units table is made; and permissions that are missing."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -255,9 +255,10 @@ def test_calls_of_many_threads_lose_no_increment(books: Books, units: Units, acc
     assert books.balance({"id": name}) == 120
 
 
-def tries_of(clock: ManualClock, most: int = 20) -> Tries:
+def tries_of(clock: ManualClock) -> Tries:
+    """More tries than a test needs, whose pauses are as long as they may be."""
     born_ms = clock.read().wall_ms
-    return Tries(Terms("0" * 26, born_ms, 1_000), most, clock, jitter=lambda: 1.0)
+    return Tries(Terms("0" * 26, born_ms, 1_000), 20, clock, jitter=lambda: 1.0)
 
 
 def test_the_longest_pause_between_tries_doubles_up_to_a_second() -> None:
@@ -350,9 +351,6 @@ def test_an_argument_of_transactional_that_is_wrong_is_refused_at_once(units: Un
     with pytest.raises(InvalidUnitRequest) as raised:
         transactional(**{field: value})(work)
     assert raised.value.field == field
-
-
-# It joins the unit: it neither begins nor commits one.
 
 
 @pytest.mark.parametrize(("end", "balance"), [("commit", 102), ("rollback", 100)])

@@ -97,11 +97,10 @@ def notes(units: Units) -> UnitTable:
 
 
 @WAYS
-@pytest.mark.parametrize("bad", list(BAD))
-def test_an_item_that_it_would_refuse_is_refused_at_the_statement(
-    memory: Service, units: Units, notes: UnitTable, way: Any, bad: str
+@pytest.mark.parametrize(("attribute", "value"), BAD.values(), ids=BAD)
+def test_an_item_that_an_index_would_refuse_is_refused_at_the_statement(
+    memory: Service, units: Units, notes: UnitTable, way: Any, attribute: str, value: Any
 ) -> None:
-    attribute, value = BAD[bad]
     with units.begin(engine=way) as unit:
         unit.put(notes, GOOD)
     before = memory.items("notes")
@@ -118,7 +117,7 @@ def test_an_item_that_it_would_refuse_is_refused_at_the_statement(
 
 
 @WAYS
-def test_an_item_may_be_without_any_of_its_attributes(units: Units, notes: UnitTable, way: Any) -> None:
+def test_an_item_may_be_without_any_attribute_of_an_index(units: Units, notes: UnitTable, way: Any) -> None:
     with units.begin(engine=way) as unit:
         unit.put(notes, GOOD)
         unit.put(notes, {"id": "b"})
@@ -204,11 +203,11 @@ UNKNOWN: Mapping[str, tuple[Mapping[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("which", UNKNOWN)
-def test_a_table_that_this_version_does_not_know_takes_no_marks_and_is_written_natively(
-    units: Units, memory: Service, which: str
+@pytest.mark.parametrize(("also", "why"), UNKNOWN.values(), ids=UNKNOWN)
+def test_a_table_with_an_index_of_an_unknown_kind_takes_no_marks_and_is_written_natively(
+    units: Units, memory: Service, also: Mapping[str, Any], why: str
 ) -> None:
-    memory.also, why = UNKNOWN[which]
+    memory.also = also
     notes = units.table("notes")
     for terms in ({"engine": "marked"}, {"isolation": READ_LOCK}):
         with pytest.raises(InvalidUnitRequest, match=why), units.begin(**terms) as marked:
