@@ -146,9 +146,9 @@ class Cloud:
         """What a step's function has logged for an execution, oldest first."""
         return [line for line in self.logged(self.functions[step]) if line.get("execution") == execution]
 
-    def cleaned_up(self, arn: str, times: int = 1) -> dict[str, int]:
+    def cleaned_up(self, arn: str) -> dict[str, int]:
         """Wait until the clean-up has run for an execution; return what it did, from its last log line."""
-        self.wait_until(lambda: len(self.log_lines("clean_up", arn)) >= times, f"clean-up {times} of {arn}")
+        self.wait_until(lambda: bool(self.log_lines("clean_up", arn)), f"the clean-up of {arn}")
         line = self.log_lines("clean_up", arn)[-1]
         # If it left nothing, the line has no figures.
         return {name: line.get(name, 0) for name in NOTHING}
@@ -158,7 +158,7 @@ class Cloud:
         return [event["message"] for event in self._events(self.functions[step])]
 
     def slept_until_ms(self, owner: str) -> list[int]:
-        """When the sleeping function of an owner ended, milliseconds since the epoch; None before."""
+        """When the sleeping function of an owner ended, milliseconds since the epoch; empty before."""
         events = self._events(self.configuration(self.outputs["ExampleSleeperArn"]))
         return [event["timestamp"] for event in events if owner in event["message"]]
 

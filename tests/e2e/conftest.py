@@ -44,7 +44,7 @@ def guarded_emulator() -> Iterator[Emulator]:
 def cloud(guarded_emulator: Emulator) -> Cloud:
     """The ready-made stack: waiters are woken, and a lease lasts for 60 s."""
     endpoint = guarded_emulator.endpoint
-    failing = _failing_function(endpoint)
+    failing = _new_function(endpoint, "out-of-paint", _FAILS)
     outputs = deploy(guarded_emulator, context=_context(failing))
     allow_answers_on_everything(endpoint)
     _check_that_it_guards(endpoint, outputs["TableName"])
@@ -147,11 +147,10 @@ _TRUSTS_LAMBDA = {
 }
 
 
-def _failing_function(endpoint: str) -> str:
-    return _new_function(endpoint, "out-of-paint", _FAILS)
-
-
 def _new_function(endpoint: str, name: str, source: str) -> str:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("index.py", source)
     iam = boto3.client("iam", **client_arguments(endpoint))
     role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(_TRUSTS_LAMBDA))["Role"]
     created = boto3.client("lambda", **client_arguments(endpoint)).create_function(
@@ -159,7 +158,7 @@ def _new_function(endpoint: str, name: str, source: str) -> str:
         Runtime="python3.14",
         Handler="index.handler",
         Role=role["Arn"],
-        Code={"ZipFile": _zipped("index.py", source)},
+        Code={"ZipFile": archive.getvalue()},
         Timeout=15,
     )
     return str(created["FunctionArn"])
@@ -217,10 +216,3 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             for what, seconds in report.user_properties:
                 if isinstance(seconds, float):  # a check of AWS reports texts
                     terminalreporter.write_line(f"measured: {seconds:6.2f} s {what}")
-
-
-def _zipped(name: str, text: str) -> bytes:
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as file:
-        file.writestr(name, text)
-    return archive.getvalue()

@@ -20,8 +20,6 @@ look = sfn.Wait(stack, "Look", time=sfn.WaitTime.seconds_path("$.seconds"))
 fragment = lock.serialize(stack, "Ship", look, entity="$.entity")
 last = sfn.StateMachine(stack, "Last", definition_body=sfn.DefinitionBody.from_chainable(fragment))
 lock.attach(last)
-assert lock.clean_up.role is not None
 CfnOutput(stack, "TableName", value=lock.table.table_name)
 CfnOutput(stack, "StateMachineArn", value=last.state_machine_arn)
-CfnOutput(stack, "CleanUpRole", value=lock.clean_up.role.role_name)
 app.synth()

@@ -3,7 +3,6 @@
 import json
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
@@ -132,16 +131,8 @@ def _followed(path: str, state_input: Any, context: Mapping[str, Any]) -> Any:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Callback:
-    """A callback task that waits for its answer."""
-
-    execution: str
-    token: str
-
-
 class Callbacks:
-    """Callback tasks with known tokens: those of an activity without workers."""
+    """Callback tasks, each by its token: those of an activity without workers."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
@@ -153,16 +144,15 @@ class Callbacks:
             name=name, definition=json.dumps({"StartAt": "Wait", "States": {"Wait": task}}), roleArn=example["roleArn"]
         )["stateMachineArn"]
 
-    def new(self) -> Callback:
-        execution = self._cloud.step_functions.start_execution(stateMachineArn=self._machine)["executionArn"]
-        return Callback(
-            execution, self._cloud.step_functions.get_activity_task(activityArn=self._activity)["taskToken"]
-        )
+    def new(self) -> str:
+        """The token of a task that waits for its answer."""
+        self._cloud.step_functions.start_execution(stateMachineArn=self._machine)
+        return str(self._cloud.step_functions.get_activity_task(activityArn=self._activity)["taskToken"])
 
-    def is_answered(self, callback: Callback) -> bool:
+    def is_answered(self, token: str) -> bool:
         """Whether it has been answered; if not, answer it now."""
         try:
-            self._cloud.step_functions.send_task_success(taskToken=callback.token, output='"by the test"')
+            self._cloud.step_functions.send_task_success(taskToken=token, output='"by the test"')
         except self._cloud.step_functions.exceptions.TaskDoesNotExist:
             return True
         return False

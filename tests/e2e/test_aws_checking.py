@@ -82,7 +82,7 @@ def test_the_region_is_that_of_aws_region_or_else_the_sdks_own_and_without_one_t
         Account.of(boto3.Session("key", "secret"))
 
 
-def test_more_executions_cost_more() -> None:
+def test_more_executions_cost_more_and_the_largest_bursts_less_than_five_dollars() -> None:
     assert estimate_usd(0) < estimate_usd(400) < estimate_usd(2_000) < 5
 
 
@@ -169,12 +169,12 @@ def test_an_event_belongs_to_the_state_that_it_follows_from_and_not_to_the_one_b
 def test_no_resource_of_the_real_stack_outlives_it_or_needs_an_account_that_may_reserve_concurrency() -> None:
     stack = CheckedStack(App(), "ticketlock-check-x", bucket="ticketlock-check-x", run="x")
     resources = Template.from_stack(stack).to_json()["Resources"]
-    assert len(resources) > 50
     kept = {name for name, each in resources.items() if each.get("DeletionPolicy", "Delete") != "Delete"}
     assert kept == set()
     [table] = [each["Properties"] for each in resources.values() if each["Type"] == "AWS::DynamoDB::Table"]
     assert "PointInTimeRecoverySpecification" not in table  # it would leave a backup
     functions = [each["Properties"] for each in resources.values() if each["Type"] == "AWS::Lambda::Function"]
+    assert functions
     assert all("LoggingConfig" in each for each in functions)  # Lambda's own log groups would stay
     assert not [each for each in functions if "ReservedConcurrentExecutions" in each]
 

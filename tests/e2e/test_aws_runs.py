@@ -38,6 +38,7 @@ stack = Stack(
 CfnOutput(stack, "Url", value=sqs.Queue(stack, "Queue").queue_url)
 app.synth()
 """
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Check = Callable[[Mapping[str, str]], object]
 _TEMPLATE = '{"Resources": {"Queue": {"Type": "AWS::SQS::Queue"}}}'
 
@@ -163,9 +164,9 @@ def caught(_: object) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
 
-@pytest.mark.parametrize("check", [*map(sends, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)), caught])
+@pytest.mark.parametrize("check", [*map(sends, SIGNALS), caught], ids=["INT", "TERM", "HUP", "INT, caught"])
 def test_a_run_that_is_interrupted_leaves_nothing(place: Place, check: Callable[[object], None]) -> None:
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.getsignal(number) for number in SIGNALS}
     with pytest.raises(KeyboardInterrupt):
         place.runs(check)
     assert place.left_of_the_run() == []

@@ -28,7 +28,7 @@ pytestmark = [
 
 APP = Path(__file__).parents[2] / "examples" / "booking" / "app.py"
 SAVE = "dynamodb:ConditionCheckItem"
-PRICE = 200
+PLACES, BALANCE, PRICE = 3, 500, 200
 
 
 @dataclass
@@ -100,7 +100,7 @@ class Trip:
         return int(flight), int(hotel), int(got("TravellersTableName", self.traveller)["balance"])
 
 
-NOTHING, BOOKED = (3, 3, 500), (2, 2, 500 - PRICE)
+NOTHING, BOOKED = (PLACES, PLACES, BALANCE), (PLACES - 1, PLACES - 1, BALANCE - PRICE)
 
 
 @pytest.fixture(scope="module")
@@ -112,14 +112,20 @@ def bookings(guarded_emulator: Emulator) -> Bookings:
 
 @pytest.fixture
 def trip(bookings: Bookings) -> Trip:
-    flight, hotel = (bookings.new("Offers", places=3) for _ in range(2))
-    return Trip(bookings, flight, hotel, bookings.new("Travellers", balance=500))
+    flight, hotel = (bookings.new("Offers", places=PLACES) for _ in range(2))
+    return Trip(bookings, flight, hotel, bookings.new("Travellers", balance=BALANCE))
 
 
 def unit_of(bookings: Bookings, trip: Trip, state: str = "takeroom") -> str:
     """The unit that a state has got, once it has."""
     bookings.cloud.wait_until(lambda: bool(bookings.events(state, trip.arn)), f"a try of {state}")
     return str(bookings.events(state, trip.arn)[0]["unit"])
+
+
+def states_of(bookings: Bookings, trip: Trip, state: str) -> list[dict[str, Any]]:
+    """What a state of an execution was entered with."""
+    entered = [event.get("stateEnteredEventDetails", {}) for event in bookings.cloud.history(trip.arn)]
+    return [json.loads(each["input"]) for each in entered if each.get("name") == state]
 
 
 def test_a_trip_is_written_by_its_last_state(bookings: Bookings, trip: Trip) -> None:
@@ -149,18 +155,12 @@ def test_a_state_that_fails_is_caught_and_the_unit_rolled_back(bookings: Booking
     trip.start()
     ended = bookings.cloud.ended(trip.arn)
     assert (ended.status, "places >= :one" in ended.cause) == ("FAILED", True), ended
-    assert trip.written == (3, 0, 500)
+    assert trip.written == (PLACES, 0, BALANCE)
     [unit] = {each["unit"] for each in states_of(bookings, trip, "GiveUp")}
     assert bookings.outcome(unit) is Outcome.ROLLED_BACK
     # The event of the failure comes all the same, and finds nothing to do.
     bookings.cloud.wait_until(lambda: bool(bookings.rolled_back(trip.arn)), "the event of the end")
     assert bookings.rolled_back(trip.arn)[0] == []
-
-
-def states_of(bookings: Bookings, trip: Trip, state: str) -> list[dict[str, Any]]:
-    """What a state of an execution was entered with."""
-    entered = [event.get("stateEnteredEventDetails", {}) for event in bookings.cloud.history(trip.arn)]
-    return [json.loads(each["input"]) for each in entered if each.get("name") == state]
 
 
 def test_an_execution_that_is_stopped_in_between_is_rolled_back_by_the_rule_and_nothing_comes_late(

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from e2e.cloud import Cloud
+from kit.places import PATIENCE_S
 
 from ticketlock import Lease, LockClient
 
@@ -13,6 +14,8 @@ pytestmark = pytest.mark.shows("mixed queue")
 
 # From the moment when the holder may release: measured from outside, so with the network and the emulator's own time.
 _SOON_S = 0.5
+# Less than the holder works for.
+_RECORD_WAIT_S = 0.3
 
 
 @pytest.fixture
@@ -35,13 +38,13 @@ def test_a_client_and_executions_are_served_in_the_order_of_their_tickets_one_so
 
     with ThreadPoolExecutor(1) as pool:
         client = pool.submit(wait_for_it)
-        assert waits.wait(10)
+        assert waits.wait(PATIENCE_S)
         after = cloud.sleep(entity, 0)
         cloud.wait_until_queued(entity, before, "the client", after)
         cloud.wait_until_parked(after)
         first.release()
         freed_ms = cloud.now_ms()
-        lease, held_ms = client.result(30)
+        lease, held_ms = client.result(PATIENCE_S)
         # The next execution has to wait for this one.
         assert cloud.described(after)["status"] == "RUNNING"
         lease.release()
@@ -59,5 +62,5 @@ def test_a_client_that_gives_up_lets_the_execution_behind_it_run(cloud: Cloud, l
     holder = cloud.sleep(entity, 2)
     cloud.wait_until_held(entity, holder)
     with pytest.raises(TimeoutError):
-        locks.acquire(entity, record_wait=0.3)
+        locks.acquire(entity, record_wait=_RECORD_WAIT_S)
     assert cloud.ended(cloud.sleep(entity, 0)).status == "SUCCEEDED"

@@ -28,13 +28,17 @@ def all_succeeded(kept: Kept, cloud: Cloud, *arns: str) -> list[Ended]:
     return ended
 
 
+def by_grant(ended: list[Ended]) -> list[Any]:
+    """The outputs of executions in the order in which they were granted the lock."""
+    return sorted((each.output for each in ended), key=lambda output: output["lock"]["fencingToken"])
+
+
 def test_ten_executions_on_one_entity_run_one_at_a_time_in_the_order_of_their_tickets(
     either: Cloud, entity: str, kept: Kept
 ) -> None:
     ended = all_succeeded(kept, either, *(either.sleep(entity, 0.3) for _ in range(EXECUTIONS)))
     assert len({each.ticket for each in ended}) == EXECUTIONS
-    by_grant = sorted((each.output for each in ended), key=lambda output: output["lock"]["fencingToken"])
-    assert all(earlier["endedMs"] <= later["startedMs"] for earlier, later in pairwise(by_grant))
+    assert all(earlier["endedMs"] <= later["startedMs"] for earlier, later in pairwise(by_grant(ended)))
     kept.check({entity: either.lock(entity)})
 
 
@@ -112,7 +116,7 @@ def test_an_example_fails_if_its_input_says_so_and_the_lock_is_free_then(
 
 
 def keys(cloud: Cloud) -> set[tuple[str, str]]:
-    """Attributes of all items: the value of another execution's item may change in between."""
+    """The keys of all items: the attributes of another execution's item may change in between."""
     return {(item["pk"]["S"], item["sk"]["S"]) for item in cloud.items()}
 
 
@@ -145,15 +149,14 @@ def test_a_deployment_with_another_number_of_permits_fails_no_execution(
 ) -> None:
     before = cloud.ended(cloud.sleep(entity, 0))
     deploy_permits(2)
-    both = all_succeeded(kept, cloud, *(cloud.sleep(entity, 3) for _ in range(2)))
-    first, second = sorted((each.output for each in both), key=lambda output: output["lock"]["fencingToken"])
+    first, second = by_grant(all_succeeded(kept, cloud, *(cloud.sleep(entity, 3) for _ in range(2))))
     assert (before.status, cloud.item(entity).permits) == ("SUCCEEDED", 2)
     assert second["startedMs"] < first["endedMs"]
 
 
 def test_as_many_run_at_once_as_there_are_permits(cloud: Cloud, entity: str, kept: Kept) -> None:
     ended = all_succeeded(kept, cloud, *(cloud.sleep(entity, 3, permits=2) for _ in range(3)))
-    first, second, third = sorted((each.output for each in ended), key=lambda output: output["lock"]["fencingToken"])
+    first, second, third = by_grant(ended)
     assert second["startedMs"] < first["endedMs"]
     assert third["startedMs"] >= min(first["endedMs"], second["endedMs"])
     kept.check({entity: cloud.lock(entity)})

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from e2e.cloud import Cloud, FunctionFailed
 from e2e.roles import Permission, Role
-from e2e.steps import Callback, Callbacks, Steps, Turn
+from e2e.steps import Callbacks, Steps, Turn
 from kit.events import tasks_of
 from ticketlock_local.demo import run as demo
 from ticketlock_local.demo.checks import judge
@@ -105,11 +105,11 @@ def joins_again(steps: Steps) -> bool:
 
 def wakes_the_first_when_it_gives_up(steps: Steps) -> bool:
     holder, first, second = steps.take_ticket(), steps.take_ticket(), steps.take_ticket()
-    callback = steps.callbacks.new()
-    steps.wait_for_wake_up(first, callback.token)
+    token = steps.callbacks.new()
+    steps.wait_for_wake_up(first, token)
     steps.free(holder)
     assert steps.check_position({**second, "waitUntilMs": 1})["status"] == "RecordWaitExceeded"
-    return steps.callbacks.is_answered(callback)
+    return steps.callbacks.is_answered(token)
 
 
 def parks(steps: Steps) -> bool:
@@ -121,60 +121,60 @@ def parks(steps: Steps) -> bool:
 def does_not_park_at_its_turn(steps: Steps) -> bool:
     holder, waiter = steps.take_ticket(), steps.take_ticket()
     steps.free(holder)
-    callback = steps.callbacks.new()
-    steps.wait_for_wake_up(waiter, callback.token)
-    return steps.callbacks.is_answered(callback)
+    token = steps.callbacks.new()
+    steps.wait_for_wake_up(waiter, token)
+    return steps.callbacks.is_answered(token)
 
 
-def with_a_late_lease(turn: Turn) -> Turn:
+def with_an_expired_lease(turn: Turn) -> Turn:
     """A holder whose last known lease has expired."""
     return {**turn, "grant": {**turn["grant"], "leaseUntilMs": 1}}
 
 
-def beating(steps: Steps) -> tuple[Turn, Callback]:
-    """A holder, and its heartbeat's task."""
+def beating(steps: Steps) -> tuple[Turn, str]:
+    """A holder, and the token of its heartbeat's task."""
     holder = steps.take_ticket()
-    callback = steps.callbacks.new()
-    steps.heartbeat(holder, callback.token)
-    return holder, callback
+    token = steps.callbacks.new()
+    steps.heartbeat(holder, token)
+    return holder, token
 
 
-def waited_for(steps: Steps) -> tuple[Turn, Callback]:
-    """A holder, and the task of one that has parked behind it."""
+def waited_for(steps: Steps) -> tuple[Turn, str]:
+    """A holder, and the token of the task of one that has parked behind it."""
     holder, waiter = steps.take_ticket(), steps.take_ticket()
-    callback = steps.callbacks.new()
-    steps.wait_for_wake_up(waiter, callback.token)
-    return holder, callback
+    token = steps.callbacks.new()
+    steps.wait_for_wake_up(waiter, token)
+    return holder, token
 
 
 def beats(steps: Steps) -> bool:
-    steps.heartbeat(with_a_late_lease(steps.take_ticket()))
+    steps.heartbeat(with_an_expired_lease(steps.take_ticket()))
     return True
 
 
 def beats_after_the_end(steps: Steps) -> bool:
     holder = steps.take_ticket()
     steps.release(holder)
-    callback = steps.callbacks.new()
-    steps.heartbeat(holder, callback.token)
-    return steps.callbacks.is_answered(callback)
+    token = steps.callbacks.new()
+    steps.heartbeat(holder, token)
+    return steps.callbacks.is_answered(token)
 
 
 def beats_without_the_lock(steps: Steps) -> bool:
     holder = steps.take_ticket()
     steps.free(holder)
-    callback = steps.callbacks.new()
-    steps.heartbeat(with_a_late_lease(holder), callback.token)
-    return steps.callbacks.is_answered(callback)
+    token = steps.callbacks.new()
+    steps.heartbeat(with_an_expired_lease(holder), token)
+    return steps.callbacks.is_answered(token)
 
 
 def beats_after_a_release_that_was_left_to_it(steps: Steps) -> bool:
-    holder, callback = waited_for(steps)
-    token = grant_of(holder).fencing_token
+    holder, token = waited_for(steps)
+    fencing_token = grant_of(holder).fencing_token
     # As the state LeaveToHeartbeat does.
-    steps.write_session(holder, finishedToken=token, unreleasedToken=token)
+    steps.write_session(holder, finishedToken=fencing_token, unreleasedToken=fencing_token)
     steps.heartbeat(holder)
-    return steps.callbacks.is_answered(callback)
+    return steps.callbacks.is_answered(token)
 
 
 def releases(steps: Steps) -> bool:
@@ -183,28 +183,28 @@ def releases(steps: Steps) -> bool:
 
 
 def releases_and_wakes(steps: Steps) -> bool:
-    holder, callback = waited_for(steps)
+    holder, token = waited_for(steps)
     steps.release(holder)
-    return steps.callbacks.is_answered(callback)
+    return steps.callbacks.is_answered(token)
 
 
 def releases_and_ends_the_heartbeat(steps: Steps) -> bool:
-    holder, callback = beating(steps)
+    holder, token = beating(steps)
     steps.release(holder)
-    return steps.callbacks.is_answered(callback)
+    return steps.callbacks.is_answered(token)
 
 
 def releases_too_late(steps: Steps) -> bool:
-    holder, callback = beating(steps)
+    holder, token = beating(steps)
     steps.free(holder)
     # Its lease has ended long ago, and the lock was freed.
     steps.write_session(holder, leaseUntilMs=1)
     try:
-        steps.release(with_a_late_lease(holder))
+        steps.release(with_an_expired_lease(holder))
     except FunctionFailed as failed:
         if "had ended before the work was finished" not in str(failed):
             raise
-    return steps.callbacks.is_answered(callback)
+    return steps.callbacks.is_answered(token)
 
 
 def nested_work(steps: Steps, holder: Turn) -> str:
@@ -227,9 +227,9 @@ def stops_the_work_that_timed_out(steps: Steps) -> bool:
 
 def cleans_up_after_a_holder(steps: Steps) -> bool:
     """Its work is a function: the lock is left to the lease, and the heartbeat is ended."""
-    holder, callback = beating(steps)
+    holder, token = beating(steps)
     steps.clean_up(holder)
-    return steps.callbacks.is_answered(callback)
+    return steps.callbacks.is_answered(token)
 
 
 def cleans_up_after_a_waiter(steps: Steps) -> bool:
@@ -363,7 +363,7 @@ def test_every_action_of_a_function_is_shown_to_be_needed_or_has_a_reason(step: 
 # The state machines.
 
 RULE = "arn:aws:events:us-east-1:000000000000:rule/StepFunctionsGetEventsForStepFunctionsExecutionRule"
-FOLLOWING = ("events:DescribeRule", "events:PutRule", "events:PutTargets")
+TO_LEARN_OF_ENDS = ("events:DescribeRule", "events:PutRule", "events:PutTargets")
 # Sent by the service itself, for logs and traces.
 SERVICES_OWN = {"logs", "xray"}
 
@@ -387,7 +387,7 @@ def sent_by(definition: Mapping[str, Any]) -> Iterator[Permission]:
                 for execution in (execution_arn(machine, name) for name in names):
                     yield Permission("states:DescribeExecution", execution)
                     yield Permission("states:StopExecution", execution)
-            yield from (Permission(action, RULE) for action in FOLLOWING)
+            yield from (Permission(action, RULE) for action in TO_LEARN_OF_ENDS)
         else:
             assert task["Resource"].endswith(":::dynamodb:updateItem")
             table = f"arn:aws:dynamodb:us-east-1:000000000000:table/{parameters['TableName']}"

@@ -22,12 +22,13 @@ from ticketlock_local.cloud.deploy import deploy
 from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock.testing import ManualClock
+from ticketlock.units._sweeping import COPIES_COME_WITHIN_MS
 
 pytestmark = pytest.mark.verify("another deployment; tests/units asks the same steps, and how they are bounded")
 
 APP = Path(__file__).with_name("units_app.py")
 STACK = "TicketlockUnits"
-AN_HOUR_S, COPIES_S, MARGIN_S = 3_600, 600, 30
+AN_HOUR_S, MARGIN_S = 3_600, 30
 # Nothing packs it: it does not fit into the record.
 LONG = random.Random(0).randbytes(8_000)
 SET = "SET balance = :n, noise = :noise"
@@ -121,14 +122,13 @@ STATES: Mapping[str, tuple[Callable[[UnitsWorld], list[Key]], Sequence[int | Non
 }
 
 
-def ten_minutes_pass(books: Books) -> None:
+def no_copy_comes_any_more(books: Books) -> None:
     """Shift everything in the table into the past by this much."""
+    passed_ms = COPIES_COME_WITHIN_MS + MARGIN_S * 1_000
     for row in books.everything()["units"]:
         if row["row"] == "head":
-            ms = {
-                name: row[name] - (COPIES_S + MARGIN_S) * 1_000 for name in ("leaseUntilMs", "finalMs") if name in row
-            }
-            books.write("units", {**row, **ms})
+            shifted = {name: row[name] - passed_ms for name in ("leaseUntilMs", "finalMs") if name in row}
+            books.write("units", {**row, **shifted})
 
 
 def marks(books: Books) -> int:
@@ -153,17 +153,19 @@ def is_an_hour(ms: float) -> bool:
 def test_in_each_state_a_killed_unit_is_rolled_back_or_finished_within_two_passes_and_nothing_is_left(
     deployed: Deployed, an_hour_ago: UnitsWorld
 ) -> None:
-    books, left = an_hour_ago.books, []
-    for leave, expected in STATES.values():
+    books, keys_of = an_hour_ago.books, {}
+    for state, (leave, _) in STATES.items():
         before = len(what_is_left(books))
-        left.append((leave(an_hour_ago), expected))
-        assert len(what_is_left(books)) > before, "a state that leaves nothing"
+        keys_of[state] = leave(an_hour_ago)
+        assert len(what_is_left(books)) > before, f"{state}: a state that leaves nothing"
+    expected = {state: on_accounts for state, (_, on_accounts) in STATES.items()}
     told_before = len(deployed.emitted())
     first = deployed.sweep()
-    assert [(balances(books, keys), marks(books)) for keys, _ in left] == [(expected, 0) for _, expected in left]
-    ten_minutes_pass(books)
+    assert {state: balances(books, keys) for state, keys in keys_of.items()} == expected
+    assert marks(books) == 0
+    no_copy_comes_any_more(books)
     second = deployed.sweep()
-    assert [balances(books, keys) for keys, _ in left] == [expected for _, expected in left]
+    assert {state: balances(books, keys) for state, keys in keys_of.items()} == expected
     assert (marks(books), what_is_left(books)) == (0, [])
     # Four were pending; those that had ended an hour ago are closed by the first pass.
     assert (first["unfinished"], first["is_whole"]) == (0, True)

@@ -29,6 +29,9 @@ pytestmark = [
 
 APP = Path(__file__).parents[2] / "examples" / "transfer" / "app.py"
 ACCOUNTS = "accounts"
+BALANCE, AMOUNT = 100, 10
+# Of giver and taker.
+BEFORE, AFTER = (BALANCE, BALANCE), (BALANCE - AMOUNT, BALANCE + AMOUNT)
 TRIES = 6
 NOT_HELD = "the lock is not held with this fencing token any more"
 COMMIT, TELL = "dynamodb:PutItem", "sqs:SendMessage"
@@ -50,9 +53,9 @@ class Transfers:
         return Role(self.cloud, self.function["Role"]).without(action)
 
     def new_account(self) -> str:
-        """An account with 100."""
+        """The id of an account that nobody has used."""
         account = f"account-{uuid.uuid4().hex}"
-        self.cloud.put("AccountsTableName", {"id": account, "balance": 100})
+        self.cloud.put("AccountsTableName", {"id": account, "balance": BALANCE})
         return account
 
     def tries(self, arn: str) -> list[Mapping[str, Any]]:
@@ -82,7 +85,7 @@ class Transfers:
 
 @dataclass
 class Transfer:
-    """One transfer of ten.
+    """One transfer.
 
     Attributes:
         arn: that of its execution, once it is started.
@@ -95,7 +98,7 @@ class Transfer:
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def start(self) -> None:
-        transfer = {"id": self.id, "giver": self.giver, "taker": self.taker, "amount": 10}
+        transfer = {"id": self.id, "giver": self.giver, "taker": self.taker, "amount": AMOUNT}
         self.arn = self.transfers.cloud.start({"transfer": transfer})
 
     @property
@@ -129,12 +132,10 @@ def test_a_transfer_moves_the_money_sends_a_receipt_and_frees_the_lock(
     transfer.start()
     ended = transfers.cloud.ended(transfer.arn)
     assert ended.status == "SUCCEEDED", ended
-    assert ended.output == {"transferId": transfer.id, "amount": 10}
-    assert transfer.balances == (90, 110)
+    assert ended.output == {"transferId": transfer.id, "amount": AMOUNT}
+    assert transfer.balances == AFTER
     assert transfers.receipts() == [transfer.id]
-    state = transfers.cloud.locks.inspect(transfer.lock)
-    assert state.item is not None
-    assert state.item.held == 0
+    assert transfers.cloud.is_free(transfer.giver, ACCOUNTS)
 
 
 def test_a_state_that_fails_after_its_commit_is_retried_5_times_and_run_once_more_and_moves_the_money_once(
@@ -145,12 +146,12 @@ def test_a_state_that_fails_after_its_commit_is_retried_5_times_and_run_once_mor
         assert transfers.cloud.ended(transfer.arn).status == "FAILED"
     tries = transfers.tries(transfer.arn)
     assert len(tries) == TRIES
-    assert transfer.balances == (90, 110)
+    assert transfer.balances == AFTER
     assert transfers.receipts() == []
     # Another owner has held the lock since: the commit was made under the earlier grant.
     with transfers.another_owner_of(transfer.lock):
         assert transfers.invoke(tries[-1])["transferId"] == transfer.id
-    assert transfer.balances == (90, 110)
+    assert transfer.balances == AFTER
     assert transfers.receipts() == [transfer.id]
 
 
@@ -159,11 +160,11 @@ def test_an_execution_that_is_stopped_after_the_commit_and_redriven_moves_the_mo
 ) -> None:
     with transfers.without(TELL):
         transfer.start()
-        transfers.cloud.wait_until(lambda: transfer.balances != (100, 100), "the commit of a try")
+        transfers.cloud.wait_until(lambda: transfer.balances != BEFORE, "the commit of a try")
         transfers.cloud.wait_until(lambda: bool(transfers.tries(transfer.arn)), "its line in the log")
         transfers.cloud.stop(transfer.arn)
     assert transfers.invoke(transfers.tries(transfer.arn)[0])["transferId"] == transfer.id
-    assert transfer.balances == (90, 110)
+    assert transfer.balances == AFTER
 
 
 def test_a_state_whose_workflow_has_lost_the_lock_moves_no_money(transfers: Transfers, transfer: Transfer) -> None:
@@ -178,8 +179,8 @@ def test_a_state_whose_workflow_has_lost_the_lock_moves_no_money(transfers: Tran
         # Found by the next try, or by a heartbeat before.
         assert ended.status == "FAILED"
         assert NOT_HELD in ended.cause or ended.error == "LockLost"
-        assert transfer.balances == (100, 100)
+        assert transfer.balances == BEFORE
     # Nor if its late copy arrives: the lock is free then, and not the workflow's.
     with pytest.raises(FunctionFailed, match=NOT_HELD):
         transfers.invoke(transfers.tries(transfer.arn)[0])
-    assert transfer.balances == (100, 100)
+    assert transfer.balances == BEFORE

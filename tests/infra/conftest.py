@@ -1,4 +1,4 @@
-"""A stack of its own for each test, and its template as plain JSON."""
+"""A stack of its own for each test, and its template as plain JSON; the stacks that many tests read."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -41,9 +41,22 @@ class Synthesised:
         id: str = self.stack.resolve(self.stack.get_logical_id(construct.node.default_child))
         return id
 
-    def text(self, value: Any) -> str:
+    @staticmethod
+    def text(value: Any) -> str:
         """A value with ``<logical id>`` for each reference in it."""
-        return plain(value)
+        text = Synthesised.text
+        if isinstance(value, str):
+            return value
+        if "Fn::Join" in value:
+            return "".join(map(text, value["Fn::Join"][1]))
+        if "Ref" in value:
+            return f"<{value['Ref']}>"
+        if "Fn::GetAtt" in value:
+            return f"<{value['Fn::GetAtt'][0]}>"
+        if "Fn::ImportValue" in value:
+            return f"<{value['Fn::ImportValue']}>"
+        index, parts = value["Fn::Select"]
+        return f"<part {index} of {text(parts['Fn::Split'][1])}>"
 
     def function(self, function: Function) -> Mapping[str, Any]:
         properties: Mapping[str, Any] = self.one(function)["Properties"]
@@ -59,25 +72,8 @@ class Synthesised:
 
     def definition(self, machine: StateMachine) -> dict[str, Any]:
         """The definition with ``<logical id>`` in place of what is known only at deploy time."""
-        text = self.one(machine)["Properties"]["DefinitionString"]
-        parsed: dict[str, Any] = json.loads(plain(text))
+        parsed: dict[str, Any] = json.loads(self.text(self.one(machine)["Properties"]["DefinitionString"]))
         return parsed
-
-
-def plain(value: Any) -> str:
-    """Text, with ``<logical id>`` for each reference in it."""
-    if isinstance(value, str):
-        return value
-    if "Fn::Join" in value:
-        return "".join(map(plain, value["Fn::Join"][1]))
-    if "Ref" in value:
-        return f"<{value['Ref']}>"
-    if "Fn::GetAtt" in value:
-        return f"<{value['Fn::GetAtt'][0]}>"
-    if "Fn::ImportValue" in value:
-        return f"<{value['Fn::ImportValue']}>"
-    index, parts = value["Fn::Select"]
-    return f"<part {index} of {plain(parts['Fn::Split'][1])}>"
 
 
 Synthesise = Callable[[Stack], Synthesised]

@@ -48,7 +48,7 @@ def test_a_workflow_with_a_fragment_may_use_the_lock_and_start_executions_of_it(
 
 @pytest.mark.verify("the same templates with one of the CDK's feature flags")
 @pytest.mark.parametrize("grant", ["grant_use", "grant_start_execution", "grant_read", "grant_fence"])
-def test_it_may_also_if_each_statement_of_a_function_is_a_policy(grant, outdir, synthesise):
+def test_a_target_is_granted_too_if_each_statement_of_a_function_is_a_policy(grant, outdir, synthesise):
     stack = Stack(App(outdir=outdir, context={SEPARATE: True}), "Test")
     target = function(stack)
     getattr(TicketLock(stack, "Lock", targets=[target]), grant)(target)
@@ -133,15 +133,15 @@ def waits_for(resources, resource):
     left = [resource]
     while left:
         waiting = left.pop()
-        new = {id for id in resources if names(waiting, id)} - found
+        new = {id for id in resources if refers_to(waiting, id)} - found
         found |= new
         left += [resources[id] for id in new]
     return found
 
 
-def names(value, id):
+def refers_to(value, id):
     if isinstance(value, dict):
         awaited = value.get("DependsOn", [])
         direct = value.get("Ref") == id or (value.get("Fn::GetAtt") or [None])[0] == id
-        return direct or id in awaited or any(names(inner, id) for inner in value.values())
-    return isinstance(value, list) and any(names(inner, id) for inner in value)
+        return direct or id in awaited or any(refers_to(inner, id) for inner in value.values())
+    return isinstance(value, list) and any(refers_to(inner, id) for inner in value)

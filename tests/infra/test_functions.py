@@ -149,7 +149,7 @@ def test_every_function_is_in_the_network_with_one_security_group_without_inboun
     found = everything.synthesised
     [(id, group)] = found.of_type("AWS::EC2::SecurityGroup").items()
     assert "SecurityGroupIngress" not in group
-    assert all(one["SecurityGroupIds"] == [{"Fn::GetAtt": [id, "GroupId"]}] for one in networks(found))
+    assert [one["SecurityGroupIds"] for one in networks(found)] == len(STEPS) * [[{"Fn::GetAtt": [id, "GroupId"]}]]
     # Without a network they are in none.
     assert set(networks(typical.synthesised)) == {None}
     assert "ec2:" not in str(list(typical.synthesised.statements()))
@@ -174,10 +174,8 @@ def test_subnets_and_security_groups_can_be_chosen(stack, synthesise):
         security_groups=[group],
     )
     found = synthesise(stack)
-    assert all(
-        one == {"SubnetIds": ["subnet-0123456789abcdef1"], "SecurityGroupIds": ["sg-0123456789abcdef0"]}
-        for one in networks(found)
-    )
+    chosen = {"SubnetIds": ["subnet-0123456789abcdef1"], "SecurityGroupIds": ["sg-0123456789abcdef0"]}
+    assert networks(found) == len(STEPS) * [chosen]
     assert not found.of_type("AWS::EC2::SecurityGroup")
 
 

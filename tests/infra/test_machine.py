@@ -16,7 +16,6 @@ from ticketlock import errors
 pytestmark = pytest.mark.shows("one run per grant", "unreachable functions", "long waits and holds", "no heartbeat")
 
 SETTINGS = LockSettings(lease_s=120, poll_s=7, default_record_wait=30, permits=3)
-DEFINITION = serialize_definition(SETTINGS, ["arn:one", "arn:two"])
 
 
 def states(machine: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -26,10 +25,10 @@ def states(machine: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from states(branch)
 
 
-STATES = dict(states(DEFINITION))
+STATES = dict(states(serialize_definition(SETTINGS, ["arn:one", "arn:two"])))
 
 
-def test_every_lock_function_is_retried_in_the_same_way() -> None:
+def test_the_functions_that_take_check_and_release_are_retried_in_the_same_way() -> None:
     retries = [STATES[name]["Retry"] for name in ("TakeTicket", "CheckPosition", "Release", "ReleaseAfterFailure")]
     assert all(retry == retries[0] for retry in retries)
 
@@ -152,8 +151,8 @@ def test_the_machines_errors_and_failing_statuses_are_classes_of_the_errors_modu
     }
     routes = {choice["StringEquals"]: choice["Next"] for choice in typical.definition["States"]["MyTurn?"]["Choices"]}
     going_on = ("granted", "grantedMeanwhile", "parked", "parkedBriefly", "waiting", "continued")
-    failing = {status: next for status, next in routes.items() if status not in going_on}
-    assert all(status == next for status, next in failing.items())
+    failing = {status: state for status, state in routes.items() if status not in going_on}
+    assert all(status == state for status, state in failing.items())
     assert own | set(failing) <= set(errors.__all__)
 
 

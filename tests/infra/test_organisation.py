@@ -84,11 +84,11 @@ def test_the_ready_made_stack_has_no_finding_that_is_not_acknowledged(context, t
     app.synth()
 
 
-@pytest.mark.parametrize("token", [True, False], ids=["construct", "arn"])
-def test_a_users_own_stack_has_none_because_of_the_construct(token, tmp_path):
+@pytest.mark.parametrize("is_construct", [True, False], ids=["a construct", "an ARN"])
+def test_a_users_own_stack_has_no_finding_because_of_the_construct(is_construct, tmp_path):
     app = nagged(str(tmp_path))
     stack = Stack(app, "Own")
-    target = TicketLock(stack, "Inner").state_machine if token else MACHINE
+    target = TicketLock(stack, "Inner").state_machine if is_construct else MACHINE
     TicketLock(stack, "Lock", targets=[target])
     app.synth()
 

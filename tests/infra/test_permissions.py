@@ -3,10 +3,9 @@
 import pytest
 import yaml  # type: ignore[import-untyped]  # ships no types
 from aws_cdk import aws_dynamodb as dynamodb
-from aws_cdk import aws_iam as iam
 from kit.events import execution_arn, turn_of
 from kit.pages import blocks
-from kit.stacks import as_list
+from kit.stacks import as_list, function
 from ticketlock_cdk import TicketLock
 
 from ticketlock import Claim, Grant, LockName, LockTable
@@ -65,13 +64,13 @@ def actions(statements):
     return {action for statement in statements for action in as_list(statement["Action"])}
 
 
-def allowed(found, principal, names=()):
+def allowed(found, principal, names=None):
     """The actions that a principal is allowed on each resource, by its name of these if it has one."""
     on: dict[str, set[str]] = {}
     for statement in found.statements(principal):
         for resource in as_list(statement["Resource"]):
             text = found.text(resource)
-            on.setdefault(dict(names).get(text, text), set()).update(as_list(statement["Action"]))
+            on.setdefault((names or {}).get(text, text), set()).update(as_list(statement["Action"]))
     return on
 
 
@@ -151,13 +150,15 @@ def test_the_only_other_wildcard_is_that_of_the_nested_executions(whole):
         assert ":execution:" in machine
         assert "*" not in machine
         # Of a target only executions that a TicketLock started; of its own machines all, whose names are free.
-        assert names == "lock-*" or (names == "*" and "Serialize" in machine)
+        assert names == ("*" if "Serialize" in machine else "lock-*")
 
 
 def test_the_machine_may_do_what_its_states_do_and_nothing_else(typical):
     found, lock = typical.synthesised, typical.lock
-    may = allowed(found, lock.state_machine)
-    by_action = {action: {each for each in may if action in may[each]} for each in may for action in may[each]}
+    by_action: dict[str, set[str]] = {}
+    for resource, its_actions in allowed(found, lock.state_machine).items():
+        for action in its_actions:
+            by_action.setdefault(action, set()).add(resource)
     own = [function for step, function in typical.functions.items() if step != "clean_up"]
     invoked = {found.id_of(function) for function in [*own, typical.target_function]}
     assert by_action.pop("lambda:InvokeFunction") == {
@@ -222,7 +223,7 @@ def test_a_grant_allows_on_the_table_what_the_policy_of_the_page_does(principal,
     written = yaml.safe_load(page)["Resources"][policy]["Properties"]["PolicyDocument"]["Statement"]
     expected = [(sorted(as_list(one["Action"])), one.get("Condition")) for one in written]
     granted = on_the_table(found, getattr(everything, principal))
-    assert [(sorted(actions), condition) for actions, condition in granted] == expected
+    assert [(sorted(its_actions), condition) for its_actions, condition in granted] == expected
 
 
 def test_each_grant_allows_its_principal_nothing_else(everything, found):
@@ -259,18 +260,16 @@ def test_the_attributes_that_grants_name_are_those_that_are_read_and_no_secrets(
 
 @pytest.mark.verify("a stack of its own, synthesised")
 def test_a_table_without_a_key_of_its_own_needs_none(stack, synthesise):
-    lock = TicketLock(stack, "Lock")
-    role = iam.Role(stack, "Client", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com"))
-    lock.grant_use(role)
-    lock.grant_read(role)
-    lock.grant_fence(role)
-    assert "kms:" not in str(list(synthesise(stack).statements(role)))
+    lock, client = TicketLock(stack, "Lock"), function(stack)
+    lock.grant_use(client)
+    lock.grant_read(client)
+    lock.grant_fence(client)
+    assert "kms:" not in str(list(synthesise(stack).statements(client)))
 
 
 @pytest.mark.verify("a stack of its own, synthesised")
 def test_an_imported_table_is_granted_too(stack, synthesise):
     lock = TicketLock(stack, "Lock", table=dynamodb.Table.from_table_name(stack, "Given", "locks"))
-    role = iam.Role(stack, "Client", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com"))
-    grant = lock.grant_use(role)
-    assert grant.success
-    assert [resource for resource in allowed(synthesise(stack), role) if resource.endswith("table/locks")]
+    client = function(stack)
+    assert lock.grant_use(client).success
+    assert [resource for resource in allowed(synthesise(stack), client) if resource.endswith("table/locks")]

@@ -58,19 +58,11 @@ def keys(books: Books) -> list[Key]:
     return [books.account(), books.account(), books.account()]
 
 
-def marked(party: Party, keys: list[Key], **terms: Any) -> None:
-    """A unit that is committed by marks, with every kind of write, and rows of its own."""
-    with party.begin(engine="marked", **terms) as unit:
+def commits(party: Party, keys: list[Key], **terms: Any) -> None:
+    """A unit with every kind of statement; if it is committed by marks, it has rows of its own."""
+    with party.begin(**terms) as unit:
         unit.get(party.accounts, keys[1])
         unit.update(party.accounts, keys[0], f"{SET}, noise = :noise", {":n": 1, ":noise": LONG})
-        unit.put(party.accounts, {**some_account(), "balance": 1})
-        unit.delete(party.accounts, keys[2])
-
-
-def natively(party: Party, keys: list[Key]) -> None:
-    with party.begin(name=some_name()) as unit:
-        unit.get(party.accounts, keys[1])
-        unit.update(party.accounts, keys[0], SET, {":n": 1})
         unit.put(party.accounts, {**some_account(), "balance": 1})
         unit.delete(party.accounts, keys[2])
 
@@ -82,7 +74,7 @@ def left_by_killed_processes(world: UnitsWorld, books: Books) -> None:
         own: list[Key] = [books.account() for _ in range(3)]
         crashes(ann, number, is_sent=is_sent)
         with pytest.raises(Killed):
-            marked(ann, own)
+            commits(ann, own, engine="marked")
 
 
 def inserts_into_a_guarded_table_and_is_killed(ann: Party) -> None:
@@ -103,8 +95,8 @@ def test_the_permissions_of_those_who_run_units_are_enough(
     books: Books, units_world: UnitsWorld, ann: Party, ben: Party, keys: list[Key]
 ) -> None:
     left_by_killed_processes(units_world, books)
-    natively(ann, keys)
-    marked(ann, [books.account() for _ in range(3)], name=some_name())
+    commits(ann, keys, engine="native", name=some_name())
+    commits(ann, [books.account() for _ in range(3)], engine="marked", name=some_name())
     conflicting, key = ann.begin(engine="marked"), books.account()
     conflicting.update(ann.accounts, key, SET, {":n": 1})
     ben.changes(key, 2)

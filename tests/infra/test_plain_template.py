@@ -143,11 +143,8 @@ def texts(node: Any) -> Any:
         return {key: texts(value) for key, value in node.items()}
     if isinstance(node, list):
         return [texts(each) for each in node]
-    return str(float(node)) if isinstance(node, int | float) and not isinstance(node, bool) else _number(node)
-
-
-def _number(node: Any) -> Any:
-    return str(float(node)) if isinstance(node, str) and node.isdecimal() else node
+    is_number = isinstance(node, int | float) and not isinstance(node, bool)
+    return str(float(node)) if is_number or (isinstance(node, str) and node.isdecimal()) else node
 
 
 OTHER_PARAMETERS = {
@@ -185,6 +182,7 @@ OTHER_SETTINGS = {
             for lease in (30, 3600)
         ),
     ],
+    ids=["defaults", "others", "no functions", "no machines", "a lease of 30 s", "a lease of an hour"],
 )
 def test_with_its_parameters_it_equals_the_constructs_template(
     parameters: Mapping[str, str], settings: Mapping[str, Any], template: Any, tmp_path: Path
@@ -192,27 +190,30 @@ def test_with_its_parameters_it_equals_the_constructs_template(
     made = synthesise(tmp_path, settings)
     service = made["Outputs"]["ServiceName"]["Value"]
     expected = json.loads(json.dumps(made["Resources"]).replace(f'"{service}"', f'"{STACK_NAME}"'))
-    plain = {name: _plain(resource) for name, resource in expected.items()}
-    of_alarms = {name: {k: v for k, v in each.items() if k != "Condition"} for name, each in plain.items()}
-    assert comparable(Resolved(template, **parameters).resources) == comparable(of_alarms)
+    for name, resource in expected.items():
+        expected[name] = {key: value for key, value in _plain(resource).items() if key != "Condition"}
+    assert comparable(Resolved(template, **parameters).resources) == comparable(expected)
 
 
 @many
-def test_without_a_topic_there_is_no_alarm_unbounded_clean_ups_reserve_nothing_and_nothing_is_of_the_cdk(
-    template: Any,
-) -> None:
-    def found(**given: str) -> tuple[set[str], list[str]]:
-        resources = Resolved(template, **given).resources.values()
-        reserved = [each["Properties"].get("ReservedConcurrentExecutions") for each in resources]
-        return {each["Type"] for each in resources}, [each for each in reserved if each is not None]
-
-    (without, bounded), (with_a_topic, _), (_, unbounded) = (
-        found(),
-        found(AlarmTopicArn=A_TOPIC),
-        found(CleanUpConcurrency="none"),
+def test_without_a_topic_there_is_no_alarm(template: Any) -> None:
+    without, with_a_topic = (
+        {each["Type"] for each in Resolved(template, **given).resources.values()}
+        for given in ({}, {"AlarmTopicArn": A_TOPIC})
     )
     assert with_a_topic - without == {"AWS::CloudWatch::Alarm"}
-    assert (bounded, unbounded) == (["10"], [])
+
+
+@many
+@pytest.mark.parametrize(("given", "expected"), [({}, ["10"]), ({"CleanUpConcurrency": "none"}, [])], ids=str)
+def test_clean_ups_reserve_ten_unless_they_are_unbounded(given: Any, expected: list[str], template: Any) -> None:
+    properties = [each["Properties"] for each in Resolved(template, **given).resources.values()]
+    reserved = "ReservedConcurrentExecutions"
+    assert [each[reserved] for each in properties if each.get(reserved) is not None] == expected
+
+
+@many
+def test_nothing_in_it_is_of_the_cdk(template: Any) -> None:
     assert "cdk" not in json.dumps(template).lower()
     assert "BootstrapVersion" not in template["Parameters"]
 
@@ -279,6 +280,7 @@ def test_a_derived_number_is_in_a_mapping() -> None:
         (("30 30", 1), ("60 90", 1), "/Resources/Machine/Type is another number by LeaseSeconds"),
         (("a", 30), ("a", 60), "Function depends on a parameter, and Version would not be published again"),
     ],
+    ids=["a text", "a list", "two numbers of one", "a function with a version"],
 )
 def test_a_setting_that_cannot_be_a_parameter_is_refused(one: Any, other: Any, what: str) -> None:
     with pytest.raises(TemplateError, match=what):

@@ -1,6 +1,7 @@
 """A fragment in a user's own state machine, and the permissions that attaching that machine grants."""
 
 import json
+from functools import reduce
 
 import pytest
 from aws_cdk import App, CfnParameter, Duration, Stack
@@ -14,6 +15,7 @@ from ticketlock_cdk.assets import source_folder
 pytestmark = pytest.mark.verify("each fragment is a stack; the interpreter runs fragments")
 
 ENTITY = "$.order.id"
+FUNCTION = "arn:aws:lambda:eu-west-1:123456789012:function:work"
 
 
 def states(definition):
@@ -44,30 +46,29 @@ def found_of(stack, synthesise):
     return found
 
 
-def function(scope, name="work"):
-    return lambda_.Function.from_function_arn(
-        scope, f"Function-{name}", f"arn:aws:lambda:eu-west-1:123456789012:function:{name}"
-    )
+def imported_function(scope):
+    return lambda_.Function.from_function_arn(scope, "ImportedFunction", FUNCTION)
 
 
-def child(scope, name="child"):
-    return sfn.StateMachine.from_state_machine_arn(
-        scope, f"Child-{name}", f"arn:aws:states:eu-west-1:123456789012:stateMachine:{name}"
-    )
+def imported_machine(scope):
+    arn = "arn:aws:states:eu-west-1:123456789012:stateMachine:child"
+    return sfn.StateMachine.from_state_machine_arn(scope, "ImportedMachine", arn)
 
 
-class Typical:
+class OfEachKind:
     """One machine with a fragment of each kind, in the order: chain, function, state machine."""
 
     def __init__(self, outdir, synthesise):
-        stack = Stack(App(outdir=outdir), "Typical")
+        stack = Stack(App(outdir=outdir), "OfEachKind")
         self.lock = TicketLock(stack, "Lock")
         chain = self.lock.serialize(stack, "Chain", sfn.Pass(stack, "Inspect"), entity=ENTITY, lock_path="$.lock")
-        invoked = self.lock.serialize(stack, "Function", function(stack), entity="{% $states.input.order.id %}")
+        invoked = self.lock.serialize(
+            stack, "Function", imported_function(stack), entity="{% $states.input.order.id %}"
+        )
         started = self.lock.serialize(
             stack,
             "Machine",
-            child(stack),
+            imported_machine(stack),
             entity=sfn.JsonPath.string_at("$.order.id"),
             namespace="billing",
             record_wait=Duration.minutes(1),
@@ -79,8 +80,8 @@ class Typical:
 
 
 @pytest.fixture(scope="module")
-def typical(outdir, synthesise):
-    return Typical(outdir, synthesise)
+def of_each_kind(outdir, synthesise):
+    return OfEachKind(outdir, synthesise)
 
 
 @pytest.fixture(scope="module")
@@ -88,48 +89,55 @@ def written():
     return dict(states(json.loads((source_folder("statemachines") / "serialize.asl.json").read_text())))
 
 
-def test_it_has_every_state_of_the_serialised_workflow(typical, written):
+def states_of_both(of_each_kind, written):
+    """The states that the serialised workflow has too: the name, the name there, and the state."""
+    for name, state in of_each_kind.states.items():
+        _, _, own = name.partition(".")
+        if own in written:
+            yield name, own, state
+
+
+def test_it_has_every_state_of_the_serialised_workflow(of_each_kind, written):
     own = {"ChooseWork", "TaskNotAllowed", "InvokeFunction", "StartExecution"}
     for id, work in (
         ("Chain", {"TellLock", "Protected"}),
         ("Function", {"InvokeFunction"}),
         ("Machine", {"StartExecution"}),
     ):
-        found = {name.removeprefix(f"{id}.") for name in typical.states if name.startswith(f"{id}.")}
+        found = {name.removeprefix(f"{id}.") for name in of_each_kind.states if name.startswith(f"{id}.")}
         assert found == written.keys() - own | {"Enter"} | work
 
 
 @pytest.mark.parametrize(
     "field", ["Retry", "TimeoutSeconds", "Resource", "ResultPath", "ResultSelector", "SecondsPath"]
 )
-def test_its_states_are_those_of_the_serialised_workflow(field, typical, written):
+def test_its_states_are_those_of_the_serialised_workflow(field, of_each_kind, written):
     changed = {("TakeTicket", "ResultPath"), ("TakeTicket", "ResultSelector")}
     changed |= {(name, "ResultPath") for name in ("InvokeFunction", "StartExecution")}
-    for name, state in typical.states.items():
-        _, _, own = name.partition(".")
-        if own in written and (own, field) not in changed:
+    for name, own, state in states_of_both(of_each_kind, written):
+        if (own, field) not in changed:
             text = json.dumps(written[own].get(field, "nothing")).replace("${Partition}", "<AWS::Partition>")
             assert (name, state.get(field, "nothing")) == (name, json.loads(text))
 
 
-def test_its_errors_are_caught_as_those_of_the_serialised_workflow(typical, written):
-    for name, state in typical.states.items():
-        id, _, own = name.partition(".")
-        caught = [(catch["ErrorEquals"], f"{id}.{catch['Next']}") for catch in written.get(own, {}).get("Catch", [])]
-        assert own not in written or [(each["ErrorEquals"], each["Next"]) for each in state.get("Catch", [])] == caught
+def test_its_errors_are_caught_as_those_of_the_serialised_workflow(of_each_kind, written):
+    for name, own, state in states_of_both(of_each_kind, written):
+        prefix = name.removesuffix(own)
+        caught = [(catch["ErrorEquals"], prefix + catch["Next"]) for catch in written[own].get("Catch", [])]
+        assert [(catch["ErrorEquals"], catch["Next"]) for catch in state.get("Catch", [])] == caught
 
 
-def test_every_state_says_why_it_exists_and_every_task_has_a_time_out(typical):
-    assert [name for name, state in typical.states.items() if "." in name and not state.get("Comment")] == []
-    tasks = {name: state for name, state in typical.states.items() if state["Type"] == "Task"}
+def test_every_state_says_why_it_exists_and_every_task_has_a_time_out(of_each_kind):
+    assert [name for name, state in of_each_kind.states.items() if "." in name and not state.get("Comment")] == []
+    tasks = {name: state for name, state in of_each_kind.states.items() if state["Type"] == "Task"}
     assert [name for name, state in tasks.items() if not state.get("TimeoutSeconds")] == []
     # Nothing is left to substitute.
-    assert "${" not in json.dumps(typical.definition)
+    assert "${" not in json.dumps(of_each_kind.definition)
 
 
-def test_a_path_names_the_entity_and_each_entry_is_an_owner(typical):
+def test_a_path_names_the_entity_and_each_entry_is_an_owner(of_each_kind):
     for id, namespace, more in (("Chain", "default", {}), ("Machine", "billing", {"recordWaitSeconds": 60})):
-        enter = typical.states[f"{id}.Enter"]
+        enter = of_each_kind.states[f"{id}.Enter"]
         assert "QueryLanguage" not in enter
         assert enter["Parameters"] == {
             "payload.$": "$",
@@ -166,8 +174,8 @@ def test_an_expression_may_say_whether_the_lock_is_shared(found_of):
     assert found["Ship.Enter"]["Output"]["lock"]["request"] == request
 
 
-def test_an_expression_names_the_entity_and_each_entry_is_an_owner(typical):
-    enter = typical.states["Function.Enter"]
+def test_an_expression_names_the_entity_and_each_entry_is_an_owner(of_each_kind):
+    enter = of_each_kind.states["Function.Enter"]
     assert (enter["Type"], enter["QueryLanguage"]) == ("Pass", "JSONata")
     assert enter["Output"] == {
         "payload": "{% $states.input %}",
@@ -178,8 +186,8 @@ def test_an_expression_names_the_entity_and_each_entry_is_an_owner(typical):
     }
 
 
-def test_no_other_state_is_in_jsonata_but_a_protected_one_may_be(typical, stack, found_of):
-    assert [name for name, state in typical.states.items() if "QueryLanguage" in state] == ["Function.Enter"]
+def test_no_other_state_is_in_jsonata_but_a_protected_one_may_be(of_each_kind, stack, found_of):
+    assert [name for name, state in of_each_kind.states.items() if "QueryLanguage" in state] == ["Function.Enter"]
     found = found_of(protected=sfn.Pass.jsonata(stack, "Inspect", outputs="{% $states.input %}"))
     assert found["Inspect"]["QueryLanguage"] == "JSONata"
 
@@ -194,8 +202,8 @@ def test_a_machine_whose_own_language_is_jsonata_is_refused(has_a_fragment, stac
 
 
 def test_an_imported_machine_cannot_be_attached(stack):
-    with pytest.raises(ValueError, match="machine is Test/Child-child, which is imported; allowed: one of this app"):
-        TicketLock(stack, "Lock").attach(child(stack))
+    with pytest.raises(ValueError, match="machine is Test/ImportedMachine, which is imported; allowed: one of this"):
+        TicketLock(stack, "Lock").attach(imported_machine(stack))
 
 
 def test_the_longest_id_makes_names_of_states_that_aws_takes(stack, synthesise):
@@ -235,7 +243,7 @@ def test_the_longest_id_makes_names_of_states_that_aws_takes(stack, synthesise):
         ({"lock_path": "$"}, "lock_path is '$'; allowed: a path of names"),
         ({"lock_path": "lock"}, "lock_path is 'lock'; allowed"),
         ({"protected": None}, "protected is None; allowed: states, a function or a Standard state machine"),
-        ({"protected": "arn:aws:lambda:eu-west-1:123456789012:function:work"}, "protected is 'arn"),
+        ({"protected": FUNCTION}, "protected is 'arn"),
     ],
 )
 def test_an_invalid_argument_is_refused_by_name(arguments, message, stack):
@@ -267,12 +275,12 @@ def test_without_heartbeat_a_chain_is_refused_as_nothing_bounds_its_time(stack):
 
 def test_without_heartbeat_the_work_has_the_time_out_that_the_lease_bounds(stack, synthesise):
     lock = TicketLock(stack, "Lock", heartbeat=False, lease=Duration.seconds(30))
-    invoked = lock.serialize(stack, "Function", function(stack), entity="e")
-    started = lock.serialize(stack, "Machine", child(stack), entity="e")
+    invoked = lock.serialize(stack, "Function", imported_function(stack), entity="e")
+    started = lock.serialize(stack, "Machine", imported_machine(stack), entity="e")
     workflow = attached(lock, stack, invoked.next(started))
     found = dict(states(synthesise(stack).definition(workflow)))
-    assert found["Function.InvokeFunction"]["TimeoutSeconds"] == 17
-    assert found["Machine.StartExecution"]["TimeoutSeconds"] == 17
+    # Three quarters of the lease, less 5 s.
+    assert [found[name]["TimeoutSeconds"] for name in ("Function.InvokeFunction", "Machine.StartExecution")] == [17, 17]
     assert not [name for name in found if "Heartbeat" in name or "Hold" in name]
 
 
@@ -288,15 +296,14 @@ def granted(synthesised, construct):
     return allowed
 
 
-def test_the_machine_has_the_permissions_of_its_states_and_no_others_and_writes_sessions_only(typical):
-    found, lock = typical.synthesised, typical.lock
-    allowed = granted(found, typical.machine)
+def test_the_machine_has_the_permissions_of_its_states_and_no_others_and_writes_sessions_only(of_each_kind):
+    found, lock = of_each_kind.synthesised, of_each_kind.lock
+    allowed = granted(found, of_each_kind.machine)
     own = [lock.take_ticket, lock.wait_for_wake_up, lock.check_position, lock.heartbeat, lock.release]
     by_alias = {f"<{id}>" for id in found.of_type("AWS::Lambda::Alias")}
     invoked = {found.text(resource) for resource in allowed["lambda:InvokeFunction"]}
-    work = "arn:aws:lambda:eu-west-1:123456789012:function:work"
     # The CDK's own grant for a function in a state of the user's has its versions too.
-    assert invoked == {f"<{found.id_of(function)}>" for function in own} | by_alias | {work, f"{work}:*"}
+    assert invoked == {f"<{found.id_of(function)}>" for function in own} | by_alias | {FUNCTION, f"{FUNCTION}:*"}
     assert set(allowed) == {
         "dynamodb:UpdateItem",
         "events:DescribeRule",
@@ -307,42 +314,44 @@ def test_the_machine_has_the_permissions_of_its_states_and_no_others_and_writes_
         "states:StartExecution",
         "states:StopExecution",
     }
-    continues = found.stack.resolve(lock._continues_arn)
-    assert continues in allowed["states:StartExecution"]
-    [statement] = [each for each in found.statements(typical.machine) if "dynamodb:" in str(each)]
+    continues = lock.node.find_child("Serialize").node.find_child("Continue")
+    assert {"Ref": found.id_of(continues)} in allowed["states:StartExecution"]
+    [statement] = [each for each in found.statements(of_each_kind.machine) if "dynamodb:" in str(each)]
     assert statement["Resource"] == {"Fn::GetAtt": [found.id_of(lock.table), "Arn"]}
     assert statement["Condition"] == {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["session#*"]}}
 
 
 @pytest.mark.parametrize("step", ["wait_for_wake_up", "check_position", "heartbeat", "release", "clean_up"])
-def test_a_step_may_answer_tasks_of_the_machine(step, typical):
-    allowed = granted(typical.synthesised, getattr(typical.lock, step))
-    attached_one = {"Ref": typical.synthesised.id_of(typical.machine)}
+def test_a_step_may_answer_tasks_of_the_machine(step, of_each_kind):
+    allowed = granted(of_each_kind.synthesised, getattr(of_each_kind.lock, step))
+    attached_one = {"Ref": of_each_kind.synthesised.id_of(of_each_kind.machine)}
     assert attached_one in allowed["states:SendTaskSuccess"]
     assert (attached_one in allowed.get("states:SendTaskFailure", [])) == (step in ("heartbeat", "release"))
 
 
-def test_the_clean_up_may_describe_the_machines_executions_and_close_the_work_that_it_started(typical):
-    found = typical.synthesised
-    allowed = granted(found, typical.lock.clean_up)
+def test_the_clean_up_may_describe_the_machines_executions_and_close_the_work_that_it_started(of_each_kind):
+    found = of_each_kind.synthesised
+    allowed = granted(found, of_each_kind.lock.clean_up)
     described = [found.text(resource) for resource in allowed["states:DescribeExecution"]]
-    assert [text for text in described if text.endswith(f"<{found.id_of(typical.machine)}>>:*")]
+    assert [text for text in described if text.endswith(f"<{found.id_of(of_each_kind.machine)}>>:*")]
     closed = [found.text(resource) for resource in allowed["states:StopExecution"]]
     assert "arn:aws:states:eu-west-1:123456789012:execution:child:lock-*" in closed
 
 
-def test_the_machines_ends_are_cleaned_up(typical):
-    found = typical.synthesised
+def test_the_machines_ends_are_cleaned_up(of_each_kind):
+    found = of_each_kind.synthesised
     rules = found.of_type("AWS::Events::Rule").values()
     [rule] = [
         rule
         for rule in rules
-        if {"Ref": found.id_of(typical.machine)} in rule["EventPattern"]["detail"]["stateMachineArn"]
+        if {"Ref": found.id_of(of_each_kind.machine)} in rule["EventPattern"]["detail"]["stateMachineArn"]
     ]
     assert rule["EventPattern"]["detail"]["status"] == ["FAILED", "TIMED_OUT", "ABORTED"]
     [target] = rule["Targets"]
-    assert target["Arn"] == {"Fn::GetAtt": [found.id_of(typical.lock.clean_up), "Arn"]}
-    assert target["DeadLetterConfig"]["Arn"] == {"Fn::GetAtt": [found.id_of(typical.lock.dead_letter_queue), "Arn"]}
+    assert target["Arn"] == {"Fn::GetAtt": [found.id_of(of_each_kind.lock.clean_up), "Arn"]}
+    assert target["DeadLetterConfig"]["Arn"] == {
+        "Fn::GetAtt": [found.id_of(of_each_kind.lock.dead_letter_queue), "Arn"]
+    }
 
 
 def test_a_machine_that_is_never_woken_does_not_park(found_of):
@@ -398,35 +407,28 @@ def test_a_machine_may_be_in_another_stack(outdir):
     assert "Orders" not in needed["Locks"]
 
 
-class Warned:
-    """A fragment for each of some entities, in one machine, and what its synthesis warns of."""
-
-    def __init__(self, outdir, *entities):
-        stack = Stack(App(outdir=outdir), "Test")
-        lock = TicketLock(stack, "Lock")
-        of = {
-            entity: lock.serialize(stack, f"Payment{number}", sfn.Pass(stack, f"Charge{number}"), entity=entity)
-            for number, entity in enumerate(entities)
-        }
-        chain = sfn.Chain.start(next(iter(of.values())))
-        for fragment in list(of.values())[1:]:
-            chain = chain.next(fragment)
-        attached(lock, stack, chain)
-        found = Annotations.from_stack(stack).find_warning(
-            "*", Match.string_like_regexp("one lock for every execution")
-        )
-        told = {each.id: str(each.entry.data) for each in found}
-        self.of = {entity: told[f"/{at.node.path}"] for entity, at in of.items() if f"/{at.node.path}" in told}
+def warnings_of(stack, *entities):
+    """What the synthesis of a machine with a fragment for each entity warns of, by entity."""
+    lock = TicketLock(stack, "Lock")
+    fragments = [
+        lock.serialize(stack, f"Payment{number}", sfn.Pass(stack, f"Charge{number}"), entity=entity)
+        for number, entity in enumerate(entities)
+    ]
+    attached(lock, stack, reduce(sfn.Chain.next, fragments[1:], sfn.Chain.start(fragments[0])))
+    found = Annotations.from_stack(stack).find_warning("*", Match.string_like_regexp("one lock for every execution"))
+    warned = {each.id: str(each.entry.data) for each in found}
+    paths = [f"/{fragment.node.path}" for fragment in fragments]
+    return {entity: warned[path] for entity, path in zip(entities, paths, strict=True) if path in warned}
 
 
-def test_an_entity_like_a_path_without_its_root_brings_a_warning(outdir):
+def test_an_entity_like_a_path_without_its_root_brings_a_warning(stack):
     entities = ["order.id", "detail.order_id", "orders[0].id", "orders[0]"]
-    warned = Warned(outdir, *entities).of
-    assert list(warned) == entities
-    assert "$.order.id, or {% $states.input.order.id %}" in warned["order.id"]
+    warnings = warnings_of(stack, *entities)
+    assert list(warnings) == entities
+    assert "$.order.id, or {% $states.input.order.id %}" in warnings["order.id"]
 
 
-def test_no_other_entity_brings_one(outdir):
+def test_no_other_entity_brings_one(stack):
     texts = ["the-warehouse", "partner-7", "nightly", "v1.2", "order-42.pdf"]
     paths = ["$.order.id", "$$.Execution.Input.order", "States.Format('{}', $.id)", "{% $states.input.order.id %}"]
-    assert Warned(outdir, *texts, *paths, sfn.JsonPath.string_at("$.order.id")).of == {}
+    assert warnings_of(stack, *texts, *paths, sfn.JsonPath.string_at("$.order.id")) == {}

@@ -1,5 +1,7 @@
 """The table: a new one, or a given one; and a key of the user's, which encrypts everything that is stored."""
 
+from typing import Any
+
 import pytest
 from aws_cdk import App, Fn, RemovalPolicy, Stack
 from aws_cdk import aws_dynamodb as dynamodb
@@ -13,14 +15,23 @@ PK = dynamodb.Attribute(name="pk", type=dynamodb.AttributeType.STRING)
 SK = dynamodb.Attribute(name="sk", type=dynamodb.AttributeType.STRING)
 
 
-def test_the_table_has_the_keys_of_locks_and_outlives_its_stack_and_every_mistake(typical):
-    table = typical.synthesised.one(typical.lock.table)
+@pytest.mark.parametrize(
+    ("kind", "partition_key", "sort_key"), [(TicketLock, "pk", "sk"), (TransactionTables, "unit", "row")]
+)
+def test_the_table_has_its_keys_and_outlives_its_stack_and_every_mistake(
+    kind, partition_key, sort_key, stack, synthesise
+):
+    made = kind(stack, "Made")
+    table = synthesise(stack).one(made.table)
     # No global one.
     assert table["Type"] == "AWS::DynamoDB::Table"
     assert (table["DeletionPolicy"], table["UpdateReplacePolicy"]) == ("Retain", "Retain")
     assert table["Properties"] == {
-        "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
-        "AttributeDefinitions": [{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")],
+        "KeySchema": [
+            {"AttributeName": partition_key, "KeyType": "HASH"},
+            {"AttributeName": sort_key, "KeyType": "RANGE"},
+        ],
+        "AttributeDefinitions": [{"AttributeName": name, "AttributeType": "S"} for name in (partition_key, sort_key)],
         "TimeToLiveSpecification": {"AttributeName": "expiresAt", "Enabled": True},
         "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True},
         "BillingMode": "PAY_PER_REQUEST",
@@ -111,10 +122,14 @@ def test_a_given_table_with_replicas_brings_a_warning(kind, argument, told, outd
 
 
 @pytest.mark.verify("a stack of its own, synthesised")
-@pytest.mark.parametrize("table", ["locks", "arn:aws:dynamodb:eu-west-1:123456789012:table/locks", None])
-def test_an_existing_table_can_be_named_or_imported(table, stack, synthesise):
-    given = table or dynamodb.Table.from_table_name(stack, "Given", "locks")
-    lock = TicketLock(stack, "Lock", table=given)
+@pytest.mark.parametrize("how", ["by its name", "by its ARN", "imported"])
+def test_an_existing_table_can_be_named_or_imported(how, stack, synthesise):
+    given: dict[str, Any] = {
+        "by its name": "locks",
+        "by its ARN": "arn:aws:dynamodb:eu-west-1:123456789012:table/locks",
+        "imported": dynamodb.Table.from_table_name(stack, "Given", "locks"),
+    }
+    lock = TicketLock(stack, "Lock", table=given[how])
     found = synthesise(stack)
     assert found.of_type("AWS::DynamoDB::Table") == {}
     assert found.function(lock.release)["Environment"]["Variables"]["TABLE_NAME"] == "locks"
@@ -124,14 +139,12 @@ def test_an_existing_table_can_be_named_or_imported(table, stack, synthesise):
 
 @pytest.mark.parametrize(
     "table",
-    ["", "ab", "a name", "arn:aws:sqs:eu-west-1:123456789012:queue", f"{'x' * 256}", 42, None],
-    ids=str,
+    ["", "ab", "a name", "arn:aws:sqs:eu-west-1:123456789012:queue", "x" * 256, 42, sqs.Queue],
 )
 def test_anything_but_a_table_is_refused(table, stack):
-    if table is None:
-        table = sqs.Queue(stack, "Queue")
+    given: Any = table(stack, "Queue") if table is sqs.Queue else table
     with pytest.raises(ValueError, match=r"allowed: a table as a construct, the name of one .* its ARN") as refused:
-        TicketLock(stack, "Lock", table=table)
+        TicketLock(stack, "Lock", table=given)
     assert str(refused.value).startswith("table is ")
 
 

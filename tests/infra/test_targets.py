@@ -64,7 +64,7 @@ def test_the_given_targets_are_allowed_by_exactly_their_arns(targets, functions,
 
 
 @STACKS
-def test_imported_ones_are_allowed(stack, synthesise):
+def test_imported_targets_are_allowed(stack, synthesise):
     function = lambda_.Function.from_function_arn(stack, "Function", FUNCTION)
     workflow = sfn.StateMachine.from_state_machine_arn(stack, "Workflow", MACHINE)
     lock = TicketLock(stack, "Lock", targets=[function, workflow])
@@ -150,7 +150,7 @@ def test_what_is_no_target_is_refused(targets, message, stack):
         TicketLock(stack, "Lock", targets=given)
 
 
-# Resources of another account or Region are refused by name: no nested execution is followed or stopped there.
+# Resources of another account or Region are refused by name: no nested execution is observed or stopped there.
 
 
 HERE = {"account": "123456789012", "region": "eu-west-1"}
@@ -278,6 +278,6 @@ def test_a_setting_that_is_known_only_at_deploy_time_is_refused(stack):
 
 
 @pytest.mark.parametrize(("lease_s", "longest_s"), [(10, 2), (60, 40)])
-def test_work_may_take_three_quarters_of_the_lease_less_5_seconds_unless_less_is_asked_for(lease_s, longest_s):
+def test_without_a_heartbeat_work_may_take_three_quarters_of_the_lease_less_5_seconds(lease_s, longest_s):
     settings = LockSettings.of(lease=SECONDS(lease_s), poll=SECONDS(5), default_record_wait="Infinity", heartbeat=False)
     assert settings.work_timeout_s == longest_s

@@ -1,4 +1,4 @@
-"""TransactionTables: the units' own table, its sweeper, its permissions, and that a lock is unaffected by it."""
+"""TransactionTables: the sweeper of the units' own table, its permissions, its alarms, and the same lock as without."""
 
 import json
 from dataclasses import fields
@@ -67,32 +67,17 @@ def whole(outdir, synthesise):
     return Whole(outdir, synthesise)
 
 
-@pytest.fixture(scope="module")
-def sweeper(whole):
-    return whole.found.function(whole.units.sweeper)
-
-
-def test_the_table_has_the_keys_of_units_and_outlives_its_stack_and_every_mistake(whole):
-    table = whole.found.one(whole.units.table)
-    assert table["Type"] == "AWS::DynamoDB::Table"
-    assert (table["DeletionPolicy"], table["UpdateReplacePolicy"]) == ("Retain", "Retain")
+def test_a_key_encrypts_the_table_the_logs_and_the_dead_letters(whole):
+    table = whole.found.one(whole.units.table)["Properties"]
     key = {"Fn::GetAtt": [whole.found.id_of(whole.key), "Arn"]}
-    assert table["Properties"] == {
-        "KeySchema": [{"AttributeName": "unit", "KeyType": "HASH"}, {"AttributeName": "row", "KeyType": "RANGE"}],
-        "AttributeDefinitions": [{"AttributeName": name, "AttributeType": "S"} for name in ("unit", "row")],
-        "TimeToLiveSpecification": {"AttributeName": "expiresAt", "Enabled": True},
-        "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True},
-        "BillingMode": "PAY_PER_REQUEST",
-        "DeletionProtectionEnabled": True,
-        "SSESpecification": {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": key},
-    }
-    # The logs and the dead letters have the same key.
+    assert table["SSESpecification"] == {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": key}
     groups, queues = whole.found.of_type("AWS::Logs::LogGroup"), whole.found.of_type("AWS::SQS::Queue")
     assert [each["KmsKeyId"] for each in groups.values()] == [key]
     assert [each["KmsMasterKeyId"] for each in queues.values()] == [key]
 
 
-def test_the_sweeper_knows_its_table_and_runs_one_at_a_time_no_longer_than_until_the_next(sweeper, whole):
+def test_the_sweeper_knows_its_table_and_runs_one_at_a_time_no_longer_than_until_the_next(whole):
+    sweeper = whole.found.function(whole.units.sweeper)
     [rule] = whole.found.of_type("AWS::Events::Rule").values()
     assert rule["ScheduleExpression"] == "rate(5 minutes)"
     assert (sweeper["ReservedConcurrentExecutions"], sweeper["Timeout"]) == (1, 300)
@@ -276,7 +261,6 @@ def test_thresholds_periods_and_actions_can_be_chosen(stack, synthesise):
         ({"alarms": "yes"}, "alarms is 'yes'; allowed: True or False"),
         ({"reserve_concurrency": 1}, "reserve_concurrency is 1; allowed: True or False"),
     ],
-    ids=lambda value: value[:12] if isinstance(value, str) else "",
 )
 def test_a_bad_setting_is_refused_by_name(settings, message, stack):
     with pytest.raises(ValueError, match="allowed: ") as refused:

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 from aws_cdk import App, Stack
-from aws_cdk import aws_stepfunctions as sfn
-from kit.stacks import as_list
+from kit.stacks import as_list, machine
 from ticketlock_cdk import HandOver, TicketLock, TicketlockStack
 
 pytestmark = pytest.mark.verify("stacks of its own, each synthesised")
@@ -64,8 +63,8 @@ def test_a_setting_takes_no_permission_from_a_function_or_from_executions_that_b
     for user in ("take_ticket", "wait_for_wake_up", "check_position", "heartbeat", "release", "clean_up"):
         then, now = (allowed(each.found, getattr(each.lock, user)) for each in (before, after))
         assert then - now == set()
-    for machine in ("StateMachine", "Continue"):
-        then, now = (allowed(each.found, each.machine(machine)) for each in (before, after))
+    for id in ("StateMachine", "Continue"):
+        then, now = (allowed(each.found, each.machine(id)) for each in (before, after))
         assert then - now == set()
     # Waits and holds continue in a machine that supports both.
     assert after.continuing()["States"].keys() == before.continuing()["States"].keys()
@@ -78,8 +77,7 @@ def test_a_setting_takes_no_permission_from_a_workflow_that_is_attached(outdir, 
     for settings in ({}, *OTHERS):
         stack = Stack(App(outdir=outdir), "Test")
         lock = TicketLock(stack, "Lock", **settings)
-        body = sfn.DefinitionBody.from_chainable(sfn.Pass(stack, "Inspect"))
-        workflow = sfn.StateMachine(stack, "Workflow", definition_body=body)
+        workflow = machine(stack)
         lock.attach(workflow)
         granted.append(allowed(synthesise(stack), workflow))
     assert [granted[0] - others for others in granted[1:]] == [set()] * len(OTHERS)
@@ -89,8 +87,8 @@ def test_a_setting_takes_no_permission_from_a_workflow_that_is_attached(outdir, 
 def test_functions_that_running_executions_call_outlive_snap_start(then, outdir, synthesise):
     were, are = (Deployed(outdir, synthesise, snap_start=snap_start) for snap_start in (then, not then))
     assert were.aliases().keys() == are.aliases().keys()
-    for machine in ("StateMachine", "Continue"):
-        assert allowed(were.found, were.machine(machine)) == allowed(are.found, are.machine(machine))
+    for id in ("StateMachine", "Continue"):
+        assert allowed(were.found, were.machine(id)) == allowed(are.found, are.machine(id))
 
 
 def test_a_retired_target_is_refused_to_new_executions_and_kept_for_accepted_ones(outdir, synthesise):
@@ -124,9 +122,8 @@ def test_a_target_cannot_be_retired_and_allowed(stack):
 def test_the_ready_made_stack_retires_targets_too(outdir, synthesise):
     app = App(outdir=outdir, context={"retired_targets": f"{FUNCTION},{MACHINE}"})
     found = synthesise(TicketlockStack(app, "Ticketlock"))
-    (machine,) = [
-        each for id, each in found.of_type("AWS::StepFunctions::StateMachine").items() if "StateMachine" in id
-    ]
-    assert FUNCTION not in found.text(machine["DefinitionString"])
+    machines = found.of_type("AWS::StepFunctions::StateMachine")
+    (serialising,) = [each for id, each in machines.items() if "StateMachine" in id]
+    assert FUNCTION not in found.text(serialising["DefinitionString"])
     invoked = [one for one in found.statements() if one["Action"] == "lambda:InvokeFunction"]
     assert FUNCTION in str(invoked)

@@ -87,8 +87,10 @@ class CheckedStack(Stack):
             "TimesOutArn": times_out.state_machine_arn,
             "StartsManyArn": self._starts_many(waits).state_machine_arn,
         }
-        for name, role in (("Operator", self._role("Operator", run)), ("Client", self._role("Client", run))):
-            (lock.grant_read if name == "Operator" else lock.grant_use)(role)
+        for name, grant in (("Operator", lock.grant_read), ("Client", lock.grant_use)):
+            # Only the caller of the checklist can assume it, who alone knows the run's id.
+            role = iam.Role(self, name, assumed_by=iam.AccountRootPrincipal(), external_ids=[run])
+            grant(role)
             outputs[f"{name}RoleArn"] = role.role_arn
         for name, value in outputs.items():
             CfnOutput(self, name, value=value)
@@ -141,10 +143,6 @@ class CheckedStack(Stack):
         each = sfn.Map(self, "StartAll", items_path="$.items")
         each.item_processor(start.add_catch(refused))
         return sfn.StateMachine(self, "StartsMany", definition_body=_of(each))
-
-    def _role(self, name: str, run: str) -> iam.Role:
-        """A role that only the caller of the checklist can assume, who alone knows the run's id."""
-        return iam.Role(self, name, assumed_by=iam.AccountRootPrincipal(), external_ids=[run])
 
 
 def _of(state: sfn.IChainable) -> sfn.DefinitionBody:

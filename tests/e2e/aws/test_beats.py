@@ -19,7 +19,7 @@ _EVENTS = "https://docs.aws.amazon.com/step-functions/latest/apireference/API_Hi
 _ERRORS = "https://docs.aws.amazon.com/step-functions/latest/dg/concepts-error-handling.html"
 _STATES = "https://docs.aws.amazon.com/service-authorization/latest/reference/list_awsstepfunctions.html"
 _ALIASES = "https://docs.aws.amazon.com/step-functions/latest/dg/auth-version-alias.html"
-_ANY = "it asks no role for the resource of such an answer"
+_NO_ROLE_ASKED = "it asks no role for the resource of such an answer"
 _NO_TRIES = "its histories do not have the tries of a task inside a Parallel"
 
 
@@ -93,7 +93,7 @@ def test_a_lost_lock_is_the_executions_own_error(checked: Checked) -> tuple[bool
 @assumes(
     assumed="the heartbeat's task fails with LockLost: by SendTaskFailure, allowed by the machine's ARN",
     link=_STATES,
-    emulator_lacks=_ANY,
+    emulator_lacks=_NO_ROLE_ASKED,
 )
 def test_a_function_may_fail_a_task_by_the_machines_arn(checked: Checked) -> tuple[bool, str]:
     """Read how the heartbeat of the lost lock ended."""
@@ -118,7 +118,7 @@ def _ends_of_the_wait(checked: Checked, machine: str) -> tuple[bool, str]:
 @assumes(
     assumed="WaitForWakeUp succeeds: SendTaskSuccess is authorised by the machine's ARN",
     link=_STATES,
-    emulator_lacks=_ANY,
+    emulator_lacks=_NO_ROLE_ASKED,
 )
 def test_a_function_wakes_a_waiter_by_the_machines_arn(checked: Checked) -> tuple[bool, str]:
     """Make one execution wait behind another."""
@@ -128,7 +128,7 @@ def test_a_function_wakes_a_waiter_by_the_machines_arn(checked: Checked) -> tupl
 @assumes(
     assumed="the same of executions that were started by an alias: it is authorised by the machine's ARN",
     link=_ALIASES,
-    emulator_lacks=_ANY,
+    emulator_lacks=_NO_ROLE_ASKED,
 )
 def test_a_function_wakes_a_waiter_that_was_started_by_an_alias(checked: Checked) -> tuple[bool, str]:
     """Make a version and an alias of the stack's machine, which are deleted with it."""

@@ -268,6 +268,6 @@ def test_a_redriven_hold_fails_with_lock_lost(checked: Checked) -> tuple[bool, s
         checked.step_functions.redrive_execution(executionArn=arn)
     except ClientError as error:
         raise NotSeen(f"it was not redriven: {error}") from error
-    end = checked.ended(arn, 3 * LEASE_S)
-    free = "the lock is not held" if checked.is_free(name) else "THE LOCK IS HELD"
-    return end.error == "LockLost" and checked.is_free(name), f"{end.status} {end.error}; {free}"
+    end, is_free = checked.ended(arn, 3 * LEASE_S), checked.is_free(name)
+    free = "the lock is not held" if is_free else "THE LOCK IS HELD"
+    return end.error == "LockLost" and is_free, f"{end.status} {end.error}; {free}"
