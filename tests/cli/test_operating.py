@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from cli.seen import held, waiters
+from cli.seen import held, is_refused, waiters
 from kit.command import Command, until
 
 from ticketlock import LockClient
@@ -124,10 +124,8 @@ def test_a_limit_is_unset_after_a_question(command: Command, locks: LockClient, 
 def test_a_limit_of_a_lock_without_earlier_users_is_unset_to_a_number(command: Command, entity: str) -> None:
     command.run("limit", entity, "5", "--yes")
     ended = command.run("limit", entity, "--unset", "--yes")
-    assert ended.exit_code == 2
-    told = ended.err.splitlines()[-1]
-    assert told.startswith(f"ticketlock: no one had used the lock on '{entity}' before its limit was set: ")
-    assert f"ticketlock limit {entity} 1 --unset" in told
+    is_refused(ended, 2, f"ticketlock: no one had used the lock on '{entity}' before its limit was set: ")
+    assert f"ticketlock limit {entity} 1 --unset" in ended.err
     assert command.run("limit", entity, "1", "--unset", "--yes").exit_code == 0
     assert command.run("run", entity, "--no-wait", "--", "true").exit_code == 0
 
@@ -149,8 +147,7 @@ def test_a_waiter_is_removed_after_a_question_that_names_it(command: Command, lo
 
 def test_a_table_of_another_kind_is_refused_and_unchanged(command: Command, keyed_otherwise: str) -> None:
     ended = command.run("init", "--table", keyed_otherwise, "--yes")
-    assert ended.exit_code == 78
-    assert ended.err.startswith(f"ticketlock: {keyed_otherwise} is no lock table: its keys are")
+    is_refused(ended, 78, f"ticketlock: {keyed_otherwise} is no lock table: its keys are")
 
 
 def test_a_table_is_created_once(command: Command, dynamodb: Any, entity: str) -> None:

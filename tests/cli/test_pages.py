@@ -145,7 +145,7 @@ def test_the_permissions_for_units_are_what_is_used(books: Books) -> None:
     boss.units.open_units()
     left(books, ["cy"], is_committed=True)
     boss.units.repair(boss.accounts, write=True)
-    inserted = left_insert(books, ago_s=2 * AGO_S + AGO_S)
+    inserted = left_insert(books, ago_s=3 * AGO_S)
     asked = (inspect(records, marks, settled), settle(records, marks, settled), roll_back(records, marks, forced))
     for steps in (*asked, settle(records, marks, inserted)):
         boss.units._performer.perform_steps(steps)
@@ -163,8 +163,9 @@ def test_the_permissions_for_units_are_what_is_used(books: Books) -> None:
 
 def test_the_template_makes_the_librarys_table_and_its_policies_are_the_constructs_grants() -> None:
     made = {name: each["Properties"] for name, each in yaml.safe_load(TEMPLATE)["Resources"].items()}
-    for name, value in LOCK_TABLE.definition("locks").items():
-        assert name == "TableName" or made["LockTable"][name] == value
+    of_the_library = {**LOCK_TABLE.definition("locks")}
+    del of_the_library["TableName"]
+    assert {name: made["LockTable"][name] for name in of_the_library} == of_the_library
     assert made["LockTable"]["TimeToLiveSpecification"] == {"AttributeName": TIME_TO_LIVE, "Enabled": True}
     use, wake = made["UseLocks"]["PolicyDocument"]["Statement"]
     assert (use["Action"], use["Condition"]) == (list(grants._USE), grants._LOCKS_ONLY)

@@ -23,6 +23,7 @@ from ticketlock.locks._items import Session
 from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB
 
 pytestmark = pytest.mark.shows("child of the command")
+VERIFY = pytest.mark.verify("each run is a process")
 
 
 def test_the_command_runs_under_the_lock_and_the_lock_is_free_afterwards(
@@ -60,13 +61,13 @@ def test_options_after_the_program_belong_to_it_even_without_two_dashes(
     assert used == [True, False, False]
 
 
-@pytest.mark.verify("each run is a process")
+@VERIFY
 def test_stdin_passes_through_byte_by_byte(command: Command, entity: str) -> None:
     text = "a line\n\n  another, without an end"
     assert command.run("run", entity, "--", "cat", text=text).out == text
 
 
-@pytest.mark.verify("each run is a process")
+@VERIFY
 @pytest.mark.parametrize(
     ("ends", "code"),
     [("exit 0", 0), ("exit 1", 1), ("exit 75", 75), ("exit 255", 255), ("kill -KILL $$", 128 + signal.SIGKILL)],
@@ -87,7 +88,7 @@ def test_a_program_that_is_missing_or_not_executable_is_reported_before_the_wait
     assert missing.err == "ticketlock: cannot run 'no-such-command': there is no such command\n"
 
 
-@pytest.mark.verify("each run is a process")
+@VERIFY
 def test_a_program_that_cannot_be_executed_frees_the_lock(
     command: Command, locks: LockClient, entity: str, tmp_path: Path
 ) -> None:
@@ -98,7 +99,7 @@ def test_a_program_that_cannot_be_executed_frees_the_lock(
     assert (ended.exit_code, "cannot run" in ended.err, held(locks, entity)) == (126, True, 0)
 
 
-def test_a_held_lock_ends_it_at_once_with_a_wait_of_0(command: Command, locks: LockClient, entity: str) -> None:
+def test_a_held_lock_ends_a_run_without_a_wait_at_once(command: Command, locks: LockClient, entity: str) -> None:
     with locks.acquire(entity, owner="build-7"):
         ended = command.run("run", entity, "--no-wait", "--", "echo", "inside")
         assert (ended.exit_code, ended.out) == (75, "")
@@ -107,7 +108,7 @@ def test_a_held_lock_ends_it_at_once_with_a_wait_of_0(command: Command, locks: L
     assert 'held by "build-7" since 20' in ended.err
 
 
-@pytest.mark.verify("each run is a process")
+@VERIFY
 def test_a_wait_that_ends_leaves_the_queue_with_a_given_exit_code(
     command: Command, locks: LockClient, entity: str
 ) -> None:
@@ -124,7 +125,7 @@ def test_a_closed_lock_is_reported_as_closed(command: Command, locks: LockClient
     assert ended.err.endswith("closed: an operator has set its limit to 0\n")
 
 
-@pytest.mark.verify("each run is a process")
+@VERIFY
 def test_two_runs_that_wait_run_in_the_order_of_their_arrival(
     command: Command, locks: LockClient, entity: str, tmp_path: Path
 ) -> None:
@@ -143,14 +144,14 @@ def test_two_runs_that_wait_run_in_the_order_of_their_arrival(
     assert order.read_text() == "first\nsecond\n"
 
 
-@pytest.mark.verify("each run is a process")
+@VERIFY
 def test_two_runs_share_a_lock_that_both_want_to_share(command: Command, entity: str) -> None:
     runs = [command.start("run", entity, "--shared", "--", "sh", "-c", "echo inside; read go") for _ in range(2)]
     assert [run.line() for run in runs] == ["inside", "inside"]
     assert [run.end("on\n").exit_code for run in runs] == [0, 0]
 
 
-@pytest.mark.verify("each run is a process")
+@VERIFY
 def test_another_number_of_permits_than_the_locks_is_refused(command: Command, entity: str) -> None:
     assert command.run("run", entity, "--permits", "2", "--", "true").exit_code == 0
     ended = command.run("run", entity, "--permits", "3", "--", "true")
@@ -160,13 +161,13 @@ def test_another_number_of_permits_than_the_locks_is_refused(command: Command, e
     )
 
 
-@pytest.mark.verify("each run is a process")
+@VERIFY
 def test_files_that_were_left_open_for_the_command_stay_open(command: Command, entity: str) -> None:
     run = command.start("-c", f"exec 7<<<kept; ticketlock run {entity} -- cat /dev/fd/7", program=("bash",))
     assert run.end().out == "kept\n"
 
 
-@pytest.mark.verify("each run is a process")
+@VERIFY
 def test_it_runs_as_a_module_too(command: Command, entity: str) -> None:
     run = command.start("-m", "ticketlock", "run", entity, "--", "echo", "inside", program=(sys.executable,))
     assert run.end().out == "inside\n"

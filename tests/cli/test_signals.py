@@ -15,6 +15,9 @@ pytestmark = [
     pytest.mark.verify("each command is a process; signals are sent to it, and leases are waited for"),
 ]
 
+SHORT_LEASE = ("--lease", "3")
+KILLED_SOON = ("--kill-after", "0.3")
+
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"])
 def test_a_signal_reaches_the_command_once_and_the_lock_is_released_only_after_its_end(
@@ -80,7 +83,7 @@ def test_a_command_may_be_waited_for_by_a_process_that_was_started_to_ignore_its
 
 def test_a_lost_lease_stops_the_command(command: Command, locks: LockClient, entity: str) -> None:
     run = command.start(
-        "run", entity, "--lease", "3", "--", "sh", "-c", "echo $TICKETLOCK_FENCING_TOKEN; exec sleep 1000"
+        "run", entity, *SHORT_LEASE, "--", "sh", "-c", "echo $TICKETLOCK_FENCING_TOKEN; exec sleep 1000"
     )
     locks.table.force_release(locks.lock(entity), int(run.line()))
     ended = run.end()
@@ -112,7 +115,7 @@ def test_a_command_that_does_not_stop_for_a_lost_lease_is_killed_with_all_that_i
         "if other: print(os.environ['TICKETLOCK_FENCING_TOKEN'], os.getpid(), other, flush=True)\n"
         "while True: signal.pause()\n"
     )
-    run = command.start("run", entity, "--lease", "3", "--kill-after", "0.3", "--", sys.executable, "-c", deaf)
+    run = command.start("run", entity, *SHORT_LEASE, *KILLED_SOON, "--", sys.executable, "-c", deaf)
     token, *pids = run.line().split()
     locks.table.force_release(locks.lock(entity), int(token))
     ended = run.end()
@@ -125,7 +128,7 @@ def test_processes_that_a_stopped_command_leaves_behind_are_killed_too(
     command: Command, locks: LockClient, entity: str
 ) -> None:
     script = "(trap '' TERM; sleep 1000) & echo $TICKETLOCK_FENCING_TOKEN $!; wait"
-    run = command.start("run", entity, "--lease", "3", "--kill-after", "0.3", "--", "bash", "-c", script)
+    run = command.start("run", entity, *SHORT_LEASE, *KILLED_SOON, "--", "bash", "-c", script)
     token, left = run.line().split()
     locks.table.force_release(locks.lock(entity), int(token))
     assert run.end().exit_code == 76
@@ -133,14 +136,14 @@ def test_processes_that_a_stopped_command_leaves_behind_are_killed_too(
 
 
 def test_without_a_command_a_lost_lease_ends_it(command: Command, locks: LockClient, entity: str) -> None:
-    run = command.start("run", entity, "--lease", "3")
+    run = command.start("run", entity, *SHORT_LEASE)
     token = int(run.error_line().rpartition(" ")[2])
     locks.table.force_release(locks.lock(entity), token)
     assert run.end().exit_code == 76
 
 
 def test_the_lock_is_renewed_past_its_lease(command: Command, locks: LockClient, entity: str) -> None:
-    run = command.start("run", entity, "--lease", "3", "--", "sh", "-c", "echo inside; read go")
+    run = command.start("run", entity, *SHORT_LEASE, "--", "sh", "-c", "echo inside; read go")
     assert run.line() == "inside"
 
     def lease_until_ms() -> int:
@@ -154,7 +157,7 @@ def test_the_lock_is_renewed_past_its_lease(command: Command, locks: LockClient,
 
 
 def test_a_crashed_holder_is_replaced_after_its_lease(command: Command, entity: str) -> None:
-    run = command.start("run", entity, "--lease", "3", "--", "sh", "-c", "echo $$; read go")
+    run = command.start("run", entity, *SHORT_LEASE, "--", "sh", "-c", "echo $$; read go")
     child = int(run.line())
     run.send(signal.SIGKILL)
     run.process.wait()

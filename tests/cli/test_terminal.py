@@ -3,6 +3,7 @@
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 import termios
@@ -20,6 +21,7 @@ from ticketlock import LockClient
 pytestmark = pytest.mark.verify("processes on a terminal of their own")
 
 COLUMNS = 120
+CTRL_C, CTRL_Z = "\x03", "\x1a"
 
 JOB_SHELL = """
 import os, signal, sys
@@ -170,8 +172,8 @@ def test_ctrl_c_while_it_waits_leaves_the_queue(on_a_terminal: Open, locks: Lock
     with locks.acquire(entity):
         session = on_a_terminal("ticketlock", "run", entity, "--", "true")
         session.shows("next in line")
-        session.type("\x03")
-        assert session.process.wait(LONG_S) == 130
+        session.type(CTRL_C)
+        assert session.process.wait(LONG_S) == 128 + signal.SIGINT
         assert waiters(locks, entity) == 0
 
 
@@ -189,7 +191,7 @@ def test_ctrl_c_reaches_the_command_once_and_the_lock_is_released_after_it(
     script = "trap 'echo got it' INT; echo ready; read x; read y; echo bye; exit 4"
     session = on_a_terminal("ticketlock", "run", entity, "--", "bash", "-c", script)
     session.shows("ready")
-    session.type("\x03")
+    session.type(CTRL_C)
     assert session.shows("got it")
     session.type("\n\n\n")
     assert "got it" not in session.shows("(?s).*bye")
@@ -209,7 +211,7 @@ def test_a_job_that_is_stopped_from_the_terminal_continues_with_its_lock(on_a_te
     job = ("ticketlock", "run", entity, "--", "sh", "-c", "echo ready; read a; echo got $a; exit 5")
     session = on_a_terminal(sys.executable, "-c", JOB_SHELL, *job)
     session.shows("ready")
-    session.type("\x1a")
+    session.type(CTRL_Z)
     session.shows("the job has stopped")
     session.type("go on\n")
     session.type("typed\n")
@@ -223,7 +225,7 @@ def test_a_job_that_is_stopped_for_longer_than_its_lease_does_not_continue(
     work = ("sh", "-c", "echo ready; read a; echo got $a")
     session = on_a_terminal(sys.executable, "-c", JOB_SHELL, "ticketlock", "run", entity, "--lease", "3", "--", *work)
     session.shows("ready")
-    session.type("\x1a")
+    session.type(CTRL_Z)
     session.shows("the job has stopped")
     with locks.acquire(entity):
         session.type("go on\n")
@@ -257,7 +259,7 @@ def test_a_watched_lock_is_drawn_again_until_ctrl_c_and_stays_on_the_screen(
     with locks.acquire(entity, owner="the holder"):
         session.shows("the holder")
     session.shows("No one holds it")
-    session.type("\x03")
+    session.type(CTRL_C)
     erase_line = "\x1b[2K"
     assert "No one holds it" in session.rest().rpartition(erase_line)[2]
     assert session.process.returncode == 0

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from cli.left_units import AGO_S, left, left_refused
+from cli.seen import is_refused
 from kit.command import Command, Ended
 from kit.units import MARK, Books, Party, dumped
 
@@ -100,8 +101,8 @@ def test_a_unit_is_shown_with_its_items_and_their_marks_and_with_values_only_if_
     shown = json.loads(ask("show", unit, "--json").out)
     assert (shown["unit"], shown["state"], shown["itemCount"]) == (unit, "committed", 2)
     assert shown["items"] == [
-        {"table": "accounts", "key": {"id": {"S": id}}, "writes": "change", "mark": mark}
-        for id, mark in (("a", "off"), ("\x1b[2J[red]", "there"))
+        {"table": "accounts", "key": {"id": {"S": name}}, "writes": "change", "mark": mark}
+        for name, mark in (("a", "off"), ("\x1b[2J[red]", "there"))
     ]
     people = ask("show", unit).out
     assert "id=\\x1b[2J[red]" in people
@@ -147,9 +148,7 @@ def test_settling_tells_how_the_unit_ended_and_which_items_it_has_ended(ask: Ask
 
 def test_settling_ends_with_a_code_of_its_own_while_the_lease_runs(ask: Ask, books: Books) -> None:
     unit = left(books, ["a"])
-    ended = ask("settle", unit)
-    assert (ended.exit_code, ended.out) == (75, "")
-    assert ended.err.startswith(f"ticketlock: the unit {unit} is pending, lease ")
+    is_refused(ask("settle", unit), 75, f"ticketlock: the unit {unit} is pending, lease ")
     assert json.loads(ask("settle", unit, "--json").out)["outcome"] == "pending"
 
 
@@ -177,9 +176,7 @@ def test_a_rollback_asks_first_and_names_what_it_has_unmarked(ask: Ask, books: B
 
 def test_a_rollback_of_a_committed_unit_is_refused(ask: Ask, books: Books) -> None:
     unit = left(books, ["a"], is_committed=True)
-    ended = ask("rollback", unit, "--yes")
-    assert (ended.exit_code, ended.out) == (76, "")
-    assert ended.err.startswith(f"ticketlock: the unit {unit} was committed ")
+    is_refused(ask("rollback", unit, "--yes"), 76, f"ticketlock: the unit {unit} was committed ")
     assert json.loads(ask("rollback", unit, "--json").out)["outcome"] == "committed"
     assert is_marked(books, "a")
 
@@ -203,9 +200,9 @@ def test_a_repair_writes_nothing_without_the_option_and_asks_first(ask: Ask, boo
 def test_a_repair_ends_with_78_while_a_mark_needs_an_operator(ask: Ask, books: Books) -> None:
     marked(books, "a", {"unit": new_id(int(time.time() * 1_000)), "kind": "write"})
     ended = ask("repair", "accounts", "--write", "--yes")
-    told = "1 mark left for you to decide: 1 missing. Is 'units' the units table of these units?"
     assert ended.exit_code == 78
-    assert ended.err.splitlines()[-1] == f"ticketlock: {told} Only then use --lost-records"
+    left_over = "1 mark left for you to decide: 1 missing. Is 'units' the units table of these units?"
+    assert ended.err.splitlines()[-1] == f"ticketlock: {left_over} Only then use --lost-records"
     told = json.loads(ask("repair", "accounts", *WRITE, "--json").out)
     assert (told["table"], told["unitsTable"]) == ("accounts", "units")
     assert [(each["record"], each["action"]) for each in told["marks"]] == [("missing", "unmarked")]
@@ -271,21 +268,16 @@ OF_LOCKS = "is 'locks' a units table, and not a lock table?"
         ('correct UNIT nowhere {"id":{"S":"ann"}}', 78, "nowhere"),
     ],
 )
-def test_wrong_words_are_refused_in_one_line_and_nothing_is_written(
+def test_wrong_words_are_refused_and_nothing_is_written(
     ask: Ask, books: Books, refused: str, words: str, code: int, told: str
 ) -> None:
     create_table("locks", client=books.plain_client)
     before = books.everything()
-    ended = ask(*words.replace("UNIT", refused).split())
-    assert (ended.exit_code, ended.out) == (code, "")
-    last = ended.err.splitlines()[-1]
-    assert (last.startswith("ticketlock: "), told in last) == (True, True), ended.err
+    is_refused(ask(*words.replace("UNIT", refused).split()), code, told)
     assert books.everything() == before
 
 
 def test_the_units_table_is_named_before_or_after_the_commands_name_or_in_the_environment(ask: Ask) -> None:
     assert ask("--units-table", "none", "ls", "--units-table", "units").exit_code == 0
-    ended = ask("ls", TICKETLOCK_UNITS_TABLE="")
-    assert ended.exit_code == 2
-    said = "ticketlock: which units table? Give --units-table, or set TICKETLOCK_UNITS_TABLE."
-    assert ended.err.splitlines()[-1] == said
+    told = "which units table? Give --units-table, or set TICKETLOCK_UNITS_TABLE."
+    is_refused(ask("ls", TICKETLOCK_UNITS_TABLE=""), 2, told)

@@ -5,7 +5,7 @@ from typing import Any
 
 from ticketlock._expressions._evaluated import Expressions
 from ticketlock._expressions._updates import ItemUpdate
-from ticketlock._expressions._values import canonical, canonical_item
+from ticketlock._expressions._values import canonical_item
 
 Item = dict[str, dict[str, Any]]
 
@@ -75,7 +75,3 @@ def nested(levels: int) -> dict[str, Any]:
     for _ in range(levels - 1):
         value = {"M": {"n": value}}
     return value
-
-
-def canonical_of(value: Any) -> dict[str, Any]:
-    return canonical(wire(value))

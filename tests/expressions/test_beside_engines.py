@@ -20,7 +20,7 @@ EXAMPLES = [40, pytest.param(600, marks=pytest.mark.verify("a minute: forty of t
 
 
 def compared(engine: Engine, strategy: Any, kind: str, examples: int) -> Counter[str]:
-    """How often both answered what."""
+    """How often both answered what: a test asks that each answer occurs often enough to have been compared."""
     beside, differences = Beside(engine), DIFFERENCES.get(engine.name, Differences())
     answers: Counter[str] = Counter()
     requests: st.SearchStrategy[Any] = strategy.map(lambda pieces: written(kind, pieces))

@@ -101,7 +101,7 @@ LIMITS = {
 
 
 @pytest.mark.parametrize("what", LIMITS)
-def test_up_to_its_limit_an_expression_may_have(what: str) -> None:
+def test_an_expression_may_reach_its_limit_and_is_refused_beyond_it(what: str) -> None:
     limit = LIMITS[what]
     for allowed in (limit.most - 1, limit.most):
         Expressions(limit.made(allowed))

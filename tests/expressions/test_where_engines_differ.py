@@ -1,4 +1,4 @@
-"""Where the engines differ from the documentation: the lists of this file."""
+"""Where the engines differ from AWS's documentation: exactly in what the lists of this file name."""
 
 import uuid
 
@@ -77,7 +77,7 @@ PROJECTIONS = {
     ("kind", "listed"),
     [("ConditionExpression", CONDITIONS), ("UpdateExpression", UPDATES), ("ProjectionExpression", PROJECTIONS)],
 )
-def test_the_page_lists_what_an_engine_does_differently(engine: Engine, kind: str, listed: dict[str, set[str]]) -> None:
+def test_an_engine_differs_exactly_in_what_is_listed(engine: Engine, kind: str, listed: dict[str, set[str]]) -> None:
     beside = Beside(engine)
     otherwise = set()
     for text in listed:
@@ -88,7 +88,7 @@ def test_the_page_lists_what_an_engine_does_differently(engine: Engine, kind: st
 
 
 @pytest.mark.parametrize("update", ["REMOVE a", "DELETE a :set"])
-def test_an_update_that_only_takes_away_makes_an_item_on_these_alone(engine: Engine, update: str) -> None:
+def test_an_update_that_only_takes_away_makes_an_item_on_emulators_alone(engine: Engine, update: str) -> None:
     client, table = engine.client(), {"TableName": engine.table_name}
     key = {"pk": {"S": uuid.uuid4().hex}, "sk": {"S": "-"}}
     values = {"ExpressionAttributeValues": {":set": VALUES[":set"]}} if ":set" in update else {}

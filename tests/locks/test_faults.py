@@ -3,14 +3,13 @@
 ``kit.sentences.faults`` has each request of a client, and what can happen to it; this file has what follows for others.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 from kit.world import LEASE_MS, Process, Stepper, World, reply_lost
-from locks.waiting_line import Queued, counts, holds, item_of, waits
+from locks.waiting_line import MARGIN_MS, Queued, counts, holds, item_of, waits
 
 from ticketlock import Grant, LockName, OutcomeUnknown, Place, Position, RequestNotApplied
 from ticketlock.errors import TableError
@@ -18,14 +17,6 @@ from ticketlock.locks import _writes as write
 from ticketlock.wire._requests import Request, TransactWrite, Write
 
 pytestmark = pytest.mark.shows("liveness", "lost requests")
-
-
-def refused_with(code: str) -> Callable[[str], None]:
-    def fault(operation: str) -> None:
-        response: Any = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": 400}}
-        raise ClientError(response, operation)
-
-    return fault
 
 
 def stalled_before_its_row(process: Process, lock: LockName) -> tuple[Queued, Stepper[Any]]:
@@ -86,7 +77,11 @@ def test_a_transaction_is_repeated_under_the_token_that_it_was_sent_with(
 
 @pytest.mark.parametrize("code", ["ProvisionedThroughputExceededException", "TransactionConflictException"])
 def test_a_request_that_the_service_keeps_refusing_is_not_applied(alice: Process, lock: LockName, code: str) -> None:
-    alice.faults = [refused_with(code)] * 1_000
+    def refused(operation: str) -> None:
+        response: Any = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": 400}}
+        raise ClientError(response, operation)
+
+    alice.faults = [refused] * 1_000
     with pytest.raises(RequestNotApplied):
         alice.take(alice.claim(lock))
 
@@ -260,7 +255,7 @@ def test_a_late_copy_of_a_row_neither_blocks_the_line_for_long_nor_spoils_the_co
     held.releases()
     world.advance(LEASE_MS // 2)
     last.still_waits()
-    world.advance(LEASE_MS // 2 + 4_000)
+    world.advance(LEASE_MS // 2 + MARGIN_MS)
     last.enters()
     assert counts(alice, lock) == (1, 0, 0)
 

@@ -111,9 +111,8 @@ def test_inspect_shows_holders_and_waiters_and_no_item_of_an_unused_lock(
     held, waiter = holds(alice, lock, data="build 17"), waits(bob, lock)
     state = alice.table.inspect(lock)
     assert state.item is not None
-    assert [(h.owner, h.fencing_token, h.data) for h in state.item.holders] == [
-        (held.claim.owner, held.token, "build 17")
-    ]
+    (holder,) = state.item.holders
+    assert (holder.owner, holder.fencing_token, holder.data) == (held.claim.owner, held.token, "build 17")
     assert [(row.owner, row.ticket) for row in state.rows] == [(waiter.claim.owner, waiter.ticket)]
     assert (state.item.held, state.item.waiting) == (1, 1)
 

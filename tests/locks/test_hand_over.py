@@ -6,7 +6,7 @@ import pytest
 from kit.events import execution_arn, step_event, turn_of
 from kit.step_functions import Callback
 from kit.world import LEASE_MS, World
-from locks.waiting_line import Line, Waiter
+from locks.waiting_line import MARGIN_MS, Line, Waiter
 
 from ticketlock import (
     Grant,
@@ -113,7 +113,7 @@ def test_a_failed_release_wakes_no_one(line: Line) -> None:
 
 def test_a_release_of_a_lost_lock_wakes_no_one(world: World, line: Line) -> None:
     line.held()
-    world.advance(LEASE_MS + 4_000)
+    world.advance(LEASE_MS + MARGIN_MS)
     line.held().parked()
     assert isinstance(line.releases(0).run().error, LockLost)
     assert line.service.answers == []
@@ -146,8 +146,8 @@ def test_as_many_are_woken_as_permits_are_free(world: World) -> None:
     line.releases(0).run()
     assert line.service.answered == [waiters[0].token]
     assert isinstance(waiters[0].polls(), Grant)
-    for process, claim, grant in line.holders[1:]:
-        process.table.release(claim, grant)
+    for held in line.holders[1:]:
+        held.releases()
     assert line.service.answered == [waiters[0].token]
     line.wakes_next()
     assert line.service.answered == [waiter.token for waiter in waiters[:3]]
@@ -163,7 +163,7 @@ def test_the_first_waiter_that_lives_is_woken_if_the_holder_has_expired(world: W
     line.held().parked()
     world.advance(LEASE_MS // 2)
     (living,) = line.parked()
-    world.advance(LEASE_MS // 2 + 4_000)
+    world.advance(LEASE_MS // 2 + MARGIN_MS)
     line.wakes_next()
     assert line.service.answered == [living.token]
 
@@ -211,7 +211,7 @@ def test_an_uncontended_lock_costs_two_writes(line: Line) -> None:
 def test_a_release_with_a_waiter_costs_a_query_for_the_queue_and_one_for_the_session(line: Line) -> None:
     line.held().parked()
     line.waiter()
-    holder = line.holders[0][0]
+    holder = line.holders[0].process
     assert holder.operations(lambda: line.releases().run()) == ["UpdateItem", "Query", "Query"]
 
 
@@ -298,8 +298,8 @@ def asking(line: Line, **more: Any) -> dict[str, Any]:
 
 def test_a_release_in_python_wakes_a_waiting_execution(line: Line) -> None:
     (waiter,) = line.held().parked()
-    process, claim, grant = line.holders[0]
-    line.service.table(process).release(claim, grant)
+    held = line.holders[0]
+    line.service.table(held.process).release(held.claim, held.grant)
     assert line.service.answered == [waiter.token]
     assert isinstance(waiter.polls(), Grant)
 

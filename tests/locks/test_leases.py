@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from kit.engines import first_on, roomy_engine_names
 from kit.world import LEASE_MS, Process, World, reply_lost
-from locks.waiting_line import holds, item_of, waits
+from locks.waiting_line import MARGIN_MS, holds, item_of, waits
 
 from ticketlock import Claim, Grant, LockLost, LockName
 from ticketlock.locks import _writes as write
@@ -15,8 +15,6 @@ from ticketlock.locks._modes import MAX_HOLDERS
 pytestmark = pytest.mark.shows("exclusion")
 
 MINUTE_MS = 60_000
-
-
 OFF = [0, -4 * MINUTE_MS, 4 * MINUTE_MS]
 """How far the wall clock of a process is off."""
 EITHER_IS_OFF = pytest.mark.parametrize(
@@ -58,7 +56,7 @@ def test_an_expired_holder_is_replaced_by_the_first_in_line(
     world.advance(LEASE_MS // 2)
     for each in (first, last):
         each.still_waits()
-    world.advance(LEASE_MS // 2 + 4_000)
+    world.advance(LEASE_MS // 2 + MARGIN_MS)
     last.still_waits()
     found = first.polls()
     assert isinstance(found, Grant)
@@ -72,7 +70,7 @@ def test_an_expired_lease_is_not_revived_by_a_renewal_whether_it_is_sent_or_arri
 ) -> None:
     held = holds(alice, lock)
     on_its_way = alice.steps(held.claim, lambda me: me.renew(held.token))
-    world.advance(LEASE_MS + (4_000 if is_taken else 1))
+    world.advance(LEASE_MS + (MARGIN_MS if is_taken else 1))
     tokens = [holds(bob, lock).token] if is_taken else [held.token]
     with pytest.raises(LockLost):
         on_its_way.to_the_end()
@@ -149,7 +147,7 @@ def test_a_grant_whose_reply_was_lost_lasts_a_lease_and_no_longer(world: World, 
     fast.faults = [reply_lost]
     held = holds(fast, lock)
     assert held.grant.deadline_ms - fast.read().local_ms <= LEASE_MS
-    world.advance(LEASE_MS + 4_000)
+    world.advance(LEASE_MS + MARGIN_MS)
     holds(bob, lock)
 
 
@@ -234,8 +232,8 @@ def test_a_hundred_expired_holders_are_removed_within_the_limits_of_an_expressio
         assert_bounded(sent.parameters)
 
 
-def assert_bounded(write: dict[str, Any]) -> None:
-    for expression in (write["ConditionExpression"], write["UpdateExpression"]):
+def assert_bounded(request: dict[str, Any]) -> None:
+    for expression in (request["ConditionExpression"], request["UpdateExpression"]):
         assert len(expression.encode()) <= _LONGEST_EXPRESSION_BYTES
-    operators = _OPERATOR.findall(write["ConditionExpression"] + write["UpdateExpression"])
+    operators = _OPERATOR.findall(request["ConditionExpression"] + request["UpdateExpression"])
     assert len(operators) <= _MOST_OPERATORS

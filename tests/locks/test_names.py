@@ -123,8 +123,8 @@ BEYOND_THEM = [
 ]
 
 
-def asked(field: str, value: Any) -> Claim:
-    """A claim with this value, and else what is usual."""
+def claim_with(field: str, value: Any) -> Claim:
+    """A claim with this value; the others are usual."""
     values: dict[str, Any] = {"entity": "order-42", "namespace": "default", "owner": "me", "lease_ms": 60_000}
     values |= {field: value}
     return Claim(LockName(values.pop("entity"), values.pop("namespace")), **values)
@@ -132,12 +132,12 @@ def asked(field: str, value: Any) -> Claim:
 
 @pytest.mark.parametrize(("field", "value"), AT_THE_BOUNDS)
 def test_a_claim_and_its_lock_may_reach_their_bounds(field: str, value: Any) -> None:
-    claim = asked(field, value)
+    claim = claim_with(field, value)
     assert getattr(claim.lock if field in ("entity", "namespace") else claim, field) == value
 
 
 @pytest.mark.parametrize(("field", "value"), BEYOND_THEM)
 def test_a_claim_or_lock_beyond_its_bounds_is_refused_by_the_name_of_the_field(field: str, value: Any) -> None:
     with pytest.raises(InvalidLockRequest, match=f"^{field} is ") as refused:
-        asked(field, value)
+        claim_with(field, value)
     assert refused.value.field == field

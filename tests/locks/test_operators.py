@@ -3,7 +3,7 @@
 import pytest
 from botocore.exceptions import ClientError
 from kit.world import LEASE_MS, Process, World, reply_lost
-from locks.waiting_line import holds, item_of, waits
+from locks.waiting_line import holds, item_of, passes, waits
 
 from ticketlock import InvalidLockRequest, LockName, PermitsMismatch
 
@@ -23,7 +23,7 @@ def test_a_waiter_is_removed_from_queue_and_count_in_one_request_which_counts_it
     waiter, behind = waits(bob, lock), waits(carol, lock)
     world.advance(SETTLED_MS)
     operator = world.process()
-    operator.faults = [lambda _: None, reply_lost] if is_lost else []
+    operator.faults = [passes, reply_lost] if is_lost else []
     sent = len(operator.sent)
     removed = operator.table.remove_waiter(lock, waiter.ticket)
     assert removed is not None
@@ -166,7 +166,7 @@ def test_a_late_copy_of_an_unset_removes_no_later_limit(alice: Process, bob: Pro
 def test_a_limit_whose_unsetting_gets_no_reply_is_unset(alice: Process, bob: Process, lock: LockName) -> None:
     holds(alice, lock)
     alice.table.set_limit(lock, 0)
-    bob.faults = [lambda _: None, reply_lost]
+    bob.faults = [passes, reply_lost]
     item = bob.table.unset_limit(lock).item
     assert item is not None
     assert (item.permits, item.permits_are_set) == (1, False)

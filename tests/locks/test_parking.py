@@ -11,7 +11,7 @@ from kit.engines import ON_ONE_ENGINE
 from kit.orders import every_order
 from kit.step_functions import Callback
 from kit.world import LEASE_MS, Process, Stepper, World, exclusion_held
-from locks.waiting_line import Line
+from locks.waiting_line import MARGIN_MS, Line
 
 from ticketlock import Grant, Place, Position, RecordWaitExceeded
 from ticketlock.locks._hand_over import await_wake_up
@@ -125,7 +125,7 @@ def test_the_first_behind_an_expired_holder_ends_its_task_at_once(world: World, 
     world.advance(LEASE_MS // 2)
     for waiter in (first, second):
         waiter.polls()
-    world.advance(LEASE_MS // 2 + 4_000)
+    world.advance(LEASE_MS // 2 + MARGIN_MS)
     assert not first.stays_parked()
     assert second.stays_parked()
 

@@ -4,42 +4,30 @@ from collections.abc import Callable
 
 import pytest
 from kit.world import LEASE_MS, Process, World, reply_lost
-from locks.waiting_line import holds, item_of
+from locks.waiting_line import Held, as_its_owner, by_force, holds, item_of, passes
 
 from ticketlock import Grant, LockLost, LockName
 from ticketlock.locks._items import lock_key
-from ticketlock.locks._outcomes import Hold, Releasing
+from ticketlock.locks._outcomes import Releasing
 
 pytestmark = pytest.mark.shows("lost requests")
 
 
-def passes(_operation: str) -> None:
-    """No fault."""
+def with_the_item(operator: Process, held: Held) -> None:
+    operator.client.delete_item(TableName=operator.world.engine.table_name, Key=lock_key(held.claim.lock))
 
 
-def by_force(operator: Process, grant: Hold) -> None:
-    operator.table.force_release(grant.lock, grant.fencing_token)
+Freed = Callable[[Process, Held], None]
+BY_AN_OPERATOR = pytest.mark.parametrize("freed", [by_force, as_its_owner])
 
 
-def as_its_owner(operator: Process, grant: Hold) -> None:
-    operator.table.release_as(grant.lock, grant.owner)
-
-
-def with_the_item(operator: Process, grant: Hold) -> None:
-    operator.client.delete_item(TableName=operator.world.engine.table_name, Key=lock_key(grant.lock))
-
-
-every_way = pytest.mark.parametrize("freed", [by_force, as_its_owner, with_the_item])
-Freed = Callable[[Process, Hold], None]
-
-
-@every_way
+@pytest.mark.parametrize("freed", [by_force, as_its_owner, with_the_item])
 @pytest.mark.parametrize("faults", [[], [reply_lost]], ids=["at once", "after its first reply was lost"])
 def test_the_release_of_a_lock_that_another_client_has_freed_says_so(
     alice: Process, bob: Process, lock: LockName, freed: Freed, faults: list[Callable[[str], None]]
 ) -> None:
     held = holds(alice, lock)
-    freed(bob, held.grant)
+    freed(bob, held)
     alice.faults = [*faults]
     with pytest.raises(LockLost, match="another client has freed it"):
         alice.table.contend(held.claim, lambda me: me.release(held.grant, releasing=Releasing(by="alice")))
@@ -49,7 +37,7 @@ def test_the_release_of_a_freed_lock_says_so_even_if_its_first_reply_was_lost_an
     alice: Process, bob: Process, lock: LockName
 ) -> None:
     held = holds(alice, lock)
-    by_force(bob, held.grant)
+    by_force(bob, held)
     holds(bob, lock).releases()
     alice.faults = [reply_lost]
     with pytest.raises(LockLost):
@@ -62,12 +50,12 @@ def test_the_release_of_a_deleted_lock_says_so_though_others_have_held_and_relea
 ) -> None:
     held = holds(alice, lock)
     world.advance(1_000)
-    with_the_item(bob, held.grant)
+    with_the_item(bob, held)
     holds(bob, lock).releases()
     alice.faults = [reply_lost] if is_retried == "in one call" else []
-    tried_before = Releasing(tried_before=is_retried == "by the next call")
+    releasing = Releasing(tried_before=is_retried == "by the next call")
     with pytest.raises(LockLost):
-        alice.table.contend(held.claim, lambda me: me.release(held.grant, releasing=tried_before))
+        alice.table.contend(held.claim, lambda me: me.release(held.grant, releasing=releasing))
 
 
 def test_a_retried_release_succeeds_though_others_have_held_the_lock_since(
@@ -109,22 +97,22 @@ def test_a_release_that_is_repeated_succeeds_though_others_have_held_the_lock_si
     assert not held.releases().lease_was_over
 
 
-@pytest.mark.parametrize("freed", [by_force, as_its_owner])
+@BY_AN_OPERATOR
 def test_an_operator_whose_reply_was_lost_has_freed_the_lock(
     alice: Process, bob: Process, lock: LockName, freed: Freed
 ) -> None:
-    grant = holds(alice, lock).grant
+    held = holds(alice, lock)
     bob.faults = [passes, reply_lost]
-    freed(bob, grant)
+    freed(bob, held)
     assert isinstance(alice.take(alice.claim(lock), record_wait_ms=0), Grant)
 
 
-@pytest.mark.parametrize("freed", [by_force, as_its_owner])
+@BY_AN_OPERATOR
 def test_an_operator_has_freed_the_lock_though_others_have_held_it_since_and_the_lease_has_ended(
     world: World, alice: Process, bob: Process, carol: Process, lock: LockName, freed: Freed
 ) -> None:
     """Found by a random schedule."""
-    grant = holds(alice, lock).grant
+    held = holds(alice, lock)
     world.advance(LEASE_MS - 3_000)
 
     def others_come_while_the_reply_is_lost(operation: str) -> None:
@@ -133,30 +121,26 @@ def test_an_operator_has_freed_the_lock_though_others_have_held_it_since_and_the
         reply_lost(operation)
 
     bob.faults = [passes, others_come_while_the_reply_is_lost]
-    freed(bob, grant)
-    assert not bob.faults
+    freed(bob, held)
+    assert item_of(carol, lock).holders == ()
 
 
-@pytest.mark.parametrize("freed", [by_force, as_its_owner])
+@BY_AN_OPERATOR
 def test_the_second_of_two_operators_learns_that_the_lock_has_no_such_holder(
     alice: Process, bob: Process, lock: LockName, freed: Freed
 ) -> None:
-    grant = holds(alice, lock).grant
-    freed(bob, grant)
+    held = holds(alice, lock)
+    freed(bob, held)
     with pytest.raises(LockLost, match="no holder of the lock"):
-        freed(bob, grant)
+        freed(bob, held)
 
 
 def test_records_of_forced_releases_are_removed_after_their_leases(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
-    def traces() -> int:
-        item = item_of(bob, lock)
-        return len(item.forced)
-
     for _ in range(3):
-        by_force(bob, holds(alice, lock).grant)
-    assert traces() == 3
+        by_force(bob, holds(alice, lock))
+    assert len(item_of(bob, lock).forced) == 3
     world.advance(LEASE_MS + 5_000)
-    by_force(bob, holds(alice, lock).grant)
-    assert traces() == 1
+    by_force(bob, holds(alice, lock))
+    assert len(item_of(bob, lock).forced) == 1

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 from kit.world import LEASE_MS, Process, World
-from locks.waiting_line import Held, holds, item_of, waits
+from locks.waiting_line import Held, as_its_owner, by_force, holds, item_of, waits
 
 from ticketlock import (
     Claim,
@@ -20,6 +20,8 @@ from ticketlock import (
 )
 
 pytestmark = pytest.mark.shows("exclusion", "order")
+
+IN_THE_YEAR_9000_S = 221_845_392_000
 
 
 def test_readers_hold_a_lock_together(world: World, lock: LockName) -> None:
@@ -132,7 +134,7 @@ def test_time_to_live_does_not_delete_a_limit(world: World, alice: Process, lock
     holds(alice, lock).releases()
     found = alice.client.scan(TableName=world.engine.table_name)["Items"]
     mine = [item for item in found if item["pk"]["S"] == lock.entity]
-    assert [int(item["expiresAt"]["N"]) for item in mine] == [221_845_392_000]
+    assert [int(item["expiresAt"]["N"]) for item in mine] == [IN_THE_YEAR_9000_S]
 
 
 def test_an_invalid_limit_is_refused(alice: Process, lock: LockName) -> None:
@@ -149,14 +151,6 @@ def test_data_can_be_changed_and_removed_while_the_lock_is_held(alice: Process, 
 
 def as_the_holder(_: Process, held: Held) -> None:
     held.releases()
-
-
-def as_its_owner(operator: Process, held: Held) -> None:
-    operator.table.release_as(held.claim.lock, held.claim.owner)
-
-
-def by_force(operator: Process, held: Held) -> None:
-    operator.table.force_release(held.claim.lock, held.token)
 
 
 @pytest.mark.parametrize(
@@ -197,13 +191,18 @@ def asks(process: Process, lock: LockName, permits: int, since_ms: int | None, *
     return claim if since_ms is None else replace(claim, permits_since_ms=since_ms)
 
 
+def uses(process: Process, claim: Claim) -> None:
+    """The process takes the lock and releases it."""
+    process.table.release(claim, process.granted(claim))
+
+
 def number(process: Process, lock: LockName) -> tuple[int, int | None]:
     """The number in force, and when its execution started."""
     return item_of(process, lock).permits, item_of(process, lock).permits_since_ms
 
 
 def test_a_later_number_takes_a_free_lock_with_one_request(alice: Process, lock: LockName) -> None:
-    alice.table.release(first := asks(alice, lock, 1, OLD), alice.granted(first))
+    uses(alice, asks(alice, lock, 1, OLD))
     later = asks(alice, lock, 3, NEW)
     assert alice.operations(lambda: alice.granted(later)) == ["UpdateItem"]
     assert number(alice, lock) == (3, NEW)
@@ -253,7 +252,7 @@ def test_a_late_copy_of_a_request_with_an_earlier_number_changes_nothing(
     grant = alice.granted(claim)
     late = alice.sent[-1].parameters
     alice.table.release(claim, grant)
-    bob.table.release(later := asks(bob, lock, 2, NEW), bob.granted(later))
+    uses(bob, asks(bob, lock, 2, NEW))
     with pytest.raises(ClientError, match="ConditionalCheckFailed"):
         bob.client.update_item(**late)
     assert number(bob, lock) == (2, NEW)
@@ -281,7 +280,7 @@ def test_a_lock_that_does_not_say_whose_number_it_has_follows_once_an_operator_h
     alice: Process, bob: Process, lock: LockName
 ) -> None:
     # As an earlier version leaves the item.
-    alice.table.release(first := alice.claim(lock, permits=1), alice.granted(first))
+    uses(alice, alice.claim(lock, permits=1))
     alice.table.set_limit(lock, 3)
     alice.table.unset_limit(lock, 3)
     bob.granted(asks(bob, lock, 3, OLD))
@@ -290,6 +289,6 @@ def test_a_lock_that_does_not_say_whose_number_it_has_follows_once_an_operator_h
 
 
 def test_a_reader_accepts_any_deployments_number_and_changes_none(alice: Process, bob: Process, lock: LockName) -> None:
-    alice.table.release(writer := asks(alice, lock, 3, NEW), alice.granted(writer))
+    uses(alice, asks(alice, lock, 3, NEW))
     bob.granted(asks(bob, lock, 1, 0, shared=True))
     assert number(alice, lock) == (3, NEW)

@@ -14,6 +14,7 @@ from kit.engines import IN_MEMORY_FIRST
 from kit.orders import every_order
 from kit.published import PublishedContender
 from kit.world import LEASE_MS, Process, Stepper, Touched, World, exclusion_held
+from locks.waiting_line import MARGIN_MS
 
 from ticketlock import Grant, LockName, Position
 from ticketlock.locks._protocol import Contender
@@ -124,7 +125,7 @@ def judge(
     races: "OurRaces | PublishedRaces", check: Callable[[Race], None] = lambda _: None, *, swaps_count: bool = False
 ) -> Verdict:
     """Run the race under every schedule; ``check`` it after each, while its table is unchanged."""
-    verdict: Verdict = Verdict([])
+    verdict = Verdict([])
     for _, race in every_order(races.world, races.start, alike=races.contenders, swaps_count=swaps_count):
         check(race)
         verdict.races.append(race)
@@ -151,7 +152,7 @@ class OurRaces:
         held = self.processes[HOLDER].granted(self.claims[HOLDER])
         for process in self.processes.values():
             process.sent.clear()
-        race: Race = Race()
+        race = Race()
         race.runners += [self._runner(race, HOLDER, held), self._runner(race, FIRST), self._runner(race, SECOND)]
         return race, race.runners
 
@@ -224,7 +225,7 @@ class PublishedRaces:
     def start(self) -> tuple[Race, Sequence[Runner]]:
         lock = self.world.lock()
         used_before(self.processes[FIRST], lock)
-        race: Race = Race()
+        race = Race()
         race.runners += [self._runner(race, name, lock) for name in self.processes]
         return race, race.runners
 
@@ -296,7 +297,7 @@ def test_in_the_published_protocol_a_stalled_holder_revives_its_row_while_a_succ
     assert published(alice, lock, lambda me: me.poll(first))
     world.advance(LEASE_MS // 2)
     assert published(bob, lock, lambda me: me.heartbeat(second))
-    world.advance(LEASE_MS // 2 + 4_000)
+    world.advance(LEASE_MS // 2 + MARGIN_MS)
     assert published(bob, lock, lambda me: me.poll(second))
     assert published(alice, lock, lambda me: me.heartbeat(first))
     assert published(alice, lock, lambda me: me.poll(first))

@@ -14,6 +14,13 @@ from ticketlock.locks._items import LockItem, Session
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._requests import Steps
 
+MARGIN_MS = 4_000
+"""A process that knows the table's time takes a lease as expired so long after its end."""
+
+
+def passes(_operation: str) -> None:
+    """No fault."""
+
 
 def item_of(process: Process, lock: LockName) -> LockItem:
     """The lock item, which exists."""
@@ -83,6 +90,14 @@ def waits(process: Process, lock: LockName, owner: str | None = None, **more: An
     return Queued(process, claim, process.queued(claim))
 
 
+def as_its_owner(operator: Process, held: Held) -> None:
+    operator.table.release_as(held.claim.lock, held.claim.owner)
+
+
+def by_force(operator: Process, held: Held) -> None:
+    operator.table.force_release(held.claim.lock, held.token)
+
+
 def counts(process: Process, lock: LockName) -> tuple[int, int, int]:
     """How many hold the lock, how many are counted as waiting, and how many rows there are."""
     state = process.table.inspect(lock)
@@ -146,7 +161,7 @@ class Line:
     processes: Sequence[Process] = ()
     permits: int = 1
     service: TaskService = field(default_factory=TaskService)
-    holders: list[tuple[Process, Claim, Grant]] = field(default_factory=list)
+    holders: list[Held] = field(default_factory=list)
     waiters: list[Waiter] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -159,9 +174,7 @@ class Line:
         return self._free.pop(0) if self._free else self.world.process()
 
     def held(self, *, shared: bool = False) -> "Line":
-        process = self.process()
-        claim = process.claim(self.lock, permits=self.permits, shared=shared)
-        self.holders.append((process, claim, process.granted(claim)))
+        self.holders.append(holds(self.process(), self.lock, permits=self.permits, shared=shared))
         return self
 
     def claim(self, process: Process, name: str, *, shared: bool = False) -> tuple[Claim, Session]:
@@ -183,8 +196,8 @@ class Line:
         return waiters
 
     def releases(self, holder: int = 0) -> Callback[Released]:
-        process, claim, grant = self.holders[holder]
-        return Callback(process, claim, lambda me: me.release(grant), self.service)
+        held = self.holders[holder]
+        return Callback(held.process, held.claim, lambda me: me.release(held.grant), self.service)
 
     def wakes_next(self) -> int | None:
         """Another client wakes whose turn it is; how many."""
@@ -194,8 +207,7 @@ class Line:
 
     def freed_by_one_that_wakes_no_one(self) -> None:
         """By a client that cannot reach Step Functions."""
-        process, claim, grant = self.holders[0]
-        process.table.release(claim, grant)
+        self.holders[0].releases()
 
     def holds(self, waiter: Waiter) -> bool:
         item = self.process().table.inspect(self.lock).item

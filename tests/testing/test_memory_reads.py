@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from kit.units import make_table
 from testing.memory_requests import pages_of, refused
 
 from ticketlock.testing import MemoryDynamoDB
@@ -12,15 +13,7 @@ TABLE = {"TableName": "readings"}
 
 
 def create(memory: MemoryDynamoDB, pk: str, sk: str | None = None) -> None:
-    kinds = {"pk": pk, **({"sk": sk} if sk else {})}
-    memory.create_table(
-        **TABLE,
-        AttributeDefinitions=[{"AttributeName": name, "AttributeType": kind} for name, kind in kinds.items()],
-        KeySchema=[
-            {"AttributeName": name, "KeyType": role} for name, role in zip(kinds, ("HASH", "RANGE"), strict=False)
-        ],
-        BillingMode="PAY_PER_REQUEST",
-    )
+    make_table(memory, TABLE["TableName"], {"pk": pk, **({"sk": sk} if sk else {})})
 
 
 def put(memory: MemoryDynamoDB, pk: Any, sk: Any) -> None:

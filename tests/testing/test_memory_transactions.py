@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from kit.units import make_table
 from testing.memory_requests import (
     KEY,
     LOCKS,
@@ -169,11 +170,7 @@ def test_a_transaction_of_reads_finds_the_items_in_the_order_of_their_actions(me
 
 def test_a_transaction_of_reads_finds_items_of_several_tables(memory: MemoryDynamoDB) -> None:
     put(memory)
-    memory.create_table(
-        TableName="orders",
-        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
-        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
-    )
+    make_table(memory, "orders", {"id": "S"})
     order = {"id": {"S": "42"}}
     memory.put_item(TableName="orders", Item=order)
     assert read(memory, {"Get": {"TableName": "orders", "Key": order}}, getting()) == [order, KEY]

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from kit.units import make_table
 
 from ticketlock import Lease, LockClient, LockLost
 from ticketlock.errors import UnitConflict
@@ -88,6 +89,35 @@ def test_the_example_of_the_page_is_code_that_runs(tmp_path: Path) -> None:
     assert f"{tests} passed" in done.stdout
 
 
+# Clocks.
+
+
+def test_time_passes_on_every_machine_and_walls_differ(clock: ManualClock) -> None:
+    other = clock.another_machine(wall_is_off_s=-300)
+    before, there = clock.read(), other.read()
+    assert there.wall_ms == before.wall_ms - 300_000
+    clock.sleep(1.5)
+    assert (clock.read().local_ms - before.local_ms, other.read().local_ms - there.local_ms) == (1_500, 1_500)
+    other.set_wall(7)
+    assert (other.read().wall_ms, other.read().local_ms - there.local_ms) == (7, 1_500)
+    assert clock.read().wall_ms == before.wall_ms + 1_500
+
+
+def test_both_clocks_of_a_suspended_machine_continue_and_only_the_wall_clock_of_a_frozen_one(
+    clock: ManualClock,
+) -> None:
+    began = clock.read()
+    clock.suspend(60)
+    assert (clock.read().local_ms - began.local_ms, clock.read().wall_ms - began.wall_ms) == (60_000, 60_000)
+    clock.freeze(60)
+    assert (clock.read().local_ms - began.local_ms, clock.read().wall_ms - began.wall_ms) == (60_000, 120_000)
+
+
+def test_time_does_not_go_back(clock: ManualClock) -> None:
+    with pytest.raises(ValueError, match="does not go back"):
+        clock.advance(-1)
+
+
 # Units of work over the DynamoDB in memory, as docs/python.md has it.
 
 
@@ -100,12 +130,7 @@ def units(memory: MemoryDynamoDB, clock: ManualClock) -> Units:
 @pytest.fixture
 def accounts(memory: MemoryDynamoDB, units: Units) -> UnitTable:
     """A table with one account."""
-    memory.create_table(
-        TableName="accounts",
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
-        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
-    )
+    make_table(memory, "accounts", {"id": "S"})
     memory.put_item(TableName="accounts", Item={"id": {"S": "ann"}, "balance": {"N": "100"}})
     return units.table("accounts")
 
