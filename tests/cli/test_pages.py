@@ -1,4 +1,4 @@
-"""What users copy works: the examples of docs/command.md, the policy for units, the templates of the lock table."""
+"""What users copy works: the examples of two pages, the policy for units, the templates of the lock table."""
 
 import json
 import re
@@ -14,6 +14,7 @@ import boto3
 import pytest
 import yaml  # type: ignore[import-untyped]  # ships no types
 from cli.left_units import AGO_S, left, left_insert
+from click.testing import CliRunner
 from kit.command import Command
 from kit.pages import blocks, text
 from kit.units import Books, Party
@@ -21,7 +22,10 @@ from ticketlock_cdk.lock import grants
 from ticketlock_local.cloud.deploy import client_arguments
 from ticketlock_local.engines.emulator import Emulator
 
+from ticketlock import Claim, LockClient, LockName, Position
+from ticketlock.cli import _commands
 from ticketlock.cli._local import serving
+from ticketlock.locks._items import Session
 from ticketlock.locks._lock_table import LOCK_TABLE
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.units._marks import Marks
@@ -32,6 +36,10 @@ from ticketlock.wire._actions import TIME_TO_LIVE
 PAGE = "docs/command.md"
 PROGRAM = '#!/bin/sh\necho "migrating under fencing token $TICKETLOCK_FENCING_TOKEN"\n'
 ID = re.compile(r"\b01[0-9A-Z]{24}\b")
+# The users of the runbook's lock.
+HOLDER, WAITER = "web-3:4711/0f9c", "web-5:812/77ab"
+WORKFLOW = "arn:aws:states:eu-west-1:123456789012:execution:Serialize:order-42-b"
+LONG_LEASE_MS = 3_600_000
 
 pytestmark = pytest.mark.verify("each example is a process, or several")
 
@@ -70,14 +78,20 @@ def in_a_shell(commands: list[str], environment: dict[str, str], folder: Path) -
     return done.stdout.split(f"{mark}\n")[:-1]
 
 
-@cache
-def examples() -> dict[str, list[tuple[str, str]]]:
-    """The command lines of the page, each with what it prints: of the server, of units, and of locks."""
-    found: dict[str, list[tuple[str, str]]] = {"local": [], "units": [], "locks": []}
-    for block in blocks(PAGE, "console"):
+def listed(page: str) -> Iterator[tuple[str, str]]:
+    """The command lines of a page, each with what it prints."""
+    for block in blocks(page, "console"):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             line, _, prints = part.partition("\n")
-            found.get(line.partition(" ")[2].partition(" ")[0], found["locks"]).append((line, prints))
+            yield line, prints
+
+
+@cache
+def examples() -> dict[str, list[tuple[str, str]]]:
+    """The command lines of the page: of the server, of units, and of locks."""
+    found: dict[str, list[tuple[str, str]]] = {"local": [], "units": [], "locks": []}
+    for line, prints in listed(PAGE):
+        found.get(line.partition(" ")[2].partition(" ")[0], found["locks"]).append((line, prints))
     return found
 
 
@@ -101,8 +115,8 @@ def test_each_example_of_locks_prints_what_the_page_says(here: dict[str, str], f
 def test_each_example_of_units_prints_what_the_page_says(
     memory: MemoryDynamoDB, books: Books, environment: dict[str, str], folder: Path
 ) -> None:
-    listed = examples()["units"]
-    committed, over, alive = dict.fromkeys(ID.findall("".join(prints for _, prints in listed)))
+    commands = examples()["units"]
+    committed, over, alive = dict.fromkeys(ID.findall("".join(prints for _, prints in commands)))
     here = {
         committed: left(books, ["ann", "ben"], is_committed=True, ago_s=AGO_S),
         over: left(books, ["ann2", "ben2"], ago_s=AGO_S - 1),
@@ -117,7 +131,39 @@ def test_each_example_of_units_prints_what_the_page_says(
 
     with serving(memory, port=0) as endpoint:
         env = {**environment, "AWS_ENDPOINT_URL": endpoint, "TICKETLOCK_UNITS_TABLE": "units"}
-        assert_prints([(as_here(line), as_here(prints)) for line, prints in listed], env, folder)
+        assert_prints([(as_here(line), as_here(prints)) for line, prints in commands], env, folder)
+
+
+@pytest.fixture
+def last_ticket(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """The ticket of the last in line, where the locks are as in the runbook."""
+    with serving(MemoryDynamoDB(lock_table="locks"), port=0) as endpoint:
+        for name, value in {"AWS_ENDPOINT_URL": endpoint, "TICKETLOCK_TABLE": "locks"}.items():
+            monkeypatch.setenv(name, value)
+        with LockClient("locks") as locks:
+            for entity in ("order-42", "order-43"):
+                locks.acquire(entity).release()
+            locks.table.set_limit(LockName("order-43"), 0)
+            for owner in (HOLDER, WORKFLOW, WAITER):
+                session = Session(owner, "serialize") if owner is WORKFLOW else None
+                claim = Claim(LockName("order-42"), owner, LONG_LEASE_MS, session=session)
+                found = locks.table.take_ticket(claim, None)
+            assert isinstance(found, Position)
+            yield found.place.ticket
+
+
+@pytest.mark.always("it runs in this process")
+def test_each_example_of_the_runbook_prints_what_the_page_says(last_ticket: int) -> None:
+    commands = list(listed("docs/runbook.md"))
+    assert commands
+    (ticket,) = {words[3] for line, _ in commands if (words := line.split())[1] == "remove-waiter"}
+    for line, prints in commands:
+        done = CliRunner().invoke(_commands._ticketlock, line.replace(ticket, str(last_ticket)).split()[1:])
+        assert (line, without_durations(done.output)) == (line, without_durations(prints))
+
+
+def without_durations(printed: str) -> str:
+    return comparable(re.sub(r"\d+(\.\d+)? (s|min|h)\b", "0 s", printed))
 
 
 def test_the_lines_of_local_are_those_of_the_page(command: Command) -> None:
