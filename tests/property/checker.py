@@ -160,7 +160,7 @@ class Checker:
         if self.is_fair and asked.record_wait_ms == 0 and not asked.met_others:
             raise Broken(f"liveness: the lock had no holder and no waiter, and yet {asked.owner} was refused")
         self.gave_up(machine)
-        self.has_left(asked)
+        self.note_left(asked)
 
     def gave_up(self, machine: Machine) -> Waiting:
         """An acquisition has ended without the lock; it is yet to leave."""
@@ -168,7 +168,7 @@ class Checker:
         self.served[asked.owner] = inf
         return asked
 
-    def has_left(self, asked: Waiting) -> None:
+    def note_left(self, asked: Waiting) -> None:
         """A caller is told that it has left. A copy of a request of its own may put it back."""
         if self.reads_table and asked.is_clear and asked.owner not in self.allied:
             self.out.add(asked.owner)
@@ -246,7 +246,7 @@ class Checker:
         # Its hold may be over for the holder while the table still has it.
         self.has_lost = True
 
-    def is_no_more(self, machine: Machine) -> None:
+    def note_end_of(self, machine: Machine) -> None:
         """A machine has crashed: it neither holds nor waits."""
         for hold in self.holds:
             if hold.machine is machine:

@@ -203,7 +203,7 @@ def hold(
         asked = checker.gave_up(machine)
         with suppress(TableError, LockLost):
             yield from driver.run(lambda now: leave(contender(world, claim, now), _tickets_of(machine)))
-            checker.has_left(asked)
+            checker.note_left(asked)
             _has_left(world, machine)
         return
     client = Client(world, machine, driver)

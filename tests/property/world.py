@@ -293,7 +293,7 @@ class World:
             what = f"its wall clock is off by {JUMPS_MS[how]} ms"
         elif fault == "crash":
             victim.crash()
-            self.checker.is_no_more(victim)
+            self.checker.note_end_of(victim)
         else:
             what = f"{fault} for {PAUSES_MS[how]} ms"
             (victim.freeze if fault == "freeze" else victim.pause)(PAUSES_MS[how])

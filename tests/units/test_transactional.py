@@ -264,8 +264,9 @@ def tries_of(clock: ManualClock) -> Tries:
 def test_the_longest_pause_between_tries_doubles_up_to_a_second() -> None:
     tries, pauses = tries_of(ManualClock()), []
     for _ in range(9):
-        assert not tries.is_the_last(UnitConflict([]))
-        (pause,) = tries.wait()
+        tries.note_failure(UnitConflict([]))
+        assert not tries.are_used_up
+        (pause,) = tries.prepare_next()
         assert isinstance(pause, Sleep)
         pauses.append(pause.ms)
     assert pauses == [25, 50, 100, 200, 400, 800, 1_000, 1_000, 1_000]
@@ -276,8 +277,8 @@ def test_each_try_has_an_id_of_its_own_and_the_age_of_the_first() -> None:
     tries = tries_of(clock)
     first = tries.terms
     clock.advance(60)
-    assert not tries.is_the_last(UnitConflict([]))
-    list(tries.wait())
+    tries.note_failure(UnitConflict([]))
+    list(tries.prepare_next())
     assert tries.terms.unit > first.unit
     assert tries.terms.born_ms == first.born_ms
 

@@ -227,25 +227,25 @@ class Units:
             InvalidUnitRequest: as in ``ticketlock.units.Units``.
         """
         check_has_parentheses(function)
-        wishes = TransactionalArguments(tries, unit_as, name, isolation, timeout, under)
-        wishes.check(self._settings, self._clocks)
+        arguments = TransactionalArguments(tries, unit_as, name, isolation, timeout, under)
+        arguments.check(self._settings, self._clocks)
 
         def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
             if isinstance(function, staticmethod | classmethod):
                 return type(function)(decorate(function.__func__))
             TRANSACTIONAL.check_is_awaited(function)
-            calls = wishes.of(function)
+            decorated = arguments.of(function)
 
             @functools.wraps(function)
             async def call(*args: Any, **kwargs: Any) -> Any:
-                if calls.joins(kwargs.get(unit_as), _terms_of):
+                if decorated.joins(kwargs.get(unit_as), _terms_of):
                     result: Any = function(*args, **kwargs)
                     if isawaitable(result):
                         result = await result
                     TRANSACTIONAL.check_is_over(function, result)
                     return result
                 turn = PlaceInTurn(self._contended) if self._locks is not None else None
-                tries = calls.tries(self._settings, self._clocks, args, kwargs, turn)
+                tries = decorated.tries(self._settings, self._clocks, args, kwargs, turn)
                 async with AsyncExitStack() as line:
                     while True:
                         unit = self._unit(tries.terms, turn=turn)
@@ -259,12 +259,15 @@ class Units:
                                 TRANSACTIONAL.check_is_over(function, result)
                                 return result
                         except AGAIN as error:
-                            if not unit._unit_of_work.state.may_run_again or tries.is_the_last(error):
+                            if not unit._unit_of_work.state.may_run_again:
+                                raise
+                            tries.note_failure(error)
+                            if tries.are_used_up:
                                 raise
                         if turn is not None and turn.is_due:
                             await line.aclose()
                             await self._stand_in_line(turn, tries.terms.timeout_ms, line)
-                        await self._performer.drive(tries.wait())
+                        await self._performer.drive(tries.prepare_next())
 
             return call
 

@@ -83,7 +83,7 @@ def release_to(
         token = following.seen.fencing_token or 0
         mode = me.claim.mode
         handing = grants.hand_over(claim, built, place.ticket, token, held, mode, releasing, mean_hold_ms, data_left)
-        is_applied, is_unclear = yield from _is_applied(me, handing)
+        is_applied, is_unclear = yield from _send(me, handing)
         if is_applied:
             by_ms = finished_at_ms if finished_at_ms is not None else built.latest_ms
             holder = Holder(
@@ -100,8 +100,8 @@ def release_to(
         raise
 
 
-def _is_applied(me: Contender, handing: TransactWrite) -> Steps[tuple[bool, bool]]:
-    """Whether a release that grants the lock was applied; and if not, whether an attempt may have been."""
+def _send(me: Contender, handing: TransactWrite) -> Steps[tuple[bool, bool]]:
+    """Send a release that grants the lock. Returns whether it was applied; if not, whether an attempt may have been."""
     try:
         reply = yield from me.send(handing)
     except RequestNotApplied:

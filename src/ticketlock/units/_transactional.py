@@ -15,7 +15,7 @@ from ticketlock.units._record import new_id
 from ticketlock.units._settings import HeldLock, Terms, Under, UnitsSettings
 from ticketlock.units._turns import PlaceInTurn
 from ticketlock.wire._actions import Actions, Sleep
-from ticketlock.wire._driver import Clocks
+from ticketlock.wire._driver import Clocks, longest_backoff_ms
 
 AGAIN = (UnitConflict, UnitContended, UnitRolledBack)
 """After these errors nothing was written, and another try may succeed."""
@@ -33,8 +33,6 @@ TRANSACTIONAL = Decorator(
 _MOST_TRIES = 1_000
 _UNDER = "a plain function that is given the call's arguments and returns a held lock, such as a Fence"
 _ARGUMENT_BYTES = 255
-_FIRST_BACKOFF_MS = 25
-_LONGEST_BACKOFF_MS = 1_000
 
 
 @dataclass(slots=True)
@@ -43,29 +41,30 @@ class Tries:
 
     Attributes:
         terms: of the current unit.
-        most: how many tries there may be.
         turn: what the call queues for; None without a lock client.
         jitter: random numbers in [0, 1), so that units that have conflicted do not conflict again.
-        failed: how many have.
+        failed: how many have; one that only stepped back is not counted.
     """
 
     terms: Terms
-    most: int
+    most_tries: int
     clocks: Clocks
     turn: PlaceInTurn | None = None
     jitter: Callable[[], float] = random.random
     failed: int = 0
 
-    def is_the_last(self, error: TicketLockError) -> bool:
-        self.failed += self.turn is None or self.turn.met(error)
-        return self.failed >= self.most
+    @property
+    def are_used_up(self) -> bool:
+        return self.failed >= self.most_tries
 
-    def wait(self) -> Actions[None]:
-        """Wait before the next try: longer after more failures, and not at all if the call holds its locks."""
+    def note_failure(self, error: TicketLockError) -> None:
+        if self.turn is None or self.turn.met(error):
+            self.failed += 1
+
+    def prepare_next(self) -> Actions[None]:
+        """Wait, longer after more failures, unless the call holds its locks; then give the next unit its id."""
         if self.turn is None or not self.turn.is_held:
-            # Limited, since more doublings would not wait longer. To step back does not count as a try.
-            doublings = min(max(self.failed - 1, 0), _LONGEST_BACKOFF_MS.bit_length())
-            yield Sleep(self.jitter() * min(_LONGEST_BACKOFF_MS, _FIRST_BACKOFF_MS << doublings))
+            yield Sleep(self.jitter() * longest_backoff_ms(max(self.failed - 1, 0)))
         self.terms = dataclasses.replace(self.terms, unit=new_id(self.clocks.read().wall_ms))
 
 
@@ -77,42 +76,47 @@ def check_has_parentheses(given: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TransactionalArguments:
-    """The arguments of ``transactional``.
+    """The arguments of ``transactional``, as its caller has given them."""
 
-    Attributes:
-        most_tries: how many there may be.
-        name_of: makes the name of a call's unit; None for no name.
-    """
-
-    most_tries: Any
+    tries: Any
     unit_as: Any
     name: CallKey | None
     isolation: Any
     timeout: Any
     under: Under | None
-    name_of: KeyOf | None = None
 
     def check(self, settings: UnitsSettings, clocks: Clocks) -> None:
         # The check counts frames of the stack: it is called directly from here.
         if self.name is not None:
             TRANSACTIONAL.check_key(self.name)
-        whole_number("tries", self.most_tries, 1, _MOST_TRIES, InvalidUnitRequest)
+        whole_number("tries", self.tries, 1, _MOST_TRIES, InvalidUnitRequest)
         text("unit_as", self.unit_as, _ARGUMENT_BYTES, InvalidUnitRequest)
         if self.under is not None and (not callable(self.under) or inspect.iscoroutinefunction(self.under)):
             raise InvalidUnitRequest("under", self.under, _UNDER)
         settings.terms(clocks, isolation=self.isolation, timeout=self.timeout)
 
-    def of(self, function: Callable[..., Any]) -> "TransactionalArguments":
-        """The same, of one function."""
+    def of(self, function: Callable[..., Any]) -> "TransactionalFunction":
+        """The function to which they apply, if it takes the unit."""
         try:
             inspect.signature(function).bind_partial(**{self.unit_as: None})
         except TypeError as error:
             raise TypeError(
                 f"the unit is passed as the keyword argument {self.unit_as!r}; the function does not take it: {error}"
             ) from None
-        if self.name is None:
-            return self
-        return dataclasses.replace(self, name_of=KeyOf(TRANSACTIONAL, self.name, function, self.unit_as))
+        name_of = None if self.name is None else KeyOf(TRANSACTIONAL, self.name, function, self.unit_as)
+        return TransactionalFunction(self, name_of)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionalFunction:
+    """A decorated function.
+
+    Attributes:
+        name_of: makes the name of a call's unit; None for no name.
+    """
+
+    arguments: TransactionalArguments
+    name_of: KeyOf | None
 
     def tries(
         self,
@@ -123,33 +127,32 @@ class TransactionalArguments:
         turn: PlaceInTurn | None,
     ) -> Tries:
         name = self.name_of(args, kwargs) if self.name_of is not None else None
-        under = self._lock_of(args, kwargs)
-        terms = settings.terms(clocks, name=name, isolation=self.isolation, under=under, timeout=self.timeout)
-        return Tries(terms, self.most_tries, clocks, turn)
+        under, given = self._lock_of(args, kwargs), self.arguments
+        terms = settings.terms(clocks, name=name, isolation=given.isolation, under=under, timeout=given.timeout)
+        return Tries(terms, given.tries, clocks, turn)
 
-    def joins(self, given: object, terms: Callable[[object], Terms | None]) -> bool:
+    def joins(self, unit: object, terms: Callable[[object], Terms | None]) -> bool:
         """Whether a call is part of the unit that its caller passes; None is as if nothing was passed."""
-        if given is None:
+        if unit is None:
             return False
-        found = terms(given)
+        given, found = self.arguments, terms(unit)
         if found is None:
-            raise InvalidUnitRequest(self.unit_as, given, "a unit, which the call then joins; or left out")
-        for field, value in (("name", self.name), ("under", self.under)):
+            raise InvalidUnitRequest(given.unit_as, unit, "a unit, which the call then joins; or left out")
+        for field, value in (("name", given.name), ("under", given.under)):
             if value is not None:
                 allowed = f"left out: the function has a `{field}`, so each call of it is a unit of its own"
-                raise InvalidUnitRequest(self.unit_as, found.id, allowed)
+                raise InvalidUnitRequest(given.unit_as, found.id, allowed)
         levels = list(Isolation)
-        if levels.index(found.isolation) < levels.index(self.isolation):
-            allowed = f"a unit whose isolation is {self.isolation} at least, as the function's; or left out"
-            raise InvalidUnitRequest(self.unit_as, f"{found.id}, {found.isolation}", allowed)
+        if levels.index(found.isolation) < levels.index(given.isolation):
+            allowed = f"a unit whose isolation is {given.isolation} at least, as the function's; or left out"
+            raise InvalidUnitRequest(given.unit_as, f"{found.id}, {found.isolation}", allowed)
         return True
 
     def _lock_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> HeldLock | None:
-        if self.under is None:
+        if self.arguments.under is None:
             return None
-        lock: Any = self.under(*args, **kwargs)
+        lock: HeldLock | None = self.arguments.under(*args, **kwargs)
         if lock is None:
             # Otherwise the unit would be committed without a lock.
             raise InvalidUnitRequest("under", lock, _UNDER)
-        held: HeldLock = lock
-        return held
+        return lock

@@ -316,23 +316,23 @@ class Units:
                 iterator, of which nothing has run and nothing is committed.
         """
         check_has_parentheses(function)
-        wishes = TransactionalArguments(tries, unit_as, name, isolation, timeout, under)
-        wishes.check(self._settings, self._clocks)
+        arguments = TransactionalArguments(tries, unit_as, name, isolation, timeout, under)
+        arguments.check(self._settings, self._clocks)
 
         def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
             if isinstance(function, staticmethod | classmethod):
                 return type(function)(decorate(function.__func__))
             TRANSACTIONAL.check_begins_at_once(function)
-            calls = wishes.of(function)
+            decorated = arguments.of(function)
 
             @functools.wraps(function)
             def call(*args: Any, **kwargs: Any) -> Any:
-                if calls.joins(kwargs.get(unit_as), _terms_of):
+                if decorated.joins(kwargs.get(unit_as), _terms_of):
                     result = function(*args, **kwargs)
                     TRANSACTIONAL.check_is_over(function, result)
                     return result
                 turn = PlaceInTurn(self._contended) if self._locks is not None else None
-                tries = calls.tries(self._settings, self._clocks, args, kwargs, turn)
+                tries = decorated.tries(self._settings, self._clocks, args, kwargs, turn)
                 with ExitStack() as line:
                     while True:
                         unit = self._unit(tries.terms, turn=turn)
@@ -344,12 +344,15 @@ class Units:
                                 TRANSACTIONAL.check_is_over(function, result)
                                 return result
                         except AGAIN as error:
-                            if not unit._unit_of_work.state.may_run_again or tries.is_the_last(error):
+                            if not unit._unit_of_work.state.may_run_again:
+                                raise
+                            tries.note_failure(error)
+                            if tries.are_used_up:
                                 raise
                         if turn is not None and turn.is_due:
                             line.close()
                             self._stand_in_line(turn, tries.terms.timeout_ms, line)
-                        self._performer.drive(tries.wait())
+                        self._performer.drive(tries.prepare_next())
 
             return call
 

@@ -45,6 +45,12 @@ class SystemClocks:
         return Reading(local_ms=local_ns // 1_000_000, wall_ms=time.time_ns() // 1_000_000)
 
 
+def longest_backoff_ms(doublings: int) -> int:
+    """The pause before another try, before it is shortened at random."""
+    # Limited: so many doublings of a millisecond are longer already.
+    return min(_LONGEST_BACKOFF_MS, _FIRST_BACKOFF_MS << min(doublings, _LONGEST_BACKOFF_MS.bit_length()))
+
+
 class OwnProcess:
     """The process that created the object."""
 
@@ -235,7 +241,7 @@ class Driver:
                     shown, cause = _shown(request, meaning, error)
                     raise shown from cause
                 perhaps_applied |= meaning.perhaps_applied and request.may_write
-                pause_ms = self._jitter() * min(_LONGEST_BACKOFF_MS, _FIRST_BACKOFF_MS << attempt)
+                pause_ms = self._jitter() * longest_backoff_ms(attempt)
                 if self._is_the_last(request, perhaps_applied, first, pause_ms, last_ms):
                     in_the_end = OutcomeUnknown if perhaps_applied else meaning.in_the_end
                     over = in_the_end(f"gave up after {attempt + 1} attempts: {error}")

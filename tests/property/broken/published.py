@@ -55,7 +55,7 @@ def client(rounds: int = 2) -> Script:
             try:
                 yield from _acquires_and_releases(world, machine, driver, claim)
             except TableError:
-                world.checker.is_no_more(machine)
+                world.checker.note_end_of(machine)
 
     return script
 
@@ -79,7 +79,7 @@ def _acquires_and_releases(world: World, machine: Machine, driver: Driver, claim
             yield Sleep(_HEARTBEAT_MS)
             until_ms = yield from _beats(world, driver, me, ticket)
             heartbeats -= 1
-    world.checker.is_no_more(machine)
+    world.checker.note_end_of(machine)
     yield from driver.run(lambda now: me(now).release(ticket))
 
 

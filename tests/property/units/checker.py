@@ -242,7 +242,7 @@ class UnitChecker:
     def notes(self, what: str) -> None:
         self.log.append(f"{self.step}: {what}")
 
-    def was_there(self, key: Key) -> None:
+    def begin_with(self, key: Key) -> None:
         """An item is there from the beginning, and nothing is in its list."""
         self.commits[0] = replace(self.commits[0], state={**self.commits[0].state, key: ()})
 

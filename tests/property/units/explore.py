@@ -98,7 +98,7 @@ def begun(chance: Chance, faults: Faults, caps: Caps, cast: Cast | None = None) 
     if cast.is_older:
         for key in keys:
             if chance.pick(2):
-                world.was_there(key)
+                world.begin_with(key)
     for number in range(cast.clients):
         world.add("abcdef"[number], scripts.client(cast))
     for name, rounds in cast.beside.items():

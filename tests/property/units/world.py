@@ -126,11 +126,11 @@ class UnitsWorld:
             found.append(left.pop(self.chance.pick(len(left))))
         return found
 
-    def was_there(self, key: Key) -> None:
+    def begin_with(self, key: Key) -> None:
         """An item of before, without a version, and with an empty list."""
         item: Any = {name: {"S": part} for name, part in key_of(key).items()} | {ELEMENTS: {"L": []}}
         self.service.memory.put_item(TableName=key[0], Item=item)
-        self.checker.was_there(key)
+        self.checker.begin_with(key)
 
     def table_of(self, key: Key) -> UnitTable:
         return self.tables._known[key[0]]
