@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import boto3
-from executions import transitions
+from executions import billed_transitions
 from frame import Run, engine, main
 from kit.capacity import Bill
 from kit.engines import create_table
@@ -279,7 +279,7 @@ def made(opened: Stage, execution: str) -> tuple[int, int]:
     outcome = opened.machine.wait(execution)
     assert outcome.status == "SUCCEEDED", outcome
     entered = opened.machine.entered(execution)
-    retries = transitions(opened.machine.history(execution)) - entered.total()
+    retries = billed_transitions(opened.machine.history(execution)) - entered.total()
     return entered.total() - entered["InvokeFunction"], retries
 
 

@@ -14,8 +14,7 @@ from itertools import takewhile
 from statistics import median, quantiles
 from typing import Any
 
-from executions import POLL_S, TIMEOUT_S, Cloud, deployed, gaps_s, handed_over_by, keeps_ticket_order, succeeded, took_s
-from executions import transitions as transitions_of
+from executions import POLL_S, TIMEOUT_S, Cloud, billed_transitions, deployed, gaps_s, keeps_order, succeeded, took_s
 from frame import Run, main
 from ticketlock_local.cloud.deploy import wait_for_all
 from ticketlock_local.demo.checks import overlaps
@@ -50,16 +49,16 @@ def measure(run: Run) -> None:
 def _measured(run: Run, way: str, many: int, long_wait_s: int) -> Mapping[str, str]:
     """Deploy, run a round to warm up, and measure; returns what is printed."""
     most_gap_s, most_burst_s, most_transitions = LIMITS[way]
-    with deployed(handed_over_by(way)) as cloud:
+    with deployed(way) as cloud:
         cloud.warm_up(cloud.starter("warm-up", WORK_S), many)
         calm, burst = (
-            list(succeeded(cloud.round(cloud.starter(entity, WORK_S), many, every_s=every_s)).values())
+            list(succeeded(cloud.run_all(cloud.starter(entity, WORK_S), many, every_s=every_s)).values())
             for entity, every_s in (("calm", START_EVERY_S), ("burst", BURST_EVERY_S))
         )
         transitions = _transitions_of_a_long_wait(cloud, long_wait_s)
     gaps = gaps_s(calm)
     waiters = [each for each in calm if each.polls]
-    ordered = keeps_ticket_order(calm) and keeps_ticket_order(burst)
+    ordered = keeps_order(calm) and keeps_order(burst)
     overlapping = len(overlaps(calm)) + len(overlaps(burst))
     run.check(f"{way}: the order is that of the tickets", ordered)
     run.check(f"{way}: no two tasks overlap", not overlapping)
@@ -85,14 +84,14 @@ def _measured(run: Run, way: str, many: int, long_wait_s: int) -> Mapping[str, s
 def _transitions_of_a_long_wait(cloud: Cloud, seconds: int) -> int:
     """A workflow holds the lock for so long; another one waits for it."""
     machine = {"stateMachineArn": cloud.outputs["ExampleTargetArn"], "input": {"seconds": seconds}}
-    holder = cloud.start("holder", "long", machine)
+    holder = cloud.start_execution("holder", "long", machine)
     # Otherwise the waiter's first step may overtake the holder's.
     if not wait_until(lambda: any(map(_is_the_hold, cloud.history(holder))), timeout_s=TIMEOUT_S):
         raise LocalCloudError(f"{holder} does not hold the lock after {TIMEOUT_S:.0f} s")
-    waiter = cloud.start("waiter", "long", cloud.task(0))
+    waiter = cloud.start_execution("waiter", "long", cloud.task(0))
     wait_for_all(cloud.client, [holder, waiter], timeout_s=TIMEOUT_S)
     waiting = takewhile(lambda event: not _is_the_hold(event), cloud.history(waiter))
-    return transitions_of(waiting) - _BEFORE_WAITING
+    return billed_transitions(waiting) - _BEFORE_WAITING
 
 
 def _is_the_hold(event: Mapping[str, Any]) -> bool:

@@ -38,7 +38,7 @@ def measure(run: Run) -> None:
     entities, began = 2 if run.quick else ENTITIES, time.monotonic()
     with deployed() as cloud:
         cloud.warm_up(cloud.starter("warm-up", WORK_S, each=AT_ONCE), 2 * AT_ONCE, timeout_s=_WARM_UP_TIMEOUT_S)
-        done = cloud.round(
+        done = cloud.run_all(
             cloud.starter("load", WORK_S, each=AT_ONCE),
             entities * AT_ONCE,
             every_s=1 / A_SECOND,
@@ -64,7 +64,7 @@ def measure(run: Run) -> None:
         "seconds, from the first start to the last task's end": f"{seconds:.1f}",
         "grants per second": f"{len(granted) / seconds:.1f}" if seconds > 0 else "-",
         "polls per grant": f"{sum(each.polls for each in runs) / max(1, len(granted)):.2f}",
-        "gap from one task to the next, median": f"{median(gaps_s(granted)):.2f} s" if granted else "-",
+        "gap from one task to the next, median": f"{median(gaps):.2f} s" if (gaps := gaps_s(granted)) else "-",
         "deployment and checks included": f"{time.monotonic() - began:.0f} s",
     }
     run.table("", ["figure", "callback"], list(rows.items()))

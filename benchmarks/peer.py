@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any
 
 import boto3
-from executions import deployed, gaps_s, handed_over_by, keeps_ticket_order, succeeded, took_s
+from executions import deployed, gaps_s, keeps_order, succeeded, took_s
 from frame import Run, main
 from peers.building import BENCHMARKS, installed
 from ticketlock_local.checkout import BUILD
@@ -63,10 +63,10 @@ def peer(executions: int) -> Side:
             text = f'{{"entity": "{LOCK}", "seconds": {WORK_S}, "lock": {{"entity": "{LOCK}"}}}}'
             return cloud.client.start_execution(stateMachineArn=machine, input=text)["executionArn"]
 
-        succeeded(cloud.round(begin, 1, every_s=EVERY_S, timeout_s=_TIMEOUT_S))
-        done = succeeded(cloud.round(begin, executions, every_s=EVERY_S, timeout_s=_TIMEOUT_S))
+        succeeded(cloud.run_all(begin, 1, every_s=EVERY_S, timeout_s=_TIMEOUT_S))
+        done = succeeded(cloud.run_all(begin, executions, every_s=EVERY_S, timeout_s=_TIMEOUT_S))
         polls = [_polls_of_the_peer(cloud.history(arn)) for arn in done]
-        made = cloud.transitions(done) + _UNREPORTED_OF_A_POLL * sum(polls)
+        made = cloud.transitions_of(done) + _UNREPORTED_OF_A_POLL * sum(polls)
     by_work = sorted(done.values(), key=attrgetter("work_started_ms"))
     # It has no tokens: its holds are in the order of their tasks.
     return Side(_by_arrival(replace(run, fencing_token=1 + number) for number, run in enumerate(by_work)), None, made)
@@ -74,12 +74,12 @@ def peer(executions: int) -> Side:
 
 def ours(way: str, executions: int) -> Side:
     """Measure one kind of hand-over of our lock."""
-    with deployed(handed_over_by(way)) as cloud:
+    with deployed(way) as cloud:
         cloud.warm_up(cloud.starter("warm-up", WORK_S), executions, timeout_s=_TIMEOUT_S)
         begin = cloud.starter(LOCK, WORK_S)
-        done = succeeded(cloud.round(begin, executions, every_s=EVERY_S, timeout_s=_TIMEOUT_S))
-        made = cloud.transitions(done) + _UNTOLD_OF_A_HOLD * len(done)
-    return Side(_by_arrival(done.values()), keeps_ticket_order([*done.values()]), made)
+        done = succeeded(cloud.run_all(begin, executions, every_s=EVERY_S, timeout_s=_TIMEOUT_S))
+        made = cloud.transitions_of(done) + _UNTOLD_OF_A_HOLD * len(done)
+    return Side(_by_arrival(done.values()), keeps_order([*done.values()]), made)
 
 
 def _polls_of_the_peer(events: Sequence[Mapping[str, Any]]) -> int:
