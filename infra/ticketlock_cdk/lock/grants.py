@@ -137,14 +137,20 @@ class Grantee:
 
     Args:
         grantee: the principal.
-        lock: the lock of the grant.
+        construct: what grants: a TicketLock or a TransactionTables.
         grant: the grant's name.
-        environment: the lock's environment.
-        needed: the stacks that the lock's own stack needs, since its targets are in them.
+        environment: the construct's environment.
+        needed: the stacks that the construct's own stack needs, since a lock's targets are in them.
     """
 
     def __init__(
-        self, grantee: iam.IGrantable, *, lock: Construct, grant: str, environment: Environment, needed: Sequence[Stack]
+        self,
+        grantee: iam.IGrantable,
+        *,
+        construct: Construct,
+        grant: str,
+        environment: Environment,
+        needed: Sequence[Stack],
     ) -> None:
         self._id = grant
         self._identity = _identity(grantee)
@@ -154,7 +160,7 @@ class Grantee:
             return  # it handles the grant itself
         self._id += "-" + Names.node_unique_id(self._identity.node)
         stack = Stack.of(self._identity)
-        self._place = beside(lock, Stack.of(lock) if stack in needed else stack)
+        self._place = beside(construct, Stack.of(construct) if stack in needed else stack)
         policy = self._place.node.try_find_child(self._id)
         if policy is None:
             policy = iam.Policy(self._place, self._id, document=iam.PolicyDocument(minimize=True))

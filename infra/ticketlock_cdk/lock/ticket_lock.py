@@ -380,5 +380,5 @@ class TicketLock(LockMetrics, Construct):
 
     def _grantee(self, grantee: iam.IGrantable, grant: str) -> grants.Grantee:
         return grants.Grantee(
-            grantee, lock=self, grant=grant, environment=self._environment, needed=self._target_stacks
+            grantee, construct=self, grant=grant, environment=self._environment, needed=self._target_stacks
         )

@@ -15,7 +15,7 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from ticketlock.units._marks import Marks
+from ticketlock.units._marks import DEFAULT_PREFIX, Marks
 from ticketlock.units._rows import KEY
 from ticketlock_cdk.ended_executions import UNQUALIFIED, is_named_by_events
 from ticketlock_cdk.functions import MEMORY_MB, Hosting
@@ -30,7 +30,6 @@ from ticketlock_cdk.units import access
 from ticketlock_cdk.units.monitoring import UnitsAlarms, UnitsAlarmThresholds, UnitsMetrics, units_dashboard
 from ticketlock_cdk.units.unit_functions import RollBack, Sweeper, check_sweep_every
 
-DEFAULT_PREFIX = "_tlu"
 _SWEEP_EVERY = Duration.minutes(5)
 _THRESHOLDS = UnitsAlarmThresholds()
 _ARM = lambda_.Architecture.ARM_64
@@ -70,7 +69,6 @@ class TransactionTables(UnitsMetrics, Construct):
     Attributes:
         table: the units table; ``Units`` takes its name.
         sweeper: the function.
-        roll_back: the function that ends the units of ended executions; None until ``attach`` adds it.
         dead_letter_queue: the events of passes that failed, or did not start; and of ended executions, in the same way.
         service_name: the dimension ``service`` of its metrics, and its name in the logs.
         alarms: its alarms by what they watch, such as ``OldestOpenUnit``; empty unless ``alarms`` is True.
@@ -109,7 +107,7 @@ class TransactionTables(UnitsMetrics, Construct):
         ):
             check_flag(name, flag)
         check_sweep_every(sweep_every)
-        Marks(prefix)  # refuses what can be none
+        marks = Marks(prefix)  # checks the prefix as Units does
         self._environment = Environment(Stack.of(self))
         self._reserve_concurrency = reserve_concurrency
         actions = alarm_actions_of(alarms=alarms, alarm_actions=alarm_actions, alarm_topic=alarm_topic)
@@ -130,7 +128,7 @@ class TransactionTables(UnitsMetrics, Construct):
             self,
             "Sweeper",
             table=table,
-            prefix=prefix,
+            prefix=marks.prefix,
             sweep_every=sweep_every,
             hosting=hosting,
             service_name=self.service_name,
@@ -138,13 +136,13 @@ class TransactionTables(UnitsMetrics, Construct):
         )
         self.table: dynamodb.ITable = table
         self.sweeper: lambda_.Function = sweeper.function
-        self.roll_back: lambda_.Function | None = None
         self.dead_letter_queue: sqs.IQueue = sweeper.dead_letter_queue
-        self._roll_back: RollBack | None = None
+        self._roll_back_function: RollBack | None = None
         self._attached: list[sfn.IStateMachine] = []
         self._swept: dict[str, dynamodb.ITable] = {}
         for number, given in enumerate(data_tables):
-            self._sweeps(given_table(self, f"Data{number}", given, f"data_tables[{number}]"), f"data_tables[{number}]")
+            name = f"data_tables[{number}]"
+            self._let_sweeper_finish(given_table(self, f"Data{number}", given, name), name)
         self.alarms: Mapping[str, cloudwatch.Alarm] = {}
         if alarms:
             self.alarms = UnitsAlarms(
@@ -168,6 +166,11 @@ class TransactionTables(UnitsMetrics, Construct):
                 dead_letter_queue=sweeper.dead_letter_queue,
                 alarms=list(self.alarms.values()),
             )
+
+    @property
+    def roll_back(self) -> lambda_.Function | None:
+        """The function that ends the units of ended executions; None until ``attach`` adds it."""
+        return None if self._roll_back_function is None else self._roll_back_function.function
 
     def attach(self, machine: sfn.IStateMachine) -> None:
         """Roll back the units that an execution of your machine has saved, when it fails, times out or is stopped.
@@ -198,8 +201,8 @@ class TransactionTables(UnitsMetrics, Construct):
         self._environment.check("machine", machine.node.path, environment_of(machine))
         if machine in self._attached:
             return
-        if self._roll_back is None:
-            self._roll_back = RollBack(
+        if self._roll_back_function is None:
+            self._roll_back_function = RollBack(
                 self,
                 "RollBack",
                 table=self.table,
@@ -208,9 +211,8 @@ class TransactionTables(UnitsMetrics, Construct):
                 service_name=self.service_name,
                 reserve_concurrency=self._reserve_concurrency,
             )
-            self.roll_back = self._roll_back.function
         # In the machine's stack: this one need not wait for it, whose functions may need this one's table.
-        self._roll_back.watch(beside(self, Stack.of(machine)), machine)
+        self._roll_back_function.watch(beside(self, Stack.of(machine)), machine)
         self._attached.append(machine)
 
     def grant_units(self, grantee: iam.IGrantable, *tables: dynamodb.ITable) -> iam.Grant:
@@ -225,7 +227,7 @@ class TransactionTables(UnitsMetrics, Construct):
         """
         for number, table in enumerate(tables):
             check_table(table, f"tables[{number}]")
-            self._sweeps(table, f"tables[{number}]")
+            self._let_sweeper_finish(table, f"tables[{number}]")
         return access.grant_units(self._grantee(grantee, "Units"), self._with_own(tables))
 
     def grant_reads(self, grantee: iam.IGrantable, *tables: dynamodb.ITable) -> iam.Grant:
@@ -242,7 +244,7 @@ class TransactionTables(UnitsMetrics, Construct):
             check_table(table, f"tables[{number}]")
         return access.grant_reads(self._grantee(grantee, "Reads"), self._with_own(tables))
 
-    def _sweeps(self, table: dynamodb.ITable, name: str) -> None:
+    def _let_sweeper_finish(self, table: dynamodb.ITable, name: str) -> None:
         """Let the sweeper finish the items of a table; a second call changes nothing."""
         if table.node.path in self._swept:
             return
@@ -261,4 +263,4 @@ class TransactionTables(UnitsMetrics, Construct):
         return [self.table, *(tables or self._swept.values())]
 
     def _grantee(self, grantee: iam.IGrantable, grant: str) -> Grantee:
-        return Grantee(grantee, lock=self, grant=grant, environment=self._environment, needed=())
+        return Grantee(grantee, construct=self, grant=grant, environment=self._environment, needed=())

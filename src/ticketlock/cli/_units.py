@@ -1,5 +1,6 @@
 """``ticketlock units``: open units of work, for operators."""
 
+import base64
 import getpass
 import json
 import math
@@ -25,17 +26,16 @@ from ticketlock.cli._exits import (
 from ticketlock.cli._settings import CommandSettings, settings_of, units_group_options, units_options
 from ticketlock.cli._show import json_option
 from ticketlock.cli._units_reports import (
-    bytes_read,
     entry_json,
     item_told,
     items_told,
     json_of,
     mark_json,
     marks_table,
+    short_state,
     shown_json,
     shown_table,
-    state_of,
-    state_told,
+    state_with_time,
     unit_json,
     units_table,
 )
@@ -50,7 +50,7 @@ from ticketlock.errors import (
     UnsupportedFormat,
 )
 from ticketlock.units import FoundMark, OpenUnit, Outcome, Record
-from ticketlock.units._marks import Marks
+from ticketlock.units._marks import DEFAULT_PREFIX, Marks
 from ticketlock.units._operators import Correction, Settled, correct, inspect, open_units, roll_back, unfinished
 from ticketlock.units._operators import repair as repaired
 from ticketlock.units._operators import settle as settled
@@ -62,7 +62,6 @@ from ticketlock.units._values import LOW_LEVEL
 from ticketlock.wire._actions import T
 from ticketlock.wire._requests import ForkingSteps
 
-USUAL_PREFIX = "_tlu"
 # Part of the error of a table with other keys.
 _OF_ANOTHER_KIND = "ValidationException"
 
@@ -70,7 +69,7 @@ _ORDERS: dict[str, Callable[[OpenUnit], Any]] = {
     "age": lambda unit: -unit.age_s,
     "lease": lambda unit: math.inf if unit.lease_ends_in_s is None else unit.lease_ends_in_s,
     "items": lambda unit: -(unit.items or 0),
-    "state": state_of,
+    "state": short_state,
 }
 
 _DONE = {Outcome.COMMITTED: "finished", Outcome.ROLLED_BACK: "unmarked"}
@@ -121,7 +120,7 @@ class Desk:
 
     def __init__(self, settings: CommandSettings) -> None:
         name = settings.units_table_name
-        self.marks = Marks(settings.prefix if settings.prefix is not None else USUAL_PREFIX)
+        self.marks = Marks(settings.prefix if settings.prefix is not None else DEFAULT_PREFIX)
         self.records = UnitRecords(name)
         self._performer = UnitsTable(name, client=settings.client())
 
@@ -220,7 +219,7 @@ def settle(context: click.Context, unit: str, as_json: bool) -> None:
     _tell_end(desk, unit, told, as_json=as_json)
     if told.outcome is Outcome.PENDING:
         assert told.unit is not None
-        raise Ended(f"the unit {unit} is {state_told(told.unit)}: nothing was done", WAIT_IS_OVER)
+        raise Ended(f"the unit {unit} is {state_with_time(told.unit)}: nothing was done", WAIT_IS_OVER)
 
 
 @click.command(
@@ -241,7 +240,7 @@ def rollback(context: click.Context, unit: str, yes: bool, as_json: bool) -> Non
     desk = Desk(settings_of(context))
     shown = desk.perform(inspect(desk.records, desk.marks, unit))
     if shown is not None and shown.unit.state is Outcome.PENDING:
-        click.echo(f"{state_told(shown.unit)}; {items_told(shown.unit.items)}", err=True)
+        click.echo(f"{state_with_time(shown.unit)}; {items_told(shown.unit.items)}", err=True)
         if not yes:
             click.confirm(f"Roll the unit {unit} back?", abort=True, err=True)
     told = desk.perform(roll_back(desk.records, desk.marks, unit))
@@ -249,7 +248,7 @@ def rollback(context: click.Context, unit: str, yes: bool, as_json: bool) -> Non
         assert told.unit is not None
         if as_json:
             click.echo(_told(unit, told))
-        raise Ended(f"the unit {unit} was {state_told(told.unit)}: nothing was rolled back", LEASE_LOST)
+        raise Ended(f"the unit {unit} was {state_with_time(told.unit)}: nothing was rolled back", LEASE_LOST)
     _tell_end(desk, unit, told, as_json=as_json)
     if not as_json:
         for entry in told.ended:
@@ -336,9 +335,22 @@ def correct_item(
 
 def _read(name: str, given: str) -> Any:
     try:
-        return bytes_read(json.loads(given))
+        return _decode_binaries(json.loads(given))
     except ValueError as error:
         raise click.UsageError(f"{name} is no JSON of attributes, {{name: {{type: value}}}}: {error}") from error
+
+
+def _decode_binaries(value: Any) -> Any:
+    """JSON of the low-level API with bytes in place of base64."""
+    if isinstance(value, list):
+        return [_decode_binaries(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1 and isinstance(value.get("B"), str):
+        return {"B": base64.b64decode(value["B"])}
+    if len(value) == 1 and isinstance(value.get("BS"), list):
+        return {"BS": [base64.b64decode(each) for each in value["BS"]]}
+    return {name: _decode_binaries(each) for name, each in value.items()}
 
 
 @click.command(

@@ -15,8 +15,6 @@ from ticketlock.units._packing import Entry
 from ticketlock.units._values import PYTHON
 from ticketlock.wire._actions import Item
 
-_WRITES = {"unmark": "nothing"}
-
 
 def unit_json(unit: OpenUnit) -> dict[str, Any]:
     """A unit of a list. Ages and remaining leases are by table time."""
@@ -61,39 +59,29 @@ def json_of(value: Any, indent: int | None = 2) -> str:
     return json.dumps(value, indent=indent, ensure_ascii=False, default=_base64)
 
 
-def bytes_read(value: Any) -> Any:
-    """Decode binary values in JSON of the low-level API."""
-    if isinstance(value, list):
-        return [bytes_read(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    if len(value) == 1 and isinstance(value.get("B"), str):
-        return {"B": base64.b64decode(value["B"])}
-    if len(value) == 1 and isinstance(value.get("BS"), list):
-        return {"BS": [base64.b64decode(each) for each in value["BS"]]}
-    return {name: bytes_read(each) for name, each in value.items()}
-
-
-def state_of(unit: OpenUnit) -> str:
-    """In a word or two."""
+def short_state(unit: OpenUnit) -> str:
+    """The state for a column: ``closed``, ``lease over``, ``saved``, or its outcome."""
     if unit.is_closed:
         return "closed"
-    is_over = unit.lease_ends_in_s is not None and unit.lease_ends_in_s <= 0
-    return "lease over" if is_over else _state(unit)
+    if unit.lease_ends_in_s is not None and unit.lease_ends_in_s <= 0:
+        return "lease over"
+    return "saved" if _is_saved_and_pending(unit) else unit.state.value
 
 
-def state_told(unit: OpenUnit) -> str:
+def state_with_time(unit: OpenUnit) -> str:
     """The state with its time: ``pending, lease 48 s left``."""
     if unit.state is Outcome.PENDING:
-        return f"{_state(unit)}, lease {_lease(unit)}"
+        return f"{'saved' if unit.is_saved else unit.state.value}, lease {_lease(unit)}"
     by = f" by {plain(unit.rolled_back_by)}" if unit.rolled_back_by else ""
     closed = ", closed" if unit.is_closed else ""
     return f"{unit.state.value} {span(_ms(unit.ended_for_s or 0))} ago{by}{closed}"
 
 
 def items_told(number: int | None) -> str:
-    """A number of items."""
-    return "? items" if number is None else "1 item" if number == 1 else f"{number} items"
+    """How many items; ``? items`` if the rows that list them are missing."""
+    if number is None:
+        return "? items"
+    return "1 item" if number == 1 else f"{number} items"
 
 
 def item_told(entry: Entry) -> str:
@@ -107,7 +95,7 @@ def units_table(units: Sequence[OpenUnit]) -> Columns:
     for unit in units:
         made.add(
             unit.unit,
-            state_of(unit),
+            short_state(unit),
             span(_ms(unit.age_s)),
             _lease(unit),
             "?" if unit.items is None else str(unit.items),
@@ -120,17 +108,18 @@ def shown_table(shown: Shown, *, values: bool) -> RenderableType:
     """A unit with its items, for people."""
     title = Text(shown.unit.unit, style="bold")
     owner = "" if shown.unit.owner is None else f"; owner {plain(shown.unit.owner)}"
-    facts = Text(f"{state_told(shown.unit)}; begun {span(_ms(shown.unit.age_s))} ago{owner}")
+    facts = Text(f"{state_with_time(shown.unit)}; begun {span(_ms(shown.unit.age_s))} ago{owner}")
     if shown.items is None:
         return Group(title, facts, Text("The rows with what it writes are missing."))
     if not shown.items:
-        is_saved = shown.unit.is_saved and shown.unit.state is Outcome.PENDING
-        return Group(title, facts, Text("What a saved unit writes is not listed." if is_saved else "No items."))
+        is_hidden = _is_saved_and_pending(shown.unit)
+        return Group(title, facts, Text("What a saved unit writes is not listed." if is_hidden else "No items."))
     made = Columns(("table", "item", "writes", "mark"), (), ("sets", "removes") if values else ())
     for each in shown.items:
         entry = each.entry
-        more = (json_of(dict(entry.assigned), None), ", ".join(entry.removed)) if values else ()
-        cells = (plain(entry.table), _key(entry.key), _writes(entry), each.standing.value, *map(plain, more))
+        cells = [plain(entry.table), _key(entry.key), _writes(entry), each.standing.value]
+        if values:
+            cells += [plain(json_of(dict(entry.assigned), None)), plain(", ".join(entry.removed))]
         made.add(*cells)
     return Group(title, facts, made)
 
@@ -150,11 +139,12 @@ def _inspected_json(inspected: Inspected, *, values: bool) -> dict[str, Any]:
 
 
 def _writes(entry: Entry) -> str:
-    return _WRITES.get(entry.kind, entry.kind)
+    # The item of an "unmark" was only read: ending the unit removes its mark.
+    return "nothing" if entry.kind == "unmark" else entry.kind
 
 
-def _state(unit: OpenUnit) -> str:
-    return "saved" if unit.is_saved and unit.state is Outcome.PENDING else unit.state.value
+def _is_saved_and_pending(unit: OpenUnit) -> bool:
+    return unit.is_saved and unit.state is Outcome.PENDING
 
 
 def _lease(unit: OpenUnit) -> str:

@@ -16,6 +16,9 @@ from ticketlock.units._rows import FORMAT_ATTRIBUTE, KEY
 from ticketlock.units._values import PYTHON
 from ticketlock.wire._actions import Item, integer, number
 
+DEFAULT_PREFIX = "_tlu"
+"""The prefix if none is given. The signatures of ``Units`` write it out, since the reference shows them as they are."""
+
 INSERT: Literal["insert"] = "insert"
 """The kind of mark in the placeholder of an item that does not exist yet."""
 
