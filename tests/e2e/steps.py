@@ -3,6 +3,7 @@
 import json
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
@@ -15,17 +16,66 @@ from ticketlock.workflow._failures import execution_arn
 from ticketlock.workflow._turn import claim_of, grant_of, session_of
 
 Turn = Mapping[str, Any]
+FUNCTION_OF_STATE = {
+    "TakeTicket": "take_ticket",
+    "CheckPosition": "check_position",
+    "WaitForWakeUp": "wait_for_wake_up",
+    "Heartbeat": "heartbeat",
+    "Release": "release",
+    "ReleaseAfterFailure": "release",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """A callback task."""
+
+    cloud: Cloud
+    token: str
+
+    def is_answered(self) -> bool:
+        step_functions = self.cloud.step_functions
+        try:
+            # Taken as long as the task waits, of which it changes nothing: no time-out for heartbeats is set.
+            step_functions.send_task_heartbeat(taskToken=self.token)
+        except step_functions.exceptions.TaskDoesNotExist:
+            return True
+        return False
+
+
+class Callbacks:
+    """Callback tasks: those of an activity without workers."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+        name = f"callbacks-{uuid.uuid4().hex}"
+        self._activity = cloud.step_functions.create_activity(name=name)["activityArn"]
+        task = {"Type": "Task", "Resource": self._activity, "TimeoutSeconds": 300, "End": True}
+        example = cloud.step_functions.describe_state_machine(stateMachineArn=cloud.outputs["ExampleTargetArn"])
+        self._machine = cloud.step_functions.create_state_machine(
+            name=name, definition=json.dumps({"StartAt": "Wait", "States": {"Wait": task}}), roleArn=example["roleArn"]
+        )["stateMachineArn"]
+
+    def new(self) -> Callback:
+        """A task that waits for its answer."""
+        self._cloud.step_functions.start_execution(stateMachineArn=self._machine)
+        task = self._cloud.step_functions.get_activity_task(activityArn=self._activity)
+        return Callback(self._cloud, task["taskToken"])
 
 
 class Steps:
     """An entity of its own, and any number of owners that contend for it.
 
     Owners are executions that do not exist.
+
+    Args:
+        cloud: where the functions are.
+        callbacks: the tasks in which they wait for a wake-up, or beat.
     """
 
-    def __init__(self, cloud: Cloud, callbacks: "Callbacks") -> None:
+    def __init__(self, cloud: Cloud, callbacks: Callbacks) -> None:
         self.cloud = cloud
-        self.callbacks = callbacks
+        self._callbacks = callbacks
         self.entity = f"order-{uuid.uuid4().hex}"
 
     def take_ticket(self, task: Mapping[str, Any] | None = None) -> Turn:
@@ -33,21 +83,23 @@ class Steps:
         execution = execution_arn(self.cloud.outputs["StateMachineArn"], f"nobody-{uuid.uuid4().hex}")
         task = task or {"functionArn": self.cloud.outputs["ExampleFunctionArn"], "input": {}}
         request = {"entity": self.entity, "task": task}
-        turn: Turn = self._run("take_ticket", "TakeTicket", request, execution)["lock"]["turn"]
+        turn: Turn = self._run("TakeTicket", request, execution)["lock"]["turn"]
         return turn
 
     def check_position(self, turn: Turn) -> Turn:
-        reply: Turn = self._run_with(turn, "check_position", "CheckPosition")
+        reply: Turn = self._run_with_turn("CheckPosition", turn)
         return reply
 
-    def wait_for_wake_up(self, turn: Turn, token: str = "stale") -> None:
-        self._run_with(turn, "wait_for_wake_up", "WaitForWakeUp", token)
+    def wait_for_wake_up(self, turn: Turn) -> Callback:
+        """Park the waiter in a task of its own."""
+        return self._run_with_callback("WaitForWakeUp", turn)
 
-    def heartbeat(self, turn: Turn, token: str = "stale") -> None:
-        self._run_with(turn, "heartbeat", "Heartbeat", token)
+    def heartbeat(self, turn: Turn) -> Callback:
+        """Renew the lease in a task of its own."""
+        return self._run_with_callback("Heartbeat", turn)
 
     def release(self, turn: Turn) -> None:
-        self._run_with(turn, "release", "Release")
+        self._run_with_turn("Release", turn)
 
     def release_after_time_out(self, turn: Turn, target: str) -> None:
         """As after nested work that has exceeded its time-out."""
@@ -56,7 +108,7 @@ class Steps:
             "task": {"kind": "execution", "arn": target},
             "failure": {"Error": "States.Timeout", "Cause": ""},
         }
-        self._run("release", "ReleaseAfterFailure", state_input, turn["session"]["execution"])
+        self._run("ReleaseAfterFailure", state_input, turn["session"]["execution"])
 
     def clean_up(self, turn: Turn, task: Mapping[str, Any] | None = None, *, with_input: bool = True) -> None:
         """As after an execution that was stopped just now."""
@@ -70,8 +122,8 @@ class Steps:
         }
         self.cloud.call("clean_up", {"detail": detail})
 
-    def free(self, turn: Turn) -> None:
-        """Release the lock by hand, and wake no one."""
+    def release_without_waking(self, turn: Turn) -> None:
+        """Release the lock by hand."""
         self.cloud.locks.release(claim_of(turn), grant_of(turn))
 
     def write(self, key: Mapping[str, Any], **numbers_or_texts: int | str) -> None:
@@ -104,10 +156,16 @@ class Steps:
     def lock(self) -> LockName:
         return LockName(self.entity)
 
-    def _run_with(self, turn: Turn, step: str, state: str, token: str = "") -> Any:
-        return self._run(step, state, {"lock": {"turn": turn}}, turn["session"]["execution"], token)
+    def _run_with_callback(self, state: str, turn: Turn) -> Callback:
+        callback = self._callbacks.new()
+        self._run_with_turn(state, turn, token=callback.token)
+        return callback
 
-    def _run(self, step: str, state: str, state_input: Any, execution: str, token: str = "") -> Any:
+    def _run_with_turn(self, state: str, turn: Turn, *, token: str = "") -> Any:
+        return self._run(state, {"lock": {"turn": turn}}, turn["session"]["execution"], token=token)
+
+    def _run(self, state: str, state_input: Any, execution: str, *, token: str = "") -> Any:
+        """Call the function of a state with what the state machine would pass to it."""
         now = datetime.now(UTC).isoformat()
         context = {
             "Execution": {"Id": execution, "StartTime": now},
@@ -115,7 +173,7 @@ class Steps:
             "Task": {"Token": token},
         }
         event = handed_over(self._tasks[state], lambda path: _followed(path, state_input, context))
-        return self.cloud.call(step, event)
+        return self.cloud.call(FUNCTION_OF_STATE[state], event)
 
     @cached_property
     def _tasks(self) -> Mapping[str, Any]:
@@ -129,30 +187,3 @@ def _followed(path: str, state_input: Any, context: Mapping[str, Any]) -> Any:
     for field in fields:
         found = found[field]
     return found
-
-
-class Callbacks:
-    """Callback tasks, each by its token: those of an activity without workers."""
-
-    def __init__(self, cloud: Cloud) -> None:
-        self._cloud = cloud
-        name = f"callbacks-{uuid.uuid4().hex}"
-        self._activity = cloud.step_functions.create_activity(name=name)["activityArn"]
-        task = {"Type": "Task", "Resource": self._activity, "TimeoutSeconds": 300, "End": True}
-        example = cloud.step_functions.describe_state_machine(stateMachineArn=cloud.outputs["ExampleTargetArn"])
-        self._machine = cloud.step_functions.create_state_machine(
-            name=name, definition=json.dumps({"StartAt": "Wait", "States": {"Wait": task}}), roleArn=example["roleArn"]
-        )["stateMachineArn"]
-
-    def new(self) -> str:
-        """The token of a task that waits for its answer."""
-        self._cloud.step_functions.start_execution(stateMachineArn=self._machine)
-        return str(self._cloud.step_functions.get_activity_task(activityArn=self._activity)["taskToken"])
-
-    def is_answered(self, token: str) -> bool:
-        """Whether it has been answered; if not, answer it now."""
-        try:
-            self._cloud.step_functions.send_task_success(taskToken=token, output='"by the test"')
-        except self._cloud.step_functions.exceptions.TaskDoesNotExist:
-            return True
-        return False

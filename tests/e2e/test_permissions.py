@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from e2e.cloud import Cloud, FunctionFailed
 from e2e.roles import Permission, Role
-from e2e.steps import Callbacks, Steps, Turn
+from e2e.steps import Callback, Callbacks, Steps, Turn
 from kit.events import tasks_of
 from ticketlock_local.demo import run as demo
 from ticketlock_local.demo.checks import judge
@@ -72,7 +72,7 @@ def joins(steps: Steps) -> bool:
 
 
 def takes_past_the_count(steps: Steps) -> bool:
-    steps.free(steps.take_ticket())
+    steps.release_without_waking(steps.take_ticket())
     steps.write(lock_key(steps.lock), waiting=1)
     return takes_at_once(steps)
 
@@ -90,7 +90,7 @@ def first_call(step: str, drive: Drive) -> Drive:
 def takes_its_turn(steps: Steps) -> bool:
     holder = steps.take_ticket()
     waiter = steps.take_ticket()
-    steps.free(holder)
+    steps.release_without_waking(holder)
     return bool(steps.check_position(waiter)["status"] == "granted")
 
 
@@ -105,11 +105,10 @@ def joins_again(steps: Steps) -> bool:
 
 def wakes_the_first_when_it_gives_up(steps: Steps) -> bool:
     holder, first, second = steps.take_ticket(), steps.take_ticket(), steps.take_ticket()
-    token = steps.callbacks.new()
-    steps.wait_for_wake_up(first, token)
-    steps.free(holder)
+    callback = steps.wait_for_wake_up(first)
+    steps.release_without_waking(holder)
     assert steps.check_position({**second, "waitUntilMs": 1})["status"] == "RecordWaitExceeded"
-    return steps.callbacks.is_answered(token)
+    return callback.is_answered()
 
 
 def parks(steps: Steps) -> bool:
@@ -120,10 +119,8 @@ def parks(steps: Steps) -> bool:
 
 def does_not_park_at_its_turn(steps: Steps) -> bool:
     holder, waiter = steps.take_ticket(), steps.take_ticket()
-    steps.free(holder)
-    token = steps.callbacks.new()
-    steps.wait_for_wake_up(waiter, token)
-    return steps.callbacks.is_answered(token)
+    steps.release_without_waking(holder)
+    return steps.wait_for_wake_up(waiter).is_answered()
 
 
 def with_an_expired_lease(turn: Turn) -> Turn:
@@ -131,20 +128,16 @@ def with_an_expired_lease(turn: Turn) -> Turn:
     return {**turn, "grant": {**turn["grant"], "leaseUntilMs": 1}}
 
 
-def beating(steps: Steps) -> tuple[Turn, str]:
-    """A holder, and the token of its heartbeat's task."""
+def beating(steps: Steps) -> tuple[Turn, Callback]:
+    """A holder, and its heartbeat's task."""
     holder = steps.take_ticket()
-    token = steps.callbacks.new()
-    steps.heartbeat(holder, token)
-    return holder, token
+    return holder, steps.heartbeat(holder)
 
 
-def waited_for(steps: Steps) -> tuple[Turn, str]:
-    """A holder, and the token of the task of one that has parked behind it."""
+def waited_for(steps: Steps) -> tuple[Turn, Callback]:
+    """A holder, and the task of one that has parked behind it."""
     holder, waiter = steps.take_ticket(), steps.take_ticket()
-    token = steps.callbacks.new()
-    steps.wait_for_wake_up(waiter, token)
-    return holder, token
+    return holder, steps.wait_for_wake_up(waiter)
 
 
 def beats(steps: Steps) -> bool:
@@ -155,26 +148,22 @@ def beats(steps: Steps) -> bool:
 def beats_after_the_end(steps: Steps) -> bool:
     holder = steps.take_ticket()
     steps.release(holder)
-    token = steps.callbacks.new()
-    steps.heartbeat(holder, token)
-    return steps.callbacks.is_answered(token)
+    return steps.heartbeat(holder).is_answered()
 
 
 def beats_without_the_lock(steps: Steps) -> bool:
     holder = steps.take_ticket()
-    steps.free(holder)
-    token = steps.callbacks.new()
-    steps.heartbeat(with_an_expired_lease(holder), token)
-    return steps.callbacks.is_answered(token)
+    steps.release_without_waking(holder)
+    return steps.heartbeat(with_an_expired_lease(holder)).is_answered()
 
 
 def beats_after_a_release_that_was_left_to_it(steps: Steps) -> bool:
-    holder, token = waited_for(steps)
+    holder, callback = waited_for(steps)
     fencing_token = grant_of(holder).fencing_token
     # As the state LeaveToHeartbeat does.
     steps.write_session(holder, finishedToken=fencing_token, unreleasedToken=fencing_token)
     steps.heartbeat(holder)
-    return steps.callbacks.is_answered(token)
+    return callback.is_answered()
 
 
 def releases(steps: Steps) -> bool:
@@ -183,20 +172,20 @@ def releases(steps: Steps) -> bool:
 
 
 def releases_and_wakes(steps: Steps) -> bool:
-    holder, token = waited_for(steps)
+    holder, callback = waited_for(steps)
     steps.release(holder)
-    return steps.callbacks.is_answered(token)
+    return callback.is_answered()
 
 
 def releases_and_ends_the_heartbeat(steps: Steps) -> bool:
-    holder, token = beating(steps)
+    holder, callback = beating(steps)
     steps.release(holder)
-    return steps.callbacks.is_answered(token)
+    return callback.is_answered()
 
 
 def releases_too_late(steps: Steps) -> bool:
-    holder, token = beating(steps)
-    steps.free(holder)
+    holder, callback = beating(steps)
+    steps.release_without_waking(holder)
     # Its lease has ended long ago, and the lock was freed.
     steps.write_session(holder, leaseUntilMs=1)
     try:
@@ -204,7 +193,7 @@ def releases_too_late(steps: Steps) -> bool:
     except FunctionFailed as failed:
         if "had ended before the work was finished" not in str(failed):
             raise
-    return steps.callbacks.is_answered(token)
+    return callback.is_answered()
 
 
 def nested_work(steps: Steps, holder: Turn) -> str:
@@ -227,9 +216,9 @@ def stops_the_work_that_timed_out(steps: Steps) -> bool:
 
 def cleans_up_after_a_holder(steps: Steps) -> bool:
     """Its work is a function: the lock is left to the lease, and the heartbeat is ended."""
-    holder, token = beating(steps)
+    holder, callback = beating(steps)
     steps.clean_up(holder)
-    return steps.callbacks.is_answered(token)
+    return callback.is_answered()
 
 
 def cleans_up_after_a_waiter(steps: Steps) -> bool:

@@ -8,6 +8,7 @@ import struct
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from math import ceil, log
 from types import MappingProxyType
 
 import aiohttp
@@ -48,24 +49,25 @@ class Passage:
         broken.content_length = len(reply.body)
         await broken.prepare(self._request)
         await broken.write(reply.body[: len(reply.body) // 2])
-        if self._request.transport is not None:
-            self._request.transport.abort()
+        self._end(lambda connection: connection.abort())
         return broken
 
     def reset(self) -> web.StreamResponse:
         """Reset the connection."""
-        if self._request.transport is not None:
-            reset(self._request.transport)
-        return web.Response()
+        return self._end(reset_connection)
 
     def hang_up(self) -> web.StreamResponse:
         """End the connection in good order, without an answer."""
+        return self._end(lambda connection: connection.close())
+
+    def _end(self, how: Callable[[asyncio.Transport], None]) -> web.Response:
+        """End the connection, unless its client has; the answer reaches nobody."""
         if self._request.transport is not None:
-            self._request.transport.close()
+            how(self._request.transport)
         return web.Response()
 
 
-def reset(transport: asyncio.WriteTransport | asyncio.Transport) -> None:
+def reset_connection(transport: asyncio.WriteTransport | asyncio.Transport) -> None:
     """Reset a connection."""
     connection = transport.get_extra_info("socket")
     if connection is not None:
@@ -123,10 +125,9 @@ async def delivered_twice(passage: Passage) -> web.StreamResponse:
     return await passage.deliver()
 
 
-async def swallowed(passage: Passage) -> web.StreamResponse:
+async def swallowed(_: Passage) -> web.StreamResponse:
     """It never arrives, and the connection stays open."""
-    await asyncio.Event().wait()
-    return passage.reset()
+    return await asyncio.Future[web.StreamResponse]()
 
 
 def slow_by(seconds: float) -> Fault:
@@ -144,14 +145,15 @@ class Late:
     """It arrives when a test opens the gate; its sender may have given it up by then.
 
     Attributes:
+        gate: a test sets it.
         arrived: set when it has arrived, and was applied or refused.
     """
 
-    opened: threading.Event = field(default_factory=threading.Event)
+    gate: threading.Event = field(default_factory=threading.Event)
     arrived: threading.Event = field(default_factory=threading.Event)
 
     async def __call__(self, passage: Passage) -> web.StreamResponse:
-        await asyncio.to_thread(self.opened.wait)
+        await asyncio.to_thread(self.gate.wait)
         reply = await passage.deliver()
         self.arrived.set()
         return reply
@@ -170,8 +172,10 @@ DEFAULT_ODDS: Mapping[Fault, int] = MappingProxyType(
         slow_by(0.02): 3,
     }
 )
-"""How many requests of twenty-two get each fault, on average."""
-SURELY_INJECTED = 350
+"""The relative frequency of each fault."""
+_RUNS_THAT_MISS_ONE = 1e-6
+_RAREST = min(DEFAULT_ODDS.values()) / sum(DEFAULT_ODDS.values())
+SURELY_INJECTED = ceil(log(_RUNS_THAT_MISS_ONE / len(DEFAULT_ODDS)) / log(1 - _RAREST))
 """Among so many requests each fault is injected at least once, except in one of a million runs."""
 
 

@@ -1,22 +1,29 @@
 """An execution that ended without its last steps, and the clean-up after it."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kit.promises import stored
 from kit.step_functions import Callback, TaskService
 from kit.world import LEASE_MS, Process, World
 
-from ticketlock import Grant, LockName, LockState, Position, Released
+from ticketlock import Grant, LockName, LockState, Place, Position, Released
 from ticketlock.locks._hand_over import await_wake_up
 from ticketlock.locks._items import Holder, Row, Session
+from ticketlock.locks._protocol import Contender
 from ticketlock.wire._actions import Item
+from ticketlock.wire._requests import Steps
 from ticketlock.workflow._clean_up import CleanedUp, clean_up
 from ticketlock.workflow._session import beat, finish, note_continuation
 
 LATE_MS = LEASE_MS + 4_000
 """By then a lease that is written now has ended, by any process's clock."""
+
+
+def parking(place: Place, session: Session, token: str) -> Callable[[Contender], Steps[Position | None]]:
+    """The steps of a waiter that parks with this task token, and stays parked until its turn may have come."""
+    return lambda me: await_wake_up(me, place, session, token, park_number=0, may_stay=lambda _: True)
 
 
 class Execution:
@@ -54,7 +61,7 @@ class Execution:
         return self
 
     def parks(self, token: str = "wake-up") -> "Execution":
-        self._steps(lambda me: await_wake_up(me, self.place, self.session, token, 0, lambda _: True)).run()
+        self._steps(parking(self.place, self.session, token)).run()
         return self
 
     def polls(self) -> Grant | Position:

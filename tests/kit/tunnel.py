@@ -4,7 +4,7 @@ import asyncio
 import socket
 from typing import Literal
 
-from kit.faults import reset
+from kit.faults import reset_connection
 
 Reception = Literal["lets in", "refuses", "resets", "breaks off"]
 """What happens to a CONNECT: it is accepted; refused with a 502; reset without an answer; or accepted, and reset before
@@ -53,7 +53,7 @@ class Tunnel:
         try:
             await self._serve(reader, writer)
         except (OSError, asyncio.IncompleteReadError):
-            reset(writer.transport)
+            reset_connection(writer.transport)
         finally:
             del self._passing[task]
 
@@ -64,7 +64,7 @@ class Tunnel:
             writer.close()
             return
         if self.reception == "resets":
-            reset(writer.transport)
+            reset_connection(writer.transport)
             return
         breaks_off = self.reception == "breaks off"
         writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
@@ -72,7 +72,7 @@ class Tunnel:
         if breaks_off:
             # The first byte of TLS shows that the client has read the reply.
             await reader.read(1)
-            reset(writer.transport)
+            reset_connection(writer.transport)
             return
         there, back = await asyncio.open_connection(*self._target)
         try:
@@ -88,6 +88,6 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
             writer.write(data)
             await writer.drain()
     except OSError:
-        reset(writer.transport)
+        reset_connection(writer.transport)
     else:
         writer.close()

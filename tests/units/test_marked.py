@@ -2,42 +2,33 @@
 
 import random
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from math import inf
 
 import pytest
 from kit.crashes import before_the_nth
 from kit.engines import first_on, roomy_engine_names
-from kit.units import MARK, THREADS_ONLY, Books, Key, Lost, Party, UnitsWorld, some_account
+from kit.units import MARK, THREADS_ONLY, Books, Key, Loss, Lost, Party, UnitsWorld, some_account
 from units.conftest import COPIES_S, LEASE_S
 
 from ticketlock.errors import (
     OutcomeUnknown,
     RequestNotApplied,
     TableError,
+    TicketLockError,
     UnitContended,
     UnitFinished,
     UnitForgotten,
     UnitRolledBack,
 )
 from ticketlock.units import Unit
-from ticketlock.wire._requests import ForkingSteps, Together, TransactWrite
-
-pytestmark = pytest.mark.shows(
-    "atomicity",
-    "committed reads",
-    "no dirty read",
-    "no deadlock",
-    "killed coordinator",
-    "nothing left",
-    "cost of units",
-    "known outcomes",
-    "wrong clocks",
-)
 
 LATER_S = LEASE_S + COPIES_S
+# Between two polls of a unit that waits for an older one.
+LONGEST_PAUSE_MS = 400
 # DynamoDB's bound.
 MOST_IN_A_TRANSACTION = 100
+# Those of one request: each that is lost takes 2 s, and the driver gives the request up after 8 s.
+ATTEMPTS = 4
 SET = "SET balance = :balance"
 # Incompressible, so that it does not fit into the head.
 LONG = random.Random(0).randbytes(8_000)
@@ -49,6 +40,16 @@ def set_by_marks(party: Party, keys: list[Key], balance: int) -> None:
         unit.get_all([(party.accounts, key) for key in keys])
         for key in keys:
             unit.update(party.accounts, key, SET, {":balance": balance})
+
+
+def loses_its_decision(party: Party, what: Lost, *, marks: int) -> Loss:
+    """Lose every attempt of a unit's decision, which comes after so many requests that mark."""
+    return party.loses(what, marks + 1, marks + ATTEMPTS, "UpdateItem")
+
+
+def balances_for(reader: Party, keys: Sequence[Key]) -> list[object]:
+    """The balances of accounts, read through units."""
+    return [item and item["balance"] for item in reader.units.get_all([(reader.accounts, key) for key in keys])]
 
 
 def is_clean(books: Books, keys: Sequence[Key]) -> bool:
@@ -64,6 +65,7 @@ def sweep_twice(party: Party) -> None:
         party.units.sweep()
 
 
+@pytest.mark.shows("atomicity", "nothing left")
 def test_a_unit_updates_deletes_and_puts_items_and_leaves_neither_marks_nor_rows(books: Books, ann: Party) -> None:
     keys = [books.account(1), books.account(2), some_account()]
     with ann.begin(engine="marked") as unit:
@@ -79,6 +81,7 @@ def test_a_unit_updates_deletes_and_puts_items_and_leaves_neither_marks_nor_rows
     assert is_clean(books, keys)
 
 
+@pytest.mark.shows("cost of units", "nothing left")
 @pytest.mark.parametrize("units_engine", first_on("memory", roomy_engine_names()), indirect=True)
 def test_more_than_a_hundred_items_are_committed_by_marks_with_two_writes_each_and_three_more(
     books: Books, ann: Party
@@ -96,40 +99,41 @@ def test_more_than_a_hundred_items_are_committed_by_marks_with_two_writes_each_a
 
 
 @THREADS_ONLY
-def test_transactions_of_one_unit_which_all_check_its_record_are_sent_one_after_the_other(ann: Party) -> None:
-    """In parallel they would conflict with each other."""
-    beside: list[int] = []
-
-    def noted(steps: ForkingSteps[None]) -> ForkingSteps[None]:
-        request = next(steps)
-        while True:
-            if isinstance(request, Together):
-                beside.append(sum(isinstance(each, TransactWrite) for each in request.requests))
-            reply = yield request
-            try:
-                request = steps.send(reply)
-            except StopIteration:
-                return
-
+@pytest.mark.parametrize("first_lost", [1, 2, 3])
+def test_transactions_of_one_unit_which_all_check_its_record_are_sent_one_after_the_other(
+    ann: Party, first_lost: int
+) -> None:
+    """In parallel they would conflict with each other. So none is sent after one that is not applied."""
     unit = ann.begin(engine="marked")
     # Each checks the record, beside as many items as it has room for.
     for _ in range(2 * (MOST_IN_A_TRANSACTION - 1) + 1):
         unit.put(ann.accounts, {**some_account(), "balance": 1})
-    unit._perform(noted(unit._unit_of_work.commit()))
-    assert [count for count in beside if count] == [1, 1, 1]
+    ann.loses(Lost.NOT_SENT, first_lost, inf, "TransactWriteItems")
+    with pytest.raises(RequestNotApplied):
+        unit.commit()
+    sent = [each.parameters for each in ann.line.sent if each.operation == "TransactWriteItems"]
+    assert len({each["ClientRequestToken"] for each in sent}) == first_lost
 
 
-@pytest.mark.parametrize("lost", [Lost.REQUEST, Lost.REPLY], ids=str)
-def test_a_decision_that_is_lost_for_long_is_rolled_back_if_no_attempt_arrives_and_found_to_be_committed_if_one_does(
-    ann: Party, ben: Party, account: Key, other: Key, lost: Lost
+@pytest.mark.shows("atomicity", "committed reads", "known outcomes", "no dirty read")
+def test_a_unit_is_rolled_back_if_no_attempt_of_its_decision_arrives(
+    ann: Party, ben: Party, account: Key, other: Key
 ) -> None:
-    # Two requests mark; the driver gives up the decision after 8 s, which is four attempts.
-    decision = ann.loses(lost, 3, 6, "UpdateItem")
-    with pytest.raises(UnitRolledBack) if lost is Lost.REQUEST else nullcontext():
+    decision = loses_its_decision(ann, Lost.REQUEST, marks=2)
+    with pytest.raises(UnitRolledBack):
         set_by_marks(ann, [account, other], 4)
     assert decision.seen > decision.last
-    found = ben.units.get_all([(ben.accounts, key) for key in (account, other)])
-    assert [item and item["balance"] for item in found] == ([4, 4] if lost is Lost.REPLY else [100, 50])
+    assert balances_for(ben, [account, other]) == [100, 50]
+
+
+@pytest.mark.shows("atomicity", "committed reads", "known outcomes")
+def test_a_unit_is_found_to_be_committed_if_its_decision_arrives_and_no_reply_comes(
+    ann: Party, ben: Party, account: Key, other: Key
+) -> None:
+    decision = loses_its_decision(ann, Lost.REPLY, marks=2)
+    set_by_marks(ann, [account, other], 4)
+    assert decision.seen > decision.last
+    assert balances_for(ben, [account, other]) == [4, 4]
 
 
 # The mark of another unit, which is met while its unit is pending.
@@ -143,25 +147,42 @@ def keys(books: Books) -> list[Key]:
 
 def meets(ann: Party, keys: list[Key], do: Callable[[], object]) -> None:
     """Something is done when a unit has marked the first of two items, and is about to mark the second."""
-    before_the_nth(ann, 2, do, "UpdateItem")
-    set_by_marks(ann, keys, 9)
+    done: list[object] = []
+
+    def noted() -> None:
+        done.append(do)
+        do()
+
+    before_the_nth(ann, 2, noted, "UpdateItem")
+    try:
+        set_by_marks(ann, keys, 9)
+    finally:
+        assert done
 
 
+@pytest.mark.shows("no deadlock")
 @THREADS_ONLY
 def test_the_mark_of_an_older_unit_is_waited_for_until_the_time_out(
     units_world: UnitsWorld, books: Books, keys: list[Key]
 ) -> None:
-    ann, ben = units_world.party(), units_world.party(timeout=2)
+    timeout_s = 2
+    ann, ben = units_world.party(), units_world.party(timeout=timeout_s)
+    waited_ms = 0
 
     def collide() -> None:
+        nonlocal waited_ms
         books.clock.advance(1)
+        began_ms = books.clock.read().local_ms
         with pytest.raises(UnitContended):
             ben.changes(keys[0], 5)
+        waited_ms = books.clock.read().local_ms - began_ms
 
     meets(ann, keys, collide)
+    assert timeout_s * 1_000 <= waited_ms <= timeout_s * 1_000 + LONGEST_PAUSE_MS
     assert [books.balance(key) for key in keys] == [9, 9]
 
 
+@pytest.mark.shows("no deadlock", "nothing left")
 @THREADS_ONLY
 @pytest.mark.parametrize("timeout", [0, 10], ids=["that has no time to wait", "that may wait"])
 def test_the_mark_of_a_younger_unit_is_rolled_back_by_an_older_one(
@@ -178,6 +199,7 @@ def test_the_mark_of_a_younger_unit_is_rolled_back_by_an_older_one(
     assert is_clean(books, keys)
 
 
+@pytest.mark.shows("known outcomes")
 @THREADS_ONLY
 def test_the_mark_of_another_unit_that_is_not_removed_in_time_leaves_no_doubt_about_the_unit_that_met_it(
     books: Books, ann: Party, ben: Party, keys: list[Key]
@@ -199,6 +221,7 @@ def test_the_mark_of_another_unit_that_is_not_removed_in_time_leaves_no_doubt_ab
     assert raised == [RequestNotApplied]
 
 
+@pytest.mark.shows("no deadlock")
 @THREADS_ONLY
 def test_the_mark_of_another_unit_is_waited_for_under_a_lease_that_is_renewed(
     books: Books, ann: Party, ben: Party, keys: list[Key], account: Key
@@ -227,6 +250,7 @@ def forget(books: Books, ben: Party, unit: Unit) -> None:
     books.plain_client.delete_item(TableName=books.tables["units"], Key=head)
 
 
+@pytest.mark.shows("known outcomes")
 @THREADS_ONLY
 def test_a_unit_that_cannot_ask_the_time_before_it_marks_is_not_applied(
     books: Books, units_world: UnitsWorld, account: Key
@@ -235,13 +259,14 @@ def test_a_unit_that_cannot_ask_the_time_before_it_marks_is_not_applied(
     unit = ann.begin(engine="marked")
     unit.put(ann.accounts, {**account, "balance": 0})
     books.clock.advance(LATER_S)
-    # The time-out covers the request for the time; the later requests are sent.
-    ann.loses(Lost.NOT_SENT, 1, 4)
+    # Those of the request for the time; the later requests are sent.
+    ann.loses(Lost.NOT_SENT, 1, ATTEMPTS)
     with pytest.raises(RequestNotApplied):
         unit.commit()
     assert books.balance(account) == 100
 
 
+@pytest.mark.shows("nothing left")
 @THREADS_ONLY
 def test_a_closed_record_expires_only_after_the_rows_that_its_process_did_not_delete_are_swept(
     books: Books, units_world: UnitsWorld, ben: Party, account: Key
@@ -260,11 +285,23 @@ def test_a_closed_record_expires_only_after_the_rows_that_its_process_did_not_de
     assert "expiresAt" in left["head"]
 
 
+@pytest.mark.shows("nothing left", "wrong clocks")
 @THREADS_ONLY
-@pytest.mark.parametrize(("put", "lost"), [(1, Lost.REPLY), (2, Lost.NOT_SENT)], ids=["after the head", "before a row"])
+@pytest.mark.parametrize(
+    ("put", "lost", "raised"),
+    [(1, Lost.REPLY, UnitRolledBack), (2, Lost.NOT_SENT, RequestNotApplied)],
+    ids=["after the head", "before a row"],
+)
 @pytest.mark.parametrize("stands_still", [False, True], ids=["asleep", "frozen with its clock"])
 def test_a_process_that_slept_past_its_lease_writes_down_nothing(
-    books: Books, units_world: UnitsWorld, ben: Party, account: Key, put: int, lost: Lost, stands_still: bool
+    books: Books,
+    units_world: UnitsWorld,
+    ben: Party,
+    account: Key,
+    put: int,
+    lost: Lost,
+    raised: type[TicketLockError],
+    stands_still: bool,
 ) -> None:
     slept: list[float] = []
 
@@ -280,13 +317,14 @@ def test_a_process_that_slept_past_its_lease_writes_down_nothing(
     unit = ann.begin(engine="marked")
     unit.put(ann.accounts, {**account, "balance": 0, "long": LONG})
     ann.loses(lost, put, operation="PutItem")
-    with pytest.raises((RequestNotApplied, UnitRolledBack)):
+    with pytest.raises(raised):
         unit.commit()
     assert slept
     assert set(books.rows(unit.id)) == {"head"}
     assert books.balance(account) == 100
 
 
+@pytest.mark.shows("atomicity", "known outcomes")
 @THREADS_ONLY
 def test_a_unit_that_paused_until_its_record_was_gone_is_forgotten_and_writes_nothing(
     books: Books, ann: Party, ben: Party, account: Key, other: Key
@@ -302,6 +340,7 @@ def test_a_unit_that_paused_until_its_record_was_gone_is_forgotten_and_writes_no
     assert [books.raw("accounts", key) for key in (account, other)] == before
 
 
+@pytest.mark.shows("committed reads", "killed coordinator", "known outcomes", "no dirty read")
 @THREADS_ONLY
 def test_a_decision_without_an_answer_that_arrives_late_commits_its_unit(
     books: Books, units_world: UnitsWorld, account: Key, other: Key
@@ -316,15 +355,15 @@ def test_a_decision_without_an_answer_that_arrives_late_commits_its_unit(
     ben.loses(Lost.NOT_SENT, 2, inf, "UpdateItem")
     with pytest.raises(TableError):
         marker.commit()
-    books.clock.advance(25)
+    books.clock.advance(LEASE_S / 2)
     # Ann's first attempt takes long to arrive; the next one meets the mark, and no further request of hers arrives.
     ann.loses(Lost.REQUEST, 1, operation="TransactWriteItems")
     ann.loses(Lost.NOT_SENT, 2, inf, "UpdateItem")
     with pytest.raises(OutcomeUnknown):
         unit.commit()
     (late, *_) = (sent.parameters for sent in ann.line.sent if sent.operation == "TransactWriteItems")
-    # Ben's lease ends, and hers has not ended yet.
-    books.clock.advance(15)
+    # Ben's lease ends, and hers, which began half a lease later, has not ended yet.
+    books.clock.advance(LEASE_S / 2)
     assert units_world.party().units.sweep().rolled_back == 1
     assert books.balance(other) == 50
     books.plain_client.transact_write_items(**late)
@@ -332,6 +371,7 @@ def test_a_decision_without_an_answer_that_arrives_late_commits_its_unit(
     assert reader.units.get(reader.accounts, other) == {**other, "balance": 0}
 
 
+@pytest.mark.shows("known outcomes")
 @THREADS_ONLY
 def test_of_a_decision_without_an_answer_whose_record_is_gone_no_error_says_that_it_was_rolled_back(
     books: Books, units_world: UnitsWorld, ben: Party, account: Key
@@ -340,15 +380,14 @@ def test_of_a_decision_without_an_answer_whose_record_is_gone_no_error_says_that
 
     def sleep(seconds: float) -> None:
         books.clock.sleep(seconds)
-        if decision.seen >= 4 and seconds == 0 and not slept:
+        if decision.seen >= decision.last and seconds == 0 and not slept:
             slept.append(seconds)
             forget(books, ben, unit)
 
     ann = units_world.party(sleep=sleep)
     unit = ann.begin(engine="marked")
     unit.update(ann.accounts, account, SET, {":balance": 0})
-    # The first request marks.
-    decision = ann.loses(Lost.REPLY, 2, 5, "UpdateItem")
+    decision = loses_its_decision(ann, Lost.REPLY, marks=1)
     with pytest.raises(UnitForgotten):
         unit.commit()
     assert slept

@@ -82,7 +82,7 @@ LEASE_S = 2
 def late() -> Iterator[Late]:
     late = Late()
     yield late
-    late.opened.set()
+    late.gate.set()
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def impatient(place: Far) -> LockClient:
 
 
 def arrives(late: Late) -> None:
-    late.opened.set()
+    late.gate.set()
     assert late.arrived.wait(PATIENCE_S)
 
 

@@ -278,9 +278,9 @@ def test_there_is_nothing_to_clean_up_after_an_execution_that_was_refused_for_it
 
 @pytest.mark.verify("thousands of events; the tests above count the requests of one")
 def test_of_thousands_of_events_none_fails_and_those_of_executions_that_left_nothing_cost_one_request() -> None:
-    """6,000 events at 100 a second; half of the executions left nothing, the others a row in one of two queues."""
-    mass = MassEnd(describes_a_second=15, describes_saved=300)
-    ended = mass.failed_works(1_500) + mass.never_came(1_500) + mass.waiters(1_500) + mass.waiters(1_500)
+    """2,000 events at 100 a second; half of the executions left nothing, the others a row in one of two queues."""
+    mass, quarter = MassEnd(), 500
+    ended = mass.failed_works(quarter) + mass.never_came(quarter) + mass.waiters(quarter) + mass.waiters(quarter)
     random.Random(1).shuffle(ended)
     mass.clean_up(ended, a_second=100, concurrency=10)
     # Otherwise the test would show nothing.
@@ -288,8 +288,8 @@ def test_of_thousands_of_events_none_fails_and_those_of_executions_that_left_not
     assert [each.error for each in ended if each.error is not None] == []
     assert mass.rows() == 0
     nothing = [each for each in ended if each.kind == "left nothing"]
-    assert Counter(sum(each.table.values()) for each in nothing) == {1: 3_000}
-    assert Counter(sum(each.calls.values()) for each in nothing) == {0: 3_000}
+    assert Counter(sum(each.table.values()) for each in nothing) == {1: 2 * quarter}
+    assert Counter(sum(each.calls.values()) for each in nothing) == {0: 2 * quarter}
 
 
 def request(lock: LockName) -> dict[str, Any]:

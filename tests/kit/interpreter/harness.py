@@ -27,6 +27,7 @@ from moto.stepfunctions.parser import utils as interpreter
 
 PATIENCE_S = 30.0
 """For what takes far less, on a busy machine too."""
+_POLLS_EVERY_S = 0.05
 ROLE = "arn:aws:iam::123456789012:role/state-machine"
 
 
@@ -174,7 +175,7 @@ def until(condition: Callable[[], Any], timeout: float, what: Callable[[], str])
     while not (value := condition()):
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited {timeout} s for {what()}")
-        pause.wait(0.01)
+        pause.wait(_POLLS_EVERY_S)
     return value
 
 
