@@ -75,13 +75,14 @@ def memory(clock: ManualClock) -> MemoryDynamoDB:
 
 # `pytest --numprocesses`: each worker is a process with a session, so with an emulator, of its own.
 
-# Tests with long waits begin first, then searches; short tests fill the end. Folders that are not named come last.
-_WAITS_MOST = (
+# Tests with long waits begin first, beside searches, which wait for nothing; short tests fill the end. Folders that are
+# not named come last.
+_LONGEST = (
     "e2e",
-    "e2e/aws",
-    "tools",
     "property/units",
+    "e2e/aws",
     "property",
+    "tools",
     "infra",
     "workflow/interpreted",
     "client",
@@ -94,7 +95,7 @@ _WAITS_MOST = (
     "cli",
 )
 _OF_THEIR_OWN = ("tests/tools/test_benchmarks.py", "tests/units/test_matrix.py")
-_ORDER = tuple(f"tests/{name}" for name in _WAITS_MOST)
+_ORDER = tuple(f"tests/{name}" for name in _LONGEST)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
