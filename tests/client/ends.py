@@ -9,14 +9,10 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 from ticketlock import Claim, Lease, LockClient, LockName, LockTable, aio, pessimistic
-
-STILL_WAITING_S = 0.5
-"""How long a request of a release takes at least: the program has ended by then."""
 
 
 def say(what: Any) -> None:
@@ -123,7 +119,8 @@ def release_in_the_background(locks: LockClient, lease: Lease) -> None:
 
     def slowly(**_: Any) -> None:
         begun.set()
-        time.sleep(STILL_WAITING_S)
+        # It is sent once the program has ended.
+        threading.main_thread().join()
 
     locks.table.client.meta.events.register("before-send.dynamodb", slowly)
     threading.Thread(target=lease.release, daemon=True).start()
