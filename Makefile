@@ -12,6 +12,9 @@ PAGES   = $(wildcard *.md docs/*.md docs/decisions/*.md)
 # More than a small machine has cores: most tests wait most of the time.
 WORKERS ?= 4
 
+# Where it is set, each of the hundreds of processes that the tests start compiles the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The CDK's runtime prints a banner about Node's version: a list of major versions; for untested ones, any value.
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 18,20
 export JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION := true
