@@ -73,6 +73,12 @@ def first_broken(broken: BrokenOnPurpose, seeds: Iterable[int]) -> Caught | None
     return None
 
 
+def all_from(first: int, schedules: int) -> Iterator[int]:
+    """All seeds, of which those before the first come last."""
+    yield from range(first, schedules)
+    yield from range(first)
+
+
 def asking_less(always: str, original: Callable[..., Write], *conditions: str) -> Callable[..., Write]:
     """A write in which a condition that always holds replaces these."""
 

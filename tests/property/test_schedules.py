@@ -11,7 +11,7 @@ from property.explore import run
 from property.failures import FAILURES, kind_of
 from property.faults import LATEST_MS, ON_A_REQUEST, TIMED_OUT_MS, Faults
 from property.parties import TABLE
-from property.report import first_broken
+from property.report import all_from, first_broken
 from property.scripts import client
 from property.stateful import found_by_hypothesis
 from property.world import World
@@ -45,18 +45,22 @@ RARELY_CAUGHT = {
     "a refusal beside a conflict",
     "a waiter that only withdraws what it reads",
 }
-# In seconds or minutes; the others are caught in a moment.
-CAUGHT_LATE = {
-    "a lease written by the wall clock",
-    "a limit without a number",
-    "a loss that the lease does not report",
-    "a release that treats every refusal as its own earlier attempt",
-    "a row that is put again",
-    "a sweep that lowers the count",
-    "no room beside a holder",
-    "past the count without checking the room",
-    "without the condition ROW_LEASE_GROWS",
+BEGINS_AT = {
+    "a last try whose answer is ignored": 29,
+    "a limit that hides a deployment": 89,
+    "a limit without a number": 231,
+    "a lock that was freed by force, and reported as not held": 77,
+    "a record wait without an end": 28,
+    "a row that is put again": 135,
+    "a second row of a waiter that a release grants the lock": 66,
+    "a take-over of ten at most": 57,
+    "a withdrawal that does nothing": 28,
+    "no room beside a holder": 399,
+    "past the count without checking the room": 558,
+    "without the condition NO_TICKET_SINCE_I_READ": 33,
+    "without the condition ROW_LEASE_GROWS": 56,
 }
+"""The seeds at which the search for a variant begins, where it would take seconds from 0. All others come after it."""
 CAUGHT_BY_EVERY = (
     ("a free lock, no fault", "count, then insert"),
     ("a free lock, one fault", "a heartbeat that revives"),
@@ -96,19 +100,14 @@ def test_every_schedule_of_two_machines_without_a_fault_keeps_every_promise(name
 
 
 @pytest.mark.parametrize(
-    "lock",
-    [
-        pytest.param(lock, marks=pytest.mark.verify("caught late") if lock.name in CAUGHT_LATE else (), id=lock.name)
-        for lock in BROKEN_LOCKS
-        if lock.name not in RARELY_CAUGHT
-    ],
+    "lock", [pytest.param(lock, id=lock.name) for lock in BROKEN_LOCKS if lock.name not in RARELY_CAUGHT]
 )
 def test_a_broken_lock_is_caught_by_a_promise_that_it_breaks(lock: BrokenLock) -> None:
-    assert first_broken(lock, range(HUNTED)) is not None
+    assert first_broken(lock, all_from(BEGINS_AT.get(lock.name, 0), HUNTED)) is not None
 
 
-def test_every_lock_that_is_caught_late_or_rarely_exists() -> None:
-    assert not (CAUGHT_LATE | RARELY_CAUGHT) - {lock.name for lock in BROKEN_LOCKS}
+def test_every_lock_whose_seed_is_known_or_that_is_rarely_caught_exists() -> None:
+    assert not (BEGINS_AT.keys() | RARELY_CAUGHT) - {lock.name for lock in BROKEN_LOCKS}
 
 
 @pytest.mark.parametrize(("of", "name"), CAUGHT_BY_EVERY)
