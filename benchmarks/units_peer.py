@@ -41,7 +41,7 @@ from ticketlock.units import Units
 
 PEER = "ScalarDB"
 SIZES = (1, 3, 10, 100, 500)
-QUICK_SIZES = (3, 100)
+QUICK_SIZES = (3, 10)
 READ_SIZE = 10
 NETWORK_S = 0.005
 DELAYS_S = (0.0, NETWORK_S)

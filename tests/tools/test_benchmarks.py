@@ -203,7 +203,7 @@ def programs(target: str) -> list[str]:
 # Left to a person, `make bench-peer ARGS=--quick` and `make soak ARGS=--quick`: each loads an engine for minutes.
 TAKE_LONG = ("peer.py", "soak_clients.py", "units_soak.py")
 # One side needs no other lock; one engine is enough.
-SHORTER = {"peer_locks.py": " --side ours", "units_peer.py": " --engine moto"}
+SHORTER = {"peer_locks.py": " --side ours", "units_peer.py": " --engine ministack"}
 TARGETS = ("bench", "bench-peer", "soak")
 
 
