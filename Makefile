@@ -10,7 +10,7 @@ COG    := PYTHONPATH=tests $(BIN) -m cogapp -I docs
 PAGES   = $(wildcard *.md docs/*.md docs/decisions/*.md)
 
 # More than a small machine has cores: most tests wait most of the time.
-WORKERS ?= 5
+WORKERS ?= 4
 
 # Where it is set, each of the hundreds of processes that the tests start compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE

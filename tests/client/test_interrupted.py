@@ -1,7 +1,7 @@
 """An exception of a signal handler anywhere in the client, or a handler that closes it, leaves no lock and no row.
 
 Celery's soft time limit and ``signal.alarm`` raise wherever the main thread is. Each test raises at one opcode of the
-client's own code after the other: every 41st, or so. A step of 1 runs all of them.
+client's own code after the other: every 53rd, or so. A step of 1 runs all of them.
 """
 
 import gc
@@ -115,7 +115,7 @@ WORKS: dict[str, Begin] = {
 MANY = pytest.mark.verify("thousands of opcodes, each in a client of its own; make test runs some of them")
 
 
-@pytest.fixture(params=[pytest.param(41, marks=MANY), 211], ids=["more opcodes", "some opcodes"])
+@pytest.fixture(params=[pytest.param(53, marks=MANY), 211], ids=["more opcodes", "some opcodes"])
 def step(request: pytest.FixtureRequest) -> int:
     step: int = request.param
     return step

@@ -16,7 +16,7 @@ from kit.engines import Engine
 
 pytestmark = pytest.mark.shows("DynamoDB's statements")
 
-EXAMPLES = [40, pytest.param(600, marks=pytest.mark.verify("a minute: forty of them are in `make test`"))]
+EXAMPLES = [40, pytest.param(400, marks=pytest.mark.verify("a minute: forty of them are in `make test`"))]
 
 
 def compared(engine: Engine, strategy: Any, kind: str, examples: int) -> Counter[str]:
