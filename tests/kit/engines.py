@@ -61,15 +61,10 @@ def exact_engine_names() -> list[str]:
     return [name for name in engine_names() if name != "ministack"]
 
 
-def roomy_engine_names() -> list[str]:
-    """The engines with DynamoDB's limits: moto evaluates no hundred conditions, reads only 25 items together, and
-    accepts items of 405,000 bytes.
+def engine_names_but_moto() -> list[str]:
+    """Moto has not DynamoDB's limits: it evaluates no hundred conditions, reads only 25 items together, and accepts
+    items of 405,000 bytes. It is slow where many orders are enumerated: it copies a whole table at each transaction.
     """
-    return [name for name in engine_names() if name != "moto"]
-
-
-def quick_engine_names() -> list[str]:
-    """The engines for tests that enumerate many orders: moto copies a whole table at each transaction."""
     return [name for name in engine_names() if name != "moto"]
 
 
@@ -96,8 +91,8 @@ def first_on(name: str, names: Sequence[str]) -> list[Any]:
 ON_ONE_ENGINE = pytest.mark.parametrize("engine", first_on("memory", ["memory", "ministack"]), indirect=True)
 """For tests that enumerate many orders: an order of requests is the same on every engine, and memory is fastest."""
 
-IN_MEMORY_FIRST = pytest.mark.parametrize("engine", first_on("memory", quick_engine_names()), indirect=True)
-"""For tests that enumerate many orders and run on every quick engine."""
+IN_MEMORY_FIRST = pytest.mark.parametrize("engine", first_on("memory", engine_names_but_moto()), indirect=True)
+"""For tests that enumerate many orders and run on every engine but moto."""
 
 
 def engine_named(name: str, url_of: Callable[[str], str]) -> AbstractContextManager[Engine]:

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from kit.engines import first_on, roomy_engine_names
+from kit.engines import engine_names_but_moto, first_on
 from kit.world import LEASE_MS, Process, World, reply_lost
 from locks.waiting_line import MARGIN_MS, holds, item_of, waits
 
@@ -175,7 +175,7 @@ _LONGEST_EXPRESSION_BYTES = 4 * 1024
 _MOST_OPERATORS = 300
 _OPERATOR = re.compile(r"\b(?:AND|OR|NOT|IN|BETWEEN)\b|<>|<=|>=|[=<>+-]|attribute_(?:not_)?exists|if_not_exists")
 
-ON_DEEP_ENGINES = pytest.mark.parametrize("engine", first_on("memory", roomy_engine_names()), indirect=True)
+ON_DEEP_ENGINES = pytest.mark.parametrize("engine", first_on("memory", engine_names_but_moto()), indirect=True)
 
 
 def granted_to_many(process: Process, lock: LockName, count: int, **claim: Any) -> None:

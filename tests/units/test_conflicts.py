@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from boto3.dynamodb.conditions import Key as KeyOf
 from kit.crashes import before_the_nth
-from kit.engines import first_on, roomy_engine_names
+from kit.engines import engine_names_but_moto, first_on
 from kit.units import THREADS_ONLY, VERSION, Books, Key, Party, dumped, new_version, some_account, some_line
 
 from ticketlock.errors import ConditionFailed, UnitConflict, UnitFinished
@@ -488,7 +488,7 @@ def test_a_cut_comes_with_the_units_own_writes(ann: Party, account: Key, other: 
 
 
 @THREADS_ONLY
-@pytest.mark.parametrize("units_engine", first_on("memory", roomy_engine_names()), indirect=True)
+@pytest.mark.parametrize("units_engine", first_on("memory", engine_names_but_moto()), indirect=True)
 def test_more_items_than_one_request_reads_are_of_one_instant_outside_of_units(
     books: Books, ann: Party, ben: Party, account: Key, other: Key
 ) -> None:

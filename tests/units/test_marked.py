@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 from kit.crashes import before_the_nth
-from kit.engines import first_on, roomy_engine_names
+from kit.engines import engine_names_but_moto, first_on
 from kit.units import MARK, THREADS_ONLY, Books, Key, Loss, Lost, Party, UnitsWorld, some_account
 from units.conftest import COPIES_S, LEASE_S
 
@@ -82,7 +82,7 @@ def test_a_unit_updates_deletes_and_puts_items_and_leaves_neither_marks_nor_rows
 
 
 @pytest.mark.shows("cost of units", "nothing left")
-@pytest.mark.parametrize("units_engine", first_on("memory", roomy_engine_names()), indirect=True)
+@pytest.mark.parametrize("units_engine", first_on("memory", engine_names_but_moto()), indirect=True)
 def test_more_than_a_hundred_items_are_committed_by_marks_with_two_writes_each_and_three_more(
     books: Books, ann: Party
 ) -> None:

@@ -11,7 +11,7 @@ from math import inf
 from typing import Any, ClassVar
 
 import pytest
-from kit.engines import first_on, quick_engine_names
+from kit.engines import engine_names_but_moto, first_on
 from kit.units import Interrupt, Key, Killed, Lost, Party, UnitsKind, UnitsWorld, some_account, some_name
 from units.conftest import COPIES_S, LEASE_S, MARGIN_S
 
@@ -346,7 +346,7 @@ SCENARIOS = list(below(Scene))
 
 
 def faults(*faults: Lost, kinds: Sequence[UnitsKind] = ("threads", "tasks")) -> pytest.MarkDecorator:
-    """Every fault of threads in memory; tasks, and other quick engines, are asked the last.
+    """Every fault of threads in memory; tasks, and other engines but moto, are asked the last.
 
     Of the last the engine has performed the request. Tasks drive the same steps. An engine does not see a request that
     does not arrive, and for it a process that is killed before a request is one that was killed after the one before.
@@ -355,7 +355,7 @@ def faults(*faults: Lost, kinds: Sequence[UnitsKind] = ("threads", "tasks")) -> 
     if "tasks" in kinds:
         later = pytest.mark.verify("the same steps are asked for threads")
         some.append(pytest.param("memory", "tasks", faults[-1], marks=later))
-    elsewhere = [each for each in first_on("memory", quick_engine_names()) if each.values != ("memory",)]
+    elsewhere = [each for each in first_on("memory", engine_names_but_moto()) if each.values != ("memory",)]
     some += [pytest.param(*each.values, "threads", faults[-1], marks=each.marks) for each in elsewhere]
     return pytest.mark.parametrize(
         ("units_engine", "units_kind", "fault"), some, indirect=["units_engine", "units_kind"], ids=_named

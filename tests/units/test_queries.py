@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from boto3.dynamodb.conditions import Attr, Key
 from kit.crashes import crashes
-from kit.engines import first_on, roomy_engine_names
+from kit.engines import engine_names_but_moto, first_on
 from kit.units import MARK, THREADS_ONLY, VERSION, Books, Killed, Party, UnitsWorld, new_version, some_line
 
 from ticketlock.errors import InvalidUnitRequest, UnitConflict
@@ -441,7 +441,7 @@ def test_bad_input_of_a_query_of_the_low_level_api_is_named(ann: Party, given: d
     assert "Query" not in ann.line.operations
 
 
-ROOMY = pytest.mark.parametrize("units_engine", first_on("memory", roomy_engine_names()), indirect=True)
+ROOMY = pytest.mark.parametrize("units_engine", first_on("memory", engine_names_but_moto()), indirect=True)
 
 CHECKED_LEVELS = pytest.mark.parametrize("level", [COMMITTED, SERIALIZABLE], ids=lambda level: level.name)
 

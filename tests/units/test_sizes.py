@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from kit.crashes import crashes
-from kit.engines import first_on, roomy_engine_names
+from kit.engines import engine_names_but_moto, first_on
 from kit.units import THREADS_ONLY, VERSION, Books, Key, Killed, Party, UnitsWorld, dumped, some_account, some_line
 
 from ticketlock._expressions._values import size_of
@@ -41,7 +41,7 @@ WAY_AND_ROOM = pytest.mark.parametrize(("way", "room"), [("native", VERSION_ROOM
 
 pytestmark = [
     pytest.mark.shows("bad input"),
-    pytest.mark.parametrize("units_engine", first_on("memory", roomy_engine_names()), indirect=True),
+    pytest.mark.parametrize("units_engine", first_on("memory", engine_names_but_moto()), indirect=True),
 ]
 
 

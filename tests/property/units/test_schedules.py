@@ -32,6 +32,7 @@ pytestmark = pytest.mark.shows(
 
 SCHEDULES, A_TEST = 2_000, 100
 IN_MAKE_TEST = 200
+MORE = pytest.mark.verify("more of the same; the next test searches those before `ENOUGH`")
 HUNTED = 2_000
 """Schedules in which a variant has to be caught."""
 BEGINS_AT = {
@@ -70,7 +71,7 @@ BEGINS_AT = {
     "first",
     [
         *range(0, IN_MAKE_TEST, A_TEST),
-        *(pytest.param(n, marks=pytest.mark.verify("more of the same")) for n in range(ENOUGH, SCHEDULES, A_TEST)),
+        *(pytest.param(first, marks=MORE) for first in range(ENOUGH, SCHEDULES, A_TEST)),
     ],
 )
 def test_random_schedules_of_units_with_faults_keep_every_promise(first: int) -> None:
@@ -80,7 +81,7 @@ def test_random_schedules_of_units_with_faults_keep_every_promise(first: int) ->
     assert found.aborts > A_TEST
 
 
-@pytest.mark.verify("a thousand schedules: those before `ENOUGH`")
+@pytest.mark.verify("a thousand schedules")
 def test_everything_that_may_go_wrong_does_somewhere_in_a_search() -> None:
     found = random_ones(range(ENOUGH))
     assert found.never_struck == []
