@@ -7,11 +7,13 @@
 - latency: a plain boto3 client without settings makes the same reads and one TransactWriteItems that checks a version;
   in turn, and the median counts. The client takes AttributeValues, made by hand; that of the resource takes Python
   values, as units do, and is measured too;
+- sweeps: a pass over units that are open, beside receipts of names, as many as thirty days leave: the requests, and the
+  read units by the rules, counted by the engine in memory; and what reading the table would cost;
 - rivals: twenty threads update one item, with 20 ms of work between the read and the commit; with back-off, and in
   turn.
 
-On dynoxide, which bills by the rules (docs/engines.md) and which cargo builds if necessary; without cargo on ministack,
-whose read units mean nothing.
+All but the sweeps run on dynoxide, which bills by the rules and which cargo builds if necessary; without cargo on
+ministack, whose read units mean nothing.
 """
 
 import random
@@ -30,6 +32,8 @@ from frame import Run, engine, in_turn, main, make_table, timed
 from ticketlock_local.errors import LocalCloudError
 
 from ticketlock import LockClient, create_table
+from ticketlock._expressions._values import canonical_item, size_of
+from ticketlock.testing import MemoryDynamoDB
 from ticketlock.units import (
     COMMITTED,
     SERIALIZABLE,
@@ -40,6 +44,9 @@ from ticketlock.units import (
     UnitTable,
     create_units_table,
 )
+from ticketlock.units._record import UnitRecord, UnitRecords, new_id
+from ticketlock.units._rows import NEVER_USED, Receipt, put_receipt
+from ticketlock.units._settings import NAMES_ARE_KEPT_S
 from ticketlock.wire._sdk import make_client
 
 SIZES = (1, 3, 10, 100)
@@ -49,9 +56,11 @@ REQUESTS_TARGETS = {True: 2, False: 11}
 READ_TARGETS = (1, 20)
 MARKED_SIZES = (10, 100, 500)
 MARKED_TARGETS = {("updates", 500): 1_100, ("inserts", 500): 1_650}
+OPEN_UNITS, RECEIPTS = 10, (0, 10_000, 1_000_000)
 MOST_OF_PLAIN = 1.3
 RIVALS, WORK_S = 20, 0.02
 LEAST_OF_ALLOWED, MOST_TRIES = 0.8, 2.5
+_READ_UNIT_BYTES = 4_096
 _LATENCY_SIZES = (1, 3, 10)
 _ADD, _ONE = "SET balance = balance + :one", {":one": 1}
 _WRITES = ("DeleteItem", "PutItem", "TransactWriteItems", "UpdateItem")
@@ -357,12 +366,57 @@ def rivals(run: Run, subject: Subject) -> None:
     run.check(f"in turn: at most {MOST_TRIES} tries a commit", in_turns.tries_a_commit <= MOST_TRIES)
 
 
+class Pass:
+    """A sweep of the units table in memory: its requests, and the units of its reads, which it asks for."""
+
+    def __init__(self, memory: MemoryDynamoDB) -> None:
+        self.requests, self.reads = 0, 0.0
+        client: Any = make_client()
+        memory.serve(client)
+        client.meta.events.register("after-call.dynamodb", self._note)
+        self.swept = Units("units", client=client).sweep()
+
+    def _note(self, parsed: Mapping[str, Any], model: Any, **_: Any) -> None:
+        told = parsed["ConsumedCapacity"]
+        self.requests += 1
+        self.reads += sum(each["CapacityUnits"] for each in ([told] if model.name == "Scan" else told))
+
+
+def sweeps(run: Run) -> None:
+    """What a pass costs beside so many receipts."""
+    memory, rows, found = MemoryDynamoDB(lock_table=None), [], set()
+    create_units_table("units", client=memory.client)
+    records, now_ms, receipts, table_bytes = UnitRecords("units"), round(time.time() * 1_000), 0, 0
+    for _ in range(OPEN_UNITS):
+        head = UnitRecord(
+            unit=new_id(now_ms), state="pending", born_ms=now_ms, lease_until_ms=now_ms + 86_400_000, attempt="1"
+        )
+        item = records.open(head).item
+        memory.put_item(TableName="units", Item=item)
+        table_bytes += size_of(canonical_item(item))
+    for count in RECEIPTS[:-1] if run.quick else RECEIPTS:
+        while receipts < count:
+            after = Receipt(is_committed=True, unit=new_id(now_ms))
+            item = put_receipt("units", f"charge-{receipts}", NEVER_USED, after, now_ms, NAMES_ARE_KEPT_S).item
+            memory.put_item(TableName="units", Item=item)
+            table_bytes += size_of(canonical_item(item))
+            receipts += 1
+        made = Pass(memory)
+        found.add((made.requests, made.reads))
+        whole = table_bytes / _READ_UNIT_BYTES / 2
+        rows.append([f"{count:,}", made.swept.open, made.requests, made.reads, f"{whole:,.0f}"])
+    columns = ("receipts", "open units", "requests", "read units", "the whole table")
+    run.table("a pass of the sweeper, in memory", columns, rows, texts=0)
+    run.check("a pass costs the same, however many receipts there are", len(found) == 1)
+
+
 def measure(run: Run) -> None:
-    """Costs, latency, and rivals."""
+    """Costs, sweeps, latency, and rivals."""
     with engine("dynoxide", "ministack") as (name, url):
         subject = Subject(url)
         costs(run, subject, name)
         marked(run, subject, name)
+        sweeps(run)
         latency(run, subject)
         rivals(run, subject)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from docs.opened import Site, served
 from kit.browser import BrowserMissing, browser_program
+from kit.opened import Site, served
 from kit.pages import ROOT
 
 pytestmark = pytest.mark.verify("builds the site, and installs a browser where there is none")

@@ -10,7 +10,6 @@ import pytest
 from boto3.dynamodb.conditions import Key as KeyOf
 from kit.crashes import crashes
 from kit.units import (
-    KEYS,
     MARK,
     THREADS_ONLY,
     VERSION,
@@ -21,7 +20,7 @@ from kit.units import (
     Party,
     UnitsWorld,
     dumped,
-    make_table,
+    make_units_table,
     some_account,
     some_line,
 )
@@ -261,7 +260,7 @@ def test_units_under_two_tables_of_units_take_each_other_for_ended_and_write_ove
 ) -> None:
     _, unfinished = half_finished(ann, both)
     elsewhere = {**books.tables, "units": f"units-{uuid.uuid4().hex[:8]}"}
-    make_table(books.plain_client, elsewhere["units"], KEYS["units"])
+    make_units_table(books.plain_client, elsewhere["units"])
     eve = Party(Books(books.engine, books.plain_client, elsewhere, books.clock), None)
     assert_writes_over(eve, books, unfinished)
 

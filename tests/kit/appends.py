@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from kit.histories import Outcome, Transaction
 from kit.programs import meet_the_others, said_by, say, start, tell
-from kit.units import KEYS, make_table
+from kit.units import KEYS, make_table, make_units_table
 
 from ticketlock.errors import OutcomeUnknown, UnitError
 from ticketlock.units import Units, UnitTable
@@ -56,7 +56,7 @@ class Lists:
 
     def open(self, client: Any) -> None:
         """Create the tables."""
-        make_table(client, self.units, KEYS["units"])
+        make_units_table(client, self.units)
         make_table(client, self.lists, KEYS["accounts"])
 
 

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kit.programs import heard, meet_the_others, say, start, tell
-from kit.units import KEYS, dumped, loaded, make_table
+from kit.units import KEYS, dumped, loaded, make_table, make_units_table
 
 from ticketlock.errors import OutcomeUnknown, RequestNotApplied
 from ticketlock.units import Unit, Units
@@ -69,7 +69,7 @@ class Bank:
 
     def open(self, client: Any) -> None:
         """Create the tables and the accounts."""
-        make_table(client, self.units, KEYS["units"])
+        make_units_table(client, self.units)
         make_table(client, self.accounts, KEYS["accounts"])
         for number in range(self.account_count):
             client.put_item(TableName=self.accounts, Item=dumped({"id": f"account-{number}", "balance": OPENING}))

@@ -1,4 +1,4 @@
-"""A headless browser for the test of the site: an installed one, or Debian's package."""
+"""A headless browser for the tests of pages: an installed one, or Debian's package."""
 
 import os
 import shutil

@@ -68,11 +68,6 @@ def engine_names_but_moto() -> list[str]:
     return [name for name in engine_names() if name != "moto"]
 
 
-def indexing_engine_names() -> list[str]:
-    """The engines with secondary indexes: ours in memory has none."""
-    return [name for name in engine_names() if name != "memory"]
-
-
 def counting_engine_names() -> list[str]:
     """The engines that bill by the rules: moto bills all requests alike, ministack all reads; ours reports nothing."""
     return [name for name in engine_names() if name == "dynoxide"]

@@ -20,6 +20,7 @@ from ticketlock import Lease, LockClient, LockTable, aio
 from ticketlock.testing import ManualClock, MemoryDynamoDB, Sent
 from ticketlock.units import Unit, Units, UnitTable, create_units_table
 from ticketlock.units._record import new_id
+from ticketlock.units._rows import OPEN, OPEN_INDEX
 
 UnitsKind = Literal["threads", "tasks"]
 Key = Mapping[str, Any]
@@ -406,6 +407,17 @@ def make_table(
         **indexes,
     )
     client.get_waiter("table_exists").wait(TableName=name)
+
+
+def make_units_table(client: Any, name: str) -> None:
+    """Create a units table whose rows no engine deletes: tests have another time than it."""
+    make_table(client, name, KEYS["units"], {OPEN: "S"}, GlobalSecondaryIndexes=[OPEN_INDEX])
+
+
+def make_tables(client: Any, names: Mapping[str, str]) -> None:
+    """Create all tables, by their uses."""
+    for use, name in names.items():
+        make_units_table(client, name) if use == "units" else make_table(client, name, KEYS[use])
 
 
 def in_memory(clock: ManualClock | None = None) -> MemoryDynamoDB:

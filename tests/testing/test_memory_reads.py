@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from kit.units import make_table
+from kit.units import index, make_table
 from testing.memory_requests import pages_of, refused
 
 from ticketlock.testing import MemoryDynamoDB
@@ -138,3 +138,25 @@ def test_the_parts_of_a_scan_have_every_item_once(filled: MemoryDynamoDB, parts:
 def test_a_part_of_a_scan_that_does_not_exist_is_refused(filled: MemoryDynamoDB, asked: dict[str, int]) -> None:
     with pytest.raises(ClientError, match="Segment"):
         filled.scan(TableName="locks", **asked)
+
+
+def test_an_index_shows_the_changes_that_have_reached_it_in_their_order(memory: MemoryDynamoDB) -> None:
+    name, by_state = TABLE["TableName"], index("by-state", {"state": "HASH"}, ProjectionType="KEYS_ONLY")
+    make_table(memory, name, {"pk": "S"}, {"state": "S"}, GlobalSecondaryIndexes=[by_state])
+
+    def shown() -> list[tuple[str, str]]:
+        found = memory.scan(**TABLE, IndexName="by-state")["Items"]
+        return sorted((item["pk"]["S"], item["state"]["S"]) for item in found)
+
+    memory.index_delay.arrive = lambda _: 0
+    for pk, state in (("a", "open"), ("b", "open"), ("a", "closed")):
+        memory.put_item(**TABLE, Item={"pk": {"S": pk}, "state": {"S": state}, "more": {"S": "x"}})
+    memory.delete_item(**TABLE, Key={"pk": {"S": "b"}})
+    assert shown() == []
+    memory.index_delay.arrive = lambda _: 1
+    assert [shown() for _ in range(4)] == [
+        [("a", "open")],
+        [("a", "open"), ("b", "open")],
+        [("a", "closed"), ("b", "open")],
+        [("a", "closed")],
+    ]

@@ -16,7 +16,7 @@ from typing import Any
 
 from kit.crashes import crashes
 from kit.engines import Engine
-from kit.units import KEYS, VECTOR_INDEX, Books, Killed, Party, make_table
+from kit.units import KEYS, VECTOR_INDEX, Books, Killed, Party, make_tables
 
 from ticketlock.errors import CommittedUnfinished, UnitError
 from ticketlock.testing import ManualClock, MemoryDynamoDB
@@ -43,8 +43,7 @@ def empty_books() -> Iterator[Books]:
     memory = MemoryDynamoDB(lock_table=None, clock=clock)
     engine = Engine("memory", None, "", memory)
     client = engine.client()
-    for use, keys in KEYS.items():
-        make_table(client, use, keys)
+    make_tables(client, {use: use for use in KEYS})
     for name in ("a", "b", "c", "lock"):
         client.put_item(TableName="accounts", Item={"id": {"S": name}, "balance": {"N": "100"}})
     yield Books(engine, client, {use: use for use in KEYS}, clock)

@@ -68,7 +68,7 @@ def two_accounts(books: Books) -> list[Key]:
 @pytest.fixture
 def rolled_back_by_another(books: Books) -> Iterator[str]:
     """The id of a unit that another one has rolled back; the rows that list its items do not exist."""
-    books.write("units", {"unit": UNKNOWN_ID, "row": "head", **ROLLED_BACK_HEAD})
+    books.write("units", {"unit": UNKNOWN_ID, "row": "head", "open": UNKNOWN_ID, **ROLLED_BACK_HEAD})
     yield UNKNOWN_ID
     delete_row(books, UNKNOWN_ID, "head")
 
@@ -77,7 +77,7 @@ def rolled_back_by_another(books: Books) -> Iterator[str]:
 def strange_row(books: Books) -> Iterator[str]:
     """The partition key of a head that no unit has written."""
     strange = some_name()
-    books.write("units", {"unit": strange, "row": "head", "state": "new", "rev": 1})
+    books.write("units", {"unit": strange, "row": "head", "open": strange, "state": "new", "rev": 1})
     yield strange
     delete_row(books, strange, "head")
 

@@ -332,6 +332,7 @@ def test_a_resource_is_no_client_and_its_own_client_which_converts_values_is_not
 NO_TEXT: list[Any] = ["", 5, True, b"text", ["text"], "t" * 1_025, "\ud800"]
 NO_LEVEL: list[Any] = ["SERIALIZABLE", 5, True, []]
 NO_SECONDS: list[Any] = [-0.001, 900.001, 10**30, math.inf, -math.inf, math.nan, True, "10", [10], Decimal("NaN")]
+DAY_S = 24 * 3_600
 OF_GUARDS = ["u", "unit", "r", "row", "f", "format"]
 """How attributes of guards begin, which are items of units."""
 NO_PREFIX: list[Any] = ["", None, 5, b"tlu", "p" * 17, "a.b", "a[0]", "\ud800", *OF_GUARDS]
@@ -346,6 +347,11 @@ FIELDS: dict[str, tuple[str, list[Any], Callable[[Any, Any], object]]] = {
         "timeout",
         [*NO_SECONDS, None],
         lambda ann, bad: Units("units", client=ann.client, timeout=bad),
+    ),
+    "Units(keep_names_for)": (
+        "keep_names_for",
+        [DAY_S - 1, 366 * DAY_S + 1, math.nan, True, None, "30 days"],
+        lambda ann, bad: Units("units", client=ann.client, keep_names_for=bad),
     ),
     "begin(name)": ("name", NO_TEXT, lambda ann, bad: ann.units.begin(name=bad)),
     "begin(isolation)": ("isolation", [*NO_LEVEL, None], lambda ann, bad: ann.units.begin(isolation=bad)),

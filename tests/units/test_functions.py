@@ -1,9 +1,13 @@
 """The handlers of the deployed functions: what they do at an event, emit and return."""
 
 import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
+import boto3
 import pytest
+from botocore.stub import Stubber
 from kit.units import Books, Party, UnitsWorld, some_account, some_name
 from of_units import roll_back, sweeper
 from units.conftest import LEASE_S, MARGIN_S, killed
@@ -108,6 +112,22 @@ def test_the_sweeper_emits_its_whole_result_also_if_there_was_nothing_to_sweep(
     assert (emitted["Namespace"], emitted["Dimensions"]) == ("ticketlock", [["service"]])
 
 
+@IN_MEMORY
+@pytest.mark.usefixtures("sweeping")
+@pytest.mark.parametrize("age_s", [59, 61])
+def test_a_pass_names_a_unit_that_is_open_for_over_a_minute(
+    books: Books, units_world: UnitsWorld, age_s: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    unit = killed(units_world, [books.account(), books.account(), some_account()], is_committed=False)
+    [head] = [row for row in books.everything()["units"] if row["row"] == "head" and row["unit"] == unit]
+    books.clock.advance(age_s)
+    # As a running process does.
+    books.write("units", {**head, "leaseUntilMs": books.clock.wall_ms + 1_000 * LEASE_S})
+    sweeper.handler({}, Context())
+    told = [message for message in caplog.messages if "is still open" in message]
+    assert told == ([f"the unit {unit}, pending, is still open, begun 61 s ago"] if age_s > 60 else [])
+
+
 def test_the_units_of_the_functions_have_the_table_of_the_environment_and_the_sweeper_a_connection_for_each_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -129,10 +149,25 @@ def execution(ben: Party, monkeypatch: pytest.MonkeyPatch) -> str:
     return f"arn:aws:states:eu-west-1:123456789012:execution:Booking:{some_name()}"
 
 
-def event(execution: str, **more: Any) -> dict[str, Any]:
-    """What EventBridge brings."""
-    detail = {"executionArn": execution, "status": "ABORTED", "stopDate": 1_551_225_151_881, **more}
+ENDED = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def event(execution: str, redrives: int | None = 0) -> dict[str, Any]:
+    """What EventBridge brings; None: it does not say after how many redrives."""
+    detail = {"executionArn": execution, "status": "ABORTED", "stopDate": int(1_000 * ENDED.timestamp())}
+    if redrives is not None:
+        detail["redriveCount"] = redrives
     return {"source": "aws.states", "detail-type": "Step Functions Execution Status Change", "detail": detail}
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stubber]:
+    """Step Functions as the SDK's own stub, which answers nothing that it was not told to."""
+    client = boto3.client("stepfunctions", region_name="eu-west-1")
+    monkeypatch.setattr(roll_back, "step_functions", lambda: client)
+    with Stubber(client) as stub:
+        yield stub
+        stub.assert_no_pending_responses()
 
 
 def saved(party: Party, execution: str, redrives: int) -> str:
@@ -142,18 +177,43 @@ def saved(party: Party, execution: str, redrives: int) -> str:
 
 
 @IN_MEMORY
-@pytest.mark.parametrize(("more", "redrives"), [({}, 0), ({"redriveCount": 0}, 0), ({"redriveCount": 2}, 2)], ids=str)
+@pytest.mark.usefixtures("service")
+@pytest.mark.parametrize("redrives", [0, 2])
 def test_the_end_of_an_execution_rolls_back_the_units_of_its_last_redrive_once(
-    books: Books, ann: Party, execution: str, more: dict[str, int], redrives: int
+    books: Books, ann: Party, execution: str, redrives: int
 ) -> None:
     mine, another = saved(ann, execution, redrives), saved(ann, execution, redrives + 1)
-    assert roll_back.handler(event(execution, **more), None)["rolled_back"] == [mine]
+    assert roll_back.handler(event(execution, redrives), None)["rolled_back"] == [mine]
     with pytest.raises(UnitRolledBack):
         ann.units.resume(mine)
     assert ann.units.outcome(unit=another) is Outcome.PENDING
     before = books.everything()
-    assert roll_back.handler(event(execution, **more), None)["rolled_back"] == []
+    assert roll_back.handler(event(execution, redrives), None)["rolled_back"] == []
     assert books.everything() == before
+
+
+@IN_MEMORY
+@pytest.mark.parametrize(
+    ("described", "ended"),
+    [
+        ({"status": "ABORTED", "redriveCount": 1, "stopDate": ENDED}, 1),
+        ({"status": "RUNNING", "redriveCount": 1}, 0),
+        (None, 0),
+    ],
+    ids=["ended", "redriven since", "forgotten"],
+)
+def test_an_event_without_a_redrive_count_ends_the_run_that_step_functions_says_has_ended(
+    ann: Party, execution: str, service: Stubber, described: Any, ended: int
+) -> None:
+    units = [saved(ann, execution, redrives) for redrives in range(3)]
+    asked = {"executionArn": execution, "includedData": "METADATA_ONLY"}
+    if described is None:
+        service.add_client_error("describe_execution", "ExecutionDoesNotExist", expected_params=asked)
+    else:
+        machine = execution.replace(":execution:", ":stateMachine:").rpartition(":")[0]
+        known = {"executionArn": execution, "stateMachineArn": machine, "startDate": ENDED}
+        service.add_response("describe_execution", {**known, **described}, asked)
+    assert roll_back.handler(event(execution, None), None)["rolled_back"] == [units[ended]]
 
 
 @IN_MEMORY

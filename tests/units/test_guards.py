@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from boto3.dynamodb.conditions import Key
 from kit.crashes import crashes
-from kit.engines import OF_OTHERS_FIRST, first_on, indexing_engine_names
+from kit.engines import engine_names, first_on
 from kit.units import (
     KEYS,
     MARK,
@@ -304,7 +304,7 @@ def test_a_table_that_is_known_as_guarded_or_not_cannot_become_the_other(ann: Pa
         assert refused.value.field == "guarded"
 
 
-@pytest.mark.parametrize("units_engine", first_on(OF_OTHERS_FIRST, indexing_engine_names()), indirect=True)
+@pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
 def test_a_table_with_a_local_index_is_not_guarded(books: Books, ann: Party) -> None:
     name = f"orders-{uuid.uuid4().hex[:8]}"
     by_rank = index("by-rank", {"pk": "HASH", "rank": "RANGE"})

@@ -49,6 +49,7 @@ def leave_committed_unit(books: Books, items: int) -> Key:
         {
             "unit": unit,
             "row": "head",
+            "open": unit,
             "format": 1,
             "state": "committed",
             "rev": 0,

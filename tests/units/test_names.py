@@ -2,12 +2,13 @@
 
 import uuid
 from collections.abc import Mapping
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import pytest
 from kit.crashes import crashes
-from kit.units import KEYS, THREADS_ONLY, Books, Key, Killed, Party, dumped, make_table, some_name
+from kit.units import KEYS, THREADS_ONLY, Books, Key, Killed, Party, UnitsWorld, dumped, make_table, some_name
 from units.conftest import LEASE_S, MARGIN_S
 
 from ticketlock.errors import InvalidUnitRequest, UnitConflict, UnitRolledBack
@@ -89,14 +90,17 @@ def test_a_unit_that_was_rolled_back_or_met_a_conflict_has_not_used_its_name(
         assert not unit.repeated
 
 
-def test_the_receipt_says_which_unit_it_was_and_is_kept_for_thirty_days(books: Books, ann: Party, account: Key) -> None:
-    name = some_name()
+@pytest.mark.parametrize(("options", "days"), [({}, 30), ({"keep_names_for": timedelta(days=1)}, 1)], ids=str)
+def test_the_receipt_says_which_unit_it_was_and_is_kept_for_thirty_days_or_as_long_as_was_asked(
+    books: Books, units_world: UnitsWorld, account: Key, options: Any, days: int
+) -> None:
+    ann, name = units_world.party(**options), some_name()
     with ann.begin(name=name) as unit:
         unit.update(ann.accounts, account, TAKE, TEN)
     receipt = books.receipt(name)
     assert receipt is not None
     expires_in_s = int(receipt.pop("expiresAt")) - books.clock.wall_ms // 1_000
-    assert expires_in_s == pytest.approx(30 * DAY_S, abs=MARGIN_S)
+    assert expires_in_s == pytest.approx(days * DAY_S, abs=MARGIN_S)
     assert receipt == {"unit": f"name#{name}", "row": "receipt", "format": 1, "state": "committed", "by": unit.id}
 
 

@@ -12,7 +12,7 @@ from kit.units import THREADS_ONLY, Books, Key, Lost, Party, some_name
 from ticketlock.errors import InvalidUnitRequest, OutcomeUnknown, TableError, UnitChanged, UnitRolledBack
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 from ticketlock.units import Outcome, Units, create_units_table, unit_owner
-from ticketlock.units._rows import RECEIPT_IS_KEPT_S
+from ticketlock.units._rows import OWNER_IS_KEPT_S
 from ticketlock.wire._item_requests import MOST_TOGETHER
 
 pytestmark = pytest.mark.shows("ended owner", "unit over several states")
@@ -71,11 +71,11 @@ def test_the_end_of_an_owner_that_saved_nothing_is_on_record_for_thirty_days_fro
 ) -> None:
     """Also where the row of an earlier end has expired, and is not deleted yet."""
     assert ann.units.end_owner(owner) == []
-    books.clock.advance(RECEIPT_IS_KEPT_S)
+    books.clock.advance(OWNER_IS_KEPT_S)
     ben.units.end_owner(owner)
     [row] = rows_of(books, owner)
     assert row["row"] == "ended"
-    assert row["expiresAt"] >= books.clock.wall_ms // 1_000 + RECEIPT_IS_KEPT_S
+    assert row["expiresAt"] >= books.clock.wall_ms // 1_000 + OWNER_IS_KEPT_S
 
 
 def test_the_end_of_an_owner_queries_its_own_rows_and_writes_once_for_each_unit(

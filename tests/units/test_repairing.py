@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 from kit.crashes import before_the_nth, crashes
 from kit.engines import engine_names, first_on
-from kit.units import KEYS, MARK, THREADS_ONLY, Books, Key, Killed, Party, UnitsWorld, dumped, make_table, some_line
+from kit.units import (
+    MARK,
+    THREADS_ONLY,
+    Books,
+    Key,
+    Killed,
+    Party,
+    UnitsWorld,
+    dumped,
+    make_units_table,
+    some_line,
+)
 
 from ticketlock.errors import InvalidUnitRequest, TableNotFound, TableRefused, UnitRolledBack
 from ticketlock.units import FoundMark, Outcome, Record
@@ -135,7 +146,7 @@ def test_a_repair_beside_each_request_of_a_unit_changes_nothing(
     name = books.tables["units"]
     if units_table == "another":
         name = f"units-{uuid.uuid4().hex[:8]}"
-        make_table(books.plain_client, name, KEYS["units"])
+        make_units_table(books.plain_client, name)
     eve = Party(with_units_table(books, name), None)
 
     def repairs(**_: Any) -> None:

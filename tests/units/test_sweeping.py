@@ -143,7 +143,7 @@ def test_a_strange_row_is_left_and_reported_and_the_others_are_swept(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key], row: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     for unit in "0z":
-        books.write("units", {"unit": unit, "row": "head", **row})
+        books.write("units", {"unit": unit, "row": "head", "open": unit, **row})
         books.write("units", {"unit": unit, "row": "w#1#00000"})
     killed(units_world, keys, is_committed=True)
     swept = ben.units.sweep()
@@ -170,8 +170,52 @@ def filled(books: Books, rows: int) -> None:
         books.write("units", {"unit": f"name#{number}", "row": "receipt", "data": "x" * FILLER_BYTES})
 
 
+def longer_than_a_page(books: Books, pages: int) -> None:
+    """Make the index so many pages longer, with heads that no unit has written."""
+    for number in range(pages * MOST_TOGETHER):
+        books.write("units", {"unit": f"{number}", "row": "head", "open": f"{number}"})
+
+
 def scans(party: Party) -> list[Any]:
     return [sent.parameters for sent in party.line.sent if sent.operation == "Scan"]
+
+
+@pytest.mark.parametrize("open_units", [0, 2])
+def test_a_sweep_sends_the_same_however_many_receipts_there_are(
+    books: Books, units_world: UnitsWorld, ann: Party, ben: Party, open_units: int
+) -> None:
+    left(units_world, open_units, after_s=0)
+    without = ann.sends(ann.units.sweep)
+    filled(books, 9)
+    assert ben.sends(ben.units.sweep) == without
+
+
+@pytest.mark.parametrize("goes", ["closed", "deleted"])
+def test_a_head_that_the_index_still_shows_after_its_unit_is_closed_is_passed_over(
+    books: Books, units_world: UnitsWorld, ann: Party, ben: Party, goes: str
+) -> None:
+    left(units_world)
+    ann.units.sweep()
+    books.clock.advance(COPIES_S + MARGIN_S)
+
+    def close() -> None:
+        assert ann.units.sweep().closed == 1
+        if goes == "deleted":
+            books.empty()
+
+    ben.line.between["BatchGetItem"] = close
+    assert ben.units.sweep() == Swept()
+    assert ben.units.open_units() == []
+
+
+def test_a_sweep_reads_no_faster_than_it_is_told(books: Books, units_world: UnitsWorld, ben: Party) -> None:
+    left(units_world, 3)
+    began = books.clock.wall_ms
+    ben.units.sweep(read_units_per_s=1_000)
+    fast = books.clock.wall_ms
+    ben.units.sweep(parts=2, read_units_per_s=2)
+    # Each of two parts reads the index, and one of them heads.
+    assert fast - began < 1_000 <= books.clock.wall_ms - fast
 
 
 def all_marks(books: Books) -> int:
@@ -204,7 +248,8 @@ def test_a_sweep_stops_when_its_time_is_over_and_the_next_one_continues_there(
     assert [each.rolled_back for each in swept] == [1, 1, 1, 1, 1]
     # Only the next page shows that this unit was the last.
     assert [each.is_whole for each in swept[:4]] == [False] * 4
-    assert (all_marks(books), ben.line.operations.count("BatchGetItem")) == (0, 5)
+    # Each pass reads heads, and the items of one unit.
+    assert (all_marks(books), ben.line.operations.count("BatchGetItem")) == (0, 2 * 5)
 
 
 def test_a_sweep_after_the_end_of_the_table_begins_at_the_beginning(
@@ -237,7 +282,7 @@ def test_each_part_continues_at_its_own_position(books: Books, units_world: Unit
 def test_a_sweep_that_is_killed_has_kept_how_far_it_came_for_the_next_one_with_a_time_out(
     books: Books, units_world: UnitsWorld, ann: Party, timeout: int | None
 ) -> None:
-    filled(books, 9)
+    longer_than_a_page(books, 2)
     dying = units_world.party()
     crashes(dying, 3, "Scan", is_sent=False)
     with pytest.raises(Killed):
@@ -324,17 +369,27 @@ def test_a_sweep_returns_that_a_committed_unit_could_not_be_finished(
     units_world.killed([books.account()], is_committed=True)
     books.clock.advance(LEASE_S)
 
-    def refuses(**_: Any) -> None:
-        raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "BatchGetItem")
+    def refuses(params: Any, **_: Any) -> None:
+        if books.tables["accounts"] in params["RequestItems"]:
+            raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "BatchGetItem")
 
-    ben.client.meta.events.register("before-call.dynamodb.BatchGetItem", refuses)
+    ben.client.meta.events.register("provide-client-params.dynamodb.BatchGetItem", refuses)
     swept = ben.units.sweep()
     assert (swept.unfinished, swept.open, swept.finished) == (1, 1, 0)
     assert swept.oldest_ms >= LEASE_S * 1_000
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("parts", 0), ("parts", 33), ("parts", True), ("timeout", -1), ("timeout", 901)]
+    ("field", "value"),
+    [
+        ("parts", 0),
+        ("parts", 33),
+        ("parts", True),
+        ("timeout", -1),
+        ("timeout", 901),
+        ("read_units_per_s", 0),
+        ("read_units_per_s", 0.5),
+    ],
 )
 def test_bad_input_is_refused_by_its_field_and_nothing_is_sent(ben: Party, field: str, value: Any) -> None:
     with pytest.raises(InvalidUnitRequest, match=field):

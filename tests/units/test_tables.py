@@ -12,7 +12,7 @@ from kit.units import KEYS, THREADS_ONLY, Books, Key, Party, dumped, make_table,
 from ticketlock import InvalidUnitRequest, ItemTooLarge, TableNotFound
 from ticketlock._expressions._schemas import Index, KeyAttribute, Schema
 from ticketlock._expressions._values import MAX_ITEM_BYTES, size_of
-from ticketlock.units import Units, UnitTable, create_units_table
+from ticketlock.units import Swept, Units, UnitTable, create_units_table
 from ticketlock.units._work import VERSION_BYTES, guard_key
 
 WAYS = pytest.mark.parametrize("way", ["native", "marked"])
@@ -122,23 +122,26 @@ def test_a_table_of_units_has_their_keys_and_cleans_itself_and_further_settings_
     assert create_units_table(name, client=dynamodb, Tags=tags)
     made = dynamodb.describe_table(TableName=name)["Table"]
     assert [(key["AttributeName"], key["KeyType"]) for key in made["KeySchema"]] == [("unit", "HASH"), ("row", "RANGE")]
-    assert {each["AttributeName"]: each["AttributeType"] for each in made["AttributeDefinitions"]} == KEYS["units"]
+    kinds = {each["AttributeName"]: each["AttributeType"] for each in made["AttributeDefinitions"]}
+    assert kinds == {**KEYS["units"], "open": "S"}
+    assert [each["IndexName"] for each in made["GlobalSecondaryIndexes"]] == ["open"]
     assert made["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
     assert time_to_live(dynamodb, name) == ("ENABLED", "expiresAt")
     assert dynamodb.list_tags_of_resource(ResourceArn=made["TableArn"])["Tags"] == tags
 
 
 @OVER_HTTP
-@pytest.mark.parametrize("lacks_time_to_live", [False, True])
-def test_to_make_a_table_of_units_again_is_harmless_and_puts_its_time_to_live_right(
-    dynamodb: Any, name: str, books: Books, lacks_time_to_live: bool
+@pytest.mark.parametrize("lacks", [False, True])
+def test_to_make_a_table_of_units_again_is_harmless_and_puts_its_time_to_live_and_its_index_right(
+    dynamodb: Any, name: str, books: Books, lacks: bool
 ) -> None:
-    make_table(dynamodb, name, KEYS["units"]) if lacks_time_to_live else create_units_table(name, client=dynamodb)
+    make_table(dynamodb, name, KEYS["units"]) if lacks else create_units_table(name, client=dynamodb)
     units = Units(name, client=books.engine.client())
     with units.begin(name="charge-42"):
         pass
     assert not create_units_table(name, client=dynamodb)
     assert time_to_live(dynamodb, name) == ("ENABLED", "expiresAt")
+    assert units.sweep() == Swept()
     with units.begin(name="charge-42") as unit:
         assert unit.repeated
 

@@ -245,7 +245,8 @@ def test_the_end_of_a_unit_is_refused_while_a_statement_of_another_task_is_under
 def test_a_sweep_in_parts_is_several_tasks_and_ends_what_was_left(books: Books, run: Any) -> None:
     head = {"format": 1, "state": "pending", "rev": 0, "born": 0, "leaseUntilMs": 0, "attempt": "1", "pieces": 0}
     for number in range(8):
-        row = {"unit": f"{number:026}", "row": "head", "writes": b"".join(packed([]).pieces), **head}
+        unit = f"{number:026}"
+        row = {"unit": unit, "row": "head", "open": unit, "writes": b"".join(packed([]).pieces), **head}
         books.plain_client.put_item(TableName=books.tables["units"], Item=dumped(row))
 
     async def work(units: aio.Units, _: UnitTable) -> Swept:

@@ -21,7 +21,16 @@ from ticketlock.units._reading import COMMITTED, SERIALIZABLE, Isolation
 from ticketlock.units._record import UnitRecords, new_id
 from ticketlock.units._rows import TIME_CHECK
 from ticketlock.units._saved import Resumed, end_owner, resume
-from ticketlock.units._settings import Engine, HeldLock, Terms, Under, UnitsSettings, as_a_unit_request
+from ticketlock.units._settings import (
+    NAMES_ARE_KEPT_S,
+    Engine,
+    HeldLock,
+    Terms,
+    Under,
+    UnitsSettings,
+    as_a_unit_request,
+    keeping_names,
+)
 from ticketlock.units._sweeping import Swept, sweep
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._transactional import AGAIN, TRANSACTIONAL, TransactionalArguments, check_has_parentheses
@@ -111,7 +120,7 @@ class Units:
         table_name: the units' own table, as ``ticketlock.units.create_units_table`` creates it.
         client: an aiobotocore client of your own: no retries (``total_max_attempts`` 1), time-outs of at most 5 s.
         client_options: further arguments of ``create_client``, if ``client`` is None.
-        prefix, timeout, clocks: as in ``ticketlock.units.Units``.
+        prefix, timeout, keep_names_for, clocks: as in ``ticketlock.units.Units``.
         locks: a ``ticketlock.aio.LockClient``, as in ``ticketlock.units.Units``.
 
     Attributes:
@@ -130,6 +139,7 @@ class Units:
         client_options: Mapping[str, Any] | None = None,
         prefix: str = "_tlu",
         timeout: Seconds = 10,
+        keep_names_for: Seconds = NAMES_ARE_KEPT_S,
         locks: Locks | None = None,
         clocks: Clocks | None = None,
     ) -> None:
@@ -137,7 +147,7 @@ class Units:
         self._locks, self._contended = locks, Contended()
         self._clocks = clocks if clocks is not None else SystemClocks()
         self._performer = UnitsTable(table_name, None, self._clocks)
-        self._settings = UnitsSettings(table_name, Marks(prefix), timeout)
+        self._settings = UnitsSettings(table_name, Marks(prefix), timeout, keeping_names(keep_names_for))
         self.VISIBLE: Visible = visible(self._settings.marks)
         self._tables, self._records = Tables(table_name), UnitRecords(table_name)
         self._client = client
@@ -339,14 +349,17 @@ class Units:
     async def outcome(self, *, name: str | None = None, unit: str | None = None) -> Outcome:
         """The state of a unit, by its name or its id."""
         own = new_id(self._clocks.read().wall_ms)
-        return await self._performer.perform_steps(outcome(self._settings.units_table, own, name=name, unit=unit))
+        return await self._performer.perform_steps(outcome(self._settings, own, name=name, unit=unit))
 
-    async def sweep(self, *, parts: int = 1, timeout: Seconds | None = None) -> Swept:
+    async def sweep(
+        self, *, parts: int = 1, timeout: Seconds | None = None, read_units_per_s: int | None = None
+    ) -> Swept:
         """Roll back or finish units whose processes have crashed; see ``ticketlock.units.Units.sweep``."""
         until_ms = self._settings.until_ms(self._clocks, timeout)
-        return await self._performer.perform_steps(
-            sweep(self._records, self._settings.marks, parts=parts, until_ms=until_ms)
+        steps = sweep(
+            self._records, self._settings.marks, parts=parts, until_ms=until_ms, read_units_per_s=read_units_per_s
         )
+        return await self._performer.perform_steps(steps)
 
     async def open_units(self) -> list[OpenUnit]:
         """The units that are pending, or have ended and are not closed, the oldest first."""

@@ -10,8 +10,9 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from ticketlock._expressions._values import Attributes, copy_of_item
+from ticketlock.testing._refusals import Fault, Refused
 from ticketlock.testing._service import ENDPOINT, Service, decoded
-from ticketlock.testing._tables import Fault, Refused, Table
+from ticketlock.testing._tables import Table
 from ticketlock.testing._transactions import InSteps
 from ticketlock.wire._driver import Clocks, SystemClocks
 
@@ -36,8 +37,8 @@ class MemoryDynamoDB:
     """A DynamoDB in memory, for any number of threads, with the operations that ticketlock and its users need.
 
     Its replies and errors are those of the service. It writes and reads items one by one, in batches and in
-    transactions, and queries and scans tables, without indexes, with all of DynamoDB's conditions, filters, updates and
-    projections. Anything else raises NotImplementedError. Sums that need more than 38 digits are errors; nothing is
+    transactions, and queries and scans tables and their indexes, with all of DynamoDB's conditions, filters, updates
+    and projections. Anything else raises NotImplementedError. Sums that need more than 38 digits are errors; nothing is
     rounded.
 
     Use it as a client (``client``), or let it answer the requests of a boto3 client instead of AWS (``serve``).
@@ -54,6 +55,9 @@ class MemoryDynamoDB:
         ongoing: the transactions that were begun with ``in_steps`` and are not over, oldest first.
         comes_next: a function that gets the number of items of a TransactWriteItems that are left to be changed, and
             returns the position of the next one, since DynamoDB promises no order. By default the first.
+        index_delay: ``index_delay.arrive`` is a function that gets the number of changes that have not reached a global
+            index, and returns how many reach it before it is read next, since DynamoDB's indexes follow their table
+            later. By default all.
         meta: the parts of a client's ``meta`` that ``LockTable`` reads.
     """
 
@@ -64,6 +68,7 @@ class MemoryDynamoDB:
         self.sent = self._service.sent
         self.faults = self._service.faults
         self.ongoing = self._service.ongoing
+        self.index_delay = self._service.tables.delay
         config = Config(
             connect_timeout=_TIME_OUT_S, read_timeout=_TIME_OUT_S, retries={"total_max_attempts": 1, "mode": "standard"}
         )
@@ -181,7 +186,7 @@ class MemoryDynamoDB:
     batch_write_item = _method("BatchWriteItem")
     create_table = _method("CreateTable")
     describe_table = _method("DescribeTable")
-    update_table = _method("UpdateTable", "UpdateTable, of vector indexes.")
+    update_table = _method("UpdateTable", "UpdateTable, of global and vector indexes.")
     delete_table = _method("DeleteTable")
     describe_time_to_live = _method("DescribeTimeToLive")
     update_time_to_live = _method("UpdateTimeToLive")

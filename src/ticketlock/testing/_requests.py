@@ -13,22 +13,23 @@ from ticketlock._expressions._grammar import BeginsWith, Condition, Placeholder
 from ticketlock._expressions._key_conditions import key_range
 from ticketlock._expressions._updates import ItemUpdate
 from ticketlock._expressions._values import Attributes, ItemInvalid, copy_of_item, size_of
-from ticketlock.testing._tables import (
-    ItemId,
-    Key,
-    MemoryTables,
-    Reason,
-    Refused,
-    Reply,
-    Table,
-    conflict,
-    invalid,
-    item_of,
-)
+from ticketlock.testing._indexes import SecondaryIndex
+from ticketlock.testing._refusals import Reason, Refused, conflict, invalid
+from ticketlock.testing._stored import Key
+from ticketlock.testing._tables import ItemId, MemoryTables, Reply, Table, item_of
 
 _PLACEHOLDERS = ("ExpressionAttributeNames", "ExpressionAttributeValues")
 _CONDITION = ("ConditionExpression", *_PLACEHOLDERS, "ReturnValuesOnConditionCheckFailure")
-_PAGE = ("Limit", "ExclusiveStartKey", "ConsistentRead", "FilterExpression", "ProjectionExpression", "Select")
+_PAGE = (
+    "ReturnConsumedCapacity",
+    "IndexName",
+    "Limit",
+    "ExclusiveStartKey",
+    "ConsistentRead",
+    "FilterExpression",
+    "ProjectionExpression",
+    "Select",
+)
 
 _REQUIRED: Mapping[str, tuple[str, ...]] = {
     "PutItem": ("TableName", "Item"),
@@ -44,7 +45,7 @@ _REQUIRED: Mapping[str, tuple[str, ...]] = {
     "BatchWriteItem": ("RequestItems",),
     "CreateTable": ("TableName", "AttributeDefinitions", "KeySchema"),
     "DescribeTable": ("TableName",),
-    "UpdateTable": ("TableName", "VectorIndexUpdates"),
+    "UpdateTable": ("TableName",),
     "DeleteTable": ("TableName",),
     "DescribeTimeToLive": ("TableName",),
     "UpdateTimeToLive": ("TableName", "TimeToLiveSpecification"),
@@ -61,12 +62,13 @@ _OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "UpdateItem": (*_CONDITION, "ReturnValues", "UpdateExpression"),
     "DeleteItem": (*_CONDITION, "ReturnValues"),
     "GetItem": ("ConsistentRead", "ProjectionExpression", "ExpressionAttributeNames"),
+    "BatchGetItem": ("ReturnConsumedCapacity",),
     "KeysAndAttributes": ("ConsistentRead", "ProjectionExpression", "ExpressionAttributeNames"),
     "Query": (*_PAGE, *_PLACEHOLDERS, "ScanIndexForward"),
     "Scan": (*_PAGE, *_PLACEHOLDERS, "Segment", "TotalSegments"),
     "TransactWriteItems": ("ClientRequestToken",),
-    "CreateTable": ("BillingMode", "VectorIndexes"),
-    "UpdateTable": ("AttributeDefinitions",),
+    "CreateTable": ("BillingMode", "GlobalSecondaryIndexes", "LocalSecondaryIndexes", "VectorIndexes"),
+    "UpdateTable": ("AttributeDefinitions", "GlobalSecondaryIndexUpdates", "VectorIndexUpdates"),
     "Put": _CONDITION,
     "Update": _CONDITION,
     "Delete": _CONDITION,
@@ -80,10 +82,12 @@ _CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 }
 _CHOICES_OF_ALL: Mapping[str, tuple[str, ...]] = {
     "ReturnValuesOnConditionCheckFailure": ("NONE", "ALL_OLD"),
+    "ReturnConsumedCapacity": ("NONE", "TOTAL"),
     "Select": ("ALL_ATTRIBUTES", "SPECIFIC_ATTRIBUTES", "COUNT"),
 }
 
 _PAGE_BYTES = 1_024 * 1_024
+_READ_UNIT_BYTES = 4_096
 _MOST_READ_IN_BATCH = 100
 
 _MOST_WRITTEN_IN_BATCH = 25
@@ -155,6 +159,7 @@ def reads_of_a_transaction(tables: MemoryTables, items: Sequence[Any]) -> list[I
 def batch_get_item(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply:
     """BatchGetItem: every key is processed."""
     responses: dict[str, list[Attributes]] = {}
+    consumed: dict[str, float] = {}
     count = 0
     for name, wanted in parameters["RequestItems"].items():
         check("KeysAndAttributes", wanted)
@@ -164,49 +169,65 @@ def batch_get_item(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply
         if len(set(keys)) < len(keys):
             raise invalid("Provided list of item keys contains duplicates")
         count += len(keys)
-        found = (table.get(key) for key in keys)
-        responses[name] = [expressions.projected(item) for item in found if item is not None]
+        items = [table.get(key) for key in keys]
+        responses[name] = [expressions.projected(item) for item in items if item is not None]
+        is_consistent = wanted.get("ConsistentRead", False)
+        consumed[name] = sum(_read_units(size_of(item or {}), is_consistent=is_consistent) for item in items)
     if not 1 <= count <= _MOST_READ_IN_BATCH:
         raise invalid(f"Too many or no items requested for the BatchGetItem call: {count}")
-    return {"Responses": responses, "UnprocessedKeys": {}}
+    told = [{"TableName": name, "CapacityUnits": units} for name, units in consumed.items()]
+    more = {"ConsumedCapacity": told} if parameters.get("ReturnConsumedCapacity") == "TOTAL" else {}
+    return {"Responses": responses, "UnprocessedKeys": {}, **more}
+
+
+def _read_units(size: int, *, is_consistent: bool) -> float:
+    """https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html"""
+    return max(1, -(-size // _READ_UNIT_BYTES)) / (1 if is_consistent else 2)
 
 
 def query(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply:
-    """Query: the partition key is given; the sort key may have one condition."""
-    table = tables[parameters["TableName"]]
+    """Query: the partition key is given; the sort key may have conditions."""
+    table = _read_through(tables, parameters)
     expressions = Expressions(parameters)
-    kinds = list(zip(table.key_names, table.key_kinds, strict=True))
-    asked = key_range(dict(kinds[:1]), dict(kinds[1:]), expressions)
-    pk, bound = table.key_part(0, asked.partition[0]), asked.bounds[0] if asked.bounds else None
+    asked = key_range(table.partition_kinds, table.sort_kinds, expressions)
+    pk, bounds = table.partition_of(asked.partition), asked.bounds
     is_forward = parameters.get("ScanIndexForward", True)
     after = None
     if "ExclusiveStartKey" in parameters:
-        start_pk, after = table.key_of(parameters["ExclusiveStartKey"])
+        start_pk, after = table.start_of(parameters["ExclusiveStartKey"])
         if start_pk != pk:
             raise invalid("The provided starting key is outside query boundaries based on provided conditions")
-    if bound is None:
+    if not bounds:
         return _page(table, table.partition(pk, after=after, is_forward=is_forward), parameters, expressions)
     found: Iterable[Attributes]
-    if isinstance(bound, BeginsWith) and isinstance(bound.beginning, Placeholder) and is_forward:
+    first = bounds[0]
+    if isinstance(first, BeginsWith) and isinstance(first.beginning, Placeholder) and is_forward:
         # Keys with the same prefix are adjacent, and none of them sorts before the prefix.
-        prefix = table.key_part(1, expressions.value(bound.beginning))
-        found = itertools.takewhile(_meets(expressions, bound), table.partition(pk, prefix, after))
+        prefix = table.sort_part(expressions.value(first.beginning))
+        found = itertools.takewhile(_meets(expressions, bounds), table.partition(pk, prefix, after))
     else:
-        found = filter(_meets(expressions, bound), table.partition(pk, after=after, is_forward=is_forward))
+        found = filter(_meets(expressions, bounds), table.partition(pk, after=after, is_forward=is_forward))
     return _page(table, found, parameters, expressions)
 
 
-def _meets(expressions: Expressions, bound: Condition) -> Callable[[Attributes], bool]:
-    return lambda item: expressions.holds(bound, item)
+def _meets(expressions: Expressions, bounds: Sequence[Condition]) -> Callable[[Attributes], bool]:
+    return lambda item: all(expressions.holds(bound, item) for bound in bounds)
 
 
 def scan(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply:
     """Scan."""
-    table = tables[parameters["TableName"]]
+    table = _read_through(tables, parameters)
     expressions = Expressions(parameters)
-    after = table.key_of(parameters["ExclusiveStartKey"]) if "ExclusiveStartKey" in parameters else None
+    after = table.start_of(parameters["ExclusiveStartKey"]) if "ExclusiveStartKey" in parameters else None
     part, parts = _part(parameters)
     return _page(table, table.items(after, part, parts), parameters, expressions)
+
+
+def _read_through(tables: MemoryTables, parameters: Mapping[str, Any]) -> Table | SecondaryIndex:
+    found = tables[parameters["TableName"]].read_through(parameters.get("IndexName"))
+    if isinstance(found, SecondaryIndex) and not found.is_local and parameters.get("ConsistentRead"):
+        raise invalid("Consistent reads are not supported on global secondary indexes")
+    return found
 
 
 def _part(parameters: Mapping[str, Any]) -> tuple[int, int]:
@@ -219,7 +240,9 @@ def _part(parameters: Mapping[str, Any]) -> tuple[int, int]:
     return part, parts
 
 
-def _page(table: Table, found: Iterable[Attributes], parameters: Mapping[str, Any], expressions: Expressions) -> Reply:
+def _page(
+    table: Table | SecondaryIndex, found: Iterable[Attributes], parameters: Mapping[str, Any], expressions: Expressions
+) -> Reply:
     limit = parameters.get("Limit")
     if limit is not None and limit < 1:
         raise invalid(f"Limit must be greater than or equal to 1, and is {limit}")
@@ -235,7 +258,10 @@ def _page(table: Table, found: Iterable[Attributes], parameters: Mapping[str, An
         if scanned == limit or size >= _PAGE_BYTES:
             reply["LastEvaluatedKey"] = table.key_item(item)
             break
-    shown = {} if parameters.get("Select") == "COUNT" else {"Items": items}
+    shown: Reply = {} if parameters.get("Select") == "COUNT" else {"Items": items}
+    if parameters.get("ReturnConsumedCapacity") == "TOTAL":
+        units = _read_units(size, is_consistent=parameters.get("ConsistentRead", False))
+        shown["ConsumedCapacity"] = {"TableName": parameters["TableName"], "CapacityUnits": units}
     return {**shown, "Count": len(items), "ScannedCount": scanned, **reply}
 
 

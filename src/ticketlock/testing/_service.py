@@ -14,14 +14,9 @@ from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
 from ticketlock._expressions._values import ExpressionInvalid
 from ticketlock.testing import _requests, _transactions
-from ticketlock.testing._tables import (
+from ticketlock.testing._refusals import (
     Fault,
-    MemoryTables,
-    Parameters,
     Refused,
-    Reply,
-    Table,
-    Transactions,
     cancelled,
     conflict,
     conflict_reason,
@@ -29,6 +24,7 @@ from ticketlock.testing._tables import (
     signature_expired,
     throttled,
 )
+from ticketlock.testing._tables import MemoryTables, Parameters, Reply, Table, Transactions
 from ticketlock.testing._transactions import InSteps, TransactionSteps, at_once
 from ticketlock.wire._driver import Clocks
 
@@ -93,10 +89,17 @@ def describe_table(tables: MemoryTables, parameters: Parameters) -> Reply:
 
 
 def update_table(tables: MemoryTables, parameters: Parameters) -> Reply:
-    """UpdateTable: vector indexes are created and deleted at once."""
+    """UpdateTable: indexes are created and deleted at once."""
     table = tables[parameters["TableName"]]
     kinds = {each["AttributeName"]: each["AttributeType"] for each in parameters.get("AttributeDefinitions", ())}
-    for update in parameters["VectorIndexUpdates"]:
+    for update in parameters.get("GlobalSecondaryIndexUpdates", ()):
+        if "Create" in update:
+            table.add_index(update["Create"], kinds)
+        elif "Delete" in update:
+            table.remove_index(update["Delete"]["IndexName"])
+        else:
+            raise NotImplementedError(f"MemoryDynamoDB does not know the update {min(update)} of an index")
+    for update in parameters.get("VectorIndexUpdates", ()):
         if "Create" in update:
             table.add_vector_index(update["Create"], kinds)
         else:

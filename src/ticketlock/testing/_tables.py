@@ -1,133 +1,33 @@
-"""Stores items: tables of partitions, each in the order of its sort keys.
+"""The tables, and the transactions on their items."""
 
-A vector index only refuses items, and cannot be searched here:
-https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/VectorSearchTroubleshooting.html
-"""
-
-import bisect
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from decimal import Decimal
-from enum import Enum
 from math import inf
-from time import gmtime, strftime
 from typing import Any
 
 from ticketlock._expressions._values import MAX_ITEM_BYTES, Attributes, Value, canonical, canonical_item, size_of
-
-_AT_WORK = "Transaction is ongoing for the item"
-# "In most cases, a request must reach AWS within five minutes of the time stamp in the request":
-# https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html
-_SIGNATURE_VALID_S = 300
-
-ErrorResponse = dict[str, Any]
-"""The reply of an error, as the SDK returns it."""
-Reason = dict[str, Any]
-"""The reason, for one of its items, why a transaction is cancelled."""
+from ticketlock.testing._indexes import (
+    Described,
+    IndexDelay,
+    SecondaryIndex,
+    check_created,
+    check_vectors,
+    searched_in,
+)
+from ticketlock.testing._refusals import Refused, invalid
+from ticketlock.testing._stored import Key, KeyPart, Partitions, key_part
 
 _TOKEN_VALID_MS = 600_000
 
-Described = Mapping[str, Any]
-_MOST_DIMENSIONS = 4_096
-
 _MOST_BYTES_A_CHARACTER = 4
-_MAX_KEY_BYTES = (2_048, 1_024)
 _MOST_BYTES_IN_TRANSACTION = 4 * 1_024 * 1_024
 
-KeyPart = str | bytes | Decimal
-"""The value of a key attribute, ordered as in DynamoDB: text by its UTF-8 bytes, bytes, numbers."""
-Key = tuple[KeyPart, KeyPart]
-"""The parts of a key; the second is an empty text if the table has no sort key."""
 Parameters = Mapping[str, Any]
 Reply = dict[str, Any]
 ItemId = tuple[str, Key]
 """The name of a table, and a key in it."""
-
-
-class Fault(Enum):
-    """A fault that is injected into one request.
-
-    Attributes:
-        REQUEST_LOST: the request is not applied; there was no connection.
-        REPLY_LOST: the request is applied, or refused, but its reply does not arrive: reading it times out.
-        THROTTLED: the request is not applied; there were too many.
-        CONFLICT: the request is not applied, because a transaction was in progress on the same item. Affects the next
-            write, or the next transaction that reads.
-        SIGNATURE_EXPIRED: the request is not applied; it arrived more than five minutes after it was signed.
-        TOKEN_FORGOTTEN: a request that was applied before is applied again: the service has forgotten its client
-            request token, as it does after ten minutes. Affects the next TransactWriteItems.
-    """
-
-    REQUEST_LOST = "the request is lost"
-    REPLY_LOST = "the reply is lost"
-    THROTTLED = "the request is throttled"
-    CONFLICT = "the request conflicts with a transaction"
-    SIGNATURE_EXPIRED = "the request's signature has expired"
-    TOKEN_FORGOTTEN = "the transaction's token is forgotten"
-
-
-class Refused(Exception):
-    """The service answers with an error.
-
-    Attributes:
-        code, message: those of the error.
-        more: further members of the reply.
-    """
-
-    def __init__(self, code: str, message: str, **more: Any) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code = code
-        self.message = message
-        self.more = more
-
-    def failure(self) -> ErrorResponse:
-        """The reply, without the parts that every reply has."""
-        return {"Error": {"Code": self.code, "Message": self.message}, "message": self.message, **self.more}
-
-
-def invalid(message: str) -> Refused:
-    """The request itself is invalid."""
-    return Refused("ValidationException", message)
-
-
-def cancelled(reasons: list[Reason]) -> Refused:
-    """A transaction that is not applied, with one reason for each write."""
-    codes = ", ".join(reason["Code"] for reason in reasons)
-    message = f"Transaction cancelled, please refer cancellation reasons for specific reasons [{codes}]"
-    return Refused("TransactionCanceledException", message, CancellationReasons=reasons)
-
-
-def throttled() -> Refused:
-    """Too many requests."""
-    return Refused("ThrottlingException", "Rate of requests exceeds the allowed throughput.")
-
-
-def conflict() -> Refused:
-    """A transaction is in progress on the item of a write."""
-    return Refused("TransactionConflictException", _AT_WORK)
-
-
-def conflict_reason() -> Reason:
-    """Another transaction is in progress on an item of a transaction."""
-    return {"Code": "TransactionConflict", "Message": _AT_WORK}
-
-
-def signature_expired(now_s: int) -> Refused:
-    """The request arrived a second too late, in DynamoDB's words (https://github.com/aws/aws-sdk-js-v3/issues/7605).
-
-    Args:
-        now_s: the service's time, seconds since the epoch.
-    """
-    signed, oldest, now = (_basic(now_s - ago_s) for ago_s in (_SIGNATURE_VALID_S + 1, _SIGNATURE_VALID_S, 0))
-    message = f"Signature expired: {signed} is now earlier than {oldest} ({now} - 5 min.)"
-    return Refused("InvalidSignatureException", message)
-
-
-def _basic(at_s: int) -> str:
-    return strftime("%Y%m%dT%H%M%SZ", gmtime(at_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,39 +136,6 @@ def _said(items: Any) -> str:
     return json.dumps(items, sort_keys=True, default=repr)
 
 
-def searched_in(index: Described) -> list[str]:
-    """The attributes of its search schema."""
-    return [each["AttributeName"] for each in index.get("SearchSchema", ())]
-
-
-def check_created(index: Described, kinds: Mapping[str, str]) -> None:
-    """Refuse an index that cannot be created."""
-    if not set(searched_in(index)) <= kinds.keys():
-        raise invalid("One element in SearchSchema is not defined in attribute definitions")
-    if not 1 <= index["Dimensions"] <= _MOST_DIMENSIONS:
-        raise invalid(f"Dimensions is 1 to {_MOST_DIMENSIONS}, and is {index['Dimensions']}")
-
-
-def check_vectors(item: Attributes, indexes: Iterable[Described], kinds: Mapping[str, str]) -> None:
-    """Refuse an item that one of the indexes cannot take."""
-    for index in indexes:
-        name, dimensions = index["VectorAttribute"]["AttributeName"], index["Dimensions"]
-        vector = item.get(name, {"L": [{"N": "0"}] * dimensions})
-        if vector.keys() != {"L"} or any(each.keys() != {"N"} for each in vector["L"]):
-            raise invalid(f"One or more parameter values were invalid: Invalid type for parameter {name}")
-        if len(vector["L"]) != dimensions:
-            raise invalid(
-                f"One or more parameter values were invalid: the vector {name} has {len(vector['L'])} dimensions, and "
-                f"the index {index['IndexName']} has {dimensions}"
-            )
-        for searched in searched_in(index):
-            if searched in item and item[searched].keys() != {kinds[searched]}:
-                raise invalid(
-                    "One or more parameter values were invalid: "
-                    f"Type mismatch for Index Key {searched} Expected: {kinds[searched]}"
-                )
-
-
 class Table:
     """One table. It returns its own items, not copies: they are never changed, only replaced.
 
@@ -278,8 +145,10 @@ class Table:
         key_kinds: their types, ``"S"``, ``"N"`` or ``"B"``.
         ttl_attribute: the attribute of time to live; None while that is off.
         watches: collect which items are changed.
+        indexes: its secondary indexes, by name.
         vector_indexes: their descriptions, by name.
         searched_kinds: the types of the attributes in their search schemas.
+        delay: what delays the changes of its indexes.
     """
 
     def __init__(
@@ -295,9 +164,11 @@ class Table:
         self._key_set = frozenset(key_names)
         self.ttl_attribute = ttl_attribute
         self.watches: list[_Watch] = []
+        self.indexes: dict[str, SecondaryIndex] = {}
         self.vector_indexes: dict[str, Described] = {}
         self.searched_kinds: dict[str, str] = {}
-        self._partitions: dict[KeyPart, _Partition] = {}
+        self.delay = IndexDelay()
+        self._stored = Partitions()
 
     @classmethod
     def created(cls, parameters: Mapping[str, Any]) -> "Table":
@@ -305,19 +176,54 @@ class Table:
         roles = {element["KeyType"]: element["AttributeName"] for element in parameters["KeySchema"]}
         names = tuple(roles[role] for role in ("HASH", "RANGE") if role in roles)
         types = {each["AttributeName"]: each["AttributeType"] for each in parameters["AttributeDefinitions"]}
-        indexes = parameters.get("VectorIndexes", ())
-        searched = {name for index in indexes for name in searched_in(index)}
-        if set(names) | (searched & types.keys()) != types.keys() or "HASH" not in roles:
+        kinds_of_indexes = ("VectorIndexes", "GlobalSecondaryIndexes", "LocalSecondaryIndexes")
+        vectors, global_ones, local_ones = (parameters.get(kind, ()) for kind in kinds_of_indexes)
+        searched = {name for index in vectors for name in searched_in(index)}
+        of_indexes = (each["AttributeName"] for index in (*global_ones, *local_ones) for each in index["KeySchema"])
+        keys = {*names, *of_indexes}
+        if keys | (searched & types.keys()) != types.keys() or "HASH" not in roles:
             raise invalid(
                 "One or more parameter values were invalid: Some AttributeDefinitions are not used. "
-                f"AttributeDefinitions: {sorted(types)}, keys used: {sorted(names)}"
+                f"AttributeDefinitions: {sorted(types)}, keys used: {sorted(keys)}"
             )
         if not set(types.values()) <= {"S", "N", "B"}:
             raise invalid(f"Member must satisfy enum value set: [B, N, S], and is {sorted(types.values())}")
         made = cls(parameters["TableName"], names, key_kinds=tuple(types[name] for name in names))
-        for index in indexes:
+        for index in global_ones:
+            made.add_index(index, types)
+        for index in local_ones:
+            made.add_index(index, types, is_local=True)
+        for index in vectors:
             made.add_vector_index(index, types)
         return made
+
+    def add_index(self, index: Described, kinds: Mapping[str, str], *, is_local: bool = False) -> None:
+        """Add a secondary index; it has all items at once that have its key.
+
+        Args:
+            kinds: the types of the attributes that the request defines.
+            is_local: whether it is a local one; otherwise it is a global one.
+        """
+        name = index["IndexName"]
+        if name in self.indexes:
+            raise invalid(f"Attempting to create an index which already exists: {name}")
+        added = self.indexes[name] = SecondaryIndex(index, kinds, self, is_local=is_local)
+        for item in self.items():
+            added.take(item, item)
+
+    def remove_index(self, name: str) -> None:
+        """Delete a global secondary index; it is gone at once."""
+        if name not in self.indexes:
+            raise Refused("ResourceNotFoundException", f"Requested resource not found: index {name} not found")
+        del self.indexes[name]
+
+    def read_through(self, index: str | None) -> "Table | SecondaryIndex":
+        """What a Query or a Scan reads: the table itself, or one of its indexes."""
+        if index is None:
+            return self
+        if index not in self.indexes:
+            raise invalid(f"The table does not have the specified index: {index}")
+        return self.indexes[index]
 
     def add_vector_index(self, index: Described, kinds: Mapping[str, str]) -> None:
         """Add a vector index; it is there at once. Items that it would refuse stay as they are.
@@ -343,6 +249,11 @@ class Table:
         """The table's description, as in DescribeTable."""
         roles = zip(self.key_names, ("HASH", "RANGE"), strict=False)
         kinds = self.searched_kinds | dict(zip(self.key_names, self.key_kinds, strict=False))
+        kinds |= {name: kind for index in self.indexes.values() for name, kind in index.kinds.items()}
+        described: dict[str, list[Any]] = {}
+        for index in self.indexes.values():
+            kind = "LocalSecondaryIndexes" if index.is_local else "GlobalSecondaryIndexes"
+            described.setdefault(kind, []).append(index.description())
         vectors = [{**index, "IndexStatus": "ACTIVE"} for index in self.vector_indexes.values()]
         return {
             "TableName": self.name,
@@ -350,6 +261,7 @@ class Table:
             "TableArn": f"arn:aws:dynamodb:us-east-1:123456789012:table/{self.name}",
             "KeySchema": [{"AttributeName": name, "KeyType": role} for name, role in roles],
             "AttributeDefinitions": [{"AttributeName": name, "AttributeType": kind} for name, kind in kinds.items()],
+            **described,
             **({"VectorIndexes": vectors} if vectors else {}),
             "BillingModeSummary": {"BillingMode": "PAY_PER_REQUEST"},
             "ItemCount": sum(1 for _ in self.items()),
@@ -368,44 +280,50 @@ class Table:
                     "One or more parameter values were invalid: "
                     f"Type mismatch for key {name} expected: {self.key_kinds[position]} actual: {''.join(given[name])}"
                 )
-            parts.append(self.key_part(position, given[name]))
+            parts.append(self._key_part(position, given[name]))
         return parts[0], parts[1] if len(parts) > 1 else ""
 
-    def key_part(self, position: int, value: Value) -> KeyPart:
-        """Parse a value of the partition key (position 0) or the sort key (1)."""
-        kind = self.key_kinds[position]
-        content = canonical(value)[kind]
-        if kind == "N":
-            return Decimal(content)
-        part: str | bytes = content
-        size, most = len(part.encode() if isinstance(part, str) else part), _MAX_KEY_BYTES[position]
-        if not 1 <= size <= most:
-            raise invalid(
-                "One or more parameter values are not valid. "
-                f"The key {self.key_names[position]} has 1 to {most} bytes, and this has {size}"
-            )
-        return part
+    @property
+    def partition_kinds(self) -> Mapping[str, str]:
+        """The type of the attribute of its partition key."""
+        return {self.key_names[0]: self.key_kinds[0]}
+
+    @property
+    def sort_kinds(self) -> Mapping[str, str]:
+        """The same of its sort key; it may have none."""
+        return dict(zip(self.key_names[1:], self.key_kinds[1:], strict=True))
+
+    def partition_of(self, values: Sequence[Value]) -> KeyPart:
+        """Parse the value of its partition key."""
+        return self._key_part(0, values[0])
+
+    def sort_part(self, value: Value) -> KeyPart:
+        """Parse a value of its sort key."""
+        return self._key_part(1, value)
+
+    def _key_part(self, position: int, value: Value) -> KeyPart:
+        return key_part(position, self.key_names[position], self.key_kinds[position], value)
 
     def key_item(self, item: Attributes) -> Attributes:
         """The key of an item, in the form of a request."""
         return {name: canonical(item[name]) for name in self.key_names}
 
+    def start_of(self, given: Any) -> Key:
+        """The key after which a page begins."""
+        return self.key_of(given)
+
     def get(self, key: Key) -> Attributes | None:
         """The item of a key."""
-        partition = self._partitions.get(key[0])
-        return partition.items.get(key[1]) if partition is not None else None
+        return self._stored.get(key)
 
     def put(self, key: Key, item: Attributes | None) -> None:
         """Store an item under a key; None deletes what is stored there."""
-        pk, sk = key
         for watch in self.watches:
             watch.changed.add((self.name, key))
-        if item is not None:
-            self._partitions.setdefault(pk, _Partition()).put(sk, item)
-        elif pk in self._partitions:
-            self._partitions[pk].remove(sk)
-            if not self._partitions[pk].items:
-                del self._partitions[pk]
+        before = self.get(key) if self.indexes else None
+        self._stored.put(key, item)
+        for index in self.indexes.values():
+            index.note(before, item)
 
     def checked(self, item: Attributes) -> Attributes:
         """Check an item for this table."""
@@ -413,6 +331,8 @@ class Table:
         # Only text beyond ASCII is longer than its printed form, so most items need not be measured exactly.
         if len(repr(item)) * _MOST_BYTES_A_CHARACTER > MAX_ITEM_BYTES and size_of(item) > MAX_ITEM_BYTES:
             raise invalid("Item size has exceeded the maximum allowed size")
+        for index in self.indexes.values():
+            index.check(item)
         check_vectors(item, self.vector_indexes.values(), self.searched_kinds)
         return item
 
@@ -420,53 +340,11 @@ class Table:
         self, pk: KeyPart, at_least: KeyPart | None = None, after: KeyPart | None = None, *, is_forward: bool = True
     ) -> Iterator[Attributes]:
         """The items of a partition in the order of their sort keys, from one on, or after one; or in reverse order."""
-        if pk not in self._partitions:
-            return iter(())
-        found = self._partitions[pk]
-        return found.from_(at_least, after) if is_forward else found.down_from(after)
+        return self._stored.partition(pk, at_least, after, is_forward=is_forward)
 
     def items(self, after: Key | None = None, part: int = 0, parts: int = 1) -> Iterator[Attributes]:
         """All items, or those of a segment, partition by partition, in an order unrelated to their keys."""
-        for pk in sorted(self._partitions, key=_scattered):
-            if int.from_bytes(_scattered(pk)[0]) % parts != part:
-                continue
-            if after is None or _scattered(pk) > _scattered(after[0]):
-                yield from self.partition(pk)
-            elif pk == after[0]:
-                yield from self.partition(pk, after=after[1])
-
-
-class _Partition:
-    def __init__(self) -> None:
-        self.items: dict[KeyPart, Attributes] = {}
-        # All have one type; Python orders text by code points, which is the order of its UTF-8 bytes.
-        self._order: list[Any] = []
-
-    def put(self, sk: KeyPart, item: Attributes) -> None:
-        if sk not in self.items:
-            bisect.insort(self._order, sk)
-        self.items[sk] = item
-
-    def remove(self, sk: KeyPart) -> None:
-        if self.items.pop(sk, None) is not None:
-            del self._order[bisect.bisect_left(self._order, sk)]
-
-    def from_(self, at_least: KeyPart | None, after: KeyPart | None) -> Iterator[Attributes]:
-        begin = bisect.bisect_left(self._order, at_least) if at_least is not None else 0
-        if after is not None:
-            begin = max(begin, bisect.bisect_right(self._order, after))
-        for position in range(begin, len(self._order)):
-            yield self.items[self._order[position]]
-
-    def down_from(self, after: KeyPart | None) -> Iterator[Attributes]:
-        end = bisect.bisect_left(self._order, after) if after is not None else len(self._order)
-        for position in reversed(range(end)):
-            yield self.items[self._order[position]]
-
-
-def _scattered(pk: Any) -> tuple[bytes, Any]:
-    """The sort key of a partition within its table, where all keys have one type."""
-    return hashlib.sha256(pk if isinstance(pk, bytes) else str(pk).encode()).digest(), pk
+        return self._stored.items(after, part, parts)
 
 
 class _Watch:
@@ -481,12 +359,14 @@ class MemoryTables:
 
     Attributes:
         transactions: what is remembered of the transactions on their items.
+        delay: what delays the changes of their indexes.
     """
 
     def __init__(self, transactions: Transactions) -> None:
         self._tables: dict[str, Table] = {}
         self._watches: list[_Watch] = []
         self.transactions = transactions
+        self.delay = IndexDelay()
 
     def __getitem__(self, name: str) -> Table:
         if name not in self._tables:
@@ -498,7 +378,7 @@ class MemoryTables:
         if table.name in self._tables:
             raise Refused("ResourceInUseException", f"Table already exists: {table.name}")
         self._tables[table.name] = table
-        table.watches = self._watches
+        table.watches, table.delay = self._watches, self.delay
         return table
 
     def remove(self, name: str) -> Table:

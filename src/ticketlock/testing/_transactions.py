@@ -15,18 +15,8 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from ticketlock.testing import _requests
-from ticketlock.testing._tables import (
-    ItemId,
-    MemoryTables,
-    Parameters,
-    Reason,
-    Refused,
-    Reply,
-    cancelled,
-    check_size_of_transaction,
-    conflict_reason,
-    invalid,
-)
+from ticketlock.testing._refusals import Reason, Refused, cancelled, conflict_reason, invalid
+from ticketlock.testing._tables import ItemId, MemoryTables, Parameters, Reply, check_size_of_transaction
 
 _MOST_ACTIONS = 100
 _LONGEST_TOKEN = 36

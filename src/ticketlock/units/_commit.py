@@ -185,7 +185,8 @@ def writes_beside(commit: Commit, now_ms: int) -> tuple[Write, ...]:
     writes: tuple[Write, ...] = ()
     if commit.terms.name is not None:
         after = Receipt(is_committed=True, unit=commit.terms.unit)
-        writes += (put_receipt(commit.units_table, commit.terms.name, commit.receipt, after, now_ms),)
+        kept_s = commit.terms.names_kept_s
+        writes += (put_receipt(commit.units_table, commit.terms.name, commit.receipt, after, now_ms, kept_s),)
     if commit.terms.saved is not None:
         writes += (UnitRecords(commit.units_table).end_saved(commit.terms.saved, "committed", now_ms),)
     return writes

@@ -18,7 +18,6 @@ NO_ROW_THAT_STAYS_AS_LONG = "attribute_not_exists(#unit) OR (#ttl < :until AND #
 ROW_IS_THERE = "attribute_exists(#unit)"
 NOT_WRITTEN_SINCE_THIS_TRY = "attribute_not_exists(#unit) OR #try < :try"
 NO_HEAD = "attribute_not_exists(#state)"
-A_HEAD_THAT_STAYS = "attribute_exists(#state) AND attribute_exists(#rev) AND attribute_not_exists(#ttl)"
 KNOWN_FORMAT = "#format = :format"
 HEAD_IS_PENDING = "#state = :pending"
 REV_AS_I_SAW = "#rev = :rev"

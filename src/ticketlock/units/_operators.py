@@ -45,9 +45,9 @@ from ticketlock.units._meeting import (
     read_entries,
 )
 from ticketlock.units._packing import Entry, by_table
-from ticketlock.units._record import CLOSED_IS_KEPT_S, Record, UnitRecord, UnitRecords, begun_ms, decide, is_id
+from ticketlock.units._record import CLOSED_IS_KEPT_S, Record, UnitRecord, UnitRecords, begun_ms, decide, is_id, is_open
 from ticketlock.units._rows import TIME_CHECK, Receipt, Strange, is_receipt_of, put_receipt, read_receipt
-from ticketlock.units._settings import NAME_BYTES
+from ticketlock.units._settings import NAME_BYTES, UnitsSettings
 from ticketlock.units._sweeping import Swept, sweep_one
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._values import PYTHON
@@ -94,18 +94,19 @@ OUTCOMES = {"pending": Outcome.PENDING, "committed": Outcome.COMMITTED, "rolledB
 """The outcome for each state in a record."""
 
 
-def outcome(table: str, own: str, *, name: str | None, unit: str | None) -> ForkingSteps[Outcome]:
+def outcome(settings: UnitsSettings, own: str, *, name: str | None, unit: str | None) -> ForkingSteps[Outcome]:
     if name is not None and unit is None:
-        return outcome_of_name(table, name, own)
+        return outcome_of_name(settings.units_table, name, own, settings.names_kept_s)
     if name is None and unit is not None:
-        return outcome_of_unit(table, unit)
+        return outcome_of_unit(settings.units_table, unit)
     raise InvalidUnitRequest("name", name, "a name or a unit: one of the two")
 
 
-def outcome_of_name(table: str, name: str, own: str) -> ForkingSteps[Outcome]:
+def outcome_of_name(table: str, name: str, own: str, kept_s: int) -> ForkingSteps[Outcome]:
     """The outcome of a name. A name that was not committed is given up, so that no late request can commit it.
 
     Args:
+        kept_s: for how long it stays given up.
         own: a new id. By it a unit notices that the name was given up, even if the receipt of an earlier time that it
             was given up has gone since.
     """
@@ -114,7 +115,7 @@ def outcome_of_name(table: str, name: str, own: str) -> ForkingSteps[Outcome]:
     while not (found := Receipt.of(reply.item)).is_committed:
         now: Moment = (yield Pause(0)).now
         given_up = Receipt(is_committed=False, unit=own)
-        reply = yield put_receipt(table, name, found, given_up, now.latest_ms)
+        reply = yield put_receipt(table, name, found, given_up, now.latest_ms, kept_s)
         if reply.applied or is_receipt_of(reply.item, own):
             return Outcome.ROLLED_BACK
     return Outcome.COMMITTED
@@ -246,7 +247,12 @@ def open_units(records: UnitRecords, strange: Callable[[Strange], object] = warn
     after: Item | None = None
     while True:
         page: Reply = yield records.scan(after)
-        for row in page.items:
+        rows: Sequence[Item | None] = ()
+        if page.items:
+            heads: Reply = yield records.read_open(page)
+            rows = heads.items
+        # The index may be behind.
+        for row in filter(is_open, rows):
             assert row is not None
             try:
                 head = UnitRecord.of(row)

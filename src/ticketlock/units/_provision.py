@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ticketlock._expressions._schemas import Index
 from ticketlock.errors import InvalidUnitRequest, TableRefused
 from ticketlock.units._record import is_id
-from ticketlock.units._rows import KEY, NAME
+from ticketlock.units._rows import KEY, NAME, OPEN_INDEX
 from ticketlock.units._saved import OWNER
 from ticketlock.units._settings import as_a_unit_request
 from ticketlock.units._sweeping import SWEEP
@@ -30,14 +31,15 @@ def _is_row(item: Any) -> bool:
     return is_id(unit) or unit.startswith((NAME, OWNER, GUARDS_OF)) or unit == SWEEP
 
 
-UNITS_TABLE = TableKind("table of units", KEY, _is_row)
+UNITS_TABLE = TableKind("table of units", KEY, _is_row, OPEN_INDEX)
 
 
 def create_units_table(table_name: str, *, client: "DynamoDBClient | None" = None, **more: Any) -> bool:
     """Create a units table, unless a table of that name exists, and wait until it can be used.
 
-    Its keys are ``unit`` and ``row``, both text. It is billed on demand, with TTL on ``expiresAt``. A units table that
-    exists without TTL, for example after a restore, gets that.
+    Its keys are ``unit`` and ``row``, both text. It is billed on demand, with TTL on ``expiresAt`` and the sparse index
+    ``open``. A units table that exists without one of them, for example after a restore, gets it; DynamoDB fills an
+    index that is added later in the background, and sweeps do not find all units before that.
 
     Args:
         table_name: its name.
@@ -98,11 +100,21 @@ def _trials(table: UnitTable) -> Iterator[tuple[str, str, Request]]:
     yield "BatchGetItem", "BatchGetItem", GetMany([(name, key)])
     yield "GetItem", "TransactGetItems", GetTogether([(name, key)])
     yield "Query", "Query", Query(name, "#key = :key", names, {":key": key[table.key_names[0]]}, limit=1)
+    for index in table.schema.indexes:
+        yield "Query", f"Query of the index {index.name}", _query_of_index(table, index)
     yield "PutItem", "PutItem", never("Put", key, item=key)
     yield "UpdateItem", "UpdateItem", never("Update", key)
     yield "DeleteItem", "DeleteItem", never("Delete", key)
     both = TransactWrite((never("ConditionCheck", key), never("Delete", other)))
     yield "ConditionCheckItem", "TransactWriteItems", both
+
+
+def _query_of_index(table: UnitTable, index: Index) -> Query:
+    keys = [key for key in index.keys if key.role == "HASH"]
+    condition = " AND ".join(f"#k{at} = :k{at}" for at in range(len(keys)))
+    names = {f"#k{at}": key.name for at, key in enumerate(keys)}
+    values = {f":k{at}": {key.kind: _KEYS[key.kind][0]} for at, key in enumerate(keys)}
+    return Query(table.name, condition, names, values, index=index.name, limit=1, is_consistent=False)
 
 
 def _key(table: UnitTable, which: int) -> Item:

@@ -13,7 +13,9 @@ from ticketlock.units._packing import INLINE_BYTES, Entry, packed
 from ticketlock.units._rows import (
     FORMAT_NAMES,
     FORMAT_VALUES,
-    RECEIPT_IS_KEPT_S,
+    KEY,
+    OPEN,
+    OWNER_IS_KEPT_S,
     STAMP,
     Misshapen,
     check_row,
@@ -22,8 +24,8 @@ from ticketlock.units._rows import (
     put_row,
     row_key,
 )
-from ticketlock.wire._actions import TIME_TO_LIVE, Item, integer, number
-from ticketlock.wire._item_requests import Get, GetTogether
+from ticketlock.wire._actions import TIME_TO_LIVE, Item, Reply, integer, number
+from ticketlock.wire._item_requests import MOST_TOGETHER, Get, GetMany, GetTogether
 from ticketlock.wire._requests import Scan, Write, every
 from ticketlock.wire._table_time import Moment
 
@@ -33,16 +35,16 @@ _RANDOM_BITS = 80
 
 LEASE_MS = 60_000
 CLOSED_IS_KEPT_S = 24 * 3_600
-SAVED_IS_KEPT_S = RECEIPT_IS_KEPT_S
-"""After its end: longer than the 14 days in which an execution that has saved it may be redriven."""
+SAVED_IS_KEPT_S = OWNER_IS_KEPT_S
+"""After its end."""
 CORRECTION_IS_KEPT_S = 366 * 24 * 3_600
 _ROWS_OUTLIVE_THE_LEASE_BY_S = 24 * 3_600
 
 RecordState = Literal["pending", "committed", "rolledBack"]
 
 _HEAD = "head"
-# What an ended unit was saved with is of no more use, and each sweep would read it.
-_WITHOUT_WRITES = " REMOVE writes"
+# What an ended unit was saved with is of no more use.
+_WRITES = "writes"
 _NAMES = {"#unit": "unit", "#state": "state", "#rev": "rev", "#lease": "leaseUntilMs", "#coordinator": "coordinator"}
 _STATES: Mapping[str, Any] = {
     ":pending": {"S": "pending"},
@@ -119,6 +121,11 @@ class UnitRecord:
         return self.state == "committed" and not self.is_closed
 
     @property
+    def open_key(self) -> Item:
+        """Its place in the index of open heads."""
+        return {OPEN: {"S": self.unit}, **head_key(self.unit)}
+
+    @property
     def age(self) -> tuple[int, str]:
         """The oldest unit is the least."""
         return self.born_ms, self.unit
@@ -170,7 +177,7 @@ class Record(Enum):
     """
 
     PENDING = "pending"
-    LEASE_OVER = "lease over"
+    LEASE_OVER = "expired"
     ROLLED_BACK = "rolled back"
     COMMITTED = "committed"
     CLOSED = "closed"
@@ -249,9 +256,13 @@ class UnitRecords:
         return GetTogether([(self.table, head_key(unit)) for unit in units])
 
     def scan(self, after: Item | None, part: tuple[int, int] = (0, 1)) -> Scan:
-        """A page of the heads that may not be forgotten yet; of a part of the table, or of all of it."""
-        names = {"#state": "state", "#rev": "rev", "#ttl": TIME_TO_LIVE}
-        return Scan(only_if.A_HEAD_THAT_STAYS, (), after, self.table, names, part)
+        """A page of the index of open heads; of a part of it, or of all of it. It may be behind the table."""
+        return Scan(None, (), after, self.table, part=part, index=OPEN, limit=MOST_TOGETHER, asks_units=True)
+
+    def read_open(self, page: Reply) -> GetMany:
+        """Read the heads that a page has shown; ``is_open`` says whether one is still needed."""
+        found = (row for row in page.items if row is not None)
+        return GetMany([(self.table, {name: row[name] for name in KEY}) for row in found], asks_units=True)
 
     def read_pieces(self, head: UnitRecord) -> list[Get]:
         return [Get(self.table, key) for key in _rows_of_pieces(head)]
@@ -342,16 +353,19 @@ class UnitRecords:
 
     def close(self, head: UnitRecord, now_ms: int) -> Write:
         """Close a record of which every item is finished; it may be deleted once none of its rows is left."""
-        update = "SET closed = :yes" if head.has_rows else "SET closed = :yes, #ttl = :until"
-        if head.is_saved:
-            update += _WITHOUT_WRITES
+        removed = [_WRITES] if head.is_saved else []
+        update = "SET closed = :yes"
+        if not head.has_rows:
+            update, removed = f"{update}, #ttl = :until", [*removed, "#open"]
+        update += _removing(removed)
         values = {":yes": {"BOOL": True}, ":until": _until(head, now_ms)}
         return self._write("Update", head.unit, only_if.HEAD_IS_FINAL, update=update, values=values)
 
     def forget(self, head: UnitRecord, now_ms: int) -> Write:
         """Let a closed record be deleted by time to live: none of its rows is left."""
         values = {":until": _until(head, now_ms)}
-        return self._write("Update", head.unit, only_if.HEAD_IS_CLOSED, update="SET #ttl = :until", values=values)
+        update = f"SET #ttl = :until{_removing(['#open'])}"
+        return self._write("Update", head.unit, only_if.HEAD_IS_CLOSED, update=update, values=values)
 
     # Of corrections.
 
@@ -399,9 +413,11 @@ class UnitRecords:
         """End it by its coordinator: it has marked nothing under its own id, so it is closed at once."""
         update = "SET #state = :ended, finalMs = :now, closed = :yes"
         values: Item = {"ended": {"S": state}, "now": number(now_ms), "yes": {"BOOL": True}}
+        removed = [_WRITES]
         if head.pieces == 0:
             update, values = f"{update}, #ttl = :until", {**values, "until": _until(head, now_ms)}
-        return self._change(head, update + _WITHOUT_WRITES, **values)
+            removed.append("#open")
+        return self._change(head, update + _removing(removed), **values)
 
     def _change(self, head: UnitRecord, update: str, *conditions: str, **values: Any) -> Write:
         """Change a pending head that is still this coordinator's; the values are those of the placeholders."""
@@ -414,12 +430,13 @@ class UnitRecords:
             condition = every(only_if.KNOWN_FORMAT, condition)
         values = {**_STATES, **FORMAT_VALUES, **more.pop("values", {})}
         names = {**_NAMES, **FORMAT_NAMES, "#by": "by", "#ttl": TIME_TO_LIVE, "#keys": "keys", "#owner": "owner"}
+        names["#open"] = OPEN
         return Write(operation, head_key(unit), condition, names=names, values=values, table=self.table, **more)
 
 
 def _row(head: UnitRecord) -> Item:
     item: dict[str, Any] = {
-        **head_key(head.unit),
+        **head.open_key,
         **STAMP,
         "state": {"S": "pending"},
         "rev": number(head.rev),
@@ -439,6 +456,15 @@ def _row(head: UnitRecord) -> Item:
     if head.steps:
         item["steps"] = {"BS": sorted(head.steps)}
     return item
+
+
+def is_open(row: Item | None) -> bool:
+    """Whether a head is still needed: it has not been closed, or rows beside it are left."""
+    return row is not None and OPEN in row
+
+
+def _removing(names: Sequence[str]) -> str:
+    return f" REMOVE {', '.join(names)}" if names else ""
 
 
 def _until(head: UnitRecord, now_ms: int) -> Mapping[str, str]:

@@ -26,7 +26,17 @@ Strange = InvalidUnitRequest | UnsupportedFormat
 """What a row raises that no unit has written, or a newer version."""
 
 KEY = ("unit", "row")
-RECEIPT_IS_KEPT_S = 30 * 24 * 3_600
+OPEN = "open"
+"""The index of the heads that are still needed, and the attribute of those that is its key: the unit's id."""
+OPEN_KEY = (OPEN, *KEY)
+OPEN_INDEX: Mapping[str, Any] = {
+    "IndexName": OPEN,
+    "KeySchema": [{"AttributeName": OPEN, "KeyType": "HASH"}],
+    "Projection": {"ProjectionType": "KEYS_ONLY"},
+}
+"""As in CreateTable. Only the keys are projected, so that a change of a head costs nothing in the index."""
+OWNER_IS_KEPT_S = 30 * 24 * 3_600
+"""Longer than the 14 days in which an execution may be redriven."""
 
 NAME = "name#"
 """What precedes a name in place of a unit's id."""
@@ -156,7 +166,7 @@ def read_receipt(table: str, name: str) -> Get:
     return Get(table, _receipt_key(name))
 
 
-def put_receipt(table: str, name: str, before: Receipt, after: Receipt, now_ms: int) -> Write:
+def put_receipt(table: str, name: str, before: Receipt, after: Receipt, now_ms: int, kept_s: int) -> Write:
     """Commit a name, or give it up, if its receipt is unchanged, or was given up and is deleted since."""
     condition, values = only_if.NO_SUCH_ROW, {}
     if before.unit:
@@ -165,7 +175,7 @@ def put_receipt(table: str, name: str, before: Receipt, after: Receipt, now_ms: 
     contents: Item = {
         "state": {"S": "committed" if after.is_committed else "rolledBack"},
         "by": {"S": after.unit},
-        TIME_TO_LIVE: expires_at(now_ms, RECEIPT_IS_KEPT_S),
+        TIME_TO_LIVE: expires_at(now_ms, kept_s),
     }
     return put_row(table, _receipt_key(name), condition, contents, names=_NAMES, values=values)
 

@@ -56,7 +56,7 @@ from ticketlock.units._rows import (
     FORMAT_NAMES,
     FORMAT_VALUES,
     NEVER_USED,
-    RECEIPT_IS_KEPT_S,
+    OWNER_IS_KEPT_S,
     Receipt,
     Strange,
     check_row,
@@ -171,7 +171,7 @@ def _is_rolled_back(row: Item | None, *, repeated: bool) -> bool:
 
 def _end(table: str, owner: str, now: Moment) -> Write:
     """No unit is saved under it any more: from now on, also if an earlier end is about to be forgotten."""
-    return _put(table, owner, _ENDED, expires_at(now.latest_ms, RECEIPT_IS_KEPT_S))
+    return _put(table, owner, _ENDED, expires_at(now.latest_ms, OWNER_IS_KEPT_S))
 
 
 def _put(table: str, owner: str, row: str, until: Mapping[str, str]) -> Write:

@@ -19,6 +19,7 @@ from ticketlock.wire._driver import Clocks
 
 NAME_BYTES = 1_024
 """The longest name of a unit, of a step and of an owner."""
+NAMES_ARE_KEPT_S = 30 * 24 * 3_600
 MOST_STEPS = 100
 """Steps that the record of a unit keeps at most."""
 _DIGEST_BYTES = 16
@@ -27,7 +28,8 @@ Engine = Literal["native", "marked"]
 
 _LONGEST_TIMEOUT_MS = 900_000
 _SHORTEST_KEEP_MS = 1_000
-_LONGEST_KEEP_MS = 366 * 24 * 3_600_000
+_DAY_S = 24 * 3_600
+_LONGEST_KEEP_MS = 366 * _DAY_S * 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ class Terms:
         engine: how it is committed; None: natively if it fits.
         saved: the record of the saved unit that it continues; None for a new unit.
         step: which step of that unit it is; None for none.
+        names_kept_s: for how long the receipt of its name is kept.
     """
 
     unit: str
@@ -84,6 +87,7 @@ class Terms:
     engine: Engine | None = None
     saved: UnitRecord | None = None
     step: SavedStep | None = None
+    names_kept_s: int = NAMES_ARE_KEPT_S
 
     @property
     def id(self) -> str:
@@ -149,6 +153,7 @@ class UnitsSettings:
     units_table: str
     marks: Marks
     timeout: Any
+    names_kept_s: int = NAMES_ARE_KEPT_S
 
     def __post_init__(self) -> None:
         _timeout_ms(self.timeout)
@@ -186,6 +191,7 @@ class UnitsSettings:
             under=under,
             engine=engine,
             step=None if step is None else SavedStep(text("step", step, NAME_BYTES, InvalidUnitRequest)),
+            names_kept_s=self.names_kept_s,
         )
 
     def terms_outside(self, clocks: Clocks, isolation: Any) -> Terms:
@@ -197,6 +203,12 @@ class UnitsSettings:
     def until_ms(self, clocks: Clocks, timeout: Any) -> int | None:
         """When a time-out ends, by the local clock; None for none."""
         return None if timeout is None else clocks.read().local_ms + _timeout_ms(timeout)
+
+
+def keeping_names(keep_names_for: Any) -> int:
+    """For how many seconds the receipts of names are kept: a day at least, since TTL may delete days later anyway."""
+    least_ms = _DAY_S * 1_000
+    return duration_ms("keep_names_for", keep_names_for, least_ms, _LONGEST_KEEP_MS, InvalidUnitRequest) // 1_000
 
 
 def keeping(keep_for: Any, owner: Any) -> SaveOptions:

@@ -19,8 +19,8 @@ from ticketlock.units import _conditions as only_if
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Marked, RedoLog, close, finish, is_for_contents, not_finished, unmark
 from ticketlock.units._packing import Entry, by_table
-from ticketlock.units._record import Record, UnitRecord, UnitRecords, decide
-from ticketlock.units._rows import FORMAT_NAMES, FORMAT_VALUES, KEY, check_row, row_key
+from ticketlock.units._record import Record, UnitRecord, UnitRecords, decide, is_open
+from ticketlock.units._rows import FORMAT_NAMES, FORMAT_VALUES, OPEN_KEY, check_row, row_key
 from ticketlock.units._work import chunks
 from ticketlock.wire._actions import TIME_TO_LIVE, Item, Reply, number
 from ticketlock.wire._item_requests import MOST_TOGETHER, Get, GetMany
@@ -31,6 +31,7 @@ SWEEP = "sweep"
 """Used in place of a unit's id; no id of a unit has this form."""
 
 _IS_KEPT_S = 24 * 3_600
+_IS_OLD_MS = 60_000
 _NAMES = {"#unit": "unit", "#state": "state", "#after": "after", "#ttl": TIME_TO_LIVE} | FORMAT_NAMES
 
 _log = logging.getLogger("ticketlock")
@@ -40,6 +41,8 @@ COPIES_COME_WITHIN_MS = 600_000
 
 MOST_PARTS = 32
 """Parts that are swept at once: as many as a client sends requests at a time."""
+
+MOST_READ_UNITS_PER_S = 1_000_000
 
 
 class SweepPosition:
@@ -59,7 +62,7 @@ class SweepPosition:
         return Get(self._table, self._key)
 
     def after(self, row: Item | None) -> Item | None:
-        """The key after which to continue; None for the beginning, also if no process of this format has written it."""
+        """The place in the index to continue after; None for the beginning, also if another format wrote it."""
         if row is None:
             return None
         try:
@@ -68,7 +71,7 @@ class SweepPosition:
             _log.warning("this sweep begins at the beginning: %s", error)
             return None
         found: Any = row.get("after", {}).get("M", {})
-        is_ours = set(found) == set(KEY) and all(set(value) == {"S"} for value in found.values())
+        is_ours = set(found) == set(OPEN_KEY) and all(set(value) == {"S"} for value in found.values())
         return found if is_ours else None
 
     def keep(self, after: Item, now_ms: int) -> Write:
@@ -95,7 +98,7 @@ class Swept:
         refused: items of those that DynamoDB refuses to write: an operator has to correct them.
         oldest_ms: the age of the oldest unit that is pending or could not be finished; 0 if there is none. Saved units
             do not count.
-        is_whole: whether the sweep came to the end of the table; otherwise the next one with a time-out continues
+        is_whole: whether the sweep came to the end of the index; otherwise the next one with a time-out continues
             there.
     """
 
@@ -129,63 +132,99 @@ class _OutOfTime(Exception):
 
 
 @dataclass(slots=True)
-class _TimeOfPart:
-    """The time of one part. With too little of it one unit is swept, or some of its items are finished.
+class _PartLimits:
+    """The time of one part, and how fast it reads.
 
-    Otherwise sweeps whose time ends while they read would never come any further.
+    With too little time one unit is swept, or some of its items are finished. Otherwise sweeps whose time ends while
+    they read would never come any further.
 
     Attributes:
         last_ms: when it ends, by the local clock.
+        units_per_s: how many read units it consumes in a second.
         has_advanced: whether a unit was swept, or items were finished.
+        free_from_ms: when what it has read is paid off, by the local clock.
     """
 
     last_ms: float = math.inf
+    units_per_s: float = math.inf
     has_advanced: bool = False
+    free_from_ms: float = -math.inf
 
     def is_over(self, now: Moment) -> bool:
         return self.has_advanced and now.local_ms > self.last_ms
 
+    def pace(self, reply: Reply) -> ForkingSteps[Moment]:
+        """Wait as long as a read's units take at this speed."""
+        now = reply.now
+        self.free_from_ms = max(self.free_from_ms, now.local_ms) + 1_000 * reply.units / self.units_per_s
+        pause_ms = math.floor(self.free_from_ms - now.local_ms)
+        return now if pause_ms < 1 else (yield Pause(pause_ms)).now
 
-def sweep(records: UnitRecords, marks: Marks, *, parts: int = 1, until_ms: int | None = None) -> ForkingSteps[Swept]:
+
+def sweep(
+    records: UnitRecords,
+    marks: Marks,
+    *,
+    parts: int = 1,
+    until_ms: int | None = None,
+    read_units_per_s: int | None = None,
+) -> ForkingSteps[Swept]:
     """End and finish the units that were left, and close those that are finished. Safe to repeat, and in parallel.
 
     Args:
         until_ms: when to stop, by the local clock, but for a first unit; the next sweep that has an end and as many
-            parts continues there. None: at the end of the table.
+            parts continues there. None: at the end of the index.
+        read_units_per_s: at most about so many, all parts together; None for no bound.
     """
     whole_number("parts", parts, 1, MOST_PARTS, InvalidUnitRequest)
+    if read_units_per_s is not None:
+        whole_number("read_units_per_s", read_units_per_s, 1, MOST_READ_UNITS_PER_S, InvalidUnitRequest)
+    of_part = math.inf if read_units_per_s is None else read_units_per_s / parts
+
+    def part(at: int) -> ForkingSteps[Swept]:
+        return _sweep_part(records, marks, (at, parts), until_ms, of_part)
+
     if parts == 1:
-        return (yield from _sweep_part(records, marks, (0, 1), until_ms))
+        return (yield from part(0))
     swept, failed = Swept(), None
-    for part in (yield Together(tuple(_sweep_part(records, marks, (at, parts), until_ms) for at in range(parts)))):
-        if isinstance(part, TableError):
-            failed = failed or part
+    for done in (yield Together(tuple(map(part, range(parts))))):
+        if isinstance(done, TableError):
+            failed = failed or done
         else:
-            swept += part
+            swept += done
     if failed is not None:
         raise failed
     return swept
 
 
-def _sweep_part(records: UnitRecords, marks: Marks, part: tuple[int, int], until_ms: int | None) -> ForkingSteps[Swept]:
+def _sweep_part(
+    records: UnitRecords, marks: Marks, part: tuple[int, int], until_ms: int | None, units_per_s: float
+) -> ForkingSteps[Swept]:
     swept, after, place, is_kept = Swept(), None, SweepPosition(records.table, part), False
-    time = _TimeOfPart() if until_ms is None else _TimeOfPart(until_ms)
+    limits = _PartLimits(math.inf if until_ms is None else until_ms, units_per_s)
     if until_ms is not None:
         kept: Reply = yield place.read()
         after, is_kept = place.after(kept.item), kept.item is not None
     while True:
         page: Reply = yield records.scan(after, part)
-        now = page.now
-        for row in page.items:
+        now = yield from limits.pace(page)
+        rows: Sequence[Item | None] = ()
+        if page.items:
+            heads: Reply = yield records.read_open(page)
+            now, rows = (yield from limits.pace(heads)), heads.items
+        for entry, row in zip(page.items, rows, strict=True):
             if until_ms is not None:
                 # The units before it may have taken long.
                 now = (yield Pause(0)).now
-            if time.is_over(now):
+            if limits.is_over(now):
                 break
-            assert row is not None
-            swept = yield from _sweep_row(row, now, records, marks, swept, time)
-            time.has_advanced = True
-            after = {name: row[name] for name in KEY}
+            assert entry is not None
+            # Otherwise the index was behind.
+            if is_open(row):
+                assert row is not None
+                swept = yield from _sweep_row(row, now, records, marks, swept, limits)
+                limits.has_advanced = True
+            after = {name: entry[name] for name in OPEN_KEY}
         else:
             after = page.last_key
             if after is None:
@@ -196,17 +235,17 @@ def _sweep_part(records: UnitRecords, marks: Marks, part: tuple[int, int], until
             # After each page, so that a process that is killed has not swept in vain.
             yield place.keep(after, now.latest_ms)
             is_kept = True
-        if now.local_ms > time.last_ms:
+        if now.local_ms > limits.last_ms:
             return replace(swept, is_whole=False)
 
 
 def _sweep_row(
-    row: Item, now: Moment, records: UnitRecords, marks: Marks, swept: Swept, time: _TimeOfPart
+    row: Item, now: Moment, records: UnitRecords, marks: Marks, swept: Swept, limits: _PartLimits
 ) -> ForkingSteps[Swept]:
     head = None
     try:
         head = UnitRecord.of(row)
-        done: Swept = yield from sweep_one(head, now, records, marks, swept, time)
+        done: Swept = yield from sweep_one(head, now, records, marks, swept, limits)
     except (CommittedUnfinished, TableError, InvalidUnitRequest, UnsupportedFormat, _OutOfTime) as error:
         # InvalidUnitRequest: an item or a row has attributes of ours that no unit has written.
         _log.warning("the unit %s is left to the next sweep: %s", row["unit"]["S"], error)
@@ -221,11 +260,14 @@ def _sweep_row(
 
 def _left_open(swept: Swept, head: UnitRecord, now: Moment) -> Swept:
     """Count one more unit that is pending, or could not be finished."""
-    return replace(swept, open=swept.open + 1, oldest_ms=max(swept.oldest_ms, now.likely_ms - head.born_ms))
+    age_ms = now.likely_ms - head.born_ms
+    if age_ms > _IS_OLD_MS:
+        _log.info("the unit %s, %s, is still open, begun %d s ago", head.unit, head.state, age_ms // 1_000)
+    return replace(swept, open=swept.open + 1, oldest_ms=max(swept.oldest_ms, age_ms))
 
 
 def sweep_one(
-    seen: UnitRecord, now: Moment, records: UnitRecords, marks: Marks, swept: Swept, time: _TimeOfPart | None = None
+    seen: UnitRecord, now: Moment, records: UnitRecords, marks: Marks, swept: Swept, limits: _PartLimits | None = None
 ) -> ForkingSteps[Swept]:
     head, says = seen, decide(seen, now)
     if says is Record.CLOSED:
@@ -243,7 +285,7 @@ def sweep_one(
         head = replace(head, state="rolledBack", final_ms=now.latest_ms)
         swept = replace(swept, rolled_back=swept.rolled_back + 1)
     # If it was rolled back and has no rows, it has marked nothing: the rows are written before the first mark.
-    count = yield from _finish(RedoLog(records, head), head, marks, time or _TimeOfPart())
+    count = yield from _finish(RedoLog(records, head), head, marks, limits or _PartLimits())
     swept = replace(swept, finished=swept.finished + count)
     if now.earliest_ms < head.final_ms + COPIES_COME_WITHIN_MS:
         return replace(swept, open=swept.open + 1)
@@ -251,13 +293,13 @@ def sweep_one(
     return replace(swept, closed=swept.closed + 1)
 
 
-def _finish(log: RedoLog, head: UnitRecord, marks: Marks, time: _TimeOfPart) -> ForkingSteps[int]:
+def _finish(log: RedoLog, head: UnitRecord, marks: Marks, limits: _PartLimits) -> ForkingSteps[int]:
     """Finish every item of a unit that has ended, piece by piece. Returns how many had its mark."""
     count, refused = 0, list[tuple[Entry, TableRefused]]()
     while entries := (yield from log.next()):
         for table, of_table in by_table(entries):
             try:
-                count += yield from _finish_in(of_table, head, marks, time, refused)
+                count += yield from _finish_in(of_table, head, marks, limits, refused)
             except TableNotFound:
                 # Its items are gone, and the marks in them.
                 _log.warning("the table %s of the unit %s no longer exists", table, head.unit)
@@ -272,14 +314,14 @@ def _finish_in(
     entries: Sequence[Entry],
     head: UnitRecord,
     marks: Marks,
-    time: _TimeOfPart,
+    limits: _PartLimits,
     refused: list[tuple[Entry, TableRefused]],
 ) -> ForkingSteps[int]:
     """Finish the items of one table; add to ``refused`` those of a committed unit that DynamoDB refuses."""
     count = 0
     for batch in chunks(entries, MOST_TOGETHER):
-        reply: Reply = yield GetMany([(entry.table, entry.key) for entry in batch])
-        if time.is_over(reply.now):
+        reply: Reply = yield GetMany([(entry.table, entry.key) for entry in batch], asks_units=True)
+        if limits.is_over((yield from limits.pace(reply))):
             raise _OutOfTime
         left = [
             (entry, _ended(head, entry, item, marks))
@@ -291,7 +333,7 @@ def _finish_in(
             raise not_taken[0][1]
         refused += not_taken
         count += len(left) - len(not_taken)
-        time.has_advanced |= len(left) > len(not_taken)
+        limits.has_advanced |= len(left) > len(not_taken)
     return count
 
 

@@ -18,7 +18,16 @@ from ticketlock.units._reading import COMMITTED, SERIALIZABLE, Isolation
 from ticketlock.units._record import UnitRecords, new_id
 from ticketlock.units._rows import TIME_CHECK
 from ticketlock.units._saved import Resumed, end_owner, resume
-from ticketlock.units._settings import Engine, HeldLock, Terms, Under, UnitsSettings, as_a_unit_request
+from ticketlock.units._settings import (
+    NAMES_ARE_KEPT_S,
+    Engine,
+    HeldLock,
+    Terms,
+    Under,
+    UnitsSettings,
+    as_a_unit_request,
+    keeping_names,
+)
 from ticketlock.units._sweeping import Swept, sweep
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._transactional import AGAIN, TRANSACTIONAL, TransactionalArguments, check_has_parentheses
@@ -104,6 +113,8 @@ class Units:
         prefix: how the attributes begin that units add to your items: 1 to 16 bytes, without ``.[]``; not
             the beginning of ``unit``, ``row`` or ``format``.
         timeout: how long a unit waits for older units that block it, all waits together, in seconds.
+        keep_names_for: for how long names are remembered (``begin(name=...)``), in seconds: 1 to 366 days. Time to live
+            deletes their receipts later.
         locks: a ``LockClient``: calls of ``transactional`` that met a conflict then queue for the items.
         clocks: where the time comes from.
         sleep: how to wait, in seconds.
@@ -123,6 +134,7 @@ class Units:
         client: "DynamoDBClient | None" = None,
         prefix: str = "_tlu",
         timeout: Seconds = 10,
+        keep_names_for: Seconds = NAMES_ARE_KEPT_S,
         locks: ThreadLocks | None = None,
         clocks: Clocks | None = None,
         sleep: Callable[[float], object] = time.sleep,
@@ -132,7 +144,7 @@ class Units:
         self._clocks = clocks if clocks is not None else SystemClocks()
         with as_a_unit_request(table_name=table_name, client=client):
             self._performer = UnitsTable(table_name, client=client, clocks=self._clocks, sleep=sleep)
-        self._settings = UnitsSettings(table_name, Marks(prefix), timeout)
+        self._settings = UnitsSettings(table_name, Marks(prefix), timeout, keeping_names(keep_names_for))
         self.VISIBLE: Visible = visible(self._settings.marks)
         self._tables, self._records = Tables(table_name), UnitRecords(table_name)
 
@@ -168,8 +180,8 @@ class Units:
         """A new unit; nothing is sent yet.
 
         Args:
-            name: text that stands for what the unit does: only one unit of a name is committed, within 30 days. Later
-                ones are ``repeated`` and write nothing.
+            name: text that stands for what the unit does: only one unit of a name is committed, within
+                ``keep_names_for``. Later ones are ``repeated`` and write nothing.
             isolation: of reads without a level of their own.
             under: a held lock, such as a ``Lease`` or a ``Fence``: the unit is committed only while it is held, with
                 this very fencing token.
@@ -460,28 +472,35 @@ class Units:
             TableError: the table could not be used.
         """
         own = new_id(self._clocks.read().wall_ms)
-        return self._performer.perform_steps(outcome(self._settings.units_table, own, name=name, unit=unit))
+        return self._performer.perform_steps(outcome(self._settings, own, name=name, unit=unit))
 
-    def sweep(self, *, parts: int = 1, timeout: Seconds | None = None) -> Swept:
+    def sweep(self, *, parts: int = 1, timeout: Seconds | None = None, read_units_per_s: int | None = None) -> Swept:
         """End, finish and close the units of processes that were killed anywhere. Call it from time to time.
 
-        No process waits for it: a process that meets such a unit's mark in an item does what that item needs.
+        No process waits for it: a process that meets such a unit's mark in an item does what that item needs. It reads
+        the index ``open`` of the units table, and so costs what it finds, however many receipts there are.
 
         Args:
-            parts: how many parts of the units table are swept at once: 1 to 32.
+            parts: how many parts of the index are swept at once: 1 to 32.
             timeout: for how long, up to 900 seconds: then it stops, and the next sweep with a time-out and as many
                 parts continues there. Each part sweeps one unit, or finishes up to 100 items of one, even if the time
-                is over by then. None: to the end of the table.
+                is over by then. None: to the end of the index.
+            read_units_per_s: how many read units it consumes in a second at most, about, all parts and tables together.
+                None: no bound.
 
         Raises:
             InvalidUnitRequest: names the argument that is wrong.
-            TableError: a part of the table could not be read; the others are swept.
+            TableError: a part of the index could not be read; the others are swept.
         """
         until_ms = self._settings.until_ms(self._clocks, timeout)
-        return self._performer.perform_steps(sweep(self._records, self._settings.marks, parts=parts, until_ms=until_ms))
+        steps = sweep(
+            self._records, self._settings.marks, parts=parts, until_ms=until_ms, read_units_per_s=read_units_per_s
+        )
+        return self._performer.perform_steps(steps)
 
     def open_units(self) -> list[OpenUnit]:
-        """The units that are pending, or have ended and are not closed, the oldest first. Reads the whole units table.
+        """The units that are pending, or have ended and are not closed, the oldest first. Reads the index
+        ``open`` of the units table, which may be some seconds behind.
 
         A row that no unit has written is left out, and a warning names it.
 

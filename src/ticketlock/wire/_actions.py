@@ -218,6 +218,7 @@ class Reply:
         last_key: of a Read: the key after which the next page begins; None at the end.
         repeated: of a refusal: whether an earlier attempt of the same request may have been applied and caused it.
         unanswered: whether an earlier attempt had no answer, and may still arrive.
+        units: the capacity units of a read that asked for them, as far as the service has told.
     """
 
     applied: bool
@@ -227,6 +228,7 @@ class Reply:
     last_key: Item | None = None
     repeated: bool = False
     unanswered: bool = False
+    units: float = 0
 
     @property
     def item(self) -> Item | None:

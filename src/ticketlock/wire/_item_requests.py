@@ -20,11 +20,14 @@ https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.
 _LENGTH_OF_NOTHING = 2
 
 
-def batch_get(wanted: Mapping[str, Sequence[Item]], *, is_consistent: bool) -> Actions[Any]:
+def batch_get(wanted: Mapping[str, Sequence[Item]], *, is_consistent: bool, **more: Any) -> Actions[Any]:
     """BatchGetItem, repeated until every key is processed: one reply has at most 16 MB.
 
+    Args:
+        more: further parameters of BatchGetItem.
+
     Returns:
-        The last answer, with the items of all answers.
+        The last answer, with the items and the consumed capacity of all answers.
 
     Raises:
         BrokenReply: an answer is incomplete.
@@ -32,15 +35,17 @@ def batch_get(wanted: Mapping[str, Sequence[Item]], *, is_consistent: bool) -> A
     """
     left: Any = {table: {"Keys": list(keys), "ConsistentRead": is_consistent} for table, keys in wanted.items()}
     found: dict[str, list[Item]] = {table: [] for table in wanted}
+    consumed: list[Any] = []
     while True:
-        answer = yield Call("dynamodb", "batch_get_item", {"RequestItems": left})
+        answer = yield Call("dynamodb", "batch_get_item", {"RequestItems": left, **more})
         if "Responses" not in answer:
             raise BrokenReply()
         for table, items in answer["Responses"].items():
             found[table] += items
+        consumed += answer.get("ConsumedCapacity", ())
         unprocessed = answer.get("UnprocessedKeys")
         if not unprocessed:
-            return {**answer, "Responses": found}
+            return {**answer, "Responses": found, "ConsumedCapacity": consumed}
         if _keys_in(unprocessed) >= _keys_in(left):
             raise Unprocessed()
         left = unprocessed
@@ -114,10 +119,12 @@ class GetMany(Request):
     Attributes:
         keys: the tables' names, None for the driver's own, with the key attributes, each key once.
         is_consistent: as in ``Get``.
+        asks_units: whether the reply tells its read units.
     """
 
     keys: Sequence[tuple[str | None, Item]]
     is_consistent: bool = True
+    asks_units: bool = False
 
     def tables(self, table: str) -> tuple[str, ...]:
         """The tables of its keys."""
@@ -127,7 +134,8 @@ class GetMany(Request):
         """The BatchGetItem. The service returns the items in any order; the answer has one for each key."""
         keys = [(name or table, key) for name, key in self.keys]
         wanted = {name: [key for its, key in keys if its == name] for name in self.tables(table)}
-        answer = yield from batch_get(wanted, is_consistent=self.is_consistent)
+        more = {"ReturnConsumedCapacity": "TOTAL"} if self.asks_units else {}
+        answer = yield from batch_get(wanted, is_consistent=self.is_consistent, **more)
         key_names = {name: tuple(key) for name, key in keys}
         found = {_name(name, key_names[name], item): item for name in wanted for item in answer["Responses"][name]}
         return {**answer, "Responses": [found.get(_name(name, key_names[name], key)) for name, key in keys]}

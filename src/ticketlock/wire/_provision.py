@@ -19,11 +19,13 @@ class TableKind:
         name: its name in messages, for example ``lock table``.
         keys: the partition key, then the sort key.
         is_ours: whether an item belongs to this kind of table.
+        index: its global index, as in CreateTable, with one text key; None for none.
     """
 
     name: str
     keys: tuple[str, str]
     is_ours: Callable[[Any], bool]
+    index: Mapping[str, Any] | None = None
 
     def definition(self, table_name: str) -> dict[str, Any]:
         """The arguments of CreateTable."""
@@ -31,12 +33,18 @@ class TableKind:
         return {
             "TableName": table_name,
             "BillingMode": "PAY_PER_REQUEST",
-            "AttributeDefinitions": [{"AttributeName": name, "AttributeType": "S"} for name in self.keys],
+            "AttributeDefinitions": self._attributes,
             "KeySchema": [
                 {"AttributeName": partition, "KeyType": "HASH"},
                 {"AttributeName": sort, "KeyType": "RANGE"},
             ],
+            **({} if self.index is None else {"GlobalSecondaryIndexes": [self.index]}),
         }
+
+    @property
+    def _attributes(self) -> list[dict[str, str]]:
+        of_index = () if self.index is None else (each["AttributeName"] for each in self.index["KeySchema"])
+        return [{"AttributeName": name, "AttributeType": "S"} for name in (*self.keys, *of_index)]
 
     def create(self, table_name: str, client: Any, more: Mapping[str, Any]) -> bool:
         """Create a table of this kind, unless there is one of that name, and wait until it is active.
@@ -65,12 +73,24 @@ class TableKind:
         dynamodb.get_waiter("table_exists").wait(TableName=table_name, WaiterConfig={"Delay": 1, "MaxAttempts": 60})
         found = dynamodb.describe_time_to_live(TableName=table_name)["TimeToLiveDescription"]
         if not made:
-            self._check(dynamodb, dynamodb.describe_table(TableName=table_name)["Table"], found)
+            table = dynamodb.describe_table(TableName=table_name)["Table"]
+            self._check(dynamodb, table, found)
+            self._add_index(dynamodb, table)
         if found.get("TimeToLiveStatus", "DISABLED") == "DISABLED":
             dynamodb.update_time_to_live(
                 TableName=table_name, TimeToLiveSpecification={"Enabled": True, "AttributeName": TIME_TO_LIVE}
             )
         return made
+
+    def _add_index(self, dynamodb: Any, table: Any) -> None:
+        """Add the index to a table that lacks it, for example after a restore without indexes; it is filled later."""
+        names = [each["IndexName"] for each in table.get("GlobalSecondaryIndexes", ())]
+        if self.index is not None and self.index["IndexName"] not in names:
+            dynamodb.update_table(
+                TableName=table["TableName"],
+                AttributeDefinitions=self._attributes,
+                GlobalSecondaryIndexUpdates=[{"Create": self.index}],
+            )
 
     def _check(self, dynamodb: Any, table: Any, time_to_live: Any) -> None:
         """Refuse a table of another kind, so that time to live does not delete its items."""

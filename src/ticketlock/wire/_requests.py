@@ -275,35 +275,46 @@ class Read(Page, Patient):
 
 @dataclass(frozen=True, slots=True)
 class Scan(Page):
-    """A page of the items of a whole table that satisfy a condition.
+    """A page of the items of a whole table, or of one of its indexes.
 
     Attributes:
-        condition: a filter expression.
+        condition: a filter expression; None for all items.
         attributes: the attributes to read; empty for all.
         after: the key after which to continue, from the reply before.
         table: the table to read; None for the driver's own.
         names: the placeholders of the condition and the attributes.
         part: the segment of the table to read, from 0, and the number of segments.
+        index: the index to read, eventually consistent; None for the table itself.
+        limit: how many items to read at most; None for as many as fit into a page.
+        asks_units: whether the reply tells its read units.
     """
 
     _operation: ClassVar[str] = "scan"
 
-    condition: str
+    condition: str | None
     attributes: tuple[str, ...]
     after: Item | None = None
     table: str | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     part: tuple[int, int] = (0, 1)
+    index: str | None = None
+    limit: int | None = None
+    asks_units: bool = False
 
     def parameters(self, table: str) -> dict[str, Any]:
         """The Scan in the low-level format."""
-        given: dict[str, Any] = {"TableName": self.table or table, "FilterExpression": self.condition}
+        optional = {
+            "FilterExpression": self.condition,
+            "ExpressionAttributeNames": self.names or None,
+            "ExclusiveStartKey": self.after,
+            "IndexName": self.index,
+            "Limit": self.limit,
+            "ReturnConsumedCapacity": "TOTAL" if self.asks_units else None,
+        }
+        given: dict[str, Any] = {"TableName": self.table or table}
+        given |= {name: value for name, value in optional.items() if value is not None}
         if self.attributes:
             given |= _only(self.attributes)
-        if self.names:
-            given["ExpressionAttributeNames"] = self.names
-        if self.after is not None:
-            given["ExclusiveStartKey"] = self.after
         part, parts = self.part
         if parts > 1:
             given |= {"Segment": part, "TotalSegments": parts}

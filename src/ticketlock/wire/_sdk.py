@@ -361,6 +361,12 @@ def _has_broken_off(response: Any) -> bool:
     return len(message.encode()) < int(head.get("HTTPHeaders", {}).get("content-length", 0))
 
 
+def capacity_units(response: Mapping[str, Any]) -> float:
+    """The capacity units that a response tells; 0 if it tells none."""
+    told: Any = response.get("ConsumedCapacity", ())
+    return sum(float(each["CapacityUnits"]) for each in ([told] if isinstance(told, Mapping) else told))
+
+
 def date_ms(response: Any) -> int | None:
     """The service's Date in a reply or an error's reply, in milliseconds since the epoch; None without one."""
     date = response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")

@@ -111,7 +111,10 @@ def asker(rounds: int, names: Sequence[str], rests_ms: Sequence[int] = (10, 1_00
                 continue
             unit = units[world.chance.pick(len(units))] if name is None else None
             own = unit_id(world, machine.read().wall_ms)
-            steps = outcome_of_name(UNITS, name, own) if name is not None else outcome_of_unit(UNITS, unit or "")
+            if name is not None:
+                steps = outcome_of_name(UNITS, name, own, checker.names_kept_s)
+            else:
+                steps = outcome_of_unit(UNITS, unit or "")
             try:
                 outcome = yield from machine.driver.perform_steps(steps)
             except TableError:

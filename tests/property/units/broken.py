@@ -36,6 +36,7 @@ from ticketlock.units import (
     _operators,
     _read_locks,
     _reading,
+    _record,
     _saved,
     _state,
     _sweeping,
@@ -376,6 +377,22 @@ VARIANTS: Mapping[str, Variant] = {
             ((_operators, "_ends", changes.without(_operators._ends, _conditions.MARKED_BY_THE_UNIT)),),
             REFUSING,
             cast=CORRECTIONS,
+        ),
+        Variant(
+            "a head that is not in the index of open ones",
+            by("nothing left"),
+            ((_record, "_row", changes.head_out_of_the_index),),
+        ),
+        Variant(
+            "a closed head that stays in the index of open ones",
+            by("nothing left"),
+            ((UnitRecords, "close", changes.close_that_stays_in_the_index),),
+        ),
+        Variant(
+            "a head that leaves the index before its rows are deleted",
+            by("nothing left"),
+            ((UnitRecords, "close", changes.close_that_leaves_the_index),),
+            OFTEN,
         ),
         Variant(
             "a sweep that ignores the age of a unit",

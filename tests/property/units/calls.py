@@ -9,6 +9,7 @@ from property.faults import answered
 from property.units.checker import Key, Record
 
 from ticketlock.testing import MemoryDynamoDB
+from ticketlock.units import create_units_table
 from ticketlock.units._marks import Marks
 from ticketlock.units._work import GUARD
 from ticketlock.wire._actions import Call
@@ -27,7 +28,10 @@ ELEMENTS = "list"
 
 def create_tables(memory: MemoryDynamoDB) -> None:
     """Create all of them in a new database."""
+    create_units_table(UNITS, client=memory.client)
     for name, keys in TABLES.items():
+        if name == UNITS:
+            continue
         memory.create_table(
             TableName=name,
             KeySchema=[
@@ -36,7 +40,6 @@ def create_tables(memory: MemoryDynamoDB) -> None:
             AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
             BillingMode="PAY_PER_REQUEST",
         )
-    memory.update_time_to_live(TableName=UNITS, TimeToLiveSpecification={"Enabled": True, "AttributeName": "expiresAt"})
 
 
 def key_of(key: Key) -> dict[str, str]:

@@ -19,7 +19,7 @@ from ticketlock.errors import (
     UnitForgotten,
     UnitRolledBack,
 )
-from ticketlock.units import _commit, _marked, _meeting, _reading, _saved, _state, _sweeping
+from ticketlock.units import _commit, _marked, _meeting, _reading, _record, _saved, _state, _sweeping
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Marked, Meeting
@@ -29,10 +29,10 @@ from ticketlock.units._queries import Querying
 from ticketlock.units._read_locks import ReadLocks
 from ticketlock.units._reading import SERIALIZABLE, Reader, Wanted, read_unread
 from ticketlock.units._record import UnitRecord, UnitRecords, head_key
-from ticketlock.units._rows import Receipt, read_receipt
+from ticketlock.units._rows import OPEN, Receipt, read_receipt
 from ticketlock.units._unit_of_work import UnitOfWork
 from ticketlock.units._work import Guards, ItemState, conflict
-from ticketlock.wire._actions import Reply
+from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import Get
 from ticketlock.wire._requests import ForkingSteps, Pause, Request, TransactWrite, Write
 from ticketlock.wire._table_time import Moment
@@ -441,11 +441,11 @@ def end_owner_too_late(records: UnitRecords, owner: str) -> ForkingSteps[list[st
 _OWNER_GOES_ON = _saved.owner_goes_on
 
 
-def given_up_by_a_counter(table: str, name: str, _own: str) -> ForkingSteps[Outcome]:
+def given_up_by_a_counter(table: str, name: str, _own: str, kept_s: int) -> ForkingSteps[Outcome]:
     """The identity is a number, which begins again once time to live has deleted the receipt."""
     found = Receipt.of((yield read_receipt(table, name)).item)
     before = 0 if found.is_committed else int(found.unit or 0)
-    return (yield from outcome_of_name(table, name, f"{before + 1:026}"))
+    return (yield from outcome_of_name(table, name, f"{before + 1:026}", kept_s))
 
 
 # Late and duplicate requests.
@@ -486,14 +486,39 @@ class MarkedThatStaysWhenRefused(MarkedCommit):
         return (yield from super()._abort(error))
 
 
+def head_out_of_the_index(head: UnitRecord) -> Item:
+    """No sweep finds the unit."""
+    return {name: value for name, value in _ROW(head).items() if name != OPEN}
+
+
+_ROW = _record._row
+
+
+def close_that_stays_in_the_index(records: UnitRecords, head: UnitRecord, now_ms: int) -> Write:
+    made = _CLOSE(records, head, now_ms)
+    assert made.update is not None
+    return replace(made, update=made.update.replace(" REMOVE #open", "").replace(", #open", ""))
+
+
+def close_that_leaves_the_index(records: UnitRecords, head: UnitRecord, now_ms: int) -> Write:
+    """Also if rows of the unit are left: if the process dies now, no sweep finds them."""
+    made = _CLOSE(records, head, now_ms)
+    if made.update is None or "#open" in made.update:
+        return made
+    return replace(made, update=f"{made.update}{', ' if 'REMOVE' in made.update else ' REMOVE '}#open")
+
+
+_CLOSE = UnitRecords.close
+
+
 def sweep_of_any_age(
-    seen: UnitRecord, now: Moment, records: UnitRecords, marks: Marks, swept: Any, time: Any
+    seen: UnitRecord, now: Moment, records: UnitRecords, marks: Marks, swept: Any, limits: Any
 ) -> ForkingSteps[Any]:
     """Every unit is old enough, as with an age that overflows: upstream's bug.
 
     A unit whose lease is running is rolled back; a record is closed before the last copy of a mark has arrived.
     """
-    return (yield from _SWEEP_ONE(seen, replace(now, earliest_ms=LONGEST_MS), records, marks, swept, time))
+    return (yield from _SWEEP_ONE(seen, replace(now, earliest_ms=LONGEST_MS), records, marks, swept, limits))
 
 
 _SWEEP_ONE = _sweeping.sweep_one

@@ -14,7 +14,7 @@ from kit.histories import Outcome, Transaction, anomalies
 from kit.invariants import Broken
 from property.clocks import TrueTime
 
-from ticketlock.units import _rows
+from ticketlock.units._settings import NAMES_ARE_KEPT_S
 
 
 @dataclass
@@ -211,11 +211,13 @@ class UnitChecker:
         commits: in order; the first is the initial state.
         log: what has happened.
         token: the last fencing token that was granted.
+        names_kept_s: for how long receipts of names are kept.
     """
 
     keys: Sequence[Key]
     is_append_only: bool
     time: TrueTime
+    names_kept_s: int = NAMES_ARE_KEPT_S
     step: int = 0
     log: list[str] = field(default_factory=list)
     records: dict[str, Record] = field(default_factory=dict)
@@ -298,7 +300,7 @@ class UnitChecker:
 
     def _is_kept(self, since_ms: float) -> bool:
         """Whether the receipt of what began then must still be there."""
-        return self.time.now_ms <= since_ms + 1_000 * (_rows.RECEIPT_IS_KEPT_S - 1)
+        return self.time.now_ms <= since_ms + 1_000 * (self.names_kept_s - 1)
 
     def sees_receipt_deleted(self, name: str) -> None:
         """Time to live has deleted the receipt of a name."""

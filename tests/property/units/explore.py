@@ -19,7 +19,9 @@ from property.units.scripts import last_operator
 from property.units.world import Script, UnitsWorld
 
 from ticketlock.testing import _requests
-from ticketlock.units import _marked, _packing, _reading, _record, _rows, _sweeping, _unit_of_work
+from ticketlock.units import _marked, _packing, _reading, _record, _sweeping, _unit_of_work
+from ticketlock.units._rows import OPEN
+from ticketlock.units._settings import NAMES_ARE_KEPT_S
 from ticketlock.units._work import GUARD
 
 _CALM_AFTER = 1_500
@@ -67,7 +69,6 @@ class Caps:
         if self.page_bytes is not None:
             changes.append((_requests, "_PAGE_BYTES", self.page_bytes))
         if self.receipts_are_kept_s is not None:
-            changes.append((_rows, "RECEIPT_IS_KEPT_S", self.receipts_are_kept_s))
             # Longer than a late copy of the save is on its way: it would begin the record anew.
             changes.append((_record, "SAVED_IS_KEPT_S", self.receipts_are_kept_s + LATEST_MS // 1_000))
         with ExitStack() as stack:
@@ -92,7 +93,13 @@ def begun(chance: Chance, faults: Faults, caps: Caps, cast: Cast | None = None) 
     cast = cast or drawn_cast(chance)
     keys = list(KEYS[: cast.keys])
     world = UnitsWorld(
-        chance, faults, keys, cast.is_append_only, cuts_are_whole=caps.together is None, is_guarded=cast.is_guarded
+        chance,
+        faults,
+        keys,
+        cast.is_append_only,
+        cuts_are_whole=caps.together is None,
+        is_guarded=cast.is_guarded,
+        names_kept_s=caps.receipts_are_kept_s or NAMES_ARE_KEPT_S,
     )
     world.service.memory.put_item(TableName=LOCKS, Item={"pk": {"S": "lock"}, "token": {"N": "0"}})
     if cast.is_older:
@@ -188,6 +195,8 @@ def _nothing_is_left(world: UnitsWorld) -> None:
             continue
         if kind == "head" and ("closed" not in row or "expiresAt" not in row):
             raise Broken(f"nothing left: the head of {row['unit']['S']} is not closed: {row}")
+        if OPEN in row:
+            raise Broken(f"nothing left: {row} is in the index of open heads")
         if kind not in ("head", "receipt") and "expiresAt" not in row:
             raise Broken(f"nothing left: {row['unit']['S']} has the row {kind}")
         if "expiresAt" not in row:

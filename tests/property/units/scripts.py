@@ -43,7 +43,8 @@ def one_that_resumes(world: UnitsWorld, machine: Machine, plan: Plan) -> Actions
     record.step = None if step is None else step.name
     checker.begins(record)
     checker.notes(f"{machine.name} resumes {unit} as {own}: {plan.statements} {plan.keeping} {record.step}")
-    steps = resume(unit, Terms(own, wall_ms, 10_000, step=step), UNITS, MARKS, world.tables)
+    terms = Terms(own, wall_ms, 10_000, step=step, names_kept_s=checker.names_kept_s)
+    steps = resume(unit, terms, UNITS, MARKS, world.tables)
     try:
         resumed = yield from machine.driver.perform_steps(steps)
     except InvalidUnitRequest:

@@ -39,9 +39,9 @@ BEGINS_AT = {
     "a check by a plain read at the commit": 205,
     "a commit of a saved unit in any state": 177,
     "a commit of a saved unit without rev": 202,
-    "a commit that makes a record where there is none": 524,
+    "a commit that makes a record where there is none": 1306,
     "a committed read of what the unit has read before": 82,
-    "a correction of an item that may be finished": 47,
+    "a correction of an item that may be finished": 78,
     "a cut under read locks that may be gone": 49,
     "a guard that is read after the items": 141,
     "a name that is given up by a counter": 242,
@@ -62,7 +62,7 @@ BEGINS_AT = {
     "marks after the lease": 421,
     "native checks that ignore marks": 138,
     "native writes that ignore marks": 83,
-    "read locks after the lease": 688,
+    "read locks after the lease": 837,
 }
 """The seeds at which the search for a variant begins, where it would take seconds from 0. All others come after it."""
 

@@ -101,7 +101,8 @@ def one_try(world: UnitsWorld, machine: Machine, plan: Plan, born_ms: int) -> Ac
     unit = unit_id(world, machine.read().wall_ms)
     under = Under(checker.token) if plan.is_under else None
     level = READ_LOCK if plan.is_locking else SERIALIZABLE
-    terms = Terms(unit, born_ms, plan.timeout_ms, level, plan.name, under, plan.engine)
+    kept_s = checker.names_kept_s
+    terms = Terms(unit, born_ms, plan.timeout_ms, level, plan.name, under, plan.engine, names_kept_s=kept_s)
     record = Record(unit, world.numbers, checker.step, world.time.now_ms, name=plan.name)
     record.fence = under.token if under is not None else None
     record.machine, record.born_ms = machine.name, born_ms

@@ -36,6 +36,7 @@ from property.units.service import AtWork, Network, Service
 from ticketlock._expressions._schemas import Schema
 from ticketlock.errors import TableError
 from ticketlock.units._rows import TIME_CHECK
+from ticketlock.units._settings import NAMES_ARE_KEPT_S
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.wire._actions import Actions, Fork, Sleep
 from ticketlock.wire._driver import Driver
@@ -57,6 +58,7 @@ class UnitsWorld:
         cuts_are_whole: whether one request reads all that is read together.
         in_steps: whether other machines may continue between two steps of a transaction; None to draw that each time.
         is_guarded: whether the table with ranges is guarded.
+        names_kept_s: for how long units keep the receipts of names.
         struck: how often each fault was injected.
         saved: units as they were saved, by the id under which each coordinator writes.
         swept_by: who has begun the last sweep that had an end, by the number of its parts.
@@ -69,12 +71,14 @@ class UnitsWorld:
     cuts_are_whole: bool = True
     in_steps: bool | None = None
     is_guarded: bool = False
+    names_kept_s: int = NAMES_ARE_KEPT_S
     time: TrueTime = field(default_factory=TrueTime)
 
     def __post_init__(self) -> None:
         self.struck: Counter[str] = Counter()
-        self.checker = UnitChecker(self.keys, self.is_append_only, self.time)
+        self.checker = UnitChecker(self.keys, self.is_append_only, self.time, self.names_kept_s)
         self.service = Service(self.chance, self.time, self.checker, self.struck, self.in_steps)
+        self.service.memory.index_delay.arrive = self._arrive
         self.network = Network(self.chance, self.time, self.checker, self.struck, self.service)
         # The list of sent requests is not used, and would only grow.
         self.tables = Tables(UNITS)
@@ -111,6 +115,12 @@ class UnitsWorld:
         machine.strands.append(strand)
         self._resume(machine, strand)
         return machine
+
+    def _arrive(self, pending: int) -> int:
+        """How many of the pending changes of an index are in it before it is read."""
+        if self.faults.are_none or self.in_steps is not None or not pending:
+            return pending
+        return self.chance.pick(pending + 1)
 
     def jitter(self) -> float:
         return self.chance.pick(8) / 8 if not self.faults.are_none else 0.5

@@ -1,4 +1,4 @@
-"""Pages of the site, opened in a real browser, and what a script finds there."""
+"""Pages in a folder, opened in a real browser, and what a script finds there."""
 
 import html
 import json
@@ -62,10 +62,15 @@ class _Handler(SimpleHTTPRequestHandler):
 
 
 class Site:
-    """The site, served on the loopback interface."""
+    """The folder, served on the loopback interface.
+
+    Attributes:
+        console: what the browser has written to its console: errors of the pages, and what they were denied.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = url
+        self.console: list[str] = []
 
     def ask(self, page: str, script: str, *, width: int = 1280, dark: bool = False) -> Any:
         """Open a page, and return what a script returns.
@@ -80,6 +85,7 @@ class Site:
         query = urlencode({"page": page, "script": script, "width": width})
         with tempfile.TemporaryDirectory(prefix="ticketlock-browser-") as home:
             options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
+            options += ["--enable-logging=stderr"]
             options += [f"--user-data-dir={home}", f"--virtual-time-budget={_PATIENCE_MS}", "--window-size=1400,1000"]
             options += [f"--blink-settings=preferredColorScheme={0 if dark else 1}"]
             done = subprocess.run(
@@ -91,6 +97,7 @@ class Site:
                 check=False,
                 timeout=_TIMEOUT_S,
             )
+        self.console += [line for line in done.stderr.splitlines() if ":CONSOLE" in line]
         answer = re.search(r'<pre id="answer">(.*?)</pre>', done.stdout, re.DOTALL)
         assert answer is not None, f"{page} did not answer: {done.stderr[-2_000:]}\n{done.stdout[-2_000:]}"
         return json.loads(html.unescape(answer[1]))

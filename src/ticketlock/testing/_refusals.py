@@ -1,0 +1,98 @@
+"""The faults that are injected, and the errors that the service answers with."""
+
+from enum import Enum
+from time import gmtime, strftime
+from typing import Any
+
+_AT_WORK = "Transaction is ongoing for the item"
+# "In most cases, a request must reach AWS within five minutes of the time stamp in the request":
+# https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html
+_SIGNATURE_VALID_S = 300
+
+ErrorResponse = dict[str, Any]
+"""The reply of an error, as the SDK returns it."""
+Reason = dict[str, Any]
+"""The reason, for one of its items, why a transaction is cancelled."""
+
+
+class Fault(Enum):
+    """A fault that is injected into one request.
+
+    Attributes:
+        REQUEST_LOST: the request is not applied; there was no connection.
+        REPLY_LOST: the request is applied, or refused, but its reply does not arrive: reading it times out.
+        THROTTLED: the request is not applied; there were too many.
+        CONFLICT: the request is not applied, because a transaction was in progress on the same item. Affects the next
+            write, or the next transaction that reads.
+        SIGNATURE_EXPIRED: the request is not applied; it arrived more than five minutes after it was signed.
+        TOKEN_FORGOTTEN: a request that was applied before is applied again: the service has forgotten its client
+            request token, as it does after ten minutes. Affects the next TransactWriteItems.
+    """
+
+    REQUEST_LOST = "the request is lost"
+    REPLY_LOST = "the reply is lost"
+    THROTTLED = "the request is throttled"
+    CONFLICT = "the request conflicts with a transaction"
+    SIGNATURE_EXPIRED = "the request's signature has expired"
+    TOKEN_FORGOTTEN = "the transaction's token is forgotten"
+
+
+class Refused(Exception):
+    """The service answers with an error.
+
+    Attributes:
+        code, message: those of the error.
+        more: further members of the reply.
+    """
+
+    def __init__(self, code: str, message: str, **more: Any) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+        self.more = more
+
+    def failure(self) -> ErrorResponse:
+        """The reply, without the parts that every reply has."""
+        return {"Error": {"Code": self.code, "Message": self.message}, "message": self.message, **self.more}
+
+
+def invalid(message: str) -> Refused:
+    """The request itself is invalid."""
+    return Refused("ValidationException", message)
+
+
+def cancelled(reasons: list[Reason]) -> Refused:
+    """A transaction that is not applied, with one reason for each write."""
+    codes = ", ".join(reason["Code"] for reason in reasons)
+    message = f"Transaction cancelled, please refer cancellation reasons for specific reasons [{codes}]"
+    return Refused("TransactionCanceledException", message, CancellationReasons=reasons)
+
+
+def throttled() -> Refused:
+    """Too many requests."""
+    return Refused("ThrottlingException", "Rate of requests exceeds the allowed throughput.")
+
+
+def conflict() -> Refused:
+    """A transaction is in progress on the item of a write."""
+    return Refused("TransactionConflictException", _AT_WORK)
+
+
+def conflict_reason() -> Reason:
+    """Another transaction is in progress on an item of a transaction."""
+    return {"Code": "TransactionConflict", "Message": _AT_WORK}
+
+
+def signature_expired(now_s: int) -> Refused:
+    """The request arrived a second too late, in DynamoDB's words (https://github.com/aws/aws-sdk-js-v3/issues/7605).
+
+    Args:
+        now_s: the service's time, seconds since the epoch.
+    """
+    signed, oldest, now = (_basic(now_s - ago_s) for ago_s in (_SIGNATURE_VALID_S + 1, _SIGNATURE_VALID_S, 0))
+    message = f"Signature expired: {signed} is now earlier than {oldest} ({now} - 5 min.)"
+    return Refused("InvalidSignatureException", message)
+
+
+def _basic(at_s: int) -> str:
+    return strftime("%Y%m%dT%H%M%SZ", gmtime(at_s))
