@@ -41,7 +41,7 @@ def seen(
         ahead=turns,
         next_free_ms=None if free_in_ms is None else now.likely_ms + free_in_ms,
         mean_hold_ms=mean_hold_ms,
-        holders=() if free_in_ms is None else (Holder("build-7", 1, now.latest_ms, now.earliest_ms, None),),
+        holders=() if free_in_ms is None else (Holder("build-7", 1, now.latest_ms, LEASE_MS, now.earliest_ms, None),),
         now=now,
         turns=turns,
         fencing_token=token,

@@ -2,6 +2,7 @@
 answered.
 """
 
+import math
 from contextlib import ExitStack
 from typing import Any
 
@@ -19,6 +20,7 @@ from ticketlock import (
     OutcomeUnknown,
     PermitsMismatch,
     Position,
+    RecordWaitExceeded,
     RequestNotApplied,
     TableError,
     TableRefused,
@@ -48,6 +50,26 @@ def test_on_wait_gets_the_holders_and_whether_the_lock_is_closed(moved: Moved, e
         until(lambda: seen[-1].is_closed, "a poll of a closed lock")
         moved.table.unset_limit(LockName(entity))
         outcome(waiting).release()
+
+
+def test_the_clients_on_wait_is_that_of_acquisitions_without_one_and_learns_for_how_long_they_have_waited(
+    moved: Moved, entity: str
+) -> None:
+    seen: list[Position] = []
+    lease = moved.client().acquire(entity)
+    client = moved.client(on_wait=seen.append)
+    own = meanwhile(lambda: client.acquire(entity, record_wait=0.1, on_wait=lambda _: None))
+    with moved.time_flies(), pytest.raises(RecordWaitExceeded):
+        outcome(own)
+    assert seen == []
+    waiting = meanwhile(lambda: client.acquire(entity, record_wait=math.inf))
+    with moved.time_flies():
+        until(lambda: seen and seen[-1].waited_ms > 1_000, "a second")
+        lease.release()
+        outcome(waiting).release()
+    assert {each.lock for each in seen} == {LockName(entity)}
+    waits = [each.waited_ms for each in seen]
+    assert waits == sorted(waits)
 
 
 def test_a_waiter_that_an_operator_removed_joins_again_and_learns_of_it(moved: Moved, entity: str) -> None:

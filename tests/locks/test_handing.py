@@ -59,11 +59,13 @@ def following(held: Held, bob: Process) -> Next:
 
 def test_one_request_releases_the_lock_and_grants_it_as_by_a_poll(alice: Process, bob: Process, lock: LockName) -> None:
     held = holds(alice, lock, data="alice")
-    following = next_in_line(bob, bob.claim(lock, data="bob"))
+    following = next_in_line(bob, bob.claim(lock, data="bob", lease_ms=2 * held.claim.lease_ms))
     alice.world.advance(7_000)
     told: list[Released] = []
     assert alice.operations(lambda: told.append(releases(held, following, "from alice"))) == HANDED
-    assert [each.owner for each in item_of(bob, lock).holders] == [following.claim.owner]
+    assert told[0].handed is not None
+    assert item_of(bob, lock).holders == (told[0].handed.holder,)
+    assert told[0].handed.holder.lease_ms == following.claim.lease_ms
     assert counts(bob, lock) == (1, 0, 0)
     taken, found = hears(bob, following, told[0]), bob.poll(following.claim, following.seen)
     assert taken is not None

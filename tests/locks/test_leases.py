@@ -1,6 +1,7 @@
 """Leases: renewed, ended, taken over; and clocks that are wrong."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -61,6 +62,47 @@ def test_an_expired_holder_is_replaced_by_the_first_in_line(
     found = first.polls()
     assert isinstance(found, Grant)
     assert found.took_over == 1
+
+
+def taken_at_once(alice: Process, _: Process, claim: Claim) -> None:
+    alice.granted(claim)
+
+
+def taken_in_turn(alice: Process, bob: Process, claim: Claim) -> None:
+    held = holds(alice, claim.lock)
+    place = bob.queued(claim)
+    held.releases()
+    assert isinstance(bob.poll(claim, place), Grant)
+
+
+def renewed(alice: Process, _: Process, claim: Claim) -> None:
+    held = holds(alice, claim.lock, claim.owner)
+    alice.world.advance(LEASE_MS // 2)
+    alice.table.renew(claim, held.token)
+
+
+def resumed(alice: Process, bob: Process, claim: Claim) -> None:
+    holds(alice, claim.lock, claim.owner)
+    alice.world.advance(LEASE_MS // 2)
+    bob.table.resume(claim.lock, claim.owner, claim.lease_ms)
+
+
+def granted_whole(alice: Process, _: Process, claim: Claim) -> None:
+    """By an acquisition that finds the grant of its own earlier try."""
+    holds(alice, claim.lock, claim.owner)
+    alice.world.advance(LEASE_MS // 2)
+    alice.granted(claim)
+
+
+@pytest.mark.parametrize("written", [taken_at_once, taken_in_turn, renewed, resumed, granted_whole])
+def test_the_lock_item_says_how_long_a_lease_is_and_when_it_was_last_written(
+    world: World, alice: Process, bob: Process, lock: LockName, written: Callable[[Process, Process, Claim], None]
+) -> None:
+    claim = alice.claim(lock, lease_ms=2 * LEASE_MS)
+    written(alice, bob, claim)
+    (holder,) = item_of(alice, lock).holders
+    assert (holder.owner, holder.lease_ms) == (claim.owner, 2 * LEASE_MS)
+    assert abs(holder.renewed_ms - world.now_ms) <= MARGIN_MS
 
 
 @pytest.mark.parametrize("is_taken", [False, True], ids=["no one took the lock", "a successor holds it"])

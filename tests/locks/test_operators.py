@@ -1,11 +1,17 @@
 """Operators' commands on locks that others hold: remove waiters, unset limits; late copies do no harm."""
 
+from typing import Any
+
 import pytest
 from botocore.exceptions import ClientError
-from kit.world import LEASE_MS, Process, World, reply_lost
-from locks.waiting_line import holds, item_of, passes, waits
+from kit.world import LEASE_MS, Process, Stepper, World, reply_lost
+from locks.waiting_line import MARGIN_MS, Held, holds, item_of, passes, waits
 
-from ticketlock import InvalidLockRequest, LockName, PermitsMismatch
+from ticketlock import InvalidLockRequest, LockLost, LockName, PermitsMismatch, Released
+from ticketlock.locks._items import Decided, ForcedRelease, LimitSet
+from ticketlock.locks._operators import release_of
+from ticketlock.locks._outcomes import Decision
+from ticketlock.locks._protocol import Contender
 
 SETTLED_MS = 10_000
 """After this no late copy of a row is expected."""
@@ -145,9 +151,11 @@ def test_a_late_copy_of_a_limit_does_not_set_it_again(
         alice.table.unset_limit(lock)
     else:
         alice.table.set_limit(lock, after)
+    item = item_of(alice, lock)
+    assert (item.permits, item.permits_are_set) == (after or 1, after is not None)
     with pytest.raises(ClientError, match="ConditionalCheckFailed"):
         bob.client.update_item(**late)
-    assert (item_of(alice, lock).permits, item_of(alice, lock).permits_are_set) == (after or 1, after is not None)
+    assert item_of(alice, lock) == item
 
 
 def test_a_late_copy_of_an_unset_removes_no_later_limit(alice: Process, bob: Process, lock: LockName) -> None:
@@ -170,3 +178,90 @@ def test_a_limit_whose_unsetting_gets_no_reply_is_unset(alice: Process, bob: Pro
     item = bob.table.unset_limit(lock).item
     assert item is not None
     assert (item.permits, item.permits_are_set) == (1, False)
+
+
+# Who decided, when and why, is kept.
+
+
+def forced(operator: Process, held: Held, decision: Decision) -> Stepper[Released]:
+    return Stepper(
+        operator,
+        lambda now: release_of(
+            held.claim.lock,
+            lambda each: each.fencing_token == held.token,
+            now,
+            Contender,
+            by="this call",
+            by_force=decision,
+        ),
+    )
+
+
+REASON = {"by": "ann@laptop", "why": "INC-7: two builds deploy at once"}
+
+
+def test_a_lock_says_who_set_its_limit_when_and_why_and_after_it_was_unset_who_did_that(
+    world: World, alice: Process, bob: Process, lock: LockName
+) -> None:
+    holds(alice, lock).releases()
+    alice.table.set_limit(lock, 0, **REASON)
+    set_at_ms = world.now_ms
+    world.advance(3_600_000)
+    bob.table.unset_limit(lock, by="bob", why="mended")
+    item = item_of(alice, lock)
+    assert item.limit_set is not None
+    assert item.limit_unset is not None
+    assert item.limit_set == LimitSet(**REASON, at_ms=item.limit_set.at_ms, permits=0)
+    assert item.limit_unset == Decided("bob", "mended", item.limit_unset.at_ms)
+    assert abs(item.limit_set.at_ms - set_at_ms) <= MARGIN_MS
+    assert abs(item.limit_unset.at_ms - world.now_ms) <= MARGIN_MS
+    bob.table.set_limit(lock, 3, by="bob")
+    item = item_of(alice, lock)
+    assert item.limit_set is not None
+    assert (item.limit_set.by, item.limit_set.why, item.limit_set.permits, item.limit_unset) == ("bob", "", 3, None)
+
+
+def test_a_lock_says_who_last_took_it_by_force_from_whom_when_and_why(
+    world: World, alice: Process, bob: Process, lock: LockName
+) -> None:
+    first, second = holds(alice, lock, permits=2), holds(bob, lock, permits=2)
+    alice.table.force_release(lock, first.token, by="bob")
+    alice.table.force_release(lock, second.token, **REASON)
+    holds(bob, lock, permits=2).releases()
+    taken = item_of(alice, lock).last_forced
+    assert taken is not None
+    assert taken == ForcedRelease(**REASON, at_ms=taken.at_ms, owner=second.claim.owner, fencing_token=second.token)
+    assert abs(taken.at_ms - world.now_ms) <= MARGIN_MS
+
+
+@pytest.mark.parametrize("is_lost", [False, True], ids=["the reply comes", "the reply is lost"])
+def test_of_two_operators_that_take_the_lock_from_one_holder_the_first_ones_reason_is_kept(
+    alice: Process, bob: Process, carol: Process, lock: LockName, is_lost: bool
+) -> None:
+    held = holds(alice, lock)
+    late = forced(bob, held, Decision("bob", "too late"))
+    late.step()
+    carol.faults = [passes, reply_lost] if is_lost else []
+    carol.table.force_release(lock, held.token, **REASON)
+    after = item_of(alice, lock)
+    with pytest.raises(LockLost):
+        late.to_the_end()
+    assert item_of(alice, lock) == after
+    assert after.last_forced is not None
+    assert after.last_forced.by == REASON["by"]
+
+
+@pytest.mark.parametrize("field", ["by", "why"])
+@pytest.mark.parametrize("value", ["x" * 257, 7, "\ud800"])
+def test_a_reason_out_of_its_bounds_sends_nothing(alice: Process, lock: LockName, field: str, value: Any) -> None:
+    held = holds(alice, lock)
+    table, said = alice.table, {field: value}
+    for decide in (
+        lambda: table.set_limit(lock, 0, **said),
+        lambda: table.unset_limit(lock, **said),
+        lambda: table.force_release(lock, held.token, **said),
+    ):
+        sent = len(alice.sent)
+        with pytest.raises(InvalidLockRequest, match=f"^{field} is .*; allowed: text of 1 to 256 bytes"):
+            decide()
+        assert len(alice.sent) == sent

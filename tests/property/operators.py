@@ -17,7 +17,7 @@ from ticketlock.client._holdings import Holdings
 from ticketlock.errors import InvalidLockRequest, LockLost, RecordWaitExceeded, TableError
 from ticketlock.locks._items import Holder, LockItem
 from ticketlock.locks._operators import inspect, release_of, resume, set_limit, unset_limit
-from ticketlock.locks._outcomes import Claim
+from ticketlock.locks._outcomes import Claim, Decision
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._actions import Actions, Answer, Sleep, T
 from ticketlock.wire._driver import Driver
@@ -26,6 +26,7 @@ from ticketlock.wire._requests import Request, Steps
 from ticketlock.wire._table_time import Moment
 
 CLIENTS = PaceBounds(5, 400)
+DECISION = Decision("an operator", "a reason")
 
 Verb = tuple[int, str]
 """What a holder does after so many milliseconds: ``renew``, ``show`` other data, or ``work``."""
@@ -199,16 +200,16 @@ def pessimist(owner: str, rounds: int = 3) -> Script:
             held = checker.note_grant(machine, claim, grant, Client(world, machine, driver).lease(claim, grant))
             yield Sleep([1, 50, 3_000][world.chance.pick(3)])
             held.ends()
-            yield from _frees(world, machine, driver, lambda each: each.owner == owner, False)
+            yield from _frees(world, machine, driver, lambda each: each.owner == owner, None)
 
     return script
 
 
-def _like(holder: Holder, *, by_token: bool) -> tuple[Callable[[Holder], bool], bool]:
-    """What identifies a holder: its token, as for force, or its owner; and whether that is force."""
+def _like(holder: Holder, *, by_token: bool) -> tuple[Callable[[Holder], bool], Decision | None]:
+    """What identifies a holder: its token, as for force, or its owner; and the decision, if it is force."""
     if by_token:
-        return lambda each: each.fencing_token == holder.fencing_token, True
-    return lambda each: each.owner == holder.owner, False
+        return lambda each: each.fencing_token == holder.fencing_token, DECISION
+    return lambda each: each.owner == holder.owner, None
 
 
 def _a_holder(world: World, driver: Driver) -> Actions[Holder | None]:
@@ -222,7 +223,7 @@ def _a_holder(world: World, driver: Driver) -> Actions[Holder | None]:
 
 
 def _frees(
-    world: World, machine: Machine, driver: Driver, whose: Callable[[Holder], bool], by_force: bool
+    world: World, machine: Machine, driver: Driver, whose: Callable[[Holder], bool], by_force: Decision | None
 ) -> Actions[None]:
     """Free the grant of such a holder; the checker learns which one, and what was reported of it."""
     meant: list[int] = []
@@ -251,7 +252,9 @@ def _frees(
 
 def _limited(world: World, driver: Driver, permits: int) -> Actions[bool]:
     try:
-        yield from driver.run(lambda now: set_limit(world.lock, permits, now, partial(Contender, wakes=world.wakes)))
+        yield from driver.run(
+            lambda now: set_limit(world.lock, permits, DECISION, now, partial(Contender, wakes=world.wakes))
+        )
     except TableError:
         return False
     return True
@@ -270,7 +273,7 @@ def _unlimited(world: World, driver: Driver) -> Actions[bool]:
 
 
 def _unset(world: World, permits: int | None, now: Moment) -> Steps[LockItem | None]:
-    return (yield from unset_limit(world.lock, permits, now, partial(Contender, wakes=world.wakes)))
+    return (yield from unset_limit(world.lock, permits, DECISION, now, partial(Contender, wakes=world.wakes)))
 
 
 def _resumed(world: World, owner: str, now: Moment) -> Steps[tuple[Claim, Grant]]:

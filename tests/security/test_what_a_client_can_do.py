@@ -71,7 +71,8 @@ def change(table: Table, expression: str, values: dict[str, Any], **more: Any) -
 
 def test_it_can_add_a_holder_that_never_had_a_grant(table: Table, locks: LockTable) -> None:
     locks.release(INTRUDER, granted(locks, INTRUDER))
-    holder = {"owner": {"S": "victim"}, "leaseUntilMs": {"N": "9999999999999"}, "sinceMs": {"N": "0"}}
+    times = {"leaseUntilMs": "9999999999999", "leaseMs": "60000", "sinceMs": "0"}
+    holder = {"owner": {"S": "victim"}, **{name: {"N": value} for name, value in times.items()}}
     change(
         table,
         "SET #holder = :holder, #token = fencingToken, held = :one",

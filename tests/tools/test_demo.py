@@ -260,7 +260,7 @@ def test_overtakings_are_counted_whether_a_row_stood_or_not() -> None:
     assert not overtakings([done("a", 1), Execution(name="b", ticket=None, fencing_token=102), done("c", 3)])
 
 
-HOLDER = Holder(owner="a", fencing_token=9, lease_until_ms=0, since_ms=0, data=None)
+HOLDER = Holder(owner="a", fencing_token=9, lease_until_ms=0, lease_ms=0, since_ms=0, data=None)
 WAITS = Row(ticket=9, owner="a", lease_until_ms=0, created_at_ms=0)
 
 

@@ -334,7 +334,7 @@ NOW = Moment(local_ms=0, earliest_ms=5_000, latest_ms=5_000, wall_ms=5_000)
 
 
 def left_by(events: Sequence[Event], *, lease_until_ms: int) -> tuple[str, ...]:
-    holder = Holder(owner="0", fencing_token=100, lease_until_ms=lease_until_ms, since_ms=0, data=None)
+    holder = Holder(owner="0", fencing_token=100, lease_until_ms=lease_until_ms, lease_ms=5_000, since_ms=0, data=None)
     item = LockItem(
         issued=9,
         waiting=1,

@@ -11,12 +11,12 @@ from botocore.stub import Stubber
 from moto import mock_aws
 
 from ticketlock import LockTable, RequestNotApplied, TableRefused
+from ticketlock.wire._runs import run_that_ended
 from ticketlock.wire._sdk import make_client
 from ticketlock.wire._step_functions import Closing, Describing
 from ticketlock.workflow._failures import (
     execution_arn,
     holding_name,
-    redriven_since,
     short_hash,
     waiting_name,
     work_name,
@@ -184,27 +184,27 @@ def test_a_hash_does_not_name_the_owner() -> None:
 
 
 ENDED = datetime(2026, 1, 1, tzinfo=UTC)
+LATER = ENDED + timedelta(minutes=1)
 
 
 @pytest.mark.parametrize(
-    ("counted", "described", "redriven"),
+    ("counted", "described", "run"),
     [
-        # An event with a redrive count belongs to the run with that number.
-        (0, {"redriveCount": 0}, False),
-        (0, {"redriveCount": 1}, True),
-        (1, {"redriveCount": 1}, False),
-        (1, {"redriveCount": 2}, True),
+        # An event with a redrive count belongs to the run with that number, whatever is described.
+        ({"redriveCount": 0}, {"redriveCount": 1}, 0),
+        ({"redriveCount": 2}, {}, 2),
         # One without belongs to the last run if that ended with it,
-        (None, {"redriveCount": 1, "stopDate": ENDED}, False),
+        ({}, {"redriveCount": 2, "stopDate": ENDED}, 2),
+        ({"redriveCount": None}, {"redriveCount": 1, "stopDate": ENDED}, 1),
         # and to an earlier one if the execution runs or ended later.
-        (None, {"redriveCount": 1}, True),
-        (None, {"redriveCount": 1, "stopDate": ENDED + timedelta(minutes=1)}, True),
-        # An execution that was never redriven has one run.
-        (None, {"status": "RUNNING"}, False),
+        ({}, {"redriveCount": 2}, 1),
+        ({}, {"redriveCount": 1, "stopDate": LATER}, 0),
+        # An execution that was never redriven, or is forgotten, has one run.
+        ({}, {"redriveCount": 0, "stopDate": LATER}, 0),
+        ({}, {}, 0),
     ],
 )
 def test_an_event_belongs_to_one_run_of_its_execution(
-    counted: int | None, described: dict[str, Any], redriven: bool
+    counted: dict[str, int | None], described: dict[str, Any], run: int
 ) -> None:
-    event = {"stopDate": int(ENDED.timestamp() * 1_000), **({} if counted is None else {"redriveCount": counted})}
-    assert redriven_since(event, described) is redriven
+    assert run_that_ended({"stopDate": int(ENDED.timestamp() * 1_000), **counted}, described) == run

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.shows("liveness")
 
 LEASE_MS, SHORTEST_MS, LONGEST_MS = 60_000, 1_000, 5_000
 NOW_MS = 1_800_000_000_000
-HOLDER = Holder("owner", 1, NOW_MS, NOW_MS, None)
+HOLDER = Holder("owner", 1, NOW_MS, LEASE_MS, NOW_MS, None)
 
 
 def at(

@@ -47,7 +47,8 @@ class LockClient:
         client: an aiobotocore client of your own: no retries (``total_max_attempts`` 1), time-outs of at most 5 s.
         step_functions: an aiobotocore client for Step Functions: a release then wakes waiting workflows at once.
         client_options: further arguments of ``create_client``, if ``client`` is None.
-        namespace, lease, record_wait, owner_name, heartbeat, check_every, clocks: as in ``ticketlock.LockClient``.
+        namespace, lease, record_wait, owner_name, heartbeat, check_every, on_wait, clocks: as in
+            ``ticketlock.LockClient``.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class LockClient:
         owner_name: str | None = None,
         heartbeat: bool = True,
         check_every: tuple[Seconds, Seconds] = (0.005, 0.4),
+        on_wait: Callable[[Position], object] | None = None,
         clocks: Clocks | None = None,
     ) -> None:
         self._clocks = clocks if clocks is not None else SystemClocks()
@@ -73,6 +75,7 @@ class LockClient:
             owner_name=owner_name,
             heartbeat=heartbeat,
             check_every=check_every,
+            on_wait=on_wait,
         )
         self._table = LockTable(table_name, step_functions, self._clocks)
         self._client = client
@@ -148,7 +151,7 @@ class LockClient:
             held = await self._table.drive(self._holdings.held_by(caller, terms, reentrant=reentrant))
             if held is not None:
                 return held
-            return self._holdings.keep(caller, self._made(terms, await self._acquire(terms, on_wait)))
+            return self._holdings.keep(caller, self._made(terms, await self._acquire(terms)))
 
         return Acquiring(begin)
 
@@ -302,8 +305,8 @@ class LockClient:
         if self._table.client is None:
             raise ClientClosed("the client was not opened: use it in 'async with'")
 
-    async def _acquire(self, terms: Acquisition, on_wait: Callable[[Position], object] | None) -> Grant:
-        wait = self._holdings.wait(terms, on_wait)
+    async def _acquire(self, terms: Acquisition) -> Grant:
+        wait = self._holdings.wait(terms)
         # A task of its own, so that closing the client ends it.
         acquiring = self._holdings.acquire(terms, wait)
         waiter = asyncio.ensure_future(self._table.drive(acquiring, sleep=functools.partial(_nap, wait)))

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 
 from ticketlock.errors import OutcomeUnknown, PermitsMismatch, RequestNotApplied, TableRefused
@@ -253,7 +253,7 @@ class Wait:
         self._left_before = 0
         if self._on_wait is not None:
             try:
-                self._on_wait(seen)
+                self._on_wait(replace(seen, lock=self.lock, waited_ms=seen.now.local_ms - self._began_ms))
             except BaseException as error:
                 raise WaitEnded(error) from error
         self.sleeps = True

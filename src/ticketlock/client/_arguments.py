@@ -47,7 +47,7 @@ class Acquisition:
         record_wait_ms: None waits for ever.
         danger_ms: how long before the deadline ``on_danger`` is called; None for a quarter of the lease.
         heartbeat: whether its lease is renewed in the background.
-        on_lost, on_danger: the caller's callbacks.
+        on_lost, on_danger, on_wait: the caller's callbacks.
     """
 
     claim: Claim
@@ -58,6 +58,7 @@ class Acquisition:
     heartbeat: bool = False
     on_lost: Told | None = None
     on_danger: Told | None = None
+    on_wait: Told | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +91,7 @@ class Defaults:
         owner_name: str | None,
         heartbeat: bool,
         check_every: tuple[Seconds, Seconds],
+        on_wait: Told | None,
     ) -> None:
         self._namespace = LockName("-", namespace).namespace
         self._lease_ms = duration_ms("lease", lease, MIN_LEASE_MS, MAX_LEASE_MS)
@@ -101,6 +103,7 @@ class Defaults:
         name = owner_name if owner_name is not None else f"{socket.gethostname()}:{os.getpid()}"
         self.owner_name = text("owner_name", name, _OWNER_NAME_BYTES)
         self._heartbeat = boolean("heartbeat", heartbeat)
+        self._on_wait = _plain("on_wait", on_wait)
 
     def lock(self, entity: Entity, namespace: str | None) -> LockName:
         """The name of a lock."""
@@ -124,9 +127,6 @@ class Defaults:
         """Check and complete one acquisition."""
         lease_ms = self.lease_ms(asked.lease)
         boolean("reentrant", asked.reentrant)
-        callback("on_wait", asked.on_wait)
-        if inspect.iscoroutinefunction(asked.on_wait):
-            raise InvalidLockRequest("on_wait", asked.on_wait, "a plain function: no one awaits what it returns")
         claim = Claim(
             lock,
             asked.owner if asked.owner is not None else f"{self.owner_name}/{uuid.uuid4().hex}",
@@ -143,6 +143,7 @@ class Defaults:
             heartbeat=self._heartbeat if asked.heartbeat is None else boolean("heartbeat", asked.heartbeat),
             on_lost=callback("on_lost", asked.on_lost),
             on_danger=callback("on_danger", asked.on_danger),
+            on_wait=_plain("on_wait", asked.on_wait) or self._on_wait,
         )
 
     def check_options(self, options: Mapping[str, Any]) -> None:
@@ -186,3 +187,11 @@ def check_arguments(key: Any, options: Mapping[str, Any]) -> None:
     if options.get("owner") is not None:
         allowed = "none: calls with one owner are one acquisition, and would run at once; each gets an owner of its own"
         raise InvalidLockRequest("owner", options["owner"], allowed)
+
+
+def _plain(name: str, given: Any) -> Told | None:
+    """Check a callback of a waiting thread or task."""
+    if inspect.iscoroutinefunction(given):
+        raise InvalidLockRequest(name, given, "a plain function: no one awaits what it returns")
+    told: Told | None = callback(name, given)
+    return told

@@ -60,6 +60,7 @@ class LockClient:
         heartbeat: whether leases are renewed at half their time, in the background.
         check_every: the shortest and the longest sleep between two polls of the first in line; waiters behind it sleep
             up to 20 times the longest.
+        on_wait: that of acquisitions which have none of their own; for example, what emits a metric for an alarm.
         clocks, sleep: the sources of time and waiting; the machine's, unless a test replaces them.
 
     Raises:
@@ -79,6 +80,7 @@ class LockClient:
         owner_name: str | None = None,
         heartbeat: bool = True,
         check_every: tuple[Seconds, Seconds] = (0.005, 0.4),
+        on_wait: Callable[[Position], object] | None = None,
         clocks: Clocks | None = None,
         sleep: Callable[[float], object] | None = None,
     ) -> None:
@@ -90,6 +92,7 @@ class LockClient:
             owner_name=owner_name,
             heartbeat=heartbeat,
             check_every=check_every,
+            on_wait=on_wait,
         )
         self._table = LockTable(
             table_name,
@@ -193,7 +196,7 @@ class LockClient:
             held = self._table.drive(self._holdings.held_by(caller, terms, reentrant=reentrant))
             if held is not None:
                 return held
-            wait = self._holdings.wait(terms, on_wait)
+            wait = self._holdings.wait(terms)
             holding = self._under_way.acquisition(self._holdings.hold(caller, terms, wait, self._made))
             return self._table.drive(holding, sleep=functools.partial(self._nap, wait))
         except BaseException as error:

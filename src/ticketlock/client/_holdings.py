@@ -35,7 +35,7 @@ from ticketlock.errors import (
 from ticketlock.locks._fencing import FencedTransaction
 from ticketlock.locks._hand_over import release_to
 from ticketlock.locks._items import LockName
-from ticketlock.locks._outcomes import MAX_LEASE_MS, Claim, Grant, Position, Released, check_data
+from ticketlock.locks._outcomes import MAX_LEASE_MS, Claim, Grant, Released, check_data
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions, Answer, T
@@ -306,7 +306,7 @@ class Holdings(Generic[L]):
 
     # The verbs.
 
-    def wait(self, terms: Acquisition, on_wait: Callable[[Position], object] | None) -> Wait:
+    def wait(self, terms: Acquisition) -> Wait:
         """The state of a new wait, with what earlier waits have taught."""
         lock = terms.claim.lock
         is_here = partial(self._lines.has, self._line(lock))
@@ -318,7 +318,7 @@ class Holdings(Generic[L]):
             terms.record_wait_ms,
             self.known.pace(lock),
             jitter=random.random,
-            on_wait=on_wait,
+            on_wait=terms.on_wait,
             expects_others=expects_others,
             will_be_woken=partial(self._lines.will_release, self._line(lock)),
         )

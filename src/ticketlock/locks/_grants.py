@@ -156,7 +156,7 @@ def hand_over(
             ":seen_token": number(seen_token),
             ":token": number(held.fencing_token),
             ":mean_hold": number(mean_hold_ms),
-            ":last_release": write.release_trace(held, releasing),
+            ":last_release": write.release_trace(held, releasing, atMs=number(now.likely_ms)),
         },
         removed=["#last", "#last_token", *([] if left else ["dataLeft"])],
         names={"#last": holder_attribute(held.owner), "#last_token": token_attribute(held.owner)},
@@ -225,6 +225,7 @@ def _holder(claim: Claim, now: Moment) -> dict[str, Any]:
     holder: dict[str, Any] = {
         "owner": {"S": claim.owner},
         "leaseUntilMs": number(now.latest_ms + claim.lease_ms),
+        "leaseMs": number(claim.lease_ms),
         "sinceMs": number(now.likely_ms),
     }
     if claim.data is not None:

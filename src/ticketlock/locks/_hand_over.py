@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableRefused
 from ticketlock.locks import _conditions as only_if
 from ticketlock.locks import _grants as grants
-from ticketlock.locks._items import Holder, Session, session_expires_at_s
+from ticketlock.locks._items import Session, session_expires_at_s
 from ticketlock.locks._outcomes import (
     BY_THE_OWNER,
     Claim,
@@ -30,7 +30,7 @@ from ticketlock.locks._outcomes import (
     Releasing,
     check_data,
 )
-from ticketlock.locks._protocol import Contender, hold_times
+from ticketlock.locks._protocol import Contender, granted_to, hold_times
 from ticketlock.locks._queue import expired_holders, position_of, the_turn_is_known
 from ticketlock.locks._writes import on_the_session
 from ticketlock.wire._actions import number
@@ -86,10 +86,7 @@ def release_to(
         is_applied, is_unclear = yield from _send(me, handing)
         if is_applied:
             by_ms = finished_at_ms if finished_at_ms is not None else built.latest_ms
-            holder = Holder(
-                claim.owner, token + 1, built.latest_ms + claim.lease_ms, built.likely_ms, claim.data, claim.shared
-            )
-            handed = HandedOver(place.ticket, holder, mean_hold_ms, data_left)
+            handed = HandedOver(place.ticket, granted_to(claim, token + 1, built), mean_hold_ms, data_left)
             return Released(held_ms, lease_was_over=held.lease_until_ms <= by_ms, handed=handed)
         releasing = replace(releasing, tried_before=releasing.tried_before or is_unclear)
     try:

@@ -162,14 +162,30 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """One unreleased grant, as stored in the lock item."""
+    """One unreleased grant, as stored in the lock item.
+
+    Attributes:
+        owner: the identity of the acquisition.
+        fencing_token: the grant's.
+        lease_until_ms: the end of the lease, table time.
+        lease_ms: the length of the lease that was last written.
+        since_ms: about when the lock was granted, table time.
+        data: what is shown beside the holder.
+        shared: whether it shares the lock.
+    """
 
     owner: str
     fencing_token: int
     lease_until_ms: int
+    lease_ms: int
     since_ms: int
     data: str | None
     shared: bool = False
+
+    @property
+    def renewed_ms(self) -> int:
+        """When the lease was last written, by the grant or by a renewal: the upper bound of table time then."""
+        return self.lease_until_ms - self.lease_ms
 
     @property
     def mode(self) -> Mode:
@@ -184,10 +200,12 @@ class LastRelease:
     Attributes:
         fencing_token: that of the released grant.
         by: the identity of the call that released it; distinguishes two releases of one grant.
+        at_ms: when, in table time.
     """
 
     fencing_token: int
     by: str
+    at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +226,44 @@ class Forced:
 
 
 @dataclass(frozen=True, slots=True)
+class Decided:
+    """What the lock item keeps of an operator's decision.
+
+    Attributes:
+        by: who decided.
+        why: for what reason; empty if none was given.
+        at_ms: about when it was written, table time.
+    """
+
+    by: str
+    why: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSet(Decided):
+    """The decision that set the limit.
+
+    Attributes:
+        permits: the limit.
+    """
+
+    permits: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForcedRelease(Decided):
+    """The decision that took the lock from a holder.
+
+    Attributes:
+        owner, fencing_token: the holder's.
+    """
+
+    owner: str
+    fencing_token: int
+
+
+@dataclass(frozen=True, slots=True)
 class LockItem:
     """The lock item as a value.
 
@@ -225,6 +281,9 @@ class LockItem:
         forced: the grants that were ended by force, until their leases end.
         tokens_after: every grant of this item has a greater fencing token; a grant with another one is of an item that
             was deleted since. 0 if that is not known.
+        limit_set: who set the last limit, when and why; kept after it was unset. None before the first limit.
+        limit_unset: who unset it, when and why; None while it is set, or before the first limit.
+        last_forced: who last took the lock from a holder by force, when and why; None before the first time.
     """
 
     issued: int
@@ -245,6 +304,9 @@ class LockItem:
     forced: tuple[Forced, ...] = ()
     permits_since_ms: int | None = None
     tokens_after: int = 0
+    limit_set: LimitSet | None = None
+    limit_unset: Decided | None = None
+    last_forced: ForcedRelease | None = None
 
     @classmethod
     def parse(cls, item: Item) -> "LockItem":
@@ -257,6 +319,7 @@ class LockItem:
                 owner=value["M"]["owner"]["S"],
                 fencing_token=integer(item[_TOKEN + name.removeprefix(_HOLDER)]),
                 lease_until_ms=integer(value["M"]["leaseUntilMs"]),
+                lease_ms=integer(value["M"]["leaseMs"]),
                 since_ms=integer(value["M"]["sinceMs"]),
                 data=value["M"]["data"]["S"] if "data" in value["M"] else None,
                 shared="shared" in value["M"],
@@ -287,6 +350,9 @@ class LockItem:
             ),
             permits_since_ms=integer_if_there(item, "permitsSinceMs"),
             tokens_after=_tokens_after(item),
+            limit_set=_limit_set(item),
+            limit_unset=_limit_unset(item),
+            last_forced=_last_forced(item),
         )
 
     @property
@@ -373,7 +439,29 @@ def _last_release(item: Item) -> LastRelease | None:
     if "lastRelease" not in item:
         return None
     stored = item["lastRelease"]["M"]
-    return LastRelease(integer(stored["token"]), stored["by"]["S"])
+    return LastRelease(integer(stored["token"]), stored["by"]["S"], integer(stored["atMs"]))
+
+
+def _limit_set(item: Item) -> LimitSet | None:
+    if "limitSet" not in item:
+        return None
+    stored = item["limitSet"]["M"]
+    return LimitSet(**_decided(stored), permits=integer(stored["permits"]))
+
+
+def _limit_unset(item: Item) -> Decided | None:
+    return Decided(**_decided(item["limitUnset"]["M"])) if "limitUnset" in item else None
+
+
+def _last_forced(item: Item) -> ForcedRelease | None:
+    if "lastForced" not in item:
+        return None
+    stored = item["lastForced"]["M"]
+    return ForcedRelease(**_decided(stored), owner=stored["owner"]["S"], fencing_token=integer(stored["token"]))
+
+
+def _decided(stored: Item) -> dict[str, Any]:
+    return {"by": stored["by"]["S"], "why": stored["why"]["S"], "at_ms": integer(stored["atMs"])}
 
 
 def is_lock_item(item: Item) -> bool:

@@ -1,5 +1,8 @@
 """The lock table for threads: one method for each verb of the protocol."""
 
+import getpass
+import os
+import socket
 import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -22,6 +25,7 @@ from ticketlock.locks._outcomes import (
     MAX_LEASE_MS,
     MIN_LEASE_MS,
     Claim,
+    Decision,
     Grant,
     Hold,
     LockState,
@@ -179,24 +183,35 @@ class LockTable(Performer):
         lock_name(lock)
         return self.run(lambda now: inspect(lock, now, to_the_end=to_the_end))
 
-    def set_limit(self, lock: LockName, permits: int) -> LockState:
+    def set_limit(self, lock: LockName, permits: int, *, by: str | None = None, why: str = "") -> LockState:
         """Set how many may hold a lock at once, 0 to 100. It replaces the number that the users ask for, immediately.
 
         Present holders keep the lock: a lower limit only stops further grants, and 0 closes the lock. From then on
         time to live does not delete the lock item.
+
+        Args:
+            lock: its name.
+            permits: the limit.
+            by: who decides, 1 to 256 bytes; None for the user of this process at its host. Kept in the lock item with
+                ``why`` and the time, as ``limit_set``.
+            why: for what reason, up to 256 bytes.
         """
         lock_name(lock)
         whole_number("permits", permits, 0, MAX_HOLDERS)
-        item = self.run(lambda now: set_limit(lock, permits, now, self.contender))
+        decision = _decision(by, why)
+        item = self.run(lambda now: set_limit(lock, permits, decision, now, self.contender))
         return LockState(item, (), self.now())
 
-    def unset_limit(self, lock: LockName, permits: int | None = None) -> LockState:
+    def unset_limit(
+        self, lock: LockName, permits: int | None = None, *, by: str | None = None, why: str = ""
+    ) -> LockState:
         """Remove an operator's limit; the users' number counts again.
 
         Args:
             lock: its name; a lock without an operator's limit stays as it is.
             permits: what the users ask for, 1 to 100; None for what they asked for before the limit was set. A lock
                 whose number is a deployment's gets the number of the latest deployment.
+            by, why: as in ``set_limit``; kept as ``limit_unset``, beside ``limit_set``, until the next limit is set.
 
         Raises:
             InvalidLockRequest: ``permits`` is None, and the lock had no users before its limit was set.
@@ -204,7 +219,8 @@ class LockTable(Performer):
         lock_name(lock)
         if permits is not None:
             whole_number("permits", permits, 1, MAX_HOLDERS)
-        item = self.run(lambda now: unset_limit(lock, permits, now, self.contender))
+        decision = _decision(by, why)
+        item = self.run(lambda now: unset_limit(lock, permits, decision, now, self.contender))
         return LockState(item, (), self.now())
 
     def remove_waiter(self, lock: LockName, ticket: int) -> Row | None:
@@ -224,17 +240,22 @@ class LockTable(Performer):
         whole_number("ticket", ticket, 0, 10**TICKET_DIGITS - 1)
         return self.run(lambda now: remove_waiter(lock, ticket, now, self.contender))
 
-    def force_release(self, lock: LockName, fencing_token: int) -> Released:
+    def force_release(self, lock: LockName, fencing_token: int, *, by: str | None = None, why: str = "") -> Released:
         """Take the lock from the holder with this fencing token, which learns of it at its next heartbeat.
 
         The data that the holder before it left stays for the next one.
+
+        Args:
+            lock: its name.
+            fencing_token: the holder's, as ``inspect`` shows it.
+            by, why: as in ``set_limit``; kept as ``last_forced``, until a holder is next released by force.
 
         Raises:
             LockLost: no holder has this token.
         """
         # A DynamoDB number has at most 38 digits.
         whole_number("fencing_token", fencing_token, 0, 10**38)
-        return self._release_of(lock, lambda each: each.fencing_token == fencing_token, by_force=True)
+        return self._release_of(lock, lambda each: each.fencing_token == fencing_token, by_force=_decision(by, why))
 
     def release_as(self, lock: LockName, owner: str) -> Released:
         """Free a lock by its holder's ``owner``, perhaps from another process; leaves no data for the next holder.
@@ -243,7 +264,7 @@ class LockTable(Performer):
             LockLost: this owner does not hold it.
         """
         owner_id(owner)
-        return self._release_of(lock, lambda each: each.owner == owner, by_force=False)
+        return self._release_of(lock, lambda each: each.owner == owner)
 
     def list_locks(self) -> Iterator[LockSummary]:
         """The locks of the table, in no order; sends one Scan for each page."""
@@ -291,7 +312,23 @@ class LockTable(Performer):
         check_lease(claim.lease_ms, self._client)
         return self._driver.run(lambda now: steps(self.contender(claim, now)), until_ms=until_ms)
 
-    def _release_of(self, lock: LockName, whose: Callable[[Holder], bool], *, by_force: bool) -> Released:
+    def _release_of(
+        self, lock: LockName, whose: Callable[[Holder], bool], *, by_force: Decision | None = None
+    ) -> Released:
         lock_name(lock)
         by = uuid.uuid4().hex
         return self.run(lambda now: release_of(lock, whose, now, self.contender, by=by, by_force=by_force))
+
+
+def _decision(by: str | None, why: str) -> Decision:
+    return Decision(this_user() if by is None else by, why)
+
+
+def this_user() -> str:
+    """The user of this process at its host."""
+    try:
+        user = getpass.getuser()
+    except (ImportError, KeyError, OSError):
+        # A container may run as a user without a name.
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"

@@ -7,7 +7,17 @@ from ticketlock.errors import InvalidLockRequest, LockLost, RequestNotApplied
 from ticketlock.locks import _reads as reads
 from ticketlock.locks import _writes as write
 from ticketlock.locks._items import Holder, LockItem, LockName, Row, integer_if_there, is_lock_item
-from ticketlock.locks._outcomes import MIN_LEASE_MS, Claim, Grant, LockState, Released, Releasing, hold_of
+from ticketlock.locks._outcomes import (
+    MIN_LEASE_MS,
+    Claim,
+    Decision,
+    Forcing,
+    Grant,
+    LockState,
+    Released,
+    Releasing,
+    hold_of,
+)
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._queue import is_over
 from ticketlock.wire._actions import Item, integer
@@ -95,11 +105,13 @@ def first_in_line(state: LockState) -> Row | None:
     return next(live, None)
 
 
-def set_limit(lock: LockName, permits: int, now: Moment, contender: NewContender) -> Steps[LockItem]:
+def set_limit(
+    lock: LockName, permits: int, decision: Decision, now: Moment, contender: NewContender
+) -> Steps[LockItem]:
     """Set how many may hold a lock at once; see ``LockTable.set_limit``."""
     for _ in range(_TRIES):
         seen = (yield from inspect(lock, now)).item
-        reply = yield write.set_limit(lock, permits, seen, now)
+        reply = yield write.set_limit(lock, permits, decision, seen, now)
         now = reply.now
         if reply.item is None:
             continue
@@ -112,7 +124,9 @@ def set_limit(lock: LockName, permits: int, now: Moment, contender: NewContender
     raise _kept_changing("the limit")
 
 
-def unset_limit(lock: LockName, permits: int | None, now: Moment, contender: NewContender) -> Steps[LockItem | None]:
+def unset_limit(
+    lock: LockName, permits: int | None, decision: Decision, now: Moment, contender: NewContender
+) -> Steps[LockItem | None]:
     """Remove an operator's limit, and return the lock item, if there is one; see ``LockTable.unset_limit``."""
     # A reply may be lost: then a second attempt finds no limit.
     for attempt in range(_TRIES):
@@ -126,7 +140,7 @@ def unset_limit(lock: LockName, permits: int | None, now: Moment, contender: New
             raise InvalidLockRequest("permits", permits, allowed)
         # The next execution would replace another number than its deployment's.
         follows = seen.permits_since_ms is not None and seen.permits_of_users is not None
-        reply = yield write.unset_limit(lock, None if follows else permits, seen, now)
+        reply = yield write.unset_limit(lock, None if follows else permits, decision, seen, now)
         now = reply.now
         if reply.applied and reply.item is not None:
             item = LockItem.parse(reply.item)
@@ -197,13 +211,14 @@ def release_of(
     contender: NewContender,
     *,
     by: str,
-    by_force: bool,
+    by_force: Decision | None,
 ) -> Steps[Released]:
     """Free a lock on its holder's behalf. The holder learns of it at its next heartbeat.
 
     Args:
         by: the identity of this call, chosen before it; distinguishes its release from any other.
-        by_force: the holder's work is not finished, so the next holder gets the data that this holder got.
+        by_force: an operator's decision to take the lock from its holder, whose work is not finished: the next holder
+            gets the data that this holder got. None for the owner itself, perhaps in another process.
     """
     state = yield from inspect(lock, now)
     item = state.item
@@ -211,8 +226,8 @@ def release_of(
     if item is None or holder is None:
         raise LockLost(f"no holder of the lock on {lock.entity!r} has this owner or fencing token")
     claim = _claim_of(lock, holder, item, MIN_LEASE_MS)
-    releasing = Releasing(by=by, in_place=True, by_force=item if by_force else None)
-    left, held = item.data_left if by_force else None, hold_of(lock, holder, item)
+    releasing = Releasing(by=by, in_place=True, by_force=None if by_force is None else Forcing(by_force, item))
+    left, held = None if by_force is None else item.data_left, hold_of(lock, holder, item)
     return (yield from contender(claim, state.now).release(held, data_left=left, releasing=releasing))
 
 

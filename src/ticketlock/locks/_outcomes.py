@@ -12,6 +12,8 @@ from ticketlock.wire._table_time import Moment
 MIN_LEASE_MS = 1_000
 MAX_LEASE_MS = 7 * 24 * 3_600_000
 DATA_BYTES = 256
+# Each later write of the lock bills these bytes, too.
+_DECISION_BYTES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,8 @@ class Position:
         place_lost: True if its row was swept or removed, or its ticket void, so that it has joined again.
         permits: how many may hold the lock at once; 0 if an operator has closed it; None if the item was not read.
         is_next: whether the poll found its row in the queue, and no live one before it.
+        lock: what it waits for; None if a verb of ``LockTable`` returns it.
+        waited_ms: for how long, by the local clock; 0 from such a verb.
     """
 
     place: Place
@@ -175,11 +179,47 @@ class Position:
     fencing_token: int | None = None
     permits: int | None = None
     is_next: bool = False
+    lock: LockName | None = None
+    waited_ms: int = 0
 
     @property
     def is_closed(self) -> bool:
         """Whether an operator has closed the lock by setting its limit to 0."""
         return self.permits == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """An operator's decision about a lock that others use; the lock item keeps it, for who looks later.
+
+    Attributes:
+        by: who decides: 1 to 256 bytes of text.
+        why: for what reason: up to 256 bytes of text.
+
+    Raises:
+        InvalidLockRequest: a field is out of its bounds.
+    """
+
+    by: str
+    why: str
+
+    def __post_init__(self) -> None:
+        text("by", self.by, _DECISION_BYTES)
+        if self.why != "":
+            text("why", self.why, _DECISION_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class Forcing:
+    """How an operator takes a lock from its holder.
+
+    Attributes:
+        decision: who decides, and why.
+        seen: the lock item as the operator read it.
+    """
+
+    decision: Decision
+    seen: LockItem
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,13 +230,13 @@ class Releasing:
         by: an identity chosen before the first request, the same in every try; the owner itself by default.
         tried_before: whether an earlier call may have freed the lock.
         in_place: True if the holder has not asked for it: then its lease may have ended.
-        by_force: for an operator that takes the lock from its holder: the lock item as the operator read it.
+        by_force: for an operator that takes the lock from its holder.
     """
 
     by: str | None = None
     tried_before: bool = False
     in_place: bool = False
-    by_force: LockItem | None = None
+    by_force: Forcing | None = None
 
 
 BY_THE_OWNER = Releasing()

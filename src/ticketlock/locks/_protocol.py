@@ -580,8 +580,7 @@ class Contender:
             item, token = in_force(self.claim, seen), seen.fencing_token + 1
             holders, waiting = len(item.holders) - took_over + 1, item.waiting - 1
         claim = self.claim
-        lease_until_ms = built.latest_ms + claim.lease_ms
-        holder = Holder(claim.owner, token, lease_until_ms, built.likely_ms, claim.data, claim.shared)
+        holder = granted_to(claim, token, built)
         grant = yield from self._with_whole_lease(built, item, holder, ticket)
         if grant is None:
             return None
@@ -635,6 +634,19 @@ class Contender:
                 if held is None or held.lease_until_ms != until_ms:
                     return None
         return None
+
+
+def granted_to(claim: Claim, fencing_token: int, built: Moment) -> Holder:
+    """The holder that a grant of this claim writes, by a request that was built at this moment."""
+    return Holder(
+        owner=claim.owner,
+        fencing_token=fencing_token,
+        lease_until_ms=built.latest_ms + claim.lease_ms,
+        lease_ms=claim.lease_ms,
+        since_ms=built.likely_ms,
+        data=claim.data,
+        shared=claim.shared,
+    )
 
 
 def hold_times(held: Hold, now: Moment) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from ticketlock.locks._items import (
     row_key,
     token_attribute,
 )
-from ticketlock.locks._outcomes import MIN_LEASE_MS, Claim, Hold, Releasing
+from ticketlock.locks._outcomes import MIN_LEASE_MS, Claim, Decision, Hold, Releasing
 from ticketlock.wire._actions import number
 from ticketlock.wire._requests import TransactWrite, Write, either, every
 from ticketlock.wire._table_time import Moment
@@ -299,7 +299,7 @@ def release(
     values: dict[str, Any] = {
         ":token": number(held.fencing_token),
         ":mean_hold": number(mean_hold_ms),
-        ":last_release": release_trace(held, releasing),
+        ":last_release": release_trace(held, releasing, atMs=number(now.likely_ms)),
     }
     if data_left is None:
         removed.append("dataLeft")
@@ -307,10 +307,14 @@ def release(
         changed.append("dataLeft = :data_left")
         values |= {":data_left": {"S": data_left}}
     if releasing.by_force is not None:
-        over = [each.attribute for each in releasing.by_force.forced if each.lease_until_ms < now.earliest_ms]
+        decision, seen = releasing.by_force.decision, releasing.by_force.seen
+        over = [each.attribute for each in seen.forced if each.lease_until_ms < now.earliest_ms]
         names = {"#forced": forced_attribute(held.owner)} | {f"#x{place}": each for place, each in enumerate(over)}
-        values |= {":forced": release_trace(held, releasing, leaseUntilMs=number(held.lease_until_ms))}
-        changed.append("#forced = :forced")
+        values |= {
+            ":forced": release_trace(held, releasing, leaseUntilMs=number(held.lease_until_ms)),
+            ":last_forced": _decided(decision, now, owner={"S": held.owner}, token=number(held.fencing_token)),
+        }
+        changed += ["#forced = :forced", "lastForced = :last_forced"]
         removed += [f"#x{place}" for place, each in enumerate(over) if each != names["#forced"]]
     condition = every(only_if.I_HOLD_WITH_MY_TOKEN, claim.mode.as_granted)
     return on_the_lock(claim, now, changed, condition, values, removed=removed, names=names, returns="ALL_OLD")
@@ -324,7 +328,7 @@ def set_data(claim: Claim, fencing_token: int, data: str | None, now: Moment) ->
     return on_the_lock(claim, now, changed, condition, values, removed=removed)
 
 
-def set_limit(lock: LockName, permits: int, seen: LockItem | None, now: Moment) -> Write:
+def set_limit(lock: LockName, permits: int, decision: Decision, seen: LockItem | None, now: Moment) -> Write:
     """Set an operator's limit: it replaces the number that the users ask for, and time to live does not delete it.
 
     A late copy of the request sets nothing: each limit is kept for one second longer than the one before, and the
@@ -340,6 +344,7 @@ def set_limit(lock: LockName, permits: int, seen: LockItem | None, now: Moment) 
         *(["permitsOfUsers = permits"] if seen is not None and not seen.permits_are_set else []),
         "permits = :limit",
         "permitsKeptUntil = :kept_until",
+        "limitSet = :decided",
     ]
     return on_the_lock(
         Claim(lock, "operator", MIN_LEASE_MS),
@@ -350,14 +355,15 @@ def set_limit(lock: LockName, permits: int, seen: LockItem | None, now: Moment) 
             ":limit": number(permits),
             ":seen_kept_until": number(last_s or 0),
             ":kept_until": number(_KEPT_UNTIL_S if last_s is None else last_s + 1),
+            ":decided": _decided(decision, now, permits=number(permits)),
         },
-        removed=["permitsWereKeptUntil"],
+        removed=["permitsWereKeptUntil", "limitUnset"],
         expiry="expiresAt = :kept_until",
         returns="ALL_NEW",
     )
 
 
-def unset_limit(lock: LockName, permits: int | None, seen: LockItem, now: Moment) -> Write:
+def unset_limit(lock: LockName, permits: int | None, decision: Decision, seen: LockItem, now: Moment) -> Write:
     """Remove an operator's limit; the users' number counts again.
 
     A late copy of this request cannot remove a later limit, and a late copy of an earlier ``set_limit`` sets nothing:
@@ -376,9 +382,13 @@ def unset_limit(lock: LockName, permits: int | None, seen: LockItem, now: Moment
     return on_the_lock(
         Claim(lock, "operator", MIN_LEASE_MS),
         now,
-        [*changes, "permitsWereKeptUntil = :seen_kept_until"],
+        [*changes, "permitsWereKeptUntil = :seen_kept_until", "limitUnset = :decided"],
         every(only_if.KNOWN_FORMAT, *conditions),
-        {":seen_kept_until": number(_last_kept_until_s(seen) or 0), ":limit": number(permits or 0)},
+        {
+            ":seen_kept_until": number(_last_kept_until_s(seen) or 0),
+            ":limit": number(permits or 0),
+            ":decided": _decided(decision, now),
+        },
         removed=["permitsKeptUntil", "permitsOfUsers"],
         expiry="expiresAt = :expires_at",
         returns="ALL_NEW",
@@ -398,13 +408,16 @@ def _last_kept_until_s(seen: LockItem | None) -> int | None:
 
 
 def _lease(claim: Claim, fencing_token: int, now: Moment, *conditions: str, seen_lease_until_ms: int = 0) -> Write:
+    until_ms = whole_lease_until_ms(claim, seen_lease_until_ms, now)
     values = {
         ":token": number(fencing_token),
-        ":lease_until": number(whole_lease_until_ms(claim, seen_lease_until_ms, now)),
+        ":lease_until": number(until_ms),
+        ":lease_ms": number(until_ms - now.latest_ms),
         ":seen_lease": number(seen_lease_until_ms),
     }
+    changes = ["#me.leaseUntilMs = :lease_until", "#me.leaseMs = :lease_ms"]
     condition = every(only_if.I_HOLD_WITH_MY_TOKEN, *conditions)
-    return on_the_lock(claim, now, ["#me.leaseUntilMs = :lease_until"], condition, values, returns="ALL_NEW")
+    return on_the_lock(claim, now, changes, condition, values, returns="ALL_NEW")
 
 
 def on_the_lock(
@@ -470,6 +483,10 @@ def _row(claim: Claim, ticket: int, now: Moment) -> Write:
 def release_trace(held: Hold, releasing: Releasing, **more: Any) -> dict[str, Any]:
     """The record of a release: the grant, and who freed it."""
     return {"M": {"token": number(held.fencing_token), "by": {"S": releasing.by or held.owner}, **more}}
+
+
+def _decided(decision: Decision, now: Moment, **more: Any) -> dict[str, Any]:
+    return {"M": {"by": {"S": decision.by}, "why": {"S": decision.why}, "atMs": number(now.likely_ms), **more}}
 
 
 def _row_expires_at(claim: Claim, now: Moment) -> dict[str, str]:
