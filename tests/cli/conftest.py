@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from kit.engines import Engine
-from kit.units import KEYS, Books, make_table
+from kit.units import KEYS, Books, make_table, make_tables
 
 from ticketlock.testing import MemoryDynamoDB
 
@@ -95,8 +95,7 @@ def books(memory: MemoryDynamoDB) -> Books:
     """The tables of units, in memory, each by the name of its use."""
     engine = Engine("memory", None, "locks", memory)
     made = Books(engine, engine.client(), {use: use for use in KEYS})
-    for use, keys in KEYS.items():
-        make_table(made.plain_client, use, keys)
+    make_tables(made.plain_client, made.tables)
     return made
 
 

@@ -1,11 +1,19 @@
-"""What tests see: of a lock in the table, and of a command that is refused."""
+"""What tests see: of a lock in the table, of a command that is refused, and of a report on 80 columns."""
+
+from io import StringIO
 
 from kit.command import Ended
+from rich.console import Console, RenderableType
 
 from ticketlock import LockClient
 
 WRONG_WORDS = 2
 """The exit code of a command whose usage is shown."""
+EXECUTION = (
+    "arn:aws:states:eu-central-1:123456789012:execution:LockStateMachine0BC1E4B2-fN3q8Zr5xT1k:"
+    "6f9d3d40-6a1c-4c1f-9a6e-6d2f5f0d9c11"
+)
+"""An owner that is too long for 80 columns."""
 
 
 def held(locks: LockClient, entity: str) -> int:
@@ -25,3 +33,10 @@ def is_refused(ended: Ended, exit_code: int, told: str = "") -> None:
     assert last.startswith("ticketlock: "), ended
     assert told in last, ended
     assert ("Usage: ticketlock" in ended.err) == (exit_code == WRONG_WORDS), ended
+
+
+def printed(report: RenderableType, width: int = 80) -> list[str]:
+    console = Console(file=StringIO(), width=width, highlight=False)
+    with console.capture() as captured:
+        console.print(report)
+    return [line.rstrip() for line in captured.get().splitlines()]

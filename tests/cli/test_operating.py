@@ -1,18 +1,30 @@
 """`acquire`, `renew`, `release`: a lock over several steps, each a process of its own; and what operators are asked."""
 
 import json
+import os
+import pty
+import re
 import signal
+import subprocess
 import uuid
 from datetime import datetime
 from typing import Any
 
 import pytest
 from cli.seen import held, is_refused, waiters
-from kit.command import Command, until
+from kit.command import LONG_S, Command, until
 
 from ticketlock import LockClient
+from ticketlock.locks._items import LockItem
+from ticketlock.locks._lock_table import this_user
 
 pytestmark = pytest.mark.verify("each command is a process; tests/client tests resuming, tests/locks what operators do")
+
+
+def item_of(locks: LockClient, entity: str) -> LockItem:
+    item = locks.inspect(entity).item
+    assert item is not None
+    return item
 
 
 def told(command: Command, *arguments: str) -> dict[str, Any]:
@@ -71,10 +83,13 @@ def test_a_lock_is_freed_by_force_after_a_question_that_names_its_holder(
     token = locks.acquire(entity, owner="the holder").fencing_token
     assert command.run("release", entity, "--force", text="n\n").exit_code == 1
     assert held(locks, entity) == 1
-    ended = command.run("release", entity, "--force", text="y\n")
+    ended = command.run("release", entity, "--force", "--by", "ann", "--why", "it was killed", text="y\n")
     assert (ended.exit_code, ended.out) == (0, f"taken from the holder, fencing token {token}\n")
     assert f"the holder, fencing token {token}: its lease ends in" in ended.err
     assert held(locks, entity) == 0
+    taken = item_of(locks, entity).last_forced
+    assert taken is not None
+    assert (taken.owner, taken.by, taken.why) == ("the holder", "ann", "it was killed")
 
 
 def test_one_holder_of_several_is_named_by_its_token(command: Command, locks: LockClient, entity: str) -> None:
@@ -106,6 +121,9 @@ def test_a_limit_is_set_after_a_question(command: Command, locks: LockClient, en
     ended = command.run("limit", entity, "2", text="y\n")
     assert (ended.exit_code, ended.out) == (0, f"{entity}: 2 permits, held by 0, 0 waiting\n")
     assert "not used yet" in ended.err
+    decided = item_of(locks, entity).limit_set
+    assert decided is not None
+    assert (decided.by, decided.why) == (this_user(), "")
     with locks.acquire(entity), locks.acquire(entity, permits=3):
         assert held(locks, entity) == 2
     assert command.run("limit", entity, "0", "--yes").exit_code == 0
@@ -114,11 +132,28 @@ def test_a_limit_is_set_after_a_question(command: Command, locks: LockClient, en
 
 def test_a_limit_is_unset_after_a_question(command: Command, locks: LockClient, entity: str) -> None:
     locks.acquire(entity, permits=3).release()
-    command.run("limit", entity, "0", "--yes")
-    assert command.run("limit", entity, "--unset", text="n\n").exit_code == 1
+    command.run("limit", entity, "0", "--yes", "--by", "ann", "--why", "INC-7")
+    refused = command.run("limit", entity, "--unset", text="n\n")
+    assert refused.exit_code == 1
+    assert re.search(r"\(now 0 permits, held by 0; set [\d.]+ \w+ ago by ann: INC-7\)\?", refused.err)
     ended = command.run("limit", entity, "--unset", text="y\n")
     assert (ended.exit_code, ended.out) == (0, f"{entity}: 3 permits, held by 0, 0 waiting\n")
     assert command.run("run", entity, "--permits", "3", "--no-wait", "--", "true").exit_code == 0
+
+
+def test_on_a_terminal_the_reason_is_asked_for_unless_it_is_given(
+    command: Command, locks: LockClient, entity: str
+) -> None:
+    keyboard, terminal = pty.openpty()
+    os.write(keyboard, b"y\nINC-7\ny\n")
+    for more in ((), ("--why", "given")):
+        words = ["ticketlock", "limit", entity, "0", *more]
+        subprocess.run(words, stdin=terminal, env=command.environment, check=True, timeout=LONG_S)
+        decided = item_of(locks, entity).limit_set
+        assert decided is not None
+        assert decided.why == (more[-1] if more else "INC-7")
+    os.close(terminal)
+    os.close(keyboard)
 
 
 def test_a_limit_of_a_lock_without_earlier_users_is_unset_to_a_number(command: Command, entity: str) -> None:

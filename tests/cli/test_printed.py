@@ -1,17 +1,18 @@
 """What the command prints: `--help` with examples and exit codes; `ls` and `show` on 80 columns."""
 
+import re
 import shlex
-from io import StringIO
 
 import click
 import pytest
-from rich.console import Console, RenderableType
+from cli.seen import EXECUTION, printed
 
 from ticketlock import LockClient, LockName
 from ticketlock.cli import _commands, _units
 from ticketlock.cli._exits import Explained
 from ticketlock.cli._settings import Duration
-from ticketlock.cli._show import Listed, list_table, state_tables
+from ticketlock.cli._show import Listed, list_table, state, state_tables
+from ticketlock.cli._wording import short_owner, short_span
 from ticketlock.testing import MemoryDynamoDB
 
 GROUP = _commands._ticketlock
@@ -87,19 +88,6 @@ def test_no_command_asks_for_a_time_in_seconds_alone(name: str) -> None:
     assert [each for each in COMMANDS[name].params if "seconds" in (each.metavar or "").lower()] == []
 
 
-EXECUTION = (
-    "arn:aws:states:eu-central-1:123456789012:execution:LockStateMachine0BC1E4B2-fN3q8Zr5xT1k:"
-    "6f9d3d40-6a1c-4c1f-9a6e-6d2f5f0d9c11"
-)
-
-
-def printed(report: RenderableType) -> list[str]:
-    console = Console(file=StringIO(), width=80, highlight=False)
-    with console.capture() as captured:
-        console.print(report)
-    return [line.rstrip() for line in captured.get().splitlines()]
-
-
 @pytest.fixture
 def locks() -> LockClient:
     return LockClient("locks", client=MemoryDynamoDB().client)
@@ -112,18 +100,58 @@ def test_a_list_has_a_line_for_each_lock_with_the_end_of_a_long_holder(locks: Lo
     assert headings.split()[:3] == ["entity", "namespace", "holder"]
     holder = line.split()[2]
     assert (holder[0], EXECUTION.endswith(holder[1:])) == ("…", True)
-    assert len(holder) >= 16
+    assert len(holder) >= 12
 
 
-def test_a_lock_is_shown_with_a_line_for_each_value_if_the_holder_does_not_fit(locks: LockClient) -> None:
+def test_a_lock_is_shown_with_a_line_for_each_value_if_the_whole_holder_does_not_fit(locks: LockClient) -> None:
     with locks.acquire("order-42", owner=EXECUTION, data="deploys 1.4"):
-        lines = printed(state_tables(LockName("order-42"), locks.inspect("order-42")))
+        found = locks.inspect("order-42")
+    lines = printed(state_tables(LockName("order-42"), found, wide=True))
     named = [line.split("   ")[0] for line in lines]
-    assert named[2:9] == ["holder", "", "fencing token", "held for", "lease", "data", "No one waits."]
+    values = ["holder", "", "verdict", "lease", "renewed", "held for", "fencing token", "data"]
+    assert named[2:] == [*values, "No one waits."]
     assert "".join(line.removeprefix("holder").strip() for line in lines[2:4]) == EXECUTION
 
 
-def test_a_lock_whose_names_fit_is_shown_as_a_table(locks: LockClient) -> None:
-    with locks.acquire("order-42", owner="build-7"):
-        lines = printed(state_tables(LockName("order-42"), locks.inspect("order-42")))
-    assert lines[2].split() == ["holder", "fencing", "token", "held", "for", "lease", "data"]
+def test_a_lock_whose_names_are_short_or_shortened_is_shown_as_a_table(locks: LockClient) -> None:
+    with locks.acquire("order-42", owner=EXECUTION, lease=60):
+        headings, _, line, _ = printed(state_tables(LockName("order-42"), locks.inspect("order-42")))[2:]
+    assert headings.split() == ["holder", "verdict", "lease", "renewed", "held", "for", "fencing", "token"]
+    assert line.startswith("…")
+    assert line.split()[1:7] == ["granted", "60", "s", "of", "60", "s"]
+
+
+def test_a_lock_is_shown_with_what_operators_have_decided_who_when_and_why(locks: LockClient) -> None:
+    lock, table = LockName("order-42"), locks.table
+    lease = locks.acquire("order-42", owner=EXECUTION)
+    table.force_release(lock, lease.fencing_token, by="ann@bastion", why="gone")
+    table.set_limit(lock, 0, by="ann@bastion", why="\x1b[2Jmigration")
+    table.unset_limit(lock, by="bob@bastion")
+    facts = [line for line in printed(state_tables(lock, table.inspect(lock), wide=True), 400) if " ago by " in line]
+    assert [re.sub(r"\d+\.\d s", "0.0 s", line) for line in facts] == [
+        "limit set to 0, 0.0 s ago by ann@bastion: \\x1b[2Jmigration",
+        "limit unset, 0.0 s ago by bob@bastion, no reason given",
+        f"taken by force from {EXECUTION}, fencing token {lease.fencing_token}, 0.0 s ago by ann@bastion: gone",
+    ]
+    told = state(lock, table.inspect(lock))
+    by = [told[name]["by"] for name in ("limitSet", "limitUnset", "lastForced")]
+    assert by == ["ann@bastion", "bob@bastion", "ann@bastion"]
+
+
+@pytest.mark.parametrize(
+    ("owner", "short"),
+    [
+        (f"{EXECUTION}/charge", "LockStateMachine0BC1E4B2-fN3q8Zr5xT1k:6f9d3d40-6a1c-4c1f-9a6e-6d2f5f0d9c11/charge"),
+        ("arn:aws-cn:states:cn-north-1:1:express:Orders:a-name:a-run", "Orders:a-name:a-run"),
+        ("arn:aws:iam::123456789012:role/Orders", "arn:aws:iam::123456789012:role/Orders"),
+        (f"web-3:4711/{'0f' * 16}", "web-3:4711"),
+        ("build-4711/deploy", "build-4711/deploy"),
+    ],
+)
+def test_an_owner_is_shortened_to_what_tells_people_whose_it_is(owner: str, short: str) -> None:
+    assert short_owner(owner) == short
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(-1, "0s"), (14.4, "14s"), (119, "119s"), (130, "2m"), (7_000, "117m")])
+def test_a_short_duration_has_no_fraction(seconds: float, told: str) -> None:
+    assert short_span(round(seconds * 1_000)) == told

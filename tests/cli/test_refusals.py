@@ -55,7 +55,7 @@ def test_missing_credentials_and_a_missing_region_are_reported_in_one_line(comma
     [
         ("no-such-command", 2, ""),
         ("--no-such-option", 2, ""),
-        ("ls --every 2", 2, ""),
+        ("ls --owner 2", 2, ""),
         ("show", 2, ""),
         ("show ", 2, ""),
         ("show order-42 --every soon", 2, ""),
@@ -78,6 +78,8 @@ def test_missing_credentials_and_a_missing_region_are_reported_in_one_line(comma
         ("release order-42", 2, ""),
         ("release order-42 --owner a --force", 2, ""),
         ("release order-42 --owner a --fencing-token 1", 2, ""),
+        ("release order-42 --owner a --why killed", 2, "--why needs --force."),
+        ("limit order-42 0 --yes --by ", 2, '--by is ""; allowed: text of 1 to 256 bytes'),
         ("limit order-42", 2, ""),
         ("limit order-42 1", 1, ""),
         ("init --table new", 1, ""),

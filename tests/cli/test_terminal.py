@@ -251,15 +251,23 @@ def test_no_live_line_is_shown_if_stderr_is_no_terminal(
     assert errors.read_text() == ""
 
 
-def test_a_watched_lock_is_drawn_again_until_ctrl_c_and_stays_on_the_screen(
-    on_a_terminal: Open, locks: LockClient, entity: str
+@pytest.mark.parametrize(
+    ("words", "before", "after"),
+    [
+        ("show ENTITY --watch", "Never used", "No one holds it"),
+        ("ls --watch --busy --prefix ENTITY", "No locks", "No locks"),
+        ("top --prefix ENTITY", "No lock is busy", "No lock is busy"),
+    ],
+)
+def test_what_is_watched_is_drawn_again_until_ctrl_c_and_stays_on_the_screen(
+    on_a_terminal: Open, locks: LockClient, entity: str, words: str, before: str, after: str
 ) -> None:
-    session = on_a_terminal("ticketlock", "show", entity, "--watch", "--every", "0.2")
-    session.shows("Never used")
+    session = on_a_terminal("ticketlock", *words.replace("ENTITY", entity).split(), "--every", "0.2")
+    session.shows(before)
     with locks.acquire(entity, owner="the holder"):
         session.shows("the holder")
-    session.shows("No one holds it")
+    session.shows(after)
     session.type(CTRL_C)
     erase_line = "\x1b[2K"
-    assert "No one holds it" in session.rest().rpartition(erase_line)[2]
+    assert after in session.rest().rpartition(erase_line)[2]
     assert session.process.returncode == 0

@@ -70,7 +70,7 @@ def test_a_list_of_units_is_in_the_order_that_is_asked_for(ask: Ask, books: Book
     listed = json.loads(ask("ls", "--sort", sort, "--json").out)
     assert [each["unit"] for each in listed] == [made[name] for name in order]
     told = {each["unit"]: (each["state"], each["itemCount"]) for each in listed}
-    assert [told[made[name]] for name in made] == [("committed", 1), ("pending", 1), ("pending", 2)]
+    assert [told[made[name]] for name in made] == [("committed", 1), ("expired", 1), ("pending", 2)]
     leases = {each["unit"]: each["leaseEndsInSeconds"] for each in listed}
     assert leases[made["old"]] is None
     assert leases[made["over"]] < 0 < leases[made["large"]]
@@ -83,12 +83,12 @@ def test_a_list_of_units_tells_people_who_is_past_its_lease_or_that_it_is_empty(
     unit = left(books, ["a"], ago_s=AGO_S)
     heading, _, line = ask("ls").out.splitlines()
     assert heading.split() == ["unit", "state", "age", "lease", "items", "rolled", "back", "by"]
-    assert line.startswith(f"{unit}   lease over ")
+    assert line.startswith(f"{unit}  expired ")
 
 
 def test_a_list_of_units_names_a_row_that_no_unit_has_written(ask: Ask, books: Books) -> None:
     unit = left(books, ["a"])
-    books.write("units", {"unit": "\x1b[2J", "row": "head", "state": "new", "rev": 1})
+    books.write("units", {"unit": "\x1b[2J", "row": "head", "open": "1", "state": "new", "rev": 1})
     ended = ask("ls", "--json")
     assert [each["unit"] for each in json.loads(ended.out)] == [unit]
     assert ended.err.startswith("ticketlock: a row of units is not a unit's: ")
@@ -119,6 +119,8 @@ def test_a_unit_that_is_saved_is_shown_with_its_owner_and_without_items(ask: Ask
     saving = ann.begin()
     saving.put(ann.accounts, {"id": "a", "balance": 1})
     unit = saving.save(keep_for=900, owner="job-7")
+    (listed,) = json.loads(ask("ls", "--json").out)
+    assert (listed["state"], listed["outcome"], listed["isSaved"]) == ("saved", "pending", True)
     _, facts, items = ask("show", unit).out.splitlines()
     assert facts.startswith("saved, lease ")
     assert facts.endswith("; owner job-7")

@@ -41,6 +41,7 @@ def test_the_wheel_has_the_library_the_constructs_the_handlers_and_the_definitio
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {
         "ticketlock/__init__.py",
+        "ticketlock/cli/_page.css",
         "ticketlock/py.typed",
         "ticketlock_cdk/__init__.py",
         "ticketlock_cdk/_bundled/functions/take_ticket.py",

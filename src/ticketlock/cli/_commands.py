@@ -12,9 +12,11 @@ from ticketlock.cli._exits import ANSWER_WAS_NO, Ended, after_signal, explained,
 from ticketlock.cli._holding import acquire, release, renew
 from ticketlock.cli._local import local
 from ticketlock.cli._operate import init, limit, remove_waiter
+from ticketlock.cli._report import report
 from ticketlock.cli._run import run as run_command
 from ticketlock.cli._settings import group_options, settings_of
 from ticketlock.cli._show import list_locks, show
+from ticketlock.cli._top import top
 from ticketlock.cli._units import units
 
 # How a group ends that is run without a command, since click 8.2.
@@ -79,8 +81,10 @@ for _command in (
     release,
     remove_waiter,
     renew,
+    report,
     run_command,
     show,
+    top,
     units,
 ):
     _ticketlock.add_command(_command)

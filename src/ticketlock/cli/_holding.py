@@ -18,7 +18,7 @@ from ticketlock.cli._exits import (
     Ended,
     Explained,
 )
-from ticketlock.cli._operate import force
+from ticketlock.cli._operate import decision_options, force
 from ticketlock.cli._settings import lease_option, namespace_option, settings_of, table_options
 from ticketlock.cli._signals import Signals
 from ticketlock.cli._waiting import WaitOptions, stand_in_line, waiting_options
@@ -76,13 +76,17 @@ def renew(context: click.Context, /, entity: str, owner: str, namespace: str, le
 
 @click.command(
     cls=Explained,
-    example="ticketlock release production --owner build-7\nticketlock release production --force",
+    example=(
+        "ticketlock release production --owner build-7\n"
+        'ticketlock release production --force --why "build-7 was killed"'
+    ),
     ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, LEASE_LOST, CONFIGURATION),
 )
 @click.argument("entity")
 @click.option("--owner", metavar="ID", help=_HELD_BY)
 @click.option("--force", "by_force", is_flag=True, help="Take it away from its current holder. Asks first.")
 @click.option("--fencing-token", type=int, metavar="N", help="With --force: only if the holder has this token.")
+@decision_options
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @namespace_option
 @table_options
@@ -94,17 +98,20 @@ def release(
     owner: str | None,
     by_force: bool,
     fencing_token: int | None,
+    by: str | None,
+    why: str | None,
     yes: bool,
     namespace: str,
 ) -> None:
     """Free the lock on ENTITY, for its owner or by force."""
     if by_force == (owner is not None):
         raise click.UsageError("whose lock? Give --owner, or --force.")
-    if fencing_token is not None and not by_force:
-        raise click.UsageError("--fencing-token needs --force.")
+    for option, value in (("--fencing-token", fencing_token), ("--by", by), ("--why", why)):
+        if value is not None and not by_force:
+            raise click.UsageError(f"{option} needs --force.")
     table, lock = settings_of(context).lock_table(), LockName(entity, namespace)
     if owner is None:
-        force(table, lock, fencing_token, yes=yes)
+        force(table, lock, fencing_token, by=by, why=why, yes=yes)
         return
     released = table.release_as(lock, owner)
     click.echo(

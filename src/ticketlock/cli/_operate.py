@@ -1,15 +1,19 @@
 """``ticketlock init``, ``limit`` and ``remove-waiter``: what operators change."""
 
 import shlex
-from typing import Any
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
-from ticketlock import InvalidLockRequest, LockLost, LockName, LockTable, create_table
+from ticketlock import InvalidLockRequest, LockLost, LockName, LockState, LockTable, create_table
 from ticketlock.cli._exits import ANSWER_WAS_NO, CONFIGURATION, LEASE_LOST, UNAVAILABLE, USAGE, Ended, Explained
 from ticketlock.cli._settings import namespace_option, settings_of, table_options
-from ticketlock.cli._wording import lease, permits_of, plain, span
+from ticketlock.cli._wording import decided, lease, permits_of, plain, span
 from ticketlock.locks._items import LockItem
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 # Unlike a lock's requests, these may be slow, and the SDK may retry them.
 _PATIENT: dict[str, Any] = {"read_timeout": 20, "retries": {"total_max_attempts": 4, "mode": "standard"}}
@@ -42,7 +46,23 @@ def init(context: click.Context, /, yes: bool, deletion_protection: bool) -> Non
     click.echo(f"{'created' if made else 'there was already'} the table '{name}' in {place}")
 
 
-def force(table: LockTable, lock: LockName, fencing_token: int | None, *, yes: bool) -> None:
+def decision_options(command: F) -> F:
+    """Add the options that say who decides, and why."""
+    by = click.option("--by", metavar="TEXT", help="Who decides.  [default: the user, and the host]")
+    why = click.option("--why", metavar="TEXT", help="For what reason. `show` prints it with who decided, and when.")
+    return by(why(command))
+
+
+def _reason(why: str | None, *, yes: bool) -> str:
+    """The reason that was given; if none was, and there is someone to ask, what they answer."""
+    if why is None and not yes and sys.stdin.isatty():
+        why = click.prompt("Why? `show` prints it; Enter for no reason", default="", show_default=False, err=True)
+    return why or ""
+
+
+def force(
+    table: LockTable, lock: LockName, fencing_token: int | None, *, by: str | None, why: str | None, yes: bool
+) -> None:
     """Take a lock away from its holders, after a confirmation that names them."""
     name, found = plain(lock.entity), table.inspect(lock)
     holders = [
@@ -58,9 +78,10 @@ def force(table: LockTable, lock: LockName, fencing_token: int | None, *, yes: b
         who = "this holder" if len(holders) == 1 else "each of these holders"
         then = f"Until its next heartbeat, {who} may work at the same time as the next one"
         click.confirm(f"Take the lock on '{name}' away? {then}", abort=True, err=True)
+    reason = _reason(why, yes=yes)
     for holder in holders:
         try:
-            table.force_release(lock, holder.fencing_token)
+            table.force_release(lock, holder.fencing_token, by=by, why=reason)
         except LockLost:
             click.echo(f"{plain(holder.owner)} does not hold it any more", err=True)
         else:
@@ -69,7 +90,7 @@ def force(table: LockTable, lock: LockName, fencing_token: int | None, *, yes: b
 
 @click.command(
     cls=Explained,
-    example="ticketlock limit order-42 0\nticketlock limit order-42 --unset",
+    example='ticketlock limit order-42 0 --why "INC-7: two builds deploy at once"\nticketlock limit order-42 --unset',
     ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, CONFIGURATION),
 )
 @click.argument("entity")
@@ -77,11 +98,22 @@ def force(table: LockTable, lock: LockName, fencing_token: int | None, *, yes: b
 @click.option(
     "--unset", is_flag=True, help="Remove the limit: the number that the users ask for applies again; N, if given."
 )
+@decision_options
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @namespace_option
 @table_options
 @click.pass_context
-def limit(context: click.Context, /, entity: str, permits: int | None, unset: bool, yes: bool, namespace: str) -> None:
+def limit(
+    context: click.Context,
+    /,
+    entity: str,
+    permits: int | None,
+    unset: bool,
+    by: str | None,
+    why: str | None,
+    yes: bool,
+    namespace: str,
+) -> None:
     """Limit how many may hold the lock on ENTITY at once; replaces the number its users ask for; 0 closes it.
 
     Current holders keep the lock. The limit stays until you set another one, or unset it.
@@ -90,23 +122,23 @@ def limit(context: click.Context, /, entity: str, permits: int | None, unset: bo
         raise click.UsageError("how many? Give N, or --unset.")
     table, lock, name = settings_of(context).lock_table(), LockName(entity, namespace), plain(entity)
     if not yes:
-        item = table.inspect(lock).item
-        now = "not used yet" if item is None else f"now {permits_of(item.permits)}, held by {item.held}"
-        click.confirm(f"{_what(permits, unset=unset)} '{name}' ({now})?", abort=True, err=True)
+        found = table.inspect(lock)
+        click.confirm(f"{_what(permits, unset=unset)} '{name}' ({_as_found(found)})?", abort=True, err=True)
+    reason = _reason(why, yes=yes)
     if not unset:
         assert permits is not None
-        item = table.set_limit(lock, permits).item
+        item = table.set_limit(lock, permits, by=by, why=reason).item
     else:
-        item = _unset(table, lock, permits)
+        item = _unset(table, lock, permits, by=by, why=reason)
     told = "not used yet" if item is None else _as_it_is(item)
     click.echo(f"{name}: {told}")
 
 
-def _unset(table: LockTable, lock: LockName, permits: int | None) -> LockItem | None:
+def _unset(table: LockTable, lock: LockName, permits: int | None, *, by: str | None, why: str) -> LockItem | None:
     try:
-        return table.unset_limit(lock, permits).item
+        return table.unset_limit(lock, permits, by=by, why=why).item
     except InvalidLockRequest as error:
-        if permits is not None:
+        if error.field != "permits" or permits is not None:
             raise
         name = plain(lock.entity)
         raise click.UsageError(
@@ -119,6 +151,15 @@ def _what(permits: int | None, *, unset: bool) -> str:
     if unset:
         return "Remove the limit of the lock on"
     return "Close the lock on" if permits == 0 else f"Allow at most {permits} at once to hold the lock on"
+
+
+def _as_found(found: LockState) -> str:
+    item = found.item
+    if item is None:
+        return "not used yet"
+    limited = item.limit_set if item.permits_are_set else None
+    who = "" if limited is None else f"; set {decided(limited, found.now.likely_ms)}"
+    return f"now {permits_of(item.permits)}, held by {item.held}{who}"
 
 
 def _as_it_is(item: LockItem) -> str:

@@ -238,6 +238,14 @@ def units_group_options(command: F) -> F:
     return _with(_of_units(environment=True))(command)
 
 
+units_table_option = click.option(
+    "--units-table",
+    metavar="NAME",
+    help="Show the open units of this table, too.",
+    **_MORE,
+    **_from("TICKETLOCK_UNITS_TABLE", environment=True),
+)
+
 lease_option = click.option(
     "--lease",
     type=Duration("1s", "7d"),

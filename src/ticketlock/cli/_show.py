@@ -2,27 +2,38 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import click
 from rich.console import Group, RenderableType
-from rich.live import Live
 from rich.text import Text
 
 from ticketlock import LockName, LockState, LockSummary, LockTable, TableRefused
+from ticketlock.cli._advice import advice_on
 from ticketlock.cli._exits import CONFIGURATION, UNAVAILABLE, USAGE, Explained
-from ticketlock.cli._settings import Duration, namespace_option, settings_of, table_options
-from ticketlock.cli._signals import Signals
-from ticketlock.cli._wording import Columns, Ending, console, lease, permits_and_who_set_them, plain, span
-from ticketlock.locks._items import Holder, Row
+from ticketlock.cli._settings import namespace_option, settings_of, table_options
+from ticketlock.cli._verdicts import Judged, TimedVerdict, judge, left_ms, verdict_on
+from ticketlock.cli._watching import every_option, watch, watch_option
+from ticketlock.cli._wording import (
+    Columns,
+    Ending,
+    console,
+    decided,
+    lease,
+    permits_and_who_set_them,
+    plain,
+    short_owner,
+    span,
+)
+from ticketlock.locks._items import Decided, ForcedRelease, Holder, LimitSet, LockItem, Row
 from ticketlock.locks._operators import first_in_line
 from ticketlock.wire._performer import at_once
 
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
+wide_option = click.option("--wide", is_flag=True, help="Show whole names, such as ARNs; in a pipe they always are.")
 
 # Reading one lock takes one request.
 _READS_AT_ONCE = 16
@@ -50,16 +61,31 @@ class Listed:
         return [_holder(each, self.front.now.likely_ms) for each in by_age]
 
     @property
-    def oldest_waiter(self) -> dict[str, Any] | None:
+    def now_ms(self) -> int:
+        """When it was read in detail, in table time; 0 if it was not."""
+        return 0 if self.front is None else self.front.now.likely_ms
+
+    @property
+    def first(self) -> Row | None:
         """The first in line."""
-        row = first_in_line(self.front) if self.front is not None else None
-        return _waiter(row, self.front) if row is not None and self.front is not None else None
+        return None if self.front is None else first_in_line(self.front)
+
+    @property
+    def oldest_waiter(self) -> dict[str, Any] | None:
+        """The first in line, for JSON."""
+        return None if self.front is None or self.first is None else _waiter(self.first, self.front)
 
     @property
     def waiting(self) -> int:
         """How many wait, as the lock item counts them: a count may outlast its waiter, but 0 if there is no row."""
         has_no_row = self.front is not None and not self.front.rows
         return 0 if has_no_row else self.lock.waiting
+
+    def judged(self, free_for_ms: int | None = None) -> Judged:
+        """The verdict on it; see ``judge``."""
+        if self.front is None and not self.lock.held and not self.lock.waiting:
+            return Judged(TimedVerdict("free" if self.lock.permits else "closed"))
+        return judge(self.front, free_for_ms)
 
     @property
     def held_since_ms(self) -> float:
@@ -70,11 +96,10 @@ class Listed:
     @property
     def waited_since_ms(self) -> float:
         """Since when the first in line has waited, by table time; infinity if there is no waiter."""
-        row = first_in_line(self.front) if self.front is not None else None
-        return row.created_at_ms if row is not None else math.inf
+        return math.inf if self.first is None else self.first.created_at_ms
 
 
-def summary(listed: Listed) -> dict[str, Any]:
+def summary(listed: Listed, judged: Judged) -> dict[str, Any]:
     """One lock of a list, for JSON."""
     lock = listed.lock
     return {
@@ -87,21 +112,22 @@ def summary(listed: Listed) -> dict[str, Any]:
         "waiting": listed.waiting,
         "fencingToken": lock.fencing_token,
         "meanHoldSeconds": _seconds(lock.mean_hold_ms),
+        **_judged(judged),
         "holders": listed.holders,
         "oldestWaiter": listed.oldest_waiter,
     }
 
 
-def list_table(locks: Iterable[Listed]) -> Columns:
-    """Locks, for people."""
+def list_table(locks: Iterable[Listed], *, wide: bool = False) -> Columns:
+    """Locks, for people; with whole owners or only so much of them as there is room for."""
     made = Columns(("entity", "namespace", "holder"), ("held for", "waiting", "oldest", "permits"))
     for listed in locks:
         lock, holders, waiter = listed.lock, listed.holders, listed.oldest_waiter
         permits = f"{lock.permits} set" if lock.permits_are_set else str(lock.permits)
         made.add(
-            plain(lock.lock.entity),
+            _name_cell(plain(lock.lock.entity), wide=wide),
             plain(lock.lock.namespace),
-            Ending(_first_of(holders) if holders or not lock.held else f"? ({lock.held})"),
+            _name_cell(_first_of(holders, wide=wide) if holders or not lock.held else f"? ({lock.held})", wide=wide),
             span(round(holders[0]["heldForSeconds"] * 1_000)) if holders else "-",
             str(listed.waiting),
             span(round(waiter["waitingForSeconds"] * 1_000)) if waiter else "-",
@@ -110,13 +136,30 @@ def list_table(locks: Iterable[Listed]) -> Columns:
     return made
 
 
-def _first_of(holders: list[dict[str, Any]]) -> str:
+def _first_of(holders: list[dict[str, Any]], *, wide: bool) -> str:
     if not holders:
         return "-"
     more = f" and {len(holders) - 1} more" if len(holders) > 1 else ""
     is_over = all(each["leaseEndsInSeconds"] <= 0 for each in holders)
     shared = " (shared)" if holders[0]["shared"] else ""
-    return plain(holders[0]["owner"]) + more + shared + (" (lease expired)" if is_over else "")
+    return _owner(holders[0]["owner"], wide=wide) + more + shared + (" (expired)" if is_over else "")
+
+
+def _owner(owner: str, *, wide: bool) -> str:
+    return plain(owner if wide else short_owner(owner))
+
+
+def _name_cell(told: str, *, wide: bool) -> str | Ending:
+    return told if wide else Ending(told)
+
+
+def _judged(judged: Judged) -> dict[str, Any]:
+    return {
+        "verdict": judged.verdict.word,
+        "verdictForSeconds": _seconds(judged.verdict.for_ms),
+        "next": judged.next.value,
+        "isStuck": judged.is_stuck,
+    }
 
 
 def state(lock: LockName, found: LockState) -> dict[str, Any]:
@@ -131,13 +174,17 @@ def state(lock: LockName, found: LockState) -> dict[str, Any]:
         "fencingToken": item.fencing_token if item else None,
         "meanHoldSeconds": _seconds(item.mean_hold_ms) if item else None,
         "dataLeft": item.data_left if item else None,
+        "limitSet": _decision(item.limit_set if item else None),
+        "limitUnset": _decision(item.limit_unset if item else None),
+        "lastForced": _decision(item.last_forced if item else None),
+        **_judged(judge(found)),
         "holders": [_holder(each, found.now.likely_ms) for each in (item.holders if item else ())],
         "waiters": [_waiter(each, found) for each in found.rows],
     }
 
 
-def state_tables(lock: LockName, found: LockState) -> RenderableType:
-    """A lock with its holders and its queue, for people."""
+def state_tables(lock: LockName, found: LockState, *, wide: bool = False) -> RenderableType:
+    """A lock with its holders and its queue, for people; with whole owners or only so much as there is room for."""
     title = Text(f"{plain(lock.entity)} in {plain(lock.namespace)}", style="bold")
     item = found.item
     if item is None:
@@ -152,36 +199,64 @@ def state_tables(lock: LockName, found: LockState) -> RenderableType:
         facts.append(f"held for {span(item.mean_hold_ms)} on average")
     if item.data_left is not None:
         facts.append(f"left: {plain(item.data_left)}")
-    told = state(lock, found)
-    return Group(title, Text("; ".join(facts)), _holders(told["holders"]), _waiters(told["waiters"]))
+    told = [Text("; ".join(facts)), *map(Text, decisions(item, found.now.likely_ms, wide=wide))]
+    if (advice := advice_on(lock, found)) is not None:
+        told.append(Text(f"next: {advice}"))
+    return Group(title, *told, _holders(item.holders, found.now.likely_ms, wide=wide), _waiters(found, wide=wide))
 
 
-def _holders(holders: list[dict[str, Any]]) -> RenderableType:
+def decisions(item: LockItem, now_ms: int, *, wide: bool) -> Iterator[str]:
+    """What operators have decided about the lock: who, when and why."""
+    if item.limit_set is not None:
+        yield f"limit set to {item.limit_set.permits}, {decided(item.limit_set, now_ms)}"
+    if item.limit_unset is not None:
+        yield f"limit unset, {decided(item.limit_unset, now_ms)}"
+    if (forced := item.last_forced) is not None:
+        whom = f"{_owner(forced.owner, wide=wide)}, fencing token {forced.fencing_token}"
+        yield f"taken by force from {whom}, {decided(forced, now_ms)}"
+
+
+def _holders(holders: Sequence[Holder], now_ms: int, *, wide: bool) -> RenderableType:
     if not holders:
         return Text("No one holds it.")
-    made = Columns(("holder",), ("fencing token", "held for", "lease"), ("data",))
+    # Most have none, and columns are scarce.
+    data = ("data",) if any(each.data for each in holders) else ()
+    made = Columns(("holder", "verdict"), ("lease", "renewed", "held for", "fencing token"), data)
     for each in holders:
+        verdict = verdict_on(each, now_ms)
         made.add(
-            plain(each["owner"]) + (" (shared)" if each["shared"] else ""),
-            str(each["fencingToken"]),
-            span(round(each["heldForSeconds"] * 1_000)),
-            _lease(each["leaseEndsInSeconds"]),
-            plain(each["data"] or ""),
+            _name_cell(_owner(each.owner, wide=wide) + (" (shared)" if each.shared else ""), wide=wide),
+            _in_words(verdict),
+            _lease_of(each, now_ms),
+            "-" if verdict.word == "granted" else f"{span(max(0, now_ms - each.renewed_ms))} ago",
+            span(now_ms - each.since_ms),
+            str(each.fencing_token),
+            *([plain(each.data or "")] if data else []),
         )
     return made
 
 
-def _waiters(waiters: list[dict[str, Any]]) -> RenderableType:
-    if not waiters:
+def _in_words(verdict: TimedVerdict) -> str:
+    return f"expired {span(verdict.for_ms or 0)} ago" if verdict.word == "expired" else verdict.word
+
+
+def _lease_of(holder: Holder, now_ms: int) -> str:
+    rest_ms = left_ms(holder, now_ms)
+    return span(holder.lease_ms) if rest_ms == 0 else f"{span(rest_ms)} of {span(holder.lease_ms)}"
+
+
+def _waiters(found: LockState, *, wide: bool) -> RenderableType:
+    if not found.rows:
         return Text("No one waits.")
-    made = Columns(("waiter",), ("ticket", "waiting for", "lease"), ("",))
-    for each in waiters:
+    made = Columns(("waiter",), ("ticket", "waiting for", "lease", ""))
+    for row in found.rows:
+        each = _waiter(row, found)
         made.add(
-            plain(each["owner"]) + (" (shared)" if each["shared"] else ""),
-            str(each["ticket"]),
+            _name_cell(_owner(row.owner, wide=wide) + (" (shared)" if row.shared else ""), wide=wide),
+            str(row.ticket),
             span(round(each["waitingForSeconds"] * 1_000)),
-            _lease(each["leaseEndsInSeconds"]),
-            "void" if each["isVoid"] else "workflow, parked" if each["isParked"] else "",
+            lease(row.lease_until_ms - found.now.likely_ms),
+            "void" if each["isVoid"] else "parked" if each["isParked"] else "",
         )
     return made
 
@@ -194,7 +269,21 @@ def _holder(holder: Holder, now_ms: int) -> dict[str, Any]:
         "data": holder.data,
         "heldForSeconds": _seconds(now_ms - holder.since_ms),
         "leaseEndsInSeconds": _seconds(holder.lease_until_ms - now_ms),
+        "leaseSeconds": _seconds(holder.lease_ms),
+        "renewedForSeconds": _seconds(max(0, now_ms - holder.renewed_ms)),
+        "verdict": verdict_on(holder, now_ms).word,
     }
+
+
+def _decision(decided: Decided | None) -> dict[str, Any] | None:
+    if decided is None:
+        return None
+    told: dict[str, Any] = {"by": decided.by, "why": decided.why, "atMs": decided.at_ms}
+    if isinstance(decided, LimitSet):
+        told["permits"] = decided.permits
+    if isinstance(decided, ForcedRelease):
+        told |= {"owner": decided.owner, "fencingToken": decided.fencing_token}
+    return told
 
 
 def _waiter(row: Row, found: LockState) -> dict[str, Any]:
@@ -209,15 +298,11 @@ def _waiter(row: Row, found: LockState) -> dict[str, Any]:
     }
 
 
-def _lease(seconds: float) -> str:
-    return lease(round(seconds * 1_000))
-
-
 def _seconds(milliseconds: int | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1_000
 
 
-_ORDERS: dict[str, Callable[[Listed], Any]] = {
+ORDERS: dict[str, Callable[[Listed], Any]] = {
     "name": lambda each: each.lock.lock.entity,
     "held": lambda each: each.held_since_ms,
     "waiting": lambda each: -each.waiting,
@@ -236,21 +321,61 @@ _ORDERS: dict[str, Callable[[Listed], Any]] = {
 @click.option("--busy", is_flag=True, help="Only locks with a holder or a waiter.")
 @click.option(
     "--sort",
-    type=click.Choice(list(_ORDERS)),
+    type=click.Choice(list(ORDERS)),
     default="name",
     help="By name; or first those held longest, with the most waiters, with the oldest waiter.  [default: name]",
 )
+@wide_option
 @json_option
+@watch_option
+@every_option(5)
 @table_options
 @click.pass_context
 def list_locks(
-    context: click.Context, namespace: str | None, prefix: str, busy: bool, sort: str, as_json: bool
+    context: click.Context,
+    namespace: str | None,
+    prefix: str,
+    busy: bool,
+    sort: str,
+    wide: bool,
+    as_json: bool,
+    watched: bool,
+    every: float,
 ) -> None:
     """List the locks: who holds them and for how long, and how long the first in line has waited.
 
     Reads the whole table, and then each listed lock that has a holder or a waiter.
     """
-    table = settings_of(context).lock_table()
+    table, wide = settings_of(context).lock_table(), wide or not console().is_terminal
+
+    def read() -> list[Listed]:
+        return sorted(read_list(table, namespace, prefix, busy=busy), key=ORDERS[sort])
+
+    def to_json(listed: list[Listed]) -> list[dict[str, Any]]:
+        return [summary(lock, lock.judged()) for lock in listed]
+
+    if watched:
+
+        def report(listed: list[Listed], _lines: int | None) -> RenderableType:
+            return list_table(listed, wide=wide) if listed else Text("No locks.")
+
+        watch(read, every_s=every, to_json=to_json if as_json else None, report=report)
+        return
+    listed = read()
+    if as_json:
+        click.echo(_json(to_json(listed)))
+    elif listed:
+        console().print(list_table(listed, wide=wide))
+    else:
+        click.echo("No locks.", err=True)
+
+
+def read_list(table: LockTable, namespace: str | None, prefix: str, *, busy: bool) -> list[Listed]:
+    """The locks of a namespace, or of all, whose entities begin with a prefix, by name.
+
+    Args:
+        busy: only those with a holder or a waiter.
+    """
     found = [
         lock
         for lock in table.list_locks()
@@ -259,22 +384,21 @@ def list_locks(
         and (not busy or lock.held or lock.waiting)
     ]
     found.sort(key=lambda lock: (lock.lock.entity, lock.lock.namespace))
-    entries = [each for each in _in_detail(table, found) if not busy or each.lock.held or each.waiting]
-    listed = sorted(entries, key=_ORDERS[sort])
-    if as_json:
-        click.echo(_json([summary(lock) for lock in listed]))
-    elif listed:
-        console().print(list_table(listed))
-    else:
-        click.echo("No locks.", err=True)
+    return [each for each in in_detail(table, found) if not busy or each.lock.held or each.waiting]
 
 
-def _in_detail(table: LockTable, locks: Sequence[LockSummary]) -> list[Listed]:
+def in_detail(table: LockTable, locks: Sequence[LockSummary], *, to_the_end: bool = False) -> list[Listed]:
+    """Locks with their holders and their queues.
+
+    Args:
+        to_the_end: whether to read whole queues, or only up to the first waiter.
+    """
+
     def read(lock: LockSummary) -> Listed:
         if not lock.held and not lock.waiting:
             return Listed(lock, None)
         try:
-            return Listed(lock, table.inspect(lock.lock, to_the_end=False))
+            return Listed(lock, table.inspect(lock.lock, to_the_end=to_the_end))
         except TableRefused:
             # A caller that may list all locks may lack the permission to read some.
             return Listed(lock, None)
@@ -289,41 +413,34 @@ def _in_detail(table: LockTable, locks: Sequence[LockSummary]) -> list[Listed]:
 )
 @click.argument("entity")
 @namespace_option
+@wide_option
 @json_option
-@click.option("--watch", is_flag=True, help="Read the lock again and again, until a signal arrives.")
-@click.option("--every", type=Duration("100ms"), default=2.0, metavar="TIME", help="How often to read.  [default: 2s]")
+@watch_option
+@every_option(2)
 @table_options
 @click.pass_context
-def show(context: click.Context, entity: str, namespace: str, as_json: bool, watch: bool, every: float) -> None:
-    """Show who holds the lock on ENTITY and who waits for it, how long and until when."""
+def show(
+    context: click.Context, entity: str, namespace: str, wide: bool, as_json: bool, watched: bool, every: float
+) -> None:
+    """Show who holds the lock on ENTITY, whether it renews its lease, and who waits for it and how long."""
     table, lock = settings_of(context).lock_table(), LockName(entity, namespace)
-    if not watch:
-        found = table.inspect(lock)
-        click.echo(_json(state(lock, found))) if as_json else console().print(state_tables(lock, found))
-        return
-    screen = console()
-    with Signals() as signals, ExitStack() as stack:
-        if as_json:
+    wide = wide or not console().is_terminal
 
-            def show_once(found: LockState) -> None:
-                # One line for each read.
-                click.echo(json.dumps(state(lock, found), ensure_ascii=False))
+    def read() -> LockState:
+        return table.inspect(lock)
 
-        elif screen.is_terminal:
-            # At the end the last one stays.
-            live = stack.enter_context(Live(console=screen, auto_refresh=False))
+    def to_json(found: LockState) -> dict[str, Any]:
+        return state(lock, found)
 
-            def show_once(found: LockState) -> None:
-                live.update(state_tables(lock, found), refresh=True)
+    def report(found: LockState, _lines: int | None) -> RenderableType:
+        return state_tables(lock, found, wide=wide)
 
-        else:
-
-            def show_once(found: LockState) -> None:
-                screen.print(state_tables(lock, found), end="\n\n")
-
-        while signals.ending() is None:
-            show_once(table.inspect(lock))
-            signals.wait(every)
+    if watched:
+        watch(read, every_s=every, to_json=to_json if as_json else None, report=report)
+    elif as_json:
+        click.echo(_json(to_json(read())))
+    else:
+        console().print(report(read(), None))
 
 
 def _json(value: Any) -> str:

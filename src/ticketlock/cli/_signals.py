@@ -16,6 +16,10 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _LONGEST_WAIT_S = 3_600.0
 
 
+class Stopped(BaseException):
+    """A signal arrived in a block that may be broken off."""
+
+
 class Signals:
     """Notes the signals of this process while the ``with`` block runs. For the main thread."""
 
@@ -23,6 +27,7 @@ class Signals:
         self._noted: deque[int] = deque()
         self._mutex = threading.Lock()
         self._open = False
+        self._breaks_off = False
 
     def __enter__(self) -> Self:
         self._reader, self._writer = os.pipe()
@@ -52,6 +57,17 @@ class Signals:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    @contextmanager
+    def breaking_off(self) -> Iterator[None]:
+        """Raise ``Stopped`` within the block as soon as a signal arrives that ends a wait: for work without effects."""
+        self._breaks_off = True
+        try:
+            if self.ending() is not None:
+                raise Stopped
+            yield
+        finally:
+            self._breaks_off = False
+
     def ending(self) -> int | None:
         """The first noted signal that ends a wait; it stays noted."""
         return next((number for number in self._noted if number in ENDING), None)
@@ -79,6 +95,10 @@ class Signals:
 
     def _note(self, number: int, _: FrameType | None) -> None:
         self._noted.append(number)
+        if self._breaks_off and number in ENDING:
+            # Once: what ends the block may take a moment.
+            self._breaks_off = False
+            raise Stopped
 
     def _close(self) -> None:
         with self._mutex:

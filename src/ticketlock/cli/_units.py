@@ -1,12 +1,12 @@
 """``ticketlock units``: open units of work, for operators."""
 
 import base64
-import getpass
 import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, TextIO
 
 import click
@@ -32,9 +32,9 @@ from ticketlock.cli._units_reports import (
     json_of,
     mark_json,
     marks_table,
-    short_state,
     shown_json,
     shown_table,
+    state_of,
     state_with_time,
     unit_json,
     units_table,
@@ -49,6 +49,7 @@ from ticketlock.errors import (
     TableRefused,
     UnsupportedFormat,
 )
+from ticketlock.locks._lock_table import this_user
 from ticketlock.units import FoundMark, OpenUnit, Outcome, Record
 from ticketlock.units._marks import DEFAULT_PREFIX, Marks
 from ticketlock.units._operators import Correction, Settled, correct, inspect, open_units, roll_back, unfinished
@@ -69,7 +70,7 @@ _ORDERS: dict[str, Callable[[OpenUnit], Any]] = {
     "age": lambda unit: -unit.age_s,
     "lease": lambda unit: math.inf if unit.lease_ends_in_s is None else unit.lease_ends_in_s,
     "items": lambda unit: -(unit.items or 0),
-    "state": short_state,
+    "state": state_of,
 }
 
 _DONE = {Outcome.COMMITTED: "finished", Outcome.ROLLED_BACK: "unmarked"}
@@ -98,7 +99,8 @@ class OfUnits(Explained):
         """Run it."""
         settings = settings_of(ctx)
         try:
-            return super().invoke(ctx)
+            with explaining(settings):
+                return super().invoke(ctx)
         except InvalidUnitRequest as error:
             typed = self.as_typed(ctx, error.field)
             if typed is None:
@@ -106,13 +108,20 @@ class OfUnits(Explained):
             raise click.UsageError(f"{typed} is {error.value}; allowed: {error.allowed}", ctx) from error
         except CommittedUnfinished as error:
             raise Ended(str(error), CONFIGURATION) from error
-        except TableNotFound as error:
-            raise Ended(f"{error}: {settings.place()}", CONFIGURATION) from error
-        except TableRefused as error:
-            hint = f": is {settings.units_table!r} a units table, and not a lock table?"
-            raise Ended(f"{error}{hint if _OF_ANOTHER_KIND in str(error) else ''}", CONFIGURATION) from error
         except (RequestNotApplied, OutcomeUnknown) as error:
             raise Ended(f"a table in {settings.place()} cannot be reached: {error}", UNAVAILABLE) from error
+
+
+@contextmanager
+def explaining(settings: CommandSettings) -> Iterator[None]:
+    """Within the block, an error about the units table ends the command, and names that table."""
+    try:
+        yield
+    except TableNotFound as error:
+        raise Ended(f"{error}: {settings.place()}", CONFIGURATION) from error
+    except TableRefused as error:
+        hint = f": is {settings.units_table!r} a units table, and not a lock table?"
+        raise Ended(f"{error}{hint if _OF_ANOTHER_KIND in str(error) else ''}", CONFIGURATION) from error
 
 
 class Desk:
@@ -156,7 +165,7 @@ def no_record(unit: str, table: str) -> Ended:
 def list_units(context: click.Context, sort: str, as_json: bool) -> None:
     """List the units that are pending, and those that have ended and are not closed.
 
-    Reads the whole units table.
+    Reads only the records of these units.
     """
     desk = Desk(settings_of(context))
 
@@ -290,7 +299,7 @@ def _told(unit: str, told: Settled) -> str:
 @click.argument("key")
 @click.option("--item", type=click.File(), help="The item's new value, whole, in the low-level JSON; - for stdin.")
 @click.option("--drop", is_flag=True, help="Drop what the unit writes: the item keeps its old value.")
-@click.option("--by", default=getpass.getuser, help="Who decides.  [default: the name of the user]")
+@click.option("--by", metavar="TEXT", default=this_user, help="Who decides.  [default: the user, and the host]")
 @click.option("--why", default="", help="For what reason.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @units_options

@@ -3,7 +3,7 @@
 import base64
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -15,13 +15,15 @@ from ticketlock.units._packing import Entry
 from ticketlock.units._values import PYTHON
 from ticketlock.wire._actions import Item
 
+UnitWord = Literal["pending", "saved", "expired", "committed", "rolled back", "closed"]
+
 
 def unit_json(unit: OpenUnit) -> dict[str, Any]:
     """A unit of a list. Ages and remaining leases are by table time."""
     return {
         "unit": unit.unit,
-        "state": unit.state.value,
-        "isClosed": unit.is_closed,
+        "state": state_of(unit),
+        "outcome": unit.state.value,
         "ageSeconds": unit.age_s,
         "leaseEndsInSeconds": unit.lease_ends_in_s,
         "endedForSeconds": unit.ended_for_s,
@@ -59,22 +61,31 @@ def json_of(value: Any, indent: int | None = 2) -> str:
     return json.dumps(value, indent=indent, ensure_ascii=False, default=_base64)
 
 
-def short_state(unit: OpenUnit) -> str:
-    """The state for a column: ``closed``, ``lease over``, ``saved``, or its outcome."""
+def state_of(unit: OpenUnit) -> UnitWord:
+    """The state of a unit, in the word that tables and JSON have for it.
+
+    ``pending`` or ``saved`` while its lease runs, then ``expired``; ``committed`` or ``rolled back`` until all of its
+    items are finished, then ``closed``.
+    """
     if unit.is_closed:
         return "closed"
+    if unit.state is not Outcome.PENDING:
+        return "committed" if unit.state is Outcome.COMMITTED else "rolled back"
     if unit.lease_ends_in_s is not None and unit.lease_ends_in_s <= 0:
-        return "lease over"
-    return "saved" if _is_saved_and_pending(unit) else unit.state.value
+        return "expired"
+    return "saved" if unit.is_saved else "pending"
 
 
 def state_with_time(unit: OpenUnit) -> str:
     """The state with its time: ``pending, lease 48 s left``."""
+    state, lease_ms = state_of(unit), _ms(unit.lease_ends_in_s or 0)
+    if state == "expired":
+        return lease(lease_ms) + (", was saved" if unit.is_saved else "")
     if unit.state is Outcome.PENDING:
-        return f"{'saved' if unit.is_saved else unit.state.value}, lease {_lease(unit)}"
+        return f"{state}, lease {lease(lease_ms)}"
+    ended = f"{unit.state.value} {span(_ms(unit.ended_for_s or 0))} ago"
     by = f" by {plain(unit.rolled_back_by)}" if unit.rolled_back_by else ""
-    closed = ", closed" if unit.is_closed else ""
-    return f"{unit.state.value} {span(_ms(unit.ended_for_s or 0))} ago{by}{closed}"
+    return f"{state}, {ended}{by}" if state == "closed" else f"{ended}{by}"
 
 
 def items_told(number: int | None) -> str:
@@ -95,7 +106,7 @@ def units_table(units: Sequence[OpenUnit]) -> Columns:
     for unit in units:
         made.add(
             unit.unit,
-            short_state(unit),
+            state_of(unit),
             span(_ms(unit.age_s)),
             _lease(unit),
             "?" if unit.items is None else str(unit.items),
@@ -112,7 +123,7 @@ def shown_table(shown: Shown, *, values: bool) -> RenderableType:
     if shown.items is None:
         return Group(title, facts, Text("The rows with what it writes are missing."))
     if not shown.items:
-        is_hidden = _is_saved_and_pending(shown.unit)
+        is_hidden = shown.unit.is_saved and shown.unit.state is Outcome.PENDING
         return Group(title, facts, Text("What a saved unit writes is not listed." if is_hidden else "No items."))
     made = Columns(("table", "item", "writes", "mark"), (), ("sets", "removes") if values else ())
     for each in shown.items:
@@ -141,10 +152,6 @@ def _inspected_json(inspected: Inspected, *, values: bool) -> dict[str, Any]:
 def _writes(entry: Entry) -> str:
     # The item of an "unmark" was only read: ending the unit removes its mark.
     return "nothing" if entry.kind == "unmark" else entry.kind
-
-
-def _is_saved_and_pending(unit: OpenUnit) -> bool:
-    return unit.is_saved and unit.state is Outcome.PENDING
 
 
 def _lease(unit: OpenUnit) -> str:

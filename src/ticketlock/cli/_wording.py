@@ -1,24 +1,30 @@
 """What people read at a terminal: values in words, tables, and the status line of a wait."""
 
 import os
+import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import click
 from rich import box
 from rich.cells import cell_len, chop_cells
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from ticketlock.locks._items import Decided
 from ticketlock.locks._outcomes import Position
 
 _USUAL_COLUMNS = 80
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+_TYPED_UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"))
 
 _WIDE = 10_000
+
+_EXECUTION = re.compile(r"arn:[^:]+:states:[^:]*:[^:]*:(?:execution|express):(.+)")
+_OF_A_CLIENT = re.compile(r"(.+)/[0-9a-f]{32}")
 
 
 def plain(text: str) -> str:
@@ -40,6 +46,21 @@ def span(milliseconds: int) -> str:
     return f"{seconds:.1f} s" if abs(seconds) < 10 else f"{seconds:.0f} s"
 
 
+def short_span(milliseconds: int) -> str:
+    """A duration in at most five characters, as users type it: ``14s``, ``3m``, ``36h``, ``12d``."""
+    seconds = max(0, milliseconds) / 1_000
+    for size, unit in _TYPED_UNITS:
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds:.0f}s"
+
+
+def short_owner(owner: str) -> str:
+    """An owner for a table: of an execution, the state machine's name and its own; of a client, no random digits."""
+    found = _EXECUTION.fullmatch(owner) or _OF_A_CLIENT.fullmatch(owner)
+    return owner if found is None else found[1]
+
+
 def lease(rest_ms: int) -> str:
     """The rest of a lease, or how long ago it expired."""
     return f"expired {span(-rest_ms)} ago" if rest_ms <= 0 else f"{span(rest_ms)} left"
@@ -50,6 +71,12 @@ def permits_and_who_set_them(number: int, *, are_set: bool, are_deployed: bool) 
     if not are_set:
         return f"{permits_of(number)}, by deployment" if are_deployed else permits_of(number)
     return "closed by an operator (0 permits)" if number == 0 else f"{permits_of(number)}, set by an operator"
+
+
+def decided(decision: Decided, now_ms: int) -> str:
+    """When an operator has decided something, who, and why: ``3.2 h ago by ann@bastion: INC-7``."""
+    why = f": {plain(decision.why)}" if decision.why else ", no reason given"
+    return f"{span(max(0, now_ms - decision.at_ms))} ago by {plain(decision.by)}{why}"
 
 
 def console() -> Console:
@@ -68,7 +95,7 @@ class Ending:
         least: how many cells it needs at least.
     """
 
-    def __init__(self, text: str, least: int = 16) -> None:
+    def __init__(self, text: str, least: int = 12) -> None:
         self._text = text
         self._least = least
 
@@ -77,7 +104,7 @@ class Ending:
             yield Text(self._text)
         else:
             # Cut into lines from its end.
-            yield Text("…" + chop_cells(self._text[::-1], options.max_width - 1)[0][::-1])
+            yield Text("…" + chop_cells(self._text[::-1], max(1, options.max_width - 1))[0][::-1])
 
     def __rich_measure__(self, _console: Console, _options: ConsoleOptions) -> Measurement:
         whole = cell_len(self._text)
@@ -102,11 +129,15 @@ class Columns:
         yield from [table] if fits else self._line_by_line()
 
     def _table(self) -> Table:
-        made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-        for name in self._names:
-            made.add_column(name, overflow="fold")
-        for name in self._numbers:
-            made.add_column(name, justify="right", no_wrap=True)
+        made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+        for place, name in enumerate(self._names):
+            cells = [row[place] for row in self._rows]
+            if any(isinstance(cell, Ending) for cell in cells):
+                made.add_column(name)
+            else:
+                _add_whole(made, name, cells)
+        for place, name in enumerate(self._numbers, len(self._names)):
+            _add_whole(made, name, [row[place] for row in self._rows], justify="right")
         for name in self._more:
             made.add_column(name, overflow="fold")
         for row in self._rows:
@@ -124,6 +155,12 @@ class Columns:
                 if cell:
                     made.add_row(name, _rendered(cell))
             yield made
+
+
+def _add_whole(table: Table, name: str, cells: Iterable[str | Ending], justify: JustifyMethod = "left") -> None:
+    """Add a column whose cells are neither cut nor broken: rich would let a narrow one break between words."""
+    widths = [cell_len(cell) for cell in (name, *cells) if isinstance(cell, str)]
+    table.add_column(name, justify=justify, no_wrap=True, min_width=max(widths))
 
 
 def _rendered(cell: str | Ending) -> Text | Ending:

@@ -1,0 +1,237 @@
+"""``ticketlock top``: the busy locks and the open units, again and again: who is stuck, and what to do next."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import click
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ticketlock.cli._advice import needs_you, unit_step
+from ticketlock.cli._exits import CONFIGURATION, UNAVAILABLE, USAGE, Explained
+from ticketlock.cli._reading import ORDERS, URGENT, Line, TableReader, TableReading, reading_options
+from ticketlock.cli._settings import settings_of, table_options
+from ticketlock.cli._show import json_option, summary, wide_option
+from ticketlock.cli._units_reports import UnitWord, state_of, unit_json
+from ticketlock.cli._verdicts import NextStep, Word, left_ms
+from ticketlock.cli._watching import every_option, watch
+from ticketlock.cli._wording import Ending, console, plain, short_owner, short_span
+from ticketlock.locks._items import DEFAULT_NAMESPACE
+from ticketlock.units import OpenUnit
+
+_LEAST_CELLS = 8
+"""What is shown of a name if there is no room for more."""
+
+_NAMES = ("lock", "holder")
+"""The columns whose cells are cut if there is no room."""
+
+_NUMBERS = ("lease", "queue", "oldest", "age", "items")
+
+_STYLES: Mapping[Word | UnitWord, str] = {
+    "renewing": "green",
+    "granted": "green",
+    "silent": "yellow",
+    "expired": "red",
+    "closed": "magenta",
+    "free": "cyan",
+}
+
+
+def _unit_json(unit: OpenUnit) -> dict[str, Any]:
+    return {**unit_json(unit), "next": unit_step(unit), "isStuck": needs_you(unit)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Top:
+    """How ``top`` shows what it reads.
+
+    Attributes:
+        reader: reads the tables.
+        place: the table's Region, and its endpoint if it is not that of AWS.
+        wide: whether whole owners are shown.
+    """
+
+    reader: TableReader
+    place: str
+    wide: bool
+
+    def to_json(self, reading: TableReading) -> dict[str, Any]:
+        """A reading, for programs."""
+        units = reading.units
+        return {
+            "table": self.reader.settings.table_name,
+            "place": self.place,
+            "readAtMs": reading.now_ms,
+            "locks": [summary(line.listed, line.judged) for line in reading.locks],
+            "unitsTable": self.reader.settings.units_table if units is not None else None,
+            "units": None if units is None else [_unit_json(unit) for unit in units],
+            "strangeRows": reading.strange,
+        }
+
+    def report(self, reading: TableReading, lines: int | None) -> RenderableType:
+        """A reading, for people: a line for each lock and unit, and no more of them than there are lines for."""
+        locks, units = reading.locks, reading.units or []
+        # Of the heading, and of the headings of both tables with a blank line before each.
+        others = 6 if units else 4
+        of_locks, of_units = _share(len(locks), len(units), None if lines is None else lines - others)
+        hint = "" if lines is None else "more: ticketlock show LOCK" + (", ticketlock units show UNIT" if units else "")
+        parts: list[RenderableType] = [self._heading(reading), Text(hint, style="dim", no_wrap=True)]
+        if locks:
+            parts += [_locks_table(locks[:of_locks], wide=self.wide), *_more(len(locks) - of_locks, "locks")]
+        else:
+            parts += [Text("No lock is stuck." if self.reader.stuck else "No lock is busy.")]
+        if units:
+            parts += [Text(), _units_table(units[:of_units]), *_more(len(units) - of_units, "units")]
+        return Group(*parts)
+
+    def _heading(self, reading: TableReading) -> Text:
+        read_at, locks, units = datetime.fromtimestamp(reading.now_ms / 1_000, UTC), reading.locks, reading.units
+        counts = [
+            "" if self.reader.stuck else f"{len(locks):,} busy, ",
+            f"{sum(line.judged.is_stuck for line in locks):,} stuck, ",
+            f"{sum(line.listed.waiting for line in locks):,} waiting",
+        ]
+        if units is not None:
+            states = [state_of(unit) for unit in units]
+            each = ", ".join(f"{states.count(state):,} {state}" for state in dict.fromkeys(states))
+            counts.append(f"; units: {each or 'none'}")
+        if reading.strange:
+            counts.append(f", {reading.strange:,} rows of no unit")
+        place = f"{read_at:%Y-%m-%dT%H:%M:%SZ}, table {plain(self.reader.settings.table_name)} in {self.place}"
+        return Text(f"{place}\n{''.join(counts)}", no_wrap=True, overflow="ellipsis")
+
+
+def _share(locks: int, units: int, room: int | None) -> tuple[int, int]:
+    """How many locks and units to show; where some are left out, a line says how many."""
+    if room is None or locks + units <= room:
+        return locks, units
+    for_units = min(units, max(2, room // 3, room - locks))
+    return _fitting(locks, room - for_units), _fitting(units, for_units)
+
+
+def _fitting(number: int, room: int) -> int:
+    return number if number <= room else max(0, room - 1)
+
+
+def _more(number: int, what: str) -> list[Text]:
+    return [Text(f"… {number:,} more {what}", style="dim")] if number > 0 else []
+
+
+def _grid(*headings: str) -> Table:
+    """A table with one line for each row."""
+    made = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
+    for heading in headings:
+        justify: Literal["right", "left"] = "right" if heading in _NUMBERS else "left"
+        made.add_column(heading, justify=justify, no_wrap=heading not in _NAMES, overflow="ellipsis")
+    return made
+
+
+def _locks_table(lines: Sequence[Line], *, wide: bool) -> Table:
+    made = _grid("lock", "verdict", "lease", "holder", "queue", "oldest", "next")
+    for line in lines:
+        listed, first = line.listed, line.judged.first
+        lock = listed.lock.lock
+        name = lock.entity if lock.namespace == DEFAULT_NAMESPACE else f"{lock.namespace}/{lock.entity}"
+        made.add_row(
+            Ending(plain(name), _LEAST_CELLS),
+            _verdict(line),
+            _lease(line),
+            _holder(line, wide=wide),
+            str(listed.waiting),
+            "-" if first is None else short_span(listed.now_ms - first.created_at_ms),
+            _step(line.judged.next.value, is_urgent=line.judged.is_stuck),
+        )
+    return made
+
+
+def _lease(line: Line) -> str:
+    holder = line.judged.holder
+    if holder is None or line.judged.verdict.word == "expired":
+        return "-"
+    return short_span(left_ms(holder, line.listed.now_ms))
+
+
+def _holder(line: Line, *, wide: bool) -> Ending:
+    holder, number, closed_by = line.judged.holder, len(line.listed.holders), line.judged.closed_by
+    if holder is None:
+        return Ending("-" if closed_by is None else f"by {plain(closed_by)}", _LEAST_CELLS)
+    owner = plain(holder.owner if wide else short_owner(holder.owner))
+    return Ending(owner + (f", {line.judged.alike} of {number}" if number > 1 else ""), _LEAST_CELLS)
+
+
+def _verdict(line: Line) -> Text:
+    verdict = line.judged.verdict
+    is_timed = verdict.for_ms is not None and verdict.word != "renewing"
+    told = f"{verdict.word} {short_span(verdict.for_ms or 0)}" if is_timed else verdict.word
+    return Text(told, style=_STYLES.get(verdict.word, ""))
+
+
+def _units_table(units: Sequence[OpenUnit]) -> Table:
+    made = _grid("unit", "state", "age", "lease", "items", "next")
+    for unit in units:
+        state, lease_s = state_of(unit), unit.lease_ends_in_s
+        over = "" if state != "expired" or lease_s is None else f" {short_span(round(-lease_s * 1_000))}"
+        made.add_row(
+            unit.unit,
+            Text(f"{state}{over}", style=_STYLES.get(state, "")),
+            short_span(round(unit.age_s * 1_000)),
+            "-" if lease_s is None or state == "expired" else short_span(round(lease_s * 1_000)),
+            "?" if unit.items is None else str(unit.items),
+            _step(unit_step(unit), is_urgent=needs_you(unit)),
+        )
+    return made
+
+
+def _step(step: str, *, is_urgent: bool) -> Text:
+    return Text("-" if step == NextStep.NOTHING.value else step, style="bold" if is_urgent else "")
+
+
+@click.command(
+    cls=Explained,
+    example="ticketlock top --stuck\nticketlock top --prefix order- --units-table units --once",
+    ends=(0, USAGE, UNAVAILABLE, CONFIGURATION),
+)
+@reading_options
+@click.option(
+    "--sort",
+    type=click.Choice(list(ORDERS)),
+    default=URGENT,
+    help="First the stuck ones, and of those the oldest waiter; or as `ls`.  [default: urgent]",
+)
+@wide_option
+@json_option
+@click.option("--once", is_flag=True, help="Take one reading, and end.")
+@every_option(5)
+@table_options
+@click.pass_context
+def top(
+    context: click.Context,
+    namespace: str | None,
+    prefix: str,
+    stuck: bool,
+    sort: str,
+    wide: bool,
+    as_json: bool,
+    once: bool,
+    every: float,
+) -> None:
+    """Show who is stuck, and what to do next: a line for each busy lock, and for each open unit of work.
+
+    It reads again and again until a signal arrives. `ticketlock show` explains the next step for a lock.
+
+    Each reading costs half a read unit for each 4 KB of the lock table, and 1 for each busy lock: of a table of 10 MB,
+    1,280 and more. Of the units table it reads the open units only.
+    """
+    settings = settings_of(context)
+    reader = TableReader.of(settings, namespace=namespace, prefix=prefix, stuck=stuck, order=sort)
+    shown = Top(reader=reader, place=settings.place(), wide=wide or not console().is_terminal)
+    if not once:
+        watch(reader.read, every_s=every, to_json=shown.to_json if as_json else None, report=shown.report)
+    elif as_json:
+        click.echo(json.dumps(shown.to_json(reader.read()), ensure_ascii=False))
+    else:
+        console().print(shown.report(reader.read(), None))

@@ -1,0 +1,167 @@
+"""`ticketlock top`: a frame fits the terminal, the urgent lines come first, and a reading that fails ends nothing."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from cli.left_units import AGO_S, left
+from cli.seen import EXECUTION, printed
+from click.testing import CliRunner
+from kit.units import Books
+from rich.text import Text
+
+from ticketlock import Claim, LockClient, LockName, RequestNotApplied, create_table
+from ticketlock.cli import _commands
+from ticketlock.cli._advice import unit_step
+from ticketlock.cli._local import serving
+from ticketlock.cli._reading import URGENT, TableReader
+from ticketlock.cli._settings import CommandSettings
+from ticketlock.cli._top import Top
+from ticketlock.cli._watching import watch
+from ticketlock.testing import MemoryDynamoDB
+from ticketlock.units import OpenUnit, Outcome
+
+UNIT = OpenUnit(
+    unit="01KAQBT0E4SA1M0SPPS3EJ8KYB",
+    state=Outcome.PENDING,
+    is_closed=False,
+    age_s=10.0,
+    lease_ends_in_s=50.0,
+    ended_for_s=None,
+    items=2,
+    rolled_back_by=None,
+    is_saved=False,
+    owner=None,
+)
+ENDED = replace(UNIT, state=Outcome.COMMITTED, lease_ends_in_s=None)
+
+
+@pytest.fixture
+def locks() -> Iterator[LockClient]:
+    with LockClient("locks", client=MemoryDynamoDB().client) as made:
+        yield made
+
+
+def waits(locks: LockClient, entity: str, owner: str = EXECUTION) -> None:
+    locks.table.take_ticket(Claim(LockName(entity), owner, 600_000), None)
+
+
+def a_top(locks: LockClient) -> Top:
+    reader = TableReader(
+        settings=CommandSettings(table="locks"),
+        table=locks.table,
+        desk=None,
+        namespace=None,
+        prefix="",
+        order=URGENT,
+        stuck=False,
+    )
+    return Top(reader=reader, place="eu-west-1 (http://127.0.0.1:41234)", wide=False)
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (60, 24), (80, 12)])
+@pytest.mark.parametrize(("busy", "units"), [(30, 0), (30, 2), (2, 30), (30, 30)])
+def test_a_frame_fits_the_terminal_and_says_what_it_leaves_out(
+    locks: LockClient, width: int, height: int, busy: int, units: int
+) -> None:
+    for number in range(busy):
+        for _ in range(2):
+            waits(locks, f"customers/of/the/north/order-{number}")
+    top = a_top(locks)
+    reading = replace(top.reader.read(), units=[UNIT] * units)
+    lines = printed(top.report(reading, height - 1), width)
+    # The cursor is on the last line.
+    assert len(lines) <= height - 1
+    assert max(map(len, lines)) <= width
+    shown = {"locks": sum("order-" in line for line in lines), "units": sum(UNIT.unit[:20] in line for line in lines)}
+    left_out = {what: number - shown[what] for what, number in (("locks", busy), ("units", units))}
+    assert [line for line in lines if line.startswith("…") and line.endswith((" more locks", " more units"))] == [
+        f"… {number} more {what}" for what, number in left_out.items() if number
+    ]
+    assert all(shown[what] for what, number in (("locks", busy), ("units", units)) if number)
+
+
+@pytest.mark.parametrize(
+    ("unit", "step"),
+    [
+        (UNIT, "wait"),
+        (replace(UNIT, is_saved=True), "nothing"),
+        (replace(UNIT, lease_ends_in_s=-1.0), "units settle"),
+        (replace(UNIT, lease_ends_in_s=-2_000.0), "see the sweeper"),
+        (replace(ENDED, ended_for_s=60.0), "nothing"),
+        (replace(ENDED, ended_for_s=2_000.0), "see the sweeper"),
+        (replace(ENDED, state=Outcome.ROLLED_BACK, ended_for_s=2_000.0), "see the sweeper"),
+        (replace(ENDED, is_closed=True, ended_for_s=2_000.0), "nothing"),
+    ],
+)
+def test_a_unit_needs_an_operator_once_its_lease_or_the_time_for_a_sweep_is_over(unit: OpenUnit, step: str) -> None:
+    assert unit_step(unit) == step
+
+
+def test_a_reading_has_what_is_stuck_first_and_the_open_units(
+    memory: MemoryDynamoDB, books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_table("locks", client=memory.client)
+    units = [left(books, ["a"]), left(books, ["b"], ago_s=AGO_S)]
+    with serving(memory, port=0) as url, LockClient("locks", client=memory.client) as locks:
+        for entity in ("a-busy", "b-closed", "c-busy", "d-closed"):
+            for owner in ("holder", "waiter")[: 1 if entity == "c-busy" else 2]:
+                waits(locks, entity, owner)
+            if entity.endswith("closed"):
+                locks.table.set_limit(LockName(entity), 0)
+        locks.acquire("e-idle").release()
+        for name, value in {"AWS_ENDPOINT_URL": url, "TICKETLOCK_TABLE": "locks"}.items():
+            monkeypatch.setenv(name, value)
+
+        def top(*words: str) -> str:
+            done = CliRunner().invoke(_commands._ticketlock, ["top", "--once", *words])
+            assert done.exit_code == 0, done.output
+            return done.output
+
+        whole = json.loads(top("--json", "--units-table", "units"))
+        some = json.loads(top("--json", "--stuck", "--prefix", "b"))
+        lines = [line.split() for line in top("--sort", "name").splitlines()]
+    assert [(each["entity"], each["next"], each["isStuck"]) for each in whole["locks"]] == [
+        ("b-closed", "ask who closed", True),
+        ("d-closed", "ask who closed", True),
+        ("a-busy", "wait", False),
+        ("c-busy", "nothing", False),
+    ]
+    assert [each["verdict"] for each in whole["locks"][0]["holders"]] == ["granted"]
+    assert [(each["unit"], each["state"], each["isStuck"]) for each in whole["units"]] == [
+        (units[1], "expired", True),
+        (units[0], "pending", False),
+    ]
+    assert ([each["entity"] for each in some["locks"]], some["units"]) == (["b-closed"], None)
+    assert [line[0] for line in lines[3:]] == ["lock", "a-busy", "b-closed", "c-busy", "d-closed"]
+
+
+def test_a_reading_that_fails_is_reported_and_the_next_one_is_taken_until_a_signal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    readings = iter(["first", "failed", "third", "signal"])
+
+    def read() -> str:
+        reading = next(readings)
+        if reading == "failed":
+            raise RequestNotApplied("throttled")
+        if reading == "signal":
+            os.kill(os.getpid(), signal.SIGTERM)
+        return reading
+
+    watch(read, every_s=0, to_json=None, report=lambda reading, _: Text(reading))
+    printed = capsys.readouterr()
+    assert printed.out == "first\n\nthird\n\n"
+    assert printed.err.startswith("ticketlock: no reading for ")
+    assert printed.err.endswith("s: throttled\n")
+
+
+def test_a_first_reading_that_fails_ends_it() -> None:
+    def read() -> str:
+        raise RequestNotApplied("throttled")
+
+    with pytest.raises(RequestNotApplied):
+        watch(read, every_s=0, to_json=None, report=lambda reading, _: Text(reading))
