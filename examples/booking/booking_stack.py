@@ -59,6 +59,7 @@ class BookingStack(Stack):
             "OffersTableName": self._offers.table_name,
             "TravellersTableName": self._travellers.table_name,
             "UnitsTableName": self._units.table.table_name,
+            "ListUnits": self._units.list_command,
             "RollBackName": self._units.roll_back.function_name,
             **{f"Function{name.replace('_', '')}": function.function_name for name, function in functions.items()},
         }.items():

@@ -46,6 +46,7 @@ class OrdersStack(Stack):
         lock.attach(workflow)
         CfnOutput(self, "OrderWorkflowArn", value=workflow.state_machine_arn)
         CfnOutput(self, "LockTableName", value=lock.table.table_name)
+        CfnOutput(self, "ListLocks", value=lock.list_command)
         CfnOutput(self, "ShopTableName", value=self._shop.table_name)
 
     def _reserve(self, lock: TicketLock) -> sfn.Map:

@@ -48,7 +48,9 @@ class TransferStack(Stack):
             "TransferWorkflowArn": workflow.state_machine_arn,
             "TransferFunctionName": function.function_name,
             "LockTableName": self._lock.table.table_name,
+            "ListLocks": self._lock.list_command,
             "UnitsTableName": self._units.table.table_name,
+            "ListUnits": self._units.list_command,
             "AccountsTableName": self._accounts.table_name,
             "ReceiptsUrl": self._receipts.queue_url,
         }.items():

@@ -15,7 +15,11 @@ from constructs import Node
 from ticketlock_cdk.lock.monitoring import AlarmThresholds
 from ticketlock_cdk.lock.settings import HandOver, RecordWait
 
-_REMOVAL_POLICIES = {"retain": RemovalPolicy.RETAIN, "destroy": RemovalPolicy.DESTROY}
+_REMOVAL_POLICIES = {
+    None: RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
+    "retain": RemovalPolicy.RETAIN,
+    "destroy": RemovalPolicy.DESTROY,
+}
 _ARCHITECTURES = {"arm64": lambda_.Architecture.ARM_64, "x86_64": lambda_.Architecture.X86_64}
 _FLAGS = {"true": True, "false": False}
 # https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_PutRetentionPolicy.html
@@ -93,7 +97,7 @@ class Context:
             raise _refused(name, value, "a whole number")
         return None if value is None else int(value)
 
-    def bound(self, name: str, *, default: int) -> int | None:
+    def bound(self, name: str, *, default: int | None) -> int | None:
         """Read a whole number, or ``none``; the construct checks its bounds."""
         value = self._given(name)
         if value == "none":
@@ -124,10 +128,10 @@ class Context:
         return _duration(name, value, 'a number of seconds from 0 on, or "Infinity"')
 
     def removal_policy(self, name: str) -> RemovalPolicy:
-        """``retain``, which is the default, or ``destroy``."""
-        value = self._given(name) or "retain"
+        """``retain`` or ``destroy``; if not given, what a deployment made that is rolled back is not retained."""
+        value = self._given(name)
         if value not in _REMOVAL_POLICIES:
-            raise _refused(name, value, " or ".join(_REMOVAL_POLICIES))
+            raise _refused(name, value, "retain or destroy")
         return _REMOVAL_POLICIES[value]
 
     def retention(self, name: str) -> logs.RetentionDays:

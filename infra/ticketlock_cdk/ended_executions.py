@@ -1,5 +1,7 @@
 """Rules that invoke a function whenever an execution of a watched state machine fails, times out or is stopped."""
 
+from collections.abc import Sequence
+
 from aws_cdk import Token
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
@@ -7,6 +9,8 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
+
+from ticketlock_cdk.either_stack import scopes_of
 
 _ENDS = ["FAILED", "TIMED_OUT", "ABORTED"]
 # A pattern has at most 2,048 characters, and an ARN with its quotes and comma at most about 150:
@@ -52,32 +56,38 @@ class EndedExecutions:
         self._dead_letter_queue = dead_letter_queue
         self._rule_id = rule_id
         self._what = what
-        self._rules: dict[str, tuple[events.Rule, int]] = {}
+        self._rules: dict[str, tuple[Sequence[events.Rule], int]] = {}
         self._number_of_rules = 0
 
     def watch(self, place: Construct, machine: sfn.IStateMachine) -> None:
         """Invoke the function after the executions of a machine, by a rule in this scope that several machines share.
 
+        The scope may be in either of two stacks.
+
         Raises:
             ValueError: there are too many rules; names the machine.
         """
-        rule, machines = self._rules.get(place.node.path, (None, _MACHINES_A_RULE))
-        if rule is None or machines == _MACHINES_A_RULE:
-            rule, machines = self._new_rule(place, machine), 0
-        rule.add_event_pattern(detail={"stateMachineArn": [machine.state_machine_arn]})
-        self._rules[place.node.path] = (rule, machines + 1)
+        rules, machines = self._rules.get(place.node.path, ((), _MACHINES_A_RULE))
+        if machines == _MACHINES_A_RULE:
+            rules, machines = self._new_rules(place, machine), 0
+        for rule in rules:
+            rule.add_event_pattern(detail={"stateMachineArn": [machine.state_machine_arn]})
+        self._rules[place.node.path] = (rules, machines + 1)
 
-    def _new_rule(self, place: Construct, machine: sfn.IStateMachine) -> events.Rule:
+    def _new_rules(self, place: Construct, machine: sfn.IStateMachine) -> Sequence[events.Rule]:
         if self._number_of_rules == _MOST_RULES:
             raise ValueError(
                 f"machine is {machine.node.path}, whose {self._what} would need one rule more than {_MOST_RULES}; "
                 f"allowed: as many as these have room for, each for {_MACHINES_A_RULE} machines of one stack"
             )
         self._number_of_rules += 1
-        first = place.node.try_find_child(self._rule_id) is None
+        return [self._new_rule(scope) for scope in scopes_of(place)]
+
+    def _new_rule(self, scope: Construct) -> events.Rule:
+        is_first = scope.node.try_find_child(self._rule_id) is None
         rule = events.Rule(
-            place,
-            self._rule_id if first else f"{self._rule_id}{self._number_of_rules}",
+            scope,
+            self._rule_id if is_first else f"{self._rule_id}{self._number_of_rules}",
             event_pattern=events.EventPattern(
                 source=["aws.states"],
                 detail_type=["Step Functions Execution Status Change"],

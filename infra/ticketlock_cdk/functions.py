@@ -12,7 +12,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from ticketlock_cdk.nag import acknowledge, acknowledge_wildcard
+from ticketlock_cdk.nag import NIST, acknowledge, acknowledge_wildcard
 from ticketlock_cdk.network import Network, let_join
 from ticketlock_cdk.tables import let_rules_use, let_send
 
@@ -75,6 +75,7 @@ def send_failures(
         let_send(may_send, encryption_key)
     assert function.role is not None
     may_send.attach_to_role(function.role)
+    acknowledge(function, "LambdaDLQ", pack=NIST, reason="A queue gets what fails for good, with its error.")
     # Lambda refuses a destination to which the role may not send. The dependency is explicit: whether a function waits
     # for its role's policies depends on the app's feature flag createNewPoliciesWithAddToRolePolicy.
     invoke_config.node.add_dependency(may_send)
@@ -140,7 +141,7 @@ def new_function(
     if network is not None:
         let_join(role)
     acknowledge_wildcard(role, reason="X-Ray, and EC2 where Lambda makes network interfaces, name no resources.")
-    return lambda_.Function(
+    function = lambda_.Function(
         scope,
         id,
         code=code,
@@ -156,3 +157,7 @@ def new_function(
         **({} if network is None else network.function_properties),
         **more,
     )
+    if more.get("reserved_concurrent_executions") is None:
+        reason = "Reserved if asked for: a new account has nothing to reserve, and a bound on a step may end leases."
+        acknowledge(function, "LambdaConcurrency", pack=NIST, reason=reason)
+    return function

@@ -19,6 +19,8 @@ from ticketlock_cdk.ended_executions import UNQUALIFIED, is_named_by_events
 from ticketlock_cdk.examples import example_function, example_workflow
 from ticketlock_cdk.lock.lock_functions import CLEAN_UP_CONCURRENCY
 from ticketlock_cdk.lock.ticket_lock import TicketLock
+from ticketlock_cdk.managed_policies import use_managed_policies
+from ticketlock_cdk.nag import NIST, acknowledge
 from ticketlock_cdk.units.transaction_tables import TransactionTables
 
 _COUNTS = ("permits", "polls_an_execution", "beats_an_execution", "memory_size")
@@ -43,8 +45,10 @@ class TicketlockStack(Stack):
     - ``encryption_key``: the ARN of a KMS key;
     - ``vpc_id``, ``subnet_ids`` (with commas), ``security_group_ids`` (with commas): a network for the functions;
     - ``memory_size``: MB; ``architecture``: ``arm64`` or ``x86_64``; ``snap_start``: ``true`` or ``false``;
-    - ``clean_up_concurrency``: a whole number, or ``none``;
+    - ``clean_up_concurrency``: a whole number, or ``none``; if a number is given, the functions of a TransactionTables
+      reserve concurrency, too;
     - ``permissions_boundary``: the name or the ARN of a managed policy, for every role;
+    - ``managed_policies``: ``true`` or ``false``: managed policies in place of inline ones;
     - ``dashboard``, ``alarms``: ``true`` or ``false``;
     - ``alarm_topic``: the ARN of an SNS topic;
     - ``alarm_thresholds``: such as ``lost_leases=2,oldest_waiter=1800``;
@@ -65,6 +69,8 @@ class TicketlockStack(Stack):
         key = None if key_arn is None else kms.Key.from_key_arn(self, "EncryptionKey", key_arn)
         workflow = example_workflow(self, "Example", encryption_key=key)
         function = example_function(self, "ExampleFunction", encryption_key=key)
+        for rule in ("LambdaConcurrency", "LambdaDLQ", "LambdaInsideVPC"):
+            acknowledge(function, rule, pack=NIST, reason="An example, which a lock runs, and which calls nothing.")
         # For the lock, and for the constructs beside it.
         common: Mapping[str, Any] = {
             "removal_policy": context.removal_policy("removal_policy"),
@@ -92,14 +98,19 @@ class TicketlockStack(Stack):
             **_numbers(context),
             **common,
         )
-        units = _transaction_tables(self, context, common, reserve_concurrency=clean_up_concurrency is not None)
+        reserves = context.bound("clean_up_concurrency", default=None) is not None
+        units = _transaction_tables(self, context, common, reserve_concurrency=reserves)
         self._set_permissions_boundary(context.text("permissions_boundary"))
+        if context.flag("managed_policies", default=False):
+            use_managed_policies(self)
         CfnOutput(self, "TableName", value=lock.table.table_name)
+        CfnOutput(self, "ListLocks", value=lock.list_command)
         CfnOutput(self, "StateMachineArn", value=lock.state_machine.state_machine_arn)
         CfnOutput(self, "ExampleTargetArn", value=workflow.state_machine_arn)
         CfnOutput(self, "ExampleFunctionArn", value=function.function_arn)
         if units is not None:
             CfnOutput(self, "UnitsTableName", value=units.table.table_name)
+            CfnOutput(self, "ListUnits", value=units.list_command)
             CfnOutput(self, "SweeperName", value=units.sweeper.function_name)
 
     def _network(self, context: Context) -> Mapping[str, Any]:

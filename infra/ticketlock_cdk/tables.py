@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from aws_cdk import Annotations, RemovalPolicy, Stack, Token
@@ -10,11 +11,14 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
+from ticketlock.units._rows import KEY, OPEN_INDEX
+
 # What a principal needs to use a table with such a key, without DynamoDB's wildcards. Creating the table needs
 # kms:CreateGrant too, which only the deployment needs:
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/encryption.usagenotes.html
-_READS = ("kms:Decrypt", "kms:DescribeKey")
-_WRITES = (
+TO_READ = ("kms:Decrypt", "kms:DescribeKey")
+TO_WRITE = (
+    *TO_READ,
     "kms:Encrypt",
     "kms:GenerateDataKey",
     "kms:GenerateDataKeyWithoutPlaintext",
@@ -23,22 +27,25 @@ _WRITES = (
 )
 _SENDS = ("kms:Decrypt", "kms:GenerateDataKey")
 
-_KEYS = {"pk": "HASH", "sk": "RANGE"}
-
 TTL_ATTRIBUTE = "expiresAt"
 ALLOWED = "a table as a construct, the name of one in this account and Region, or its ARN"
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html
 _NAME = re.compile(r"[A-Za-z0-9_.-]{3,255}")
+_LONGEST_NAME = 255
+_MADE_UNIQUE = 14 * "x"
+# In the partitions and Regions with the longest names.
+_BEFORE_A_NAME = len("arn:aws-us-gov:dynamodb:us-isof-south-1:123456789012:table/")
+LONGEST_KEY_ARN = len("arn:aws-us-gov:kms:us-isof-south-1:123456789012:key/") + 36
 
 
 def let_read(grantee: iam.IGrantable, key: kms.IKey) -> iam.Grant:
     """Let a principal read a table that this key encrypts."""
-    return key.grant(grantee, *_READS)
+    return key.grant(grantee, *TO_READ)
 
 
 def let_write(grantee: iam.IGrantable, key: kms.IKey) -> iam.Grant:
     """Let a principal read and write a table that this key encrypts."""
-    return key.grant(grantee, *_READS, *_WRITES)
+    return key.grant(grantee, *TO_WRITE)
 
 
 def let_send(grantee: iam.IGrantable, key: kms.IKey) -> iam.Grant:
@@ -61,7 +68,7 @@ def let_logs_use(key: kms.IKey, scope: Construct) -> None:
         scope,
         name="CloudWatch Logs",
         service=f"logs.{stack.region}.amazonaws.com",
-        actions=(*_READS, *_WRITES),
+        actions=TO_WRITE,
         conditions={
             "ArnLike": {
                 "kms:EncryptionContext:aws:logs:arn": f"arn:{stack.partition}:logs:{stack.region}:{stack.account}:*"
@@ -113,11 +120,37 @@ def _let_service_use(
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What a table of ours is like.
+
+    Attributes:
+        keys: the partition key and the sort key, both text.
+        index: its index, as in CreateTable, with one key, which is text, and only keys projected; None for none.
+        where: where to use a table with replicas.
+    """
+
+    keys: tuple[str, str]
+    index: Mapping[str, Any] | None
+    where: str
+
+
+_LOCKS = _Kind(("pk", "sk"), None, "use one lock in one Region only")
+_UNITS = _Kind(KEY, OPEN_INDEX, "run units in one Region only")
+
+
 def new_lock_table(
     scope: Construct, id: str, *, removal_policy: RemovalPolicy, encryption_key: kms.IKey | None
 ) -> dynamodb.Table:
     """A table billed on demand, with time to live and point-in-time recovery."""
-    return new_table(scope, id, keys=("pk", "sk"), removal_policy=removal_policy, encryption_key=encryption_key)
+    return _new(scope, id, _LOCKS, removal_policy=removal_policy, encryption_key=encryption_key)
+
+
+def new_units_table(
+    scope: Construct, id: str, *, removal_policy: RemovalPolicy, encryption_key: kms.IKey | None
+) -> dynamodb.Table:
+    """A table billed on demand, with time to live, point-in-time recovery and the index of open units."""
+    return _new(scope, id, _UNITS, removal_policy=removal_policy, encryption_key=encryption_key)
 
 
 def given_lock_table(scope: Construct, id: str, table: dynamodb.ITable | str) -> dynamodb.ITable:
@@ -126,56 +159,97 @@ def given_lock_table(scope: Construct, id: str, table: dynamodb.ITable | str) ->
     Raises:
         ValueError: it is not a table, or its keys or its time to live are known and wrong.
     """
+    return _given(scope, id, table, _LOCKS)
+
+
+def given_units_table(scope: Construct, id: str, table: dynamodb.ITable | str) -> dynamodb.ITable:
+    """The table that the construct's property ``table`` names.
+
+    Raises:
+        ValueError: it is not a table, or its keys, its time to live or its index are known and wrong.
+    """
+    return _given(scope, id, table, _UNITS)
+
+
+def _given(scope: Construct, id: str, table: dynamodb.ITable | str, kind: _Kind) -> dynamodb.ITable:
     found = given_table(scope, id, table, "table")
-    _check(scope, found)
+    _check(scope, found, kind)
     return found
 
 
-def _check(scope: Construct, table: dynamodb.ITable) -> None:
-    resource: Any = table.node.default_child
-    if not isinstance(resource, dynamodb.CfnTable | dynamodb.CfnGlobalTable):
-        return  # the keys of an imported table are not known here
-    stack = Stack.of(resource)
-    schema: Any = stack.resolve(resource.key_schema) or []
-    attributes: Any = stack.resolve(resource.attribute_definitions) or []
-    types = {attribute["attributeName"]: attribute["attributeType"] for attribute in attributes}
-    keys = {key["attributeName"]: (key["keyType"], types.get(key["attributeName"])) for key in schema}
-    if keys != {name: (role, "S") for name, role in _KEYS.items()}:
-        shown = ", ".join(f"{name} ({role}, {kind})" for name, (role, kind) in keys.items())
+def _check(scope: Construct, table: dynamodb.ITable, kind: _Kind) -> None:
+    resource = _resource(table)
+    if resource is None:
+        return  # nothing is known of an imported table here
+    partition_key, sort_key = kind.keys
+    keys = _keys(resource, resource.key_schema)
+    if keys != {partition_key: ("HASH", "S"), sort_key: ("RANGE", "S")}:
         raise ValueError(
-            f"table {table.node.path} has the keys {shown}; allowed: the partition key pk and the sort key sk, "
-            "both of type S"
+            f"table {table.node.path} has the keys {_shown(keys)}; allowed: the partition key {partition_key} and the "
+            f"sort key {sort_key}, both of type S"
         )
-    ttl: Any = stack.resolve(resource.time_to_live_specification) or {}
+    ttl: Any = _resolved(resource, resource.time_to_live_specification) or {}
     if not (ttl.get("enabled") and ttl.get("attributeName") == TTL_ATTRIBUTE):
         shown = f"time to live on {ttl['attributeName']}" if ttl.get("enabled") else "no time to live"
         raise ValueError(
             f"table {table.node.path} has {shown}; allowed: time to live on {TTL_ATTRIBUTE}, or expired items stay"
         )
+    if kind.index is not None:
+        _check_index(table, resource, kind.index)
     if has_replicas(table):
         Annotations.of(scope).add_warning_v2(
             "ticketlock:tableWithReplicas",
-            f"table {table.node.path} has replicas: each Region judges conditions by itself, so use one lock in one "
-            "Region only",
+            f"table {table.node.path} has replicas: each Region judges conditions by itself, so {kind.where}",
         )
 
 
-def new_table(
-    scope: Construct,
-    id: str,
-    *,
-    keys: tuple[str, str],
-    removal_policy: RemovalPolicy,
-    encryption_key: kms.IKey | None,
+def _check_index(table: dynamodb.ITable, resource: Any, wanted: Mapping[str, Any]) -> None:
+    name, [key] = wanted["IndexName"], wanted["KeySchema"]
+    shown = f"no index {name}"
+    for index in _resolved(resource, resource.global_secondary_indexes) or ():
+        if index["indexName"] == name:
+            keys, projected = _keys(resource, index["keySchema"]), index["projection"].get("projectionType")
+            if keys == {key["AttributeName"]: ("HASH", "S")} and projected == "KEYS_ONLY":
+                return
+            shown = f"an index {name} with the keys {_shown(keys)} and the projection {projected}"
+    raise ValueError(
+        f"table {table.node.path} has {shown}; allowed: a global index {name} with the partition key "
+        f"{key['AttributeName']} of type S alone, and the projection KEYS_ONLY"
+    )
+
+
+def _resource(table: dynamodb.ITable) -> Any:
+    """The resource of a table; None of one that is imported."""
+    resource = table.node.default_child
+    return resource if isinstance(resource, dynamodb.CfnTable | dynamodb.CfnGlobalTable) else None
+
+
+def _resolved(resource: Any, value: Any) -> Any:
+    return Stack.of(resource).resolve(value)
+
+
+def _keys(resource: Any, schema: Any) -> Mapping[str, tuple[str, str | None]]:
+    attributes = _resolved(resource, resource.attribute_definitions) or []
+    types = {attribute["attributeName"]: attribute["attributeType"] for attribute in attributes}
+    keys = _resolved(resource, schema) or []
+    return {key["attributeName"]: (key["keyType"], types.get(key["attributeName"])) for key in keys}
+
+
+def _shown(keys: Mapping[str, tuple[str, str | None]]) -> str:
+    return ", ".join(f"{name} ({role}, {kind})" for name, (role, kind) in keys.items())
+
+
+def _new(
+    scope: Construct, id: str, kind: _Kind, *, removal_policy: RemovalPolicy, encryption_key: kms.IKey | None
 ) -> dynamodb.Table:
-    """A table billed on demand, with two strings as its key, time to live and point-in-time recovery.
+    """A new table.
 
     Not a TableV2: that is a global table, and a replica in another Region judges conditions by itself, which would
     break exclusion:
     https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/V2globaltables_HowItWorks.html
     """
-    partition_key, sort_key = (dynamodb.Attribute(name=name, type=dynamodb.AttributeType.STRING) for name in keys)
-    return dynamodb.Table(
+    partition_key, sort_key = map(_text, kind.keys)
+    table = dynamodb.Table(
         scope,
         id,
         partition_key=partition_key,
@@ -185,11 +259,24 @@ def new_table(
         point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
             point_in_time_recovery_enabled=True
         ),
-        removal_policy=removal_policy,
+        # A rollback could not delete a table that is protected.
+        removal_policy=RemovalPolicy.DESTROY if removal_policy == RemovalPolicy.DESTROY else RemovalPolicy.RETAIN,
         # A user who keeps the table after the stack does not want it deleted by hand either.
         deletion_protection=removal_policy != RemovalPolicy.DESTROY,
         encryption_key=encryption_key,
     )
+    if kind.index is not None:
+        [key] = kind.index["KeySchema"]
+        table.add_global_secondary_index(
+            index_name=kind.index["IndexName"],
+            partition_key=_text(key["AttributeName"]),
+            projection_type=dynamodb.ProjectionType.KEYS_ONLY,
+        )
+    return table
+
+
+def _text(name: str) -> dynamodb.Attribute:
+    return dynamodb.Attribute(name=name, type=dynamodb.AttributeType.STRING)
 
 
 def given_table(scope: Construct, id: str, table: dynamodb.ITable | str, name: str) -> dynamodb.ITable:
@@ -232,8 +319,29 @@ def check_table(table: object, name: str, allowed: str = "a table as a construct
 
 def has_replicas(table: dynamodb.ITable) -> bool:
     """Whether a table is known to be in several Regions."""
-    resource: Any = table.node.default_child
-    if not isinstance(resource, dynamodb.CfnGlobalTable):
-        return False
-    replicas: Any = Stack.of(resource).resolve(resource.replicas)
-    return len(replicas) > 1
+    resource = _resource(table)
+    return isinstance(resource, dynamodb.CfnGlobalTable) and len(_resolved(resource, resource.replicas)) > 1
+
+
+def may_have_indexes(table: dynamodb.ITable) -> bool:
+    """Whether a table has indexes, or may have: of an imported one nothing is known."""
+    resource = _resource(table)
+    if resource is None:
+        return True
+    kinds = (resource.global_secondary_indexes, resource.local_secondary_indexes)
+    return any(_resolved(resource, indexes) for indexes in kinds)
+
+
+def longest_arn(table: dynamodb.ITable) -> int:
+    """The most characters that a table's ARN may have; a name that CloudFormation makes is known after it is made.
+
+    https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-properties-name.html
+    """
+    resource, name = _resource(table), table.table_name
+    if resource is not None:
+        logical_id = _resolved(resource, resource.logical_id)
+        name = (
+            _resolved(resource, resource.table_name) or f"{Stack.of(resource).stack_name}-{logical_id}-{_MADE_UNIQUE}"
+        )
+    is_known = isinstance(name, str) and not Token.is_unresolved(name)
+    return _BEFORE_A_NAME + (min(len(name), _LONGEST_NAME) if is_known else _LONGEST_NAME)

@@ -67,7 +67,7 @@ def test_a_run_prints_its_lines_and_a_table_leaves_nothing_and_fails_if_somethin
     assert "[1/2] the stack is deleted while one waits and one holds: not seen, an emulator: it deletes at" in printed
     assert "[2/2] nothing of the stack is left: as assumed, nothing is left" in printed
     assert "as assumed: nothing is left" in printed.rpartition("[2/2]")[2]
-    assert "Nothing of this run is left." in printed
+    assert "Nothing that this run made is left." in printed
     assert f"THIS WAS NOT AWS but {place.endpoint}" in printed
     assert left(place) == []
 
@@ -95,7 +95,7 @@ def test_a_run_that_is_interrupted_during_a_check_leaves_nothing(place: Emulator
     process.send_signal(signal.SIGTERM)
     rest, _ = process.communicate()
     assert process.returncode == 130, printed + rest
-    assert "Nothing of this run is left." in rest
+    assert "Nothing that this run made is left." in rest
     assert left(place) == []
 
 

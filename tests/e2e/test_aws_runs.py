@@ -3,6 +3,7 @@
 The stack is a small one of the tests' own; `tests/e2e/test_aws.py` deploys the real one.
 """
 
+import json
 import os
 import secrets
 import signal
@@ -15,7 +16,7 @@ import pytest
 from botocore.exceptions import ClientError
 from e2e.aws.account import Account
 from e2e.aws.own_stack import PREFIX, RUN_TAG, NameTaken, OwnStack
-from e2e.aws.running import run
+from e2e.aws.running import kept_by_aws, made_by_aws, run
 from ticketlock_local.cloud.deploy import client_environment
 from ticketlock_local.engines.emulator import Emulator
 from ticketlock_local.errors import CdkError
@@ -106,8 +107,25 @@ def test_a_run_checks_what_it_has_deployed_and_leaves_nothing_of_its_own_and_all
     assert place.runs(check) == []
     assert there == [{"Url"}, True, place.stack.name, place.stack.bucket]
     assert place.left_of_the_run() == []
-    assert place.told[-1] == "Deleted. Nothing of this run is left."
+    assert place.told[-2] == "Deleted. Nothing that this run made is left."
+    assert place.told[-1].startswith("AWS keeps the run's metrics")
     assert set(others) <= set(place.stacks())
+
+
+def test_what_aws_has_made_or_changed_beside_the_stack_is_kept_and_what_was_there_before_is_not_told(
+    place: Place,
+) -> None:
+    logs = place.account.client("logs")
+
+    def write(*names: str) -> None:
+        for name in names:
+            logs.put_resource_policy(policyName=name, policyDocument=json.dumps({"Id": secrets.token_hex(8)}))
+
+    write("There", "Changed")
+    before = made_by_aws(place.account)
+    write("Changed", "New")
+    policy = "the resource policy {} of CloudWatch Logs, which lets services deliver their logs: {}"
+    assert kept_by_aws(place.account, before)[:-1] == [policy.format("New", "new"), policy.format("Changed", "changed")]
 
 
 def test_names_are_fresh_each_time_and_begin_alike(place: Place) -> None:
@@ -141,7 +159,7 @@ def test_a_stack_without_the_tag_of_the_run_is_not_deleted_but_reported(place: P
     (left,) = place.runs(app=place.app('"another"'))
     assert place.left_of_the_run() == [place.stack.name]
     assert "it does not have this run's tag" in left
-    assert left in place.told[-1]
+    assert f"NOT DELETED: {left}" in place.told
 
 
 def test_a_deployment_that_fails_leaves_nothing(place: Place) -> None:

@@ -1,9 +1,10 @@
 """Units whose processes were killed, in every state that leaves anything, swept by the deployed function.
 
-Its role is enforced. Time is what stands in the table: the killed processes take it for an hour ago, and between two
-passes what stands there moves into the past.
+The tables are in a stack of data, the function is in the stack of an app. Its role is enforced. Time is what stands in
+the table: the killed processes take it for an hour ago, and between two passes what stands there moves into the past.
 """
 
+import json
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 from e2e.cloud import Cloud
-from e2e.roles import Role
+from e2e.roles import Permission, Role
 from kit.crashes import crashes
 from kit.engines import Engine
 from kit.units import MARK, Books, Key, Killed, Party, UnitsWorld, some_account
@@ -54,6 +55,10 @@ class Deployed:
         """One pass; returns what it did."""
         done: dict[str, Any] = self.cloud.invoke(self.cloud.outputs["sweeper"], {})
         return done
+
+    def alarms(self) -> list[Any]:
+        pages = self.cloud.client("cloudwatch").get_paginator("describe_alarms").paginate()
+        return [alarm for page in pages for alarm in page["MetricAlarms"] if STACK in alarm["AlarmName"]]
 
     def emitted(self) -> list[Mapping[str, Any]]:
         """The log lines from which CloudWatch makes metrics, oldest first."""
@@ -205,22 +210,56 @@ def test_a_table_without_a_grant_is_reported_and_swept_once_it_is_granted(
     assert balances(books, keys) == COMMITTED
 
 
+def test_the_stack_of_data_has_tables_alone_and_that_of_the_app_lets_its_worker_use_them(deployed: Deployed) -> None:
+    cloud = deployed.cloud
+    pages = cloud.client("cloudformation").get_paginator("list_stack_resources").paginate(StackName=f"{STACK}Data")
+    found = {each["ResourceType"] for page in pages for each in page["StackResourceSummaries"]}
+    assert found - {"AWS::CDK::Metadata"} == {"AWS::DynamoDB::Table"}
+    worker = Role(cloud, cloud.outputs["worker"])
+    accounts, lines = (
+        cloud.dynamodb.describe_table(TableName=cloud.outputs[use])["Table"]["TableArn"]
+        for use in ("accounts", "lines")
+    )
+    assert all(worker.allows(Permission("dynamodb:UpdateItem", table)) for table in (accounts, lines))
+    # Of the two it has the index.
+    asked = {table: Permission("dynamodb:Query", f"{table}/index/bySk") for table in (accounts, lines)}
+    assert {table: worker.allows(permission) for table, permission in asked.items()} == {accounts: False, lines: True}
+
+
 def test_every_alarm_of_its_own_watches_what_a_pass_emits(deployed: Deployed) -> None:
     deployed.sweep()
     line = deployed.emitted()[-1]
     [emitted] = line["_aws"]["CloudWatchMetrics"]
     names = {metric["Name"] for metric in emitted["Metrics"]}
     assert emitted["Dimensions"] == [["service"]]
-    own = [
-        alarm
-        for alarm in deployed.cloud.client("cloudwatch").describe_alarms()["MetricAlarms"]
-        if alarm["Namespace"] == emitted["Namespace"] and STACK in alarm["AlarmName"]
-    ]
+    own = [alarm for alarm in deployed.alarms() if alarm["Namespace"] == emitted["Namespace"]]
     assert {alarm["MetricName"] for alarm in own} == {
         "OldestOpenUnitAge",
         "CommittedUnfinished",
         "RefusedItems",
         "RolledBackByOthers",
+        "StoppedSweeps",
     }
     assert {alarm["MetricName"] for alarm in own} <= names
     assert all(alarm["Dimensions"] == [{"Name": "service", "Value": line["service"]}] for alarm in own)
+
+
+def test_each_alarm_notifies_when_it_fires_and_when_it_is_over_and_says_what_to_type(deployed: Deployed) -> None:
+    cloudwatch, queues = deployed.cloud.client("cloudwatch"), deployed.cloud.client("sqs")
+    names = [alarm["AlarmName"] for alarm in deployed.alarms()]
+    for name in names:
+        for state in ("ALARM", "OK"):
+            cloudwatch.set_alarm_state(AlarmName=name, StateValue=state, StateReason="a trial")
+    inbox, told = deployed.cloud.outputs["inbox"], set[tuple[str, str]]()
+
+    def all_have_come() -> bool:
+        for each in queues.receive_message(QueueUrl=inbox, MaxNumberOfMessages=10).get("Messages", []):
+            notified = json.loads(json.loads(each["Body"])["Message"])
+            assert (
+                f"ticketlock units ls --units-table {deployed.cloud.outputs['units']}" in notified["AlarmDescription"]
+            )
+            told.add((notified["AlarmName"], notified["NewStateValue"]))
+        return len(told) == 2 * len(names)
+
+    deployed.cloud.wait_until(all_have_come, f"two notifications of each of {len(names)} alarms")
+    assert told == {(name, state) for name in names for state in ("ALARM", "OK")}

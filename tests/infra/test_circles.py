@@ -77,6 +77,23 @@ def test_a_workflow_may_wait_for_the_whole_lock_that_it_is_attached_to(stack, sy
 
 
 @STACKS
+def test_machines_of_the_same_name_in_two_stacks_are_both_served(outdir, synthesise):
+    app = App(outdir=outdir)
+    targets = [machine(Stack(app, name)) for name in ("Sales", "Returns")]
+    lock = TicketLock(Stack(app, "Locks"), "Lock", targets=targets)
+    others = [Stack(app, name) for name in ("Orders", "Refunds")]
+    for stack in others:
+        lock.attach(machine(stack))
+    for stack in others:
+        actions = {action for one in synthesise(stack).statements() for action in as_list(one["Action"])}
+        assert {"states:SendTaskSuccess", "states:DescribeExecution"} <= actions
+    stops = [
+        one for one in synthesise(Stack.of(lock)).statements(lock.release) if "StopExecution" in str(one["Action"])
+    ]
+    assert [len(as_list(one["Resource"])) for one in stops] == [len(targets)]
+
+
+@STACKS
 def test_a_grant_that_is_given_twice_is_one_policy(stack, synthesise):
     client, lock = function(stack), TicketLock(stack, "Lock")
     lock.grant_use(client)

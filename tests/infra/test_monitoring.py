@@ -11,6 +11,7 @@ import pytest
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_sns as sns
+from kit.alarms import MOST, ONE, assert_says_what_to_do, watched_by
 from ticketlock_cdk import AlarmThresholds, TicketLock
 
 STACKS = pytest.mark.verify("stacks of its own, each synthesised")
@@ -64,21 +65,19 @@ def test_a_function_emits_into_the_namespace_and_the_dimension_of_its_lock(typic
 
 
 LOCK, FUNCTION, MACHINE = ("ticketlock", "service"), ("AWS/Lambda", "FunctionName"), ("AWS/States", "StateMachineArn")
-QUEUE = ("AWS/SQS", "QueueName")
+QUEUE, TABLE = ("AWS/SQS", "QueueName"), ("AWS/DynamoDB", "TableName")
+STEPS = ("TakeTicket", "WaitForWakeUp", "CheckPosition", "Heartbeat", "Release", "CleanUp")
 ALARMS = {
-    "LostLeases": (*LOCK, "LostLeases", "Sum", 1),
-    "RecordWaitsExceeded": (*LOCK, "RecordWaitsExceeded", "Sum", 1),
-    "OldestWaiter": (*LOCK, "OldestWaiterAge", "Maximum", 15 * 60 * 1_000),
-    "DeadLetters": (*QUEUE, "ApproximateNumberOfMessagesVisible", "Maximum", 1),
-    "StateMachineExecutionThrottled": (*MACHINE, "ExecutionThrottled", "Sum", 1),
-    "ContinueExecutionThrottled": (*MACHINE, "ExecutionThrottled", "Sum", 1),
-    **{
-        f"{function}{metric}": (*FUNCTION, metric, "Sum", threshold)
-        for function in ("TakeTicket", "WaitForWakeUp", "CheckPosition", "Heartbeat", "Release", "CleanUp")
-        for metric, threshold in (("Errors", 3), ("Throttles", 1))
-        # Its own bound throttles the clean-up.
-        if (function, metric) != ("CleanUp", "Throttles")
-    },
+    "LostLeases": (*LOCK, "LostLeases", "Sum", 1, 300, ONE),
+    "RecordWaitsExceeded": (*LOCK, "RecordWaitsExceeded", "Sum", 1, 300, MOST),
+    "OldestWaiter": (*LOCK, "OldestWaiterAge", "Maximum", 15 * 60 * 1_000, 300, ONE),
+    "DeadLetters": (*QUEUE, "ApproximateNumberOfMessagesVisible", "Maximum", 1, 300, ONE),
+    "StateMachineExecutionThrottled": (*MACHINE, "ExecutionThrottled", "Sum", 1, 60, MOST),
+    "ContinueExecutionThrottled": (*MACHINE, "ExecutionThrottled", "Sum", 1, 60, MOST),
+    "TableReadThrottles": (*TABLE, "ReadThrottleEvents", "Sum", 1, 60, MOST),
+    "TableWriteThrottles": (*TABLE, "WriteThrottleEvents", "Sum", 1, 60, MOST),
+    **{f"{step}Errors": (*FUNCTION, "100 * errors / calls", "Sum", 5, 60, MOST) for step in STEPS},
+    **{f"{step}Throttles": (*FUNCTION, "Throttles", "Sum", 1, 60, MOST) for step in STEPS},
 }
 
 
@@ -93,33 +92,33 @@ def test_there_are_no_alarms_and_no_dashboard_unless_asked_for(typical):
 
 
 @STACKS
-def test_each_alarm_watches_one_thing_from_its_threshold_on_and_notifies_the_topic(everything):
+def test_each_alarm_watches_one_thing_and_notifies_the_topic_when_it_fires_and_when_it_is_over(everything):
     found, lock = everything.synthesised, everything.lock
     watched = {}
     for name in lock.alarms:
         each = alarm(found, lock, name)
-        [dimension] = each["Dimensions"]
-        watched[name] = (each["Namespace"], dimension["Name"], each["MetricName"], each["Statistic"], each["Threshold"])
-        assert dimension["Value"] == watched_by(name, everything)
+        watched[name], value = watched_by(each)
+        assert value == dimension_of(name, everything)
         # None fires without traffic.
         assert (each["ComparisonOperator"], each["TreatMissingData"]) == (
             "GreaterThanOrEqualToThreshold",
             "notBreaching",
         )
-        assert each["AlarmActions"] == [{"Ref": found.id_of(everything.topic)}]
-        assert each["AlarmDescription"].startswith("Everything/Lock: ")
+        assert each["AlarmActions"] == each["OKActions"] == [{"Ref": found.id_of(everything.topic)}]
     assert watched == ALARMS
     # Which the emulator refuses.
     assert not found.of_type("AWS::CloudWatch::CompositeAlarm")
 
 
-def watched_by(name, everything):
+def dimension_of(name, everything):
     """The value of an alarm's dimension."""
     found, lock = everything.synthesised, everything.lock
     if ALARMS[name][:2] == LOCK:
         return lock.service_name
     if ALARMS[name][:2] == QUEUE:
         return {"Fn::GetAtt": [found.id_of(lock.dead_letter_queue), "QueueName"]}
+    if ALARMS[name][:2] == TABLE:
+        return {"Ref": found.id_of(lock.table)}
     if ALARMS[name][:2] == MACHINE:
         machine = name.removesuffix("ExecutionThrottled")
         return {"Ref": found.id_of(lock.node.find_child("Serialize").node.find_child(machine))}
@@ -128,8 +127,18 @@ def watched_by(name, everything):
 
 
 @STACKS
-def test_an_unbounded_clean_up_is_watched_for_throttles_too(stack):
-    assert "CleanUpThrottles" in TicketLock(stack, "Lock", alarms=True, clean_up_concurrency=None).alarms
+def test_each_alarm_and_the_lock_say_what_to_type_with_the_tables_name(everything):
+    found, lock = everything.synthesised, everything.lock
+    option = f"--table <{found.id_of(lock.table)}>"
+    for name in lock.alarms:
+        assert_says_what_to_do(found.text(alarm(found, lock, name)["AlarmDescription"]), "Everything/Lock", option)
+    command = found.text(found.stack.resolve(lock.list_command))
+    assert command == f"ticketlock top {option} --region <AWS::Region>"
+
+
+@STACKS
+def test_a_bounded_clean_up_is_not_watched_for_throttles_since_its_own_bound_throttles_it(stack):
+    assert "CleanUpThrottles" not in TicketLock(stack, "Lock", alarms=True, clean_up_concurrency=10).alarms
 
 
 @STACKS
@@ -150,24 +159,32 @@ def test_thresholds_can_be_chosen(stack, synthesise):
         record_waits_exceeded=3,
         oldest_waiter=Duration.hours(1),
         dead_letters=4,
-        function_errors=6,
+        function_error_percent=6,
         function_throttles=7,
         execution_throttles=8,
+        table_throttles=9,
     )
     lock = TicketLock(stack, "Lock", alarms=True, alarm_thresholds=thresholds)
     found = synthesise(stack)
     chosen = {"LostLeases": 2, "RecordWaitsExceeded": 3, "OldestWaiter": 3_600_000, "DeadLetters": 4}
     for ending, threshold in (("Errors", 6), ("Throttles", 7), ("Throttled", 8)):
         chosen |= {name: threshold for name in ALARMS if name.endswith(ending)}
+    chosen |= {f"Table{what}Throttles": 9 for what in ("Read", "Write")}
     assert {name: alarm(found, lock, name)["Threshold"] for name in lock.alarms} == chosen
 
 
 @pytest.mark.parametrize("name", [each.name for each in fields(AlarmThresholds) if each.name != "oldest_waiter"])
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, "1", None])
 def test_a_threshold_that_is_no_count_is_refused(name, value):
-    with pytest.raises(ValueError, match="allowed: a whole number from 1 on") as refused:
+    with pytest.raises(ValueError, match=r"allowed: a whole number from 1 (on|to 100)$") as refused:
         AlarmThresholds(**{name: value})
     assert str(refused.value).startswith(f"alarm_thresholds.{name} is {value!r}; ")
+
+
+def test_a_threshold_above_100_percent_is_refused():
+    assert AlarmThresholds(function_error_percent=100).function_error_percent == 100
+    with pytest.raises(ValueError, match="function_error_percent is 101; allowed: a whole number from 1 to 100"):
+        AlarmThresholds(function_error_percent=101)
 
 
 @pytest.mark.parametrize("value", [900, None, Duration.millis(0)])

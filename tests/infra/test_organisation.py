@@ -5,9 +5,15 @@ from pathlib import Path
 
 import pytest
 from aws_cdk import App, Stack, Validations
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
+from aws_cdk import aws_stepfunctions as sfn
 from cdk_nag import AwsSolutionsChecks
-from ticketlock_cdk import TicketLock, TicketlockStack
+from kit.stacks import machine
+from ticketlock_cdk import TicketLock, TicketlockStack, TransactionTables
+from ticketlock_cdk.nag import acknowledge_wildcard
 
 pytestmark = pytest.mark.verify("stacks of its own, each synthesised")
 
@@ -90,6 +96,36 @@ def test_a_users_own_stack_has_no_finding_because_of_the_construct(is_construct,
     stack = Stack(app, "Own")
     target = TicketLock(stack, "Inner").state_machine if is_construct else MACHINE
     TicketLock(stack, "Lock", targets=[target])
+    app.synth()
+
+
+def test_no_stack_of_several_has_a_finding_because_of_the_constructs(tmp_path):
+    app = nagged(str(tmp_path))
+    names = ("Data", "Workflows", "Constructs", "App")
+    data, workflows, constructs, functions = (Stack(app, name) for name in names)
+    accounts = dynamodb.TableV2(
+        data,
+        "Accounts",
+        partition_key=dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING),
+        point_in_time_recovery_specification={"point_in_time_recovery_enabled": True},
+    )
+    accounts.add_global_secondary_index(
+        index_name="byDay", partition_key=dynamodb.Attribute(name="day", type=dynamodb.AttributeType.STRING)
+    )
+    units = TransactionTables(constructs, "Units", data_tables=[accounts])
+    worker = iam.Role(functions, "Worker", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com"))
+    units.grant_units(worker)
+    units.grant_reads(worker)
+    lock = TicketLock(constructs, "Lock")
+    lock.grant_use(worker)
+    workflow = machine(
+        workflows,
+        logs={"destination": logs.LogGroup(workflows, "Logs"), "level": sfn.LogLevel.ALL},
+        tracing_enabled=True,
+    )
+    acknowledge_wildcard(workflow, reason="Logs and traces.")
+    units.attach(workflow)
+    lock.attach(workflow)
     app.synth()
 
 

@@ -1,8 +1,11 @@
 """Permissions: everything that a step uses, what each grant allows, and nothing else."""
 
+from typing import Any
+
 import pytest
 import yaml  # type: ignore[import-untyped]  # ships no types
 from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_kms as kms
 from kit.events import execution_arn, turn_of
 from kit.pages import blocks
 from kit.stacks import as_list, function
@@ -185,6 +188,87 @@ def test_only_the_rule_of_the_clean_up_may_invoke_a_function_beside_the_machine(
     (rule,) = typical.synthesised.of_type("AWS::Events::Rule")
     assert let_in["SourceArn"] == {"Fn::GetAtt": [rule, "Arn"]}
     assert let_in["FunctionName"] == {"Fn::GetAtt": [typical.synthesised.id_of(typical.lock.clean_up), "Arn"]}
+
+
+@pytest.mark.parametrize("name", ["StateMachine", "Continue"])
+def test_a_machine_may_use_the_key_for_its_executions_those_that_it_awaits_and_its_logs(name, everything, found):
+    """Not by kms:ViaService, which would let no execution start.
+
+    https://docs.aws.amazon.com/step-functions/latest/dg/encryption-at-rest.html
+    """
+    machine = everything.lock.node.find_child("Serialize").node.find_child(name)
+    key = {"Fn::GetAtt": [found.id_of(everything.key), "Arn"]}
+    assert found.one(machine)["Properties"]["EncryptionConfiguration"] == {
+        "Type": "CUSTOMER_MANAGED_KMS_KEY",
+        "KmsKeyId": key,
+    }
+    here = "<AWS::Region>:<AWS::AccountId>"
+    allowed = {
+        (operator, context, found.text(value), action)
+        for one in found.statements(machine)
+        if one["Resource"] == key
+        for operator, names in one.get("Condition", {}).items()
+        for context, value in names.items()
+        for action in as_list(one["Action"])
+    }
+    machines = f"arn:<AWS::Partition>:states:{here}:stateMachine:*"
+    of_data = ("StringLike", "kms:EncryptionContext:aws:states:stateMachineArn", machines)
+    of_logs = ("StringEquals", "kms:EncryptionContext:SourceArn", f"arn:<AWS::Partition>:logs:{here}:*")
+    assert allowed == {
+        (*of_data, "kms:Decrypt"),
+        (*of_data, "kms:GenerateDataKey"),
+        (*of_logs, "kms:GenerateDataKey"),
+    }
+
+
+def test_the_delivery_of_logs_may_decrypt_with_the_key_and_the_functions_that_describe_executions_too(
+    everything, found
+):
+    policy = found.one(everything.key)["Properties"]["KeyPolicy"]["Statement"]
+    delivery = {"Service": "delivery.logs.amazonaws.com"}
+    assert [one["Action"] for one in policy if one["Principal"] == delivery] == ["kms:Decrypt"]
+    key = f"<{found.id_of(everything.key)}>"
+    for describing in (everything.lock.release, everything.lock.clean_up):
+        assert "kms:Decrypt" in allowed(found, describing)[key]
+
+
+@pytest.mark.verify("a stack of its own, synthesised")
+def test_with_a_table_of_another_key_only_the_functions_that_describe_executions_may_decrypt(stack, synthesise):
+    key = kms.Key(stack, "Key")
+    lock = TicketLock(stack, "Lock", table="locks", encryption_key=key)
+    found = synthesise(stack)
+    on_the_key = {
+        step.node.id: allowed(found, step).get(f"<{found.id_of(key)}>")
+        for step in (lock.take_ticket, lock.check_position, lock.heartbeat, lock.release, lock.clean_up)
+    }
+    assert {step: actions for step, actions in on_the_key.items() if actions} == {
+        "Release": {"kms:Decrypt"},
+        # It sends dead letters to a queue with the key.
+        "CleanUp": {"kms:Decrypt", "kms:GenerateDataKey"},
+    }
+
+
+def test_only_machines_of_this_account_and_region_may_have_the_roles_of_machines(whole):
+    """Lambda's pages document no such condition for the roles of functions.
+
+    https://docs.aws.amazon.com/step-functions/latest/dg/procedure-create-iam-role.html#prevent-cross-service-confused-deputy
+    """
+    trusted: dict[str, list[Any]] = {}
+    for id, role in whole.of_type("AWS::IAM::Role").items():
+        if id.startswith(("Lock", "TicketLock")):
+            [statement] = role["AssumeRolePolicyDocument"]["Statement"]
+            trusted.setdefault(statement["Principal"]["Service"], []).append(statement.get("Condition"))
+    assert set(map(str, trusted.pop("lambda.amazonaws.com"))) == {"None"}
+    [(service, conditions)] = trusted.items()
+    assert (service, len(conditions)) == ("states.amazonaws.com", 2)
+    for condition in conditions:
+        assert {operator: list(names) for operator, names in condition.items()} == {
+            "ArnLike": ["aws:SourceArn"],
+            "StringEquals": ["aws:SourceAccount"],
+        }
+        source = whole.text(condition["ArnLike"]["aws:SourceArn"])
+        assert source == "arn:<AWS::Partition>:states:<AWS::Region>:<AWS::AccountId>:stateMachine:*"
+        assert condition["StringEquals"]["aws:SourceAccount"] == {"Ref": "AWS::AccountId"}
 
 
 def test_the_machine_itself_writes_sessions_and_no_locks(typical):

@@ -10,7 +10,13 @@ from boto3.dynamodb.conditions import Key as KeyOf
 from kit.crashes import crashes
 from kit.pages import blocks
 from kit.units import Books, Key, Killed, Party, UnitsWorld, some_account, some_line, some_name
-from ticketlock_cdk.units.access import FINISH_ITEMS, READ_BESIDE_UNITS, RUN_UNITS, SWEEP_RECORDS
+from ticketlock_cdk.units.access import (
+    FINISH_ITEMS,
+    LIST_OPEN_UNITS,
+    READ_BESIDE_UNITS,
+    RUN_UNITS,
+    SWEEP_RECORDS,
+)
 
 from ticketlock.errors import UnitConflict
 from ticketlock.testing import Sent
@@ -28,7 +34,9 @@ LATER_S = 700
 SET = "SET balance = :n"
 
 Used = set[tuple[str, str]]
-"""Actions, each with the table as it is used: ``units``, or ``accounts`` for any of a user's."""
+"""Actions, each with the table as it is used: ``units``, ``units/open`` for its index, or ``accounts`` for any of a
+user's.
+"""
 
 
 def granted(actions: Iterable[str]) -> set[str]:
@@ -44,12 +52,15 @@ def actions_of(sent: Sent) -> Iterable[tuple[str, str]]:
             yield ("ConditionCheckItem" if kind == "ConditionCheck" else f"{kind}Item"), one["TableName"]
     elif sent.operation == "BatchGetItem":
         yield from ((sent.operation, table) for table in given["RequestItems"])
+    elif "IndexName" in given:
+        yield sent.operation, f"{given['TableName']}/{given['IndexName']}"
     else:
         yield sent.operation, given["TableName"]
 
 
 def used_by(party: Party) -> Used:
     uses = {name: "units" if use == "units" else "accounts" for use, name in party.books.tables.items()}
+    uses[f"{party.books.tables['units']}/open"] = "units/open"
     return {(action, uses[table]) for sent in party.line.sent for action, table in actions_of(sent)}
 
 
@@ -139,6 +150,7 @@ def test_the_permissions_of_the_sweeper_are_what_it_uses(books: Books, units_wor
     used = used_by(ben)
     # A unit that changes too much for an expression puts the item, and one that deletes deletes it.
     assert {action for action, use in used if use == "units"} == granted(SWEEP_RECORDS)
+    assert {action for action, use in used if use == "units/open"} == granted(LIST_OPEN_UNITS)
     assert {action for action, use in used if use == "accounts"} | {"PutItem"} == granted(FINISH_ITEMS)
 
 

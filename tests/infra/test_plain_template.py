@@ -4,6 +4,7 @@ import copy
 import json
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,16 @@ from kit.aws_cli import run_script
 from kit.pages import blocks
 from ticketlock_local.cloud.deploy import client_environment
 from ticketlock_local.engines.emulator import Emulator
-from ticketlock_local.plain.parameters import TemplateError, Varied, with_parameters
+from ticketlock_local.plain.parameters import (
+    A_FUNCTION,
+    LONGEST_LIST,
+    TemplateError,
+    Varied,
+    _longest,
+    joined,
+    with_lists,
+    with_parameters,
+)
 from ticketlock_local.plain.template import A_TOPIC, _plain, synthesise, write_to
 
 PAGE = "docs/construct.md"
@@ -112,30 +122,39 @@ class Resolved:
                 return all(all_of_them)
             case "Fn::Select", [int(at), list(texts)] if all(isinstance(text, str) for text in texts):
                 return texts[at]
-            case "Fn::Split", [str(by), str(joined)]:
-                return joined.split(by)
+            case "Fn::Split", [str(by), str(whole)]:
+                return whole.split(by)
             case "Fn::Join", [str(by), list(texts)] if all(isinstance(text, str) for text in texts):
                 return by.join(texts)
+            case "Fn::Join", ["", list(parts)]:
+                return joined(parts)
         return {function: found}
 
 
+POLICIES = ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy")
+
+
 def comparable(resources: Mapping[str, Any]) -> Any:
-    """Resources with definitions parsed, numbers as texts, and of statements alike one with the resources of all."""
-    compared = copy.deepcopy(dict(resources))
-    for resource in compared.values():
+    """Resources with definitions parsed and numbers as texts; for each role its statements, of any of its policies, and
+    of those alike one with the resources of all.
+    """
+    allowed: dict[str, dict[str, set[str]]] = {}
+    compared = {}
+    for name, resource in copy.deepcopy(dict(resources)).items():
         properties = resource.get("Properties", {})
         if "DefinitionString" in properties:
             properties["DefinitionString"] = json.loads(properties["DefinitionString"])
-        document = properties.get("PolicyDocument")
-        if document is not None:
-            alike: dict[str, set[str]] = {}
-            for statement in document["Statement"]:
-                of_it = statement.pop("Resource", [])
-                key = json.dumps(statement, sort_keys=True)
+        if resource["Type"] not in POLICIES:
+            compared[name] = resource
+            continue
+        for role in properties["Roles"]:
+            alike = allowed.setdefault(json.dumps(role), {})
+            for statement in properties["PolicyDocument"]["Statement"]:
+                key = json.dumps({**statement, "Resource": None}, sort_keys=True)
+                of_it = statement.get("Resource", [])
                 listed = of_it if isinstance(of_it, list) else [of_it]
                 alike.setdefault(key, set()).update(json.dumps(each, sort_keys=True) for each in listed)
-            document["Statement"] = {key: sorted(found) for key, found in alike.items()}
-    return texts(compared)
+    return texts({**compared, **allowed})
 
 
 def texts(node: Any) -> Any:
@@ -147,6 +166,7 @@ def texts(node: Any) -> Any:
     return str(float(node)) if is_number or (isinstance(node, str) and node.isdecimal()) else node
 
 
+WATCHED = {"AlarmTopicArn": A_TOPIC, "Dashboard": "true"}
 OTHER_PARAMETERS = {
     "TargetFunctionArns": ",".join(FUNCTIONS),
     "TargetStateMachineArns": ",".join(MACHINES),
@@ -156,7 +176,7 @@ OTHER_PARAMETERS = {
     "Permits": "7",
     "CleanUpConcurrency": "25",
     "LogRetentionDays": "365",
-    "AlarmTopicArn": A_TOPIC,
+    **WATCHED,
 }
 OTHER_SETTINGS = {
     "targets": [*FUNCTIONS, *MACHINES],
@@ -173,14 +193,11 @@ OTHER_SETTINGS = {
 @pytest.mark.parametrize(
     ("parameters", "settings"),
     [
-        ({"AlarmTopicArn": A_TOPIC}, {}),
+        (WATCHED, {}),
         (OTHER_PARAMETERS, OTHER_SETTINGS),
         ({**OTHER_PARAMETERS, "TargetFunctionArns": ""}, {**OTHER_SETTINGS, "targets": MACHINES}),
         ({**OTHER_PARAMETERS, "TargetStateMachineArns": ""}, {**OTHER_SETTINGS, "targets": FUNCTIONS}),
-        *(
-            ({"AlarmTopicArn": A_TOPIC, "LeaseSeconds": str(lease)}, {"lease": Duration.seconds(lease)})
-            for lease in (30, 3600)
-        ),
+        *(({**WATCHED, "LeaseSeconds": str(lease)}, {"lease": Duration.seconds(lease)}) for lease in (30, 3600)),
     ],
     ids=["defaults", "others", "no functions", "no machines", "a lease of 30 s", "a lease of an hour"],
 )
@@ -189,19 +206,23 @@ def test_with_its_parameters_it_equals_the_constructs_template(
 ) -> None:
     made = synthesise(tmp_path, settings)
     service = made["Outputs"]["ServiceName"]["Value"]
-    expected = json.loads(json.dumps(made["Resources"]).replace(f'"{service}"', f'"{STACK_NAME}"'))
+    expected = json.loads(json.dumps(made["Resources"]).replace(service, STACK_NAME))
     for name, resource in expected.items():
         expected[name] = {key: value for key, value in _plain(resource).items() if key != "Condition"}
     assert comparable(Resolved(template, **parameters).resources) == comparable(expected)
 
 
 @many
-def test_without_a_topic_there_is_no_alarm(template: Any) -> None:
-    without, with_a_topic = (
-        {each["Type"] for each in Resolved(template, **given).resources.values()}
-        for given in ({}, {"AlarmTopicArn": A_TOPIC})
-    )
-    assert with_a_topic - without == {"AWS::CloudWatch::Alarm"}
+def test_alarms_and_the_dashboard_are_made_if_asked_for_and_without_alarms_it_shows_none(template: Any) -> None:
+    kinds, shown = [], []
+    for given in ({}, {"AlarmTopicArn": A_TOPIC}, {"Dashboard": "true"}, WATCHED):
+        made = Resolved(template, **given).resources.values()
+        kinds.append({each["Type"] for each in made if "CloudWatch" in each["Type"]})
+        bodies = [each["Properties"]["DashboardBody"] for each in made if "Dashboard" in each["Type"]]
+        shown += ['"type":"alarm"' in str(body).replace("\\", "") for body in bodies]
+    alarms, dashboard = "AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard"
+    assert kinds == [set(), {alarms}, {dashboard}, {alarms, dashboard}]
+    assert shown == [False, True]
 
 
 @many
@@ -210,6 +231,42 @@ def test_clean_ups_reserve_ten_unless_they_are_unbounded(given: Any, expected: l
     properties = [each["Properties"] for each in Resolved(template, **given).resources.values()]
     reserved = "ReservedConcurrentExecutions"
     assert [each[reserved] for each in properties if each.get(reserved) is not None] == expected
+
+
+def characters(policy: Any) -> int:
+    """Without white space, which IAM does not count; an ARN that only a deployment knows has up to 150."""
+    if isinstance(policy, list):
+        return 2 + sum(characters(each) + 1 for each in policy)
+    if not isinstance(policy, dict):
+        return len(json.dumps(policy))
+    if any(key == "Ref" or key.startswith("Fn::") for key in policy):
+        return 150
+    return 2 + sum(len(key) + 4 + characters(value) for key, value in policy.items())
+
+
+@many
+@pytest.mark.parametrize("left", [1, 0], ids=["one character less", "the longest list"])
+@pytest.mark.parametrize("name", [1, 40, 80])
+def test_the_policies_have_room_for_any_targets_that_the_parameters_have_room_for(
+    name: int, left: int, template: Any
+) -> None:
+    def longest(arn: str) -> str:
+        arn = f"{arn.rpartition(':')[0]}:{name * 'n'}"
+        found = ",".join((LONGEST_LIST // (len(arn) + 1)) * [arn])
+        return found + (LONGEST_LIST - left - len(found)) * "n"
+
+    given = {"TargetFunctionArns": longest(FUNCTIONS[0]), "TargetStateMachineArns": longest(MACHINES[0])}
+    inline: Counter[str] = Counter()
+    managed = []
+    for resource in Resolved(template, **given).resources.values():
+        if resource["Type"] in POLICIES:
+            size = characters(resource["Properties"]["PolicyDocument"])
+            managed += [size] if resource["Type"] == "AWS::IAM::ManagedPolicy" else []
+            if resource["Type"] == "AWS::IAM::Policy":
+                inline.update({json.dumps(role): size for role in resource["Properties"]["Roles"]})
+    assert max(managed) <= 6_144
+    # The inline policies of one role alone would have no room for all lists.
+    assert max(inline.values()) <= 10_240 < max(inline.values()) + sum(managed)
 
 
 @many
@@ -270,6 +327,25 @@ def test_a_derived_number_is_in_a_mapping() -> None:
     lease = {"Ref": "LeaseSeconds"}
     assert made["Resources"]["Machine"]["Type"] == {"Fn::Join": ["", ['{"wait": ', lookup, ', "lease": ', lease, "}"]]}
     assert made["Mappings"] == {"LeaseSeconds": {"60": {"Of60Is30": "30"}, "120": {"Of60Is30": "60"}}}
+
+
+def with_a_list(kind: str, filling: int) -> dict[str, Any]:
+    statement = {"Action": "lambda:InvokeFunction", "Effect": "Allow", "Resource": [A_FUNCTION, filling * "x"]}
+    properties = {"PolicyDocument": {"Statement": [statement]}, "Roles": [{"Ref": "Role"}]}
+    return {"Resources": {"Let": {"Type": f"AWS::IAM::{kind}", "Properties": properties}}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "most", "what"),
+    [("ManagedPolicy", 6_144, "Let"), ("Policy", 10_240, "the inline policies of Role")],
+    ids=["managed", "inline"],
+)
+def test_a_policy_without_room_for_the_longest_list_is_refused_by_name(kind: str, most: int, what: str) -> None:
+    made = with_lists(with_a_list(kind, 0))["Resources"]["Let"]["Properties"]["PolicyDocument"]
+    room = most - _longest(made)
+    with_lists(with_a_list(kind, room))
+    with pytest.raises(TemplateError, match=f"^{what} may have {most + 1:,} characters, .*; allowed: {most:,}$"):
+        with_lists(with_a_list(kind, room + 1))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_stepfunctions as sfn
-from ticketlock_cdk import TicketLock
+from ticketlock_cdk import TicketLock, use_managed_policies
 
 pytestmark = pytest.mark.verify("stacks with hundreds of state machines")
 
@@ -44,7 +44,7 @@ ARNS = {
 }
 # As docs/workflows.md and docs/construct.md promise: the roles of the lock have no room for one more.
 MOST_MACHINES = 216
-MOST_STACKS = 22
+MOST_STACKS = 23
 MOST_TARGETS = 200
 # Those of a lock itself, whose executions serialise, or continue a wait or a hold.
 OWN_MACHINES = 2
@@ -111,7 +111,7 @@ class Deployment:
                 function = self.resource(found, permission["FunctionName"])
                 characters = self.characters(found, statement_of(permission))
                 sizes["characters of a function's policy"][function] += characters
-        return {kind: max(each.values()) for kind, each in sizes.items()}
+        return {kind: max(each.values(), default=0) for kind, each in sizes.items()}
 
 
 def statement_of(permission):
@@ -148,16 +148,24 @@ def longest_target(number):
     return HEAD.format("states", f"stateMachine:{number:m>80}")
 
 
-@pytest.mark.parametrize("more", [True, False], ids=["with a key and a network", "without"])
-def test_a_hundred_machines_and_their_client_are_within_the_quotas(more, stack, synthesise):
+@pytest.mark.parametrize(
+    ("more", "managed"),
+    [(True, False), (False, False), (True, True)],
+    ids=["with a key and a network", "without", "with managed policies alone"],
+)
+def test_a_hundred_machines_and_their_client_are_within_the_quotas(more, managed, stack, synthesise):
     lock = TicketLock(stack, "Lock", **(key_and_network(stack) if more else {}))
     machines = 100
     for number in range(machines):
         attach_smallest_machine(stack, lock, number)
     client = iam.Role(stack, "Client", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com"))
     lock.grant_use(client)
+    if managed:
+        use_managed_policies(stack)
     found = synthesise(stack)
-    assert beyond_the_quotas(Deployment(found).sizes()) == {}
+    sizes = Deployment(found).sizes()
+    assert beyond_the_quotas(sizes) == {}
+    assert (sizes["characters of a role's inline policies"] == 0) == managed
     answers = "states:SendTaskSuccess"
     for user, action in ((client, answers), (lock.clean_up, answers), (lock.heartbeat, "states:SendTaskFailure")):
         statements = [one for one in found.statements(user) if action in one["Action"]]
@@ -186,6 +194,13 @@ def test_as_many_targets_as_are_taken_are_within_the_quotas(flag, outdir, synthe
     stack = Stack(App(outdir=outdir, context={"@aws-cdk/aws-iam:minimizePolicies": flag}), "Test")
     TicketLock(stack, "Lock", targets=[longest_target(number) for number in range(MOST_TARGETS)])
     assert beyond_the_quotas(Deployment(synthesise(stack)).sizes()) == {}
+
+
+def test_targets_for_which_managed_policies_alone_have_no_room_are_refused_by_name(stack, synthesise):
+    TicketLock(stack, "Lock", targets=[longest_target(number) for number in range(MOST_TARGETS)])
+    use_managed_policies(stack)
+    with pytest.raises(RuntimeError, match=r"role Test/Lock/Serialize/StateMachine/Role has \d+ managed policies"):
+        synthesise(stack)
 
 
 def test_one_target_more_is_refused_by_name(stack):

@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aws_cdk import App, Validations
+from cdk_nag import NIST80053R5Checks
+from ticketlock_cdk import TicketlockStack
 
 ROOT = Path(__file__).parents[2]
 FUNCTION = "arn:aws:lambda:eu-west-1:123456789012:function:pay"
 MACHINE = "arn:aws:states:eu-west-1:123456789012:stateMachine:Orders"
 TOPIC = "arn:aws:sns:eu-west-1:123456789012:on-call"
 KEY = "arn:aws:kms:eu-west-1:123456789012:key/00000000-0000-4000-8000-000000000000"
-OUTPUTS = {"TableName", "StateMachineArn", "ExampleTargetArn", "ExampleFunctionArn"}
+OUTPUTS = {"TableName", "ListLocks", "StateMachineArn", "ExampleTargetArn", "ExampleFunctionArn"}
 
 
 def serialised_workflow(found):
@@ -67,11 +70,27 @@ def test_the_settings_of_the_state_machine_come_from_the_context(context, settin
 
 
 @STACK
-@pytest.mark.parametrize(("policy", "expected"), [("retain", "Retain"), ("destroy", "Delete"), (None, "Retain")])
-def test_the_table_stays_unless_told_otherwise(policy, expected, stack_with):
-    found = stack_with(**({} if policy is None else {"removal_policy": policy}))
-    [table] = [one for one in found.resources.values() if one["Type"] == "AWS::DynamoDB::Table"]
-    assert table["DeletionPolicy"] == expected
+@pytest.mark.parametrize(
+    ("policy", "table", "others"),
+    [
+        ("retain", "Retain", "Retain"),
+        ("destroy", "Delete", "Delete"),
+        # A rollback could not delete the table, which is protected.
+        (None, "Retain", "RetainExceptOnCreate"),
+    ],
+)
+def test_the_tables_the_logs_and_the_dead_letters_stay_unless_told_otherwise(policy, table, others, stack_with):
+    """https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-attribute-deletionpolicy.html"""
+    found = stack_with(transactions=True, **({} if policy is None else {"removal_policy": policy}))
+    kept: dict[str, set[tuple[str, str]]] = {}
+    for id, each in found.resources.items():
+        if not id.startswith("Example"):
+            kept.setdefault(each["Type"], set()).add((each.get("DeletionPolicy"), each.get("UpdateReplacePolicy")))
+    replaced = "Delete" if policy == "destroy" else "Retain"
+    assert kept["AWS::DynamoDB::Table"] == {(table, replaced)}
+    assert kept["AWS::Logs::LogGroup"] == kept["AWS::SQS::Queue"] == {(others, replaced)}
+    tables = found.of_type("AWS::DynamoDB::Table").values()
+    assert [each["DeletionProtectionEnabled"] for each in tables] == 2 * [policy != "destroy"]
 
 
 @STACK
@@ -113,11 +132,15 @@ def test_alarms_have_the_thresholds_of_the_context_and_notify_the_topic(threshol
 
 
 @STACK
-def test_a_key_encrypts_the_table_and_every_log(stack_with):
+def test_a_key_encrypts_the_table_every_log_and_every_machine_of_the_lock(stack_with):
     found = stack_with(encryption_key=KEY)
     [table] = found.of_type("AWS::DynamoDB::Table").values()
     assert table["SSESpecification"]["KMSMasterKeyId"] == KEY
     assert {group.get("KmsKeyId") for group in found.of_type("AWS::Logs::LogGroup").values()} == {KEY}
+    machines = found.of_type("AWS::StepFunctions::StateMachine")
+    with_key = {"Type": "CUSTOMER_MANAGED_KMS_KEY", "KmsKeyId": KEY}
+    of_lock = [each["EncryptionConfiguration"] for id, each in machines.items() if id.startswith("TicketLock")]
+    assert of_lock == 2 * [with_key]
 
 
 @STACK
@@ -144,6 +167,35 @@ def test_a_permissions_boundary_reaches_every_role(boundary, stack_with):
     roles = stack_with(permissions_boundary=boundary).of_type("AWS::IAM::Role").values()
     assert roles
     assert all("policy/developers" in json.dumps(role["PermissionsBoundary"]) for role in roles)
+
+
+NETWORK = {"vpc_id": "vpc-0123456789abcdef0", "subnet_ids": "subnet-0123456789abcdef0"}
+# What the pack asks for, and the settings that answer it.
+ANSWERS: dict[str, dict[str, Any]] = {
+    "CloudWatchAlarmAction": {"alarm_topic": TOPIC},
+    "CloudWatchLogGroupEncrypted": {"encryption_key": KEY},
+    "IAMNoInlinePolicy": {"managed_policies": True},
+    "LambdaInsideVPC": NETWORK,
+}
+
+
+@STACK
+@pytest.mark.parametrize("answered", [True, False], ids=["with the settings that it asks for", "without them"])
+def test_the_nist_pack_finds_what_settings_answer_and_nothing_else(answered, tmp_path):
+    settings: dict[str, Any] = {"transactions": True, "workflows": MACHINE, "alarms": True, "dashboard": True}
+    for answer in ANSWERS.values() if answered else ():
+        settings |= answer
+    app = App(outdir=str(tmp_path), context=settings)
+    TicketlockStack(app, "Ticketlock")
+    Validations.of(app).add_plugins(NIST80053R5Checks(app))
+    if answered:
+        app.synth()
+        return
+    with pytest.raises(RuntimeError, match="ValidationFailed"):
+        app.synth()
+    report = json.loads((tmp_path / "validation-report.json").read_text())["pluginReports"]
+    rules = {each["ruleName"] for plugin in report for each in plugin["violations"]}
+    assert rules == {f"NIST.800.53.R5-{rule}" for rule in ANSWERS}
 
 
 @pytest.mark.parametrize(

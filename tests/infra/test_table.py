@@ -8,18 +8,36 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 from aws_cdk.assertions import Annotations, Match
-from kit.stacks import on_table
+from kit.stacks import function, on_table
 from ticketlock_cdk import TicketLock, TransactionTables
 
-PK = dynamodb.Attribute(name="pk", type=dynamodb.AttributeType.STRING)
-SK = dynamodb.Attribute(name="sk", type=dynamodb.AttributeType.STRING)
+PK, SK, UNIT, ROW, OPEN = (
+    dynamodb.Attribute(name=name, type=dynamodb.AttributeType.STRING) for name in ("pk", "sk", "unit", "row", "open")
+)
+KEYS = {TicketLock: {"partition_key": PK, "sort_key": SK}, TransactionTables: {"partition_key": UNIT, "sort_key": ROW}}
+INDEX = {"index_name": "open", "partition_key": OPEN, "projection_type": dynamodb.ProjectionType.KEYS_ONLY}
 
 
 @pytest.mark.parametrize(
-    ("kind", "partition_key", "sort_key"), [(TicketLock, "pk", "sk"), (TransactionTables, "unit", "row")]
+    ("kind", "partition_key", "sort_key", "indexes"),
+    [
+        (TicketLock, "pk", "sk", {}),
+        (
+            *(TransactionTables, "unit", "row"),
+            {
+                "GlobalSecondaryIndexes": [
+                    {
+                        "IndexName": "open",
+                        "KeySchema": [{"AttributeName": "open", "KeyType": "HASH"}],
+                        "Projection": {"ProjectionType": "KEYS_ONLY"},
+                    }
+                ]
+            },
+        ),
+    ],
 )
 def test_the_table_has_its_keys_and_outlives_its_stack_and_every_mistake(
-    kind, partition_key, sort_key, stack, synthesise
+    kind, partition_key, sort_key, indexes, stack, synthesise
 ):
     made = kind(stack, "Made")
     table = synthesise(stack).one(made.table)
@@ -31,11 +49,15 @@ def test_the_table_has_its_keys_and_outlives_its_stack_and_every_mistake(
             {"AttributeName": partition_key, "KeyType": "HASH"},
             {"AttributeName": sort_key, "KeyType": "RANGE"},
         ],
-        "AttributeDefinitions": [{"AttributeName": name, "AttributeType": "S"} for name in (partition_key, sort_key)],
+        "AttributeDefinitions": [
+            {"AttributeName": name, "AttributeType": "S"}
+            for name in (partition_key, sort_key, *(each["IndexName"] for found in indexes.values() for each in found))
+        ],
         "TimeToLiveSpecification": {"AttributeName": "expiresAt", "Enabled": True},
         "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True},
         "BillingMode": "PAY_PER_REQUEST",
         "DeletionProtectionEnabled": True,
+        **indexes,
     }
 
 
@@ -56,10 +78,29 @@ def test_a_given_table_is_used_and_granted(kind, stack, synthesise):
     found = synthesise(stack)
     assert lock.table is given
     assert not [id for id in found.of_type("AWS::DynamoDB::Table") if id != found.id_of(given)]
-    for function in (lock.take_ticket, lock.check_position, lock.heartbeat, lock.release):
-        assert found.function(function)["Environment"]["Variables"]["TABLE_NAME"] == {"Ref": found.id_of(given)}
-        granted = [one for one in found.statements(function) if "dynamodb:" in str(one["Action"])]
+    for step in (lock.take_ticket, lock.check_position, lock.heartbeat, lock.release):
+        assert found.function(step)["Environment"]["Variables"]["TABLE_NAME"] == {"Ref": found.id_of(given)}
+        granted = [one for one in found.statements(step) if "dynamodb:" in str(one["Action"])]
         assert [one["Resource"] for one in granted] == [{"Fn::GetAtt": [found.id_of(given), "Arn"]}]
+
+
+@pytest.mark.verify("a stack of its own, synthesised")
+@pytest.mark.parametrize("how", ["Table", "TableV2", "by its name"])
+def test_a_given_units_table_is_used_swept_and_granted(how, stack, synthesise):
+    keys = {**KEYS[TransactionTables], "time_to_live_attribute": "expiresAt"}
+    given: Any = "restored"
+    if how != "by its name":
+        given = getattr(dynamodb, how)(stack, "Given", **keys)
+        given.add_global_secondary_index(**INDEX)
+    units = TransactionTables(stack, "Units", table=given)
+    client = function(stack)
+    units.grant_units(client)
+    found = synthesise(stack)
+    assert not [id for id in found.of_type("AWS::DynamoDB::Table") if id.startswith("Units")]
+    assert (units.table is given) == (how != "by its name")
+    arn = found.text(stack.resolve(units.table.table_arn))
+    for user, suffix in ((units.sweeper, ""), (units.sweeper, "/index/open"), (client, "")):
+        assert f"{arn}{suffix}" in {found.text(one["Resource"]) for one in found.statements(user)}
 
 
 @pytest.mark.verify("a stack of its own, synthesised")
@@ -75,31 +116,57 @@ def test_a_given_table_with_a_key_of_its_own_can_be_read_and_written(stack, synt
 
 
 @pytest.mark.parametrize(
-    ("keys", "shown"),
+    ("made", "keys", "shown"),
     [
-        ({"partition_key": PK}, "pk (HASH, S)"),
-        ({"partition_key": SK, "sort_key": PK}, "sk (HASH, S), pk (RANGE, S)"),
+        (TicketLock, {"partition_key": PK}, "pk (HASH, S)"),
+        (TicketLock, {"partition_key": SK, "sort_key": PK}, "sk (HASH, S), pk (RANGE, S)"),
         (
+            TicketLock,
             {"partition_key": PK, "sort_key": dynamodb.Attribute(name="sk", type=dynamodb.AttributeType.NUMBER)},
             "pk (HASH, S), sk (RANGE, N)",
         ),
+        (TransactionTables, KEYS[TicketLock], "pk (HASH, S), sk (RANGE, S)"),
     ],
 )
 @pytest.mark.parametrize("kind", [dynamodb.Table, dynamodb.TableV2])
-def test_a_given_table_with_other_keys_is_refused(kind, keys, shown, stack):
+def test_a_given_table_with_other_keys_is_refused(kind, made, keys, shown, stack):
     given = kind(stack, "Given", **keys)
     with pytest.raises(ValueError, match="table Test/Given has the keys") as refused:
-        TicketLock(stack, "Lock", table=given)
+        made(stack, "Made", table=given)
+    partition_key, sort_key = (key.name for key in KEYS[made].values())
     assert shown in str(refused.value)
-    assert "allowed: the partition key pk and the sort key sk" in str(refused.value)
+    assert f"allowed: the partition key {partition_key} and the sort key {sort_key}" in str(refused.value)
 
 
 @pytest.mark.parametrize(("attribute", "shown"), [(None, "no time to live"), ("ttl", "time to live on ttl")])
 @pytest.mark.parametrize("kind", [dynamodb.Table, dynamodb.TableV2])
-def test_a_given_table_without_time_to_live_is_refused(kind, attribute, shown, stack):
-    given = kind(stack, "Given", partition_key=PK, sort_key=SK, time_to_live_attribute=attribute)
+@pytest.mark.parametrize("made", [TicketLock, TransactionTables])
+def test_a_given_table_without_time_to_live_is_refused(kind, made, attribute, shown, stack):
+    given = kind(stack, "Given", **KEYS[made], time_to_live_attribute=attribute)
     with pytest.raises(ValueError, match="allowed: time to live on expiresAt") as refused:
-        TicketLock(stack, "Lock", table=given)
+        made(stack, "Made", table=given)
+    assert str(refused.value).startswith(f"table Test/Given has {shown}; ")
+
+
+@pytest.mark.parametrize(
+    ("index", "shown"),
+    [
+        ({"index_name": "other"}, "no index open"),
+        ({"partition_key": UNIT}, "an index open with the keys unit (HASH, S) and the projection KEYS_ONLY"),
+        ({"sort_key": ROW}, "an index open with the keys open (HASH, S), row (RANGE, S) and the projection KEYS_ONLY"),
+        (
+            {"projection_type": dynamodb.ProjectionType.ALL},
+            "an index open with the keys open (HASH, S) and the projection ALL",
+        ),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, dict) else "",
+)
+@pytest.mark.parametrize("kind", [dynamodb.Table, dynamodb.TableV2])
+def test_a_given_units_table_without_the_index_of_open_units_is_refused(kind, index, shown, stack):
+    given = kind(stack, "Given", **KEYS[TransactionTables], time_to_live_attribute="expiresAt")
+    given.add_global_secondary_index(**INDEX | index)
+    with pytest.raises(ValueError, match="allowed: a global index open with the partition key open of ") as refused:
+        TransactionTables(stack, "Units", table=given)
     assert str(refused.value).startswith(f"table Test/Given has {shown}; ")
 
 
@@ -141,10 +208,11 @@ def test_an_existing_table_can_be_named_or_imported(how, stack, synthesise):
     "table",
     ["", "ab", "a name", "arn:aws:sqs:eu-west-1:123456789012:queue", "x" * 256, 42, sqs.Queue],
 )
-def test_anything_but_a_table_is_refused(table, stack):
+@pytest.mark.parametrize("made", [TicketLock, TransactionTables])
+def test_anything_but_a_table_is_refused(made, table, stack):
     given: Any = table(stack, "Queue") if table is sqs.Queue else table
     with pytest.raises(ValueError, match=r"allowed: a table as a construct, the name of one .* its ARN") as refused:
-        TicketLock(stack, "Lock", table=given)
+        made(stack, "Made", table=given)
     assert str(refused.value).startswith("table is ")
 
 
@@ -199,6 +267,9 @@ def test_the_keys_policy_lets_the_rules_and_the_logs_of_this_account_use_it_and_
     assert {key: found.text(pattern) for key, pattern in logs["Condition"]["ArnLike"].items()} == {
         "kms:EncryptionContext:aws:logs:arn": "arn:<AWS::Partition>:logs:<AWS::Region>:<AWS::AccountId>:*"
     }
+    # Which reads what encrypted state machines log.
+    delivery = of_services.pop("delivery.logs.amazonaws.com")
+    assert delivery["Action"] == "kms:Decrypt"
     assert of_services == {}
 
 

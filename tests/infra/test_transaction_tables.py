@@ -1,32 +1,25 @@
-"""TransactionTables: the sweeper of the units' own table, its permissions, its alarms, and the same lock as without."""
-
-import json
-from dataclasses import fields
-from typing import Any
+"""TransactionTables: the sweeper of the units' own table, its permissions, and the same lock as without."""
 
 import pytest
 from aws_cdk import App, Duration, Environment, Stack
-from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from kit.stacks import as_list, on_table
-from ticketlock_cdk import TransactionTables, UnitsAlarmThresholds
-from ticketlock_cdk.units.access import FINISH_ITEMS, READ_BESIDE_UNITS, RUN_UNITS, SWEEP_RECORDS
+from ticketlock_cdk import TransactionTables
+from ticketlock_cdk.units.access import (
+    FINISH_ITEMS,
+    LIST_OPEN_UNITS,
+    QUERY_INDEXES,
+    READ_BESIDE_UNITS,
+    RUN_UNITS,
+    SWEEP_RECORDS,
+)
 
 STACKS = pytest.mark.verify("a stack of its own, synthesised")
-ID = dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING)
-ALARMS = {
-    "OldestOpenUnit": ("OldestOpenUnitAge", "Maximum", 15 * 60 * 1_000),
-    "CommittedUnfinished": ("CommittedUnfinished", "Maximum", 1),
-    "RefusedItems": ("RefusedItems", "Maximum", 1),
-    "RolledBackByOthers": ("RolledBackByOthers", "Sum", 1),
-    "SweeperErrors": ("Errors", "Sum", 1),
-    "SweeperThrottles": ("Throttles", "Sum", 1),
-    "DeadLetters": ("ApproximateNumberOfMessagesVisible", "Maximum", 1),
-}
+ID, DAY, TOTAL = (dynamodb.Attribute(name=name, type=dynamodb.AttributeType.STRING) for name in ("id", "day", "total"))
 
 
 def role_of(stack, name):
@@ -42,7 +35,8 @@ class Whole:
         self.topic = sns.Topic(stack, "OnCall")
         self.data_key = kms.Key(stack, "DataKey")
         self.accounts = dynamodb.Table(stack, "Accounts", partition_key=ID, encryption_key=self.data_key)
-        self.orders = dynamodb.Table(stack, "Orders", partition_key=ID)
+        self.orders = dynamodb.Table(stack, "Orders", partition_key=ID, sort_key=DAY)
+        self.orders.add_local_secondary_index(index_name="byTotal", sort_key=TOTAL)
         self.units = TransactionTables(
             stack,
             "Units",
@@ -51,6 +45,7 @@ class Whole:
             vpc=ec2.Vpc.from_vpc_attributes(
                 stack, "Vpc", vpc_id="vpc-1", availability_zones=["a"], private_subnet_ids=["subnet-1"]
             ),
+            reserve_concurrency=True,
             dashboard=True,
             alarms=True,
             alarm_topic=self.topic,
@@ -59,6 +54,9 @@ class Whole:
         self.units.grant_units(self.worker)
         self.units.grant_reads(self.reader)
         self.units.grant_units(self.shipper, self.orders)
+        self.units.grant_units(self.shipper, self.orders)
+        # After the grants.
+        self.accounts.add_global_secondary_index(index_name="byDay", partition_key=DAY)
         self.found = synthesise(stack)
 
 
@@ -78,8 +76,8 @@ def test_a_key_encrypts_the_table_the_logs_and_the_dead_letters(whole):
 
 def test_the_sweeper_knows_its_table_and_runs_one_at_a_time_no_longer_than_until_the_next(whole):
     sweeper = whole.found.function(whole.units.sweeper)
-    [rule] = whole.found.of_type("AWS::Events::Rule").values()
-    assert rule["ScheduleExpression"] == "rate(5 minutes)"
+    [schedule] = whole.found.of_type("AWS::Scheduler::Schedule").values()
+    assert (schedule["ScheduleExpression"], schedule["FlexibleTimeWindow"]) == ("rate(5 minutes)", {"Mode": "OFF"})
     assert (sweeper["ReservedConcurrentExecutions"], sweeper["Timeout"]) == (1, 300)
     assert sweeper["Environment"]["Variables"] == {
         "TABLE_NAME": {"Ref": whole.found.id_of(whole.units.table)},
@@ -89,33 +87,90 @@ def test_the_sweeper_knows_its_table_and_runs_one_at_a_time_no_longer_than_until
     assert sweeper["VpcConfig"]["SubnetIds"] == ["subnet-1"]
 
 
-def test_the_sweeper_is_not_retried_since_the_next_one_is_due_and_its_failures_are_kept(whole):
+def test_a_failed_pass_is_neither_retried_nor_kept_since_the_next_one_is_due(whole):
     [config] = whole.found.of_type("AWS::Lambda::EventInvokeConfig").values()
     assert (config["MaximumRetryAttempts"], config["MaximumEventAgeInSeconds"]) == (0, 300)
-    queue = {"Fn::GetAtt": [whole.found.id_of(whole.units.dead_letter_queue), "Arn"]}
-    assert config["DestinationConfig"] == {"OnFailure": {"Destination": queue}}
-    [rule] = whole.found.of_type("AWS::Events::Rule").values()
-    [target] = rule["Targets"]
-    assert target["DeadLetterConfig"] == {"Arn": queue}
-    assert on_table(whole.found, whole.units.sweeper, whole.units.dead_letter_queue) == {"sqs:SendMessage"}
+    assert "DestinationConfig" not in config
+    assert on_table(whole.found, whole.units.sweeper, whole.units.dead_letter_queue) == set()
+
+
+def test_the_schedule_keeps_what_it_could_not_start_and_its_role_may_do_that_and_start_the_sweeper(whole):
+    found, units = whole.found, whole.units
+    [(id, schedule)] = found.of_type("AWS::Scheduler::Schedule").items()
+    queue, role = {"Fn::GetAtt": [found.id_of(units.dead_letter_queue), "Arn"]}, schedule["Target"]["RoleArn"]
+    assert schedule["Target"] == {
+        "Arn": {"Fn::GetAtt": [found.id_of(units.sweeper), "Arn"]},
+        "DeadLetterConfig": {"Arn": queue},
+        "RetryPolicy": {"MaximumEventAgeInSeconds": 300},
+        "RoleArn": role,
+    }
+    [(name, policy)] = [
+        (name, each)
+        for name, each in found.of_type("AWS::IAM::Policy").items()
+        if each["Roles"] == [{"Ref": role["Fn::GetAtt"][0]}]
+    ]
+    assert name in found.resources[id]["DependsOn"]
+    allowed = {
+        (action, found.text(one["Resource"]))
+        for one in policy["PolicyDocument"]["Statement"]
+        for action in as_list(one["Action"])
+    }
+    key = f"<{found.id_of(whole.key)}>"
+    assert allowed == {
+        ("lambda:InvokeFunction", f"<{found.id_of(units.sweeper)}>"),
+        ("sqs:SendMessage", f"<{found.id_of(units.dead_letter_queue)}>"),
+        ("kms:Decrypt", key),
+        ("kms:GenerateDataKey", key),
+    }
+    [trust] = found.resources[role["Fn::GetAtt"][0]]["Properties"]["AssumeRolePolicyDocument"]["Statement"]
+    group = "arn:<AWS::Partition>:scheduler:<AWS::Region>:<AWS::AccountId>:schedule-group/default"
+    conditions = {name: found.text(value) for name, value in trust["Condition"]["StringEquals"].items()}
+    assert conditions == {"aws:SourceAccount": "<AWS::AccountId>", "aws:SourceArn": group}
 
 
 @pytest.mark.parametrize(
-    ("role", "on"),
+    ("role", "on", "queried"),
     [
-        ("sweeper", {"table": SWEEP_RECORDS, "accounts": FINISH_ITEMS, "orders": FINISH_ITEMS}),
-        ("worker", {"table": RUN_UNITS, "accounts": RUN_UNITS, "orders": ()}),
-        ("reader", {"table": READ_BESIDE_UNITS, "accounts": READ_BESIDE_UNITS, "orders": ()}),
+        ("sweeper", {"table": SWEEP_RECORDS, "accounts": FINISH_ITEMS, "orders": FINISH_ITEMS}, ()),
+        ("worker", {"table": RUN_UNITS, "accounts": RUN_UNITS, "orders": ()}, ("accounts",)),
+        ("reader", {"table": READ_BESIDE_UNITS, "accounts": READ_BESIDE_UNITS, "orders": ()}, ("accounts",)),
         # Whose grant names its tables.
-        ("shipper", {"table": RUN_UNITS, "accounts": (), "orders": RUN_UNITS}),
+        ("shipper", {"table": RUN_UNITS, "accounts": (), "orders": RUN_UNITS}, ("orders",)),
     ],
 )
-def test_each_role_has_the_permissions_on_each_table_that_it_needs_and_no_others(role, on, whole):
+def test_each_role_has_the_permissions_on_each_table_and_its_indexes_that_it_needs_and_no_others(
+    role, on, queried, whole
+):
     principal = whole.units.sweeper if role == "sweeper" else getattr(whole, role)
     tables = {"table": whole.units.table, "accounts": whole.accounts, "orders": whole.orders}
     assert {name: on_table(whole.found, principal, tables[name]) for name in on} == {
         name: set(actions) for name, actions in on.items()
     }
+    indexes = {f"<{whole.found.id_of(tables[name])}>/index/*": QUERY_INDEXES for name in queried}
+    if role == "sweeper":
+        indexes = {f"<{whole.found.id_of(whole.units.table)}>/index/open": LIST_OPEN_UNITS}
+    assert on_indexes(whole.found, principal) == {resource: set(actions) for resource, actions in indexes.items()}
+
+
+def on_indexes(found, principal):
+    """The actions on each index that the policies of a role, or a function, have."""
+    return {
+        text: set(as_list(one["Action"]))
+        for one in found.statements(principal)
+        for text in map(found.text, as_list(one["Resource"]))
+        if "/index/" in text
+    }
+
+
+@STACKS
+def test_of_an_imported_table_any_index_may_be_queried_and_of_one_without_indexes_none(stack, synthesise):
+    imported = dynamodb.Table.from_table_name(stack, "Imported", "ledger")
+    without = dynamodb.Table(stack, "Without", partition_key=ID)
+    role = role_of(stack, "Worker")
+    TransactionTables(stack, "Units").grant_units(role, imported, without)
+    [(resource, actions)] = on_indexes(synthesise(stack), role).items()
+    assert resource.endswith(":table/ledger/index/*")
+    assert actions == set(QUERY_INDEXES)
 
 
 def test_each_role_may_use_the_keys_of_its_tables(whole):
@@ -140,35 +195,14 @@ def test_no_action_and_no_resource_is_a_wildcard_but_where_there_is_no_resource(
     ids=["1 min", "1 h", "1 day"],
 )
 def test_the_sweeper_comes_as_often_as_asked_for(every, rate, timeout, stack, synthesise):
-    units = TransactionTables(stack, "Units", sweep_every=every, reserve_concurrency=False)
+    units = TransactionTables(stack, "Units", sweep_every=every)
     found = synthesise(stack)
-    [rule] = found.of_type("AWS::Events::Rule").values()
-    assert rule["ScheduleExpression"] == f"rate({rate})"
+    [schedule] = found.of_type("AWS::Scheduler::Schedule").values()
+    assert schedule["ScheduleExpression"] == f"rate({rate})"
     function = found.function(units.sweeper)
     assert (function["Timeout"], "ReservedConcurrentExecutions" in function) == (timeout, False)
     [config] = found.of_type("AWS::Lambda::EventInvokeConfig").values()
     assert config["MaximumEventAgeInSeconds"] == min(every.to_seconds(), 6 * 3_600)
-
-
-@STACKS
-def test_a_table_and_its_user_may_be_in_another_stack_which_waits_for_this_one_alone(outdir, synthesise):
-    app = App(outdir=outdir)
-    units = TransactionTables(Stack(app, "Units"), "Units")
-    orders = Stack(app, "OfOrders")
-    table, worker = dynamodb.Table(orders, "Orders", partition_key=ID), role_of(orders, "Worker")
-    units.grant_units(worker, table)
-    units.grant_units(worker, table)
-    found = synthesise(orders)
-    granted = on_table(found, worker, table)
-    assert granted == set(RUN_UNITS)
-    [of_sweeper] = [
-        policy
-        for policy in found.of_type("AWS::IAM::Policy").values()
-        if policy["Roles"] != [{"Ref": found.id_of(worker)}]
-    ]
-    [statement] = of_sweeper["PolicyDocument"]["Statement"]
-    assert set(statement["Action"]) == set(FINISH_ITEMS)
-    assert Stack.of(units).dependencies == []
 
 
 @STACKS
@@ -193,61 +227,6 @@ def test_a_grant_on_anything_but_a_table_is_refused(grant, stack):
         getattr(units, grant)(role_of(stack, "Worker"), "accounts")
 
 
-def test_each_alarm_watches_its_metric_from_its_threshold_on_and_notifies_the_topic(whole):
-    alarms = {name: whole.found.one(alarm)["Properties"] for name, alarm in whole.units.alarms.items()}
-    assert {name: (each["MetricName"], each["Statistic"], each["Threshold"]) for name, each in alarms.items()} == ALARMS
-    for alarm in alarms.values():
-        assert (alarm["ComparisonOperator"], alarm["TreatMissingData"], alarm["Period"]) == (
-            "GreaterThanOrEqualToThreshold",
-            "notBreaching",
-            300,
-        )
-        assert alarm["AlarmActions"] == [{"Ref": whole.found.id_of(whole.topic)}]
-        assert alarm["AlarmDescription"].startswith("Whole/Units: ")
-
-
-def test_every_metric_is_on_the_dashboard(whole):
-    [dashboard] = whole.found.of_type("AWS::CloudWatch::Dashboard").values()
-    shown = json.dumps(dashboard["DashboardBody"])
-    metrics = [getattr(whole.units, name)() for name in dir(whole.units) if name.startswith("metric_")]
-    assert len(metrics) == 9
-    for metric in metrics:
-        assert metric.dimensions == {"service": whole.units.service_name}
-        assert f'\\"{metric.metric_name}\\"' in shown
-
-
-@STACKS
-def test_there_are_no_alarms_and_no_dashboard_unless_asked_for(stack, synthesise):
-    units = TransactionTables(stack, "Units")
-    assert (units.alarms, units.dashboard) == ({}, None)
-    assert not [one for one in synthesise(stack).resources.values() if "CloudWatch" in one["Type"]]
-
-
-@STACKS
-def test_thresholds_periods_and_actions_can_be_chosen(stack, synthesise):
-    topic = sns.Topic(stack, "Topic")
-    chosen: dict[str, Any] = {each.name: number for number, each in enumerate(fields(UnitsAlarmThresholds), 2)}
-    chosen["oldest_open_unit"] = Duration.hours(1)
-    thresholds = UnitsAlarmThresholds(**chosen)
-    units = TransactionTables(
-        stack,
-        "Units",
-        alarms=True,
-        alarm_thresholds=thresholds,
-        alarm_actions=[actions.SnsAction(topic)],
-        sweep_every=Duration.minutes(30),
-    )
-    found = synthesise(stack)
-    alarms = {name: found.one(units.alarms[name])["Properties"] for name in ALARMS}
-    of_fields = ["".join(part.title() for part in name.split("_")) for name in chosen]
-    assert {name: each["Threshold"] for name, each in alarms.items()} == {
-        name: 3_600_000 if isinstance(value, Duration) else value
-        for name, value in zip(of_fields, chosen.values(), strict=True)
-    }
-    assert {each["Period"] for each in alarms.values()} == {1_800}
-    assert all(each["AlarmActions"] == [{"Ref": found.id_of(topic)}] for each in alarms.values())
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -266,13 +245,6 @@ def test_a_bad_setting_is_refused_by_name(settings, message, stack):
     with pytest.raises(ValueError, match="allowed: ") as refused:
         TransactionTables(stack, "Units", **settings)
     assert message in str(refused.value)
-
-
-@pytest.mark.parametrize("name", [field.name for field in fields(UnitsAlarmThresholds)])
-def test_a_bad_threshold_is_refused_by_name(name):
-    thresholds: dict[str, Any] = {name: 0}
-    with pytest.raises(ValueError, match=f"alarm_thresholds.{name} is 0; allowed: "):
-        UnitsAlarmThresholds(**thresholds)
 
 
 def test_a_table_of_another_region_is_refused(outdir):
@@ -297,15 +269,13 @@ def test_the_ready_made_stack_has_the_same_lock_with_units_as_without(stack_with
     assert all(id.startswith("Transactions") for id in added)
     assert not [id for id in without.resources if id.startswith("Transactions")]
     outputs = set(with_units.template["Outputs"]) - set(without.template["Outputs"])
-    assert outputs == {"UnitsTableName", "SweeperName"}
-    assert with_units.of_type("AWS::Events::Rule").keys() > without.of_type("AWS::Events::Rule").keys()
+    assert outputs == {"UnitsTableName", "ListUnits", "SweeperName"}
+    assert with_units.of_type("AWS::Events::Rule").keys() == without.of_type("AWS::Events::Rule").keys()
 
 
 @STACKS
 def test_the_ready_made_stack_passes_the_settings_of_units_on(stack_with):
-    found = stack_with(
-        transactions=True, sweep_every=600, removal_policy="destroy", memory_size=1024, clean_up_concurrency="none"
-    )
+    found = stack_with(transactions=True, sweep_every=600, removal_policy="destroy", memory_size=1024)
     [sweeper] = [
         each for each in found.of_type("AWS::Lambda::Function").values() if each["Handler"] == "sweeper.handler"
     ]

@@ -16,11 +16,12 @@ from aws_cdk import Names, Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
-from constructs import Construct
+from constructs import Construct, IConstruct
 
 from ticketlock.locks._protocol import READ_TO_WAKE
 from ticketlock_cdk.lock.lock_functions import Environment, environment_of
 from ticketlock_cdk.nag import acknowledge_wildcard
+from ticketlock_cdk.policies import Policies
 from ticketlock_cdk.tables import let_read, let_write
 
 _RESOURCES_A_STATEMENT = 12
@@ -73,9 +74,9 @@ _LISTED = (
     "waiting",
 )
 
-# With the longest names, and with room for the rest of the policy and for the role's other permissions.
-_MACHINES_INLINE = 25
-_MACHINES_A_MANAGED_POLICY = 38
+_LONGEST_MACHINE_ARN = 147
+# Of 10, so that the principal may have others.
+_MOST_MANAGED = 8
 
 
 def let_write_sessions(machine: sfn.StateMachine, table: dynamodb.ITable) -> None:
@@ -141,6 +142,10 @@ class Grantee:
         grant: the grant's name.
         environment: the construct's environment.
         needed: the stacks that the construct's own stack needs, since a lock's targets are in them.
+
+    Attributes:
+        id: its name among those of the construct; None if the principal handles the grant itself.
+        grantable: what to grant what does not grow.
     """
 
     def __init__(
@@ -152,37 +157,39 @@ class Grantee:
         environment: Environment,
         needed: Sequence[Stack],
     ) -> None:
-        self._id = grant
-        self._identity = _identity(grantee)
-        self._place: Construct | None = None
+        self.id: str | None = None
         self.grantable: iam.IGrantable = grantee
-        if self._identity is None or environment.is_elsewhere(environment_of(self._identity)):
-            return  # it handles the grant itself
-        self._id += "-" + Names.node_unique_id(self._identity.node)
-        stack = Stack.of(self._identity)
+        self._construct = construct
+        identity = _identity(grantee)
+        if identity is None or environment.is_elsewhere(environment_of(identity)):
+            return
+        self._identity = identity
+        self.id = f"{grant}-{Names.node_unique_id(identity.node)}"
+        stack = Stack.of(identity)
         self._place = beside(construct, Stack.of(construct) if stack in needed else stack)
-        policy = self._place.node.try_find_child(self._id)
-        if policy is None:
-            policy = iam.Policy(self._place, self._id, document=iam.PolicyDocument(minimize=True))
-            self._identity.attach_inline_policy(policy)
-        assert isinstance(policy, iam.Policy)
-        self.grantable = policy
+        self._policies = Policies(identity, self.id, inline=_inline_room(identity), managed=_MOST_MANAGED)
+        self.grantable = self._policies.inline(self._place)
 
-    def grant_on_machines(self, action: str, machines: Sequence[sfn.IStateMachine]) -> iam.Grant:
-        """Allow one action on state machines, in an inline policy while it has room, then in managed policies."""
-        arns = [machine.state_machine_arn for machine in machines]
-        if self._place is None or not hasattr(self._identity, "role_name"):
-            return _grant(self.grantable, action, arns)
-        grant = _grant(self.grantable, action, arns[:_MACHINES_INLINE])
-        for first in range(_MACHINES_INLINE, len(arns), _MACHINES_A_MANAGED_POLICY):
-            id = f"{self._id}-From{first}"
-            managed = self._place.node.try_find_child(id)
-            if managed is None:
-                managed = iam.ManagedPolicy(self._place, id, document=iam.PolicyDocument(minimize=True))
-                managed.attach_to_role(self._identity)
-            assert isinstance(managed, iam.ManagedPolicy)
-            grant = grant.combine(_grant(managed, action, arns[first : first + _MACHINES_A_MANAGED_POLICY]))
-        return grant
+    def room_for(self, actions: Sequence[str], resource: IConstruct, characters: int) -> iam.IGrantable:
+        """What to grant actions on a resource: an inline policy while it has room, then managed policies.
+
+        Args:
+            actions: the actions.
+            resource: the resource.
+            characters: how long its ARN may be.
+
+        Raises:
+            ValueError: there is no room left; names the principal and the resource.
+        """
+        if self.id is None:
+            return self.grantable
+        for policy in self._policies.with_room(self._place, actions, resource.node.path, characters):
+            return policy
+        raise ValueError(
+            f"grantee is {self._identity.node.path}, which has no room for {resource.node.path} in its inline policy "
+            f"and {_MOST_MANAGED} managed policies of {self._construct.node.path}; allowed: fewer resources for one "
+            "role, user or group"
+        )
 
 
 def _identity(grantee: iam.IGrantable) -> Any:
@@ -193,8 +200,14 @@ def _identity(grantee: iam.IGrantable) -> Any:
     return None
 
 
-def _grant(grantee: iam.IGrantable, action: str, arns: Sequence[str]) -> iam.Grant:
-    return iam.Grant.add_to_principal(grantee=grantee, actions=[action], resource_arns=list(arns))
+def _inline_room(identity: Any) -> int:
+    """The characters of inline policies for what grows: the rest is for the rest of a grant, and for other policies.
+
+    https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
+    """
+    if hasattr(identity, "role_name"):
+        return 3_900  # of 10,240
+    return 420 if hasattr(identity, "user_name") else 1_500  # of 2,048; of a group 5,120
 
 
 def beside(lock: Construct, stack: Stack) -> Construct:
@@ -217,7 +230,10 @@ def grant_use(grantee: Grantee, *, table: dynamodb.ITable, machines: Sequence[sf
     """
     grant = _on_table(grantee, table, _USE, _LOCKS_ONLY)
     grant = grant.combine(_on_table(grantee, table, ("dynamodb:Query",), _TO_WAKE))
-    grant = grant.combine(grantee.grant_on_machines("states:SendTaskSuccess", machines))
+    wakes = ["states:SendTaskSuccess"]
+    for machine in machines:
+        room, arn = grantee.room_for(wakes, machine, _LONGEST_MACHINE_ARN), machine.state_machine_arn
+        grant = grant.combine(iam.Grant.add_to_principal(grantee=room, actions=wakes, resource_arns=[arn]))
     return grant if table.encryption_key is None else grant.combine(let_write(grantee.grantable, table.encryption_key))
 
 

@@ -17,9 +17,11 @@ from ticketlock_cdk.assets import stage_functions
 from ticketlock_cdk.ended_executions import EndedExecutions
 from ticketlock_cdk.functions import Hosting, check_bound, new_dead_letter_queue, new_function, send_failures
 from ticketlock_cdk.lock.settings import LockSettings
+from ticketlock_cdk.nag import NIST, acknowledge
 from ticketlock_cdk.tables import let_write
 
 # With some 30 ms each, more than 300 clean-ups a second; few enough for any account that may reserve concurrency.
+# Without a bound 3,000 executions that end together take the concurrency that heartbeats need.
 CLEAN_UP_CONCURRENCY = 10
 # Lambda's longest: nothing waits for a clean-up, and Step Functions may throttle its requests.
 _CLEAN_UP_S = 900
@@ -167,7 +169,8 @@ class Machines:
     Attributes:
         hosting: the settings that all functions share.
         snap_start: whether all but the clean-up start from snapshots.
-        clean_up_concurrency: how many clean-ups run at once, reserved; None for no bound and no reservation.
+        clean_up_concurrency: how many clean-ups run at once, reserved; None for no reservation, and no bound but the
+            account's.
     """
 
     hosting: Hosting
@@ -252,6 +255,8 @@ class LockFunctions(Construct):
             # https://docs.aws.amazon.com/lambda/latest/dg/snapstart.html
             alias = lambda_.Alias(self, f"{step.id}Live", alias_name="live", version=function.current_version)
             self.arns[step.id] = alias.function_arn
+            reason = "A state machine awaits it, and repeats what fails."
+            acknowledge(function, "LambdaDLQ", pack=NIST, reason=reason)
             self.called_by_machines[step.id] = [function.function_arn, alias.function_arn]
         self.all.append(function)
         return function

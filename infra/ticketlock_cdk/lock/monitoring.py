@@ -1,12 +1,8 @@
-"""Metrics, alarms and the dashboard of a lock table.
-
-Alarms have a period of five minutes (the oldest waiter's is longer if leases are long). Missing data does not breach:
-without traffic the functions emit nothing.
-"""
+"""Metrics, alarms and the dashboard of a lock table."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from aws_cdk import Duration
@@ -17,10 +13,44 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from ticketlock_cdk.monitoring import DASHBOARD_SPAN, Metrics, check_age, check_threshold, graph, new_alarm
+from ticketlock_cdk.monitoring import (
+    MINUTE,
+    MOST,
+    Alarms,
+    AlarmSettings,
+    Metrics,
+    check_thresholds,
+    error_rate,
+    errors_of,
+    graph,
+    logged,
+    new_dashboard,
+    throttles_of,
+)
 
 _PERIOD = Duration.minutes(5)
 _OLDEST_WAITER = Duration.minutes(15)
+
+_WHO_WAITS = 'docs/runbook.md, "First: who is stuck"'
+_TOO_SLOW = 'docs/runbook.md, "The queue moves, but too slowly"'
+_NO_ONE_TAKES_IT = 'docs/runbook.md, "Free, but no one takes it"'
+_WORKFLOWS = 'docs/runbook.md, "Workflows"'
+_DEAD_LETTERS = 'docs/operations.md, "A message in a dead-letter queue"'
+_SCALE = 'docs/operations.md, "How far it scales"'
+
+# Those whose log lines tell of waiters.
+_POLLING = ("TakeTicket", "WaitForWakeUp", "CheckPosition")
+# Of each ticket the time from its first line to its last one: of a longer wait as much as the query reads.
+_OLDEST_WAITERS = """\
+filter ispresent(ticket)
+| fields toMillis(@timestamp) as logged_ms
+| stats (max(logged_ms) - min(logged_ms)) / 1000 as waited_s, max(@timestamp) as polled,
+  count(fencing_token) as granted, count(refused) as gave_up by namespace, entity, ticket
+| filter granted = 0 and gave_up = 0
+| stats max(waited_s) as oldest_waits_s, count(*) as waiters, max(polled) as last_poll by namespace, entity
+| sort oldest_waits_s desc
+| limit 20
+"""
 
 
 class LockMetrics(Metrics):
@@ -76,42 +106,46 @@ class LockMetrics(Metrics):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmThresholds:
-    """The value, within five minutes, from which on each alarm fires.
+    """The value from which on each alarm fires: within five minutes, or within one for what AWS's services count.
 
     Attributes:
         lost_leases: leases that ended before their work did.
         record_waits_exceeded: executions that gave up waiting; raise it if that is normal for you.
         oldest_waiter: how long the first in line has waited.
         dead_letters: messages in the dead-letter queue: clean-ups that failed.
-        function_errors: failed invocations of one function. Each is retried, so one or two do no harm.
-        function_throttles: invocations of one function that Lambda refused.
+        function_error_percent: how many of one function's calls fail, in percent: 1 to 100.
+        function_throttles: calls of one function that Lambda refused.
         execution_throttles: transitions and retries of one state machine that Step Functions delayed.
+        table_throttles: reads, or writes, of the table that DynamoDB refused.
 
     Raises:
-        ValueError: one of them is below 1; names it.
+        ValueError: one of them is out of its bounds; names it.
     """
 
     lost_leases: int = 1
     record_waits_exceeded: int = 1
     oldest_waiter: Duration = _OLDEST_WAITER
     dead_letters: int = 1
-    function_errors: int = 3
+    function_error_percent: int = 5
     function_throttles: int = 1
     execution_throttles: int = 1
+    table_throttles: int = 1
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            check = check_age if field.name == "oldest_waiter" else check_threshold
-            check(field.name, value)
+        check_thresholds(self)
 
 
-class LockAlarms(Construct):
-    """The alarms.
+def list_command(table: dynamodb.ITable) -> str:
+    """The command that shows the busy locks of a table, the stuck ones first."""
+    return f"ticketlock top {_of(table)}"
 
-    Attributes:
-        by_name: each alarm by the name of what it watches, such as ``LostLeases`` or ``ReleaseErrors``.
-    """
+
+def _of(table: dynamodb.ITable) -> str:
+    return f"--table {table.table_name} --region {table.env.region}"
+
+
+class LockAlarms(Alarms):
+    """The alarms of a lock, its functions, its state machines and its table."""
 
     def __init__(
         self,
@@ -122,71 +156,95 @@ class LockAlarms(Construct):
         functions: Sequence[lambda_.IFunction],
         bounded: Sequence[lambda_.IFunction],
         machines: Sequence[sfn.IStateMachine],
-        dead_letter_queue: sqs.IQueue | None,
+        table: dynamodb.ITable,
+        dead_letter_queue: sqs.IQueue,
         thresholds: AlarmThresholds,
         alarm_actions: Sequence[cloudwatch.IAlarmAction],
         longest_parking: Duration,
     ) -> None:
-        super().__init__(scope, id)
-        self._actions = alarm_actions
-        alarms = {
-            "LostLeases": self._alarm(
-                "LostLeases",
-                metrics.metric_lost_leases(period=_PERIOD),
-                thresholds.lost_leases,
-                "A lease ended before its work did: the work was stopped, or ended too late.",
+        super().__init__(scope, id, alarm_actions=alarm_actions)
+        look, check = list_command(table), f"ticketlock doctor {_of(table)}"
+        self.add(
+            "LostLeases",
+            AlarmSettings(
+                metric=metrics.metric_lost_leases(period=_PERIOD),
+                threshold=thresholds.lost_leases,
+                says="A lease ended before its work did: the work was stopped, or ended too late.",
+                command=look,
+                page=_WORKFLOWS,
             ),
-            "RecordWaitsExceeded": self._alarm(
-                "RecordWaitsExceeded",
-                metrics.metric_record_waits_exceeded(period=_PERIOD),
-                thresholds.record_waits_exceeded,
-                "Executions gave up waiting for their turn.",
+        )
+        self.add(
+            "RecordWaitsExceeded",
+            AlarmSettings(
+                metric=metrics.metric_record_waits_exceeded(period=_PERIOD),
+                threshold=thresholds.record_waits_exceeded,
+                says="Executions give up waiting for their turn.",
+                command=look,
+                page=_TOO_SLOW,
+                datapoints=MOST,
             ),
-            "OldestWaiter": self._alarm(
-                "OldestWaiter",
-                metrics.metric_oldest_waiter_age(period=_period_of_polls(longest_parking)),
-                thresholds.oldest_waiter.to_milliseconds(),
-                "The first in line has waited for long: the holder is slow, or the queue is too long.",
+        )
+        self.add(
+            "OldestWaiter",
+            AlarmSettings(
+                metric=metrics.metric_oldest_waiter_age(period=_period_of_polls(longest_parking)),
+                threshold=thresholds.oldest_waiter.to_milliseconds(),
+                says="The first in line has waited for long: the holder is slow, or the queue is too long.",
+                command=look,
+                page=_WHO_WAITS,
             ),
-        }
+        )
+        self.add(
+            "DeadLetters",
+            AlarmSettings(
+                metric=dead_letter_queue.metric_approximate_number_of_messages_visible(
+                    period=_PERIOD, statistic=cloudwatch.Stats.MAXIMUM
+                ),
+                threshold=thresholds.dead_letters,
+                says="The clean-up after an execution failed: its lock is left to the end of its lease.",
+                command=look,
+                page=_DEAD_LETTERS,
+            ),
+        )
         for function in functions:
             name = function.node.id
-            alarms[f"{name}Errors"] = self._alarm(
+            self.add(
                 f"{name}Errors",
-                function.metric_errors(period=_PERIOD),
-                thresholds.function_errors,
-                f"The function {name} fails.",
+                errors_of(function, name, thresholds.function_error_percent, command=check, page=_NO_ONE_TAKES_IT),
             )
             if function in bounded:
                 continue
-            alarms[f"{name}Throttles"] = self._alarm(
+            self.add(
                 f"{name}Throttles",
-                function.metric_throttles(period=_PERIOD),
-                thresholds.function_throttles,
-                f"Lambda throttles the function {name}: there is no concurrency left.",
+                AlarmSettings(
+                    metric=function.metric_throttles(period=MINUTE),
+                    threshold=thresholds.function_throttles,
+                    says=f"Lambda throttles the function {name}: the account's concurrency is used up.",
+                    command=look,
+                    page=_NO_ONE_TAKES_IT,
+                    datapoints=MOST,
+                ),
             )
         for machine in machines:
-            name = f"{machine.node.id}ExecutionThrottled"
-            alarms[name] = self._alarm(
-                name,
-                # Its statistic is the sum: https://docs.aws.amazon.com/step-functions/latest/dg/procedure-cw-metrics.html
-                machine.metric_throttled(period=_PERIOD),
-                thresholds.execution_throttles,
-                f"Step Functions delays transitions of {machine.node.id}: the account's quota is used up.",
-            )
-        if dead_letter_queue is not None:
-            alarms["DeadLetters"] = self._alarm(
-                "DeadLetters",
-                dead_letter_queue.metric_approximate_number_of_messages_visible(
-                    period=_PERIOD, statistic=cloudwatch.Stats.MAXIMUM
+            self.add(
+                f"{machine.node.id}ExecutionThrottled",
+                AlarmSettings(
+                    # Its statistic is the sum:
+                    # https://docs.aws.amazon.com/step-functions/latest/dg/procedure-cw-metrics.html
+                    metric=machine.metric_throttled(period=MINUTE),
+                    threshold=thresholds.execution_throttles,
+                    says=f"Step Functions delays transitions of {machine.node.id}: the account's quota is used up.",
+                    command=look,
+                    page=_SCALE,
+                    datapoints=MOST,
                 ),
-                thresholds.dead_letters,
-                "The clean-up after an execution failed: its lock is left to the end of its lease.",
             )
-        self.by_name: Mapping[str, cloudwatch.Alarm] = alarms
-
-    def _alarm(self, name: str, metric: cloudwatch.IMetric, threshold: float, description: str) -> cloudwatch.Alarm:
-        return new_alarm(self, name, metric, threshold, description, self._actions)
+        for what in ("Read", "Write"):
+            self.add(
+                f"Table{what}Throttles",
+                throttles_of(table, what, thresholds.table_throttles, command=check, page=_SCALE),
+            )
 
 
 def _period_of_polls(longest_parking: Duration) -> Duration:
@@ -204,28 +262,22 @@ def lock_dashboard(
     id: str,
     *,
     metrics: LockMetrics,
-    functions: Sequence[lambda_.IFunction],
+    functions: Sequence[lambda_.Function],
     machines: Sequence[sfn.IStateMachine],
     table: dynamodb.ITable,
-    dead_letter_queue: sqs.IQueue | None,
-    alarms: Sequence[cloudwatch.IAlarm],
+    dead_letter_queue: sqs.IQueue,
+    alarms: Alarms | None,
 ) -> cloudwatch.Dashboard:
     """A dashboard of a lock, its state machines, its functions and its table."""
-    status = [[cloudwatch.AlarmStatusWidget(alarms=list(alarms), width=24, height=3)]] if alarms else []
     p50, p99, longest = cloudwatch.Stats.p(50), cloudwatch.Stats.p(99), cloudwatch.Stats.MAXIMUM
     waits = [metrics.metric_wait_time(statistic=each, label=f"waited, {each}") for each in (p50, p99, longest)]
     holds = [metrics.metric_hold_time(statistic=each, label=f"held, {each}") for each in (p50, p99, longest)]
-    dead_letters = (
-        []
-        if dead_letter_queue is None
-        else [dead_letter_queue.metric_approximate_number_of_messages_visible(label="clean-ups that failed")]
-    )
-    return cloudwatch.Dashboard(
+    return new_dashboard(
         scope,
         id,
-        default_interval=DASHBOARD_SPAN,
-        widgets=[
-            *status,
+        alarms=alarms,
+        rows=[
+            [logged("Oldest waiters", [each for each in functions if each.node.id in _POLLING], _OLDEST_WAITERS)],
             [
                 graph("Grants", [metrics.metric_grants(label="grants")]),
                 graph("Waiting (ms)", [*waits, metrics.metric_oldest_waiter_age(label="oldest waiter")]),
@@ -247,7 +299,7 @@ def lock_dashboard(
                         metrics.metric_record_waits_exceeded(label="record waits exceeded"),
                         metrics.metric_cleaned_up_places(label="places left"),
                         metrics.metric_cleaned_up_holds(label="locks freed"),
-                        *dead_letters,
+                        dead_letter_queue.metric_approximate_number_of_messages_visible(label="clean-ups that failed"),
                     ],
                 ),
                 graph(
@@ -268,13 +320,20 @@ def lock_dashboard(
             ],
             [
                 graph("Function calls", [each.metric_invocations() for each in functions]),
-                graph(
-                    "Function errors and throttles",
-                    [metric for each in functions for metric in (each.metric_errors(), each.metric_throttles())],
-                ),
+                graph("Function errors (%)", [error_rate(each) for each in functions]),
                 graph("Function durations, p99 (ms)", [each.metric_duration(statistic=p99) for each in functions]),
             ],
             [
+                graph(
+                    "Throttles",
+                    [
+                        *(each.metric_throttles() for each in functions),
+                        table.metric("ReadThrottleEvents", statistic=cloudwatch.Stats.SUM, label="reads of the table"),
+                        table.metric(
+                            "WriteThrottleEvents", statistic=cloudwatch.Stats.SUM, label="writes of the table"
+                        ),
+                    ],
+                ),
                 graph(
                     "Table capacity",
                     [table.metric_consumed_read_capacity_units(), table.metric_consumed_write_capacity_units()],

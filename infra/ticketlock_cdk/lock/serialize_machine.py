@@ -23,6 +23,7 @@ from ticketlock_cdk.lock.grants import let_invoke, let_nest, let_write_sessions
 from ticketlock_cdk.lock.lock_functions import LockFunctions
 from ticketlock_cdk.lock.settings import HandOver, LockSettings
 from ticketlock_cdk.lock.targets import Target, executions_arn
+from ticketlock_cdk.machine_keys import encrypt, let_log_delivery_decrypt
 from ticketlock_cdk.machine_logs import machine_log_group
 from ticketlock_cdk.nag import acknowledge_wildcard
 
@@ -177,11 +178,18 @@ class SerializeMachine(Construct):
         encryption_key: kms.IKey | None,
     ) -> None:
         super().__init__(scope, id)
+        self._encryption_key = encryption_key
         self._logging: dict[str, Any] = {
             "retention": log_retention,
             "removal_policy": removal_policy,
             "encryption_key": encryption_key,
         }
+        if encryption_key is not None:
+            let_log_delivery_decrypt(encryption_key, self)
+            # Both describe executions; with a key that is the table's, too, they may already.
+            if table.encryption_key is not encryption_key:
+                for function in (functions.release, functions.clean_up):
+                    encryption_key.grant_decrypt(function)
         steps = ("CheckPosition", "WaitForWakeUp", "Heartbeat")
         going_on = {f"{step}Arn": functions.arns[step] for step in steps}
         self.continues = self._machine("Continue", continue_definition(settings), going_on)
@@ -231,4 +239,6 @@ class SerializeMachine(Construct):
         # to say where in a Parallel that is.
         resource.add_metadata("cfn-lint", {"config": {"ignore_checks": ["E1101", "E3601"]}})
         acknowledge_wildcard(machine, reason="X-Ray and the delivery of logs name no resources.")
+        if self._encryption_key is not None:
+            encrypt(machine, self._encryption_key)
         return machine

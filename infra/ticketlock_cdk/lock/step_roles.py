@@ -7,7 +7,6 @@ deployed.
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import jsii
@@ -20,13 +19,12 @@ from constructs import Construct, IConstruct, IValidation
 from ticketlock_cdk.lock.lock_functions import LockFunctions
 from ticketlock_cdk.lock.serialized import Serialized
 from ticketlock_cdk.nag import acknowledge_wildcard
+from ticketlock_cdk.policies import Policies
+from ticketlock_cdk.references import named_in
 
 # In characters, with the longest names, in any Region: names known only at deploy time must fit as well.
+_AN_ARN = 147
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
-_AN_ARN = 150
-_A_STATEMENT = 100
-_A_POLICY = 40
-_MANAGED_POLICY = 6_144
 _MOST_MANAGED_POLICIES = 10
 # Of the 10,240 characters of a role's inline policies: the rest is for the table, its key, the logs and a network.
 _INLINE_POLICIES = 7_500
@@ -137,31 +135,6 @@ class StepRoles:
         self._release.allow(place, ["states:DescribeExecution", "states:StopExecution"], executions, what)
 
 
-@dataclass
-class _Room:
-    """The characters that are left of one managed policy, or of all inline policies of a role."""
-
-    left: int
-
-
-@dataclass
-class _Filling:
-    """The policy that gets the next permission, if it has room."""
-
-    policy: iam.Policy | iam.ManagedPolicy
-    room: _Room
-    statements: set[tuple[str, ...]] = field(default_factory=set)
-
-    def take(self, statement: tuple[str, ...]) -> bool:
-        """Add an ARN if there is room; return whether there was."""
-        needed = _AN_ARN + (0 if statement in self.statements else _A_STATEMENT)
-        if self.room.left < needed:
-            return False
-        self.room.left -= needed
-        self.statements.add(statement)
-        return True
-
-
 class _StepRole:
     """The role of one function: inline policies while there is room, then managed ones."""
 
@@ -169,42 +142,24 @@ class _StepRole:
         assert function.role is not None
         self.function = function
         self._role: iam.IRole = function.role
-        self._inline = _Room(_INLINE_POLICIES)
-        self._managed = 0
-        self._filling: dict[str, _Filling] = {}
+        self._policies = Policies(self._role, function.node.id, inline=_INLINE_POLICIES, managed=_MOST_MANAGED_POLICIES)
         self._allowed: set[str] = set()
 
     def allow(self, place: Construct, actions: Sequence[str], arn: str, what: str) -> None:
-        asked = json.dumps([*actions, Stack.of(place).resolve(arn)])
+        # With what it names: resources of two stacks may have the same logical id.
+        named = sorted(each.node.path for each in named_in(place, arn))
+        asked = json.dumps([*actions, Stack.of(place).resolve(arn), *named])
         if asked in self._allowed:
             return
         self._allowed.add(asked)
-        statement = tuple(actions)
-        filling = self._filling.get(place.node.path)
-        if filling is None or not filling.take(statement):
-            filling = self._filling[place.node.path] = self._new_policy(place, what)
-            filling.take(statement)
-        filling.policy.add_statements(iam.PolicyStatement(actions=list(actions), resources=[arn]))
-        if arn.endswith("*"):
-            reason = "Executions have names of their own; the machine is named."
-            acknowledge_wildcard(filling.policy, arn, reason=reason)
-
-    def _new_policy(self, place: Construct, what: str) -> _Filling:
-        step = self.function.node.id
-        # One statement for many ARNs, under any settings of the app.
-        document = iam.PolicyDocument(minimize=True)
-        if place.node.path not in self._filling and self._inline.left >= _A_POLICY + _A_STATEMENT + _AN_ARN:
-            self._inline.left -= _A_POLICY
-            policy = iam.Policy(place, step, document=document)
-            policy.attach_to_role(self._role)
-            return _Filling(policy, self._inline)
-        if self._managed == _MOST_MANAGED_POLICIES:
+        policies = self._policies.with_room(place, actions, asked, _AN_ARN)
+        if not policies:
             raise ValueError(
-                f"{what}: the role {self._role.node.path} has no room for it in its inline and {self._managed} managed "
-                "policies; allowed: fewer state machines for one TicketLock"
+                f"{what}: the role {self._role.node.path} has no room for it in its inline and "
+                f"{_MOST_MANAGED_POLICIES} managed policies; allowed: fewer state machines for one TicketLock"
             )
-        self._managed += 1
-        managed = iam.ManagedPolicy(place, f"{step}{self._managed}", document=document)
-        # The policy names the role, not the role the policy: nothing waits for it.
-        managed.attach_to_role(self._role)
-        return _Filling(managed, _Room(_MANAGED_POLICY - _A_POLICY))
+        for policy in policies:
+            policy.add_statements(iam.PolicyStatement(actions=list(actions), resources=[arn]))
+            if arn.endswith("*"):
+                reason = "Executions have names of their own; the machine is named."
+                acknowledge_wildcard(policy, arn, reason=reason)

@@ -27,13 +27,14 @@ from ticketlock_cdk.lock.lock_functions import (
     Machines,
     environment_of,
 )
-from ticketlock_cdk.lock.monitoring import AlarmThresholds, LockAlarms, LockMetrics, lock_dashboard
+from ticketlock_cdk.lock.monitoring import AlarmThresholds, LockAlarms, LockMetrics, list_command, lock_dashboard
 from ticketlock_cdk.lock.serialize_machine import SerializeMachine
 from ticketlock_cdk.lock.serialized import Protected, RecordWaitOrPath, Serialized, is_in_jsonata, work_of
 from ticketlock_cdk.lock.settings import HandOver, LockSettings, RecordWait, check_flag
 from ticketlock_cdk.lock.step_roles import AllAttached, StepRoles
 from ticketlock_cdk.lock.targets import EXPRESS, Target, check_all, executions_arn, is_express, parse_targets
 from ticketlock_cdk.monitoring import alarm_actions_of, service_name_of
+from ticketlock_cdk.nag import NIST, acknowledge
 from ticketlock_cdk.network import Network
 from ticketlock_cdk.tables import given_lock_table, let_logs_use, new_lock_table
 
@@ -69,9 +70,12 @@ class TicketLock(LockMetrics, Construct):
             refused if its type is known; an ARN does not tell its type, and such a target fails when it runs.
         retired_targets: former targets: new executions may not name them; executions already accepted may still run
             them.
-        removal_policy: what happens to a new table and to the logs when they are removed from the stack.
+        removal_policy: what happens to a new table, the logs and the dead letters when they are removed from the stack.
+            By default they stay, and if the deployment that makes them is rolled back, all but the table are deleted
+            again. With ``RETAIN`` they stay then, too; the table is protected from deletion unless it is ``DESTROY``.
         log_retention: how long logs are kept.
-        encryption_key: your KMS key for a new table and for the logs. An existing table keeps its own.
+        encryption_key: your KMS key for a new table, the logs, the dead letters, and the state machines: their
+            definitions and the histories of their executions. An existing table keeps its own.
         vpc: a network for the functions, from which they must reach DynamoDB and Step Functions.
         vpc_subnets: which of its subnets.
         security_groups: those of the functions; by default a new one without inbound rules.
@@ -79,18 +83,21 @@ class TicketLock(LockMetrics, Construct):
         architecture: that of the functions' processors.
         snap_start: start all functions except the clean-up's from snapshots, which Lambda bills.
         clean_up_concurrency: how many clean-ups run at once: 1 to 1,000, reserved from the account's concurrency, so
-            that a mass failure takes none from heartbeats; None for no limit, if the quota leaves nothing to reserve.
+            that a mass failure takes none from heartbeats. Ten handle some 300 clean-ups a second, if these find
+            nothing to do. None for no limit and no reservation: Lambda refuses one that leaves less than 100 to other
+            functions, and a new account may have less than that in all.
         dashboard: make a CloudWatch dashboard.
         alarms: make CloudWatch alarms.
         alarm_thresholds: when the alarms fire.
-        alarm_actions: the actions of the alarms.
-        alarm_topic: the SNS topic that the alarms notify.
+        alarm_actions: what the alarms do when they fire; SNS topics are notified when they are over, too.
+        alarm_topic: an SNS topic that the alarms notify, when they fire and when they are over.
 
     Raises:
         ValueError: a setting is out of its bounds; the message names it, its value and what is allowed.
 
     Attributes:
         table: the lock table.
+        list_command: what to type to see who waits: the ticketlock command, with the table's name, for an output.
         state_machine: the serialised workflow.
         take_ticket, wait_for_wake_up, check_position, heartbeat, release, clean_up: its functions.
         dead_letter_queue: the events of ended executions whose clean-up failed.
@@ -116,7 +123,7 @@ class TicketLock(LockMetrics, Construct):
         beats_an_execution: int = BEATS_AN_EXECUTION,
         targets: Sequence[lambda_.IFunction | sfn.IStateMachine | str] = (),
         retired_targets: Sequence[lambda_.IFunction | sfn.IStateMachine | str] = (),
-        removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
+        removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
         log_retention: logs.RetentionDays = logs.RetentionDays.ONE_MONTH,
         encryption_key: kms.IKey | None = None,
         vpc: ec2.IVpc | None = None,
@@ -158,6 +165,9 @@ class TicketLock(LockMetrics, Construct):
             if table is None
             else given_lock_table(self, "Table", table)
         )
+        if table is None:
+            reason = "It has point-in-time recovery, and a table of locks is not to be restored under their holders."
+            acknowledge(lock_table, "DynamoDBInBackupPlan", pack=NIST, reason=reason)
         if encryption_key is not None:
             let_logs_use(encryption_key, self)
         functions = LockFunctions(
@@ -205,6 +215,7 @@ class TicketLock(LockMetrics, Construct):
         functions.clean_up.add_environment("LEASE_SECONDS", str(settings.lease_s))
         dead_letter_queue: sqs.IQueue = self._clean_up.dead_letter_queue
         self.table: dynamodb.ITable = lock_table
+        self.list_command: str = list_command(lock_table)
         self.state_machine: sfn.StateMachine = machine.state_machine
         self.take_ticket: lambda_.Function = functions.take_ticket
         self.check_position: lambda_.Function = functions.check_position
@@ -223,9 +234,9 @@ class TicketLock(LockMetrics, Construct):
         self.node.add_validation(
             AllAttached(self, functions.arns["TakeTicket"], self._fragments, lambda: self._machines)
         )
-        self.alarms: Mapping[str, cloudwatch.Alarm] = {}
+        watching = None
         if alarms:
-            self.alarms = LockAlarms(
+            watching = LockAlarms(
                 self,
                 "Alarms",
                 metrics=self,
@@ -233,11 +244,13 @@ class TicketLock(LockMetrics, Construct):
                 # Its reserved concurrency throttles it; an event not handled in hours goes to the dead-letter queue.
                 bounded=() if clean_up_concurrency is None else (functions.clean_up,),
                 machines=self._machines,
+                table=lock_table,
                 dead_letter_queue=dead_letter_queue,
                 thresholds=alarm_thresholds,
                 alarm_actions=actions,
                 longest_parking=Duration.seconds(settings.lease_s / 2),
-            ).by_name
+            )
+        self.alarms: Mapping[str, cloudwatch.Alarm] = {} if watching is None else watching.by_name
         self.dashboard: cloudwatch.Dashboard | None = None
         if dashboard:
             self.dashboard = lock_dashboard(
@@ -248,7 +261,7 @@ class TicketLock(LockMetrics, Construct):
                 machines=self._machines,
                 table=lock_table,
                 dead_letter_queue=dead_letter_queue,
-                alarms=list(self.alarms.values()),
+                alarms=watching,
             )
 
     def serialize(

@@ -5,15 +5,20 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-api
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial, reduce
 
 from aws_cdk import Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
+from ticketlock.units._rows import OPEN
+from ticketlock_cdk.either_stack import at_synthesis, either_stack
 from ticketlock_cdk.lock.grants import Grantee, beside
-from ticketlock_cdk.tables import let_read, let_write
+from ticketlock_cdk.nag import acknowledge_wildcard
+from ticketlock_cdk.policies import Policies
+from ticketlock_cdk.tables import LONGEST_KEY_ARN, TO_READ, TO_WRITE, longest_arn, may_have_indexes
 
 RUN_UNITS = (
     "dynamodb:BatchGetItem",
@@ -26,55 +31,139 @@ RUN_UNITS = (
     "dynamodb:UpdateItem",
 )
 READ_BESIDE_UNITS = ("dynamodb:BatchGetItem", "dynamodb:DescribeTable", "dynamodb:GetItem", "dynamodb:Query")
+QUERY_INDEXES = ("dynamodb:Query",)
 SWEEP_RECORDS = (
     "dynamodb:BatchGetItem",
     "dynamodb:DeleteItem",
     "dynamodb:GetItem",
     "dynamodb:PutItem",
-    "dynamodb:Scan",
     "dynamodb:UpdateItem",
 )
+LIST_OPEN_UNITS = ("dynamodb:Scan",)
 ROLL_BACK_SAVED = ("dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem")
 FINISH_ITEMS = ("dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
 
-
-def grant_units(grantee: Grantee, tables: Sequence[dynamodb.ITable]) -> iam.Grant:
-    """Let a principal run units over these tables, one of which is the units table."""
-    return _grant(grantee, RUN_UNITS, tables, let_write)
-
-
-def grant_reads(grantee: Grantee, tables: Sequence[dynamodb.ITable]) -> iam.Grant:
-    """Let a principal read items despite the marks of units."""
-    return _grant(grantee, READ_BESIDE_UNITS, tables, let_read)
+_INDEXES = "/index/*"
+# Of the 10,240 of a role, and of the 10 that a role may have: the rest is for the units table, its key, the logs and a
+# network.
+_INLINE = 6_000
+_MANAGED = 10
 
 
-def let_finish(units: Construct, role: iam.IRole, table: dynamodb.ITable) -> None:
-    """Let the sweeper finish the items of a table, by a policy in the table's own stack.
+def let_list_open(sweeper: lambda_.Function, table: dynamodb.ITable) -> None:
+    """Let the sweeper find the open units, by the units table's index."""
+    resources = [f"{table.table_arn}/index/{OPEN}"]
+    sweeper.add_to_role_policy(iam.PolicyStatement(actions=list(LIST_OPEN_UNITS), resources=resources))
 
-    So this stack need not wait for that one, whose functions may need this stack's table.
+
+class Finishing:
+    """Lets the sweeper finish the items of tables.
+
+    The policies are in the units' stack: so functions there, and in other stacks, may use the tables of a stack that
+    knows nothing of units. Where the tables' stack waits for the units' stack, they are in the tables' stack.
+
+    Args:
+        units: the construct.
+        role: the sweeper's.
     """
-    stack = Stack.of(table)
-    place = units if stack is Stack.of(units) else beside(units, stack)
-    policy = place.node.try_find_child("FinishItems")
-    if policy is None:
-        policy = iam.Policy(place, "FinishItems", document=iam.PolicyDocument(minimize=True))
-        policy.attach_to_role(role)
-    assert isinstance(policy, iam.Policy)
-    policy.add_statements(iam.PolicyStatement(actions=list(FINISH_ITEMS), resources=[table.table_arn]))
-    if table.encryption_key is not None:
-        let_write(policy, table.encryption_key)
+
+    def __init__(self, units: Construct, role: iam.IRole) -> None:
+        self._units = units
+        self._role = role
+        self._policies = Policies(role, "FinishItems", inline=_INLINE, managed=_MANAGED)
+
+    def let(self, table: dynamodb.ITable, name: str) -> None:
+        """Allow it for one table.
+
+        Args:
+            table: the table.
+            name: what gives it, for the message.
+
+        Raises:
+            ValueError: the role has no room for one more.
+        """
+        place = either_stack(self._units, "Finish", beside(self._units, Stack.of(table)))
+        finish = self._policies.with_room(place, FINISH_ITEMS, table.node.path, longest_arn(table))
+        key = table.encryption_key
+        use = () if key is None else self._policies.with_room(place, TO_WRITE, key.node.path, LONGEST_KEY_ARN)
+        if not finish or (key is not None and not use):
+            raise ValueError(
+                f"{name} is {table.node.path}, for which the role {self._role.node.path} has no room in its inline "
+                f"policies and {_MANAGED} managed policies; allowed: fewer tables for one TransactionTables"
+            )
+        for policy in finish:
+            policy.add_statements(iam.PolicyStatement(actions=list(FINISH_ITEMS), resources=[table.table_arn]))
+        for policy in use:
+            assert key is not None
+            key.grant(policy, *TO_WRITE)
 
 
-def _grant(
-    grantee: Grantee,
-    actions: Sequence[str],
-    tables: Sequence[dynamodb.ITable],
-    let_use: Callable[[iam.IGrantable, kms.IKey], iam.Grant],
-) -> iam.Grant:
-    grant = iam.Grant.add_to_principal(
-        grantee=grantee.grantable, actions=list(actions), resource_arns=[table.table_arn for table in tables]
-    )
-    for table in tables:
-        if table.encryption_key is not None:
-            grant = grant.combine(let_use(grantee.grantable, table.encryption_key))
-    return grant
+class Granting:
+    """Grants to those who run units, and to those who read beside them.
+
+    Args:
+        units: the construct.
+        own: the units table.
+    """
+
+    def __init__(self, units: Construct, own: dynamodb.ITable) -> None:
+        self._own = own
+        self._without_indexes: dict[str, tuple[dynamodb.ITable, list[Callable[[], None]]]] = {}
+        at_synthesis(units, self._grant_new_indexes)
+
+    def units(self, grantee: Grantee, tables: Sequence[dynamodb.ITable]) -> iam.Grant:
+        """Let a principal run units over these tables.
+
+        Raises:
+            ValueError: the principal's policies have no room for them.
+        """
+        return self._grant(grantee, RUN_UNITS, TO_WRITE, tables)
+
+    def reads(self, grantee: Grantee, tables: Sequence[dynamodb.ITable]) -> iam.Grant:
+        """Let a principal read items of these tables despite the marks of units.
+
+        Raises:
+            ValueError: the principal's policies have no room for them.
+        """
+        return self._grant(grantee, READ_BESIDE_UNITS, TO_READ, tables)
+
+    def _grant(
+        self,
+        grantee: Grantee,
+        actions: Sequence[str],
+        of_keys: Sequence[str],
+        tables: Sequence[dynamodb.ITable],
+    ) -> iam.Grant:
+        grants = [_on_table(grantee, actions, of_keys, table) for table in (self._own, *tables)]
+        for table in tables:
+            if may_have_indexes(table):
+                _on_indexes(grantee, table)
+            else:
+                _, later = self._without_indexes.setdefault(table.node.path, (table, []))
+                later.append(partial(_on_indexes, grantee, table))
+        return reduce(lambda one, other: one.combine(other), grants)
+
+    def _grant_new_indexes(self) -> None:
+        """An index may be added to a table after it was granted."""
+        for path, (table, grants) in list(self._without_indexes.items()):
+            if may_have_indexes(table):
+                for grant in grants:
+                    grant()
+                del self._without_indexes[path]
+
+
+def _on_table(grantee: Grantee, actions: Sequence[str], of_keys: Sequence[str], table: dynamodb.ITable) -> iam.Grant:
+    room = grantee.room_for(actions, table, longest_arn(table))
+    grant = iam.Grant.add_to_principal(grantee=room, actions=list(actions), resource_arns=[table.table_arn])
+    key = table.encryption_key
+    if key is None:
+        return grant
+    return grant.combine(key.grant(grantee.room_for(of_keys, key, LONGEST_KEY_ARN), *of_keys))
+
+
+def _on_indexes(grantee: Grantee, table: dynamodb.ITable) -> None:
+    arn = f"{table.table_arn}{_INDEXES}"
+    room = grantee.room_for(QUERY_INDEXES, table, longest_arn(table) + len(_INDEXES))
+    iam.Grant.add_to_principal(grantee=room, actions=list(QUERY_INDEXES), resource_arns=[arn])
+    if isinstance(room, iam.Policy | iam.ManagedPolicy):
+        acknowledge_wildcard(room, arn, reason="An index shows what its table has, which may be read.")

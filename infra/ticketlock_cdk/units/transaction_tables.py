@@ -16,7 +16,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from ticketlock.units._marks import DEFAULT_PREFIX, Marks
-from ticketlock.units._rows import KEY
+from ticketlock_cdk.either_stack import either_stack
 from ticketlock_cdk.ended_executions import UNQUALIFIED, is_named_by_events
 from ticketlock_cdk.functions import MEMORY_MB, Hosting
 from ticketlock_cdk.lock.grants import Grantee, beside
@@ -24,10 +24,18 @@ from ticketlock_cdk.lock.lock_functions import Environment, environment_of
 from ticketlock_cdk.lock.settings import check_flag
 from ticketlock_cdk.lock.targets import is_express
 from ticketlock_cdk.monitoring import alarm_actions_of, service_name_of
+from ticketlock_cdk.nag import NIST, acknowledge
 from ticketlock_cdk.network import Network
-from ticketlock_cdk.tables import check_table, given_table, has_replicas, let_logs_use, new_table
+from ticketlock_cdk.tables import (
+    check_table,
+    given_table,
+    given_units_table,
+    has_replicas,
+    let_logs_use,
+    new_units_table,
+)
 from ticketlock_cdk.units import access
-from ticketlock_cdk.units.monitoring import UnitsAlarms, UnitsAlarmThresholds, UnitsMetrics, units_dashboard
+from ticketlock_cdk.units.monitoring import UnitsAlarmThresholds, UnitsMetrics, UnitsMonitoring, list_command
 from ticketlock_cdk.units.unit_functions import RollBack, Sweeper, check_sweep_every
 
 _SWEEP_EVERY = Duration.minutes(5)
@@ -39,6 +47,9 @@ class TransactionTables(UnitsMetrics, Construct):
     """The units table, a function that sweeps it on a schedule, and what ends the units of your workflows.
 
     Args:
+        table: an existing units table, for example a restored one, as a construct, by its name or by its ARN; a new one
+            otherwise. The keys, the time to live and the index of a table by name or ARN, and of an imported table,
+            cannot be checked here: ``create_units_table`` adds what a restore leaves out.
         data_tables: your tables, whose items units write: as constructs, by name or by ARN. The sweeper may finish
             items of these, and of those that ``grant_units`` names. If a table by name or ARN has a KMS key of yours,
             the construct does not know it: grant the sweeper's function to use the key.
@@ -46,28 +57,31 @@ class TransactionTables(UnitsMetrics, Construct):
         sweep_every: how often the sweeper runs, and so how long plain readers may see an old value after a process was
             killed: whole minutes, from 1 minute to 1 day. A pass takes at most that long, and at most 15 minutes; the
             next one continues it.
-        removal_policy: what happens to the table and to the logs when they are removed from the stack.
+        removal_policy: what happens to a new table, the logs and the dead letters when they are removed from the stack.
+            By default they stay, and if the deployment that makes them is rolled back, all but the table are deleted
+            again. With ``RETAIN`` they stay then, too; the table is protected from deletion unless it is ``DESTROY``.
         log_retention: how long logs are kept.
-        encryption_key: your KMS key for the table, the logs and the dead letters.
+        encryption_key: your KMS key for a new table, the logs and the dead letters. An existing table keeps its own.
         vpc: a network for the functions, from which they must reach DynamoDB.
         vpc_subnets: which of its subnets.
         security_groups: those of the functions; by default a new one without inbound rules.
         memory_size: the functions' memory, in MB: 256 to 10,240.
         architecture: that of their processor.
         reserve_concurrency: whether to reserve one concurrent invocation for the sweeper, so that no two passes run at
-            once, and five for the function that ``attach`` adds; False if the quota leaves nothing to reserve: two
-            passes do no harm.
+            once, which would do no harm, and five for the function that ``attach`` adds, so that a mass failure takes
+            no more from other functions. Lambda refuses a reservation that leaves less than 100 to these.
         dashboard: make a CloudWatch dashboard.
         alarms: make CloudWatch alarms.
         alarm_thresholds: when the alarms fire.
-        alarm_actions: the actions of the alarms.
-        alarm_topic: the SNS topic that the alarms notify.
+        alarm_actions: what the alarms do when they fire; SNS topics are notified when they are over, too.
+        alarm_topic: an SNS topic that the alarms notify, when they fire and when they are over.
 
     Raises:
         ValueError: a setting is out of its bounds; the message names it, its value and what is allowed.
 
     Attributes:
         table: the units table; ``Units`` takes its name.
+        list_command: what to type to see the open units: the ticketlock command, with the table's name, for an output.
         sweeper: the function.
         dead_letter_queue: the events of passes that failed, or did not start; and of ended executions, in the same way.
         service_name: the dimension ``service`` of its metrics, and its name in the logs.
@@ -80,10 +94,11 @@ class TransactionTables(UnitsMetrics, Construct):
         scope: Construct,
         id: str,
         *,
+        table: dynamodb.ITable | str | None = None,
         data_tables: Sequence[dynamodb.ITable | str] = (),
         prefix: str = DEFAULT_PREFIX,
         sweep_every: Duration = _SWEEP_EVERY,
-        removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
+        removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
         log_retention: logs.RetentionDays = logs.RetentionDays.ONE_MONTH,
         encryption_key: kms.IKey | None = None,
         vpc: ec2.IVpc | None = None,
@@ -91,7 +106,7 @@ class TransactionTables(UnitsMetrics, Construct):
         security_groups: Sequence[ec2.ISecurityGroup] = (),
         memory_size: int = MEMORY_MB,
         architecture: lambda_.Architecture = _ARM,
-        reserve_concurrency: bool = True,
+        reserve_concurrency: bool = False,
         dashboard: bool = False,
         alarms: bool = False,
         alarm_thresholds: UnitsAlarmThresholds = _THRESHOLDS,
@@ -121,51 +136,55 @@ class TransactionTables(UnitsMetrics, Construct):
             removal_policy=removal_policy,
             encryption_key=encryption_key,
         )
-        table = new_table(self, "Table", keys=KEY, removal_policy=removal_policy, encryption_key=encryption_key)
+        units_table: dynamodb.ITable = (
+            new_units_table(self, "Table", removal_policy=removal_policy, encryption_key=encryption_key)
+            if table is None
+            else given_units_table(self, "Table", table)
+        )
+        if table is None:
+            reason = "It has point-in-time recovery, and is restored together with the data tables."
+            acknowledge(units_table, "DynamoDBInBackupPlan", pack=NIST, reason=reason)
         if encryption_key is not None:
             let_logs_use(encryption_key, self)
         sweeper = Sweeper(
             self,
             "Sweeper",
-            table=table,
+            table=units_table,
             prefix=marks.prefix,
             sweep_every=sweep_every,
             hosting=hosting,
             service_name=self.service_name,
             reserve_concurrency=reserve_concurrency,
         )
-        self.table: dynamodb.ITable = table
+        access.let_list_open(sweeper.function, units_table)
+        self.table: dynamodb.ITable = units_table
+        self.list_command: str = list_command(units_table)
         self.sweeper: lambda_.Function = sweeper.function
         self.dead_letter_queue: sqs.IQueue = sweeper.dead_letter_queue
         self._roll_back_function: RollBack | None = None
         self._attached: list[sfn.IStateMachine] = []
+        assert sweeper.function.role is not None
+        self._finishing = access.Finishing(self, sweeper.function.role)
+        self._granting = access.Granting(self, units_table)
+        self._grantees: dict[str, Grantee] = {}
         self._swept: dict[str, dynamodb.ITable] = {}
+        self._monitoring = UnitsMonitoring(
+            self,
+            metrics=self,
+            sweeper=sweeper.function,
+            table=units_table,
+            dead_letter_queue=sweeper.dead_letter_queue,
+            sweep_every=sweep_every,
+            alarms=alarms,
+            thresholds=alarm_thresholds,
+            alarm_actions=actions,
+            dashboard=dashboard,
+        )
+        self.alarms: Mapping[str, cloudwatch.Alarm] = self._monitoring.alarms
+        self.dashboard: cloudwatch.Dashboard | None = self._monitoring.dashboard
         for number, given in enumerate(data_tables):
             name = f"data_tables[{number}]"
             self._let_sweeper_finish(given_table(self, f"Data{number}", given, name), name)
-        self.alarms: Mapping[str, cloudwatch.Alarm] = {}
-        if alarms:
-            self.alarms = UnitsAlarms(
-                self,
-                "Alarms",
-                metrics=self,
-                sweeper=sweeper.function,
-                dead_letter_queue=sweeper.dead_letter_queue,
-                sweep_every=sweep_every,
-                thresholds=alarm_thresholds,
-                alarm_actions=actions,
-            ).by_name
-        self.dashboard: cloudwatch.Dashboard | None = None
-        if dashboard:
-            self.dashboard = units_dashboard(
-                self,
-                "Dashboard",
-                metrics=self,
-                sweeper=sweeper.function,
-                table=table,
-                dead_letter_queue=sweeper.dead_letter_queue,
-                alarms=list(self.alarms.values()),
-            )
 
     @property
     def roll_back(self) -> lambda_.Function | None:
@@ -211,8 +230,10 @@ class TransactionTables(UnitsMetrics, Construct):
                 service_name=self.service_name,
                 reserve_concurrency=self._reserve_concurrency,
             )
-        # In the machine's stack: this one need not wait for it, whose functions may need this one's table.
-        self._roll_back_function.watch(beside(self, Stack.of(machine)), machine)
+            self._monitoring.watch_roll_back(self._roll_back_function.function)
+        # Here, where functions may start it, unless its stack waits for this one, whose table its functions use.
+        place = either_stack(beside(self, Stack.of(self)), "Watch", beside(self, Stack.of(machine)))
+        self._roll_back_function.watch(place, machine)
         self._attached.append(machine)
 
     def grant_units(self, grantee: iam.IGrantable, *tables: dynamodb.ITable) -> iam.Grant:
@@ -228,7 +249,7 @@ class TransactionTables(UnitsMetrics, Construct):
         for number, table in enumerate(tables):
             check_table(table, f"tables[{number}]")
             self._let_sweeper_finish(table, f"tables[{number}]")
-        return access.grant_units(self._grantee(grantee, "Units"), self._with_own(tables))
+        return self._granting.units(self._grantee(grantee, "Units"), tables or list(self._swept.values()))
 
     def grant_reads(self, grantee: iam.IGrantable, *tables: dynamodb.ITable) -> iam.Grant:
         """Let a principal read items beside units, despite their marks, by ``Units.get`` and ``Units.get_all``.
@@ -242,7 +263,7 @@ class TransactionTables(UnitsMetrics, Construct):
         """
         for number, table in enumerate(tables):
             check_table(table, f"tables[{number}]")
-        return access.grant_reads(self._grantee(grantee, "Reads"), self._with_own(tables))
+        return self._granting.reads(self._grantee(grantee, "Reads"), tables or list(self._swept.values()))
 
     def _let_sweeper_finish(self, table: dynamodb.ITable, name: str) -> None:
         """Let the sweeper finish the items of a table; a second call changes nothing."""
@@ -255,12 +276,11 @@ class TransactionTables(UnitsMetrics, Construct):
                 f"table {table.node.path} has replicas: each Region judges marks by itself, so run units in one "
                 "Region only",
             )
+        self._finishing.let(table, name)
+        self._monitoring.watch_table(table)
         self._swept[table.node.path] = table
-        assert self.sweeper.role is not None
-        access.let_finish(self, self.sweeper.role, table)
-
-    def _with_own(self, tables: Sequence[dynamodb.ITable]) -> Sequence[dynamodb.ITable]:
-        return [self.table, *(tables or self._swept.values())]
 
     def _grantee(self, grantee: iam.IGrantable, grant: str) -> Grantee:
-        return Grantee(grantee, construct=self, grant=grant, environment=self._environment, needed=())
+        made = Grantee(grantee, construct=self, grant=grant, environment=self._environment, needed=())
+        # The same for all grants to one principal, since it knows what room is left.
+        return made if made.id is None else self._grantees.setdefault(made.id, made)

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from aws_cdk import Duration, Stage
+from aws_cdk import Duration, Stack, Stage, Token
 from aws_cdk import aws_dynamodb as dynamodb
-from aws_cdk import aws_events as events
-from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
@@ -17,13 +17,23 @@ from constructs import Construct
 from ticketlock_cdk.assets import OF_UNITS, stage_functions
 from ticketlock_cdk.ended_executions import EndedExecutions
 from ticketlock_cdk.functions import Hosting, new_dead_letter_queue, new_function, send_failures
-from ticketlock_cdk.tables import let_write
+from ticketlock_cdk.lock.targets import executions_arn
+from ticketlock_cdk.nag import NIST, acknowledge, acknowledge_wildcard
+from ticketlock_cdk.policies import Policies
+from ticketlock_cdk.tables import let_send, let_write
 from ticketlock_cdk.units.access import ROLL_BACK_SAVED, SWEEP_RECORDS
 
 # Enough for some thousand units of one execution; if it takes longer, the event is delivered again and continues.
 _LONGEST = Duration.minutes(5)
-# Many executions may end at once; further events wait.
+# If it is reserved. Many executions may end at once; further events wait.
 _CONCURRENCY = 5
+
+# Of the 10,240 characters of a role's inline policies: the rest is for the table, its key, the logs and a network. All
+# managed policies that a role may have: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
+_INLINE, _MANAGED = 7_500, 10
+_DESCRIBE = ("states:DescribeExecution",)
+# Of a machine's executions, with the longest names.
+_LONGEST_ARN = 147
 
 _LONGEST_FUNCTION_S = 900
 _LONGEST_EVERY_S = 24 * 3_600
@@ -80,25 +90,42 @@ class RollBack(Construct):
             encryption_key=hosting.encryption_key,
         )
         self._ended = EndedExecutions(self.function, dead_letter_queue, rule_id="RollBackRule", what="rollback")
+        assert self.function.role is not None
+        self._policies = Policies(self.function.role, "Describe", inline=_INLINE, managed=_MANAGED)
 
     def watch(self, place: Construct, machine: sfn.IStateMachine) -> None:
         """Roll back after the executions of a machine, by a rule in this scope that several machines share.
 
+        The function may describe its executions: an event may not say after how many redrives an execution ended.
+
         Raises:
-            ValueError: there are too many rules; names the machine.
+            ValueError: there are too many rules, or the function's role has no room; names the machine.
         """
         self._ended.watch(place, machine)
+        arn = executions_arn(Stack.of(self), machine.state_machine_arn)
+        characters = _LONGEST_ARN if Token.is_unresolved(arn) else len(arn)
+        policies = self._policies.with_room(place, _DESCRIBE, machine.node.path, characters)
+        if not policies:
+            raise ValueError(
+                f"machine is {machine.node.path}, for which the role of {self.function.node.path} has no room in its "
+                f"inline policies and {_MANAGED} managed policies; allowed: fewer state machines for one "
+                "TransactionTables"
+            )
+        for policy in policies:
+            policy.add_statements(iam.PolicyStatement(actions=list(_DESCRIBE), resources=[arn]))
+            acknowledge_wildcard(policy, arn, reason="Executions have names of their own; the machine is named.")
 
 
 class Sweeper(Construct):
-    """The function, its schedule, and the dead-letter queue for the events of failed passes.
+    """The function, its schedule, and the dead-letter queue.
 
-    Two concurrent passes would do no harm, and no good: so one runs at a time, and at most until the next one starts. A
-    failed pass is not retried: the next one is due.
+    Two concurrent passes do no harm, and no good. A pass, and the wait of its event, each take at most until the next
+    one starts: so two meet only if an event is late, and with a reservation never. A failed pass is not retried, nor
+    kept: the next one is due, and does what is left.
 
     Attributes:
         function: the function.
-        dead_letter_queue: the events of passes that failed, or did not start.
+        dead_letter_queue: the passes that could not be started; others may send to it.
     """
 
     def __init__(
@@ -139,24 +166,55 @@ class Sweeper(Construct):
             self, "DeadLetters", removal_policy=hosting.removal_policy, encryption_key=hosting.encryption_key
         )
         longest_wait = Duration.seconds(min(_LONGEST_EVENT_AGE_S, every_s))
-        send_failures(
-            self,
-            self.function,
-            self.dead_letter_queue,
-            retry_attempts=0,
-            max_event_age=longest_wait,
-            encryption_key=hosting.encryption_key,
+        self.function.configure_async_invoke(retry_attempts=0, max_event_age=longest_wait)
+        acknowledge(self.function, "LambdaDLQ", pack=NIST, reason="The next pass does all that a failed one has left.")
+        self._schedule(sweep_every, longest_wait, hosting.encryption_key)
+
+    def _schedule(self, sweep_every: Duration, longest_wait: Duration, encryption_key: kms.IKey | None) -> None:
+        """Start a pass at once, and then at this rate.
+
+        Written by hand: the CDK's own target also grants the role to invoke each version of the function.
+        https://docs.aws.amazon.com/scheduler/latest/UserGuide/configuring-schedule-dlq.html
+        """
+        stack = Stack.of(self)
+        # Roles of the Scheduler are for a group of schedules:
+        # https://docs.aws.amazon.com/scheduler/latest/UserGuide/cross-service-confused-deputy-prevention.html
+        group = stack.format_arn(service="scheduler", resource="schedule-group", resource_name="default")
+        of_ours = {"StringEquals": {"aws:SourceAccount": stack.account, "aws:SourceArn": group}}
+        role = iam.Role(
+            self, "EveryRole", assumed_by=iam.ServicePrincipal("scheduler.amazonaws.com", conditions=of_ours)
         )
-        rule = events.Rule(self, "Every", schedule=events.Schedule.rate(sweep_every))
-        # By its ARN: the queue's own policy names the rules already.
-        queue = sqs.Queue.from_queue_arn(rule, "DeadLetters", self.dead_letter_queue.queue_arn)
-        rule.add_target(targets.LambdaFunction(self.function, dead_letter_queue=queue, max_event_age=longest_wait))
+        may_start = iam.Policy(self, "StartPasses")
+        may_start.add_statements(
+            iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[self.function.function_arn]),
+            iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[self.dead_letter_queue.queue_arn]),
+        )
+        if encryption_key is not None:
+            let_send(may_start, encryption_key)
+        may_start.attach_to_role(role)
+        target = scheduler.CfnSchedule.TargetProperty(
+            arn=self.function.function_arn,
+            role_arn=role.role_arn,
+            dead_letter_config=scheduler.CfnSchedule.DeadLetterConfigProperty(arn=self.dead_letter_queue.queue_arn),
+            retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(
+                maximum_event_age_in_seconds=longest_wait.to_seconds()
+            ),
+        )
+        schedule = scheduler.CfnSchedule(
+            self,
+            "Every",
+            schedule_expression=scheduler.ScheduleExpression.rate(sweep_every).expression_string,
+            flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
+            target=target,
+        )
+        # The first pass begins with the schedule.
+        schedule.node.add_dependency(may_start)
 
 
 def check_sweep_every(sweep_every: object) -> Duration:
-    """Check the time between two sweeps: whole minutes, since EventBridge's rates are.
+    """Check the time between two sweeps: whole minutes, since the Scheduler's rates are.
 
-    https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-scheduled-rule-pattern.html
+    https://docs.aws.amazon.com/scheduler/latest/UserGuide/schedule-types.html#rate-based
 
     Raises:
         ValueError: it is not.

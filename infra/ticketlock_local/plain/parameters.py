@@ -5,7 +5,9 @@ Merges templates of one construct that differ by a setting: the differing parts 
 The construct itself shows which parts depend on a setting: it is synthesised once for each value.
 """
 
+import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -183,6 +185,17 @@ _LISTS: dict[str, tuple[str, Any]] = {
     _ITS_EXECUTIONS: (_HAS_MACHINES, _ALL_EXECUTIONS),
 }
 
+# In characters, without white space: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
+_INLINE_POLICIES, _A_MANAGED_POLICY = 10_240, 6_144
+LONGEST_LIST = 4_096
+"""How long the value of a parameter may be, in characters.
+
+https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html
+"""
+# An ARN that is known only at deploy time, with the longest names, and its quotes.
+_AN_ARN = 150
+_SHORTEST_NAME = 1
+
 
 def _quoted(parameter: str) -> Any:
     return {"Fn::Join": ["", ['"', {"Fn::Join": ['", "', {"Ref": parameter}]}, '"']]}
@@ -199,16 +212,54 @@ def with_lists(template: dict[str, Any]) -> dict[str, Any]:
     """Replace the placeholders by the parameters' lists: in the definition, and in the statements of policies.
 
     Raises:
-        TemplateError: a placeholder is somewhere else.
+        TemplateError: a placeholder is somewhere else; or a policy has no room for the longest list.
     """
-    changed: dict[str, Any] = _replaced(template)
+    resources = {name: one for each in template["Resources"].items() for name, one in _spread(*each).items()}
+    changed: dict[str, Any] = _replaced({**template, "Resources": resources})
     for stands_in in _LISTS:
         if stands_in in str(changed):
             raise TemplateError(f"{stands_in} is neither in a definition nor a resource of a policy's statement")
     for resource in changed["Resources"].values():
         if resource["Type"] in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"):
             _check_that_it_says_something(resource["Properties"]["PolicyDocument"]["Statement"])
+    _check_sizes(changed["Resources"])
     return changed
+
+
+def _spread(name: str, resource: dict[str, Any]) -> dict[str, Any]:
+    """A resource; if it is an inline policy with several lists, it keeps the first, and each other one gets a managed
+    policy of its own, since the inline policies of a role have no room for all.
+
+    Each keeps what the statement allows beside the list: a policy needs a statement also if the list is empty. Not by a
+    condition: CloudFormation does not create what depends on a resource that is not there.
+    https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-attribute-condition.html
+    """
+    if resource["Type"] != "AWS::IAM::Policy":
+        return {name: resource}
+    document = resource["Properties"]["PolicyDocument"]
+    others = [each for each in document["Statement"] if _has_a_list(each)][1:]
+    managed = {
+        f"{name}More{number}": {
+            "Type": "AWS::IAM::ManagedPolicy",
+            "Properties": {
+                "PolicyDocument": {**document, "Statement": [statement]},
+                "Roles": resource["Properties"]["Roles"],
+            },
+        }
+        for number, statement in enumerate(others, 1)
+    }
+    if not managed:
+        return {name: resource}
+    left = {**document, "Statement": [each for each in document["Statement"] if each not in others]}
+    # An update that moves statements must first create the policies that get them.
+    waits = [*resource.get("DependsOn", []), *managed]
+    kept = {**resource, "Properties": {**resource["Properties"], "PolicyDocument": left}, "DependsOn": waits}
+    return {name: kept, **managed}
+
+
+def _has_a_list(statement: dict[str, Any]) -> bool:
+    resources = statement.get("Resource", [])
+    return any(placeholder == resources or placeholder in resources for placeholder in _LISTS)
 
 
 def _replaced(node: Any) -> Any:
@@ -240,3 +291,47 @@ def _statements(statement: dict[str, Any]) -> list[Any]:
 def _check_that_it_says_something(statements: list[Any]) -> None:
     if all("Fn::If" in each for each in statements):
         raise TemplateError("without targets a policy would have no statement")
+
+
+def _check_sizes(resources: Mapping[str, Any]) -> None:
+    inline: Counter[str] = Counter()
+    for name, resource in resources.items():
+        if resource["Type"] == "AWS::IAM::ManagedPolicy":
+            _check_size(name, _longest(resource["Properties"]["PolicyDocument"]), _A_MANAGED_POLICY)
+        if resource["Type"] == "AWS::IAM::Policy":
+            for role in resource["Properties"]["Roles"]:
+                inline[role["Ref"]] += _longest(resource["Properties"]["PolicyDocument"])
+    for role, characters in inline.items():
+        _check_size(f"the inline policies of {role}", characters, _INLINE_POLICIES)
+
+
+def _check_size(what: str, characters: int, most: int) -> None:
+    if characters > most:
+        raise TemplateError(
+            f"{what} may have {characters:,} characters, with parameters of {LONGEST_LIST:,}; allowed: {most:,}"
+        )
+
+
+def _longest(node: Any) -> int:
+    """The most characters of a policy, as JSON, for any values of the parameters."""
+    for placeholder, (_, every) in _LISTS.items():
+        if node == every:
+            return _longest_list(placeholder)
+    if isinstance(node, list):
+        return 2 + sum(_longest(each) + 1 for each in node)
+    if not isinstance(node, dict):
+        return len(json.dumps(node))
+    if list(node) == ["Fn::If"]:
+        return max(map(_longest, node["Fn::If"][1:]))
+    if any(key == "Ref" or key.startswith("Fn::") for key in node):
+        return _AN_ARN
+    return 2 + sum(len(key) + 4 + _longest(value) for key, value in node.items())
+
+
+def _longest_list(placeholder: str) -> int:
+    """As JSON, of as many ARNs as the value of a parameter has room for: short ones, each of which has its quotes."""
+    given = A_FUNCTION if placeholder == A_FUNCTION else A_MACHINE
+    shortest = len(given) - len(given.rpartition(":")[2]) + _SHORTEST_NAME
+    most = (LONGEST_LIST + 1) // (shortest + 1)
+    # What a placeholder has that stands for more than the parameter has.
+    return 2 + LONGEST_LIST + most * (2 + len(placeholder) - len(given))

@@ -1,6 +1,7 @@
 """Write the plain template and the folder of its functions' code into build/template."""
 
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ from ticketlock_local.plain.parameters import (
     MACHINES,
     TemplateError,
     Varied,
+    joined,
     with_lists,
     with_parameters,
 )
@@ -38,7 +40,10 @@ CODE = "functions"
 
 LEASE, POLL, PERMITS, RETENTION = "LeaseSeconds", "PollSeconds", "Permits", "LogRetentionDays"
 RECORD_WAIT, CLEAN_UP, TOPIC = "DefaultRecordWaitSeconds", "CleanUpConcurrency", "AlarmTopicArn"
-_WAITS_FOR_EVER, _UNBOUNDED, _HAS_TOPIC = "WaitsForEver", "CleanUpIsUnbounded", "HasAlarmTopic"
+DASHBOARD = "Dashboard"
+_WAITS_FOR_EVER, _UNBOUNDED = "WaitsForEver", "CleanUpIsUnbounded"
+_HAS_TOPIC, _HAS_DASHBOARD = "HasAlarmTopic", "HasDashboard"
+_ALARM_OF_CLEAN_UP = "HasAlarmOfThrottledCleanUp"
 
 # A lease of 22 s or more does not affect the time-outs of the functions: if a parameter alone changes, an alias keeps
 # its function's old version.
@@ -50,7 +55,6 @@ _DEFAULTS: Mapping[str, int] = {
     PERMITS: 1,
     RETENTION: 30,
     RECORD_WAIT: _A_RECORD_WAIT,
-    CLEAN_UP: CLEAN_UP_CONCURRENCY,
 }
 # The values for which the construct is synthesised, to find a setting in the template: all, or one more if it only
 # recurs.
@@ -60,7 +64,6 @@ _VALUES: Mapping[str, tuple[int, ...]] = {
     PERMITS: (1, 3),
     RETENTION: (30, 60),
     RECORD_WAIT: (_A_RECORD_WAIT, _ANOTHER),
-    CLEAN_UP: (CLEAN_UP_CONCURRENCY, CLEAN_UP_CONCURRENCY + 1),
 }
 _PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     FUNCTIONS: {
@@ -120,6 +123,12 @@ _PARAMETERS: Mapping[str, Mapping[str, Any]] = {
         "AllowedPattern": "none|arn:[^:]+:sns:[^:]+:[0-9]{12}:[^:]+",
         "Description": "The ARN of the SNS topic that the alarms notify; with none there are no alarms",
     },
+    DASHBOARD: {
+        "Type": "String",
+        "Default": "false",
+        "AllowedValues": ["false", "true"],
+        "Description": "Whether to make a CloudWatch dashboard",
+    },
 }
 
 
@@ -159,6 +168,12 @@ def plain_template(assembly: Path) -> dict[str, Any]:
         others = {value: synthesise(assembly, properties({**_DEFAULTS, parameter: value})) for value in values[1:]}
         varied.append(Varied(parameter, values, {values[0]: base, **others}))
     template = _with_parameters_of_texts(with_lists(with_parameters(base, varied)))
+    (clean_up,) = (name for name, resource in template["Resources"].items() if _handler(resource) == "clean_up.handler")
+    bounded = {**properties(_DEFAULTS), "clean_up_concurrency": 1}
+    dashboards = [
+        _with_parameters_of_texts(each)["Resources"]
+        for each in (synthesise(assembly, bounded), synthesise(assembly, properties(_DEFAULTS), alarms=False))
+    ]
     return {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": "ticketlock: workflows that run one at a time for each entity, in arrival order",
@@ -169,8 +184,13 @@ def plain_template(assembly: Path) -> dict[str, Any]:
             _WAITS_FOR_EVER: {"Fn::Equals": [{"Ref": RECORD_WAIT}, "Infinity"]},
             _UNBOUNDED: {"Fn::Equals": [{"Ref": CLEAN_UP}, "none"]},
             _HAS_TOPIC: {"Fn::Not": [{"Fn::Equals": [{"Ref": TOPIC}, "none"]}]},
+            _HAS_DASHBOARD: {"Fn::Equals": [{"Ref": DASHBOARD}, "true"]},
+            _ALARM_OF_CLEAN_UP: {"Fn::And": [{"Condition": _HAS_TOPIC}, {"Condition": _UNBOUNDED}]},
         },
-        "Resources": {name: _plain(resource) for name, resource in template["Resources"].items()},
+        "Resources": {
+            name: _shown(_bounded(_plain(resource), clean_up), [each.get(name) for each in dashboards])
+            for name, resource in template["Resources"].items()
+        },
         "Outputs": template["Outputs"],
     }
 
@@ -183,7 +203,7 @@ def properties(values: Mapping[str, int]) -> dict[str, Any]:
         "permits": values[PERMITS],
         "log_retention": RETENTION_DAYS[values[RETENTION]],
         "default_record_wait": Duration.seconds(values[RECORD_WAIT]),
-        "clean_up_concurrency": values[CLEAN_UP],
+        "clean_up_concurrency": None,
         "targets": [A_FUNCTION, A_MACHINE],
     }
 
@@ -196,13 +216,15 @@ def _with_parameters_of_texts(template: dict[str, Any]) -> dict[str, Any]:
         # Two stacks from one template must have separate metrics.
         (service, {"Ref": "AWS::StackName"}),
         ({"Ref": RECORD_WAIT}, {"Fn::If": [_WAITS_FOR_EVER, '"Infinity"', {"Ref": RECORD_WAIT}]}),
-        ({"Ref": CLEAN_UP}, {"Fn::If": [_UNBOUNDED, {"Ref": "AWS::NoValue"}, {"Ref": CLEAN_UP}]}),
     ]
 
     def changed(node: Any) -> Any:
         for old, new in changes:
             if node == old:
                 return new
+        if isinstance(node, dict) and node.get("Fn::Join", [None])[0] == "":
+            # The dashboard's text names the service too.
+            return joined([changed(part) for each in node["Fn::Join"][1] for part in _split(each, service)])
         if isinstance(node, dict):
             return {key: changed(value) for key, value in node.items()}
         return [changed(each) for each in node] if isinstance(node, list) else node
@@ -212,6 +234,11 @@ def _with_parameters_of_texts(template: dict[str, Any]) -> dict[str, Any]:
         if left in str(found):
             raise TemplateError(f"{left} is a part of a text, so no parameter can replace it there")
     return found
+
+
+def _split(part: Any, word: str) -> Sequence[Any]:
+    """A part of a text, so that the word is a part of its own."""
+    return [each for each in re.split(f"({re.escape(word)})", part) if each] if isinstance(part, str) else [part]
 
 
 def _plain(resource: dict[str, Any]) -> dict[str, Any]:
@@ -224,23 +251,63 @@ def _plain(resource: dict[str, Any]) -> dict[str, Any]:
         plain["Properties"] = {**resource["Properties"], "Code": CODE}
     if resource["Type"] == "AWS::CloudWatch::Alarm":
         plain["Condition"] = _HAS_TOPIC
+    if resource["Type"] == "AWS::CloudWatch::Dashboard":
+        plain["Condition"] = _HAS_DASHBOARD
     return plain
 
 
-def synthesise(assembly: Path, properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Synthesise one stack with a TicketLock and its alarms, and return its template.
+def _shown(resource: dict[str, Any], others: Sequence[Any]) -> dict[str, Any]:
+    """A resource; if it is the dashboard, it names the alarms that there are.
+
+    Args:
+        resource: with all alarms.
+        others: the same without the alarm of throttled clean-ups, and without any.
+    """
+    if resource["Type"] != "AWS::CloudWatch::Dashboard":
+        return resource
+    every, most, none = (each["Properties"]["DashboardBody"] for each in (resource, *others))
+    body = {"Fn::If": [_ALARM_OF_CLEAN_UP, every, {"Fn::If": [_HAS_TOPIC, most, none]}]}
+    return {**resource, "Properties": {**resource["Properties"], "DashboardBody": body}}
+
+
+def _handler(resource: Mapping[str, Any]) -> Any:
+    return resource["Properties"].get("Handler") if resource["Type"] == "AWS::Lambda::Function" else None
+
+
+def _bounded(resource: dict[str, Any], clean_up: str) -> dict[str, Any]:
+    """A resource with the parameter of the clean-up's concurrency: that of its function, and when it has an alarm.
+
+    By hand: the base has none, and a property or a resource that only some values make cannot be merged.
+    """
+    properties = resource["Properties"]
+    if _handler(resource) == "clean_up.handler":
+        bound = {"Fn::If": [_UNBOUNDED, {"Ref": "AWS::NoValue"}, {"Ref": CLEAN_UP}]}
+        return {**resource, "Properties": {**properties, "ReservedConcurrentExecutions": bound}}
+    if properties.get("MetricName") == "Throttles" and {"Ref": clean_up} in (
+        each["Value"] for each in properties["Dimensions"]
+    ):
+        # What is bounded is throttled as a matter of course.
+        return {**resource, "Condition": _ALARM_OF_CLEAN_UP}
+    return resource
+
+
+def synthesise(assembly: Path, properties: Mapping[str, Any], *, alarms: bool = True) -> dict[str, Any]:
+    """Synthesise one stack with a TicketLock, its dashboard and its alarms, and return its template.
 
     Args:
         assembly: the folder to write; it is overwritten.
-        properties: the construct's, except the alarms.
+        properties: the construct's, except the alarms and the dashboard.
+        alarms: whether it has alarms.
     """
     shutil.rmtree(assembly, ignore_errors=True)
     app = App(outdir=str(assembly), analytics_reporting=False)
     # Without the rule that asks for the CDK's bootstrap stack.
     stack = Stack(app, STACK, synthesizer=DefaultStackSynthesizer(generate_bootstrap_version_rule=False))
     topic = sns.Topic.from_topic_arn(stack, "AlarmTopic", A_TOPIC)
-    lock = TicketLock(stack, "TicketLock", alarms=True, alarm_topic=topic, **properties)
+    watched: dict[str, Any] = {"alarms": True, "alarm_topic": topic} if alarms else {}
+    lock = TicketLock(stack, "TicketLock", dashboard=True, **watched, **properties)
     CfnOutput(stack, "TableName", value=lock.table.table_name)
+    CfnOutput(stack, "ListLocks", value=lock.list_command)
     CfnOutput(stack, "TableArn", value=lock.table.table_arn)
     CfnOutput(stack, "StateMachineArn", value=lock.state_machine.state_machine_arn)
     CfnOutput(stack, "DeadLetterQueueUrl", value=lock.dead_letter_queue.queue_url)

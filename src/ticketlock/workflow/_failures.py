@@ -9,11 +9,8 @@ https://docs.aws.amazon.com/step-functions/latest/dg/connect-stepfunctions.html
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
-
-_SAME_DATE_MS = 1_000
 
 WorkKind = Literal["function", "execution", "chain", "concurrent"]
 """One function, one nested execution; states one after the other, or several at the same time."""
@@ -48,23 +45,6 @@ _START_REFUSED = frozenset(
 
 # The call failed before the service answered, or with an error that is not in the service's model.
 _ON_THE_WAY = (".SdkClientException", ".AWSStepFunctionsException")
-
-
-def redriven_since(ended: Mapping[str, Any], described: Mapping[str, Any]) -> bool:
-    """Whether an execution has been redriven since it ended.
-
-    Args:
-        ended: the detail of its end's event; ``stopDate`` in milliseconds since the epoch.
-        described: the result of DescribeExecution, now or a moment ago.
-    """
-    redrives = described.get("redriveCount", 0)
-    if "redriveCount" in ended:
-        return bool(redrives > ended["redriveCount"])
-    if redrives == 0:
-        return False
-    # The event has no redrive count: the execution was redriven since unless its last end is the event's.
-    stopped = described.get("stopDate")
-    return stopped is None or stopped.timestamp() * 1_000 > ended["stopDate"] + _SAME_DATE_MS
 
 
 def execution_arn(state_machine: str, name: str) -> str:

@@ -25,6 +25,7 @@ from ticketlock.locks._protocol import Contender
 from ticketlock.locks._reads import FIRST_CONTACT
 from ticketlock.wire._actions import T
 from ticketlock.wire._requests import Steps
+from ticketlock.wire._runs import run_that_ended
 from ticketlock.wire._sdk import make_step_functions_client
 from ticketlock.wire._step_functions import Describing
 from ticketlock.workflow import _turn as turns
@@ -33,7 +34,6 @@ from ticketlock.workflow._failures import (
     WorkFailure,
     execution_arn,
     holding_name,
-    redriven_since,
     waiting_name,
     work_name,
 )
@@ -310,7 +310,7 @@ class Workflow:
             return Step({}, {}, keys)
         if described is None:
             described = run(_describe, execution)
-        if redriven_since(detail, described):
+        if described.get("redriveCount", 0) > run_that_ended(detail, described):
             return Step({}, {}, keys | {"redriven": True})
         done = [
             contend(claim, clean_up, session, stopped_ms, _work_of(claim, machine)) for session, claim, machine in left

@@ -95,6 +95,7 @@ def _what(stack: OwnStack, starts: int) -> str:
         [
             f"makes    the stack {stack.name}, and the bucket {stack.bucket} for its files",
             "deletes  both, also when it fails or is interrupted, and nothing else",
+            "keeps    what AWS makes or stores by itself; the last lines tell it",
             "takes    some 15 to 40 minutes",
             f"costs    {cost_in_words(starts)}",
             f"by hand  aws cloudformation delete-stack --stack-name {stack.name}, should this process be killed",

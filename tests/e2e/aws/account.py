@@ -24,7 +24,7 @@ _A_TRANSITION_USD = 25 / 1_000_000
 _TRANSITIONS = 1_500
 _TRANSITIONS_A_START = 25
 # Requests to DynamoDB and Lambda, logs, traces, metrics, files: cents at these numbers.
-_ALL_ELSE_USD = 0.20
+_ALL_ELSE_USD = 0.21
 
 
 class NoAccount(LocalCloudError):

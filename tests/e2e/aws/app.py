@@ -1,4 +1,4 @@
-"""The CDK app of `make aws`: a lock as users deploy it, work that ends in every way, and two roles with its grants.
+"""The CDK app of `make aws`: a lock and units as users deploy them, work that ends in every way, and roles with grants.
 
 The CDK runs it with the context `stack`, `bucket` and `run`. The stack's files go into the run's own bucket, so the
 account need not be bootstrapped, and no file stays in another bucket.
@@ -21,7 +21,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
-from ticketlock_cdk import TicketLock
+from ticketlock_cdk import TicketLock, TransactionTables
 from ticketlock_cdk.examples import example_function, example_workflow
 
 # As in the modules beside this one, which it cannot import: the CDK runs it as a script.
@@ -74,22 +74,45 @@ class CheckedStack(Stack):
             clean_up_concurrency=None,
             removal_policy=RemovalPolicy.DESTROY,
         )
-        _without_backups(lock)
+        accounts = dynamodb.Table(
+            self,
+            "Accounts",
+            partition_key=dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING),
+            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        units = TransactionTables(
+            self,
+            "Units",
+            data_tables=[accounts],
+            # The checks call the sweeper.
+            sweep_every=Duration.days(1),
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        saves = self._waits_and_fails()
+        units.attach(saves)
+        for table in (lock.table, units.table):
+            _without_backups(table)
         outputs = {
             "TableName": lock.table.table_name,
             "StateMachineArn": lock.state_machine.state_machine_arn,
             "DeadLetterQueueUrl": lock.dead_letter_queue.queue_url,
-            "EndsQueueUrl": self._ends_of(lock.state_machine).queue_url,
+            "EndsQueueUrl": self._ends_of(lock.state_machine, saves).queue_url,
             "ExampleTargetArn": waits.state_machine_arn,
             "ExampleFunctionArn": sleeps.function_arn,
             "RaisesArn": raises.function_arn,
             "FailsArn": fails.state_machine_arn,
             "TimesOutArn": times_out.state_machine_arn,
             "StartsManyArn": self._starts_many(waits).state_machine_arn,
+            "AccountsTableName": accounts.table_name,
+            "UnitsTableName": units.table.table_name,
+            "SweeperName": units.sweeper.function_name,
+            "SavesArn": saves.state_machine_arn,
         }
-        for name, grant in (("Operator", lock.grant_read), ("Client", lock.grant_use)):
+        grants = {"Operator": lock.grant_read, "Client": lock.grant_use, "Units": units.grant_units}
+        for name, grant in grants.items():
             # Only the caller of the checklist can assume it, who alone knows the run's id.
-            role = iam.Role(self, name, assumed_by=iam.AccountRootPrincipal(), external_ids=[run])
+            role = iam.Role(self, f"{name}Role", assumed_by=iam.AccountRootPrincipal(), external_ids=[run])
             grant(role)
             outputs[f"{name}RoleArn"] = role.role_arn
         for name, value in outputs.items():
@@ -111,7 +134,13 @@ class CheckedStack(Stack):
             role=role,
         )
 
-    def _ends_of(self, machine: sfn.StateMachine) -> sqs.Queue:
+    def _waits_and_fails(self) -> sfn.StateMachine:
+        """Fails after its input's seconds; the units that its executions save are rolled back then."""
+        wait = sfn.Wait(self, "WaitForTheSave", time=sfn.WaitTime.seconds_path("$.seconds"))
+        fail = sfn.Fail(self, "FailAfterTheSave", error=ERROR, cause="there is no more paint")
+        return sfn.StateMachine(self, "Saves", definition_body=_of(wait.next(fail)))
+
+    def _ends_of(self, *machines: sfn.StateMachine) -> sqs.Queue:
         """A queue for EventBridge's events of executions that have ended, as the clean-up gets them."""
         queue = sqs.Queue(self, "Ends", removal_policy=RemovalPolicy.DESTROY)
         events.Rule(
@@ -122,7 +151,7 @@ class CheckedStack(Stack):
                 detail_type=["Step Functions Execution Status Change"],
                 detail={
                     "status": ["FAILED", "TIMED_OUT", "ABORTED"],
-                    "stateMachineArn": [machine.state_machine_arn],
+                    "stateMachineArn": [machine.state_machine_arn for machine in machines],
                 },
             ),
             targets=[targets.SqsQueue(queue)],
@@ -149,10 +178,10 @@ def _of(state: sfn.IChainable) -> sfn.DefinitionBody:
     return sfn.DefinitionBody.from_chainable(state)
 
 
-def _without_backups(lock: TicketLock) -> None:
+def _without_backups(made: dynamodb.ITable) -> None:
     # Deleting a table with backups leaves one for 35 days:
     # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/PointInTimeRecovery_Howitworks.html
-    table = lock.table.node.default_child
+    table = made.node.default_child
     assert isinstance(table, dynamodb.CfnTable)
     table.point_in_time_recovery_specification = None
 

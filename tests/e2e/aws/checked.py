@@ -4,6 +4,7 @@ A check is a test that returns whether all is as assumed, and what it saw. As as
 it saw nothing, it is skipped.
 """
 
+import json
 import time
 import uuid
 from collections import Counter
@@ -25,6 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ticketlock import LockTable
+from ticketlock.units import Units, UnitTable
 from ticketlock.wire._sdk import CLIENT_SETTINGS
 
 LEASE_S = 40
@@ -104,6 +106,7 @@ class Checked(Cloud):
         self._longest_s = longest_s
         self._over = time.monotonic() + longest_s
         self._done: dict[Callable[[Checked], Any], Any] = {}
+        self._ends: dict[str, dict[int, Mapping[str, Any]]] = {}
 
     def refuse_to_begin_late(self) -> None:
         """Raises NotSeen after the time limit."""
@@ -134,7 +137,20 @@ class Checked(Cloud):
     @cached_property
     def dynamodb(self) -> Any:
         """DynamoDB as the library calls it, with the caller's credentials."""
+        return self.new_dynamodb()
+
+    def new_dynamodb(self) -> Any:
+        """Another such client, as another process has one."""
         return self._dynamodb(self.account.session)
+
+    @cached_property
+    def units(self) -> Units:
+        return Units(self.outputs["UnitsTableName"], client=self.dynamodb)
+
+    @cached_property
+    def accounts(self) -> UnitTable:
+        """The table whose items units write."""
+        return self.units.table(self.outputs["AccountsTableName"])
 
     def start(self, execution_input: Any, machine: str | None = None) -> str:
         """Start an execution, which waits for 300 s at most."""
@@ -152,8 +168,26 @@ class Checked(Cloud):
         }
         self.wait_until(lambda: self.dynamodb.query(**request)["Count"] > 0, f"{arn} being parked")
 
+    def ends_told(self, arn: str, count: int = 1) -> Sequence[Mapping[str, Any]]:
+        """The details of EventBridge's events of so many ends of an execution, in the order of its ends.
+
+        A rule of the stack sends them to a queue; copies count once.
+        """
+        sqs, url = self.client("sqs"), self.outputs["EndsQueueUrl"]
+
+        def told() -> Sequence[Mapping[str, Any]] | None:
+            answer = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=2)
+            for message in answer.get("Messages", []):
+                detail = json.loads(message["Body"])["detail"]
+                self._ends.setdefault(detail["executionArn"], {})[detail["stopDate"]] = detail
+                sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+            found = self._ends.get(arn, {})
+            return [found[stopped] for stopped in sorted(found)] if len(found) >= count else None
+
+        return self.wait_for(told, f"the events of {count} ends of {arn}", 60.0)
+
     def acting_as(self, role: str) -> boto3.Session:
-        """A session of the role `Operator` or `Client`, which have only the construct's grants."""
+        """A session of the role `Operator`, `Client` or `Units`, which have only the constructs' grants."""
 
         def assumed() -> Mapping[str, str] | None:
             try:

@@ -12,6 +12,8 @@ from e2e.aws.own_stack import APP, LONGEST_DELETE_S, OwnStack
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _MANAGED_RULE = "StepFunctionsGetEventsForStepFunctionsExecutionRule"
+# https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch_concepts.html
+_KEPT_FOR_A_WHILE = "the run's metrics in CloudWatch and its traces in X-Ray, until they expire"
 
 Tell = Callable[[str], object]
 
@@ -40,16 +42,14 @@ def run(
         CdkError, ClientError, KeyboardInterrupt: raised after the deletion; what is left was printed.
     """
     stack.refuse_a_taken_name()
-    rule_was_there = _has_managed_rule(account)
+    before = made_by_aws(account)
     left: list[str] = []
-    with _deleting(stack, left, tell) as interrupts:
+    with _deleting(stack, left, tell, lambda: kept_by_aws(account, before)) as interrupts:
         tell(f"Deploying {stack.name} ...")
         check(stack.deploy(app))
         if interrupts.raised:
             # pytest ends its run at an interrupt, and does not raise it again.
             raise KeyboardInterrupt
-        if not rule_was_there:
-            _tell_of_the_managed_rule(account, tell)
     return left
 
 
@@ -69,8 +69,11 @@ class _Interrupts:
 
 
 @contextmanager
-def _deleting(stack: OwnStack, left: list[str], tell: Tell) -> "Iterator[_Interrupts]":
-    """Delete a stack at the end of a block, even if a signal ends it; a further signal does not interrupt that."""
+def _deleting(stack: OwnStack, left: list[str], tell: Tell, kept: Callable[[], list[str]]) -> "Iterator[_Interrupts]":
+    """Delete a stack at the end of a block, even if a signal ends it; a further signal does not interrupt that.
+
+    Then tell what AWS keeps.
+    """
 
     def say(text: str) -> None:
         # The terminal may be closed, or the pipe broken, for which rich exits.
@@ -90,19 +93,37 @@ def _deleting(stack: OwnStack, left: list[str], tell: Tell) -> "Iterator[_Interr
         for each in left:
             say(f"NOT DELETED: {each}")
         if not left:
-            say("Deleted. Nothing of this run is left.")
+            say("Deleted. Nothing that this run made is left.")
+        for each in kept():
+            say(f"AWS keeps {each}")
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _has_managed_rule(account: Account) -> bool:
-    return bool(account.client("events").list_rules(NamePrefix=_MANAGED_RULE)["Rules"])
-
-
-def _tell_of_the_managed_rule(account: Account, tell: Tell) -> None:
-    with suppress(BotoCoreError, ClientError):
-        if _has_managed_rule(account):
-            tell(
-                f"The rule {_MANAGED_RULE} is new. Step Functions has made it and manages it, for all "
-                "state machines of the Region; it is free, and is not deleted."
+def made_by_aws(account: Account) -> Mapping[str, str]:
+    """What AWS makes in an account beside the stack, and does not delete with it: in words, with its contents."""
+    rules = account.client("events").list_rules(NamePrefix=_MANAGED_RULE)["Rules"]
+    pages = account.client("logs").get_paginator("describe_resource_policies").paginate()
+    policies = [policy for page in pages for policy in page["resourcePolicies"]]
+    return {
+        # https://docs.aws.amazon.com/step-functions/latest/dg/connect-stepfunctions.html
+        **{f"the rule {rule['Name']}, by which Step Functions hears of nested executions": "" for rule in rules},
+        # https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/AWS-logs-infrastructure-CWL.html
+        **{
+            f"the resource policy {policy['policyName']} of CloudWatch Logs, which lets services deliver their logs": (
+                policy["policyDocument"]
             )
+            for policy in policies
+        },
+    }
+
+
+def kept_by_aws(account: Account, before: Mapping[str, str]) -> list[str]:
+    """What of that is new or has changed, and what expires."""
+    try:
+        after = made_by_aws(account)
+    except (BotoCoreError, ClientError) as error:
+        return [f"perhaps more, which cannot be listed: {error}", _KEPT_FOR_A_WHILE]
+    new = [f"{what}: new" for what in after if what not in before]
+    changed = [f"{what}: changed" for what, contents in after.items() if before.get(what, contents) != contents]
+    return [*new, *changed, _KEPT_FOR_A_WHILE]

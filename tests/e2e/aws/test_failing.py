@@ -192,23 +192,8 @@ def _stopped(checked: Checked) -> _Stopped:
     held_ms = checked.story(behind).held_from_ms
     if held_ms is None:
         raise NotSeen(f"{behind} never held the lock")
-    return _Stopped(holder, waiter, _details(checked, holder, waiter), row_gone_s, (held_ms - stopped_ms) / 1_000)
-
-
-def _details(checked: Checked, *arns: str) -> Mapping[str, Mapping[str, Any]]:
-    """EventBridge's events of these executions, which a rule of the stack sends to a queue."""
-    sqs, url = checked.client("sqs"), checked.outputs["EndsQueueUrl"]
-    found: dict[str, Mapping[str, Any]] = {}
-
-    def all_told() -> bool:
-        for message in sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=2).get("Messages", []):
-            detail = json.loads(message["Body"])["detail"]
-            found[detail["executionArn"]] = detail
-            sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-        return all(arn in found for arn in arns)
-
-    checked.wait_until(all_told, "the events of the stopped executions", 60.0)
-    return found
+    told = {arn: checked.ends_told(arn)[0] for arn in (holder, waiter)}
+    return _Stopped(holder, waiter, told, row_gone_s, (held_ms - stopped_ms) / 1_000)
 
 
 def _tells_of(stopped: Callable[[_Stopped], str]) -> Callable[..., None]:

@@ -7,6 +7,7 @@ import boto3
 from e2e.aws.checked import Checked, NotSeen, assumes, ends_of_parking, entity, is_refused
 
 from ticketlock import LockClient
+from ticketlock.units import Units
 
 _CONDITIONS = "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/specifying-conditions.html"
 _TRANSACTIONS = "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html"
@@ -22,6 +23,10 @@ def _operator(checked: Checked) -> boto3.Session:
 
 def _client(checked: Checked) -> boto3.Session:
     return _enforced(checked, checked.acting_as("Client"))
+
+
+def _unit_runner(checked: Checked) -> boto3.Session:
+    return _enforced(checked, checked.acting_as("Units"))
 
 
 def _enforced(checked: Checked, session: boto3.Session) -> boto3.Session:
@@ -142,3 +147,12 @@ def test_a_clients_release_wakes_the_workflow_that_waits(checked: Checked) -> tu
     checked.ended(waiter)
     ends = ends_of_parking(checked.history(waiter))
     return ends[-1] == "TaskSucceeded", ", ".join(ends)
+
+
+@assumes(assumed="`check_access` finds nothing that it lacks", link=_TRANSACTIONS, emulator_lacks=_NOT_ENFORCED)
+def test_a_role_with_the_grant_of_units_may_do_all_that_units_need(checked: Checked) -> tuple[bool, str]:
+    """Try each permission, with a role that has only `grant_units`."""
+    session = checked.once(_unit_runner)
+    units = Units(checked.outputs["UnitsTableName"], client=checked.table_of(session).client)
+    lacks = units.check_access([units.table(checked.accounts.name)])
+    return not lacks, f"lacks {', '.join(map(str, lacks)) or 'nothing'}"

@@ -1,0 +1,49 @@
+"""The user's KMS key for what Step Functions keeps of state machines: definitions, and histories of executions.
+
+https://docs.aws.amazon.com/step-functions/latest/dg/encryption-at-rest.html
+"""
+
+from aws_cdk import Annotations, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+
+def encrypt(machine: sfn.StateMachine, key: kms.IKey) -> None:
+    """Encrypt a machine with a key, which its role needs, also for the executions that it runs and waits for.
+
+    By hand: the CDK's option names the machine in the role's policy, and so works only for machines with a name of
+    their own.
+    """
+    stack = Stack.of(machine)
+    resource = machine.node.default_child
+    assert isinstance(resource, sfn.CfnStateMachine)
+    resource.encryption_configuration = sfn.CfnStateMachine.EncryptionConfigurationProperty(
+        type="CUSTOMER_MANAGED_KMS_KEY", kms_key_id=key.key_arn
+    )
+    place = f"{stack.region}:{stack.account}"
+    machines, logs = f"arn:{stack.partition}:states:{place}:stateMachine:*", f"arn:{stack.partition}:logs:{place}:*"
+    for actions, conditions in (
+        (
+            ["kms:Decrypt", "kms:GenerateDataKey"],
+            {"StringLike": {"kms:EncryptionContext:aws:states:stateMachineArn": machines}},
+        ),
+        (["kms:GenerateDataKey"], {"StringEquals": {"kms:EncryptionContext:SourceArn": logs}}),
+    ):
+        machine.add_to_role_policy(iam.PolicyStatement(actions=actions, resources=[key.key_arn], conditions=conditions))
+
+
+def let_log_delivery_decrypt(key: kms.IKey, scope: Construct) -> None:
+    """Let the delivery of logs read what machines with this key log."""
+    added = key.add_to_resource_policy(
+        iam.PolicyStatement(
+            principals=[iam.ServicePrincipal("delivery.logs.amazonaws.com")], actions=["kms:Decrypt"], resources=["*"]
+        )
+    )
+    if not added.statement_added:
+        Annotations.of(scope).add_warning_v2(
+            "ticketlock:keyPolicy:LogDelivery",
+            "the encryption key is an imported one: its policy must let the delivery of logs use it "
+            "(docs/operations.md says how)",
+        )
