@@ -44,6 +44,7 @@ _FORMS = {
 }
 _OF_CONTEXT_ALONE = {
     "permissions_boundary": "the permissions boundary of every role",
+    "managed_policies": "managed policies in place of the roles' inline ones",
     "transactions": "also deploy a `TransactionTables`, with the same settings",
     "workflows": "the state machines that save units, to attach",
 }

@@ -12,6 +12,7 @@ from ticketlock_cdk.units import access
 from ticketlock import errors as of_ticketlock
 from ticketlock.units import Isolation, Swept, Units
 from ticketlock.units._provision import UNITS_TABLE
+from ticketlock.units._rows import OPEN
 from ticketlock.wire._actions import TIME_TO_LIVE
 
 _STORED = Path(__file__).parents[2] / "tests/units/golden"
@@ -78,7 +79,7 @@ _ROWS = {
     "k#": ("keys that a unit with read locks marks", "when it is closed"),
     "w#": ("writes that do not fit into the head", "when it is closed; if saved, by TTL"),
     "c#": ("an operator's correction of an item", "after 366 days"),
-    "receipt": ("the outcome of `name#...`", "after 30 days"),
+    "receipt": ("the outcome of `name#...`", "after 30 days, or `keep_names_for`"),
     "owned": ("a unit saved under `owner#...`", "a day after `keep_for`"),
     "ended": ("`owner#...` has ended", "30 days after the last `end_owner`"),
     "guard": ("partitions of a guarded table, `guard#...`", "never: up to 16,384 a table"),
@@ -90,7 +91,9 @@ _ROLES = {
     "only reads, outside units": (access.READ_BESIDE_UNITS, access.READ_BESIDE_UNITS),
     "sweeps": (access.SWEEP_RECORDS, access.FINISH_ITEMS),
     "calls `units.end_owner`": (access.ROLL_BACK_SAVED, ()),
+    "lists open units": (("dynamodb:BatchGetItem", "dynamodb:GetItem"), ()),
 }
+_ON_THE_INDEX = {"sweeps": access.LIST_OPEN_UNITS, "lists open units": access.LIST_OPEN_UNITS}
 
 
 def levels() -> str:
@@ -174,10 +177,15 @@ def permissions() -> str:
         "on the units table",
         "on your tables",
         rows={
-            role: (_actions(units), "the same" if data == units else _actions(data))
+            role: (_actions(units) + _on_the_index(role), "the same" if data == units else _actions(data))
             for role, (units, data) in _ROLES.items()
         },
     )
+
+
+def _on_the_index(role: str) -> str:
+    actions = _ON_THE_INDEX.get(role)
+    return "" if actions is None else f"; on its `index/{OPEN}` {_actions(actions)}"
 
 
 def creation() -> str:
@@ -190,7 +198,9 @@ def creation() -> str:
             "```sh",
             f"aws dynamodb create-table --table-name units --billing-mode {told['BillingMode']} \\",
             f"  --attribute-definitions {kinds} \\",
-            f"  --key-schema {keys} --deletion-protection-enabled",
+            f"  --key-schema {keys} \\",
+            f"  --global-secondary-indexes '{json.dumps(told['GlobalSecondaryIndexes'])}' \\",
+            "  --deletion-protection-enabled",
             "aws dynamodb wait table-exists --table-name units",
             "aws dynamodb update-time-to-live --table-name units \\",
             f"  --time-to-live-specification Enabled=true,AttributeName={TIME_TO_LIVE}",
