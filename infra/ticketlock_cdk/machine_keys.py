@@ -3,11 +3,13 @@
 https://docs.aws.amazon.com/step-functions/latest/dg/encryption-at-rest.html
 """
 
-from aws_cdk import Annotations, Stack
+from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
+
+from ticketlock_cdk.tables import let_service_use
 
 
 def encrypt(machine: sfn.StateMachine, key: kms.IKey) -> None:
@@ -36,14 +38,5 @@ def encrypt(machine: sfn.StateMachine, key: kms.IKey) -> None:
 
 def let_log_delivery_decrypt(key: kms.IKey, scope: Construct) -> None:
     """Let the delivery of logs read what machines with this key log."""
-    added = key.add_to_resource_policy(
-        iam.PolicyStatement(
-            principals=[iam.ServicePrincipal("delivery.logs.amazonaws.com")], actions=["kms:Decrypt"], resources=["*"]
-        )
-    )
-    if not added.statement_added:
-        Annotations.of(scope).add_warning_v2(
-            "ticketlock:keyPolicy:LogDelivery",
-            "the encryption key is an imported one: its policy must let the delivery of logs use it "
-            "(docs/operations.md says how)",
-        )
+    service = "delivery.logs.amazonaws.com"
+    let_service_use(key, scope, name="the delivery of logs", service=service, actions=["kms:Decrypt"])

@@ -63,7 +63,7 @@ def let_logs_use(key: kms.IKey, scope: Construct) -> None:
     https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/encrypt-log-data-kms.html
     """
     stack = Stack.of(scope)
-    _let_service_use(
+    let_service_use(
         key,
         scope,
         name="CloudWatch Logs",
@@ -83,7 +83,7 @@ def let_rules_use(key: kms.IKey, scope: Construct) -> None:
     https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-key-management.html
     """
     stack = Stack.of(scope)
-    _let_service_use(
+    let_service_use(
         key,
         scope,
         name="EventBridge",
@@ -95,15 +95,16 @@ def let_rules_use(key: kms.IKey, scope: Construct) -> None:
     )
 
 
-def _let_service_use(
+def let_service_use(
     key: kms.IKey,
     scope: Construct,
     *,
     name: str,
     service: str,
     actions: Sequence[str],
-    conditions: Mapping[str, object],
+    conditions: Mapping[str, object] | None = None,
 ) -> None:
+    """Let an AWS service use a key, or warn that an imported key's policy must."""
     added = key.add_to_resource_policy(
         iam.PolicyStatement(
             principals=[iam.ServicePrincipal(service)],

@@ -171,8 +171,8 @@ def filled(books: Books, rows: int) -> None:
 
 
 def longer_than_a_page(books: Books, pages: int) -> None:
-    """Make the index so many pages longer, with heads that no unit has written."""
-    for number in range(pages * MOST_TOGETHER):
+    """Fill so many pages of the index, and begin another one, with heads that no unit has written."""
+    for number in range(pages * MOST_TOGETHER + 1):
         books.write("units", {"unit": f"{number}", "row": "head", "open": f"{number}"})
 
 
