@@ -21,6 +21,9 @@ from ticketlock.locks._lock_table import this_user
 pytestmark = pytest.mark.verify("each command is a process; tests/client tests resuming, tests/locks what operators do")
 
 
+NOT_DONE = "ticketlock: nothing was done: "
+
+
 def item_of(locks: LockClient, entity: str) -> LockItem:
     item = locks.inspect(entity).item
     assert item is not None
@@ -81,7 +84,11 @@ def test_a_lock_is_freed_by_force_after_a_question_that_names_its_holder(
     command: Command, locks: LockClient, entity: str
 ) -> None:
     token = locks.acquire(entity, owner="the holder").fencing_token
-    assert command.run("release", entity, "--force", text="n\n").exit_code == 1
+    declined = command.run("release", entity, "--force", text="n\n")
+    assert declined.exit_code == 1
+    assert declined.err.endswith(f"[y/N]: {NOT_DONE}you declined the confirmation\n")
+    unasked = command.run("release", entity, "--force", text="")
+    assert (unasked.exit_code, unasked.err.splitlines()[-1]) == (1, f"{NOT_DONE}no terminal to ask on: give --yes")
     assert held(locks, entity) == 1
     ended = command.run("release", entity, "--force", "--by", "ann", "--why", "it was killed", text="y\n")
     assert (ended.exit_code, ended.out) == (0, f"taken from the holder, fencing token {token}\n")

@@ -2,11 +2,13 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -29,7 +31,7 @@ from ticketlock.locks._items import Session, holder_attribute, lock_key
 from ticketlock.locks._lock_table import LOCK_TABLE
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.units._marks import Marks
-from ticketlock.units._operators import inspect, roll_back, settle
+from ticketlock.units._operators import corrections, inspect, roll_back, settle
 from ticketlock.units._record import UnitRecords
 from ticketlock.wire._actions import TIME_TO_LIVE
 
@@ -134,9 +136,16 @@ def test_each_example_of_units_prints_what_the_page_says(
         assert_prints([(as_here(line), as_here(prints)) for line, prints in commands], env, folder)
 
 
+@dataclass(frozen=True)
+class NumbersHere:
+    """The holder's fencing token, and the ticket of the last in line, where the locks are as in the runbook."""
+
+    fencing_token: int
+    last_ticket: int
+
+
 @pytest.fixture
-def last_ticket(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """The ticket of the last in line, where the locks are as in the runbook."""
+def numbers_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[NumbersHere]:
     memory = MemoryDynamoDB(lock_table="locks")
     with serving(memory, port=0) as endpoint:
         for name, value in {"AWS_ENDPOINT_URL": endpoint, "TICKETLOCK_TABLE": "locks"}.items():
@@ -159,16 +168,20 @@ def last_ticket(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
                 ExpressionAttributeNames={"#holder": holder_attribute(HOLDER)},
                 ExpressionAttributeValues={f":{ms}": {"N": str(ms)} for ms in times.values()},
             )
-            yield found.place.ticket
+            (holder,) = found.holders
+            yield NumbersHere(holder.fencing_token, found.place.ticket)
 
 
 @pytest.mark.always("it runs in this process")
-def test_each_example_of_the_runbook_prints_what_the_page_says(last_ticket: int) -> None:
+def test_each_example_of_the_runbook_prints_what_the_page_says(numbers_here: NumbersHere) -> None:
     commands = list(listed("docs/runbook.md"))
-    assert commands
-    (ticket,) = {words[3] for line, _ in commands if (words := line.split())[1] == "remove-waiter"}
+    told = " ".join(line for line, _ in commands)
+    (token,), (ticket,) = (
+        set(re.findall(each, told)) for each in (r"--fencing-token (\d+)", r"remove-waiter \S+ (\d+)")
+    )
     for line, prints in commands:
-        done = CliRunner().invoke(_commands._ticketlock, line.replace(ticket, str(last_ticket)).split()[1:])
+        here = line.replace(token, str(numbers_here.fencing_token)).replace(ticket, str(numbers_here.last_ticket))
+        done = CliRunner().invoke(_commands._ticketlock, shlex.split(here)[1:])
         assert (line, without_durations(done.output)) == (line, without_durations(prints))
 
 
@@ -204,7 +217,7 @@ def test_the_permissions_for_units_are_what_is_used(books: Books) -> None:
     boss.units.repair(boss.accounts, write=True)
     inserted = left_insert(books, ago_s=3 * AGO_S)
     asked = (inspect(records, marks, settled), settle(records, marks, settled), roll_back(records, marks, forced))
-    for steps in (*asked, settle(records, marks, inserted)):
+    for steps in (*asked, settle(records, marks, inserted), corrections(records, settled)):
         boss.units._performer.perform_steps(steps)
     used: dict[str, set[str]] = {"units": set(), "accounts": {"DescribeTable"}, "lines": set()}
     for sent in boss.line.sent:

@@ -121,5 +121,5 @@ def test_the_version_is_the_packages(command: Command) -> None:
 
 def test_a_shell_can_complete_it(command: Command) -> None:
     done = command.run(_TICKETLOCK_COMPLETE="bash_complete", COMP_WORDS="ticketlock re", COMP_CWORD="1")
-    assert {line.partition(",")[2] for line in done.out.splitlines()} == {"release", "remove-waiter", "renew"}
+    assert {line.partition(",")[2] for line in done.out.splitlines()} == {"release", "remove-waiter", "renew", "report"}
     assert "_ticketlock_completion_setup" in command.run(_TICKETLOCK_COMPLETE="bash_source").out

@@ -22,6 +22,7 @@ from ticketlock.cli._local import serving
 from ticketlock.cli._page import MOST_HOLDERS, MOST_LOCKS, MOST_UNITS, MOST_WAITERS, Scale, page
 from ticketlock.cli._reading import URGENT, Line, TableReader
 from ticketlock.cli._settings import CommandSettings
+from ticketlock.cli._units_reports import ListedUnit
 from ticketlock.cli._verdicts import judge
 from ticketlock.locks._items import Session
 from ticketlock.testing import ManualClock, MemoryDynamoDB
@@ -123,11 +124,12 @@ class Office:
             stuck=False,
         )
 
-    def shown(self, *units: OpenUnit) -> str:
-        return page(self.reader, "eu-west-1", replace(self.reader.read(whole=MOST_LOCKS), units=list(units)))
+    def shown(self, *units: OpenUnit, unfinished: int | None = None) -> str:
+        listed = [ListedUnit(each, unfinished) for each in units]
+        return page(self.reader, "eu-west-1", replace(self.reader.read(whole=MOST_LOCKS), units=listed))
 
-    def page(self, *units: OpenUnit) -> Node:
-        return Parsed(self.shown(*units)).root
+    def page(self, *units: OpenUnit, unfinished: int | None = None) -> Node:
+        return Parsed(self.shown(*units, unfinished=unfinished)).root
 
 
 @pytest.fixture
@@ -145,7 +147,7 @@ def two_queues(office: Office) -> None:
     office.clock.advance(6_000)
     office.comes("order-42", "web-3:30")
     for owner in ("web-4:40", "web-5:50"):
-        office.comes("order-43", owner)
+        office.comes("order-43", owner, 300)
     office.comes("order-44", "web-6:60", data="deploys 1.5")
     office.clock.advance(2)
 
@@ -283,21 +285,29 @@ def test_the_scale_ends_beyond_the_greatest_age(longest_s: int, end: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "unit",
+    ("unit", "unfinished"),
     [
-        PENDING,
-        EXPIRED,
-        replace(EXPIRED, lease_ends_in_s=-2_000.0),
-        replace(PENDING, is_saved=True),
-        COMMITTED,
-        replace(COMMITTED, ended_for_s=2_000.0),
+        (PENDING, None),
+        (EXPIRED, None),
+        (replace(EXPIRED, lease_ends_in_s=-2_000.0), None),
+        (replace(PENDING, is_saved=True), None),
+        (COMMITTED, None),
+        (COMMITTED, 0),
+        (COMMITTED, 1),
+        (replace(COMMITTED, ended_for_s=2_000.0), 0),
     ],
 )
-def test_a_unit_that_needs_an_operator_has_a_command_on_the_page(office: Office, unit: OpenUnit) -> None:
-    advice = advice_on_unit(unit)
-    assert (advice is not None and advice.command is not None) == needs_you(unit)
+def test_a_unit_that_needs_an_operator_has_a_command_on_the_page(
+    office: Office, unit: OpenUnit, unfinished: int | None
+) -> None:
+    listed = ListedUnit(unit, unfinished)
+    advice = advice_on_unit(listed)
+    assert (advice is not None and advice.command is not None) == needs_you(listed)
     commands = [] if advice is None or advice.command is None else [advice.command]
-    assert office.page(unit).texts("code", "command") == commands
+    root = office.page(unit, unfinished=unfinished)
+    assert root.texts("code", "command") == commands
+    left = "" if unit.state is Outcome.PENDING else f", {'?' if unfinished is None else unfinished} unfinished"
+    assert root.texts("small") == [f"2 items{left}"]
 
 
 @pytest.fixture
@@ -307,7 +317,7 @@ def tables(memory: MemoryDynamoDB, books: Books, monkeypatch: pytest.MonkeyPatch
     table = LockTable("locks", client=memory.client)
     for lock in (LockName("a-1"), LockName("b-1"), LockName("a-2", "others")):
         for owner in ("holder", "waiter"):
-            table.take_ticket(Claim(lock, owner, 600_000), None)
+            table.take_ticket(Claim(lock, owner, 300_000), None)
     table.set_limit(LockName("b-1"), 0)
     with serving(memory, port=0) as url:
         for name, value in {"AWS_ENDPOINT_URL": url, "TICKETLOCK_TABLE": "locks"}.items():
@@ -333,6 +343,12 @@ def test_options_say_what_is_on_the_page(tables: Books) -> None:
     assert headings("--prefix", "a") == ["a-1", "a-2"]
     assert headings("--namespace", "others") == ["a-2"]
     assert headings("--stuck", "--units-table", "units") == ["b-1", unit]
+    (counts,) = Parsed(report("-o", "-", "--stuck").stdout).root.all("dl", "counts")
+    assert list(zip(counts.texts("dd"), counts.texts("dt"), strict=True))[:3] == [
+        ("1", "stuck"),
+        ("3", "busy"),
+        ("3", "waiting"),
+    ]
 
 
 @pytest.mark.usefixtures("tables")

@@ -20,6 +20,8 @@ from ticketlock.cli._local import serving
 from ticketlock.cli._reading import URGENT, TableReader
 from ticketlock.cli._settings import CommandSettings
 from ticketlock.cli._top import Top
+from ticketlock.cli._units import Desk
+from ticketlock.cli._units_reports import ListedUnit
 from ticketlock.cli._watching import watch
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.units import OpenUnit, Outcome
@@ -46,7 +48,7 @@ def locks() -> Iterator[LockClient]:
 
 
 def waits(locks: LockClient, entity: str, owner: str = EXECUTION) -> None:
-    locks.table.take_ticket(Claim(LockName(entity), owner, 600_000), None)
+    locks.table.take_ticket(Claim(LockName(entity), owner, 300_000), None)
 
 
 def a_top(locks: LockClient) -> Top:
@@ -71,7 +73,7 @@ def test_a_frame_fits_the_terminal_and_says_what_it_leaves_out(
         for _ in range(2):
             waits(locks, f"customers/of/the/north/order-{number}")
     top = a_top(locks)
-    reading = replace(top.reader.read(), units=[UNIT] * units)
+    reading = replace(top.reader.read(), units=[ListedUnit(UNIT)] * units)
     lines = printed(top.report(reading, height - 1), width)
     # The cursor is on the last line.
     assert len(lines) <= height - 1
@@ -85,20 +87,25 @@ def test_a_frame_fits_the_terminal_and_says_what_it_leaves_out(
 
 
 @pytest.mark.parametrize(
-    ("unit", "step"),
+    ("unit", "unfinished", "step"),
     [
-        (UNIT, "wait"),
-        (replace(UNIT, is_saved=True), "nothing"),
-        (replace(UNIT, lease_ends_in_s=-1.0), "units settle"),
-        (replace(UNIT, lease_ends_in_s=-2_000.0), "see the sweeper"),
-        (replace(ENDED, ended_for_s=60.0), "nothing"),
-        (replace(ENDED, ended_for_s=2_000.0), "see the sweeper"),
-        (replace(ENDED, state=Outcome.ROLLED_BACK, ended_for_s=2_000.0), "see the sweeper"),
-        (replace(ENDED, is_closed=True, ended_for_s=2_000.0), "nothing"),
+        (UNIT, None, "wait"),
+        (replace(UNIT, is_saved=True), None, "nothing"),
+        (replace(UNIT, lease_ends_in_s=-1.0), None, "units settle"),
+        (replace(UNIT, lease_ends_in_s=-2_000.0), None, "see sweeper"),
+        (replace(ENDED, ended_for_s=60.0), None, "nothing"),
+        (replace(ENDED, ended_for_s=60.0), 0, "nothing"),
+        (replace(ENDED, ended_for_s=60.0), 1, "units settle"),
+        (replace(ENDED, ended_for_s=2_000.0), 1, "units settle"),
+        (replace(ENDED, ended_for_s=2_000.0), 0, "see sweeper"),
+        (replace(ENDED, state=Outcome.ROLLED_BACK, ended_for_s=2_000.0), None, "see sweeper"),
+        (replace(ENDED, is_closed=True, ended_for_s=2_000.0), None, "nothing"),
     ],
 )
-def test_a_unit_needs_an_operator_once_its_lease_or_the_time_for_a_sweep_is_over(unit: OpenUnit, step: str) -> None:
-    assert unit_step(unit) == step
+def test_a_unit_needs_an_operator_if_an_item_is_not_finished_or_its_lease_or_the_time_for_a_sweep_is_over(
+    unit: OpenUnit, unfinished: int | None, step: str
+) -> None:
+    assert unit_step(ListedUnit(unit, unfinished)) == step
 
 
 def test_a_reading_has_what_is_stuck_first_and_the_open_units(
@@ -106,6 +113,9 @@ def test_a_reading_has_what_is_stuck_first_and_the_open_units(
 ) -> None:
     create_table("locks", client=memory.client)
     units = [left(books, ["a"]), left(books, ["b"], ago_s=AGO_S)]
+    units += [left(books, names, is_committed=True, ago_s=AGO_S - 9) for names in (["c", "d"], ["e"])]
+    books.write("accounts", {"id": "c", "balance": 7})
+    books.write("accounts", {"id": "e", "balance": 7})
     with serving(memory, port=0) as url, LockClient("locks", client=memory.client) as locks:
         for entity in ("a-busy", "b-closed", "c-busy", "d-closed"):
             for owner in ("holder", "waiter")[: 1 if entity == "c-busy" else 2]:
@@ -123,6 +133,8 @@ def test_a_reading_has_what_is_stuck_first_and_the_open_units(
 
         whole = json.loads(top("--json", "--units-table", "units"))
         some = json.loads(top("--json", "--stuck", "--prefix", "b"))
+        other = json.loads(top("--json", "--prefix", "b", "--units-table", "units", "--units-prefix", "_other"))
+        _, counts, *stuck = top("--stuck", "--units-table", "units").splitlines()
         lines = [line.split() for line in top("--sort", "name").splitlines()]
     assert [(each["entity"], each["next"], each["isStuck"]) for each in whole["locks"]] == [
         ("b-closed", "ask who closed", True),
@@ -131,12 +143,32 @@ def test_a_reading_has_what_is_stuck_first_and_the_open_units(
         ("c-busy", "nothing", False),
     ]
     assert [each["verdict"] for each in whole["locks"][0]["holders"]] == ["granted"]
-    assert [(each["unit"], each["state"], each["isStuck"]) for each in whole["units"]] == [
-        (units[1], "expired", True),
-        (units[0], "pending", False),
+    assert [(each["unit"], each["state"], each["unfinishedCount"], each["next"]) for each in whole["units"]] == [
+        (units[1], "expired", None, "units settle"),
+        (units[2], "committed", 1, "units settle"),
+        (units[0], "pending", None, "wait"),
+        (units[3], "committed", 0, "nothing"),
     ]
+    assert [each["unfinishedCount"] for each in other["units"]] == [None, None, 0, 0]
+    assert [each["isStuck"] for each in whole["units"]] == [True, True, False, False]
     assert ([each["entity"] for each in some["locks"]], some["units"]) == (["b-closed"], None)
+    assert counts == "4 busy, 2 stuck, 3 waiting; units: 1 expired, 2 committed, 1 pending"
+    assert [line.split()[0] for line in stuck if line] == ["lock", "b-closed", "d-closed", "unit", *units[1:3]]
     assert [line[0] for line in lines[3:]] == ["lock", "a-busy", "b-closed", "c-busy", "d-closed"]
+
+
+@pytest.mark.parametrize(
+    ("items", "prefix", "unfinished"),
+    [(100, None, 100), (100, "_other", 0), (101, None, 100), (101, "_other", None)],
+)
+def test_of_a_committed_unit_the_first_hundred_items_are_counted(
+    memory: MemoryDynamoDB, books: Books, items: int, prefix: str | None, unfinished: int | None
+) -> None:
+    unit = left(books, [f"a-{number}" for number in range(items)], is_committed=True, ago_s=AGO_S)
+    with serving(memory, port=0) as url:
+        settings = CommandSettings(units_table="units", endpoint_url=url, region="us-east-1", prefix=prefix)
+        (listed,) = Desk(settings).read_open(print)
+    assert (listed.unit.unit, listed.unfinished) == (unit, unfinished)
 
 
 def test_a_reading_that_fails_is_reported_and_the_next_one_is_taken_until_a_signal(

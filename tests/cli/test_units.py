@@ -1,6 +1,7 @@
 """`ticketlock units`: what it prints of units of crashed processes, what it asks before it writes, how it ends."""
 
 import json
+import shlex
 import time
 from collections.abc import Callable, Iterator
 
@@ -82,7 +83,7 @@ def test_a_list_of_units_tells_people_who_is_past_its_lease_or_that_it_is_empty(
     assert json.loads(ask("ls", "--json").out) == []
     unit = left(books, ["a"], ago_s=AGO_S)
     heading, _, line = ask("ls").out.splitlines()
-    assert heading.split() == ["unit", "state", "age", "lease", "items", "rolled", "back", "by"]
+    assert heading.split() == ["unit", "state", "age", "lease", "items", "unfinished"]
     assert line.startswith(f"{unit}  expired ")
 
 
@@ -139,13 +140,12 @@ def test_a_unit_without_a_record_ends_a_command_with_76(ask: Ask, word: str) -> 
 def test_settling_tells_how_the_unit_ended_and_which_items_it_has_ended(ask: Ask, books: Books) -> None:
     unit = left(books, ["a", "b"], is_committed=True)
     ended = ask("settle", unit)
-    assert (ended.exit_code, ended.out, ended.err) == (0, "committed: 2 items finished\n", "")
+    assert (ended.exit_code, ended.out, ended.err) == (0, "committed: all 2 items finished\n", "")
     assert balances(books, "a", "b") == [0, 0]
-    assert ask("settle", unit).out == "committed\n"
     over = left(books, ["c"], ago_s=AGO_S)
     told = json.loads(ask("settle", over, "--json").out)
     key = {"table": "accounts", "key": {"id": {"S": "c"}}}
-    assert told == {"unit": over, "outcome": "rolled back", "items": [key]}
+    assert told == {"unit": over, "outcome": "rolled back", "items": [key], "refused": []}
 
 
 def test_settling_ends_with_a_code_of_its_own_while_the_lease_runs(ask: Ask, books: Books) -> None:
@@ -158,10 +158,14 @@ def test_settling_says_what_keeps_a_unit_from_finishing_without_values(ask: Ask,
     unit = left(books, ["a", "b"], is_committed=True)
     marked(books, "a", "a secret")
     ended = ask("settle", unit)
-    assert (ended.exit_code, ended.out) == (78, "committed\n")
+    assert (ended.exit_code, ended.out) == (78, "committed: not all of 2 items ended\n")
     assert "a secret" not in ended.err
     ended = ask("settle", refused)
-    assert (ended.exit_code, "`ticketlock units correct`" in ended.err) == (78, True), ended.err
+    assert (ended.exit_code, ended.out) == (78, "committed: 1 of 1 item refused\n"), ended.err
+    told = ended.err.splitlines()[-1]
+    assert told == f"ticketlock units correct {refused} accounts '{KEY}' > item.json"
+    command = shlex.split(told)
+    assert ask(*command[2:-2]).exit_code == 0
 
 
 def test_a_rollback_asks_first_and_names_what_it_has_unmarked(ask: Ask, books: Books) -> None:
@@ -173,7 +177,7 @@ def test_a_rollback_asks_first_and_names_what_it_has_unmarked(ask: Ask, books: B
     ended = ask("rollback", unit, text="y\n")
     assert (ended.exit_code, ended.out) == (0, "rolled back: 1 item unmarked\naccounts id=a\n")
     assert not is_marked(books, "a")
-    assert (ask("rollback", unit).exit_code, ask("settle", unit).out) == (0, "rolled back\n")
+    assert (ask("rollback", unit).exit_code, ask("settle", unit).out) == (0, "rolled back: 0 items unmarked\n")
 
 
 def test_a_rollback_of_a_committed_unit_is_refused(ask: Ask, books: Books) -> None:
@@ -246,6 +250,10 @@ def test_a_correction_drops_what_the_unit_writes_if_the_operator_says_so(ask: As
     assert books.item("accounts", {"id": "ann"}) == {"id": "ann", "balance": 100}
     (row,) = [row for row in books.everything()["units"] if row["row"].startswith("c#")]
     assert (row["by"], row["why"], row["action"]) == ("ada", "a typo", "dropped")
+    assert ask("settle", refused).out == "committed: all 1 item finished\n"
+    (kept,) = json.loads(ask("show", refused, "--json").out)["corrections"]
+    assert kept == {"atMs": row["atMs"], "by": "ada", "why": "a typo", "table": "accounts", "action": "dropped"}
+    assert ask("show", refused).out.splitlines()[-1].split()[1:] == ["ada", "a", "typo", "accounts", "dropped"]
 
 
 NO_TABLE = "there is no table 'none' in this account and Region: us-east-1 (http"

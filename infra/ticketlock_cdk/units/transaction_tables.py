@@ -62,7 +62,8 @@ class TransactionTables(UnitsMetrics, Construct):
             again. With ``RETAIN`` they stay then, too; the table is protected from deletion unless it is ``DESTROY``.
         log_retention: how long logs are kept.
         encryption_key: your KMS key for a new table, the logs and the dead letters. An existing table keeps its own.
-        vpc: a network for the functions, from which they must reach DynamoDB.
+        vpc: a network for the functions, from which they must reach DynamoDB, and Step Functions if machines are
+            attached.
         vpc_subnets: which of its subnets.
         security_groups: those of the functions; by default a new one without inbound rules.
         memory_size: the functions' memory, in MB: 256 to 10,240.

@@ -1,20 +1,19 @@
 """What an operator should do next about a lock or a unit, or expect of it: a sentence, and the command to type."""
 
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from ticketlock import LockName, LockState
-from ticketlock.cli._units_reports import state_of
-from ticketlock.cli._verdicts import NextStep, judge
-from ticketlock.cli._wording import plain, span
+from ticketlock.cli._units_reports import ListedUnit, items_told, state_of
+from ticketlock.cli._verdicts import NextStep, judge, taken_by_then_ms
+from ticketlock.cli._wording import plain, short_owner, span
 from ticketlock.locks._items import DEFAULT_NAMESPACE
-from ticketlock.units import OpenUnit
 
 _SWEPT_BY_THEN_S = 1_800
 """By then sweeps have ended and closed a unit."""
 
-UnitStep = Literal["nothing", "wait", "units settle", "see the sweeper"]
+UnitStep = Literal["nothing", "wait", "units settle", "see sweeper"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,62 +50,74 @@ def advice_on(lock: LockName, found: LockState | None) -> Advice | None:
         held = span(now_ms - holder.since_ms)
         return Advice(f"held for {held} already, {usual} on average: look at the holder's work")
     if judged.next is NextStep.TAKEN and first is not None:
-        left = span(max(0, first.lease_until_ms - now_ms))
-        return Advice(
-            f"the first in line takes it at its next poll; if that has crashed, its place in line ends in {left}"
-        )
+        return Advice(f"the first in line takes it within {span(taken_by_then_ms(first))}, if it lives: look again")
     name = shlex.quote(plain(lock.entity))
     if lock.namespace != DEFAULT_NAMESPACE:
         name += f" --namespace {shlex.quote(plain(lock.namespace))}"
-    advice = _STEPS[judged.next]
-    token, ticket = holder and holder.fencing_token, first and first.ticket
-    return replace(advice, command=advice.command and advice.command.format(name=name, token=token, ticket=ticket))
+    if judged.next is NextStep.NOT_TAKEN and first is not None:
+        return Advice(
+            f"the first in line, {_who(first.owner)}, has not taken it for {span(judged.late_ms)}: it has crashed or "
+            "is paused; if all waiters stand still, run `ticketlock doctor` with their role; if only this one, remove "
+            "it (a live one joins again at the end)",
+            f"ticketlock remove-waiter {name} {first.ticket}",
+        )
+    taken_away = "" if holder is None else f"ticketlock release {name} --force --fencing-token {holder.fencing_token}"
+    if judged.next is NextStep.ASK and holder is not None:
+        data = "" if holder.data is None else f" (data: {plain(holder.data)})"
+        return Advice(
+            f"its lease is {span(holder.lease_ms)}, and has not been renewed: ask {_who(holder.owner)}{data} whether "
+            "it works; if it is certainly gone",
+            taken_away,
+        )
+    if judged.next is NextStep.WAIT_OUT:
+        return Advice(
+            "the holder has crashed, is paused, or has no heartbeat: the first in line takes the lock some seconds "
+            "after the end of the lease; if it is certainly gone",
+            taken_away,
+        )
+    if judged.next is NextStep.CLOSED:
+        return Advice("ask who has closed it; no one takes it before", f"ticketlock limit {name} --unset")
+    return Advice("wait for the holder's work")
 
 
-_STEPS = {
-    NextStep.WAIT: Advice("wait for the holder's work"),
-    NextStep.WAIT_OUT: Advice(
-        "the holder has crashed, is paused, or has no heartbeat: the first in line takes the lock some seconds after "
-        "the end of the lease; if it is certainly gone",
-        "ticketlock release {name} --force --fencing-token {token}",
-    ),
-    NextStep.NOT_TAKEN: Advice(
-        "the first in line should have taken it by now: run `ticketlock doctor` with its role; if it has crashed",
-        "ticketlock remove-waiter {name} {ticket}",
-    ),
-    NextStep.CLOSED: Advice(
-        "ask who has closed it; no one takes it before",
-        "ticketlock limit {name} --unset",
-    ),
-}
+def _who(owner: str) -> str:
+    return plain(short_owner(owner))
 
 
-def unit_step(unit: OpenUnit) -> UnitStep:
+def unit_step(listed: ListedUnit) -> UnitStep:
     """What to expect of a unit, or to do about it, in a few words."""
-    state = state_of(unit)
+    unit, state = listed.unit, state_of(listed.unit)
     if state == "expired":
-        return "units settle" if -(unit.lease_ends_in_s or 0) < _SWEPT_BY_THEN_S else "see the sweeper"
+        return "units settle" if -(unit.lease_ends_in_s or 0) < _SWEPT_BY_THEN_S else "see sweeper"
+    if listed.unfinished:
+        return "units settle"
     if state in ("committed", "rolled back") and (unit.ended_for_s or 0) > _SWEPT_BY_THEN_S:
-        return "see the sweeper"
+        return "see sweeper"
     return "wait" if state == "pending" else "nothing"
 
 
-def needs_you(unit: OpenUnit) -> bool:
+def needs_you(listed: ListedUnit) -> bool:
     """Whether a unit waits for an operator, and neither for its process nor for a sweep to come."""
-    return unit_step(unit) not in ("nothing", "wait")
+    return unit_step(listed) not in ("nothing", "wait")
 
 
-def advice_on_unit(unit: OpenUnit) -> Advice | None:
+def advice_on_unit(listed: ListedUnit) -> Advice | None:
     """What to do about a unit; None for nothing."""
-    step = unit_step(unit)
+    step, unit = unit_step(listed), listed.unit
     if step == "nothing":
         return None
     if step == "wait":
         return Advice("wait for its process, or for the end of its lease")
-    text = (
-        "its process has crashed, or was not resumed in time: the next unit that needs its items, or the next sweep, "
-        "rolls it back; to do it at once"
-        if step == "units settle"
-        else "no sweep has ended it in half an hour: read the log of the sweeper; to end this unit alone"
-    )
+    if step == "see sweeper":
+        text = "no sweep has ended it in half an hour: read the log of the sweeper; to end this unit alone"
+    elif listed.unfinished:
+        text = (
+            f"{items_told(listed.unfinished)} not finished: its process has crashed, or DynamoDB refuses a new value; "
+            "to finish it at once, or to be told what is refused"
+        )
+    else:
+        text = (
+            "its process has crashed, or was not resumed in time: the next unit that needs its items, or the next "
+            "sweep, rolls it back; to do it at once"
+        )
     return Advice(text, f"ticketlock units settle {unit.unit}")

@@ -36,7 +36,7 @@ _OF_ANOTHER_KIND = "ValidationException"
 
 MEANINGS: Mapping[int | str, str] = {
     0: "success; `run` exits with the program's code",
-    ANSWER_WAS_NO: "you declined the confirmation: nothing was done",
+    ANSWER_WAS_NO: "you declined the confirmation, or there was no terminal to ask on: nothing was done",
     USAGE: "the command line is wrong",
     UNAVAILABLE: "the service cannot be reached, or throttles for longer than 8 s",
     WAIT_IS_OVER: "the wait has timed out (--conflict-exit-code changes this code)",
@@ -60,18 +60,19 @@ def of_failed_start(error: OSError) -> int:
 
 
 class Ended(click.ClickException):
-    """Ends the command with one line on stderr and an exit code."""
+    """Ends the command with one line on stderr, commands to type in lines of their own, and an exit code."""
 
     exit_code: int  # type: ignore[misc]  # click has one for each class, and reads that of the instance
 
-    def __init__(self, message: str | None, exit_code: int) -> None:
+    def __init__(self, message: str | None, exit_code: int, commands: Sequence[str] = ()) -> None:
         super().__init__(" ".join((message or "").split()))
         self.exit_code = exit_code
+        self.commands = commands
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Write the line."""
         if self.message:
-            click.echo(f"ticketlock: {self.message}", file=file, err=file is None)
+            click.echo("\n".join([f"ticketlock: {self.message}", *self.commands]), file=file, err=file is None)
 
 
 def say_wrong_usage(wrong: click.UsageError) -> None:

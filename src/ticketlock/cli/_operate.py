@@ -10,7 +10,7 @@ import click
 from ticketlock import InvalidLockRequest, LockLost, LockName, LockState, LockTable, create_table
 from ticketlock.cli._exits import ANSWER_WAS_NO, CONFIGURATION, LEASE_LOST, UNAVAILABLE, USAGE, Ended, Explained
 from ticketlock.cli._settings import namespace_option, settings_of, table_options
-from ticketlock.cli._wording import decided, lease, permits_of, plain, span
+from ticketlock.cli._wording import confirm, decided, lease, permits_of, plain, span
 from ticketlock.locks._items import LockItem
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -36,7 +36,7 @@ def init(context: click.Context, /, yes: bool, deletion_protection: bool) -> Non
     settings = settings_of(context)
     name, place = settings.table_name, settings.place()
     if not yes:
-        click.confirm(f"Create the table '{name}' in {place}?", abort=True, err=True)
+        confirm(f"Create the table '{name}' in {place}?")
     more: dict[str, Any] = {"DeletionProtectionEnabled": True} if deletion_protection else {}
     client = settings.client(**_PATIENT)
     try:
@@ -77,7 +77,7 @@ def force(
     if not yes:
         who = "this holder" if len(holders) == 1 else "each of these holders"
         then = f"Until its next heartbeat, {who} may work at the same time as the next one"
-        click.confirm(f"Take the lock on '{name}' away? {then}", abort=True, err=True)
+        confirm(f"Take the lock on '{name}' away? {then}")
     reason = _reason(why, yes=yes)
     for holder in holders:
         try:
@@ -123,7 +123,7 @@ def limit(
     table, lock, name = settings_of(context).lock_table(), LockName(entity, namespace), plain(entity)
     if not yes:
         found = table.inspect(lock)
-        click.confirm(f"{_what(permits, unset=unset)} '{name}' ({_as_found(found)})?", abort=True, err=True)
+        confirm(f"{_what(permits, unset=unset)} '{name}' ({_as_found(found)})?")
     reason = _reason(why, yes=yes)
     if not unset:
         assert permits is not None
@@ -195,7 +195,7 @@ def remove_waiter(context: click.Context, /, entity: str, ticket: int, yes: bool
         waited_ms = found.now.likely_ms - row.created_at_ms
         of_lease = lease(row.lease_until_ms - found.now.likely_ms)
         click.echo(f"{plain(row.owner)}, ticket {ticket}: has waited {span(waited_ms)}, lease {of_lease}", err=True)
-        click.confirm(f"Remove it from the queue for '{name}'?", abort=True, err=True)
+        confirm(f"Remove it from the queue for '{name}'?")
     removed = table.remove_waiter(lock, ticket)
     if removed is None:
         raise _no_waiter(name, ticket)

@@ -16,11 +16,10 @@ from ticketlock.cli._advice import Advice, advice_on, advice_on_unit, needs_you
 from ticketlock.cli._html import document, element, style_sheet
 from ticketlock.cli._reading import Line, TableReader, TableReading
 from ticketlock.cli._show import Listed, decisions
-from ticketlock.cli._units_reports import items_told, state_of
+from ticketlock.cli._units_reports import ListedUnit, items_told, state_of, unfinished_told
 from ticketlock.cli._verdicts import TimedVerdict, left_ms, verdict_on
 from ticketlock.cli._wording import lease, permits_and_who_set_them, short_owner, span
 from ticketlock.locks._items import DEFAULT_NAMESPACE, Holder, Row
-from ticketlock.units import OpenUnit
 
 # Of more, the page says only how many there are.
 MOST_LOCKS = 50
@@ -129,8 +128,9 @@ def page(reader: TableReader, place: str, reading: TableReading) -> str:
         place: the table's Region, and its endpoint if it is not that of AWS.
         reading: the first ``MOST_LOCKS`` locks with their whole queues.
     """
-    locks, units, table = reading.locks[:MOST_LOCKS], (reading.units or [])[:MOST_UNITS], reader.settings.table_name
-    ages_ms = [age for line in locks for age in _ages_ms(line.listed)] + [unit.age_s * 1_000 for unit in units]
+    locks, units = reading.shown_locks[:MOST_LOCKS], (reading.shown_units or [])[:MOST_UNITS]
+    table = reader.settings.table_name
+    ages_ms = [age for line in locks for age in _ages_ms(line.listed)] + [each.unit.age_s * 1_000 for each in units]
     scale = Scale.up_to(max(ages_ms, default=0))
     stuck = sum(line.judged.is_stuck for line in reading.locks)
     head = element(
@@ -147,8 +147,8 @@ def page(reader: TableReader, place: str, reading: TableReading) -> str:
         "main",
         element("h1", "Locks in the table ", element("bdi", table)),
         element("p", *_when_and_what(reader, place, reading), class_="faint"),
-        element("dl", *_counts(reader, reading, stuck), class_="counts"),
-        *_of_locks(reader, reading, scale),
+        element("dl", *_counts(reading, stuck), class_="counts"),
+        *_of_locks(reading, scale),
         *_of_units(reader, reading, scale),
         _footer(reader),
         style=scale.lines(),
@@ -177,19 +177,17 @@ def _when_and_what(reader: TableReader, place: str, reading: TableReading) -> It
         yield f"; only {', '.join(only)}"
 
 
-def _counts(reader: TableReader, reading: TableReading, stuck: int) -> Iterator[Element]:
+def _counts(reading: TableReading, stuck: int) -> Iterator[Element]:
     yield _count("stuck", stuck, is_alarm=stuck > 0)
-    if not reader.stuck:
-        yield _count("busy", len(reading.locks))
+    yield _count("busy", len(reading.locks))
     yield _count("waiting", sum(line.listed.waiting for line in reading.locks))
     waited_ms = [line.listed.now_ms - line.listed.first.created_at_ms for line in reading.locks if line.listed.first]
     yield _count("longest wait", span(max(waited_ms)) if waited_ms else "none")
     if reading.units is not None:
-        states = [state_of(unit) for unit in reading.units]
+        states = [state_of(each.unit) for each in reading.units]
         each = ", ".join(f"{states.count(state):,} {state}" for state in dict.fromkeys(states))
-        what = "units that need you" if reader.stuck else "open units"
         is_alarm = any(map(needs_you, reading.units))
-        yield _count(f"{what}{each and ': '}{each}", len(states), is_alarm=is_alarm, is_wide=True)
+        yield _count(f"open units{each and ': '}{each}", len(states), is_alarm=is_alarm, is_wide=True)
     if reading.strange:
         yield _count("rows of no unit in the units table", reading.strange, is_alarm=True)
 
@@ -200,12 +198,13 @@ def _count(what: str, number: int | str, *, is_alarm: bool = False, is_wide: boo
     return element("div", element("dt", what), element("dd", told), class_=kinds)
 
 
-def _of_locks(reader: TableReader, reading: TableReading, scale: Scale) -> Iterator[Element]:
-    if not reading.locks:
+def _of_locks(reading: TableReading, scale: Scale) -> Iterator[Element]:
+    locks = reading.shown_locks
+    if not locks:
         yield element("h2", "Locks")
-        yield element("p", "No lock is stuck." if reader.stuck else "No lock is busy.", class_="card")
+        yield element("p", "No lock is stuck." if reading.locks else "No lock is busy.", class_="card")
     groups: dict[str, list[Line]] = {}
-    for line in reading.locks[:MOST_LOCKS]:
+    for line in locks[:MOST_LOCKS]:
         is_waited_for = line.listed.first is not None or line.listed.front is None
         title = _STUCK if line.judged.is_stuck else _WAITED_FOR if is_waited_for else _IDLE
         groups.setdefault(title, []).append(line)
@@ -217,7 +216,7 @@ def _of_locks(reader: TableReader, reading: TableReading, scale: Scale) -> Itera
             )
         else:
             yield from (_waited_for(line, scale) for line in lines)
-    yield from _more(len(reading.locks) - MOST_LOCKS, "lock", "ticketlock ls --busy")
+    yield from _more(len(locks) - MOST_LOCKS, "lock", "ticketlock ls --busy")
 
 
 def _waited_for(line: Line, scale: Scale) -> Element:
@@ -374,21 +373,24 @@ def _facts(listed: Listed) -> Iterator[Element]:
 
 
 def _of_units(reader: TableReader, reading: TableReading, scale: Scale) -> Iterator[Element]:
-    if reading.units is None:
+    units = reading.shown_units
+    if units is None:
         return
     yield element("h2", "Open units in the table ", element("bdi", reader.settings.units_table_name))
-    if not reading.units:
-        yield element("p", "No unit needs you." if reader.stuck else "No unit is open.", class_="card")
+    if not units:
+        yield element("p", "No unit needs you." if reading.units else "No unit is open.", class_="card")
         return
-    groups = [element("tbody", *_unit(unit, scale)) for unit in reading.units[:MOST_UNITS]]
+    groups = [element("tbody", *_unit(each, scale)) for each in units[:MOST_UNITS]]
     yield element("div", _table("Unit", scale, groups), class_="card units")
-    yield from _more(len(reading.units) - MOST_UNITS, "unit", "ticketlock units ls")
+    yield from _more(len(units) - MOST_UNITS, "unit", "ticketlock units ls")
 
 
-def _unit(unit: OpenUnit, scale: Scale) -> Iterator[Element]:
+def _unit(listed: ListedUnit, scale: Scale) -> Iterator[Element]:
+    unit = listed.unit
     state, ends_in_s = state_of(unit), unit.lease_ends_in_s
+    items = items_told(unit.items) + ("" if state != "committed" else f", {unfinished_told(listed)} unfinished")
     by = f"rolled back by {unit.rolled_back_by}" if unit.rolled_back_by else ""
-    notes = _notes(items_told(unit.items), f"of {short_owner(unit.owner)}" if unit.owner else "", by)
+    notes = _notes(items, f"of {short_owner(unit.owner)}" if unit.owner else "", by)
     told = "-" if ends_in_s is None else lease(round(ends_in_s * 1_000))
     yield element(
         "tr",
@@ -396,7 +398,7 @@ def _unit(unit: OpenUnit, scale: Scale) -> Iterator[Element]:
         element("td", scale.age(unit.age_s * 1_000, "open", state)),
         element("td", told),
     )
-    if (advice := advice_on_unit(unit)) is not None:
+    if (advice := advice_on_unit(listed)) is not None:
         yield element("tr", element("td", *_next(advice), colspan="3"), class_="under")
 
 

@@ -1,20 +1,19 @@
 """One reading of the busy locks and the open units, with the verdict on each: what ``top`` and ``report`` show."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
 
-from ticketlock import LockName, LockTable
+from ticketlock import LockTable
 from ticketlock.cli._advice import needs_you
-from ticketlock.cli._settings import CommandSettings, units_table_option
+from ticketlock.cli._settings import CommandSettings, units_prefix_option, units_table_option
 from ticketlock.cli._show import ORDERS as ORDERS_OF_LISTS
 from ticketlock.cli._show import Listed, in_detail, read_list
 from ticketlock.cli._units import Desk, explaining
-from ticketlock.cli._verdicts import Judged, is_free
-from ticketlock.units import OpenUnit
-from ticketlock.units._operators import open_units
+from ticketlock.cli._units_reports import ListedUnit
+from ticketlock.cli._verdicts import Judged
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,38 +32,29 @@ class TableReading:
 
     Attributes:
         now_ms: its time, by the table.
-        locks: the busy locks that were asked for, in the order that was asked for.
+        locks: the busy locks, in the order that was asked for.
         units: the open units, the most urgent first; None without a units table.
         strange: how many rows of the units table no unit has written.
+        stuck: whether only what is stuck is shown; the counts are those of all.
     """
 
     now_ms: int
     locks: list[Line]
-    units: list[OpenUnit] | None
+    units: list[ListedUnit] | None
     strange: int
+    stuck: bool
 
+    @property
+    def shown_locks(self) -> list[Line]:
+        """Those that were asked for."""
+        return [each for each in self.locks if each.judged.is_stuck or not self.stuck]
 
-@dataclass
-class FreeLocks:
-    """Remembers since when each lock has been free for the same first waiter."""
-
-    _since: dict[LockName, tuple[int, int, int]] = field(default_factory=dict)
-
-    def judge(self, listed: Sequence[Listed]) -> list[Line]:
-        """The verdicts on the locks of the next reading."""
-        before, self._since = self._since, {}
-        return [Line(each, each.judged(self._free_for_ms(each, before))) for each in listed]
-
-    def _free_for_ms(self, listed: Listed, before: Mapping[LockName, tuple[int, int, int]]) -> int | None:
-        name, front, first = listed.lock.lock, listed.front, listed.first
-        if front is None or front.item is None or first is None or not is_free(front.item, first):
+    @property
+    def shown_units(self) -> list[ListedUnit] | None:
+        """Those that were asked for."""
+        if self.units is None:
             return None
-        now_ms = front.now.likely_ms
-        seen = (front.item.fencing_token, first.ticket, now_ms)
-        if name in before and before[name][:2] == seen[:2]:
-            seen = before[name]
-        self._since[name] = seen
-        return now_ms - seen[2] or None
+        return [each for each in self.units if needs_you(each) or not self.stuck]
 
 
 def _of_lock(order: Callable[[Listed], Any]) -> Callable[[Line], Any]:
@@ -79,8 +69,8 @@ ORDERS: Mapping[str, Callable[[Line], Any]] = {
 """By name, how locks are sorted: ``urgent`` has the stuck ones first, and of those the one with the oldest waiter."""
 
 
-def _urgency(unit: OpenUnit) -> tuple[bool, bool, float]:
-    return not needs_you(unit), unit.ended_for_s is not None, -unit.age_s
+def _urgency(listed: ListedUnit) -> tuple[bool, bool, float]:
+    return not needs_you(listed), listed.unit.ended_for_s is not None, -listed.unit.age_s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +92,6 @@ class TableReader:
     prefix: str
     order: str
     stuck: bool
-    free: FreeLocks = field(default_factory=FreeLocks)
 
     @classmethod
     def of(
@@ -126,28 +115,31 @@ class TableReader:
             whole: of how many locks, the first in the order, the whole queue is read; of the others only the first in
                 line.
         """
-        lines = self._asked(self.free.judge(read_list(self.table, self.namespace, self.prefix, busy=True)))
+        lines = self._judged(read_list(self.table, self.namespace, self.prefix, busy=True))
+        if self.stuck:
+            whole = min(whole, sum(line.judged.is_stuck for line in lines))
         first = in_detail(self.table, [line.listed.lock for line in lines[:whole]], to_the_end=True)
-        lines = [*self._asked([Line(each, each.judged()) for each in first]), *lines[whole:]]
+        lines = [*self._judged(first), *lines[whole:]]
         units, strange = self._read_units()
-        return TableReading(self.table.now().likely_ms, lines, units, strange)
+        return TableReading(self.table.now().likely_ms, lines, units, strange, self.stuck)
 
-    def _asked(self, lines: Sequence[Line]) -> list[Line]:
-        """Those that are of interest, in the order that was asked for."""
-        return sorted((each for each in lines if each.judged.is_stuck or not self.stuck), key=ORDERS[self.order])
+    def _judged(self, listed: Sequence[Listed]) -> list[Line]:
+        """Locks with the verdicts on them, in the order that was asked for."""
+        return sorted((Line(each, each.judged()) for each in listed), key=ORDERS[self.order])
 
-    def _read_units(self) -> tuple[list[OpenUnit] | None, int]:
+    def _read_units(self) -> tuple[list[ListedUnit] | None, int]:
         if self.desk is None:
             return None, 0
         strange: list[object] = []
         with explaining(self.settings):
-            units = self.desk.perform(open_units(self.desk.records, strange.append))
-        return sorted((each for each in units if needs_you(each) or not self.stuck), key=_urgency), len(strange)
+            units = self.desk.read_open(strange.append)
+        return sorted(units, key=_urgency), len(strange)
 
 
 def reading_options(command: F) -> F:
     """Add the options that say what is read."""
     for option in (
+        units_prefix_option,
         units_table_option,
         click.option("--stuck", is_flag=True, help="Only the locks and units that need you, or a lease to end."),
         click.option("--prefix", default="", help="Only locks whose entity begins with this text."),

@@ -246,6 +246,19 @@ units_table_option = click.option(
     **_from("TICKETLOCK_UNITS_TABLE", environment=True),
 )
 
+
+def _keep_units_prefix(context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        settings_of(context).prefix = value
+
+
+units_prefix_option = click.option(
+    "--units-prefix",
+    metavar="TEXT",
+    help="The prefix of the attributes that units add to your items.  [default: _tlu]",
+    **_MORE | {"callback": _keep_units_prefix},
+)
+
 lease_option = click.option(
     "--lease",
     type=Duration("1s", "7d"),

@@ -81,11 +81,11 @@ class Listed:
         has_no_row = self.front is not None and not self.front.rows
         return 0 if has_no_row else self.lock.waiting
 
-    def judged(self, free_for_ms: int | None = None) -> Judged:
+    def judged(self) -> Judged:
         """The verdict on it; see ``judge``."""
         if self.front is None and not self.lock.held and not self.lock.waiting:
             return Judged(TimedVerdict("free" if self.lock.permits else "closed"))
-        return judge(self.front, free_for_ms)
+        return judge(self.front)
 
     @property
     def held_since_ms(self) -> float:

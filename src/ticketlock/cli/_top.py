@@ -16,20 +16,23 @@ from ticketlock.cli._exits import CONFIGURATION, UNAVAILABLE, USAGE, Explained
 from ticketlock.cli._reading import ORDERS, URGENT, Line, TableReader, TableReading, reading_options
 from ticketlock.cli._settings import settings_of, table_options
 from ticketlock.cli._show import json_option, summary, wide_option
-from ticketlock.cli._units_reports import UnitWord, state_of, unit_json
+from ticketlock.cli._units import listed_json
+from ticketlock.cli._units_reports import ListedUnit, UnitWord, state_of, unfinished_told
 from ticketlock.cli._verdicts import NextStep, Word, left_ms
 from ticketlock.cli._watching import every_option, watch
-from ticketlock.cli._wording import Ending, console, plain, short_owner, short_span
+from ticketlock.cli._wording import Ending, console, ending, plain, short_owner, short_span
 from ticketlock.locks._items import DEFAULT_NAMESPACE
-from ticketlock.units import OpenUnit
 
 _LEAST_CELLS = 8
 """What is shown of a name if there is no room for more."""
 
+_NEXT_CELLS = 10
+"""What is shown at most of the owner to ask."""
+
 _NAMES = ("lock", "holder")
 """The columns whose cells are cut if there is no room."""
 
-_NUMBERS = ("lease", "queue", "oldest", "age", "items")
+_NUMBERS = ("lease", "queue", "oldest", "age", "items", "unfinished")
 
 _STYLES: Mapping[Word | UnitWord, str] = {
     "renewing": "green",
@@ -39,10 +42,6 @@ _STYLES: Mapping[Word | UnitWord, str] = {
     "closed": "magenta",
     "free": "cyan",
 }
-
-
-def _unit_json(unit: OpenUnit) -> dict[str, Any]:
-    return {**unit_json(unit), "next": unit_step(unit), "isStuck": needs_you(unit)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,20 +60,20 @@ class Top:
 
     def to_json(self, reading: TableReading) -> dict[str, Any]:
         """A reading, for programs."""
-        units = reading.units
+        units = reading.shown_units
         return {
             "table": self.reader.settings.table_name,
             "place": self.place,
             "readAtMs": reading.now_ms,
-            "locks": [summary(line.listed, line.judged) for line in reading.locks],
+            "locks": [summary(line.listed, line.judged) for line in reading.shown_locks],
             "unitsTable": self.reader.settings.units_table if units is not None else None,
-            "units": None if units is None else [_unit_json(unit) for unit in units],
+            "units": None if units is None else [listed_json(unit) for unit in units],
             "strangeRows": reading.strange,
         }
 
     def report(self, reading: TableReading, lines: int | None) -> RenderableType:
         """A reading, for people: a line for each lock and unit, and no more of them than there are lines for."""
-        locks, units = reading.locks, reading.units or []
+        locks, units = reading.shown_locks, reading.shown_units or []
         # Of the heading, and of the headings of both tables with a blank line before each.
         others = 6 if units else 4
         of_locks, of_units = _share(len(locks), len(units), None if lines is None else lines - others)
@@ -83,7 +82,7 @@ class Top:
         if locks:
             parts += [_locks_table(locks[:of_locks], wide=self.wide), *_more(len(locks) - of_locks, "locks")]
         else:
-            parts += [Text("No lock is stuck." if self.reader.stuck else "No lock is busy.")]
+            parts += [Text("No lock is stuck." if reading.locks else "No lock is busy.")]
         if units:
             parts += [Text(), _units_table(units[:of_units]), *_more(len(units) - of_units, "units")]
         return Group(*parts)
@@ -91,12 +90,12 @@ class Top:
     def _heading(self, reading: TableReading) -> Text:
         read_at, locks, units = datetime.fromtimestamp(reading.now_ms / 1_000, UTC), reading.locks, reading.units
         counts = [
-            "" if self.reader.stuck else f"{len(locks):,} busy, ",
+            f"{len(locks):,} busy, ",
             f"{sum(line.judged.is_stuck for line in locks):,} stuck, ",
             f"{sum(line.listed.waiting for line in locks):,} waiting",
         ]
         if units is not None:
-            states = [state_of(unit) for unit in units]
+            states = [state_of(each.unit) for each in units]
             each = ", ".join(f"{states.count(state):,} {state}" for state in dict.fromkeys(states))
             counts.append(f"; units: {each or 'none'}")
         if reading.strange:
@@ -143,9 +142,15 @@ def _locks_table(lines: Sequence[Line], *, wide: bool) -> Table:
             _holder(line, wide=wide),
             str(listed.waiting),
             "-" if first is None else short_span(listed.now_ms - first.created_at_ms),
-            _step(line.judged.next.value, is_urgent=line.judged.is_stuck),
+            _step(_next(line), is_urgent=line.judged.is_stuck),
         )
     return made
+
+
+def _next(line: Line) -> str:
+    if line.judged.next is NextStep.ASK and line.judged.holder is not None:
+        return f"ask {ending(plain(short_owner(line.judged.holder.owner)), _NEXT_CELLS)}"
+    return line.judged.next.value
 
 
 def _lease(line: Line) -> str:
@@ -170,9 +175,10 @@ def _verdict(line: Line) -> Text:
     return Text(told, style=_STYLES.get(verdict.word, ""))
 
 
-def _units_table(units: Sequence[OpenUnit]) -> Table:
-    made = _grid("unit", "state", "age", "lease", "items", "next")
-    for unit in units:
+def _units_table(units: Sequence[ListedUnit]) -> Table:
+    made = _grid("unit", "state", "age", "lease", "items", "unfinished", "next")
+    for listed in units:
+        unit = listed.unit
         state, lease_s = state_of(unit), unit.lease_ends_in_s
         over = "" if state != "expired" or lease_s is None else f" {short_span(round(-lease_s * 1_000))}"
         made.add_row(
@@ -181,7 +187,8 @@ def _units_table(units: Sequence[OpenUnit]) -> Table:
             short_span(round(unit.age_s * 1_000)),
             "-" if lease_s is None or state == "expired" else short_span(round(lease_s * 1_000)),
             "?" if unit.items is None else str(unit.items),
-            _step(unit_step(unit), is_urgent=needs_you(unit)),
+            unfinished_told(listed),
+            _step(unit_step(listed), is_urgent=needs_you(listed)),
         )
     return made
 
@@ -224,7 +231,8 @@ def top(
     It reads again and again until a signal arrives. `ticketlock show` explains the next step for a lock.
 
     Each reading costs half a read unit for each 4 KB of the lock table, and 1 for each busy lock: of a table of 10 MB,
-    1,280 and more. Of the units table it reads the open units only.
+    1,280 and more. Of the units table it reads the open units only; of the 20 oldest that are committed and not closed
+    after 5 s, it reads up to 100 items each, a read unit for each 4 KB of an item, and counts the unfinished ones.
     """
     settings = settings_of(context)
     reader = TableReader.of(settings, namespace=namespace, prefix=prefix, stuck=stuck, order=sort)

@@ -6,11 +6,12 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, ClassVar, TextIO
 
 import click
 
+from ticketlock.cli._advice import needs_you, unit_step
 from ticketlock.cli._exits import (
     ANSWER_WAS_NO,
     CONFIGURATION,
@@ -26,6 +27,7 @@ from ticketlock.cli._exits import (
 from ticketlock.cli._settings import CommandSettings, settings_of, units_group_options, units_options
 from ticketlock.cli._show import json_option
 from ticketlock.cli._units_reports import (
+    ListedUnit,
     entry_json,
     item_told,
     items_told,
@@ -36,15 +38,17 @@ from ticketlock.cli._units_reports import (
     shown_table,
     state_of,
     state_with_time,
+    to_correct,
     unit_json,
     units_table,
 )
-from ticketlock.cli._wording import console, plain
+from ticketlock.cli._wording import confirm, console, plain
 from ticketlock.errors import (
     CommittedUnfinished,
     InvalidUnitRequest,
     OutcomeUnknown,
     RequestNotApplied,
+    TableError,
     TableNotFound,
     TableRefused,
     UnsupportedFormat,
@@ -52,7 +56,17 @@ from ticketlock.errors import (
 from ticketlock.locks._lock_table import this_user
 from ticketlock.units import FoundMark, OpenUnit, Outcome, Record
 from ticketlock.units._marks import DEFAULT_PREFIX, Marks
-from ticketlock.units._operators import Correction, Settled, correct, inspect, open_units, roll_back, unfinished
+from ticketlock.units._operators import (
+    Correction,
+    Settled,
+    correct,
+    corrections,
+    count_unfinished,
+    inspect,
+    open_units,
+    roll_back,
+    unfinished,
+)
 from ticketlock.units._operators import repair as repaired
 from ticketlock.units._operators import settle as settled
 from ticketlock.units._record import UnitRecords, new_id
@@ -73,7 +87,9 @@ _ORDERS: dict[str, Callable[[OpenUnit], Any]] = {
     "state": state_of,
 }
 
-_DONE = {Outcome.COMMITTED: "finished", Outcome.ROLLED_BACK: "unmarked"}
+_MOST_COUNTED = 20
+_LATE_S = 5
+"""By then a process that lives has finished the items of its unit, usually."""
 
 _TOLD = {
     "dropped": "dropped: the item keeps its old value",
@@ -137,9 +153,32 @@ class Desk:
         """Perform the requests that the steps yield."""
         return self._performer.perform_steps(steps)
 
+    def read_open(self, strange: Callable[[Strange], object]) -> list[ListedUnit]:
+        """The open units, the oldest first, and what is left of the oldest committed ones."""
+        units = self.perform(open_units(self.records, strange))
+        late = [each.unit for each in units if state_of(each) == "committed" and (each.ended_for_s or 0) > _LATE_S]
+        counts: dict[str, int | None] = {}
+        # What a table of items answers must not hide the units.
+        with suppress(TableError):
+            for unit in late[:_MOST_COUNTED]:
+                counts[unit] = self._count(unit)
+        return [ListedUnit(each, counts.get(each.unit)) for each in units]
+
+    def _count(self, unit: str) -> int | None:
+        try:
+            return self.perform(count_unfinished(self.records, self.marks, unit))
+        except (InvalidUnitRequest, UnsupportedFormat):
+            # A row, or what is packed in it, that no unit has written, or a newer version.
+            return None
+
     def table(self, name: str) -> UnitTable:
         """A table of users."""
         return self.perform(Tables(self.records.table).table(name, "table"))
+
+
+def listed_json(listed: ListedUnit) -> dict[str, Any]:
+    """A unit of a list, with what to do about it."""
+    return {**unit_json(listed), "next": unit_step(listed), "isStuck": needs_you(listed)}
 
 
 def no_record(unit: str, table: str) -> Ended:
@@ -165,7 +204,8 @@ def no_record(unit: str, table: str) -> Ended:
 def list_units(context: click.Context, sort: str, as_json: bool) -> None:
     """List the units that are pending, and those that have ended and are not closed.
 
-    Reads only the records of these units.
+    Reads only the records of these units; and of the 20 oldest that are committed and not closed after 5 s, up to 100
+    items each, a read unit for each 4 KB of an item, to count the unfinished ones.
     """
     desk = Desk(settings_of(context))
 
@@ -175,9 +215,9 @@ def list_units(context: click.Context, sort: str, as_json: bool) -> None:
             return
         click.echo(f"ticketlock: a row of {plain(desk.records.table)} is not a unit's: {plain(error.value)}", err=True)
 
-    listed = sorted(desk.perform(open_units(desk.records, strange)), key=_ORDERS[sort])
+    listed = sorted(desk.read_open(strange), key=lambda each: _ORDERS[sort](each.unit))
     if as_json:
-        click.echo(json_of([unit_json(unit) for unit in listed]))
+        click.echo(json_of([listed_json(each) for each in listed]))
     elif listed:
         console().print(units_table(listed))
     else:
@@ -195,7 +235,7 @@ def list_units(context: click.Context, sort: str, as_json: bool) -> None:
 @units_options
 @click.pass_context
 def show(context: click.Context, unit: str, values: bool, as_json: bool) -> None:
-    """Show the record of UNIT, and which of its items carry its mark.
+    """Show the record of UNIT, which of its items carry its mark, and who has corrected items of it.
 
     Of the items it shows only the keys, unless --values is given.
     """
@@ -203,10 +243,11 @@ def show(context: click.Context, unit: str, values: bool, as_json: bool) -> None
     shown = desk.perform(inspect(desk.records, desk.marks, unit))
     if shown is None:
         raise no_record(unit, desk.records.table)
+    corrected = desk.perform(corrections(desk.records, unit))
     if as_json:
-        click.echo(json_of(shown_json(shown, values=values)))
+        click.echo(json_of(shown_json(shown, corrected, values=values)))
     else:
-        console().print(shown_table(shown, values=values))
+        console().print(shown_table(shown, corrected, values=values))
 
 
 @click.command(
@@ -251,7 +292,7 @@ def rollback(context: click.Context, unit: str, yes: bool, as_json: bool) -> Non
     if shown is not None and shown.unit.state is Outcome.PENDING:
         click.echo(f"{state_with_time(shown.unit)}; {items_told(shown.unit.items)}", err=True)
         if not yes:
-            click.confirm(f"Roll the unit {unit} back?", abort=True, err=True)
+            confirm(f"Roll the unit {unit} back?")
     told = desk.perform(roll_back(desk.records, desk.marks, unit))
     if told.outcome is Outcome.COMMITTED:
         assert told.unit is not None
@@ -267,22 +308,35 @@ def rollback(context: click.Context, unit: str, yes: bool, as_json: bool) -> Non
 def _tell_end(desk: Desk, unit: str, told: Settled, *, as_json: bool) -> None:
     if as_json:
         click.echo(_told(unit, told))
-    elif told.outcome in _DONE:
-        done = f": {items_told(len(told.ended))} {_DONE[told.outcome]}" if told.ended else ""
-        click.echo(f"{told.outcome.value}{done}")
+    elif told.unit is not None and told.outcome is not Outcome.PENDING:
+        click.echo(f"{told.outcome.value}: {_done(told, told.unit.items)}")
     if told.outcome is Outcome.FORGOTTEN:
         raise no_record(unit, desk.records.table)
     if isinstance(told.failed, InvalidUnitRequest):
         # The error's text may contain values of items.
         why = "another program has changed a unit's attributes or rows: `ticketlock units show` tells where"
         raise Ended(f"not every item of the unit {unit} is as it should be: {why}", CONFIGURATION) from told.failed
+    if told.refused:
+        raise Ended(str(told.failed), CONFIGURATION, [to_correct(unit, entry) for entry in told.refused])
     if told.failed is not None:
         raise told.failed
 
 
+def _done(told: Settled, items: int | None) -> str:
+    """What was done about the items of a unit that has ended, of which there are so many if its rows still exist."""
+    if told.refused:
+        return f"{len(told.refused)} of {items_told(items)} refused"
+    if told.failed is not None:
+        return f"not all of {items_told(items)} ended"
+    if told.outcome is Outcome.ROLLED_BACK:
+        return f"{items_told(len(told.ended))} unmarked"
+    return "all items finished" if items is None else f"all {items_told(items)} finished"
+
+
 def _told(unit: str, told: Settled) -> str:
     items = [entry_json(entry) for entry in told.ended]
-    return json_of({"unit": unit, "outcome": told.outcome.value, "items": items})
+    refused = [entry_json(entry) for entry in told.refused]
+    return json_of({"unit": unit, "outcome": told.outcome.value, "items": items, "refused": refused})
 
 
 @click.command(
@@ -336,7 +390,7 @@ def correct_item(
     if not yes:
         found = desk.perform(unfinished(desk.records, desk.marks, unit, data, where))
         instead = "its old value" if image is None else "the given value"
-        click.confirm(f"Give {item_told(found.entry)} {instead}, for good?", abort=True, err=True)
+        confirm(f"Give {item_told(found.entry)} {instead}, for good?")
     correction = Correction(new_id(int(time.time() * 1_000)), image, by, why)
     done = desk.perform(correct(desk.records, desk.marks, unit, data, where, correction))
     click.echo(_TOLD[done])
@@ -390,7 +444,7 @@ def repair(context: click.Context, table: str, write: bool, yes: bool, lost_reco
         lost = ", and those whose record is missing," if lost_records else ""
         which = f"the marks of ended units{lost} in '{plain(data.name)}'"
         records = f"as the records in '{plain(desk.records.table)}' say"
-        click.confirm(f"Finish or remove {which}, {records} ({settings.place()})?", abort=True, err=True)
+        confirm(f"Finish or remove {which}, {records} ({settings.place()})?")
     found = desk.perform(repaired(data, desk.records, desk.marks, write=write, lost_records=lost_records))
     if as_json:
         told = {"table": data.name, "unitsTable": desk.records.table, "written": write}

@@ -2,7 +2,10 @@
 
 import base64
 import json
+import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from rich.console import Group, RenderableType
@@ -10,7 +13,7 @@ from rich.text import Text
 
 from ticketlock.cli._wording import Columns, Ending, lease, plain, span
 from ticketlock.units import FoundMark, OpenUnit, Outcome
-from ticketlock.units._operators import Inspected, Shown
+from ticketlock.units._operators import Corrected, Inspected, Shown
 from ticketlock.units._packing import Entry
 from ticketlock.units._values import PYTHON
 from ticketlock.wire._actions import Item
@@ -18,8 +21,20 @@ from ticketlock.wire._actions import Item
 UnitWord = Literal["pending", "saved", "expired", "committed", "rolled back", "closed"]
 
 
-def unit_json(unit: OpenUnit) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class ListedUnit:
+    """An open unit, and how many items of a committed one are not finished; None if they were not, or not all, read."""
+
+    unit: OpenUnit
+    unfinished: int | None = None
+
+
+def unit_json(listed: ListedUnit) -> dict[str, Any]:
     """A unit of a list. Ages and remaining leases are by table time."""
+    return {**_unit_json(listed.unit), "unfinishedCount": listed.unfinished}
+
+
+def _unit_json(unit: OpenUnit) -> dict[str, Any]:
     return {
         "unit": unit.unit,
         "state": state_of(unit),
@@ -34,10 +49,21 @@ def unit_json(unit: OpenUnit) -> dict[str, Any]:
     }
 
 
-def shown_json(shown: Shown, *, values: bool) -> dict[str, Any]:
-    """A unit with its items."""
+def shown_json(shown: Shown, corrected: Sequence[Corrected], *, values: bool) -> dict[str, Any]:
+    """A unit with its items and its corrections."""
     items = None if shown.items is None else [_inspected_json(each, values=values) for each in shown.items]
-    return {**unit_json(shown.unit), "items": items}
+    corrections = [
+        {"atMs": each.at_ms, "by": each.by, "why": each.why, "table": each.table, "action": each.action}
+        for each in corrected
+    ]
+    return {**_unit_json(shown.unit), "items": items, "corrections": corrections}
+
+
+def to_correct(unit: str, entry: Entry) -> str:
+    """The command that prints what a unit would write to an item that DynamoDB refuses."""
+    # In ASCII, and so without anything that a terminal would not show as it is.
+    key = json.dumps(dict(entry.key), default=_base64)
+    return f"ticketlock units correct {unit} {shlex.quote(entry.table)} {shlex.quote(key)} > item.json"
 
 
 def entry_json(entry: Entry) -> dict[str, Any]:
@@ -100,31 +126,47 @@ def item_told(entry: Entry) -> str:
     return f"{plain(entry.table)} {_key(entry.key)}"
 
 
-def units_table(units: Sequence[OpenUnit]) -> Columns:
+def unfinished_told(listed: ListedUnit) -> str:
+    """How many items of a committed unit are not finished; ``?`` if that was not read, ``-`` of another unit."""
+    if state_of(listed.unit) != "committed":
+        return "-"
+    return "?" if listed.unfinished is None else str(listed.unfinished)
+
+
+def units_table(units: Sequence[ListedUnit]) -> Columns:
     """Units, for people."""
-    made = Columns(("unit", "state"), ("age", "lease", "items"), ("rolled back by",))
-    for unit in units:
+    # Most have none, and columns are scarce.
+    by = ("rolled back by",) if any(each.unit.rolled_back_by for each in units) else ()
+    made = Columns(("unit", "state"), ("age", "lease", "items", "unfinished"), by)
+    for listed in units:
+        unit = listed.unit
         made.add(
             unit.unit,
             state_of(unit),
             span(_ms(unit.age_s)),
             _lease(unit),
             "?" if unit.items is None else str(unit.items),
-            Ending(plain(unit.rolled_back_by or "-")),
+            unfinished_told(listed),
+            *([Ending(plain(unit.rolled_back_by or "-"))] if by else []),
         )
     return made
 
 
-def shown_table(shown: Shown, *, values: bool) -> RenderableType:
-    """A unit with its items, for people."""
+def shown_table(shown: Shown, corrected: Sequence[Corrected], *, values: bool) -> RenderableType:
+    """A unit with its items and its corrections, for people."""
     title = Text(shown.unit.unit, style="bold")
     owner = "" if shown.unit.owner is None else f"; owner {plain(shown.unit.owner)}"
     facts = Text(f"{state_with_time(shown.unit)}; begun {span(_ms(shown.unit.age_s))} ago{owner}")
+    parts = [title, facts, _items(shown, values=values)]
+    return Group(*parts, *([_corrections(corrected)] if corrected else []))
+
+
+def _items(shown: Shown, *, values: bool) -> RenderableType:
     if shown.items is None:
-        return Group(title, facts, Text("The rows with what it writes are missing."))
+        return Text("The rows with what it writes are missing.")
     if not shown.items:
         is_hidden = shown.unit.is_saved and shown.unit.state is Outcome.PENDING
-        return Group(title, facts, Text("What a saved unit writes is not listed." if is_hidden else "No items."))
+        return Text("What a saved unit writes is not listed." if is_hidden else "No items.")
     made = Columns(("table", "item", "writes", "mark"), (), ("sets", "removes") if values else ())
     for each in shown.items:
         entry = each.entry
@@ -132,7 +174,15 @@ def shown_table(shown: Shown, *, values: bool) -> RenderableType:
         if values:
             cells += [plain(json_of(dict(entry.assigned), None)), plain(", ".join(entry.removed))]
         made.add(*cells)
-    return Group(title, facts, made)
+    return made
+
+
+def _corrections(corrected: Sequence[Corrected]) -> Columns:
+    made = Columns(("corrected", "by"), (), ("why", "table", "action"))
+    for each in corrected:
+        when = datetime.fromtimestamp(each.at_ms / 1_000, UTC)
+        made.add(f"{when:%Y-%m-%dT%H:%M:%SZ}", plain(each.by), plain(each.why or "-"), plain(each.table), each.action)
+    return made
 
 
 def marks_table(found: Sequence[FoundMark], *, write: bool) -> Columns:

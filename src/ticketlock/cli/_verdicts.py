@@ -3,6 +3,7 @@
 No I/O and no clock: times come with the reading.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, get_args
@@ -20,8 +21,15 @@ _A_REQUEST_TAKES_MS = 5_000
 _SAME_MOMENT_MS = 3_000
 """A lease is counted from the upper bound of table time at its grant, which may be that much later than the grant."""
 
-_TAKEN_BY_THEN_MS = 60_000
-"""By then the first in line has polled a lock that is free: a parked workflow, after half of its lease."""
+_TAKEN_BY_THEN_MS = 10_000
+"""By then a waiter that has become the first in line has polled a lock that it may take."""
+
+_TAKEN_BY_WORKFLOW_MS = 35_000
+"""The same of a workflow: if its wake-up was lost, or after long waits, it polls after half of its lease, usually a
+minute."""
+
+_LONG_LEASE_MS = 600_000
+"""Others do not wait for the end of such a lease."""
 
 _LONG = 10
 _LONG_AT_LEAST_MS = 60_000
@@ -34,7 +42,7 @@ class TimedVerdict:
     Attributes:
         word: of a holder, or of a lock: then also ``closed``, ``free``, or ``?`` if it could not be read.
         for_ms: of a holder since its last renewal, or its grant; of an expired one since the end of its lease; of a
-            free lock since it was first seen so. None if that is not known.
+            free lock since the first in line could have taken it. None if no one waits, or if it could not be read.
     """
 
     word: Word
@@ -74,25 +82,27 @@ class NextStep(Enum):
     Attributes:
         NOTHING: no one waits.
         WAIT: its holder renews, or no renewal is due yet.
-        LOOK: the same, and the holder has held it for much longer than others.
+        ASK: the same, but its long lease has not been renewed, so the table cannot tell for long whether it works.
+        LOOK: its holder renews, and has held it for much longer than others.
         WAIT_OUT: its holder is silent: the first in line takes the lock when the lease ends.
         TAKEN: the first in line takes it at its next poll.
-        NOT_TAKEN: the first in line should have taken it by now.
+        NOT_TAKEN: the first in line should have taken it by now: it has crashed, or is paused.
         CLOSED: no one can take it before an operator unsets its limit.
         NOT_READ: this caller may not read it.
     """
 
     NOTHING = "nothing"
     WAIT = "wait"
+    ASK = "ask the holder"
     LOOK = "check its work"
     WAIT_OUT = "wait out lease"
     TAKEN = "next takes it"
-    NOT_TAKEN = "run doctor"
+    NOT_TAKEN = "remove-waiter"
     CLOSED = "ask who closed"
     NOT_READ = "no permission"
 
 
-_STUCK = (NextStep.LOOK, NextStep.WAIT_OUT, NextStep.NOT_TAKEN, NextStep.CLOSED)
+_STUCK = (NextStep.ASK, NextStep.LOOK, NextStep.WAIT_OUT, NextStep.NOT_TAKEN, NextStep.CLOSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +116,7 @@ class Judged:
         first: the first in line.
         next: what to expect, or to do.
         closed_by: the operator who has closed it, if no one holds it.
+        late_ms: for how long the first in line could have taken it, if it could.
     """
 
     verdict: TimedVerdict
@@ -114,6 +125,7 @@ class Judged:
     first: Row | None = None
     next: NextStep = NextStep.NOTHING
     closed_by: str | None = None
+    late_ms: int = 0
 
     @property
     def is_stuck(self) -> bool:
@@ -121,49 +133,76 @@ class Judged:
         return self.next in _STUCK
 
 
-def judge(found: LockState | None, free_for_ms: int | None = None) -> Judged:
+def judge(found: LockState | None) -> Judged:
     """The verdict on a lock.
 
     Args:
         found: the lock with its queue as far as the first waiter; None if this caller may not read it.
-        free_for_ms: for how long it is known to have been free for the same first waiter.
     """
     if found is None:
         return Judged(TimedVerdict("?"), next=NextStep.NOT_READ)
     item, now_ms, first = found.item, found.now.likely_ms, first_in_line(found)
     if item is None:
         return Judged(TimedVerdict("free"))
-    if is_free(item, first):
-        late = free_for_ms is not None and free_for_ms > _TAKEN_BY_THEN_MS
-        step = NextStep.NOTHING if first is None else NextStep.NOT_TAKEN if late else NextStep.TAKEN
-        return Judged(TimedVerdict("free", free_for_ms), first=first, next=step)
+    if first is None and not item.holders and item.permits > 0:
+        return Judged(TimedVerdict("free"))
+    if first is not None and item.room(first.mode) > 0:
+        late_ms = _late_ms(found, item, first)
+        return Judged(TimedVerdict("free", late_ms), first=first, next=_of_the_first(first, late_ms), late_ms=late_ms)
     if not item.holders:
         by = None if item.limit_set is None else item.limit_set.by
         step = NextStep.NOTHING if first is None else NextStep.CLOSED
         return Judged(TimedVerdict("closed"), first=first, next=step, closed_by=by)
-    holder, verdict = max(
-        ((each, verdict_on(each, now_ms)) for each in item.holders), key=lambda each: _badness(each[1])
-    )
-    alike = sum(verdict_on(each, now_ms).word == verdict.word for each in item.holders)
-    step = NextStep.NOTHING if first is None else _next(item, holder, verdict, now_ms)
-    return Judged(verdict, holder, alike, first, step)
+    judged = [(each, verdict_on(each, now_ms)) for each in _in_the_way(item, first, now_ms)]
+    holder, verdict = max(judged, key=lambda each: _badness(each[1]))
+    alike = sum(each.word == verdict.word for _, each in judged)
+    if first is None:
+        return Judged(verdict, holder, alike)
+    if verdict.word == "expired" and item.permits > 0:
+        late_ms = min(verdict.for_ms or 0, _late_ms(found, item, first))
+        return Judged(verdict, holder, alike, first, _of_the_first(first, late_ms), late_ms=late_ms)
+    return Judged(verdict, holder, alike, first, _of_the_holder(item, holder, verdict, now_ms))
 
 
-def is_free(item: LockItem, first: Row | None) -> bool:
-    """Whether the first in line could take the lock, or anyone if no one waits."""
-    return not item.holders and item.permits > 0 if first is None else item.room(first.mode) > 0
+def taken_by_then_ms(first: Row) -> int:
+    """How soon the first in line takes a lock that it may take, if it lives."""
+    # The owner of an execution is its ARN, also if it polls and so has no session.
+    is_workflow = first.session is not None or first.owner.startswith("arn:")
+    return _TAKEN_BY_WORKFLOW_MS if is_workflow else _TAKEN_BY_THEN_MS
+
+
+def _late_ms(found: LockState, item: LockItem, first: Row) -> int:
+    """For how long nothing but the leases of holders has kept the first in line from taking the lock."""
+    changes = (item.last_release, item.limit_set, item.limit_unset)
+    # A waiter before it that has crashed kept its place until its lease ended.
+    before = [row.lease_until_ms for row in found.rows if item.void_up_to < row.ticket < first.ticket]
+    since_ms = [first.created_at_ms, *before, *(each.at_ms for each in changes if each is not None)]
+    return max(0, found.now.likely_ms - max(since_ms))
+
+
+def _in_the_way(item: LockItem, first: Row | None, now_ms: int) -> Sequence[Holder]:
+    """The holders; if others keep the first in line from the place of an expired one, only these."""
+    over = [each for each in item.holders if now_ms >= each.lease_until_ms]
+    if first is None or item.room(first.mode, without=over) > 0:
+        return item.holders
+    return [each for each in item.holders if each not in over] or item.holders
+
+
+def _of_the_first(first: Row, free_for_ms: int) -> NextStep:
+    return NextStep.NOT_TAKEN if free_for_ms > taken_by_then_ms(first) else NextStep.TAKEN
 
 
 def _badness(verdict: TimedVerdict) -> tuple[int, int]:
     return _FROM_GOOD_TO_BAD.index(verdict.word), verdict.for_ms or 0
 
 
-def _next(item: LockItem, holder: Holder, verdict: TimedVerdict, now_ms: int) -> NextStep:
+def _of_the_holder(item: LockItem, holder: Holder, verdict: TimedVerdict, now_ms: int) -> NextStep:
     if item.permits == 0:
         return NextStep.CLOSED
-    if verdict.word == "expired":
-        return NextStep.NOT_TAKEN if (verdict.for_ms or 0) > _TAKEN_BY_THEN_MS else NextStep.TAKEN
     if verdict.word == "silent":
         return NextStep.WAIT_OUT
+    held_ms = now_ms - holder.since_ms
+    if verdict.word == "granted" and holder.lease_ms >= _LONG_LEASE_MS and held_ms >= (item.mean_hold_ms or 0):
+        return NextStep.ASK
     longest_ms = max(_LONG * (item.mean_hold_ms or now_ms), _LONG_AT_LEAST_MS)
-    return NextStep.LOOK if now_ms - holder.since_ms > longest_ms else NextStep.WAIT
+    return NextStep.LOOK if held_ms > longest_ms else NextStep.WAIT

@@ -14,6 +14,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from ticketlock.cli._exits import ANSWER_WAS_NO, Ended
 from ticketlock.locks._items import Decided
 from ticketlock.locks._outcomes import Position
 
@@ -87,6 +88,26 @@ def console() -> Console:
     return made
 
 
+def confirm(question: str) -> None:
+    """Ask before something is written; end the command unless the answer is yes."""
+    try:
+        is_yes = click.confirm(question, err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        # The question has no line break.
+        click.echo(err=True)
+        raise Ended("nothing was done: no terminal to ask on: give --yes", ANSWER_WAS_NO) from None
+    if not is_yes:
+        raise click.Abort
+
+
+def ending(text: str, cells: int) -> str:
+    """A text, or as much of its end as so many cells have room for."""
+    # Cut into lines from its end.
+    return text if cell_len(text) <= cells else "…" + chop_cells(text[::-1], max(1, cells - 1))[0][::-1]
+
+
 class Ending:
     """A text of which only the end is shown if there is no room: the end of an ARN names what the ARN is of.
 
@@ -100,11 +121,7 @@ class Ending:
         self._least = least
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
-        if cell_len(self._text) <= options.max_width:
-            yield Text(self._text)
-        else:
-            # Cut into lines from its end.
-            yield Text("…" + chop_cells(self._text[::-1], max(1, options.max_width - 1))[0][::-1])
+        yield Text(ending(self._text, options.max_width))
 
     def __rich_measure__(self, _console: Console, _options: ConsoleOptions) -> Measurement:
         whole = cell_len(self._text)

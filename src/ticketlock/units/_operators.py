@@ -45,15 +45,34 @@ from ticketlock.units._meeting import (
     read_entries,
 )
 from ticketlock.units._packing import Entry, by_table
-from ticketlock.units._record import CLOSED_IS_KEPT_S, Record, UnitRecord, UnitRecords, begun_ms, decide, is_id, is_open
-from ticketlock.units._rows import TIME_CHECK, Receipt, Strange, is_receipt_of, put_receipt, read_receipt
+from ticketlock.units._record import (
+    CLOSED_IS_KEPT_S,
+    Record,
+    UnitRecord,
+    UnitRecords,
+    begun_ms,
+    correction_key,
+    decide,
+    is_id,
+    is_open,
+)
+from ticketlock.units._rows import (
+    TIME_CHECK,
+    Receipt,
+    Strange,
+    check_row,
+    foreign_row,
+    is_receipt_of,
+    put_receipt,
+    read_receipt,
+)
 from ticketlock.units._settings import NAME_BYTES, UnitsSettings
 from ticketlock.units._sweeping import Swept, sweep_one
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._values import PYTHON
 from ticketlock.units._work import VERSION_BYTES, chunks
-from ticketlock.wire._actions import Item, Reply
-from ticketlock.wire._item_requests import MOST_TOGETHER, Get, GetMany
+from ticketlock.wire._actions import Item, Reply, integer
+from ticketlock.wire._item_requests import MOST_TOGETHER, Get, GetMany, Query
 from ticketlock.wire._requests import ForkingSteps, Pause, Scan, TransactWrite, Write
 from ticketlock.wire._table_time import Moment
 
@@ -194,9 +213,10 @@ class OpenUnit:
             unit=head.unit,
             state=OUTCOMES[head.state],
             is_closed=head.is_closed,
-            age_s=(now.likely_ms - head.born_ms) / 1_000,
+            age_s=max(0, now.likely_ms - head.born_ms) / 1_000,
             lease_ends_in_s=(head.lease_until_ms - now.likely_ms) / 1_000 if is_pending else None,
-            ended_for_s=None if is_pending else (now.likely_ms - head.final_ms) / 1_000,
+            # An end is the upper bound of its moment.
+            ended_for_s=None if is_pending else max(0, now.likely_ms - head.final_ms) / 1_000,
             items=items,
             rolled_back_by=head.by,
             is_saved=head.is_saved,
@@ -226,12 +246,14 @@ class Settled:
         outcome: final, unless it is PENDING.
         unit: what its record said last; None if there is no record.
         ended: the items that were finished, or from which its mark was removed.
+        refused: the items of a committed one whose new values DynamoDB refuses.
         failed: why an item is not finished yet; None if all are.
     """
 
     outcome: Outcome
     unit: OpenUnit | None = None
     ended: Sequence[Entry] = ()
+    refused: Sequence[Entry] = ()
     failed: CommittedUnfinished | TableError | InvalidUnitRequest | UnsupportedFormat | None = None
 
 
@@ -326,15 +348,38 @@ def _end(records: UnitRecords, marks: Marks, unit: str, *, is_forced: bool) -> F
             head = replace(head, state="rolledBack", final_ms=now.latest_ms)
         # The outcome is final, even if some items cannot be finished yet.
         known = OpenUnit.of(head, now, None)
-        ended: list[Entry] = []
+        there: list[Entry] = []
         try:
             entries = yield from read_entries(records, head)
+            known = replace(known, items=None if entries is None else len(entries))
             inspected = yield from _inspect_items(unit, entries or (), marks)
+            there = [each.entry for each in inspected if each.standing is Standing.THERE]
             yield from sweep_one(head, now, records, marks, Swept())
-            ended = [each.entry for each in inspected if each.standing is Standing.THERE]
-        except (CommittedUnfinished, TableError, InvalidUnitRequest, UnsupportedFormat) as error:
-            return Settled(known.state, known, ended, error)
-        return Settled(known.state, known, ended)
+        except CommittedUnfinished as error:
+            refused = [each for each in there if (each.table, PYTHON.back(each.key)) in error.keys]
+            return Settled(known.state, known, [each for each in there if each not in refused], refused, error)
+        except (TableError, InvalidUnitRequest, UnsupportedFormat) as error:
+            return Settled(known.state, known, failed=error)
+        return Settled(known.state, known, there)
+
+
+def count_unfinished(records: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[int | None]:
+    """How many of the first 100 items of a committed unit are not finished, as far as they can be read.
+
+    Returns:
+        None if none was found, and not all items were read.
+    """
+    reply: Reply = yield records.read(unit)
+    if reply.item is None or not (head := UnitRecord.of(reply.item)).is_being_finished:
+        return 0
+    log, entries = RedoLog(records, head), list[Entry]()
+    while len(entries) <= MOST_TOGETHER and (some := (yield from log.next())):
+        entries += some
+    inspected = yield from _inspect_items(unit, entries[:MOST_TOGETHER], marks)
+    count = sum(each.standing in (Standing.THERE, Standing.STRANGE) for each in inspected)
+    were_all_read = not log.is_gone and len(entries) <= MOST_TOGETHER
+    is_known = were_all_read and all(each.standing is not Standing.UNKNOWN for each in inspected)
+    return count if count or is_known else None
 
 
 def _inspect_items(unit: str, entries: Sequence[Entry], marks: Marks) -> ForkingSteps[list[Inspected]]:
@@ -532,6 +577,48 @@ class Unfinished:
     entry: Entry
     mark: Mark
     image: Attributes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Corrected:
+    """A correction, as the unit's record keeps it for a year.
+
+    Attributes:
+        at_ms: when, in table time.
+        by, why: who has decided, and for what reason.
+        table: of the item.
+        action: what was done.
+    """
+
+    at_ms: int
+    by: str
+    why: str
+    table: str
+    action: str
+
+    @classmethod
+    def of(cls, row: Item) -> "Corrected":
+        check_row(row)
+        try:
+            by, why, table, action = (row[name]["S"] for name in ("by", "why", "table", "action"))
+            return cls(integer(row["atMs"]), by, why, table, action)
+        except (KeyError, ValueError) as error:
+            raise foreign_row(row) from error
+
+
+def corrections(records: UnitRecords, unit: str) -> ForkingSteps[list[Corrected]]:
+    """The corrections of a unit, the first one first."""
+    _check_id(unit)
+    condition, names = "#unit = :unit AND begins_with(#row, :prefix)", {"#unit": "unit", "#row": "row"}
+    key = correction_key(unit, "")
+    values = {":unit": key["unit"], ":prefix": key["row"]}
+    found, after = list[Corrected](), None
+    while True:
+        page: Reply = yield Query(records.table, condition, names, values, after=after)
+        found += [Corrected.of(row) for row in page.items if row is not None]
+        after = page.last_key
+        if after is None:
+            return found
 
 
 def unfinished(
