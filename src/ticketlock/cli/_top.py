@@ -20,14 +20,11 @@ from ticketlock.cli._units import listed_json
 from ticketlock.cli._units_reports import ListedUnit, UnitWord, state_of, unfinished_told
 from ticketlock.cli._verdicts import NextStep, Word, left_ms
 from ticketlock.cli._watching import every_option, watch
-from ticketlock.cli._wording import Ending, console, ending, plain, short_owner, short_span
+from ticketlock.cli._wording import Ending, console, plain, short_owner, short_span
 from ticketlock.locks._items import DEFAULT_NAMESPACE
 
 _LEAST_CELLS = 8
 """What is shown of a name if there is no room for more."""
-
-_NEXT_CELLS = 10
-"""What is shown at most of the owner to ask."""
 
 _NAMES = ("lock", "holder")
 """The columns whose cells are cut if there is no room."""
@@ -142,15 +139,9 @@ def _locks_table(lines: Sequence[Line], *, wide: bool) -> Table:
             _holder(line, wide=wide),
             str(listed.waiting),
             "-" if first is None else short_span(listed.now_ms - first.created_at_ms),
-            _step(_next(line), is_urgent=line.judged.is_stuck),
+            _step(line.judged.next.value, is_urgent=line.judged.is_stuck),
         )
     return made
-
-
-def _next(line: Line) -> str:
-    if line.judged.next is NextStep.ASK and line.judged.holder is not None:
-        return f"ask {ending(plain(short_owner(line.judged.holder.owner)), _NEXT_CELLS)}"
-    return line.judged.next.value
 
 
 def _lease(line: Line) -> str:

@@ -93,7 +93,7 @@ class NextStep(Enum):
 
     NOTHING = "nothing"
     WAIT = "wait"
-    ASK = "ask the holder"
+    ASK = "ask holder"
     LOOK = "check its work"
     WAIT_OUT = "wait out lease"
     TAKEN = "next takes it"

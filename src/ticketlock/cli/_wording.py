@@ -102,12 +102,6 @@ def confirm(question: str) -> None:
         raise click.Abort
 
 
-def ending(text: str, cells: int) -> str:
-    """A text, or as much of its end as so many cells have room for."""
-    # Cut into lines from its end.
-    return text if cell_len(text) <= cells else "…" + chop_cells(text[::-1], max(1, cells - 1))[0][::-1]
-
-
 class Ending:
     """A text of which only the end is shown if there is no room: the end of an ARN names what the ARN is of.
 
@@ -121,7 +115,11 @@ class Ending:
         self._least = least
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Text(ending(self._text, options.max_width))
+        if cell_len(self._text) <= options.max_width:
+            yield Text(self._text)
+        else:
+            # Cut into lines from its end.
+            yield Text("…" + chop_cells(self._text[::-1], max(1, options.max_width - 1))[0][::-1])
 
     def __rich_measure__(self, _console: Console, _options: ConsoleOptions) -> Measurement:
         whole = cell_len(self._text)
