@@ -38,7 +38,7 @@ def units() -> Units:
         retries={"total_max_attempts": 1, "mode": "standard"},
     )
     client = boto3.client("dynamodb", config=config)
-    return Units(os.environ["TABLE_NAME"], client=client, prefix=os.environ["PREFIX"])
+    return Units(os.environ["TABLE_NAME"], client=client)
 
 
 def handler(_event: Mapping[str, Any], context: Any) -> Mapping[str, Any]:

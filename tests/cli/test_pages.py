@@ -30,7 +30,6 @@ from ticketlock.cli._local import serving
 from ticketlock.locks._items import Session, holder_attribute, lock_key
 from ticketlock.locks._lock_table import LOCK_TABLE
 from ticketlock.testing import MemoryDynamoDB
-from ticketlock.units._marks import Marks
 from ticketlock.units._operators import corrections, inspect, roll_back, settle
 from ticketlock.units._record import UnitRecords
 from ticketlock.wire._actions import TIME_TO_LIVE
@@ -210,14 +209,14 @@ def test_the_permissions_for_units_are_what_is_used(books: Books) -> None:
     of_units, of_yours = (
         set(re.findall(r"`dynamodb:(\w+)`", each)) for each in section.partition("\n#")[0].split("\n- ")[1:]
     )
-    boss, records, marks = Party(books, None), UnitRecords("units"), Marks("_tlu")
+    boss, records = Party(books, None), UnitRecords("units")
     settled, forced = left(books, ["ann"], is_committed=True, ago_s=AGO_S), left(books, ["ben"])
     boss.units.open_units()
     left(books, ["cy"], is_committed=True)
     boss.units.repair(boss.accounts, write=True)
     inserted = left_insert(books, ago_s=3 * AGO_S)
-    asked = (inspect(records, marks, settled), settle(records, marks, settled), roll_back(records, marks, forced))
-    for steps in (*asked, settle(records, marks, inserted), corrections(records, settled)):
+    asked = (inspect(records, settled), settle(records, settled), roll_back(records, forced))
+    for steps in (*asked, settle(records, inserted), corrections(records, settled)):
         boss.units._performer.perform_steps(steps)
     used: dict[str, set[str]] = {"units": set(), "accounts": {"DescribeTable"}, "lines": set()}
     for sent in boss.line.sent:

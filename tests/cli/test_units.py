@@ -140,7 +140,7 @@ def test_a_unit_without_a_record_ends_a_command_with_76(ask: Ask, word: str) -> 
 def test_settling_tells_how_the_unit_ended_and_which_items_it_has_ended(ask: Ask, books: Books) -> None:
     unit = left(books, ["a", "b"], is_committed=True)
     ended = ask("settle", unit)
-    assert (ended.exit_code, ended.out, ended.err) == (0, "committed: all 2 items finished\n", "")
+    assert (ended.exit_code, ended.out, ended.err) == (0, "committed: 2 items finished\n", "")
     assert balances(books, "a", "b") == [0, 0]
     over = left(books, ["c"], ago_s=AGO_S)
     told = json.loads(ask("settle", over, "--json").out)
@@ -162,8 +162,9 @@ def test_settling_says_what_keeps_a_unit_from_finishing_without_values(ask: Ask,
     assert "a secret" not in ended.err
     ended = ask("settle", refused)
     assert (ended.exit_code, ended.out) == (78, "committed: 1 of 1 item refused\n"), ended.err
-    told = ended.err.splitlines()[-1]
+    told, then = ended.err.splitlines()[-2:]
     assert told == f"ticketlock units correct {refused} accounts '{KEY}' > item.json"
+    assert then == f"ticketlock units correct {refused} accounts '{KEY}' --item item.json --why '...'"
     command = shlex.split(told)
     assert ask(*command[2:-2]).exit_code == 0
 
@@ -192,7 +193,7 @@ def test_a_repair_writes_nothing_without_the_option_and_asks_first(ask: Ask, boo
     marked(books, "b", {"unit": UNKNOWN_UNIT, "kind": "write"})
     before = books.everything()
     told = ask("repair", "accounts")
-    assert (told.exit_code, told.out.splitlines()[-1]) == (0, "Nothing was written: add --write to do it.")
+    assert (told.exit_code, told.out.splitlines()[-1]) == (0, "Nothing was written: add --write to try it.")
     asked = ask("repair", "accounts", "--write", text="n\n")
     assert (asked.exit_code, "as the records in 'units'" in asked.err) == (1, True)
     assert books.everything() == before
@@ -237,7 +238,7 @@ def test_a_correction_prints_what_the_unit_writes_and_takes_it_back_corrected(
     assert is_marked(books, "ann")
     item["vector"]["L"].append({"N": "2"})
     done = ask("correct", refused, "accounts", KEY, "--item", "-", "--yes", "--by", "ada", text=json.dumps(item))
-    assert (done.exit_code, done.out) == (0, "replaced: the item has the new value\n"), done.err
+    assert (done.exit_code, done.out) == (0, "replaced: the item has the given value\n"), done.err
     stored = books.item("accounts", {"id": "ann"}) or {}
     assert (stored["vector"], bytes(stored["photo"])) == ([1, 2], b"\x00\xff")
 
@@ -250,7 +251,7 @@ def test_a_correction_drops_what_the_unit_writes_if_the_operator_says_so(ask: As
     assert books.item("accounts", {"id": "ann"}) == {"id": "ann", "balance": 100}
     (row,) = [row for row in books.everything()["units"] if row["row"].startswith("c#")]
     assert (row["by"], row["why"], row["action"]) == ("ada", "a typo", "dropped")
-    assert ask("settle", refused).out == "committed: all 1 item finished\n"
+    assert ask("settle", refused).out == "committed: 1 item finished\n"
     (kept,) = json.loads(ask("show", refused, "--json").out)["corrections"]
     assert kept == {"atMs": row["atMs"], "by": "ada", "why": "a typo", "table": "accounts", "action": "dropped"}
     assert ask("show", refused).out.splitlines()[-1].split()[1:] == ["ada", "a", "typo", "accounts", "dropped"]

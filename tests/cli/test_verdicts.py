@@ -1,11 +1,13 @@
 """What an operator is told of a lock: whether its holders renew, who is stuck, and what to do next."""
 
+import subprocess
 from collections.abc import Callable
 
 import pytest
 from cli.seen import printed
 
 from ticketlock import Claim, Grant, LockName, LockState, LockTable
+from ticketlock.cli._advice import command
 from ticketlock.cli._show import state_tables
 from ticketlock.cli._verdicts import judge
 from ticketlock.locks._items import Session
@@ -115,6 +117,12 @@ def test_a_holder_is_silent_once_a_renewal_is_overdue_and_expired_at_the_end_of_
         ("hold, wait briefly, wait, release, 75 s", "remove-waiter", True),
         ("hold, release, close", "nothing", False),
         ("hold, 65 s", "nothing", False),
+        ("hold, close, 65 s", "nothing", False),
+        ("share, 40 s, share, 25 s", "nothing", False),
+        ("share, 35 s, share, wait, 5 s", "wait", False),
+        ("share, share, 39 s, wait", "wait out lease", True),
+        ("share, 20 s, share, wait, 41 s", "wait out lease", True),
+        ("share, 59 s, share, wait, 64 s", "next takes it", False),
     ],
 )
 def test_what_to_do_next_depends_on_the_verdict_and_on_whether_someone_waits(
@@ -124,7 +132,7 @@ def test_what_to_do_next_depends_on_the_verdict_and_on_whether_someone_waits(
     found = judge(state)
     assert (found.next.value, found.is_stuck) == (step, is_stuck)
     has_a_sentence = any(line.startswith("next: ") for line in printed(state_tables(LOCK, state)))
-    assert has_a_sentence == (step != "nothing" or found.verdict.word == "expired")
+    assert has_a_sentence == (step != "nothing" or words == "hold, 65 s")
 
 
 def test_the_worst_of_several_holders_counts_and_a_free_place_counts_only_if_it_is_not_taken() -> None:
@@ -145,16 +153,24 @@ def test_the_worst_of_several_holders_counts_and_a_free_place_counts_only_if_it_
         (
             "hold, wait, release, 88 s",
             (
-                "next: the first in line, waiter 1, has not taken it for 88 s: it has crashed or is paused; if all "
-                "waiters stand still, run `ticketlock doctor` with their role; if only this one, remove it (a live one "
-                "joins again at the end): ticketlock remove-waiter order-42 TICKET"
+                "next: the first in line, waiter 1, has not taken it for 88 s: it has crashed, is paused, or was not "
+                "the first until now; look again in 10 s; if then all waiters stand still, run `ticketlock doctor` "
+                "with their role; if only this one, remove it (a live one joins again at the end):\n"
+                "ticketlock remove-waiter order-42 TICKET"
+            ),
+        ),
+        (
+            "close, wait",
+            (
+                "next: ask who has closed it; no one takes it before; with the number of permits that its users ask "
+                "for, 1 unless they say otherwise:\nticketlock limit order-42 1 --unset"
             ),
         ),
         (
             "hold for hours, wait",
             (
                 "next: its lease is 3.0 h, and has not been renewed: ask holder 0 (data: deploys 1.4) whether it "
-                "works; if it is certainly gone: ticketlock release order-42 --force --fencing-token TOKEN"
+                "works; if it is certainly gone:\nticketlock release order-42 --force --fencing-token TOKEN"
             ),
         ),
     ],
@@ -163,4 +179,19 @@ def test_a_stuck_lock_is_shown_with_whose_fault_it_is_and_the_whole_command(word
     state = Desk().do(words)
     assert state.item is not None
     expected = sentence.replace("TICKET", str(state.rows[0].ticket)).replace("TOKEN", str(state.item.fencing_token))
-    assert [line for line in printed(state_tables(LOCK, state), 400) if line.startswith("next: ")] == [expected]
+    assert f"\n{expected}\n" in "\n".join(printed(state_tables(LOCK, state), 400))
+
+
+@pytest.mark.parametrize(
+    ("entity", "namespace", "typed"),
+    [
+        ("order 42", "default", "limit 'order 42' 1 --unset"),
+        ("a\u00a0b\n'\\", "default", "limit $'a\\xc2\\xa0b\\x0a\\x27\\x5c' 1 --unset"),
+        ("-x", "a b", "limit --unset --namespace 'a b' -- -x 1"),
+    ],
+)
+def test_a_command_is_of_the_very_lock_when_a_shell_reads_it(entity: str, namespace: str, typed: str) -> None:
+    made = command("limit", LockName(entity, namespace), "1", options="--unset")
+    assert made == f"ticketlock {typed}"
+    read = subprocess.run(["bash", "-c", f"printf '%s\\0' {typed}"], capture_output=True, check=True).stdout
+    assert {entity, namespace} <= {*read.decode().split("\0"), "default"}

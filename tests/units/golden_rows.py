@@ -21,7 +21,6 @@ from kit.units import KEYS, VECTOR_INDEX, Books, Killed, Party, make_tables
 from ticketlock.errors import CommittedUnfinished, UnitError
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 from ticketlock.units import COMMITTED, READ_LOCK
-from ticketlock.units._marks import Marks
 from ticketlock.units._operators import Correction, correct
 from ticketlock.units._record import UnitRecords
 
@@ -201,7 +200,7 @@ def an_operator_s_correction(books: Books) -> None:
     with suppress(CommittedUnfinished):
         unit.commit()
     correction = Correction(CORRECTION, None, "ada", "a wrong vector")
-    steps = correct(UnitRecords("units"), Marks("_tlu"), unit.id, ann.accounts, {"id": {"S": "a"}}, correction)
+    steps = correct(UnitRecords("units"), unit.id, ann.accounts, {"id": {"S": "a"}}, correction)
     ann.units._performer.perform_steps(steps)
 
 

@@ -102,15 +102,15 @@ def records(party: Party) -> UnitRecords:
 
 
 def inspected(party: Party, unit: str) -> Shown | None:
-    return party.units._performer.perform_steps(inspect(records(party), MARKS, unit))
+    return party.units._performer.perform_steps(inspect(records(party), unit))
 
 
 def settled(party: Party, unit: str) -> Settled:
-    return party.units._performer.perform_steps(settle(records(party), MARKS, unit))
+    return party.units._performer.perform_steps(settle(records(party), unit))
 
 
 def rolled_back(party: Party, unit: str) -> Settled:
-    return party.units._performer.perform_steps(roll_back(records(party), MARKS, unit))
+    return party.units._performer.perform_steps(roll_back(records(party), unit))
 
 
 def standings(party: Party, unit: str) -> dict[str, Standing]:
@@ -121,6 +121,27 @@ def standings(party: Party, unit: str) -> dict[str, Standing]:
     found = {loaded(each.entry.key)["id"]: each.standing for each in shown.items}
     assert len(found) == len(shown.items)
     return found
+
+
+@THREADS_ONLY
+@pytest.mark.parametrize("way", ["settle", "sweep"])
+def test_a_unit_is_ended_by_the_prefix_of_its_record_whatever_that_of_the_process_that_ends_it(
+    units_world: UnitsWorld, books: Books, ben: Party, two_accounts: list[Key], way: str
+) -> None:
+    ann = units_world.party(prefix="_mine")
+    with ann.begin() as first:
+        for key in two_accounts:
+            first.update(ann.accounts, key, "SET balance = :n", {":n": 1})
+    unit = ann.begin(engine="marked")
+    for key in two_accounts:
+        unit.update(ann.accounts, key, "SET balance = :n", {":n": 0})
+    crashes(ann, len(two_accounts) + 1, is_sent=True)
+    with pytest.raises(Killed):
+        unit.commit()
+    assert set(standings(ben, unit.id).values()) == {Standing.THERE}
+    settled(ben, unit.id) if way == "settle" else ben.units.sweep()
+    assert set(standings(ben, unit.id).values()) == {Standing.WRITTEN}
+    assert [books.balance(key) for key in two_accounts] == [0, 0]
 
 
 def test_threads_and_tasks_list_a_unit_that_another_one_has_rolled_back(

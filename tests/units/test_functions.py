@@ -132,14 +132,12 @@ def test_the_units_of_the_functions_have_the_table_of_the_environment_and_the_sw
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TABLE_NAME", "units")
-    monkeypatch.setenv("PREFIX", "_mine")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     made = sweeper.units.__wrapped__()
     for each in (made, roll_back.units.__wrapped__()):
         assert each._settings.units_table == "units"
     config: Any = made._performer.client.meta.config
     assert config.max_pool_connections == sweeper.PARTS * sweeper.REQUESTS_A_PART
-    assert made._settings.marks.prefix == "_mine"
 
 
 @pytest.fixture

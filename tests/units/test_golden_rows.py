@@ -93,7 +93,7 @@ def test_a_committed_unit_is_read_by_readers_and_operators_and_left_as_it_is(sta
         ben, before = party(books), books.everything()
         found = [ben.units.get(ben.accounts, {"id": name}) for name in ("a", "b", "new")]
         assert [item and item.get("balance", "new") for item in found] == [0, None, "new"]
-        steps = inspect(UnitRecords("units"), ben.units._settings.marks, id_of_the_only_unit(books))
+        steps = inspect(UnitRecords("units"), id_of_the_only_unit(books))
         shown = ben.units._performer.perform_steps(steps)
         assert shown is not None
         assert shown.items is not None
@@ -172,7 +172,7 @@ def test_an_operator_s_correction_is_known_if_it_is_repeated() -> None:
     with golden("an_operator_s_correction") as books:
         ben, unit = party(books), id_of_the_only_unit(books)
         again = Correction(CORRECTION, None, "ada", "a wrong vector")
-        steps = correct(UnitRecords("units"), ben.units._settings.marks, unit, ben.accounts, {"id": {"S": "a"}}, again)
+        steps = correct(UnitRecords("units"), unit, ben.accounts, {"id": {"S": "a"}}, again)
         assert ben.units._performer.perform_steps(steps) == "dropped"
 
 

@@ -104,6 +104,18 @@ def test_the_receipt_says_which_unit_it_was_and_is_kept_for_thirty_days_or_as_lo
     assert receipt == {"unit": f"name#{name}", "row": "receipt", "format": 1, "state": "committed", "by": unit.id}
 
 
+def test_the_receipt_of_a_resumed_unit_is_kept_as_long_as_its_process_was_asked(
+    books: Books, units_world: UnitsWorld, ann: Party, account: Key
+) -> None:
+    ben, name = units_world.party(keep_names_for=timedelta(days=366)), some_name()
+    unit = ann.begin(name=name)
+    unit.update(ann.accounts, account, TAKE, TEN)
+    ben.units.resume(unit.save()).commit()
+    receipt = books.receipt(name)
+    assert receipt is not None
+    assert int(receipt["expiresAt"]) - books.clock.wall_ms // 1_000 == pytest.approx(366 * DAY_S, abs=MARGIN_S)
+
+
 def test_a_unit_that_writes_nothing_uses_its_name_which_may_be_any_text(books: Books, ann: Party, account: Key) -> None:
     name = f"{some_name()} / größer # name#x\n"
     with ann.begin(name=name) as unit:

@@ -31,7 +31,7 @@ class Operator:
         self.party, self.unit, self.records = party, unit, UnitRecords(party.books.tables["units"])
 
     def looks(self, key: Key) -> Unfinished:
-        steps = unfinished(self.records, MARKS, self.unit, self.party.accounts, dumped(key))
+        steps = unfinished(self.records, self.unit, self.party.accounts, dumped(key))
         found: Unfinished = self.party.units._performer.perform_steps(steps)
         return found
 
@@ -39,12 +39,12 @@ class Operator:
         image = None if item is None else dumped(item)
         correction = Correction(new_id(self.party.books.clock.wall_ms), image, "ada", "a wrong vector")
         done: str = self.party.units._performer.perform_steps(
-            correct(self.records, MARKS, self.unit, self.party.accounts, dumped(key), correction)
+            correct(self.records, self.unit, self.party.accounts, dumped(key), correction)
         )
         return done
 
     def settles(self) -> Any:
-        return self.party.units._performer.perform_steps(settle(self.records, MARKS, self.unit))
+        return self.party.units._performer.perform_steps(settle(self.records, self.unit))
 
     def kept(self) -> list[Any]:
         """The rows of what was corrected."""

@@ -218,6 +218,17 @@ def test_a_sweep_reads_no_faster_than_it_is_told(books: Books, units_world: Unit
     assert fast - began < 1_000 <= books.clock.wall_ms - fast
 
 
+@pytest.mark.parametrize("timeout", [0, 1])
+def test_a_sweep_that_is_paced_does_not_pause_beyond_its_end(
+    books: Books, units_world: UnitsWorld, ben: Party, timeout: int
+) -> None:
+    left(units_world, 8)
+    began = books.clock.wall_ms
+    ben.units.sweep(timeout=timeout, read_units_per_s=1)
+    # One unit costs more than a second at this pace.
+    assert books.clock.wall_ms - began < 1_000 * (timeout + 1)
+
+
 def all_marks(books: Books) -> int:
     return sum(MARK in item for item in books.everything()["accounts"])
 

@@ -190,7 +190,7 @@ class Units:
 
     async def rollback(self, unit: str) -> Outcome:
         """Roll back a unit of any process; see ``ticketlock.units.Units.rollback``."""
-        return await self._performer.perform_steps(outcome_of_rollback(self._records, self._settings.marks, unit))
+        return await self._performer.perform_steps(outcome_of_rollback(self._records, unit))
 
     # By hand.
 
@@ -356,9 +356,7 @@ class Units:
     ) -> Swept:
         """Roll back or finish units whose processes have crashed; see ``ticketlock.units.Units.sweep``."""
         until_ms = self._settings.until_ms(self._clocks, timeout)
-        steps = sweep(
-            self._records, self._settings.marks, parts=parts, until_ms=until_ms, read_units_per_s=read_units_per_s
-        )
+        steps = sweep(self._records, parts=parts, until_ms=until_ms, read_units_per_s=read_units_per_s)
         return await self._performer.perform_steps(steps)
 
     async def open_units(self) -> list[OpenUnit]:

@@ -1,13 +1,12 @@
 """What an operator should do next about a lock or a unit, or expect of it: a sentence, and the command to type."""
 
-import shlex
 from dataclasses import dataclass
 from typing import Literal
 
 from ticketlock import LockName, LockState
 from ticketlock.cli._units_reports import ListedUnit, items_told, state_of
 from ticketlock.cli._verdicts import NextStep, judge, taken_by_then_ms
-from ticketlock.cli._wording import plain, short_owner, span
+from ticketlock.cli._wording import plain, short_owner, span, typed
 from ticketlock.locks._items import DEFAULT_NAMESPACE
 
 _SWEPT_BY_THEN_S = 1_800
@@ -28,9 +27,6 @@ class Advice:
     text: str
     command: str | None = None
 
-    def __str__(self) -> str:
-        return self.text if self.command is None else f"{self.text}: {self.command}"
-
 
 def advice_on(lock: LockName, found: LockState | None) -> Advice | None:
     """What to do about a lock; None for nothing.
@@ -44,29 +40,29 @@ def advice_on(lock: LockName, found: LockState | None) -> Advice | None:
         return Advice("your role may list the locks, but not read this one: `ticketlock doctor` says what is missing")
     item, now_ms, holder, first = found.item, found.now.likely_ms, judged.holder, judged.first
     if judged.next is NextStep.NOTHING:
-        return Advice("the next caller takes it over") if judged.verdict.word == "expired" else None
+        is_free = item is not None and item.permits > 0 and judged.alike == len(item.holders)
+        return Advice("the next caller takes it over") if is_free and judged.verdict.word == "expired" else None
     if judged.next is NextStep.LOOK and holder is not None and item is not None:
         usual = span(item.mean_hold_ms or 0)
         held = span(now_ms - holder.since_ms)
         return Advice(f"held for {held} already, {usual} on average: look at the holder's work")
     if judged.next is NextStep.TAKEN and first is not None:
         return Advice(f"the first in line takes it within {span(taken_by_then_ms(first))}, if it lives: look again")
-    name = shlex.quote(plain(lock.entity))
-    if lock.namespace != DEFAULT_NAMESPACE:
-        name += f" --namespace {shlex.quote(plain(lock.namespace))}"
     if judged.next is NextStep.NOT_TAKEN and first is not None:
         return Advice(
-            f"the first in line, {_who(first.owner)}, has not taken it for {span(judged.late_ms)}: it has crashed or "
-            "is paused; if all waiters stand still, run `ticketlock doctor` with their role; if only this one, remove "
-            "it (a live one joins again at the end)",
-            f"ticketlock remove-waiter {name} {first.ticket}",
+            f"the first in line, {_told(short_owner(first.owner))}, has not taken it for {span(judged.late_ms)}: it "
+            "has crashed, is paused, or was not the first until now; look again in "
+            f"{span(taken_by_then_ms(first))}; if then all waiters stand still, run `ticketlock doctor` with their "
+            "role; if only this one, remove it (a live one joins again at the end)",
+            command("remove-waiter", lock, str(first.ticket)),
         )
-    taken_away = "" if holder is None else f"ticketlock release {name} --force --fencing-token {holder.fencing_token}"
+    token = None if holder is None else f"--force --fencing-token {holder.fencing_token}"
+    taken_away = token and command("release", lock, options=token)
     if judged.next is NextStep.ASK and holder is not None:
-        data = "" if holder.data is None else f" (data: {plain(holder.data)})"
+        data = "" if holder.data is None else f" (data: {_told(holder.data)})"
         return Advice(
-            f"its lease is {span(holder.lease_ms)}, and has not been renewed: ask {_who(holder.owner)}{data} whether "
-            "it works; if it is certainly gone",
+            f"its lease is {span(holder.lease_ms)}, and has not been renewed: ask {_told(short_owner(holder.owner))}"
+            f"{data} whether it works; if it is certainly gone",
             taken_away,
         )
     if judged.next is NextStep.WAIT_OUT:
@@ -76,12 +72,31 @@ def advice_on(lock: LockName, found: LockState | None) -> Advice | None:
             taken_away,
         )
     if judged.next is NextStep.CLOSED:
-        return Advice("ask who has closed it; no one takes it before", f"ticketlock limit {name} --unset")
+        return _advice_on_closed(lock, found)
     return Advice("wait for the holder's work")
 
 
-def _who(owner: str) -> str:
-    return plain(short_owner(owner))
+def _advice_on_closed(lock: LockName, found: LockState) -> Advice:
+    text = "ask who has closed it; no one takes it before"
+    if found.item is None or found.item.permits_of_users is not None:
+        return Advice(text, command("limit", lock, options="--unset"))
+    text += "; with the number of permits that its users ask for, 1 unless they say otherwise"
+    return Advice(text, command("limit", lock, "1", options="--unset"))
+
+
+def command(verb: str, lock: LockName, *arguments: str, options: str = "") -> str:
+    """A command about a lock, for any name that a lock may have."""
+    words, more = [typed(lock.entity), *arguments], [options] if options else []
+    if lock.namespace != DEFAULT_NAMESPACE:
+        more.append(f"--namespace {typed(lock.namespace)}")
+    # A name that looks like an option.
+    in_order = [*more, "--", *words] if lock.entity.startswith("-") else [*words, *more]
+    return " ".join(["ticketlock", verb, *in_order])
+
+
+def _told(text: str) -> str:
+    """A text of another user, within a sentence whose code stands between backticks."""
+    return plain(text).replace("`", "'")
 
 
 def unit_step(listed: ListedUnit) -> UnitStep:

@@ -1,6 +1,5 @@
 """``ticketlock init``, ``limit`` and ``remove-waiter``: what operators change."""
 
-import shlex
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -8,6 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from ticketlock import InvalidLockRequest, LockLost, LockName, LockState, LockTable, create_table
+from ticketlock.cli._advice import command
 from ticketlock.cli._exits import ANSWER_WAS_NO, CONFIGURATION, LEASE_LOST, UNAVAILABLE, USAGE, Ended, Explained
 from ticketlock.cli._settings import namespace_option, settings_of, table_options
 from ticketlock.cli._wording import confirm, decided, lease, permits_of, plain, span
@@ -140,10 +140,9 @@ def _unset(table: LockTable, lock: LockName, permits: int | None, *, by: str | N
     except InvalidLockRequest as error:
         if error.field != "permits" or permits is not None:
             raise
-        name = plain(lock.entity)
         raise click.UsageError(
-            f"no one had used the lock on '{name}' before its limit was set: also give the number of permits that its "
-            f"users ask for, such as `ticketlock limit {shlex.quote(name)} 1 --unset`"
+            f"no one had used the lock on '{plain(lock.entity)}' before its limit was set: also give the number of "
+            f"permits that its users ask for, such as `{command('limit', lock, '1', options='--unset')}`"
         ) from error
 
 

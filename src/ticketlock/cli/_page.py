@@ -365,7 +365,7 @@ def _facts(listed: Listed) -> Iterator[Element]:
     item = listed.front and listed.front.item
     if not item:
         return
-    are_deployed = item.permits_since_ms is not None
+    are_deployed = bool(item.permits_since_ms)
     facts = [permits_and_who_set_them(item.permits, are_set=item.permits_are_set, are_deployed=are_deployed)]
     if item.mean_hold_ms is not None:
         facts.append(f"held for {span(item.mean_hold_ms)} on average")

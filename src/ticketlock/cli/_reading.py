@@ -8,7 +8,7 @@ import click
 
 from ticketlock import LockTable
 from ticketlock.cli._advice import needs_you
-from ticketlock.cli._settings import CommandSettings, units_prefix_option, units_table_option
+from ticketlock.cli._settings import CommandSettings, units_table_option
 from ticketlock.cli._show import ORDERS as ORDERS_OF_LISTS
 from ticketlock.cli._show import Listed, in_detail, read_list
 from ticketlock.cli._units import Desk, explaining
@@ -139,7 +139,6 @@ class TableReader:
 def reading_options(command: F) -> F:
     """Add the options that say what is read."""
     for option in (
-        units_prefix_option,
         units_table_option,
         click.option("--stuck", is_flag=True, help="Only the locks and units that need you, or a lease to end."),
         click.option("--prefix", default="", help="Only locks whose entity begins with this text."),

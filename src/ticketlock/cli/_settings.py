@@ -77,7 +77,6 @@ class CommandSettings:
         region, profile, endpoint_url: as for AWS tools; None for the environment and AWS configuration files.
         wake: whether the next workflow in line is woken when a lock becomes free.
         units_table: the name of the units table.
-        prefix: the prefix of the attributes that units add to items; None for the default.
     """
 
     table: str | None = None
@@ -86,7 +85,6 @@ class CommandSettings:
     endpoint_url: str | None = None
     wake: bool = True
     units_table: str | None = None
-    prefix: str | None = None
 
     @property
     def table_name(self) -> str:
@@ -199,12 +197,6 @@ def _of_units(*, environment: bool) -> list[Callable[[F], F]]:
     variable = _from("TICKETLOCK_UNITS_TABLE", environment=environment)
     return [
         click.option("--units-table", metavar="NAME", help="The table of units.", **_MORE, **variable),
-        click.option(
-            "--prefix",
-            metavar="TEXT",
-            help="The prefix of the attributes that units add to your items.  [default: _tlu]",
-            **_MORE,
-        ),
         *_of_connection(),
     ]
 
@@ -246,18 +238,6 @@ units_table_option = click.option(
     **_from("TICKETLOCK_UNITS_TABLE", environment=True),
 )
 
-
-def _keep_units_prefix(context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        settings_of(context).prefix = value
-
-
-units_prefix_option = click.option(
-    "--units-prefix",
-    metavar="TEXT",
-    help="The prefix of the attributes that units add to your items.  [default: _tlu]",
-    **_MORE | {"callback": _keep_units_prefix},
-)
 
 lease_option = click.option(
     "--lease",

@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ticketlock import LockName, LockState, LockSummary, LockTable, TableRefused
-from ticketlock.cli._advice import advice_on
+from ticketlock.cli._advice import Advice, advice_on
 from ticketlock.cli._exits import CONFIGURATION, UNAVAILABLE, USAGE, Explained
 from ticketlock.cli._settings import namespace_option, settings_of, table_options
 from ticketlock.cli._verdicts import Judged, TimedVerdict, judge, left_ms, verdict_on
@@ -190,9 +190,7 @@ def state_tables(lock: LockName, found: LockState, *, wide: bool = False) -> Ren
     if item is None:
         return Group(title, Text("Never used, or not for weeks."))
     facts = [
-        permits_and_who_set_them(
-            item.permits, are_set=item.permits_are_set, are_deployed=item.permits_since_ms is not None
-        ),
+        permits_and_who_set_them(item.permits, are_set=item.permits_are_set, are_deployed=bool(item.permits_since_ms)),
         f"last fencing token {item.fencing_token}",
     ]
     if item.mean_hold_ms is not None:
@@ -201,8 +199,15 @@ def state_tables(lock: LockName, found: LockState, *, wide: bool = False) -> Ren
         facts.append(f"left: {plain(item.data_left)}")
     told = [Text("; ".join(facts)), *map(Text, decisions(item, found.now.likely_ms, wide=wide))]
     if (advice := advice_on(lock, found)) is not None:
-        told.append(Text(f"next: {advice}"))
+        told += _next(advice)
     return Group(title, *told, _holders(item.holders, found.now.likely_ms, wide=wide), _waiters(found, wide=wide))
+
+
+def _next(advice: Advice) -> Iterator[Text]:
+    yield Text(f"next: {advice.text}{'' if advice.command is None else ':'}")
+    if advice.command is not None:
+        # On one line, however narrow the terminal is: it is pasted.
+        yield Text(advice.command, no_wrap=True, overflow="ignore")
 
 
 def decisions(item: LockItem, now_ms: int, *, wide: bool) -> Iterator[str]:

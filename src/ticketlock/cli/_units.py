@@ -93,7 +93,7 @@ _LATE_S = 5
 
 _TOLD = {
     "dropped": "dropped: the item keeps its old value",
-    "replaced": "replaced: the item has the new value",
+    "replaced": "replaced: the item has the given value",
     "finished": "finished: DynamoDB has taken the unit's own value, and nothing was corrected",
 }
 
@@ -145,7 +145,6 @@ class Desk:
 
     def __init__(self, settings: CommandSettings) -> None:
         name = settings.units_table_name
-        self.marks = Marks(settings.prefix if settings.prefix is not None else DEFAULT_PREFIX)
         self.records = UnitRecords(name)
         self._performer = UnitsTable(name, client=settings.client())
 
@@ -166,7 +165,7 @@ class Desk:
 
     def _count(self, unit: str) -> int | None:
         try:
-            return self.perform(count_unfinished(self.records, self.marks, unit))
+            return self.perform(count_unfinished(self.records, unit))
         except (InvalidUnitRequest, UnsupportedFormat):
             # A row, or what is packed in it, that no unit has written, or a newer version.
             return None
@@ -240,7 +239,7 @@ def show(context: click.Context, unit: str, values: bool, as_json: bool) -> None
     Of the items it shows only the keys, unless --values is given.
     """
     desk = Desk(settings_of(context))
-    shown = desk.perform(inspect(desk.records, desk.marks, unit))
+    shown = desk.perform(inspect(desk.records, unit))
     if shown is None:
         raise no_record(unit, desk.records.table)
     corrected = desk.perform(corrections(desk.records, unit))
@@ -265,7 +264,7 @@ def settle(context: click.Context, unit: str, as_json: bool) -> None:
     It does not ask for confirmation: any unit that meets its marks does the same.
     """
     desk = Desk(settings_of(context))
-    told = desk.perform(settled(desk.records, desk.marks, unit))
+    told = desk.perform(settled(desk.records, unit))
     _tell_end(desk, unit, told, as_json=as_json)
     if told.outcome is Outcome.PENDING:
         assert told.unit is not None
@@ -288,12 +287,12 @@ def rollback(context: click.Context, unit: str, yes: bool, as_json: bool) -> Non
     If its process is alive, its commit fails with UnitRolledBack.
     """
     desk = Desk(settings_of(context))
-    shown = desk.perform(inspect(desk.records, desk.marks, unit))
+    shown = desk.perform(inspect(desk.records, unit))
     if shown is not None and shown.unit.state is Outcome.PENDING:
         click.echo(f"{state_with_time(shown.unit)}; {items_told(shown.unit.items)}", err=True)
         if not yes:
             confirm(f"Roll the unit {unit} back?")
-    told = desk.perform(roll_back(desk.records, desk.marks, unit))
+    told = desk.perform(roll_back(desk.records, unit))
     if told.outcome is Outcome.COMMITTED:
         assert told.unit is not None
         if as_json:
@@ -317,7 +316,8 @@ def _tell_end(desk: Desk, unit: str, told: Settled, *, as_json: bool) -> None:
         why = "another program has changed a unit's attributes or rows: `ticketlock units show` tells where"
         raise Ended(f"not every item of the unit {unit} is as it should be: {why}", CONFIGURATION) from told.failed
     if told.refused:
-        raise Ended(str(told.failed), CONFIGURATION, [to_correct(unit, entry) for entry in told.refused])
+        commands = [line for entry in told.refused for line in to_correct(unit, entry)]
+        raise Ended(str(told.failed), CONFIGURATION, commands)
     if told.failed is not None:
         raise told.failed
 
@@ -330,7 +330,7 @@ def _done(told: Settled, items: int | None) -> str:
         return f"not all of {items_told(items)} ended"
     if told.outcome is Outcome.ROLLED_BACK:
         return f"{items_told(len(told.ended))} unmarked"
-    return "all items finished" if items is None else f"all {items_told(items)} finished"
+    return "items finished" if items is None else f"{items_told(items)} finished"
 
 
 def _told(unit: str, told: Settled) -> str:
@@ -380,7 +380,7 @@ def correct_item(
     data = desk.table(table)
     where = data.key_alone("key", LOW_LEVEL.item("key", _read("KEY", key)))
     if item is None and not drop:
-        found = desk.perform(unfinished(desk.records, desk.marks, unit, data, where))
+        found = desk.perform(unfinished(desk.records, unit, data, where))
         if found.image is None:
             click.echo("The unit deletes this item.", err=True)
         else:
@@ -388,11 +388,11 @@ def correct_item(
         return
     image = None if item is None else LOW_LEVEL.item("item", _read("--item", item.read()))
     if not yes:
-        found = desk.perform(unfinished(desk.records, desk.marks, unit, data, where))
+        found = desk.perform(unfinished(desk.records, unit, data, where))
         instead = "its old value" if image is None else "the given value"
         confirm(f"Give {item_told(found.entry)} {instead}, for good?")
     correction = Correction(new_id(int(time.time() * 1_000)), image, by, why)
-    done = desk.perform(correct(desk.records, desk.marks, unit, data, where, correction))
+    done = desk.perform(correct(desk.records, unit, data, where, correction))
     click.echo(_TOLD[done])
 
 
@@ -422,6 +422,13 @@ def _decode_binaries(value: Any) -> Any:
     ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, CONFIGURATION),
 )
 @click.argument("table")
+@click.option(
+    "--prefix",
+    metavar="TEXT",
+    default=DEFAULT_PREFIX,
+    show_default=True,
+    help="The prefix of the attributes that units add to your items.",
+)
 @click.option("--write", is_flag=True, help="Write, after a confirmation; without it, only list what would be done.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option(
@@ -432,20 +439,22 @@ def _decode_binaries(value: Any) -> Any:
 @json_option
 @units_options
 @click.pass_context
-def repair(context: click.Context, table: str, write: bool, yes: bool, lost_records: bool, as_json: bool) -> None:
+def repair(
+    context: click.Context, table: str, prefix: str, write: bool, yes: bool, lost_records: bool, as_json: bool
+) -> None:
     """Find the marks of units in TABLE, and finish or remove each as its unit's record says: for restored tables.
 
     Reads the whole table. It leaves the marks of units whose lease has not expired.
     """
     settings = settings_of(context)
-    desk = Desk(settings)
+    desk, marks = Desk(settings), Marks(prefix)
     data = desk.table(table)
     if write and not yes:
         lost = ", and those whose record is missing," if lost_records else ""
         which = f"the marks of ended units{lost} in '{plain(data.name)}'"
         records = f"as the records in '{plain(desk.records.table)}' say"
         confirm(f"Finish or remove {which}, {records} ({settings.place()})?")
-    found = desk.perform(repaired(data, desk.records, desk.marks, write=write, lost_records=lost_records))
+    found = desk.perform(repaired(data, desk.records, marks, write=write, lost_records=lost_records))
     if as_json:
         told = {"table": data.name, "unitsTable": desk.records.table, "written": write}
         click.echo(json_of({**told, "marks": [mark_json(each) for each in found]}))
@@ -468,7 +477,7 @@ def _tell_repair(name: str, found: Sequence[FoundMark], *, write: bool) -> None:
     if unknown:
         click.echo(f"For {unknown} of the unmarked items no record is left of what was to be written.")
     if not write:
-        click.echo("Nothing was written: add --write to do it.")
+        click.echo("Nothing was written: add --write to try it.")
 
 
 def _left(left: Counter[Record], units_table: str) -> str:

@@ -59,11 +59,12 @@ def shown_json(shown: Shown, corrected: Sequence[Corrected], *, values: bool) ->
     return {**_unit_json(shown.unit), "items": items, "corrections": corrections}
 
 
-def to_correct(unit: str, entry: Entry) -> str:
-    """The command that prints what a unit would write to an item that DynamoDB refuses."""
+def to_correct(unit: str, entry: Entry) -> tuple[str, str]:
+    """The command that prints what a unit would write to an item that DynamoDB refuses; that which corrects it."""
     # In ASCII, and so without anything that a terminal would not show as it is.
     key = json.dumps(dict(entry.key), default=_base64)
-    return f"ticketlock units correct {unit} {shlex.quote(entry.table)} {shlex.quote(key)} > item.json"
+    command = f"ticketlock units correct {unit} {shlex.quote(entry.table)} {shlex.quote(key)}"
+    return f"{command} > item.json", f"{command} --item item.json --why '...'"
 
 
 def entry_json(entry: Entry) -> dict[str, Any]:

@@ -159,7 +159,9 @@ def judge(found: LockState | None) -> Judged:
     if first is None:
         return Judged(verdict, holder, alike)
     if verdict.word == "expired" and item.permits > 0:
-        late_ms = min(verdict.for_ms or 0, _late_ms(found, item, first))
+        # Several may have been in the way: the last of them counts.
+        over_ms = min(each.for_ms or 0 for _, each in judged if each.word == "expired")
+        late_ms = min(over_ms, _late_ms(found, item, first))
         return Judged(verdict, holder, alike, first, _of_the_first(first, late_ms), late_ms=late_ms)
     return Judged(verdict, holder, alike, first, _of_the_holder(item, holder, verdict, now_ms))
 
@@ -181,11 +183,15 @@ def _late_ms(found: LockState, item: LockItem, first: Row) -> int:
 
 
 def _in_the_way(item: LockItem, first: Row | None, now_ms: int) -> Sequence[Holder]:
-    """The holders; if others keep the first in line from the place of an expired one, only these."""
-    over = [each for each in item.holders if now_ms >= each.lease_until_ms]
-    if first is None or item.room(first.mode, without=over) > 0:
-        return item.holders
-    return [each for each in item.holders if each not in over] or item.holders
+    """The holders; without those whose end, which is near, does not help the first in line, since others stay."""
+    left, ending = list(item.holders), list[Holder]()
+    for word in ("expired", "silent"):
+        of_word = [each for each in left if verdict_on(each, now_ms).word == word]
+        ending += of_word
+        if first is None or item.room(first.mode, without=ending) > 0:
+            break
+        left = [each for each in left if each not in of_word]
+    return left or item.holders
 
 
 def _of_the_first(first: Row, free_for_ms: int) -> NextStep:

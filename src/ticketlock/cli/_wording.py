@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -31,6 +32,19 @@ _OF_A_CLIENT = re.compile(r"(.+)/[0-9a-f]{32}")
 def plain(text: str) -> str:
     """A text that another user has chosen, without control characters."""
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+
+
+def typed(text: str) -> str:
+    """A text as bash, ksh and zsh read it, also one with signs that a terminal does not show."""
+    if text == plain(text):
+        return shlex.quote(text)
+    return f"$'{''.join(map(_sign_typed, text))}'"
+
+
+def _sign_typed(sign: str) -> str:
+    if sign.isprintable() and sign not in "'\\":
+        return sign
+    return "".join(f"\\x{byte:02x}" for byte in sign.encode())
 
 
 def permits_of(number: int) -> str:

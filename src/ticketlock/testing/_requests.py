@@ -61,7 +61,7 @@ _OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "PutItem": (*_CONDITION, "ReturnValues"),
     "UpdateItem": (*_CONDITION, "ReturnValues", "UpdateExpression"),
     "DeleteItem": (*_CONDITION, "ReturnValues"),
-    "GetItem": ("ConsistentRead", "ProjectionExpression", "ExpressionAttributeNames"),
+    "GetItem": ("ConsistentRead", "ProjectionExpression", "ExpressionAttributeNames", "ReturnConsumedCapacity"),
     "BatchGetItem": ("ReturnConsumedCapacity",),
     "KeysAndAttributes": ("ConsistentRead", "ProjectionExpression", "ExpressionAttributeNames"),
     "Query": (*_PAGE, *_PLACEHOLDERS, "ScanIndexForward"),
@@ -145,7 +145,12 @@ class ItemRead:
 def get_item(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply:
     """GetItem."""
     read = ItemRead.of(tables, parameters)
-    return read.reply(read.found())
+    item = read.found()
+    reply = read.reply(item)
+    if parameters.get("ReturnConsumedCapacity") == "TOTAL":
+        units = _read_units(size_of(item or {}), is_consistent=parameters.get("ConsistentRead", False))
+        reply["ConsumedCapacity"] = {"TableName": parameters["TableName"], "CapacityUnits": units}
+    return reply
 
 
 def reads_of_a_transaction(tables: MemoryTables, items: Sequence[Any]) -> list[ItemRead]:

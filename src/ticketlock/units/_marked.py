@@ -140,6 +140,7 @@ class MarkedCommit:
             born_ms=terms.born_ms,
             lease_until_ms=leased_until_ms,
             attempt=_ATTEMPT,
+            prefix=self._marks.stored,
         )
 
     def _write_down(self, pieces: Sequence[bytes]) -> ForkingSteps[None]:

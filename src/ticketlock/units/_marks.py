@@ -11,7 +11,7 @@ from boto3.dynamodb.conditions import Attr, ConditionBase
 
 from ticketlock._checks import text
 from ticketlock.errors import InvalidUnitRequest
-from ticketlock.units._record import is_id
+from ticketlock.units._record import UnitRecord, is_id
 from ticketlock.units._rows import FORMAT_ATTRIBUTE, KEY
 from ticketlock.units._values import PYTHON
 from ticketlock.wire._actions import Item, integer, number
@@ -66,6 +66,16 @@ class Marks:
         if any(name.startswith(self.prefix) for name in _OF_GUARDS):
             allowed = f"text with which none of {', '.join(_OF_GUARDS)} begins, the attributes of guards"
             raise InvalidUnitRequest("prefix", self.prefix, allowed)
+
+    @classmethod
+    def of(cls, head: UnitRecord) -> "Marks":
+        """The names in the items of a unit, whatever the names of its reader: with others it would seem finished."""
+        return cls(DEFAULT_PREFIX if head.prefix is None else head.prefix)
+
+    @property
+    def stored(self) -> str | None:
+        """The prefix as the record of a unit stores it."""
+        return None if self.prefix == DEFAULT_PREFIX else self.prefix
 
     @property
     def version(self) -> str:

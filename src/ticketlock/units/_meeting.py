@@ -7,7 +7,7 @@ waits for a younger one, so no two wait for each other, and the oldest is not ro
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
 from ticketlock.errors import (
@@ -243,16 +243,23 @@ class RedoLog:
     Args:
         head: of the unit. The items of a saved one are marked by the coordinators that resume it, under their own ids.
         first: the piece to begin with: the first one of those that were compressed together.
+        pace: waits after each row that is read, by what it has cost.
 
     Attributes:
         is_gone: whether a row of it is gone, or was never written.
     """
 
-    def __init__(self, records: UnitRecords, head: UnitRecord, first: int = 0) -> None:
+    def __init__(
+        self,
+        records: UnitRecords,
+        head: UnitRecord,
+        first: int = 0,
+        pace: Callable[[Reply], ForkingSteps[object]] | None = None,
+    ) -> None:
         self._records, self._head = records, head
         of_keys = head.keys > 0 and head.state != "committed"
         rows = [] if head.is_saved else records.read_keys(head) if of_keys else records.read_pieces(head)
-        self._left = iter(rows[first:])
+        self._left, self._pace = iter(rows[first:]), pace
         self._is_inline = not rows and not head.is_saved
         self._unpacking = Unpacking(head_key(head.unit))
         self.is_gone = False
@@ -265,7 +272,9 @@ class RedoLog:
             self._unpacking.check_end()
             return entries
         for request in self._left:
-            reply: Reply = yield request
+            reply: Reply = yield replace(request, asks_units=self._pace is not None)
+            if self._pace is not None:
+                yield from self._pace(reply)
             if reply.item is None:
                 self.is_gone = True
                 return []

@@ -263,12 +263,10 @@ def warn_of(error: Strange) -> None:
 
 def open_units(records: UnitRecords, strange: Callable[[Strange], object] = warn_of) -> ForkingSteps[list[OpenUnit]]:
     """The units whose records are still needed, the oldest first; ``strange`` gets an error for each foreign row."""
-    # A table with other keys refuses this; a Scan of it would find no open units.
-    yield TIME_CHECK
     found: list[tuple[UnitRecord, OpenUnit]] = []
     after: Item | None = None
     while True:
-        page: Reply = yield records.scan(after)
+        page = yield from records.list_open(after)
         rows: Sequence[Item | None] = ()
         if page.items:
             heads: Reply = yield records.read_open(page)
@@ -296,7 +294,7 @@ def _count(records: UnitRecords, head: UnitRecord) -> ForkingSteps[int | None]:
     return None if log.is_gone else count
 
 
-def inspect(records: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Shown | None]:
+def inspect(records: UnitRecords, unit: str) -> ForkingSteps[Shown | None]:
     """A unit with its items as they are now; None if there is no record of it."""
     _check_id(unit)
     reply: Reply = yield records.read(unit)
@@ -304,29 +302,29 @@ def inspect(records: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Shown
         return None
     head = UnitRecord.of(reply.item)
     entries = yield from read_entries(records, head)
-    inspected = None if entries is None else (yield from _inspect_items(unit, entries, marks))
+    inspected = None if entries is None else (yield from _inspect_items(head, entries))
     return Shown(OpenUnit.of(head, reply.now, None if entries is None else len(entries)), inspected)
 
 
-def settle(records: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Settled]:
+def settle(records: UnitRecords, unit: str) -> ForkingSteps[Settled]:
     """Find out the outcome of a unit, and do what a sweep would do about it."""
-    return (yield from _end(records, marks, unit, is_forced=False))
+    return (yield from _end(records, unit, is_forced=False))
 
 
-def roll_back(records: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Settled]:
+def roll_back(records: UnitRecords, unit: str) -> ForkingSteps[Settled]:
     """Roll back a unit that is pending, even if its lease has not ended; a committed unit is not changed."""
-    return (yield from _end(records, marks, unit, is_forced=True))
+    return (yield from _end(records, unit, is_forced=True))
 
 
-def outcome_of_rollback(records: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[Outcome]:
+def outcome_of_rollback(records: UnitRecords, unit: str) -> ForkingSteps[Outcome]:
     """The outcome of a unit after ``roll_back``; a warning says why some of its items are not finished yet."""
-    settled = yield from roll_back(records, marks, unit)
+    settled = yield from roll_back(records, unit)
     if settled.failed is not None:
         _log.warning("the unit %s has ended, and some of its marks are not removed yet: %s", unit, settled.failed)
     return settled.outcome
 
 
-def _end(records: UnitRecords, marks: Marks, unit: str, *, is_forced: bool) -> ForkingSteps[Settled]:
+def _end(records: UnitRecords, unit: str, *, is_forced: bool) -> ForkingSteps[Settled]:
     _check_id(unit)
     while True:
         reply: Reply = yield records.read(unit)
@@ -352,9 +350,9 @@ def _end(records: UnitRecords, marks: Marks, unit: str, *, is_forced: bool) -> F
         try:
             entries = yield from read_entries(records, head)
             known = replace(known, items=None if entries is None else len(entries))
-            inspected = yield from _inspect_items(unit, entries or (), marks)
+            inspected = yield from _inspect_items(head, entries or ())
             there = [each.entry for each in inspected if each.standing is Standing.THERE]
-            yield from sweep_one(head, now, records, marks, Swept())
+            yield from sweep_one(head, now, records, Swept())
         except CommittedUnfinished as error:
             refused = [each for each in there if (each.table, PYTHON.back(each.key)) in error.keys]
             return Settled(known.state, known, [each for each in there if each not in refused], refused, error)
@@ -363,7 +361,7 @@ def _end(records: UnitRecords, marks: Marks, unit: str, *, is_forced: bool) -> F
         return Settled(known.state, known, there)
 
 
-def count_unfinished(records: UnitRecords, marks: Marks, unit: str) -> ForkingSteps[int | None]:
+def count_unfinished(records: UnitRecords, unit: str) -> ForkingSteps[int | None]:
     """How many of the first 100 items of a committed unit are not finished, as far as they can be read.
 
     Returns:
@@ -375,15 +373,15 @@ def count_unfinished(records: UnitRecords, marks: Marks, unit: str) -> ForkingSt
     log, entries = RedoLog(records, head), list[Entry]()
     while len(entries) <= MOST_TOGETHER and (some := (yield from log.next())):
         entries += some
-    inspected = yield from _inspect_items(unit, entries[:MOST_TOGETHER], marks)
+    inspected = yield from _inspect_items(head, entries[:MOST_TOGETHER])
     count = sum(each.standing in (Standing.THERE, Standing.STRANGE) for each in inspected)
     were_all_read = not log.is_gone and len(entries) <= MOST_TOGETHER
     is_known = were_all_read and all(each.standing is not Standing.UNKNOWN for each in inspected)
     return count if count or is_known else None
 
 
-def _inspect_items(unit: str, entries: Sequence[Entry], marks: Marks) -> ForkingSteps[list[Inspected]]:
-    inspected: list[Inspected] = []
+def _inspect_items(head: UnitRecord, entries: Sequence[Entry]) -> ForkingSteps[list[Inspected]]:
+    inspected, marks = list[Inspected](), Marks.of(head)
     for _, of_table in by_table(entries):
         for batch in chunks(of_table, MOST_TOGETHER):
             try:
@@ -394,7 +392,7 @@ def _inspect_items(unit: str, entries: Sequence[Entry], marks: Marks) -> Forking
                 inspected += [Inspected(entry, Standing.UNKNOWN) for entry in batch]
             else:
                 inspected += [
-                    Inspected(entry, _standing(unit, item, marks))
+                    Inspected(entry, _standing(head.unit, item, marks))
                     for entry, item in zip(batch, reply.items, strict=True)
                 ]
     return inspected
@@ -621,9 +619,7 @@ def corrections(records: UnitRecords, unit: str) -> ForkingSteps[list[Corrected]
             return found
 
 
-def unfinished(
-    records: UnitRecords, marks: Marks, unit: str, table: UnitTable, key: Attributes
-) -> ForkingSteps[Unfinished]:
+def unfinished(records: UnitRecords, unit: str, table: UnitTable, key: Attributes) -> ForkingSteps[Unfinished]:
     """Read an item of a committed unit that is not finished, and what the unit writes there."""
     reply: Reply = yield records.read(unit)
     if reply.item is None:
@@ -632,6 +628,7 @@ def unfinished(
     if not head.is_being_finished or head.is_saved:
         raise InvalidUnitRequest("unit", unit, "a unit that is committed, and has items that are not finished")
     found: Reply = yield Get(table.name, key)
+    marks = Marks.of(head)
     met, entry = met_at(table, key, found.item, marks), None
     if met is not None and met.mark.unit == unit:
         entries = yield from read_committed(records, head, [met])
@@ -644,7 +641,7 @@ def unfinished(
 
 
 def correct(
-    records: UnitRecords, marks: Marks, unit: str, table: UnitTable, key: Attributes, correction: Correction
+    records: UnitRecords, unit: str, table: UnitTable, key: Attributes, correction: Correction
 ) -> ForkingSteps[Done]:
     """End one item in another way than its unit would, if DynamoDB refuses that way. Safe to repeat.
 
@@ -659,10 +656,10 @@ def correct(
         TableError: nothing was written.
     """
     if correction.image is not None:
-        _check(correction.image, table, key, marks)
+        _check(correction.image, table, key)
     while True:
         try:
-            left = yield from unfinished(records, marks, unit, table, key)
+            left = yield from unfinished(records, unit, table, key)
         except InvalidUnitRequest:
             kept: Reply = yield records.read_correction(unit, correction.id)
             if kept.item is None:
@@ -671,6 +668,9 @@ def correct(
             return correction.action
         if left.entry.kind == "unmark" and correction.image is not None:
             raise InvalidUnitRequest("item", None, "nothing: the unit has only read this item, so drop its mark")
+        marks = Marks.of(left.head)
+        if correction.image is not None:
+            marks.check_free_of_ours("item", correction.image)
         try:
             finished: Reply = yield finish(left.entry, unit, marks)
         except TableRefused as refused:
@@ -709,8 +709,7 @@ def _ends(left: Unfinished, correction: Correction, marks: Marks) -> Write:
     return if_marked("Update", entry, unit, marks, values={":version": version}, update=update)
 
 
-def _check(image: Mapping[str, Any], table: UnitTable, key: Attributes, marks: Marks) -> None:
+def _check(image: Mapping[str, Any], table: UnitTable, key: Attributes) -> None:
     if table.key_of("item", dict(image)) != key:
         raise InvalidUnitRequest("item", dict(image), f"an item with the key {dict(key)}")
-    marks.check_free_of_ours("item", image)
     table.check_item(dict(image), "statement", VERSION_BYTES)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Literal, get_args
 
-from ticketlock.errors import TicketLockError, UnitChanged, UnitForgotten, UnitRolledBack
+from ticketlock.errors import TableRefused, TicketLockError, UnitChanged, UnitForgotten, UnitRolledBack
 from ticketlock.units import _conditions as only_if
 from ticketlock.units._packing import INLINE_BYTES, Entry, packed
 from ticketlock.units._rows import (
@@ -26,7 +26,7 @@ from ticketlock.units._rows import (
 )
 from ticketlock.wire._actions import TIME_TO_LIVE, Item, Reply, integer, number
 from ticketlock.wire._item_requests import MOST_TOGETHER, Get, GetMany, GetTogether
-from ticketlock.wire._requests import Scan, Write, every
+from ticketlock.wire._requests import ForkingSteps, Scan, Write, every
 from ticketlock.wire._table_time import Moment
 
 _DIGITS = "".join(each for each in string.digits + string.ascii_uppercase if each not in "ILOU")
@@ -88,6 +88,7 @@ class UnitRecord:
         keys: of one that marks what it reads, how many rows of keys there are; 0 for another one.
         owner: of a saved one, under which owner it was saved last; None for none.
         steps: of a saved one, the digests of the steps that were saved.
+        prefix: that of its marks; None for the usual one.
     """
 
     unit: str
@@ -105,6 +106,7 @@ class UnitRecord:
     keys: int = 0
     owner: str | None = None
     steps: frozenset[bytes] = frozenset()
+    prefix: str | None = None
 
     @property
     def has_rows(self) -> bool:
@@ -152,6 +154,7 @@ class UnitRecord:
                     keys=integer(row["keys"]) if "keys" in row else 0,
                     owner=row["owner"]["S"] if "owner" in row else None,
                     steps=frozenset(bytes(step) for step in row["steps"]["BS"]) if "steps" in row else frozenset(),
+                    prefix=row["prefix"]["S"] if "prefix" in row else None,
                 )
         except KeyError as error:
             raise foreign_row(row, Misshapen(f"which lacks {error}")) from error
@@ -255,9 +258,18 @@ class UnitRecords:
         """Read up to 100 heads, as of one instant in the order of all transactions."""
         return GetTogether([(self.table, head_key(unit)) for unit in units])
 
-    def scan(self, after: Item | None, part: tuple[int, int] = (0, 1)) -> Scan:
+    def list_open(self, after: Item | None, part: tuple[int, int] = (0, 1)) -> ForkingSteps[Reply]:
         """A page of the index of open heads; of a part of it, or of all of it. It may be behind the table."""
-        return Scan(None, (), after, self.table, part=part, index=OPEN, limit=MOST_TOGETHER, asks_units=True)
+        try:
+            page: Reply = yield Scan(
+                None, (), after, self.table, part=part, index=OPEN, limit=MOST_TOGETHER, asks_units=True
+            )
+        except TableRefused as error:
+            if "index" not in str(error):
+                raise
+            needed = f"{self.table} needs its index `{OPEN}`: `create_units_table` adds it, and DynamoDB then fills it"
+            raise TableRefused(f"{error}. {needed}") from error
+        return page
 
     def read_open(self, page: Reply) -> GetMany:
         """Read the heads that a page has shown; ``is_open`` says whether one is still needed."""
@@ -455,6 +467,8 @@ def _row(head: UnitRecord) -> Item:
         item["owner"] = {"S": head.owner}
     if head.steps:
         item["steps"] = {"BS": sorted(head.steps)}
+    if head.prefix is not None:
+        item["prefix"] = {"S": head.prefix}
     return item
 
 

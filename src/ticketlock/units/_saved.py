@@ -371,6 +371,7 @@ def terms_of(told: Mapping[str, Any], own: Terms, head: UnitRecord) -> Terms:
         engine=told["engine"],
         saved=head,
         step=own.step,
+        names_kept_s=own.names_kept_s,
     )
 
 

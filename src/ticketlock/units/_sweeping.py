@@ -157,17 +157,13 @@ class _PartLimits:
         """Wait as long as a read's units take at this speed."""
         now = reply.now
         self.free_from_ms = max(self.free_from_ms, now.local_ms) + 1_000 * reply.units / self.units_per_s
-        pause_ms = math.floor(self.free_from_ms - now.local_ms)
+        # Not beyond the end: a process has little time left then.
+        pause_ms = math.floor(min(self.free_from_ms, self.last_ms + 1) - now.local_ms)
         return now if pause_ms < 1 else (yield Pause(pause_ms)).now
 
 
 def sweep(
-    records: UnitRecords,
-    marks: Marks,
-    *,
-    parts: int = 1,
-    until_ms: int | None = None,
-    read_units_per_s: int | None = None,
+    records: UnitRecords, *, parts: int = 1, until_ms: int | None = None, read_units_per_s: int | None = None
 ) -> ForkingSteps[Swept]:
     """End and finish the units that were left, and close those that are finished. Safe to repeat, and in parallel.
 
@@ -182,7 +178,7 @@ def sweep(
     of_part = math.inf if read_units_per_s is None else read_units_per_s / parts
 
     def part(at: int) -> ForkingSteps[Swept]:
-        return _sweep_part(records, marks, (at, parts), until_ms, of_part)
+        return _sweep_part(records, (at, parts), until_ms, of_part)
 
     if parts == 1:
         return (yield from part(0))
@@ -198,7 +194,7 @@ def sweep(
 
 
 def _sweep_part(
-    records: UnitRecords, marks: Marks, part: tuple[int, int], until_ms: int | None, units_per_s: float
+    records: UnitRecords, part: tuple[int, int], until_ms: int | None, units_per_s: float
 ) -> ForkingSteps[Swept]:
     swept, after, place, is_kept = Swept(), None, SweepPosition(records.table, part), False
     limits = _PartLimits(math.inf if until_ms is None else until_ms, units_per_s)
@@ -206,7 +202,7 @@ def _sweep_part(
         kept: Reply = yield place.read()
         after, is_kept = place.after(kept.item), kept.item is not None
     while True:
-        page: Reply = yield records.scan(after, part)
+        page = yield from records.list_open(after, part)
         now = yield from limits.pace(page)
         rows: Sequence[Item | None] = ()
         if page.items:
@@ -222,7 +218,7 @@ def _sweep_part(
             # Otherwise the index was behind.
             if is_open(row):
                 assert row is not None
-                swept = yield from _sweep_row(row, now, records, marks, swept, limits)
+                swept = yield from _sweep_row(row, now, records, swept, limits)
                 limits.has_advanced = True
             after = {name: entry[name] for name in OPEN_KEY}
         else:
@@ -239,13 +235,11 @@ def _sweep_part(
             return replace(swept, is_whole=False)
 
 
-def _sweep_row(
-    row: Item, now: Moment, records: UnitRecords, marks: Marks, swept: Swept, limits: _PartLimits
-) -> ForkingSteps[Swept]:
+def _sweep_row(row: Item, now: Moment, records: UnitRecords, swept: Swept, limits: _PartLimits) -> ForkingSteps[Swept]:
     head = None
     try:
         head = UnitRecord.of(row)
-        done: Swept = yield from sweep_one(head, now, records, marks, swept, limits)
+        done: Swept = yield from sweep_one(head, now, records, swept, limits)
     except (CommittedUnfinished, TableError, InvalidUnitRequest, UnsupportedFormat, _OutOfTime) as error:
         # InvalidUnitRequest: an item or a row has attributes of ours that no unit has written.
         _log.warning("the unit %s is left to the next sweep: %s", row["unit"]["S"], error)
@@ -267,7 +261,7 @@ def _left_open(swept: Swept, head: UnitRecord, now: Moment) -> Swept:
 
 
 def sweep_one(
-    seen: UnitRecord, now: Moment, records: UnitRecords, marks: Marks, swept: Swept, limits: _PartLimits | None = None
+    seen: UnitRecord, now: Moment, records: UnitRecords, swept: Swept, limits: _PartLimits | None = None
 ) -> ForkingSteps[Swept]:
     head, says = seen, decide(seen, now)
     if says is Record.CLOSED:
@@ -285,7 +279,7 @@ def sweep_one(
         head = replace(head, state="rolledBack", final_ms=now.latest_ms)
         swept = replace(swept, rolled_back=swept.rolled_back + 1)
     # If it was rolled back and has no rows, it has marked nothing: the rows are written before the first mark.
-    count = yield from _finish(RedoLog(records, head), head, marks, limits or _PartLimits())
+    count = yield from _finish(records, head, limits or _PartLimits())
     swept = replace(swept, finished=swept.finished + count)
     if now.earliest_ms < head.final_ms + COPIES_COME_WITHIN_MS:
         return replace(swept, open=swept.open + 1)
@@ -293,8 +287,9 @@ def sweep_one(
     return replace(swept, closed=swept.closed + 1)
 
 
-def _finish(log: RedoLog, head: UnitRecord, marks: Marks, limits: _PartLimits) -> ForkingSteps[int]:
+def _finish(records: UnitRecords, head: UnitRecord, limits: _PartLimits) -> ForkingSteps[int]:
     """Finish every item of a unit that has ended, piece by piece. Returns how many had its mark."""
+    log, marks = RedoLog(records, head, pace=limits.pace), Marks.of(head)
     count, refused = 0, list[tuple[Entry, TableRefused]]()
     while entries := (yield from log.next()):
         for table, of_table in by_table(entries):

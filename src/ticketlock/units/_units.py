@@ -235,7 +235,7 @@ class Units:
             InvalidUnitRequest: ``unit`` is no id.
             TableError: the table could not be used.
         """
-        return self._performer.perform_steps(outcome_of_rollback(self._records, self._settings.marks, unit))
+        return self._performer.perform_steps(outcome_of_rollback(self._records, unit))
 
     def end_owner(self, owner: str) -> list[str]:
         """Roll back every unit that was saved under an owner and is pending; a later save under it is refused.
@@ -385,6 +385,7 @@ class Units:
         """Try what units need on the units table and on your tables, by requests that write nothing.
 
         A write is tried with a condition that never holds: it is refused either for that or for a missing permission.
+        Each index of your tables is queried, also one that you never query.
 
         Args:
             tables: from ``table``.
@@ -493,9 +494,7 @@ class Units:
             TableError: a part of the index could not be read; the others are swept.
         """
         until_ms = self._settings.until_ms(self._clocks, timeout)
-        steps = sweep(
-            self._records, self._settings.marks, parts=parts, until_ms=until_ms, read_units_per_s=read_units_per_s
-        )
+        steps = sweep(self._records, parts=parts, until_ms=until_ms, read_units_per_s=read_units_per_s)
         return self._performer.perform_steps(steps)
 
     def open_units(self) -> list[OpenUnit]:

@@ -42,7 +42,7 @@ def batch_get(wanted: Mapping[str, Sequence[Item]], *, is_consistent: bool, **mo
             raise BrokenReply()
         for table, items in answer["Responses"].items():
             found[table] += items
-        consumed += answer.get("ConsumedCapacity", ())
+        consumed += answer.get("ConsumedCapacity") or ()
         unprocessed = answer.get("UnprocessedKeys")
         if not unprocessed:
             return {**answer, "Responses": found, "ConsumedCapacity": consumed}
@@ -63,15 +63,19 @@ class Get(OfOneTable):
         table: the item's table.
         key: each key attribute with its value.
         is_consistent: whether the read is strongly consistent; an eventually consistent one costs half.
+        asks_units: whether the reply tells the read units.
     """
 
     table: str
     key: Item
     is_consistent: bool = True
+    asks_units: bool = False
 
     def calls(self, _table: str, _identity: str) -> Actions[Any]:
         """The GetItem."""
-        given = {"TableName": self.table, "Key": self.key, "ConsistentRead": self.is_consistent}
+        given: dict[str, Any] = {"TableName": self.table, "Key": self.key, "ConsistentRead": self.is_consistent}
+        if self.asks_units:
+            given["ReturnConsumedCapacity"] = "TOTAL"
         return (yield Call("dynamodb", "get_item", given))
 
     def items(self, answer: Any) -> tuple[Item | None, ...]:

@@ -10,6 +10,8 @@ from botocore.exceptions import ClientError
 from ticketlock.wire._actions import TIME_TO_LIVE
 from ticketlock.wire._sdk import check_is_client, needs_a_region
 
+_CAPACITY = ("ReadCapacityUnits", "WriteCapacityUnits")
+
 
 @dataclass(frozen=True, slots=True)
 class TableKind:
@@ -63,8 +65,10 @@ class TableKind:
         """
         dynamodb: Any = client if client is not None else _own_client()
         check_is_client(dynamodb)
+        capacity = more.get("ProvisionedThroughput", {})
         try:
-            dynamodb.create_table(**{**self.definition(table_name), **more})
+            of_index = {} if self.index is None else {"GlobalSecondaryIndexes": [_with_capacity(self.index, capacity)]}
+            dynamodb.create_table(**{**self.definition(table_name), **of_index, **more})
             made = True
         except ClientError as error:
             if error.response.get("Error", {}).get("Code") != "ResourceInUseException":
@@ -86,10 +90,13 @@ class TableKind:
         """Add the index to a table that lacks it, for example after a restore without indexes; it is filled later."""
         names = [each["IndexName"] for each in table.get("GlobalSecondaryIndexes", ())]
         if self.index is not None and self.index["IndexName"] not in names:
+            told = table.get("ProvisionedThroughput", {})
+            # 0 of a table that is billed on demand.
+            capacity = {name: told[name] for name in _CAPACITY if told.get(name)}
             dynamodb.update_table(
                 TableName=table["TableName"],
                 AttributeDefinitions=self._attributes,
-                GlobalSecondaryIndexUpdates=[{"Create": self.index}],
+                GlobalSecondaryIndexUpdates=[{"Create": _with_capacity(self.index, capacity)}],
             )
 
     def _check(self, dynamodb: Any, table: Any, time_to_live: Any) -> None:
@@ -97,6 +104,11 @@ class TableKind:
         wanted, no = self.definition(table["TableName"]), f"{table['TableName']} is no {self.name}"
         if _keys(table) != _keys(wanted):
             raise ValueError(f"{no}: its keys are {_keys(table)}, not {_keys(wanted)}")
+        schemas = {each["IndexName"]: each["KeySchema"] for each in table.get("GlobalSecondaryIndexes", ())}
+        for index in () if self.index is None else (self.index,):
+            found = schemas.get(index["IndexName"], index["KeySchema"])
+            if found != index["KeySchema"]:
+                raise ValueError(f"{no}: the key of its index {index['IndexName']} is {found}")
         attribute = time_to_live.get("AttributeName", TIME_TO_LIVE)
         if attribute != TIME_TO_LIVE:
             raise ValueError(f"{no}: its time to live is on {attribute}")
@@ -104,6 +116,10 @@ class TableKind:
             items = dynamodb.scan(TableName=table["TableName"], Limit=1)["Items"]
             if not all(map(self.is_ours, items)):
                 raise ValueError(f"{no}: it has items of another kind")
+
+
+def _with_capacity(index: Mapping[str, Any], capacity: Mapping[str, int]) -> dict[str, Any]:
+    return {**index, **({"ProvisionedThroughput": capacity} if capacity else {})}
 
 
 def _own_client() -> Any:

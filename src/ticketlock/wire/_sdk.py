@@ -363,8 +363,8 @@ def _has_broken_off(response: Any) -> bool:
 
 def capacity_units(response: Mapping[str, Any]) -> float:
     """The capacity units that a response tells; 0 if it tells none."""
-    told: Any = response.get("ConsumedCapacity", ())
-    return sum(float(each["CapacityUnits"]) for each in ([told] if isinstance(told, Mapping) else told))
+    told: Any = response.get("ConsumedCapacity") or ()
+    return sum(float(each.get("CapacityUnits", 0)) for each in ([told] if isinstance(told, Mapping) else told))
 
 
 def date_ms(response: Any) -> int | None:

@@ -138,7 +138,7 @@ def ender(rounds: int, _: Sequence[str] = ()) -> Script:
                 continue
             unit = units[world.chance.pick(len(units))]
             try:
-                settled = yield from machine.driver.perform_steps(roll_back(UnitRecords(UNITS), MARKS, unit))
+                settled = yield from machine.driver.perform_steps(roll_back(UnitRecords(UNITS), unit))
             except TableError:
                 continue
             world.checker.sees_outcome(settled.outcome.name, asked_at, unit=unit)

@@ -511,14 +511,12 @@ def close_that_leaves_the_index(records: UnitRecords, head: UnitRecord, now_ms: 
 _CLOSE = UnitRecords.close
 
 
-def sweep_of_any_age(
-    seen: UnitRecord, now: Moment, records: UnitRecords, marks: Marks, swept: Any, limits: Any
-) -> ForkingSteps[Any]:
+def sweep_of_any_age(seen: UnitRecord, now: Moment, records: UnitRecords, swept: Any, limits: Any) -> ForkingSteps[Any]:
     """Every unit is old enough, as with an age that overflows: upstream's bug.
 
     A unit whose lease is running is rolled back; a record is closed before the last copy of a mark has arrived.
     """
-    return (yield from _SWEEP_ONE(seen, replace(now, earliest_ms=LONGEST_MS), records, marks, swept, limits))
+    return (yield from _SWEEP_ONE(seen, replace(now, earliest_ms=LONGEST_MS), records, swept, limits))
 
 
 _SWEEP_ONE = _sweeping.sweep_one

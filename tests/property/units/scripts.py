@@ -141,9 +141,7 @@ def one_sweep(world: UnitsWorld, machine: Machine, parts: int, time_ms: int | No
     if until_ms is not None:
         before, world.swept_by[parts] = world.swept_by.get(parts, machine.name), machine.name
         world.struck[SWEPT_ON] += before != machine.name and parts in _kept(world)
-    swept: Swept = yield from machine.driver.perform_steps(
-        sweep(UnitRecords(UNITS), MARKS, parts=parts, until_ms=until_ms)
-    )
+    swept: Swept = yield from machine.driver.perform_steps(sweep(UnitRecords(UNITS), parts=parts, until_ms=until_ms))
     world.struck[CUT_SHORT] += not swept.is_whole
     world.checker.notes(f"{machine.name} has swept {parts} parts for {time_ms} ms: {swept}")
     return swept
@@ -182,7 +180,7 @@ def _corrects(world: UnitsWorld, machine: Machine, unit: str, key: Key) -> Actio
     where = {name: {"S": part} for name, part in key_of(key).items()}
     began = checker.step
     try:
-        left = yield from machine.driver.perform_steps(unfinished(records, MARKS, unit, table, where))
+        left = yield from machine.driver.perform_steps(unfinished(records, unit, table, where))
     except (InvalidUnitRequest, TableError):
         return
     record = Record(unit_id(world, machine.read().wall_ms), world.numbers, began, is_plain=True)
@@ -197,7 +195,7 @@ def _corrects(world: UnitsWorld, machine: Machine, unit: str, key: Key) -> Actio
     checker.notes(f"{machine.name} corrects {unit} in {key} as {record.id}: {record.writes[key]}")
     try:
         done = yield from machine.driver.perform_steps(
-            correct(records, MARKS, unit, table, where, Correction(record.id, image, machine.name, "refused"))
+            correct(records, unit, table, where, Correction(record.id, image, machine.name, "refused"))
         )
     except InvalidUnitRequest:
         # It was finished, or corrected by another one, meanwhile.
