@@ -53,6 +53,7 @@ from ticketlock import (
 from ticketlock.locks._outcomes import check_lease
 from ticketlock.locks._writes import renew
 from ticketlock.wire._actions import Refusal
+from ticketlock.wire._item_requests import Get
 from ticketlock.wire._sdk import TryAgain, check_client, date_ms, error_of_signal_handler, make_client, meaning
 from ticketlock.wire._step_functions import Closing, Describing
 from ticketlock.wire._table_time import Moment
@@ -282,6 +283,13 @@ def test_a_write_whose_reply_broke_off_is_unknown(broken_off: LockTable) -> None
 def test_a_read_whose_reply_broke_off_is_retried_and_given_up_by_name(broken_off: LockTable) -> None:
     with pytest.raises(RequestNotApplied):
         broken_off.inspect(LockName("order-42"))
+
+
+def test_a_whole_reply_that_tells_only_read_units_means_that_there_is_no_item() -> None:
+    body = b'{"ConsumedCapacity": {"CapacityUnits": 1, "TableName": "units"}}'
+    with table_that_answers(200, body, announced=len(body)) as table:
+        reply = table.perform(Get("units", {"unit": {"S": "a"}}, asks_units=True))
+    assert (reply.item, reply.units) == (None, 1)
 
 
 @pytest.mark.parametrize("request_of", [Closing, Describing])

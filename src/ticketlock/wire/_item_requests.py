@@ -82,10 +82,11 @@ class Get(OfOneTable):
         """The item.
 
         If a reply broke off, the SDK returns it as an empty answer, like ``{}``, which means that there is no item. The
-        length of the reply distinguishes the two.
+        length of the reply distinguishes the two, unless the reply tells the read units.
         """
         headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
-        if "Item" not in answer and int(headers.get("content-length", _LENGTH_OF_NOTHING)) > _LENGTH_OF_NOTHING:
+        is_told = "Item" in answer or "ConsumedCapacity" in answer
+        if not is_told and int(headers.get("content-length", _LENGTH_OF_NOTHING)) > _LENGTH_OF_NOTHING:
             raise BrokenReply()
         return (answer.get("Item"),)
 
