@@ -41,6 +41,10 @@ class EitherStack(Construct):
         goes, stays = (here, there) if _waits_for(Stack.of(there), Stack.of(here)) else (there, here)
         assert goes.node.scope is not None
         goes.node.scope.node.try_remove_child(goes.node.id)
+        # Who depends on what is in both depends on what is left.
+        for emptied in goes.node.find_all():
+            for child in emptied.node.children:
+                emptied.node.try_remove_child(child.node.id)
         self.scopes = (stays,)
 
 
@@ -51,7 +55,7 @@ class _There(Construct):
 
 
 def either_stack(scope: Construct, id: str, there: Construct) -> Construct:
-    """A scope in either of two stacks; the given one, if both are in one stack, or one stack is nested in the other.
+    """A scope in either of two stacks; the given one, if the other scope is in the same stack or in one nested in it.
 
     Args:
         scope: where it is in its own stack.
@@ -59,7 +63,7 @@ def either_stack(scope: Construct, id: str, there: Construct) -> Construct:
         there: where it is in the other stack.
     """
     here, other = Stack.of(scope), Stack.of(there)
-    if _contains(here, other) or _contains(other, here):
+    if _contains(here, other):
         return scope
     whole_id = f"{id}-{Names.unique_resource_name(other)}"
     found = scope.node.try_find_child(whole_id) or there.node.try_find_child(whole_id)
@@ -97,7 +101,12 @@ class _Acts(Dependable):
 
 
 def _waits_for(stack: Stack, awaited: Stack) -> bool:
-    """Whether a stack is deployed after another one, because of what the app has until now."""
+    """Whether a stack is deployed after another one, because of what the app has until now.
+
+    Of a stack that the other one is nested in: whether it has a resource that is.
+    """
+    if _contains(stack, awaited):
+        return any(_contains(awaited, found) for found in _named_in(stack, without=awaited))
     end = _beside(awaited, stack)
     left = [_beside(stack, awaited)]
     seen: list[Stack] = []
@@ -130,7 +139,7 @@ def _contains(outer: Stack, stack: Stack) -> bool:
     return found is outer
 
 
-def _named_in(scope: IConstruct) -> Iterator[Stack]:
+def _named_in(scope: IConstruct, without: IConstruct | None = None) -> Iterator[Stack]:
     """The stacks that a scope waits for: by what its resources name, or since the app says so."""
     if isinstance(scope, EitherStack | _There):
         either = scope if isinstance(scope, EitherStack) else scope.either
@@ -145,8 +154,9 @@ def _named_in(scope: IConstruct) -> Iterator[Stack]:
         yield from map(Stack.of, named_in(scope, value))
     for child in scope.node.children:
         # A stack that is made in another one's scope, but not nested, is one of its own.
-        if not isinstance(child, Stage) and not (isinstance(child, Stack) and child.nested_stack_parent is None):
-            yield from _named_in(child)
+        is_another = isinstance(child, Stage) or (isinstance(child, Stack) and child.nested_stack_parent is None)
+        if not is_another and child is not without:
+            yield from _named_in(child, without)
 
 
 def _stack_of(construct: Any) -> Iterator[Stack]:

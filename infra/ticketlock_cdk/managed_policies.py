@@ -30,8 +30,8 @@ def use_managed_policies(scope: Construct) -> None:
         scope: an app, a stage or a stack; of a construct alone, the grants that it makes in stacks would stay inline.
 
     Raises:
-        RuntimeError: not here, but by the synthesis: a role gets more than 10 managed policies, or one statement is too
-            long for a policy; the message names it.
+        RuntimeError: not here, but by the synthesis: a role, user or group gets more than 10 managed policies, with
+            those that it has already, or one statement is too long for a policy; the message names it.
     """
     Aspects.of(scope).add(_ManagedPolicies(), priority=_PRIORITY)
     scope.node.add_validation(_WithinQuotas(scope))
@@ -115,14 +115,22 @@ class _WithinQuotas:
         self._scope = scope
 
     def validate(self) -> list[str]:
-        """One error message for each role with too many policies, and for each policy that is too long."""
+        """One error message for each role, user or group with too many policies, and for each policy that is too
+        long.
+        """
         number: Counter[str] = Counter()
+        with_ours: set[str] = set()
         messages = []
         for policy in self._scope.node.find_all():
+            if isinstance(policy, iam.CfnRole | iam.CfnUser | iam.CfnGroup):
+                number[_shown(policy)] += len(Stack.of(policy).resolve(policy.managed_policy_arns) or ())
             if not isinstance(policy, iam.CfnManagedPolicy):
                 continue
-            number.update(role.node.path.removesuffix("/Resource") for role in named_in(policy, policy.roles))
+            attached = (policy.roles, policy.users, policy.groups)
+            names = [_shown(each) for identities in attached for each in named_in(policy, identities)]
+            number.update(names)
             if isinstance(policy.node.scope, iam.Policy):
+                with_ours.update(names)
                 stack = Stack.of(policy)
                 characters = _longest(stack, stack.resolve(policy.policy_document)["Statement"])
                 if characters > _A_POLICY:
@@ -131,9 +139,14 @@ class _WithinQuotas:
                         f"long for a managed policy; allowed: {_A_POLICY:,}"
                     )
         messages += [
-            f"role {role} has {policies} managed policies in place of inline ones; allowed: {_MOST_POLICIES}, so fewer "
-            "state machines, targets or tables for one construct"
-            for role, policies in number.items()
-            if policies > _MOST_POLICIES
+            f"{name} has {number[name]} managed policies with those in place of inline ones; allowed: "
+            f"{_MOST_POLICIES}, so fewer state machines, targets or tables for one construct"
+            for name in sorted(with_ours)
+            if number[name] > _MOST_POLICIES
         ]
         return messages
+
+
+def _shown(identity: IConstruct) -> str:
+    kind = "user" if isinstance(identity, iam.CfnUser) else "group" if isinstance(identity, iam.CfnGroup) else "role"
+    return f"{kind} {identity.node.path.removesuffix('/Resource')}"

@@ -29,6 +29,19 @@ class _CharactersLeft:
     left: float
 
 
+class Room:
+    """What the policies of one principal may still take, for all of its ``Policies``.
+
+    Args:
+        inline: how many characters of its inline policies.
+        managed: how many managed policies.
+    """
+
+    def __init__(self, *, inline: int, managed: int) -> None:
+        self.inline = _CharactersLeft(inline)
+        self.managed = managed
+
+
 @dataclass
 class _PolicyWithRoom:
     """The policy that gets the next permission, if it has room: one in each scope of its place."""
@@ -53,22 +66,20 @@ class Policies:
     Args:
         principal: the role, user or group.
         id: what the inline policy is called in each place; managed ones have a number after it.
-        inline: how many characters these may have of the principal's inline policies.
-        managed: how many managed policies may be made.
+        room: what the principal has left.
     """
 
-    def __init__(self, principal: Any, id: str, *, inline: int, managed: int) -> None:
+    def __init__(self, principal: Any, id: str, room: Room) -> None:
         self._principal = principal
         self._id = id
-        self._inline = _CharactersLeft(inline)
-        self._most_managed = managed
+        self._room = room
         self._managed = 0
         self._filling: dict[str, _PolicyWithRoom] = {}
         self._kept: dict[tuple[str, str, tuple[str, ...]], Sequence[iam.Policy | iam.ManagedPolicy]] = {}
 
-    def inline(self, place: Construct) -> iam.Policy:
-        """The inline policy in a place, for what else it has."""
-        return next(self._inline_in(place))
+    def inline(self, place: Construct) -> Sequence[iam.Policy]:
+        """The inline policies for what else there is, one in each scope of the place."""
+        return list(self._inline_in(place))
 
     def with_room(
         self, place: Construct, actions: Sequence[str], resource: str, characters: int
@@ -95,13 +106,15 @@ class Policies:
         return self._kept[kept]
 
     def _new(self, place: Construct, *, is_first: bool, needed: int) -> _PolicyWithRoom | None:
-        if is_first and self._inline.left >= _A_POLICY + needed:
-            self._inline.left -= _A_POLICY
-            inline = list(self._inline_in(place))
+        room = self._room
+        if is_first and room.inline.left >= _A_POLICY + needed:
+            room.inline.left -= _A_POLICY
+            inline = self.inline(place)
             # A principal that is not to be changed takes no policy, which is then not deployed.
-            return _PolicyWithRoom(inline, self._inline if _is_attached(inline[0]) else _CharactersLeft(math.inf))
-        if self._managed == self._most_managed:
+            return _PolicyWithRoom(inline, room.inline if _is_attached(inline[0]) else _CharactersLeft(math.inf))
+        if room.managed == 0:
             return None
+        room.managed -= 1
         self._managed += 1
         return _PolicyWithRoom(list(self._managed_in(place)), _CharactersLeft(_A_MANAGED_POLICY - _A_POLICY))
 

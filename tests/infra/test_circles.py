@@ -1,9 +1,12 @@
 """Dependencies between resources: grants create no cycle, and what must exist first is awaited."""
 
 import pytest
-from aws_cdk import App, Stack
+from aws_cdk import App, NestedStack, Stack
+from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
 from kit.stacks import as_list, function, machine
 from ticketlock_cdk import TicketLock
 
@@ -66,6 +69,74 @@ def test_a_lock_waits_for_the_stack_of_its_target_and_that_of_its_client_for_the
     lock.grant_use(user)
     needed = {each.stack_name: {other.id for other in each.dependencies} for each in app.synth().stacks}
     assert ("Functions" in needed["Locks"], "Locks" in needed["Functions"]) == (is_target, not is_target)
+
+
+def lock_over(data, own, given):
+    """A lock in its own stack that is given a resource of another stack."""
+    match given:
+        case "a table":
+            table = dynamodb.Table(
+                data,
+                "Given",
+                partition_key=dynamodb.Attribute(name="pk", type=dynamodb.AttributeType.STRING),
+                sort_key=dynamodb.Attribute(name="sk", type=dynamodb.AttributeType.STRING),
+                time_to_live_attribute="expiresAt",
+            )
+            return TicketLock(own, "Lock", table=table)
+        case "a topic":
+            return TicketLock(own, "Lock", alarms=True, alarm_topic=sns.Topic(data, "OnCall"))
+        case "a key":
+            return TicketLock(own, "Lock", encryption_key=kms.Key(data, "Key"))
+    return TicketLock(own, "Lock")
+
+
+@STACKS
+@pytest.mark.parametrize("given", ["a table", "a topic", "a key", "nothing"])
+def test_a_grantee_may_be_in_a_stack_that_the_locks_stack_waits_for_for_whatever_reason(given, outdir, synthesise):
+    app = App(outdir=outdir)
+    data, own = Stack(app, "Data"), Stack(app, "Own")
+    lock, clients = lock_over(data, own, given), [function(stack) for stack in (data, Stack(app, "Other"))]
+    for client in clients:
+        for grant in (lock.grant_use, lock.grant_read, lock.grant_fence, lock.grant_start_execution):
+            grant(client)
+    app.synth()
+    # The same policies, of which each is in one stack.
+    granted = {
+        stack.node.id: [id for id in synthesise(stack).of_type("AWS::IAM::Policy") if "BesideGrants" in id]
+        for stack in app.node.children
+        if isinstance(stack, Stack)
+    }
+    with_the_lock = 0 if given == "nothing" else 4
+    assert {id: len(policies) for id, policies in granted.items()} == {
+        "Data": 4 - with_the_lock,
+        "Own": with_the_lock,
+        "Other": 4,
+    }
+
+
+@STACKS
+@pytest.mark.parametrize("given", ["a table", "nothing"])
+def test_what_waits_for_a_grant_waits_for_it_wherever_it_is(given, outdir, synthesise):
+    app = App(outdir=outdir)
+    data, own = Stack(app, "Data"), Stack(app, "Own")
+    lock, client = lock_over(data, own, given), function(data)
+    place = own if given == "a table" else data
+    queue = sqs.Queue(place, "Queue")
+    lock.grant_use(client).apply_before(queue)
+    found = synthesise(place)
+    assert {found.resources[id]["Type"] for id in found.one(queue)["DependsOn"]} == {"AWS::IAM::Policy"}
+
+
+@STACKS
+@pytest.mark.parametrize("is_target", [True, False], ids=["target", "client"])
+def test_a_grantee_may_be_in_a_stack_that_is_nested_in_the_locks_stack(is_target, stack, synthesise):
+    nested = NestedStack(stack, "Nested")
+    user = function(nested)
+    TicketLock(stack, "Lock", targets=[user] if is_target else []).grant_use(user)
+    outer, inner = (str(list(synthesise(each).statements())) for each in (stack, nested))
+    assert "states:SendTaskSuccess" in outer
+    # Of a target the outer stack has the name, so that it cannot have the lock's.
+    assert ("dynamodb:ConditionCheckItem" in inner) == (not is_target)
 
 
 @STACKS

@@ -4,6 +4,7 @@ import pytest
 from aws_cdk import App, Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sns as sns
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from kit.stacks import as_list, function, machine
 from ticketlock_cdk import TransactionTables
@@ -71,6 +72,23 @@ LAYOUTS = [
     # The service's tables, worker and workflow together, and the units of many services.
     ("Units", "Data", "Data", True, {"Data": {"Units"}}),
 ]
+
+
+@pytest.mark.verify("stacks of its own, synthesised")
+def test_a_grantee_may_be_beside_the_topic_that_the_alarms_notify(outdir, synthesise):
+    app = App(outdir=outdir)
+    data, own = Stack(app, "Data"), Stack(app, "Own")
+    table = dynamodb.Table(data, "Accounts", partition_key=ID)
+    worker = function(data)
+    units = TransactionTables(own, "Units", alarms=True, alarm_topic=sns.Topic(data, "OnCall"))
+    units.grant_units(worker, table)
+    units.grant_reads(worker, table)
+    # What it lets the worker query is granted at the end of the synthesis.
+    table.add_global_secondary_index(index_name="byOwner", partition_key=ID)
+    app.synth()
+    assert [own.dependencies, data.dependencies] == [[data], []]
+    statements = [one for one in synthesise(own).statements() if "/index/*" in str(one["Resource"])]
+    assert {one["Action"] for one in statements} == {"dynamodb:Query"}
 
 
 @pytest.mark.parametrize(

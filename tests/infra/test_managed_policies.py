@@ -114,6 +114,35 @@ def test_more_policies_than_a_role_may_have_are_refused_by_name(policies, stack,
         synthesise(stack)
 
 
+KINDS: dict[Any, dict[str, Any]] = {
+    iam.Role: {"assumed_by": iam.ServicePrincipal("ecs-tasks.amazonaws.com")},
+    iam.User: {},
+    iam.Group: {},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("policies", [MOST_POLICIES - 2, MOST_POLICIES - 1])
+def test_those_that_a_role_a_user_or_a_group_has_already_count_too(policies, kind, stack, synthesise):
+    given = [iam.ManagedPolicy.from_aws_managed_policy_name(name) for name in ("ReadOnlyAccess", "AWSXRayDaemon")]
+    granted = kind(stack, "Granted", managed_policies=given, **KINDS[kind])
+    for number in range(policies):
+        granted.attach_inline_policy(iam.Policy(stack, f"Policy{number}", statements=[statement(100)]))
+    use_managed_policies(stack)
+    if policies + len(given) == MOST_POLICIES:
+        assert len(synthesise(stack).of_type("AWS::IAM::ManagedPolicy")) == policies
+        return
+    with pytest.raises(RuntimeError, match=rf"{kind.__name__.lower()} Test/Granted has 11 managed policies"):
+        synthesise(stack)
+
+
+def test_policies_of_yours_alone_are_not_counted_since_your_quota_may_be_higher(stack, synthesise):
+    given = [iam.ManagedPolicy.from_aws_managed_policy_name(f"Given{number}") for number in range(MOST_POLICIES + 1)]
+    iam.User(stack, "Theirs", managed_policies=given)
+    use_managed_policies(stack)
+    assert synthesise(stack).of_type("AWS::IAM::User")
+
+
 @STACKS
 def test_the_ready_made_stack_has_them_if_asked_for(stack_with):
     kinds = {each["Type"] for each in stack_with(managed_policies="true").resources.values()}

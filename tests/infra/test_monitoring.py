@@ -77,7 +77,7 @@ ALARMS = {
     "TableReadThrottles": (*TABLE, "ReadThrottleEvents", "Sum", 1, 60, MOST),
     "TableWriteThrottles": (*TABLE, "WriteThrottleEvents", "Sum", 1, 60, MOST),
     **{f"{step}Errors": (*FUNCTION, "100 * errors / calls", "Sum", 5, 60, MOST) for step in STEPS},
-    **{f"{step}Throttles": (*FUNCTION, "Throttles", "Sum", 1, 60, MOST) for step in STEPS},
+    **{f"{step}Throttles": (*FUNCTION, "Throttles", "Sum", 1, 60, MOST) for step in STEPS if step != "CleanUp"},
 }
 
 
@@ -137,8 +137,10 @@ def test_each_alarm_and_the_lock_say_what_to_type_with_the_tables_name(everythin
 
 
 @STACKS
-def test_a_bounded_clean_up_is_not_watched_for_throttles_since_its_own_bound_throttles_it(stack):
-    assert "CleanUpThrottles" not in TicketLock(stack, "Lock", alarms=True, clean_up_concurrency=10).alarms
+@pytest.mark.parametrize(("bound", "is_watched"), [(10, False), (None, True)])
+def test_a_bounded_clean_up_is_not_watched_for_throttles_since_its_own_bound_throttles_it(bound, is_watched, stack):
+    lock = TicketLock(stack, "Lock", alarms=True, clean_up_concurrency=bound)
+    assert ("CleanUpThrottles" in lock.alarms) == is_watched
 
 
 @STACKS
@@ -224,6 +226,19 @@ def test_the_dashboard_shows_the_alarms_every_metric_every_function_every_machin
     functions = [found.id_of(each) for each in everything.functions]
     for id in (*found.of_type("AWS::StepFunctions::StateMachine"), *functions, found.id_of(lock.table)):
         assert f'"<{id}>"' in text
+
+
+@STACKS
+def test_the_dashboard_shows_a_line_for_each_waiter_so_that_a_living_one_hides_no_dead_one(everything):
+    found = everything.synthesised
+    [dashboard] = found.of_type("AWS::CloudWatch::Dashboard").values()
+    [query] = [
+        each["properties"]["query"]
+        for each in json.loads(found.text(dashboard["DashboardBody"]))["widgets"]
+        if each["type"] == "log"
+    ]
+    [aggregated] = [part for part in query.replace("\n", " ").split("| ") if part.startswith("stats ")]
+    assert aggregated.strip().endswith(" by namespace, entity, ticket")
 
 
 @STACKS

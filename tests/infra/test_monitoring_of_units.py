@@ -1,7 +1,9 @@
 """The alarms and the dashboard of units: of a TransactionTables, and of what is added to it later."""
 
 import json
+import re
 from dataclasses import fields
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,14 +11,17 @@ from aws_cdk import App, Duration, Stack
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_sns as sns
+from botocore.exceptions import ClientError
 from kit.alarms import ALL, MOST, ONE, assert_says_what_to_do, watched_by
 from kit.stacks import function, machine
+from of_units import sweeper
 from ticketlock_cdk import TransactionTables, UnitsAlarmThresholds
 
 STACKS = pytest.mark.verify("a stack of its own, synthesised")
 ID = dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING)
 UNITS, FUNCTION, TABLE = ("ticketlock", "service"), ("AWS/Lambda", "FunctionName"), ("AWS/DynamoDB", "TableName")
 QUEUE = ("AWS/SQS", "QueueName")
+LATER_S = 700
 OWN = {
     "OldestOpenUnit": (*UNITS, "OldestOpenUnitAge", "Maximum", 15 * 60 * 1_000, 300, ONE),
     "CommittedUnfinished": (*UNITS, "CommittedUnfinished", "Maximum", 1, 300, MOST),
@@ -123,6 +128,31 @@ def test_the_dashboard_shows_every_alarm_every_metric_and_the_units_that_the_swe
     assert len(set(positions)) == len(positions)
 
 
+@pytest.mark.parametrize("units_engine", ["memory"], indirect=True)
+@pytest.mark.parametrize("units_kind", ["threads"], indirect=True)
+def test_the_dashboards_query_parses_what_the_sweeper_logs(watched, books, units_world, ben, monkeypatch, caplog):
+    [query] = [widget["properties"]["query"] for widget in watched.widgets if widget["type"] == "log"]
+    unit = units_world.killed([books.account()], is_committed=True)
+    books.clock.advance(LATER_S)
+
+    def refuses(params, **_):
+        if books.tables["accounts"] in params["RequestItems"]:
+            raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "BatchGetItem")
+
+    ben.client.meta.events.register("provide-client-params.dynamodb.BatchGetItem", refuses)
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "Transactions")
+    monkeypatch.setattr(sweeper, "units", lambda: ben.units)
+    sweeper.handler({}, SimpleNamespace(get_remaining_time_in_millis=lambda: 300_000))
+    parsed: dict[str, str] = {}
+    for glob, names in re.findall('parse @message "(.*?)" as (.*)', query):
+        pattern = re.escape(glob).replace(r"\*", "(.*?)")
+        [found] = [found for message in caplog.messages if (found := re.search(f"{pattern}$", message))]
+        parsed |= zip(names.strip().split(", "), found.groups(), strict=True)
+    assert parsed.pop("why")
+    assert LATER_S <= int(parsed.pop("age_s")) < LATER_S + 60
+    assert parsed == {"old": unit, "in_state": "committed", "left": unit}
+
+
 @STACKS
 def test_there_are_no_alarms_and_no_dashboard_unless_asked_for(stack, synthesise):
     units = TransactionTables(stack, "Units", data_tables=["accounts"])
@@ -158,7 +188,7 @@ def test_thresholds_periods_and_actions_can_be_chosen(stack, synthesise):
         if camel in OWN and camel != "OldestOpenUnit":
             expected[camel] = value
     assert {name: each["Threshold"] for name, each in alarms.items()} == expected
-    of_passes = ("UNITS", "SweeperErrors", "SweeperThrottles")
+    of_passes = ("SweeperErrors", "SweeperThrottles")
     assert {alarms[name]["Period"] for name, seen in OWN.items() if seen[:2] == UNITS or name in of_passes} == {1_800}
     for each in alarms.values():
         # An OpsItem would be a new one.

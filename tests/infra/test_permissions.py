@@ -8,7 +8,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
 from kit.events import execution_arn, turn_of
 from kit.pages import blocks
-from kit.stacks import as_list, function
+from kit.stacks import as_list, function, machine
 from ticketlock_cdk import TicketLock
 
 from ticketlock import Claim, Grant, LockName, LockTable
@@ -221,19 +221,14 @@ def test_a_machine_may_use_the_key_for_its_executions_those_that_it_awaits_and_i
     }
 
 
-def test_the_delivery_of_logs_may_decrypt_with_the_key_and_the_functions_that_describe_executions_too(
-    everything, found
-):
+def test_the_delivery_of_logs_may_decrypt_with_the_key(everything, found):
     policy = found.one(everything.key)["Properties"]["KeyPolicy"]["Statement"]
     delivery = {"Service": "delivery.logs.amazonaws.com"}
     assert [one["Action"] for one in policy if one["Principal"] == delivery] == ["kms:Decrypt"]
-    key = f"<{found.id_of(everything.key)}>"
-    for describing in (everything.lock.release, everything.lock.clean_up):
-        assert "kms:Decrypt" in allowed(found, describing)[key]
 
 
 @pytest.mark.verify("a stack of its own, synthesised")
-def test_with_a_table_of_another_key_only_the_functions_that_describe_executions_may_decrypt(stack, synthesise):
+def test_with_a_table_of_another_key_only_the_function_that_reads_inputs_of_executions_may_decrypt(stack, synthesise):
     key = kms.Key(stack, "Key")
     lock = TicketLock(stack, "Lock", table="locks", encryption_key=key)
     found = synthesise(stack)
@@ -242,10 +237,22 @@ def test_with_a_table_of_another_key_only_the_functions_that_describe_executions
         for step in (lock.take_ticket, lock.check_position, lock.heartbeat, lock.release, lock.clean_up)
     }
     assert {step: actions for step, actions in on_the_key.items() if actions} == {
-        "Release": {"kms:Decrypt"},
         # It sends dead letters to a queue with the key.
         "CleanUp": {"kms:Decrypt", "kms:GenerateDataKey"},
     }
+
+
+@pytest.mark.verify("a stack of its own, synthesised")
+@pytest.mark.parametrize("table", ["its own", "given", "given with a key"])
+def test_an_attached_machine_may_decrypt_what_it_awaits_whatever_key_the_table_has(table, stack, synthesise):
+    key, given = kms.Key(stack, "Key"), None
+    if table != "its own":
+        other = kms.Key(stack, "Other") if table == "given with a key" else None
+        given = dynamodb.Table.from_table_attributes(stack, "Given", table_name="locks", encryption_key=other)
+    lock, workflow = TicketLock(stack, "Lock", table=given, encryption_key=key), machine(stack)
+    lock.attach(workflow)
+    found = synthesise(stack)
+    assert "kms:Decrypt" in allowed(found, workflow)[f"<{found.id_of(key)}>"]
 
 
 def test_only_machines_of_this_account_and_region_may_have_the_roles_of_machines(whole):

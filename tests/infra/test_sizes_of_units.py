@@ -113,6 +113,27 @@ def test_as_many_tables_as_a_grantee_has_room_for_are_granted_and_one_more_is_re
     assert len(managed) == MOST_MANAGED - 2
 
 
+@MANY
+def test_all_grants_to_one_principal_have_its_room_together(far, synthesise):
+    grantee = iam.Role(far, "Grantee", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com"))
+    units, others = (TransactionTables(far, name) for name in ("Units", "Others"))
+
+    def grant(table):
+        units.grant_units(grantee, table)
+        units.grant_reads(grantee, table)
+        others.grant_units(grantee, table)
+        # What was granted takes no more room.
+        units.grant_units(grantee, table)
+
+    number, message = refused_after(grant, far)
+    assert number < MOST_OF_A_ROLE / 3
+    assert message.startswith("grantee is Far/Grantee, which has no room for Far/")
+    inline, managed = sizes(synthesise(far), grantee)
+    assert inline <= INLINE[iam.Role]
+    assert max(managed) <= MANAGED
+    assert len(managed) == MOST_MANAGED - 2
+
+
 def test_a_name_that_is_made_at_deploy_time_gets_as_much_room_as_it_may_need(far):
     """``Far-Made``, the hash in the logical id, and what CloudFormation adds."""
     before = len(f"arn:{PARTITION}:dynamodb:{REGION}:{ACCOUNT}:table/")

@@ -81,7 +81,6 @@ def test_the_sweeper_knows_its_table_and_runs_one_at_a_time_no_longer_than_until
     assert (sweeper["ReservedConcurrentExecutions"], sweeper["Timeout"]) == (1, 300)
     assert sweeper["Environment"]["Variables"] == {
         "TABLE_NAME": {"Ref": whole.found.id_of(whole.units.table)},
-        "PREFIX": "_tlu",
         "POWERTOOLS_SERVICE_NAME": whole.units.service_name,
     }
     assert sweeper["VpcConfig"]["SubnetIds"] == ["subnet-1"]
@@ -233,7 +232,6 @@ def test_a_grant_on_anything_but_a_table_is_refused(grant, stack):
         ({"sweep_every": Duration.seconds(90)}, "sweep_every is 90 seconds; allowed: a Duration of whole minutes"),
         ({"sweep_every": Duration.days(2)}, "sweep_every is 172800 seconds; allowed: "),
         ({"sweep_every": 300}, "sweep_every is 300; allowed: a Duration"),
-        ({"prefix": "a.b"}, 'prefix is "a.b"; allowed: text without `.`'),
         ({"memory_size": 128}, "memory_size is 128; allowed: a whole number from 256 to 10,240"),
         ({"data_tables": ["a name"]}, "data_tables[0] is 'a name'; allowed: a table as a construct, the name"),
         ({"data_tables": [42]}, "data_tables[0] is 42; allowed: a table as a construct"),

@@ -30,6 +30,7 @@ class TaskService:
         never_close: those of them that are never seen closed.
         described: the reply of DescribeExecution, over the wire.
         asked: the operations that were requested over the wire, in order.
+        read: the executions whose data were asked for, not only what needs no key of theirs.
         throttled: whether it throttles every request over the wire.
         quotes: over the wire every answer is refused, and the message quotes its token.
     """
@@ -40,6 +41,7 @@ class TaskService:
     never_close: set[str] = field(default_factory=set)
     described: dict[str, dict[str, Any]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+    read: set[str] = field(default_factory=set)
     throttled: Callable[[], bool] = lambda: False
     quotes: bool = False
 
@@ -108,6 +110,10 @@ class TaskService:
             assert asked["cause"]
             if self.close(execution):
                 self.described[execution]["status"] = "ABORTED"
+        if operation == "DescribeExecution":
+            if asked["includedData"] == "METADATA_ONLY":
+                return {name: value for name, value in self.described[execution].items() if name != "input"}, None
+            self.read.add(execution)
         return self.described[execution], None
 
 

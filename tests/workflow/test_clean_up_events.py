@@ -69,6 +69,7 @@ def test_an_input_that_was_too_long_for_the_event_is_described(
         del without["detail"]["input"]
     assert clean_up(workflow, without).metrics == {"CleanedUpPlaces": 1}
     assert alice.table.inspect(lock).rows == ()
+    assert service.read == {execution}
 
 
 def test_an_execution_that_is_forgotten_and_whose_input_is_missing_is_left_to_its_leases(
@@ -112,6 +113,8 @@ def test_the_second_end_of_an_execution_that_was_redriven_is_cleaned_up(
     again = event(alice, execution, request(lock))
     again["detail"]["redriveCount"] = 1
     assert clean_up(workflow, again).metrics == {"CleanedUpPlaces": 1}
+    # Which may need a key that the clean-up may not use.
+    assert service.read == set()
 
 
 def test_a_users_workflow_is_recognised_by_its_sessions(

@@ -35,7 +35,7 @@ class Service:
         self._stub = Stubber(self.client)
         self._stub.activate()
 
-    def describes(self, status: str, **more: Any) -> "Service":
+    def describes(self, status: str, *, with_input: bool = False, **more: Any) -> "Service":
         described = {
             "executionArn": EXECUTION,
             "stateMachineArn": MACHINE,
@@ -43,7 +43,8 @@ class Service:
             "startDate": datetime.now(tz=UTC),
             **more,
         }
-        self._stub.add_response("describe_execution", described, {"executionArn": EXECUTION})
+        included = "ALL_DATA" if with_input else "METADATA_ONLY"
+        self._stub.add_response("describe_execution", described, {"executionArn": EXECUTION, "includedData": included})
         return self
 
     def stops(self) -> "Service":
@@ -145,9 +146,15 @@ def test_closing_is_given_up_when_the_execution_is_never_seen_closed(service: Se
 
 def test_a_description_is_the_services_once_it_no_longer_throttles(service: Service, table: LockTable) -> None:
     service.refuses("describe_execution", "ThrottlingException")
-    service.describes("ABORTED", input="{}", redriveCount=1)
+    service.describes("ABORTED", redriveCount=1)
     described: Any = table.perform(Describing(EXECUTION)).item
-    assert (described["input"], described["redriveCount"]) == ("{}", 1)
+    assert described["redriveCount"] == 1
+
+
+def test_only_who_needs_the_input_asks_for_more_than_a_key_leaves_readable(service: Service, table: LockTable) -> None:
+    service.describes("ABORTED", with_input=True, input="{}")
+    described: Any = table.perform(Describing(EXECUTION, with_input=True)).item
+    assert described["input"] == "{}"
 
 
 def test_any_other_answer_to_a_description_is_an_error(service: Service, table: LockTable) -> None:

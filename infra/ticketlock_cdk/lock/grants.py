@@ -2,26 +2,30 @@
 
 The construct's grants are separate policies, which no resource waits for. With a grant in its role's default policy, a
 function or state machine would wait for the lock's state machine, which waits for its targets: a circle that cannot be
-deployed.
+deployed. They are in the role's stack, where another resource may wait for them; in the construct's stack, if that
+waits for the role's stack, for example since a target or the given table is there.
 
 A state machine with states of the lock has its permissions in its role's default policy, which it waits for. The CDK
 moves statements that do not fit in there into managed policies, one by one: so each statement names only a few
 resources.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from typing import Any
 
 from aws_cdk import Names, Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct, IConstruct
 
 from ticketlock.locks._protocol import READ_TO_WAKE
+from ticketlock_cdk.either_stack import either_stack
 from ticketlock_cdk.lock.lock_functions import Environment, environment_of
 from ticketlock_cdk.nag import acknowledge_wildcard
-from ticketlock_cdk.policies import Policies
+from ticketlock_cdk.policies import Policies, Room
 from ticketlock_cdk.tables import let_read, let_write
 
 _RESOURCES_A_STATEMENT = 12
@@ -141,24 +145,15 @@ class Grantee:
         construct: what grants: a TicketLock or a TransactionTables.
         grant: the grant's name.
         environment: the construct's environment.
-        needed: the stacks that the construct's own stack needs, since a lock's targets are in them.
 
     Attributes:
         id: its name among those of the construct; None if the principal handles the grant itself.
-        grantable: what to grant what does not grow.
+        grantables: what to grant what does not grow, to each of them: of policies in two stacks one is deployed.
     """
 
-    def __init__(
-        self,
-        grantee: iam.IGrantable,
-        *,
-        construct: Construct,
-        grant: str,
-        environment: Environment,
-        needed: Sequence[Stack],
-    ) -> None:
+    def __init__(self, grantee: iam.IGrantable, *, construct: Construct, grant: str, environment: Environment) -> None:
         self.id: str | None = None
-        self.grantable: iam.IGrantable = grantee
+        self.grantables: Sequence[iam.IGrantable] = [grantee]
         self._construct = construct
         identity = _identity(grantee)
         if identity is None or environment.is_elsewhere(environment_of(identity)):
@@ -166,12 +161,14 @@ class Grantee:
         self._identity = identity
         self.id = f"{grant}-{Names.node_unique_id(identity.node)}"
         stack = Stack.of(identity)
-        self._place = beside(construct, Stack.of(construct) if stack in needed else stack)
-        self._policies = Policies(identity, self.id, inline=_inline_room(identity), managed=_MOST_MANAGED)
-        self.grantable = self._policies.inline(self._place)
+        # Two stacks of grantees have each a scope of its own in the construct's stack.
+        id = f"Grants-{Names.unique_resource_name(stack)}"
+        self._place = either_stack(beside(construct, stack), id, beside(construct, Stack.of(construct)))
+        self._policies = Policies(identity, self.id, _room_of(identity))
+        self.grantables = self._policies.inline(self._place)
 
-    def room_for(self, actions: Sequence[str], resource: IConstruct, characters: int) -> iam.IGrantable:
-        """What to grant actions on a resource: an inline policy while it has room, then managed policies.
+    def room_for(self, actions: Sequence[str], resource: IConstruct, characters: int) -> Sequence[iam.IGrantable]:
+        """What to grant actions on a resource, to each of them: inline policies with room, then managed policies.
 
         Args:
             actions: the actions.
@@ -182,14 +179,39 @@ class Grantee:
             ValueError: there is no room left; names the principal and the resource.
         """
         if self.id is None:
-            return self.grantable
-        for policy in self._policies.with_room(self._place, actions, resource.node.path, characters):
-            return policy
-        raise ValueError(
-            f"grantee is {self._identity.node.path}, which has no room for {resource.node.path} in its inline policy "
-            f"and {_MOST_MANAGED} managed policies of {self._construct.node.path}; allowed: fewer resources for one "
-            "role, user or group"
-        )
+            return self.grantables
+        policies = self._policies.with_room(self._place, actions, resource.node.path, characters)
+        if not policies:
+            raise ValueError(
+                f"grantee is {self._identity.node.path}, which has no room for {resource.node.path} in its inline "
+                f"policies and {_MOST_MANAGED} managed policies, for which {self._construct.node.path} asks; allowed: "
+                "fewer resources for one role, user or group"
+            )
+        return policies
+
+
+class Grantees:
+    """The principals that one construct grants to.
+
+    Args:
+        construct: a TicketLock or a TransactionTables.
+        environment: its environment.
+    """
+
+    def __init__(self, construct: Construct, environment: Environment) -> None:
+        self._construct = construct
+        self._environment = environment
+        self._made: dict[str, Grantee] = {}
+
+    def of(self, grantee: iam.IGrantable, grant: str) -> Grantee:
+        """A principal for one grant: the same each time, since it knows for what it has room."""
+        made = Grantee(grantee, construct=self._construct, grant=grant, environment=self._environment)
+        return made if made.id is None else self._made.setdefault(made.id, made)
+
+
+def to_each(grantables: Sequence[iam.IGrantable], grant: Callable[[iam.IGrantable], iam.Grant]) -> iam.Grant:
+    """Grant the same to each of these."""
+    return reduce(lambda one, other: one.combine(other), map(grant, grantables))
 
 
 def _identity(grantee: iam.IGrantable) -> Any:
@@ -198,6 +220,22 @@ def _identity(grantee: iam.IGrantable) -> Any:
         if hasattr(found, "attach_inline_policy"):
             return found
     return None
+
+
+class _KeptRoom(Construct):
+    """The room of a role, user or group for the grants of all constructs, kept in its stack."""
+
+    def __init__(self, scope: Construct, id: str, room: Room) -> None:
+        super().__init__(scope, id)
+        self.room = room
+
+
+def _room_of(identity: Any) -> Room:
+    stack, id = Stack.of(identity), f"RoomForGrants-{Names.node_unique_id(identity.node)}"
+    found = stack.node.try_find_child(id)
+    found = found or _KeptRoom(stack, id, Room(inline=_inline_room(identity), managed=_MOST_MANAGED))
+    assert isinstance(found, _KeptRoom)
+    return found.room
 
 
 def _inline_room(identity: Any) -> int:
@@ -232,9 +270,10 @@ def grant_use(grantee: Grantee, *, table: dynamodb.ITable, machines: Sequence[sf
     grant = grant.combine(_on_table(grantee, table, ("dynamodb:Query",), _TO_WAKE))
     wakes = ["states:SendTaskSuccess"]
     for machine in machines:
-        room, arn = grantee.room_for(wakes, machine, _LONGEST_MACHINE_ARN), machine.state_machine_arn
-        grant = grant.combine(iam.Grant.add_to_principal(grantee=room, actions=wakes, resource_arns=[arn]))
-    return grant if table.encryption_key is None else grant.combine(let_write(grantee.grantable, table.encryption_key))
+        for room in grantee.room_for(wakes, machine, _LONGEST_MACHINE_ARN):
+            arns = [machine.state_machine_arn]
+            grant = grant.combine(iam.Grant.add_to_principal(grantee=room, actions=wakes, resource_arns=arns))
+    return _with_key(grant, grantee, table, let_write)
 
 
 def grant_fence(grantee: Grantee, *, table: dynamodb.ITable) -> iam.Grant:
@@ -242,7 +281,7 @@ def grant_fence(grantee: Grantee, *, table: dynamodb.ITable) -> iam.Grant:
     # A check always names its key, so that nothing has to demand it.
     no_session: dict[str, dict[str, object]] = {"ForAllValues:StringNotLike": {"dynamodb:LeadingKeys": [SESSIONS]}}
     grant = _on_table(grantee, table, ("dynamodb:ConditionCheckItem",), no_session)
-    return grant if table.encryption_key is None else grant.combine(let_read(grantee.grantable, table.encryption_key))
+    return _with_key(grant, grantee, table, let_read)
 
 
 def grant_read(grantee: Grantee, *, table: dynamodb.ITable) -> iam.Grant:
@@ -269,7 +308,7 @@ def grant_read(grantee: Grantee, *, table: dynamodb.ITable) -> iam.Grant:
             },
         )
     )
-    return grant if table.encryption_key is None else grant.combine(let_read(grantee.grantable, table.encryption_key))
+    return _with_key(grant, grantee, table, let_read)
 
 
 def _on_table(
@@ -278,6 +317,19 @@ def _on_table(
     actions: Sequence[str],
     conditions: dict[str, dict[str, object]] | None = None,
 ) -> iam.Grant:
-    return iam.Grant.add_to_principal(
-        grantee=grantee.grantable, actions=list(actions), resource_arns=[table.table_arn], conditions=conditions
+    return to_each(
+        grantee.grantables,
+        lambda to: iam.Grant.add_to_principal(
+            grantee=to, actions=list(actions), resource_arns=[table.table_arn], conditions=conditions
+        ),
     )
+
+
+def _with_key(
+    grant: iam.Grant,
+    grantee: Grantee,
+    table: dynamodb.ITable,
+    let: Callable[[iam.IGrantable, kms.IKey], iam.Grant],
+) -> iam.Grant:
+    key = table.encryption_key
+    return grant if key is None else grant.combine(to_each(grantee.grantables, lambda to: let(to, key)))

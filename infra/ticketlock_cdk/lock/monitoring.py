@@ -47,8 +47,7 @@ filter ispresent(ticket)
 | stats (max(logged_ms) - min(logged_ms)) / 1000 as waited_s, max(@timestamp) as polled,
   count(fencing_token) as granted, count(refused) as gave_up by namespace, entity, ticket
 | filter granted = 0 and gave_up = 0
-| stats max(waited_s) as oldest_waits_s, count(*) as waiters, max(polled) as last_poll by namespace, entity
-| sort oldest_waits_s desc
+| sort waited_s desc
 | limit 20
 """
 

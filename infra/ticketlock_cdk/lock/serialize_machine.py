@@ -186,10 +186,10 @@ class SerializeMachine(Construct):
         }
         if encryption_key is not None:
             let_log_delivery_decrypt(encryption_key, self)
-            # Both describe executions; with a key that is the table's, too, they may already.
+            # It reads the inputs of executions whose events have none; with a key that is the table's, too, it may
+            # already.
             if table.encryption_key is not encryption_key:
-                for function in (functions.release, functions.clean_up):
-                    encryption_key.grant_decrypt(function)
+                encryption_key.grant_decrypt(functions.clean_up)
         steps = ("CheckPosition", "WaitForWakeUp", "Heartbeat")
         going_on = {f"{step}Arn": functions.arns[step] for step in steps}
         self.continues = self._machine("Continue", continue_definition(settings), going_on)

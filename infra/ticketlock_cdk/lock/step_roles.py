@@ -19,7 +19,7 @@ from constructs import Construct, IConstruct, IValidation
 from ticketlock_cdk.lock.lock_functions import LockFunctions
 from ticketlock_cdk.lock.serialized import Serialized
 from ticketlock_cdk.nag import acknowledge_wildcard
-from ticketlock_cdk.policies import Policies
+from ticketlock_cdk.policies import Policies, Room
 from ticketlock_cdk.references import named_in
 
 # In characters, with the longest names, in any Region: names known only at deploy time must fit as well.
@@ -142,7 +142,8 @@ class _StepRole:
         assert function.role is not None
         self.function = function
         self._role: iam.IRole = function.role
-        self._policies = Policies(self._role, function.node.id, inline=_INLINE_POLICIES, managed=_MOST_MANAGED_POLICIES)
+        room = Room(inline=_INLINE_POLICIES, managed=_MOST_MANAGED_POLICIES)
+        self._policies = Policies(self._role, function.node.id, room)
         self._allowed: set[str] = set()
 
     def allow(self, place: Construct, actions: Sequence[str], arn: str, what: str) -> None:

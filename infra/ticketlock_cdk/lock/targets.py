@@ -33,7 +33,6 @@ class Target:
         arn: the exact ARN that the input of an execution must name.
         machine_arn: for a state machine, its ARN without a version or an alias.
         environment: its Region and account, if they are known.
-        stack: the stack of a construct of the app, which the lock's stack needs.
         shown: its name in messages.
     """
 
@@ -41,7 +40,6 @@ class Target:
     arn: str
     machine_arn: str = ""
     environment: Mapping[str, str] = field(default_factory=dict, compare=False)
-    stack: Stack | None = field(default=None, compare=False)
     shown: str = field(default="", compare=False)
 
     def executions_arn(self, stack: Stack) -> str:
@@ -123,7 +121,6 @@ def _from_construct(name: str, kind: TargetKind, target: Any, arn: str) -> Targe
         arn,
         arn if kind == "stateMachine" else "",
         environment=environment_of(target),
-        stack=Stack.of(target),
         shown=target.node.path,
     )
 

@@ -155,6 +155,7 @@ class TicketLock(LockMetrics, Construct):
         check_flag("dashboard", dashboard)
         check_flag("alarms", alarms)
         self._environment = Environment(Stack.of(self))
+        self._grantees = grants.Grantees(self, self._environment)
         allowed = parse_targets("targets", targets, self._environment)
         retired = parse_targets("retired_targets", retired_targets, self._environment)
         check_all(allowed, retired)
@@ -225,9 +226,9 @@ class TicketLock(LockMetrics, Construct):
         self.clean_up: lambda_.Function = functions.clean_up
         self.dead_letter_queue: sqs.IQueue = dead_letter_queue
         self._settings = settings
+        self._encryption_key = encryption_key
         self._substitutions = machine.substitutions
         self._invoked = [arn for arns in functions.called_by_machines.values() for arn in arns]
-        self._target_stacks = [target.stack for target in [*allowed, *retired] if target.stack is not None]
         self._continues_arn = machine.continues.state_machine_arn
         self._machines: Sequence[sfn.StateMachine] = [machine.state_machine, machine.continues]
         self._fragments: list[Serialized] = []
@@ -348,6 +349,9 @@ class TicketLock(LockMetrics, Construct):
         grants.let_invoke(machine, self._invoked)
         grants.let_nest(machine, [(self._continues_arn, executions_arn(Stack.of(self), self._continues_arn))])
         grants.let_write_sessions(machine, self.table)
+        # It awaits executions that are encrypted with the key; with one that is the table's, too, it may already.
+        if self._encryption_key is not None and self.table.encryption_key is not self._encryption_key:
+            self._encryption_key.grant_decrypt(machine)
         place, what = grants.beside(self, Stack.of(machine)), f"machine is {machine.node.path}"
         self._roles.let_answer(place, machine.state_machine_arn, what)
         self._roles.let_describe(place, executions_arn(Stack.of(self), machine.state_machine_arn), what)
@@ -367,7 +371,8 @@ class TicketLock(LockMetrics, Construct):
 
     def grant_start_execution(self, grantee: iam.IGrantable) -> iam.Grant:
         """Let a principal start executions."""
-        return self.state_machine.grant_start_execution(self._grantee(grantee, "StartExecution").grantable)
+        to = self._grantees.of(grantee, "StartExecution").grantables
+        return grants.to_each(to, self.state_machine.grant_start_execution)
 
     def grant_use(self, grantee: iam.IGrantable) -> iam.Grant:
         """Let a Python client take, renew and release locks of this table, and wake the next workflow in line.
@@ -375,23 +380,18 @@ class TicketLock(LockMetrics, Construct):
         It covers the attached machines of this stack: naming those of other stacks would make the stacks circular.
         """
         near = [machine for machine in self._machines if Stack.of(machine) is Stack.of(self)]
-        return grants.grant_use(self._grantee(grantee, "Use"), table=self.table, machines=near)
+        return grants.grant_use(self._grantees.of(grantee, "Use"), table=self.table, machines=near)
 
     def grant_fence(self, grantee: iam.IGrantable) -> iam.Grant:
         """Let a protected task commit under the lock that its workflow holds, by ``Fence(event["lock"], table_name)``.
 
         It can neither read nor take, renew or release a lock.
         """
-        return grants.grant_fence(self._grantee(grantee, "Fence"), table=self.table)
+        return grants.grant_fence(self._grantees.of(grantee, "Fence"), table=self.table)
 
     def grant_read(self, grantee: iam.IGrantable) -> iam.Grant:
         """Let an operator read locks and queues, and list them, but no session, whose task tokens are secrets.
 
         Listing is a Scan, which is allowed with ``Select=SPECIFIC_ATTRIBUTES`` and a projection of named attributes.
         """
-        return grants.grant_read(self._grantee(grantee, "Read"), table=self.table)
-
-    def _grantee(self, grantee: iam.IGrantable, grant: str) -> grants.Grantee:
-        return grants.Grantee(
-            grantee, construct=self, grant=grant, environment=self._environment, needed=self._target_stacks
-        )
+        return grants.grant_read(self._grantees.of(grantee, "Read"), table=self.table)

@@ -15,9 +15,9 @@ from constructs import Construct
 
 from ticketlock.units._rows import OPEN
 from ticketlock_cdk.either_stack import at_synthesis, either_stack
-from ticketlock_cdk.lock.grants import Grantee, beside
+from ticketlock_cdk.lock.grants import Grantee, beside, to_each
 from ticketlock_cdk.nag import acknowledge_wildcard
-from ticketlock_cdk.policies import Policies
+from ticketlock_cdk.policies import Policies, Room
 from ticketlock_cdk.tables import LONGEST_KEY_ARN, TO_READ, TO_WRITE, longest_arn, may_have_indexes
 
 RUN_UNITS = (
@@ -70,7 +70,7 @@ class Finishing:
     def __init__(self, units: Construct, role: iam.IRole) -> None:
         self._units = units
         self._role = role
-        self._policies = Policies(role, "FinishItems", inline=_INLINE, managed=_MANAGED)
+        self._policies = Policies(role, "FinishItems", Room(inline=_INLINE, managed=_MANAGED))
 
     def let(self, table: dynamodb.ITable, name: str) -> None:
         """Allow it for one table.
@@ -153,17 +153,20 @@ class Granting:
 
 
 def _on_table(grantee: Grantee, actions: Sequence[str], of_keys: Sequence[str], table: dynamodb.ITable) -> iam.Grant:
-    room = grantee.room_for(actions, table, longest_arn(table))
-    grant = iam.Grant.add_to_principal(grantee=room, actions=list(actions), resource_arns=[table.table_arn])
+    grant = to_each(
+        grantee.room_for(actions, table, longest_arn(table)),
+        lambda room: iam.Grant.add_to_principal(grantee=room, actions=list(actions), resource_arns=[table.table_arn]),
+    )
     key = table.encryption_key
     if key is None:
         return grant
-    return grant.combine(key.grant(grantee.room_for(of_keys, key, LONGEST_KEY_ARN), *of_keys))
+    rooms = grantee.room_for(of_keys, key, LONGEST_KEY_ARN)
+    return grant.combine(to_each(rooms, lambda room: key.grant(room, *of_keys)))
 
 
 def _on_indexes(grantee: Grantee, table: dynamodb.ITable) -> None:
     arn = f"{table.table_arn}{_INDEXES}"
-    room = grantee.room_for(QUERY_INDEXES, table, longest_arn(table) + len(_INDEXES))
-    iam.Grant.add_to_principal(grantee=room, actions=list(QUERY_INDEXES), resource_arns=[arn])
-    if isinstance(room, iam.Policy | iam.ManagedPolicy):
-        acknowledge_wildcard(room, arn, reason="An index shows what its table has, which may be read.")
+    for room in grantee.room_for(QUERY_INDEXES, table, longest_arn(table) + len(_INDEXES)):
+        iam.Grant.add_to_principal(grantee=room, actions=list(QUERY_INDEXES), resource_arns=[arn])
+        if isinstance(room, iam.Policy | iam.ManagedPolicy):
+            acknowledge_wildcard(room, arn, reason="An index shows what its table has, which may be read.")

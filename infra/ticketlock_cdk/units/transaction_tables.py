@@ -15,11 +15,10 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from ticketlock.units._marks import DEFAULT_PREFIX, Marks
 from ticketlock_cdk.either_stack import either_stack
 from ticketlock_cdk.ended_executions import UNQUALIFIED, is_named_by_events
 from ticketlock_cdk.functions import MEMORY_MB, Hosting
-from ticketlock_cdk.lock.grants import Grantee, beside
+from ticketlock_cdk.lock.grants import Grantees, beside
 from ticketlock_cdk.lock.lock_functions import Environment, environment_of
 from ticketlock_cdk.lock.settings import check_flag
 from ticketlock_cdk.lock.targets import is_express
@@ -53,7 +52,6 @@ class TransactionTables(UnitsMetrics, Construct):
         data_tables: your tables, whose items units write: as constructs, by name or by ARN. The sweeper may finish
             items of these, and of those that ``grant_units`` names. If a table by name or ARN has a KMS key of yours,
             the construct does not know it: grant the sweeper's function to use the key.
-        prefix: the same as in ``Units``: all that write the same items need the same prefix.
         sweep_every: how often the sweeper runs, and so how long plain readers may see an old value after a process was
             killed: whole minutes, from 1 minute to 1 day. A pass takes at most that long, and at most 15 minutes; the
             next one continues it.
@@ -84,7 +82,8 @@ class TransactionTables(UnitsMetrics, Construct):
         table: the units table; ``Units`` takes its name.
         list_command: what to type to see the open units: the ticketlock command, with the table's name, for an output.
         sweeper: the function.
-        dead_letter_queue: the events of passes that failed, or did not start; and of ended executions, in the same way.
+        dead_letter_queue: the passes that the Scheduler could not start, and the events of ended executions that
+            failed.
         service_name: the dimension ``service`` of its metrics, and its name in the logs.
         alarms: its alarms by what they watch, such as ``OldestOpenUnit``; empty unless ``alarms`` is True.
         dashboard: its dashboard; None unless ``dashboard`` is True.
@@ -97,7 +96,6 @@ class TransactionTables(UnitsMetrics, Construct):
         *,
         table: dynamodb.ITable | str | None = None,
         data_tables: Sequence[dynamodb.ITable | str] = (),
-        prefix: str = DEFAULT_PREFIX,
         sweep_every: Duration = _SWEEP_EVERY,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
         log_retention: logs.RetentionDays = logs.RetentionDays.ONE_MONTH,
@@ -123,7 +121,6 @@ class TransactionTables(UnitsMetrics, Construct):
         ):
             check_flag(name, flag)
         check_sweep_every(sweep_every)
-        marks = Marks(prefix)  # checks the prefix as Units does
         self._environment = Environment(Stack.of(self))
         self._reserve_concurrency = reserve_concurrency
         actions = alarm_actions_of(alarms=alarms, alarm_actions=alarm_actions, alarm_topic=alarm_topic)
@@ -151,7 +148,6 @@ class TransactionTables(UnitsMetrics, Construct):
             self,
             "Sweeper",
             table=units_table,
-            prefix=marks.prefix,
             sweep_every=sweep_every,
             hosting=hosting,
             service_name=self.service_name,
@@ -167,7 +163,7 @@ class TransactionTables(UnitsMetrics, Construct):
         assert sweeper.function.role is not None
         self._finishing = access.Finishing(self, sweeper.function.role)
         self._granting = access.Granting(self, units_table)
-        self._grantees: dict[str, Grantee] = {}
+        self._grantees = Grantees(self, self._environment)
         self._swept: dict[str, dynamodb.ITable] = {}
         self._monitoring = UnitsMonitoring(
             self,
@@ -250,7 +246,7 @@ class TransactionTables(UnitsMetrics, Construct):
         for number, table in enumerate(tables):
             check_table(table, f"tables[{number}]")
             self._let_sweeper_finish(table, f"tables[{number}]")
-        return self._granting.units(self._grantee(grantee, "Units"), tables or list(self._swept.values()))
+        return self._granting.units(self._grantees.of(grantee, "Units"), tables or list(self._swept.values()))
 
     def grant_reads(self, grantee: iam.IGrantable, *tables: dynamodb.ITable) -> iam.Grant:
         """Let a principal read items beside units, despite their marks, by ``Units.get`` and ``Units.get_all``.
@@ -264,7 +260,7 @@ class TransactionTables(UnitsMetrics, Construct):
         """
         for number, table in enumerate(tables):
             check_table(table, f"tables[{number}]")
-        return self._granting.reads(self._grantee(grantee, "Reads"), tables or list(self._swept.values()))
+        return self._granting.reads(self._grantees.of(grantee, "Reads"), tables or list(self._swept.values()))
 
     def _let_sweeper_finish(self, table: dynamodb.ITable, name: str) -> None:
         """Let the sweeper finish the items of a table; a second call changes nothing."""
@@ -280,8 +276,3 @@ class TransactionTables(UnitsMetrics, Construct):
         self._finishing.let(table, name)
         self._monitoring.watch_table(table)
         self._swept[table.node.path] = table
-
-    def _grantee(self, grantee: iam.IGrantable, grant: str) -> Grantee:
-        made = Grantee(grantee, construct=self, grant=grant, environment=self._environment, needed=())
-        # The same for all grants to one principal, since it knows what room is left.
-        return made if made.id is None else self._grantees.setdefault(made.id, made)

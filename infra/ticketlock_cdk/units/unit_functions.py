@@ -19,7 +19,7 @@ from ticketlock_cdk.ended_executions import EndedExecutions
 from ticketlock_cdk.functions import Hosting, new_dead_letter_queue, new_function, send_failures
 from ticketlock_cdk.lock.targets import executions_arn
 from ticketlock_cdk.nag import NIST, acknowledge, acknowledge_wildcard
-from ticketlock_cdk.policies import Policies
+from ticketlock_cdk.policies import Policies, Room
 from ticketlock_cdk.tables import let_send, let_write
 from ticketlock_cdk.units.access import ROLL_BACK_SAVED, SWEEP_RECORDS
 
@@ -91,7 +91,7 @@ class RollBack(Construct):
         )
         self._ended = EndedExecutions(self.function, dead_letter_queue, rule_id="RollBackRule", what="rollback")
         assert self.function.role is not None
-        self._policies = Policies(self.function.role, "Describe", inline=_INLINE, managed=_MANAGED)
+        self._policies = Policies(self.function.role, "Describe", Room(inline=_INLINE, managed=_MANAGED))
 
     def watch(self, place: Construct, machine: sfn.IStateMachine) -> None:
         """Roll back after the executions of a machine, by a rule in this scope that several machines share.
@@ -134,7 +134,6 @@ class Sweeper(Construct):
         id: str,
         *,
         table: dynamodb.ITable,
-        prefix: str,
         sweep_every: Duration,
         hosting: Hosting,
         service_name: str,
@@ -153,7 +152,6 @@ class Sweeper(Construct):
             timeout=Duration.seconds(min(_LONGEST_FUNCTION_S, every_s)),
             environment={
                 "TABLE_NAME": table.table_name,
-                "PREFIX": prefix,
                 "POWERTOOLS_SERVICE_NAME": service_name,
             },
             hosting=hosting,

@@ -67,15 +67,21 @@ class Closing(Request):
 
 @dataclass(frozen=True, slots=True)
 class Describing(Request):
-    """Describe an execution: the reply's item; refused if there is no such execution."""
+    """Describe an execution: the reply's item; refused if there is no such execution.
+
+    Attributes:
+        execution: its ARN.
+        with_input: whether to ask for its input, too: of an encrypted execution this needs the key.
+    """
 
     tells_time: ClassVar[bool] = False
 
     execution: str
+    with_input: bool = False
 
     def calls(self, _table: str, _identity: str) -> Actions[Any]:
         """The description."""
-        return _describe(self.execution)
+        return _describe(self.execution, with_input=self.with_input)
 
     def items(self, answer: Any) -> tuple[Item | None, ...]:
         """The description, in the service's format."""
@@ -87,8 +93,12 @@ def is_closed(described: Mapping[str, Any]) -> bool:
     return described["status"] in ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
 
 
-def _describe(execution: str) -> Actions[Any]:
-    described = yield Call("stepfunctions", "describe_execution", {"executionArn": execution})
+def _describe(execution: str, *, with_input: bool = False) -> Actions[Any]:
+    # Without the data that a key may encrypt no permission on the key is needed:
+    # https://docs.aws.amazon.com/step-functions/latest/apireference/API_DescribeExecution.html
+    included = "ALL_DATA" if with_input else "METADATA_ONLY"
+    asked = {"executionArn": execution, "includedData": included}
+    described = yield Call("stepfunctions", "describe_execution", asked)
     if "status" not in described:
         raise BrokenReply()
     return described

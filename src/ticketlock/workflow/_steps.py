@@ -288,8 +288,8 @@ class Workflow:
             return Step({}, {}, keys | {"left": detail["error"]})
         patience, stopped_ms = Patience(patience_ms), detail["stopDate"]
 
-        def run(steps: Callable[..., Steps[T]], *args: Any) -> T:
-            return self._table.run(lambda now: patience.run(steps(*args), now))
+        def run(steps: Callable[..., Steps[T]], *args: Any, **more: Any) -> T:
+            return self._table.run(lambda now: patience.run(steps(*args, **more), now))
 
         def contend(claim: Claim, steps: Callable[..., Steps[T]], *args: Any) -> T:
             return self._table.run(lambda now: patience.run(steps(self._table.contender(claim, now), *args), now))
@@ -299,7 +299,7 @@ class Workflow:
             # The input was too long for the event, and the session does not record the work.
             if not run(is_unfinished, execution):
                 return Step({}, {}, keys)
-            described = run(_describe, execution)
+            described = run(_describe, execution, with_input=True)
             asked = described.get("input")
         if is_own and asked is not None:
             claimed = _claim_by_input(asked, execution, lease_ms)
@@ -409,9 +409,9 @@ def _age(turn: Turn, found: Position) -> Mapping[str, float]:
     return {"OldestWaiterAge": max(0, found.now.likely_ms - turn["arrivedMs"])} if found.ahead == 0 else {}
 
 
-def _describe(execution: str) -> Steps[Mapping[str, Any]]:
+def _describe(execution: str, *, with_input: bool = False) -> Steps[Mapping[str, Any]]:
     """The description of an execution; empty if Step Functions does not know it any more."""
-    return (yield Describing(execution)).item or {}
+    return (yield Describing(execution, with_input)).item or {}
 
 
 def _claim_by_input(text: str, execution: str, lease_ms: int) -> list[tuple[Session, Claim, str]]:

@@ -2,12 +2,14 @@
 
 import io
 import json
+import re
 from collections import Counter
 from typing import Any
 
 import _observed
 import pytest
 from kit.interpreter.harness import Work
+from ticketlock_cdk.lock.monitoring import _OLDEST_WAITERS
 from workflow.interpreted.conftest import Open
 
 pytestmark = pytest.mark.verify(
@@ -50,6 +52,16 @@ def test_each_step_logs_the_entity_the_namespace_the_ticket_and_the_execution(qu
     # An execution that was refused at once has no ticket.
     assert [line.get("refused") for line in logs if "ticket" not in line] == ["RecordWaitExceeded"]
     assert {line["execution"] for line in logs} >= {holder, waiter}
+
+
+def test_the_dashboards_query_names_fields_that_the_steps_log(queued: Any) -> None:
+    _, _, logs, _ = queued
+    own = set(re.findall(r" as (\w+)", _OLDEST_WAITERS))
+    words = {"filter", "fields", "stats", "sort", "limit", "as", "by", "and", "desc"}
+    # Neither what CloudWatch adds, nor functions.
+    named = set(re.findall(r"(?<![@\w])[a-z_]+\b(?!\()", _OLDEST_WAITERS)) - own - words
+    assert named == {"entity", "fencing_token", "namespace", "refused", "ticket"}
+    assert named <= {key for line in logs for key in line}
 
 
 @pytest.mark.always("the way that most executions take")
