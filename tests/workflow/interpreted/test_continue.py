@@ -47,7 +47,7 @@ def test_a_parked_wait_continues_in_a_continuation(open_stage: Open, work: Work)
         open_stage, work, polls_an_execution=2, parks=1, hand_over=HandOver.CALLBACK
     )
     stage.machine.wait_until_entered(waiter, "ContinueWaiting", 3 * LEASE_S)
-    (child,) = stage.continuations("wait-")
+    (child,) = until(lambda: stage.continuations("wait-"), 10, lambda: "a continuation")
     stage.continues.wait_until_entered(child, "WaitForWakeUp")
     work.finish.set()
     assert stage.machine.wait(holder).status == "SUCCEEDED"
