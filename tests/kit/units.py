@@ -390,21 +390,20 @@ def loaded(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_table(
-    client: Any, name: str, keys: Mapping[str, str], also: Mapping[str, str] | None = None, **indexes: Any
+    client: Any, name: str, keys: Mapping[str, str], also: Mapping[str, str] | None = None, **more: Any
 ) -> None:
     """Create a table with these attributes as its key.
 
     Args:
         also: further attributes, which are keys of indexes.
-        indexes: lists of them, made with ``index``.
+        more: of CreateTable, such as lists of indexes, made with ``index``.
     """
     kinds = {**keys, **(also or {})}
     client.create_table(
         TableName=name,
-        BillingMode="PAY_PER_REQUEST",
         AttributeDefinitions=[{"AttributeName": key, "AttributeType": kind} for key, kind in kinds.items()],
         KeySchema=_schema(dict(zip(keys, ("HASH", "RANGE"), strict=False))),
-        **indexes,
+        **{"BillingMode": "PAY_PER_REQUEST", **more},
     )
     client.get_waiter("table_exists").wait(TableName=name)
 

@@ -246,17 +246,27 @@ def test_an_item_may_be_without_the_key_of_an_index_and_a_wrong_value_for_it_is_
         assert books.plain_client.scan(TableName=name, ConsistentRead=True)["Items"] == before
 
 
+def refuse_inverted(party: Party, code: str) -> None:
+    """Refuse each query of the index ``inverted``."""
+
+    def refuse(params: Any, **_: Any) -> None:
+        if params.get("IndexName") == "inverted":
+            raise ClientError({"Error": {"Code": code, "Message": "not this index"}}, "Query")
+
+    party.client.meta.events.register("provide-client-params.dynamodb.Query", refuse)
+
+
+@INDEXING_FIRST
+def test_an_index_that_is_being_filled_is_no_missing_permission(ann: Party, orders: UnitTable) -> None:
+    refuse_inverted(ann, "ValidationException")
+    assert ann.units.check_access([orders]) == []
+
+
 @INDEXING_FIRST
 def test_each_index_is_queried_when_access_is_checked_and_the_one_that_is_denied_is_named(
     ann: Party, orders: UnitTable
 ) -> None:
-    assert ann.units.check_access([orders]) == []
-
-    def deny(params: Any, **_: Any) -> None:
-        if params.get("IndexName") == "inverted":
-            raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "not this index"}}, "Query")
-
-    ann.client.meta.events.register("provide-client-params.dynamodb.Query", deny)
+    refuse_inverted(ann, "AccessDeniedException")
     (found,) = ann.units.check_access([orders])
     assert (found.table, found.action) == (orders.name, "dynamodb:Query")
     assert "index inverted" in found.why

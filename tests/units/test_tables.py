@@ -7,9 +7,9 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 from kit.engines import first_on
-from kit.units import KEYS, THREADS_ONLY, Books, Key, Party, dumped, make_table, new_version, some_name
+from kit.units import KEYS, THREADS_ONLY, Books, Key, Party, dumped, index, make_table, new_version, some_name
 
-from ticketlock import InvalidUnitRequest, ItemTooLarge, TableNotFound
+from ticketlock import InvalidUnitRequest, ItemTooLarge, TableNotFound, TableRefused
 from ticketlock._expressions._schemas import Index, KeyAttribute, Schema
 from ticketlock._expressions._values import MAX_ITEM_BYTES, size_of
 from ticketlock.units import Swept, Units, UnitTable, create_units_table
@@ -144,6 +144,38 @@ def test_to_make_a_table_of_units_again_is_harmless_and_puts_its_time_to_live_an
     assert units.sweep() == Swept()
     with units.begin(name="charge-42") as unit:
         assert unit.repeated
+
+
+@OVER_HTTP
+@pytest.mark.parametrize("lacks", [False, True])
+def test_the_index_of_a_table_with_provisioned_capacity_has_as_much(dynamodb: Any, name: str, lacks: bool) -> None:
+    capacity = {"ReadCapacityUnits": 5, "WriteCapacityUnits": 7}
+    provisioned: Any = {"BillingMode": "PROVISIONED", "ProvisionedThroughput": capacity}
+    if lacks:
+        make_table(dynamodb, name, KEYS["units"], **provisioned)
+    create_units_table(name, client=dynamodb, **provisioned)
+    (index,) = dynamodb.describe_table(TableName=name)["Table"]["GlobalSecondaryIndexes"]
+    assert {each: index["ProvisionedThroughput"][each] for each in capacity} == capacity
+
+
+@OVER_HTTP
+def test_a_table_whose_index_has_another_key_is_refused_and_left_alone(dynamodb: Any, name: str) -> None:
+    of_states = index("open", {"state": "HASH"}, ProjectionType="KEYS_ONLY")
+    make_table(dynamodb, name, KEYS["units"], {"state": "S"}, GlobalSecondaryIndexes=[of_states])
+    with pytest.raises(ValueError, match="the key of its index open is"):
+        create_units_table(name, client=dynamodb)
+    assert time_to_live(dynamodb, name) == ("DISABLED", None)
+
+
+@OVER_HTTP
+def test_without_its_index_a_sweep_is_refused_and_the_error_says_what_adds_it(
+    dynamodb: Any, name: str, books: Books
+) -> None:
+    make_table(dynamodb, name, KEYS["units"])
+    units = Units(name, client=books.engine.client())
+    for use in (units.sweep, units.open_units):
+        with pytest.raises(TableRefused, match=rf"{name} needs its index `open`: `create_units_table` adds it"):
+            use()
 
 
 @OVER_HTTP

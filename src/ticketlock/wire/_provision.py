@@ -10,8 +10,6 @@ from botocore.exceptions import ClientError
 from ticketlock.wire._actions import TIME_TO_LIVE
 from ticketlock.wire._sdk import check_is_client, needs_a_region
 
-_CAPACITY = ("ReadCapacityUnits", "WriteCapacityUnits")
-
 
 @dataclass(frozen=True, slots=True)
 class TableKind:
@@ -29,9 +27,10 @@ class TableKind:
     is_ours: Callable[[Any], bool]
     index: Mapping[str, Any] | None = None
 
-    def definition(self, table_name: str) -> dict[str, Any]:
-        """The arguments of CreateTable."""
+    def definition(self, table_name: str, capacity: Mapping[str, int] | None = None) -> dict[str, Any]:
+        """The arguments of CreateTable, with the capacity of the index, if the table is not billed on demand."""
         partition, sort = self.keys
+        indexes = self._indexes(capacity)
         return {
             "TableName": table_name,
             "BillingMode": "PAY_PER_REQUEST",
@@ -40,8 +39,12 @@ class TableKind:
                 {"AttributeName": partition, "KeyType": "HASH"},
                 {"AttributeName": sort, "KeyType": "RANGE"},
             ],
-            **({} if self.index is None else {"GlobalSecondaryIndexes": [self.index]}),
+            **({"GlobalSecondaryIndexes": indexes} if indexes else {}),
         }
+
+    def _indexes(self, capacity: Mapping[str, int] | None = None) -> list[dict[str, Any]]:
+        more = {"ProvisionedThroughput": capacity} if capacity else {}
+        return [] if self.index is None else [{**self.index, **more}]
 
     @property
     def _attributes(self) -> list[dict[str, str]]:
@@ -65,10 +68,8 @@ class TableKind:
         """
         dynamodb: Any = client if client is not None else _own_client()
         check_is_client(dynamodb)
-        capacity = more.get("ProvisionedThroughput", {})
         try:
-            of_index = {} if self.index is None else {"GlobalSecondaryIndexes": [_with_capacity(self.index, capacity)]}
-            dynamodb.create_table(**{**self.definition(table_name), **of_index, **more})
+            dynamodb.create_table(**{**self.definition(table_name, more.get("ProvisionedThroughput")), **more})
             made = True
         except ClientError as error:
             if error.response.get("Error", {}).get("Code") != "ResourceInUseException":
@@ -89,15 +90,16 @@ class TableKind:
     def _add_index(self, dynamodb: Any, table: Any) -> None:
         """Add the index to a table that lacks it, for example after a restore without indexes; it is filled later."""
         names = [each["IndexName"] for each in table.get("GlobalSecondaryIndexes", ())]
-        if self.index is not None and self.index["IndexName"] not in names:
-            told = table.get("ProvisionedThroughput", {})
-            # 0 of a table that is billed on demand.
-            capacity = {name: told[name] for name in _CAPACITY if told.get(name)}
-            dynamodb.update_table(
-                TableName=table["TableName"],
-                AttributeDefinitions=self._attributes,
-                GlobalSecondaryIndexUpdates=[{"Create": _with_capacity(self.index, capacity)}],
-            )
+        told = table.get("ProvisionedThroughput", {})
+        # 0 of a table that is billed on demand.
+        capacity = {name: told[name] for name in ("ReadCapacityUnits", "WriteCapacityUnits") if told.get(name)}
+        for index in self._indexes(capacity):
+            if index["IndexName"] not in names:
+                dynamodb.update_table(
+                    TableName=table["TableName"],
+                    AttributeDefinitions=self._attributes,
+                    GlobalSecondaryIndexUpdates=[{"Create": index}],
+                )
 
     def _check(self, dynamodb: Any, table: Any, time_to_live: Any) -> None:
         """Refuse a table of another kind, so that time to live does not delete its items."""
@@ -105,7 +107,7 @@ class TableKind:
         if _keys(table) != _keys(wanted):
             raise ValueError(f"{no}: its keys are {_keys(table)}, not {_keys(wanted)}")
         schemas = {each["IndexName"]: each["KeySchema"] for each in table.get("GlobalSecondaryIndexes", ())}
-        for index in () if self.index is None else (self.index,):
+        for index in self._indexes():
             found = schemas.get(index["IndexName"], index["KeySchema"])
             if found != index["KeySchema"]:
                 raise ValueError(f"{no}: the key of its index {index['IndexName']} is {found}")
@@ -116,10 +118,6 @@ class TableKind:
             items = dynamodb.scan(TableName=table["TableName"], Limit=1)["Items"]
             if not all(map(self.is_ours, items)):
                 raise ValueError(f"{no}: it has items of another kind")
-
-
-def _with_capacity(index: Mapping[str, Any], capacity: Mapping[str, int]) -> dict[str, Any]:
-    return {**index, **({"ProvisionedThroughput": capacity} if capacity else {})}
 
 
 def _own_client() -> Any:
