@@ -291,6 +291,15 @@ class Party:
     def begin(self, **terms: Any) -> Unit:
         return self.units.begin(**terms)
 
+    def may_not_read_accounts(self) -> None:
+        """From now on each BatchGetItem of accounts is denied."""
+
+        def deny(params: Any, **_: Any) -> None:
+            if self.books.tables["accounts"] in params["RequestItems"]:
+                raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "not these"}}, "BatchGetItem")
+
+        self.client.meta.events.register("provide-client-params.dynamodb.BatchGetItem", deny)
+
     def sends(self, do: Callable[[], object]) -> list[str]:
         """The operations that a call sends."""
         before = len(self.line.sent)

@@ -26,7 +26,16 @@ from units.conftest import COPIES_S, LEASE_S, MARGIN_S
 from ticketlock.errors import InvalidUnitRequest, UnitRolledBack
 from ticketlock.units import OpenUnit, Outcome, Record, Unit
 from ticketlock.units._marks import Marks
-from ticketlock.units._operators import Settled, Shown, Standing, inspect, open_units, roll_back, settle
+from ticketlock.units._operators import (
+    Settled,
+    Shown,
+    Standing,
+    count_unfinished,
+    inspect,
+    open_units,
+    roll_back,
+    settle,
+)
 from ticketlock.units._record import UnitRecords
 from ticketlock.units._rows import Strange
 
@@ -121,6 +130,17 @@ def standings(party: Party, unit: str) -> dict[str, Standing]:
     found = {loaded(each.entry.key)["id"]: each.standing for each in shown.items}
     assert len(found) == len(shown.items)
     return found
+
+
+@THREADS_ONLY
+def test_items_that_an_operator_may_not_read_are_unknown_and_not_counted_as_finished(
+    units_world: UnitsWorld, ben: Party, two_accounts: list[Key]
+) -> None:
+    unit = units_world.killed(two_accounts, is_committed=True)
+    assert ben.units._performer.perform_steps(count_unfinished(records(ben), unit)) == 2
+    ben.may_not_read_accounts()
+    assert set(standings(ben, unit).values()) == {Standing.UNKNOWN}
+    assert ben.units._performer.perform_steps(count_unfinished(records(ben), unit)) is None
 
 
 @THREADS_ONLY

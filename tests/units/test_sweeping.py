@@ -379,12 +379,7 @@ def test_a_sweep_returns_that_a_committed_unit_could_not_be_finished(
 ) -> None:
     units_world.killed([books.account()], is_committed=True)
     books.clock.advance(LEASE_S)
-
-    def refuses(params: Any, **_: Any) -> None:
-        if books.tables["accounts"] in params["RequestItems"]:
-            raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "BatchGetItem")
-
-    ben.client.meta.events.register("provide-client-params.dynamodb.BatchGetItem", refuses)
+    ben.may_not_read_accounts()
     swept = ben.units.sweep()
     assert (swept.unfinished, swept.open, swept.finished) == (1, 1, 0)
     assert swept.oldest_ms >= LEASE_S * 1_000
