@@ -9,6 +9,7 @@ one verb a method. ``ticketlock.units`` has transactions over items of any table
 (``ticketlock.errors`` draws the tree).
 """
 
+from ticketlock._version import __version__ as __version__
 from ticketlock.client._client import LockClient
 from ticketlock.client._lease import Lease, LeaseGroup
 from ticketlock.client._pessimistic import Pessimistic, pessimistic
@@ -46,8 +47,6 @@ from ticketlock.locks._items import LockName
 from ticketlock.locks._lock_table import LockTable, create_table
 from ticketlock.locks._operators import LockSummary
 from ticketlock.locks._outcomes import Claim, Grant, LockState, Place, Position, Released
-
-__version__ = "0.1.0"
 
 __all__ = [
     "AlreadyHeld",

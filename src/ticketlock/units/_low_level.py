@@ -12,7 +12,7 @@ from ticketlock.units._queries import QueryArguments
 from ticketlock.units._statements import StatementKind, StatementRequest
 from ticketlock.units._tables import NAME_BYTES, UnitTable
 from ticketlock.units._unit_of_work import UnitOfWork
-from ticketlock.units._values import LOW_LEVEL, Phrase, expression, refusing
+from ticketlock.units._values import LOW_LEVEL, REFUSED, Phrase, expression, refused
 from ticketlock.wire._item_requests import MOST_TOGETHER
 from ticketlock.wire._requests import ForkingSteps
 
@@ -191,8 +191,10 @@ def _check_selected(table: UnitTable, given: Parameters) -> None:
 def _projection(given: Parameters) -> Expressions:
     expression("ProjectionExpression", given.get("ProjectionExpression"))
     LOW_LEVEL.names(given.get(_NAMES, {}))
-    with refusing("ProjectionExpression", given.get("ProjectionExpression")):
+    try:
         return Expressions({name: given[name] for name in _PROJECTION if name in given})
+    except REFUSED as error:
+        raise refused("ProjectionExpression", given.get("ProjectionExpression"), error) from error
 
 
 def _returned(given: Parameters, before: Attributes | None, after: Attributes | None) -> Reply:

@@ -18,7 +18,7 @@ from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units._marks import Marks
 from ticketlock.units._reading import SERIALIZABLE, UNCOMMITTED, Isolation, Reader, Wanted, image_of
 from ticketlock.units._tables import UnitTable
-from ticketlock.units._values import PYTHON, Phrase, expressions_in, refusing
+from ticketlock.units._values import PYTHON, REFUSED, Phrase, expressions_in, refused
 from ticketlock.units._work import ItemState, Work
 from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import Query
@@ -144,9 +144,11 @@ def asked(table: UnitTable, given: QueryArguments, marks: Marks) -> PartitionQue
     index = None if given.index is None else _index(table, given)
     keys = table.schema.keys if index is None else index.keys
     parameters = given.parameters()
-    with refusing("query", expressions_in(parameters)):
+    try:
         expressions = Expressions(parameters)
         found = key_range(_kinds(keys, "HASH"), _kinds(keys, "RANGE"), expressions)
+    except REFUSED as error:
+        raise refused("query", expressions_in(parameters), error) from error
     marks.check_free_of_ours(words["filter"], expressions.filters_by)
     for key in keys:
         if key.name in expressions.filters_by:

@@ -10,7 +10,7 @@ from ticketlock._expressions._values import Attributes, ExpressionInvalid, ItemI
 from ticketlock.errors import ConditionFailed, InvalidUnitRequest
 from ticketlock.units._marks import Marks
 from ticketlock.units._tables import UnitTable
-from ticketlock.units._values import PYTHON, Python, advice, expression, expressions_in, refusing
+from ticketlock.units._values import PYTHON, REFUSED, Python, advice, expression, expressions_in, refused
 
 StatementKind = Literal["put", "update", "delete", "check"]
 
@@ -104,9 +104,11 @@ def statement(request: StatementRequest, table: UnitTable, given: StatementArgum
         if update is None:
             raise InvalidUnitRequest("update", None, "an update expression")
         parameters = {**parameters, "UpdateExpression": update}
-    with refusing(kind, expressions_in(parameters)):
+    try:
         expressions = Expressions(parameters)
         change = ItemUpdate(expressions, table.key_names) if kind == "update" else None
+    except REFUSED as error:
+        raise refused(kind, expressions_in(parameters), error) from error
     # The values are checked only now, as parts of the item and the expressions.
     _check_substituted(parameters)
     marks.check_free_of_ours("condition" if change is None else "update", expressions.looks_at)

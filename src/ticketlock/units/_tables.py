@@ -85,14 +85,14 @@ class UnitTable:
             InvalidUnitRequest: its contents do not fit the table, or an index.
             ItemTooLarge: it is too large.
         """
-        key = PYTHON.back({name: item[name] for name in self.key_names if name in item})
         try:
             check_item(item, self.schema, MAX_ITEM_BYTES - room_bytes * (1 + len(self.schema.local_indexes)))
-        except ItemTooBig as error:
-            raise ItemTooLarge(
-                f"the item {key} of {self.name} has no room for what units add: {error.message}", phase
-            ) from error
         except ItemInvalid as error:
+            key = PYTHON.back({name: item[name] for name in self.key_names if name in item})
+            if isinstance(error, ItemTooBig):
+                raise ItemTooLarge(
+                    f"the item {key} of {self.name} has no room for what units add: {error.message}", phase
+                ) from error
             raise InvalidUnitRequest(
                 "item", key, f"what the table {self.name} and its indexes accept ({error.message})"
             ) from error

@@ -385,6 +385,8 @@ class UnitOfWork:
         """Whether one request can commit all, as far as the sizes of items are known; raises if nothing else may."""
         terms = self.terms
         count = len(touched) + terms.beside
+        if count < SURELY_TOGETHER:
+            return True
         # The lock's item counts too, and ticketlock does not read it.
         size = sum(place.size_bytes for place in touched) + (terms.under is not None) * MAX_ITEM_BYTES
         fits = count <= MOST_ACTIONS and size <= MOST_BYTES
@@ -517,7 +519,9 @@ class UnitOfWork:
     def _read_unread(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
         self._approach(places)
         if self._read_locks is None or self.repeated:
-            yield from self._read_in(places)
+            # What a single item's statement needs was often read before.
+            if len(places) != 1 or not places[0].is_read:
+                yield from self._read_in(places)
             return
         try:
             yield from self._read_locks.lock_all(places)

@@ -2,13 +2,12 @@
 
 import decimal
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from boto3.dynamodb.conditions import ConditionBase, ConditionExpressionBuilder
-from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
+from boto3.dynamodb.types import DYNAMODB_CONTEXT, TypeDeserializer, TypeSerializer
 from boto3.exceptions import DynamoDBNeedsKeyConditionError
 
 from ticketlock._checks import text
@@ -58,13 +57,13 @@ class Phrase:
     values: Item
 
 
-@contextmanager
-def refusing(field: str, given: object) -> Iterator[None]:
-    """Within the block DynamoDB might not accept the expressions or the value of a field."""
-    try:
-        yield
-    except (ExpressionInvalid, ItemInvalid) as error:
-        raise InvalidUnitRequest(field, given, advice(error.message), error.message) from error
+REFUSED = (ExpressionInvalid, ItemInvalid)
+"""DynamoDB would not accept the expressions or the value of a field."""
+
+
+def refused(field: str, given: object, error: ExpressionInvalid | ItemInvalid) -> InvalidUnitRequest:
+    """The error for the caller who has given it."""
+    return InvalidUnitRequest(field, given, advice(error.message), error.message)
 
 
 def advice(message: str) -> str:
@@ -95,10 +94,12 @@ class Python:
     def item(self, field: str, given: Any) -> Attributes:
         if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
             raise InvalidUnitRequest(field, given, "a mapping of attribute names to values")
-        with refusing(field, given):
+        try:
             for name in given:
                 check_text(name)
-        return {name: _dumped(f"{field}.{name}", value) for name, value in given.items()}
+        except ExpressionInvalid as error:
+            raise refused(field, given, error) from error
+        return {name: _dumped(field, name, value) for name, value in given.items()}
 
     def back(self, item: Item | None) -> dict[str, Any] | None:
         return None if item is None else {name: _loaded(value) for name, value in item.items()}
@@ -130,8 +131,10 @@ class LowLevel(Python):
     """Items and expressions as in the low-level API."""
 
     def item(self, field: str, given: Any) -> Attributes:
-        with refusing(field, given):
+        try:
             return canonical_item(dict(_attributes(field, given)))
+        except ExpressionInvalid as error:
+            raise refused(field, given, error) from error
 
     def values(self, given: Any) -> Item:
         """What ``:value`` placeholders stand for, unchanged: the expressions are checked later."""
@@ -164,21 +167,23 @@ def _names(field: str, given: Any) -> Mapping[str, str]:
     return given
 
 
-def _dumped(field: str, value: Any) -> Any:
+def _dumped(field: str, name: str, value: Any) -> Any:
     try:
         # Most values are of these two types, and boto3 tests for all other types first.
         if type(value) is str:
-            return canonical({"S": value})
+            return {"S": value} if value.isascii() else canonical({"S": value})
         if type(value) is int and abs(value) < _DIGITS:
             return {"N": str(value)}
         return canonical(_serializer.serialize(value))
     except (TypeError, decimal.DecimalException, RecursionError, ExpressionInvalid) as error:
         allowed = "a value that DynamoDB has a type for: no float (Decimal), no NaN, no empty set, 38 digits at most"
-        raise InvalidUnitRequest(field, value, f"{allowed} ({error})") from error
+        raise InvalidUnitRequest(f"{field}.{name}", value, f"{allowed} ({error})") from error
 
 
 def _loaded(value: Any) -> Any:
-    return value["S"] if "S" in value else _deserializer.deserialize(value)
+    if "S" in value:
+        return value["S"]
+    return DYNAMODB_CONTEXT.create_decimal(value["N"]) if "N" in value else _deserializer.deserialize(value)
 
 
 def _renamed(phrase: str, prefix: str) -> str:

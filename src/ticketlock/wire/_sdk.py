@@ -6,6 +6,7 @@ urllib3 has closed it by then; aiobotocore raises an EndpointConnectionError for
 The HTTP library's error inside does say: some of its classes are raised only while a connection is made.
 """
 
+import platform
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import boto3
+import botocore
 from botocore import exceptions as sdk
 from botocore.config import Config
 from botocore.credentials import Credentials
@@ -23,6 +25,7 @@ from botocore.exceptions import BotoCoreError, ClientError, NoRegionError
 from botocore.parsers import ResponseParserError
 from botocore.validate import ParamValidator
 
+from ticketlock._version import __version__
 from ticketlock.errors import InvalidLockRequest, RequestNotApplied, TableError, TableNotFound, TableRefused
 from ticketlock.wire._actions import InconclusiveAnswer, Refusal
 
@@ -92,6 +95,11 @@ CLIENT_SETTINGS: Mapping[str, Any] = {
     # ticketlock builds the parameters from values that it has checked.
     "parameter_validation": False,
     "retries": {"total_max_attempts": 1, "mode": "standard"},
+    # botocore composes its own again for every request, which takes a third of the time of a request.
+    "user_agent": (
+        f"ticketlock/{__version__} Boto3/{boto3.__version__} Botocore/{botocore.__version__} "
+        f"Python/{platform.python_version()}"
+    ),
 }
 
 _MOST_AT_ONCE = 32
