@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ from kit.places import until
 from kit.units import Books, some_name
 from units.conftest import PATIENCE_S
 
-from ticketlock import InvalidUnitRequest, LockClient, aio, create_table
+from ticketlock import InvalidUnitRequest, LockClient, LockLost, aio, create_table
 from ticketlock.units import COMMITTED, READ_LOCK, Unit, Units, UnitTable
+from ticketlock.units._passing import MOST_IN_A_ROW, Lines, Place
 from ticketlock.units._turns import _ENTITY_BYTES, _MOST_KNOWN, NAMESPACE, Contended, entity_of
 
 
@@ -140,11 +142,15 @@ def until_waiting(locks: LockClient, entity: str, count: int) -> None:
     until(lambda: waiters(locks, entity) == count, f"a queue of {count}")
 
 
-def result_behind(in_line: threading.Event, locks: LockClient, entity: str, call: Callable[[], Any]) -> Any:
-    """The result of a call that comes meanwhile, and joins the queue; then the turn before it ends."""
+def calls_behind(units: Units) -> int:
+    return sum(len(line.behind) for line in units._lines._lines.values())
+
+
+def result_behind(in_line: threading.Event, units: Units, call: Callable[[], Any]) -> Any:
+    """The result of a call that comes meanwhile, and waits for the turn before it, which then ends."""
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(call)
-        until_waiting(locks, entity, 2)
+        until(lambda: calls_behind(units) == 1, "a call behind the first one")
         in_line.set()
         return done.result(PATIENCE_S)
 
@@ -160,7 +166,7 @@ def test_a_call_that_meets_an_item_with_a_queue_steps_back_which_counts_as_no_tr
         add_one(unit, accounts, name)
         seen.append("has read")
 
-    result_behind(in_line, locks, entity, count)
+    result_behind(in_line, units, count)
     assert seen == [1, 1, "has read"]
     assert books.balance({"id": name}) == 103
 
@@ -178,7 +184,7 @@ def test_a_call_that_stepped_back_and_whose_turn_does_not_come_in_time_runs_with
 
 
 def test_a_call_that_steps_back_from_a_read_removes_its_marks(
-    books: Books, units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str, in_line: threading.Event
+    books: Books, units: Units, accounts: UnitTable, name: str, in_line: threading.Event
 ) -> None:
     free, was_marked = some_name(), list[bool]()
     books.write("accounts", {"id": free, "balance": 100})
@@ -188,7 +194,7 @@ def test_a_call_that_steps_back_from_a_read_removes_its_marks(
         was_marked.append(books.marks([{"id": free}]) > 0)
         return [(unit.get(accounts, {"id": each}) or {})["balance"] for each in (free, name)]
 
-    assert result_behind(in_line, locks, entity, read) == [100, 102]
+    assert result_behind(in_line, units, read) == [100, 102]
     assert was_marked == [False, False]
 
 
@@ -312,6 +318,107 @@ def test_threads_that_update_one_item_need_few_tries(
             done.result(PATIENCE_S)
     assert books.balance({"id": name}) == 100 + threads * calls_a_thread
     assert len(runs) <= most_runs_a_call * threads * calls_a_thread
+
+
+def test_calls_of_one_process_pass_the_locks_on_until_the_next_process_has_its_turn(
+    books: Books, units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str
+) -> None:
+    tokens, others = list[int](), ThreadPoolExecutor(1)
+    its_turn, go_on = threading.Event(), threading.Event()
+
+    @units.transactional()
+    def count(*, unit: Unit) -> None:
+        add_one(unit, accounts, name)
+        item = locks.inspect(entity, namespace=NAMESPACE).item
+        assert item is not None
+        tokens.append(item.holders[0].fencing_token)
+        its_turn.set()
+        assert go_on.wait(PATIENCE_S)
+
+    def of_another_process() -> int:
+        with locks.acquire(entity, namespace=NAMESPACE) as lease:
+            return lease.fencing_token
+
+    units._contended.add([entity])
+    with ThreadPoolExecutor(MOST_IN_A_ROW + 2) as pool:
+        calls = [pool.submit(count)]
+        assert its_turn.wait(PATIENCE_S)
+        units._contended.add([entity])
+        calls += [pool.submit(count) for _ in range(MOST_IN_A_ROW + 1)]
+        until(lambda: calls_behind(units) == MOST_IN_A_ROW + 1, "calls behind the first one")
+        other = others.submit(of_another_process)
+        until_waiting(locks, entity, 1)
+        go_on.set()
+        for each in calls:
+            each.result(PATIENCE_S)
+    first = tokens[0]
+    assert tokens == [first] * MOST_IN_A_ROW + [first + 2] * 2
+    assert other.result(PATIENCE_S) == first + 1
+    others.shutdown()
+    assert books.balance({"id": name}) == 100 + MOST_IN_A_ROW + 2
+    assert (holders(locks, entity), units._lines._lines) == (0, {})
+
+
+def test_a_call_whose_turn_is_passed_on_does_not_wait_for_itself(
+    books: Books,
+    units: Units,
+    accounts: UnitTable,
+    name: str,
+    in_line: threading.Event,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @units.transactional()
+    def count(*, unit: Unit) -> None:
+        add_one(unit, accounts, name)
+        if unit.get(accounts, {"id": name}) == {"id": name, "balance": 103}:
+            meets_others(units, accounts, name)
+
+    result_behind(in_line, units, count)
+    assert books.balance({"id": name}) == 104
+    assert caplog.text == ""
+
+
+def test_a_turn_whose_locks_are_lost_is_not_passed_on(
+    books: Books, units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str, in_line: threading.Event
+) -> None:
+    before = locks.inspect(entity, namespace=NAMESPACE).item
+    assert before is not None
+    token = before.holders[0].fencing_token
+    locks.table.force_release(locks.lock(entity, NAMESPACE), token)
+    seen = []
+
+    @units.transactional()
+    def count(*, unit: Unit) -> None:
+        add_one(unit, accounts, name)
+        item = locks.inspect(entity, namespace=NAMESPACE).item
+        seen.append([holder.fencing_token for holder in item.holders] if item is not None else [])
+
+    (lease,) = next(iter(units._lines._lines.values())).first.group.leases
+    with pytest.raises(LockLost):
+        lease.renew()
+    result_behind(in_line, units, count)
+    assert seen[-1] == [token + 2]
+    assert books.balance({"id": name}) == 103
+
+
+def test_a_place_is_first_once_those_before_it_have_left_in_any_order() -> None:
+    lines, told = Lines(), list[str]()
+    first, second, third, other = places = [
+        Place(frozenset([entity]), caller, partial(told.append, caller))
+        for entity, caller in (("a", "first"), ("a", "second"), ("a", "third"), ("b", "other"))
+    ]
+    for place in places:
+        lines.join(place)
+    assert [lines.is_first(place) for place in (first, second, third, other)] == [True, False, False, True]
+    lines.leave(second)
+    lines.leave(first)
+    assert told == ["third"]
+    assert lines.is_first(third)
+    assert lines.is_alone(third)
+    lines.leave(third)
+    lines.leave(other)
+    assert told == ["third"]
+    assert lines._lines == {}
 
 
 def test_units_refuse_an_argument_for_locks_that_is_no_lock_client(books: Books, lock_table: str) -> None:

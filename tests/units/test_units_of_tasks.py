@@ -24,6 +24,7 @@ from ticketlock import (
 )
 from ticketlock.units import COMMITTED, Swept, UnitTable
 from ticketlock.units._packing import packed
+from ticketlock.units._passing import MOST_IN_A_ROW
 from ticketlock.units._turns import NAMESPACE, entity_of
 from ticketlock.wire._sdk import CLIENT_SETTINGS
 
@@ -427,3 +428,31 @@ def test_a_call_that_met_others_holds_the_lock_of_the_item_in_its_next_try(books
     books.plain_client.delete_table(TableName=f"locks-{name}")
     assert held == [0, 1, 0]
     assert books.balance({"id": name}) == 102
+
+
+def test_tasks_pass_the_lock_of_an_item_on_to_each_other(books: Books, names: list[str]) -> None:
+    name, _ = names
+    entity = entity_of(books.tables["accounts"], {"id": name})
+    tokens = set[int]()
+    locks = aio.LockClient(f"locks-{name}", client_options={"endpoint_url": books.engine.endpoint_url})
+    create_table(f"locks-{name}", client=books.plain_client)
+
+    async def main() -> None:
+        async with locks, units_of(books, locks=locks) as units:
+            accounts = await units.table(books.tables["accounts"])
+
+            @units.transactional()
+            async def count(*, unit: aio.Unit) -> None:
+                await unit.update(accounts, {"id": name}, "SET balance = balance + :n", {":n": 1})
+                item = (await locks.inspect(entity, namespace=NAMESPACE)).item
+                assert item is not None
+                tokens.add(item.holders[0].fencing_token)
+
+            units._contended.add([entity])
+            await asyncio.gather(*(count() for _ in range(MOST_IN_A_ROW)))
+            assert units._lines._lines == {}
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
+    books.plain_client.delete_table(TableName=f"locks-{name}")
+    assert len(tokens) == 1
+    assert books.balance({"id": name}) == 100 + MOST_IN_A_ROW

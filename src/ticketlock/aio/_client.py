@@ -339,6 +339,9 @@ class LockClient:
     def _made(self, terms: Acquisition, grant: Grant) -> Lease:
         return Lease(terms, grant, self._clocks, self._table, self._holdings, self._to_the_end)
 
+    def _take_over(self, group: LeaseGroup) -> None:
+        self._holdings.take_over(asyncio.current_task(), group.leases)
+
     def _group(self, leases: Sequence[Lease]) -> LeaseGroup:
         return LeaseGroup(leases, self._table, self._holdings, self._to_the_end)
 

@@ -4,7 +4,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from inspect import isawaitable
 from typing import Any, Self, TypeVar, overload
 
@@ -15,6 +15,7 @@ from ticketlock.aio._unit import Unit
 from ticketlock.errors import ClientClosed, TicketLockError
 from ticketlock.units._marks import Marks, Visible, clean, visible
 from ticketlock.units._operators import FoundMark, OpenUnit, Outcome, open_units, outcome, outcome_of_rollback, repair
+from ticketlock.units._passing import NOT_IN_TIME, Lines, Place
 from ticketlock.units._provision import Denied, check_access
 from ticketlock.units._read_locks import ReadLockLease
 from ticketlock.units._reading import COMMITTED, SERIALIZABLE, Isolation
@@ -144,7 +145,7 @@ class Units:
         clocks: Clocks | None = None,
     ) -> None:
         check_locks(locks)
-        self._locks, self._contended = locks, Contended()
+        self._locks, self._contended, self._lines = locks, Contended(), Lines()
         self._clocks = clocks if clocks is not None else SystemClocks()
         self._performer = UnitsTable(table_name, None, self._clocks)
         self._settings = UnitsSettings(table_name, Marks(prefix), timeout, keeping_names(keep_names_for))
@@ -394,14 +395,43 @@ class Units:
 
     async def _stand_in_line(self, turn: PlaceInTurn, timeout_ms: int, line: AsyncExitStack) -> None:
         assert self._locks is not None
-        try:
-            group = await self._locks.acquire_all(**turn.acquire_arguments(timeout_ms))
-        except TicketLockError as error:
-            turn.note_missed(error)
-            return
-        for lease in group.leases:
-            line.push_async_callback(lease.release, best_effort=True)
+        turn.begins()
+        began_ms, told = self._clocks.read().local_ms, asyncio.Event()
+        place = Place(frozenset(turn.entities), asyncio.current_task(), told.set)
+        line.push_async_callback(self._leave_line, place)
+        self._lines.join(place)
+        if not self._lines.is_first(place):
+            turn.note_waits()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(told.wait(), timeout_ms / 1_000)
+            if not self._lines.is_first(place):
+                turn.note_missed(NOT_IN_TIME)
+                await line.aclose()
+                return
+        if self._lines.may_keep(place):
+            self._locks._take_over(place.group)
+        else:
+            await self._release(place)
+            rest_ms = max(0, timeout_ms - (self._clocks.read().local_ms - began_ms))
+            try:
+                place.group = await self._locks.acquire_all(**turn.acquire_arguments(rest_ms))
+            except TicketLockError as error:
+                turn.note_missed(error)
+                await line.aclose()
+                return
+        if not self._lines.is_alone(place):
+            turn.note_waits()
         turn.note_held()
+
+    async def _leave_line(self, place: Place) -> None:
+        self._lines.leave(place)
+        await self._release(place)
+
+    async def _release(self, place: Place) -> None:
+        async with AsyncExitStack() as releases:
+            for lease in () if place.group is None else place.group.leases:
+                releases.push_async_callback(lease.release, best_effort=True)
+        place.group = None
 
     def _outside(self, isolation: Isolation) -> Unit:
         return self._unit(self._settings.terms_outside(self._clocks, isolation))

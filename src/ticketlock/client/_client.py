@@ -365,6 +365,9 @@ class LockClient:
     def _give_back_since(self, before: Holds[Lease]) -> None:
         self._under_way.release(self._holdings.give_back_since(threading.current_thread(), before))
 
+    def _take_over(self, group: LeaseGroup) -> None:
+        self._holdings.take_over(threading.current_thread(), group.leases)
+
     def _nap(self, wait: Wait, seconds: float) -> None:
         if self._sleep is not None:
             self._sleep(seconds)

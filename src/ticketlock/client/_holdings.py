@@ -195,6 +195,16 @@ class Holdings(Generic[L]):
             else:
                 lease._hold_no_more(claim)
 
+    def take_over(self, caller: object, leases: Iterable[L]) -> None:
+        """Make a caller the holder of leases that another one has acquired for it too."""
+        with self._mutex:
+            for lease in leases:
+                before = self._held.get((lease.lock, lease._caller), [])
+                if lease in before:
+                    before.remove(lease)
+                    lease._caller = caller
+                    self._held.setdefault((lease.lock, caller), []).append(lease)
+
     def holds_of(self, caller: object) -> Holds[L]:
         """What a caller holds now, for ``give_back_since``."""
         with self._mutex:

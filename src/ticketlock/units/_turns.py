@@ -30,6 +30,8 @@ class Locks(Protocol):
 
     def acquire_all(self, entities: Iterable[str], **options: Any) -> Any: ...
 
+    def _take_over(self, group: Any) -> None: ...
+
 
 class ThreadLocks(Locks, Protocol):
     """The one for threads: an interrupt may come before the caller of ``acquire_all`` receives its locks."""
@@ -115,18 +117,22 @@ class PlaceInTurn:
         self.is_due |= not self.entities.issuperset(entities)
         self.entities.update(entities)
 
-    def acquire_arguments(self, timeout_ms: int) -> dict[str, Any]:
+    def begins(self) -> None:
+        """Note that it queues from now on."""
         self.is_due = self.is_held = self._has_waited = False
+
+    def acquire_arguments(self, timeout_ms: int) -> dict[str, Any]:
         return {
             "entities": sorted(self.entities),
             "namespace": NAMESPACE,
             "record_wait": timeout_ms / 1_000,
             # A call within a call does not queue behind itself.
             "reentrant": True,
-            "on_wait": self._waits,
+            "on_wait": self.note_waits,
         }
 
-    def _waits(self, _: object) -> None:
+    def note_waits(self, _: object = None) -> None:
+        """Note that it is not the first in the queue."""
         self._has_waited = True
 
     def note_held(self) -> None:
@@ -134,9 +140,9 @@ class PlaceInTurn:
         if not self._has_waited:
             self._contended.forget(self.entities)
 
-    def note_missed(self, error: TicketLockError) -> None:
+    def note_missed(self, reason: object) -> None:
         """Note that the turn did not come: the next try runs without it."""
-        _log.warning("a unit runs without its turn at %s: %s", ", ".join(sorted(self.entities)), error)
+        _log.warning("a unit runs without its turn at %s: %s", ", ".join(sorted(self.entities)), reason)
 
 
 def entity_of(table: str, key: Mapping[str, Any]) -> str:

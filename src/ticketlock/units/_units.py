@@ -2,9 +2,12 @@
 
 import functools
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from functools import partial
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ticketlock._checks import Seconds
@@ -12,6 +15,7 @@ from ticketlock._decorating import CallKey
 from ticketlock.errors import TicketLockError
 from ticketlock.units._marks import Marks, Visible, clean, visible
 from ticketlock.units._operators import FoundMark, OpenUnit, Outcome, open_units, outcome, outcome_of_rollback, repair
+from ticketlock.units._passing import NOT_IN_TIME, Lines, Place
 from ticketlock.units._provision import Denied, check_access
 from ticketlock.units._read_locks import ReadLockLease
 from ticketlock.units._reading import COMMITTED, SERIALIZABLE, Isolation
@@ -140,7 +144,7 @@ class Units:
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         check_locks(locks)
-        self._locks, self._contended = locks, Contended()
+        self._locks, self._contended, self._lines = locks, Contended(), Lines()
         self._clocks = clocks if clocks is not None else SystemClocks()
         with as_a_unit_request(table_name=table_name, client=client):
             self._performer = UnitsTable(table_name, client=client, clocks=self._clocks, sleep=sleep)
@@ -532,17 +536,51 @@ class Units:
 
     def _stand_in_line(self, turn: PlaceInTurn, timeout_ms: int, line: ExitStack) -> None:
         assert self._locks is not None
-        before = self._locks._holds()
-        try:
-            group = self._locks.acquire_all(**turn.acquire_arguments(timeout_ms))
-            for lease in group.leases:
-                line.callback(lease.release, best_effort=True)
-            turn.note_held()
-        except TicketLockError as error:
-            turn.note_missed(error)
-        except BaseException:
-            self._locks._give_back_since(before)
-            raise
+        turn.begins()
+        began_ms, told = self._clocks.read().local_ms, SimpleQueue[None]()
+        place = Place(frozenset(turn.entities), threading.current_thread(), partial(told.put, None))
+        # Twice: an interrupt may end the first one.
+        line.callback(self._leave_line, place)
+        line.callback(self._leave_line, place)
+        self._lines.join(place)
+        if not self._lines.is_first(place):
+            turn.note_waits()
+            with suppress(Empty):
+                told.get(timeout=timeout_ms / 1_000)
+            if not self._lines.is_first(place):
+                turn.note_missed(NOT_IN_TIME)
+                line.close()
+                return
+        if self._lines.may_keep(place):
+            self._locks._take_over(place.group)
+        else:
+            self._release(place)
+            rest_ms = max(0, timeout_ms - (self._clocks.read().local_ms - began_ms))
+            before = self._locks._holds()
+            try:
+                place.group = self._locks.acquire_all(**turn.acquire_arguments(rest_ms))
+            except TicketLockError as error:
+                turn.note_missed(error)
+                line.close()
+                return
+            except BaseException:
+                self._locks._give_back_since(before)
+                raise
+        if not self._lines.is_alone(place):
+            turn.note_waits()
+        turn.note_held()
+
+    def _leave_line(self, place: Place) -> None:
+        self._lines.leave(place)
+        # Lets the thread that has its turn now run at once, rather than when this one waits.
+        time.sleep(0)
+        self._release(place)
+
+    def _release(self, place: Place) -> None:
+        with ExitStack() as releases:
+            for lease in () if place.group is None else place.group.leases:
+                releases.callback(lease.release, best_effort=True)
+        place.group = None
 
     def _outside(self, isolation: Isolation) -> Unit:
         return self._unit(self._settings.terms_outside(self._clocks, isolation))
