@@ -14,6 +14,8 @@ from ticketlock._expressions._values import ExpressionInvalid, ItemInvalid, cano
 
 KEY = {"pk": {"S": "order-42"}, "sk": {"S": "default/"}}
 
+_ATTRIBUTE = re.compile(r"(?<![:#\w])[a-z]\w*(?![\w(])")
+
 Answer = Any
 """Whether a condition is true, an item, what is shown of one; or one of these two."""
 
@@ -59,22 +61,36 @@ class Beside:
         self._client.put_item(**self._table, Item=stored)
         asked = {**self._table, "Key": KEY, **request}
         if "ConditionExpression" in request:
-            mine = _ours(lambda: Expressions(request).condition_holds(stored))
             found = _theirs(lambda: bool(self._client.put_item(**self._table, Item=stored, **request)))
         elif "UpdateExpression" in request:
             asked["ReturnValues"] = "ALL_NEW"
-            mine = _ours(lambda: ItemUpdate(Expressions(request), tuple(KEY)).applied_to(stored, KEY))
             found = _theirs(lambda: canonical_item(self._client.update_item(**asked)["Attributes"]))
         else:
             asked["ConsistentRead"] = True
-            mine = _ours(lambda: Expressions(request).projected(stored))
             found = _theirs(lambda: canonical_item(self._client.get_item(**asked).get("Item", {})))
-        return Answers(request, stored, mine, found)
+        return Answers(request, stored, ours(request, stored), found)
 
 
-def _ours(evaluate: Callable[[], Answer]) -> Answer:
+def with_names(request: dict[str, Any]) -> dict[str, Any]:
+    """The same request, with a ``#name`` for each attribute."""
+    names: dict[str, str] = {}
+
+    def named(attribute: re.Match[str]) -> str:
+        names[f"#{attribute[0]}"] = attribute[0]
+        return f"#{attribute[0]}"
+
+    texts = {kind: _ATTRIBUTE.sub(named, text) for kind, text in request.items() if kind.endswith("Expression")}
+    return {**request, **texts, **({"ExpressionAttributeNames": names} if names else {})}
+
+
+def ours(request: dict[str, Any], stored: dict[str, Any]) -> Answer:
     try:
-        return evaluate()
+        expressions = Expressions(request)
+        if "ConditionExpression" in request:
+            return expressions.condition_holds(stored)
+        if "UpdateExpression" in request:
+            return ItemUpdate(expressions, tuple(KEY)).applied_to(stored, KEY)
+        return expressions.projected(stored)
     except (ExpressionInvalid, ItemInvalid) as error:
         return Refused(error.message)
 

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from expressions.beside import DIFFERENCES, Beside, Differences
+from expressions.beside import DIFFERENCES, Answers, Beside, Differences, ours, with_names
 from expressions.written import conditions, items, projections, updates, written
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -38,6 +38,20 @@ def compared(engine: Engine, strategy: Any, kind: str, examples: int) -> Counter
 
     each()
     return answers
+
+
+@pytest.mark.parametrize(
+    ("kind", "strategy"),
+    [("ConditionExpression", conditions), ("UpdateExpression", updates()), ("ProjectionExpression", projections)],
+)
+def test_each_attribute_may_be_written_as_a_name(kind: str, strategy: Any) -> None:
+    @settings(max_examples=400, derandomize=True, database=None, phases=[Phase.generate])
+    @given(items(), strategy.map(lambda pieces: written(kind, pieces)))
+    def each(item: Any, request: Any) -> None:
+        found = Answers(request, item, ours(request, item), ours(with_names(request), item))
+        assert found.are_alike(), found
+
+    each()
 
 
 @pytest.mark.parametrize("examples", EXAMPLES)

@@ -7,7 +7,7 @@ from expressions.asked import expressions, item_of, nested, updated
 
 from ticketlock._expressions._evaluated import Expressions
 from ticketlock._expressions._updates import ItemUpdate
-from ticketlock._expressions._values import ItemInvalid
+from ticketlock._expressions._values import ItemInvalid, copy_of_item
 
 ITEM = item_of(
     n=5, txt="hello", tags={"cat", "dog"}, nums=[2, 3, 4, 5, 6, 7], nest={"k": 1, "entries": [{"q": 1}, {"q": 2}]}
@@ -43,11 +43,15 @@ def test_a_list_is_appended_to_and_begun_where_there_is_none() -> None:
     assert changed(update, l=[9]) == item_of(nums=[2, 3, 4, 5, 6, 7, 9], diary=[9, 9], turned=[9, 2, 3, 4, 5, 6, 7])
 
 
-def test_what_is_set_shares_nothing_with_what_it_was_read_from() -> None:
-    after = updated("SET copied = nest", ITEM)
-    assert after is not None
-    after["copied"]["M"]["entries"]["L"].clear()
-    assert after["nest"] == ITEM["nest"]
+def test_an_update_changes_neither_the_item_before_it_nor_what_it_was_copied_from() -> None:
+    before = copy_of_item(ITEM)
+    copied = updated("SET copied = nest", ITEM)
+    assert updated("SET copied.k = :v REMOVE copied.entries[0]", copied, v=2) == {
+        **before,
+        "copied": item_of(copied={"k": 2, "entries": [{"q": 2}]})["copied"],
+    }
+    assert copied == {**before, "copied": before["nest"]}
+    assert before == ITEM
 
 
 def test_operands_may_stand_in_parentheses_and_defaults_go_as_deep_as_the_text_is_long() -> None:

@@ -1,10 +1,14 @@
-"""Evaluates expressions on an item: document paths, and one plan for each text and set of placeholders."""
+"""Evaluates expressions on an item: document paths, and one plan for each text and set of placeholders.
+
+Trees keep their ``#names``, which are replaced where a path is followed: a name that differs from request to request,
+such as that of an owner's attribute, needs no plan of its own.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 from ticketlock._expressions._grammar import (
     BeginsWith,
@@ -25,7 +29,6 @@ from ticketlock._expressions._grammar import (
     Path,
     Placeholder,
     Update,
-    paths_in,
 )
 from ticketlock._expressions._parser import parse
 from ticketlock._expressions._values import (
@@ -34,7 +37,7 @@ from ticketlock._expressions._values import (
     Attributes,
     ExpressionInvalid,
     Value,
-    canonical,
+    canonical_item,
     check_text,
     copy_of_item,
     order_of,
@@ -58,6 +61,8 @@ _KINDS: tuple[ExpressionKind, ...] = (
     "UpdateExpression",
 )
 _MAX_PLACEHOLDER_BYTES = 255
+# The first makes the usual check a comparison of types, where `Mapping` alone would run code.
+_MAPS = (dict, Mapping)
 
 
 def value_at(item: Attributes | None, steps: Iterable[PathStep]) -> Value | None:
@@ -150,14 +155,14 @@ def members_shown(members: Attributes, branch: Branch) -> Attributes:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The expressions of a request, with ``#names`` replaced by the names of attributes.
+    """The expressions of a request.
 
     Attributes:
         checks: in DynamoDB's order. If something is wrong for any values, it is the last check, and all other
             attributes are empty.
-        looks_at: the top-level attributes that its condition and its update name; each once, sorted.
-        touches: the top-level attributes that its update changes, each once.
-        filters_by: the top-level attributes that its filter names, each once, sorted.
+        looks_at: the top-level attributes, or their ``#names``, that its condition and its update name.
+        touches: those that its update changes, in its order.
+        filters_by: those that its filter names.
     """
 
     checks: tuple[Check, ...]
@@ -165,7 +170,7 @@ class Plan:
     filter: Condition | None = None
     key_condition: Condition | None = None
     update: Update | None = None
-    projection: Branch | None = None
+    projection: tuple[Path, ...] | None = None
     looks_at: tuple[str, ...] = ()
     touches: tuple[str, ...] = ()
     filters_by: tuple[str, ...] = ()
@@ -182,20 +187,39 @@ def planned(
         checks.append(check)
         if isinstance(check, str):
             return Plan(tuple(checks))
-    trees: dict[str, Any] = {each.kind: _named(each.tree, attributes) for each in parsed}
+    trees: dict[str, Any] = {each.kind: each.tree for each in parsed}
+    paths = {each.kind: each.paths for each in parsed}
     update: Update | None = trees.get("UpdateExpression")
-    projection = trees.get("ProjectionExpression")
     return Plan(
         checks=tuple(checks),
         condition=trees.get("ConditionExpression"),
         filter=trees.get("FilterExpression"),
         key_condition=trees.get("KeyConditionExpression"),
         update=update,
-        projection=None if projection is None else branched("ProjectionExpression", _steps(projection)),
-        looks_at=tuple(sorted(set(_tops(path for kind in _LOOK_AT for path in paths_in(trees.get(kind)))))),
-        touches=() if update is None else tuple(dict.fromkeys(_tops(update.paths))),
-        filters_by=tuple(sorted(set(_tops(paths_in(trees.get("FilterExpression")))))),
+        projection=trees.get("ProjectionExpression"),
+        looks_at=_tops(path for kind in _LOOK_AT for path in paths.get(kind, ())),
+        touches=() if update is None else _tops(update.paths),
+        filters_by=_tops(paths.get("FilterExpression", ())),
     )
+
+
+def _plan(texts: tuple[tuple[ExpressionKind, str], ...], names: Mapping[str, str], values: frozenset[str]) -> Plan:
+    """The plan for these names.
+
+    What the names are matters only if two steps of paths may be the same, and in messages.
+    """
+    attributes = set(names.values())
+    if len(attributes) == len(names) and attributes.isdisjoint(_literals(texts)):
+        plan = planned(texts, tuple(zip(names, names, strict=True)), values)
+        if not (plan.checks and isinstance(plan.checks[-1], str)):
+            return plan
+    return planned(texts, tuple(names.items()), values)
+
+
+@lru_cache(maxsize=1_024)
+def _literals(texts: tuple[tuple[ExpressionKind, str], ...]) -> frozenset[str | int]:
+    """The steps of all paths."""
+    return frozenset(step for kind, text in texts for path in parse(kind, text).paths for step in path.steps)
 
 
 def _checks(parsed: Sequence[Parsed], names: Mapping[str, str], values: frozenset[str]) -> Iterator[Check]:
@@ -207,7 +231,8 @@ def _checks(parsed: Sequence[Parsed], names: Mapping[str, str], values: frozense
         tree: Any = each.tree
         if each.kind in ("ProjectionExpression", "UpdateExpression"):
             try:
-                branched(each.kind, _steps(_named(tree.paths if isinstance(tree, Update) else tree, names)))
+                paths = tree.paths if isinstance(tree, Update) else tree
+                branched(each.kind, tuple(_named(path, names) for path in paths))
             except ExpressionInvalid as error:
                 yield error.message
     yield from _unused("Names", set(names).difference(*(each.names for each in parsed)))
@@ -229,11 +254,11 @@ def _undefined(parsed: Parsed, names: Mapping[str, str], values: frozenset[str])
 
 def _indistinct(parsed: Parsed, names: Mapping[str, str]) -> Iterator[str]:
     for operator, first, others in parsed.distinct:
-        path: Path = _named(first, names)
-        if path in _named(others, names):
+        steps = _named(first, names)
+        if steps in (_named(other, names) for other in others):
             yield (
                 f"Invalid {parsed.kind}: The first operand must be distinct from the remaining operands for this "
-                f"operator or function; operator: {operator}, first operand: {written(path.steps)}"
+                f"operator or function; operator: {operator}, first operand: {written(steps)}"
             )
 
 
@@ -247,25 +272,14 @@ def _unused(which: str, idle: Iterable[str]) -> Iterator[str]:
         yield f"Value provided in ExpressionAttribute{which} unused in expressions: keys: {{{', '.join(keys)}}}"
 
 
-def _named(tree: Any, names: Mapping[str, str]) -> Any:
-    """A tree, or several, with attribute names in its paths."""
-    if not names:
-        return tree
-    if isinstance(tree, Path):
-        return Path(tuple(names[step] if isinstance(step, str) and step[0] == "#" else step for step in tree.steps))
-    if isinstance(tree, tuple):
-        return tuple(_named(each, names) for each in tree)
-    if is_dataclass(tree) and not isinstance(tree, type):
-        return replace(tree, **{each.name: _named(getattr(tree, each.name), names) for each in fields(tree)})
-    return tree
+def _named(path: Path, names: Mapping[Any, str]) -> PathSteps:
+    """The steps of a path, with the names of attributes in place of ``#names``."""
+    # Only a ``#name`` begins with that sign.
+    return tuple(map(names.get, path.steps, path.steps)) if path.is_named else path.steps
 
 
-def _steps(paths: Iterable[Path]) -> tuple[PathSteps, ...]:
-    return tuple(path.steps for path in paths)
-
-
-def _tops(paths: Iterable[Path]) -> Iterator[str]:
-    return (cast("str", path.steps[0]) for path in paths)
+def _tops(paths: Iterable[Path]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(str(path.steps[0]) for path in paths))
 
 
 class Expressions:
@@ -276,27 +290,57 @@ class Expressions:
             placeholders are ignored.
 
     Attributes:
-        key_condition, update, looks_at, touches, filters_by: as in ``Plan``.
+        key_condition, update: their trees.
 
     Raises:
         ExpressionInvalid: an expression is invalid, or a placeholder is undefined or unused.
     """
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
-        names = _given(parameters, "Names")
-        values = _given(parameters, "Values")
-        self._values = {name: _canonical(name, value) for name, value in values.items()}
-        texts = tuple((kind, _text(kind, parameters[kind])) for kind in _KINDS if kind in parameters)
-        self._plan = plan = planned(texts, tuple(names.items()), frozenset(values))
+        self._names: dict[Any, str] = _given(parameters, "ExpressionAttributeNames")
+        _check_names(self._names)
+        values = _given(parameters, "ExpressionAttributeValues")
+        try:
+            self._values = canonical_item(values)
+        except ExpressionInvalid as error:
+            message = f"ExpressionAttributeValues contains invalid value: {error.message} for key {error.where[0]}"
+            raise ExpressionInvalid(message) from None
+        texts = tuple([(kind, parameters[kind]) for kind in _KINDS if kind in parameters])
+        for kind, text in texts:
+            if not isinstance(text, str):
+                raise ExpressionInvalid(f"{kind} is a text, not {text!r}")
+        self._plan = plan = _plan(texts, self._names, frozenset(values))
         for check in plan.checks:
             if isinstance(check, str):
                 raise ExpressionInvalid(check)
-            kind, demand = check
+            expression, demand = check
             complaint = demand.complaint(self._values)
             if complaint is not None:
-                raise ExpressionInvalid(f"Invalid {kind}: {complaint}")
+                raise ExpressionInvalid(f"Invalid {expression}: {complaint}")
         self.key_condition, self.update = plan.key_condition, plan.update
-        self.looks_at, self.touches, self.filters_by = plan.looks_at, plan.touches, plan.filters_by
+
+    @property
+    def looks_at(self) -> list[str]:
+        """The top-level attributes that its condition and its update name; each once, sorted."""
+        return sorted(self._attributes(self._plan.looks_at))
+
+    @property
+    def touches(self) -> tuple[str, ...]:
+        """The top-level attributes that its update changes, each once, in its order."""
+        return tuple(self._attributes(self._plan.touches))
+
+    @property
+    def filters_by(self) -> list[str]:
+        """The top-level attributes that its filter names, each once, sorted."""
+        return sorted(self._attributes(self._plan.filters_by))
+
+    def _attributes(self, tops: tuple[str, ...]) -> dict[str, None]:
+        return dict.fromkeys(map(self._names.get, tops, tops))
+
+    def steps(self, path: Path) -> PathSteps:
+        """The steps of a path, with the names of attributes."""
+        # As `_named`, without its call: nothing is done more often.
+        return tuple(map(self._names.get, path.steps, path.steps)) if path.is_named else path.steps
 
     def value(self, value: Placeholder) -> Value:
         return self._values[value.name]
@@ -306,7 +350,7 @@ class Expressions:
         if isinstance(operand, Placeholder):
             return self._values[operand.name]
         if isinstance(operand, Path):
-            return value_at(item, operand.steps)
+            return value_at(item, self.steps(operand))
         return _size(self.found(operand.operand, item))
 
     def condition_holds(self, item: Attributes | None) -> bool:
@@ -320,7 +364,10 @@ class Expressions:
     def holds(self, condition: Condition, item: Attributes | None) -> bool:
         match condition:
             case Every(conditions):
-                return all(self.holds(each, item) for each in conditions)
+                for each in conditions:  # noqa: SIM110
+                    if not self.holds(each, item):
+                        return False
+                return True
             case Either(conditions):
                 return any(self.holds(each, item) for each in conditions)
             case Not(inner):
@@ -346,7 +393,9 @@ class Expressions:
     def projected(self, item: Attributes) -> Attributes:
         """A copy of what a read returns of an item."""
         projection = self._plan.projection
-        return copy_of_item(item if projection is None else members_shown(item, projection))
+        if projection is None:
+            return copy_of_item(item)
+        return copy_of_item(members_shown(item, branched("ProjectionExpression", tuple(map(self.steps, projection)))))
 
 
 def _compares(operator: str, one: Value | None, other: Value | None) -> bool:
@@ -390,41 +439,39 @@ def _contains(whole: Value | None, part: Value | None) -> bool:
     return part_kind in ("S", "N", "B") and kind in (part_kind + "S", part_kind) and kind != "N" and wanted in content
 
 
-def _text(kind: str, text: Any) -> str:
-    if not isinstance(text, str):
-        raise ExpressionInvalid(f"{kind} is a text, not {text!r}")
-    return text
-
-
-def _canonical(name: str, value: Any) -> Value:
-    try:
-        return canonical(value)
-    except ExpressionInvalid as error:
-        message = f"ExpressionAttributeValues contains invalid value: {error.message} for key {name}"
-        raise ExpressionInvalid(message) from None
-
-
-def _given(parameters: Mapping[str, Any], which: str) -> Mapping[str, Any]:
-    parameter = f"ExpressionAttribute{which}"
+def _given(parameters: Mapping[str, Any], parameter: str) -> dict[Any, Any]:
     given: Any = parameters.get(parameter)
     if given is None:
         return {}
-    if not isinstance(given, Mapping):
+    if not isinstance(given, _MAPS):
         raise ExpressionInvalid(f"{parameter} is a map, not {given!r}")
     if not given:
         raise ExpressionInvalid(f"{parameter} must not be empty")
-    for key, value in given.items():
-        if not isinstance(key, str) or (which == "Names" and not isinstance(value, str)):
-            raise ExpressionInvalid(f"{parameter} contains no text: {key!r}: {value!r}")
+    _check_keys(parameter, tuple(given))
+    return dict(given)
+
+
+@lru_cache(maxsize=1_024)
+def _check_keys(parameter: str, keys: tuple[Any, ...]) -> None:
+    for key in keys:
         check_text(key)
-        if which == "Names":
-            check_text(value)
         if len(key) > _MAX_PLACEHOLDER_BYTES:
             raise ExpressionInvalid(
                 f"{parameter} contains invalid key: The expression attribute map contains a key that is too long; "
                 f"size of key: {len(key.encode())}"
             )
-        if which == "Names" and not (value and len(value.encode()) <= MAX_NAME_BYTES):
-            why = f"Attribute name is longer than {MAX_NAME_BYTES} bytes" if value else "Empty attribute name"
-            raise ExpressionInvalid(f"{parameter} contains invalid value: {why} for key {key}")
-    return given
+
+
+def _check_names(names: Mapping[str, Any]) -> None:
+    for key, name in names.items():
+        # Nearly all names are short and ASCII.
+        if isinstance(name, str) and name.isascii() and 0 < len(name) <= MAX_NAME_BYTES:
+            continue
+        check_text(name)
+        why = None
+        if not name:
+            why = "Empty attribute name"
+        elif len(name.encode()) > MAX_NAME_BYTES:
+            why = f"Attribute name is longer than {MAX_NAME_BYTES} bytes"
+        if why is not None:
+            raise ExpressionInvalid(f"ExpressionAttributeNames contains invalid value: {why} for key {key}")

@@ -10,10 +10,10 @@ A name may not be a reserved word: https://docs.aws.amazon.com/amazondynamodb/la
 
 import base64
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from ticketlock._expressions._values import ORDERED_TYPES, TYPES, ExpressionInvalid, Value, order_of
 
@@ -237,9 +237,14 @@ def _written(value: Value) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A document path: names or ``#names`` of attributes and members of maps, indexes of elements of lists."""
+    """A document path: names or ``#names`` of attributes and members of maps, indexes of elements of lists.
+
+    Attributes:
+        is_named: whether it has a ``#name``.
+    """
 
     steps: tuple[str | int, ...]
+    is_named: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,6 +385,7 @@ class Parsed:
     Attributes:
         tree: the condition, the update, or the paths of a projection.
         names, values: the ``#names`` and the ``:values`` that it uses.
+        paths: all of its paths.
         demands: what it demands of the values.
         distinct: operators, each with the path of its first operand and the paths that must differ from it.
     """
@@ -388,27 +394,17 @@ class Parsed:
     tree: Condition | Update | tuple[Path, ...]
     names: frozenset[str]
     values: frozenset[str]
+    paths: tuple[Path, ...]
     demands: tuple[Demand, ...]
     distinct: tuple[tuple[str, Path, tuple[Path, ...]], ...]
 
 
-def paths_in(tree: Any) -> Iterator[Path]:
-    """All paths in a condition, an update, or a part of one."""
-    if isinstance(tree, Path):
-        yield tree
-    elif isinstance(tree, tuple):
-        for each in tree:
-            yield from paths_in(each)
-    elif is_dataclass(tree):
-        for each in fields(tree):
-            yield from paths_in(getattr(tree, each.name))
-
-
 class Operands(Tokens):
-    """Parses operands, and notes what they demand of the request."""
+    """Parses operands, and notes their paths and what they demand of the request."""
 
     def __init__(self, kind: ExpressionKind, text: str) -> None:
         super().__init__(kind, text)
+        self.paths: list[Path] = []
         self.demands: list[Demand] = []
         self.distinct: list[tuple[str, Path, tuple[Path, ...]]] = []
 
@@ -447,7 +443,9 @@ class Operands(Tokens):
                 self.must("]")
         if len(steps) > _MAX_STEPS:
             raise self.wrong(f"The document path has too many nesting levels; nesting levels: {len(steps)}")
-        return Path(tuple(steps))
+        path = Path(tuple(steps), any(isinstance(step, str) and step.startswith("#") for step in steps))
+        self.paths.append(path)
+        return path
 
     def _name(self) -> str:
         name = self.next

@@ -61,9 +61,10 @@ def key_range(partition: Kinds, sort: Kinds, expressions: Expressions) -> KeyRan
     parts: dict[str, _Part] = {}
     for condition in _conditions_in(expressions.key_condition):
         path, part = _part(condition)
-        if path.steps not in {(name,) for name in (*partition, *sort)}:
-            raise ExpressionInvalid(f"{_UNSUPPORTED}: {written(path.steps)} is not in the key")
-        name = str(path.steps[0])
+        steps = expressions.steps(path)
+        if steps not in {(name,) for name in (*partition, *sort)}:
+            raise ExpressionInvalid(f"{_UNSUPPORTED}: {written(steps)} is not in the key")
+        name = str(steps[0])
         if name in parts:
             raise ExpressionInvalid("KeyConditionExpressions must only contain one condition per key")
         for value in part.values:

@@ -336,4 +336,4 @@ def parse(kind: ExpressionKind, text: str) -> Parsed:
     for token in reader.tokens:
         placeholders.get(token[:1], set()).add(token)
     names, values = frozenset(placeholders["#"]), frozenset(placeholders[":"])
-    return Parsed(kind, tree, names, values, tuple(reader.demands), tuple(reader.distinct))
+    return Parsed(kind, tree, names, values, tuple(reader.paths), tuple(reader.demands), tuple(reader.distinct))

@@ -13,7 +13,6 @@ from ticketlock._expressions._values import (
     ItemInvalid,
     Value,
     copy_of,
-    copy_of_item,
     levels_of,
     total,
 )
@@ -49,25 +48,34 @@ class ItemUpdate:
     def applied_to(self, item: Attributes | None, key: Attributes) -> Attributes | None:
         """The item after the update; None if there was none, and the update sets and adds nothing.
 
+        It shares the values that stay as they are with ``item``: none may be changed, only replaced.
+
         Everything that the expression reads, and every index of an element, refers to the item before the update.
 
         Raises:
             ItemInvalid: a needed attribute is missing, or has another type.
         """
-        update, value_of = self._update, self._expressions.value
+        update, value_of, steps_of = self._update, self._expressions.value, self._expressions.steps
         takes_away = update.removals or update.deletions
         if item is None and takes_away and not update.assignments and not update.additions:
             return None
-        new = [(path.steps, copy_of(self._value(source, item))) for path, source in update.assignments]
-        new += [(path.steps, _added(value_at(item, path.steps), value_of(value))) for path, value in update.additions]
-        gone = [path.steps for path in update.removals]
+        new = {steps_of(path): self._value(source, item) for path, source in update.assignments}
+        for path, value in update.additions:
+            steps = steps_of(path)
+            new[steps] = _added(value_at(item, steps), value_of(value))
+        gone = [steps_of(path) for path in update.removals]
         for path, value in update.deletions:
-            left = _without(value_at(item, path.steps), value_of(value))
+            steps = steps_of(path)
+            left = _without(value_at(item, steps), value_of(value))
             if left is None:
-                gone.append(path.steps)
+                gone.append(steps)
             else:
-                new.append((path.steps, left))
-        after = copy_of_item(item if item is not None else key)
+                new[steps] = left
+        after = dict(item if item is not None else key)
+        # What is changed in place is copied before.
+        for top in {str(steps[0]) for steps in (*new, *gone) if len(steps) > 1}:
+            if top in after:
+                after[top] = copy_of(after[top])
         _change(after, new, gone)
         return after
 
@@ -76,14 +84,14 @@ class ItemUpdate:
             case Placeholder():
                 return self._expressions.value(source)
             case Path():
-                found = value_at(item, source.steps)
+                found = value_at(item, self._expressions.steps(source))
                 if found is None:
                     raise ItemInvalid("The provided expression refers to an attribute that does not exist in the item")
                 return found
             case Sum(left, right, negative):
                 return total(self._value(left, item), self._value(right, item), negative=negative)
             case IfNotExists(path, otherwise):
-                found = value_at(item, path.steps)
+                found = value_at(item, self._expressions.steps(path))
                 return found if found is not None else self._value(otherwise, item)
             case Append(left, right):
                 one, other = self._value(left, item), self._value(right, item)
@@ -95,7 +103,7 @@ class ItemUpdate:
 def _added(found: Value | None, value: Value) -> Value:
     """What ADD makes of a value."""
     if found is None:
-        return copy_of(value)
+        return value
     if "N" in value:
         return total(found, value, negative=False)
     ((kind, members),) = value.items()
@@ -115,10 +123,12 @@ def _without(found: Value | None, value: Value) -> Value | None:
     return {kind: left} if left else None
 
 
-def _change(after: Attributes, new: list[tuple[PathSteps, Value]], gone: list[PathSteps]) -> None:
+def _change(after: Attributes, new: dict[PathSteps, Value], gone: list[PathSteps]) -> None:
     """Set and remove. All targets are found before any list changes its length."""
-    places = [(_parent(after, steps), steps, value) for steps, value in new]
-    emptied = [(_parent(after, steps), steps[-1]) for steps in gone]
+    places: list[tuple[Any, PathSteps, Value]] = [
+        (after if len(steps) == 1 else _parent(after, steps), steps, value) for steps, value in new.items()
+    ]
+    emptied = [(after if len(steps) == 1 else _parent(after, steps), steps[-1]) for steps in gone]
     appended: dict[int, list[tuple[int, list[Any], Value]]] = {}
     for parent, steps, value in places:
         step = steps[-1]

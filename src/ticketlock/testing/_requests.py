@@ -12,11 +12,11 @@ from ticketlock._expressions._evaluated import Expressions
 from ticketlock._expressions._grammar import BeginsWith, Condition, Placeholder
 from ticketlock._expressions._key_conditions import key_range
 from ticketlock._expressions._updates import ItemUpdate
-from ticketlock._expressions._values import Attributes, ItemInvalid, copy_of_item, size_of
+from ticketlock._expressions._values import Attributes, ItemInvalid, canonical_item, copy_of_item, size_of
 from ticketlock.testing._indexes import SecondaryIndex
 from ticketlock.testing._refusals import Reason, Refused, conflict, invalid
 from ticketlock.testing._stored import Key
-from ticketlock.testing._tables import ItemId, MemoryTables, Reply, Table, item_of
+from ticketlock.testing._tables import ItemId, MemoryTables, Reply, Table
 
 _PLACEHOLDERS = ("ExpressionAttributeNames", "ExpressionAttributeValues")
 _CONDITION = ("ConditionExpression", *_PLACEHOLDERS, "ReturnValuesOnConditionCheckFailure")
@@ -104,8 +104,9 @@ def _asked(operation: str) -> tuple[tuple[str, ...], frozenset[str], Mapping[str
 def check(operation: str, parameters: Mapping[str, Any]) -> None:
     """Refuse missing and unknown parameters."""
     required, known, choices = _asked(operation)
-    for missing in (name for name in required if name not in parameters):
-        raise ParamValidationError(report=f'Missing required parameter in input: "{missing}"')
+    for name in required:
+        if name not in parameters:
+            raise ParamValidationError(report=f'Missing required parameter in input: "{name}"')
     if not parameters.keys() <= known:
         name = min(parameters.keys() - known)
         raise NotImplementedError(f"MemoryDynamoDB does not know the parameter {name} of {operation}")
@@ -319,8 +320,9 @@ class ItemWrite:
         expressions = Expressions(parameters)
         given: Attributes | None = None
         if operation.startswith("Put"):
-            given = item_of(table, parameters["Item"])
+            given = canonical_item(parameters["Item"])
             key = table.key_of(given, is_item=True)
+            table.check(given)
         else:
             key = table.key_of(parameters["Key"])
         update = ItemUpdate(expressions, table.key_names) if operation.startswith("Update") else None
@@ -342,9 +344,10 @@ class ItemWrite:
         after = self.given
         if self.update is not None:
             try:
-                after = self.update.applied_to(before, self.table.key_item(self.parameters["Key"]))
+                key = self.table.key_item(self.parameters["Key"]) if before is None else {}
+                after = self.update.applied_to(before, key)
                 if after is not None:
-                    self.table.checked(after)
+                    self.table.check(after)
             except (ItemInvalid, Refused) as error:
                 message = error.message if isinstance(error, Refused) else str(error)
                 return WritePlan(self.table, self.key, before, before, {"Code": "ValidationError", "Message": message})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from ticketlock._expressions._values import MAX_ITEM_BYTES, Attributes, Value, canonical, canonical_item, size_of
+from ticketlock._expressions._values import MAX_ITEM_BYTES, Attributes, Value, canonical, size_of
 from ticketlock.testing._indexes import (
     Described,
     IndexDelay,
@@ -325,16 +325,14 @@ class Table:
         for index in self.indexes.values():
             index.note(before, item)
 
-    def checked(self, item: Attributes) -> Attributes:
-        """Check an item for this table."""
-        self.key_of(item, is_item=True)
+    def check(self, item: Attributes) -> None:
+        """Check an item, whose key was checked, for this table."""
         # Only text beyond ASCII is longer than its printed form, so most items need not be measured exactly.
         if len(repr(item)) * _MOST_BYTES_A_CHARACTER > MAX_ITEM_BYTES and size_of(item) > MAX_ITEM_BYTES:
             raise invalid("Item size has exceeded the maximum allowed size")
         for index in self.indexes.values():
             index.check(item)
         check_vectors(item, self.vector_indexes.values(), self.searched_kinds)
-        return item
 
     def partition(
         self, pk: KeyPart, at_least: KeyPart | None = None, after: KeyPart | None = None, *, is_forward: bool = True
@@ -400,11 +398,6 @@ class MemoryTables:
             yield watch.changed
         finally:
             self._watches.remove(watch)
-
-
-def item_of(table: Table, given: Any) -> Attributes:
-    """Parse and check the item in a request."""
-    return table.checked(canonical_item(given))
 
 
 def check_size_of_transaction(items: Iterable[Sequence[Attributes | None]]) -> None:

@@ -213,9 +213,9 @@ def _returned(given: Parameters, before: Attributes | None, after: Attributes | 
 
 def _updated(given: Parameters) -> Branch:
     parameters = {name: given[name] for name in ("ConditionExpression", "UpdateExpression") if name in given}
-    update = Expressions({**parameters, **{name: given[name] for name in (_NAMES, _VALUES) if given.get(name)}}).update
-    paths = update.paths if update is not None else ()
-    return branched("UpdateExpression", tuple(path.steps for path in paths))
+    expressions = Expressions({**parameters, **{name: given[name] for name in (_NAMES, _VALUES) if given.get(name)}})
+    paths = expressions.update.paths if expressions.update is not None else ()
+    return branched("UpdateExpression", tuple(map(expressions.steps, paths)))
 
 
 class UnitClient:
