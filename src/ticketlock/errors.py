@@ -217,9 +217,11 @@ class ConditionFailed(UnitError):
     Attributes:
         table: the name of the item's table.
         key: the item's key, in Python values.
+        at: of a call for many items, its position among them; None of any other statement.
     """
 
     def __init__(self, table: str, key: collections.abc.Mapping[str, object], condition: str) -> None:
+        self.at: int | None = None
         self.table = table
         self.key = dict(key)
         super().__init__(f"the condition {condition!r} does not hold for {_named(table, key)}")

@@ -27,7 +27,9 @@ Work = Callable[[aio.Units, UnitTable], Coroutine[Any, Any, Any]]
 STATEMENTS: dict[str, Callable[[Any, UnitTable, Any], object]] = {
     "get": lambda unit, table, key: unit.get(table, key),
     "get_all": lambda unit, table, key: unit.get_all([(table, key)]),
+    "prefetch": lambda unit, table, key: unit.prefetch([(table, key)]),
     "put": lambda unit, table, key: unit.put(table, key),
+    "put_all": lambda unit, table, key: unit.put_all(table, [key]),
     "update": lambda unit, table, key: unit.update(table, key, "SET balance = :n", {":n": 1}),
     "a blind update": lambda unit, table, key: unit.update(table, key, "SET balance = :n", {":n": 1}, blind=True),
     "delete": lambda unit, table, key: unit.delete(table, key),

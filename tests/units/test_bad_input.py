@@ -447,7 +447,7 @@ NO_NUMBER_OF_A_KEY: list[Any] = [
 @IN_MEMORY
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_a_value_that_a_key_cannot_have_is_named(ann: Party, statement: str) -> None:
-    unit, target = ann.begin(), "item" if statement == "put" else "key"
+    unit, target = ann.begin(), {"put": "item", "put_all": "items[0]"}.get(statement, "key")
     keys: list[tuple[UnitTable, str, dict[str, Any]]] = [
         *((ann.accounts, "id", {"id": bad}) for bad in NO_TEXT_OF_A_KEY),
         *((ann.lines, "sk", {"pk": "a", "sk": bad}) for bad in NO_NUMBER_OF_A_KEY),

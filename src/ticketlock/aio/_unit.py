@@ -1,7 +1,7 @@
 """A unit of work for tasks."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
@@ -12,7 +12,7 @@ from ticketlock.units._low_level import LowLevelUnitOfWork, Reply
 from ticketlock.units._queries import QueryRequest
 from ticketlock.units._reading import Isolation
 from ticketlock.units._settings import keeping
-from ticketlock.units._statements import StatementRequest
+from ticketlock.units._statements import StatementRequest, for_each
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._unit import UnitFace
 from ticketlock.units._unit_of_work import UnitOfWork
@@ -153,6 +153,53 @@ class Unit(UnitFace):
         request = StatementRequest("check", table, key, condition=condition, values=values, names=names)
         found: dict[str, Any] | None = await self._perform(self._unit_of_work.item_before(request))
         return found
+
+    async def put_all(
+        self,
+        table: UnitTable,
+        items: Iterable[Mapping[str, Any]],
+        *,
+        condition: Any = None,
+        values: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] | None = None,
+    ) -> list[dict[str, Any] | None]:
+        """Put many items in one call; return those that they replace."""
+        requests = for_each("put", table, items, condition=condition, values=values, names=names)
+        found: list[dict[str, Any] | None] = await self._perform(self._unit_of_work.items_before(requests))
+        return found
+
+    async def update_all(
+        self,
+        table: UnitTable,
+        keys: Iterable[Mapping[str, Any]],
+        update: str,
+        values: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] | None = None,
+        *,
+        condition: Any = None,
+    ) -> list[dict[str, Any] | None]:
+        """Update many items alike; return the new ones."""
+        requests = for_each("update", table, keys, condition=condition, values=values, names=names, update=update)
+        found: list[dict[str, Any] | None] = await self._perform(self._unit_of_work.items_after(requests))
+        return found
+
+    async def delete_all(
+        self,
+        table: UnitTable,
+        keys: Iterable[Mapping[str, Any]],
+        *,
+        condition: Any = None,
+        values: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] | None = None,
+    ) -> list[dict[str, Any] | None]:
+        """Delete many items; return those that existed."""
+        requests = for_each("delete", table, keys, condition=condition, values=values, names=names)
+        found: list[dict[str, Any] | None] = await self._perform(self._unit_of_work.items_before(requests))
+        return found
+
+    async def prefetch(self, wanted: Sequence[tuple[UnitTable, Mapping[str, Any]]]) -> None:
+        """Read items so that later statements need no read."""
+        await self._perform(self._unit_of_work.prefetch(wanted, PYTHON))
 
     # By hand.
 

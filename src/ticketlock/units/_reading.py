@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ticketlock._expressions._values import Attributes, canonical_item
+from ticketlock.errors import TableError
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Marked, Meeting, met_at, read_committed
 from ticketlock.units._record import UnitRecord, UnitRecords
@@ -20,7 +21,7 @@ from ticketlock.units._tables import UnitTable
 from ticketlock.units._work import VERSION_BYTES, ItemState, Work, chunks, conflict
 from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import MOST_TOGETHER, Get, GetMany, GetTogether
-from ticketlock.wire._requests import ForkingSteps
+from ticketlock.wire._requests import ForkingSteps, Together
 
 LEVELS = "one of the levels of ticketlock.units: UNCOMMITTED, COMMITTED, SERIALIZABLE or READ_LOCK"
 """What an error about a level says is allowed."""
@@ -110,6 +111,22 @@ class Reader:
                     break
                 for marked in ended.values():
                     yield from self._meeting.resolve_all(marked)
+            found += items
+        return found
+
+    def serializable_batches(
+        self, batches: Sequence[Sequence[Wanted]], *, together: bool = False
+    ) -> ForkingSteps[list[Item | None]]:
+        """The same in batches of up to 100, which are read at once.
+
+        Args:
+            together: whether each batch is read in a transaction.
+        """
+        steps = tuple(self.serializable(batch, together=together, exactly=together) for batch in batches)
+        found: list[Item | None] = []
+        for items in (yield Together(steps)):
+            if isinstance(items, TableError):
+                raise items
             found += items
         return found
 
@@ -210,6 +227,17 @@ def read_unread(places: Sequence[ItemState], work: Work, reading: Reader) -> For
             work.reads += 1
             items = yield from reading.serializable([Wanted(place.table, place.key) for place in together])
             _take(together, items, work)
+
+
+def read_each(places: Sequence[ItemState], work: Work, reading: Reader) -> ForkingSteps[None]:
+    """Read items that were not read yet, each by itself, and evaluate blind updates of them."""
+    once = each_once(places)
+    batches = list(chunks([Wanted(place.table, place.key) for place in once], MOST_TOGETHER))
+    items = yield from reading.serializable_batches(batches)
+    for place, item in zip(once, items, strict=True):
+        work.reads += 1
+        place.read_number = work.reads
+        _take_first(place, item, work)
 
 
 def each_once(places: Sequence[ItemState]) -> list[ItemState]:

@@ -1,6 +1,6 @@
 """Statements, evaluated on an item as the unit has it, with DynamoDB's expressions and by its rules."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
@@ -62,6 +62,7 @@ class StatementRequest:
     Attributes:
         table, target: on which item: the item of a put, the key of the others.
         python: what converts them to AttributeValues.
+        at: its position in a call for many items; None for a statement of its own.
     """
 
     kind: StatementKind
@@ -73,12 +74,19 @@ class StatementRequest:
     names: Any = None
     update: Any = None
     python: Python = PYTHON
+    at: int | None = None
+
+    @property
+    def field(self) -> str:
+        """The caller's name for the target."""
+        name = "item" if self.kind == "put" else "key"
+        return name if self.at is None else f"{name}s[{self.at}]"
 
     def arguments(self) -> StatementArguments:
         if self.kind == "check" and self.condition is None:
             raise InvalidUnitRequest("condition", None, "a condition: `get` makes sure that an item does not change")
         python = self.python
-        target = python.item(field_of_target(self.kind), self.target)
+        target = python.item(self.field, self.target)
         condition = python.condition(self.condition)
         values, names = python.values(self.values), python.names(self.names)
         parameters = {
@@ -89,14 +97,18 @@ class StatementRequest:
         return target, {name: each for name, each in parameters.items() if each}
 
 
-def field_of_target(kind: StatementKind) -> str:
-    return "item" if kind == "put" else "key"
+def for_each(kind: StatementKind, table: Any, targets: Any, **given: Any) -> list[StatementRequest]:
+    """The same statement on each of many items."""
+    if isinstance(targets, str | bytes | Mapping) or not isinstance(targets, Iterable):
+        field = "items" if kind == "put" else "keys"
+        raise InvalidUnitRequest(field, targets, f"a list of {field}: [{{...}}, ...]")
+    return [StatementRequest(kind, table, target, at=at, **given) for at, target in enumerate(targets)]
 
 
 def statement(request: StatementRequest, table: UnitTable, given: StatementArguments, marks: Marks) -> Statement:
     """A statement, checked as far as possible without the item."""
     kind, (target, parameters) = request.kind, given
-    field = field_of_target(kind)
+    field = request.field
     marks.check_free_of_ours(field, target)
     key = table.key_of(field, target) if kind == "put" else table.key_alone(field, target)
     if kind == "update":

@@ -1,7 +1,7 @@
 """A unit of work for threads."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
@@ -11,7 +11,7 @@ from ticketlock.units._low_level import LowLevelUnitOfWork, UnitClient
 from ticketlock.units._queries import QueryRequest
 from ticketlock.units._reading import Isolation
 from ticketlock.units._settings import keeping
-from ticketlock.units._statements import StatementRequest
+from ticketlock.units._statements import StatementRequest, for_each
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._unit_of_work import UnitOfWork
 from ticketlock.units._values import PYTHON
@@ -271,6 +271,95 @@ class Unit(UnitFace):
         request = StatementRequest("check", table, key, condition=condition, values=values, names=names)
         found: dict[str, Any] | None = self._perform(self._unit_of_work.item_before(request))
         return found
+
+    def put_all(
+        self,
+        table: UnitTable,
+        items: Iterable[Mapping[str, Any]],
+        *,
+        condition: Any = None,
+        values: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] | None = None,
+    ) -> list[dict[str, Any] | None]:
+        """Put many items, as ``put`` does one after the other, but read in batches: up to 100 items take a request.
+
+        All of them are in the unit afterwards, or, if an error is raised, none.
+
+        Args:
+            table: from ``Units.table``.
+            items: whole items. Of two with one key the later one counts.
+            condition, values, names: of each, as for ``put``.
+
+        Returns:
+            For each the item that it replaces; None if there was none.
+
+        Raises:
+            ConditionFailed: ``at`` and ``key`` tell of which item. The unit may continue.
+            InvalidUnitRequest: names the item by its position: ``items[3].id``.
+            ItemTooLarge, UnitConflict, UnitContended, UnitRolledBack, UnitForgotten, TableError: as for ``put``.
+        """
+        requests = for_each("put", table, items, condition=condition, values=values, names=names)
+        found: list[dict[str, Any] | None] = self._perform(self._unit_of_work.items_before(requests))
+        return found
+
+    def update_all(
+        self,
+        table: UnitTable,
+        keys: Iterable[Mapping[str, Any]],
+        update: str,
+        values: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] | None = None,
+        *,
+        condition: Any = None,
+    ) -> list[dict[str, Any] | None]:
+        """The same update of many items; see ``put_all``. A key that is given twice is updated twice.
+
+        Args:
+            table, keys: which items.
+            update, values, names, condition: as for ``update``.
+
+        Returns:
+            Each item after its update.
+        """
+        requests = for_each("update", table, keys, condition=condition, values=values, names=names, update=update)
+        found: list[dict[str, Any] | None] = self._perform(self._unit_of_work.items_after(requests))
+        return found
+
+    def delete_all(
+        self,
+        table: UnitTable,
+        keys: Iterable[Mapping[str, Any]],
+        *,
+        condition: Any = None,
+        values: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] | None = None,
+    ) -> list[dict[str, Any] | None]:
+        """Delete many items, those that exist; see ``put_all``.
+
+        Args:
+            table, keys: which items.
+            condition, values, names: of each, as for ``put``.
+
+        Returns:
+            For each the item that was deleted; None if there was none.
+        """
+        requests = for_each("delete", table, keys, condition=condition, values=values, names=names)
+        found: list[dict[str, Any] | None] = self._perform(self._unit_of_work.items_before(requests))
+        return found
+
+    def prefetch(self, wanted: Sequence[tuple[UnitTable, Mapping[str, Any]]]) -> None:
+        """Read items so that later statements need no read: up to 100 take a request, and several are sent at once.
+
+        Each item is read by itself, as a statement reads it; ``get_all`` reads items of one instant. The commit checks
+        only those that the unit uses afterwards. At ``READ_LOCK`` all of them are marked.
+
+        Args:
+            wanted: pairs of a table and a key.
+
+        Raises:
+            The errors of ``get``.
+        """
+        self._perform(self._unit_of_work.prefetch(wanted, PYTHON))
 
     def commit(self) -> None:
         """Write everything, or nothing. A second call does nothing.

@@ -12,6 +12,7 @@ from ticketlock._checks import boolean
 from ticketlock._expressions._values import MAX_ITEM_BYTES, Attributes, Value
 from ticketlock.errors import (
     CommittedUnfinished,
+    ConditionFailed,
     InvalidUnitRequest,
     OutcomeUnknown,
     TableRefused,
@@ -39,6 +40,7 @@ from ticketlock.units._reading import (
     are_of_one_instant,
     each_once,
     is_as_seen,
+    read_each,
     read_unread,
 )
 from ticketlock.units._record import UnitRecords
@@ -46,7 +48,7 @@ from ticketlock.units._rows import NEVER_USED, Receipt, read_receipt
 from ticketlock.units._saved import Resumed, SavedUnit, save
 from ticketlock.units._settings import SaveOptions, Terms, check_of, check_room
 from ticketlock.units._state import UnitState
-from ticketlock.units._statements import StatementArguments, StatementRequest, statement
+from ticketlock.units._statements import Statement, StatementArguments, StatementRequest, statement
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._turns import PlaceInTurn
 from ticketlock.units._values import PYTHON, Python
@@ -162,9 +164,7 @@ class UnitOfWork:
         self, wanted: Sequence[tuple[Any, Any]], isolation: Isolation | None, python: Python
     ) -> ForkingSteps[list[Any]]:
         level = self._level(isolation)
-        if not isinstance(wanted, Sequence) or not all(isinstance(each, tuple) and len(each) == 2 for each in wanted):
-            raise InvalidUnitRequest("wanted", wanted, "a list of pairs of a table and a key: [(table, {...}), ...]")
-        places = [self._place(table, python.item("key", key)) for table, key in wanted]
+        places = self._wanted(wanted, python)
         yield from self.begin()
         if level in (SERIALIZABLE, READ_LOCK):
             yield from self._read_unread(places)
@@ -173,6 +173,21 @@ class UnitOfWork:
             return [python.back(place.image) for place in places]
         images = yield from self._newest(places, level)
         return [python.back(place.image if place.is_written else images[id(place)]) for place in places]
+
+    def prefetch(self, wanted: Sequence[tuple[Any, Any]], python: Python) -> ForkingSteps[None]:
+        """Read items that later statements use."""
+        yield from self._alone(self._prefetch(wanted, python))
+
+    def _prefetch(self, wanted: Sequence[tuple[Any, Any]], python: Python) -> ForkingSteps[None]:
+        places = self._wanted(wanted, python)
+        yield from self.begin()
+        if not self.repeated:
+            yield from self._read_each(places)
+
+    def _wanted(self, wanted: Sequence[tuple[Any, Any]], python: Python) -> list[ItemState]:
+        if not isinstance(wanted, Sequence) or not all(isinstance(each, tuple) and len(each) == 2 for each in wanted):
+            raise InvalidUnitRequest("wanted", wanted, "a list of pairs of a table and a key: [(table, {...}), ...]")
+        return [self._place(table, python.item("key", key)) for table, key in wanted]
 
     def _newest(self, places: Sequence[ItemState], level: Isolation) -> ForkingSteps[dict[int, Attributes | None]]:
         """Images as they are now, by the places' identities; those that the unit has written are not shown.
@@ -273,6 +288,13 @@ class UnitOfWork:
         self.state.check_open()
         self._check_as_glimpsed(place)
         before = place.image
+        place.image = after = self._after(made, place, before)
+        if made.kind != "check":
+            place.is_written = self._has_written = True
+        return before, after
+
+    def _after(self, made: Statement, place: ItemState, before: Attributes | None) -> Attributes | None:
+        """The item after a statement, which is not in the unit yet."""
         # Also if the condition fails: what the caller does next depends on the item as it was read.
         place.is_checked = True
         place.is_asserted |= made.kind == "check"
@@ -282,10 +304,46 @@ class UnitOfWork:
         if made.table.is_guarded and place.before is None and after is not None and self.terms.engine == "native":
             allowed = f'"marked", or None: {made.table.name} is guarded, and inserts into it are committed by marks'
             raise InvalidUnitRequest("engine", "native", allowed)
-        place.image = after
-        if made.kind != "check":
-            place.is_written = self._has_written = True
-        return before, after
+        return after
+
+    def items_before(self, requests: Sequence[StatementRequest]) -> ForkingSteps[list[Any]]:
+        """The items before statements that are added to the unit together, or not at all."""
+        both = yield from self._evaluate_all(requests)
+        return [PYTHON.back(before) for before, _ in both]
+
+    def items_after(self, requests: Sequence[StatementRequest]) -> ForkingSteps[list[Any]]:
+        """The items after them, likewise."""
+        both = yield from self._evaluate_all(requests)
+        return [PYTHON.back(after) for _, after in both]
+
+    def _evaluate_all(self, requests: Sequence[StatementRequest]) -> ForkingSteps[list[Both]]:
+        given = [(request, request.arguments()) for request in requests]
+        return (yield from self._alone(self._evaluate_each(given)))
+
+    def _evaluate_each(self, given: Sequence[tuple[StatementRequest, StatementArguments]]) -> ForkingSteps[list[Both]]:
+        marks, own = self._work.marks, self._tables.check_own
+        made = [statement(request, own(request.table), arguments, marks) for request, arguments in given]
+        yield from self.begin()
+        if self.repeated:
+            return [(None, None)] * len(made)
+        places = [self._work.place(each.table, each.key) for each in made]
+        yield from self._read_each(places)
+        # An error in another task may have ended the block meanwhile.
+        self.state.check_open()
+        both, images = list[Both](), dict[int, Attributes | None]()
+        for at, (each, place) in enumerate(zip(made, places, strict=True)):
+            self._check_as_glimpsed(place)
+            before = images.get(id(place), place.image)
+            try:
+                after = images[id(place)] = self._after(each, place, before)
+            except ConditionFailed as error:
+                error.at = at
+                raise
+            both.append((before, after))
+        for place in places:
+            place.image, place.is_written = images[id(place)], True
+        self._has_written |= bool(places)
+        return both
 
     def _check_as_glimpsed(self, place: ItemState) -> None:
         """End the unit if an item differs from what a lower level has shown: the caller may depend on what it saw."""
@@ -528,6 +586,15 @@ class UnitOfWork:
         finally:
             if self._read_locks.record.is_ending:
                 self.state.note("fails")
+
+    def _read_each(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
+        """Read those that were not read yet, each by itself; or mark them, if the unit marks what it reads."""
+        unread = [place for place in places if not place.is_read]
+        if self._read_locks is not None:
+            yield from self._read_unread(unread)
+        elif unread:
+            self._approach(unread)
+            yield from read_each(unread, self._work, self._reading)
 
     def _read_blind(self, places: Iterable[ItemState]) -> ForkingSteps[None]:
         """Read the targets of blind updates, so few at once that one transaction can hold items of any sizes."""
