@@ -6,6 +6,8 @@ The sides:
 
 - ours: reads one by one; rivals back off.
 - ours, get_all: reads by one ``get_all``; rivals take turns.
+- ours, together and ours, behind, and both: likewise one by one, with ``mark_together`` and ``finish_behind``, which
+  differ for more than 100 items; ``close`` follows, and is not timed.
 - ScalarDB: its strictest isolation, which is ours, and otherwise its defaults.
 - ScalarDB, fastest: its default isolation, which permits write skew, a commit in one phase, and an answer before the
   items are written.
@@ -38,6 +40,7 @@ from units_cost import RACE_COLUMNS, RIVALS, WORK_S, Race, Subject, race
 
 from ticketlock import LockClient
 from ticketlock.units import Units
+from ticketlock.units._work import MOST_ACTIONS
 
 PEER = "ScalarDB"
 SIZES = (1, 3, 10, 100, 500)
@@ -45,7 +48,14 @@ QUICK_SIZES = (3, 10)
 READ_SIZE = 10
 NETWORK_S = 0.005
 DELAYS_S = (0.0, NETWORK_S)
-MOST_OF_SCALARDB = {(3, "ours"): 0.75, (3, "ours, get_all"): 0.4, (100, "ours"): 1.05, (100, "ours, get_all"): 0.1}
+MOST_OF_SCALARDB = {
+    (3, "ours"): 0.75,
+    (3, "ours, get_all"): 0.4,
+    (100, "ours"): 1.05,
+    (100, "ours, get_all"): 0.1,
+    (500, "ours, both"): 1.1,
+    (500, "ours, get_all"): 0.5,
+}
 """By N and side: at most so much of ScalarDB's time, with the delay of a network."""
 
 _NETWORK = f"{NETWORK_S * 1_000:.0f} ms"
@@ -87,14 +97,16 @@ class Side:
         race_name: how it handles conflicts, for the table of the race.
         update: reads and updates ``count`` items from number ``first`` on; returns seconds.
         read: only reads them; returns seconds.
-        race: twenty threads update the item of a number for some seconds.
+        race: twenty threads update the item of a number for some seconds; None for no race.
+        settle: what it does after its answer, before the next side begins.
     """
 
     name: str
     race_name: str
     update: Callable[[int, int], float]
     read: Callable[[int, int], float]
-    race: Callable[[int, int], Race]
+    race: Callable[[int, int], Race] | None
+    settle: Callable[[], object] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -163,9 +175,22 @@ def ours(url: str) -> Iterator[Sequence[Side]]:
 
             return Side(name, race_name, update, read, race_ours)
 
+        def choice(name: str, *, mark_together: bool = False, finish_behind: bool = False) -> Side:
+            other, table = Subject(url, subject.names), subject.names["units"]
+            other.units = Units(table, client=other.client, mark_together=mark_together, finish_behind=finish_behind)
+            other.accounts = other.units.table(other.names["accounts"])
+
+            def update(first: int, count: int) -> float:
+                return timed(lambda: other.update(_keys(first, count), together=False, update=_ADD))
+
+            return Side(name, name, update, update, None, other.units.close)
+
         yield [
             side("ours", "ours, backing off", subject.units, together=False),
             side("ours, get_all", "ours, in turn", units_in_turn, together=True),
+            choice("ours, together", mark_together=True),
+            choice("ours, behind", finish_behind=True),
+            choice("ours, both", mark_together=True, finish_behind=True),
         ]
 
 
@@ -190,10 +215,17 @@ def compared(
         # The first transaction may insert, and the next one finishes what others have left.
         for _ in range(2):
             side.update(first, count)
-        does[side.name] = do = partial(side.update if kind == "update" else side.read, first, count)
+            side.settle()
+        does[side.name] = do = partial(_settled, side, kind, first, count)
         counts[side.name] = _counts(proxy, do)
     ms = _ms(proxy, does, rounds)
     return {name: Measured(counts[name], ms[name]) for name in does}
+
+
+def _settled(side: Side, kind: Kind, first: int, count: int) -> float:
+    seconds = (side.update if kind == "update" else side.read)(first, count)
+    side.settle()
+    return seconds
 
 
 def _counts(proxy: CountingProxy, do: Callable[[], object]) -> Counts:
@@ -237,8 +269,9 @@ def print_race(run: Run, on: str, sides: Sequence[Side]) -> None:
     """Race on one item, one side after the other, and print the results."""
     rows = []
     for item, side in enumerate(sides, _RIVALS_ITEM):
-        side.update(item, 1)
-        rows.append([side.race_name, *side.race(item, _QUICK_RACE_S if run.quick else _RACE_S).cells])
+        if side.race is not None:
+            side.update(item, 1)
+            rows.append([side.race_name, *side.race(item, _QUICK_RACE_S if run.quick else _RACE_S).cells])
     run.table(f"{RIVALS} rivals, {WORK_S * 1_000:.0f} ms of work, on {on}", RACE_COLUMNS, rows)
 
 
@@ -260,19 +293,21 @@ def measure(run: Run) -> None:
             mine = stack.enter_context(ours(proxy.url))
             sides = [*mine, *(stack.enter_context(scalardb(*each, proxy.url)) for each in _SETTINGS.items())]
             warm_up(run, sides)
+            # The choices differ only where units are committed by marks.
+            few = [side for side in sides if side.race is not None]
             updates = {
-                count: compared(sides, proxy, "update", count, _update_rounds(run, count))
+                count: compared(few if count <= MOST_ACTIONS else sides, proxy, "update", count, _rounds(run, count))
                 for count in (QUICK_SIZES if run.quick else SIZES)
             }
             read_rounds = _QUICK_ROUNDS if run.quick else _READ_ROUNDS
-            reads = {READ_SIZE: compared(sides, proxy, "read", READ_SIZE, read_rounds)}
+            reads = {READ_SIZE: compared(few, proxy, "read", READ_SIZE, read_rounds)}
             show(run, "a transaction that reads and updates N items", name, updates)
             show(run, f"a transaction that only reads {READ_SIZE} items", name, reads)
             print_race(run, name, sides)
             check_targets(run, name, updates)
 
 
-def _update_rounds(run: Run, count: int) -> int:
+def _rounds(run: Run, count: int) -> int:
     return _QUICK_ROUNDS if run.quick else max(_LEAST_ROUNDS, _UPDATED_ITEMS // count)
 
 

@@ -26,6 +26,7 @@ FLOORS = {
     "ticketlock._checks": 2,
     "ticketlock._decorating": 2,
     "ticketlock._expressions": 2,
+    "ticketlock._version": 1,
     "ticketlock.errors": 1,
 }
 INFRA_ROOMS = {

@@ -16,7 +16,7 @@ from units.conftest import PATIENCE_S
 
 from ticketlock import InvalidUnitRequest, LockClient, LockLost, aio, create_table
 from ticketlock.units import COMMITTED, READ_LOCK, Unit, Units, UnitTable
-from ticketlock.units._passing import MOST_IN_A_ROW, Lines, Place
+from ticketlock.units._passing import MOST_IN_A_ROW, Lines, PlaceInLine
 from ticketlock.units._turns import _ENTITY_BYTES, _MOST_KNOWN, NAMESPACE, Contended, entity_of
 
 
@@ -404,7 +404,7 @@ def test_a_turn_whose_locks_are_lost_is_not_passed_on(
 def test_a_place_is_first_once_those_before_it_have_left_in_any_order() -> None:
     lines, told = Lines(), list[str]()
     first, second, third, other = places = [
-        Place(frozenset([entity]), caller, partial(told.append, caller))
+        PlaceInLine(frozenset([entity]), caller, partial(told.append, caller))
         for entity, caller in (("a", "first"), ("a", "second"), ("a", "third"), ("b", "other"))
     ]
     for place in places:

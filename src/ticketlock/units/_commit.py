@@ -5,7 +5,7 @@ the instant of the commit, everything is as the unit has read it.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -162,6 +162,16 @@ def _is_taken(parameters: Mapping[str, Any]) -> bool:
     return True
 
 
+Behind = Callable[[ForkingSteps[None]], bool]
+"""Takes the steps that finish the items of a committed unit, to perform them behind its caller; returns whether it
+has."""
+
+
+def in_front(_: ForkingSteps[None]) -> bool:
+    """Finish the items before the commit returns."""
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Commit:
     """What a unit commits in addition to its items.
@@ -171,6 +181,7 @@ class Commit:
         state: of the unit, to which the commit reports how far it has come.
         receipt: the name's receipt, as it was read.
         lock_check: the check that a lock is held, as in the low-level API; None for none.
+        behind: where its items are finished.
     """
 
     terms: Terms
@@ -178,6 +189,7 @@ class Commit:
     state: UnitState
     receipt: Receipt = NEVER_USED
     lock_check: Mapping[str, Any] | None = None
+    behind: Behind = in_front
 
 
 def writes_beside(commit: Commit, now_ms: int) -> tuple[Write, ...]:

@@ -101,7 +101,7 @@ class MarkedCommit:
         except TicketLockError as error:
             if not (yield from self._abort(error)):
                 raise
-        yield from self._finish()
+        yield from self._finish_somewhere()
 
     def end_after_interrupt(self) -> ForkingSteps[None]:
         """After an interrupt: roll back, or finish if the unit is committed. What fails is left to other processes."""
@@ -118,7 +118,7 @@ class MarkedCommit:
                 yield from self._unmark_all()
                 return
             state.note("decision is applied")
-        yield from self._finish()
+        yield from self._finish(self._entries)
 
     # The record.
 
@@ -190,14 +190,14 @@ class MarkedCommit:
         placed: list[ItemState] = []
         met: list[Marked] = []
         conflicts: list[ItemState] = []
-        for (request, places), reply in zip(batches, replies, strict=True):
+        for (_, places), reply in zip(batches, replies, strict=True):
             if isinstance(reply, TableError):
                 self._is_answered = False
                 raise reply
             self._note(reply)
             if reply.applied:
                 placed += places
-            elif isinstance(request, TransactWrite) and reply.refused[-1]:
+            elif len(reply.refused) > len(places) and reply.refused[-1]:
                 raise self._ended(reply.items[-1])
             else:
                 own = self._sort(places, reply, met, conflicts)
@@ -210,7 +210,12 @@ class MarkedCommit:
     def _batches(self, left: Sequence[ItemState]) -> list[tuple[Request, list[ItemState]]]:
         alone = [place for place in left if self._has_version(place)]
         together = [place for place in left if not self._has_version(place)]
-        batches: list[tuple[Request, list[ItemState]]] = [(self._mark(place), [place]) for place in alone[:_AT_ONCE]]
+        batches: list[tuple[Request, list[ItemState]]]
+        if self._commit.terms.marks_together:
+            some = islice(that_fit_together(alone, MOST_ACTIONS), _AT_ONCE)
+            batches = [(_together(list(map(self._mark, batch))), batch) for batch in some]
+        else:
+            batches = [(self._mark(place), [place]) for place in alone[:_AT_ONCE]]
         # One transaction at a time: each includes the head, so two would conflict with each other.
         for batch in islice(that_fit_together(together, _MARKS_TOGETHER), 1):
             # Checked with the head: after the unit's end a late copy would mark an item that was deleted meanwhile.
@@ -340,11 +345,34 @@ class MarkedCommit:
                 if isinstance(reply, TableError):
                     _log.warning("a mark of the unit %s is not removed yet: %s", self._head.unit, reply)
 
-    def _finish(self) -> ForkingSteps[None]:
+    def _finish_somewhere(self) -> ForkingSteps[None]:
+        """Finish the items, behind the caller or before it goes on."""
+        if not self._commit.behind(self._finish(self._entries)):
+            left = (yield from self._finish_together()) if self._commit.terms.marks_together else self._entries
+            yield from self._finish(left)
+
+    def _finish_together(self) -> ForkingSteps[list[Entry]]:
+        """Write new values in transactions. Returns those of which a transaction failed: each is written by itself."""
+        left = list[Entry]()
+        entries = iter(self._entries)
+        batches = [list(islice(entries, len(batch))) for batch in that_fit_together(self._marked, MOST_ACTIONS)]
+        for some in chunks(batches, _AT_ONCE):
+            replies = yield Together(tuple(_together(list(map(self._finishing, batch))) for batch in some))
+            for batch, reply in zip(some, replies, strict=True):
+                if isinstance(reply, TableError) or not reply.applied:
+                    left += batch
+                else:
+                    self._note(reply)
+        return left
+
+    def _finishing(self, entry: Entry) -> Write:
+        return finish(entry, self._head.unit, self._marks)
+
+    def _finish(self, entries: Sequence[Entry]) -> ForkingSteps[None]:
         """Write each new value, and close the record. What DynamoDB refuses is raised; what fails is left."""
         unit = self._head.unit
         try:
-            refused = yield from self._finish_items()
+            refused = yield from self._finish_items(entries)
         except TableError as error:
             _log.warning("the unit %s is committed, and not finished yet: %s", unit, error)
             return
@@ -359,11 +387,11 @@ class MarkedCommit:
         except TableError as error:
             _log.warning("the unit %s is committed, and not finished yet: %s", unit, error)
 
-    def _finish_items(self) -> ForkingSteps[list[tuple[Entry, TableRefused]]]:
-        """Write the new values; return those that DynamoDB refuses."""
+    def _finish_items(self, entries: Sequence[Entry]) -> ForkingSteps[list[tuple[Entry, TableRefused]]]:
+        """Write new values; return those that DynamoDB refuses."""
         refused, failed = list[tuple[Entry, TableRefused]](), None
-        for batch in chunks(self._entries, _AT_ONCE):
-            replies = yield Together(tuple(finish(entry, self._head.unit, self._marks) for entry in batch))
+        for batch in chunks(entries, _AT_ONCE):
+            replies = yield Together(tuple(map(self._finishing, batch)))
             for entry, reply in zip(batch, replies, strict=True):
                 if is_for_contents(reply):
                     refused.append((entry, reply))
@@ -391,6 +419,10 @@ class MarkedCommit:
 
     def _note(self, reply: Reply) -> None:
         self._is_answered = self._is_answered and not reply.unanswered
+
+
+def _together(writes: Sequence[Write]) -> Request:
+    return writes[0] if len(writes) == 1 else TransactWrite(tuple(writes))
 
 
 def _is_committed(row: Item | None) -> bool:

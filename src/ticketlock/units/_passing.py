@@ -18,7 +18,7 @@ NOT_IN_TIME = "the calls of this process that came before it took too long"
 
 
 @dataclass(eq=False, slots=True)
-class Place:
+class PlaceInLine:
     """The place of one call among those of its process that want the same locks.
 
     Attributes:
@@ -37,8 +37,8 @@ class Place:
 
 @dataclass(slots=True)
 class _Line:
-    first: Place
-    behind: deque[Place] = field(default_factory=deque)
+    first: PlaceInLine
+    behind: deque[PlaceInLine] = field(default_factory=deque)
     in_a_row: int = 1
 
 
@@ -49,7 +49,7 @@ class Lines:
         self._lines: dict[frozenset[str], _Line] = {}
         self._mutex = threading.Lock()
 
-    def join(self, place: Place) -> None:
+    def join(self, place: PlaceInLine) -> None:
         """Take the last place, unless the first one is of the same caller."""
         with self._mutex:
             line = self._lines.get(place.entities)
@@ -60,15 +60,15 @@ class Lines:
             else:
                 line.behind.append(place)
 
-    def is_first(self, place: Place) -> bool:
+    def is_first(self, place: PlaceInLine) -> bool:
         """Whether its call holds the locks that it was passed, or has to acquire them."""
         return place.is_within or self._lines[place.entities].first is place
 
-    def is_alone(self, place: Place) -> bool:
+    def is_alone(self, place: PlaceInLine) -> bool:
         """Whether no other call of the process waits for the same locks."""
         return not self._lines[place.entities].behind
 
-    def may_keep(self, place: Place) -> bool:
+    def may_keep(self, place: PlaceInLine) -> bool:
         """Whether the locks that it was passed are still held, and it is not yet the turn of other processes."""
         if place.group is None:
             return False
@@ -79,7 +79,7 @@ class Lines:
         line.in_a_row = 1
         return False
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: PlaceInLine) -> None:
         """Give up a place, if it was taken. The next call gets the locks; if there is none, they stay with the place.
 
         Calling it again does nothing, or the rest after an interrupt.

@@ -183,7 +183,7 @@ class ReadLocks(MarkedCommit):
             if not (yield from self._abort(error)):
                 self.record.note("is settled")
                 raise
-        yield from self._finish()
+        yield from self._finish_somewhere()
         self.record.note("is settled")
 
     def _deciding(self, now: Moment) -> Write:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
-from ticketlock._checks import duration_ms, text
+from ticketlock._checks import boolean, duration_ms, text
 from ticketlock.errors import InvalidLockRequest, InvalidUnitRequest
 from ticketlock.units._marks import Marks
 from ticketlock.units._reading import LEVELS, READ_LOCK, SERIALIZABLE, Isolation
@@ -76,6 +76,7 @@ class Terms:
         saved: the record of the saved unit that it continues; None for a new unit.
         step: which step of that unit it is; None for none.
         names_kept_s: for how long the receipt of its name is kept.
+        marks_together: whether it marks, and finishes, its items in transactions.
     """
 
     unit: str
@@ -88,6 +89,7 @@ class Terms:
     saved: UnitRecord | None = None
     step: SavedStep | None = None
     names_kept_s: int = NAMES_ARE_KEPT_S
+    marks_together: bool = False
 
     @property
     def id(self) -> str:
@@ -154,9 +156,13 @@ class UnitsSettings:
     marks: Marks
     timeout: Any
     names_kept_s: int = NAMES_ARE_KEPT_S
+    mark_together: bool = False
+    finish_behind: bool = False
 
     def __post_init__(self) -> None:
         _timeout_ms(self.timeout)
+        for field in ("mark_together", "finish_behind"):
+            boolean(field, getattr(self, field), InvalidUnitRequest)
 
     def terms(
         self,
@@ -192,6 +198,7 @@ class UnitsSettings:
             engine=engine,
             step=None if step is None else SavedStep(text("step", step, NAME_BYTES, InvalidUnitRequest)),
             names_kept_s=self.names_kept_s,
+            marks_together=self.mark_together,
         )
 
     def terms_outside(self, clocks: Clocks, isolation: Any) -> Terms:

@@ -22,7 +22,7 @@ from ticketlock.errors import (
     UnitForgotten,
     UnitTooLarge,
 )
-from ticketlock.units._commit import Commit, commit_natively, may_be_sent_blindly
+from ticketlock.units._commit import Behind, Commit, commit_natively, in_front, may_be_sent_blindly
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Meeting
@@ -96,8 +96,10 @@ class UnitOfWork:
         *,
         turn: PlaceInTurn | None = None,
         resumed: Resumed | None = None,
+        behind: Behind = in_front,
     ) -> None:
         self.terms = terms
+        self._behind = behind
         self._turn = turn
         self.state = UnitState(terms.id)
         self.repeated = resumed is not None and resumed.is_repeated
@@ -395,7 +397,9 @@ class UnitOfWork:
 
     def _commit(self) -> ForkingSteps[None]:
         lock_check = check_of(self.terms.under) if self.terms.under is not None else None
-        commit = Commit(self.terms, self._records.table, self.state, self._receipt or NEVER_USED, lock_check)
+        commit = Commit(
+            self.terms, self._records.table, self.state, self._receipt or NEVER_USED, lock_check, self._behind
+        )
         touched = self._touched()
         guards = self._guards.of_inserts(touched, self._work)
         if guards:

@@ -72,8 +72,27 @@ class Beside(Call):
 
 def finished_by(call: Call) -> tuple[str, Key] | None:
     """The committed unit whose new value a write gives to an item, and the item."""
-    asked = call.parameters
-    if call.operation not in ("put_item", "update_item") or isinstance(call, Beside) or asked["TableName"] == UNITS:
+    if call.operation not in ("put_item", "update_item") or isinstance(call, Beside):
+        return None
+    return _finished(call.parameters)
+
+
+def finishes(call: Call) -> bool:
+    """Whether a transaction finishes the items of a unit that was committed before."""
+    return all("#mark.#unit = :unit" in asked.get("ConditionExpression", "") for asked in _actions(call))
+
+
+def finished_together(call: Call) -> list[tuple[str, Key]]:
+    """The new values that it gives to items then, as of ``finished_by``."""
+    return [found for asked in _actions(call) if finishes(call) and (found := _finished(asked)) is not None]
+
+
+def _actions(call: Call) -> list[Any]:
+    return [asked for action in call.parameters["TransactItems"] for asked in action.values()]
+
+
+def _finished(asked: Mapping[str, Any]) -> tuple[str, Key] | None:
+    if asked["TableName"] == UNITS:
         return None
     item = asked.get("Item", {})
     if MARKS.version not in item and "#version = :unit" not in asked.get("UpdateExpression", ""):
@@ -89,6 +108,8 @@ def written_by(call: Call) -> str | None:
         kind, _, correction = action.get("Put", {}).get("Item", {}).get("row", {}).get("S", "").partition("#")
         if kind == "c":
             return str(correction)
+    if finishes(call):
+        return None
     for action in call.parameters["TransactItems"]:
         for asked in action.values():
             if asked["TableName"] == UNITS and "#state = :committed" in asked.get("UpdateExpression", ""):

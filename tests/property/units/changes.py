@@ -55,9 +55,9 @@ _COMMIT_NATIVELY = _commit.commit_natively
 class MarkedThatKeepsSilent(MarkedCommit):
     """Leaves to others what DynamoDB has refused, as if they could write it."""
 
-    def _finish(self) -> ForkingSteps[None]:
+    def _finish(self, entries: Sequence[Entry]) -> ForkingSteps[None]:
         try:
-            yield from super()._finish()
+            yield from super()._finish(entries)
         except CommittedUnfinished:
             return
 
@@ -188,10 +188,10 @@ class MarkedThatClosesAtOnce(MarkedCommit):
 class MarkedThatClosesBefore(MarkedCommit):
     """Closed before the new values are written."""
 
-    def _finish(self) -> ForkingSteps[None]:
+    def _finish(self, entries: Sequence[Entry]) -> ForkingSteps[None]:
         reply: Reply = yield Pause(0)
         yield from _meeting.close(self._records, self._head, reply.now.latest_ms)
-        yield from super()._finish()
+        yield from super()._finish(entries)
 
 
 def pass_by_without_order(self: Meeting, met: Marked) -> ForkingSteps[None]:

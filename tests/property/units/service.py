@@ -23,6 +23,7 @@ from property.units.calls import (
     create_tables,
     elements,
     finished_by,
+    finished_together,
     in_short,
     is_a_plain_insert,
     may_be_refused,
@@ -124,6 +125,10 @@ class Service:
         """
         client: Any = self.memory
         if call.operation in TRANSACTIONS:
+            if self.refuses.intersection(finished_together(call)):
+                if pending is not None:
+                    pending.is_over, pending.error = True, answered("ValidationException", call.operation)
+                return
             which = client.in_steps(call.operation, **call.parameters)
             work = AtWork(call, which, pending, self.time.now_ms)
             self.at_work.append(work)

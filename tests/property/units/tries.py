@@ -1,7 +1,8 @@
 """One try of a unit in the simulated world of units, and what it must see of its own writes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from boto3.dynamodb.conditions import Key as KeyOf
@@ -21,6 +22,7 @@ from ticketlock.errors import (
     UnitContended,
     UnitRolledBack,
 )
+from ticketlock.units._commit import Behind, in_front
 from ticketlock.units._queries import QueryRequest
 from ticketlock.units._reading import COMMITTED, READ_LOCK, SERIALIZABLE, UNCOMMITTED, Isolation
 from ticketlock.units._record import _DIGITS
@@ -31,6 +33,7 @@ from ticketlock.units._tables import UnitTable
 from ticketlock.units._unit_of_work import UnitOfWork
 from ticketlock.units._values import PYTHON
 from ticketlock.wire._actions import Actions, Sleep
+from ticketlock.wire._requests import ForkingSteps
 
 # Without faults a unit ends within that time: a lease that it waits for, and its own time-outs.
 LONGEST_MS = 120_000
@@ -89,8 +92,8 @@ def value_of(item: Mapping[str, Any] | None) -> Value:
     return None if item is None else tuple(int(each) for each in item[ELEMENTS])
 
 
-def verbs_of(world: UnitsWorld, terms: Terms, resumed: Resumed | None = None) -> UnitOfWork:
-    unit_of_work = UnitOfWork(terms, UNITS, world.tables, MARKS, resumed=resumed)
+def verbs_of(world: UnitsWorld, terms: Terms, resumed: Resumed | None = None, behind: Behind = in_front) -> UnitOfWork:
+    unit_of_work = UnitOfWork(terms, UNITS, world.tables, MARKS, resumed=resumed, behind=behind)
     unit_of_work._meeting._jitter = world.jitter
     return unit_of_work
 
@@ -101,15 +104,28 @@ def one_try(world: UnitsWorld, machine: Machine, plan: Plan, born_ms: int) -> Ac
     unit = unit_id(world, machine.read().wall_ms)
     under = Under(checker.token) if plan.is_under else None
     level = READ_LOCK if plan.is_locking else SERIALIZABLE
-    kept_s = checker.names_kept_s
-    terms = Terms(unit, born_ms, plan.timeout_ms, level, plan.name, under, plan.engine, names_kept_s=kept_s)
+    # Not by chance, which would change all schedules.
+    together = world.numbers % 2 == 0
+    terms = Terms(unit, born_ms, plan.timeout_ms, level, plan.name, under, plan.engine, marks_together=together)
+    terms = replace(terms, names_kept_s=checker.names_kept_s)
     record = Record(unit, world.numbers, checker.step, world.time.now_ms, name=plan.name)
     record.fence = under.token if under is not None else None
     record.machine, record.born_ms = machine.name, born_ms
     checker.begins(record)
-    unit_of_work = verbs_of(world, terms)
+    left = list[ForkingSteps[None]]()
+    unit_of_work = verbs_of(world, terms, behind=in_front if world.numbers % 4 < 2 else partial(_goes_on, left))
     checker.notes(f"{machine.name} begins {unit}: {plan.statements} {plan.engine} {plan.name} {record.fence}")
-    return (yield from to_its_end(world, machine, unit_of_work, record, plan))
+    is_last = yield from to_its_end(world, machine, unit_of_work, record, plan)
+    for steps in left:
+        yield from _thinks(world)
+        yield from _tells(world, machine, unit, steps)
+    return is_last
+
+
+def _goes_on(left: list[ForkingSteps[None]], steps: ForkingSteps[None]) -> bool:
+    """A unit whose items are finished after its commit is reported."""
+    left.append(steps)
+    return True
 
 
 def to_its_end(
@@ -136,7 +152,7 @@ def to_its_end(
             end = SAVED
         else:
             record.ends_at, record.ends_ms = checker.step, world.time.now_ms
-            yield from _commits(world, machine, unit_of_work)
+            yield from _tells(world, machine, unit_of_work.terms.unit, unit_of_work.commit())
             end = REPEATED if unit_of_work.repeated else REPORTED_COMMITTED
     except InvalidUnitRequest:
         raise
@@ -156,11 +172,11 @@ def to_its_end(
     return True
 
 
-def _commits(world: UnitsWorld, machine: Machine, unit_of_work: UnitOfWork) -> Actions[None]:
-    """The commit, which reports what the service refuses after the decision."""
-    told, unit = False, unit_of_work.terms.unit
+def _tells(world: UnitsWorld, machine: Machine, unit: str, steps: ForkingSteps[None]) -> Actions[None]:
+    """A commit, or what is left of it: reports what the service refuses after the decision."""
+    told = False
     try:
-        yield from machine.driver.perform_steps(unit_of_work.commit())
+        yield from machine.driver.perform_steps(steps)
     except CommittedUnfinished as error:
         told = True
         if error.unit != unit or not error.keys:
