@@ -47,6 +47,7 @@ from ticketlock.locks._items import LockName
 from ticketlock.locks._lock_table import LockTable, create_table
 from ticketlock.locks._operators import LockSummary
 from ticketlock.locks._outcomes import Claim, Grant, LockState, Place, Position, Released
+from ticketlock.wire._sdk import client_config
 
 __all__ = [
     "AlreadyHeld",
@@ -90,6 +91,7 @@ __all__ = [
     "UnitRolledBack",
     "UnitTooLarge",
     "UnsupportedFormat",
+    "client_config",
     "create_table",
     "pessimistic",
 ]

@@ -3,14 +3,41 @@
 import math
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, cast
 
-from ticketlock.errors import InvalidLockRequest, TicketLockError
+from ticketlock.errors import InvalidLockRequest, InvalidUnitRequest, TicketLockError, all_at_once
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 Seconds = float | timedelta
 
 RefusalType = Callable[[str, Any, str], TicketLockError]
 """An error that names a field, its value and what is allowed."""
+
+
+class Refusals:
+    """The checks of a constructor's arguments: what they refuse is raised as one error."""
+
+    def __init__(self) -> None:
+        self._found: list[InvalidLockRequest | InvalidUnitRequest] = []
+
+    def of(self, check: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What the check returns; if it refuses, a value that no one may use, since ``raise_all`` raises."""
+        try:
+            return check(*args, **kwargs)
+        except (InvalidLockRequest, InvalidUnitRequest) as refused:
+            self._found.append(refused)
+            return cast(T, None)
+
+    def raise_all(self, kind: type[InvalidLockRequest] | type[InvalidUnitRequest] = InvalidLockRequest) -> None:
+        """End the checks.
+
+        Raises:
+            kind: a check has refused; the error tells what every one has refused.
+        """
+        if self._found:
+            raise all_at_once(kind, self._found)
 
 
 def text(field: str, value: Any, max_bytes: int, refused: RefusalType = InvalidLockRequest) -> str:

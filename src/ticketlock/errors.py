@@ -35,6 +35,7 @@ import collections.abc
 import datetime
 import json
 import math
+import typing
 
 __all__ = [
     "AlreadyHeld",
@@ -66,6 +67,8 @@ __all__ = [
     "UnsupportedFormat",
 ]
 
+E = typing.TypeVar("E", bound="TicketLockError")
+
 _SHOWN = 300
 _HOLDERS_NAMED = 3
 _ITEMS_NAMED = 5
@@ -83,20 +86,22 @@ class InvalidLockRequest(TicketLockError, ValueError):
     """A request is malformed: the message says which field, its value and what is allowed.
 
     Attributes:
-        field: where in the request, for example ``task.input``.
+        field: where in the request, for example ``task.input``; of several, the first.
         value: its value, shortened.
         allowed: the values that are allowed.
+        problems: a sentence for each invalid field: a constructor tells of all its arguments at once.
     """
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
         self.field, self.value, self.allowed = field, shown(value), allowed
         self._value_in_json = shown_as_json(value)
-        super().__init__(f"{field} is {self.value}; allowed: {allowed}")
+        self.problems: tuple[str, ...] = (f"{field} is {self.value}; allowed: {allowed}",)
+        super().__init__(*self.problems)
 
     def in_json(self) -> "InvalidLockRequest":
         """This error, about a value in a JSON document."""
         self.value = self._value_in_json
-        self.args = (f"{self.field} is {self.value}; allowed: {self.allowed}",)
+        self.args = self.problems = (f"{self.field} is {self.value}; allowed: {self.allowed}",)
         return self
 
 
@@ -200,15 +205,17 @@ class InvalidUnitRequest(UnitError, ValueError):
     """A statement, a key or a setting of units is malformed; nothing was written.
 
     Attributes:
-        field: which, for example ``key.id``.
+        field: which, for example ``key.id``; of several, the first.
         value: its value, shortened.
         allowed: the values that are allowed, or what to do.
+        problems: a sentence for each: a constructor tells of all its arguments at once.
     """
 
     def __init__(self, field: str, value: object, allowed: str, reason: str = "") -> None:
         self.field, self.value, self.allowed = field, shown(value), allowed
         given = f"{field} is {self.value}"
-        super().__init__(f"{f'{reason} ({given})' if reason else given}; allowed: {allowed}")
+        self.problems: tuple[str, ...] = (f"{f'{reason} ({given})' if reason else given}; allowed: {allowed}",)
+        super().__init__(*self.problems)
 
 
 class ConditionFailed(UnitError):
@@ -354,9 +361,17 @@ class OutcomeUnknown(TableError):
     """
 
 
-def _as_it_was(
-    kind: type[TicketLockError], args: tuple[object, ...], attributes: collections.abc.Mapping[str, object]
-) -> TicketLockError:
+def all_at_once(kind: type[E], refused: collections.abc.Sequence[InvalidLockRequest | InvalidUnitRequest]) -> E:
+    """One error with the problems of all of them."""
+    first, problems = refused[0], tuple(problem for each in refused for problem in each.problems)
+    if len(refused) == 1 and isinstance(first, kind):
+        return first
+    message = "\n  ".join([f"{len(problems)} settings are invalid:", *problems]) if problems[1:] else problems[0]
+    every = {"field": first.field, "value": first.value, "allowed": first.allowed, "problems": problems}
+    return _as_it_was(kind, (message,), every)
+
+
+def _as_it_was(kind: type[E], args: tuple[object, ...], attributes: collections.abc.Mapping[str, object]) -> E:
     error = kind.__new__(kind)
     error.args = args
     vars(error).update(attributes)

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import pickle
 from collections.abc import Callable, Hashable
 from datetime import timedelta
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Any
 import boto3
 import pytest
 from aiobotocore.config import AioConfig
+from aiobotocore.session import get_session
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.places import Emulated, Kind, Moved, Wire
@@ -25,6 +27,7 @@ from ticketlock import (
     LockTable,
     TicketLockError,
     aio,
+    client_config,
     pessimistic,
 )
 from ticketlock.testing import ManualClock, MemoryDynamoDB
@@ -209,6 +212,42 @@ def test_an_sdk_client_that_retries_by_itself_is_refused_with_the_reason(place: 
 
     with pytest.raises(ValueError, match="total_max_attempts"):
         for_threads() if kind == "threads" else asyncio.run(for_tasks())
+
+
+def test_the_ready_configuration_serves_both_sdks(place: Emulated, kind: Kind) -> None:
+    async def for_tasks() -> None:
+        async with (
+            get_session().create_client("dynamodb", endpoint_url=place.endpoint, config=client_config()) as client,
+            aio.LockClient(place.table_name, client=client) as locks,
+        ):
+            assert (await locks.inspect("never-used")).item is None
+
+    def for_threads() -> None:
+        client = boto3.client("dynamodb", endpoint_url=place.endpoint, config=client_config())
+        with LockClient(place.table_name, client=client) as locks:
+            assert locks.inspect("never-used").item is None
+
+    for_threads() if kind == "threads" else asyncio.run(for_tasks())
+
+
+def test_all_wrong_settings_of_a_client_of_locks_are_told_at_once() -> None:
+    wrong: dict[str, Any] = {
+        "namespace": "a/b",
+        "lease": 0.999,
+        "record_wait": -1,
+        "check_every": 1,
+        "owner_name": "",
+        "heartbeat": "no",
+        "on_wait": 1,
+    }
+    client = boto3.client("dynamodb", region_name="us-east-1", config=client_config(retries={}))
+    with pytest.raises(InvalidLockRequest) as refused:
+        LockClient("", client=client, **wrong)
+    told = refused.value
+    assert [problem.split(" is ")[0] for problem in told.problems] == [*wrong, "table_name", "client's retries"]
+    assert str(told) == "\n  ".join(["9 settings are invalid:", *told.problems])
+    assert (told.field, told.value) == ("namespace", '"a/b"')
+    assert pickle.loads(pickle.dumps(told)).problems == told.problems
 
 
 def test_both_clients_take_the_same_arguments() -> None:

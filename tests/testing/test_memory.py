@@ -11,7 +11,7 @@ from testing.memory_requests import KEY, LOCKS, key, pages_of, put, refused, sto
 
 from ticketlock import Claim, Grant, LockLost, LockName, OutcomeUnknown, Position, RequestNotApplied
 from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB
-from ticketlock.wire._sdk import check_client, date_ms
+from ticketlock.wire._sdk import checked_client, date_ms
 
 LEASE_MS = 60_000
 
@@ -204,7 +204,7 @@ def test_a_users_own_table_need_not_have_a_sort_key(memory: MemoryDynamoDB) -> N
 
 
 def test_ticketlock_takes_it_for_a_client(memory: MemoryDynamoDB) -> None:
-    check_client(memory.client)
+    checked_client(memory.client)
 
 
 @pytest.mark.parametrize(

@@ -471,3 +471,17 @@ def test_a_null_that_is_not_true_is_refused_at_the_statement(ann: Party, account
         with pytest.raises(InvalidUnitRequest, match="Null attribute value types must have the value of true"):
             use()
     unit.client.put_item(TableName=table, Item={**key, "nothing": {"NULL": True}})
+
+
+def test_all_wrong_settings_of_units_are_told_at_once() -> None:
+    with pytest.raises(InvalidUnitRequest) as refused:
+        Units("", client=boto3.client("dynamodb", region_name="us-east-1"), prefix="", timeout=-1, keep_names_for=0)
+    assert [problem.split(" is ")[0] for problem in refused.value.problems] == [
+        "table_name",
+        "client's retries",
+        "client's connect_timeout",
+        "client's read_timeout",
+        "prefix",
+        "keep_names_for",
+        "timeout",
+    ]

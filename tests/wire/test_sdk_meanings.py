@@ -49,12 +49,13 @@ from ticketlock import (
     TableError,
     TableNotFound,
     TableRefused,
+    client_config,
 )
 from ticketlock.locks._outcomes import check_lease
 from ticketlock.locks._writes import renew
 from ticketlock.wire._actions import Refusal
 from ticketlock.wire._item_requests import Get
-from ticketlock.wire._sdk import TryAgain, check_client, date_ms, error_of_signal_handler, make_client, meaning
+from ticketlock.wire._sdk import TryAgain, checked_client, date_ms, error_of_signal_handler, make_client, meaning
 from ticketlock.wire._step_functions import Closing, Describing
 from ticketlock.wire._table_time import Moment
 
@@ -187,7 +188,7 @@ ONE_ATTEMPT: Any = {"total_max_attempts": 1}
 
 def test_ticketlock_accepts_the_client_that_it_creates() -> None:
     made = make_client(region_name="us-east-1")
-    check_client(made)
+    checked_client(made)
     check_lease(8_000, made)
     with pytest.raises(InvalidLockRequest, match=r"four read time-outs of the client \(2.0 s each\)"):
         check_lease(7_999, made)
@@ -195,14 +196,14 @@ def test_ticketlock_accepts_the_client_that_it_creates() -> None:
 
 @pytest.mark.parametrize("retries", [ONE_ATTEMPT, {"max_attempts": 0}])
 def test_a_client_with_one_attempt_and_short_time_outs_is_accepted(retries: Any) -> None:
-    check_client(client(Config(retries=retries, connect_timeout=5, read_timeout=5)))
+    checked_client(client(Config(retries=retries, connect_timeout=5, read_timeout=5)))
 
 
 @pytest.mark.parametrize("retries", [None, {"max_attempts": 3}, {"total_max_attempts": 2}, {"mode": "standard"}])
 def test_a_client_that_retries_requests_is_refused_with_the_setting(retries: Any) -> None:
     repeating = client(Config(retries=retries, connect_timeout=1, read_timeout=1))
-    with pytest.raises(ValueError, match=r"attempts .*Config\(retries=\{'total_max_attempts': 1\}\)"):
-        check_client(repeating)
+    with pytest.raises(InvalidLockRequest, match=r"client's retries is .*retries=\{'total_max_attempts': 1\}"):
+        checked_client(repeating)
 
 
 @pytest.mark.parametrize("setting", ["connect_timeout", "read_timeout"])
@@ -210,8 +211,26 @@ def test_a_client_that_retries_requests_is_refused_with_the_setting(retries: Any
 def test_a_client_that_may_hang_for_long_is_refused_with_the_setting(setting: str, value: float | None) -> None:
     timeouts: dict[str, Any] = {"connect_timeout": 1, "read_timeout": 1, setting: value}
     hanging = client(Config(retries=ONE_ATTEMPT, **timeouts))
-    with pytest.raises(ValueError, match=rf"client's {setting} is .*Config\({setting}=\.\.\.\) of at most 5 s"):
-        check_client(hanging)
+    with pytest.raises(InvalidLockRequest, match=rf"client's {setting} is .*Config\({setting}=at most 5\)"):
+        checked_client(hanging)
+
+
+def test_a_client_with_the_ready_configuration_is_accepted_and_its_other_settings_are_the_caller_s() -> None:
+    made = client(client_config(read_timeout=1, parameter_validation=True))
+    checked_client(made)
+    config: Any = made.meta.config
+    assert (config.connect_timeout, config.read_timeout, config.parameter_validation) == (1, 1, True)
+
+
+def test_all_wrong_settings_of_a_client_are_told_at_once() -> None:
+    with pytest.raises(InvalidLockRequest) as refused:
+        checked_client(client(Config()))
+    assert [each.split(" is ")[0] for each in refused.value.problems] == [
+        "client's retries",
+        "client's connect_timeout",
+        "client's read_timeout",
+    ]
+    assert all(each in str(refused.value) for each in refused.value.problems)
 
 
 def test_the_date_of_a_reply_is_read_in_whole_seconds() -> None:

@@ -44,7 +44,7 @@ class LockClient:
 
     Args:
         table_name: a lock table.
-        client: an aiobotocore client of your own: no retries (``total_max_attempts`` 1), time-outs of at most 5 s.
+        client: an aiobotocore client of your own, with ``config=ticketlock.client_config()``.
         step_functions: an aiobotocore client for Step Functions: a release then wakes waiting workflows at once.
         client_options: further arguments of ``create_client``, if ``client`` is None.
         namespace, lease, record_wait, owner_name, heartbeat, check_every, on_wait, clocks: as in

@@ -12,7 +12,7 @@ from ticketlock.locks._reads import TIME_CHECK
 from ticketlock.wire._actions import Actions, T
 from ticketlock.wire._async_performer import AsyncPerformer
 from ticketlock.wire._requests import Steps
-from ticketlock.wire._sdk import CLIENT_SETTINGS
+from ticketlock.wire._sdk import client_config
 from ticketlock.wire._table_time import Moment
 
 _log = logging.getLogger("ticketlock")
@@ -21,10 +21,9 @@ _log = logging.getLogger("ticketlock")
 def make_client(options: Mapping[str, Any]) -> Any:
     """Return a context manager that opens a DynamoDB client: short time-outs, no retries of its own."""
     # Imported here: not needed if the caller passes a client.
-    from aiobotocore.config import AioConfig
     from aiobotocore.session import get_session
 
-    return get_session().create_client("dynamodb", **{"config": AioConfig(**CLIENT_SETTINGS), **options})
+    return get_session().create_client("dynamodb", **{"config": client_config(), **options})
 
 
 class LockTable(AsyncPerformer):

@@ -8,14 +8,14 @@ from contextlib import AsyncExitStack, suppress
 from inspect import isawaitable
 from typing import Any, Self, TypeVar, overload
 
-from ticketlock._checks import Seconds
+from ticketlock._checks import Refusals, Seconds
 from ticketlock._decorating import CallKey
 from ticketlock.aio._lock_table import ToTheEnd, make_client
 from ticketlock.aio._unit import Unit
-from ticketlock.errors import ClientClosed, TicketLockError
+from ticketlock.errors import ClientClosed, InvalidUnitRequest, TicketLockError
 from ticketlock.units._behind import MOST_BEHIND, log_unfinished
 from ticketlock.units._commit import in_front
-from ticketlock.units._marks import Marks, Visible, clean, visible
+from ticketlock.units._marks import Visible, clean, visible
 from ticketlock.units._operators import FoundMark, OpenUnit, Outcome, open_units, outcome, outcome_of_rollback, repair
 from ticketlock.units._passing import NOT_IN_TIME, Lines, PlaceInLine
 from ticketlock.units._provision import Denied, check_access
@@ -30,9 +30,8 @@ from ticketlock.units._settings import (
     HeldLock,
     Terms,
     Under,
-    UnitsSettings,
     as_a_unit_request,
-    keeping_names,
+    settings_of,
 )
 from ticketlock.units._sweeping import Swept, sweep
 from ticketlock.units._tables import Tables, UnitTable
@@ -121,7 +120,7 @@ class Units:
 
     Args:
         table_name: the units' own table, as ``ticketlock.units.create_units_table`` creates it.
-        client: an aiobotocore client of your own: no retries (``total_max_attempts`` 1), time-outs of at most 5 s.
+        client: an aiobotocore client of your own, with ``config=ticketlock.client_config()``.
         client_options: further arguments of ``create_client``, if ``client`` is None.
         prefix, timeout, keep_names_for, mark_together, clocks: as in ``ticketlock.units.Units``.
         finish_behind: likewise; a task writes the new values, and the end of ``async with`` waits for it.
@@ -131,8 +130,7 @@ class Units:
         VISIBLE: for your own Query or Scan: the filter that leaves out items which units have not inserted yet.
 
     Raises:
-        InvalidUnitRequest: names the invalid argument; ``async with`` checks the client and the table's name.
-        ValueError: from ``async with``: the client is not usable; the message names the setting and the value it needs.
+        InvalidUnitRequest: names the invalid arguments; ``async with`` checks the client and the table's name.
     """
 
     def __init__(
@@ -149,13 +147,15 @@ class Units:
         finish_behind: bool = False,
         clocks: Clocks | None = None,
     ) -> None:
-        check_locks(locks)
         self._locks, self._contended, self._lines = locks, Contended(), Lines()
         self._clocks = clocks if clocks is not None else SystemClocks()
+        refusals = Refusals()
+        refusals.of(check_locks, locks)
         self._performer = UnitsTable(table_name, None, self._clocks)
-        self._settings = UnitsSettings(
-            table_name, Marks(prefix), timeout, keeping_names(keep_names_for), mark_together, finish_behind
+        self._settings = settings_of(
+            refusals, table_name, prefix, timeout, keep_names_for, mark_together, finish_behind
         )
+        refusals.raise_all(InvalidUnitRequest)
         self.VISIBLE: Visible = visible(self._settings.marks)
         self._tables, self._records = Tables(table_name), UnitRecords(table_name)
         self._client = client
@@ -396,7 +396,7 @@ class Units:
         if client is None:
             with as_a_unit_request(), needs_a_region():
                 client = await self._exit.enter_async_context(make_client(self._client_options))
-        with as_a_unit_request(table_name=self._performer.table_name, client=client):
+        with as_a_unit_request():
             self._performer.open(client)
         return self
 

@@ -9,9 +9,8 @@ from typing import Any, TypeVar
 
 import boto3
 import click
-from botocore.config import Config
 
-from ticketlock import LockClient, LockTable
+from ticketlock import LockClient, LockTable, client_config
 from ticketlock.cli._exits import CONFIGURATION, Ended
 from ticketlock.wire import _sdk
 
@@ -113,12 +112,11 @@ class CommandSettings:
             lease_s: the lease that must be renewed with this client.
             config: more settings.
         """
-        settings = {**_sdk.CLIENT_SETTINGS, **config}
         if lease_s is not None:
-            settings["read_timeout"] = min(_sdk.READ_TIMEOUT_S, lease_s / _READ_TIMEOUTS_A_LEASE)
+            config["read_timeout"] = min(_sdk.READ_TIMEOUT_S, lease_s / _READ_TIMEOUTS_A_LEASE)
         make: Any = self.session.client
         try:
-            return make(service, endpoint_url=self.endpoint_url, config=Config(**settings))
+            return make(service, endpoint_url=self.endpoint_url, config=client_config(**config))
         except ValueError as error:
             raise Ended(str(error), CONFIGURATION) from error
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any
 
-from ticketlock._checks import Seconds, boolean, callback, duration_ms, text
+from ticketlock._checks import Refusals, Seconds, boolean, callback, duration_ms, text
 from ticketlock._decorating import Decorator
 from ticketlock.client._acquire import PaceBounds
 from ticketlock.errors import InvalidLockRequest
@@ -93,17 +93,16 @@ class Defaults:
         check_every: tuple[Seconds, Seconds],
         on_wait: Told | None,
     ) -> None:
-        self._namespace = LockName("-", namespace).namespace
-        self._lease_ms = duration_ms("lease", lease, MIN_LEASE_MS, MAX_LEASE_MS)
-        self._record_wait_ms = record_wait_ms("record_wait", record_wait)
-        if not isinstance(check_every, tuple | list) or len(check_every) != 2:
-            raise InvalidLockRequest("check_every", check_every, "two durations, the shortest and the longest")
-        shortest, longest = (duration_ms("check_every", each, 1, _HOUR_MS) for each in check_every)
-        self.bounds = PaceBounds(shortest, max(shortest, longest))
+        refusals = Refusals()
+        self._namespace = refusals.of(_namespace, namespace)
+        self._lease_ms = refusals.of(duration_ms, "lease", lease, MIN_LEASE_MS, MAX_LEASE_MS)
+        self._record_wait_ms = refusals.of(record_wait_ms, "record_wait", record_wait)
+        self.bounds = refusals.of(_bounds, check_every)
         name = owner_name if owner_name is not None else f"{socket.gethostname()}:{os.getpid()}"
-        self.owner_name = text("owner_name", name, _OWNER_NAME_BYTES)
-        self._heartbeat = boolean("heartbeat", heartbeat)
-        self._on_wait = _plain("on_wait", on_wait)
+        self.owner_name = refusals.of(text, "owner_name", name, _OWNER_NAME_BYTES)
+        self._heartbeat = refusals.of(boolean, "heartbeat", heartbeat)
+        self._on_wait = refusals.of(_plain, "on_wait", on_wait)
+        refusals.raise_all()
 
     def lock(self, entity: Entity, namespace: str | None) -> LockName:
         """The name of a lock."""
@@ -187,6 +186,17 @@ def check_arguments(key: Any, options: Mapping[str, Any]) -> None:
     if options.get("owner") is not None:
         allowed = "none: calls with one owner are one acquisition, and would run at once; each gets an owner of its own"
         raise InvalidLockRequest("owner", options["owner"], allowed)
+
+
+def _namespace(given: str) -> str:
+    return LockName("-", given).namespace
+
+
+def _bounds(check_every: Any) -> PaceBounds:
+    if not isinstance(check_every, tuple | list) or len(check_every) != 2:
+        raise InvalidLockRequest("check_every", check_every, "two durations, the shortest and the longest")
+    shortest, longest = (duration_ms("check_every", each, 1, _HOUR_MS) for each in check_every)
+    return PaceBounds(shortest, max(shortest, longest))
 
 
 def _plain(name: str, given: Any) -> Told | None:

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Never, ParamSpec, Self, TypeVar
 
-from ticketlock._checks import Seconds, boolean
+from ticketlock._checks import Refusals, Seconds, boolean
 from ticketlock._decorating import CallKey, KeyOf
 from ticketlock.client._acquire import Wait, WaitEnded
 from ticketlock.client._arguments import (
@@ -51,7 +51,7 @@ class LockClient:
 
     Args:
         table_name: a lock table; ``create_table`` creates one.
-        client: a DynamoDB client of your own: no retries (``total_max_attempts`` 1), time-outs of at most 5 s.
+        client: a DynamoDB client of your own, with ``config=client_config()``.
         step_functions: a Step Functions client: a release then wakes waiting workflows at once.
         namespace: the namespace of locks that are named without one.
         lease: how long a lock stays held if its holder does not renew it, in seconds or as a ``timedelta``.
@@ -64,8 +64,8 @@ class LockClient:
         clocks, sleep: the sources of time and waiting; the machine's, unless a test replaces them.
 
     Raises:
-        InvalidLockRequest: a setting is out of its bounds, no Region is set, or the client is a resource.
-        ValueError: the DynamoDB client is not usable; the message says why.
+        InvalidLockRequest: settings are out of their bounds, no Region is set, or the client cannot be used; it tells
+            of all at once.
     """
 
     def __init__(
@@ -85,7 +85,9 @@ class LockClient:
         sleep: Callable[[float], object] | None = None,
     ) -> None:
         self._clocks = clocks if clocks is not None else SystemClocks()
-        self._defaults = Defaults(
+        refusals = Refusals()
+        self._defaults = refusals.of(
+            Defaults,
             namespace=namespace,
             lease=lease,
             record_wait=record_wait,
@@ -94,13 +96,15 @@ class LockClient:
             check_every=check_every,
             on_wait=on_wait,
         )
-        self._table = LockTable(
+        self._table = refusals.of(
+            LockTable,
             table_name,
             client=client,
             step_functions=step_functions,
             clocks=self._clocks,
             sleep=sleep if sleep is not None else time.sleep,
         )
+        refusals.raise_all()
         self._sleep = sleep
         self._closing = Latch()
         self._under_way = UnderWay(self._table)

@@ -80,7 +80,7 @@ class LockTable(Performer):
 
     Args:
         table_name: a table with the string keys ``pk`` and ``sk`` and time to live on ``expiresAt``.
-        client: a DynamoDB client of your own: no retries (``total_max_attempts`` 1), time-outs of at most 5 s.
+        client: a DynamoDB client of your own, with ``config=client_config()``.
         step_functions: a Step Functions client: a call that frees the lock or leaves the queue then wakes the next
             workflow in line. Without one, that workflow polls at its next time-out.
         clocks: where the time comes from.
@@ -88,9 +88,7 @@ class LockTable(Performer):
         give_up_after_ms: for how long one request is retried while the service throttles or fails.
 
     Raises:
-        InvalidLockRequest: no Region is set, or ``client`` is not a low-level client (for example a
-            ``boto3.resource``).
-        ValueError: the client is not usable; the message names the setting and the value it needs.
+        InvalidLockRequest: no Region is set, or the client cannot be used; it tells of all its settings at once.
     """
 
     _time_check = TIME_CHECK

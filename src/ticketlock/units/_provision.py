@@ -54,7 +54,7 @@ def create_units_table(table_name: str, *, client: "DynamoDBClient | None" = Non
             ``boto3.resource``).
         ValueError: a table of that name exists, and it is not a units table; nothing was changed.
     """
-    with as_a_unit_request(client=client):
+    with as_a_unit_request():
         return UNITS_TABLE.create(table_name, client, more)
 
 

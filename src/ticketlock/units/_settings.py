@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
-from ticketlock._checks import boolean, duration_ms, text
-from ticketlock.errors import InvalidLockRequest, InvalidUnitRequest
+from ticketlock._checks import Refusals, boolean, duration_ms, text
+from ticketlock.errors import InvalidLockRequest, InvalidUnitRequest, all_at_once
 from ticketlock.units._marks import Marks
 from ticketlock.units._reading import LEVELS, READ_LOCK, SERIALIZABLE, Isolation
 from ticketlock.units._record import UnitRecord, new_id
@@ -140,12 +140,12 @@ def check_owner(owner: Any) -> str:
 
 
 @contextmanager
-def as_a_unit_request(**given: object) -> Iterator[None]:
+def as_a_unit_request() -> Iterator[None]:
     """Within the block a setting may be refused: ``InvalidUnitRequest`` replaces ``InvalidLockRequest``."""
     try:
         yield
     except InvalidLockRequest as error:
-        raise InvalidUnitRequest(error.field, given.get(error.field), error.allowed) from error
+        raise all_at_once(InvalidUnitRequest, [error]) from error.__cause__
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +160,11 @@ class UnitsSettings:
     finish_behind: bool = False
 
     def __post_init__(self) -> None:
-        _timeout_ms(self.timeout)
+        refusals = Refusals()
+        refusals.of(_timeout_ms, self.timeout)
         for field in ("mark_together", "finish_behind"):
-            boolean(field, getattr(self, field), InvalidUnitRequest)
+            refusals.of(boolean, field, getattr(self, field), InvalidUnitRequest)
+        refusals.raise_all(InvalidUnitRequest)
 
     def terms(
         self,
@@ -210,6 +212,14 @@ class UnitsSettings:
     def until_ms(self, clocks: Clocks, timeout: Any) -> int | None:
         """When a time-out ends, by the local clock; None for none."""
         return None if timeout is None else clocks.read().local_ms + _timeout_ms(timeout)
+
+
+def settings_of(
+    refusals: Refusals, units_table: str, prefix: Any, timeout: Any, keep_names_for: Any, *choices: bool
+) -> UnitsSettings:
+    """The settings of a ``Units``, from its arguments."""
+    marks, kept_s = refusals.of(Marks, prefix), refusals.of(keeping_names, keep_names_for)
+    return refusals.of(UnitsSettings, units_table, marks, timeout, kept_s, *choices)
 
 
 def keeping_names(keep_names_for: Any) -> int:

@@ -10,12 +10,12 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from ticketlock._checks import Seconds
+from ticketlock._checks import Refusals, Seconds
 from ticketlock._decorating import CallKey
-from ticketlock.errors import TicketLockError
+from ticketlock.errors import InvalidUnitRequest, TicketLockError
 from ticketlock.units._behind import BehindThreads
 from ticketlock.units._commit import in_front
-from ticketlock.units._marks import Marks, Visible, clean, visible
+from ticketlock.units._marks import Visible, clean, visible
 from ticketlock.units._operators import FoundMark, OpenUnit, Outcome, open_units, outcome, outcome_of_rollback, repair
 from ticketlock.units._passing import NOT_IN_TIME, Lines, PlaceInLine
 from ticketlock.units._provision import Denied, check_access
@@ -30,9 +30,7 @@ from ticketlock.units._settings import (
     HeldLock,
     Terms,
     Under,
-    UnitsSettings,
-    as_a_unit_request,
-    keeping_names,
+    settings_of,
 )
 from ticketlock.units._sweeping import Swept, sweep
 from ticketlock.units._tables import Tables, UnitTable
@@ -115,7 +113,7 @@ class Units:
 
     Args:
         table_name: the units table, as ``create_units_table`` creates it.
-        client: a DynamoDB client of your own: no retries (``total_max_attempts`` 1), time-outs of at most 5 s.
+        client: a DynamoDB client of your own, with ``config=ticketlock.client_config()``.
         prefix: how the attributes begin that units add to your items: 1 to 16 bytes, without ``.[]``; not
             the beginning of ``unit``, ``row`` or ``format``.
         timeout: how long a unit waits for older units that block it, all waits together, in seconds.
@@ -135,8 +133,7 @@ class Units:
         VISIBLE: for your own Query or Scan: the filter that leaves out pending inserts of units.
 
     Raises:
-        InvalidUnitRequest: names the argument that is wrong.
-        ValueError: the client cannot be used; says which setting is wrong, and what it should be.
+        InvalidUnitRequest: names the arguments and the settings of the client that are wrong, all at once.
     """
 
     def __init__(
@@ -153,14 +150,15 @@ class Units:
         clocks: Clocks | None = None,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        check_locks(locks)
         self._locks, self._contended, self._lines = locks, Contended(), Lines()
         self._clocks = clocks if clocks is not None else SystemClocks()
-        with as_a_unit_request(table_name=table_name, client=client):
-            self._performer = UnitsTable(table_name, client=client, clocks=self._clocks, sleep=sleep)
-        self._settings = UnitsSettings(
-            table_name, Marks(prefix), timeout, keeping_names(keep_names_for), mark_together, finish_behind
+        refusals = Refusals()
+        refusals.of(check_locks, locks)
+        self._performer = refusals.of(UnitsTable, table_name, client=client, clocks=self._clocks, sleep=sleep)
+        self._settings = settings_of(
+            refusals, table_name, prefix, timeout, keep_names_for, mark_together, finish_behind
         )
+        refusals.raise_all(InvalidUnitRequest)
         self._behind = BehindThreads(self._performer.perform_steps)
         self.VISIBLE: Visible = visible(self._settings.marks)
         self._tables, self._records = Tables(table_name), UnitRecords(table_name)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
-from ticketlock._checks import text
+from ticketlock._checks import Refusals, text
 from ticketlock.errors import TableError
 from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions, Answer, Call, Course, Fork, Sleep, T
@@ -48,13 +48,15 @@ class AsyncPerformer:
         self._driver = Driver(table_name, self._time_check, clocks, _GIVE_UP_AFTER_MS)
 
     def open(self, client: Any) -> None:
-        """Use this client: no retries (``total_max_attempts`` 1), time-outs of at most 5 s.
+        """Use this client, with the settings of ``client_config``.
 
         Raises:
-            InvalidLockRequest, ValueError: it is not usable; the message says why.
+            InvalidLockRequest: it cannot be used; the message says why.
         """
-        text("table_name", self.table_name, 1_024)
-        _sdk.check_client(client)
+        refusals = Refusals()
+        refusals.of(text, "table_name", self.table_name, 1_024)
+        refusals.of(_sdk.checked_client, client)
+        refusals.raise_all()
         self.client = client
 
     @property

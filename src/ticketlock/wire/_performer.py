@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from botocore.exceptions import BotoCoreError
 
-from ticketlock._checks import text
+from ticketlock._checks import Refusals, text
 from ticketlock.errors import TableError
 from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions, Answer, Call, Course, Fork, NoAnswer, Reply, Sleep, T
@@ -94,17 +94,14 @@ class Performer:
 
     Args:
         table_name: its name.
-        client: a DynamoDB client: no retries (``total_max_attempts`` 1), time-outs of at most 5 s; None for one of its
-            own.
+        client: a DynamoDB client with the settings of ``client_config``; None for one of its own.
         step_functions: a Step Functions client, or None.
         clocks: the source of time.
         sleep: waits between retries; takes seconds.
         give_up_after_ms: for how long one request is retried while the service throttles or fails.
 
     Raises:
-        InvalidLockRequest: no Region is set, or ``client`` is not a low-level client (for example a
-            ``boto3.resource``).
-        ValueError: the client is not usable; the message names the setting and the value it needs.
+        InvalidLockRequest: no Region is set, or the client cannot be used; it tells of all its settings at once.
     """
 
     _time_check: ClassVar[Request]
@@ -119,9 +116,10 @@ class Performer:
         sleep: Callable[[float], object] = time.sleep,
         give_up_after_ms: int = 8_000,
     ) -> None:
-        self.table_name = text("table_name", table_name, 1_024)
-        self._client = client if client is not None else _sdk.make_client()
-        _sdk.check_client(self._client)
+        refusals = Refusals()
+        self.table_name = refusals.of(text, "table_name", table_name, 1_024)
+        self._client = refusals.of(_sdk.make_client) if client is None else refusals.of(_sdk.checked_client, client)
+        refusals.raise_all()
         self._step_functions = step_functions
         self._sleep = sleep
         own_clocks = clocks if clocks is not None else SystemClocks()

@@ -25,6 +25,7 @@ from botocore.exceptions import BotoCoreError, ClientError, NoRegionError
 from botocore.parsers import ResponseParserError
 from botocore.validate import ParamValidator
 
+from ticketlock._checks import Refusals
 from ticketlock._version import __version__
 from ticketlock.errors import InvalidLockRequest, RequestNotApplied, TableError, TableNotFound, TableRefused
 from ticketlock.wire._actions import InconclusiveAnswer, Refusal
@@ -103,6 +104,8 @@ CLIENT_SETTINGS: Mapping[str, Any] = {
 }
 
 _MOST_AT_ONCE = 32
+_LONGEST_TIMEOUT_S = 5
+_HANGS = "a request that hangs must end before a lease does"
 
 _NOT_APPLIED = frozenset(
     {
@@ -183,6 +186,20 @@ def refreshable(client: Any) -> Any | None:
     return None if type(credentials) in _FIXED else credentials
 
 
+def client_config(**more: Any) -> Config:
+    """The configuration for SDK clients of your own that ticketlock is to use; that of its own clients.
+
+        LockClient("locks", client=boto3.client("dynamodb", config=client_config()))
+
+    boto3, aiobotocore and aioboto3 take it: one attempt at a request, 1 s to connect, 2 s to read, 50 connections, no
+    validation of parameters by the SDK.
+
+    Args:
+        more: further arguments of ``botocore.config.Config``, or others in place of these.
+    """
+    return Config(**{**CLIENT_SETTINGS, **more})
+
+
 def make_client(**overrides: Any) -> "DynamoDBClient":
     """Create a DynamoDB client as the protocol needs it: short time-outs, no retries of its own.
 
@@ -193,13 +210,13 @@ def make_client(**overrides: Any) -> "DynamoDBClient":
         InvalidLockRequest: the process has no Region.
     """
     with needs_a_region():
-        return boto3.client("dynamodb", **{"config": _config(), **overrides})
+        return boto3.client("dynamodb", **{"config": client_config(), **overrides})
 
 
 def make_step_functions_client() -> "SFNClient":
     """Create a Step Functions client of the same kind."""
     with needs_a_region():
-        return boto3.client("stepfunctions", config=_config())
+        return boto3.client("stepfunctions", config=client_config())
 
 
 @contextmanager
@@ -216,10 +233,6 @@ def needs_a_region() -> Iterator[None]:
         raise InvalidLockRequest("region_name", None, allowed) from error
 
 
-def _config() -> Config:
-    return Config(**CLIENT_SETTINGS)
-
-
 def check_is_client(client: Any) -> None:
     """Refuse anything but a low-level client of the SDK.
 
@@ -231,30 +244,28 @@ def check_is_client(client: Any) -> None:
         raise InvalidLockRequest("client", repr(client), f"{low_level}. A resource's own client converts values: none")
 
 
-def check_client(client: "DynamoDBClient") -> None:
+def checked_client(client: "DynamoDBClient") -> "DynamoDBClient":
     """Refuse anything but a client, and a client that would retry by itself or hang for long.
 
     Raises:
-        InvalidLockRequest: as in ``check_is_client``.
-        ValueError: the message names the setting and the value it needs.
+        InvalidLockRequest: as in ``check_is_client``; or it names each wrong setting and the value that it needs.
     """
     check_is_client(client)
     config: Any = client.meta.config
-    attempts = (config.retries or {}).get("total_max_attempts")
-    if attempts != 1:
-        raise ValueError(
-            f"the client makes up to {attempts or 'several'} attempts at a request, but ticketlock retries by itself: "
-            "give it Config(retries={'total_max_attempts': 1})"
-        )
-    for setting, value, most in (
-        ("connect_timeout", config.connect_timeout, 5),
-        ("read_timeout", config.read_timeout, 5),
-    ):
-        if value is None or value > most:
-            raise ValueError(
-                f"the client's {setting} is {value} s; a hung request must end before a lease does: "
-                f"give it Config({setting}=...) of at most {most} s"
-            )
+    refusals = Refusals()
+    if (config.retries or {}).get("total_max_attempts") != 1:
+        refusals.of(_refuse, config, "retries", "{'total_max_attempts': 1}", "ticketlock repeats requests by itself")
+    for setting in ("connect_timeout", "read_timeout"):
+        seconds = getattr(config, setting)
+        if seconds is None or seconds > _LONGEST_TIMEOUT_S:
+            refusals.of(_refuse, config, setting, f"at most {_LONGEST_TIMEOUT_S}", _HANGS)
+    refusals.raise_all()
+    return client
+
+
+def _refuse(config: Any, setting: str, needed: str, why: str) -> None:
+    allowed = f"Config({setting}={needed}), as ticketlock.client_config() has it: {why}"
+    raise InvalidLockRequest(f"client's {setting}", getattr(config, setting), allowed)
 
 
 def most_at_once(client: Any) -> int:
