@@ -26,8 +26,9 @@ class AtOpcode:
     """Within the block, something is run at the n-th opcode of this thread in the files of some rooms: folders or files
     of ticketlock, or absolute paths.
 
-    Three kinds of opcodes are left out, since no code can guard them, and the interpreter runs no handler there (it
-    does so after calls, at the beginning of functions and at backward jumps): those between the last one of a ``with``
+    Four kinds of opcodes are left out, since no code can guard them, and the interpreter runs no handler there (it does
+    so after calls, at the beginning of functions and at backward jumps): a NOP, as a ``try`` begins with, which no
+    handler covers; those between the last one of a ``with``
     block and its ``__exit__`` (https://bugs.python.org/issue29988); the return to the test, which owns the result then;
     and the first and the last opcode of an ``except`` block, after which the thread would handle the caught exception
     for ever.
@@ -82,7 +83,7 @@ class AtOpcode:
 def _left_out(code: CodeType) -> tuple[frozenset[int], frozenset[int]]:
     """Where a code object has what is left out in each frame, and its returns."""
     found = list(dis.get_instructions(code))
-    exits = {each.offset for each in found if each.opname in ("PUSH_EXC_INFO", "POP_EXCEPT")}
+    exits = {each.offset for each in found if each.opname in ("NOP", "PUSH_EXC_INFO", "POP_EXCEPT")}
     for at, first in enumerate(found):
         nones = found[at : at + 3]
         if len(nones) == 3 and all(each.opname == "LOAD_CONST" and each.argval is None for each in nones):

@@ -250,14 +250,19 @@ def size_of(item: Attributes) -> int:
 
     https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html
     """
-    return sum(len(name.encode()) + size_of_value(value) for name, value in item.items())
+    return sum([_bytes_in(name) + size_of_value(value) for name, value in item.items()])
+
+
+def _bytes_in(text: str) -> int:
+    # Python knows whether a text is ASCII, and does not copy it then.
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def size_of_value(value: Value) -> int:
     """A value's size in bytes, without its attribute's name."""
     ((kind, content),) = value.items()
     if kind == "S":
-        return len(content.encode())
+        return _bytes_in(content)
     if kind == "N":
         return number_bytes(content)
     if kind == "M":

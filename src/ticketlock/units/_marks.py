@@ -5,6 +5,7 @@ For plain readers: items without these attributes, and without pending inserts.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 from boto3.dynamodb.conditions import Attr, ConditionBase
@@ -53,7 +54,7 @@ class Mark:
         return {"M": fields if self.piece is None else {**fields, "piece": number(self.piece)}}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Marks:
     """The names of our attributes, which begin with the prefix; no attribute of a user may begin so."""
 
@@ -77,12 +78,12 @@ class Marks:
         """The prefix as the record of a unit stores it."""
         return None if self.prefix == DEFAULT_PREFIX else self.prefix
 
-    @property
+    @cached_property
     def version(self) -> str:
         """The name of the attribute with the id of the unit that wrote the item last."""
         return f"{self.prefix}Version"
 
-    @property
+    @cached_property
     def mark(self) -> str:
         """The name of the attribute with the mark of the unit that is about to write the item."""
         return f"{self.prefix}Mark"

@@ -68,7 +68,7 @@ from ticketlock.units._work import (
 )
 from ticketlock.wire._actions import Actions, Item, Reply, T
 from ticketlock.wire._driver import Driver
-from ticketlock.wire._requests import ForkingSteps
+from ticketlock.wire._requests import ForkingSteps, Request, Together
 
 Both = tuple[Attributes | None, Attributes | None]
 """An item before a statement and after it, in AttributeValues; None if there is none, or if it was not read."""
@@ -447,7 +447,7 @@ class UnitOfWork:
         """Whether one request can commit all, as far as the sizes of items are known; raises if nothing else may."""
         terms = self.terms
         count = len(touched) + terms.beside
-        if count < SURELY_TOGETHER:
+        if count <= SURELY_TOGETHER:
             return True
         # The lock's item counts too, and ticketlock does not read it.
         size = sum(place.size_bytes for place in touched) + (terms.under is not None) * MAX_ITEM_BYTES
@@ -633,13 +633,15 @@ class UnitOfWork:
         return self._work.place(own, own.key_alone("key", given))
 
 
-def ending(unit_of_work: UnitOfWork, driver: Driver, steps: ForkingSteps[T]) -> Actions[T]:
+def ending(
+    unit_of_work: UnitOfWork, driver: Driver, steps: ForkingSteps[T], begun_with: Request | Together | None = None
+) -> Actions[T]:
     """Perform steps of a unit. If anything else than their own error is raised meanwhile, end the unit.
 
     The exception is raised again, with every outcome of the unit.
     """
     try:
-        return (yield from driver.perform_steps(steps))
+        return (yield from driver.perform_steps(steps, begun_with=begun_with))
     except GeneratorExit:
         raise
     except BaseException as error:

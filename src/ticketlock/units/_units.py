@@ -67,7 +67,12 @@ class UnitsTable(Performer):
         def perform(steps: ForkingSteps[T]) -> T:
             try:
                 try:
-                    return self.drive(ending(unit_of_work, self._driver, steps))
+                    # Most statements send nothing.
+                    first = next(steps)
+                    return self.drive(ending(unit_of_work, self._driver, steps, first))
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
                 finally:
                     self._keep(unit_of_work)
             except BaseException as error:

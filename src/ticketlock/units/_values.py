@@ -92,7 +92,7 @@ class Python:
     """Items and expressions in Python values."""
 
     def item(self, field: str, given: Any) -> Attributes:
-        if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        if not _is_named(given):
             raise InvalidUnitRequest(field, given, "a mapping of attribute names to values")
         try:
             for name in given:
@@ -149,6 +149,11 @@ class LowLevel(Python):
 
 
 PYTHON, LOW_LEVEL = Python(), LowLevel()
+
+
+def _is_named(given: Any) -> bool:
+    # A dictionary is the usual one: to ask an abstract class takes longer.
+    return isinstance(given, dict | Mapping) and all(isinstance(name, str) for name in given)
 
 
 def expression(field: str, given: Any) -> str | None:

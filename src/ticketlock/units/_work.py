@@ -33,7 +33,7 @@ Name = tuple[str, ...]
 
 T = TypeVar("T")
 
-SURELY_TOGETHER = MOST_BYTES // MAX_ITEM_BYTES
+SURELY_TOGETHER = MOST_BYTES // (MAX_ITEM_BYTES + _ACTION_BYTES)
 """How many items of any sizes fit into one transaction."""
 
 _BESIDE_BYTES = 16 * 1_024 + MAX_ITEM_BYTES
@@ -119,7 +119,7 @@ class Work:
 
     def place(self, table: UnitTable, key: Item) -> ItemState:
         """The unit's state of an item, made at its first use; the key is in its canonical form."""
-        name = (table.name, *(str(part) for value in key.values() for pair in value.items() for part in pair))
+        name = (table.name, *[str(part) for value in key.values() for pair in value.items() for part in pair])
         found = self.places.get(name)
         if found is None:
             found = self.places[name] = ItemState(table, key)

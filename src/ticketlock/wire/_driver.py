@@ -121,10 +121,20 @@ class Driver:
         """
         return (yield from self.perform_steps(steps((yield from self.now(until_ms))), until_ms=until_ms))
 
-    def perform_steps(self, generator: ForkingSteps[T], *, until_ms: int | None = None) -> Actions[T]:
-        """The same for steps that do not need the time at their beginning, and may send several requests at once."""
+    def perform_steps(
+        self,
+        generator: ForkingSteps[T],
+        *,
+        until_ms: int | None = None,
+        begun_with: Request | Together | None = None,
+    ) -> Actions[T]:
+        """The same for steps that do not need the time at their beginning, and may send several requests at once.
+
+        Args:
+            begun_with: the first request, of steps that were begun; None for others.
+        """
         try:
-            request = next(generator)
+            request = next(generator) if begun_with is None else begun_with
             while True:
                 try:
                     if isinstance(request, Together):
