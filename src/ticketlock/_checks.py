@@ -46,16 +46,20 @@ def text(field: str, value: Any, max_bytes: int, refused: RefusalType = InvalidL
     Raises:
         refused: it is not; names the field.
     """
-    allowed = f"text of 1 to {max_bytes:,} bytes in UTF-8"
-    if not isinstance(value, str):
-        raise refused(field, value, allowed)
-    try:
-        size = len(value.encode())
-    except UnicodeEncodeError:
-        raise refused(field, value, allowed) from None
-    if not 1 <= size <= max_bytes:
-        raise refused(field, value, f"{allowed} (this has {size:,})")
-    return value
+    has = ""
+    if isinstance(value, str):
+        try:
+            size = len(value.encode())
+        except UnicodeEncodeError:
+            raise refused(field, value, _allowed_text(max_bytes)) from None
+        if 1 <= size <= max_bytes:
+            return value
+        has = f" (this has {size:,})"
+    raise refused(field, value, _allowed_text(max_bytes) + has)
+
+
+def _allowed_text(max_bytes: int) -> str:
+    return f"text of 1 to {max_bytes:,} bytes in UTF-8"
 
 
 def whole_number(field: str, value: Any, least: int, most: int, refused: RefusalType = InvalidLockRequest) -> int:

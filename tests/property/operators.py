@@ -44,9 +44,9 @@ class Client:
         self._driver = driver
         self.holdings: Holdings[BaseLease] = Holdings(self, self, clocks=machine, bounds=CLIENTS, lines=world.lines)
 
-    def lease(self, claim: Claim, grant: Grant) -> BaseLease:
+    def lease(self, claim: Claim, grant: Grant, *, has_own_identity: bool = True) -> BaseLease:
         """A grant as its holder knows it."""
-        return BaseLease(TABLE, Acquisition(claim, has_own_identity=True), grant, self.machine)
+        return BaseLease(TABLE, Acquisition(claim, has_own_identity=has_own_identity), grant, self.machine)
 
     # The table.
 
@@ -170,7 +170,7 @@ def heir(rounds: int = 2) -> Script:
             except (LockLost, TableError):
                 continue
             client = Client(world, machine, driver)
-            lease = client.lease(claim, grant)
+            lease = client.lease(claim, grant, has_own_identity=False)
             held = world.checker.note_grant(machine, claim, grant, lease)
             yield from works(client, lease, held, [(ms, "renew") for ms in (1, 3_000)[: world.chance.pick(3)]])
 

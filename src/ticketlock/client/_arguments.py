@@ -201,7 +201,7 @@ def _bounds(check_every: Any) -> PaceBounds:
 
 def _plain(name: str, given: Any) -> Told | None:
     """Check a callback of a waiting thread or task."""
-    if inspect.iscoroutinefunction(given):
+    if given is not None and inspect.iscoroutinefunction(given):
         raise InvalidLockRequest(name, given, "a plain function: no one awaits what it returns")
     told: Told | None = callback(name, given)
     return told

@@ -70,8 +70,9 @@ class BaseLease:
         self._in_danger = False
         self._renewing = False
         # The identity that distinguishes its release from another client's, and whether an earlier try may have been
-        # applied.
-        self._releasing = Releasing(by=uuid.uuid4().hex)
+        # applied. An owner that the client generated ends with a UUID, which no other lease has.
+        own = claim.owner.rpartition("/")[2] if terms.has_own_identity else uuid.uuid4().hex
+        self._releasing = Releasing(by=own)
         # When its release was first called, in table time.
         self._finished_at_ms: int | None = None
         # Whether its release found that another client had freed the lock.

@@ -8,8 +8,7 @@ import random
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from inspect import GEN_CREATED, getgeneratorstate
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
@@ -35,7 +34,7 @@ from ticketlock.errors import (
 from ticketlock.locks._fencing import FencedTransaction
 from ticketlock.locks._hand_over import release_to
 from ticketlock.locks._items import LockName
-from ticketlock.locks._outcomes import MAX_LEASE_MS, Claim, Grant, Released, check_data
+from ticketlock.locks._outcomes import MAX_LEASE_MS, Claim, Grant, Released, Releasing, check_data
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions, Answer, T
@@ -286,8 +285,12 @@ class Holdings(Generic[L]):
             if lease._state == "unreleased":
                 failed_ms += self._clocks.read().local_ms - began_ms
 
+    @cached_property
+    def _identity(self) -> Hashable:
+        return self._table.identity
+
     def _line(self, lock: LockName) -> WaitKey:
-        return WaitKey(self._table.identity, lock)
+        return WaitKey(self._identity, lock)
 
     def _keeps(self, lease: L) -> bool:
         with self._mutex:
@@ -339,7 +342,8 @@ class Holdings(Generic[L]):
         if terms.record_wait_ms is not None:
             wait.until_ms = self._clocks.read().local_ms + terms.record_wait_ms + self._table.patience_ms
 
-        def steps(me: Contender) -> Steps[Grant]:
+        # Quoted: Python 3.13 and older evaluate annotations at each definition.
+        def steps(me: Contender) -> "Steps[Grant]":
             wait.has_asked, wait.contender = True, me
             return acquire(me, wait)
 
@@ -518,11 +522,12 @@ class Holdings(Generic[L]):
     def _free(self, lease: L, was: LeaseState, data_left: str | None) -> Actions[None]:
         releasing = lease._releasing
         # From now on this try may be interrupted anywhere, and may have been applied.
-        lease._releasing = replace(releasing, tried_before=True)
+        lease._releasing = Releasing(releasing.by, tried_before=True)
         wait = self._lines.follower(self._line(lease.lock), lease.owner)
         following = wait.following if wait is not None else None
 
-        def free(me: Contender) -> Steps[Released]:
+        # Quoted: Python 3.13 and older evaluate annotations at each definition.
+        def free(me: Contender) -> "Steps[Released]":
             held, finished_ms = lease._grant, lease._finished_by(me.now)
             if following is None:
                 return me.release(held, finished_ms, data_left=data_left, releasing=releasing)

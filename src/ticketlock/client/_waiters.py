@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from inspect import GEN_CLOSED, GEN_CREATED, getgeneratorstate
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import ReferenceType, WeakKeyDictionary, WeakValueDictionary, ref
 
 from ticketlock.client._acquire import Pace, PaceBounds, Wait
@@ -37,8 +37,7 @@ _RELEASE_ENDS_WITHIN_S = 10.0
 _CHECKS_EVERY_S = 0.005
 
 
-@dataclass(frozen=True, slots=True)
-class WaitKey:
+class WaitKey(NamedTuple):
     """The lock that is waited for."""
 
     table: Hashable

@@ -18,6 +18,12 @@ from ticketlock.wire._table_time import Moment
 
 # Each counter of holders, and the placeholder for its change by a grant.
 _CHANGES = {"held": ":held_change", "heldShared": ":shared_change"}
+_COUNTS = [f"{counter} = {counter} + {change}" for counter, change in _CHANGES.items()]
+_COUNTS_OF_A_NEW_ITEM = [
+    "waiting = if_not_exists(waiting, :zero)",
+    "ticketAtMs = if_not_exists(ticketAtMs, :zero)",
+    *(f"{counter} = if_not_exists({counter}, :zero) + {change}" for counter, change in _CHANGES.items()),
+]
 _HANDING_PATIENCE_MS = 1_500
 _NEXT_TOKEN = ("fencingToken = fencingToken + :one", "#my_token = fencingToken + :one")
 
@@ -191,9 +197,11 @@ def _grant(
     names: dict[str, str] = {}
     values: dict[str, Any] = {
         ":holder": {"M": _holder(claim, now)},
-        **{change: number(_change(counter, claim, expired)) for counter, change in _CHANGES.items()},
         ":most_shared": number(MAX_HOLDERS),
     }
+    for counter, change in _CHANGES.items():
+        gone = [holder for holder in expired if counter in holder.mode.counters] if expired else ()
+        values[change] = number((counter in claim.mode.counters) - len(gone))
     for position, holder in enumerate(expired):
         names[f"#x{position}"] = holder_attribute(holder.owner)
         names[f"#xToken{position}"] = token_attribute(holder.owner)
@@ -206,16 +214,9 @@ def _grant(
             ":capacity": number(claim.mode.capacity(in_force(claim, seen).permits) + len(expired)),
         }
         update = [*update, *numbering(claim, seen).changes]
-        counts = [f"{counter} = {counter} + {change}" for counter, change in _CHANGES.items()]
-    else:
-        counts = [
-            "waiting = if_not_exists(waiting, :zero)",
-            "ticketAtMs = if_not_exists(ticketAtMs, :zero)",
-            *(f"{counter} = if_not_exists({counter}, :zero) + {change}" for counter, change in _CHANGES.items()),
-        ]
     if ticket is not None:
         values |= {":ticket": number(ticket)}
-    changes = [*update, *counts, "#me = :holder"]
+    changes = [*update, *(_COUNTS if seen is not None else _COUNTS_OF_A_NEW_ITEM), "#me = :holder"]
     return write.on_the_lock(
         claim, now, changes, condition, values, removed=list(names), names=names, returns="ALL_NEW"
     )
@@ -231,7 +232,3 @@ def _holder(claim: Claim, now: Moment) -> dict[str, Any]:
     if claim.data is not None:
         holder["data"] = {"S": claim.data}
     return {**holder, **claim.mode.marks}
-
-
-def _change(counter: str, claim: Claim, expired: Sequence[Holder]) -> int:
-    return int(counter in claim.mode.counters) - sum(counter in holder.mode.counters for holder in expired)

@@ -20,6 +20,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ticketlock._checks import in_seconds, text
@@ -134,6 +135,7 @@ def forced_attribute(owner: str) -> str:
     return _FORCED + _owner_hash(owner)
 
 
+@lru_cache(maxsize=1_024)
 def _owner_hash(owner: str) -> str:
     return hashlib.sha256(owner.encode()).hexdigest()[:32]
 

@@ -34,7 +34,7 @@ from ticketlock.errors import InvalidLockRequest, LockLost, OutcomeUnknown, Requ
 from ticketlock.locks import _grants as grants
 from ticketlock.locks import _reads as reads
 from ticketlock.locks import _writes as write
-from ticketlock.locks._items import Holder, LockItem, Row, Session, is_lock_item
+from ticketlock.locks._items import Holder, LockItem, Row, Session, holder_attribute, is_lock_item
 from ticketlock.locks._outcomes import (
     BY_THE_OWNER,
     Claim,
@@ -445,12 +445,12 @@ class Contender:
                 why = "another client has freed it, or deleted its item"
                 raise LockLost(f"the lock is not held with fencing token {token} any more: {why}")
             raise LockLost(f"the lease of fencing token {token} ended and the lock went to another owner")
-        was = LockItem.parse(reply.item) if reply.item is not None else None
-        holder = self._held_with(was, held.fencing_token)
-        lease_was_over = holder is not None and holder.lease_until_ms <= by_ms
+        was = reply.item
         if was is None:
-            return Released(held_ms, lease_was_over)
-        return Released(held_ms, lease_was_over, was.waiting, was.fencing_token)
+            return Released(held_ms, lease_was_over=False)
+        # The condition has found the holder in the item, which is not parsed for three numbers.
+        lease_until_ms = integer(was[holder_attribute(held.owner)]["M"]["leaseUntilMs"])
+        return Released(held_ms, lease_until_ms <= by_ms, integer(was["waiting"]), integer(was["fencingToken"]))
 
     def wake_next(self) -> Steps[int]:
         """Wake as many of the first in line as may take the lock; none if this contender does not wake: they poll.
@@ -581,11 +581,8 @@ class Contender:
             holders, waiting = len(item.holders) - took_over + 1, item.waiting - 1
         claim = self.claim
         holder = granted_to(claim, token, built)
-        grant = yield from self._with_whole_lease(built, item, holder, ticket)
-        if grant is None:
-            return None
         room = waiting > 0 and holders < claim.mode.capacity(item.permits)
-        return replace(grant, took_over=took_over, next_may_enter=room)
+        return (yield from self._with_whole_lease(built, item, holder, ticket, room=room, took_over=took_over))
 
     def as_known_now(self, grant: Grant) -> Grant:
         """Recompute a grant's deadlines before it is reported: the machine may have stopped, or its clock been set."""
@@ -595,16 +592,26 @@ class Contender:
 
     def report(self, item: LockItem | HandedOver, holder: Holder, ticket: int | None) -> Steps[Grant | None]:
         """Report a grant that an earlier try, or another holder's release, has written for me, with a full lease."""
-        grant = yield from self._with_whole_lease(self.now, item, holder, ticket)
-        return replace(grant, next_may_enter=item.leaves_room(self.claim.mode)) if grant is not None else None
+        room = item.leaves_room(self.claim.mode)
+        return (yield from self._with_whole_lease(self.now, item, holder, ticket, room=room))
 
     def _with_whole_lease(
-        self, built: Moment, item: LockItem | HandedOver, holder: Holder, ticket: int | None
+        self,
+        built: Moment,
+        item: LockItem | HandedOver,
+        holder: Holder,
+        ticket: int | None,
+        *,
+        room: bool = False,
+        took_over: int = 0,
     ) -> Steps[Grant | None]:
         """Report a grant with at least three quarters of its lease left; renew it first if it has less.
 
         A slow request, or an earlier try, leaves less of a lease than was asked for. None if the grant has been changed
         since: the caller polls again.
+
+        Args:
+            room, took_over: ``next_may_enter`` and ``took_over`` of the grant.
         """
         lease_ms = self.claim.lease_ms
         until_ms = holder.lease_until_ms
@@ -622,7 +629,9 @@ class Contender:
                     deadline_wall_ms=self.now.wall_ms + deadline_ms - self.now.local_ms,
                     since_ms=holder.since_ms,
                     mean_hold_ms=item.mean_hold_ms,
+                    took_over=took_over,
                     data_left=item.data_left,
+                    next_may_enter=room,
                 )
             built = self.now
             reply = yield from self.send(write.write_whole_lease(self.claim, holder.fencing_token, until_ms, built))

@@ -450,15 +450,17 @@ def on_the_lock(
     )
 
 
+_NUMBERS = {":zero": number(0), ":one": number(1), ":format": number(FORMAT)}
+
+
 def _lock_values(claim: Claim, now: Moment) -> dict[str, Any]:
+    now_ms = number(now.latest_ms)
     return {
-        ":now": number(now.latest_ms),
-        ":zero": number(0),
-        ":one": number(1),
-        ":format": number(FORMAT),
+        **_NUMBERS,
+        ":now": now_ms,
+        ":epoch": now_ms,
         ":permits": number(claim.permits),
         ":since": number(claim.permits_since_ms or 0),
-        ":epoch": number(now.latest_ms),
         ":expires_at": number((now.latest_ms + claim.lease_ms) // 1_000 + _LOCK_ITEM_OUTLIVES_ITS_USE_S),
     }
 

@@ -25,7 +25,10 @@ def number(value: int) -> dict[str, str]:
 
 def integer(value: Mapping[str, Any]) -> int:
     """Read an integer attribute; engines may write large ones with an exponent."""
-    return int(Decimal(value["N"]))
+    try:
+        return int(value["N"])
+    except ValueError:
+        return int(Decimal(value["N"]))
 
 
 @dataclass(frozen=True, slots=True)

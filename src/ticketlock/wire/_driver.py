@@ -6,6 +6,7 @@ a call returned, or throws what it raised. So retries, deadlines and table time 
 """
 
 import itertools
+import math
 import os
 import random
 import threading
@@ -42,7 +43,7 @@ class SystemClocks:
     def read(self) -> Reading:
         """Read the clocks."""
         local_ns = time.clock_gettime_ns(_LOCAL_CLOCK) if _LOCAL_CLOCK is not None else time.monotonic_ns()
-        return Reading(local_ms=local_ns // 1_000_000, wall_ms=time.time_ns() // 1_000_000)
+        return Reading(local_ns // 1_000_000, time.time_ns() // 1_000_000)
 
 
 def longest_backoff_ms(doublings: int) -> int:
@@ -161,20 +162,20 @@ class Driver:
         """
         # Before any lock is taken: at the fork another thread may have held it, and that thread does not exist here.
         self._process.check()
-        last_ms = _earlier(self.clocks.read().local_ms + self.patience_ms, until_ms)
-        while True:
-            began = self.clocks.read()
+        began = self.clocks.read()
+        last_ms = _earlier(began.local_ms + self.patience_ms, until_ms)
+        while (moment := self._moment(began)) is None:
+            answer = yield from self.send(self._time_check, until_ms)
+            if _sdk.date_ms(answer.response) is None:
+                raise TableRefused("the service's replies have no `Date` header; a proxy may have removed it")
             moment = self._moment(began)
-            if moment is None:
-                answer = yield from self.send(self._time_check, until_ms)
-                if _sdk.date_ms(answer.response) is None:
-                    raise TableRefused("the service's replies have no `Date` header; a proxy may have removed it")
-                moment = self._moment(began)
             if moment is not None:
-                return moment
+                break
             # No bound learned: the reply took over 5 s, or the clocks jumped. Ask again.
-            if self.clocks.read().local_ms > last_ms:
+            began = self.clocks.read()
+            if began.local_ms > last_ms:
                 raise RequestNotApplied(f"no reply carried table time within {self.patience_ms} ms")
+        return moment
 
     def perform(self, request: Request, until_ms: int | None = None) -> Actions[Reply]:
         """Send a request until it is applied or refused, and return the reply with its moment.
@@ -214,15 +215,15 @@ class Driver:
                 then the protocol reads the item.
             ClientClosed: this process was forked from the one that created the driver.
         """
+        first = sent = self.clocks.read()
         last_start_ms = request.last_start_ms()
-        last_ms = self.clocks.read().local_ms + request.gives_up_after_ms(self.patience_ms)
+        last_ms = sent.local_ms + request.gives_up_after_ms(self.patience_ms)
         last_ms = _earlier(_earlier(last_ms, last_start_ms), until_ms)
-        identity = uuid.uuid4().hex
+        identity = _identity_of(request)
         perhaps_applied = False
-        first: Reading | None = None
         for attempt in itertools.count():
-            sent = self.clocks.read()
-            first = first or sent
+            if attempt:
+                sent = self.clocks.read()
             # By the clock that moved further: the local one stops in a frozen machine.
             if last_start_ms is not None and first.local_ms + passed_ms(first, sent) > last_start_ms:
                 given_up = OutcomeUnknown if perhaps_applied else RequestNotApplied
@@ -232,7 +233,7 @@ class Driver:
                 if perhaps_applied:
                     raise OutcomeUnknown("not sent again: the service may have forgotten the first attempt by now")
                 # No attempt was applied: start again under a new identity.
-                identity, first = uuid.uuid4().hex, sent
+                identity, first = _identity_of(request), sent
             try:
                 response = yield from request.calls(self._table_name, identity)
                 items = request.items(response)
@@ -285,6 +286,11 @@ class Driver:
     def _moment(self, reading: Reading) -> Moment | None:
         with self._time_lock:
             return self._time.at(reading)
+
+
+def _identity_of(request: Request) -> str:
+    """A new identity; none for a request that the service recognises by its condition alone."""
+    return uuid.uuid4().hex if request.repeatable_for_ms < math.inf else ""
 
 
 def _earlier(moment_ms: int, other_ms: int | None) -> int:

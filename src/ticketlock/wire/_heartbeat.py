@@ -90,9 +90,10 @@ class Heartbeat(Generic[L]):
     def watch(self, lease: L) -> None:
         """Watch a lease from now on."""
         with self._mutex:
-            follows = self._clocks.read().local_ms - self._left_at_ms < _LINGERS_S * 1_000
+            reading = self._clocks.read()
+            follows = reading.local_ms - self._left_at_ms < _LINGERS_S * 1_000
             self._in_a_row = self._in_a_row + 1 if follows else 0
-            self._schedule(lease)
+            self._schedule(lease, reading)
             self._ensure_a_watcher()
 
     def forget(self, lease: L) -> None:
@@ -212,7 +213,7 @@ class Heartbeat(Generic[L]):
             self._tend_safely(lease, "renew")
             with self._mutex:
                 if lease in self._leases:
-                    self._schedule(lease)
+                    self._schedule(lease, self._clocks.read())
 
     def _tend_safely(self, lease: L, due: Due) -> None:
         try:
@@ -244,8 +245,8 @@ class Heartbeat(Generic[L]):
                 self._watcher = None
             return None
 
-    def _schedule(self, lease: L) -> None:
-        self._leases[lease] = due_ms = lease._due_ms(self._clocks.read())
+    def _schedule(self, lease: L, reading: Reading) -> None:
+        self._leases[lease] = due_ms = lease._due_ms(reading)
         if due_ms < self._checks_at_ms:
             self._changed.notify_all()
 

@@ -38,7 +38,8 @@ class Request(ABC):
     Attributes:
         may_write: whether an attempt whose answer was lost may have written something.
         tells_time: whether the Date of an answer is that of the driver's table.
-        repeatable_for_ms: for how long after its first attempt the service recognises another one as the same request.
+        repeatable_for_ms: for how long after its first attempt the service recognises another one as the same request,
+            by its identity; without limit if none is needed.
     """
 
     __slots__ = ()
@@ -52,7 +53,8 @@ class Request(ABC):
 
         Args:
             table: the driver's own, for a request that does not name one.
-            identity: the same in each attempt of one request, and different for any other request.
+            identity: the same in each attempt of one request, and different for any other request; empty if
+                ``repeatable_for_ms`` has no limit.
         """
 
     def items(self, _answer: Any) -> tuple[Item | None, ...]:

@@ -382,7 +382,9 @@ def _has_broken_off(response: Any) -> bool:
 
 def capacity_units(response: Mapping[str, Any]) -> float:
     """The capacity units that a response tells; 0 if it tells none."""
-    told: Any = response.get("ConsumedCapacity") or ()
+    told: Any = response.get("ConsumedCapacity")
+    if not told:
+        return 0
     return sum(float(each.get("CapacityUnits", 0)) for each in ([told] if isinstance(told, Mapping) else told))
 
 

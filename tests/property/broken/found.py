@@ -61,8 +61,8 @@ def _observe_after_a_freeze(time: TableTime, date_ms: int, sent: Reading, receiv
         )
 
 
-def _settled_by_the_local_clock(me: Contender, *args: Any) -> Steps[Grant | None]:
-    grant = yield from _with_whole_lease(me, *args)
+def _settled_by_the_local_clock(me: Contender, *args: Any, **more: Any) -> Steps[Grant | None]:
+    grant = yield from _with_whole_lease(me, *args, **more)
     return replace(grant, deadline_wall_ms=_NEVER_MS) if grant is not None else None
 
 

@@ -116,8 +116,8 @@ def _acquire_patiently(me: Contender, wait: Wait) -> Steps[Grant]:
     return (yield from acquire(me, wait))
 
 
-def _settled_with_the_last_token(me: Contender, *args: Any) -> Steps[Grant | None]:
-    grant = yield from _with_whole_lease(me, *args)
+def _settled_with_the_last_token(me: Contender, *args: Any, **more: Any) -> Steps[Grant | None]:
+    grant = yield from _with_whole_lease(me, *args, **more)
     return replace(grant, fencing_token=grant.fencing_token - 1) if grant is not None else None
 
 
