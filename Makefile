@@ -128,6 +128,7 @@ bench: install ## what a lock costs, how fast it is handed over, under load, bes
 	PYTHONPATH=tests:functions POWERTOOLS_LOG_LEVEL=CRITICAL POWERTOOLS_METRICS_DISABLED=true \
 	$(BIN) benchmarks/cost.py $(ARGS)
 	PYTHONPATH=tests:functions POWERTOOLS_LOG_LEVEL=CRITICAL $(BIN) benchmarks/mass_failure.py $(ARGS)
+	PYTHONPATH=tests $(BIN) benchmarks/calls.py $(ARGS)
 	PYTHONPATH=tests $(BIN) benchmarks/cold_start.py $(ARGS)
 	$(BIN) benchmarks/hand_over.py $(ARGS)
 	$(BIN) benchmarks/load.py $(ARGS)
