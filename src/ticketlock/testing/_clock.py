@@ -1,12 +1,19 @@
 """Clocks that move only when a test moves them."""
 
 import threading
+from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ticketlock.client._lease import Lease
 from ticketlock.errors import LockLost
 from ticketlock.wire._table_time import Reading
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+T = TypeVar("T")
 
 _BEGINNING_MS = 1_800_000_000_000
 
@@ -24,7 +31,8 @@ class _Time:
 class ManualClock:
     """The clocks of one machine: time passes only when the test says so.
 
-    Pass it to a LockTable (``clocks=clock, sleep=clock.sleep``) and to a MemoryDynamoDB, and both use the same time.
+    Pass it to a LockClient (``clocks=clock, sleep=clock.sleep``) and to a MemoryDynamoDB, and both use the same time.
+    Clients of ``ticketlock.aio`` have no ``sleep``: ``run`` runs them in a loop that goes by this clock.
     ``another_machine`` has its own clocks, for which the same time passes.
 
     Args:
@@ -52,6 +60,11 @@ class ManualClock:
         """The wall clock's reading, milliseconds since the epoch."""
         return self.read().wall_ms
 
+    @property
+    def local_s(self) -> float:
+        """The local clock's reading, in seconds: the time of ``new_event_loop``."""
+        return self.read().local_ms / 1_000
+
     def advance(self, seconds: float) -> None:
         """Let time pass, on every machine."""
         if seconds < 0:
@@ -62,6 +75,27 @@ class ManualClock:
     def sleep(self, seconds: float) -> None:
         """A replacement for ``time.sleep``: moves the time on, and returns at once."""
         self.advance(seconds)
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine as ``asyncio.run`` does, in a loop of ``new_event_loop``; return its result."""
+        from asyncio import Runner
+
+        with Runner(loop_factory=self.new_event_loop) as runner:
+            return runner.run(main)
+
+    def new_event_loop(self) -> "AbstractEventLoop":
+        """A loop of asyncio that goes by this machine's local clock, for a test runner that takes a loop's factory.
+
+        ``asyncio.sleep`` and all time-outs, the tests' own and those of heartbeats and polls, go by the clock. While a
+        task can run, time stands still; if all of them wait, the clock moves on to the first time that one waits for.
+        So ``await asyncio.sleep(60)`` lets 60 s pass in which the other tasks run, and ``advance(60)`` lets them pass
+        at once, as if the loop were blocked. While a function of ``asyncio.to_thread`` runs, the clock moves only if
+        someone moves it. A network is not waited for: its time-outs end at once.
+        """
+        # Imported here: threads need no asyncio.
+        from ticketlock.testing._loop import LoopOfClock
+
+        return LoopOfClock(self)
 
     def suspend(self, seconds: float) -> None:
         """Pause this machine while both its clocks continue, as on Linux and macOS.

@@ -1,9 +1,9 @@
 """A DynamoDB in memory, instead of a boto3 client or behind one."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from types import SimpleNamespace, coroutine
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from botocore.awsrequest import AWSResponse
 from botocore.config import Config
@@ -22,18 +22,52 @@ if TYPE_CHECKING:
 # A quarter of the shortest lease, so that every lease can be used.
 _TIME_OUT_S = 0.25
 
+_EVENT = "before-call.dynamodb"
+# Of the handler, so that the next memory finds it.
+_SERVES = "ticketlock-memory"
+
 
 def _method(operation: str, doc: str | None = None) -> Callable[..., Any]:
     """A method of the client."""
 
-    def send(self: "MemoryDynamoDB", **parameters: Any) -> Any:
-        return self._answer(operation, parameters)
+    def send(self: "_Operations", **parameters: Any) -> Any:
+        return self._make_api_call(operation, parameters)
 
     send.__doc__ = doc or f"{operation}."
     return send
 
 
-class MemoryDynamoDB:
+class _Operations:
+    """The methods of a client, which call its ``_make_api_call``, as those of the SDKs' clients do."""
+
+    put_item = _method("PutItem")
+    update_item = _method("UpdateItem")
+    delete_item = _method("DeleteItem")
+    get_item = _method("GetItem")
+    query = _method("Query")
+    scan = _method("Scan")
+    transact_write_items = _method("TransactWriteItems")
+    transact_get_items = _method("TransactGetItems")
+    batch_get_item = _method("BatchGetItem")
+    batch_write_item = _method("BatchWriteItem")
+    create_table = _method("CreateTable")
+    describe_table = _method("DescribeTable")
+    update_table = _method("UpdateTable", "UpdateTable, of global and vector indexes.")
+    delete_table = _method("DeleteTable")
+    describe_time_to_live = _method("DescribeTimeToLive")
+    update_time_to_live = _method("UpdateTimeToLive")
+
+    def get_waiter(self, name: str) -> Any:
+        """A boto3 waiter for a table, which exists as soon as it is created."""
+        if name != "table_exists":
+            raise NotImplementedError(f"MemoryDynamoDB does not wait for {name}")
+        return SimpleNamespace(wait=lambda TableName, WaiterConfig=None: self.describe_table(TableName=TableName))  # noqa: ARG005 as of a client
+
+    def _make_api_call(self, operation: str, parameters: Mapping[str, Any]) -> Any:
+        raise NotImplementedError
+
+
+class MemoryDynamoDB(_Operations):
     """A DynamoDB in memory, for any number of threads, with the operations that ticketlock and its users need.
 
     Its replies and errors are those of the service. It writes and reads items one by one, in batches and in
@@ -90,11 +124,20 @@ class MemoryDynamoDB:
         """This object, typed as a client."""
         return cast("DynamoDBClient", self)
 
-    def serve(self, client: Any) -> None:
-        """Answer the requests of a boto3 client, or of a resource's ``meta.client``; none leaves the process."""
-        client.meta.events.register("before-call.dynamodb", self._before_call)
+    @property
+    def async_client(self) -> Any:
+        """A client with awaitable methods, as aiobotocore's; other tasks may run before and after each request."""
+        return _AsyncMemoryDynamoDB(self)
 
-        # What tests call.
+    def serve(self, client: Any) -> None:
+        """Answer the requests of a client, or of a resource's ``meta.client``; none leaves the process.
+
+        The client is of boto3, aiobotocore or aioboto3. If another memory has served it before, this one replaces it.
+        """
+        client.meta.events.unregister(_EVENT, unique_id=_SERVES)
+        client.meta.events.register(_EVENT, self._before_call, unique_id=_SERVES)
+
+    # What tests call.
 
     @contextmanager
     def outage(self, fault: Fault) -> Iterator[None]:
@@ -172,32 +215,9 @@ class MemoryDynamoDB:
             table.put(table.key_of(item, is_item=True), None)
         return len(gone)
 
-    # The client's methods.
+    # As a client.
 
-    put_item = _method("PutItem")
-    update_item = _method("UpdateItem")
-    delete_item = _method("DeleteItem")
-    get_item = _method("GetItem")
-    query = _method("Query")
-    scan = _method("Scan")
-    transact_write_items = _method("TransactWriteItems")
-    transact_get_items = _method("TransactGetItems")
-    batch_get_item = _method("BatchGetItem")
-    batch_write_item = _method("BatchWriteItem")
-    create_table = _method("CreateTable")
-    describe_table = _method("DescribeTable")
-    update_table = _method("UpdateTable", "UpdateTable, of global and vector indexes.")
-    delete_table = _method("DeleteTable")
-    describe_time_to_live = _method("DescribeTimeToLive")
-    update_time_to_live = _method("UpdateTimeToLive")
-
-    def get_waiter(self, name: str) -> Any:
-        """A boto3 waiter for a table, which exists as soon as it is created."""
-        if name != "table_exists":
-            raise NotImplementedError(f"MemoryDynamoDB does not wait for {name}")
-        return SimpleNamespace(wait=lambda TableName, WaiterConfig=None: self.describe_table(TableName=TableName))  # noqa: ARG005 as of a client
-
-    def _answer(self, operation: str, parameters: Mapping[str, Any]) -> Any:
+    def _make_api_call(self, operation: str, parameters: Mapping[str, Any]) -> Any:
         status, reply = self._service.answer(operation, parameters)
         if status >= 300:
             error: Any = reply
@@ -210,3 +230,33 @@ class MemoryDynamoDB:
         headers: Any = reply["ResponseMetadata"]["HTTPHeaders"]
         raw: Any = None
         return AWSResponse(ENDPOINT, status, headers, raw), reply
+
+
+class _AsyncMemoryDynamoDB(_Operations):
+    """The same memory for tasks, with the methods of a client of aiobotocore."""
+
+    def __init__(self, memory: MemoryDynamoDB) -> None:
+        self._memory = memory
+        self.meta = memory.meta
+
+    async def _make_api_call(self, operation: str, parameters: Mapping[str, Any]) -> Any:
+        await _other_tasks_run()
+        try:
+            return self._memory._make_api_call(operation, parameters)
+        finally:
+            await _other_tasks_run()
+
+    async def close(self) -> None:
+        """Nothing to do."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+@coroutine
+def _other_tasks_run() -> Generator[None, None, None]:
+    """As ``asyncio.sleep(0)``; the memory needs no asyncio for it."""
+    yield
