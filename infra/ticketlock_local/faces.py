@@ -22,7 +22,7 @@ _SOURCE = ROOT / "src" / "ticketlock"
 _CLASSES: Mapping[str, Mapping[str, str]] = {
     "aio/_lease.py": {"Lease": "client/_lease.py"},
     "aio/_client.py": {"LockClient": "client/_client.py"},
-    "aio/_unit.py": {"Unit": "units/_unit.py", "UnitClient": "units/_low_level.py"},
+    "aio/_unit.py": {"Unit": "units/_unit.py", "UnitClient": "units/_client.py"},
     "aio/_units.py": {"Units": "units/_units.py"},
 }
 """The classes in each file for tasks, with the file for threads that has the class of the same name."""

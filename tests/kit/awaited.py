@@ -8,12 +8,13 @@ class Sending:
     """A client whose every method calls a function.
 
     Args:
-        client: whose settings it has.
+        client: whose settings and classes of errors it has.
         call: what a call does, with the name of its operation (``"put_item"``) and its parameters.
     """
 
     def __init__(self, client: Any, call: Callable[[str, Mapping[str, Any]], Any]) -> None:
         self.meta = getattr(client, "meta", None)
+        self.exceptions = getattr(client, "exceptions", None)
         self._call = call
 
     def __getattr__(self, operation: str) -> Any:

@@ -95,16 +95,23 @@ def test_the_low_level_api_is_there(books: Books, run: Any, names: list[str]) ->
             dynamodb, one = unit.client, {":n": {"N": "1"}}
             change = {"UpdateExpression": "SET balance = balance + :n", "ExpressionAttributeValues": one}
             reply = await dynamodb.update_item(**at(names[0]), **change, ReturnValues="UPDATED_NEW")
-            assert reply == {"Attributes": {"balance": {"N": "101"}}}
+            assert reply["Attributes"] == {"balance": {"N": "101"}}
             await dynamodb.delete_item(**at(names[1]))
             await dynamodb.put_item(
                 TableName=books.tables["accounts"], Item={"id": {"S": names[1]}, "balance": {"N": "2"}}
             )
             first = await dynamodb.get_item(**at(names[0]))
             both = await dynamodb.transact_get_items(TransactItems=[{"Get": at(name)} for name in names])
-            assert both["Responses"][0] == first
-            with pytest.raises(ConditionFailed):
+            assert both["Responses"][0]["Item"] == first["Item"]
+            with pytest.raises(dynamodb.exceptions.ConditionalCheckFailedException) as raised:
                 await dynamodb.delete_item(**at(names[0]), ConditionExpression="attribute_exists(nothing)")
+            assert isinstance(raised.value, ConditionFailed)
+            pages = dynamodb.get_paginator("query").paginate(
+                TableName=books.tables["accounts"],
+                KeyConditionExpression="id = :id",
+                ExpressionAttributeValues={":id": {"S": names[0]}},
+            )
+            assert [page["Count"] async for page in pages] == [1]
 
     run(work)
     assert [books.balance({"id": name}) for name in names] == [101, 2]

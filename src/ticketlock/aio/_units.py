@@ -472,7 +472,7 @@ class Units:
             resumed=resumed,
             behind=self._finish_behind if settings.finish_behind else in_front,
         )
-        return Unit(unit_of_work, self._performer.performer_of(unit_of_work), self._to_the_end)
+        return Unit(unit_of_work, self._performer.performer_of(unit_of_work), self._performer, self._to_the_end)
 
 
 def _terms_of(given: object) -> Terms | None:

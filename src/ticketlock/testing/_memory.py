@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from botocore.awsrequest import AWSResponse
 from botocore.config import Config
-from botocore.exceptions import ClientError
 
 from ticketlock._expressions._values import Attributes, copy_of_item
-from ticketlock.testing._refusals import Fault, Refused
+from ticketlock.testing._refusals import Fault, Refused, error_of, exceptions
 from ticketlock.testing._service import ENDPOINT, Service, decoded
 from ticketlock.testing._tables import Table
 from ticketlock.testing._transactions import InSteps
@@ -56,6 +55,11 @@ class _Operations:
     delete_table = _method("DeleteTable")
     describe_time_to_live = _method("DescribeTimeToLive")
     update_time_to_live = _method("UpdateTimeToLive")
+
+    @property
+    def exceptions(self) -> Any:
+        """The classes of its errors, as of a client."""
+        return exceptions()
 
     def get_waiter(self, name: str) -> Any:
         """A boto3 waiter for a table, which exists as soon as it is created."""
@@ -220,8 +224,7 @@ class MemoryDynamoDB(_Operations):
     def _make_api_call(self, operation: str, parameters: Mapping[str, Any]) -> Any:
         status, reply = self._service.answer(operation, parameters)
         if status >= 300:
-            error: Any = reply
-            raise ClientError(error, operation)
+            raise error_of(reply, operation)
         return reply
 
     def _before_call(self, model: Any, params: Mapping[str, Any], **_: Any) -> tuple[AWSResponse, dict[str, Any]]:

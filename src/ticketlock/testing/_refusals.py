@@ -1,8 +1,13 @@
 """The faults that are injected, and the errors that the service answers with."""
 
 from enum import Enum
+from functools import cache
 from time import gmtime, strftime
 from typing import Any
+
+import botocore.session
+from botocore.errorfactory import ClientExceptionsFactory
+from botocore.exceptions import ClientError
 
 _AT_WORK = "Transaction is ongoing for the item"
 # "In most cases, a request must reach AWS within five minutes of the time stamp in the request":
@@ -54,6 +59,19 @@ class Refused(Exception):
     def failure(self) -> ErrorResponse:
         """The reply, without the parts that every reply has."""
         return {"Error": {"Code": self.code, "Message": self.message}, "message": self.message, **self.more}
+
+
+@cache
+def exceptions() -> Any:
+    """The classes of a client's errors."""
+    model = botocore.session.get_session().get_service_model("dynamodb")
+    return ClientExceptionsFactory().create_client_exceptions(model)
+
+
+def error_of(reply: Any, operation: str) -> ClientError:
+    """What a client raises for the reply of an error."""
+    error: ClientError = exceptions().from_code(reply.get("Error", {}).get("Code"))(reply, operation)
+    return error
 
 
 def invalid(message: str) -> Refused:

@@ -67,6 +67,7 @@ _OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "Query": (*_PAGE, *_PLACEHOLDERS, "ScanIndexForward"),
     "Scan": (*_PAGE, *_PLACEHOLDERS, "Segment", "TotalSegments"),
     "TransactWriteItems": ("ClientRequestToken",),
+    "TransactGetItems": ("ReturnConsumedCapacity",),
     "CreateTable": ("BillingMode", "GlobalSecondaryIndexes", "LocalSecondaryIndexes", "VectorIndexes"),
     "UpdateTable": ("AttributeDefinitions", "GlobalSecondaryIndexUpdates", "VectorIndexUpdates"),
     "Put": _CONDITION,
@@ -149,7 +150,7 @@ def get_item(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply:
     item = read.found()
     reply = read.reply(item)
     if parameters.get("ReturnConsumedCapacity") == "TOTAL":
-        units = _read_units(size_of(item or {}), is_consistent=parameters.get("ConsistentRead", False))
+        units = read_units(size_of(item or {}), is_consistent=parameters.get("ConsistentRead", False))
         reply["ConsumedCapacity"] = {"TableName": parameters["TableName"], "CapacityUnits": units}
     return reply
 
@@ -178,7 +179,7 @@ def batch_get_item(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply
         items = [table.get(key) for key in keys]
         responses[name] = [expressions.projected(item) for item in items if item is not None]
         is_consistent = wanted.get("ConsistentRead", False)
-        consumed[name] = sum(_read_units(size_of(item or {}), is_consistent=is_consistent) for item in items)
+        consumed[name] = sum(read_units(size_of(item or {}), is_consistent=is_consistent) for item in items)
     if not 1 <= count <= _MOST_READ_IN_BATCH:
         raise invalid(f"Too many or no items requested for the BatchGetItem call: {count}")
     told = [{"TableName": name, "CapacityUnits": units} for name, units in consumed.items()]
@@ -186,8 +187,11 @@ def batch_get_item(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply
     return {"Responses": responses, "UnprocessedKeys": {}, **more}
 
 
-def _read_units(size: int, *, is_consistent: bool) -> float:
-    """https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html"""
+def read_units(size: int, *, is_consistent: bool) -> float:
+    """The units of a read that is not part of a transaction, which takes two times those of a consistent one.
+
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html
+    """
     return max(1, -(-size // _READ_UNIT_BYTES)) / (1 if is_consistent else 2)
 
 
@@ -266,7 +270,7 @@ def _page(
             break
     shown: Reply = {} if parameters.get("Select") == "COUNT" else {"Items": items}
     if parameters.get("ReturnConsumedCapacity") == "TOTAL":
-        units = _read_units(size, is_consistent=parameters.get("ConsistentRead", False))
+        units = read_units(size, is_consistent=parameters.get("ConsistentRead", False))
         shown["ConsumedCapacity"] = {"TableName": parameters["TableName"], "CapacityUnits": units}
     return {**shown, "Count": len(items), "ScannedCount": scanned, **reply}
 

@@ -12,10 +12,9 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-from botocore.exceptions import ClientError
-
+from ticketlock._expressions._values import size_of
 from ticketlock.testing import _requests
-from ticketlock.testing._refusals import Reason, Refused, cancelled, conflict_reason, invalid
+from ticketlock.testing._refusals import Reason, Refused, cancelled, conflict_reason, error_of, invalid
 from ticketlock.testing._tables import ItemId, MemoryTables, Parameters, Reply, check_size_of_transaction
 
 _MOST_ACTIONS = 100
@@ -85,8 +84,7 @@ class InSteps:
                 pass
             status, reply = self._replies(*self._outcome)
         if status >= 300:
-            error: Any = reply
-            raise ClientError(error, self.operation)
+            raise error_of(reply, self.operation)
         return reply
 
     def _finish(self, status: int, reply: Reply) -> None:
@@ -171,7 +169,13 @@ def transact_get_items(tables: MemoryTables, parameters: Parameters) -> Transact
             again.append(conflict_reason() if has_met else None)
         _check_reasons(again)
     check_size_of_transaction((item,) for item in found)
-    return {"Responses": [read.reply(item) for read, item in zip(reads, found, strict=True)]}
+    reply: Reply = {"Responses": [read.reply(item) for read, item in zip(reads, found, strict=True)]}
+    if parameters.get("ReturnConsumedCapacity") == "TOTAL":
+        units = dict.fromkeys((read.table.name for read in reads), 0.0)
+        for read, item in zip(reads, found, strict=True):
+            units[read.table.name] += 2 * _requests.read_units(size_of(item or {}), is_consistent=True)
+        reply["ConsumedCapacity"] = [{"TableName": name, "CapacityUnits": told} for name, told in units.items()]
+    return reply
 
 
 def _actions(parameters: Parameters) -> Sequence[Any]:

@@ -11,7 +11,7 @@
 ``LockLost``, if a unit has lost the lock that it is under, and ``ClientClosed``, in a forked process.
 """
 
-from ticketlock.units._low_level import UnitClient
+from ticketlock.units._client import UnitClient
 from ticketlock.units._marks import Visible
 from ticketlock.units._operators import FoundMark, OpenUnit, Outcome
 from ticketlock.units._provision import Denied, create_units_table

@@ -1,29 +1,51 @@
-"""A unit with the low-level API's parameters and replies: the steps, and the client for threads."""
+"""A unit with the low-level API's parameters and replies, as steps."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeVar
 
-from ticketlock._checks import boolean, text
 from ticketlock._expressions._evaluated import Branch, Expressions, branched, members_shown
 from ticketlock._expressions._values import Attributes, copy_of_item
-from ticketlock.errors import InvalidUnitRequest
+from ticketlock.errors import InvalidUnitRequest, TableError, TableNotFound, TicketLockError
+from ticketlock.units._client_errors import as_of_client
+from ticketlock.units._client_parameters import (
+    BATCH_GET,
+    BATCH_WRITE,
+    BATCH_WRITES,
+    DELETE,
+    GET,
+    ITEM_OF_REFUSAL,
+    KEYS,
+    MOST_IN_A_BATCH,
+    NAMES,
+    PROJECTION,
+    PUT,
+    QUERY,
+    TRANSACT_GET,
+    TRANSACT_GETS,
+    TRANSACT_WRITE,
+    TRANSACT_WRITES,
+    UNITS,
+    UPDATE,
+    VALUES,
+    Parameters,
+    Shape,
+    action_of,
+    by_table,
+    list_of,
+)
 from ticketlock.units._queries import QueryArguments
 from ticketlock.units._statements import StatementKind, StatementRequest
-from ticketlock.units._tables import NAME_BYTES, UnitTable
-from ticketlock.units._unit_of_work import UnitOfWork
+from ticketlock.units._tables import UnitTable
+from ticketlock.units._unit_of_work import Evaluated, UnitOfWork
 from ticketlock.units._values import LOW_LEVEL, REFUSED, Phrase, expression, refused
-from ticketlock.wire._item_requests import MOST_TOGETHER
-from ticketlock.wire._requests import ForkingSteps
+from ticketlock.units._work import MOST_ACTIONS
+from ticketlock.wire._item_requests import MOST_TOGETHER, Get, GetMany, GetTogether, Query
+from ticketlock.wire._requests import ForkingSteps, Request, Together
 
 Reply = dict[str, Any]
-Parameters = Mapping[str, Any]
 
-_NAMES, _VALUES = "ExpressionAttributeNames", "ExpressionAttributeValues"
-_PROJECTION = ("ProjectionExpression", _NAMES)
-_CONDITION = ("ConditionExpression", _NAMES, _VALUES, "ReturnValues")
-_OLD = ("NONE", "ALL_OLD")
-_ANY = (*_OLD, "UPDATED_OLD", "ALL_NEW", "UPDATED_NEW")
+T = TypeVar("T")
 
 _QUERY_WORDS = {
     "key_condition": "KeyConditionExpression",
@@ -35,89 +57,183 @@ _QUERY_WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """The parameters of an operation that units accept, and what it can be asked to return."""
+class SdkClient(Protocol):
+    """What has the SDK's client, whose classes of errors are raised."""
 
-    name: str
-    required: tuple[str, ...]
-    optional: tuple[str, ...]
-    returns: tuple[str, ...] = ()
-
-    def check(self, given: Parameters) -> None:
-        """Refuse missing and unknown parameters, and wrong flags; other values are checked where they are used."""
-        known = (*self.required, *self.optional)
-        for name in given:
-            if name not in known:
-                raise InvalidUnitRequest(name, given[name], f"no such parameter: {self.name} of a unit has {known}")
-        for name in self.required:
-            if given.get(name) is None:
-                raise InvalidUnitRequest(name, None, f"a parameter that {self.name} needs")
-        text("TableName", given["TableName"], NAME_BYTES, InvalidUnitRequest)
-        boolean("ConsistentRead", given.get("ConsistentRead", True), InvalidUnitRequest)
-        if given.get("ReturnValues", "NONE") not in self.returns and "ReturnValues" in given:
-            raise InvalidUnitRequest("ReturnValues", given["ReturnValues"], f"one of {', '.join(self.returns)}")
+    @property
+    def client(self) -> Any: ...
 
 
-_GET = _Shape("get_item", ("TableName", "Key"), ("ConsistentRead", *_PROJECTION))
-_PUT = _Shape("put_item", ("TableName", "Item"), _CONDITION, _OLD)
-_UPDATE = _Shape("update_item", ("TableName", "Key", "UpdateExpression"), _CONDITION, _ANY)
-_DELETE = _Shape("delete_item", ("TableName", "Key"), _CONDITION, _OLD)
-_QUERY = _Shape(
-    "query",
-    ("TableName", "KeyConditionExpression"),
-    (
-        "IndexName",
-        "FilterExpression",
-        *_PROJECTION,
-        _VALUES,
-        "ExclusiveStartKey",
-        "Limit",
-        "ScanIndexForward",
-        "Select",
-        "ConsistentRead",
-    ),
-)
-_GET_OF_SEVERAL = _Shape("Get of transact_get_items", ("TableName", "Key"), _PROJECTION)
+@dataclass(slots=True)
+class _Call:
+    """One call of the client.
+
+    Attributes:
+        operation: its name in the API.
+        tables: those that it names, by these names.
+        units: the read units that it took, by the tables' own names.
+    """
+
+    operation: str
+    given: Parameters
+    tables: dict[str, UnitTable] = field(default_factory=dict)
+    units: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def capacity(self) -> list[dict[str, Any]]:
+        return [
+            {"TableName": name, "CapacityUnits": self.units.get(table.name, 0.0)} for name, table in self.tables.items()
+        ]
+
+    def counted(self, steps: ForkingSteps[T]) -> ForkingSteps[T]:
+        """The same steps, whose reads ask for the units that they take."""
+        try:
+            request = next(steps)
+            while True:
+                try:
+                    reply = yield self._asking(request)
+                except TableError as error:
+                    request = steps.throw(error)
+                else:
+                    self._count(request, reply)
+                    request = steps.send(reply)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        finally:
+            steps.close()
+
+    def _asking(self, request: Any) -> Any:
+        if isinstance(request, Get | GetMany | GetTogether | Query):
+            return replace(request, asks_units=True)
+        if isinstance(request, Together):
+            asked = (
+                self._asking(each) if isinstance(each, Request) else self.counted(each) for each in request.requests
+            )
+            return Together(tuple(asked))
+        return request
+
+    def _count(self, request: Any, reply: Any) -> None:
+        if isinstance(request, Together):
+            for each, its in zip(request.requests, reply, strict=True):
+                if isinstance(each, Request) and not isinstance(its, TableError):
+                    self._count(each, its)
+            return
+        for each in getattr(reply, "consumed", ()):
+            self.units[each["TableName"]] = self.units.get(each["TableName"], 0.0) + float(each["CapacityUnits"])
 
 
 class LowLevelUnitOfWork:
     """A unit of work with the low-level API's parameters."""
 
-    def __init__(self, unit_of_work: UnitOfWork) -> None:
+    def __init__(self, unit_of_work: UnitOfWork, sdk: SdkClient) -> None:
         self._unit_of_work = unit_of_work
+        self.sdk = sdk
 
     def get_item(self, given: Parameters) -> ForkingSteps[Reply]:
-        (reply,) = yield from self._get([given], _GET)
-        return reply
+        return self._answer(_Call("GetItem", given), self._get_item)
+
+    def batch_get_item(self, given: Parameters) -> ForkingSteps[Reply]:
+        return self._answer(_Call("BatchGetItem", given), self._batch_get_item)
 
     def transact_get_items(self, given: Parameters) -> ForkingSteps[Reply]:
-        for name in given:
-            if name != "TransactItems":
-                raise InvalidUnitRequest(name, given[name], "no such parameter: a unit's has TransactItems")
-        wanted = given.get("TransactItems")
-        if not isinstance(wanted, list | tuple) or not 1 <= len(wanted) <= MOST_TOGETHER:
-            raise InvalidUnitRequest("TransactItems", wanted, f"a list of 1 to {MOST_TOGETHER}")
-        for each in wanted:
-            if not isinstance(each, Mapping) or set(each) != {"Get"} or not isinstance(each["Get"], Mapping):
-                raise InvalidUnitRequest("TransactItems", each, '{"Get": {"TableName": ..., "Key": ...}}')
-        return {"Responses": (yield from self._get([each["Get"] for each in wanted], _GET_OF_SEVERAL))}
+        return self._answer(_Call("TransactGetItems", given), self._transact_get_items)
 
-    def _get(self, wanted: Iterable[Parameters], shape: _Shape) -> ForkingSteps[list[Reply]]:
+    def query(self, given: Parameters) -> ForkingSteps[Reply]:
+        return self._answer(_Call("Query", given), self._query)
+
+    def put_item(self, given: Parameters) -> ForkingSteps[Reply]:
+        return self._answer(_Call("PutItem", given), lambda call: self._write(call, "put", PUT))
+
+    def update_item(self, given: Parameters) -> ForkingSteps[Reply]:
+        return self._answer(_Call("UpdateItem", given), lambda call: self._write(call, "update", UPDATE))
+
+    def delete_item(self, given: Parameters) -> ForkingSteps[Reply]:
+        return self._answer(_Call("DeleteItem", given), lambda call: self._write(call, "delete", DELETE))
+
+    def batch_write_item(self, given: Parameters) -> ForkingSteps[Reply]:
+        return self._answer(_Call("BatchWriteItem", given), self._batch_write_item)
+
+    def transact_write_items(self, given: Parameters) -> ForkingSteps[Reply]:
+        return self._answer(_Call("TransactWriteItems", given), self._transact_write_items)
+
+    def _answer(self, call: _Call, steps_of: Callable[[_Call], ForkingSteps[Reply]]) -> ForkingSteps[Reply]:
+        """The reply with the parts that every reply has."""
+        steps, is_asked = steps_of(call), call.given.get(UNITS) == "TOTAL"
+        reply = yield from call.counted(steps) if is_asked else steps
+        if is_asked:
+            of_one_table = "TableName" in call.given
+            reply["ConsumedCapacity"] = call.capacity[0] if of_one_table else call.capacity
+        return {**reply, **self._metadata(200)}
+
+    def _metadata(self, status: int) -> Reply:
+        unit = self._unit_of_work.terms.id
+        metadata = {"RequestId": unit, "HTTPStatusCode": status, "HTTPHeaders": {}, "RetryAttempts": 0}
+        return {"ResponseMetadata": metadata}
+
+    def _refused(self, call: _Call, error: TicketLockError, code: str, message: str, more: Reply) -> TicketLockError:
+        """The error with the reply of the service that it stands for."""
+        response = {"Error": {"Code": code, "Message": message}, **more, **self._metadata(400)}
+        return as_of_client(error, self.sdk.client.exceptions, call.operation, response)
+
+    def _table(self, call: _Call, name: str) -> ForkingSteps[UnitTable]:
+        try:
+            table = yield from self._unit_of_work.table(name)
+        except TableNotFound as error:
+            message = "Requested resource not found"
+            raise self._refused(call, error, "ResourceNotFoundException", message, {"message": message}) from error
+        call.tables[name] = table
+        return table
+
+    # Reading.
+
+    def _get_item(self, call: _Call) -> ForkingSteps[Reply]:
+        GET.check(call.given)
+        (found,) = yield from self._get(call, [call.given])
+        return {} if found is None else {"Item": found}
+
+    def _batch_get_item(self, call: _Call) -> ForkingSteps[Reply]:
+        BATCH_GET.check(call.given)
+        wanted: list[Parameters] = []
+        for name, where, given in by_table(call.given["RequestItems"]):
+            KEYS.check(given, f"{where}.")
+            keys = list_of(f"{where}.Keys", given["Keys"], MOST_TOGETHER)
+            wanted += [{**given, "TableName": name, "Key": key} for key in keys]
+        list_of("RequestItems", wanted, MOST_TOGETHER)
+        found = yield from self._get(call, wanted)
+        responses: dict[str, list[Any]] = {name: [] for name in call.tables}
+        for each, item in zip(wanted, found, strict=True):
+            if item is not None:
+                responses[each["TableName"]].append(item)
+        return {"Responses": responses, "UnprocessedKeys": {}}
+
+    def _transact_get_items(self, call: _Call) -> ForkingSteps[Reply]:
+        TRANSACT_GET.check(call.given)
+        actions = list_of("TransactItems", call.given["TransactItems"], MOST_TOGETHER)
+        wanted = []
+        for at, each in enumerate(actions):
+            name, given = action_of(f"TransactItems[{at}]", each, TRANSACT_GETS)
+            TRANSACT_GETS[name].check(given, f"TransactItems[{at}].{name}.")
+            wanted.append(given)
+        found = yield from self._get(call, wanted)
+        return {"Responses": [{} if item is None else {"Item": item} for item in found]}
+
+    def _get(self, call: _Call, wanted: Sequence[Parameters]) -> ForkingSteps[list[Any]]:
+        """The items, as their projections show them; None for each that does not exist."""
         projections, keys = [], []
         for each in wanted:
-            shape.check(each)
             projections.append(_projection(each))
-            keys.append(((yield from self._unit_of_work.table(each["TableName"])), each["Key"]))
+            keys.append(((yield from self._table(call, each["TableName"])), each["Key"]))
         found = yield from self._unit_of_work.get(keys, None, LOW_LEVEL)
         return [
-            {} if item is None else {"Item": projection.projected(item)}
+            None if item is None else projection.projected(item)
             for item, projection in zip(found, projections, strict=True)
         ]
 
-    def query(self, given: Parameters) -> ForkingSteps[Reply]:
-        _QUERY.check(given)
-        table = yield from self._unit_of_work.table(given["TableName"])
+    def _query(self, call: _Call) -> ForkingSteps[Reply]:
+        given = call.given
+        QUERY.check(given)
+        table = yield from self._table(call, given["TableName"])
         _check_selected(table, given)
         found = yield from self._unit_of_work.query(table, _query(given), None)
         reply: Reply = {"Count": len(found.items), "ScannedCount": found.read}
@@ -127,30 +243,80 @@ class LowLevelUnitOfWork:
             reply["LastEvaluatedKey"] = found.last_key
         return reply
 
-    def put_item(self, given: Parameters) -> ForkingSteps[Reply]:
-        return (yield from self._evaluate("put", given, _PUT))
+    # Writing.
 
-    def update_item(self, given: Parameters) -> ForkingSteps[Reply]:
-        return (yield from self._evaluate("update", given, _UPDATE))
+    def _write(self, call: _Call, kind: StatementKind, shape: Shape) -> ForkingSteps[Reply]:
+        shape.check(call.given)
+        (found,) = yield from self._evaluate(call, [(kind, shape, call.given)])
+        if found.refused is not None:
+            reason = _reason(call.given, found)
+            more = {"message": reason["Message"], **({"Item": reason["Item"]} if "Item" in reason else {})}
+            code = "ConditionalCheckFailedException"
+            raise self._refused(call, found.refused, code, reason["Message"], more)
+        return _returned(call.given, found.before, found.after)
 
-    def delete_item(self, given: Parameters) -> ForkingSteps[Reply]:
-        return (yield from self._evaluate("delete", given, _DELETE))
+    def _batch_write_item(self, call: _Call) -> ForkingSteps[Reply]:
+        BATCH_WRITE.check(call.given)
+        writes: list[_StatementGiven] = []
+        for name, where, each_given in by_table(call.given["RequestItems"]):
+            for at, each in enumerate(list_of(where, each_given, MOST_IN_A_BATCH)):
+                action, given = action_of(f"{where}[{at}]", each, BATCH_WRITES)
+                kind, shape = BATCH_WRITES[action]
+                shape.check(given, f"{where}[{at}].{action}.")
+                writes.append((kind, shape, {**given, "TableName": name}))
+        list_of("RequestItems", writes, MOST_IN_A_BATCH)
+        yield from self._evaluate(call, writes)
+        return {"UnprocessedItems": {}}
 
-    def _evaluate(self, kind: StatementKind, given: Parameters, shape: _Shape) -> ForkingSteps[Reply]:
-        shape.check(given)
-        table = yield from self._unit_of_work.table(given["TableName"])
-        request = StatementRequest(
-            kind,
-            table,
-            given[shape.required[1]],
-            condition=expression("ConditionExpression", given.get("ConditionExpression")),
-            values=given.get(_VALUES),
-            names=given.get(_NAMES, {}),
-            update=given.get("UpdateExpression"),
-            python=LOW_LEVEL,
-        )
-        before, after = yield from self._unit_of_work.evaluate(request)
-        return _returned(given, before, after)
+    def _transact_write_items(self, call: _Call) -> ForkingSteps[Reply]:
+        TRANSACT_WRITE.check(call.given)
+        writes: list[_StatementGiven] = []
+        for at, each in enumerate(list_of("TransactItems", call.given["TransactItems"], MOST_ACTIONS)):
+            name, given = action_of(f"TransactItems[{at}]", each, TRANSACT_WRITES)
+            kind, shape = TRANSACT_WRITES[name]
+            shape.check(given, f"TransactItems[{at}].{name}.")
+            writes.append((kind, shape, given))
+        found = yield from self._evaluate(call, writes)
+        failed = next((each.refused for each in found if each.refused is not None), None)
+        if failed is not None:
+            reasons = [_reason(given, each) for (_, _, given), each in zip(writes, found, strict=True)]
+            codes = ", ".join(reason["Code"] for reason in reasons)
+            message = f"Transaction cancelled, please refer cancellation reasons for specific reasons [{codes}]"
+            more = {"Message": message, "CancellationReasons": reasons}
+            raise self._refused(call, failed, "TransactionCanceledException", message, more)
+        return {}
+
+    def _evaluate(self, call: _Call, writes: "Sequence[_StatementGiven]") -> ForkingSteps[list[Evaluated]]:
+        requests = []
+        for at, (kind, shape, given) in enumerate(writes):
+            table = yield from self._table(call, given["TableName"])
+            request = StatementRequest(
+                kind,
+                table,
+                given["Item" if "Item" in shape.required else "Key"],
+                condition=expression("ConditionExpression", given.get("ConditionExpression")),
+                values=given.get(VALUES),
+                names=given.get(NAMES, {}),
+                update=given.get("UpdateExpression"),
+                python=LOW_LEVEL,
+                at=at if "TransactItems" in call.given else None,
+            )
+            requests.append(request)
+        name = "TransactItems" if "TransactItems" in call.given else "RequestItems"
+        return (yield from self._unit_of_work.evaluate_together(requests, of_one_item_each=name))
+
+
+_StatementGiven = tuple[StatementKind, Shape, Parameters]
+
+
+def _reason(given: Parameters, found: Evaluated) -> dict[str, Any]:
+    """Why a statement's condition cancels a transaction, in the service's words."""
+    if found.refused is None:
+        return {"Code": "None"}
+    reason: dict[str, Any] = {"Code": "ConditionalCheckFailed", "Message": "The conditional request failed"}
+    if given.get(ITEM_OF_REFUSAL) == "ALL_OLD" and found.before is not None:
+        reason["Item"] = copy_of_item(found.before)
+    return reason
 
 
 def _query(given: Parameters) -> QueryArguments:
@@ -162,8 +328,8 @@ def _query(given: Parameters) -> QueryArguments:
     return QueryArguments(
         key_condition=Phrase(texts["KeyConditionExpression"], {}, {}),
         filter=Phrase(texts["FilterExpression"], {}, {}),
-        values=LOW_LEVEL.values(given.get(_VALUES)),
-        names=LOW_LEVEL.names(given.get(_NAMES, {})),
+        values=LOW_LEVEL.values(given.get(VALUES)),
+        names=LOW_LEVEL.names(given.get(NAMES, {})),
         index=given.get("IndexName"),
         after=None if start is None else LOW_LEVEL.item("ExclusiveStartKey", start),
         is_forward=given.get("ScanIndexForward", True),
@@ -190,9 +356,9 @@ def _check_selected(table: UnitTable, given: Parameters) -> None:
 
 def _projection(given: Parameters) -> Expressions:
     expression("ProjectionExpression", given.get("ProjectionExpression"))
-    LOW_LEVEL.names(given.get(_NAMES, {}))
+    LOW_LEVEL.names(given.get(NAMES, {}))
     try:
-        return Expressions({name: given[name] for name in _PROJECTION if name in given})
+        return Expressions({name: given[name] for name in PROJECTION if name in given})
     except REFUSED as error:
         raise refused("ProjectionExpression", given.get("ProjectionExpression"), error) from error
 
@@ -213,94 +379,6 @@ def _returned(given: Parameters, before: Attributes | None, after: Attributes | 
 
 def _updated(given: Parameters) -> Branch:
     parameters = {name: given[name] for name in ("ConditionExpression", "UpdateExpression") if name in given}
-    expressions = Expressions({**parameters, **{name: given[name] for name in (_NAMES, _VALUES) if given.get(name)}})
+    expressions = Expressions({**parameters, **{name: given[name] for name in (NAMES, VALUES) if given.get(name)}})
     paths = expressions.update.paths if expressions.update is not None else ()
     return branched("UpdateExpression", tuple(map(expressions.steps, paths)))
-
-
-class UnitClient:
-    """A unit with methods of ``boto3.client("dynamodb")``, for code that already has the low-level API's parameters.
-
-    Tables are given by name, items and keys in AttributeValues. ``ConsistentRead`` has no effect: the unit's isolation
-    decides. Each method lists the parameters that it accepts; any other one, such as those that
-    expressions have replaced (``Expected``, ``AttributeUpdates``, ``ConditionalOperator``), is refused by name.
-
-    Every method raises ``InvalidUnitRequest``, ``TableNotFound`` and what the corresponding method of the unit raises.
-    A condition that does not hold raises ``ConditionFailed`` at once.
-    """
-
-    def __init__(self, low_level: LowLevelUnitOfWork, perform: Callable[[ForkingSteps[Reply]], Reply]) -> None:
-        self._low_level = low_level
-        self._perform = perform
-
-    def get_item(self, **parameters: Any) -> Reply:
-        """An item, with the unit's own writes.
-
-        Args:
-            parameters: ``TableName``, ``Key``; ``ProjectionExpression``, ``ExpressionAttributeNames``,
-                ``ConsistentRead``.
-
-        Returns:
-            ``{"Item": ...}``, or ``{}`` if there is none.
-        """
-        return self._perform(self._low_level.get_item(parameters))
-
-    def transact_get_items(self, **parameters: Any) -> Reply:
-        """Up to 100 items of one instant.
-
-        Args:
-            parameters: ``TransactItems``: a list of ``{"Get": {...}}`` with ``TableName``, ``Key``,
-                ``ProjectionExpression`` and ``ExpressionAttributeNames``.
-
-        Returns:
-            ``{"Responses": [...]}``, in the order of the items; ``{}`` for an item that does not exist.
-        """
-        return self._perform(self._low_level.transact_get_items(parameters))
-
-    def query(self, **parameters: Any) -> Reply:
-        """A page of the items of one partition of a table or an index, with the unit's own writes; see ``Unit.query``.
-
-        Args:
-            parameters: ``TableName``, ``KeyConditionExpression``; ``IndexName``, ``FilterExpression``,
-                ``ProjectionExpression``, ``ExpressionAttributeNames``, ``ExpressionAttributeValues``,
-                ``ExclusiveStartKey``, ``Limit``, ``ScanIndexForward``, ``Select`` and ``ConsistentRead``, which a
-                global index refuses if it is true.
-
-        Returns:
-            ``{"Items": [...], "Count": ..., "ScannedCount": ...}``, and ``LastEvaluatedKey`` if there may be more.
-            Pending inserts of other units are not counted.
-        """
-        return self._perform(self._low_level.query(parameters))
-
-    def put_item(self, **parameters: Any) -> Reply:
-        """Put an item; it replaces the item with the same key, if there is one.
-
-        Args:
-            parameters: ``TableName``, ``Item``; ``ConditionExpression``, ``ExpressionAttributeNames``,
-                ``ExpressionAttributeValues``, ``ReturnValues`` (``NONE``, ``ALL_OLD``).
-
-        Returns:
-            ``{"Attributes": ...}`` if they were asked for and there are any, else ``{}``.
-        """
-        return self._perform(self._low_level.put_item(parameters))
-
-    def update_item(self, **parameters: Any) -> Reply:
-        """Update an item, or create it if it does not exist.
-
-        Args:
-            parameters: ``TableName``, ``Key``, ``UpdateExpression``; ``ConditionExpression``,
-                ``ExpressionAttributeNames``, ``ExpressionAttributeValues``, ``ReturnValues`` (``NONE``, ``ALL_OLD``,
-                ``UPDATED_OLD``, ``ALL_NEW``, ``UPDATED_NEW``).
-
-        Returns:
-            As for ``put_item``.
-        """
-        return self._perform(self._low_level.update_item(parameters))
-
-    def delete_item(self, **parameters: Any) -> Reply:
-        """Delete an item, if there is one.
-
-        Args:
-            parameters: ``TableName``, ``Key``; the others as for ``put_item``, and so is the reply.
-        """
-        return self._perform(self._low_level.delete_item(parameters))

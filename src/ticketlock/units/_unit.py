@@ -7,7 +7,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from ticketlock._checks import Seconds
-from ticketlock.units._low_level import LowLevelUnitOfWork, UnitClient
+from ticketlock.units._client import UnitClient
+from ticketlock.units._low_level import LowLevelUnitOfWork, SdkClient
 from ticketlock.units._queries import QueryRequest
 from ticketlock.units._reading import Isolation
 from ticketlock.units._settings import keeping
@@ -23,9 +24,10 @@ PerformSteps = Callable[[ForkingSteps[Any]], Any]
 class UnitFace:
     """A unit of one of the two faces."""
 
-    def __init__(self, unit_of_work: UnitOfWork) -> None:
+    def __init__(self, unit_of_work: UnitOfWork, sdk: SdkClient) -> None:
         self.id = unit_of_work.terms.id
         self._unit_of_work = unit_of_work
+        self._sdk = sdk
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id}, {self._unit_of_work.state.in_words}>"
@@ -53,14 +55,14 @@ class Unit(UnitFace):
         id: identifies the unit; of a resumed unit, the id under which it was saved.
     """
 
-    def __init__(self, unit_of_work: UnitOfWork, perform: PerformSteps) -> None:
-        super().__init__(unit_of_work)
+    def __init__(self, unit_of_work: UnitOfWork, perform: PerformSteps, sdk: SdkClient) -> None:
+        super().__init__(unit_of_work, sdk)
         self._perform = perform
 
     @cached_property
     def client(self) -> "UnitClient":
         """The same unit with the parameters of the low-level API."""
-        return UnitClient(LowLevelUnitOfWork(self._unit_of_work), self._perform)
+        return UnitClient(LowLevelUnitOfWork(self._unit_of_work, self._sdk), self._perform)
 
     @property
     def repeated(self) -> bool:

@@ -3,7 +3,7 @@
 import logging
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from inspect import GEN_CLOSED, getgeneratorstate
 from typing import Any, TypeVar
@@ -74,6 +74,21 @@ Both = tuple[Attributes | None, Attributes | None]
 """An item before a statement and after it, in AttributeValues; None if there is none, or if it was not read."""
 
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """What became of one of several statements.
+
+    Attributes:
+        before, after: the item, in AttributeValues; None if there is none.
+        refused: the condition that does not hold.
+    """
+
+    before: Attributes | None
+    after: Attributes | None
+    refused: ConditionFailed | None = None
+
 
 _log = logging.getLogger("ticketlock")
 
@@ -310,42 +325,66 @@ class UnitOfWork:
 
     def items_before(self, requests: Sequence[StatementRequest]) -> ForkingSteps[list[Any]]:
         """The items before statements that are added to the unit together, or not at all."""
-        both = yield from self._evaluate_all(requests)
-        return [PYTHON.back(before) for before, _ in both]
+        found = yield from self._evaluate_all(requests)
+        return [PYTHON.back(each.before) for each in found]
 
     def items_after(self, requests: Sequence[StatementRequest]) -> ForkingSteps[list[Any]]:
         """The items after them, likewise."""
-        both = yield from self._evaluate_all(requests)
-        return [PYTHON.back(after) for _, after in both]
+        found = yield from self._evaluate_all(requests)
+        return [PYTHON.back(each.after) for each in found]
 
-    def _evaluate_all(self, requests: Sequence[StatementRequest]) -> ForkingSteps[list[Both]]:
+    def _evaluate_all(self, requests: Sequence[StatementRequest]) -> ForkingSteps[list[Evaluated]]:
+        found = yield from self.evaluate_together(requests)
+        if found and found[-1].refused is not None:
+            raise found[-1].refused
+        return found
+
+    def evaluate_together(
+        self, requests: Sequence[StatementRequest], *, of_one_item_each: str | None = None
+    ) -> ForkingSteps[list[Evaluated]]:
+        """Statements that are added to the unit together, or not at all if a condition does not hold.
+
+        Args:
+            of_one_item_each: the caller's name for a list in which no item may occur twice, and of which each condition
+                is evaluated. None: items may occur again, and the first condition that does not hold is the last one.
+        """
         given = [(request, request.arguments()) for request in requests]
-        return (yield from self._alone(self._evaluate_each(given)))
+        return (yield from self._alone(self._evaluate_each(given, of_one_item_each)))
 
-    def _evaluate_each(self, given: Sequence[tuple[StatementRequest, StatementArguments]]) -> ForkingSteps[list[Both]]:
+    def _evaluate_each(
+        self, given: Sequence[tuple[StatementRequest, StatementArguments]], of_one_item_each: str | None
+    ) -> ForkingSteps[list[Evaluated]]:
         marks, own = self._work.marks, self._tables.check_own
         made = [statement(request, own(request.table), arguments, marks) for request, arguments in given]
+        places = [self._work.place(each.table, each.key) for each in made]
+        if of_one_item_each is not None:
+            _check_once(of_one_item_each, places)
         yield from self.begin()
         if self.repeated:
-            return [(None, None)] * len(made)
-        places = [self._work.place(each.table, each.key) for each in made]
+            return [Evaluated(None, None)] * len(made)
         yield from self._read_each(places)
         # An error in another task may have ended the block meanwhile.
         self.state.check_open()
-        both, images = list[Both](), dict[int, Attributes | None]()
-        for at, (each, place) in enumerate(zip(made, places, strict=True)):
+        found, images = list[Evaluated](), dict[int, Attributes | None]()
+        for (request, _), each, place in zip(given, made, places, strict=True):
             self._check_as_glimpsed(place)
             before = images.get(id(place), place.image)
             try:
                 after = images[id(place)] = self._after(each, place, before)
             except ConditionFailed as error:
-                error.at = at
-                raise
-            both.append((before, after))
-        for place in places:
-            place.image, place.is_written = images[id(place)], True
-        self._has_written |= bool(places)
-        return both
+                error.at = request.at
+                found.append(Evaluated(before, before, error))
+                if of_one_item_each is None:
+                    break
+            else:
+                found.append(Evaluated(before, after))
+        if any(each.refused is not None for each in found):
+            return found
+        for each, place in zip(made, places, strict=True):
+            place.image = images[id(place)]
+            if each.kind != "check":
+                place.is_written = self._has_written = True
+        return found
 
     def _check_as_glimpsed(self, place: ItemState) -> None:
         """End the unit if an item differs from what a lower level has shown: the caller may depend on what it saw."""
@@ -631,6 +670,14 @@ class UnitOfWork:
     def _place(self, table: Any, given: Attributes) -> ItemState:
         own = self._tables.check_own(table)
         return self._work.place(own, own.key_alone("key", given))
+
+
+def _check_once(field: str, places: Sequence[ItemState]) -> None:
+    seen = set[int]()
+    for place in places:
+        if id(place) in seen:
+            raise InvalidUnitRequest(field, {place.table.name: PYTHON.back(place.key)}, "each item once")
+        seen.add(id(place))
 
 
 def ending(

@@ -622,7 +622,7 @@ class Units:
             resumed=resumed,
             behind=self._behind if settings.finish_behind else in_front,
         )
-        return Unit(unit_of_work, self._performer.performer_of(unit_of_work))
+        return Unit(unit_of_work, self._performer.performer_of(unit_of_work), self._performer)
 
 
 def _terms_of(given: object) -> Terms | None:

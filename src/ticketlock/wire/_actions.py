@@ -1,6 +1,6 @@
 """Actions that a performer performs, a call of an SDK's client or a sleep; and the answers to them."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from inspect import GEN_CLOSED, GEN_CREATED, getgeneratorstate
@@ -221,7 +221,7 @@ class Reply:
         last_key: of a Read: the key after which the next page begins; None at the end.
         repeated: of a refusal: whether an earlier attempt of the same request may have been applied and caused it.
         unanswered: whether an earlier attempt had no answer, and may still arrive.
-        units: the capacity units of a read that asked for them, as far as the service has told.
+        consumed: of a read that asked for it: the capacity units that each table took, as the service has told.
     """
 
     applied: bool
@@ -231,7 +231,12 @@ class Reply:
     last_key: Item | None = None
     repeated: bool = False
     unanswered: bool = False
-    units: float = 0
+    consumed: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def units(self) -> float:
+        """The capacity units of all tables."""
+        return sum(float(each.get("CapacityUnits", 0)) for each in self.consumed)
 
     @property
     def item(self) -> Item | None:

@@ -199,8 +199,8 @@ class Driver:
         if refusal is not None:
             unanswered = answer.perhaps_applied
             return Reply(False, refusal.items, now, refusal.refused, repeated=unanswered, unanswered=unanswered)
-        last_key, units = answer.response.get("LastEvaluatedKey"), _sdk.capacity_units(answer.response)
-        return Reply(True, answer.items, now, last_key=last_key, unanswered=answer.unanswered, units=units)
+        last_key, consumed = answer.response.get("LastEvaluatedKey"), _sdk.consumed(answer.response)
+        return Reply(True, answer.items, now, last_key=last_key, unanswered=answer.unanswered, consumed=consumed)
 
     def send(self, request: Request, until_ms: int | None = None) -> Actions[Answer]:
         """Send a request until the service has applied or refused it.

@@ -18,6 +18,7 @@ https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.
 """
 
 _LENGTH_OF_NOTHING = 2
+_TOTAL = {"ReturnConsumedCapacity": "TOTAL"}
 
 
 def batch_get(wanted: Mapping[str, Sequence[Item]], *, is_consistent: bool, **more: Any) -> Actions[Any]:
@@ -75,7 +76,7 @@ class Get(OfOneTable):
         """The GetItem."""
         given: dict[str, Any] = {"TableName": self.table, "Key": self.key, "ConsistentRead": self.is_consistent}
         if self.asks_units:
-            given["ReturnConsumedCapacity"] = "TOTAL"
+            given |= _TOTAL
         return (yield Call("dynamodb", "get_item", given))
 
     def items(self, answer: Any) -> tuple[Item | None, ...]:
@@ -97,9 +98,11 @@ class GetTogether(Request):
 
     Attributes:
         keys: the tables' names with the key attributes, each key once.
+        asks_units: as in ``Get``.
     """
 
     keys: Sequence[tuple[str, Item]]
+    asks_units: bool = False
 
     def tables(self, _table: str) -> tuple[str, ...]:
         """The tables of its keys."""
@@ -108,7 +111,8 @@ class GetTogether(Request):
     def calls(self, _table: str, _identity: str) -> Actions[Any]:
         """The TransactGetItems."""
         wanted = [{"Get": {"TableName": table, "Key": key}} for table, key in self.keys]
-        return (yield Call("dynamodb", "transact_get_items", {"TransactItems": wanted}))
+        more = _TOTAL if self.asks_units else {}
+        return (yield Call("dynamodb", "transact_get_items", {"TransactItems": wanted, **more}))
 
     def items(self, answer: Any) -> tuple[Item | None, ...]:
         """The items, in the order of the keys."""
@@ -139,7 +143,7 @@ class GetMany(Request):
         """The BatchGetItem. The service returns the items in any order; the answer has one for each key."""
         keys = [(name or table, key) for name, key in self.keys]
         wanted = {name: [key for its, key in keys if its == name] for name in self.tables(table)}
-        more = {"ReturnConsumedCapacity": "TOTAL"} if self.asks_units else {}
+        more = _TOTAL if self.asks_units else {}
         answer = yield from batch_get(wanted, is_consistent=self.is_consistent, **more)
         key_names = {name: tuple(key) for name, key in keys}
         found = {_name(name, key_names[name], item): item for name in wanted for item in answer["Responses"][name]}
@@ -169,6 +173,7 @@ class Query(Page):
         limit: how many items to read at most; None for as many as fit into a page.
         is_forward: whether in the order of the sort keys, or in reverse.
         is_consistent: as in ``Get``; must be False for a global index.
+        asks_units: as in ``Get``.
     """
 
     _operation: ClassVar[str] = "query"
@@ -182,6 +187,7 @@ class Query(Page):
     limit: int | None = None
     is_forward: bool = True
     is_consistent: bool = True
+    asks_units: bool = False
 
     def parameters(self, _table: str) -> dict[str, Any]:
         """The Query in the low-level format."""
@@ -193,6 +199,8 @@ class Query(Page):
         }
         optional = {"IndexName": self.index, "ExclusiveStartKey": self.after, "Limit": self.limit}
         given |= {name: value for name, value in optional.items() if value is not None}
+        if self.asks_units:
+            given |= _TOTAL
         return given | placeholders((self.condition,), self.names, self.values)
 
 

@@ -380,12 +380,10 @@ def _has_broken_off(response: Any) -> bool:
     return len(message.encode()) < int(head.get("HTTPHeaders", {}).get("content-length", 0))
 
 
-def capacity_units(response: Mapping[str, Any]) -> float:
-    """The capacity units that a response tells; 0 if it tells none."""
-    told: Any = response.get("ConsumedCapacity")
-    if not told:
-        return 0
-    return sum(float(each.get("CapacityUnits", 0)) for each in ([told] if isinstance(told, Mapping) else told))
+def consumed(response: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The capacity that a response tells, for each table; empty if it tells none."""
+    told: Any = response.get("ConsumedCapacity") or ()
+    return (told,) if isinstance(told, Mapping) else told
 
 
 def date_ms(response: Any) -> int | None:
