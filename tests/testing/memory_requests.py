@@ -10,6 +10,7 @@ from ticketlock.testing import ManualClock, MemoryDynamoDB
 
 KEY = {"pk": {"S": "order-42"}, "sk": {"S": "default/"}}
 LOCKS = {"TableName": "locks"}
+LEASE_MS = 60_000
 
 
 def table_on(memory: MemoryDynamoDB, clock: ManualClock) -> LockTable:

@@ -5,16 +5,13 @@ from typing import Any
 
 import boto3
 import pytest
-from botocore.exceptions import ClientError, ConnectTimeoutError, ParamValidationError, ReadTimeoutError
+from botocore.exceptions import ClientError, ParamValidationError
 from kit.units import make_table
-from testing.memory_requests import KEY, LOCKS, key, pages_of, put, refused, stored, table_on, update
+from testing.memory_requests import KEY, LEASE_MS, LOCKS, key, pages_of, put, refused, table_on, update
 
-from ticketlock import Claim, Grant, LockLost, LockName, OutcomeUnknown, Position, RequestNotApplied
-from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB
+from ticketlock import Claim, Grant, LockLost, LockName, Position
+from ticketlock.testing import ManualClock, MemoryDynamoDB
 from ticketlock.wire._sdk import checked_client, date_ms
-
-LEASE_MS = 60_000
-
 
 # Expressions and numbers, which tests/expressions tests: what they are to a request.
 
@@ -205,50 +202,6 @@ def test_a_users_own_table_need_not_have_a_sort_key(memory: MemoryDynamoDB) -> N
 
 def test_ticketlock_takes_it_for_a_client(memory: MemoryDynamoDB) -> None:
     checked_client(memory.client)
-
-
-@pytest.mark.parametrize(
-    ("fault", "error", "found"),
-    [
-        (Fault.REQUEST_LOST, ConnectTimeoutError, ["first"]),
-        (Fault.REPLY_LOST, ReadTimeoutError, ["first", "second"]),
-    ],
-)
-def test_a_request_without_a_reply_was_applied_if_only_the_reply_was_lost(
-    memory: MemoryDynamoDB, fault: Fault, error: type[Exception], found: list[str]
-) -> None:
-    memory.faults.extend([None, fault])
-    put(memory, "first")
-    with pytest.raises(error):
-        put(memory, "second")
-    assert stored(memory) == found
-
-
-def test_faults_are_retried(memory: MemoryDynamoDB, clock: ManualClock) -> None:
-    table = table_on(memory, clock)
-    memory.faults.extend([Fault.CONFLICT, Fault.THROTTLED, Fault.REQUEST_LOST, Fault.REPLY_LOST])
-    assert isinstance(table.take_ticket(Claim(LockName("order-42"), "me", LEASE_MS), None), Grant)
-    assert not memory.faults
-    (item,) = memory.items()
-    assert item["held"] == {"N": "1"}
-
-
-@pytest.mark.parametrize(
-    ("fault", "error"),
-    [
-        (Fault.REQUEST_LOST, RequestNotApplied),
-        (Fault.THROTTLED, RequestNotApplied),
-        (Fault.CONFLICT, RequestNotApplied),
-        (Fault.REPLY_LOST, OutcomeUnknown),
-    ],
-)
-def test_an_outage_is_given_up_on(memory: MemoryDynamoDB, clock: ManualClock, fault: Fault, error: type) -> None:
-    table = table_on(memory, clock)
-    table.now()
-    claim = Claim(LockName("order-42"), "me", LEASE_MS)
-    with memory.outage(fault), pytest.raises(error):
-        table.take_ticket(claim, None)
-    assert isinstance(table.take_ticket(claim, None), Grant)
 
 
 def test_a_lock_can_be_freed_under_its_holder(memory: MemoryDynamoDB, clock: ManualClock) -> None:

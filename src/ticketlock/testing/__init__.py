@@ -8,9 +8,9 @@ Nothing here opens a connection, needs credentials or waits. ticketlock's own co
 """
 
 from ticketlock.testing._clock import ManualClock, lose
+from ticketlock.testing._faults import Fault, FaultOn
 from ticketlock.testing._memory import MemoryDynamoDB
-from ticketlock.testing._refusals import Fault
 from ticketlock.testing._service import Sent
 from ticketlock.testing._transactions import InSteps
 
-__all__ = ["Fault", "InSteps", "ManualClock", "MemoryDynamoDB", "Sent", "lose"]
+__all__ = ["Fault", "FaultOn", "InSteps", "ManualClock", "MemoryDynamoDB", "Sent", "lose"]

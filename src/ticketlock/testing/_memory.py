@@ -9,7 +9,8 @@ from botocore.awsrequest import AWSResponse
 from botocore.config import Config
 
 from ticketlock._expressions._values import Attributes, copy_of_item
-from ticketlock.testing._refusals import Fault, Refused, error_of, exceptions
+from ticketlock.testing._faults import Fault, FaultOn
+from ticketlock.testing._refusals import Refused, error_of, exceptions
 from ticketlock.testing._service import ENDPOINT, Service, decoded
 from ticketlock.testing._tables import Table
 from ticketlock.testing._transactions import InSteps
@@ -89,7 +90,8 @@ class MemoryDynamoDB(_Operations):
 
     Attributes:
         sent: the requests so far.
-        faults: the faults of the next requests, in order; None lets one pass.
+        faults: the faults of the next requests, a ``deque``. A request meets the first that affects it; None lets one
+            pass. ``Fault.THROTTLED`` is for any request, ``Fault.THROTTLED.on("PutItem", table="orders")`` for some.
         ongoing: the transactions that were begun with ``in_steps`` and are not over, oldest first.
         comes_next: a function that gets the number of items of a TransactWriteItems that are left to be changed, and
             returns the position of the next one, since DynamoDB promises no order. By default the first.
@@ -104,7 +106,7 @@ class MemoryDynamoDB(_Operations):
     ) -> None:
         self._service = Service(clock if clock is not None else SystemClocks(), round(transactions_take_s * 1_000))
         self.sent = self._service.sent
-        self.faults = self._service.faults
+        self.faults = self._service.faults.queued
         self.ongoing = self._service.ongoing
         self.index_delay = self._service.tables.delay
         config = Config(
@@ -144,13 +146,14 @@ class MemoryDynamoDB(_Operations):
     # What tests call.
 
     @contextmanager
-    def outage(self, fault: Fault) -> Iterator[None]:
-        """Within the block every request meets the fault; a conflict affects every write."""
-        self._service.outage = fault
+    def outage(self, fault: Fault | FaultOn) -> Iterator[None]:
+        """Within the block every request that the fault affects meets it."""
+        faults = self._service.faults
+        before, faults.outage = faults.outage, fault.on() if isinstance(fault, Fault) else fault
         try:
             yield
         finally:
-            self._service.outage = None
+            faults.outage = before
 
     def in_steps(self, operation: str, **parameters: Any) -> InSteps:
         """Send a transaction that is performed step by step, as in DynamoDB: other requests can come in between.

@@ -1,6 +1,5 @@
-"""The faults that are injected, and the errors that the service answers with."""
+"""The errors that the service answers with."""
 
-from enum import Enum
 from functools import cache
 from time import gmtime, strftime
 from typing import Any
@@ -18,28 +17,6 @@ ErrorResponse = dict[str, Any]
 """The reply of an error, as the SDK returns it."""
 Reason = dict[str, Any]
 """The reason, for one of its items, why a transaction is cancelled."""
-
-
-class Fault(Enum):
-    """A fault that is injected into one request.
-
-    Attributes:
-        REQUEST_LOST: the request is not applied; there was no connection.
-        REPLY_LOST: the request is applied, or refused, but its reply does not arrive: reading it times out.
-        THROTTLED: the request is not applied; there were too many.
-        CONFLICT: the request is not applied, because a transaction was in progress on the same item. Affects the next
-            write, or the next transaction that reads.
-        SIGNATURE_EXPIRED: the request is not applied; it arrived more than five minutes after it was signed.
-        TOKEN_FORGOTTEN: a request that was applied before is applied again: the service has forgotten its client
-            request token, as it does after ten minutes. Affects the next TransactWriteItems.
-    """
-
-    REQUEST_LOST = "the request is lost"
-    REPLY_LOST = "the reply is lost"
-    THROTTLED = "the request is throttled"
-    CONFLICT = "the request conflicts with a transaction"
-    SIGNATURE_EXPIRED = "the request's signature has expired"
-    TOKEN_FORGOTTEN = "the transaction's token is forgotten"
 
 
 class Refused(Exception):
@@ -89,6 +66,30 @@ def cancelled(reasons: list[Reason]) -> Refused:
 def throttled() -> Refused:
     """Too many requests."""
     return Refused("ThrottlingException", "Rate of requests exceeds the allowed throughput.")
+
+
+def throughput_exceeded() -> Refused:
+    """Too many requests for a table's provisioned capacity."""
+    message = (
+        "The level of configured provisioned throughput for the table was exceeded. Consider increasing your "
+        "provisioning level with the UpdateTable API."
+    )
+    return Refused("ProvisionedThroughputExceededException", message)
+
+
+def access_denied(action: str, table: str) -> Refused:
+    """The caller may not do this to the table."""
+    message = (
+        f"User: arn:aws:iam::123456789012:user/test is not authorized to perform: dynamodb:{action} on resource: "
+        f"arn:aws:dynamodb:us-east-1:123456789012:table/{table} because no identity-based policy allows the "
+        f"dynamodb:{action} action"
+    )
+    return Refused("AccessDeniedException", message)
+
+
+def server_error() -> Refused:
+    """The service itself has failed; its reply has the status 500."""
+    return Refused("InternalServerError", "Internal server error")
 
 
 def conflict() -> Refused:

@@ -3,7 +3,6 @@
 import base64
 import json
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import formatdate
@@ -14,16 +13,8 @@ from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
 from ticketlock._expressions._values import ExpressionInvalid
 from ticketlock.testing import _requests, _transactions
-from ticketlock.testing._refusals import (
-    Fault,
-    Refused,
-    cancelled,
-    conflict,
-    conflict_reason,
-    invalid,
-    signature_expired,
-    throttled,
-)
+from ticketlock.testing._faults import Fault, Faults, refusal
+from ticketlock.testing._refusals import Refused, invalid, server_error
 from ticketlock.testing._tables import MemoryTables, Parameters, Reply, Table, Transactions
 from ticketlock.testing._transactions import InSteps, TransactionSteps, at_once
 from ticketlock.wire._driver import Clocks
@@ -31,12 +22,6 @@ from ticketlock.wire._driver import Clocks
 _ERRORS = "com.amazonaws.dynamodb.v20120810#"
 
 ENDPOINT = "memory://dynamodb"
-
-_MEET: Mapping[Fault, frozenset[str]] = {
-    Fault.CONFLICT: frozenset({"PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems", "TransactGetItems"}),
-    Fault.TOKEN_FORGOTTEN: frozenset({"TransactWriteItems"}),
-}
-"""The operations that a fault affects; all if the fault is not listed here."""
 
 _TRANSACTIONS: Mapping[str, Callable[[MemoryTables, Parameters], TransactionSteps]] = {
     "TransactWriteItems": _transactions.transact_write_items,
@@ -168,8 +153,7 @@ class Service:
         lock: held while a request is performed.
         tables: all of them.
         sent: the requests so far.
-        faults: the faults of the next ones; None lets one pass.
-        outage: the fault of all requests after those.
+        faults: those of the next ones.
         ongoing: the transactions that were begun in steps and are not over, oldest first.
     """
 
@@ -178,8 +162,7 @@ class Service:
         self.lock = threading.RLock()
         self.tables = MemoryTables(Transactions(lambda: self.wall_ms, transactions_take_ms))
         self.sent: list[Sent] = []
-        self.faults: deque[Fault | None] = deque()
-        self.outage: Fault | None = None
+        self.faults = Faults()
         self.ongoing: list[InSteps] = []
 
     @property
@@ -224,7 +207,7 @@ class Service:
     def _arrives(self, operation: str, parameters: Parameters) -> Fault | None:
         _requests.check(operation, parameters)
         self.sent.append(Sent(operation, parameters))
-        fault = self._fault(operation)
+        fault = self.faults.met_by(operation, parameters)
         if fault is Fault.REQUEST_LOST:
             raise ConnectTimeoutError(endpoint_url=ENDPOINT)
         return fault
@@ -232,6 +215,8 @@ class Service:
     def _replies(self, fault: Fault | None, status: int, reply: Reply) -> tuple[int, Reply]:
         if fault is Fault.REPLY_LOST:
             raise ReadTimeoutError(endpoint_url=ENDPOINT)
+        if fault is Fault.SERVER_ERROR or fault is Fault.SERVER_ERROR_AFTER:
+            status, reply = 500, server_error().failure()
         headers = {"date": _date(self.wall_ms // 1_000), "server": "MemoryDynamoDB"}
         reply["ResponseMetadata"] = {
             "RequestId": f"MEMORY{len(self.sent):026}",
@@ -241,17 +226,6 @@ class Service:
         }
         return status, reply
 
-    def _fault(self, operation: str) -> Fault | None:
-        if not self.faults and self.outage is None:
-            return None
-
-        def meets(fault: Fault | None) -> bool:
-            return fault is None or fault not in _MEET or operation in _MEET[fault]
-
-        if self.faults and meets(self.faults[0]):
-            return self.faults.popleft()
-        return self.outage if meets(self.outage) else None
-
     def _steps(self, operation: str, parameters: Parameters, fault: Fault | None) -> TransactionSteps:
         self._refuse(operation, parameters, fault)
         try:
@@ -260,14 +234,8 @@ class Service:
             raise invalid(error.message) from error
 
     def _refuse(self, operation: str, parameters: Parameters, fault: Fault | None) -> None:
-        if fault is Fault.THROTTLED:
-            raise throttled()
-        if fault is Fault.SIGNATURE_EXPIRED:
-            raise signature_expired(self.wall_ms // 1_000)
+        refused = refusal(fault, operation, parameters, self.wall_ms // 1_000) if fault is not None else None
+        if refused is not None:
+            raise refused
         if fault is Fault.TOKEN_FORGOTTEN:
             self.tables.transactions.forgets(parameters.get("ClientRequestToken"))
-        if fault is Fault.CONFLICT:
-            if operation not in _TRANSACTIONS:
-                raise conflict()
-            others = len(parameters["TransactItems"]) - 1
-            raise cancelled([conflict_reason(), *({"Code": "None"} for _ in range(others))])
