@@ -117,7 +117,7 @@ docs: install ## the site: the pages, and the reference of the Python API from i
 template: install ## a plain CloudFormation template with its functions' code, into build/template
 	$(LOCAL) template
 
-wheel: install ## the package for pip, into dist
+wheel: $(PYTHON_PACKAGES) ## the package for pip, into dist
 	$(BIN) -m build --wheel --no-isolation --outdir $(DIST)
 
 demo: install ## workflows that wait for each other, on an emulator

@@ -1,6 +1,6 @@
 """A worker in a container: several are started, and one at a time works. Python 3.11 or newer.
 
-    make wheel && pip install dist/ticketlock-*.whl  # in a checkout of ticketlock
+    pip install .  # in a checkout of ticketlock
     LOCK_TABLE=locks JOB=nightly-report python worker.py
 
 The orchestrator's SIGTERM ends it at once. It frees the lock, or leaves the queue if it still waits, and the next one

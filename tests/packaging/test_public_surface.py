@@ -33,15 +33,14 @@ IO_AND_CLOCKS = {
     "time",
     "uuid",
 }
-NOT_OF_THE_CLIENT = {
-    "aiobotocore",
-    "aws_cdk",
-    "aws_lambda_powertools",
-    "click",
-    "constructs",
-    "rich",
-    "ticketlock_cdk",
-    "typer",
+# What an import loads beyond boto3: modules of others, and rooms.
+OF_THREADS = {"_checks", "_decorating", "_version", "client", "errors", "locks", "wire"}
+OF_UNITS = OF_THREADS | {"_expressions", "units"}
+VALUES = ("boto3.dynamodb.conditions", "boto3.dynamodb.types")
+LOADED: dict[str, tuple[tuple[str, ...], set[str]]] = {
+    "ticketlock": ((), OF_THREADS),
+    "ticketlock.units": (VALUES, OF_UNITS),
+    "ticketlock.aio": ((*VALUES, "asyncio"), OF_UNITS | {"aio"}),
 }
 
 
@@ -65,11 +64,15 @@ def test_a_star_import_brings_the_public_names_and_nothing_else() -> None:
     assert set(brought) - {"__builtins__"} == set(ticketlock.__all__)
 
 
-def test_importing_ticketlock_loads_neither_the_cdk_nor_the_packages_of_functions_and_commands() -> None:
-    loads = "import sys, ticketlock; print(*{name.partition('.')[0] for name in sys.modules})"
-    done = subprocess.run([sys.executable, "-c", loads], capture_output=True, text=True, check=True, timeout=60)
-    assert "ticketlock" in done.stdout.split()
-    assert NOT_OF_THE_CLIENT.isdisjoint(done.stdout.split()), "the library needs boto3 only"
+@pytest.mark.parametrize("module", LOADED)
+def test_an_import_loads_what_it_uses_and_nothing_else(module: str) -> None:
+    others, rooms = LOADED[module]
+    before = f"import {', '.join(('boto3', *others))}, sys; before = {{*sys.modules}}"
+    program = f"{before}; import {module}; print(*{{*sys.modules}} - before)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    loaded = [name.split(".") for name in done.stdout.split()]
+    assert {package for package, *_ in loaded} == {"ticketlock"}, "it loads modules of others"
+    assert {of[0] for _, *of in loaded if of} == rooms
 
 
 @pytest.mark.parametrize("module", PROTOCOL)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import readme_renderer.markdown
-from kit.pages import ALL_PAGES, blocks, text
+from kit.pages import ALL_PAGES, text
 
 import ticketlock
 
@@ -29,7 +29,7 @@ needs_time = pytest.mark.timeout(900)
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
     # With this environment, as it is installed.
-    command = ["make", "wheel", "--old-file=install", f"BIN={sys.executable}", f"DIST={folder}"]
+    command = ["make", "wheel", "--old-file=.venv/.installed", f"BIN={sys.executable}", f"DIST={folder}"]
     subprocess.run(command, check=True, capture_output=True, cwd=ROOT, timeout=300)
     (built,) = folder.glob("*.whl")
     return built
@@ -85,24 +85,34 @@ def test_the_library_works_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> 
 
 
 @needs_time
-def test_the_command_is_installed_as_its_page_says(wheel: Path, tmp_path: Path) -> None:
-    make, *install = blocks("docs/command.md", "sh")[0].splitlines()
-    assert make == "make wheel"
-    shutil.copytree(wheel.parent, tmp_path / "dist")
+def test_the_command_is_installed_as_the_readme_says(tmp_path: Path) -> None:
+    (install,) = re.findall(r"^pip install .*", text("README.md"), re.MULTILINE)
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=120)
     environment = {**os.environ, "PATH": f"{tmp_path / 'venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"}
-    script = "\n".join(["set -e", *install, "command -v ticketlock", "ticketlock --version"])
+    script = "\n".join(["set -e", install, "command -v ticketlock", "ticketlock --version"])
     done = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True, timeout=600
+        ["bash", "-c", script], cwd=ROOT, env=environment, check=True, capture_output=True, text=True, timeout=600
     )
     *_, where, version = done.stdout.splitlines()
     assert where.startswith(str(tmp_path / "venv"))
     assert version == f"ticketlock {ticketlock.__version__}"
 
 
-@pytest.mark.parametrize("page", ALL_PAGES)
-def test_no_page_installs_from_an_index_what_is_on_none(page: str) -> None:
-    assert not re.search(r"pip install ['\"]?ticketlock", text(page))
+@pytest.mark.always("takes a moment")
+def test_the_wheel_is_made_without_node() -> None:
+    # As where nothing is installed yet.
+    command = ["make", "--dry-run", "--always-make", "--no-print-directory", "wheel"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert "-m build --wheel" in done.stdout
+    assert "npm" not in done.stdout
+
+
+@pytest.mark.always("takes a moment")
+def test_the_readme_alone_says_how_to_install_it() -> None:
+    # A function's package is none that is installed.
+    says = {page for page in ALL_PAGES if re.search(r"pip install (?!--no-deps --target package \. )", text(page))}
+    assert says == {"README.md"}
+    assert not re.search(r"pip install ['\"]?ticketlock", text("README.md")), "it is on no index"
 
 
 class Outside:
