@@ -7,7 +7,6 @@ from itertools import pairwise
 import boto3
 import pytest
 from aiobotocore.session import get_session
-from botocore.exceptions import ClientError
 from kit.units import make_table
 
 from ticketlock import RecordWaitExceeded, aio
@@ -96,7 +95,7 @@ def test_the_client_awaits_the_same_replies_and_errors(memory: MemoryDynamoDB) -
         async with memory.async_client as client:
             await client.get_waiter("table_exists").wait(TableName="orders")
             await client.put_item(TableName="orders", Item=KEY)
-            with pytest.raises(ClientError, match="ConditionalCheckFailed"):
+            with pytest.raises(client.exceptions.ConditionalCheckFailedException):
                 await client.put_item(TableName="orders", Item=KEY, ConditionExpression="attribute_not_exists(id)")
 
     asyncio.run(main())

@@ -56,7 +56,7 @@ def test_an_update_reads_the_item_as_it_was(memory: MemoryDynamoDB) -> None:
 
 
 def test_a_refused_condition_comes_before_an_update_that_does_not_fit(memory: MemoryDynamoDB) -> None:
-    with pytest.raises(ClientError, match="ConditionalCheckFailed"):
+    with pytest.raises(memory.exceptions.ConditionalCheckFailedException):
         update(memory, "SET fresh.twig = :one", "attribute_exists(pk)", one=1)
 
 

@@ -1,6 +1,6 @@
 """A unit with the low-level API's parameters and replies, as steps."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
@@ -64,26 +64,29 @@ class SdkClient(Protocol):
     def client(self) -> Any: ...
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Call:
     """One call of the client.
 
     Attributes:
         operation: its name in the API.
         tables: those that it names, by these names.
-        units: the read units that it took, by the tables' own names.
+        consumed: what its reads took, as DynamoDB has told. Several threads may append to it.
     """
 
     operation: str
     given: Parameters
     tables: dict[str, UnitTable] = field(default_factory=dict)
-    units: dict[str, float] = field(default_factory=dict)
+    consumed: list[Mapping[str, Any]] = field(default_factory=list)
 
     @property
     def capacity(self) -> list[dict[str, Any]]:
-        return [
-            {"TableName": name, "CapacityUnits": self.units.get(table.name, 0.0)} for name, table in self.tables.items()
-        ]
+        """The read units of each table that it names."""
+        units = dict.fromkeys((table.name for table in self.tables.values()), 0.0)
+        for each in self.consumed:
+            if each["TableName"] in units:
+                units[each["TableName"]] += float(each["CapacityUnits"])
+        return [{"TableName": name, "CapacityUnits": units[table.name]} for name, table in self.tables.items()]
 
     def counted(self, steps: ForkingSteps[T]) -> ForkingSteps[T]:
         """The same steps, whose reads ask for the units that they take."""
@@ -95,7 +98,9 @@ class _Call:
                 except TableError as error:
                     request = steps.throw(error)
                 else:
-                    self._count(request, reply)
+                    # Steps within have counted for themselves.
+                    for each in reply if isinstance(request, Together) else [reply]:
+                        self.consumed.extend(getattr(each, "consumed", ()))
                     request = steps.send(reply)
         except StopIteration as end:
             result: T = end.value
@@ -112,15 +117,6 @@ class _Call:
             )
             return Together(tuple(asked))
         return request
-
-    def _count(self, request: Any, reply: Any) -> None:
-        if isinstance(request, Together):
-            for each, its in zip(request.requests, reply, strict=True):
-                if isinstance(each, Request) and not isinstance(its, TableError):
-                    self._count(each, its)
-            return
-        for each in getattr(reply, "consumed", ()):
-            self.units[each["TableName"]] = self.units.get(each["TableName"], 0.0) + float(each["CapacityUnits"])
 
 
 class LowLevelUnitOfWork:
