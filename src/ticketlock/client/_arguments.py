@@ -6,11 +6,12 @@ import os
 import socket
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, fields
 from typing import Any
 
 from ticketlock._checks import Refusals, Seconds, boolean, callback, duration_ms, text
 from ticketlock._decorating import Decorator
+from ticketlock._value import value
 from ticketlock.client._acquire import PaceBounds
 from ticketlock.errors import InvalidLockRequest
 from ticketlock.locks._items import LockName, record_wait_ms
@@ -37,7 +38,7 @@ SERIALIZED = Decorator(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Acquisition:
     """The terms of one acquisition: the caller's arguments, checked and completed.
 
@@ -61,7 +62,7 @@ class Acquisition:
     on_wait: Told | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class AcquireArguments:
     """The arguments of one acquisition, as the caller passed them."""
 

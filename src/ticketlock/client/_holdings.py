@@ -338,7 +338,7 @@ class Holdings(Generic[L]):
 
     def acquire(self, terms: Acquisition, wait: Wait) -> Actions[Grant]:
         """Wait for the lock and take it. After any error except ``HAS_LEFT``, call ``leave`` to clean up."""
-        self._waiting[id(wait)] = wait
+        self._waiting[id(wait)], line = wait, self._line(wait.lock)
         if terms.record_wait_ms is not None:
             wait.until_ms = self._clocks.read().local_ms + terms.record_wait_ms + self._table.patience_ms
 
@@ -348,15 +348,15 @@ class Holdings(Generic[L]):
             return acquire(me, wait)
 
         try:
-            with self._lines.standing(self._line(wait.lock), wait):
+            with self._lines.standing(line, wait):
                 grant = yield from self._table.contending(terms.claim, steps, until_ms=wait.until_ms)
         except RecordWaitExceeded:
-            self._lines.note_left(self._line(wait.lock), wait)
+            self._lines.note_left(line, wait)
             raise
         finally:
             self._waiting.pop(id(wait), None)
         if grant.next_may_enter:
-            self._lines.tell_first_waiter(self._line(wait.lock), grant.fencing_token)
+            self._lines.tell_first_waiter(line, grant.fencing_token)
         self.known.waited(wait, self._clocks.read().local_ms)
         return grant
 
@@ -523,7 +523,8 @@ class Holdings(Generic[L]):
         releasing = lease._releasing
         # From now on this try may be interrupted anywhere, and may have been applied.
         lease._releasing = Releasing(releasing.by, tried_before=True)
-        wait = self._lines.follower(self._line(lease.lock), lease.owner)
+        line = self._line(lease.lock)
+        wait = self._lines.follower(line, lease.owner)
         following = wait.following if wait is not None else None
 
         # Quoted: Python 3.13 and older evaluate annotations at each definition.
@@ -553,7 +554,7 @@ class Holdings(Generic[L]):
         if released.handed is not None and wait is not None:
             wait.receive_grant(released.handed)
         elif released.fencing_token is not None:
-            self._lines.tell_first_waiter(self._line(lease.lock), released.fencing_token)
+            self._lines.tell_first_waiter(line, released.fencing_token)
         self.known.released(lease.lock, released, self._clocks.read().local_ms)
         if was == "lost" or released.lease_was_over:
             raise lease._lost()

@@ -24,6 +24,7 @@ from functools import lru_cache
 from typing import Any
 
 from ticketlock._checks import in_seconds, text
+from ticketlock._value import value
 from ticketlock.errors import InvalidLockRequest, UnsupportedFormat
 from ticketlock.locks._modes import Mode, mode_of
 from ticketlock.wire._actions import Item, integer
@@ -162,7 +163,7 @@ class Session:
         return cls(item["pk"]["S"].removeprefix(_SESSION), item["sk"]["S"].removeprefix("/"))
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Holder:
     """One unreleased grant, as stored in the lock item.
 
@@ -195,7 +196,7 @@ class Holder:
         return mode_of(shared=self.shared)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class LastRelease:
     """The last release of a lock.
 
@@ -265,7 +266,7 @@ class ForcedRelease(Decided):
     fencing_token: int
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class LockItem:
     """The lock item as a value.
 
@@ -397,7 +398,7 @@ class LockItem:
         return next((holder for holder in self.holders if holder.owner == owner), None)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Row:
     """A queue row as a value.
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ticketlock._checks import boolean, text, whole_number
+from ticketlock._value import value
 from ticketlock.errors import InvalidLockRequest, RecordWaitExceeded
 from ticketlock.locks._items import Holder, LockItem, LockName, Row, Session, lock_name, owner_id
 from ticketlock.locks._modes import MAX_HOLDERS, SHARED, Mode, mode_of
@@ -16,7 +17,7 @@ DATA_BYTES = 256
 _DECISION_BYTES = 256
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Claim:
     """The parameters of one acquisition.
 
@@ -78,7 +79,7 @@ def check_lease(lease_ms: int, client: Any) -> None:
         raise InvalidLockRequest("lease", f"{lease_ms / 1_000:g} s", allowed)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Hold:
     """A grant in the form that can be passed to another process: what a renewal or a release needs.
 
@@ -113,7 +114,7 @@ def hold_of(lock: LockName, holder: Holder, item: LockItem) -> Hold:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Grant(Hold):
     """A grant, and until when this process may rely on it.
 
@@ -222,7 +223,7 @@ class Forcing:
     seen: LockItem
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Releasing:
     """Who frees a lock, and how: distinguishes an earlier try of the same release from a release by another client.
 
@@ -262,7 +263,7 @@ class HandedOver:
         return mode is SHARED
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Released:
     """The lock is free.
 

@@ -6,6 +6,7 @@ from decimal import Decimal
 from inspect import GEN_CLOSED, GEN_CREATED, getgeneratorstate
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
+from ticketlock._value import value
 from ticketlock.errors import TicketLockError
 from ticketlock.wire._table_time import Moment, Reading
 
@@ -31,7 +32,7 @@ def integer(value: Mapping[str, Any]) -> int:
         return int(Decimal(value["N"]))
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Call:
     """One call of an SDK's client.
 
@@ -46,7 +47,7 @@ class Call:
     parameters: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Sleep:
     """Do nothing for a while."""
 
@@ -178,7 +179,7 @@ class StillRunning(InconclusiveAnswer):
         return "the execution is not seen closed yet"
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Refusal:
     """A condition did not hold. For each write: whether it was refused, and the item that refused it."""
 
@@ -186,7 +187,7 @@ class Refusal:
     items: tuple[Item | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Answer:
     """A service's answer to a request.
 
@@ -208,7 +209,7 @@ class Answer:
     unanswered: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Reply:
     """The reply that a protocol gets.
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, TypeVar
 
+from ticketlock._value import value
 from ticketlock.errors import TableError
 from ticketlock.wire._actions import Actions, BrokenReply, Call, Item, Reply, Sleep
 
@@ -141,7 +142,7 @@ class Page(OfOneTable):
         return tuple(answer["Items"])
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Write(OfOneTable):
     """One conditional write on one item.
 
@@ -198,7 +199,7 @@ class Write(OfOneTable):
         return self.not_after_local_ms
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class TransactWrite(Patient):
     """Writes of one item each, in any tables, that are applied together or not at all.
 
@@ -398,17 +399,19 @@ def either(first: str, second: str) -> str:
 
 def placeholders(expressions: tuple[str, ...], names: Mapping[str, str], values: Item) -> dict[str, Any]:
     """The parameters of a call with the ``#names`` and ``:values`` that the expressions use."""
-    used = _placeholders_in(expressions)
-    some = {
-        "ExpressionAttributeNames": {name: names[name] for name in used if name[0] == "#"},
-        "ExpressionAttributeValues": {name: values[name] for name in used if name[0] == ":"},
-    }
-    return {parameter: given for parameter, given in some.items() if given}
+    used_names, used_values = _placeholders_in(expressions)
+    given: dict[str, Any] = {}
+    if used_names:
+        given["ExpressionAttributeNames"] = {name: names[name] for name in used_names}
+    if used_values:
+        given["ExpressionAttributeValues"] = {name: values[name] for name in used_values}
+    return given
 
 
 @lru_cache(maxsize=256)
-def _placeholders_in(expressions: tuple[str, ...]) -> list[str]:
-    return sorted(set(re.findall(r"[:#]\w+", " ".join(expressions))))
+def _placeholders_in(expressions: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    used = sorted(set(re.findall(r"[:#]\w+", " ".join(expressions))))
+    return [each for each in used if each[0] == "#"], [each for each in used if each[0] == ":"]
 
 
 def _only(attributes: tuple[str, ...]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ process without bounds asks the table first: nothing is ever written or judged b
 Nothing here reads a clock: readings are arguments.
 """
 
-from dataclasses import dataclass
+from ticketlock._value import value
 
 # The Date has no fraction, and may be taken at either end of the service's work.
 _DATE_RESOLUTION_MS = 2_000
@@ -26,7 +26,7 @@ _FORGOTTEN_AFTER_MS = 600_000
 _LOCAL_CLOCKS_PART_MS = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Reading:
     """One reading of this machine's clocks.
 
@@ -46,7 +46,7 @@ def passed_ms(since: Reading, until: Reading) -> int:
     return max(until.local_ms - since.local_ms, until.wall_ms - since.wall_ms)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Moment:
     """What a process knows of table time at one instant.
 
