@@ -4,9 +4,9 @@ import inspect
 import math
 import os
 import socket
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, fields
+from secrets import token_hex
 from typing import Any
 
 from ticketlock._checks import Refusals, Seconds, boolean, callback, duration_ms, text
@@ -129,7 +129,7 @@ class Defaults:
         boolean("reentrant", asked.reentrant)
         claim = Claim(
             lock,
-            asked.owner if asked.owner is not None else f"{self.owner_name}/{uuid.uuid4().hex}",
+            asked.owner if asked.owner is not None else f"{self.owner_name}/{token_hex(16)}",
             lease_ms,
             permits=asked.permits,
             data=asked.data,

@@ -6,9 +6,9 @@ process that was suspended past its deadline finds that the lock has expired at 
 
 import os
 import threading
-import uuid
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from secrets import token_hex
 from typing import Any, Literal, TypeVar
 
 from ticketlock.client._arguments import Acquisition
@@ -70,8 +70,8 @@ class BaseLease:
         self._in_danger = False
         self._renewing = False
         # The identity that distinguishes its release from another client's, and whether an earlier try may have been
-        # applied. An owner that the client generated ends with a UUID, which no other lease has.
-        own = claim.owner.rpartition("/")[2] if terms.has_own_identity else uuid.uuid4().hex
+        # applied. An owner that the client generated ends with a random number, which no other lease has.
+        own = claim.owner.rpartition("/")[2] if terms.has_own_identity else token_hex(16)
         self._releasing = Releasing(by=own)
         # When its release was first called, in table time.
         self._finished_at_ms: int | None = None

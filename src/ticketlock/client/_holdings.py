@@ -322,25 +322,28 @@ class Holdings(Generic[L]):
     def wait(self, terms: Acquisition) -> Wait:
         """The state of a new wait, with what earlier waits have taught."""
         lock = terms.claim.lock
-        is_here = partial(self._lines.has, self._line(lock))
+        line = self._line(lock)
         local_ms = self._clocks.read().local_ms
         # Then trying to acquire at once would fail; but an owner that may have asked before must find its grant or row.
-        expects_others = terms.has_own_identity and self.known.others_wait(lock, local_ms, is_here)
-        return Wait(
+        expects_others = terms.has_own_identity and self.known.others_wait(
+            lock, local_ms, partial(self._lines.has, line)
+        )
+        wait = Wait(
             terms.claim,
             terms.record_wait_ms,
             self.known.pace(lock),
             jitter=random.random,
             on_wait=terms.on_wait,
             expects_others=expects_others,
-            will_be_woken=partial(self._lines.will_release, self._line(lock)),
+            will_be_woken=partial(self._lines.will_release, line),
         )
+        if terms.record_wait_ms is not None:
+            wait.until_ms = local_ms + terms.record_wait_ms + self._table.patience_ms
+        return wait
 
     def acquire(self, terms: Acquisition, wait: Wait) -> Actions[Grant]:
         """Wait for the lock and take it. After any error except ``HAS_LEFT``, call ``leave`` to clean up."""
         self._waiting[id(wait)], line = wait, self._line(wait.lock)
-        if terms.record_wait_ms is not None:
-            wait.until_ms = self._clocks.read().local_ms + terms.record_wait_ms + self._table.patience_ms
 
         # Quoted: Python 3.13 and older evaluate annotations at each definition.
         def steps(me: Contender) -> "Steps[Grant]":

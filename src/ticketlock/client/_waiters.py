@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from inspect import GEN_CLOSED, GEN_CREATED, getgeneratorstate
 from typing import Any, NamedTuple
-from weakref import ReferenceType, WeakKeyDictionary, WeakValueDictionary, ref
+from weakref import ReferenceType, WeakValueDictionary, ref
 
 from ticketlock.client._acquire import Pace, PaceBounds, Wait
 from ticketlock.client._base_lease import BaseLease
@@ -27,6 +27,7 @@ from ticketlock.wire._actions import Actions, T
 from ticketlock.wire._driver import OwnProcess
 
 _MOST_LOCKS = 1_000
+_MOST_TRACKED = 1_000
 _CROWDED_MS = 1_000
 # Long enough for the first tries that follow to heal the count.
 _DISTRUSTED_MS = 30_000
@@ -74,7 +75,7 @@ class LocalWaiters:
 
     def _leaves(self, line: WaitKey, gone: ReferenceType[Wait]) -> None:
         with self._mutex:
-            others = tuple(each for each in self._waiting.get(line, ()) if each is not gone)
+            others = tuple([each for each in self._waiting.get(line, ()) if each is not gone])
             if others:
                 self._waiting[line] = others
             else:
@@ -82,15 +83,16 @@ class LocalWaiters:
 
     def first(self, line: WaitKey) -> Wait | None:
         """The waiter of this process with the lowest ticket; None if no waiter is known to have one."""
-        return min((each for each in self._waits(line) if each.ticket is not None), key=_ticket, default=None)
+        found = [each for each in self._waits(line) if each.ticket is not None]
+        return min(found, key=_ticket) if found else None
 
     def follower(self, line: WaitKey, holder: str) -> Wait | None:
         """The waiter of this process with the lowest ticket, of those whose last poll has found this holder.
 
         Waiters for a table of the same name in another account are in the same line.
         """
-        found = (each for each in self._waits(line) if each.has_seen(holder))
-        return min(found, key=_ticket, default=None)
+        found = [each for each in self._waits(line) if each.has_seen(holder)]
+        return min(found, key=_ticket) if found else None
 
     def has(self, line: WaitKey, owner: str) -> bool:
         """Whether a client of this process holds the lock for this owner, or waits for it."""
@@ -98,8 +100,7 @@ class LocalWaiters:
 
     def _waits(self, line: WaitKey) -> list[Wait]:
         with self._mutex:
-            waiting = [each() for each in self._waiting.get(line, ())]
-        return [each for each in waiting if each is not None]
+            return [wait for each in self._waiting.get(line, ()) if (wait := each()) is not None]
 
     def tell_first_waiter(self, line: WaitKey, fencing_token: int) -> None:
         """Tell the first waiter that the lock was released, or granted with room for another holder."""
@@ -251,14 +252,15 @@ class UnderWay:
     """Acquisitions and releases in progress, in all threads.
 
     Each is tracked by its generator, which is closed however it ends. So no entry has to be removed, and no exception
-    from a signal handler can prevent that.
+    from a signal handler can prevent that. Entries of generators that are gone are dropped now and then.
     """
 
     def __init__(self, table: LockTable) -> None:
         self._table = table
         # Re-entrant: a signal handler that closes the client may interrupt the thread that has this mutex.
         self._mutex = threading.RLock()
-        self._began: WeakKeyDictionary[Generator[Any, Any, Any], tuple[int, float]] = WeakKeyDictionary()
+        # By the generator's id, which a later generator may have again: the generator, its thread, its limit.
+        self._began: dict[int, tuple[ReferenceType[Generator[Any, Any, Any]], int, float]] = {}
 
     def acquisition(self, actions: Actions[T]) -> Actions[T]:
         """Track an acquisition: closing the client waits up to 2 s for it to leave the queue."""
@@ -281,14 +283,18 @@ class UnderWay:
 
     def _followed(self, actions: Actions[T], within_s: float) -> Actions[T]:
         with self._mutex:
-            self._began[actions] = threading.get_ident(), within_s
+            if len(self._began) >= _MOST_TRACKED:
+                self._began = {key: each for key, each in self._began.items() if each[0]() is not None}
+            self._began[id(actions)] = ref(actions), threading.get_ident(), within_s
         return actions
 
     def _of_others(self) -> list[float]:
         with self._mutex:
-            began = list(self._began.items())
+            began = list(self._began.values())
         return [
             within_s
-            for actions, (thread, within_s) in began
-            if thread != threading.get_ident() and getgeneratorstate(actions) not in (GEN_CREATED, GEN_CLOSED)
+            for each, thread, within_s in began
+            if thread != threading.get_ident()
+            and (actions := each()) is not None
+            and getgeneratorstate(actions) not in (GEN_CREATED, GEN_CLOSED)
         ]

@@ -3,9 +3,9 @@
 import getpass
 import os
 import socket
-import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from ticketlock._checks import whole_number
@@ -314,7 +314,7 @@ class LockTable(Performer):
         self, lock: LockName, whose: Callable[[Holder], bool], *, by_force: Decision | None = None
     ) -> Released:
         lock_name(lock)
-        by = uuid.uuid4().hex
+        by = token_hex(16)
         return self.run(lambda now: release_of(lock, whose, now, self.contender, by=by, by_force=by_force))
 
 

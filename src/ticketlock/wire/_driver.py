@@ -11,8 +11,8 @@ import os
 import random
 import threading
 import time
-import uuid
 from collections.abc import Callable, Sequence
+from secrets import token_hex
 from typing import Any, Protocol
 
 from ticketlock.errors import ClientClosed, OutcomeUnknown, RequestNotApplied, TableError, TableNotFound, TableRefused
@@ -290,7 +290,7 @@ class Driver:
 
 def _identity_of(request: Request) -> str:
     """A new identity; none for a request that the service recognises by its condition alone."""
-    return uuid.uuid4().hex if request.repeatable_for_ms < math.inf else ""
+    return token_hex(16) if request.repeatable_for_ms < math.inf else ""
 
 
 def _earlier(moment_ms: int, other_ms: int | None) -> int:
