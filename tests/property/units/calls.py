@@ -1,13 +1,13 @@
 """The tables of the simulated world of units, and its requests: what each decides, and which faults may affect it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from botocore.exceptions import ClientError
 from property.faults import answered
 from property.units.checker import Key, Record
 
+from ticketlock._value import value
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.units import create_units_table
 from ticketlock.units._marks import Marks
@@ -62,7 +62,7 @@ FOR_NO_ITEM = "attribute_not_exists(#key)"
 """The conditions of a plain writer, for each thing that it may have found."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Beside(Call):
     """A request of a plain writer."""
 
