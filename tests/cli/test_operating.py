@@ -47,6 +47,8 @@ def test_a_lock_is_taken_in_one_step_renewed_in_another_and_released_in_a_third(
     assert renewed["fencingToken"] == taken["fencingToken"]
     assert datetime.fromisoformat(renewed["deadline"]) > datetime.fromisoformat(taken["deadline"])
     assert 500 < renewed["remainingSeconds"] <= 600
+    again = told(command, "renew", entity, "--owner", "build-7")
+    assert 400 < again["remainingSeconds"] <= 600, "a shorter lease does not bring its end nearer"
     released = told(command, "release", entity, "--owner", "build-7")
     assert (released["entity"], released["owner"], released["leaseWasOver"]) == (entity, "build-7", False)
     assert held(locks, entity) == 0

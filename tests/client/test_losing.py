@@ -194,8 +194,9 @@ def write_something(lease: Any) -> None:
         write_something,
         lambda lease: lease.ensure(LEASE_S),
         lambda lease: lease.renew(),
+        lambda lease: lease.extend(600),
     ],
-    ids=["set_data", "transact_write", "ensure", "renew"],
+    ids=["set_data", "transact_write", "ensure", "renew", "extend"],
 )
 def test_a_loss_that_one_call_learns_of_is_known_to_all(
     moved: Moved, entity: str, ask: Callable[[Any], object]

@@ -118,6 +118,8 @@ def test_an_expired_lease_is_not_revived_by_a_renewal_whether_it_is_sent_or_arri
         on_its_way.to_the_end()
     with pytest.raises(LockLost):
         off(world, off_ms).table.renew(held.claim, held.token)
+    with pytest.raises(LockLost):
+        off(world, off_ms).table.contend(held.claim, lambda me: me.renew(held.token, me.now.latest_ms + 10 * LEASE_MS))
     assert [holder.fencing_token for holder in item_of(bob, lock).holders] == tokens
 
 
@@ -129,6 +131,23 @@ def test_a_renewal_that_arrives_late_does_not_shorten_the_lease(world: World, al
     renewed = held.renews()
     assert not alice.table.perform(late).applied
     assert item_of(alice, lock).holders[0].lease_until_ms == renewed.lease_until_ms
+
+
+def test_a_late_copy_of_an_extension_changes_neither_a_longer_lease_nor_another_grant(
+    alice: Process, bob: Process, lock: LockName
+) -> None:
+    held = holds(alice, lock)
+    now = alice.table.now()
+    extension = write.renew(held.claim, held.token, now, now.latest_ms + 2 * LEASE_MS)
+    assert alice.table.perform(extension).applied
+    extended = item_of(alice, lock)
+    assert extended.holders[0].lease_until_ms == now.latest_ms + 2 * LEASE_MS
+    assert not alice.table.perform(extension).applied
+    assert item_of(alice, lock) == extended
+    held.releases()
+    other = holds(bob, lock)
+    assert not alice.table.perform(extension).applied
+    assert [holder.fencing_token for holder in item_of(bob, lock).holders] == [other.token]
 
 
 def test_a_renewal_of_an_earlier_grant_of_the_same_owner_is_refused(

@@ -28,8 +28,10 @@ from ticketlock.wire._table_time import Moment
 CLIENTS = PaceBounds(5, 400)
 DECISION = Decision("an operator", "a reason")
 
+EXTENDED_MS = 3 * LEASE_MS // 2
+
 Verb = tuple[int, str]
-"""What a holder does after so many milliseconds: ``renew``, ``show`` other data, or ``work``."""
+"""What a holder does after so many milliseconds: ``renew``, ``extend``, ``show`` other data, or ``work``."""
 
 
 class Client:
@@ -95,6 +97,8 @@ def works(client: Client, lease: BaseLease, held: Hold, verbs: Iterable[Verb]) -
             yield Sleep(ms)
             if verb == "renew":
                 yield from client.holdings.renew(lease)
+            elif verb == "extend":
+                yield from client.holdings.extend(lease, EXTENDED_MS / 1_000)
             elif verb == "show":
                 yield from client.holdings.set_data(lease, "at work")
             checker.hears_of_its_renewal()

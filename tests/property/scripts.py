@@ -8,7 +8,7 @@ from functools import partial
 from kit.invariants import LEASE_MS, MARGIN_MS, REQUESTS_MS, UNCERTAINTY_MS, Broken
 from property.clocks import Machine
 from property.faults import Faults
-from property.operators import CLIENTS, Client, Script, Verb, contender, works
+from property.operators import CLIENTS, EXTENDED_MS, Client, Script, Verb, contender, works
 from property.parties import TABLE
 from property.world import World
 
@@ -38,7 +38,7 @@ _LONGEST_BEHIND = 20
 """The longest sleep of a client behind others, as a multiple of that of the first in line."""
 _POLL_MS = 5_000
 """How long a workflow waits between two polls."""
-_VERBS = ("renew", "renew", "show", "work")
+_VERBS = ("renew", "extend", "show", "work")
 RECORD_WAITS_MS = (None, 0, 2_000, 30_000, 90_000)
 
 
@@ -265,7 +265,7 @@ def _latecomer(world: World, machine: Machine, driver: Driver) -> Actions[None]:
     claims = map(world.claim, machine.owners())
     first = next(claims)
     yield from hold(world, machine, driver, first, None, at_once(world, machine, driver, first, None, ONCE), [])
-    yield Sleep(LEASE_MS + REQUESTS_MS)
+    yield Sleep(EXTENDED_MS + REQUESTS_MS)
     world.checker.nothing_is_left()
     yield Sleep(MARGIN_MS + 2 * UNCERTAINTY_MS)
     # Each sweeps so many expired rows; the one that finds no more than that corrects the count.

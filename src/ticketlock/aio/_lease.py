@@ -1,6 +1,7 @@
 """Leases of the client for tasks: one, and several that are held together."""
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
@@ -36,6 +37,11 @@ class Lease(BaseLease):
         """Give the lock a full new lease now; see ``ticketlock.Lease.renew``."""
         self._check_held()
         await self._table.drive(self._holdings.renew(self))
+
+    async def extend(self, seconds: Seconds) -> datetime:
+        """Let this lease last for so long from now on, once; see ``ticketlock.Lease.extend``."""
+        await self._table.drive(self._holdings.extend(self, seconds))
+        return self.deadline
 
     async def ensure(self, at_least: Seconds) -> None:
         """Make sure that the lock is held for this long from now on; see ``ticketlock.Lease.ensure``."""

@@ -68,7 +68,10 @@ def acquire(context: click.Context, /, **said: Any) -> None:
 @table_options
 @click.pass_context
 def renew(context: click.Context, /, entity: str, owner: str, namespace: str, lease: float) -> None:
-    """Renew the lease of the lock on ENTITY: a full lease, counted from now."""
+    """Renew the lease of the lock on ENTITY: a full lease, counted from now, unless it ends later already.
+
+    Prints the holder as JSON, with the new deadline. A longer --lease than that of `acquire` extends this one lease.
+    """
     renewed = settings_of(context).locks(lease_s=lease).resume(entity, owner, namespace=namespace)
     renewed.detach()
     _tell(renewed)

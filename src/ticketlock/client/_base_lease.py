@@ -246,14 +246,22 @@ class BaseLease:
         is_asked = self._doubted or self._renewing
         return self._heartbeat and not is_asked and reading.wall_ms >= self._deadline.wall_ms
 
-    def _renewed(self, grant: Grant) -> None:
-        """Take over a renewal's deadline, unless a later renewal is known.
+    def _kept_until_ms(self) -> int:
+        """The end of the lease in table time, if a whole lease from now would end earlier: a renewal keeps it."""
+        is_longer = self._deadline.local_ms - self._clocks.read().local_ms > self._claim.lease_ms
+        return self._grant.lease_until_ms if is_longer else 0
+
+    def _renewed(self, grant: Grant, before: Grant) -> None:
+        """Take over a renewal's deadline, unless another renewal that ended meanwhile has given as late an end.
 
         The new deadline may be earlier than the old one: after a clock was set, table time is known less precisely.
+
+        Args:
+            before: the grant as it was known when the renewal began.
         """
         with self._mutex:
             self._renewing = False
-            if grant.lease_until_ms >= self._grant.lease_until_ms:
+            if self._grant is before or grant.lease_until_ms > self._grant.lease_until_ms:
                 self._take_in(grant)
 
     def _not_renewed(self, reading: Reading) -> None:

@@ -34,7 +34,7 @@ from ticketlock.errors import (
 from ticketlock.locks._fencing import FencedTransaction
 from ticketlock.locks._hand_over import release_to
 from ticketlock.locks._items import LockName
-from ticketlock.locks._outcomes import MAX_LEASE_MS, Claim, Grant, Released, Releasing, check_data
+from ticketlock.locks._outcomes import MAX_LEASE_MS, MIN_LEASE_MS, Claim, Grant, Released, Releasing, check_data
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions, Answer, T
@@ -377,12 +377,23 @@ class Holdings(Generic[L]):
         except TicketLockError as error:
             _log.warning("the queue row of %r was not deleted, and stays until it expires: %s", terms.claim.lock, error)
 
-    def renew(self, lease: L) -> Actions[None]:
-        """Give the grant a full new lease."""
+    def renew(self, lease: L, at_least_ms: int = 0) -> Actions[None]:
+        """Give the grant a full new lease, or so long a one; an end that is later already stays."""
+        before, kept_until_ms = lease._grant, lease._kept_until_ms()
+
+        def renew(me: Contender) -> Steps[Grant]:
+            return me.renew(lease.fencing_token, max(kept_until_ms, me.now.latest_ms + at_least_ms))
+
         with self._losing(lease):
-            grant = yield from self._table.contending(lease._claim, lambda me: me.renew(lease.fencing_token))
-        lease._renewed(grant)
+            grant = yield from self._table.contending(lease._claim, renew)
+        lease._renewed(grant, before)
         _log.debug("renewed %r", lease)
+
+    def extend(self, lease: L, seconds: Seconds) -> Actions[None]:
+        """Let the lease last for so long from now on, once."""
+        asked_ms = duration_ms("seconds", seconds, MIN_LEASE_MS, MAX_LEASE_MS)
+        lease._check_held()
+        yield from self.renew(lease, asked_ms)
 
     def beat(self, lease: L) -> Actions[None]:
         """The heartbeat: renew the lease; after a failure try again later."""

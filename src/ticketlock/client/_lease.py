@@ -1,6 +1,7 @@
 """Leases of the client for threads: one, and several that are held together."""
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -43,6 +44,25 @@ class Lease(BaseLease):
         """
         self._check_held()
         self._table.drive(self._holdings.renew(self))
+
+    def extend(self, seconds: Seconds) -> datetime:
+        """Let this lease last for so long from now on, once: the heartbeat next renews it half a lease before that end.
+
+        Nothing shortens the lease: if it, or a full new lease, would end later, that end counts.
+
+        Args:
+            seconds: 1 second to 7 days.
+
+        Returns:
+            The new ``deadline``.
+
+        Raises:
+            LockLost: the lock is no longer held.
+            InvalidLockRequest: ``seconds`` is out of its bounds; nothing was written.
+            TableError: the table could not be used; the old lease still runs.
+        """
+        self._table.drive(self._holdings.extend(self, seconds))
+        return self.deadline
 
     def ensure(self, at_least: Seconds) -> None:
         """Make sure that the lock is held for this long from now on; renew it if necessary.

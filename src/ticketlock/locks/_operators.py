@@ -201,7 +201,7 @@ def resume(lock: LockName, owner: str, lease_ms: int, now: Moment) -> Steps[tupl
     if state.item is None or holder is None:
         raise LockLost(f"{owner!r} does not hold the lock on {lock.entity!r}")
     claim = _claim_of(lock, holder, state.item, lease_ms)
-    return claim, (yield from Contender(claim, state.now).renew(holder.fencing_token))
+    return claim, (yield from Contender(claim, state.now).renew(holder.fencing_token, holder.lease_until_ms))
 
 
 def release_of(

@@ -360,19 +360,24 @@ class Contender:
         yield from self.send(write.delete_my_row(self.claim, ticket))
         return won
 
-    def renew(self, fencing_token: int) -> Steps[Grant]:
-        """The heartbeat: give the grant a full new lease; see ``LockTable.renew``."""
+    def renew(self, fencing_token: int, at_least_until_ms: int = 0) -> Steps[Grant]:
+        """The heartbeat: give the grant a full new lease, or this end in table time if it is later; see
+        ``LockTable.renew``.
+        """
         for _ in range(_TRIES):
             built = self.now
-            reply = yield from self.send(write.renew(self.claim, fencing_token, built))
+            reply = yield from self.send(write.renew(self.claim, fencing_token, built, at_least_until_ms))
             item = LockItem.parse(reply.item) if reply.item is not None else None
             holder = self._held_with(item, fencing_token)
             if item is None or holder is None:
                 raise LockLost(f"the lock is not held with fencing token {fencing_token} any more")
             if not reply.applied and holder.lease_until_ms <= self.now.latest_ms:
                 raise LockLost(f"the lease of fencing token {fencing_token} ended before it was renewed")
-            if reply.applied or holder.lease_until_ms >= built.latest_ms + self.claim.lease_ms:
-                grant = yield from self._with_whole_lease(built, item, holder, None)
+            asked_until_ms = write.whole_lease_until_ms(self.claim, at_least_until_ms, built)
+            if reply.applied or holder.lease_until_ms >= asked_until_ms:
+                grant = yield from self._with_whole_lease(
+                    built, item, holder, None, at_least_until_ms=at_least_until_ms
+                )
                 if grant is not None:
                     return grant
         raise OutcomeUnknown(f"the lease of fencing token {fencing_token} kept changing while it was renewed")
@@ -602,6 +607,7 @@ class Contender:
         holder: Holder,
         ticket: int | None,
         *,
+        at_least_until_ms: int = 0,
         room: bool = False,
         took_over: int = 0,
     ) -> Steps[Grant | None]:
@@ -611,12 +617,13 @@ class Contender:
         since: the caller polls again.
 
         Args:
+            at_least_until_ms: the end, in table time, that the request asked for if it is later than a full lease.
             room, took_over: ``next_may_enter`` and ``took_over`` of the grant.
         """
-        lease_ms = self.claim.lease_ms
         until_ms = holder.lease_until_ms
         for _ in range(_TRIES):
-            # At most one lease after the request was built, even if the item has a later end.
+            # At most what the request asked for when it was built, even if the item has a later end.
+            lease_ms = max(self.claim.lease_ms, at_least_until_ms - built.latest_ms)
             deadline_ms = min(built.local_ms + lease_ms, self.now.local_of(until_ms))
             if deadline_ms - self.now.local_ms >= lease_ms * 3 // 4:
                 return Grant(

@@ -267,9 +267,10 @@ def withdraw(claim: Claim, ticket: int, now: Moment) -> TransactWrite:
     return TransactWrite((count, delete_my_row(claim, ticket)))
 
 
-def renew(claim: Claim, fencing_token: int, now: Moment) -> Write:
+def renew(claim: Claim, fencing_token: int, now: Moment, at_least_until_ms: int = 0) -> Write:
     """The heartbeat: a later end for a lease that has not expired. It neither shortens a lease nor revives one."""
-    return _lease(claim, fencing_token, now, only_if.MY_LEASE_IS_NOT_OVER, only_if.MY_LEASE_GROWS)
+    conditions = only_if.MY_LEASE_IS_NOT_OVER, only_if.MY_LEASE_GROWS
+    return _lease(claim, fencing_token, now, *conditions, at_least_until_ms=at_least_until_ms)
 
 
 def write_whole_lease(claim: Claim, fencing_token: int, seen_lease_until_ms: int, now: Moment) -> Write:
@@ -277,12 +278,12 @@ def write_whole_lease(claim: Claim, fencing_token: int, seen_lease_until_ms: int
 
     Never a shorter one: if table time has become more precise, its upper bound may be lower than before.
     """
-    return _lease(claim, fencing_token, now, only_if.MY_LEASE_IS_AS_I_SAW, seen_lease_until_ms=seen_lease_until_ms)
+    return _lease(claim, fencing_token, now, only_if.MY_LEASE_IS_AS_I_SAW, at_least_until_ms=seen_lease_until_ms)
 
 
-def whole_lease_until_ms(claim: Claim, seen_lease_until_ms: int, now: Moment) -> int:
-    """The end of the lease that ``write_whole_lease`` writes."""
-    return max(seen_lease_until_ms, now.latest_ms + claim.lease_ms)
+def whole_lease_until_ms(claim: Claim, at_least_until_ms: int, now: Moment) -> int:
+    """The end of a full lease from now, or that end if it is later; in table time."""
+    return max(at_least_until_ms, now.latest_ms + claim.lease_ms)
 
 
 def release(
@@ -407,13 +408,13 @@ def _last_kept_until_s(seen: LockItem | None) -> int | None:
     return None if seen is None else seen.permits_kept_until_s or seen.permits_were_kept_until_s
 
 
-def _lease(claim: Claim, fencing_token: int, now: Moment, *conditions: str, seen_lease_until_ms: int = 0) -> Write:
-    until_ms = whole_lease_until_ms(claim, seen_lease_until_ms, now)
+def _lease(claim: Claim, fencing_token: int, now: Moment, *conditions: str, at_least_until_ms: int) -> Write:
+    until_ms = whole_lease_until_ms(claim, at_least_until_ms, now)
     values = {
         ":token": number(fencing_token),
         ":lease_until": number(until_ms),
         ":lease_ms": number(until_ms - now.latest_ms),
-        ":seen_lease": number(seen_lease_until_ms),
+        ":seen_lease": number(at_least_until_ms),
     }
     changes = ["#me.leaseUntilMs = :lease_until", "#me.leaseMs = :lease_ms"]
     condition = every(only_if.I_HOLD_WITH_MY_TOKEN, *conditions)

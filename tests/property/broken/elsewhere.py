@@ -18,8 +18,8 @@ _renew = _writes.renew
 _moment = Driver._moment
 
 
-def _reviving_renewal(claim: Any, fencing_token: int, now: Any) -> Write:
-    made = _renew(claim, fencing_token, now)
+def _reviving_renewal(claim: Any, fencing_token: int, now: Any, at_least_until_ms: int) -> Write:
+    made = _renew(claim, fencing_token, now, at_least_until_ms)
     holder = {"M": _grants._holder(claim, now)}
     return replace(
         made,
