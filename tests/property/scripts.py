@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 
 from kit.invariants import LEASE_MS, MARGIN_MS, REQUESTS_MS, UNCERTAINTY_MS, Broken
@@ -128,9 +128,13 @@ def at_once(
         wait.contender = contender(world, claim, now)
         return acquire(wait.contender, wait)
 
-    with nullcontext() if world.wakes else world.lines.standing(line, wait):
+    standing = None if world.wakes else world.lines.stands(line, wait)
+    try:
         until_ms = None if wait_ms is None else machine.read().local_ms + wait_ms + driver.patience_ms
         grant = yield from driver.run(steps, until_ms=until_ms)
+    finally:
+        if standing is not None:
+            world.lines.leaves(line, standing)
     if grant.next_may_enter:
         world.lines.tell_first_waiter(line, grant.fencing_token)
     return grant

@@ -350,17 +350,20 @@ class Holdings(Generic[L]):
             wait.has_asked, wait.contender = True, me
             return acquire(me, wait)
 
+        standing = self._lines.stands(line, wait)
         try:
-            with self._lines.standing(line, wait):
-                grant = yield from self._table.contending(terms.claim, steps, until_ms=wait.until_ms)
+            grant = yield from self._table.contending(terms.claim, steps, until_ms=wait.until_ms)
         except RecordWaitExceeded:
+            self._lines.leaves(line, standing)
             self._lines.note_left(line, wait)
             raise
         finally:
+            self._lines.leaves(line, standing)
             self._waiting.pop(id(wait), None)
         if grant.next_may_enter:
             self._lines.tell_first_waiter(line, grant.fencing_token)
-        self.known.waited(wait, self._clocks.read().local_ms)
+        assert wait.contender is not None
+        self.known.waited(wait, wait.contender.now.local_ms)
         return grant
 
     def leave(self, terms: Acquisition, wait: Wait) -> Actions[None]:

@@ -11,8 +11,8 @@ one costs a poll.
 import math
 import threading
 import time
-from collections.abc import Callable, Generator, Hashable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Hashable
+from contextlib import suppress
 from dataclasses import dataclass
 from inspect import GEN_CLOSED, GEN_CREATED, getgeneratorstate
 from typing import Any, NamedTuple
@@ -52,7 +52,7 @@ class LocalWaiters:
         self._process = OwnProcess()
         # Re-entrant: a signal handler that releases a lock may interrupt the thread that has this mutex.
         self._mutex = threading.RLock()
-        # Weak: an exception from a signal handler may end a wait between two instructions of `standing`.
+        # Weak: an exception from a signal handler may end a wait before it `leaves`.
         self._waiting: dict[WaitKey, tuple[ReferenceType[Wait], ...]] = {}
         # Weak: a client may be dropped with its leases.
         self._leases: WeakValueDictionary[tuple[WaitKey, str], BaseLease] = WeakValueDictionary()
@@ -62,18 +62,15 @@ class LocalWaiters:
         """Whether this is the process that created them: in a forked child none of these threads runs."""
         return self._process.is_this
 
-    @contextmanager
-    def standing(self, line: WaitKey, wait: Wait) -> Iterator[None]:
-        """Within the block a release may wake this wait."""
-        mine = ref(wait, lambda gone: self._leaves(line, gone))
+    def stands(self, line: WaitKey, wait: Wait) -> ReferenceType[Wait]:
+        """From now on a release may wake this wait, until ``leaves`` gets what this returns."""
+        mine = ref(wait, lambda gone: self.leaves(line, gone))
         with self._mutex:
             self._waiting[line] = (*self._waiting.get(line, ()), mine)
-        try:
-            yield
-        finally:
-            self._leaves(line, mine)
+        return mine
 
-    def _leaves(self, line: WaitKey, gone: ReferenceType[Wait]) -> None:
+    def leaves(self, line: WaitKey, gone: ReferenceType[Wait]) -> None:
+        """No release wakes this wait any more."""
         with self._mutex:
             others = tuple([each for each in self._waiting.get(line, ()) if each is not gone])
             if others:
