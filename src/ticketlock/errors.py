@@ -263,7 +263,10 @@ class UnitConflict(UnitError):
 
 
 class UnitContended(UnitError, TimeoutError):
-    """Another unit held an item until the time-out; nothing was written. Run it again."""
+    """Another unit held an item until the time-out, or a read of one instant met changes at each try. Run it again.
+
+    Nothing was written.
+    """
 
 
 class UnitRolledBack(UnitError):
@@ -284,7 +287,7 @@ class UnitRolledBack(UnitError):
 class UnitTooLarge(UnitError):
     """The unit has too many items, or was begun with ``engine="native"`` and does not fit into one request.
 
-    Nothing was written.
+    Nothing was written. Or a read of one instant, outside of units, was of more than 100 items that do not exist.
     """
 
 

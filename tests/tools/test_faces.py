@@ -19,8 +19,7 @@ class Units:
         return self._unit()
 
     def get_all(self, wanted: Any) -> Any:
-        with self._outside() as unit:
-            return unit.get_all(wanted)
+        return self._outside(isolation).get_all(wanted)
 
     def close(self) -> None:
         self._performer.drive(self._ends())
@@ -59,8 +58,7 @@ class Units:
         return self._unit()
 
     async def get_all(self, wanted: Any) -> Any:
-        async with self._outside() as unit:
-            return await unit.get_all(wanted)
+        return await self._outside(isolation).get_all(wanted)
 
 {BY_HAND}
 

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 from boto3.dynamodb.conditions import Key as KeyOf
-from kit.crashes import before_the_nth
-from kit.engines import engine_names_but_moto, first_on
-from kit.units import THREADS_ONLY, VERSION, Books, Key, Party, dumped, new_version, some_account, some_line
+from kit.units import VERSION, Books, Key, Party, dumped, new_version, some_account, some_line
 
 from ticketlock.errors import ConditionFailed, UnitConflict, UnitFinished
 from ticketlock.units import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation, Unit, UnitTable
@@ -485,16 +483,3 @@ def test_a_cut_comes_with_the_units_own_writes(ann: Party, account: Key, other: 
         unit.update(ann.accounts, account, ADD, TEN)
         found = unit.get_all(both(ann, account, other), isolation=level)
     assert balances(found) == [110, 50]
-
-
-@THREADS_ONLY
-@pytest.mark.parametrize("units_engine", first_on("memory", engine_names_but_moto()), indirect=True)
-def test_more_items_than_one_request_reads_are_of_one_instant_outside_of_units(
-    books: Books, ann: Party, ben: Party, account: Key, other: Key
-) -> None:
-    wanted = [(ann.accounts, account), *((ann.accounts, some_account()) for _ in range(100)), (ann.accounts, other)]
-    # After the first hundred, before the rest.
-    before_the_nth(ann, 2, lambda: moves_ten(ben, account, other), "TransactGetItems")
-    with pytest.raises(UnitConflict):
-        ann.units.get_all(wanted, isolation=SERIALIZABLE)
-    assert (books.balance(account), books.balance(other)) == (90, 60)

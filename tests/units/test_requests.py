@@ -158,16 +158,6 @@ def test_a_blind_update_of_a_unit_that_is_committed_by_marks_is_read_at_the_comm
 
 @THREADS_ONLY
 @IN_HUNDREDS
-def test_more_than_a_hundred_items_that_are_only_read_are_held_together_by_marks(books: Books, ann: Party) -> None:
-    keys = [some_account() for _ in range(101)]
-    unit = ann.begin()
-    unit.get_all([(ann.accounts, key) for key in keys])
-    assert "TransactWriteItems" in ann.sends(unit.commit)
-    assert [books.raw("accounts", key) for key in (keys[0], keys[-1])] == [None, None]
-
-
-@THREADS_ONLY
-@IN_HUNDREDS
 def test_more_than_a_hundred_items_that_are_only_read_below_serializable_cost_a_commit_no_request(ann: Party) -> None:
     unit = ann.begin(isolation=COMMITTED)
     unit.get_all([(ann.accounts, some_account()) for _ in range(101)])

@@ -312,8 +312,7 @@ class Units:
         self, wanted: Sequence[tuple[UnitTable, Mapping[str, Any]]], *, isolation: Isolation = COMMITTED
     ) -> list[dict[str, Any] | None]:
         """Get items as of one instant, outside of any unit; see ``ticketlock.units.Units.get_all``."""
-        async with self._outside(isolation) as unit:
-            return await unit.get_all(wanted)
+        return await self._outside(isolation).get_all(wanted)
 
     async def query(
         self,
@@ -331,25 +330,19 @@ class Units:
     ) -> list[dict[str, Any]]:
         """Get the items of a range, outside of any unit; see ``Unit.query``.
 
-        At ``SERIALIZABLE`` they are checked again at the end, as by a unit that reads nothing else.
-
-        Raises:
-            UnitConflict: at ``SERIALIZABLE``: the items have changed during the query.
-            UnitContended, UnitRolledBack: at ``SERIALIZABLE``, of more than 100 items or 4 MB: as in ``Unit.commit``.
-            InvalidUnitRequest, TableError: as in ``Unit.query``.
+        At ``SERIALIZABLE`` they are of one instant; see ``ticketlock.units.Units.query``.
         """
-        async with self._outside(isolation) as unit:
-            return await unit.query(
-                table,
-                key_condition,
-                filter=filter,
-                values=values,
-                names=names,
-                index=index,
-                after=after,
-                limit=limit,
-                forward=forward,
-            )
+        return await self._outside(isolation).query(
+            table,
+            key_condition,
+            filter=filter,
+            values=values,
+            names=names,
+            index=index,
+            after=after,
+            limit=limit,
+            forward=forward,
+        )
 
     async def end_owner(self, owner: str) -> list[str]:
         """Roll back what was saved under an owner; see ``ticketlock.units.Units.end_owner``."""

@@ -7,7 +7,7 @@ a step is in the record exactly if its statements are.
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, get_args
 
 from ticketlock._checks import Refusals, boolean, duration_ms, text
@@ -77,6 +77,7 @@ class Terms:
         step: which step of that unit it is; None for none.
         names_kept_s: for how long the receipt of its name is kept.
         marks_together: whether it marks, and finishes, its items in transactions.
+        is_outside: of a read outside of units, which has no end.
     """
 
     unit: str
@@ -90,6 +91,7 @@ class Terms:
     step: SavedStep | None = None
     names_kept_s: int = NAMES_ARE_KEPT_S
     marks_together: bool = False
+    is_outside: bool = False
 
     @property
     def id(self) -> str:
@@ -207,7 +209,7 @@ class UnitsSettings:
         """Those of a read outside units, which has no end that would take marks off."""
         if isolation is READ_LOCK:
             raise InvalidUnitRequest("isolation", isolation, "another level outside a unit")
-        return self.terms(clocks, isolation=isolation)
+        return replace(self.terms(clocks, isolation=isolation), is_outside=True)
 
     def until_ms(self, clocks: Clocks, timeout: Any) -> int | None:
         """When a time-out ends, by the local clock; None for none."""

@@ -2,7 +2,7 @@
 
 import logging
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import GEN_CLOSED, getgeneratorstate
@@ -18,6 +18,7 @@ from ticketlock.errors import (
     TableRefused,
     TicketLockError,
     UnitConflict,
+    UnitContended,
     UnitError,
     UnitForgotten,
     UnitTooLarge,
@@ -39,7 +40,6 @@ from ticketlock.units._reading import (
     Wanted,
     are_of_one_instant,
     each_once,
-    is_as_seen,
     read_each,
     read_unread,
 )
@@ -47,6 +47,7 @@ from ticketlock.units._record import UnitRecords
 from ticketlock.units._rows import NEVER_USED, Receipt, read_receipt
 from ticketlock.units._saved import Resumed, SavedUnit, save
 from ticketlock.units._settings import SaveOptions, Terms, check_of, check_room
+from ticketlock.units._snapshots import MOST_TRIES, are_too_many_absent, changed_since
 from ticketlock.units._state import UnitState
 from ticketlock.units._statements import Statement, StatementArguments, StatementRequest, statement
 from ticketlock.units._tables import Tables, UnitTable
@@ -66,8 +67,9 @@ from ticketlock.units._work import (
     conflict,
     has_unknown_sizes,
 )
-from ticketlock.wire._actions import Actions, Item, Reply, T
+from ticketlock.wire._actions import Actions, Reply, T
 from ticketlock.wire._driver import Driver
+from ticketlock.wire._item_requests import MOST_TOGETHER
 from ticketlock.wire._requests import ForkingSteps, Request, Together
 
 Both = tuple[Attributes | None, Attributes | None]
@@ -175,6 +177,8 @@ class UnitOfWork:
         self, wanted: Sequence[tuple[Any, Any]], isolation: Isolation | None, python: Python
     ) -> ForkingSteps[list[Any]]:
         """Items with the unit's own writes, None for each that does not exist; new ones are read as of one instant."""
+        if self.terms.is_outside:
+            return (yield from self._at_one_instant(lambda: self._get(wanted, isolation, python)))
         return (yield from self._alone(self._get(wanted, isolation, python)))
 
     def _get(
@@ -184,7 +188,9 @@ class UnitOfWork:
         places = self._wanted(wanted, python)
         yield from self.begin()
         if level in (SERIALIZABLE, READ_LOCK):
-            yield from self._read_unread(places)
+            # Outside of units more than one transaction reads are read again, so that the first reads may be plain.
+            is_twice = self.terms.is_outside and len(places) > MOST_TOGETHER
+            yield from self._read_each(places) if is_twice else self._read_unread(places)
             for place in places:
                 place.is_checked, place.glimpse = True, None
             return [python.back(place.image) for place in places]
@@ -237,6 +243,8 @@ class UnitOfWork:
 
     def query(self, table: Any, given: QueryArguments, isolation: Isolation | None) -> ForkingSteps[Found]:
         """The items of a range with the unit's own writes; those of an index at COMMITTED at most."""
+        if self.terms.is_outside:
+            return (yield from self._at_one_instant(lambda: self._query(table, given, isolation)))
         return (yield from self._alone(self._query(table, given, isolation)))
 
     def _query(self, table: Any, given: QueryArguments, isolation: Isolation | None) -> ForkingSteps[Found]:
@@ -511,27 +519,38 @@ class UnitOfWork:
 
     def _validate(self, places: Sequence[ItemState], commit: Commit) -> ForkingSteps[None]:
         """Check that all that was read is unchanged at one instant; what one request has read is of one instant."""
-        is_asserted = any(place.is_asserted for place in places)
-        if are_of_one_instant(places) and not is_asserted and not self._guards.are_among(places):
+        if self._is_of_one_instant(places):
             return
-        if not self._fits_one_request(places):
+        # Raises if the unit may have no more than one request takes.
+        self._fits_one_request(places)
+        if are_too_many_absent(places):
             # Marked commits check them at one instant as well.
             yield from self._commit_by_marks(places, commit)
             return
-        wanted = [Wanted(place.table, place.key) for place in places]
-        try:
-            found = yield from self._reading.serializable(wanted, exactly=True)
-        except TableRefused:
-            # They did fit into one request. If they do not any more, some have grown.
-            self._check_unchanged(places, (yield from self._reading.each_as_stored(wanted)))
-            raise
-        self._check_unchanged(places, found)
-
-    def _check_unchanged(self, places: Sequence[ItemState], found: Sequence[Item | None]) -> None:
-        marks = self._work.marks
-        changed = [place for place, item in zip(places, found, strict=True) if not is_as_seen(item, place.seen, marks)]
+        changed = yield from changed_since(places, self._work.marks, self._reading)
         if changed:
             raise conflict(changed)
+
+    def _is_of_one_instant(self, places: Sequence[ItemState]) -> bool:
+        is_asserted = any(place.is_asserted for place in places)
+        return are_of_one_instant(places) and not is_asserted and not self._guards.are_among(places)
+
+    def _at_one_instant(self, read: Callable[[], ForkingSteps[_T]]) -> ForkingSteps[_T]:
+        """Outside of units, read until what is returned is of one instant, if that is its level."""
+        for _ in range(MOST_TRIES):
+            self._work.places.clear()
+            found = yield from read()
+            places = self._touched()
+            if self._is_of_one_instant(places):
+                return found
+            if are_too_many_absent(places):
+                raise UnitTooLarge(
+                    f"more than {MOST_TOGETHER} of the {len(places):,} items do not exist, and only so many can be "
+                    "read at one instant without writing: read fewer at once, or within a unit, which marks them"
+                )
+            if not (yield from changed_since(places, self._work.marks, self._reading)):
+                return found
+        raise UnitContended(f"items have changed at each of {MOST_TRIES} tries to read them at one instant: try again")
 
     def leave(self, error: BaseException | None) -> ForkingSteps[None]:
         """End the block: commit, or roll back after an exception.

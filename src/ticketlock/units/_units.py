@@ -430,15 +430,15 @@ class Units:
     ) -> list[dict[str, Any] | None]:
         """Items of one instant, without the attributes of units, outside of any unit; see ``Unit.get_all``.
 
-        At ``SERIALIZABLE`` all are of one instant, however many. More than 100, or 4 MB, are checked together at the
-        end, which writes to them and to the units table, as the commit of a unit of that size does.
+        At ``SERIALIZABLE`` all are of one instant, however many: more than 100 are read twice, and from the beginning
+        again if one has changed in between, up to ten times. Nothing is written.
 
         Raises:
-            UnitConflict, UnitContended, UnitRolledBack: at ``SERIALIZABLE``: as for ``Unit.commit``.
+            UnitContended: at ``SERIALIZABLE``, of more than 100 items: some have changed during each try.
+            UnitTooLarge: at ``SERIALIZABLE``: more than 100 of the items do not exist.
             InvalidUnitRequest, TableError: as for ``Unit.get``.
         """
-        with self._outside(isolation) as unit:
-            return unit.get_all(wanted)
+        return self._outside(isolation).get_all(wanted)
 
     def query(
         self,
@@ -456,25 +456,23 @@ class Units:
     ) -> list[dict[str, Any]]:
         """The items of a range, without the attributes of units, outside of any unit; see ``Unit.query``.
 
-        At ``SERIALIZABLE`` they are checked together at the end, as by a unit that reads nothing else.
+        At ``SERIALIZABLE`` they are of one instant, as those of ``get_all``.
 
         Raises:
-            UnitConflict: at ``SERIALIZABLE``: they have changed meanwhile.
-            UnitContended, UnitRolledBack: at ``SERIALIZABLE``, of more than 100 items or 4 MB: as for ``Unit.commit``.
+            UnitContended: at ``SERIALIZABLE``: some have changed during each try.
             InvalidUnitRequest, TableError: as for ``Unit.query``.
         """
-        with self._outside(isolation) as unit:
-            return unit.query(
-                table,
-                key_condition,
-                filter=filter,
-                values=values,
-                names=names,
-                index=index,
-                after=after,
-                limit=limit,
-                forward=forward,
-            )
+        return self._outside(isolation).query(
+            table,
+            key_condition,
+            filter=filter,
+            values=values,
+            names=names,
+            index=index,
+            after=after,
+            limit=limit,
+            forward=forward,
+        )
 
     def outcome(self, *, name: str | None = None, unit: str | None = None) -> Outcome:
         """The outcome of a name, or of a unit by its id; final, unless it is PENDING.

@@ -80,21 +80,30 @@ def read_beside(world: UnitsWorld, machine: Machine, keys: Sequence[Key], level:
             checker.sees_uncommitted(who, key, value)
 
 
+def snapshots(rounds: int, _: Sequence[str] = ()) -> Script:
+    """Reads all items of one instant, repeatedly."""
+
+    def script(world: UnitsWorld, machine: Machine) -> Actions[None]:
+        for _ in range(rounds):
+            yield from _read_all_at_once(world, machine, world.keys)
+
+    return script
+
+
 def _read_all_at_once(world: UnitsWorld, machine: Machine, keys: Sequence[Key]) -> Actions[None]:
     """What `units.get_all` does at SERIALIZABLE: all are of one instant, however many requests read them."""
     checker, wall_ms = world.checker, machine.read().wall_ms
     record = Record(unit_id(world, wall_ms), world.numbers, checker.step, world.time.now_ms)
     record.machine, record.born_ms = machine.name, wall_ms
     checker.begins(record)
-    unit_of_work = verbs_of(world, Terms(record.id, wall_ms, 10_000, SERIALIZABLE))
+    unit_of_work = verbs_of(world, Terms(record.id, wall_ms, 10_000, SERIALIZABLE, is_outside=True))
     wanted = [(world.table_of(each), key_of(each)) for each in keys]
     try:
         items = yield from machine.driver.perform_steps(unit_of_work.get(wanted, SERIALIZABLE, PYTHON))
-        record.seen = {key: value_of(item) for key, item in zip(keys, items, strict=True)}
-        yield from machine.driver.perform_steps(unit_of_work.commit())
     except TicketLockError as error:
         checker.sees_end(record, type(error).__name__)
         return
+    record.seen = {key: value_of(item) for key, item in zip(keys, items, strict=True)}
     checker.sees_end(record, REPORTED_COMMITTED)
 
 
@@ -233,6 +242,7 @@ def grantor(rounds: int, _: Sequence[str] = ()) -> Script:
 BESIDE_CLIENTS: Mapping[str, Callable[[int, Sequence[str]], Script]] = {
     "reader": reader,
     "watcher": watcher,
+    "snapshots": snapshots,
     "sweeper": sweeper,
     "sweeper in parts": sweeper_in_parts,
     "another in parts": sweeper_in_parts,

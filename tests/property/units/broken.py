@@ -8,6 +8,7 @@ from property.chance import Chance
 from property.report import BrokenOnPurpose
 from property.units import beside, changes, explore
 from property.units.casts import (
+    ABSENCES,
     ASSERTIONS,
     CHECKS,
     CORRECTIONS,
@@ -20,6 +21,7 @@ from property.units.casts import (
     RANGES,
     SAVES,
     SLEEPERS,
+    SNAPSHOTS,
     SWEEPS,
     TOKENS,
     Cast,
@@ -38,6 +40,7 @@ from ticketlock.units import (
     _reading,
     _record,
     _saved,
+    _snapshots,
     _state,
     _sweeping,
     _unit_of_work,
@@ -276,8 +279,40 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a unit that only reads, and is not validated",
             by(*ISOLATION),
-            ((UnitOfWork, "_validate", changes.validate_nothing),),
+            ((_unit_of_work, "changed_since", changes.nothing_has_changed),),
             caps=Caps(together=2),
+        ),
+        Variant(
+            "a snapshot by plain reads",
+            by(*ISOLATION),
+            ((_unit_of_work, "changed_since", changes.changed_by_plain_reads),),
+            NONE,
+            Caps(actions=2),
+            SNAPSHOTS,
+        ),
+        Variant(
+            "a snapshot that ignores marks",
+            by(*ISOLATION),
+            ((_unit_of_work, "changed_since", changes.changed_apart_from_marks),),
+            HALF_WAY,
+            Caps(actions=2, together=2),
+            SNAPSHOTS,
+        ),
+        Variant(
+            "a snapshot that reads what is absent last",
+            by(*ISOLATION),
+            ((_snapshots, "absent_first", changes.absent_last),),
+            NONE,
+            Caps(together=1),
+            ABSENCES,
+        ),
+        Variant(
+            "a snapshot of more absent items than one transaction reads",
+            by(*ISOLATION),
+            ((_unit_of_work, "are_too_many_absent", changes.never_too_many),),
+            NONE,
+            Caps(together=1),
+            ABSENCES,
         ),
         Variant(
             "a check that counts as a read",

@@ -109,7 +109,26 @@ CORRECTIONS = Cast(
     rests_ms=NO_REST,
 )
 """The service refuses new values of committed units, and two operators correct them."""
-SMALL = (CUTS, INSERTS, CHECKS, ASSERTIONS, OLDER, SLEEPERS, TOKENS, SAVES, NAMED, RANGES, LOCKING, SWEEPS, CORRECTIONS)
+SNAPSHOTS = Cast(4, 2, 4, verbs=("append",), engines=(None, "marked"), beside={"snapshots": 12}, rests_ms=NO_REST)
+"""A reader reads more items at one instant than a transaction holds, while units write some of them."""
+ABSENCES = Cast(2, 2, 12, verbs=("put", "delete"), engines=("native",), beside={"snapshots": 30}, rests_ms=(0, 0, 1))
+"""The same, while items are created and deleted."""
+SMALL = (
+    SNAPSHOTS,
+    CUTS,
+    INSERTS,
+    CHECKS,
+    ASSERTIONS,
+    OLDER,
+    SLEEPERS,
+    TOKENS,
+    SAVES,
+    NAMED,
+    RANGES,
+    LOCKING,
+    SWEEPS,
+    CORRECTIONS,
+)
 
 
 def drawn_cast(chance: Chance) -> Cast:

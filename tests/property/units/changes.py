@@ -19,7 +19,7 @@ from ticketlock.errors import (
     UnitForgotten,
     UnitRolledBack,
 )
-from ticketlock.units import _commit, _marked, _meeting, _reading, _record, _saved, _state, _sweeping
+from ticketlock.units import _commit, _marked, _meeting, _reading, _record, _saved, _snapshots, _state, _sweeping
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Marked, Meeting
@@ -31,7 +31,7 @@ from ticketlock.units._reading import SERIALIZABLE, Reader, Wanted, read_unread
 from ticketlock.units._record import UnitRecord, UnitRecords, head_key
 from ticketlock.units._rows import OPEN, Receipt, read_receipt
 from ticketlock.units._unit_of_work import UnitOfWork
-from ticketlock.units._work import Guards, ItemState, conflict
+from ticketlock.units._work import Guards, ItemState, conflict, that_fit_together
 from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import Get
 from ticketlock.wire._requests import ForkingSteps, Pause, Request, TransactWrite, Write
@@ -295,9 +295,37 @@ def check_no_earlier_marks(_self: ReadLocks) -> ForkingSteps[None]:
     yield from ()
 
 
-def validate_nothing(_self: UnitOfWork, _places: Sequence[ItemState], _commit: Any) -> ForkingSteps[None]:
-    """A unit that only reads is committed without a check: what several requests have read is not of one instant."""
+def nothing_has_changed(_places: Sequence[ItemState], _marks: Marks, _reading: Reader) -> ForkingSteps[list[ItemState]]:
+    """What only reads is not checked: what several requests have read is not of one instant."""
     yield from ()
+    return []
+
+
+def changed_by_plain_reads(places: Sequence[ItemState], marks: Marks, reading: Reader) -> ForkingSteps[list[ItemState]]:
+    """A transaction has changed one item, and not yet the other one: plain reads show that twice."""
+    wanted = [Wanted(place.table, place.key) for place in places]
+    found = yield from reading.serializable(wanted, together=False)
+    return _snapshots._changed(places, found, marks)
+
+
+def changed_apart_from_marks(
+    places: Sequence[ItemState], marks: Marks, reading: Reader
+) -> ForkingSteps[list[ItemState]]:
+    """The second read takes items as they are: a unit is committed, and has not written this item yet."""
+    found: list[Any] = []
+    for batch in that_fit_together(places, 2):
+        found += yield from reading._together([Wanted(place.table, place.key) for place in batch])
+    return _snapshots._changed(places, found, marks)
+
+
+def absent_last(places: Sequence[ItemState]) -> list[ItemState]:
+    """Absence counts as a version: an item is inserted and deleted between two reads that find none."""
+    return sorted(places, key=lambda place: place.seen is None)
+
+
+def never_too_many(_places: Sequence[ItemState]) -> bool:
+    """The same, of as many absent items as there are: the first transaction reads some of them."""
+    return False
 
 
 def validate_no_checks(self: UnitOfWork, places: Sequence[ItemState], commit: Any) -> ForkingSteps[None]:

@@ -19,7 +19,7 @@ from property.units.scripts import last_operator
 from property.units.world import Script, UnitsWorld
 
 from ticketlock.testing import _requests
-from ticketlock.units import _marked, _packing, _reading, _record, _sweeping, _unit_of_work
+from ticketlock.units import _marked, _packing, _reading, _record, _snapshots, _sweeping, _unit_of_work
 from ticketlock.units._rows import OPEN
 from ticketlock.units._settings import NAMES_ARE_KEPT_S
 from ticketlock.units._work import GUARD
@@ -37,7 +37,8 @@ class Caps:
 
     Attributes:
         actions: of a transaction that writes; None for DynamoDB's limit.
-        together: items that are read together; None for DynamoDB's limit.
+        together: items that are read together; None for DynamoDB's limit, and for what units check when they have read
+            it, as many as ``actions``.
         inline_bytes: how much the head itself holds.
         page_bytes: of a query or a scan; None for DynamoDB's limit.
         receipts_are_kept_s: until time to live may delete the receipt of a name, and the record of a saved unit that
@@ -57,10 +58,14 @@ class Caps:
         if self.actions is not None:
             changes += [
                 (_unit_of_work, "MOST_ACTIONS", self.actions),
+                (_unit_of_work, "SURELY_TOGETHER", self.actions),
                 (_marked, "MOST_ACTIONS", self.actions + 1),
                 (_marked, "_MARKS_TOGETHER", self.actions - 1),
                 (_marked, "_AT_ONCE", 2),
             ]
+        read_together = self.together or self.actions
+        if read_together is not None:
+            changes += [(module, "MOST_TOGETHER", read_together) for module in (_snapshots, _unit_of_work)]
         if self.together is not None:
             changes += [(module, "MOST_TOGETHER", self.together) for module in (_reading, _sweeping)]
         if self.inline_bytes is not None:

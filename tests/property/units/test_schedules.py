@@ -51,8 +51,11 @@ BEGINS_AT = {
     "a read lock without the version that was read": 57,
     "a reader treats a missing record as rolled back": 157,
     "a save that does not remember its step": 159,
+    "a snapshot of more absent items than one transaction reads": 528,
+    "a snapshot that ignores marks": 63,
+    "a snapshot that reads what is absent last": 71,
     "a unit resumed without its checks": 210,
-    "a unit that only reads, and is not validated": 229,
+    "a unit that only reads, and is not validated": 436,
     "an end of an owner that reads its units before it refuses saves": 322,
     "an item and its guard in one transaction": 315,
     "commit checks that ignore marks": 272,
@@ -62,7 +65,7 @@ BEGINS_AT = {
     "marks after the lease": 421,
     "native checks that ignore marks": 138,
     "native writes that ignore marks": 83,
-    "read locks after the lease": 837,
+    "read locks after the lease": 1639,
 }
 """The seeds at which the search for a variant begins, where it would take seconds from 0. All others come after it."""
 
