@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, suppress
 from inspect import isawaitable
 from typing import Any, Never, ParamSpec, Self, TypeVar
 
-from ticketlock._checks import Seconds, boolean, whole_number
+from ticketlock._checks import Refusals, Seconds, boolean, whole_number
 from ticketlock._decorating import CallKey, KeyOf
 from ticketlock.aio._acquiring import Acquiring, Asking
 from ticketlock.aio._lease import Lease, LeaseGroup
@@ -33,7 +33,7 @@ from ticketlock.wire._actions import Item
 from ticketlock.wire._async_performer import AsyncHeartbeat
 from ticketlock.wire._driver import Clocks, SystemClocks
 from ticketlock.wire._heartbeat import Due
-from ticketlock.wire._sdk import needs_a_region
+from ticketlock.wire._sdk import check_is_client, check_kind, needs_a_region
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -49,6 +49,10 @@ class LockClient:
         client_options: further arguments of ``create_client``, if ``client`` is None.
         namespace, lease, record_wait, owner_name, heartbeat, check_every, on_wait, clocks: as in
             ``ticketlock.LockClient``.
+
+    Raises:
+        InvalidLockRequest: settings are out of their bounds, or a client is not one of aiobotocore; it tells of all at
+            once. ``async with`` checks the client's settings and the table's name.
     """
 
     def __init__(
@@ -68,7 +72,9 @@ class LockClient:
         clocks: Clocks | None = None,
     ) -> None:
         self._clocks = clocks if clocks is not None else SystemClocks()
-        self._defaults = Defaults(
+        refusals = Refusals()
+        self._defaults = refusals.of(
+            Defaults,
             namespace=namespace,
             lease=lease,
             record_wait=record_wait,
@@ -77,6 +83,10 @@ class LockClient:
             check_every=check_every,
             on_wait=on_wait,
         )
+        if client is not None:
+            refusals.of(check_is_client, client, is_awaited=True)
+        refusals.of(check_kind, step_functions, "stepfunctions", is_awaited=True)
+        refusals.raise_all()
         self._table = LockTable(table_name, step_functions, self._clocks)
         self._client = client
         self._client_options = client_options or {}

@@ -14,6 +14,7 @@ from ticketlock.errors import LockLost
 from ticketlock.locks._outcomes import Grant
 from ticketlock.wire._actions import Actions
 from ticketlock.wire._driver import Clocks
+from ticketlock.wire._sdk import check_is_client
 
 
 class Lease(BaseLease):
@@ -58,6 +59,7 @@ class Lease(BaseLease):
     ) -> None:
         """Write in one transaction with the check that this lock is held; see ``ticketlock.Lease.transact_write``."""
         dynamodb = client if client is not None else self._table.client
+        check_is_client(dynamodb, is_awaited=True)
         await self._table.drive(self._holdings.transact_write(self, items, dynamodb, patience), dynamodb=dynamodb)
 
     async def release(self, *, data_left: str | None = None, best_effort: bool = False) -> None:

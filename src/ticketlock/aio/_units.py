@@ -43,7 +43,7 @@ from ticketlock.wire._async_performer import AsyncHeartbeat, AsyncPerformer
 from ticketlock.wire._driver import Clocks, SystemClocks
 from ticketlock.wire._heartbeat import Due
 from ticketlock.wire._requests import ForkingSteps
-from ticketlock.wire._sdk import needs_a_region
+from ticketlock.wire._sdk import check_is_client, needs_a_region
 
 _log = logging.getLogger("ticketlock")
 
@@ -130,7 +130,8 @@ class Units:
         VISIBLE: for your own Query or Scan: the filter that leaves out items which units have not inserted yet.
 
     Raises:
-        InvalidUnitRequest: names the invalid arguments; ``async with`` checks the client and the table's name.
+        InvalidUnitRequest: names the invalid arguments; ``async with`` checks the client's settings and the table's
+            name.
     """
 
     def __init__(
@@ -150,7 +151,9 @@ class Units:
         self._locks, self._contended, self._lines = locks, Contended(), Lines()
         self._clocks = clocks if clocks is not None else SystemClocks()
         refusals = Refusals()
-        refusals.of(check_locks, locks)
+        refusals.of(check_locks, locks, is_awaited=True)
+        if client is not None:
+            refusals.of(check_is_client, client, is_awaited=True)
         self._performer = UnitsTable(table_name, None, self._clocks)
         self._settings = settings_of(
             refusals, table_name, prefix, timeout, keep_names_for, mark_together, finish_behind

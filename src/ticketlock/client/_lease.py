@@ -15,6 +15,7 @@ from ticketlock.locks._lock_table import LockTable
 from ticketlock.locks._outcomes import Claim, Grant
 from ticketlock.wire._actions import Actions
 from ticketlock.wire._driver import Clocks
+from ticketlock.wire._sdk import check_is_client
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -104,6 +105,7 @@ class Lease(BaseLease):
             TableError: the table could not be used.
         """
         dynamodb = client if client is not None else self._table.client
+        check_is_client(dynamodb)
         self._table.drive(self._holdings.transact_write(self, items, dynamodb, patience), dynamodb=dynamodb)
 
     def release(self, *, data_left: str | None = None, best_effort: bool = False) -> None:

@@ -10,6 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from inspect import iscoroutinefunction
 from typing import Any, Protocol
 
 from ticketlock.errors import InvalidUnitRequest, TicketLockError, UnitConflict
@@ -41,8 +42,11 @@ class ThreadLocks(Locks, Protocol):
     def _give_back_since(self, before: Any) -> None: ...
 
 
-def check_locks(locks: Any) -> None:
-    if locks is not None and not callable(getattr(locks, "acquire_all", None)):
+def check_locks(locks: Any, *, is_awaited: bool = False) -> None:
+    if locks is None:
+        return
+    is_of_this_kind = iscoroutinefunction(getattr(locks, "resume", None)) is is_awaited
+    if not callable(getattr(locks, "acquire_all", None)) or not is_of_this_kind:
         raise InvalidUnitRequest("locks", locks, "a LockClient: of ticketlock for threads, of ticketlock.aio for tasks")
 
 

@@ -32,6 +32,10 @@ def integer(value: Mapping[str, Any]) -> int:
         return int(Decimal(value["N"]))
 
 
+ServiceName = Literal["dynamodb", "stepfunctions"]
+"""An AWS service, as the SDK names it."""
+
+
 @value(frozen=True, slots=True)
 class Call:
     """One call of an SDK's client.
@@ -42,7 +46,7 @@ class Call:
         parameters: its keyword arguments.
     """
 
-    service: Literal["dynamodb", "stepfunctions"]
+    service: ServiceName
     operation: str
     parameters: Mapping[str, Any]
 

@@ -55,7 +55,7 @@ class AsyncPerformer:
         """
         refusals = Refusals()
         refusals.of(text, "table_name", self.table_name, 1_024)
-        refusals.of(_sdk.checked_client, client)
+        refusals.of(_sdk.checked_client, client, is_awaited=True)
         refusals.raise_all()
         self.client = client
 

@@ -119,6 +119,7 @@ class Performer:
         refusals = Refusals()
         self.table_name = refusals.of(text, "table_name", table_name, 1_024)
         self._client = refusals.of(_sdk.make_client) if client is None else refusals.of(_sdk.checked_client, client)
+        refusals.of(_sdk.check_kind, step_functions, "stepfunctions", is_awaited=False)
         refusals.raise_all()
         self._step_functions = step_functions
         self._sleep = sleep

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -28,7 +29,7 @@ from botocore.validate import ParamValidator
 from ticketlock._checks import Refusals
 from ticketlock._version import __version__
 from ticketlock.errors import InvalidLockRequest, RequestNotApplied, TableError, TableNotFound, TableRefused
-from ticketlock.wire._actions import InconclusiveAnswer, Refusal
+from ticketlock.wire._actions import InconclusiveAnswer, Refusal, ServiceName
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -104,6 +105,16 @@ CLIENT_SETTINGS: Mapping[str, Any] = {
 }
 
 _MOST_AT_ONCE = 32
+_FIELDS: Mapping[ServiceName, str] = {"dynamodb": "client", "stepfunctions": "step_functions"}
+_FOR_THREADS = (
+    "a low-level client, as boto3.client({service!r}) makes one. A resource's own client converts values: none. One "
+    "whose calls are awaited is for ticketlock.aio"
+)
+_FOR_TASKS = (
+    "an open client of aiobotocore or aioboto3, as of `async with session.create_client({service!r}, "
+    "config=ticketlock.client_config()) as client`; in tests memory.async_client. One of boto3 is for threads: "
+    "ticketlock.LockClient, ticketlock.units.Units"
+)
 _LONGEST_TIMEOUT_S = 5
 _HANGS = "a request that hangs must end before a lease does"
 
@@ -233,24 +244,48 @@ def needs_a_region() -> Iterator[None]:
         raise InvalidLockRequest("region_name", None, allowed) from error
 
 
-def check_is_client(client: Any) -> None:
-    """Refuse anything but a low-level client of the SDK.
+def check_is_client(client: Any, *, is_awaited: bool = False) -> None:
+    """Refuse anything but a low-level client of the SDK: for threads, or for tasks, which await its calls.
 
     Raises:
-        InvalidLockRequest: it is not one, but for example a resource.
+        InvalidLockRequest: it is not one, but for example a resource, a session, or a client of the other kind.
     """
     if getattr(getattr(client, "meta", None), "config", None) is None:
-        low_level = "a low-level DynamoDB client, as boto3.client('dynamodb') makes one"
-        raise InvalidLockRequest("client", repr(client), f"{low_level}. A resource's own client converts values: none")
+        raise _not_a_client("dynamodb", client, is_awaited=is_awaited)
+    check_kind(client, "dynamodb", is_awaited=is_awaited)
 
 
-def checked_client(client: "DynamoDBClient") -> "DynamoDBClient":
+def check_kind(client: Any, service: ServiceName, *, is_awaited: bool) -> None:
+    """Refuse a client of the other kind: that blocks where its calls are awaited, or the reverse.
+
+    Raises:
+        InvalidLockRequest: it is one.
+    """
+    if _is_awaited(client) is (not is_awaited):
+        raise _not_a_client(service, client, is_awaited=is_awaited)
+
+
+def _not_a_client(service: ServiceName, client: Any, *, is_awaited: bool) -> InvalidLockRequest:
+    allowed = _FOR_TASKS if is_awaited else _FOR_THREADS
+    return InvalidLockRequest(_FIELDS[service], repr(client), allowed.format(service=service))
+
+
+def _is_awaited(client: Any) -> bool | None:
+    """Whether a client's calls are awaited; None if it cannot be told, as of a wrapper of someone's own."""
+    # By name: aiobotocore need not be installed. What instruments its clients may replace the method.
+    if any(kind.__module__ == "aiobotocore.client" for kind in type(client).__mro__):
+        return True
+    call = getattr(type(client), "_make_api_call", None)
+    return None if call is None else iscoroutinefunction(call)
+
+
+def checked_client(client: Any, *, is_awaited: bool = False) -> Any:
     """Refuse anything but a client, and a client that would retry by itself or hang for long.
 
     Raises:
         InvalidLockRequest: as in ``check_is_client``; or it names each wrong setting and the value that it needs.
     """
-    check_is_client(client)
+    check_is_client(client, is_awaited=is_awaited)
     config: Any = client.meta.config
     refusals = Refusals()
     if (config.retries or {}).get("total_max_attempts") != 1:
@@ -274,12 +309,11 @@ def most_at_once(client: Any) -> int:
 
 
 def check_items(client: Any, items: Sequence[Mapping[str, Any]]) -> None:
-    """Check that ``items`` are valid for TransactWriteItems, and that ``client`` can send them.
+    """Check that ``items`` are valid for TransactWriteItems, as far as ``client`` knows.
 
     Raises:
         InvalidLockRequest: the message names the invalid parameter.
     """
-    check_is_client(client)
     model = getattr(client.meta, "service_model", None)
     if model is None:
         return
