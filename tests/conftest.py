@@ -41,6 +41,7 @@ pytest_plugins = [
     "kit.fixtures.clients",
     "kit.fixtures.commands",
     "kit.fixtures.units",
+    "ticketlock.testing.pytest_fixtures",
 ]
 
 # On a busy machine an example may take longer than Hypothesis' deadline: that is no failure.

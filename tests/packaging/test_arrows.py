@@ -57,7 +57,8 @@ ALLOWED = [
     (SOURCE, "ticketlock/client", {"mypy_boto3_dynamodb", "mypy_boto3_stepfunctions"}),
     (SOURCE, "ticketlock/workflow", set()),
     (SOURCE, "ticketlock/aio", {"aiobotocore"}),
-    (SOURCE, "ticketlock/testing", SDK),
+    # Only the fixtures import pytest, and only pytest imports them: tests/testing/test_testing.py.
+    (SOURCE, "ticketlock/testing", SDK | {"pytest"}),
     (SOURCE, "ticketlock/cli", SDK | {"click", "rich"}),
     (ROOT, "functions", {"_observed", "aws_lambda_powertools", "boto3", "botocore"}),
     # jsii is what aws_cdk is made with: code that gives it something to call declares that by one of its decorators.

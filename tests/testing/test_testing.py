@@ -3,15 +3,19 @@
 import re
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
+import boto3
 import pytest
+from botocore.exceptions import ClientError
 from kit.units import make_table
+from moto import mock_aws
 
-from ticketlock import Lease, LockClient, LockLost
+from ticketlock import Lease, LockClient, LockLost, create_table
 from ticketlock.errors import UnitConflict
 from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB, lose
-from ticketlock.units import Unit, Units, UnitTable, create_units_table
+from ticketlock.units import Unit, Units, UnitTable
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 CODE = re.compile(r"^```python\n# (\S+\.py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -77,9 +81,11 @@ def test_a_wait_in_moved_time_takes_no_time(locks: LockClient, other: LockClient
     assert clock.wall_ms - before >= 50_000
 
 
-def test_the_example_of_the_page_is_code_that_runs(tmp_path: Path) -> None:
+def test_the_examples_of_the_page_are_code_that_runs(tmp_path: Path) -> None:
     files = CODE.findall(PAGE.read_text(encoding="utf-8"))
-    assert [name for name, _ in files] == ["stock.py", "test_stock.py"]
+    assert {"conftest.py", "test_stock.py", "test_packing.py", "test_shipping.py", "test_on_moto.py"} < dict(
+        files
+    ).keys()
     for name, code in files:
         (tmp_path / name).write_text(code, encoding="utf-8")
     run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "--rootdir", str(tmp_path)]
@@ -87,6 +93,25 @@ def test_the_example_of_the_page_is_code_that_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     tests = sum(code.count("\ndef test_") for _, code in files)
     assert f"{tests} passed" in done.stdout
+
+
+@pytest.mark.parametrize(("count", "is_read"), [(25, True), (26, False)])
+@mock_aws
+def test_moto_reads_25_items_in_a_transaction_and_no_more(count: int, is_read: bool) -> None:
+    client = boto3.client("dynamodb")
+    create_table("locks", client=client)
+    keys = [{"pk": {"S": str(number)}, "sk": {"S": "x"}} for number in range(count)]
+    client.transact_write_items(TransactItems=[{"Put": {"TableName": "locks", "Item": key}} for key in keys])
+    with nullcontext() if is_read else pytest.raises(ClientError, match="ValidationException"):
+        client.transact_get_items(TransactItems=[{"Get": {"TableName": "locks", "Key": key}} for key in keys])
+
+
+def test_tests_of_threads_load_neither_pytest_nor_asyncio() -> None:
+    program = (
+        "import sys, ticketlock.testing as t; t.MemoryDynamoDB(clock=t.ManualClock()).async_client; print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert {"pytest", "asyncio", "aiobotocore"}.isdisjoint(done.stdout.split())
 
 
 # Clocks.
@@ -122,42 +147,38 @@ def test_time_does_not_go_back(clock: ManualClock) -> None:
 
 
 @pytest.fixture
-def units(memory: MemoryDynamoDB, clock: ManualClock) -> Units:
-    create_units_table("units", client=memory.client)
-    return Units("units", client=memory.client, clocks=clock, sleep=clock.sleep)
-
-
-@pytest.fixture
-def accounts(memory: MemoryDynamoDB, units: Units) -> UnitTable:
+def accounts(ticketlock_memory: MemoryDynamoDB, ticketlock_units: Units) -> UnitTable:
     """A table with one account."""
-    make_table(memory, "accounts", {"id": "S"})
-    memory.put_item(TableName="accounts", Item={"id": {"S": "ann"}, "balance": {"N": "100"}})
-    return units.table("accounts")
+    make_table(ticketlock_memory, "accounts", {"id": "S"})
+    ticketlock_memory.put_item(TableName="accounts", Item={"id": {"S": "ann"}, "balance": {"N": "100"}})
+    return ticketlock_units.table("accounts")
 
 
 def take_ten(unit: Unit, accounts: UnitTable) -> None:
     unit.update(accounts, {"id": "ann"}, "SET balance = balance - :n", {":n": 10})
 
 
-def test_units_are_committed_in_memory(units: Units, accounts: UnitTable) -> None:
+def test_units_are_committed_in_memory(ticketlock_units: Units, accounts: UnitTable) -> None:
     for engine in ("native", "marked"):
-        with units.begin(engine=engine) as unit:
+        with ticketlock_units.begin(engine=engine) as unit:
             take_ten(unit, accounts)
-    assert units.get(accounts, {"id": "ann"}) == {"id": "ann", "balance": 80}
+    assert ticketlock_units.get(accounts, {"id": "ann"}) == {"id": "ann", "balance": 80}
 
 
-def test_a_unit_of_the_tests_own_makes_a_conflict(units: Units, accounts: UnitTable) -> None:
-    unit = units.begin()
+def test_a_unit_of_the_tests_own_makes_a_conflict(ticketlock_units: Units, accounts: UnitTable) -> None:
+    unit = ticketlock_units.begin()
     take_ten(unit, accounts)
-    with units.begin() as other:
+    with ticketlock_units.begin() as other:
         take_ten(other, accounts)
     with pytest.raises(UnitConflict):
         unit.commit()
 
 
-def test_a_lost_reply_costs_a_repeat_and_no_time(memory: MemoryDynamoDB, units: Units, accounts: UnitTable) -> None:
-    with units.begin() as unit:
+def test_a_lost_reply_costs_a_repeat_and_no_time(
+    ticketlock_memory: MemoryDynamoDB, ticketlock_units: Units, accounts: UnitTable
+) -> None:
+    with ticketlock_units.begin() as unit:
         take_ten(unit, accounts)
-        memory.faults.append(Fault.REPLY_LOST)
-    assert [sent.operation for sent in memory.sent].count("TransactWriteItems") == 2
-    assert units.get(accounts, {"id": "ann"}) == {"id": "ann", "balance": 90}
+        ticketlock_memory.faults.append(Fault.REPLY_LOST)
+    assert [sent.operation for sent in ticketlock_memory.sent].count("TransactWriteItems") == 2
+    assert ticketlock_units.get(accounts, {"id": "ann"}) == {"id": "ann", "balance": 90}
