@@ -7,6 +7,8 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from ticketlock.aio._lease import Lease, LeaseGroup
+from ticketlock.errors import TicketLockError
+from ticketlock.wire._actions import briefly
 
 H = TypeVar("H", covariant=True)
 E = TypeVar("E", bound=Lease | LeaseGroup)
@@ -87,7 +89,10 @@ class Acquiring(Asking[E]):
         self._entered: list[tuple[object, E]] = []
 
     async def __aenter__(self) -> E:
-        held = await self
+        try:
+            held = await self
+        except TicketLockError as error:
+            raise briefly(error)  # noqa: B904  # the same error
         self._entered.append((asyncio.current_task(), held))
         return held
 
@@ -99,7 +104,10 @@ class Acquiring(Asking[E]):
         # was passed to another task.
         own = [index for index, (task, _) in enumerate(self._entered) if task is caller]
         _, held = self._entered.pop(own[-1] if own else -1)
-        await held.__aexit__(kind, error, traceback)
+        try:
+            await held.__aexit__(kind, error, traceback)
+        except TicketLockError as failed:
+            raise briefly(failed)  # noqa: B904  # the same error
 
 
 def _current_task() -> "asyncio.Task[Any] | None":

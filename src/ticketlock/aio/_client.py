@@ -29,7 +29,7 @@ from ticketlock.errors import ClientClosed, RecordWaitExceeded
 from ticketlock.locks._items import TICKET_DIGITS, LockName, Row, owner_id
 from ticketlock.locks._operators import LockSummary, inspect, list_page, remove_waiter, resume
 from ticketlock.locks._outcomes import Grant, LockState, Position, check_lease
-from ticketlock.wire._actions import Item
+from ticketlock.wire._actions import Item, briefly
 from ticketlock.wire._async_performer import AsyncHeartbeat
 from ticketlock.wire._driver import Clocks, SystemClocks
 from ticketlock.wire._heartbeat import Due
@@ -136,7 +136,7 @@ class LockClient:
         by ``wait_for`` before Python 3.12, the holder is the task that made the call.
         """
         refuse_unknown(unknown)
-        lock = self.lock(entity, namespace)
+        lock = self._defaults.lock(entity, namespace)
         asked = AcquireArguments(
             record_wait=record_wait,
             lease=lease,
@@ -326,8 +326,8 @@ class LockClient:
             if self._holdings.is_closed:
                 raise asyncio.CancelledError
             return grant
-        except HAS_LEFT:
-            raise
+        except HAS_LEFT as error:
+            raise briefly(error)  # noqa: B904  # the same error
         except BaseException as error:
             # Finish even if the caller is cancelled again.
             await self._to_the_end(self._give_up(waiter, terms, wait), f"to leave the queue of {terms.claim.lock!r}")
@@ -335,7 +335,7 @@ class LockClient:
                 raise error.error from None
             if isinstance(error, asyncio.CancelledError) and self._holdings.is_closed:
                 raise ClientClosed("the client was closed while it waited") from None
-            raise
+            raise briefly(error)  # noqa: B904  # the same error
         finally:
             del self._waiters[waiter]
             if not over.done():

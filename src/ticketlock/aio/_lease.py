@@ -126,8 +126,5 @@ class LeaseGroup:
         await self._each(lambda lease: self._holdings.give_back(lease))
 
     async def _each(self, end: Callable[[Lease], Actions[None]]) -> None:
-        await self._end(self._holdings.each(self.leases, end))
-
-    async def _end(self, actions: Actions[None]) -> None:
         locks = [lease.lock for lease in self.leases]
-        await self._to_the_end(self._table.drive(actions), f"to release {locks}")
+        await self._to_the_end(self._table.drive(self._holdings.each(self.leases, end)), f"to release {locks}")

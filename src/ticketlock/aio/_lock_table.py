@@ -6,10 +6,11 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
+from ticketlock.errors import TicketLockError
 from ticketlock.locks._outcomes import Claim, check_lease
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._reads import TIME_CHECK
-from ticketlock.wire._actions import Actions, T
+from ticketlock.wire._actions import Actions, T, briefly
 from ticketlock.wire._async_performer import AsyncPerformer
 from ticketlock.wire._requests import Steps
 from ticketlock.wire._sdk import client_config
@@ -67,6 +68,8 @@ class ToTheEnd:
         except asyncio.CancelledError:
             task.add_done_callback(functools.partial(_log_failure, what))
             raise
+        except TicketLockError as error:
+            raise briefly(error)  # noqa: B904  # the same error
 
 
 def _log_failure(what: str, task: "asyncio.Task[None]") -> None:

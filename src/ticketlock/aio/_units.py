@@ -38,7 +38,7 @@ from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._transactional import AGAIN, TRANSACTIONAL, TransactionalArguments, check_has_parentheses
 from ticketlock.units._turns import Contended, Locks, PlaceInTurn, check_locks
 from ticketlock.units._unit_of_work import UnitOfWork, ending, is_of_steps
-from ticketlock.wire._actions import T
+from ticketlock.wire._actions import T, briefly
 from ticketlock.wire._async_performer import AsyncHeartbeat, AsyncPerformer
 from ticketlock.wire._driver import Clocks, SystemClocks
 from ticketlock.wire._heartbeat import Due
@@ -79,7 +79,7 @@ class UnitsTable(AsyncPerformer):
                     # Perhaps before the first step.
                     await self.drive(self._driver.perform_steps(unit_of_work.end_after_interrupt()))
                     self._keep(unit_of_work)
-                raise
+                raise briefly(error)  # noqa: B904  # the same error
 
         return perform
 

@@ -16,6 +16,7 @@ from ticketlock.client._acquire import PaceBounds
 from ticketlock.errors import InvalidLockRequest
 from ticketlock.locks._items import LockName, record_wait_ms
 from ticketlock.locks._outcomes import MAX_LEASE_MS, MIN_LEASE_MS, Claim
+from ticketlock.wire._actions import briefly
 
 Told = Callable[[Any], object]
 Entity = str | int | LockName
@@ -113,7 +114,10 @@ class Defaults:
             return entity
         is_number = isinstance(entity, int) and not isinstance(entity, bool) and abs(entity) < _TOO_LONG
         name: Any = str(entity) if is_number else entity
-        return LockName(name, self._namespace if namespace is None else namespace)
+        try:
+            return LockName(name, self._namespace if namespace is None else namespace)
+        except InvalidLockRequest as error:
+            raise briefly(error)  # noqa: B904  # the same error
 
     def lease_ms(self, lease: Seconds | None) -> int:
         """The length of a lease, in milliseconds."""
@@ -125,26 +129,29 @@ class Defaults:
 
     def ask(self, lock: LockName, asked: AcquireArguments) -> Acquisition:
         """Check and complete one acquisition."""
-        lease_ms = self.lease_ms(asked.lease)
-        boolean("reentrant", asked.reentrant)
-        claim = Claim(
-            lock,
-            asked.owner if asked.owner is not None else f"{self.owner_name}/{token_hex(16)}",
-            lease_ms,
-            permits=asked.permits,
-            data=asked.data,
-            shared=asked.shared,
-        )
-        return Acquisition(
-            claim,
-            has_own_identity=asked.owner is None,
-            record_wait_ms=self.wait_ms(asked.record_wait),
-            danger_ms=None if asked.danger is None else duration_ms("danger", asked.danger, 0, lease_ms),
-            heartbeat=self._heartbeat if asked.heartbeat is None else boolean("heartbeat", asked.heartbeat),
-            on_lost=callback("on_lost", asked.on_lost),
-            on_danger=callback("on_danger", asked.on_danger),
-            on_wait=_plain("on_wait", asked.on_wait) or self._on_wait,
-        )
+        try:
+            lease_ms = self.lease_ms(asked.lease)
+            boolean("reentrant", asked.reentrant)
+            claim = Claim(
+                lock,
+                asked.owner if asked.owner is not None else f"{self.owner_name}/{token_hex(16)}",
+                lease_ms,
+                permits=asked.permits,
+                data=asked.data,
+                shared=asked.shared,
+            )
+            return Acquisition(
+                claim,
+                has_own_identity=asked.owner is None,
+                record_wait_ms=self.wait_ms(asked.record_wait),
+                danger_ms=None if asked.danger is None else duration_ms("danger", asked.danger, 0, lease_ms),
+                heartbeat=self._heartbeat if asked.heartbeat is None else boolean("heartbeat", asked.heartbeat),
+                on_lost=callback("on_lost", asked.on_lost),
+                on_danger=callback("on_danger", asked.on_danger),
+                on_wait=_plain("on_wait", asked.on_wait) or self._on_wait,
+            )
+        except InvalidLockRequest as error:
+            raise briefly(error)  # noqa: B904  # the same error
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Refuse options of ``acquire`` before it is called with them."""
@@ -156,10 +163,11 @@ class Defaults:
         """The names of several locks, in the order in which all callers take them."""
         if isinstance(entities, str | int | LockName) or not isinstance(entities, Iterable):
             raise InvalidLockRequest("entities", entities, "a list of entities")
-        locks = sorted(
-            (self.lock(each, None if isinstance(each, LockName) else namespace) for each in entities),
-            key=lambda lock: (lock.entity.encode(), lock.namespace.encode()),
-        )
+        locks = []
+        # No comprehension, which would be a frame of tracebacks.
+        for each in entities:
+            locks.append(self.lock(each, None if isinstance(each, LockName) else namespace))
+        locks.sort(key=lambda lock: (lock.entity.encode(), lock.namespace.encode()))
         if not locks or len(set(locks)) < len(locks):
             raise InvalidLockRequest("entities", [lock.entity for lock in locks], "at least one, each once")
         return locks

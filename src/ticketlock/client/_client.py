@@ -192,7 +192,7 @@ class LockClient:
             reentrant=reentrant,
             on_wait=on_wait,
         )
-        terms = self._defaults.ask(self.lock(entity, namespace), asked)
+        terms = self._defaults.ask(self._defaults.lock(entity, namespace), asked)
         self._holdings.check_usable()
         # The Thread object, since thread ids are reused.
         caller = threading.current_thread()

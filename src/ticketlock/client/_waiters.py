@@ -23,7 +23,7 @@ from ticketlock.client._base_lease import BaseLease
 from ticketlock.locks._items import LockName
 from ticketlock.locks._lock_table import LockTable
 from ticketlock.locks._outcomes import Position, Released
-from ticketlock.wire._actions import Actions, T
+from ticketlock.wire._actions import Actions, T, briefly
 from ticketlock.wire._driver import OwnProcess
 
 _MOST_LOCKS = 1_000
@@ -267,10 +267,10 @@ class UnderWay:
         """Perform a release, even if an interrupt comes before it has begun; closing the client waits for it."""
         try:
             self._table.drive(self._followed(actions, _RELEASE_ENDS_WITHIN_S))
-        except BaseException:
+        except BaseException as error:
             if getgeneratorstate(actions) == GEN_CREATED:
                 self._table.drive(actions)
-            raise
+            raise briefly(error)  # noqa: B904  # the same error
 
     def wait_for_others(self) -> None:
         """Wait until everything that other threads have begun has ended, or its time limit has passed."""

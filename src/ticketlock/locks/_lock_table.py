@@ -284,7 +284,7 @@ class LockTable(Performer):
         owner_id(owner)
         whole_number("lease_ms", lease_ms, MIN_LEASE_MS, MAX_LEASE_MS)
         check_lease(lease_ms, self._client)
-        return self.run(lambda now: resume(lock, owner, lease_ms, now))
+        return self.drive(self._driver.run(lambda now: resume(lock, owner, lease_ms, now)))
 
     def contend(
         self, claim: Claim, steps: Callable[[Contender], Steps[T]], *, sleep: Callable[[float], object] | None = None
@@ -295,7 +295,7 @@ class LockTable(Performer):
             InvalidLockRequest: the lease is so short that it could end during one request that hangs.
         """
         check_lease(claim.lease_ms, self._client)
-        return self.run(lambda now: steps(self.contender(claim, now)), sleep=sleep)
+        return self.drive(self._driver.run(lambda now: steps(self.contender(claim, now))), sleep=sleep)
 
     def contending(
         self, claim: Claim, steps: Callable[[Contender], Steps[T]], *, until_ms: int | None = None

@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, Protocol, get_args
 
 from ticketlock._checks import Refusals, boolean, duration_ms, text
@@ -235,5 +236,6 @@ def keeping(keep_for: Any, owner: Any) -> SaveOptions:
     return SaveOptions(keep_ms, None if owner is None else check_owner(owner))
 
 
-def _timeout_ms(given: Any) -> int:
-    return duration_ms("timeout", given, 0, _LONGEST_TIMEOUT_MS, InvalidUnitRequest)
+_timeout_ms: Callable[[Any], int] = partial(
+    duration_ms, "timeout", least_ms=0, most_ms=_LONGEST_TIMEOUT_MS, refused=InvalidUnitRequest
+)

@@ -38,7 +38,7 @@ from ticketlock.units._transactional import AGAIN, TRANSACTIONAL, TransactionalA
 from ticketlock.units._turns import Contended, PlaceInTurn, ThreadLocks, check_locks
 from ticketlock.units._unit import Unit
 from ticketlock.units._unit_of_work import UnitOfWork, ending, is_of_steps
-from ticketlock.wire._actions import T
+from ticketlock.wire._actions import T, briefly
 from ticketlock.wire._driver import Clocks, SystemClocks
 from ticketlock.wire._heartbeat import Due, Heartbeat
 from ticketlock.wire._performer import Performer
@@ -80,7 +80,7 @@ class UnitsTable(Performer):
                     # Perhaps before the first step, or while its read locks were handed to the heartbeat.
                     self.drive(self._driver.perform_steps(unit_of_work.end_after_interrupt()))
                     self._keep(unit_of_work)
-                raise
+                raise briefly(error)  # noqa: B904  # the same error
 
         return perform
 

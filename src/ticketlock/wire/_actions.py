@@ -4,6 +4,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from inspect import GEN_CLOSED, GEN_CREATED, getgeneratorstate
+from traceback import walk_tb
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from ticketlock._value import value
@@ -87,6 +88,18 @@ class NoAnswer(BaseException):
         self.error = error
 
 
+def briefly(error: BaseException) -> BaseException:
+    """An error of ours without its traceback so far, if all its frames are ours: its message tells what was wrong.
+
+    A bug, an interrupt, and an error that has passed through the caller's code keep all their frames; causes stay.
+    """
+    if isinstance(error, TicketLockError):
+        frames = (frame for frame, _ in walk_tb(error.__traceback__))
+        if all(frame.f_globals.get("__name__", "").partition(".")[0] == "ticketlock" for frame in frames):
+            return error.with_traceback(None)
+    return error
+
+
 class Course(Generic[T]):
     """A generator of actions that is being performed: passes it the outcome of each action until it ends.
 
@@ -128,21 +141,24 @@ class Course(Generic[T]):
             assert self._error is not None
             raise self._error from None
 
-    def take(self, raised: BaseException) -> None:
-        """Record what was raised since ``next``.
-
-        Raises:
-            BaseException: the same error, if it has ended the generator.
-        """
+    def goes_on(self, raised: BaseException) -> bool:
+        """Record what was raised since ``next``; return False if it has ended the generator: see ``end_by``."""
         if getgeneratorstate(self._actions) != GEN_CLOSED:
             # The generator treats a TicketLockError as an answer; this one is not.
             self._error = NoAnswer(raised) if isinstance(raised, TicketLockError) else raised
-            return
+            return True
         # The error's traceback refers to the performing frame, which refers to this object: break the cycle.
         self._error = None
+        return False
+
+    @staticmethod
+    def end_by(raised: BaseException) -> BaseException:
+        """The error that the caller gets."""
         if isinstance(raised, NoAnswer):
-            raise raised.error from None
-        raise raised
+            # As by `from None`.
+            raised.error.__cause__ = None
+            return raised.error
+        return briefly(raised)
 
 
 class InconclusiveAnswer(Exception):

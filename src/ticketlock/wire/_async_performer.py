@@ -97,7 +97,8 @@ class AsyncPerformer:
                 return await self._perform_all(course, clients, sleep)
             except BaseException as raised:
                 # An interrupt between two actions.
-                course.take(raised)
+                if not course.goes_on(raised):
+                    raise course.end_by(raised)  # noqa: B904  # the same error
 
     async def _perform_all(
         self, course: Course[T], clients: Mapping[str, Any], sleep: Callable[[float], Awaitable[object]]
@@ -111,7 +112,8 @@ class AsyncPerformer:
                 else:
                     course.answer = await _called(clients[action.service], action)
             except BaseException as raised:
-                course.take(raised)
+                if not course.goes_on(raised):
+                    raise
         return course.result
 
     async def _come_of(self, courses: Sequence[Actions[Any]]) -> list[Any]:

@@ -193,14 +193,16 @@ class Performer:
                 return self._perform_all(course, dynamodb or self._client, wait)
             except BaseException as raised:
                 # An interrupt between two actions.
-                course.take(raised)
+                if not course.goes_on(raised):
+                    raise course.end_by(raised)  # noqa: B904  # the same error
 
     def _perform_all(self, course: Course[T], dynamodb: "DynamoDBClient", wait: Callable[[float], object]) -> T:
         while (action := course.next()) is not None:
             try:
                 course.answer = self._act(action, dynamodb, wait)
             except BaseException as raised:
-                course.take(raised)
+                if not course.goes_on(raised):
+                    raise
         return course.result
 
     def _act(self, action: Call | Sleep | Fork, dynamodb: "DynamoDBClient", wait: Callable[[float], object]) -> Any:
