@@ -223,7 +223,6 @@ def test_a_unit_of_more_than_four_megabytes_is_refused_where_one_request_was_ask
         ("deletes", True, None),
         ("shrinks", True, None),
         ("reads", True, None),
-        ("reads", False, None),
         ("updates blindly", False, None),
         ("updates blindly", False, "marked"),
     ],
