@@ -20,7 +20,7 @@ from ticketlock import Claim, Grant, LockName, LockTable, Position
 from ticketlock.errors import TableError
 from ticketlock.locks._items import LockItem, is_lock_item
 from ticketlock.locks._protocol import Contender
-from ticketlock.wire._actions import Reply
+from ticketlock.wire._actions import Actions, Reply
 from ticketlock.wire._item_requests import GetMany
 from ticketlock.wire._requests import Read, Request, Steps, TransactWrite, Write
 from ticketlock.wire._table_time import Moment, Reading
@@ -85,9 +85,9 @@ class Table(LockTable):
         name = process.world.engine.table_name
         super().__init__(name, client=process.client, clocks=process, sleep=process.sleep, **more)
 
-    def run(self, steps: Callable[[Moment], Steps[T]], *, sleep: Callable[[float], object] | None = None) -> T:
+    def drive(self, actions: Actions[T], **more: Any) -> T:
         asked = next(self._world.ticks)
-        found = super().run(steps, sleep=sleep)
+        found = super().drive(actions, **more)
         self._world.heard(found, asked)
         return found
 

@@ -46,7 +46,7 @@ BROKEN_ELSEWHERE = (
     BrokenLock(
         "a heartbeat that revives",
         "the same: its only condition is that the row exists",
-        frozenset({"leases grow", "counts"}),
+        frozenset({"leases grow", "counts", "liveness"}),
         ((_writes, "renew", _reviving_renewal),),
     ),
     BrokenLock(
