@@ -123,7 +123,7 @@ wheel: $(PYTHON_PACKAGES) ## the package for pip, into dist
 demo: install ## workflows that wait for each other, on an emulator
 	$(LOCAL) demo
 
-# `ARGS=--quick` shows in minutes that they work; `make verify` runs that, too.
+# `ARGS=--quick` takes minutes, and leaves comparisons room for a busy machine; `make verify` runs that, too.
 bench: install ## what a lock costs, how fast it is handed over, under load, beside another lock; what units cost
 	PYTHONPATH=tests:functions POWERTOOLS_LOG_LEVEL=CRITICAL POWERTOOLS_METRICS_DISABLED=true \
 	$(BIN) benchmarks/cost.py $(ARGS)

@@ -25,8 +25,10 @@ DEPTHS, QUICK_DEPTHS = (10, 200), (10, 50)
 
 MOST_REQUESTS = 10
 LEAST_OF_THE_PEER = 0.9
-MOST_OF_THE_PEERS_DELAYED_CYCLE = 0.75
-DEPTHS_DIFFER = 0.3
+MOST_OF_THE_PEERS_CYCLE, MOST_OF_THE_PEERS_DELAYED_CYCLE = 1.0, 0.75
+# Two polls: the first sleep behind 200 is shorter, and the second ends more turns early, than behind 10 (decision 19).
+# It is no share: that grew from 1.3 to 1.4 when releases granted locks, which saved three of 8.4 requests at any depth.
+MOST_MORE_WITH_DEPTH = 2.5
 _OWN_LEASE = "0"
 
 
@@ -34,15 +36,10 @@ def measure(run: Run) -> None:
     """Cycles, crowds, and depths."""
     mine, peer = ours(), of_python()
     run.print(f"{PINS.read_text().split()[-1]} and ticketlock's LockClient")
-    _cycles(run, mine, peer)
+    run.part(partial(_cycles, run, mine, peer))
     for plan in PLANS[:1] if run.quick else PLANS:
-        done = race(run, [mine, peer], plan, lease=_OWN_LEASE)
-        grants = {name: median(each.grants for each in crowds) for name, crowds in done.items()}
-        requests = median(each.requests or 0 for each in done[OURS])
-        text = f"{plan.title}: at least {LEAST_OF_THE_PEER} of the peer's grants"
-        run.check(text, grants[OURS] >= LEAST_OF_THE_PEER * grants[PYTHON], of_speed=True)
-        run.check(f"{plan.title}: at most {MOST_REQUESTS} requests a grant", requests <= MOST_REQUESTS)
-    _depths(run, mine)
+        run.part(partial(_crowds, run, mine, peer, plan))
+    run.part(partial(_depths, run, mine))
 
 
 def _cycles(run: Run, mine: Lock, peer: Lock) -> None:
@@ -58,9 +55,17 @@ def _cycles(run: Run, mine: Lock, peer: Lock) -> None:
         ratios.append(ms[0] / ms[1])
         run.check(f"a cycle is 2 requests{delayed}", requests[0] == 2)
     run.table("uncontended cycle", ["", "ours", "peer", "ours / peer"], rows)
-    run.check("a cycle takes less time than the peer's", ratios[0] < 1, of_speed=True)
-    most = MOST_OF_THE_PEERS_DELAYED_CYCLE
-    run.check(f"with the delay, at most {most} of it", ratios[1] <= most, of_speed=True)
+    run.compare("a cycle, of the peer's time", ratios[0], most=MOST_OF_THE_PEERS_CYCLE)
+    run.compare("with the delay, of the peer's time", ratios[1], most=MOST_OF_THE_PEERS_DELAYED_CYCLE)
+
+
+def _crowds(run: Run, mine: Lock, peer: Lock, plan: Plan) -> None:
+    done = race(run, [mine, peer], plan, lease=_OWN_LEASE)
+    grants = {name: median(each.grants for each in crowds) for name, crowds in done.items()}
+    requests = median(each.requests or 0 for each in done[OURS])
+    share = grants[OURS] / grants[PYTHON]
+    run.compare(f"{plan.title}: grants, of the peer's", share, least=LEAST_OF_THE_PEER)
+    run.compare(f"{plan.title}: requests a grant", requests, most=MOST_REQUESTS)
 
 
 def _depths(run: Run, mine: Lock) -> None:
@@ -77,8 +82,8 @@ def _depths(run: Run, mine: Lock) -> None:
         for name, of_few, of_many in (("grants a second", few.grants, many.grants), ("requests a grant", *requests))
     ]
     run.table("50 ms of work, with others in the queue", ["", *map(str, depths), "ratio"], rows)
-    text = f"requests a grant differ by less than {DEPTHS_DIFFER:.0%} with depth"
-    run.check(text, abs(requests[1] / requests[0] - 1) < DEPTHS_DIFFER, of_speed=True)
+    text = f"requests a grant behind {depths[1]}, more than behind {depths[0]}"
+    run.compare(text, requests[1] - requests[0], most=MOST_MORE_WITH_DEPTH)
     slips = few.beyond_one + many.beyond_one
     run.check("no one is overtaken more than once there either", slips == 0)
 

@@ -1,6 +1,8 @@
-"""What a cold function and a warm hand-over cost in processor time, measured here; no figure is one of AWS.
+"""What imports, a cold function and a warm hand-over cost in processor time, measured here; no figure is one of AWS.
 
     make bench, or: PYTHONPATH=tests python benchmarks/cold_start.py
+
+Imports follow boto3's own and a client of it, in the same process: the median share of their time, and the modules.
 
 A process of its own stands for an execution environment: it imports a handler, which is its initialisation, and gets
 its first event; then it hands a lock over again and again. The table is in memory behind TLS on the loopback
@@ -17,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -29,11 +32,27 @@ from ticketlock_local.cloud.deploy import client_arguments
 
 from ticketlock import create_table
 
+IMPORTS = {"ticketlock": 0.45, "ticketlock.units": 0.8, "ticketlock.aio": 0.95}
+"""At most so much of the time of boto3's import with its first client."""
+IMPORTING_PROCESSES, QUICK_IMPORTING_PROCESSES = 11, 3
+MOST_OF_A_FIRST_EVENT = 0.5
 PROCESSES = 3
 HAND_OVERS = 10
 MEMORY_MB = (256, 512, 1_024, 1_769)
 WHOLE_PROCESSOR_MB = 1_769
 FUNCTIONS = Path(__file__).parents[1] / "functions"
+
+IMPORTING = """\
+import json, sys, time
+began = time.process_time()
+import boto3
+boto3.client("dynamodb", region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test")
+then, before = time.process_time(), {*sys.modules}
+__import__(sys.argv[1])
+ended, names = time.process_time(), {*sys.modules} - before
+ours = sum(name.startswith("ticketlock") for name in names)
+print(json.dumps([then - began, ended - then, ours, len(names) - ours]))
+"""
 
 ENVIRONMENT = """\
 import json, os, sys, time
@@ -111,7 +130,23 @@ def measured(folder: Path, environment: Mapping[str, str], processes: int) -> Ma
     return {name: median(run[name] for run in runs) for name in runs[0]}
 
 
-def measure(run: Run) -> None:
+def imports(run: Run) -> None:
+    """Import each module in processes of its own."""
+    processes, rows = QUICK_IMPORTING_PROCESSES if run.quick else IMPORTING_PROCESSES, []
+    for module, most in IMPORTS.items():
+        command = [sys.executable, "-c", IMPORTING, module]
+        done = [
+            json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            for _ in range(processes)
+        ]
+        share = median(module_s / boto3_s for boto3_s, module_s, *_ in done)
+        ms = (median(each[at] for each in done) * 1_000 for at in (0, 1))
+        rows.append([module, *(f"{each:.0f} ms" for each in ms), f"{share:.2f}", *done[0][2:]])
+        run.compare(f"the import of {module}, of boto3's and its first client's", share, most=most)
+    run.table("Imports, processor time", ["module", "boto3", "beyond it", "share", "our modules", "others"], rows)
+
+
+def functions(run: Run) -> None:
     """Measure both kinds of functions, and compute how long they would take with Lambda's sizes of memory."""
     processes = 1 if run.quick else PROCESSES
     with tempfile.TemporaryDirectory() as made:
@@ -129,9 +164,15 @@ def measure(run: Run) -> None:
             rows.append([f"  {shown}", *(f"{seconds * 1_000:,.0f} ms" for seconds in (found[name], *computed))])
     columns = ["figure", "processor time", *(f"at {memory_mb:,} MB" for memory_mb in MEMORY_MB)]
     run.table("Processor time, measured here, and what it would take in Lambda", columns, rows)
-    text = "the first event takes less if the clients are created during the initialisation"
-    run.check(text, early["first"] < late["first"], of_speed=True)
+    text = "the first event with clients of the initialisation, of its time without"
+    run.compare(text, early["first"] / late["first"], most=MOST_OF_A_FIRST_EVENT)
+
+
+def measure(run: Run) -> None:
+    """Imports, and functions."""
+    run.part(partial(imports, run))
+    run.part(partial(functions, run))
 
 
 if __name__ == "__main__":
-    sys.exit(main(measure, __doc__, "one process of each kind, and no verdict"))
+    sys.exit(main(measure, __doc__, "fewer processes of each kind"))

@@ -27,6 +27,7 @@ WORK_S = 0.3
 
 _TIMEOUT_S = 120.0
 _WARM_UP_TIMEOUT_S = 60.0
+_LEFT = "nothing left"
 _TOO_BUSY = (
     "where a machine is so busy that a step takes over 15 s, the step is repeated, and the late copy of the call may "
     "stand in the queue for one lease (docs/guarantees.md, 3)"
@@ -72,10 +73,11 @@ def measure(run: Run) -> None:
         run.print(f"note: {_TOO_BUSY}")
     for slip in slips:
         run.print(f"note: {slip}; the order allows one such slip for each waiter")
-    # A short run on a busy machine is none of a busy lock.
-    if not (run.quick and timed_out):
-        run.fail("a guarantee is broken", failures)
-        run.check("the guarantees hold: all succeeded, in order, one at a time, and left nothing", not failures)
+    # A short run may be on a busy machine, and ends before such a copy does.
+    if run.quick and timed_out:
+        failures = [each for each in failures if not each.startswith(_LEFT)]
+    run.fail("a guarantee is broken", failures)
+    run.check("the guarantees hold: all succeeded, in order, one at a time, and left nothing", not failures)
 
 
 def _timed_out(events: Iterable[Mapping[str, Any]]) -> int:
@@ -93,7 +95,7 @@ def _judged(endpoint: str, table_name: str, runs: Sequence[Execution]) -> tuple[
     verdict = judge(runs, {entity: locks.inspect(LockName(entity)) for entity in sorted({run.entity for run in runs})})
     pages = client.get_paginator("scan").paginate(TableName=table_name, ConsistentRead=True)
     keys = [(item["pk"]["S"], item["sk"]["S"]) for page in pages for item in page["Items"]]
-    strays = [f"left in the table: {pk} {sk}" for pk, sk in keys if not (sk.endswith("/") or pk.startswith("session#"))]
+    strays = [f"{_LEFT}: {pk} {sk}" for pk, sk in keys if not (sk.endswith("/") or pk.startswith("session#"))]
     return [*verdict.failures, *strays], verdict.slips
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from frame import Run
 from peers.sides import Stay
-from soak_clients import LIFE_S, WORKERS, Soaked, Turn, Used, judge_life, judge_waiters, life, waiters
+from soak_clients import LIFE_S, WORKERS, Soaked, Turn, Used, judge_life, judge_waiters, waiters
 from soak_steps import QUICK_S, Soak, judge
 from soak_steps import Soaked as SoakedInSteps
 from ticketlock_local.cloud.deploy import client_arguments
@@ -55,13 +55,6 @@ def test_a_lock_that_is_idle_for_a_lease_and_what_is_left_are_found() -> None:
     assert run.failed == ["no lock is idle for 1.5 s while someone waits for it", "no row is left, and no holder"]
 
 
-def test_workers_of_a_short_life_do_not_fail_and_leave_no_thread() -> None:
-    run = Run()
-    life(run, seconds=4)
-    assert run.checks
-    assert run.failed == []
-
-
 STEADY = Used(threads=15, files=30, kib=9_000, entries=40)
 CLOSED = Used(threads=0, files=20, kib=9_000, entries=0)
 
@@ -71,10 +64,10 @@ CLOSED = Used(threads=0, files=20, kib=9_000, entries=0)
     [
         ({}, []),
         ({"failed": ["LockLost()"]}, ["life: a worker fails: LockLost()"]),
-        ({"granted": WORKERS}, ["life: it takes locks all along"]),
-        ({"last": STEADY._replace(kib=20_000)}, ["life: memory does not grow"]),
-        ({"last": STEADY._replace(threads=17)}, ["life: threads do not grow"]),
-        ({"last": STEADY._replace(files=32)}, ["life: files do not grow"]),
+        ({"granted": WORKERS}, ["life: seconds of a worker for a lock: at most 10"]),
+        ({"last": STEADY._replace(kib=20_000)}, ["life: KiB more at the end: at most 2048"]),
+        ({"last": STEADY._replace(threads=17)}, ["life: threads more at the end: at most 1"]),
+        ({"last": STEADY._replace(files=32)}, ["life: files more at the end: at most 1"]),
         ({"last": STEADY._replace(entries=4_000)}, ["life: what is remembered is bounded"]),
         ({"closed": CLOSED._replace(threads=1)}, ["life: no thread outlives the clients"]),
     ],
@@ -86,15 +79,8 @@ def test_what_fails_or_grows_in_a_long_life_is_found(change: dict[str, Any], fai
     assert run.failed == failed
 
 
-def test_a_short_soak_with_killed_processes_breaks_no_promise(emulator: Emulator) -> None:
-    run = Run()
-    soak(emulator.endpoint, total=150, processes=3, a_second=50).judge(run)
-    assert run.checks
-    assert run.failed == []
-
-
 def test_lost_and_left_over_items_are_found(emulator: Emulator) -> None:
-    run, soaked = Run(), soak(emulator.endpoint, total=60, processes=3, a_second=50)
+    run, soaked = Run(), soak(emulator.endpoint, total=60, processes=3, a_second=10)
     client: Any = make_client(**client_arguments(emulator.endpoint))
     mark = {"M": {"unit": {"S": "unknown"}, "kind": {"S": "write"}}}
     client.put_item(
