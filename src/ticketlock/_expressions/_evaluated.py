@@ -288,6 +288,7 @@ class Expressions:
     Args:
         parameters: the request's parameters, by their names in DynamoDB's API. Those that are neither expressions nor
             placeholders are ignored.
+        has_canonical_values: whether the values of the placeholders are in their canonical form.
 
     Attributes:
         key_condition, update: their trees.
@@ -296,12 +297,12 @@ class Expressions:
         ExpressionInvalid: an expression is invalid, or a placeholder is undefined or unused.
     """
 
-    def __init__(self, parameters: Mapping[str, Any]) -> None:
+    def __init__(self, parameters: Mapping[str, Any], *, has_canonical_values: bool = False) -> None:
         self._names: dict[Any, str] = _given(parameters, "ExpressionAttributeNames")
         _check_names(self._names)
         values = _given(parameters, "ExpressionAttributeValues")
         try:
-            self._values = canonical_item(values)
+            self._values = values if has_canonical_values else canonical_item(values)
         except ExpressionInvalid as error:
             message = f"ExpressionAttributeValues contains invalid value: {error.message} for key {error.where[0]}"
             raise ExpressionInvalid(message) from None

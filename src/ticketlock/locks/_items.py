@@ -314,20 +314,21 @@ class LockItem:
     @classmethod
     def parse(cls, item: Item) -> "LockItem":
         """Read the item; refuse that of a newer version."""
-        stored = integer(item["format"])
-        if stored != FORMAT:
-            raise UnsupportedFormat(stored, FORMAT)
+        found = integer(item["format"])
+        if found != FORMAT:
+            raise UnsupportedFormat(found, FORMAT)
+        records = [(name, value["M"]) for name, value in item.items() if "M" in value]
         holders = [
             Holder(
-                owner=value["M"]["owner"]["S"],
+                owner=stored["owner"]["S"],
                 fencing_token=integer(item[_TOKEN + name.removeprefix(_HOLDER)]),
-                lease_until_ms=integer(value["M"]["leaseUntilMs"]),
-                lease_ms=integer(value["M"]["leaseMs"]),
-                since_ms=integer(value["M"]["sinceMs"]),
-                data=value["M"]["data"]["S"] if "data" in value["M"] else None,
-                shared="shared" in value["M"],
+                lease_until_ms=integer(stored["leaseUntilMs"]),
+                lease_ms=integer(stored["leaseMs"]),
+                since_ms=integer(stored["sinceMs"]),
+                data=stored["data"]["S"] if "data" in stored else None,
+                shared="shared" in stored,
             )
-            for name, value in item.items()
+            for name, stored in records
             if name.startswith(_HOLDER)
         ]
         return cls(
@@ -347,8 +348,8 @@ class LockItem:
             now_serving=integer_if_there(item, "nowServing"),
             last_release=_last_release(item),
             forced=tuple(
-                Forced(name, integer(value["M"]["token"]), value["M"]["by"]["S"], integer(value["M"]["leaseUntilMs"]))
-                for name, value in item.items()
+                Forced(name, integer(stored["token"]), stored["by"]["S"], integer(stored["leaseUntilMs"]))
+                for name, stored in records
                 if name.startswith(_FORCED)
             ),
             permits_since_ms=integer_if_there(item, "permitsSinceMs"),

@@ -8,6 +8,7 @@ waits for a younger one, so no two wait for each other, and the oldest is not ro
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, TypeGuard
 
 from ticketlock.errors import (
@@ -90,11 +91,20 @@ def not_finished(unit: str, refused: Sequence[tuple[Entry, TableRefused]]) -> Co
 
 def change(assigned: Item, removed: tuple[str, ...], ours: tuple[str, ...] = ()) -> tuple[str, dict[str, str], Item]:
     """An update, with its placeholders, that sets the version and whole attributes, and removes others and ``ours``."""
-    sets = ["#version = :unit", *(f"#a{at} = :a{at}" for at in range(len(assigned)))]
-    gone = [*ours, *(f"#r{at}" for at in range(len(removed)))]
+    update, names, values = _change_of(len(assigned), len(removed), ours)
+    named = dict(zip(names, (*assigned, *removed), strict=True))
+    return update, named, dict(zip(values, assigned.values(), strict=True))
+
+
+@lru_cache(maxsize=256)
+def _change_of(assigned: int, removed: int, ours: tuple[str, ...]) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """The update for so many attributes, with the placeholders of their names and of their values."""
+    set_names, values = ([f"{sign}a{at}" for at in range(assigned)] for sign in "#:")
+    removed_names = [f"#r{at}" for at in range(removed)]
+    sets = ["#version = :unit", *(f"{name} = {value}" for name, value in zip(set_names, values, strict=True))]
+    gone = [*ours, *removed_names]
     update = f"SET {', '.join(sets)}" + (f" REMOVE {', '.join(gone)}" if gone else "")
-    names = {f"#a{at}": name for at, name in enumerate(assigned)} | {f"#r{at}": name for at, name in enumerate(removed)}
-    return update, names, {f":a{at}": value for at, value in enumerate(assigned.values())}
+    return update, (*set_names, *removed_names), tuple(values)
 
 
 def unmark(met: "Marked", marks: Marks) -> Write:

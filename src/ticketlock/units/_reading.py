@@ -9,10 +9,10 @@ again in one request: those that it has read must be as they were.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from ticketlock._expressions._values import Attributes, canonical_item
+from ticketlock._value import value
 from ticketlock.errors import TableError
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Marked, Meeting, met_at, read_committed
@@ -52,7 +52,7 @@ class Isolation(Enum):
 UNCOMMITTED, COMMITTED, SERIALIZABLE, READ_LOCK = Isolation
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Wanted:
     table: UnitTable
     key: Item

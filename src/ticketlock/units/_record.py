@@ -1,5 +1,6 @@
 """The record of a unit, in rows of the units table: its id, its head, and what a head says."""
 
+import re
 import secrets
 import string
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,7 @@ from ticketlock.wire._table_time import Moment
 
 _DIGITS = "".join(each for each in string.digits + string.ascii_uppercase if each not in "ILOU")
 LENGTH = 26
+_ID = re.compile(f"[{_DIGITS}]{{{LENGTH}}}")
 _RANDOM_BITS = 80
 
 LEASE_MS = 60_000
@@ -60,7 +62,7 @@ def new_id(wall_ms: int) -> str:
 
 
 def is_id(text: str) -> bool:
-    return len(text) == LENGTH and set(text) <= set(_DIGITS)
+    return _ID.fullmatch(text) is not None
 
 
 def begun_ms(unit: str) -> int:

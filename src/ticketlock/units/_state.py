@@ -194,7 +194,7 @@ class UnitState:
         return self._process.is_this
 
     def check_process(self) -> None:
-        if not self.is_of_this_process:
+        if not self._process.is_this:
             raise ClientClosed(
                 f"the unit {self._unit} belongs to the process that this one was forked from: "
                 "make `Units` here, and begin another"

@@ -1,12 +1,13 @@
 """Statements, evaluated on an item as the unit has it, with DynamoDB's expressions and by its rules."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from typing import Any, Literal
 
 from ticketlock._expressions._evaluated import Expressions
 from ticketlock._expressions._updates import ItemUpdate
 from ticketlock._expressions._values import Attributes, ExpressionInvalid, ItemInvalid, size_of
+from ticketlock._value import value
 from ticketlock.errors import ConditionFailed, InvalidUnitRequest
 from ticketlock.units._marks import Marks
 from ticketlock.units._tables import UnitTable
@@ -18,7 +19,7 @@ _SUBSTITUTED_BYTES = 2 * 1_024 * 1_024
 """https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-expression-parameters"""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Statement:
     """One statement on one item.
 
@@ -55,7 +56,7 @@ StatementArguments = tuple[Attributes, dict[str, Any]]
 """The item of a put, or the key of the others, in canonical form; the condition with its placeholders."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class StatementRequest:
     """A statement as its caller has given it. The steps of the unit check and convert it: an interrupt of that ends it.
 
@@ -117,7 +118,7 @@ def statement(request: StatementRequest, table: UnitTable, given: StatementArgum
             raise InvalidUnitRequest("update", None, "an update expression")
         parameters = {**parameters, "UpdateExpression": update}
     try:
-        expressions = Expressions(parameters)
+        expressions = Expressions(parameters, has_canonical_values=request.python.is_canonical)
         change = ItemUpdate(expressions, table.key_names) if kind == "update" else None
     except REFUSED as error:
         raise refused(kind, expressions_in(parameters), error) from error

@@ -308,7 +308,8 @@ class UnitOfWork:
         if blind and is_new and not made.table.is_guarded and may_be_sent_blindly(made):
             place.blind, self._has_written = made, True
             return None, None
-        yield from self._read_unread([place])
+        if not place.is_read or self._read_locks is not None:
+            yield from self._read_unread([place])
         # An error in another task may have ended the block meanwhile.
         self.state.check_open()
         self._check_as_glimpsed(place)

@@ -3,7 +3,6 @@
 import decimal
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from boto3.dynamodb.conditions import ConditionBase, ConditionExpressionBuilder
@@ -20,6 +19,7 @@ from ticketlock._expressions._values import (
     canonical_item,
     check_text,
 )
+from ticketlock._value import value
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.wire._actions import Item
 
@@ -48,7 +48,7 @@ _ADVICE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Phrase:
     """An expression, and what its placeholders stand for, as in the low-level API."""
 
@@ -89,7 +89,13 @@ def expressions_in(parameters: Mapping[str, Any]) -> object:
 
 
 class Python:
-    """Items and expressions in Python values."""
+    """Items and expressions in Python values.
+
+    Attributes:
+        is_canonical: whether what it makes of the values of placeholders is in the canonical form.
+    """
+
+    is_canonical = True
 
     def item(self, field: str, given: Any) -> Attributes:
         if not _is_named(given):
@@ -129,6 +135,8 @@ class Python:
 
 class LowLevel(Python):
     """Items and expressions as in the low-level API."""
+
+    is_canonical = False
 
     def item(self, field: str, given: Any) -> Attributes:
         try:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, ClassVar
 
+from ticketlock._value import value
 from ticketlock.wire._actions import Actions, BrokenReply, Call, Item, Unprocessed
 from ticketlock.wire._requests import OfOneTable, Page, Request, placeholders
 
@@ -56,7 +57,7 @@ def _keys_in(wanted: Mapping[str, Any]) -> int:
     return sum(len(each["Keys"]) for each in wanted.values())
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Get(OfOneTable):
     """A read of one item by its key. The reply has the item, or None.
 
@@ -92,7 +93,7 @@ class Get(OfOneTable):
         return (answer.get("Item"),)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class GetTogether(Request):
     """A read of up to 100 items, all as of one instant. The reply has one entry for each key, None if there is no item.
 
