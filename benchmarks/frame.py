@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 from memory_server import memory_server
-from moto_server import moto_server
 from rich.console import Console
 from rich.table import Table
 from ticketlock_local.cloud.deploy import client_environment
@@ -183,7 +182,7 @@ def engine(*names: str) -> Iterator[tuple[str, str]]:
 
     Args:
         names: of ``dynoxide``, which cargo builds if necessary and which is left out without cargo; ``ministack``;
-            ``moto``; ``memory``.
+            ``memory``.
 
     Yields:
         The engine's name, and its URL.
@@ -191,7 +190,6 @@ def engine(*names: str) -> Iterator[tuple[str, str]]:
     servers: Mapping[str, Callable[[], AbstractContextManager[str]]] = {
         "dynoxide": dynoxide,
         "ministack": _ministack,
-        "moto": moto_server,
         "memory": memory_server,
     }
     with ExitStack() as stack:

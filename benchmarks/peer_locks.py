@@ -21,18 +21,23 @@ from statistics import median
 from frame import Run, main
 from peers.locks import LOCKS, OURS, OURS_APART, PROCESSES, Lock, Plan, cycle, killed, locks, race
 
-PLANS = (
-    Plan(work_s=0.05, settle_s=6, counted_s=8),
-    Plan(work_s=0.05, settle_s=6, counted_s=8, network_s=0.005),
-    Plan(work_s=0.5, settle_s=6, counted_s=20),
-)
+LEAST_OF_THE_BEST = {
+    Plan(work_s=0.05, settle_s=6, counted_s=8): (0.9, 0.75),
+    Plan(work_s=0.05, settle_s=6, counted_s=8, network_s=0.005): (1, 0.9),
+    Plan(work_s=0.5, settle_s=6, counted_s=20): (0.95, 0.95),
+}
+"""Our grants in one process and in ten, as shares of the best peer's.
+
+Below 1 is what order costs: the next in line has to learn of the release. The peers keep no order, and the client that
+has just released usually takes the lock again, at once.
+"""
+PLANS = tuple(LEAST_OF_THE_BEST)
 QUICK_PLANS = PLANS[:2]
 CYCLES, QUICK_CYCLES = 500, 50
 LEASE_S = 8
 KILLED_AT, QUICK_KILLED_AT = (0.4, 0.6, 0.8, 1.0, 1.2), (0.2,)
 """When the holder is killed, as shares of the lease."""
 REQUESTS_OF_A_CYCLE = 2
-LEAST_OF_THE_BEST = 0.97
 
 
 def measure(run: Run) -> None:
@@ -64,8 +69,11 @@ def _crowds(run: Run, found: list[Lock], plan: Plan) -> None:
     grants = {name: median(each.grants for each in crowds) for name, crowds in done.items()}
     best = max((each for name, each in grants.items() if name not in (OURS, OURS_APART)), default=None)
     if best is not None and OURS in grants:
-        for least, name, how in ((LEAST_OF_THE_BEST, OURS_APART, f"{PROCESSES} processes"), (1, OURS, "one process")):
-            run.compare(f"{plan.title}: grants from {how}, of the best peer's", grants[name] / best, least=least)
+        sides = {OURS: "one process", OURS_APART: f"{PROCESSES} processes"}
+        for least, (name, how) in zip(LEAST_OF_THE_BEST[plan], sides.items(), strict=True):
+            run.compare(
+                f"{plan.title}: grants from {how}, of the unordered best peer's", grants[name] / best, least=least
+            )
 
 
 if __name__ == "__main__":

@@ -59,7 +59,6 @@ MOST_OF_SCALARDB = {
 """By N and side: at most so much of ScalarDB's time, with the delay of a network."""
 
 _NETWORK = f"{NETWORK_S * 1_000:.0f} ms"
-_REPORT_CAPACITY = ("dynoxide", "ministack")
 _WRITES_AFTER_THE_ANSWER_S = 1.0
 _US_A_SECOND = 1_000_000
 _SETTINGS = {
@@ -256,7 +255,7 @@ def show(run: Run, title: str, on: str, results: Mapping[int, Mapping[str, Measu
     rows: list[list[object]] = []
     for count, measured in results.items():
         for name, each in measured.items():
-            capacity = (each.counts.write_units, each.counts.read_units) if on in _REPORT_CAPACITY else (None, None)
+            capacity = (each.counts.write_units, each.counts.read_units)
             ratios = [ratio(each.ms[delay_s], measured[PEER].ms[delay_s]) for delay_s in DELAYS_S]
             counts = [each.counts.requests.total(), *("-" if figure is None else float(figure) for figure in capacity)]
             rows.append([count, name, *counts, *(f"{ms:.1f}" for ms in each.ms.values()), *ratios])
@@ -287,7 +286,7 @@ def measure(run: Run) -> None:
     """Both kinds of transactions, and the race, on each engine."""
     # Before the engines start: to build it takes minutes.
     java_program("scalardb")
-    for name in run.flags.engine or ("moto", "ministack"):
+    for name in run.flags.engine or ("ministack",):
         with engine(name) as (_, url), counting_proxy(url) as proxy, ExitStack() as stack:
             mine = stack.enter_context(ours(proxy.url))
             sides = [*mine, *(stack.enter_context(scalardb(*each, proxy.url)) for each in _SETTINGS.items())]
@@ -315,6 +314,6 @@ def _rounds(run: Run, count: int) -> int:
 
 
 if __name__ == "__main__":
-    engines = {"action": "append", "choices": ("moto", "ministack", "dynoxide"), "help": "default: moto and ministack"}
+    engines = {"action": "append", "choices": ("ministack", "dynoxide"), "help": "default: ministack"}
     quick = f"two rounds, N of {' and '.join(map(str, QUICK_SIZES))}"
     sys.exit(main(measure, __doc__, quick, ("--engine", engines)))

@@ -5,12 +5,10 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 import time
 import uuid
 from argparse import Namespace
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,11 +19,10 @@ from counting_proxy import counting_proxy
 from frame import Run, main, make_table
 from kit.capacity import Billed
 from memory_server import memory_server
-from moto_server import moto_server
 from ticketlock_local.engines.emulator import Emulator
 from ticketlock_local.errors import CargoMissing, LocalCloudError
 
-from ticketlock import Lease, LockClient, create_table
+from ticketlock import LockClient, create_table
 from ticketlock.units import Units, create_units_table
 from ticketlock.wire._sdk import make_client
 
@@ -216,34 +213,6 @@ def test_a_unit_is_saved_resumed_and_committed_with_marks_on_the_engine_in_memor
         assert bytes(stored["photo"]) == photo
 
 
-def test_a_hundred_items_are_read_together_on_the_server_of_moto() -> None:
-    with moto_server() as endpoint:
-        client = make_client(endpoint_url=endpoint)
-        create_units_table("units", client=client)
-        make_table(client, "accounts", "id")
-        units = Units("units", client=client)
-        accounts = units.table("accounts")
-        with units.begin() as unit:
-            keys = [{"id": f"a-{number}"} for number in range(MOST_TOGETHER)]
-            assert unit.get_all([(accounts, key) for key in keys]) == [None] * MOST_TOGETHER
-
-
-def test_threads_that_create_one_item_see_nothing_half_written_on_the_server_of_moto() -> None:
-    with moto_server() as endpoint:
-        client = make_client(endpoint_url=endpoint)
-        create_table("locks", client=client)
-        all_begin = threading.Barrier(THREADS)
-        with LockClient("locks", client=client) as locks, ThreadPoolExecutor(THREADS) as pool:
-
-            def tries(entity: str) -> Lease | None:
-                all_begin.wait()
-                return locks.try_acquire(entity)
-
-            for number in range(20):
-                leases = [*pool.map(tries, [f"order-{number}"] * THREADS)]
-                assert sum(lease is not None for lease in leases) == 1
-
-
 def programs(target: str) -> list[str]:
     """The command lines of a target of the Makefile that run a benchmark, for a short run."""
     dry = subprocess.run(
@@ -257,8 +226,8 @@ def programs(target: str) -> list[str]:
     return [line for line in lines if "benchmarks/" in line]
 
 
-# One side needs no other lock; one engine is enough.
-SHORTER = {"peer_locks.py": " --side ours", "units_peer.py": " --engine ministack"}
+# One side needs no other lock.
+SHORTER = {"peer_locks.py": " --side ours"}
 TARGETS = ("bench", "bench-peer", "soak")
 # It needs dynoxide, which cargo builds for minutes; tests/locks/test_capacity_units.py has what it checks.
 IN_NO_TARGET = {"capacity_units.py"}

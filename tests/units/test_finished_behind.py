@@ -6,16 +6,20 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import Any
 
 import pytest
 from kit.engines import Engine, engine_named, first_on
+from kit.opcodes import AtOpcode
 from kit.units import Books, Key, some_account
 from units.conftest import PATIENCE_S
 
 from ticketlock import InvalidUnitRequest, aio
 from ticketlock.units import Units
-from ticketlock.units._behind import MOST_BEHIND
+from ticketlock.units._behind import MOST_BEHIND, BehindThreads
+from ticketlock.wire._requests import ForkingSteps
 
 SET = "SET balance = :balance"
 MOST_IN_A_TRANSACTION = 100
@@ -228,3 +232,33 @@ def test_an_insert_and_a_delete_are_finished_behind_too(books: Books, *, togethe
             unit.put(accounts, {**new, "balance": 5})
     assert [books.item("accounts", key) for key in (there, new)] == [None, {**new, "balance": 5}]
     assert books.marks([there, new]) == 0
+
+
+def test_a_signal_handler_may_hand_over_a_unit_at_any_opcode_at_which_another_one_is_handed_over() -> None:
+    finished = list[str]()
+
+    def steps(name: str) -> ForkingSteps[None]:
+        yield from ()
+        finished.append(name)
+
+    def hand_over_both(opcode: int) -> bool:
+        behind, taken = BehindThreads(list[object]), list[str]()
+
+        def hand_over(name: str) -> None:
+            if behind(steps(name)):
+                taken.append(name)
+
+        with AtOpcode(opcode, lambda: hand_over("the handler's"), ("units/_behind.py",)) as within:
+            hand_over("the caller's")
+        behind.wait()
+        assert sorted(finished) == sorted(taken)
+        assert "the caller's" in taken
+        finished.clear()
+        return within.passed >= opcode
+
+    def at_each_opcode() -> None:
+        assert next(at for at in count(1) if not hand_over_both(at)) > 1
+
+    pool = ThreadPoolExecutor(1)
+    pool.submit(at_each_opcode).result(PATIENCE_S)
+    pool.shutdown()

@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
 from boto3.dynamodb.types import Binary
 from kit.engines import Engine, engine_named, first_on
+from kit.opcodes import AtOpcode
 from kit.places import until
 from kit.units import Books, some_name
 from units.conftest import PATIENCE_S
@@ -419,6 +421,37 @@ def test_a_place_is_first_once_those_before_it_have_left_in_any_order() -> None:
     lines.leave(other)
     assert told == ["third"]
     assert lines._lines == {}
+
+
+def test_a_signal_handler_may_take_a_place_at_any_opcode_at_which_its_thread_takes_or_leaves_one() -> None:
+    def take_two_places(opcode: int) -> bool:
+        lines, told = Lines(), list[str]()
+
+        def place(caller: str) -> PlaceInLine:
+            return PlaceInLine(frozenset(["a"]), caller, partial(told.append, caller))
+
+        def handle_a_signal() -> None:
+            handlers = place("this thread")
+            lines.join(handlers)
+            lines.leave(handlers)
+
+        own, other = place("this thread"), place("another thread")
+        with AtOpcode(opcode, handle_a_signal, ("units/_passing.py",)) as within:
+            lines.join(own)
+            lines.join(other)
+            lines.leave(own)
+        assert lines.is_first(other)
+        lines.leave(other)
+        assert told in (["another thread"], ["another thread"] * 2)
+        assert lines._lines == {}
+        return within.passed >= opcode
+
+    def at_each_opcode() -> None:
+        assert next(at for at in count(1) if not take_two_places(at)) > 1
+
+    pool = ThreadPoolExecutor(1)
+    pool.submit(at_each_opcode).result(PATIENCE_S)
+    pool.shutdown()
 
 
 def test_units_refuse_an_argument_for_locks_that_is_no_lock_client(books: Books, lock_table: str) -> None:

@@ -32,29 +32,41 @@ class BehindThreads:
     def __init__(self, perform: Callable[[ForkingSteps[None]], object]) -> None:
         self._perform = perform
         self._process = OwnProcess()
-        self._mutex = threading.Lock()
+        # Re-entrant: a signal handler that commits units may interrupt the thread that has this mutex.
+        self._mutex = threading.RLock()
+        self._is_taking = False
         self._left: deque[ForkingSteps[None]] = deque()
         self._thread: threading.Thread | None = None
 
     def __call__(self, steps: ForkingSteps[None]) -> bool:
         """Finish a unit behind its caller; return whether there is room."""
         with self._mutex:
-            if len(self._left) >= MOST_BEHIND:
+            if self._is_taking:
+                # A signal handler has interrupted this very block.
                 return False
-            self._left.append(steps)
-            if self._thread is None:
-                self._thread = thread = threading.Thread(target=self._finish_all, name="ticketlock-finishing")
-                # Also if the caller is a daemon: a program that ends waits for it.
-                thread.daemon = False
-                try:
-                    thread.start()
-                except BaseException as error:
-                    if not thread.is_alive():
-                        self._thread = None
-                        self._left.pop()
-                        if isinstance(error, RuntimeError):
-                            return False
-                    raise
+            try:
+                self._is_taking = True
+                return self._take(steps)
+            finally:
+                self._is_taking = False
+
+    def _take(self, steps: ForkingSteps[None]) -> bool:
+        if len(self._left) >= MOST_BEHIND:
+            return False
+        self._left.append(steps)
+        if self._thread is None:
+            self._thread = thread = threading.Thread(target=self._finish_all, name="ticketlock-finishing")
+            # Also if the caller is a daemon: a program that ends waits for it.
+            thread.daemon = False
+            try:
+                thread.start()
+            except BaseException as error:
+                if not thread.is_alive():
+                    self._thread = None
+                    self._left.pop()
+                    if isinstance(error, RuntimeError):
+                        return False
+                raise
         return True
 
     def wait(self) -> None:

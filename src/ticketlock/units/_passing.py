@@ -8,6 +8,7 @@ there.
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,7 +48,8 @@ class Lines:
 
     def __init__(self) -> None:
         self._lines: dict[frozenset[str], _Line] = {}
-        self._mutex = threading.Lock()
+        # Re-entrant: a signal handler that commits units may interrupt the thread that has this mutex.
+        self._mutex = threading.RLock()
 
     def join(self, place: PlaceInLine) -> None:
         """Take the last place, unless the first one is of the same caller."""
@@ -96,6 +98,10 @@ class Lines:
                     return
                 line.behind[0].group = place.group
                 line.first = line.behind[0]
-            if line.behind and line.first is line.behind[0]:
+            heir = line.first
+            if heir in line.behind:
                 place.group = None
-                line.behind.popleft().tell()
+                heir.tell()
+                # Unless a signal handler that has left a place of its own has done it.
+                with suppress(ValueError):
+                    line.behind.remove(heir)

@@ -58,7 +58,8 @@ class Contended:
 
     def __init__(self) -> None:
         self._entities: OrderedDict[str, None] = OrderedDict()
-        self._mutex = threading.Lock()
+        # Re-entrant, as that of `Lines`.
+        self._mutex = threading.RLock()
 
     def add(self, entities: Iterable[str]) -> None:
         """Note conflicts at these items; beyond a thousand, the oldest are forgotten."""
