@@ -119,7 +119,7 @@ class Work:
 
     def place(self, table: UnitTable, key: Item) -> ItemState:
         """The unit's state of an item, made at its first use; the key is in its canonical form."""
-        name = (table.name, *[str(part) for value in key.values() for pair in value.items() for part in pair])
+        name = (table.name, *map(repr, key.values()))
         found = self.places.get(name)
         if found is None:
             found = self.places[name] = ItemState(table, key)
