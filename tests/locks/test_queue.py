@@ -10,7 +10,9 @@ from kit.world import LEASE_MS, Process, World
 from locks.waiting_line import MARGIN_MS, Held, Queued, counts, holds, waits
 
 from ticketlock import Grant, LockName, Position, RecordWaitExceeded
-from ticketlock.locks._items import lock_key, row_key
+from ticketlock.locks._items import Row, lock_key, row_key
+from ticketlock.locks._outcomes import Claim
+from ticketlock.locks._queue import Queue
 from ticketlock.wire._actions import number
 
 pytestmark = pytest.mark.shows("order", "cost")
@@ -252,3 +254,18 @@ def test_a_turn_is_refused_if_the_lock_has_changed_since_the_poll(
     assert state.item is not None
     assert (state.item.held, len(state.rows)) == (0, 1)
     assert state.item.waiting >= 0
+
+
+@pytest.mark.parametrize(("newer_by", "counts_as"), [(1, "live"), (0, "stale")])
+def test_a_row_of_a_holder_is_stale_only_if_its_ticket_was_issued_before_the_lock_item_was_read(
+    alice: Process, bob: Process, lock: LockName, newer_by: int, counts_as: str
+) -> None:
+    """A poll reads rows page by page; until the last one the holder may have lost its grant and joined again."""
+    held = holds(alice, lock)
+    item = bob.table.inspect(lock).item
+    assert item is not None
+    now = bob.table.now()
+    queue = Queue(Claim(lock, "bob", LEASE_MS), item)
+    row = Row(item.issued + newer_by, held.claim.owner, now.latest_ms + LEASE_MS, now.likely_ms)
+    queue.take_in(row, now)
+    assert (queue.live, queue.stale) == (([row], []) if counts_as == "live" else ([], [row]))

@@ -11,7 +11,7 @@ from ticketlock.locks import _writes as write
 from ticketlock.locks._items import Holder, LockItem, holder_attribute, token_attribute
 from ticketlock.locks._modes import MAX_HOLDERS, Mode
 from ticketlock.locks._outcomes import Claim, Hold, Releasing
-from ticketlock.locks._writes import in_force, left_as_it_is, numbering
+from ticketlock.locks._writes import left_as_it_is, numbering
 from ticketlock.wire._actions import number
 from ticketlock.wire._requests import TransactWrite, Write, every
 from ticketlock.wire._table_time import Moment
@@ -60,7 +60,7 @@ def take_over(claim: Claim, now: Moment, seen: LockItem, expired: Sequence[Holde
         condition=every(
             only_if.NO_WAITER_IS_COUNTED,
             only_if.NO_GRANT_SINCE_I_READ,
-            *_capacity(claim, seen, expired),
+            *_as_i_read(claim, seen, expired),
             only_if.NOT_A_HOLDER_YET,
         ),
     )
@@ -82,7 +82,7 @@ def take_past_the_count(claim: Claim, now: Moment, seen: LockItem, expired: Sequ
         condition=every(
             only_if.NO_TICKET_SINCE_I_READ,
             only_if.NO_GRANT_SINCE_I_READ,
-            *_capacity(claim, seen, expired),
+            *_as_i_read(claim, seen, expired),
             only_if.NOT_A_HOLDER_YET,
         ),
     )
@@ -102,7 +102,7 @@ def take_my_turn(claim: Claim, now: Moment, ticket: int, seen: LockItem, expired
             only_if.NO_GRANT_SINCE_I_READ,
             only_if.MY_TICKET_IS_NOT_VOID,
             *([only_if.A_WAITER_IS_COUNTED] if counted else []),
-            *_capacity(claim, seen, expired),
+            *_as_i_read(claim, seen, expired),
             only_if.NOT_A_HOLDER_YET,
         ),
     )
@@ -173,13 +173,12 @@ def hand_over(
     return TransactWrite((grant, write.delete_my_row(claim, ticket)), patience_ms=patience_ms)
 
 
-def _capacity(claim: Claim, seen: LockItem, expired: Sequence[Holder]) -> tuple[str, ...]:
+def _as_i_read(claim: Claim, seen: LockItem, expired: Sequence[Holder]) -> tuple[str, ...]:
     permits = numbering(claim, seen)
-    # No grant since the read, so the holders are those that were read, or fewer: their list was checked for room.
+    # The room was counted in what was read. Without a grant since, the holders are the same, or fewer.
     return (
         only_if.PERMITS_AS_I_SAW,
         *([permits.condition] if permits.changes else []),
-        only_if.A_PERMIT_IS_FREE_WITHOUT_THE_EXPIRED,
         *(only_if.expired_holder_as_seen(position) for position in range(len(expired))),
     )
 
@@ -211,7 +210,6 @@ def _grant(
             ":issued": number(seen.issued),
             ":seen_token": number(seen.fencing_token),
             ":seen_permits": number(seen.permits),
-            ":capacity": number(claim.mode.capacity(in_force(claim, seen).permits) + len(expired)),
         }
         update = [*update, *numbering(claim, seen).changes]
     if ticket is not None:

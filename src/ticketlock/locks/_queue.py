@@ -37,10 +37,16 @@ class Queue:
         void = item is None or row.ticket <= item.void_up_to
         if row.owner == self.claim.owner and not void:
             self.mine.append(row)
-        elif void or is_over(row.lease_until_ms, now) or (item is not None and item.holder(row.owner) is not None):
+        elif void or is_over(row.lease_until_ms, now) or self._is_of_a_holder(row):
             self.stale.append(row)
         else:
             self.live.append(row)
+
+    def _is_of_a_holder(self, row: Row) -> bool:
+        # A later page may have a row that is newer than the lock item: its owner may have lost that grant and joined
+        # the queue again.
+        item = self.item
+        return item is not None and row.ticket <= item.issued and item.holder(row.owner) is not None
 
     def ahead_of(self, ticket: int) -> int:
         """How many live rows are before the reader's ticket; an upper bound if its row was not read."""

@@ -1,8 +1,8 @@
 """This lock without one of its precautions: bugs of its models, and conditions left out.
 
 Conditions that another one covers are not listed: a void ticket (to declare it void mints a token, which a turn
-requires as well), a count that includes no waiter, another owner's row (a ticket is minted once), the room beside
-expired holders. Nor is a renewal after the lease: it revives nothing that was taken, as the contract's tests show.
+requires as well), a count that includes no waiter, another owner's row (a ticket is minted once). Nor is a renewal
+after the lease: it revives nothing that was taken, as the contract's tests show.
 """
 
 from collections.abc import Callable, Sequence
