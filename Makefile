@@ -30,7 +30,7 @@ NODE_PACKAGES   := node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install check lint types synth secrets tables faces pages template audit test verify verify-rest docs demo bench bench-peer engines soak proof replay local local-down aws wheel clean
+.PHONY: help install check lint types synth secrets tables faces pages template audit test verify verify-rest docs demo bench bench-peer engines soak proof spec replay local local-down aws wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -154,6 +154,10 @@ proof: install ## what the guarantees rest on: schedules with faults, broken loc
 	PYTHONPATH=tests $(BIN) -m tools.long_history --processes 8 --seconds 60
 	TICKETLOCK_TEST_FAULT_SEEDS=10 $(BIN) -m pytest --quiet --numprocesses $(WORKERS) tests/wire/test_client_suite.py tests/wire/test_processes.py
 	$(MAKE) engines
+
+# TLC needs Java; Maven installs it.
+spec: install ## what TLC finds in spec/: every state of its models, and what breaks without each condition
+	@PYTHONPATH=tests $(BIN) -m specs.check $(ARGS)
 
 replay: install ## one schedule of `make proof` again, made shorter: make replay ARGS='--seed 17', or '--units --seed 17'
 	@PYTHONPATH=tests $(BIN) -m property.replay $(ARGS)

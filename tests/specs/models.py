@@ -1,0 +1,221 @@
+"""The models that TLC searches: whole ones, in which every promise must hold, and one for each condition without it."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+from specs.tlc import Model
+
+LOCK_INVARIANTS = (
+    "Exclusion",
+    "NoHolderEvicted",
+    "NoRowEvicted",
+    "NoOvertaking",
+    "Counts",
+    "ToldOfTheGrant",
+    "ToldThatItHasLeft",
+)
+LOCK_PROPERTIES = ("TokensRise", "LeasesGrow", "NoLeaseRevived", "NewerFormatStays", "RoomForEachGrant")
+UNIT_INVARIANTS = ("Atomicity", "OnlyOnce", "Outcomes", "NothingLeft")
+UNIT_PROPERTIES = ("Serialisable", "RollbackWritesNothing")
+
+FAULTS_OF_LOCKS = ("late", "repeat", "crash", "slow request", "slow read", "slow transaction", "ttl")
+FAULTS_OF_UNITS = ("late", "repeat", "crash", "ttl")
+
+
+def locks(
+    name: str,
+    owners: int,
+    tickets: int,
+    *,
+    sharers: int = 0,
+    permits: int = 1,
+    most_shared: int = 2,
+    limits: Collection[int] = (),
+    lease: int = 2,
+    error: int = 0,
+    slow: int = 1,
+    faults: Collection[str] = FAULTS_OF_LOCKS,
+    most_faults: int = 1,
+) -> Model:
+    """A model of locks: who competes, which faults happen, and how many of them in one behaviour."""
+    all_owners = tuple(f"o{number}" for number in range(1, owners + 1))
+    constants = {
+        "Owners": _set(all_owners),
+        "Sharers": _set(all_owners[:sharers]),
+        "Permits": permits,
+        "MostShared": most_shared,
+        "Limits": _set(limits),
+        "Lease": lease,
+        "Error": error,
+        "Tickets": tickets,
+        "Slow": slow,
+        "Faults": _set(f'"{fault}"' for fault in faults),
+        "MostFaults": most_faults,
+        "None": "None",
+    }
+    return Model(
+        name=name,
+        module="TicketLock",
+        constants=_texts(constants),
+        invariants=LOCK_INVARIANTS,
+        properties=LOCK_PROPERTIES,
+        owners=all_owners,
+        is_symmetric=not sharers,
+    )
+
+
+def fair(model: Model) -> Model:
+    """The model in which the owners that live do what they have to, and its promise of liveness."""
+    return replace(model, specification="FairSpec", invariants=(), properties=("Liveness",), is_symmetric=False)
+
+
+def units(
+    name: str,
+    reads_and_writes: Collection[tuple[str, dict[str, str]]],
+    *,
+    marked: Collection[int] = (),
+    names: Collection[int] = (),
+    coordinators: Collection[int] = (),
+    plain: str = "a",
+    give_ups: int = 0,
+    slow: int = 1,
+    faults: Collection[str] = FAULTS_OF_UNITS,
+    most_faults: int = 1,
+) -> Model:
+    """A model of units: for each, beginning with the oldest, the keys that it reads, and what it writes."""
+    numbers = range(1, len(reads_and_writes) + 1)
+    writes = [" @@ ".join(f'"{key}" :> "{what}"' for key, what in each.items()) for _, each in reads_and_writes]
+    keys = sorted({key for read, written in reads_and_writes for key in (*read, *written)})
+    constants = {
+        "Units": _set(numbers),
+        "Keys": _set(f'"{key}"' for key in keys),
+        "Reads": _tuple(_set(f'"{key}"' for key in read) for read, _ in reads_and_writes),
+        "Writes": _tuple(each or "<<>>" for each in writes),
+        "Marked": _set(marked),
+        "Name": _tuple('"n"' if number in names else "None" for number in numbers),
+        "Coordinators": _set(coordinators),
+        "Plain": _set(f'"{key}"' for key in plain),
+        "GiveUps": give_ups,
+        "Slow": slow,
+        "Faults": _set(f'"{fault}"' for fault in faults),
+        "MostFaults": most_faults,
+        "None": "None",
+        "Absent": "Absent",
+        "Unversioned": "Unversioned",
+    }
+    return Model(
+        name=name,
+        module="Units",
+        constants=_texts(constants),
+        invariants=UNIT_INVARIANTS,
+        properties=UNIT_PROPERTIES,
+        may_end=False,
+    )
+
+
+def _set(values: Any) -> str:
+    return "{" + ", ".join(map(str, values)) + "}"
+
+
+def _tuple(values: Any) -> str:
+    return "<<" + ", ".join(map(str, values)) + ">>"
+
+
+def _texts(constants: dict[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in constants.items()}
+
+
+PUT, DELETE = {"a": "put"}, {"a": "delete"}
+CROSSING = (("a", {"b": "put"}), ("b", {"a": "put"}))
+"""Each reads what the other one writes."""
+
+WHOLE = (
+    locks("2 owners, any one fault", 2, 3),
+    locks("3 owners, 2 requests on their way", 3, 3, slow=2, most_faults=0),
+    fair(locks("2 owners that live, or crash", 2, 2, slow=0, faults=["crash"])),
+    units("2 units that read what the other writes, by marks, any one fault", CROSSING, marked=(1, 2)),
+    units("3 units, 2 of them by marks", (*CROSSING, ("ab", {"a": "put"})), marked=(1, 2), most_faults=0),
+    units("a deletion and an insertion by marks, any one fault", [("", DELETE), ("", PUT)], marked=(1, 2)),
+    units("a name that 2 processes give up", [("", PUT), ("", PUT)], marked=(1,), names=(1, 2), give_ups=2),
+    units("a saved unit with 2 coordinators", [("", PUT), ("", PUT)], marked=(1,), coordinators=(1, 2)),
+)
+
+
+@dataclass(frozen=True)
+class Needed:
+    """A condition of the code, and the promise that is broken without it.
+
+    Attributes:
+        condition: its name.
+        breaks: the promise.
+        model: in which model.
+    """
+
+    condition: str
+    breaks: str
+    model: Model
+
+
+_TWO = locks("2 owners", 2, 4)
+_CALM = locks("3 owners, 2 requests on their way", 3, 3, slow=2, most_faults=0)
+_SHARED = locks("1 alone, 2 that share", 3, 3, sharers=2, most_faults=0)
+_LIMITED = locks("an operator's limit", 2, 3, limits=(0, 1), faults=["limit"])
+_ONE_KEY = units("2 units, 1 item", [("", PUT), ("", PUT)], marked=(1,), most_faults=0)
+_NATIVE = units("3 units in one request each, 1 item", [("", PUT)] * 3, most_faults=0)
+_CROSS = units("2 units by marks", CROSSING, marked=(1, 2))
+_CARELESS = replace(
+    units("an insertion by marks, a careless writer", [("", PUT)], marked=(1,), plain="", faults=["careless writer"]),
+    invariants=(),
+    properties=("RollbackWritesNothing",),
+    may_end=True,
+)
+"""Who writes an item beside units, without regard to marks, is promised only that no rollback undoes it."""
+_NAMED = units("a name", [("", PUT), ("", PUT)], names=(1, 2), give_ups=2, most_faults=0)
+_SAVED = units("a saved unit", [("", PUT), ("", PUT)], coordinators=(1, 2), most_faults=0)
+
+CONDITIONS_OF_LOCKS = (
+    Needed("NO_LOCK_ITEM", "liveness", fair(_TWO)),
+    Needed("KNOWN_FORMAT", "NewerFormatStays", locks("a newer version", 2, 3, faults=["newer version"])),
+    Needed("NO_WAITER_IS_COUNTED", "NoOvertaking", locks("3 owners", 3, 4)),
+    Needed("A_WAITER_IS_COUNTED", "Counts", _TWO),
+    Needed("A_PERMIT_IS_FREE", "Exclusion", _TWO),
+    Needed("NO_HOLDER_SHARES", "Exclusion", locks("2 permits", 3, 3, sharers=2, limits=[2], faults=["limit"])),
+    Needed("ALL_HOLDERS_SHARE", "Exclusion", _SHARED),
+    Needed("A_SHARED_PLACE_IS_FREE", "Exclusion", locks("1 shared place", 3, 3, sharers=2, most_shared=1)),
+    Needed("NOT_CLOSED", "RoomForEachGrant", locks("a closed lock", 3, 3, sharers=2, limits=[0], faults=["limit"])),
+    Needed("PERMITS_AS_I_SAW", "RoomForEachGrant", _LIMITED),
+    Needed("EXPIRED_HOLDER_AS_SEEN", "Counts", _TWO),
+    Needed("NOT_A_HOLDER_YET", "Counts", locks("2 permits", 2, 3, permits=2)),
+    Needed("NO_TICKET_SINCE_I_READ", "NoOvertaking", locks("3 owners, a crash", 3, 4, faults=["crash"])),
+    Needed("NO_GRANT_SINCE_I_READ", "Exclusion", _CALM),
+    Needed("MY_TICKET_IS_NOT_VOID", "NoOvertaking", locks("4 owners", 4, 4, faults=["slow request"])),
+    Needed("I_HOLD_WITH_MY_TOKEN", "Counts", _TWO),
+    Needed("I_SHARE", "Counts", locks("the other mode", 3, 3, sharers=2, faults=["wrong mode"])),
+    Needed("I_DO_NOT_SHARE", "Counts", locks("the other mode", 3, 3, sharers=2, faults=["wrong mode"])),
+    Needed("MY_LEASE_IS_NOT_OVER", "NoLeaseRevived", _TWO),
+    Needed("MY_LEASE_GROWS", "LeasesGrow", _TWO),
+    Needed("MY_LEASE_IS_AS_I_SAW", "LeasesGrow", _TWO),
+    Needed("THE_LAST_HOLDS_WITH_ITS_TOKEN", "Counts", _TWO),
+    Needed("ONE_HOLDS", "RoomForEachGrant", _SHARED),
+    Needed("NO_MORE_HOLD_THAN_MAY", "RoomForEachGrant", _LIMITED),
+    Needed("NO_SUCH_ROW", "LeasesGrow", _TWO),
+    Needed("ROW_IS_MINE", "ToldThatItHasLeft", _TWO),
+    Needed("ROW_LEASE_GROWS", "LeasesGrow", _TWO),
+    Needed("ROW_IS_AS_I_SAW", "NoRowEvicted", _TWO),
+)
+
+CONDITIONS_OF_UNITS = (
+    Needed("UNMARKED", "Serialisable", _CROSS),
+    Needed("AT_THE_VERSION_I_SAW", "Serialisable", _NATIVE),
+    Needed("NEVER_WRITTEN_BY_A_UNIT", "Serialisable", _CROSS),
+    Needed("ABSENT", "Serialisable", _CROSS),
+    Needed("MARKED_BY_THE_UNIT", "Atomicity", _ONE_KEY),
+    Needed("ONLY_HOLDS_A_PLACE", "RollbackWritesNothing", _CARELESS),
+    Needed("NO_SUCH_ROW", "OnlyOnce", _NAMED),
+    Needed("HEAD_IS_PENDING", "OnlyOnce", _CROSS),
+    Needed("REV_AS_I_SAW", "OnlyOnce", _SAVED),
+    Needed("LEASE_AS_I_SAW", "OnlyOnce", _CROSS),
+    Needed("HEAD_IS_FINAL", "NothingLeft", _CROSS),
+    Needed("RECEIPT_GIVEN_UP_AS_I_SAW", "OnlyOnce", _NAMED),
+)

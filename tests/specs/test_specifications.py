@@ -1,0 +1,51 @@
+"""The specifications in spec/: every promise holds in each model, and no condition can be left out."""
+
+import re
+
+import pytest
+from specs.models import CONDITIONS_OF_LOCKS, CONDITIONS_OF_UNITS, WHOLE, Needed
+from specs.tlc import SPECIFICATIONS, Model, check, is_here
+
+from ticketlock.locks import _conditions as of_locks
+from ticketlock.units import _conditions as of_units
+
+MODULES = [("LockTable", CONDITIONS_OF_LOCKS, of_locks), ("UnitTables", CONDITIONS_OF_UNITS, of_units)]
+
+with_tlc = [
+    pytest.mark.verify("TLC searches for some minutes"),
+    pytest.mark.skipif(not is_here(), reason="TLC needs Java, and Maven, which installs it"),
+]
+
+
+def named_in(module: str) -> set[str]:
+    """The conditions that a specification says the meaning of."""
+    text = (SPECIFICATIONS / f"{module}.tla").read_text()
+    return set(re.findall(r'\bc = "(\w+)"', text)) | set(re.findall(r'"(\w+)" \\notin Without', text))
+
+
+@pytest.mark.parametrize(("module", "conditions", "code"), MODULES)
+def test_each_condition_of_a_specification_is_one_of_the_code_and_has_a_variant_without_it(
+    module: str, conditions: tuple[Needed, ...], code: object
+) -> None:
+    names = named_in(module)
+    assert names == {each.condition for each in conditions}
+    assert [name for name in names if not (hasattr(code, name) or hasattr(code, name.lower()))] == []
+
+
+@pytest.mark.parametrize("model", WHOLE, ids=lambda model: model.name)
+@pytest.mark.timeout(1_200)
+class TestEveryState:
+    pytestmark = with_tlc
+
+    def test_every_promise_holds_in_every_state_of_a_model(self, model: Model) -> None:
+        result = check(model, workers=2)
+        assert result.broken is None, result.trace
+
+
+@pytest.mark.parametrize("needed", [*CONDITIONS_OF_LOCKS, *CONDITIONS_OF_UNITS], ids=lambda each: each.condition)
+@pytest.mark.timeout(600)
+class TestLeftOut:
+    pytestmark = with_tlc
+
+    def test_without_a_condition_a_promise_is_broken(self, needed: Needed) -> None:
+        assert check(needed.model, needed.condition).broken == needed.breaks
