@@ -293,15 +293,18 @@ Next ==
 Spec == Init /\ [][Next]_vars
 Symmetry == Permutations(Owners)
 
-(* Who lives takes its turn, sweeps, frees the lock, and extends its row in time. *)
+(* Who lives takes its turn, sweeps, frees the lock, extends its row in time, and learns in time of its grant. *)
 Acts(o) == \E v \in Views(o) : Report(o, v) \/ \E e \in 0 .. Error : Send(o, v, e)
-InTime == \A t \in DOMAIN rows \cap DOMAIN rows' : me[rows[t].owner].pc = "waits" => rows'[t].ends > 0
+InTime ==
+  /\ \A t \in DOMAIN rows \cap DOMAIN rows' : me[rows[t].owner].pc = "waits" => rows'[t].ends > 0
+  /\ \A h \in Holding(lock) \cap Holding(lock') : me[h].pc = "waits" => lock'.holders[h].ends > 0
+Extends == \E t \in DOMAIN rows \cap DOMAIN rows' : rows'[t].ends > rows[t].ends
 Fair(o) ==
-  /\ WF_vars(Perform(o))
+  /\ WF_vars(Perform(o)) /\ WF_vars(\E v \in Views(o) : Report(o, v))
   /\ SF_vars(Acts(o) /\ me[o].pc \in {"asks", "waits", "granted"} /\ me'[o].pc \in {"granted", "holds"})
   /\ SF_vars(Acts(o) /\ me[o].pc \in {"holds", "frees"} /\ me'[o].pc = "gone")
   /\ SF_vars(Acts(o) /\ Cardinality(DOMAIN rows') < Cardinality(DOMAIN rows))
-  /\ SF_vars(Acts(o) /\ me[o].pc = "waits" /\ \E t \in DOMAIN rows \cap DOMAIN rows' : rows'[t].ends > rows[t].ends)
+  /\ SF_vars(Acts(o) /\ me[o].pc = "waits" /\ Extends)
 FairSpec == Init /\ [][Next /\ InTime]_vars /\ WF_vars(Tick /\ InTime) /\ \A o \in Owners : Fair(o)
 
 ----------------------------------------------------------------------------
@@ -320,7 +323,8 @@ ToldThatItHasLeft == \A o \in Owners : me[o].pc = "gone" /\ me[o].sure => o \not
 
 Liveness ==
   /\ <>(lock # None)
-  /\ \A o \in Owners : me[o].pc = "waits" ~> me[o].pc \in {"granted", "holds", "gone", "lost", "dead"}
+  /\ \A o \in Owners :
+       me[o].pc = "waits" /\ Mine(Now, o) # {} ~> me[o].pc \in {"granted", "holds", "gone", "lost", "dead"}
 
 Came == Holding(lock') \ Holding(lock)
 Stayed == Holding(lock) \cap Holding(lock')
