@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from rich.console import Console
 from rich.table import Table
-from specs.models import CONDITIONS_OF_LOCKS, CONDITIONS_OF_UNITS, WHOLE, Needed
+from specs.models import TABLES, WHOLE, Needed
 from specs.tlc import Model, NotRun, Result, check, is_here
 
 CONSOLE = Console(width=140)
@@ -73,8 +73,8 @@ def main() -> int:
     began = time.perf_counter()
     try:
         failed = 0 if asked.conditions else _searched(WHOLE, asked.workers)
-        failed += _left_out("Locks: what breaks without a condition", CONDITIONS_OF_LOCKS, asked.workers)
-        failed += _left_out("Units: what breaks without a condition", CONDITIONS_OF_UNITS, asked.workers)
+        for title, conditions in TABLES.values():
+            failed += _left_out(f"{title}: what breaks without a condition", conditions, asked.workers)
     except NotRun as error:
         CONSOLE.print(str(error), markup=False)
         return 1

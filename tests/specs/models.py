@@ -114,6 +114,40 @@ def units(
     )
 
 
+def sessions(name: str, *kinds: str, last: int = 2, copies: int = 1) -> Model:
+    """A model of a session, whose functions send these kinds of requests."""
+    constants = {"Kinds": _set(f'"{kind}"' for kind in kinds), "Last": last, "Copies": copies}
+    return Model(
+        name=name,
+        module="Session",
+        constants=_texts(constants),
+        invariants=("HeartbeatEnds", "NothingNotedIsForgotten", "ClaimOfTheTicket"),
+        properties=("EndIsKept", "GivenUpStays"),
+    )
+
+
+def permits(
+    name: str, users: Collection[tuple[int, int | None]], *, limits: Collection[int] = (), unsets: int = 0
+) -> Model:
+    """A model of the number of permits: for each user the number, and when its execution started, if it has one."""
+    constants = {
+        "Users": _set(range(1, len(users) + 1)),
+        "Asks": _tuple(asks for asks, _ in users),
+        "Since": _tuple("None" if since is None else since for _, since in users),
+        "Limits": _set(limits),
+        "Unsets": unsets,
+        "Copies": 1,
+        "None": "None",
+    }
+    return Model(
+        name=name,
+        module="Permits",
+        constants=_texts(constants),
+        invariants=("LatestDeployment", "NoLimitUndone", "MismatchIsRefused"),
+        properties=("RoomForEachGrant",),
+    )
+
+
 def _set(values: Any) -> str:
     return "{" + ", ".join(map(str, values)) + "}"
 
@@ -130,7 +164,7 @@ PUT, DELETE = {"a": "put"}, {"a": "delete"}
 CROSSING = (("a", {"b": "put"}), ("b", {"a": "put"}))
 """Each reads what the other one writes."""
 
-WHOLE = (
+WHOLE: tuple[Model, ...] = (
     locks("2 owners, any one fault", 2, 3),
     locks("3 owners, 2 requests on their way", 3, 3, slow=2, most_faults=0),
     fair(locks("2 owners that live, or crash", 2, 3, slow=0, faults=["crash"])),
@@ -139,6 +173,15 @@ WHOLE = (
     units("a deletion and an insertion by marks, any one fault", [("", DELETE), ("", PUT)], marked=(1, 2)),
     units("a name that 2 processes give up", [("", PUT), ("", PUT)], marked=(1,), names=(1, 2), give_ups=2),
     units("a saved unit with 2 coordinators", [("", PUT), ("", PUT)], marked=(1,), coordinators=(1, 2)),
+)
+
+
+_ENDS = ("Beat", "Finish", "Abandon", "Stop")
+_NOTES = ("NoteClaim", "NoteTicket", "NoteContinuation", "Park")
+WHOLE += (
+    sessions("a heartbeat and every end of 3 grants, 2 late requests", *_ENDS, last=3, copies=2),
+    permits("2 deployments, a user, 2 limits", [(1, 1), (2, 2), (3, None)], limits=[4, 5], unsets=2),
+    sessions("what a clean-up and a wake-up read, 2 late requests", *_NOTES, last=3, copies=2),
 )
 
 
@@ -219,3 +262,50 @@ CONDITIONS_OF_UNITS = (
     Needed("HEAD_IS_FINAL", "NothingLeft", _CROSS),
     Needed("RECEIPT_GIVEN_UP_AS_I_SAW", "OnlyOnce", _NAMED),
 )
+
+CONDITIONS_OF_SESSIONS = (
+    Needed("NO_LATER_BEAT", "HeartbeatEnds", sessions("a heartbeat and an end", "Beat", "Finish")),
+    Needed("NOT_FINISHED_YET", "EndIsKept", sessions("an end", "Finish")),
+    Needed("NOTHING_LATER_ABANDONED", "GivenUpStays", sessions("abandoned holds", "Finish", "Abandon")),
+    Needed("NOTHING_LATER_STOPPED", "GivenUpStays", sessions("stopped holds", "Finish", "Stop")),
+    Needed("NO_CLAIM_YET", "ClaimOfTheTicket", sessions("a claim and tickets", "NoteClaim", "NoteTicket")),
+    Needed("NO_LATER_TICKET", "NothingNotedIsForgotten", sessions("tickets", "NoteTicket")),
+    Needed("NO_LATER_CONTINUATION", "NothingNotedIsForgotten", sessions("continuations", "NoteContinuation")),
+    Needed("NO_LATER_PARK", "NothingNotedIsForgotten", sessions("parks", "Park")),
+)
+
+_DEPLOYED = permits("2 deployments", [(1, 1), (2, 2)])
+_LIMITS = permits("2 limits", [(1, None)], limits=[2, 3], unsets=1)
+CONDITIONS_OF_PERMITS = (
+    Needed("PERMITS_AS_ASKED", "MismatchIsRefused", permits("2 users", [(1, None), (2, None)])),
+    Needed(
+        "PERMITS_AS_ASKED_OR_LATER",
+        "MismatchIsRefused",
+        permits("a user, and a deployment that changes no number", [(1, None), (2, 0)]),
+    ),
+    Needed("MY_PERMITS_ARE_LATER", "LatestDeployment", _DEPLOYED),
+    Needed("A_PERMIT_OF_MINE_IS_FREE", "RoomForEachGrant", permits("a lower number", [(3, 1), (3, 2), (1, 3)])),
+    Needed(
+        "MY_PERMITS_ARE_LATER_BENEATH_A_LIMIT",
+        "LatestDeployment",
+        permits("3 deployments beneath a limit", [(1, 1), (2, 2), (3, 3)], limits=[5], unsets=1),
+    ),
+    Needed("LIMIT_AS_I_SAW", "NoLimitUndone", _LIMITS),
+    Needed("NO_LIMIT_IS_SET", "NoLimitUndone", _LIMITS),
+    Needed("NO_LIMIT_UNSET_YET", "NoLimitUndone", _LIMITS),
+    Needed(
+        "LIMIT_UNSET_AS_I_SAW",
+        "NoLimitUndone",
+        permits("2 limits, unset twice", [(1, None)], limits=[2, 3], unsets=2),
+    ),
+    Needed(
+        "NO_USER_HAS_ASKED", "LatestDeployment", permits("a deployment and a limit", [(2, 1)], limits=[3], unsets=1)
+    ),
+)
+TABLES = {
+    "LockTable": ("Locks", CONDITIONS_OF_LOCKS),
+    "Permits": ("How many may hold a lock", CONDITIONS_OF_PERMITS),
+    "Session": ("Sessions of workflows", CONDITIONS_OF_SESSIONS),
+    "UnitTables": ("Units", CONDITIONS_OF_UNITS),
+}
+"""By specification, what its conditions are of, and each one."""

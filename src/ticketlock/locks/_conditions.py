@@ -5,7 +5,6 @@ holder whose release grants it; ``#x0``, ``#x1`` ... those of expired holders.
 """
 
 # On the lock item.
-A_LOCK_ITEM = "attribute_exists(issued)"
 NO_LOCK_ITEM = "attribute_not_exists(pk)"
 KNOWN_FORMAT = "#format = :format"
 PERMITS_AS_ASKED = "permits = :permits OR attribute_exists(permitsKeptUntil)"

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from ticketlock.locks import _conditions as only_if
 from ticketlock.locks._items import LockName, Session, lock_prefix
 from ticketlock.locks._outcomes import Claim
 from ticketlock.wire._actions import Item
@@ -23,6 +22,8 @@ LISTED = (
     "permitsKeptUntil",
     "waiting",
 )
+
+_IS_A_LOCK_ITEM = "attribute_exists(issued)"
 
 TIME_CHECK = TimeCheck({"pk": {"S": "now"}, "sk": {"S": "/"}})
 """No item has its key: not a lock's, since no namespace is empty, nor a session's, which operators may not read."""
@@ -69,4 +70,4 @@ def read_sessions(execution: str) -> Read:
 
 def list_page(after: Item | None = None) -> Scan:
     """A page of the table's lock items, with the attributes of a list."""
-    return Scan(only_if.A_LOCK_ITEM, LISTED, after)
+    return Scan(_IS_A_LOCK_ITEM, LISTED, after)
