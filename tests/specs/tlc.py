@@ -100,7 +100,15 @@ def check(model: Model, without: str | None = None, *, workers: int = 1, timeout
         for path in SPECIFICATIONS.glob("*.tla"):
             shutil.copy(path, home)
         _write(home, model, "{}" if without is None else f'{{"{without}"}}')
-        command = ["java", "-XX:+UseParallelGC", f"-Djava.io.tmpdir={folder}", "-cp", str(installed()), "tlc2.TLC"]
+        command = [
+            "java",
+            "-XX:+UseParallelGC",
+            "-Xmx3g",
+            f"-Djava.io.tmpdir={folder}",
+            "-cp",
+            str(installed()),
+            "tlc2.TLC",
+        ]
         command += ["-workers", str(workers), "-difftrace", "-metadir", f"{folder}/states", "Model"]
         try:
             done = subprocess.run(command, cwd=home, capture_output=True, text=True, check=False, timeout=timeout_s)
