@@ -32,8 +32,7 @@ Names == {Name[u] : u \in Units} \ {None}
 (* What a request requires, and what it does if it is allowed.             *)
 
 Request(op, u) ==
-  [op |-> op, unit |-> u, sender |-> u, keys |-> {}, seen |-> <<>>, kind |-> None, lease |-> 0, rev |-> 0,
-   receipt |-> None]
+  [op |-> op, unit |-> u, keys |-> {}, seen |-> <<>>, kind |-> None, lease |-> 0, rev |-> 0, receipt |-> None]
 
 OfItems == {"UNMARKED", "AT_THE_VERSION_I_SAW", "NEVER_WRITTEN_BY_A_UNIT", "ABSENT"}
 OfName(r) == {IF r.receipt = None THEN "NO_SUCH_ROW" ELSE "RECEIPT_GIVEN_UP_AS_I_SAW"}
@@ -60,7 +59,6 @@ OnTheHead == {"MarkWithHead", "Commit", "Renew", "RollBack", "RollBackExpired"}
 Holds(c, r) ==
   LET h == head[r.unit]
       the == CHOOSE k \in r.keys : TRUE
-      seenAs(v) == {k \in r.keys : r.seen[k] = v}
   IN
   CASE c = "UNMARKED" -> \A k \in r.keys : NoMark(k)
     [] c = "AT_THE_VERSION_I_SAW" -> \A k \in r.keys : r.seen[k] \in Units => item[k].version = r.seen[k]

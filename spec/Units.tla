@@ -58,8 +58,9 @@ IsClosed(x) == IF head[x] = None THEN TRUE ELSE head[x].isClosed
 IsEnded(x) == head[x] = None \/ head[x].isClosed \/ head[x].state = "rolledBack"
 On(op, x, k) == [Request(op, x) EXCEPT !.keys = {k}]
 
+ToRollBack(x) == IF IsOver(x) THEN {[Request("RollBackExpired", x) EXCEPT !.lease = head[x].lease]} ELSE {}
 ToEnd(x, k) ==  \* what a process does about a mark of x, by the record of x
-  IF IsOver(x) THEN {[Request("RollBackExpired", x) EXCEPT !.lease = head[x].lease]}
+  IF IsOver(x) THEN ToRollBack(x)
   ELSE IF IsEnded(x) THEN {[On("Unmark", x, k) EXCEPT !.kind = item[k].mark.kind]}
   ELSE IF head[x].state = "committed" THEN {On("Finish", x, k)} ELSE {}
 Met(u) == {k \in AllReads(u) : ~NoMark(k) /\ item[k].mark.unit # u}
@@ -75,7 +76,6 @@ Committing(op, u, keys) ==
 ToSave(u) == IF u \in Coordinators /\ me[u].sure THEN {Committing("Save", u, {}), Committing("EndSaved", u, {})} ELSE {}
 MyMarks(u) == {k \in Keys : ~NoMark(k) /\ item[k].mark.unit = u}
 
-ToRollBack(x) == IF IsOver(x) THEN {[Request("RollBackExpired", x) EXCEPT !.lease = head[x].lease]} ELSE {}
 NoMarkComes(x) == \A r \in late \cup {me[x].ask} : r = None \/ r.unit # x \/ r.op \notin {"Mark", "MarkWithHead"}
 ToClose(x) ==  \* ten minutes after its end
   IF State(x) \in {"committed", "rolledBack"} /\ ~IsClosed(x) /\ head[x].isOver /\ MyMarks(x) = {} /\ NoMarkComes(x)
@@ -147,19 +147,18 @@ Replied(u, r, isApplied) ==  \* of a request of its own
     [] r.op = "Close" -> [k EXCEPT !.pc = "done"]
     [] OTHER -> k
 
-Next1(k, u) ==  \* steps without a request
+GoesOn(k, u) ==  \* steps without a request
   CASE k.pc = "marks" /\ DOMAIN Writes[u] \subseteq k.placed -> [k EXCEPT !.pc = "decides"]
     [] k.pc = "finishes" /\ k.placed = {} -> IF k.sure THEN [k EXCEPT !.pc = "closes"] ELSE [k EXCEPT !.pc = "done"]
     [] OTHER -> k
 
 Once(f) == f \in faults /\ Cardinality(Faults \ faults) < MostFaults /\ faults' = faults \ {f}  \* a fault
 
-Told(u, r) == me' = [me EXCEPT ![u] = Next1(Replied(u, r, Allows(r)), u)]
+Told(u, r) == me' = [me EXCEPT ![u] = GoesOn(Replied(u, r, Allows(r)), u)]
 Send(u) ==
   /\ me[u].ask = None
-  /\ \E choice \in Choices(u) :
-       LET r == [choice EXCEPT !.sender = u]
-           asks == [me EXCEPT ![u].ask = r]
+  /\ \E r \in Choices(u) :
+       LET asks == [me EXCEPT ![u].ask = r]
        IN \/ Arrive(r) /\ Told(u, r) /\ UNCHANGED <<late, faults>>
           \/ /\ Cardinality({p \in Processes : me[p].ask # None}) < Slow  \* on its way for a while
              /\ me' = asks /\ UNCHANGED <<item, head, saved, receipt, late, faults, truth>>

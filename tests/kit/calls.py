@@ -53,15 +53,15 @@ _WRITE = {
 class Calls:
     """The calls of the library and of the engine, as far as ``count`` has come."""
 
-    library: int = 0
-    engine: int = 0
+    by_library: int = 0
+    by_engine: int = 0
     is_inside: bool = False
 
     def count(self, do: Callable[[], object]) -> tuple[int, int]:
         """Both counts of one more run, behind some that fill the caches."""
         for _ in range(_WARM):
             do()
-        self.library = self.engine = 0
+        self.by_library = self.by_engine = 0
         # A collection in between would run finalisers of others.
         gc.collect()
         gc.disable()
@@ -71,12 +71,12 @@ class Calls:
         finally:
             sys.setprofile(None)
             gc.enable()
-        return self.library, self.engine
+        return self.by_library, self.by_engine
 
     def _note(self, _frame: FrameType, event: str, _argument: object) -> None:
         if event == "call":
-            self.engine += self.is_inside
-            self.library += not self.is_inside
+            self.by_engine += self.is_inside
+            self.by_library += not self.is_inside
 
 
 class _Engine:

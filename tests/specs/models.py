@@ -167,6 +167,7 @@ CROSSING = (("a", {"b": "put"}), ("b", {"a": "put"}))
 WHOLE: tuple[Model, ...] = (
     locks("2 owners, any one fault", 2, 3),
     locks("3 owners, 2 requests on their way", 3, 3, slow=2, most_faults=0),
+    locks("2 owners that are wrong about the time", 2, 2, error=1, most_faults=0),
     fair(locks("2 owners that live, or crash", 2, 3, slow=0, faults=["crash"])),
     units("2 units that read what the other writes, by marks, any one fault", CROSSING, marked=(1, 2)),
     units("3 units, 2 of them by marks", (*CROSSING, ("ab", {"a": "put"})), marked=(1, 2), most_faults=0),
