@@ -13,7 +13,14 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphin
 
 # The whole repository is the source, so that a link leads to the same page in the repository and on the site.
 root_doc = "README"
-include_patterns = ["*.md", "docs/*.md", "docs/decisions/*.md", "docs/reference/*.rst", "examples/*/README.md"]
+include_patterns = [
+    "*.md",
+    "docs/*.md",
+    "docs/decisions/*.md",
+    "docs/reference/*.rst",
+    "examples/*/README.md",
+    "spec/*.md",
+]
 exclude_patterns = [".*", "build", "dist", "node_modules", "cdk.out"]
 
 # The anchors that code hosts make of headings.
@@ -55,7 +62,7 @@ _SECTIONS: Mapping[str, Sequence[str]] = {
     "Operate": ("operations", "runbook", "threat-model"),
     "Reference": tuple(f"reference/{module}" for module in ("locks", "errors", "units", "asyncio", "testing", "cdk")),
 }
-_PROJECT = ("docs/proof", "docs/decisions/README", "examples/*/README")
+_PROJECT = ("docs/proof", "spec/README", "docs/decisions/README", "examples/*/README")
 _PROJECT_FILES = ("CONTRIBUTING", "CHANGELOG", "SECURITY")
 
 
