@@ -117,28 +117,30 @@ def chunks(schedules: int) -> Iterator[range]:
 
 
 class Report:
-    """What is printed, and whether everything succeeded."""
+    """What is printed, and whether everything succeeded.
+
+    Attributes:
+        figures: those of each part as they are printed, by the part's title.
+    """
 
     def __init__(self) -> None:
         self.console = Console() if sys.stdout.isatty() else Console(width=_LINE)
         self.failures: list[str] = []
+        self.figures: dict[str, dict[str, str]] = {}
 
     def hunts(
         self,
         title: str,
         hunts: Sequence[tuple[BrokenOnPurpose, str, Future[Hunt]]],
         again: Callable[[int, str], str],
-    ) -> int:
+    ) -> None:
         """Print each piece of broken code, where it was seen, and what caught it.
 
         Args:
             hunts: whether each was caught, and the seconds that it took.
             again: makes the command that replays one from its seed and its name.
-
-        Returns:
-            How many were caught.
         """
-        has_seen, count = any(seen_in for _, seen_in, _ in hunts), 0
+        has_seen, seeds = any(seen_in for _, seen_in, _ in hunts), []
         table = Table("broken", *(["as in"] if has_seen else []), "caught by", "shown again by", title=title)
         for broken, seen_in, hunt in hunts:
             caught, took_s = hunt.result()
@@ -148,10 +150,15 @@ class Report:
                 cells = "NOT CAUGHT", "-"
             else:
                 cells = caught.promise, again(caught.seed, broken.name)
-                count += 1
+                seeds.append(caught.seed)
             table.add_row(broken.name, *([seen_in] if has_seen else []), *cells)
         self.console.print(table)
-        return count
+        self.console.print(f"{len(hunts)} broken on purpose, {len(seeds)} caught")
+        self.figures[title] = {
+            "broken on purpose": f"{len(hunts)}",
+            "caught": f"{len(seeds)}",
+            "highest seed needed": f"{max(seeds, default=0):,}",
+        }
 
     def counts(
         self, title: str, new: Callable[[], C], parts: Iterable[tuple[str, Future[C]]], *, asked: int | None = None
@@ -178,6 +185,7 @@ class Report:
                 self.failures.append(f"{title}: nothing happened in {found.schedules:,} schedules {name}")
         table.add_row(*_row("all", total))
         self.console.print(table)
+        self.figures[title] = {"schedules": f"{total.schedules:,}", **total.counted}
         self.failures += total.broken
         if asked is not None and total.schedules + len(total.broken) < asked:
             self.failures.append(f"{title}: {total.schedules:,} schedules were run, and {asked:,} asked for")

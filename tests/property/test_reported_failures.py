@@ -16,7 +16,7 @@ from property.explore import begun, run
 from property.failures import Unexpected, again, kind_of
 from property.faults import Faults
 from property.proof import Found, all_of, random_ones
-from property.report import Report, first_broken
+from property.report import Caught, Hunt, Report, first_broken
 from property.stateful import Schedules, found_by_hypothesis
 from property.units import broken as units
 from property.units import every as every_of_units
@@ -153,18 +153,37 @@ def test_the_same_choices_are_the_same_schedule() -> None:
     ],
 )
 def test_a_part_that_ran_too_little_has_failed(found: Found, asked: int | None) -> None:
-    assert reported(found, asked)
+    assert reported(found, asked).failures
 
 
-def test_a_part_that_ran_as_asked_and_broke_nothing_is_well() -> None:
-    assert not reported(Found(10, 90, 9), 10)
+def test_a_part_that_ran_as_asked_and_broke_nothing_is_well_and_has_its_figures() -> None:
+    report = reported(Found(10, 90, 1_009), 10)
+    assert not report.failures
+    assert {"schedules": "10", "steps": "90", "grants": "1,009"}.items() <= report.figures["A part"].items()
 
 
-def reported(found: Found, asked: int | None) -> list[str]:
+def reported(found: Found, asked: int | None) -> Report:
     report, part = Report(), Future[Found]()
     part.set_result(found)
     report.counts("A part", Found, [("", part)], asked=asked)
-    return report.failures
+    return report
+
+
+@pytest.mark.parametrize(
+    ("seed", "caught", "failures"), [pytest.param(12, "1", 0, id="caught"), pytest.param(None, "0", 1, id="not caught")]
+)
+def test_broken_code_that_is_not_caught_is_a_failure_and_the_figures_say_how_much_was_caught(
+    seed: int | None, caught: str, failures: int
+) -> None:
+    report, hunt = Report(), Future[Hunt]()
+    hunt.set_result((None if seed is None else Caught(seed, "liveness"), 0.1))
+    report.hunts("Broken locks", [(REVIVING, "", hunt)], lambda seed, name: again(seed=seed, lock=name))
+    assert len(report.failures) == failures
+    assert report.figures["Broken locks"] == {
+        "broken on purpose": "1",
+        "caught": caught,
+        "highest seed needed": str(seed or 0),
+    }
 
 
 def test_after_a_failure_of_a_rule_nothing_more_happens_that_could_hide_it() -> None:

@@ -53,7 +53,7 @@ def main() -> int:
     except LocalCloudError as error:
         missing = error
         del os.environ[DYNOXIDE]
-    code = _ended(subprocess.Popen([sys.executable, "-m", "pytest", *_CONTRACT, *sys.argv[1:]], cwd=ROOT))
+    code = ended(subprocess.Popen([sys.executable, "-m", "pytest", *_CONTRACT, *sys.argv[1:]], cwd=ROOT))
     # cargo's output may have brackets.
     console = Console(stderr=True, soft_wrap=True, markup=False)
     if missing is not None:
@@ -62,12 +62,13 @@ def main() -> int:
     return code
 
 
-def _ended(tests: subprocess.Popen[bytes]) -> int:
+def ended(program: subprocess.Popen[bytes]) -> int:
+    """Wait for a program, and return its exit code."""
     while True:
         try:
-            return tests.wait()
+            return program.wait()
         except KeyboardInterrupt:
-            # It reaches pytest too, which ends what it has started, and then itself.
+            # It reaches the program too, which ends what it has started, and then itself.
             continue
 
 

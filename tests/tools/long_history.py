@@ -5,6 +5,7 @@ promise is broken, or if the run failed: then the history and its picture stay i
 """
 
 import argparse
+import json
 import os
 import random
 import sys
@@ -12,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from kit.crowd import Crowd, holding, waiting
 from kit.engines import create_table
@@ -26,6 +28,8 @@ from ticketlock_local.demo.checks import Verdict
 from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock.wire._sdk import make_client
+
+TITLE = "Processes that are suspended and killed"
 
 
 @dataclass
@@ -81,33 +85,29 @@ def judged(kept: Kept, recording: Callable[[], Verdict]) -> Verdict:
         return replace(verdict, failures=(f"the run failed: {reason}", *verdict.failures))
 
 
-def report(kept: Kept, done: Done, verdict: Verdict) -> Table:
-    """The counts, as a table."""
+def counts(kept: Kept, done: Done, verdict: Verdict) -> dict[str, str]:
+    """What happened, and how often."""
     events = kept.events()
     recorded = operations(events)
     acquisitions = kept.read().acquisitions
     outcomes = Counter((each[0].action, outcome(each)) for each in recorded)
-    table = Table("history", "", title="Processes that are suspended and killed")
-    rows = {
-        "processes": len({event.process for event in events}),
+    return {
+        "processes": f"{len({event.process for event in events})}",
         "suspended past a lease: holders, waiters": f"{done.suspended['holding']}, {done.suspended['waiting']}",
         "killed: holders, waiters": f"{done.killed['holding']}, {done.killed['waiting']}",
         "operations": f"{len(recorded):,}",
         "grants": f"{outcomes['acquire', 'applied']:,}",
         "record waits that ended": f"{outcomes['acquire', 'refused']:,}",
-        "leases found lost at the release": outcomes["release", "refused"],
+        "leases found lost at the release": f"{outcomes['release', 'refused']:,}",
         "updates": f"{outcomes['update', 'applied']:,}",
-        "updates refused by the fence": outcomes["update", "refused"],
-        "operations with an unknown outcome": sum(outcome(each) == "unknown" for each in recorded),
-        "grants before one of an earlier ticket": sum(
-            overtakings(alone).total() for alone in by_entity(acquisitions).values()
+        "updates refused by the fence": f"{outcomes['update', 'refused']:,}",
+        "operations with an unknown outcome": f"{sum(outcome(each) == 'unknown' for each in recorded):,}",
+        "grants before one of an earlier ticket": (
+            f"{sum(overtakings(alone).total() for alone in by_entity(acquisitions).values()):,}"
         ),
-        "slips, which the order allows": len(verdict.slips),
-        "failures": len(verdict.failures),
+        "slips, which the order allows": f"{len(verdict.slips)}",
+        "failures": f"{len(verdict.failures)}",
     }
-    for name, value in rows.items():
-        table.add_row(name, str(value))
-    return table
 
 
 def main() -> int:
@@ -115,15 +115,22 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--processes", type=int, default=8)
     options.add_argument("--seconds", type=float, default=60)
+    options.add_argument("--figures", type=Path, help="a file for the counts, written if nothing failed")
     asked = options.parse_args()
     console, kept, done = Console(width=120), Kept("run"), Done()
     verdict = judged(kept, lambda: record(kept, asked.processes, asked.seconds, done))
-    console.print(report(kept, done, verdict))
+    counted = counts(kept, done, verdict)
+    table = Table("history", "", title=TITLE)
+    for row in counted.items():
+        table.add_row(*row)
+    console.print(table)
     for failure in verdict.failures:
         console.print(failure, style="red")
     if not verdict.passed:
         console.print(kept.draw(verdict.failures[0]), style="red")
         return 1
+    if asked.figures is not None:
+        asked.figures.write_text(json.dumps({TITLE: counted}))
     kept.remove()
     return 0
 

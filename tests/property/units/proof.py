@@ -75,12 +75,11 @@ def caught(name: str) -> Hunt:
 def search(report: Report, pool: Executor, schedules: int) -> None:
     """All parts of it."""
     hunts = [(variant, pool.submit(caught, name)) for name, variant in VARIANTS.items()]
-    count = report.hunts(
+    report.hunts(
         "Broken units: these without one of their precautions",
         [(variant, "", hunt) for variant, hunt in hunts],
         lambda seed, name: again(seed=seed, variant=name),
     )
-    report.console.print(f"{len(hunts)} broken units, {count} caught")
     report.counts(
         "Units: every schedule of two on two items, up to a bound",
         Found,
