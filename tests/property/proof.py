@@ -22,6 +22,8 @@ from property.stateful import RULED, found_by_hypothesis
 from property.units import proof as units
 from property.world import World
 
+_RANDOM_FOR_EACH_RULED = 20
+
 
 @dataclass
 class Found(Counts[World]):
@@ -82,8 +84,9 @@ def caught(number: int) -> Hunt:
     return hunted(BROKEN_LOCKS[number])
 
 
-def locks(report: Report, pool: Executor, schedules: int, ruled: int) -> None:
+def locks(report: Report, pool: Executor, schedules: int) -> None:
     """All parts of the search of locks."""
+    ruled = -(-schedules // _RANDOM_FOR_EACH_RULED)
     # In one process after the other: each broken lock replaces the real one while it is searched.
     hunts = [(lock, lock.seen_in, pool.submit(caught, number)) for number, lock in enumerate(BROKEN_LOCKS)]
     for title, were_found in (
@@ -115,15 +118,14 @@ def main() -> None:
     """Search; print the tables; fail if a promise was broken, or if broken code was not caught."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=["locks", "units"], help="one of the worlds; both without it")
-    parser.add_argument("--schedules", type=int, default=100_000, help="random ones, of each world")
-    parser.add_argument("--ruled", type=int, default=5_000)
+    parser.add_argument("--schedules", type=int, default=100_000, help="random ones of each world")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--figures", type=Path, help="a file for the figures, written if nothing failed")
     asked = parser.parse_args()
     report, began = Report(), time.perf_counter()
     with ProcessPoolExecutor(asked.workers) as pool:
         if asked.only != "units":
-            locks(report, pool, asked.schedules, asked.ruled)
+            locks(report, pool, asked.schedules)
         if asked.only != "locks":
             units.search(report, pool, asked.schedules)
     for failure in report.failures:
