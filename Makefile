@@ -19,18 +19,24 @@ unexport PYTHONDONTWRITEBYTECODE
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 18,20
 export JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION := true
 
-# Where the wheel goes.
+# Where the wheel goes, and a release.
 DIST ?= dist
 
 # Where the site goes.
 SITE ?= build/site
+
+# What continuous integration and a release run; a check of them, which Go builds where it is installed.
+WORKFLOWS      ?= $(wildcard .github/workflows/*.yml)
+GO             ?= go
+ACTIONLINT_PIN := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+ACTIONLINT     ?= build/$(notdir $(ACTIONLINT_PIN))
 
 PYTHON_PACKAGES := $(VENV)/.installed
 NODE_PACKAGES   := node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install check lint types synth secrets tables faces pages template audit test verify verify-rest docs demo bench bench-peer engines soak proof spec replay local local-down aws wheel clean
+.PHONY: help install check lint types synth secrets tables workflows faces pages template audit test verify verify-rest docs demo bench bench-peer engines soak proof spec replay local local-down aws wheel release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -49,8 +55,8 @@ $(NODE_PACKAGES): package.json package-lock.json
 	npm ci --no-audit --no-fund --no-update-notifier
 	@touch $@
 
-check: lint ## lint, formatting, generated methods, types, no secret in a tracked file, the pages' tables, and the synthesised template
-	@$(MAKE) --no-print-directory --jobs=2 types synth secrets tables
+check: lint ## lint, formatting, generated methods, types, no secret in a tracked file, the pages' tables, the workflows, and the synthesised template
+	@$(MAKE) --no-print-directory --jobs=2 types synth secrets tables workflows
 
 # The parts of `check`, two at a time.
 lint: install
@@ -70,6 +76,15 @@ secrets: install
 
 tables: install
 	$(COG) --check --diff --verbosity=0 --check-fail-msg='make pages writes them' $(PAGES)
+
+# Without their databases of known actions, which need a network. actionlint's own calls of shellcheck and pyflakes are
+# off: their answers would depend on what else is installed.
+workflows: install
+	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows $(WORKFLOWS)
+	$(VENV)/bin/zizmor --offline --quiet --strict-collection --persona pedantic $(WORKFLOWS)
+	@if [ -x $(ACTIONLINT)/actionlint ] || GOBIN=$(abspath $(ACTIONLINT)) $(GO) install $(ACTIONLINT_PIN); then \
+		$(ACTIONLINT)/actionlint -shellcheck= -pyflakes= $(WORKFLOWS); \
+	else echo 'WORKFLOWS NOT CHECKED BY ACTIONLINT, because Go is not here or cannot build it' >&2; fi
 
 pages: install ## write the tables in the pages that docs/tables generates from the code
 	$(COG) -r --verbosity=1 $(PAGES)
@@ -119,6 +134,10 @@ template: install ## a plain CloudFormation template with its functions' code, i
 
 wheel: $(PYTHON_PACKAGES) ## the package for pip, into dist
 	$(BIN) -m build --wheel --no-isolation --outdir $(DIST)
+
+# From the commit that is checked out; a tag is checked, too, by ARGS='--tag v0.1.0'.
+release: install ## the files of a release, each tried as its users will, into dist: make release ARGS='--tag v0.1.0'
+	$(BIN) -m ticketlock_local.release --into $(DIST) $(ARGS)
 
 demo: install ## workflows that wait for each other, on an emulator
 	$(LOCAL) demo

@@ -15,3 +15,7 @@ class CargoMissing(LocalCloudError):
 
 class CdkError(LocalCloudError):
     """A command of the CDK failed; the message ends with the tail of its output."""
+
+
+class ReleaseError(LocalCloudError):
+    """A release was refused, or does not work; the message says what to mend."""

@@ -4,15 +4,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
-from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
 from kit.browser import BrowserMissing, browser_program
 from kit.opened import Site, served
 from kit.pages import ROOT
+from ticketlock_local.release.links import dead_links, page, pages
 
 pytestmark = pytest.mark.verify("builds the site, and installs a browser where there is none")
 PHONE, DESK = 390, 1280
@@ -35,46 +34,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def site(folder: Path) -> Iterator[Site]:
     with served(folder) as found:
         yield found
-
-
-class _Page(HTMLParser):
-    """The anchors of a page, and what it points to."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.anchors: set[str] = {"", "top"}
-        self.targets: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        self.anchors |= {value for name in ("id", "name") if (value := given.get(name))}
-        target = given.get("src") if tag in ("img", "script") else given.get("href") if tag in ("a", "link") else None
-        if target is not None:
-            self.targets.append(target)
-
-
-@cache
-def page(path: Path) -> _Page:
-    return _Page(path.read_text())
-
-
-def pages(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*.html") if "_downloads" not in path.parts)
-
-
-def dead_links(folder: Path) -> list[str]:
-    dead = []
-    for path in pages(folder):
-        for target in page(path).targets:
-            parts = urlsplit(target)
-            if parts.scheme in ("http", "https"):
-                continue
-            to = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-            is_there = to.is_file() and (to.suffix != ".html" or unquote(parts.fragment) in page(to).anchors)
-            if parts.scheme or not is_there:
-                dead.append(f"{path.relative_to(folder)} -> {target}")
-    return dead
 
 
 def test_every_page_of_the_repository_is_there_and_no_link_is_broken(folder: Path) -> None:

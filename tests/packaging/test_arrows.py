@@ -32,7 +32,7 @@ FLOORS = {
 }
 INFRA_ROOMS = {
     "ticketlock_cdk": ("lock", "units"),
-    "ticketlock_local": ("cloud", "demo", "engines", "plain"),
+    "ticketlock_local": ("cloud", "demo", "engines", "plain", "release"),
 }
 
 # Nobody needs what their __init__ has: a docstring.
