@@ -14,9 +14,12 @@ from ticketlock_local.errors import ReleaseError
 from ticketlock_local.release import sbom
 from ticketlock_local.release.archive import pack
 from ticketlock_local.release.build import SUMS, sums
-from ticketlock_local.release.checks import check_site, unpacked
+from ticketlock_local.release.checks import check_site, check_template, unpacked
 from ticketlock_local.release.commit import Commit, checked_out, git, write_files
+from ticketlock_local.release.fresh import Environment
 from ticketlock_local.release.tag import PROOF, check_tag
+
+import ticketlock
 
 ROOT = Path(__file__).parents[2]
 TIME_S = 1_700_000_000
@@ -218,3 +221,68 @@ def test_a_site_without_its_front_page_or_with_a_dead_link_is_refused(tmp_path: 
     (tmp_path / "index.html").write_text('<a href="gone.html">There</a>')
     with pytest.raises(ReleaseError, match=r"lead nowhere:\nindex\.html -> gone\.html$"):
         check_site(tmp_path)
+
+
+@pytest.fixture
+def installed() -> Environment:
+    """This environment, with the checkout installed in it."""
+    return Environment(Path(sys.prefix))
+
+
+def test_an_environment_whose_command_says_another_version_is_refused(installed: Environment) -> None:
+    installed.check_command(ticketlock.__version__)
+    with pytest.raises(ReleaseError, match=r"of release 9\.9\.9 says 'ticketlock "):
+        installed.check_command("9.9.9")
+
+
+def test_an_environment_without_a_module_is_refused(installed: Environment) -> None:
+    installed.check_lock("ticketlock.aio")
+    with pytest.raises(ReleaseError, match=r"No module named 'ticketlock\.gone'"):
+        installed.check_lock("ticketlock.gone")
+
+
+@pytest.fixture
+def template(tmp_path: Path) -> Path:
+    """The folder of a template with one function, whose code is complete."""
+    code = tmp_path / "functions"
+    for package in ("ticketlock", "aws_lambda_powertools"):
+        (code / package).mkdir(parents=True)
+        (code / package / "__init__.py").touch()
+    (code / "work.py").write_text("import ticketlock\n\ndef handler(event, context): ...\n")
+    function = {"Code": "functions", "Handler": "work.handler", "Role": "arn:aws:iam::123456789012:role/work"}
+    resources = {"Work": {"Type": "AWS::Lambda::Function", "Properties": {**function, "Runtime": "python3.14"}}}
+    (tmp_path / "ticketlock.json").write_text(json.dumps({"Resources": resources}))
+    return tmp_path
+
+
+def test_a_template_with_the_code_of_its_handlers_is_accepted(template: Path, installed: Environment) -> None:
+    check_template(template, installed)
+
+
+@pytest.mark.parametrize(
+    ("lost", "why"),
+    [
+        ("work.py", "No module named 'work'"),
+        ("ticketlock/__init__.py", "ticketlock is not in the function's code"),
+        ("aws_lambda_powertools/__init__.py", "aws_lambda_powertools is not in the function's code"),
+    ],
+)
+def test_a_template_whose_code_lacks_something_is_refused(
+    template: Path, installed: Environment, lost: str, why: str
+) -> None:
+    (template / "functions" / lost).unlink()
+    with pytest.raises(ReleaseError, match=why):
+        check_template(template, installed)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [("work.handler", "work.gone", "has no attribute 'gone'"), ("python3.14", "python2.7", "found faults")],
+)
+def test_a_template_with_a_fault_is_refused(
+    template: Path, installed: Environment, old: str, new: str, why: str
+) -> None:
+    file = template / "ticketlock.json"
+    file.write_text(file.read_text().replace(old, new))
+    with pytest.raises(ReleaseError, match=why):
+        check_template(template, installed)

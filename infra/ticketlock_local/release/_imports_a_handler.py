@@ -8,4 +8,4 @@ sys.path.insert(0, folder)
 module, _, function = name.rpartition(".")
 assert callable(getattr(importlib.import_module(module), function))
 for package in (module, "ticketlock", "aws_lambda_powertools"):
-    assert str(sys.modules[package].__file__).startswith(folder), f"{package} is not in the function's code"
+    assert str(importlib.import_module(package).__file__).startswith(folder), f"{package} is not in the function's code"

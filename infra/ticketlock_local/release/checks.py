@@ -7,7 +7,7 @@ from pathlib import Path
 from ticketlock_local.cloud.cdk_cli import lint
 from ticketlock_local.errors import ReleaseError
 from ticketlock_local.release import sbom
-from ticketlock_local.release.fresh import Fresh
+from ticketlock_local.release.fresh import Environment, fresh
 from ticketlock_local.release.links import dead_links
 
 # A template that names folders, until `aws cloudformation package` has put them into a bucket.
@@ -23,12 +23,12 @@ def check(files: Path, folder: Path, version: str) -> None:
         version: of the package.
 
     Raises:
-        ReleaseError: one of them does not work; the message says which, and how.
+        ReleaseError: one of them does not work; the message says which, and why.
     """
-    wheel = Fresh(folder / "wheel", files / f"ticketlock-{version}-py3-none-any.whl", "aio", "cdk", "cli")
+    wheel = fresh(folder / "wheel", files / f"ticketlock-{version}-py3-none-any.whl", "aio", "cdk", "cli")
     wheel.check_command(version)
     wheel.check_lock("ticketlock.aio", "ticketlock.units", "ticketlock_cdk")
-    sdist = Fresh(folder / "sdist", files / f"ticketlock-{version}.tar.gz", "cli")
+    sdist = fresh(folder / "sdist", files / f"ticketlock-{version}.tar.gz", "cli")
     sdist.check_command(version)
     sdist.check_lock("ticketlock.units")
     check_template(unpacked(files / f"ticketlock-template-{version}.zip", folder), sdist)
@@ -43,7 +43,7 @@ def unpacked(archive: Path, folder: Path) -> Path:
     return folder / archive.stem
 
 
-def check_template(folder: Path, python: Fresh) -> None:
+def check_template(folder: Path, python: Environment) -> None:
     """Lint the template, and import the handler of each function that it has.
 
     Raises:
@@ -51,7 +51,7 @@ def check_template(folder: Path, python: Fresh) -> None:
     """
     file = folder / "ticketlock.json"
     if lint([str(file)], _IS_FOR_PACKAGE) != 0:
-        raise ReleaseError("cfn-lint accepts the template no more: see above")
+        raise ReleaseError("cfn-lint found faults in the template: see above")
     resources = json.loads(file.read_text())["Resources"].values()
     functions = [each["Properties"] for each in resources if each["Type"] == "AWS::Lambda::Function"]
     if not functions:

@@ -6,9 +6,10 @@ in ranges, and has no version here: an index's answer of today would be another 
 
 import tomllib
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from cyclonedx.model import HashAlgorithm, HashType, Property
 from cyclonedx.model.bom import Bom, BomMetaData
@@ -34,9 +35,10 @@ def written(source: Path, version: str, commit: Commit) -> str:
         version: of the package.
         commit: gives the time and the serial number, so that another build has the same.
     """
+    project = tomllib.loads((source / "pyproject.toml").read_text())["project"]
     product = _package("ticketlock", version)
-    product.licenses.add(DisjunctiveLicense(id="Apache-2.0"))
-    parts = [*_asked_for(source), *_contained(source)]
+    product.licenses.add(DisjunctiveLicense(id=project["license"]))
+    parts = [*_asked_for(project), *_contained(source)]
     bom = Bom(
         serial_number=uuid.uuid5(uuid.NAMESPACE_URL, f"{product.purl}?vcs={commit.sha}"),
         metadata=BomMetaData(component=product, timestamp=datetime.fromtimestamp(commit.time_s, UTC)),
@@ -56,9 +58,8 @@ def check(text: str) -> None:
         raise ReleaseError(f"the SBOM does not fit its schema: {error}")
 
 
-def _asked_for(source: Path) -> Iterator[Component]:
+def _asked_for(project: Mapping[str, Any]) -> Iterator[Component]:
     """What pip installs with the package and with each extra."""
-    project = tomllib.loads((source / "pyproject.toml").read_text())["project"]
     for extra, requirements in {"": project["dependencies"], **project["optional-dependencies"]}.items():
         for requirement in requirements:
             part = _package(Requirement(requirement).name, None, reference=f"{extra}:{requirement}")
