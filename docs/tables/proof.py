@@ -16,5 +16,5 @@ def results(file: Path = _FILE) -> str:
         "|---|---|",
     ]
     for title, figures in told["figures"].items():
-        rows.append(f"| {title} | {'; '.join(f'{name}: {figure}' for name, figure in figures.items())} |")
+        rows.append(f"| {title} | {'; '.join(f'{name} **{figure}**' for name, figure in figures.items())} |")
     return "\n".join(rows)

@@ -112,5 +112,5 @@ def test_the_page_has_the_commit_and_the_figures_of_each_part(tmp_path: Path) ->
     file.write_text(json.dumps({"commit": "0f2b", "seconds": 130, "workers": 1, "figures": figures}))
     said, *_, locks, units = results(file).splitlines()
     assert said == "Commit `0f2b`, in 2 minutes with `WORKERS=1`:"
-    assert locks == "| Locks | schedules: 2,000; grants: 9 |"
-    assert units == "| Units | commits: 7 |"
+    assert locks == "| Locks | schedules **2,000**; grants **9** |"
+    assert units == "| Units | commits **7** |"
