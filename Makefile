@@ -172,8 +172,8 @@ proof: install ## what the guarantees rest on: schedules with faults, broken loc
 	@PYTHONPATH=tests $(BIN) -m tools.proof --workers $(WORKERS) $(ARGS)
 
 # TLC needs Java; Maven installs it.
-spec: install ## what TLC finds in spec/: every state of its models, and what breaks without each condition
-	@PYTHONPATH=tests $(BIN) -m specs.check $(ARGS)
+spec: install ## what TLC finds in spec/: every state, what breaks without each condition, whether the code does the same
+	@PYTHONPATH=tests $(BIN) -m property.specs.check $(ARGS)
 
 replay: install ## one schedule of `make proof` again, made shorter: make replay ARGS='--seed 17', or '--units --seed 17'
 	@PYTHONPATH=tests $(BIN) -m property.replay $(ARGS)

@@ -13,7 +13,6 @@ CONSTANTS
   Sharers,     \* the owners that share the lock; the others hold it alone
   Permits,     \* how many of the others may hold it at once
   MostShared,  \* how many sharers may (100 in the code)
-  Lease,       \* how long a grant, or a row, is valid
   Without,     \* conditions that are left out, to see what breaks
   None
 
@@ -33,7 +32,7 @@ Request(op, o) ==
    issued |-> 0,               \* the last ticket that was read
    permits |-> 0,              \* that were read
    seen |-> {},                \* leases that were read: pairs of owner and end
-   ends |-> 0,                 \* the lease that it writes
+   now |-> 0, ends |-> 0,      \* when it is sent, and the end of the lease that it writes
    count |-> 0,                \* by how much it changes the count of waiters
    heals |-> FALSE,            \* whether it makes all tickets void
    shared |-> o \in Sharers,   \* the mode that it claims
@@ -43,7 +42,8 @@ Request(op, o) ==
 ----------------------------------------------------------------------------
 (* What a request requires.                                                *)
 
-AsIRead == {"KNOWN_FORMAT", "NO_GRANT_SINCE_I_READ", "PERMITS_AS_I_SAW", "EXPIRED_HOLDER_AS_SEEN", "NOT_A_HOLDER_YET"}
+AsIRead(r) == {"KNOWN_FORMAT", "NO_GRANT_SINCE_I_READ", "PERMITS_AS_I_SAW", "NOT_A_HOLDER_YET"} \cup
+              IF r.seen = {} THEN {} ELSE {"EXPIRED_HOLDER_AS_SEEN"}
 Creating == {"TakeAtOnce", "MintTicket"}
 Grants == {"TakeAtOnce", "TakeOver", "TakePastTheCount", "TakeMyTurn", "HandOver"}
 Transactions == {"TakeMyTurn", "HandOver", "JoinTogether", "Withdraw"}
@@ -54,10 +54,10 @@ Requires(r) ==
          {"KNOWN_FORMAT", "NO_WAITER_IS_COUNTED", "NOT_A_HOLDER_YET"} \cup
          IF r.shared THEN {"ALL_HOLDERS_SHARE", "A_SHARED_PLACE_IS_FREE", "NOT_CLOSED"}
          ELSE {"A_PERMIT_IS_FREE", "NO_HOLDER_SHARES"}
-    [] r.op = "TakeOver" -> AsIRead \cup {"NO_WAITER_IS_COUNTED"}
-    [] r.op = "TakePastTheCount" -> AsIRead \cup {"NO_TICKET_SINCE_I_READ"}
+    [] r.op = "TakeOver" -> AsIRead(r) \cup {"NO_WAITER_IS_COUNTED"}
+    [] r.op = "TakePastTheCount" -> AsIRead(r) \cup {"NO_TICKET_SINCE_I_READ"}
     [] r.op = "TakeMyTurn" ->
-         AsIRead \cup {"MY_TICKET_IS_NOT_VOID", "ROW_IS_MINE"} \cup IF r.count = 0 THEN {} ELSE {"A_WAITER_IS_COUNTED"}
+         AsIRead(r) \cup {"MY_TICKET_IS_NOT_VOID", "ROW_IS_MINE"} \cup IF r.count = 0 THEN {} ELSE {"A_WAITER_IS_COUNTED"}
     [] r.op = "HandOver" ->
          {"KNOWN_FORMAT", "THE_LAST_HOLDS_WITH_ITS_TOKEN", "NO_GRANT_SINCE_I_READ", "MY_TICKET_IS_NOT_VOID",
           "A_WAITER_IS_COUNTED", "NOT_A_HOLDER_YET", "ROW_IS_MINE"} \cup
@@ -71,8 +71,10 @@ Requires(r) ==
     [] r.op = "DeleteStaleRow" -> {"ROW_IS_AS_I_SAW"}
     [] r.op = "Withdraw" -> {"A_WAITER_IS_COUNTED", "MY_TICKET_IS_NOT_VOID", "NOT_A_HOLDER_YET", "ROW_IS_MINE"}
     [] r.op = "Renew" -> {"I_HOLD_WITH_MY_TOKEN", "MY_LEASE_IS_NOT_OVER", "MY_LEASE_GROWS"}
+    [] r.op = "SetData" -> {"I_HOLD_WITH_MY_TOKEN", "MY_LEASE_IS_NOT_OVER"}  \* which changes nothing that is told here
     [] r.op = "WriteWholeLease" -> {"I_HOLD_WITH_MY_TOKEN", "MY_LEASE_IS_AS_I_SAW"}
     [] r.op = "Release" -> {"I_HOLD_WITH_MY_TOKEN", IF r.shared THEN "I_SHARE" ELSE "I_DO_NOT_SHARE"}
+    [] r.op \in {"SetLimit", "UnsetLimit"} -> {"KNOWN_FORMAT"}  \* Permits says what they do with the number
 
 OfRows == {"NO_SUCH_ROW", "ROW_IS_MINE", "ROW_LEASE_GROWS", "ROW_IS_AS_I_SAW"}
 
@@ -104,7 +106,7 @@ Holds(c, r) ==  \* whether a condition of a request holds
     [] c = "I_HOLD_WITH_MY_TOKEN" -> isHolding /\ mine.token = r.token
     [] c = "I_SHARE" -> isHolding /\ mine.shared
     [] c = "I_DO_NOT_SHARE" -> ~(isHolding /\ mine.shared)
-    [] c = "MY_LEASE_IS_NOT_OVER" -> isHolding /\ mine.ends > r.ends - Lease
+    [] c = "MY_LEASE_IS_NOT_OVER" -> isHolding /\ mine.ends > r.now
     [] c = "MY_LEASE_GROWS" -> isHolding /\ mine.ends < r.ends
     [] c = "MY_LEASE_IS_AS_I_SAW" -> isHolding /\ <<r.owner, mine.ends>> \in r.seen
     [] c = "NO_SUCH_ROW" -> ~isThere
@@ -144,12 +146,13 @@ NewLock(r, epoch) ==
                             !.voidUpTo = IF r.heals THEN r.issued ELSE @], r)
     [] r.op = "TakeMyTurn" -> Granting([l EXCEPT !.waiting = @ - r.count], r)
     [] r.op = "HandOver" -> Granting(Releasing([l EXCEPT !.waiting = @ - 1], r.last, r.last \in Sharers), r)
-    [] r.op = "MintTicket" -> [l EXCEPT !.issued = @ + 1, !.waiting = @ + 1, !.at = r.ends - Lease]
-    [] r.op = "JoinTogether" -> [l EXCEPT !.issued = @ + 1, !.waiting = @ + r.count, !.at = r.ends - Lease]
+    [] r.op = "MintTicket" -> [l EXCEPT !.issued = @ + 1, !.waiting = @ + 1, !.at = r.now]
+    [] r.op = "JoinTogether" -> [l EXCEPT !.issued = @ + 1, !.waiting = @ + r.count, !.at = r.now]
     [] r.op = "Withdraw" -> [l EXCEPT !.waiting = @ - 1]
     [] r.op \in {"Renew", "WriteWholeLease"} ->
          IF r.owner \in DOMAIN l.holders THEN [l EXCEPT !.holders[r.owner].ends = r.ends] ELSE l
     [] r.op = "Release" -> Releasing(l, r.owner, r.shared)
+    [] r.op = "SetLimit" -> l
     [] OTHER -> lock
 
 NewRows(r) ==

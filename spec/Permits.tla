@@ -26,7 +26,8 @@ VARIABLES
 vars == <<lock, seen, late, left, past>>
 
 Request(op, u, v) ==
-  [op |-> op, user |-> u, limit |-> 0,
+  [op |-> op, user |-> u, asks |-> IF u = None THEN 0 ELSE Asks[u], since |-> IF u = None THEN None ELSE Since[u],
+   limit |-> 0, isFirst |-> v = None,
    keptUntil |-> IF v = None THEN None ELSE v.keptUntil, wereKeptUntil |-> IF v = None THEN None ELSE v.wereKeptUntil]
 
 (* What a request of a user does with the number, by the item v that it has read. *)
@@ -46,22 +47,20 @@ Requires(r) ==
     [] r.op = "LATER" -> {"MY_PERMITS_ARE_LATER", "A_PERMIT_OF_MINE_IS_FREE"}
     [] r.op = "LATER_BENEATH_A_LIMIT" -> {"MY_PERMITS_ARE_LATER_BENEATH_A_LIMIT"}
     [] r.op = "SetLimit" ->
-         IF r.keptUntil # None THEN {"LIMIT_AS_I_SAW"}
+         IF r.isFirst THEN {}
+         ELSE IF r.keptUntil # None THEN {"LIMIT_AS_I_SAW"}
          ELSE {"NO_LIMIT_IS_SET", IF r.wereKeptUntil = None THEN "NO_LIMIT_UNSET_YET" ELSE "LIMIT_UNSET_AS_I_SAW"}
     [] r.op = "UnsetLimit" -> {"LIMIT_AS_I_SAW"} \cup IF r.limit = 0 THEN {} ELSE {"NO_USER_HAS_ASKED"}
 
-AsAsked(u) == lock.permits = Asks[u] \/ lock.keptUntil # None
+AsAsked(r) == lock.permits = r.asks \/ lock.keptUntil # None
 Holds(c, r) ==
-  LET u == r.user
-      asks == Asks[u]
-  IN
-  CASE c = "PERMITS_AS_ASKED" -> AsAsked(u)
-    [] c = "PERMITS_AS_ASKED_OR_LATER" -> AsAsked(u) \/ (lock.since # None /\ lock.since >= Since[u])
+  CASE c = "PERMITS_AS_ASKED" -> AsAsked(r)
+    [] c = "PERMITS_AS_ASKED_OR_LATER" -> AsAsked(r) \/ (lock.since # None /\ lock.since >= r.since)
     [] c = "MY_PERMITS_ARE_LATER" ->
-         lock.keptUntil = None /\ IF lock.since = None THEN lock.permits = asks ELSE lock.since < Since[u]
+         lock.keptUntil = None /\ IF lock.since = None THEN lock.permits = r.asks ELSE lock.since < r.since
     [] c = "MY_PERMITS_ARE_LATER_BENEATH_A_LIMIT" ->
-         lock.keptUntil # None /\ IF lock.since = None THEN lock.ofUsers \in {None, asks} ELSE lock.since < Since[u]
-    [] c = "A_PERMIT_OF_MINE_IS_FREE" -> lock.held < asks
+         lock.keptUntil # None /\ IF lock.since = None THEN lock.ofUsers \in {None, r.asks} ELSE lock.since < r.since
+    [] c = "A_PERMIT_OF_MINE_IS_FREE" -> lock.held < r.asks
     [] c = "NO_LIMIT_IS_SET" -> lock.keptUntil = None
     [] c = "NO_LIMIT_UNSET_YET" -> lock.wereKeptUntil = None
     [] c = "LIMIT_AS_I_SAW" -> lock.keptUntil = r.keptUntil
@@ -72,22 +71,21 @@ OfUsers == {"OWN", "LEFT", "OF_NO_TIME", "LATER", "LATER_BENEATH_A_LIMIT"}
 Creating == {"OWN", "OF_NO_TIME", "LATER", "SetLimit"}
 HasRoom(r) == r.op \notin OfUsers \ {"LATER"} \/ lock.held < lock.permits  \* A_PERMIT_IS_FREE, as in LockTable
 Allows(r) ==
-  IF lock = None THEN r.op \in Creating /\ r.keptUntil = None
-  ELSE HasRoom(r) /\ \A c \in Requires(r) \ Without : Holds(c, r)
+  IF lock = None THEN r.op \in Creating /\ r.isFirst
+  ELSE ~(r.op = "SetLimit" /\ r.isFirst) /\ HasRoom(r) /\ \A c \in Requires(r) \ Without : Holds(c, r)
 
 NewItem(permits) ==
   [permits |-> permits, since |-> None, ofUsers |-> None, keptUntil |-> None, wereKeptUntil |-> None, held |-> 0]
 KeptNext(r) ==
   IF r.keptUntil # None THEN r.keptUntil + 1 ELSE IF r.wereKeptUntil # None THEN r.wereKeptUntil + 1 ELSE 1
 NewLock(r) ==
-  LET u == r.user
-      l == IF lock = None THEN NewItem(IF r.op = "SetLimit" THEN r.limit ELSE Asks[u]) ELSE lock
+  LET l == IF lock = None THEN NewItem(IF r.op = "SetLimit" THEN r.limit ELSE r.asks) ELSE lock
       takes == [l EXCEPT !.held = @ + 1]
   IN
   CASE r.op \in {"OWN", "LEFT"} -> takes
     [] r.op = "OF_NO_TIME" -> [takes EXCEPT !.since = IF @ = None THEN 0 ELSE @]
-    [] r.op = "LATER" -> [takes EXCEPT !.permits = Asks[u], !.since = Since[u]]
-    [] r.op = "LATER_BENEATH_A_LIMIT" -> [takes EXCEPT !.ofUsers = Asks[u], !.since = Since[u]]
+    [] r.op = "LATER" -> [takes EXCEPT !.permits = r.asks, !.since = r.since]
+    [] r.op = "LATER_BENEATH_A_LIMIT" -> [takes EXCEPT !.ofUsers = r.asks, !.since = r.since]
     [] r.op = "SetLimit" ->
          [l EXCEPT !.ofUsers = IF lock = None \/ r.keptUntil # None THEN @ ELSE l.permits, !.permits = r.limit,
                    !.keptUntil = KeptNext(r), !.wereKeptUntil = None]

@@ -9,6 +9,7 @@ EXTENDS LockTable
 
 CONSTANTS
   Owners,      \* each is one acquisition
+  Lease,       \* how long a grant, or a row, is valid
   Limits,      \* the permits that an operator may set
   Error,       \* by how much a process may be wrong about the table's time
   Tickets,     \* no ticket after this one is minted
@@ -34,7 +35,7 @@ Once(f) == f \in faults /\ Cardinality(Faults \ faults) < MostFaults /\ faults' 
 LongOver == -(Error + 1)
 IsOver(ends, e) == ends < -e
 Later(t) == Max(t - 1, LongOver)
-LaterRequest(r) == [r EXCEPT !.ends = Later(@), !.seen = {<<s[1], Later(s[2])>> : s \in @}]
+LaterRequest(r) == [r EXCEPT !.now = Later(@), !.ends = Later(@), !.seen = {<<s[1], Later(s[2])>> : s \in @}]
 LaterLock(l) ==
   IF l = None THEN None
   ELSE [l EXCEPT !.at = Later(@), !.holders = [h \in DOMAIN @ |-> [@[h] EXCEPT !.ends = Later(@)]]]
@@ -77,7 +78,7 @@ MayEnter(v, o, t, e) ==
 (* What an owner may send, after it has read the view v.                   *)
 
 OnRow(op, o, t) == [Request(op, o) EXCEPT !.ticket = t]
-Leased(op, o, e) == [Request(op, o) EXCEPT !.ends = Lease + e]
+Leased(op, o, e) == [Request(op, o) EXCEPT !.now = e, !.ends = Lease + e]
 WithToken(r) == [r EXCEPT !.token = me[r.owner].token]
 AsRead(r, v, e) ==
   [r EXCEPT !.token = v.lock.token, !.issued = v.lock.issued, !.permits = v.lock.permits,
@@ -184,7 +185,7 @@ Replied(o, r, isApplied, byTheLock) ==
   IN
   CASE r.op \in Grants \ {"HandOver"} -> IF isApplied THEN Granted(k, lock'.token, r.ends) ELSE k
     [] r.op = "MintTicket" ->
-         IF isApplied THEN [k EXCEPT !.pc = "minted", !.ticket = lock'.issued, !.ends = r.ends - Lease] ELSE k
+         IF isApplied THEN [k EXCEPT !.pc = "minted", !.ticket = lock'.issued, !.ends = r.now] ELSE k
     [] r.op = "PutRow" -> IF hasRow THEN Waits(k, r.ticket) ELSE [k EXCEPT !.ends = LongOver]
     [] r.op = "JoinTogether" -> IF hasRow THEN Waits(k, r.ticket) ELSE k
     [] r.op = "ExtendRow" -> IF hasRow THEN k ELSE [k EXCEPT !.pc = "asks"]
@@ -333,7 +334,8 @@ LeasesGrow == [][Tick \/ /\ \A h \in Stayed : lock'.holders[h].ends >= lock.hold
                          /\ \A t \in DOMAIN rows \cap DOMAIN rows' : rows'[t].ends >= rows[t].ends]_vars
 NoLeaseRevived ==
   [][\A h \in Stayed : me[h].pc = "holds" /\ lock.holders[h].ends < 0 => lock'.holders[h].ends <= 0]_vars
-NewerFormatStays == [][lock # None /\ lock.format > 1 => Tick \/ lock' = lock]_vars
+NewerFormatStays ==  \* an older version grants nothing, and mints no ticket; who holds may leave
+  [][lock # None /\ lock.format > 1 /\ lock' # None => lock'.token = lock.token /\ lock'.issued = lock.issued]_vars
 RoomForEachGrant ==
   [][\A h \in Came :
        LET holding == {g \in Holding(lock') : lock'.holders[g].ends > 0}

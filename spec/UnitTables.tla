@@ -1,121 +1,156 @@
 ----------------------------- MODULE UnitTables -----------------------------
 (***************************************************************************)
-(* The items that units write, and the records of units, in their tables:  *)
-(* what each request of src/ticketlock/units requires and does.  Units     *)
-(* says who sends which request, and what goes wrong.                      *)
+(* The items that units write, and the units table: what each request of   *)
+(* src/ticketlock/units requires and does.  Units and UnitRecords say who  *)
+(* sends which request, and what goes wrong.                               *)
 (***************************************************************************)
 EXTENDS Integers, FiniteSets, TLC
 
 CONSTANTS
   Units,         \* numbers; a smaller one is older
   Keys,          \* of items
-  Reads,         \* by unit, the keys that it reads
-  Writes,        \* by unit, the keys that it writes, with "put" or "delete"; it reads them, too
-  Name,          \* by unit, its name, or None
-  Coordinators,  \* the units that go on with the saved unit, one after the other
-  Absent, Unversioned,  \* in place of a version: there is no item, or no unit has written it
+  Absent, Unversioned, Foreign,  \* in place of a version: there is no item, it has none, no unit has written it
   Without,       \* conditions that are left out, to see what breaks
   None
 
 VARIABLES
   item,     \* by key: its version, which is the unit that wrote it last, and its mark
   head,     \* by unit: the head of its record, or None
-  saved,    \* the head of the saved unit's record
-  receipt   \* by name: who has used it or given it up, or None
+  saved,    \* the head of a saved unit's record, or None
+  receipt,  \* by name: who has used it or given it up, or None
+  row       \* other rows: of what a saved unit has read, the try that wrote it; of an owner, until when it stays; or 0
+stored == <<item, head, saved, receipt, row>>
 
-AllReads(u) == Reads[u] \cup DOMAIN Writes[u]
-After(u, k) == IF Writes[u][k] = "delete" THEN Absent ELSE u
 NoMark(k) == item[k].mark = None
-Names == {Name[u] : u \in Units} \ {None}
+
+(* A request that does not use a field leaves it as it is here.            *)
+Request(op, u) ==
+  [op |-> op, unit |-> u,
+   keys |-> {}, seen |-> <<>>,         \* items, and the versions that were read; None for one that was not read
+   writes |-> <<>>,                    \* by key, "put" or "delete"; the other items are only read
+   kind |-> None,                      \* of the marks that it removes
+   name |-> None, receipt |-> None,    \* the unit's name, and its receipt that was read
+   isResumed |-> FALSE, rev |-> 0,     \* whether it ends a saved unit, too, and at which revision
+   lease |-> 0, owner |-> None,        \* of the head that it writes, or has read
+   number |-> 0, until |-> 0]          \* of a try, or of what is put in place of a value; until when a row stays
 
 ----------------------------------------------------------------------------
-(* What a request requires, and what it does if it is allowed.             *)
+(* What a request requires.                                                *)
 
-Request(op, u) ==
-  [op |-> op, unit |-> u, keys |-> {}, seen |-> <<>>, kind |-> None, lease |-> 0, rev |-> 0, receipt |-> None]
-
-OfItems == {"UNMARKED", "AT_THE_VERSION_I_SAW", "NEVER_WRITTEN_BY_A_UNIT", "ABSENT"}
-OfName(r) == {IF r.receipt = None THEN "NO_SUCH_ROW" ELSE "RECEIPT_GIVEN_UP_AS_I_SAW"}
-OfSaved == {"HEAD_IS_PENDING", "REV_AS_I_SAW"}
-Beside(r) == (IF Name[r.unit] = None THEN {} ELSE OfName(r)) \cup (IF r.unit \in Coordinators THEN OfSaved ELSE {})
+OfItem(k, r) ==
+  CASE r.seen[k] = None -> "OF_UNITS_ALONE"
+    [] r.seen[k] = Absent -> "ABSENT"
+    [] r.seen[k] = Unversioned -> "NEVER_WRITTEN_BY_A_UNIT"
+    [] OTHER -> "AT_THE_VERSION_I_SAW"
+OfItems(r) == IF r.keys = {} THEN {} ELSE {"UNMARKED"} \cup {OfItem(k, r) : k \in r.keys}
+OfName(r) ==
+  IF r.name = None THEN {} ELSE {IF r.receipt = None THEN "NO_SUCH_ROW" ELSE "RECEIPT_GIVEN_UP_AS_I_SAW"}
+OfMyHead == {"KNOWN_FORMAT", "HEAD_IS_PENDING", "REV_AS_I_SAW"}
+Beside(r) == OfName(r) \cup IF r.isResumed THEN OfMyHead ELSE {}
 
 Requires(r) ==
-  CASE r.op = "CommitNatively" -> OfItems \cup Beside(r)
+  CASE r.op = "CommitNatively" -> OfItems(r) \cup Beside(r)
     [] r.op = "Open" -> {"NO_SUCH_ROW"}
-    [] r.op = "Mark" -> {"UNMARKED", "AT_THE_VERSION_I_SAW"}
-    [] r.op = "MarkWithHead" -> OfItems \cup {"HEAD_IS_PENDING"}
-    [] r.op = "Commit" -> OfItems \cup {"HEAD_IS_PENDING"} \cup Beside(r)
-    [] r.op = "Renew" -> {"HEAD_IS_PENDING"}
-    [] r.op = "RollBack" -> {"HEAD_IS_PENDING"}
-    [] r.op = "RollBackExpired" -> {"HEAD_IS_PENDING", "LEASE_AS_I_SAW"}
-    [] r.op = "Finish" -> {"MARKED_BY_THE_UNIT"}
-    [] r.op = "Unmark" -> {"MARKED_BY_THE_UNIT"} \cup IF r.kind = "insert" THEN {"ONLY_HOLDS_A_PLACE"} ELSE {}
+    [] r.op = "Mark" -> OfItems(r)
+    [] r.op = "MarkWithHead" -> OfItems(r) \cup OfMyHead
+    [] r.op = "Commit" -> OfItems(r) \cup OfMyHead \cup Beside(r)
+    [] r.op = "NoteRows" -> OfMyHead  \* how many there are, of what it writes or has marked
+    [] r.op = "Renew" -> OfMyHead \cup {"LEASE_ENDS_BEFORE"}
+    [] r.op = "RollBack" -> {"KNOWN_FORMAT", "HEAD_IS_PENDING"}
+    [] r.op = "RollBackExpired" -> {"KNOWN_FORMAT", "HEAD_IS_PENDING", "LEASE_AS_I_SAW"}
+    [] r.op = "RollBackOfOwner" -> {"KNOWN_FORMAT", "HEAD_IS_PENDING", "OWNER_AS_ASKED"}
+    [] r.op \in {"Finish", "Unmark", "Correct"} ->
+         {"MARKED_BY_THE_UNIT"} \cup IF r.kind = "insert" THEN {"ONLY_HOLDS_A_PLACE"} ELSE {}
     [] r.op = "Close" -> {"HEAD_IS_FINAL"}
+    [] r.op = "Forget" -> {"HEAD_IS_CLOSED"}
     [] r.op = "GiveUpName" -> OfName(r)
-    [] r.op = "Claim" -> OfSaved
-    [] r.op \in {"Save", "EndSaved"} -> OfSaved
+    [] r.op = "Save" -> IF r.rev = 0 THEN {"NO_SUCH_ROW"} ELSE OfMyHead
+    [] r.op \in {"Claim", "EndSaved"} -> OfMyHead
+    [] r.op = "PutSavedRow" -> {"NOT_WRITTEN_SINCE_THIS_TRY"}
+    [] r.op = "PutRowOfOwner" -> {"NO_ROW_THAT_STAYS_AS_LONG"}
 
-OnTheHead == {"MarkWithHead", "Commit", "Renew", "RollBack", "RollBackExpired"}
-Holds(c, r) ==
+OnTheHead == {"MarkWithHead", "Commit", "NoteRows", "Renew", "RollBack", "RollBackExpired", "RollBackOfOwner"}
+OfSaved == {"Save", "Claim", "EndSaved"}
+Heads(r) ==  \* that it requires something of; the revision of one that was not saved never changes
+  (IF r.op \in OnTheHead THEN {head[r.unit]} ELSE {}) \cup (IF r.op \in OfSaved \/ r.isResumed THEN {saved} ELSE {})
+
+Holds(c, r) ==  \* whether a condition of a request holds
   LET h == head[r.unit]
-      the == CHOOSE k \in r.keys : TRUE
+      is == receipt[r.name]
   IN
   CASE c = "UNMARKED" -> \A k \in r.keys : NoMark(k)
-    [] c = "AT_THE_VERSION_I_SAW" -> \A k \in r.keys : r.seen[k] \in Units => item[k].version = r.seen[k]
+    [] c = "AT_THE_VERSION_I_SAW" -> \A k \in r.keys : r.seen[k] \notin {None, Absent, Unversioned} => item[k].version = r.seen[k]
     [] c = "NEVER_WRITTEN_BY_A_UNIT" -> \A k \in r.keys : r.seen[k] = Unversioned => item[k].version = Unversioned
     [] c = "ABSENT" -> \A k \in r.keys : r.seen[k] = Absent => item[k].version = Absent /\ NoMark(k)
-    [] c = "NO_SUCH_ROW" -> IF r.op = "Open" THEN h = None ELSE receipt[Name[r.unit]] = None
-    [] c = "HEAD_IS_PENDING" -> /\ r.op \in OnTheHead => h # None /\ h.state = "pending"
-                                /\ OfSaved \subseteq Requires(r) => saved.state = "pending"
-    [] c = "REV_AS_I_SAW" -> saved.rev = r.rev
+    [] c = "OF_UNITS_ALONE" -> \A k \in r.keys : r.seen[k] = None => item[k].version # Foreign
+    [] c = "NO_SUCH_ROW" -> /\ r.op = "Open" => h = None
+                            /\ r.op = "Save" => saved = None
+                            /\ r.name # None => is = None
+    [] c = "KNOWN_FORMAT" -> \A g \in Heads(r) : g # None /\ g.format = 1
+    [] c = "HEAD_IS_PENDING" -> \A g \in Heads(r) : g # None /\ g.state = "pending"
+    [] c = "REV_AS_I_SAW" -> r.op \in OfSaved \/ r.isResumed => saved # None /\ saved.rev = r.rev
+    [] c = "LEASE_ENDS_BEFORE" -> h # None /\ h.lease < r.lease
     [] c = "LEASE_AS_I_SAW" -> h # None /\ h.lease = r.lease
-    [] c = "HEAD_IS_FINAL" -> h # None /\ h.state # "pending"
-    [] c = "MARKED_BY_THE_UNIT" -> ~NoMark(the) /\ item[the].mark.unit = r.unit
-    [] c = "ONLY_HOLDS_A_PLACE" -> ~NoMark(the) /\ item[the].mark.kind = "insert" /\ item[the].version = Absent
-    [] c = "RECEIPT_GIVEN_UP_AS_I_SAW" ->
-         LET is == receipt[Name[r.unit]] IN is = None \/ (is = r.receipt /\ is.state = "rolledBack")
+    [] c = "OWNER_AS_ASKED" -> h # None /\ h.owner = r.owner
+    [] c = "HEAD_IS_FINAL" -> h # None /\ h.state \in {"committed", "rolledBack"}
+    [] c = "HEAD_IS_CLOSED" -> h # None /\ h.isClosed
+    [] c = "MARKED_BY_THE_UNIT" -> \A k \in r.keys : ~NoMark(k) /\ item[k].mark.unit = r.unit
+    [] c = "ONLY_HOLDS_A_PLACE" ->
+         \A k \in r.keys : ~NoMark(k) /\ item[k].mark.kind = "insert" /\ item[k].version = Absent
+    [] c = "RECEIPT_GIVEN_UP_AS_I_SAW" -> is = None \/ (is = r.receipt /\ is.state = "rolledBack")
+    [] c = "NOT_WRITTEN_SINCE_THIS_TRY" -> row.saved < r.number
+    [] c = "NO_ROW_THAT_STAYS_AS_LONG" -> row.until < r.until
 
 Allows(r) == \A c \in Requires(r) \ Without : Holds(c, r)
 
+----------------------------------------------------------------------------
+(* What it does if it is allowed.                                          *)
+
 Bare(v) == [version |-> v, mark |-> None]
+After(k, r) == Bare(IF r.writes[k] = "delete" THEN Absent ELSE r.unit)
 NewItem(k, r) ==
-  LET u == r.unit
-      was == item[k]
+  LET was == item[k]
   IN
   IF k \notin r.keys THEN was
-  ELSE CASE r.op = "CommitNatively" -> IF k \in DOMAIN Writes[u] THEN Bare(After(u, k)) ELSE was
+  ELSE CASE r.op = "CommitNatively" -> IF k \in DOMAIN r.writes THEN After(k, r) ELSE was
          [] r.op \in {"Mark", "MarkWithHead"} ->
               [was EXCEPT !.mark =
-                 [unit |-> u, kind |-> IF r.seen[k] = Absent THEN "insert"
-                                       ELSE IF k \in DOMAIN Writes[u] THEN "write" ELSE "read"]]
-         [] r.op = "Finish" -> IF k \in DOMAIN Writes[u] THEN Bare(After(u, k)) ELSE Bare(was.version)
+                 [unit |-> r.unit, kind |-> IF r.seen[k] = Absent THEN "insert"
+                                            ELSE IF k \in DOMAIN r.writes THEN "write" ELSE "read"]]
+         [] r.op = "Finish" -> IF k \in DOMAIN r.writes THEN After(k, r) ELSE Bare(was.version)
          [] r.op = "Unmark" -> IF r.kind = "insert" THEN Bare(Absent) ELSE Bare(was.version)
+         [] r.op = "Correct" -> Bare(IF r.kind = "insert" THEN Absent ELSE r.number)
          [] OTHER -> was
 
+Pending == [state |-> "pending", lease |-> 0, owner |-> None, isOver |-> FALSE, isClosed |-> FALSE, format |-> 1]
 NewHead(r) ==
   LET h == head[r.unit]
-      pending == [state |-> "pending", lease |-> 1, isOver |-> FALSE, isClosed |-> FALSE]
-      is == IF h = None THEN pending ELSE h
+      is == IF h = None THEN [Pending EXCEPT !.state = "no state"] ELSE h  \* an update makes what is not there
   IN
-  CASE r.op = "Open" -> pending
-    [] r.op = "Renew" -> [is EXCEPT !.lease = @ + 1, !.isOver = FALSE]
+  CASE r.op = "Open" -> [Pending EXCEPT !.lease = r.lease]
+    [] r.op = "Renew" -> [is EXCEPT !.lease = r.lease, !.isOver = FALSE]
     [] r.op = "Commit" -> [is EXCEPT !.state = "committed"]
-    [] r.op \in {"RollBack", "RollBackExpired"} -> [is EXCEPT !.state = "rolledBack"]
-    [] r.op = "Close" -> IF h = None THEN [pending EXCEPT !.state = "no state"] ELSE [is EXCEPT !.isClosed = TRUE]
+    [] r.op \in {"RollBack", "RollBackExpired", "RollBackOfOwner"} -> [is EXCEPT !.state = "rolledBack"]
+    [] r.op = "Close" -> [is EXCEPT !.isClosed = TRUE]
+    [] r.op = "Forget" -> is
     [] OTHER -> h
 
 Deciding == {"CommitNatively", "Commit"}
 NewReceipt(r) ==
-  LET n == Name[r.unit]
-  IN  CASE n = None -> receipt
-        [] r.op \in Deciding -> [receipt EXCEPT ![n] = [state |-> "committed", by |-> r.unit]]
-        [] r.op = "GiveUpName" -> [receipt EXCEPT ![n] = [state |-> "rolledBack", by |-> r.rev]]
-        [] OTHER -> receipt
+  CASE r.name = None -> receipt
+    [] r.op \in Deciding -> [receipt EXCEPT ![r.name] = [state |-> "committed", by |-> r.unit]]
+    [] r.op = "GiveUpName" -> [receipt EXCEPT ![r.name] = [state |-> "rolledBack", by |-> r.number]]
+    [] OTHER -> receipt
 
 NewSaved(r) ==
-  CASE r.op \in Deciding /\ r.unit \in Coordinators -> [saved EXCEPT !.state = "committed"]
+  CASE r.op \in Deciding /\ r.isResumed -> [saved EXCEPT !.state = "committed"]
     [] r.op = "Claim" -> [saved EXCEPT !.rev = @ + 1, !.coordinator = r.unit]
-    [] r.op = "Save" -> [saved EXCEPT !.rev = @ + 1]
+    [] r.op = "Save" -> [state |-> "pending", rev |-> r.rev + 1, coordinator |-> r.unit, format |-> 1]
     [] r.op = "EndSaved" -> [saved EXCEPT !.state = "rolledBack"]
     [] OTHER -> saved
+
+NewRow(r) ==
+  CASE r.op = "PutSavedRow" -> [row EXCEPT !.saved = r.number]
+    [] r.op = "PutRowOfOwner" -> [row EXCEPT !.until = r.until]
+    [] OTHER -> row
 =============================================================================

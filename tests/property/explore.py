@@ -101,12 +101,12 @@ def mixed(chance: Chance) -> Faults:
     return Faults(**{name: rate * [1, 0, 5][chance.pick(3)] for name, rate in asdict(_RATES).items()})
 
 
-def begun(chance: Chance, faults: Faults, limits: Caps = REAL) -> World:
+def begun(chance: Chance, faults: Faults, limits: Caps = REAL, kind: type[World] = World) -> World:
     """A world with its machines, about to begin; its caps must be set."""
     permits = min([1, 1, 1, 2, 3][chance.pick(5)], limits.holders)
     wakes, take_ms = chance.pick(2) == 1, [0, None, None, 5, 50][chance.pick(5)]
     in_steps = take_ms is None
-    world = World(
+    world = kind(
         chance, faults, permits, wakes=wakes, caps=limits, transactions_take_ms=take_ms or 0, in_steps=in_steps
     )
     is_deployed = chance.pick(4) == 3
@@ -149,12 +149,13 @@ def with_crashed_readers(world: World) -> None:
     world.checker.struck()
 
 
-def run(chance: Chance, faults: Faults | None = None, limits: Caps | None = None) -> World:
+def run(chance: Chance, faults: Faults | None = None, limits: Caps | None = None, kind: type[World] = World) -> World:
     """One schedule, to its end.
 
     Args:
         faults: how often each fault is injected; None for a mixture.
         limits: the protocol's caps; None for a mixture.
+        kind: one that records what happens in it, perhaps.
 
     Raises:
         Broken, Unexpected: a promise was broken, or another error was raised; its note lists the injected faults and
@@ -163,7 +164,7 @@ def run(chance: Chance, faults: Faults | None = None, limits: Caps | None = None
     faults = faults or mixed(chance)
     limits = limits or caps.drawn(chance)
     with limits.set():
-        world = begun(chance, faults, limits)
+        world = begun(chance, faults, limits, kind)
         world.checker.is_fair = world.faults == Faults()
         world.checker.log += limits.in_words()
         with noted(world.checker.log):

@@ -36,9 +36,6 @@ RARELY_CAUGHT = {
     "not equal for the limit",
     "an expired holder removed though it has renewed",
     "a turn without the token that was seen",
-    "without the condition MY_LEASE_IS_AS_I_SAW",
-    "without the condition PERMITS_AS_I_SAW",
-    "without the condition ROW_IS_AS_I_SAW",
     "a lease settled by what is known now",
     "a transaction without a token",
     "the Date of a reply to a frozen machine",
@@ -57,8 +54,6 @@ BEGINS_AT = {
     "a withdrawal that does nothing": 28,
     "no room beside a holder": 399,
     "past the count without checking the room": 558,
-    "without the condition NO_TICKET_SINCE_I_READ": 33,
-    "without the condition ROW_LEASE_GROWS": 56,
 }
 """The seeds at which the search for a variant begins, where it would take seconds from 0. All others come after it."""
 CAUGHT_BY_EVERY = (

@@ -146,6 +146,7 @@ def hand_over(
         now,
         changes,
         every(
+            only_if.KNOWN_FORMAT,
             only_if.THE_LAST_HOLDS_WITH_ITS_TOKEN,
             only_if.NO_GRANT_SINCE_I_READ,
             only_if.MY_TICKET_IS_NOT_VOID,
@@ -177,6 +178,7 @@ def _as_i_read(claim: Claim, seen: LockItem, expired: Sequence[Holder]) -> tuple
     permits = numbering(claim, seen)
     # The room was counted in what was read. Without a grant since, the holders are the same, or fewer.
     return (
+        only_if.KNOWN_FORMAT,
         only_if.PERMITS_AS_I_SAW,
         *([permits.condition] if permits.changes else []),
         *(only_if.expired_holder_as_seen(position) for position in range(len(expired))),

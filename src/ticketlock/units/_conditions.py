@@ -3,6 +3,9 @@
 ``#mark`` and ``#version`` are the attributes that units add to a user's item, ``#key`` is its partition key.
 """
 
+ANYHOW = ""
+"""Whatever is there: repeated, late, or after another one, the write does no harm."""
+
 UNMARKED = "attribute_not_exists(#mark)"
 AT_THE_VERSION_I_SAW = "#version = :seen"
 NEVER_WRITTEN_BY_A_UNIT = "attribute_not_exists(#version) AND attribute_exists(#key)"
@@ -15,18 +18,13 @@ ONLY_HOLDS_A_PLACE = "#mark.#kind = :insert AND attribute_not_exists(#version)"
 # In the units table.
 NO_SUCH_ROW = "attribute_not_exists(#unit)"
 NO_ROW_THAT_STAYS_AS_LONG = "attribute_not_exists(#unit) OR (#ttl < :until AND #format = :format)"
-ROW_IS_THERE = "attribute_exists(#unit)"
 NOT_WRITTEN_SINCE_THIS_TRY = "attribute_not_exists(#unit) OR #try < :try"
-NO_HEAD = "attribute_not_exists(#state)"
 KNOWN_FORMAT = "#format = :format"
 HEAD_IS_PENDING = "#state = :pending"
 REV_AS_I_SAW = "#rev = :rev"
 LEASE_ENDS_BEFORE = "#lease < :lease"
-KEYS_AS_I_SAW = "#keys = :before"
 LEASE_AS_I_SAW = "#lease = :seen_lease"
 OWNER_AS_ASKED = "#owner = :owner"
 HEAD_IS_FINAL = "attribute_exists(#state) AND #state <> :pending"
-HEAD_IS_COMMITTED = "#state = :committed"
-HEAD_IS_NOT_CLOSED = "attribute_not_exists(closed)"
 HEAD_IS_CLOSED = "attribute_exists(closed)"
 RECEIPT_GIVEN_UP_AS_I_SAW = "attribute_not_exists(#unit) OR (#state = :rolled_back AND #by = :seen_by)"

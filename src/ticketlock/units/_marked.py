@@ -32,7 +32,7 @@ from ticketlock.units._commit import (
 from ticketlock.units._marks import INSERT, Mark, MarkKind, Marks
 from ticketlock.units._meeting import Marked, Meeting, close, finish, is_for_contents, met_at, not_finished, unmark
 from ticketlock.units._packing import Entry, packed
-from ticketlock.units._record import LEASE_MS, UnitRecord, UnitRecords, ended, with_pieces
+from ticketlock.units._record import LEASE_MS, UnitRecord, UnitRecords, ended, is_renewed, with_pieces
 from ticketlock.units._state import OwnRecord
 from ticketlock.units._work import MOST_ACTIONS, ItemState, chunks, conflict, that_fit_together
 from ticketlock.wire._actions import Item, Reply
@@ -162,7 +162,7 @@ class MarkedCommit:
         until_ms = self._leased(now)
         reply = yield self._records.renew(self._head, until_ms)
         self._note(reply)
-        if not reply.applied:
+        if not is_renewed(reply, until_ms):
             raise self._ended(reply.item)
 
     # Marks.

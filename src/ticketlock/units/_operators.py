@@ -693,10 +693,9 @@ def _corrects(
         "why": {"S": correction.why},
         "refusal": {"S": str(refused)},
     }
-    check = records.is_not_finished(left.head)
     kept = records.keep_correction(left.head, correction.id, row, left.entry, now.latest_ms)
-    # If it is refused, the item, or the unit, is finished by now: the next look says so.
-    yield TransactWrite((check, kept, _ends(left, correction, marks)))
+    # If it is refused, the item is finished by now: the next look says so.
+    yield TransactWrite((kept, _ends(left, correction, marks)))
 
 
 def _ends(left: Unfinished, correction: Correction, marks: Marks) -> Write:

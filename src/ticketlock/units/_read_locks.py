@@ -16,7 +16,7 @@ from ticketlock.units._marked import CLOCKS_DRIFT_MS, MarkedCommit, entry_of
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Marked, Meeting
 from ticketlock.units._packing import Entry, packed
-from ticketlock.units._record import LEASE_MS, UnitRecord, UnitRecords, with_pieces
+from ticketlock.units._record import LEASE_MS, UnitRecord, UnitRecords, is_renewed, with_pieces
 from ticketlock.units._work import ItemState, check_may_mark, chunks
 from ticketlock.wire._actions import Reply
 from ticketlock.wire._heartbeat import Due
@@ -98,12 +98,10 @@ class ReadLocks(MarkedCommit):
         """A whole new lease, between two statements or beside one."""
         now: Moment = (yield Pause(0)).now
         head, until_ms, ends_local_ms = self._head, now.latest_ms + LEASE_MS, now.local_ms + LEASE_MS - CLOCKS_DRIFT_MS
-        reply: Reply = yield self._records.prolong(head, until_ms)
-        if not reply.applied:
-            found = UnitRecord.of(reply.item) if reply.item is not None else None
-            if found is None or found.state != "pending" or found.lease_until_ms < until_ms:
-                self.record.note("is lost")
-                raise self._ended(reply.item)
+        reply: Reply = yield self._records.renew(head, until_ms)
+        if not is_renewed(reply, until_ms):
+            self.record.note("is lost")
+            raise self._ended(reply.item)
         self._ends_local_ms = max(self._ends_local_ms, ends_local_ms)
         self._renew_at_ms = max(self._renew_at_ms, now.latest_ms + LEASE_MS // 2)
 

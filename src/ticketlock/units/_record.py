@@ -47,6 +47,8 @@ RecordState = Literal["pending", "committed", "rolledBack"]
 _HEAD = "head"
 # What an ended unit was saved with is of no more use.
 _WRITES = "writes"
+# Nothing else changes a head that has ended, and its format was read with its end.
+_OF_KNOWN_HEADS = (only_if.NO_SUCH_ROW, only_if.HEAD_IS_FINAL, only_if.HEAD_IS_CLOSED)
 _NAMES = {"#unit": "unit", "#state": "state", "#rev": "rev", "#lease": "leaseUntilMs", "#coordinator": "coordinator"}
 _STATES: Mapping[str, Any] = {
     ":pending": {"S": "pending"},
@@ -296,16 +298,13 @@ class UnitRecords:
         return [*map(self._delete, _rows_of_pieces(head))]
 
     def _delete(self, key: Item) -> Write:
-        return Write("Delete", key, only_if.ROW_IS_THERE, names=_NAMES, table=self.table)
+        return Write("Delete", key, only_if.ANYHOW, table=self.table)
 
     def _put_new(self, key: Item, contents: Item, **more: Any) -> Write:
         return put_row(self.table, key, only_if.NO_SUCH_ROW, contents, names=_NAMES, **more)
 
     def is_pending(self, head: UnitRecord) -> Write:
         return self._write("ConditionCheck", head.unit, _mine(), values={":rev": number(head.rev)})
-
-    def renew(self, head: UnitRecord, lease_until_ms: int) -> Write:
-        return self._change(head, "SET #lease = :lease", lease=number(lease_until_ms))
 
     def read_keys(self, head: UnitRecord) -> list[Get]:
         return [Get(self.table, key) for key in _rows_of_keys(head)]
@@ -314,8 +313,8 @@ class UnitRecords:
         return self._put_new(keys_key(head, head.keys - 1), {"data": {"B": piece}})
 
     def add_keys(self, head: UnitRecord) -> Write:
-        keys, before = number(head.keys), number(head.keys - 1)
-        return self._change(head, "SET #keys = :keys", only_if.KEYS_AS_I_SAW, keys=keys, before=before)
+        """Note one more row of keys in its head, together with that row, which is new."""
+        return self._change(head, "SET #keys = :keys", keys=number(head.keys))
 
     def announce(self, head: UnitRecord) -> Write:
         """Note in its head how many rows of what it writes there will be."""
@@ -330,8 +329,8 @@ class UnitRecords:
             made, update=f"{made.update}, writes = :writes", values={**made.values, ":writes": {"B": head.inline}}
         )
 
-    def prolong(self, head: UnitRecord, lease_until_ms: int) -> Write:
-        """A longer lease; two that are sent at once may arrive in any order."""
+    def renew(self, head: UnitRecord, lease_until_ms: int) -> Write:
+        """A longer lease; two that are sent may arrive in any order."""
         lease = number(lease_until_ms)
         return self._change(head, "SET #lease = :lease", only_if.LEASE_ENDS_BEFORE, lease=lease)
 
@@ -382,11 +381,6 @@ class UnitRecords:
         return self._write("Update", head.unit, only_if.HEAD_IS_CLOSED, update=update, values=values)
 
     # Of corrections.
-
-    def is_not_finished(self, head: UnitRecord) -> Write:
-        """Check that it is committed, and that an item of it may not be finished."""
-        only = every(only_if.HEAD_IS_COMMITTED, only_if.HEAD_IS_NOT_CLOSED)
-        return self._write("ConditionCheck", head.unit, only)
 
     def read_correction(self, unit: str, correction: str) -> Get:
         return Get(self.table, correction_key(unit, correction))
@@ -439,7 +433,7 @@ class UnitRecords:
         return self._write("Update", head.unit, every(_mine(), *conditions), update=update, values=given)
 
     def _write(self, operation: Any, unit: str, condition: str, **more: Any) -> Write:
-        if condition != only_if.NO_SUCH_ROW:
+        if condition not in _OF_KNOWN_HEADS:
             # Some processes write a head that they have not read.
             condition = every(only_if.KNOWN_FORMAT, condition)
         values = {**_STATES, **FORMAT_VALUES, **more.pop("values", {})}
@@ -489,6 +483,14 @@ def _until(head: UnitRecord, now_ms: int) -> Mapping[str, str]:
 
 def _mine() -> str:
     return every(only_if.HEAD_IS_PENDING, only_if.REV_AS_I_SAW)
+
+
+def is_renewed(reply: Reply, lease_until_ms: int) -> bool:
+    """Whether a unit has a lease until then: by this reply to a renewal, or by an earlier or a later one."""
+    if reply.applied or reply.item is None:
+        return reply.applied
+    found = UnitRecord.of(reply.item)
+    return found.state == "pending" and found.lease_until_ms >= lease_until_ms
 
 
 def ended(row: Item | None, unit: str) -> TicketLockError:

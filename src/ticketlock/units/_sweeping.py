@@ -32,7 +32,7 @@ SWEEP = "sweep"
 
 _IS_KEPT_S = 24 * 3_600
 _IS_OLD_MS = 60_000
-_NAMES = {"#unit": "unit", "#state": "state", "#after": "after", "#ttl": TIME_TO_LIVE} | FORMAT_NAMES
+_NAMES = {"#after": "after", "#ttl": TIME_TO_LIVE} | FORMAT_NAMES
 
 _log = logging.getLogger("ticketlock")
 
@@ -77,12 +77,10 @@ class SweepPosition:
     def keep(self, after: Item, now_ms: int) -> Write:
         values: Item = {**FORMAT_VALUES, ":after": {"M": after}, ":until": number(now_ms // 1_000 + _IS_KEPT_S)}
         update = "SET #format = :format, #after = :after, #ttl = :until"
-        return Write(
-            "Update", self._key, only_if.NO_HEAD, update=update, names=_NAMES, values=values, table=self._table
-        )
+        return Write("Update", self._key, only_if.ANYHOW, update=update, names=_NAMES, values=values, table=self._table)
 
     def forget(self) -> Write:
-        return Write("Delete", self._key, only_if.ROW_IS_THERE, names=_NAMES, table=self._table)
+        return Write("Delete", self._key, only_if.ANYHOW, table=self._table)
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,7 +149,7 @@ class Write(OfOneTable):
     Attributes:
         operation: what it does; a ConditionCheck writes nothing, and occurs only in a TransactWrite.
         key: the item's key: each key attribute with its value.
-        condition: a condition expression; the write is refused if it does not hold.
+        condition: a condition expression; the write is refused if it does not hold. An empty one always holds.
         update: the update expression of an Update.
         item: the whole item of a Put, key included.
         names, values: the placeholders of the expressions; those that no expression uses are left out.
@@ -173,8 +173,10 @@ class Write(OfOneTable):
 
     def parameters(self, table: str) -> dict[str, Any]:
         """The write in the low-level format, alone or in a transaction."""
-        given: dict[str, Any] = {"TableName": self.table or table, "ConditionExpression": self.condition}
-        given["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
+        given: dict[str, Any] = {"TableName": self.table or table}
+        if self.condition:
+            given["ConditionExpression"] = self.condition
+            given["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
         if self.item is None:
             given["Key"] = self.key
         else:

@@ -198,22 +198,6 @@ BROKEN_MODELS = (
     ),
     _dropped("NO_WAITER_IS_COUNTED", "a newcomer overtakes waiters", "no overtaking"),
     _dropped("MY_LEASE_GROWS", "a late renewal shortens the lease", "leases grow"),
-    _dropped(
-        "MY_LEASE_IS_AS_I_SAW",
-        "a grant found again is given a lease that others may have judged already",
-        "exclusion",
-        "leases grow",
-    ),
-    _dropped(
-        "NO_TICKET_SINCE_I_READ",
-        "a waiter has joined since the queue was read to its end",
-        "no overtaking",
-        "no eviction",
-        "counts",
-    ),
-    _dropped("PERMITS_AS_I_SAW", "the limit was lowered since it was read", "limit"),
-    _dropped("ROW_LEASE_GROWS", "a late extension shortens a row's lease", "leases grow"),
-    _dropped("ROW_IS_AS_I_SAW", "a row is swept though it was extended", "no eviction"),
     BrokenLock(
         "a row that is put again",
         "a model of this lock: a late copy takes back an extension",

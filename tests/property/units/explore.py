@@ -93,11 +93,13 @@ def drawn_caps(chance: Chance) -> Caps:
     )
 
 
-def begun(chance: Chance, faults: Faults, caps: Caps, cast: Cast | None = None) -> UnitsWorld:
+def begun(
+    chance: Chance, faults: Faults, caps: Caps, cast: Cast | None = None, kind: type[UnitsWorld] = UnitsWorld
+) -> UnitsWorld:
     """A world with its machines, about to begin."""
     cast = cast or drawn_cast(chance)
     keys = list(KEYS[: cast.keys])
-    world = UnitsWorld(
+    world = kind(
         chance,
         faults,
         keys,
@@ -118,8 +120,17 @@ def begun(chance: Chance, faults: Faults, caps: Caps, cast: Cast | None = None) 
     return world
 
 
-def run(chance: Chance, faults: Faults | None = None, caps: Caps | None = None, cast: Cast | None = None) -> UnitsWorld:
+def run(
+    chance: Chance,
+    faults: Faults | None = None,
+    caps: Caps | None = None,
+    cast: Cast | None = None,
+    kind: type[UnitsWorld] = UnitsWorld,
+) -> UnitsWorld:
     """One schedule, to its end.
+
+    Args:
+        kind: one that records what happens in it, perhaps.
 
     Raises:
         Broken, Unexpected: a promise was broken, or something else was raised; its notes say what happened before.
@@ -128,7 +139,7 @@ def run(chance: Chance, faults: Faults | None = None, caps: Caps | None = None, 
     caps = caps or drawn_caps(chance)
     log: list[str] = [f"0: {caps}, {faults.rates}"]
     with caps.set(), noted(log):
-        world = begun(chance, faults, caps, cast)
+        world = begun(chance, faults, caps, cast, kind)
         log += world.checker.log
         world.checker.log = log
         _to_its_end(world)

@@ -4,15 +4,17 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
+from property.specs.histories import WORLDS, recorded
+from property.specs.models import MODELS, TABLES, Needed
+from property.specs.tlc import Model, NotRun, Result, check, is_here
 from rich.console import Console
 from rich.table import Table
-from specs.models import TABLES, WHOLE, Needed
-from specs.tlc import Model, NotRun, Result, check, is_here
 
 CONSOLE = Console(width=140)
 HELD, NONE = "all hold", "none"
+PARTS = ("states", "conditions", "histories")
 
 
 def _searched(models: Sequence[Model], workers: int) -> int:
@@ -61,20 +63,54 @@ def _left_out(title: str, conditions: Sequence[Needed], workers: int) -> int:
     return failed
 
 
+def _replayed(schedules: int, workers: int) -> int:
+    """Replay what schedules of the simulated worlds send; returns how many steps are none of the specifications."""
+    table = Table(
+        "world", "schedules", "requests", "different steps", "s", "steps of", title="Histories of the simulated worlds"
+    )
+    failed = 0
+    for world in WORLDS:
+        began = time.perf_counter()
+        with ProcessPoolExecutor(workers) as pool:
+            histories = recorded(world, schedules, pool)
+        disagreed = []
+        for model in histories.models():
+            result = check(model)
+            if result.broken is not None:
+                disagreed.append(result.broken)
+                CONSOLE.print(result.trace, markup=False)
+        failed += len(disagreed)
+        table.add_row(
+            world,
+            f"{histories.schedules:,}",
+            f"{histories.requests:,}",
+            f"{histories.count:,}",
+            f"{time.perf_counter() - began:.0f}",
+            f"[red]not {', '.join(disagreed)}" if disagreed else histories.module,
+        )
+    CONSOLE.print(table)
+    return failed
+
+
 def main() -> int:
     """Search, print the tables, and fail if a promise is broken, or if a condition is not needed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, default=2, help="how many processors TLC uses")
-    parser.add_argument("--conditions", action="store_true", help="only what breaks without each condition")
+    parser.add_argument("--only", choices=PARTS, action="append", help="of: %(choices)s")
+    parser.add_argument("--schedules", type=int, default=1_000, help="how many histories of each world")
     asked = parser.parse_args()
     if not is_here():
         CONSOLE.print("NOT CHECKED: TLC needs Java, and Maven, which installs it; there is no `java` or no `mvn` here")
         return 1
-    began = time.perf_counter()
+    began, parts, failed = time.perf_counter(), asked.only or PARTS, 0
     try:
-        failed = 0 if asked.conditions else _searched(WHOLE, asked.workers)
-        for title, conditions in TABLES.values():
-            failed += _left_out(f"{title}: what breaks without a condition", conditions, asked.workers)
+        if "states" in parts:
+            failed += _searched(MODELS, asked.workers)
+        if "conditions" in parts:
+            for title, conditions in TABLES.values():
+                failed += _left_out(f"{title}: what breaks without a condition", conditions, asked.workers)
+        if "histories" in parts:
+            failed += _replayed(asked.schedules, asked.workers)
     except NotRun as error:
         CONSOLE.print(str(error), markup=False)
         return 1

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
-from specs.tlc import Model
+from property.specs.tlc import Model
 
 LOCK_INVARIANTS = (
     "Exclusion",
@@ -70,6 +70,11 @@ def fair(model: Model) -> Model:
     return replace(model, specification="FairSpec", invariants=(), properties=("Liveness",), is_symmetric=False)
 
 
+def walked(model: Model, walks: int) -> Model:
+    """The model, in which so many ways are taken at random: it is too large for a search of every state."""
+    return replace(model, is_symmetric=False, walks=walks)
+
+
 def units(
     name: str,
     reads_and_writes: Collection[tuple[str, dict[str, str]]],
@@ -103,6 +108,7 @@ def units(
         "None": "None",
         "Absent": "Absent",
         "Unversioned": "Unversioned",
+        "Foreign": "Foreign",
     }
     return Model(
         name=name,
@@ -111,6 +117,26 @@ def units(
         invariants=UNIT_INVARIANTS,
         properties=UNIT_PROPERTIES,
         may_end=False,
+    )
+
+
+def records(name: str, *kinds: str, last: int = 2, copies: int = 1) -> Model:
+    """A model of one unit's record and its rows, to which these kinds of requests are sent."""
+    constants = {
+        "Units": "{1}",
+        "Keys": '{"a"}',
+        "Kinds": _set(f'"{kind}"' for kind in kinds),
+        "Last": last,
+        "Owners": '{"x", "y"}',
+        "Copies": copies,
+        **{name: name for name in ("None", "Absent", "Unversioned", "Foreign")},
+    }
+    return Model(
+        name=name,
+        module="UnitRecords",
+        constants=_texts(constants),
+        invariants=("WhatWasWrittenStays", "OnlyUnitsOfTheOwner", "EachHeadHasAState"),
+        properties=("NoLeaseShortened", "NewerFormatStays", "ForeignStays"),
     )
 
 
@@ -163,23 +189,48 @@ def _texts(constants: dict[str, Any]) -> dict[str, str]:
 PUT, DELETE = {"a": "put"}, {"a": "delete"}
 CROSSING = (("a", {"b": "put"}), ("b", {"a": "put"}))
 """Each reads what the other one writes."""
+_MIXED = (*CROSSING, ("b", DELETE), ("", {"a": "put", "b": "put"}))
 
+_CROWD = locks("3 owners, 2 requests on their way", 3, 3, slow=2, most_faults=0)
+_LIVING = fair(locks("2 owners that live, or crash", 2, 3, slow=0, faults=["crash"]))
+_OF_RECORDS = (
+    "Renew",
+    "RollBack",
+    "RollBackOfOwner",
+    "Close",
+    "Forget",
+    "PutSavedRow",
+    "PutRowOfOwner",
+    "CommitNatively",
+)
 WHOLE: tuple[Model, ...] = (
     locks("2 owners, any one fault", 2, 3),
-    locks("3 owners, 2 requests on their way", 3, 3, slow=2, most_faults=0),
+    _CROWD,
     locks("2 owners that are wrong about the time", 2, 2, error=1, most_faults=0),
-    fair(locks("2 owners that live, or crash", 2, 3, slow=0, faults=["crash"])),
+    _LIVING,
     units("2 units that read what the other writes, by marks, any one fault", CROSSING, marked=(1, 2)),
     units("3 units, 2 of them by marks", (*CROSSING, ("ab", {"a": "put"})), marked=(1, 2), most_faults=0),
     units("a deletion and an insertion by marks, any one fault", [("", DELETE), ("", PUT)], marked=(1, 2)),
     units("a name that 2 processes give up", [("", PUT), ("", PUT)], marked=(1,), names=(1, 2), give_ups=2),
     units("a saved unit with 2 coordinators", [("", PUT), ("", PUT)], marked=(1,), coordinators=(1, 2)),
+    units(
+        "a value that the service refuses, and an operator corrects",
+        [("", PUT), ("", PUT)],
+        marked=(1, 2),
+        faults=[*FAULTS_OF_UNITS, "refused"],
+    ),
+    records("the record of a unit and its rows, 2 late requests", *_OF_RECORDS, copies=2),
 )
 
 
 _ENDS = ("Beat", "Finish", "Abandon", "Stop")
 _NOTES = ("NoteClaim", "NoteTicket", "NoteContinuation", "Park")
 WHOLE += (
+    walked(locks("3 owners, 6 tickets, every fault", 3, 6, slow=2, error=1, most_faults=7), 3_000),
+    walked(
+        locks("2 owners alone, 2 that share, every fault", 4, 6, sharers=2, permits=2, slow=2, most_faults=7), 3_000
+    ),
+    walked(units("4 units, every fault", _MIXED, marked=(1, 2, 4), names=(3, 4), slow=2, most_faults=4), 10_000),
     sessions("a heartbeat and every end of 3 grants, 2 late requests", *_ENDS, last=3, copies=2),
     permits("2 deployments, a user, 2 limits", [(1, 1), (2, 2), (3, None)], limits=[4, 5], unsets=2),
     sessions("what a clean-up and a wake-up read, 2 late requests", *_NOTES, last=3, copies=2),
@@ -201,10 +252,12 @@ class Needed:
     model: Model
 
 
-_TWO = locks("2 owners", 2, 4)
-_CALM = locks("3 owners, 2 requests on their way", 3, 3, slow=2, most_faults=0)
-_SHARED = locks("1 alone, 2 that share", 3, 3, sharers=2, most_faults=0)
-_LIMITED = locks("an operator's limit", 2, 3, limits=(0, 1), faults=["limit"])
+_TWO = locks("2 owners, 2 tickets", 2, 2, most_faults=0)
+_THREE = locks("2 owners, 3 tickets", 2, 3, most_faults=0)
+_LATE = locks("2 owners, a late request", 2, 3, faults=["late"])
+_SHARED = locks("1 alone, 1 that shares", 2, 2, sharers=1, most_faults=0)
+_LIMITED = locks("an operator's limit", 2, 2, limits=[0], faults=["limit"])
+_MISTAKEN = locks("the other mode", 2, 2, sharers=1, faults=["wrong mode"])
 _ONE_KEY = units("2 units, 1 item", [("", PUT), ("", PUT)], marked=(1,), most_faults=0)
 _NATIVE = units("3 units in one request each, 1 item", [("", PUT)] * 3, most_faults=0)
 _CROSS = units("2 units by marks", CROSSING, marked=(1, 2))
@@ -216,36 +269,39 @@ _CARELESS = replace(
 )
 """Who writes an item beside units, without regard to marks, is promised only that no rollback undoes it."""
 _NAMED = units("a name", [("", PUT), ("", PUT)], names=(1, 2), give_ups=2, most_faults=0)
+_ENDED = records("the end of a record", "RollBack", "Close", "Forget")
 _SAVED = units("a saved unit", [("", PUT), ("", PUT)], coordinators=(1, 2), most_faults=0)
 
 CONDITIONS_OF_LOCKS = (
-    Needed("NO_LOCK_ITEM", "liveness", fair(_TWO)),
-    Needed("KNOWN_FORMAT", "NewerFormatStays", locks("a newer version", 2, 3, faults=["newer version"])),
-    Needed("NO_WAITER_IS_COUNTED", "NoOvertaking", locks("3 owners", 3, 4)),
-    Needed("A_WAITER_IS_COUNTED", "Counts", _TWO),
+    Needed("NO_LOCK_ITEM", "liveness", _LIVING),
+    Needed("KNOWN_FORMAT", "NewerFormatStays", locks("a newer version", 2, 2, faults=["newer version"])),
+    Needed("NO_WAITER_IS_COUNTED", "NoOvertaking", _TWO),
+    Needed("A_WAITER_IS_COUNTED", "Counts", _LATE),
     Needed("A_PERMIT_IS_FREE", "Exclusion", _TWO),
-    Needed("NO_HOLDER_SHARES", "Exclusion", locks("2 permits", 3, 3, sharers=2, limits=[2], faults=["limit"])),
+    Needed("NO_HOLDER_SHARES", "Exclusion", locks("2 permits", 2, 2, sharers=1, permits=2, most_faults=0)),
     Needed("ALL_HOLDERS_SHARE", "Exclusion", _SHARED),
-    Needed("A_SHARED_PLACE_IS_FREE", "Exclusion", locks("1 shared place", 3, 3, sharers=2, most_shared=1)),
-    Needed("NOT_CLOSED", "RoomForEachGrant", locks("a closed lock", 3, 3, sharers=2, limits=[0], faults=["limit"])),
+    Needed(
+        "A_SHARED_PLACE_IS_FREE", "Exclusion", locks("1 shared place", 2, 2, sharers=2, most_shared=1, most_faults=0)
+    ),
+    Needed("NOT_CLOSED", "RoomForEachGrant", locks("a closed lock", 2, 2, sharers=1, limits=[0], faults=["limit"])),
     Needed("PERMITS_AS_I_SAW", "RoomForEachGrant", _LIMITED),
     Needed("EXPIRED_HOLDER_AS_SEEN", "Counts", _TWO),
-    Needed("NOT_A_HOLDER_YET", "Counts", locks("2 permits", 2, 3, permits=2)),
-    Needed("NO_TICKET_SINCE_I_READ", "NoOvertaking", locks("3 owners, a crash", 3, 4, faults=["crash"])),
-    Needed("NO_GRANT_SINCE_I_READ", "Exclusion", _CALM),
+    Needed("NOT_A_HOLDER_YET", "NoHolderEvicted", locks("2 permits, a late request", 2, 3, permits=2, faults=["late"])),
+    Needed("NO_TICKET_SINCE_I_READ", "NoOvertaking", _LATE),
+    Needed("NO_GRANT_SINCE_I_READ", "Exclusion", _CROWD),
     Needed("MY_TICKET_IS_NOT_VOID", "NoOvertaking", locks("4 owners", 4, 4, faults=["slow request"])),
     Needed("I_HOLD_WITH_MY_TOKEN", "Counts", _TWO),
-    Needed("I_SHARE", "Counts", locks("the other mode", 3, 3, sharers=2, faults=["wrong mode"])),
-    Needed("I_DO_NOT_SHARE", "Counts", locks("the other mode", 3, 3, sharers=2, faults=["wrong mode"])),
+    Needed("I_SHARE", "Counts", _MISTAKEN),
+    Needed("I_DO_NOT_SHARE", "Counts", _MISTAKEN),
     Needed("MY_LEASE_IS_NOT_OVER", "NoLeaseRevived", _TWO),
-    Needed("MY_LEASE_GROWS", "LeasesGrow", _TWO),
-    Needed("MY_LEASE_IS_AS_I_SAW", "LeasesGrow", _TWO),
-    Needed("THE_LAST_HOLDS_WITH_ITS_TOKEN", "Counts", _TWO),
-    Needed("ONE_HOLDS", "RoomForEachGrant", _SHARED),
+    Needed("MY_LEASE_GROWS", "LeasesGrow", _LATE),
+    Needed("MY_LEASE_IS_AS_I_SAW", "LeasesGrow", _LATE),
+    Needed("THE_LAST_HOLDS_WITH_ITS_TOKEN", "Counts", _LATE),
+    Needed("ONE_HOLDS", "RoomForEachGrant", locks("1 alone, 2 that share", 3, 3, sharers=2, most_faults=0)),
     Needed("NO_MORE_HOLD_THAN_MAY", "RoomForEachGrant", _LIMITED),
-    Needed("NO_SUCH_ROW", "LeasesGrow", _TWO),
-    Needed("ROW_IS_MINE", "ToldThatItHasLeft", _TWO),
-    Needed("ROW_LEASE_GROWS", "LeasesGrow", _TWO),
+    Needed("NO_SUCH_ROW", "LeasesGrow", _LATE),
+    Needed("ROW_IS_MINE", "ToldThatItHasLeft", _THREE),
+    Needed("ROW_LEASE_GROWS", "LeasesGrow", _LATE),
     Needed("ROW_IS_AS_I_SAW", "NoRowEvicted", _TWO),
 )
 
@@ -260,7 +316,14 @@ CONDITIONS_OF_UNITS = (
     Needed("HEAD_IS_PENDING", "OnlyOnce", _CROSS),
     Needed("REV_AS_I_SAW", "OnlyOnce", _SAVED),
     Needed("LEASE_AS_I_SAW", "OnlyOnce", _CROSS),
-    Needed("HEAD_IS_FINAL", "NothingLeft", _CROSS),
+    Needed("HEAD_IS_FINAL", "EachHeadHasAState", _ENDED),
+    Needed("HEAD_IS_CLOSED", "EachHeadHasAState", _ENDED),
+    Needed("KNOWN_FORMAT", "NewerFormatStays", records("a rollback of a unit that was not read", "RollBack")),
+    Needed("LEASE_ENDS_BEFORE", "NoLeaseShortened", records("renewals", "Renew")),
+    Needed("OWNER_AS_ASKED", "OnlyUnitsOfTheOwner", records("the end of an owner", "RollBackOfOwner")),
+    Needed("NO_ROW_THAT_STAYS_AS_LONG", "WhatWasWrittenStays", records("rows of an owner", "PutRowOfOwner")),
+    Needed("NOT_WRITTEN_SINCE_THIS_TRY", "WhatWasWrittenStays", records("tries to save", "PutSavedRow")),
+    Needed("OF_UNITS_ALONE", "ForeignStays", records("an update without a read", "CommitNatively")),
     Needed("RECEIPT_GIVEN_UP_AS_I_SAW", "OnlyOnce", _NAMED),
 )
 
@@ -310,3 +373,14 @@ TABLES = {
     "UnitTables": ("Units", CONDITIONS_OF_UNITS),
 }
 """By specification, what its conditions are of, and each one."""
+
+
+def _every_model() -> list[Model]:
+    found = list(WHOLE)
+    for _, conditions in TABLES.values():
+        found += [each.model for each in conditions if each.model not in found]
+    return found
+
+
+MODELS = _every_model()
+"""Without any condition left out: what breaks without one breaks for want of it."""

