@@ -68,6 +68,11 @@ def engine_names_but_moto() -> list[str]:
     return [name for name in engine_names() if name != "moto"]
 
 
+def engine_names_but_dynoxide() -> list[str]:
+    """Dynoxide parses no conditions in parentheses within those on a key."""
+    return [name for name in engine_names() if name != "dynoxide"]
+
+
 def counting_engine_names() -> list[str]:
     """The engines that bill by the rules: moto bills all requests alike, ministack all reads; ours reports nothing."""
     return [name for name in engine_names() if name == "dynoxide"]

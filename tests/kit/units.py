@@ -225,7 +225,7 @@ class Books:
     def everything(self) -> dict[str, list[Any]]:
         """All items of all tables, sorted: an engine may return their attributes in any order."""
         return {
-            use: sorted(self._scanned(name), key=lambda item: sorted(map(repr, item.items())))
+            use: sorted(self._scanned(name), key=lambda item: [repr(item[each]) for each in KEYS[use]])
             for use, name in self.tables.items()
         }
 

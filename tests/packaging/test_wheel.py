@@ -72,6 +72,9 @@ def test_a_package_index_takes_the_wheel_and_renders_its_readme(wheel: Path) -> 
     assert re.findall(r"\]\((?!https:)", shown) == []
     assert "[Guarantees](docs/guarantees.md)" in text("README.md")
     assert "Guarantees ·" in shown
+    # Where it is shown, the package is on an index.
+    assert "not on PyPI" not in shown
+    assert re.findall(r"^pip install '(.*?)\[", shown, re.MULTILINE) == ["ticketlock"]
 
 
 def test_the_library_works_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from boto3.dynamodb.conditions import Attr, Key
 from botocore.exceptions import ClientError
 from kit.crashes import crashes
-from kit.engines import OF_OTHERS_FIRST, engine_names, first_on
+from kit.engines import OF_OTHERS_FIRST, engine_names, engine_names_but_dynoxide, first_on
 from kit.units import THREADS_ONLY, VERSION, Books, Killed, Party, dumped, index, make_table, new_version
 
 from ticketlock.errors import InvalidUnitRequest, UnitConflict
@@ -275,6 +275,7 @@ def test_each_index_is_queried_when_access_is_checked_and_the_one_that_is_denied
 # Keys of several attributes.
 
 INDEXING = pytest.mark.parametrize("units_engine", engine_names(), indirect=True)
+NESTING = pytest.mark.parametrize("units_engine", engine_names_but_dynoxide(), indirect=True)
 BY_ROUND = index("by-round", {"cup": "HASH", "region": "HASH", "round": "RANGE", "bracket": "RANGE"})
 NORTH = Key("cup").eq("winter") & Key("region").eq("north")
 
@@ -312,7 +313,7 @@ def test_items_of_an_index_come_in_the_order_of_all_attributes_of_its_key_with_o
     assert ids(unit.query(matches, NORTH, index="by-round", forward=False)) == ["3a", "2b", "2a", "1c", "1a", "0z"]
 
 
-@INDEXING
+@NESTING
 def test_conditions_on_the_first_attributes_of_the_key_of_an_index_select_a_range(
     ann: Party, matches: UnitTable
 ) -> None:

@@ -192,6 +192,7 @@ CROSSING = (("a", {"b": "put"}), ("b", {"a": "put"}))
 _MIXED = (*CROSSING, ("b", DELETE), ("", {"a": "put", "b": "put"}))
 
 _CROWD = locks("3 owners, 2 requests on their way", 3, 3, slow=2, most_faults=0)
+_CROSS = units("2 units that read what the other writes, by marks, any one fault", CROSSING, marked=(1, 2))
 _LIVING = fair(locks("2 owners that live, or crash", 2, 3, slow=0, faults=["crash"]))
 _OF_RECORDS = (
     "Renew",
@@ -208,7 +209,7 @@ WHOLE: tuple[Model, ...] = (
     _CROWD,
     locks("2 owners that are wrong about the time", 2, 2, error=1, most_faults=0),
     _LIVING,
-    units("2 units that read what the other writes, by marks, any one fault", CROSSING, marked=(1, 2)),
+    _CROSS,
     units("3 units, 2 of them by marks", (*CROSSING, ("ab", {"a": "put"})), marked=(1, 2), most_faults=0),
     units("a deletion and an insertion by marks, any one fault", [("", DELETE), ("", PUT)], marked=(1, 2)),
     units("a name that 2 processes give up", [("", PUT), ("", PUT)], marked=(1,), names=(1, 2), give_ups=2),
@@ -257,10 +258,10 @@ _THREE = locks("2 owners, 3 tickets", 2, 3, most_faults=0)
 _LATE = locks("2 owners, a late request", 2, 3, faults=["late"])
 _SHARED = locks("1 alone, 1 that shares", 2, 2, sharers=1, most_faults=0)
 _LIMITED = locks("an operator's limit", 2, 2, limits=[0], faults=["limit"])
+_PERMITS = locks("2 permits, a late request", 2, 2, permits=2, lease=1, faults=["late"])
 _MISTAKEN = locks("the other mode", 2, 2, sharers=1, faults=["wrong mode"])
 _ONE_KEY = units("2 units, 1 item", [("", PUT), ("", PUT)], marked=(1,), most_faults=0)
 _NATIVE = units("3 units in one request each, 1 item", [("", PUT)] * 3, most_faults=0)
-_CROSS = units("2 units by marks", CROSSING, marked=(1, 2))
 _CARELESS = replace(
     units("an insertion by marks, a careless writer", [("", PUT)], marked=(1,), plain="", faults=["careless writer"]),
     invariants=(),
@@ -286,7 +287,7 @@ CONDITIONS_OF_LOCKS = (
     Needed("NOT_CLOSED", "RoomForEachGrant", locks("a closed lock", 2, 2, sharers=1, limits=[0], faults=["limit"])),
     Needed("PERMITS_AS_I_SAW", "RoomForEachGrant", _LIMITED),
     Needed("EXPIRED_HOLDER_AS_SEEN", "Counts", _TWO),
-    Needed("NOT_A_HOLDER_YET", "NoHolderEvicted", locks("2 permits, a late request", 2, 3, permits=2, faults=["late"])),
+    Needed("NOT_A_HOLDER_YET", "NoHolderEvicted", _PERMITS),
     Needed("NO_TICKET_SINCE_I_READ", "NoOvertaking", _LATE),
     Needed("NO_GRANT_SINCE_I_READ", "Exclusion", _CROWD),
     Needed("MY_TICKET_IS_NOT_VOID", "NoOvertaking", locks("4 owners", 4, 4, faults=["slow request"])),
