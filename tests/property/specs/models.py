@@ -290,7 +290,9 @@ CONDITIONS_OF_LOCKS = (
     Needed("NOT_A_HOLDER_YET", "NoHolderEvicted", _PERMITS),
     Needed("NO_TICKET_SINCE_I_READ", "NoOvertaking", _LATE),
     Needed("NO_GRANT_SINCE_I_READ", "Exclusion", _CROWD),
-    Needed("MY_TICKET_IS_NOT_VOID", "NoOvertaking", locks("4 owners", 4, 4, faults=["slow request"])),
+    Needed(
+        "MY_TICKET_IS_NOT_VOID", "Counts", locks("3 owners, a slow request", 3, 3, lease=1, faults=["slow request"])
+    ),
     Needed("I_HOLD_WITH_MY_TOKEN", "Counts", _TWO),
     Needed("I_SHARE", "Counts", _MISTAKEN),
     Needed("I_DO_NOT_SHARE", "Counts", _MISTAKEN),
@@ -298,7 +300,7 @@ CONDITIONS_OF_LOCKS = (
     Needed("MY_LEASE_GROWS", "LeasesGrow", _LATE),
     Needed("MY_LEASE_IS_AS_I_SAW", "LeasesGrow", _LATE),
     Needed("THE_LAST_HOLDS_WITH_ITS_TOKEN", "Counts", _LATE),
-    Needed("ONE_HOLDS", "RoomForEachGrant", locks("1 alone, 2 that share", 3, 3, sharers=2, most_faults=0)),
+    Needed("ONE_HOLDS", "RoomForEachGrant", locks("1 alone, 2 that share", 3, 3, sharers=2, lease=1, most_faults=0)),
     Needed("NO_MORE_HOLD_THAN_MAY", "RoomForEachGrant", _LIMITED),
     Needed("NO_SUCH_ROW", "LeasesGrow", _LATE),
     Needed("ROW_IS_MINE", "ToldThatItHasLeft", _THREE),
