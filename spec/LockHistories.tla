@@ -44,16 +44,11 @@ IsLock(s, item) ==
       ELSE /\ \A f \in DOMAIN after \ OfNumbers : item[f] = after[f]
            /\ \A f \in OfNumbers : item[f] = numbered[f]
 
-IsTimeToLive == step.request.op = "TimeToLive"
-StatesTheSame == IsTimeToLive \/ step.requires = RequiresOfLock(step) \cup RequiresOfNumber(step)
-AllowsTheSame == IsTimeToLive \/ step.isApplied = (AllowsAll(step) /\ step.othersAllow)
+StatesTheSame == step.requires = RequiresOfLock(step) \cup RequiresOfNumber(step)
+AllowsTheSame == step.isApplied = (AllowsAll(step) /\ step.othersAllow)
 LeavesTheSame ==
-  IF IsTimeToLive
-  THEN /\ lock # None => \A h \in DOMAIN lock.holders : lock.holders[h].ends < step.request.now
-       /\ \A t \in DOMAIN rows : rows[t].ends < step.request.now
-  ELSE IF step.isApplied THEN IsLock(step, step.left.lock) /\ step.left.rows = NewRows(step.request)
+  IF step.isApplied THEN IsLock(step, step.left.lock) /\ step.left.rows = NewRows(step.request)
   ELSE step.left = step.found
 
 Found == lock = step.found.lock /\ rows = step.found.rows
-Next == UNCHANGED vars
 =============================================================================

@@ -57,7 +57,8 @@ Requires(r) ==
     [] r.op = "TakeOver" -> AsIRead(r) \cup {"NO_WAITER_IS_COUNTED"}
     [] r.op = "TakePastTheCount" -> AsIRead(r) \cup {"NO_TICKET_SINCE_I_READ"}
     [] r.op = "TakeMyTurn" ->
-         AsIRead(r) \cup {"MY_TICKET_IS_NOT_VOID", "ROW_IS_MINE"} \cup IF r.count = 0 THEN {} ELSE {"A_WAITER_IS_COUNTED"}
+         AsIRead(r) \cup {"MY_TICKET_IS_NOT_VOID", "ROW_IS_MINE"} \cup
+         IF r.count = 0 THEN {} ELSE {"A_WAITER_IS_COUNTED"}
     [] r.op = "HandOver" ->
          {"KNOWN_FORMAT", "THE_LAST_HOLDS_WITH_ITS_TOKEN", "NO_GRANT_SINCE_I_READ", "MY_TICKET_IS_NOT_VOID",
           "A_WAITER_IS_COUNTED", "NOT_A_HOLDER_YET", "ROW_IS_MINE"} \cup

@@ -23,5 +23,4 @@ LeavesTheSame ==
 Found ==
   /\ item = step.found.item /\ head = step.found.head /\ saved = step.found.saved
   /\ receipt = step.found.receipt /\ row = step.found.row
-Next == UNCHANGED vars
 =============================================================================

@@ -29,7 +29,7 @@ Choices(op) ==
       h == head[The]
   IN
   CASE op = "Renew" -> {[r EXCEPT !.lease = n]}
-    [] op = "PutSavedRow" -> {[r EXCEPT !.number = n]}
+    [] op \in {"AddKeys", "PutSavedRow"} -> {[r EXCEPT !.number = n]}
     [] op = "PutRowOfOwner" -> {[r EXCEPT !.until = n]}
     [] op = "RollBackOfOwner" -> {[r EXCEPT !.owner = o] : o \in Owners}
     [] op = "Close" -> IF h # None /\ h.state = "rolledBack" THEN {r} ELSE {}
@@ -67,7 +67,7 @@ TimeToLive ==
 Init ==
   /\ \E v \in {Foreign, Unversioned} : item = [k \in Keys |-> Bare(v)]
   /\ \E o \in Owners \cup {None} : head = [u \in Units |-> [Pending EXCEPT !.owner = o]]
-  /\ saved = None /\ receipt = <<>> /\ row = [saved |-> 0, until |-> 0]
+  /\ saved = None /\ receipt = <<>> /\ row = [keys |-> 0, saved |-> 0, until |-> 0]
   /\ sent = [op \in Kinds |-> 0] /\ told = sent /\ late = [count |-> 0, are |-> {}] /\ wrong = FALSE
 Next ==
   \/ \E op \in Kinds : Send(op)
@@ -81,6 +81,7 @@ Spec == Init /\ [][Next]_vars
 NoLeaseShortened ==
   [][\A u \in Units : head[u] # None /\ head'[u] # None => head'[u].lease >= head[u].lease]_vars
 WhatWasWrittenStays ==
+  /\ "AddKeys" \in Kinds => row.keys >= told["AddKeys"]
   /\ "PutSavedRow" \in Kinds => row.saved >= told["PutSavedRow"]
   /\ "PutRowOfOwner" \in Kinds => row.until >= told["PutRowOfOwner"]
 OnlyUnitsOfTheOwner == ~wrong

@@ -18,7 +18,7 @@ VARIABLES
   head,     \* by unit: the head of its record, or None
   saved,    \* the head of a saved unit's record, or None
   receipt,  \* by name: who has used it or given it up, or None
-  row       \* other rows: of what a saved unit has read, the try that wrote it; of an owner, until when it stays; or 0
+  row       \* others: how many rows of keys; the try that wrote what a saved unit has read; until when an owner's stays
 stored == <<item, head, saved, receipt, row>>
 
 NoMark(k) == item[k].mark = None
@@ -32,7 +32,7 @@ Request(op, u) ==
    name |-> None, receipt |-> None,    \* the unit's name, and its receipt that was read
    isResumed |-> FALSE, rev |-> 0,     \* whether it ends a saved unit, too, and at which revision
    lease |-> 0, owner |-> None,        \* of the head that it writes, or has read
-   number |-> 0, until |-> 0]          \* of a try, or of what is put in place of a value; until when a row stays
+   number |-> 0, until |-> 0]          \* of rows, of a try, of what is put in place of a value; until when a row stays
 
 ----------------------------------------------------------------------------
 (* What a request requires.                                                *)
@@ -54,7 +54,8 @@ Requires(r) ==
     [] r.op = "Mark" -> OfItems(r)
     [] r.op = "MarkWithHead" -> OfItems(r) \cup OfMyHead
     [] r.op = "Commit" -> OfItems(r) \cup OfMyHead \cup Beside(r)
-    [] r.op = "NoteRows" -> OfMyHead  \* how many there are, of what it writes or has marked
+    [] r.op = "NoteRows" -> OfMyHead  \* how many tell what it writes
+    [] r.op = "AddKeys" -> OfMyHead \cup {"NO_SUCH_ROW"}  \* one more row tells what it has marked
     [] r.op = "Renew" -> OfMyHead \cup {"LEASE_ENDS_BEFORE"}
     [] r.op = "RollBack" -> {"KNOWN_FORMAT", "HEAD_IS_PENDING"}
     [] r.op = "RollBackExpired" -> {"KNOWN_FORMAT", "HEAD_IS_PENDING", "LEASE_AS_I_SAW"}
@@ -69,7 +70,8 @@ Requires(r) ==
     [] r.op = "PutSavedRow" -> {"NOT_WRITTEN_SINCE_THIS_TRY"}
     [] r.op = "PutRowOfOwner" -> {"NO_ROW_THAT_STAYS_AS_LONG"}
 
-OnTheHead == {"MarkWithHead", "Commit", "NoteRows", "Renew", "RollBack", "RollBackExpired", "RollBackOfOwner"}
+RollingBack == {"RollBack", "RollBackExpired", "RollBackOfOwner"}
+OnTheHead == {"MarkWithHead", "Commit", "NoteRows", "AddKeys", "Renew"} \cup RollingBack
 OfSaved == {"Save", "Claim", "EndSaved"}
 Heads(r) ==  \* that it requires something of; the revision of one that was not saved never changes
   (IF r.op \in OnTheHead THEN {head[r.unit]} ELSE {}) \cup (IF r.op \in OfSaved \/ r.isResumed THEN {saved} ELSE {})
@@ -79,12 +81,14 @@ Holds(c, r) ==  \* whether a condition of a request holds
       is == receipt[r.name]
   IN
   CASE c = "UNMARKED" -> \A k \in r.keys : NoMark(k)
-    [] c = "AT_THE_VERSION_I_SAW" -> \A k \in r.keys : r.seen[k] \notin {None, Absent, Unversioned} => item[k].version = r.seen[k]
+    [] c = "AT_THE_VERSION_I_SAW" ->
+         \A k \in r.keys : OfItem(k, r) = c => item[k].version = r.seen[k]
     [] c = "NEVER_WRITTEN_BY_A_UNIT" -> \A k \in r.keys : r.seen[k] = Unversioned => item[k].version = Unversioned
     [] c = "ABSENT" -> \A k \in r.keys : r.seen[k] = Absent => item[k].version = Absent /\ NoMark(k)
     [] c = "OF_UNITS_ALONE" -> \A k \in r.keys : r.seen[k] = None => item[k].version # Foreign
     [] c = "NO_SUCH_ROW" -> /\ r.op = "Open" => h = None
                             /\ r.op = "Save" => saved = None
+                            /\ r.op = "AddKeys" => row.keys < r.number
                             /\ r.name # None => is = None
     [] c = "KNOWN_FORMAT" -> \A g \in Heads(r) : g # None /\ g.format = 1
     [] c = "HEAD_IS_PENDING" -> \A g \in Heads(r) : g # None /\ g.state = "pending"
@@ -130,7 +134,7 @@ NewHead(r) ==
   CASE r.op = "Open" -> [Pending EXCEPT !.lease = r.lease]
     [] r.op = "Renew" -> [is EXCEPT !.lease = r.lease, !.isOver = FALSE]
     [] r.op = "Commit" -> [is EXCEPT !.state = "committed"]
-    [] r.op \in {"RollBack", "RollBackExpired", "RollBackOfOwner"} -> [is EXCEPT !.state = "rolledBack"]
+    [] r.op \in RollingBack -> [is EXCEPT !.state = "rolledBack"]
     [] r.op = "Close" -> [is EXCEPT !.isClosed = TRUE]
     [] r.op = "Forget" -> is
     [] OTHER -> h
@@ -150,7 +154,8 @@ NewSaved(r) ==
     [] OTHER -> saved
 
 NewRow(r) ==
-  CASE r.op = "PutSavedRow" -> [row EXCEPT !.saved = r.number]
+  CASE r.op = "AddKeys" -> [row EXCEPT !.keys = r.number]
+    [] r.op = "PutSavedRow" -> [row EXCEPT !.saved = r.number]
     [] r.op = "PutRowOfOwner" -> [row EXCEPT !.until = r.until]
     [] OTHER -> row
 =============================================================================

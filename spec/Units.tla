@@ -38,7 +38,8 @@ IsWrong(r) ==  \* what must never be decided
   CASE r.op \in Deciding -> \/ r.unit \in truth.committed \cup truth.barred
                             \/ r.unit \in Coordinators /\ (saved.state # "pending" \/ saved.coordinator # r.unit)
     [] r.op = "RollBackExpired" -> IF head[r.unit] = None THEN FALSE ELSE ~head[r.unit].isOver
-    [] r.op = "Correct" -> IF head[r.unit] = None THEN TRUE ELSE head[r.unit].state # "committed" \/ head[r.unit].isClosed
+    [] r.op = "Correct" ->
+         IF head[r.unit] = None THEN TRUE ELSE head[r.unit].state # "committed" \/ head[r.unit].isClosed
     [] OTHER -> FALSE
 Truth(r) ==
   [truth EXCEPT
@@ -97,8 +98,9 @@ NoMarkComes(x) == \A r \in late \cup {me[x].ask} : r = None \/ r.unit # x \/ r.o
 ToClose(x) ==  \* ten minutes after its end
   IF State(x) \in {"committed", "rolledBack"} /\ ~IsClosed(x) /\ head[x].isOver /\ MyMarks(x) = {} /\ NoMarkComes(x)
   THEN {Request("Close", x)} ELSE {}
-ToGiveUp(x) ==
-  IF Name[x] = None \/ truth.givenUp = GiveUps THEN {}
+IsGivenUp == \E r \in late \cup {me[p].ask : p \in Processes} : r # None /\ r.op = "GiveUpName"  \* on its way
+ToGiveUp(x) ==  \* one after the other, since each has a number of its own
+  IF Name[x] = None \/ truth.givenUp = GiveUps \/ IsGivenUp THEN {}
   ELSE LET is == receipt[Name[x]]
        IN  IF (IF is = None THEN FALSE ELSE is.state = "committed") THEN {}
            ELSE {[Request("GiveUpName", x) EXCEPT !.name = Name[x], !.receipt = is, !.number = -truth.givenUp - 1]}
@@ -152,7 +154,9 @@ Replied(u, r, isApplied) ==  \* of a request of its own
              mark == item'[key].mark
          IN  IF isApplied \/ (mark # None /\ mark.unit = u) THEN [k EXCEPT !.placed = @ \cup {key}]
              ELSE IF IsBlockedByMarks(u, r) THEN k ELSE [k EXCEPT !.pc = "aborts"]
-    [] r.op = "Renew" -> IF isApplied THEN k ELSE [k EXCEPT !.pc = "aborts"]
+    [] r.op = "Renew" ->
+         LET isRenewed == h # None /\ h.state = "pending" /\ h.lease >= r.lease  \* by this request, or by its copy
+         IN  IF isRenewed THEN k ELSE [k EXCEPT !.pc = "aborts"]
     [] r.op = "Commit" ->
          IF isApplied \/ (h # None /\ h.state = "committed") THEN Decided(k)
          ELSE IF IsBlockedByMarks(u, r) THEN k ELSE [k EXCEPT !.pc = "aborts"]
@@ -223,7 +227,8 @@ TimeToLive(x) ==  \* a day after the end; a request in the network does not live
   /\ head[x] # None /\ head[x].isClosed /\ late = {} /\ head' = [head EXCEPT ![x] = None]
   /\ UNCHANGED <<item, saved, receipt, row, me, late, faults, truth>>
 ReceiptEnds(n) ==  \* time to live has deleted the receipt of a name that was given up: it is free again
-  /\ receipt[n] # None /\ receipt[n].state = "rolledBack" /\ Once("ttl") /\ receipt' = [receipt EXCEPT ![n] = None]
+  /\ receipt[n] # None /\ receipt[n].state = "rolledBack" /\ ~IsGivenUp /\ Once("ttl")
+  /\ receipt' = [receipt EXCEPT ![n] = None]
   /\ truth' = [truth EXCEPT !.barred = {u \in @ : Name[u] # n}] /\ UNCHANGED <<item, head, saved, row, me, late>>
 WriteCarelessly(k) ==  \* a writer beside units gives the item a version of its own, and does not look for a mark
   /\ ~NoMark(k) /\ Once("careless writer")
@@ -234,7 +239,7 @@ AllIsOver == Over /\ late = {} /\ (\A u \in Units : IsClosed(u)) /\ UNCHANGED va
 
 Init ==
   /\ item = [k \in Keys |-> Bare(IF k \in Plain THEN Unversioned ELSE Absent)]
-  /\ head = [u \in Units |-> None] /\ row = [saved |-> 0, until |-> 0]
+  /\ head = [u \in Units |-> None] /\ row = [keys |-> 0, saved |-> 0, until |-> 0]
   /\ saved = [state |-> "pending", rev |-> 1, coordinator |-> None, format |-> 1]
   /\ receipt = [n \in Names |-> None] /\ late = {} /\ faults = Faults
   /\ me = [u \in Processes |->

@@ -73,7 +73,8 @@ def test_a_package_index_takes_the_wheel_and_renders_its_readme(wheel: Path) -> 
     assert "[Guarantees](docs/guarantees.md)" in text("README.md")
     assert "Guarantees ·" in shown
     # Where it is shown, the package is on an index.
-    assert "not on PyPI" not in shown
+    assert "In a checkout" not in shown
+    assert "Before the first release" not in " ".join(shown.split())
     assert re.findall(r"^pip install '(.*?)\[", shown, re.MULTILINE) == ["ticketlock"]
 
 

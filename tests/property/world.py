@@ -117,6 +117,8 @@ class World:
     def __post_init__(self) -> None:
         take_s = self.transactions_take_ms / 1_000
         self.memory = MemoryDynamoDB(lock_table=TABLE, clock=self.time, transactions_take_s=take_s)
+        # Time to live deletes by it, also where the requests of machines are recorded.
+        self.others = self.memory
         self.checker = Checker(self.time, self.memory, self.lock, self.permits, caps=self.caps)
         self.machines: list[Machine] = []
         self.late: list[Late] = []
@@ -268,7 +270,7 @@ class World:
         ]
         for item in over:
             if self.chance.pick(4) < 3:
-                self.memory.delete_item(TableName=TABLE, Key={"pk": item["pk"], "sk": item["sk"]})
+                self.others.delete_item(TableName=TABLE, Key={"pk": item["pk"], "sk": item["sk"]})
         if over and self.checker.reads_table:
             self.checker.sees_table(self.steps)
 

@@ -28,8 +28,8 @@ _OF_THE_WIRE = ("tests/wire/test_client_suite.py", "tests/wire/test_processes.py
 
 
 def commit_of(checkout: Path) -> str:
-    """The commit of a checkout; if a tracked file has changes that are not committed, the program ends."""
-    changed = _git(checkout, "status", "--porcelain", "--untracked-files=no")
+    """The commit of a checkout; if it has changes that are not committed, the program ends."""
+    changed = _git(checkout, "status", "--porcelain")
     if changed:
         sys.exit(f"NO FIGURES: they are of a commit, and these files have changes that are not committed:\n{changed}")
     return _git(checkout, "rev-parse", "HEAD")

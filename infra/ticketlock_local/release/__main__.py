@@ -49,7 +49,8 @@ def _release(into: Path, tag: str | None) -> None:
         into.mkdir(parents=True, exist_ok=True)
         for old in (*into.glob("ticketlock-*"), *into.glob(SUMS)):
             old.unlink()
-        for file in files.iterdir():
+        # The sums last: without them, the folder has only a part of a release.
+        for file in sorted(files.iterdir(), key=lambda each: each.name == SUMS):
             shutil.copyfile(file, into / file.name)
     print(f"{into} has the files of the release:\n{(into / SUMS).read_text()}", end="")
 

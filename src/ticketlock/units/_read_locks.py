@@ -141,10 +141,9 @@ class ReadLocks(MarkedCommit):
         write = self._records.open(head) if is_first else self._records.add_keys(head)
         reply: Reply = yield TransactWrite((write, self._records.put_keys(head, row)))
         self._note(reply)
-        if not reply.applied:
-            found = UnitRecord.of(reply.items[0]) if reply.items[0] is not None else None
-            if found is None or found.state != "pending" or found.keys != head.keys:
-                raise self._ended(reply.items[0])
+        # Only an earlier attempt of this request has written the row; if the unit has ended since, a mark finds out.
+        if not reply.applied and not reply.refused[-1]:
+            raise self._ended(reply.items[0])
 
     def _sort(
         self, places: Sequence[ItemState], reply: Reply, met: list[Marked], conflicts: list[ItemState]

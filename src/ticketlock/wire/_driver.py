@@ -289,7 +289,7 @@ class Driver:
 
 
 def _identity_of(request: Request) -> str:
-    """A new identity; none for a request that the service recognises by its condition alone."""
+    """A new identity; none for one that may be applied twice, or that its condition protects."""
     return token_hex(16) if request.repeatable_for_ms < math.inf else ""
 
 

@@ -144,7 +144,7 @@ class Page(OfOneTable):
 
 @value(frozen=True, slots=True)
 class Write(OfOneTable):
-    """One conditional write on one item.
+    """One write on one item.
 
     Attributes:
         operation: what it does; a ConditionCheck writes nothing, and occurs only in a TransactWrite.

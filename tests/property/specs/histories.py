@@ -32,6 +32,7 @@ class Histories:
         schedules, requests: how many.
         steps: the steps that differ by more than names and times, in TLA+; by the model's constants.
         operators: that the steps use, with their definitions.
+        conditions: those that a request states.
     """
 
     module: str
@@ -39,19 +40,24 @@ class Histories:
     requests: int = 0
     steps: dict[tuple[tuple[str, str], ...], set[str]] = field(default_factory=dict)
     operators: dict[str, str] = field(default_factory=dict)
+    conditions: set[str] = field(default_factory=set)
 
     def add(self, other: "Histories") -> None:
         """Add those of other schedules."""
         self.schedules += other.schedules
         self.requests += other.requests
         self.operators |= other.operators
+        self.conditions |= other.conditions
         for constants, steps in other.steps.items():
             self.steps.setdefault(constants, set()).update(steps)
 
     def note(self, steps: Iterable[Step], constants: Mapping[str, str]) -> None:
         """Add a schedule."""
         values = Values()
-        found = [values.told(step) for step in steps]
+        found = []
+        for step in steps:
+            found.append(values.told(step))
+            self.conditions |= step["requires"]
         self.schedules += 1
         self.requests += len(found)
         self.operators |= values.operators
@@ -118,6 +124,9 @@ def of_units(seed: int) -> tuple[Iterable[Step], Mapping[str, str]]:
     constants = {"Units": f"1 .. {_MOST_NAMES}", "Keys": "{}", **{name: name for name in themselves}}
     return steps_of_units(world.recorder.history), constants
 
+
+RARE = frozenset({"NO_USER_HAS_ASKED", "LIMIT_UNSET_AS_I_SAW"})
+"""Conditions that hardly any schedule states."""
 
 WORLDS: Mapping[str, tuple[str, Callable[[int], tuple[Iterable[Step], Mapping[str, str]]]]] = {
     "locks": ("LockHistories", of_locks),

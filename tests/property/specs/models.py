@@ -194,8 +194,11 @@ _MIXED = (*CROSSING, ("b", DELETE), ("", {"a": "put", "b": "put"}))
 _CROWD = locks("3 owners, 2 requests on their way", 3, 3, slow=2, most_faults=0)
 _CROSS = units("2 units that read what the other writes, by marks, any one fault", CROSSING, marked=(1, 2))
 _LIVING = fair(locks("2 owners that live, or crash", 2, 3, slow=0, faults=["crash"]))
+_EVERY_FAULT = (*FAULTS_OF_LOCKS, "limit", "wrong mode", "newer version")
+_REFUSING = (*FAULTS_OF_UNITS, "refused")
 _OF_RECORDS = (
     "Renew",
+    "AddKeys",
     "RollBack",
     "RollBackOfOwner",
     "Close",
@@ -218,7 +221,7 @@ WHOLE: tuple[Model, ...] = (
         "a value that the service refuses, and an operator corrects",
         [("", PUT), ("", PUT)],
         marked=(1, 2),
-        faults=[*FAULTS_OF_UNITS, "refused"],
+        faults=_REFUSING,
     ),
     records("the record of a unit and its rows, 2 late requests", *_OF_RECORDS, copies=2),
 )
@@ -227,11 +230,29 @@ WHOLE: tuple[Model, ...] = (
 _ENDS = ("Beat", "Finish", "Abandon", "Stop")
 _NOTES = ("NoteClaim", "NoteTicket", "NoteContinuation", "Park")
 WHOLE += (
-    walked(locks("3 owners, 6 tickets, every fault", 3, 6, slow=2, error=1, most_faults=7), 3_000),
     walked(
-        locks("2 owners alone, 2 that share, every fault", 4, 6, sharers=2, permits=2, slow=2, most_faults=7), 3_000
+        locks("at random: 3 owners, 6 tickets", 3, 6, limits=[0], slow=2, error=1, faults=_EVERY_FAULT, most_faults=9),
+        3_000,
     ),
-    walked(units("4 units, every fault", _MIXED, marked=(1, 2, 4), names=(3, 4), slow=2, most_faults=4), 10_000),
+    walked(
+        locks(
+            "at random: 2 alone, 2 that share", 4, 6, sharers=2, permits=2, slow=2, faults=_EVERY_FAULT, most_faults=9
+        ),
+        3_000,
+    ),
+    walked(
+        units(
+            "at random: 4 units",
+            _MIXED,
+            marked=(1, 2, 4),
+            names=(3, 4),
+            give_ups=1,
+            slow=2,
+            faults=_REFUSING,
+            most_faults=5,
+        ),
+        10_000,
+    ),
     sessions("a heartbeat and every end of 3 grants, 2 late requests", *_ENDS, last=3, copies=2),
     permits("2 deployments, a user, 2 limits", [(1, 1), (2, 2), (3, None)], limits=[4, 5], unsets=2),
     sessions("what a clean-up and a wake-up read, 2 late requests", *_NOTES, last=3, copies=2),
@@ -376,6 +397,14 @@ TABLES = {
     "UnitTables": ("Units", CONDITIONS_OF_UNITS),
 }
 """By specification, what its conditions are of, and each one."""
+
+_OF_HISTORIES = {"LockHistories": ("LockTable", "Permits"), "UnitHistories": ("UnitTables",)}
+
+
+def conditions_of(histories: str) -> set[str]:
+    """The conditions whose meaning histories are replayed with; that of no lock item is told in other words."""
+    found = {each.condition for module in _OF_HISTORIES[histories] for each in TABLES[module][1]}
+    return found - {"NO_LOCK_ITEM"}
 
 
 def _every_model() -> list[Model]:

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from property.specs.recorded import Action, Deleted, Request
+from property.specs.recorded import Action, Request
 from property.specs.tla import Conditions
 
 from ticketlock._expressions._values import Attributes
 from ticketlock.locks import _conditions as only_if
-from ticketlock.locks._items import _HOLDER, _SESSION, _TOKEN, LockName, holder_attribute, lock_key
+from ticketlock.locks._items import _HOLDER, _SESSION, _TOKEN, LockName, holder_attribute
 from ticketlock.locks._modes import MAX_HOLDERS
 from ticketlock.locks._writes import _KEPT_UNTIL_S
 
@@ -31,13 +31,9 @@ def _integer(value: Mapping[str, Any] | None) -> int | None:
     return None if value is None else int(value["N"])
 
 
-def steps_of(history: Iterable[Request | Deleted], name: LockName) -> Iterable[dict[str, Any]]:
+def steps_of(history: Iterable[Request], name: LockName) -> Iterable[dict[str, Any]]:
     """The steps of a history, one for each request to one lock."""
     for each in history:
-        if isinstance(each, Deleted):
-            if each.item[1][0] == name.entity:
-                yield _normal(_deleted(each, name))
-            continue
         parts = _parts(each, name)
         if parts.lock is not None or parts.row is not None:
             yield _normal(_step(each, parts))
@@ -108,24 +104,6 @@ def _rows(ticket: int, item: Attributes | None) -> dict[int, Any]:
 
 
 # Requests.
-
-
-def _deleted(each: Deleted, name: LockName) -> dict[str, Any]:
-    is_lock = each.item[1][1] == lock_key(name)["sk"]["S"]
-    ticket = 0 if is_lock else _ticket(each.item[1][1])
-    request = {**_UNUSED, "op": "TimeToLive", "ticket": ticket, "now": int(each.at_ms)}
-    lock, rows = (_lock_item(each.before), {}) if is_lock else (None, _rows(ticket, each.before))
-    return {
-        "modes": {},
-        "request": request,
-        "number": _NO_NUMBER,
-        "requires": frozenset(),
-        "found": {"lock": lock, "rows": rows},
-        "left": {"lock": None, "rows": {}},
-        "isApplied": True,
-        "othersAllow": True,
-        "epoch": 0,
-    }
 
 
 _UNUSED: Mapping[str, Any] = {
@@ -238,58 +216,63 @@ _WITH_A_MODE = {
 }
 
 
+_FIELDS = {
+    ":now": "now",
+    ":lease_until": "ends",
+    ":issued": "issued",
+    ":seen_permits": "permits",
+    ":token": "token",
+    ":seen_token": "token",
+}
+"""By placeholder of an update of the lock item, the field that its value is. A release to the next in line has both
+tokens: its own, and below the one that was read.
+"""
+
+
 def _request(parts: _Parts, ticket: int, stated: frozenset[str]) -> dict[str, Any]:
-    lock, row = parts.lock, parts.row
     made = {**_UNUSED, "op": _operation(parts, stated), "ticket": ticket}
-    if row is not None:
-        if row.kind == "Put":
-            item = row.asked["Item"]
-            made |= {
-                "owner": _owner_of(item["owner"]["S"]),
-                "ends": int(item["leaseUntilMs"]["N"]),
-                "shared": "shared" in item,
-            }
-        elif ":seen_owner" in row.values:
-            owner = _owner_of(row.values[":seen_owner"]["S"])
-            made |= {"seen": frozenset({(owner, int(row.values[":seen_lease"]["N"]))}), "owner": owner}
-        else:
-            made["owner"] = _owner_of(row.values[":me"]["S"])
-            if row.kind == "Update":
-                made["ends"] = int(row.values[":lease_until"]["N"])
-    if lock is None:
-        return made
+    if parts.row is not None:
+        made |= _of_row(parts.row)
+    if parts.lock is not None:
+        made |= _of_lock(parts.lock, made["op"])
+    if made["op"] == "WriteWholeLease" and parts.lock is not None:
+        made["seen"] = frozenset({(made["owner"], int(parts.lock.values[":seen_lease"]["N"]))})
+    return made
+
+
+def _of_row(row: Action) -> dict[str, Any]:
+    """What a write of a row says."""
+    if row.kind == "Put":
+        item = row.asked["Item"]
+        ends = int(item["leaseUntilMs"]["N"])
+        return {"owner": _owner_of(item["owner"]["S"]), "ends": ends, "shared": "shared" in item}
+    if ":seen_owner" in row.values:
+        owner = _owner_of(row.values[":seen_owner"]["S"])
+        return {"owner": owner, "seen": frozenset({(owner, int(row.values[":seen_lease"]["N"]))})}
+    extended = {"ends": int(row.values[":lease_until"]["N"])} if row.kind == "Update" else {}
+    return {"owner": _owner_of(row.values[":me"]["S"]), **extended}
+
+
+def _of_lock(lock: Action, operation: str) -> dict[str, Any]:
+    """What an update of the lock item says."""
     sets, _ = lock.update
     values, names = lock.values, lock.names
-    holder = values.get(":holder", {}).get("M")
-    if "#me" in names:
-        made["owner"] = _owner(names["#me"])
-    elif "#my_token" in names:
-        made["owner"] = _owner(names["#my_token"])
-    if holder is not None:
+    made: dict[str, Any] = {field: int(values[name]["N"]) for name, field in _FIELDS.items() if name in values}
+    for name in ("#me", "#my_token"):
+        if name in names:
+            made["owner"] = _owner(names[name])
+    if ":holder" in values:
+        holder = values[":holder"]["M"]
         made |= {"ends": int(holder["leaseUntilMs"]["N"]), "shared": "shared" in holder}
-    if ":lease_until" in values:
-        made["ends"] = int(values[":lease_until"]["N"])
-    if ":now" in values:
-        made["now"] = int(values[":now"]["N"])
-    if ":issued" in values:
-        made["issued"] = int(values[":issued"]["N"])
-    if ":seen_permits" in values:
-        made["permits"] = int(values[":seen_permits"]["N"])
-    if ":seen_token" in values:
-        made["token"] = int(values[":seen_token"]["N"])
-    elif ":token" in values:
-        made["token"] = int(values[":token"]["N"])
-    if made["op"] == "HandOver":
-        made |= {"last": _owner(names["#last"]), "lastToken": int(values[":token"]["N"])}
-    if made["op"] == "WriteWholeLease":
-        made["seen"] = frozenset({(made["owner"], int(values[":seen_lease"]["N"]))})
-    elif made["op"] == "Release":
-        made["shared"] = "heldShared = heldShared - :one" in sets
-    expired = [name for name in names if name.startswith("#x") and f":x{name[2:]}" in values]
+    expired = [name.removeprefix("#") for name in names if f":{name.removeprefix('#')}" in values and name[1] == "x"]
     if expired:
-        made["seen"] = frozenset((_owner(names[name]), int(values[f":x{name[2:]}"]["N"])) for name in expired)
+        made["seen"] = frozenset((_owner(names[f"#{each}"]), int(values[f":{each}"]["N"])) for each in expired)
     made["heals"] = "waiting = :zero" in sets
-    if made["op"] in ("TakeMyTurn", "JoinTogether"):
+    if operation == "HandOver":
+        made |= {"last": _owner(names["#last"]), "lastToken": int(values[":token"]["N"])}
+    elif operation == "Release":
+        made["shared"] = "heldShared = heldShared - :one" in sets
+    elif operation in ("TakeMyTurn", "JoinTogether"):
         made["count"] = int(any(clause.startswith("waiting = waiting ") for clause in sets))
     return made
 

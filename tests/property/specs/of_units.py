@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from property.specs.recorded import Action, Deleted, Request
+from property.specs.recorded import Action, Request
 from property.specs.tla import Conditions, ModelValue
-from property.units.calls import FOR_NO_ITEM, LOCKS, MARKS, UNITS
+from property.units.calls import LOCKS, MARKS, UNITS
 
 from ticketlock._expressions._values import Attributes
 from ticketlock.units import _conditions as only_if
@@ -22,10 +22,10 @@ _ABSENT, _UNVERSIONED, _FOREIGN = (ModelValue(name) for name in ("Absent", "Unve
 _BLIND = every(only_if.UNMARKED, only_if.OF_UNITS_ALONE)
 
 
-def steps_of(history: Iterable[Request | Deleted]) -> Iterable[dict[str, Any]]:
+def steps_of(history: Iterable[Request]) -> Iterable[dict[str, Any]]:
     """The steps of a history: one for each request to an item of users, a head, a receipt or a row of saved units."""
     for each in history:
-        if isinstance(each, Request) and (step := _step(each)) is not None:
+        if (step := _step(each)) is not None:
             yield _normal(step)
 
 
@@ -45,6 +45,8 @@ def _kind(action: Action) -> str:
         return str(name)
     if str(unit).startswith(OWNER):
         return "owner" if action.kind == "Put" else ""
+    if str(name).startswith("k#") and action.kind == "Put":
+        return "keys"
     return "saved" if ":try" in action.values else ""
 
 
@@ -113,8 +115,7 @@ def _step(request: Request) -> dict[str, Any] | None:
     for action in request.actions:
         parts.setdefault(_kind(action), []).append(action)
     others = parts.pop("", [])
-    if not parts or any(action.condition in ("", FOR_NO_ITEM) for action in parts.get("item", ())):
-        # Nothing that is told; or what was there before units, or the insert of a plain writer beside them.
+    if not parts:
         return None
     if any(_has_condition_of_users(action) and action.is_refused for action in parts.get("item", ())):
         return None
@@ -126,6 +127,9 @@ def _step(request: Request) -> dict[str, Any] | None:
         heads[_note_head(made, action)] = action
     for action in parts.get("receipt", ()):
         _note_receipt(made, action)
+    for action in parts.get("keys", ()):
+        # The first one comes with the head.
+        made["number"] = int(str(action.item[1][1]).partition("#")[2]) + 1 if made["op"] == "AddKeys" else 0
     for action in parts.get("saved", ()):
         made |= {"op": "PutSavedRow", "number": _integer(action.values[":try"])}
     for action in parts.get("owner", ()):
@@ -155,6 +159,7 @@ def _state(
         "saved": _saved(of(heads[True])) if True in heads else None,
         "receipt": dict.fromkeys((made["name"],), _receipt(of(parts["receipt"][0]))) if "receipt" in parts else {},
         "row": {
+            "keys": sum(made["number"] - (of(action) is None) for action in parts.get("keys", ()) if made["number"]),
             "saved": sum(_integer((of(action) or {}).get("try")) for action in parts.get("saved", ())),
             "until": sum(_integer((of(action) or {}).get("expiresAt")) for action in parts.get("owner", ())),
         },
@@ -175,41 +180,49 @@ def _of_ours(action: Action) -> str:
 
 def _note_item(made: dict[str, Any], action: Action) -> None:
     """Add what a request does with one item of users."""
-    key, values = _key(action), action.values
-    sets, _ = action.update
-    item = action.asked.get("Item", {})
-    made["keys"] |= {key}
-    if action.condition.startswith(only_if.MARKED_BY_THE_UNIT):
-        made["unit"] = values[":unit"]["S"]
-        version = item.get(MARKS.version) or values.get(":version") or values[":unit"]
-        is_placeholder = only_if.ONLY_HOLDS_A_PLACE in action.condition
-        if version != values[":unit"]:
-            made |= {"op": "Correct", "number": version["S"]}
-        elif is_placeholder or (action.kind == "Update" and not any("#version" in each for each in sets)):
-            made["op"] = made["op"] or "Unmark"
-        else:
-            made |= {"op": "Finish", "writes": {**made["writes"], key: _written(action)}}
-        made["kind"] = INSERT if is_placeholder else made["kind"]
+    made["keys"] |= {_key(action)}
+    if only_if.MARKED_BY_THE_UNIT in action.condition:
+        _note_end_of_mark(made, action)
         return
-    if action.condition.startswith(_BLIND):
-        seen = None
-    elif ":seen" in values:
-        seen = values[":seen"]["S"]
-    else:
-        seen = _UNVERSIONED if "attribute_exists(#key)" in action.condition else _ABSENT
-    made["seen"] = {**made["seen"], key: seen}
+    made["seen"] = {**made["seen"], _key(action): _seen(action)}
+    item, values = action.asked.get("Item", {}), action.values
     mark = item.get(MARKS.mark) or values.get(":mark")
+    unit = item.get(MARKS.version) or values.get(":unit")
     if mark is not None:
         made |= {"op": "Mark", "unit": mark["M"]["unit"]["S"]}
         if mark["M"]["kind"]["S"] == "write":
-            made["writes"] = {**made["writes"], key: "put"}
+            made["writes"] = {**made["writes"], _key(action): "put"}
         return
-    made["op"] = made["op"] or "CommitNatively"
+    # Beside the decision of a marked commit there are checks alone, and that is noted later.
+    made["op"] = "CommitNatively"
     if action.kind != "ConditionCheck":
-        made["writes"] = {**made["writes"], key: _written(action)}
-    unit = item.get(MARKS.version) or values.get(":unit")
+        made["writes"] = {**made["writes"], _key(action): _written(action)}
     if unit is not None:
         made["unit"] = unit["S"]
+
+
+def _seen(action: Action) -> str | None:
+    """The version that a write or a check of an item requires, as its condition says it."""
+    if action.condition.startswith(_BLIND):
+        return None
+    if ":seen" in action.values:
+        return str(action.values[":seen"]["S"])
+    return _UNVERSIONED if "attribute_exists(#key)" in action.condition else _ABSENT
+
+
+def _note_end_of_mark(made: dict[str, Any], action: Action) -> None:
+    """Add a new value, the removal of a mark, or a correction; of several together, all are new values."""
+    item, values, key = action.asked.get("Item", {}), action.values, _key(action)
+    sets, removed = action.update
+    made["unit"] = values[":unit"]["S"]
+    version = item.get(MARKS.version) or values.get(":version") or values[":unit"]
+    is_placeholder = only_if.ONLY_HOLDS_A_PLACE in action.condition
+    if version != values[":unit"]:
+        made |= {"op": "Correct", "number": version["S"]}
+    elif is_placeholder or (not sets and removed):
+        made |= {"op": made["op"] or "Unmark", "kind": INSERT if is_placeholder else None}
+    else:
+        made |= {"op": "Finish", "writes": {**made["writes"], key: _written(action)}}
 
 
 def _written(action: Action) -> str:
@@ -250,8 +263,7 @@ def _note_head(made: dict[str, Any], action: Action) -> bool:
     elif sets == ["#ttl = :until"]:
         made["op"] = "Forget"
     else:
-        assert sets[0].startswith(("#keys", "pieces")), sets
-        made["op"] = "NoteRows"
+        made["op"] = {"#keys = :keys": "AddKeys", "pieces = :pieces": "NoteRows"}[sets[0]]
     return False
 
 
@@ -291,7 +303,7 @@ def _renamed(value: Any, rename: Callable[[str, Any], Any], at: str = "") -> Any
     """The value, with all units, keys and times in it renamed by their kind."""
     if value is None or isinstance(value, bool | ModelValue) or at in ("requires", "op", "kind", "state"):
         return value
-    if at == "keys":
+    if isinstance(value, frozenset):
         return frozenset(rename("key", key) for key in value)
     if isinstance(value, dict):
         # A request has one receipt, and a table has them by name.

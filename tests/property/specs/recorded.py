@@ -35,8 +35,8 @@ class Action:
     @property
     def update(self) -> tuple[list[str], list[str]]:
         """What an update sets, and what it removes."""
-        sets, _, removed = self.asked.get("UpdateExpression", "").partition(" REMOVE ")
-        return _clauses(sets.removeprefix("SET ")), removed.split(", ") if removed else []
+        sets, _, removed = f" {self.asked.get('UpdateExpression', '')}".partition(" REMOVE ")
+        return _clauses(sets.removeprefix(" SET ")) if sets else [], removed.split(", ") if removed else []
 
     @property
     def values(self) -> Mapping[str, Any]:
@@ -71,23 +71,12 @@ class Request:
     """A request that the service has judged by its conditions: applied, or refused.
 
     Attributes:
-        at_ms: the true time then.
         token: that of a transaction.
     """
 
     actions: list[Action]
-    at_ms: float
     token: str | None = None
     is_applied: bool = False
-
-
-@dataclass(slots=True)
-class Deleted:
-    """Time to live, or a test, has deleted an item."""
-
-    item: ItemId
-    before: Attributes
-    at_ms: float
 
 
 @dataclass
@@ -99,7 +88,7 @@ class Recorder:
     """
 
     memory: MemoryDynamoDB
-    history: list[Request | Deleted] = field(default_factory=list)
+    history: list[Request] = field(default_factory=list)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.memory, name)
@@ -111,14 +100,7 @@ class Recorder:
         return self._writes("update_item", asked)
 
     def delete_item(self, **asked: Any) -> Any:
-        if "ConditionExpression" in asked:
-            return self._writes("delete_item", asked)
-        item = self.id_of(asked)
-        before = self.get(item)
-        done = self.memory.delete_item(**asked)
-        if before is not None:
-            self.history.append(Deleted(item, before, self.now_ms))
-        return done
+        return self._writes("delete_item", asked)
 
     def transact_write_items(self, **asked: Any) -> Any:
         return self.in_steps("transact_write_items", **asked).finish()
@@ -131,21 +113,17 @@ class Recorder:
     def _writes(self, operation: str, asked: Any) -> Any:
         action = Action(_KINDS[operation], asked, self.id_of(asked))
         action.before = action.after = self.get(action.item)
-        request = Request([action], self.now_ms)
+        request = Request([action])
         try:
             answer = getattr(self.memory, operation)(**asked)
         except ClientError as error:
             if error.response["Error"]["Code"] == "ConditionalCheckFailedException":
-                action.is_refused = True
+                action.is_refused, action.after = True, self.get(action.item)
                 self.history.append(request)
             raise
         request.is_applied, action.after = True, self.get(action.item)
         self.history.append(request)
         return answer
-
-    @property
-    def now_ms(self) -> float:
-        return self.memory._service.wall_ms
 
     def id_of(self, asked: Mapping[str, Any]) -> ItemId:
         table = self.memory._service.tables[asked["TableName"]]
@@ -166,7 +144,7 @@ class RecordedSteps:
         self._steps, self._recorder = steps, recorder
         actions = [(kind, each) for action in asked["TransactItems"] for kind, each in action.items()]
         recorded = [Action(kind, each, recorder.id_of(each)) for kind, each in actions]
-        self._request = Request(recorded, recorder.now_ms, asked.get("ClientRequestToken"))
+        self._request = Request(recorded, asked.get("ClientRequestToken"))
         self._taken = 0
         self._unapplied = {action.item: action for action in self._request.actions}
 
@@ -213,5 +191,5 @@ class RecordedSteps:
         reasons = [reason["Code"] for reason in response.get("CancellationReasons", ())]
         if reasons and _JUDGED.issuperset(reasons):
             for action, reason in zip(self._request.actions, reasons, strict=True):
-                action.is_refused = reason != "None"
+                action.is_refused, action.after = reason != "None", self._recorder.get(action.item)
             self._recorder.history.append(self._request)

@@ -115,7 +115,9 @@ def check(model: Model, without: str | None = None, *, workers: int = 1) -> Resu
             "tlc2.TLC",
         ]
         command += ["-workers", str(workers), "-difftrace", "-metadir", f"{folder}/states"]
-        command += ["-simulate", f"num={model.walks}", "-depth", str(_LONGEST_WALK)] if model.walks else []
+        command += (
+            ["-simulate", f"num={model.walks}", "-depth", f"{_LONGEST_WALK}", "-seed", "1"] if model.walks else []
+        )
         command += ["Model"]
         done = subprocess.run(command, cwd=home, capture_output=True, text=True, check=False)
     return _read(model, done.stdout)

@@ -75,6 +75,8 @@ class Service:
 
     def __post_init__(self) -> None:
         self.memory = MemoryDynamoDB(lock_table=None, clock=self.time)
+        # Time to live and plain writers write by it, also where the requests of units are recorded.
+        self.others = self.memory
         if self.in_steps is None:
             self.memory.comes_next = lambda left: self.chance.pick(left) if left > 1 else 0
         create_tables(self.memory)
@@ -106,7 +108,7 @@ class Service:
             return
         row = over[self.chance.pick(len(over))]
         try:
-            self.memory.delete_item(TableName=UNITS, Key={name: row[name] for name in ("unit", "row")})
+            self.others.delete_item(TableName=UNITS, Key={name: row[name] for name in ("unit", "row")})
         except ClientError:
             # A transaction has it.
             return
@@ -123,7 +125,7 @@ class Service:
         Args:
             pending: the request of a sender that waits for the answer; None if none waits.
         """
-        client: Any = self.memory
+        client: Any = self.others if isinstance(call, Beside) else self.memory
         if call.operation in TRANSACTIONS:
             if self.refuses.intersection(finished_together(call)):
                 if pending is not None:

@@ -139,7 +139,7 @@ class UnitsWorld:
     def begin_with(self, key: Key) -> None:
         """An item of before, without a version, and with an empty list."""
         item: Any = {name: {"S": part} for name, part in key_of(key).items()} | {ELEMENTS: {"L": []}}
-        self.service.memory.put_item(TableName=key[0], Item=item)
+        self.service.others.put_item(TableName=key[0], Item=item)
         self.checker.begin_with(key)
 
     def table_of(self, key: Key) -> UnitTable:
