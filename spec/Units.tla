@@ -98,7 +98,8 @@ NoMarkComes(x) == \A r \in late \cup {me[x].ask} : r = None \/ r.unit # x \/ r.o
 ToClose(x) ==  \* ten minutes after its end
   IF State(x) \in {"committed", "rolledBack"} /\ ~IsClosed(x) /\ head[x].isOver /\ MyMarks(x) = {} /\ NoMarkComes(x)
   THEN {Request("Close", x)} ELSE {}
-IsGivenUp == \E r \in late \cup {me[p].ask : p \in Processes} : r # None /\ r.op = "GiveUpName"  \* on its way
+OnTheirWay == (late \cup {me[p].ask : p \in Processes}) \ {None}
+IsGivenUp == \E r \in OnTheirWay : r.op = "GiveUpName"
 ToGiveUp(x) ==  \* one after the other, since each has a number of its own
   IF Name[x] = None \/ truth.givenUp = GiveUps \/ IsGivenUp THEN {}
   ELSE LET is == receipt[Name[x]]
@@ -223,8 +224,8 @@ ArriveLate(r) == Arrive(r) /\ late' = late \ {r} /\ UNCHANGED <<me, faults>>
 LeaseEnds(x) ==
   /\ head[x] # None /\ ~head[x].isOver /\ head' = [head EXCEPT ![x].isOver = TRUE]
   /\ UNCHANGED <<item, saved, receipt, row, me, late, faults, truth>>
-TimeToLive(x) ==  \* a day after the end; a request in the network does not live as long
-  /\ head[x] # None /\ head[x].isClosed /\ late = {} /\ head' = [head EXCEPT ![x] = None]
+TimeToLive(x) ==  \* a day after the end; no request lives as long, nor does a process between two attempts
+  /\ head[x] # None /\ head[x].isClosed /\ (\A r \in OnTheirWay : r.unit # x) /\ head' = [head EXCEPT ![x] = None]
   /\ UNCHANGED <<item, saved, receipt, row, me, late, faults, truth>>
 ReceiptEnds(n) ==  \* time to live has deleted the receipt of a name that was given up: it is free again
   /\ receipt[n] # None /\ receipt[n].state = "rolledBack" /\ ~IsGivenUp /\ Once("ttl")
