@@ -317,7 +317,8 @@ Exclusion == \/ Relying \subseteq Sharers /\ Cardinality(Relying) <= MostShared
 NoHolderEvicted == \A o \in Relying : o \in Holding(lock) /\ lock.holders[o].token = me[o].token
 NoRowEvicted == ~past.isEvicted
 NoOvertaking == \A t \in DOMAIN rows : past.overtaken[t] <= 1
-InTheQueue == {t \in Waiting : past.overtaken[t] >= 0}  \* whose rows have never expired
+IsLeaving(o) == IF me[o].ask = None THEN FALSE ELSE me[o].ask.op = "Withdraw"
+InTheQueue == {t \in Waiting : past.overtaken[t] >= 0 /\ ~IsLeaving(rows[t].owner)}  \* and whose row has never expired
 Counts == lock # None => /\ lock.waiting >= Cardinality(InTheQueue) /\ lock.held = Cardinality(Holding(lock))
                          /\ lock.heldShared = Cardinality({h \in Holding(lock) : lock.holders[h].shared})
 ToldOfTheGrant == \A o \in Owners : me[o].pc = "holds" /\ me[o].sure => Owned(Now, o) = {}

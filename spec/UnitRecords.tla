@@ -78,10 +78,10 @@ Spec == Init /\ [][Next]_vars
 ----------------------------------------------------------------------------
 (* What is promised.                                                       *)
 
+NoKeysForgotten == [][row'.keys >= row.keys]_vars
 NoLeaseShortened ==
   [][\A u \in Units : head[u] # None /\ head'[u] # None => head'[u].lease >= head[u].lease]_vars
 WhatWasWrittenStays ==
-  /\ "AddKeys" \in Kinds => row.keys >= told["AddKeys"]
   /\ "PutSavedRow" \in Kinds => row.saved >= told["PutSavedRow"]
   /\ "PutRowOfOwner" \in Kinds => row.until >= told["PutRowOfOwner"]
 OnlyUnitsOfTheOwner == ~wrong

@@ -191,5 +191,6 @@ class RecordedSteps:
         reasons = [reason["Code"] for reason in response.get("CancellationReasons", ())]
         if reasons and _JUDGED.issuperset(reasons):
             for action, reason in zip(self._request.actions, reasons, strict=True):
-                action.is_refused, action.after = reason != "None", self._recorder.get(action.item)
+                # Others may have written the item since its condition was checked.
+                action.is_refused = reason != "None"
             self._recorder.history.append(self._request)
