@@ -42,12 +42,12 @@ def test_of_the_word_moto():
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkout with a file that is committed, and one that git does not track."""
+    """A checkout with a file that is committed, and others that git ignores."""
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    for name in ("searched.py", "notes"):
-        (tmp_path / name).write_text("")
+    for name, contents in {"searched.py": "", "notes": "", ".gitignore": "notes\ntrace\n"}.items():
+        (tmp_path / name).write_text(contents)
     git(tmp_path, "git", "init", "--quiet")
-    git(tmp_path, "git", "add", "searched.py")
+    git(tmp_path, "git", "add", "searched.py", ".gitignore")
     git(tmp_path, *COMMITS)
     return tmp_path
 
@@ -67,10 +67,12 @@ def test_what_has_passed_is_of_the_commit_of_the_checkout(checkout: Path) -> Non
 
 
 def test_a_checkout_with_changes_that_are_not_committed_is_refused_before_anything_runs(checkout: Path) -> None:
-    (checkout / "searched.py").write_text("changed")
+    for name in ("searched.py", "conftest.py"):
+        (checkout / name).write_text("changed")
     said = refused(checkout, LEAVES_A_TRACE)
     assert "not committed" in said
     assert "searched.py" in said
+    assert "conftest.py" in said
     assert "notes" not in said
     assert not (checkout / "trace").exists()
 
