@@ -5,7 +5,7 @@
 (* leaves in the table (tests/property/specs).  Each of these steps has to *)
 (* be one of the two specifications.                                       *)
 (***************************************************************************)
-EXTENDS LockTable, Sequences
+EXTENDS LockTable
 
 VARIABLE step  \* what was recorded
 vars == <<step, lock, rows>>

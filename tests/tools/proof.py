@@ -19,6 +19,8 @@ from xml.etree import ElementTree
 from kit.engines import engine_names
 from rich.console import Console
 from ticketlock_local.checkout import ROOT
+from ticketlock_local.errors import ReleaseError
+from ticketlock_local.release.commit import checked_out
 from tools.every_engine import ended
 
 _FIGURES = ROOT / "docs/tables/proof.json"
@@ -29,10 +31,10 @@ _OF_THE_WIRE = ("tests/wire/test_client_suite.py", "tests/wire/test_processes.py
 
 def commit_of(checkout: Path) -> str:
     """The commit of a checkout; if it has changes that are not committed, the program ends."""
-    changed = _git(checkout, "status", "--porcelain")
-    if changed:
-        sys.exit(f"NO FIGURES: they are of a commit, and these files have changes that are not committed:\n{changed}")
-    return _git(checkout, "rev-parse", "HEAD")
+    try:
+        return checked_out(checkout).sha
+    except ReleaseError as error:
+        sys.exit(f"NO FIGURES: {error}")
 
 
 def run_all(checkout: Path, parts: Sequence[Sequence[str]]) -> str:
@@ -95,11 +97,6 @@ def main() -> None:
     }
     _FIGURES.write_text(f"{json.dumps(told, indent=2)}\n")
     _CONSOLE.print("The figures are in docs/tables/proof.json; make pages writes them into docs/proof.md.")
-
-
-def _git(checkout: Path, *words: str) -> str:
-    done = subprocess.run(["git", *words], cwd=checkout, stdout=subprocess.PIPE, text=True, check=False)
-    return done.stdout.strip() if done.returncode == 0 else sys.exit(done.returncode)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ def checked_out(root: Path) -> Commit:
         ReleaseError: files are changed or unknown to git; the message names them.
     """
     if changes := git(root, "status", "--porcelain", "--untracked-files=all"):
-        raise ReleaseError(f"a release is built from a commit, and these changes are in none:\n{changes}")
+        raise ReleaseError(f"these changes are not committed:\n{changes}")
     sha, time_s = git(root, "log", "-1", "--format=%H %ct").split()
     return Commit(sha, int(time_s))
 
