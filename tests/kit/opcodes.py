@@ -62,6 +62,8 @@ class AtOpcode:
     def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
         if not frame.f_code.co_filename.startswith(self._rooms):
             return None
+        # The function first: Python 3.12 and newer enable the events of opcodes only in a frame that has one.
+        frame.f_trace = self._trace
         frame.f_trace_lines, frame.f_trace_opcodes = False, True
         if event in ("call", "opcode") and not self._is_left_out(frame):
             self.passed += 1
