@@ -29,7 +29,7 @@ from ticketlock.cli import _commands
 from ticketlock.cli._local import serving
 from ticketlock.locks._items import Session, holder_attribute, lock_key
 from ticketlock.locks._lock_table import LOCK_TABLE
-from ticketlock.testing import MemoryDynamoDB
+from ticketlock.testing import ManualClock, MemoryDynamoDB
 from ticketlock.units._operators import corrections, inspect, roll_back, settle
 from ticketlock.units._record import UnitRecords
 from ticketlock.wire._actions import TIME_TO_LIVE
@@ -145,7 +145,9 @@ class NumbersHere:
 
 @pytest.fixture
 def numbers_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[NumbersHere]:
-    memory = MemoryDynamoDB(lock_table="locks")
+    # The command goes by the table's time: however long it takes, it prints the same.
+    clock = ManualClock()
+    memory = MemoryDynamoDB(lock_table="locks", clock=clock)
     with serving(memory, port=0) as endpoint:
         for name, value in {"AWS_ENDPOINT_URL": endpoint, "TICKETLOCK_TABLE": "locks"}.items():
             monkeypatch.setenv(name, value)
@@ -167,6 +169,7 @@ def numbers_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[NumbersHere]:
                 ExpressionAttributeNames={"#holder": holder_attribute(HOLDER)},
                 ExpressionAttributeValues={f":{ms}": {"N": str(ms)} for ms in times.values()},
             )
+            clock.advance(3)
             (holder,) = found.holders
             yield NumbersHere(holder.fencing_token, found.place.ticket)
 

@@ -32,7 +32,7 @@ from ticketlock.wire._sdk import make_client
 SERIALIZE_ARN = "arn:aws:states:us-east-1:123456789012:stateMachine:serialize"
 CHILD_ARN = "arn:aws:states:us-east-1:123456789012:stateMachine:child"
 CONTINUE_ARN = "arn:aws:states:us-east-1:123456789012:stateMachine:continue"
-LEASE_S = 8
+LEASE_S = 60
 HALF_LIFE_S = LEASE_S // 2
 HANDLERS: Mapping[str, Handler] = {
     "TakeTicket": take_ticket.handler,

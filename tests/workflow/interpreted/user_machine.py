@@ -29,7 +29,7 @@ from ticketlock_cdk.lock.serialized import Serialized
 
 from ticketlock.wire._actions import Item
 
-USER_LEASE_S = 10
+USER_LEASE_S = 60
 RETRIES = 5
 """Of a state whose function commits a unit."""
 Made = sfn.IChainable
