@@ -25,7 +25,7 @@ from moto import mock_aws
 from moto.core.config import DefaultConfig
 from moto.stepfunctions.parser import utils as interpreter
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 """For what takes far less, on a busy machine too."""
 _POLLS_EVERY_S = 0.05
 ROLE = "arn:aws:iam::123456789012:role/state-machine"

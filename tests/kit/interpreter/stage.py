@@ -32,7 +32,8 @@ from ticketlock.wire._sdk import make_client
 SERIALIZE_ARN = "arn:aws:states:us-east-1:123456789012:stateMachine:serialize"
 CHILD_ARN = "arn:aws:states:us-east-1:123456789012:stateMachine:child"
 CONTINUE_ARN = "arn:aws:states:us-east-1:123456789012:stateMachine:continue"
-LEASE_S = 60
+LEASE_S = 20
+"""Its half is longer than a busy machine keeps a heartbeat waiting."""
 HALF_LIFE_S = LEASE_S // 2
 HANDLERS: Mapping[str, Handler] = {
     "TakeTicket": take_ticket.handler,
@@ -99,7 +100,7 @@ class Stage:
 
     def wait_until_free(self, entity: str) -> None:
         """Wait until the lock has no holder and no waiter, except expired ones."""
-        until(lambda: not lease_runs(self.lock(entity)), 2 * LEASE_S, lambda: f"{entity} to be free: {self.items()}")
+        until(lambda: not lease_runs(self.lock(entity)), PATIENCE_S, lambda: f"{entity} to be free: {self.items()}")
 
     def session(self, arn: str) -> Item | None:
         key = Session(arn, "serialize").key()

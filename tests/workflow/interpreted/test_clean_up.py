@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kit.interpreter.harness import Work, until
+from kit.interpreter.harness import PATIENCE_S, Work, until
 from kit.interpreter.stage import HALF_LIFE_S, LEASE_S, Stage
 from ticketlock_cdk.lock.settings import HandOver
 from workflow.interpreted.conftest import ENTITY, Open
@@ -31,7 +31,7 @@ def park(stage: Stage, **more: Any) -> str:
 
 def beating_on(stage: Stage) -> str:
     """The continuation of a hold, once its first heartbeat is parked there."""
-    continuation: str = until(lambda: stage.continuations("hold-"), 30, lambda: "a continuation")[0]
+    continuation: str = until(lambda: stage.continuations("hold-"), PATIENCE_S, lambda: "a continuation")[0]
     until(
         lambda: any(event["type"] == "TaskSubmitted" for event in stage.continues.history(continuation)),
         10,
@@ -116,7 +116,7 @@ def test_the_wait_of_a_stopped_execution_ends_in_its_continuation(
     stage = open_with(polls_an_execution=2, poll_s=3)
     holder = stage.hold(ENTITY)
     stopped = stage.start(ENTITY, function="next")
-    (child,) = until(lambda: stage.continuations("wait-"), 30, lambda: "a continuation")
+    (child,) = until(lambda: stage.continuations("wait-"), PATIENCE_S, lambda: "a continuation")
     stage.continues.wait_until_entered(child, "WaitForTurn")
     stage.machine.stop(stopped)
     stage.clean_up(stopped)
@@ -138,7 +138,7 @@ def test_the_heartbeat_of_a_stopped_execution_ends_in_its_continuation(
     continuation = beating_on(stage)
     stage.machine.stop(holder)
     stage.clean_up(holder)
-    assert stage.continues.wait(continuation, HALF_LIFE_S).output["status"] == "ended"
+    assert stage.continues.wait(continuation).output["status"] == "ended"
     lease_until_ms = end_of_lease_ms(stage, holder)
     assert granted_at(stage, waiter, 2 * LEASE_S + HALF_LIFE_S) > lease_until_ms
     after.finish.set()
@@ -157,5 +157,5 @@ def test_a_nested_execution_whose_heartbeat_was_continued_is_stopped_and_the_loc
     stage.clean_up(holder)
     assert children.wait(child).status == "ABORTED"
     assert stage.is_free(ENTITY)
-    assert stage.continues.wait(continuation, HALF_LIFE_S).output["status"] == "ended"
+    assert stage.continues.wait(continuation).output["status"] == "ended"
     assert stage.is_free(ENTITY)

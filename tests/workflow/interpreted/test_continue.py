@@ -6,8 +6,8 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from kit.interpreter.harness import Work, until
-from kit.interpreter.stage import HALF_LIFE_S, LEASE_S, Stage
+from kit.interpreter.harness import PATIENCE_S, Work, until
+from kit.interpreter.stage import LEASE_S, Stage
 from ticketlock_cdk.lock.settings import HandOver
 from workflow.interpreted.conftest import ENTITY, Open, held_and_waited_for
 
@@ -29,7 +29,7 @@ def test_a_wait_keeps_its_position_over_10_continuations(open_stage: Open, work:
     stage.machine.wait_until_entered(waiter, "WaitForTurn")
     behind = stage.start(ENTITY, function="last", recordWaitSeconds="Infinity")
     ticket = stage.lock(ENTITY).rows[0].ticket
-    stage.machine.wait_until_entered(waiter, "ContinueWaiting", 120, more_than=9)
+    stage.machine.wait_until_entered(waiter, "ContinueWaiting", more_than=9)
     assert stage.lock(ENTITY).rows[0].ticket == ticket
     work.finish.set()
     assert stage.machine.wait(holder).status == "SUCCEEDED"
@@ -46,12 +46,12 @@ def test_a_parked_wait_continues_in_a_continuation(open_stage: Open, work: Work)
     stage, holder, (waiter,) = held_and_waited_for(
         open_stage, work, polls_an_execution=2, parks=1, hand_over=HandOver.CALLBACK
     )
-    stage.machine.wait_until_entered(waiter, "ContinueWaiting", 3 * LEASE_S)
-    (child,) = until(lambda: stage.continuations("wait-"), 10, lambda: "a continuation")
+    stage.machine.wait_until_entered(waiter, "ContinueWaiting")
+    (child,) = until(lambda: stage.continuations("wait-"), PATIENCE_S, lambda: "a continuation")
     stage.continues.wait_until_entered(child, "WaitForWakeUp")
     work.finish.set()
     assert stage.machine.wait(holder).status == "SUCCEEDED"
-    assert stage.machine.wait(waiter, HALF_LIFE_S + 30).status == "SUCCEEDED"
+    assert stage.machine.wait(waiter).status == "SUCCEEDED"
 
 
 def test_a_record_wait_ends_across_a_continuation(open_stage: Open, work: Work) -> None:
@@ -68,7 +68,7 @@ def test_a_record_wait_ends_across_a_continuation(open_stage: Open, work: Work) 
 def test_a_wait_whose_continuation_is_stopped_continues_by_itself(open_stage: Open, work: Work) -> None:
     stage, holder, (waiter,) = held_and_waited_for(open_stage, work, polls_an_execution=2)
     stage.machine.wait_until_entered(waiter, "ContinueWaiting")
-    child = until(lambda: stage.continuations("wait-"), 10, lambda: "a continuation")[0]
+    child = until(lambda: stage.continuations("wait-"), PATIENCE_S, lambda: "a continuation")[0]
     stage.continues.wait_until_entered(child, "CheckPosition")
     stage.continues.stop(child)
     stage.machine.wait_until_entered(waiter, "ContinueWaiting", more_than=1)
@@ -81,10 +81,10 @@ def test_a_hold_keeps_the_lock_over_continuations(open_stage: Open, work: Work) 
     stage = open_stage({"work": work, "next": Work()}, beats_an_execution=2)
     holder = stage.hold(ENTITY)
     token = fencing_token(stage)
-    until(lambda: len(stage.continuations("hold-")) >= 3, 90, lambda: "the third continuation")
+    until(lambda: len(stage.continuations("hold-")) >= 3, PATIENCE_S, lambda: "the third continuation")
     assert fencing_token(stage) == token
     work.finish.set()
-    outcome = stage.machine.wait(holder, LEASE_S + 30)
+    outcome = stage.machine.wait(holder)
     assert (outcome.status, outcome.output) == ("SUCCEEDED", "done")
     assert stage.is_free(ENTITY)
     assert {stage.continues.wait(arn).status for arn in stage.continuations("hold-")} == {"SUCCEEDED"}
@@ -101,9 +101,9 @@ def fencing_token(stage: Stage) -> int:
 def test_a_hold_that_is_lost_across_a_continuation_stops_the_work_by_name(open_stage: Open, work: Work) -> None:
     stage = open_stage(work, beats_an_execution=2)
     holder = stage.hold(ENTITY)
-    until(lambda: stage.continuations("hold-"), 30, lambda: "a continuation")
+    until(lambda: stage.continuations("hold-"), PATIENCE_S, lambda: "a continuation")
     stage.take_away(ENTITY)
-    outcome = stage.machine.wait(holder, LEASE_S + 30)
+    outcome = stage.machine.wait(holder)
     assert (outcome.status, outcome.error) == ("FAILED", "LockLost")
     assert "not held with fencing token" in (outcome.cause or "")
 
@@ -111,12 +111,12 @@ def test_a_hold_that_is_lost_across_a_continuation_stops_the_work_by_name(open_s
 def test_a_hold_whose_continuation_is_stopped_continues_by_itself(open_stage: Open, work: Work) -> None:
     stage = open_stage(work, beats_an_execution=2)
     holder = stage.hold(ENTITY)
-    child = until(lambda: stage.continuations("hold-"), 30, lambda: "a continuation")[0]
+    child = until(lambda: stage.continuations("hold-"), PATIENCE_S, lambda: "a continuation")[0]
     stage.continues.wait_until_entered(child, "Heartbeat")
     stage.continues.stop(child)
-    until(lambda: len(stage.continuations("hold-")) >= 2, 30, lambda: "the next continuation")
+    until(lambda: len(stage.continuations("hold-")) >= 2, PATIENCE_S, lambda: "the next continuation")
     work.finish.set()
-    assert stage.machine.wait(holder, LEASE_S + 30).status == "SUCCEEDED"
+    assert stage.machine.wait(holder).status == "SUCCEEDED"
 
 
 # The budget of events.
@@ -173,14 +173,14 @@ def test_each_loop_of_the_definition_costs_the_events_that_the_budget_counts(
 ) -> None:
     stage, holder, (waiter,) = held_and_waited_for(open_stage, work, **settings)
     execution = waiter if which == "waiter" else holder
-    stage.machine.wait_until_entered(execution, state, 60, more_than=2)
+    stage.machine.wait_until_entered(execution, state, more_than=2)
     assert round_of(stage.machine.history(execution), repeated) == expected
 
 
 def test_a_beat_costs_the_events_that_the_budget_counts(open_stage: Open, work: Work) -> None:
     stage = open_stage(work)
     holder = stage.hold(ENTITY)
-    until(lambda: len(stage.engine.invocations_of("Heartbeat")) >= 3, 60, lambda: "the third beat")
+    until(lambda: len(stage.engine.invocations_of("Heartbeat")) >= 3, PATIENCE_S, lambda: "the third beat")
     of_beats = {"TaskScheduled", "TaskStarted", "TaskSubmitted", "TaskTimedOut"}
     beats = [
         event["type"]

@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 import pytest
-from kit.interpreter.harness import Work, until
+from kit.interpreter.harness import PATIENCE_S, Work, until
 from ticketlock_cdk.lock.settings import HandOver
 from workflow.interpreted.conftest import ENTITY, OpenUser, StockMissing
 from workflow.interpreted.user_machine import USER_LEASE_S, UserStage
@@ -125,7 +125,7 @@ def test_branches_of_a_parallel_never_overlap_on_one_entity(open_user: OpenUser,
     work = Work(seconds=1)
     user = open_user("branches", work)
     arns = [user.start() for _ in entities]
-    assert [user.machine.wait(arn, 60).output for arn in arns] == [["done", "done"]] * len(entities)
+    assert [user.machine.wait(arn).output for arn in arns] == [["done", "done"]] * len(entities)
     assert len(work.runs) == 2 * len(entities)
     assert work.overlaps() == []
     assert len(owners(user)) == 2 * len(entities)
@@ -140,7 +140,7 @@ def test_iterations_of_a_map_are_owners_of_their_own_one_at_a_time(open_user: Op
     work = Work(seconds=0.3)
     user = open_user("items", work)
     items = [{"entity": ENTITY, "line": line} for line in range(4)]
-    assert user.run({"items": items}, 60).output == ["done"] * 4
+    assert user.run({"items": items}).output == ["done"] * 4
     assert work.overlaps() == []
     assert sorted(run.event["line"] for run in work.runs) == [0, 1, 2, 3]
     assert len({run.event["lock"]["owner"] for run in work.runs}) == 4
@@ -156,7 +156,7 @@ def test_iterations_of_a_map_in_a_map_are_owners_of_their_own(open_user: OpenUse
     work = Work(seconds=0.2)
     user = open_user("groups", work)
     groups = [[{"entity": entity} for entity in ("order-1", "order-2")] for _ in range(2)]
-    assert user.run({"groups": groups}, 60).output == [["done", "done"]] * 2
+    assert user.run({"groups": groups}).output == [["done", "done"]] * 2
     for entity in ("order-1", "order-2"):
         of_entity = Work(runs=[run for run in work.runs if run.event["entity"] == entity])
         assert len(of_entity.runs) == 2
@@ -173,7 +173,7 @@ def test_each_entry_of_a_loop_takes_a_ticket_of_its_own(open_user: OpenUser) -> 
         return {"left": event["left"] - 1}
 
     user = open_user("loop", {"work": count_down})
-    assert user.run({"left": 3}, 60).output == {"left": 0}
+    assert user.run({"left": 3}).output == {"left": 0}
     locks = [event["lock"] for event in seen]
     assert [event["left"] for event in seen] == [3, 2, 1]
     assert len({lock["owner"] for lock in locks}) == 3
@@ -232,10 +232,10 @@ def test_a_long_wait_and_a_long_hold_continue_in_other_executions(open_user: Ope
     user = open_user("continued", {"work": work, "after": after}, hand_over=POLL)
     first = user.hold("first")
     second = user.start("second")
-    until(lambda: user.stage.continuations("wait-"), 30, lambda: str(user.machine.entered(second)))
-    until(lambda: user.stage.continuations("hold-"), 30, lambda: str(user.machine.entered(first)))
+    until(lambda: user.stage.continuations("wait-"), PATIENCE_S, lambda: str(user.machine.entered(second)))
+    until(lambda: user.stage.continuations("hold-"), PATIENCE_S, lambda: str(user.machine.entered(first)))
     work.finish.set()
-    assert {user.machine.wait(arn, 60).status for arn in (first, second)} == {"SUCCEEDED"}
+    assert {user.machine.wait(arn).status for arn in (first, second)} == {"SUCCEEDED"}
     assert work.overlaps() == []
     assert [run.event for run in work.runs] == ["first", "second"]
     assert user.stage.is_free(ENTITY)
@@ -277,7 +277,7 @@ def test_a_stopped_holder_of_a_nested_execution_frees_the_lock_at_once(open_user
     child = user.stage.engine.machine("child", {"StartAt": "Wait", "States": {"Wait": wait}})
     arn = user.start({})
     user.machine.wait_until_entered(arn, "Locked.StartExecution")
-    (nested,) = until(child.executions, 10, lambda: "the nested execution to start")
+    (nested,) = until(child.executions, PATIENCE_S, lambda: "the nested execution to start")
     # The interpreter cannot stop an execution that has not entered its first state.
     child.wait_until_entered(nested["executionArn"], "Wait")
     user.stop(arn)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from kit.interpreter.harness import Work, until
+from kit.interpreter.harness import PATIENCE_S, Work, until
 from kit.interpreter.stage import Stage
 from ticketlock_cdk.lock.settings import HandOver
 from workflow.interpreted.conftest import ENTITY, Open, OpenUser
@@ -35,11 +35,15 @@ def open_with(open_stage: Open, works: dict[str, Work]) -> Callable[..., Stage]:
 
 
 def runs(work: Work) -> bool:
-    return work.started.wait(20)
+    return work.started.wait(PATIENCE_S)
 
 
 def wait_until_queued(stage: Stage, arn: str) -> None:
-    until(lambda: arn in [row.owner for row in stage.lock(ENTITY).rows], 20, lambda: f"{arn} to queue: {stage.items()}")
+    until(
+        lambda: arn in [row.owner for row in stage.lock(ENTITY).rows],
+        PATIENCE_S,
+        lambda: f"{arn} to queue: {stage.items()}",
+    )
 
 
 @pytest.mark.always("the way that most executions take")
@@ -76,11 +80,11 @@ def test_a_reader_that_waited_and_held_in_other_executions_is_a_reader_still(
     first, second, third, _ = works.values()
     writer = stage.hold(ENTITY, function="first")
     readers = [stage.start(ENTITY, function=name, shared=True) for name in ("second", "third")]
-    until(lambda: len(stage.continuations("wait-")) >= 2, 30, lambda: "two continuations")
+    until(lambda: len(stage.continuations("wait-")) >= 2, PATIENCE_S, lambda: "two continuations")
     first.finish.set()
     assert runs(second)
     assert runs(third)
-    until(lambda: len(stage.continuations("hold-")) >= 2, 60, lambda: "two continuations")
+    until(lambda: len(stage.continuations("hold-")) >= 2, PATIENCE_S, lambda: "two continuations")
     second.finish.set()
     third.finish.set()
     assert {stage.machine.wait(arn).status for arn in (writer, *readers)} == {"SUCCEEDED"}
@@ -120,7 +124,7 @@ def test_a_waiter_fails_by_name_and_leaves_the_queue_when_the_number_of_permits_
     waiter = stage.start(ENTITY, function="second")
     wait_until_queued(stage, waiter)
     if continues:
-        until(lambda: stage.continuations("wait-"), 30, lambda: "a continuation")
+        until(lambda: stage.continuations("wait-"), PATIENCE_S, lambda: "a continuation")
     stage.client.update_item(
         TableName=stage.table_name,
         Key=lock_key(LockName(ENTITY)),
@@ -151,7 +155,7 @@ def test_as_many_iterations_hold_together_as_share_or_as_the_fragment_has_permit
 ) -> None:
     user = open_user(name, work)
     arn = user.start({"items": items})
-    until(lambda: user.machine.entered(arn)["Work"] == holders, 20, lambda: str(user.machine.entered(arn)))
+    until(lambda: user.machine.entered(arn)["Work"] == holders, PATIENCE_S, lambda: str(user.machine.entered(arn)))
     if waiting:
         user.wait_until_parked(arn)
     item = user.stage.lock(ENTITY).item
@@ -168,7 +172,7 @@ def test_as_many_iterations_hold_together_as_share_or_as_the_fragment_has_permit
 def test_an_iteration_that_does_not_share_runs_alone(open_user: OpenUser) -> None:
     work = Work(seconds=0.5)
     user = open_user("readers", work)
-    outcome = user.run({"items": [{"shares": True}, {"shares": False}, {"shares": True}]}, 60)
+    outcome = user.run({"items": [{"shares": True}, {"shares": False}, {"shares": True}]})
     assert outcome.status == "SUCCEEDED"
     [writer] = [run for run in work.runs if not run.event["shares"]]
     readers = [run for run in work.runs if run is not writer]

@@ -137,7 +137,7 @@ def test_a_state_that_fails_before_or_after_its_commit_is_retried_and_written_on
     setattr(function, when, FailsAtFirst(RETRIES))
     user = open_user("unit", {"commit": function})
     bank.locks_table, account = user.stage.table_name, bank.new_account()
-    outcome = user.run({"account": account}, 60)
+    outcome = user.run({"account": account})
     assert (outcome.status, outcome.output) == ("SUCCEEDED", "committed")
     assert bank.repeated == [False] + [True] * (RETRIES if when == "after" else 0)
     assert bank.balance(account) == 90
@@ -149,7 +149,7 @@ def test_two_executions_are_two_units(open_user: OpenUser, bank: Bank) -> None:
     user = open_user("unit", {"commit": bank.commit})
     bank.locks_table, account = user.stage.table_name, bank.new_account()
     arns = [user.start({"account": account}) for _ in range(2)]
-    assert [user.machine.wait(arn, 60).status for arn in arns] == ["SUCCEEDED"] * 2
+    assert [user.machine.wait(arn).status for arn in arns] == ["SUCCEEDED"] * 2
     assert bank.balance(account) == 80
 
 
@@ -161,7 +161,7 @@ def test_a_state_that_has_lost_its_lock_fails_with_LockLost_and_nothing_is_writt
     user = open_user("unit", {"commit": function})
     function.before = lambda _event: user.stage.take_away(ENTITY)
     bank.locks_table, account = user.stage.table_name, bank.new_account()
-    outcome = user.run({"account": account}, 60)
+    outcome = user.run({"account": account})
     assert (outcome.status, outcome.error) == ("FAILED", "LockLost")
     assert bank.repeated == []
     assert bank.balance(account) == 100
@@ -175,7 +175,7 @@ def test_each_item_of_a_map_is_written_once_however_often_its_iteration_is_retri
     bank.locks_table = user.stage.table_name
     accounts = [bank.new_account() for _ in range(3)]
     # One of them twice: two items are two units.
-    outcome = user.run({"accounts": [*accounts, accounts[0]]}, 60)
+    outcome = user.run({"accounts": [*accounts, accounts[0]]})
     assert outcome.status == "SUCCEEDED"
     assert [bank.balance(account) for account in accounts] == [80, 90, 90]
 
@@ -186,7 +186,7 @@ def test_a_function_that_the_serialised_workflow_runs_twice_writes_once(open_sta
     stage = open_stage({"commit": Function(bank.commit, twice="second reply")})
     bank.locks_table, account = stage.table_name, bank.new_account()
     task = {"functionArn": function_arn("commit"), "input": {"account": account}}
-    outcome = stage.machine.run("twice", {"entity": ENTITY, "task": task}, 60)
+    outcome = stage.machine.run("twice", {"entity": ENTITY, "task": task})
     assert (outcome.status, outcome.output) == ("SUCCEEDED", "committed")
     assert bank.repeated == [False, True]
     assert bank.balance(account) == 90
@@ -214,7 +214,7 @@ class Agency:
         """Book a trip: the status, the error, and how often each state was entered."""
         trip = {"flight": "flight", "hotel": "hotel", "traveller": "ann", "price": PRICE}
         arn = self.machine.start(f"e-{uuid.uuid4().hex}", {"trip": trip})
-        outcome = self.machine.wait(arn, 60)
+        outcome = self.machine.wait(arn)
         return outcome.status, outcome.error, dict(self.machine.entered(arn))
 
 

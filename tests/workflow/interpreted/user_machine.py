@@ -21,7 +21,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from aws_cdk.assertions import Template
 from constructs import Construct, Node
-from kit.interpreter.harness import Machine, Outcome, until
+from kit.interpreter.harness import PATIENCE_S, Machine, Outcome, until
 from kit.interpreter.lambda_server import function_arn
 from kit.interpreter.stage import CHILD_ARN, CONTINUE_ARN, Stage
 from ticketlock_cdk import HandOver, TicketLock
@@ -29,7 +29,7 @@ from ticketlock_cdk.lock.serialized import Serialized
 
 from ticketlock.wire._actions import Item
 
-USER_LEASE_S = 60
+USER_LEASE_S = 20
 RETRIES = 5
 """Of a state whose function commits a unit."""
 Made = sfn.IChainable
@@ -392,7 +392,7 @@ class UserStage:
         """Start an execution, and wait until its work runs."""
         arn = self.start(payload)
         work: Any = self.stage.function("work").handler
-        assert work.started.wait(20)
+        assert work.started.wait(PATIENCE_S)
         return arn
 
     def sessions(self, arn: str) -> list[Item]:
