@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.verify("each command is a process; signals are sent to it, and leases are waited for"),
 ]
 
-SHORT_LEASE = ("--lease", "3")
+SHORT_LEASE = ("--lease", "10")
 KILLED_SOON = ("--kill-after", "0.3")
 
 

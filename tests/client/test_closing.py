@@ -84,7 +84,7 @@ def test_a_closed_client_refuses_everything(locks: LockClient, entity: str) -> N
 
 def test_closing_does_not_wait_for_a_renewal_that_hangs(place: Emulated, entity: str) -> None:
     wire = Wire()
-    locks = place.client(wire=wire, lease=2)
+    locks = place.client(wire=wire, lease=10)
     locks.acquire(entity)
     with wire.renewals_held_back(entity) as gate:
         until(gate.reached.is_set)

@@ -24,7 +24,7 @@ from ticketlock import LockClient, TableRefused
 from ticketlock.wire._sdk import CLIENT_SETTINGS
 
 READ_TIMEOUT_S = 0.5
-LEASE_S = 6.0
+LEASE_S = 12.0
 """Short enough to wait for two renewals, and at least four read time-outs."""
 CREDENTIALS_LAST = datetime.timedelta(minutes=1)
 """botocore refreshes those that expire within ten minutes."""

@@ -13,7 +13,7 @@ from ticketlock.wire._table_time import Reading
 
 pytestmark = pytest.mark.shows("reported loss")
 
-SHORT_S = 2.0
+SHORT_S = 6.0
 """A lease that is long enough for a busy machine."""
 RENEWED_BY_S, IN_DANGER_BY_S = 0.6 * SHORT_S, 0.8 * SHORT_S
 """Past half-life; less than a quarter of the lease is left."""
