@@ -296,6 +296,7 @@ class LockClient:
             await asyncio.wait(under_way)
         for lease in self._holdings.at_last(leases):
             await lease.release(best_effort=True)
+        await self._heartbeat.close()
         await self._exit.aclose()
 
     async def __aenter__(self) -> Self:

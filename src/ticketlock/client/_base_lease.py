@@ -26,6 +26,8 @@ L = TypeVar("L", bound="BaseLease")
 _SHORTEST_RETRY_MS = 100
 _RETRY_SHARE = 20
 _DANGER_SHARE = 4
+# As long as the longest pause between two tries of a renewal.
+_LAST_MS = 1_000
 
 
 class BaseLease:
@@ -69,6 +71,7 @@ class BaseLease:
         self._again: tuple[Claim, ...] = ()
         self._in_danger = False
         self._renewing = False
+        self._loss_is_told = False
         # The identity that distinguishes its release from another client's, and whether an earlier try may have been
         # applied. An owner that the client generated ends with a random number, which no other lease has.
         own = claim.owner.rpartition("/")[2] if terms.has_own_identity else token_hex(16)
@@ -229,6 +232,8 @@ class BaseLease:
             if self._state != "held":
                 return None
             if reading.local_ms >= self._deadline.local_ms:
+                # At once: no renewal that is under way may count any more.
+                self._state = "lost"
                 return "lost"
             is_doubtful = self._is_doubtful(reading)
             if is_doubtful or (self._heartbeat and not self._renewing and reading.local_ms >= self._renew_at_ms):
@@ -251,8 +256,33 @@ class BaseLease:
         is_longer = self._deadline.local_ms - self._clocks.read().local_ms > self._claim.lease_ms
         return self._grant.lease_until_ms if is_longer else 0
 
+    def _may_be_renewed_until_ms(self) -> int | None:
+        """The last moment on the local clock at which a renewal may be sent, its deadline.
+
+        None if that has passed already, and nobody was told: then only the table knows whether the lease is over.
+        """
+        until_ms = self._deadline.local_ms
+        return until_ms if self._clocks.read().local_ms < until_ms else None
+
+    def _rest_without_a_renewal_ms(self) -> int:
+        """How long to wait for the end after a renewal that has failed just before it; 0 if another may be tried."""
+        rest_ms = self._deadline.local_ms - self._clocks.read().local_ms
+        return max(0, rest_ms) if rest_ms <= _LAST_MS else 0
+
+    def _has_ended_since(self, until_ms: int | None) -> bool:
+        """Mark it lost if its deadline has passed since a renewal began; return whether it is no longer held.
+
+        Args:
+            until_ms: what ``_may_be_renewed_until_ms`` said when the renewal began.
+        """
+        with self._mutex:
+            if self._state == "held" and until_ms is not None and self._may_be_renewed_until_ms() is None:
+                self._state = "lost"
+            return self._state != "held"
+
     def _renewed(self, grant: Grant, before: Grant) -> None:
-        """Take over a renewal's deadline, unless another renewal that ended meanwhile has given as late an end.
+        """Take over a renewal's deadline, unless another renewal that ended meanwhile has given a later one: of two
+        that saw the same end in the table, one may have asked for less.
 
         The new deadline may be earlier than the old one: after a clock was set, table time is known less precisely.
 
@@ -261,22 +291,26 @@ class BaseLease:
         """
         with self._mutex:
             self._renewing = False
-            if self._grant is before or grant.lease_until_ms > self._grant.lease_until_ms:
+            if self._grant is before or grant.deadline_ms > self._grant.deadline_ms:
                 self._take_in(grant)
 
     def _not_renewed(self, reading: Reading) -> None:
         with self._mutex:
             self._renewing = False
-            self._renew_at_ms = reading.local_ms + max(_SHORTEST_RETRY_MS, self._claim.lease_ms // _RETRY_SHARE)
+            pause_ms = max(_SHORTEST_RETRY_MS, self._claim.lease_ms // _RETRY_SHARE)
+            # The last try is in the last second: it gives up what earlier ones may have written.
+            last_ms = self._deadline.local_ms - _LAST_MS
+            self._renew_at_ms = max(reading.local_ms + _SHORTEST_RETRY_MS, min(reading.local_ms + pause_ms, last_ms))
 
     def _mark_lost(self) -> bool:
-        """Mark it lost; return whether it was held until now."""
+        """Mark it lost; return whether its caller has to be told."""
         with self._mutex:
             self._renewing = False
-            was_held = self._state == "held"
-            if was_held:
+            if self._state == "held":
                 self._state = "lost"
-            return was_held
+            is_news = self._state == "lost" and not self._loss_is_told
+            self._loss_is_told |= is_news
+            return is_news
 
     def _has_nothing_to_free(self, reading: Reading) -> bool:
         """Whether its release failed and need not be retried, because the lease has ended since."""

@@ -23,6 +23,7 @@ from ticketlock.errors import (
     ClientClosed,
     InvalidLockRequest,
     LockLost,
+    OutcomeUnknown,
     PermitsMismatch,
     RecordWaitExceeded,
     RequestNotApplied,
@@ -37,7 +38,7 @@ from ticketlock.locks._items import LockName
 from ticketlock.locks._outcomes import MAX_LEASE_MS, MIN_LEASE_MS, Claim, Grant, Released, Releasing, check_data
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire import _sdk
-from ticketlock.wire._actions import Actions, Answer, T
+from ticketlock.wire._actions import Actions, Answer, Sleep, T
 from ticketlock.wire._driver import Clocks, OwnProcess
 from ticketlock.wire._heartbeat import Due
 from ticketlock.wire._requests import Request, Steps
@@ -381,16 +382,39 @@ class Holdings(Generic[L]):
             _log.warning("the queue row of %r was not deleted, and stays until it expires: %s", terms.claim.lock, error)
 
     def renew(self, lease: L, at_least_ms: int = 0) -> Actions[None]:
-        """Give the grant a full new lease, or so long a one; an end that is later already stays."""
+        """Give the grant a full new lease, or so long a one; an end that is later already stays.
+
+        It is not sent after the lease's end. If it was under way then, the lock is lost, whatever the table says, and
+        what it may have written is given up.
+        """
         before, kept_until_ms = lease._grant, lease._kept_until_ms()
+        until_ms = lease._may_be_renewed_until_ms()
 
         def renew(me: Contender) -> Steps[Grant]:
-            return me.renew(lease.fencing_token, max(kept_until_ms, me.now.latest_ms + at_least_ms))
+            at_least_until_ms = max(kept_until_ms, me.now.latest_ms + at_least_ms)
+            return me.renew(lease.fencing_token, at_least_until_ms, not_after_local_ms=until_ms)
 
-        with self._losing(lease):
-            grant = yield from self._table.contending(lease._claim, renew)
-        lease._renewed(grant, before)
-        _log.debug("renewed %r", lease)
+        failed: TableError | None = None
+        try:
+            with self._losing(lease):
+                grant = yield from self._table.contending(lease._claim, renew, until_ms=until_ms)
+        except TableError as error:
+            rest_ms = lease._rest_without_a_renewal_ms()
+            if rest_ms and isinstance(error, RequestNotApplied | OutcomeUnknown):
+                # It was given up because another try would have been sent too late.
+                yield Sleep(rest_ms)
+            if not lease._has_ended_since(until_ms):
+                raise
+            failed = error
+        else:
+            has_ended = lease._has_ended_since(until_ms)
+            lease._renewed(grant, before)
+            if not has_ended:
+                _log.debug("renewed %r", lease)
+                return
+        self.lose(lease, "its lease has ended before it was renewed")
+        yield from self._give_up(lease)
+        raise lease._lost() from failed
 
     def extend(self, lease: L, seconds: Seconds) -> Actions[None]:
         """Let the lease last for so long from now on, once."""
@@ -536,7 +560,20 @@ class Holdings(Generic[L]):
         if first is not None:
             raise first
 
-    def _free(self, lease: L, was: LeaseState, data_left: str | None) -> Actions[None]:
+    def _give_up(self, lease: L) -> Actions[None]:
+        """Free what a renewal may have written for a lease that was lost meanwhile, in one try, as if no work had been
+        done; a grant that others may use is kept.
+        """
+        if lease._state != "lost" or lease._detached or not lease._has_own_identity:
+            return
+        try:
+            yield from self._free(lease, "lost", lease.data_left, until_ms=self._clocks.read().local_ms)
+        except LockLost:
+            pass
+        except TableError as error:
+            _log.warning("%r may stay locked until the end that its last renewal has asked for: %s", lease, error)
+
+    def _free(self, lease: L, was: LeaseState, data_left: str | None, *, until_ms: int | None = None) -> Actions[None]:
         releasing = lease._releasing
         # From now on this try may be interrupted anywhere, and may have been applied.
         lease._releasing = Releasing(releasing.by, tried_before=True)
@@ -552,7 +589,7 @@ class Holdings(Generic[L]):
             return release_to(me, held, following, finished_ms, data_left=data_left, releasing=releasing)
 
         try:
-            released = yield from self._table.contending(lease._claim, free)
+            released = yield from self._table.contending(lease._claim, free, until_ms=until_ms)
         except LockLost as lost:
             self._drop(lease)
             if was != "lost":

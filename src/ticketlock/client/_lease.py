@@ -40,7 +40,7 @@ class Lease(BaseLease):
         """Give the lock a full new lease now.
 
         Raises:
-            LockLost: the lock is no longer held.
+            LockLost: the lock is no longer held, or its lease ended before the table answered.
             TableError: the table could not be used; the old lease still runs.
         """
         self._check_held()
@@ -58,7 +58,7 @@ class Lease(BaseLease):
             The new ``deadline``.
 
         Raises:
-            LockLost: the lock is no longer held.
+            LockLost: as from ``renew``.
             InvalidLockRequest: ``seconds`` is out of its bounds; nothing was written.
             TableError: the table could not be used; the old lease still runs.
         """

@@ -23,6 +23,8 @@ L = TypeVar("L", bound=Watched)
 _log = logging.getLogger("ticketlock")
 
 _LONGEST_SLEEP_S = 5.0
+# Some tries: what a renewal gives up, it gives up in one.
+_RENEWALS_END_WITHIN_S = 2.0
 
 
 class AsyncPerformer:
@@ -152,7 +154,9 @@ class AsyncHeartbeat(Generic[L]):
         self._clocks = clocks
         self._tend = tend
         self._watches: dict[L, asyncio.Task[None]] = {}
+        # A loop holds only weak references to its tasks.
         self._callbacks: set[asyncio.Task[None]] = set()
+        self._renewals: set[asyncio.Task[None]] = set()
 
     def watch(self, lease: L) -> None:
         """Watch a lease from now on."""
@@ -160,9 +164,9 @@ class AsyncHeartbeat(Generic[L]):
 
     def forget(self, lease: L) -> None:
         """Stop watching a lease."""
-        watch = self._watches.pop(lease, None)
-        # A watcher that has found the loss itself is about to end.
-        if watch is not None and watch is not _current_task():
+        watch, caller = self._watches.pop(lease, None), _current_task()
+        # A watcher or a renewal that has found the loss itself is about to end, and the renewal's watcher with it.
+        if watch is not None and caller is not watch and caller not in self._renewals:
             watch.cancel()
 
     def tell(self, lease: L, what: Due) -> None:
@@ -188,6 +192,19 @@ class AsyncHeartbeat(Generic[L]):
     def join_idle(self) -> None:
         """Nothing to do: a cancelled task ends by itself."""
 
+    async def close(self) -> None:
+        """Wait a moment for the renewals of lost leases, which give up what they have written."""
+        if self._renewals:
+            _, late = await asyncio.wait(self._renewals, timeout=_RENEWALS_END_WITHIN_S)
+            for renewal in late:
+                renewal.cancel()
+
+    def _renew(self, lease: L) -> "asyncio.Task[None]":
+        renewal = asyncio.create_task(self._tend(lease, "renew"))
+        self._renewals.add(renewal)
+        renewal.add_done_callback(self._renewals.discard)
+        return renewal
+
     async def _watch(self, lease: L) -> None:
         renewal: asyncio.Task[None] | None = None
         try:
@@ -203,12 +220,13 @@ class AsyncHeartbeat(Generic[L]):
                     continue
                 due = lease._take_due(self._clocks.read())
                 if due == "renew":
-                    renewal = asyncio.create_task(self._tend(lease, due))
+                    renewal = self._renew(lease)
                 elif due is not None:
                     await self._tend(lease, due)
-        finally:
+        except BaseException:
             if renewal is not None:
                 renewal.cancel()
+            raise
 
 
 def _current_task() -> "asyncio.Task[Any] | None":
