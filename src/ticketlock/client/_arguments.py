@@ -132,6 +132,7 @@ class Defaults:
         try:
             lease_ms = self.lease_ms(asked.lease)
             boolean("reentrant", asked.reentrant)
+            heartbeat = self._heartbeat if asked.heartbeat is None else boolean("heartbeat", asked.heartbeat)
             claim = Claim(
                 lock,
                 asked.owner if asked.owner is not None else f"{self.owner_name}/{token_hex(16)}",
@@ -144,8 +145,8 @@ class Defaults:
                 claim,
                 has_own_identity=asked.owner is None,
                 record_wait_ms=self.wait_ms(asked.record_wait),
-                danger_ms=None if asked.danger is None else duration_ms("danger", asked.danger, 0, lease_ms),
-                heartbeat=self._heartbeat if asked.heartbeat is None else boolean("heartbeat", asked.heartbeat),
+                danger_ms=None if asked.danger is None else _danger_ms(asked.danger, lease_ms, heartbeat=heartbeat),
+                heartbeat=heartbeat,
                 on_lost=callback("on_lost", asked.on_lost),
                 on_danger=callback("on_danger", asked.on_danger),
                 on_wait=_plain("on_wait", asked.on_wait) or self._on_wait,
@@ -206,6 +207,15 @@ def _bounds(check_every: Any) -> PaceBounds:
         raise InvalidLockRequest("check_every", check_every, "two durations, the shortest and the longest")
     shortest, longest = (duration_ms("check_every", each, 1, _HOUR_MS) for each in check_every)
     return PaceBounds(shortest, max(shortest, longest))
+
+
+def _danger_ms(danger: Seconds, lease_ms: int, *, heartbeat: bool) -> int:
+    danger_ms = duration_ms("danger", danger, 0, lease_ms)
+    most_ms = lease_ms * 3 // 4
+    if heartbeat and danger_ms > most_ms:
+        allowed = f"up to {most_ms / 1_000} s, three quarters of the lease: the heartbeat renews it before that"
+        raise InvalidLockRequest("danger", danger, allowed)
+    return danger_ms
 
 
 def _plain(name: str, given: Any) -> Told | None:

@@ -12,7 +12,7 @@ from secrets import token_hex
 from typing import Any, Literal, TypeVar
 
 from ticketlock.client._arguments import Acquisition
-from ticketlock.errors import ClientClosed, LockLost, TicketLockError
+from ticketlock.errors import ClientClosed, InvalidLockRequest, LockLost, TicketLockError
 from ticketlock.locks import _fencing
 from ticketlock.locks._items import LockName
 from ticketlock.locks._outcomes import Claim, Grant, Releasing
@@ -28,6 +28,13 @@ _RETRY_SHARE = 20
 _DANGER_SHARE = 4
 # As long as the longest pause between two tries of a renewal.
 _LAST_MS = 1_000
+
+
+def renewed_before_end_ms(lease_ms: int, danger_ms: int) -> int:
+    """How long before its end a lease is renewed: at half of it, or so early that danger is reported only if renewals
+    fail.
+    """
+    return max(lease_ms // 2, danger_ms + min(lease_ms // 4, (lease_ms - danger_ms) // 2))
 
 
 class BaseLease:
@@ -61,6 +68,7 @@ class BaseLease:
         self._heartbeat = terms.heartbeat
         self._callbacks: dict[Due, Callable[[Any], object] | None] = {"lost": terms.on_lost, "danger": terms.on_danger}
         self._danger_ms = terms.danger_ms if terms.danger_ms is not None else claim.lease_ms // _DANGER_SHARE
+        self._renewed_before_end_ms = renewed_before_end_ms(claim.lease_ms, self._danger_ms)
         # Re-entrant: a signal handler that closes the client may interrupt the thread that has this mutex.
         self._mutex = threading.RLock()
         self._pid = os.getpid()
@@ -174,7 +182,7 @@ class BaseLease:
         self._deadline = Reading(grant.deadline_ms, grant.deadline_wall_ms)
         # Whether the heartbeat asked the table because of the wall clock, and has no confirmation of the lease yet.
         self._doubted = False
-        self._renew_at_ms = grant.deadline_ms - self._claim.lease_ms // 2
+        self._renew_at_ms = grant.deadline_ms - self._renewed_before_end_ms
 
     def _remaining_ms(self, reading: Reading) -> int:
         """The time until the deadline, by the clock that is nearer to it."""
@@ -191,8 +199,15 @@ class BaseLease:
     def _is_sure_of(self, needed_ms: int) -> bool:
         return self._may_be_held() and self._remaining_ms(self._clocks.read()) >= max(1, needed_ms)
 
-    def _too_short(self, needed_ms: int) -> LockLost:
-        return LockLost(f"less than {needed_ms / 1_000} s of the lease on {self.entity!r} are left, even renewed")
+    def _check_can_last(self, needed_ms: int) -> None:
+        """Refuse to make sure of more than a renewal gives."""
+        if needed_ms > self._claim.lease_ms:
+            raise self._too_short(needed_ms)
+
+    def _too_short(self, needed_ms: int) -> InvalidLockRequest:
+        surely_s = self._claim.lease_ms * 3 / 4_000
+        allowed = f"up to {surely_s} s, three quarters of the lease, which a renewal always leaves; extend gives more"
+        return InvalidLockRequest("at_least", needed_ms / 1_000, allowed)
 
     def _may_be_held(self) -> bool:
         return self._state == "held" and self._pid == os.getpid()

@@ -164,8 +164,8 @@ class LockClient:
                 ends.
             on_lost: called once, on a thread of its own, if the lock is lost before it is released.
             on_danger: called once, on a thread of its own, when the lease is about to end because it was not renewed.
-            danger: how long before the end of the lease that is; by default a quarter of the lease. Keep it
-                below half of the lease, at which the heartbeat renews.
+            danger: how long before the end of the lease that is; by default a quarter of the lease. Beside a heartbeat
+                up to three quarters: from a quarter on, it renews the earlier the longer this is.
             on_wait: called with the position in the queue after each poll that found the lock taken.
 
         Raises:

@@ -459,10 +459,13 @@ class Holdings(Generic[L]):
     def ensure(self, lease: L, at_least: Seconds) -> Actions[None]:
         """Make sure that the lock is held for so long from now on."""
         needed_ms = duration_ms("at_least", at_least, 0, MAX_LEASE_MS)
+        if lease._is_sure_of(needed_ms):
+            return
+        lease._check_held()
+        lease._check_can_last(needed_ms)
+        yield from self.renew(lease)
         if not lease._is_sure_of(needed_ms):
             lease._check_held()
-            yield from self.renew(lease)
-        if not lease._is_sure_of(needed_ms):
             raise lease._too_short(needed_ms)
 
     def set_data(self, lease: L, data: str | None) -> Actions[None]:

@@ -68,8 +68,12 @@ class Lease(BaseLease):
     def ensure(self, at_least: Seconds) -> None:
         """Make sure that the lock is held for this long from now on; renew it if necessary.
 
+        Args:
+            at_least: seconds; up to three quarters of the lease are left after each renewal.
+
         Raises:
-            LockLost: it is not held that long, even after a renewal.
+            LockLost: as from ``renew``.
+            InvalidLockRequest: the lock is held, but a renewal does not give it that long.
             TableError: the table could not be used, and the lease ends earlier than that.
         """
         self._table.drive(self._holdings.ensure(self, at_least))
