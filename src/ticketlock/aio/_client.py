@@ -40,7 +40,9 @@ R = TypeVar("R")
 
 
 class LockClient:
-    """Locks in one table, for the tasks of one event loop. Use it in ``async with``.
+    """Locks in one table, for the tasks of one event loop of asyncio. Use it in ``async with``.
+
+    In another event loop, for example that of another ``asyncio.run``, every call raises ``ClientClosed``.
 
     Args:
         table_name: a lock table.
@@ -288,6 +290,7 @@ class LockClient:
         """Release all held locks and end the heartbeats; this client's waiters get ``ClientClosed``."""
         if not self._holdings.is_of_this_process:
             return
+        self._table.check_loop()
         leases = self._holdings.close()
         for waiter in list(self._waiters):
             waiter.cancel()
@@ -300,6 +303,7 @@ class LockClient:
         await self._exit.aclose()
 
     async def __aenter__(self) -> Self:
+        self._table.check_loop()
         if self._client is None:
             with needs_a_region():
                 self._client = await self._exit.enter_async_context(make_client(self._client_options))
@@ -313,6 +317,7 @@ class LockClient:
 
     def _check_usable(self) -> None:
         self._holdings.check_usable()
+        self._table.check_loop()
         if self._table.client is None:
             raise ClientClosed("the client was not opened: use it in 'async with'")
 

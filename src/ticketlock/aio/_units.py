@@ -105,13 +105,18 @@ class UnitsTable(AsyncPerformer):
             _log.warning("the read locks of a unit were not renewed: %s", error)
 
     def _check_is_open(self, steps: ForkingSteps[Any]) -> None:
-        if self.client is None:
+        try:
+            self.check_loop()
+            if self.client is None:
+                raise ClientClosed("the units were not opened, or are closed: use them in 'async with'")
+        except ClientClosed:
             steps.close()
-            raise ClientClosed("the units were not opened, or are closed: use them in 'async with'")
+            raise
 
 
 class Units:
-    """Units of work, for the tasks of one event loop. Use it in ``async with``; see ``ticketlock.units.Units``.
+    """Units of work, for the tasks of one event loop of asyncio. Use it in ``async with``; see
+    ``ticketlock.units.Units``. In another event loop every call raises ``ClientClosed``.
 
         async with Units("units") as units:
             accounts = await units.table("accounts")
@@ -381,13 +386,15 @@ class Units:
         """Wait for the ends of units whose callers were cancelled, and until those committed with ``finish_behind`` are
         finished. A unit that is open now will never be committed.
         """
+        self._performer.check_loop()
         # A cancellation ends this wait, not the tasks that it waits for.
         while under_way := self._to_the_end.under_way:
             await asyncio.wait(under_way)
-        self._performer.client = None
+        self._performer.close()
         await self._exit.aclose()
 
     async def __aenter__(self) -> Self:
+        self._performer.check_loop()
         client = self._client
         if client is None:
             with as_a_unit_request(), needs_a_region():
