@@ -311,7 +311,8 @@ class LockClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.shield(self.close())
+        if self._holdings.is_of_this_process:
+            await asyncio.shield(self.close())
 
     # Private.
 

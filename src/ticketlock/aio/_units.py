@@ -386,6 +386,8 @@ class Units:
         """Wait for the ends of units whose callers were cancelled, and until those committed with ``finish_behind`` are
         finished. A unit that is open now will never be committed.
         """
+        if not self._performer.is_of_this_process:
+            return
         self._performer.check_loop()
         # A cancellation ends this wait, not the tasks that it waits for.
         while under_way := self._to_the_end.under_way:
@@ -404,7 +406,8 @@ class Units:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.shield(self.close())
+        if self._performer.is_of_this_process:
+            await asyncio.shield(self.close())
 
     async def _stand_in_line(self, turn: PlaceInTurn, timeout_ms: int, line: AsyncExitStack) -> None:
         assert self._locks is not None
@@ -437,6 +440,8 @@ class Units:
         turn.note_held()
 
     async def _leave_line(self, place: PlaceInLine) -> None:
+        if not self._performer.is_of_this_process:
+            return
         self._lines.leave(place)
         await self._release(place)
 

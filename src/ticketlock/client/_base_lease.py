@@ -103,8 +103,7 @@ class BaseLease:
     @property
     def remaining_s(self) -> float:
         """How long the holder may still rely on the lock, in seconds; 0 if the lease has ended."""
-        reading = self._clocks.read()
-        return self._remaining_ms(reading) / 1_000 if self._may_be_held() else 0.0
+        return self._remaining_ms(self._clocks.read()) / 1_000 if self._may_be_held() else 0.0
 
     @property
     def deadline(self) -> datetime:

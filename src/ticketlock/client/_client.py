@@ -241,6 +241,7 @@ class LockClient:
                 or with ``owner`` kept until their leases end.
         """
         wait_ms = self._defaults.wait_ms(record_wait)
+        self._holdings.check_usable()
         began_ms = self._clocks.read().local_ms
         leases: list[Lease] = []
         before = self._holds()

@@ -147,6 +147,8 @@ class Lease(BaseLease):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._is_left():
+            return
         again = self._again
         try:
             self._under_way.release(self._holdings.leave_block(self, error))
@@ -196,6 +198,8 @@ class LeaseGroup:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if all(lease._is_left() for lease in self.leases):
+            return
         before = None
         try:
             before = [lease._again for lease in self.leases]

@@ -87,7 +87,7 @@ class UnitsTable(Performer):
     def _keep(self, unit_of_work: UnitOfWork) -> None:
         """Have a unit's read locks renewed from its first statement to its end."""
         kept = unit_of_work.kept
-        if kept is None or not self._driver.is_of_this_process:
+        if kept is None or not self.is_of_this_process:
             # The heartbeat's thread does not exist here; a thread of the parent may have held its mutex at the fork.
             return
         if unit_of_work.state.is_over or not kept._is_watched_on():
@@ -595,6 +595,8 @@ class Units:
         turn.note_held()
 
     def _leave_line(self, place: PlaceInLine) -> None:
+        if not self._performer.is_of_this_process:
+            return
         self._lines.leave(place)
         # Lets the thread that has its turn now run at once, rather than when this one waits.
         time.sleep(0)

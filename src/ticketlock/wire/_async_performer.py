@@ -80,8 +80,10 @@ class AsyncPerformer:
         """Refuse to work where its client cannot: requests would fail one by one, perhaps after they were applied.
 
         Raises:
-            ClientClosed: it was opened in another event loop, or no event loop of asyncio runs.
+            ClientClosed: it was opened in another event loop, or no event loop of asyncio runs, or this process was
+                forked from the one that made it.
         """
+        self._driver.check_process()
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -100,6 +102,11 @@ class AsyncPerformer:
     async def run(self, steps: Callable[[Moment], Steps[T]]) -> T:
         """Perform the steps of a protocol: send each request that they yield."""
         return await self.drive(self._driver.run(steps))
+
+    @property
+    def is_of_this_process(self) -> bool:
+        """Whether it was made in this process, and not in one that this was forked from."""
+        return self._driver.is_of_this_process
 
     @property
     def patience_ms(self) -> int:
