@@ -84,6 +84,7 @@ class LockClient:
             heartbeat=heartbeat,
             check_every=check_every,
             on_wait=on_wait,
+            awaits_callbacks=True,
         )
         if client is not None:
             refusals.of(check_is_client, client, is_awaited=True)
@@ -328,6 +329,8 @@ class LockClient:
         acquiring = self._holdings.acquire(terms, wait)
         waiter = asyncio.ensure_future(self._table.drive(acquiring, sleep=functools.partial(_nap, wait)))
         over = self._waiters[waiter] = asyncio.get_running_loop().create_future()
+        caller = asyncio.current_task()
+        cancelled_before = caller.cancelling() if caller is not None else 0
         try:
             grant = await asyncio.shield(waiter)
             if self._holdings.is_closed:
@@ -336,11 +339,13 @@ class LockClient:
         except HAS_LEFT as error:
             raise briefly(error)  # noqa: B904  # the same error
         except BaseException as error:
+            # If the client has ended the wait at the same time, a cancellation of the caller goes on nevertheless.
+            is_cancelled = not waiter.done() or (caller is not None and caller.cancelling() > cancelled_before)
             # Finish even if the caller is cancelled again.
             await self._to_the_end(self._give_up(waiter, terms, wait), f"to leave the queue of {terms.claim.lock!r}")
             if isinstance(error, WaitEnded):
                 raise error.error from None
-            if isinstance(error, asyncio.CancelledError) and self._holdings.is_closed:
+            if isinstance(error, asyncio.CancelledError) and self._holdings.is_closed and not is_cancelled:
                 raise ClientClosed("the client was closed while it waited") from None
             raise briefly(error)  # noqa: B904  # the same error
         finally:

@@ -127,7 +127,7 @@ class LeaseGroup:
             await self._each(lambda lease: self._holdings.leave_block(lease, error))
 
     async def _give_back(self) -> None:
-        await self._each(lambda lease: self._holdings.give_back(lease))
+        await self._each(self._holdings.give_back)
 
     async def _each(self, end: Callable[[Lease], Actions[None]]) -> None:
         self._table.check_loop()

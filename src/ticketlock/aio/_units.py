@@ -446,9 +446,12 @@ class Units:
         await self._release(place)
 
     async def _release(self, place: PlaceInLine) -> None:
-        async with AsyncExitStack() as releases:
-            for lease in () if place.group is None else place.group.leases:
-                releases.push_async_callback(lease.release, best_effort=True)
+        if place.group is not None:
+            # Together: on a table that is away they share one bound.
+            try:
+                await place.group.release()
+            except TicketLockError as error:
+                _log.warning("the locks of a unit's turn were not released: %s", error)
         place.group = None
 
     def _finish_behind(self, steps: ForkingSteps[None]) -> bool:

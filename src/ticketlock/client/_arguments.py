@@ -1,6 +1,5 @@
 """A client's defaults, and the arguments of each acquisition, checked and completed. No I/O."""
 
-import inspect
 import math
 import os
 import socket
@@ -10,7 +9,7 @@ from secrets import token_hex
 from typing import Any
 
 from ticketlock._checks import Refusals, Seconds, boolean, callback, duration_ms, text
-from ticketlock._decorating import Decorator
+from ticketlock._decorating import Decorator, runs_when_called
 from ticketlock._value import value
 from ticketlock.client._acquire import PaceBounds
 from ticketlock.errors import InvalidLockRequest
@@ -94,6 +93,7 @@ class Defaults:
         heartbeat: bool,
         check_every: tuple[Seconds, Seconds],
         on_wait: Told | None,
+        awaits_callbacks: bool = False,
     ) -> None:
         refusals = Refusals()
         self._namespace = refusals.of(_namespace, namespace)
@@ -103,6 +103,7 @@ class Defaults:
         name = owner_name if owner_name is not None else f"{socket.gethostname()}:{os.getpid()}"
         self.owner_name = refusals.of(text, "owner_name", name, _OWNER_NAME_BYTES)
         self._heartbeat = refusals.of(boolean, "heartbeat", heartbeat)
+        self._told = callback if awaits_callbacks else _plain
         self._on_wait = refusals.of(_plain, "on_wait", on_wait)
         refusals.raise_all()
 
@@ -147,8 +148,8 @@ class Defaults:
                 record_wait_ms=self.wait_ms(asked.record_wait),
                 danger_ms=None if asked.danger is None else _danger_ms(asked.danger, lease_ms, heartbeat=heartbeat),
                 heartbeat=heartbeat,
-                on_lost=callback("on_lost", asked.on_lost),
-                on_danger=callback("on_danger", asked.on_danger),
+                on_lost=self._told("on_lost", asked.on_lost),
+                on_danger=self._told("on_danger", asked.on_danger),
                 on_wait=_plain("on_wait", asked.on_wait) or self._on_wait,
             )
         except InvalidLockRequest as error:
@@ -219,8 +220,8 @@ def _danger_ms(danger: Seconds, lease_ms: int, *, heartbeat: bool) -> int:
 
 
 def _plain(name: str, given: Any) -> Told | None:
-    """Check a callback of a waiting thread or task."""
-    if given is not None and inspect.iscoroutinefunction(given):
+    """Check a callback that no one awaits."""
+    if given is not None and not runs_when_called(given):
         raise InvalidLockRequest(name, given, "a plain function: no one awaits what it returns")
     told: Told | None = callback(name, given)
     return told

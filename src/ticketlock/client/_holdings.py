@@ -55,6 +55,7 @@ _log = logging.getLogger("ticketlock")
 
 # Less than the time for which one request is retried.
 _FAILS_FOR_MS = 5_000
+_OTHERS_FAILED = "other releases have failed for too long"
 TRANSACTION_PATIENCE_S = 10.0
 
 HAS_LEFT = (InvalidLockRequest, PermitsMismatch, RecordWaitExceeded, UnsupportedFormat)
@@ -105,17 +106,57 @@ class Heart(Protocol[L_contra]):
         ...
 
 
+class _Failing:
+    """For how long the releases of several locks have failed; they share one bound, since the table may be away.
+
+    Args:
+        sends_for_all: whether the end of each lease sends a request; otherwise only if no others may use its grant.
+    """
+
+    def __init__(self, clocks: Clocks, *, sends_for_all: bool = True) -> None:
+        self._clocks = clocks
+        self._sends_for_all = sends_for_all
+        self._failed_ms = 0
+
+    def for_too_long(self, lease: BaseLease) -> bool:
+        """Whether the release of a further lease is not to be tried."""
+        sends = not lease._is_left() and (self._sends_for_all or lease._has_own_identity)
+        return sends and self._failed_ms >= _FAILS_FOR_MS
+
+    @contextmanager
+    def measured(self, lease: BaseLease) -> Iterator[None]:
+        """Within the block a lease is released."""
+        began_ms = self._clocks.read().local_ms
+        try:
+            yield
+        finally:
+            if lease._state == "unreleased":
+                self._failed_ms += self._clocks.read().local_ms - began_ms
+
+
 class Holdings(Generic[L]):
-    """The locks that one client holds, and what it remembers of the locks it has used."""
+    """The locks that one client holds, and what it remembers of the locks it has used.
+
+    Args:
+        keep_alive: told whether any lock is held, whenever that may have changed.
+    """
 
     def __init__(
-        self, table: HoldingsTable, heart: Heart[L], *, clocks: Clocks, bounds: PaceBounds, lines: LocalWaiters
+        self,
+        table: HoldingsTable,
+        heart: Heart[L],
+        *,
+        clocks: Clocks,
+        bounds: PaceBounds,
+        lines: LocalWaiters,
+        keep_alive: Callable[[bool], object] = bool,
     ) -> None:
         self.known = KnownLocks(bounds)
         self._lines = lines
         self._waiting: WeakValueDictionary[int, Wait] = WeakValueDictionary()
         self._table = table
         self._heart = heart
+        self._keep_alive = keep_alive
         self._clocks = clocks
         self._process = OwnProcess()
         self._closed = False
@@ -232,6 +273,7 @@ class Holdings(Generic[L]):
         with self._mutex:
             lease._caller = caller
             self._held.setdefault((lease.lock, caller), []).append(lease)
+            self._keep_alive(True)
             self._lines.takes(self._line(lease.lock), lease)
         try:
             if lease._is_watched():
@@ -273,18 +315,16 @@ class Holdings(Generic[L]):
 
         Once failed releases have taken too long in all, the remaining leases are forgotten.
         """
-        failed_ms = 0
+        failing = _Failing(self._clocks)
         for lease in leases:
             lease._again = ()
-            if failed_ms >= _FAILS_FOR_MS:
-                _log.warning("%r was not released, and stays locked until its lease ends: other releases failed", lease)
+            if failing.for_too_long(lease):
+                _log.warning("%r was not released, and stays locked until its lease ends: %s", lease, _OTHERS_FAILED)
                 lease._mark_released()
                 self.forget(lease)
                 continue
-            began_ms = self._clocks.read().local_ms
-            yield lease
-            if lease._state == "unreleased":
-                failed_ms += self._clocks.read().local_ms - began_ms
+            with failing.measured(lease):
+                yield lease
 
     @cached_property
     def _identity(self) -> Hashable:
@@ -307,6 +347,7 @@ class Holdings(Generic[L]):
                 self._held[key] = others
             else:
                 self._held.pop(key, None)
+            self._keep_alive(bool(self._held))
 
     def _drop_what_is_over(self, reading: Reading) -> None:
         """Forget leases whose release has failed and whose time has ended."""
@@ -317,6 +358,7 @@ class Holdings(Generic[L]):
                     self._held[key] = left
                 else:
                     self._held.pop(key, None)
+            self._keep_alive(bool(self._held))
 
     # The verbs.
 
@@ -538,22 +580,33 @@ class Holdings(Generic[L]):
             _log.error("%r was not released, and stays locked until its lease ends: %s", lease, failed)
 
     def each(self, leases: Sequence[L], end: Callable[[L], Actions[None]]) -> Actions[None]:
-        """End all of them, the last one first, even if some fail."""
-        ends = [end(lease) for lease in reversed(leases)]
+        """End all of them, the last one first, even if some fail.
+
+        Once failed releases have taken too long in all, the remaining leases are only renewed no more; those that are
+        given back and that others may use, are.
+        """
+        ends = [(lease, end(lease)) for lease in reversed(leases)]
+        failing = _Failing(self._clocks, sends_for_all=end != self.give_back)
         try:
-            yield from self._one_by_one(ends)
+            yield from self._one_by_one(ends, failing)
         except GeneratorExit:
             raise
         except BaseException:
             # Those that an interrupt between two of them has kept from starting.
-            yield from self._one_by_one([each for each in ends if getgeneratorstate(each) == GEN_CREATED])
+            left = [(lease, each) for lease, each in ends if getgeneratorstate(each) == GEN_CREATED]
+            yield from self._one_by_one(left, failing)
             raise
 
-    def _one_by_one(self, ends: Sequence[Actions[None]]) -> Actions[None]:
+    def _one_by_one(self, ends: Sequence[tuple[L, Actions[None]]], failing: "_Failing") -> Actions[None]:
         first: BaseException | None = None
-        for end in ends:
+        for lease, end in ends:
             try:
-                yield from end
+                if failing.for_too_long(lease):
+                    end.close()
+                    self._leave_unreleased(lease)
+                else:
+                    with failing.measured(lease):
+                        yield from end
             except GeneratorExit:
                 raise
             except BaseException as error:
@@ -562,6 +615,16 @@ class Holdings(Generic[L]):
                 first = first or error
         if first is not None:
             raise first
+
+    def _leave_unreleased(self, lease: L) -> None:
+        """Stop renewing a lease whose release is not tried; ``release`` and ``close`` may try it."""
+        was = lease._mark_released()
+        if was == "held":
+            lease._mark_unreleased()
+            self._heart.forget(lease)
+            _log.warning("%r was not released, and stays locked until its lease ends: %s", lease, _OTHERS_FAILED)
+        elif was != "still held":
+            lease._state = was
 
     def _give_up(self, lease: L) -> Actions[None]:
         """Free what a renewal may have written for a lease that was lost meanwhile, in one try, as if no work had been

@@ -603,9 +603,12 @@ class Units:
         self._release(place)
 
     def _release(self, place: PlaceInLine) -> None:
-        with ExitStack() as releases:
-            for lease in () if place.group is None else place.group.leases:
-                releases.callback(lease.release, best_effort=True)
+        if place.group is not None:
+            # Together: on a table that is away they share one bound.
+            try:
+                place.group.release()
+            except TicketLockError as error:
+                _log.warning("the locks of a unit's turn were not released: %s", error)
         place.group = None
 
     def _outside(self, isolation: Isolation) -> Unit:
