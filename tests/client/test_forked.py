@@ -28,6 +28,10 @@ class Held:
         self.group = self.locks.acquire_all(["order-43", "order-44"])
         self.told: list[object] = []
 
+    def drop(self) -> None:
+        vars(self).clear()
+        gc.collect()
+
     @property
     def mutexes(self) -> list[Any]:
         return mutexes_of(self.locks, self.lease, self.group, lines_of_this_process())
@@ -53,7 +57,7 @@ QUIET: dict[str, Callable[[Held], object]] = {
     "close": lambda it: it.locks.close(),
     "the end of the client's block": lambda it: it.locks.__exit__(),
     "the end of the interpreter": lambda _: _client._release_all(),
-    "a collection of garbage": lambda it: (vars(it).clear(), gc.collect()),
+    "a collection of garbage": lambda it: it.drop(),
 }
 
 REFUSED: dict[str, Callable[[Held], object]] = {
