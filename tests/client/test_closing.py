@@ -198,7 +198,8 @@ def test_a_client_that_is_forgotten_lives_until_it_holds_nothing_or_the_interpre
         lease.release()
     else:
         _client._release_all()
-    assert LockClient("locks", client=memory.client).try_acquire("order-42")
+    with LockClient("locks", client=memory.client) as others:
+        assert others.try_acquire("order-42")
     del lease
     gc.collect()
     assert client() is None
