@@ -24,7 +24,7 @@ _BOUNDS = {
     "owner_name": "up to 512 bytes",
     "owner": "up to 1,024 bytes; by default a new one",
     "permits": "1 to 100",
-    "danger": "0 to the lease, by default a quarter",
+    "danger": "0 to the lease, by default a quarter; beside a heartbeat up to three quarters",
 }
 # Arguments whose None stands for the client's setting.
 _OF_THE_CLIENT = ("namespace", "record_wait", "lease", "heartbeat")

@@ -89,6 +89,12 @@ class Decorator:
         raise TypeError(f"{returned}, whose work would run {self.run}: {instead}")
 
 
+def runs_when_called(function: Callable[..., Any]) -> bool:
+    """Whether a call runs a function's body, as it does not for coroutine functions and generator functions."""
+    begins_later = inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction
+    return not any(is_one(each) for each in _called(function) for is_one in begins_later)
+
+
 def _caller_of_decorator() -> FrameType | None:
     """The line where the decorator was called; None if Python does not say."""
     frame = inspect.currentframe()

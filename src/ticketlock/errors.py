@@ -9,7 +9,7 @@
     ├── EventBudgetExceeded                 an execution came near the end of its event history
     ├── LockLost                            the lease ended, or another owner holds the lock
     ├── AlreadyHeld (RuntimeError)          the caller already holds the lock, and would wait for itself
-    ├── ClientClosed (RuntimeError)         the client was closed, or belongs to another process
+    ├── ClientClosed (RuntimeError)         the client was closed, or belongs to another process or event loop
     ├── UnitError                           an error of a unit of work
     │   ├── InvalidUnitRequest (ValueError)  a statement, a key or a setting is malformed; nothing was written
     │   ├── ConditionFailed                 a statement's condition does not hold
@@ -194,7 +194,7 @@ class AlreadyHeld(TicketLockError, RuntimeError):
 
 
 class ClientClosed(TicketLockError, RuntimeError):
-    """The client was closed, or was made in the process that this one was forked from."""
+    """The client was closed, or was made in the process that this one was forked from, or in another event loop."""
 
 
 class UnitError(TicketLockError):

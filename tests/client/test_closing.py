@@ -1,7 +1,9 @@
 """Closing a client: its locks are released, its waiters woken, and no thread or task is left; unused grants."""
 
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import wait
 from contextlib import contextmanager
@@ -11,6 +13,7 @@ import pytest
 from kit.places import Emulated, Moved, Wire, is_grant, is_release, is_renewal, meanwhile, outcome, until
 
 from ticketlock import ClientClosed, Lease, LockClient, RecordWaitExceeded, TableError
+from ticketlock.client import _client
 from ticketlock.testing import Fault, MemoryDynamoDB
 
 pytestmark = pytest.mark.shows("left queue", "end of a client")
@@ -177,6 +180,29 @@ def test_closing_waits_for_a_release_in_progress(moved: Moved, entity: str) -> N
     outcome(closing)
     assert moved.is_free(entity)
     outcome(releasing)
+
+
+@pytest.mark.parametrize("ends", ["at exit", "release"])
+def test_a_client_that_is_forgotten_lives_until_it_holds_nothing_or_the_interpreter_exits(ends: str) -> None:
+    memory = MemoryDynamoDB()
+
+    def forgotten() -> tuple[weakref.ref[LockClient], Lease | None]:
+        locks = LockClient("locks", client=memory.client, heartbeat=False)
+        lease = locks.acquire("order-42")
+        return weakref.ref(locks), lease if ends == "release" else None
+
+    client, lease = forgotten()
+    gc.collect()
+    assert client() is not None
+    if lease is not None:
+        lease.release()
+    else:
+        _client._release_all()
+    with LockClient("locks", client=memory.client) as others:
+        assert others.try_acquire("order-42")
+    del lease
+    gc.collect()
+    assert client() is None
 
 
 def _is_closed(locks: LockClient) -> bool:

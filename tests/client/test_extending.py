@@ -1,13 +1,14 @@
 """A lease that its holder extends: once, to an end that no renewal brings nearer."""
 
 import logging
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from kit.places import Moved, Wire, is_renewal, until
+from kit.places import Moved, Wire, is_renewal, meanwhile, outcome, until
 
-from ticketlock import InvalidLockRequest, OutcomeUnknown
+from ticketlock import InvalidLockRequest, LockLost, OutcomeUnknown
 from ticketlock.testing import Fault
 
 pytestmark = pytest.mark.shows("exclusion", "liveness")
@@ -126,3 +127,120 @@ def test_an_extension_whose_reply_was_lost_counts_once_and_one_of_unknown_outcom
     assert 0 < lease.remaining_s < 120
     lease.extend(600)
     assert 599 < lease.remaining_s <= 600
+
+
+def test_an_extension_counts_though_a_heartbeat_that_has_seen_its_end_is_answered_before_it(
+    moved: Moved, entity: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    wire = Wire()
+    lease = moved.client(wire=wire).acquire(entity)
+    with caplog.at_level(logging.DEBUG, "ticketlock"), wire.renewals_held_back(entity) as heartbeat:
+        moved.clock.advance(31)
+        until(heartbeat.reached.is_set)
+        heartbeat.is_meant = nothing
+        with wire.answers_held_back(is_renewal) as extension:
+            extending = meanwhile(lambda: lease.extend(600))
+            until(extension.reached.is_set)
+            extension.is_meant = nothing
+            heartbeat.opened.set()
+            until(lambda: "renewed" in caplog.text)
+        assert outcome(extending) == lease.deadline
+    assert lease.remaining_s > 590
+
+
+def nothing(_: object) -> bool:
+    return False
+
+
+# A renewal that is under way at the lease's end: the lock is lost, and what it has written is given up.
+
+
+RENEWALS = pytest.mark.parametrize(
+    "renew",
+    [lambda lease: lease.renew(), lambda lease: lease.extend(600), lambda lease: lease.ensure(59)],
+    ids=["renew", "extend", "ensure"],
+)
+
+
+@RENEWALS
+@pytest.mark.parametrize(
+    ("is_watched", "fault"), [(True, Fault.REPLY_LOST), (False, Fault.REPLY_LOST), (True, Fault.THROTTLED)]
+)
+def test_a_renewal_is_not_sent_after_the_leases_end_and_the_lock_is_lost(
+    moved: Moved, entity: str, renew: Callable[[Any], object], is_watched: bool, fault: Fault
+) -> None:
+    told: list[object] = []
+    lease = moved.client(heartbeat=False).acquire(entity, on_lost=told.append if is_watched else None)
+    moved.clock.advance(LEASE_S - 4)
+    with moved.time_flies(), moved.memory.outage(fault), pytest.raises(LockLost):
+        renew(lease)
+    assert not lease.is_held()
+    until(lambda: told == [lease] * is_watched)
+    moved.clock.advance(10)
+    assert moved.client().try_acquire(entity)
+
+
+@RENEWALS
+@pytest.mark.parametrize(
+    ("is_watched", "hangs"), [(True, "answers_held_back"), (False, "answers_held_back"), (True, "held_back")]
+)
+def test_a_renewal_that_is_answered_after_the_leases_end_is_given_up_and_the_lock_is_lost(
+    moved: Moved, entity: str, renew: Callable[[Any], object], is_watched: bool, hangs: str
+) -> None:
+    wire, told = Wire(), list[object]()
+    moved.client().acquire(entity).release(data_left="page 7")
+    locks = moved.client(wire=wire, heartbeat=False)
+    lease = locks.acquire(entity, on_lost=told.append if is_watched else None)
+    moved.clock.advance(LEASE_S - 4)
+    with getattr(wire, hangs)(is_renewal) as gate:
+        renewing = meanwhile(lambda: renew(lease))
+        until(gate.reached.is_set)
+        moved.clock.advance(10)
+        until(lambda: told == [lease] * is_watched)
+    with pytest.raises(LockLost):
+        outcome(renewing)
+    assert told == [lease] * is_watched
+    assert not lease.is_held()
+    assert ", lost>" in repr(lease)
+    # Nobody waits for the end that the renewal asked for, and the next holder gets what was left before.
+    assert moved.client().acquire(entity, record_wait=0).data_left == "page 7"
+
+
+def test_a_heartbeat_that_is_answered_after_the_leases_end_is_given_up(moved: Moved, entity: str) -> None:
+    wire, told = Wire(), list[object]()
+    locks = moved.client(wire=wire)
+    lease = locks.acquire(entity, on_lost=told.append)
+    with wire.answers_held_back(is_renewal) as gate:
+        moved.clock.advance(31)
+        until(gate.reached.is_set)
+        moved.clock.advance(30)
+        until(lambda: told == [lease])
+        assert moved.holders_of(entity) == 1
+    until(lambda: moved.is_free(entity))
+
+
+def test_a_renewal_of_a_grant_that_others_may_use_is_kept_after_the_leases_end(moved: Moved, entity: str) -> None:
+    wire = Wire()
+    lease = moved.client(wire=wire, heartbeat=False).acquire(entity, owner="nightly")
+    with wire.answers_held_back(is_renewal) as gate:
+        renewing = meanwhile(lease.renew)
+        until(gate.reached.is_set)
+        moved.clock.advance(LEASE_S)
+    with pytest.raises(LockLost):
+        outcome(renewing)
+    assert moved.holders_of(entity) == 1
+
+
+def test_a_lock_whose_renewal_was_answered_too_late_stays_as_it_is_if_it_was_detached(
+    moved: Moved, entity: str
+) -> None:
+    wire = Wire()
+    lease = moved.client(wire=wire, heartbeat=False).acquire(entity)
+    with wire.answers_held_back(is_renewal) as gate:
+        renewing = meanwhile(lease.renew)
+        until(gate.reached.is_set)
+        lease.detach()
+        moved.clock.advance(LEASE_S)
+    with pytest.raises(LockLost):
+        outcome(renewing)
+    assert moved.holders_of(entity) == 1

@@ -2,19 +2,20 @@
 
 import time
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from kit.places import Emulated, Moved, Wire, is_renewal, until
 
-from ticketlock import LockClient, LockLost
+from ticketlock import InvalidLockRequest, LockClient, LockLost
 from ticketlock.testing import Fault, ManualClock
 from ticketlock.wire._table_time import Reading
 
 pytestmark = pytest.mark.shows("reported loss")
 
-SHORT_S = 6.0
-"""A lease that is long enough for a busy machine."""
+SHORT_S, LEASE_S = 6.0, 60
+"""Leases that are long enough for a busy machine, and for a moved clock."""
 RENEWED_BY_S, IN_DANGER_BY_S = 0.6 * SHORT_S, 0.8 * SHORT_S
 """Past half-life; less than a quarter of the lease is left."""
 MANY = 300
@@ -268,10 +269,41 @@ def test_ensure_renews_a_lease_of_which_too_little_is_left_and_sends_nothing_oth
     assert (lease.remaining_s > 55) == (sent > 0)
 
 
-def test_ensure_cannot_make_sure_of_more_than_a_lease(moved: Moved, entity: str) -> None:
-    lease = moved.client(heartbeat=False).acquire(entity)
-    with pytest.raises(LockLost, match="less than 61"):
-        lease.ensure(61)
+@pytest.mark.parametrize("at_least_s", [45, LEASE_S, 7 * 24 * 3_600])
+def test_to_make_sure_of_more_than_a_renewal_leaves_is_refused_and_the_lock_stays_held(
+    moved: Moved, entity: str, at_least_s: float
+) -> None:
+    lease = moved.client(lease=30, heartbeat=False).acquire(entity)
+    before = len(moved.memory.sent)
+    with pytest.raises(InvalidLockRequest, match=r"at_least is .*22\.5 s, three quarters of the lease"):
+        lease.ensure(at_least_s)
+    assert len(moved.memory.sent) == before
+    assert lease.is_held()
+    lease.extend(100)
+    lease.ensure(45)
+
+
+@pytest.mark.parametrize("danger_s", [31, 40, timedelta(seconds=45)])
+def test_danger_is_not_reported_while_renewals_work_however_early_it_is_asked_for(
+    moved: Moved, entity: str, told: Told, danger_s: Any
+) -> None:
+    lease = moved.client(lease=LEASE_S).acquire(entity, danger=danger_s, **told.wishes())
+    for _ in range(4):
+        # Past half of what is left until the danger.
+        moved.clock.advance(15 if danger_s == 31 else 11 if danger_s == 40 else 8)
+        until(lambda: lease.remaining_s > 55)
+    assert told.news == []
+    with moved.memory.outage(Fault.THROTTLED):
+        moved.clock.advance(30)
+        until(lambda: told.news == ["danger"])
+
+
+def test_danger_so_early_that_no_heartbeat_can_renew_before_is_refused(moved: Moved, entity: str) -> None:
+    locks = moved.client(lease=LEASE_S)
+    with pytest.raises(InvalidLockRequest, match=r"danger is 46; allowed: up to 45\.0 s, three quarters of the lease"):
+        locks.acquire(entity, danger=46)
+    assert moved.memory.sent == []
+    assert locks.acquire(entity, danger=46, heartbeat=False)
 
 
 def _let_renewals_be_due(locks: LockClient, wire: Wire, entity: str) -> None:

@@ -1,9 +1,12 @@
 """A holder of several locks at once, or of one lock several times."""
 
-import pytest
-from kit.places import Emulated, Moved, Wire, is_release, meanwhile, outcome, until
+from contextlib import ExitStack
 
-from ticketlock import AlreadyHeld, LeaseGroup, LockClient, LockLost, LockName, RecordWaitExceeded
+import pytest
+from kit.places import Emulated, Moved, Wire, is_grant, is_release, meanwhile, outcome, until
+
+from ticketlock import AlreadyHeld, LeaseGroup, LockClient, LockLost, LockName, RecordWaitExceeded, TableError
+from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB
 
 
 @pytest.fixture
@@ -162,3 +165,69 @@ def test_a_lease_that_was_lost_is_not_held_again(place: Emulated, locks: LockCli
         lease.renew()
     again = locks.acquire(entity, reentrant=True)
     assert again.fencing_token > lease.fencing_token
+
+
+# A table that is away: the releases of several locks share one bound.
+
+MANY, DIES_AFTER = 20, 19
+PAGE_S = 19
+"""The longest time after which the page says that acquire_all raises on a dead table."""
+
+
+def released(wire: Wire) -> set[str]:
+    return {sent.parameters["Key"]["pk"]["S"] for sent in wire.sent if is_release(sent)}
+
+
+@pytest.mark.parametrize("owner", [None, "nightly"])
+def test_a_group_that_dies_with_its_table_gives_up_its_releases_together(
+    moved: Moved, entity: str, owner: str | None
+) -> None:
+    wire = Wire()
+    locks = moved.client(wire=wire, lease=600, heartbeat=False)
+    names = [f"{entity} {number:02}" for number in range(MANY)]
+    outage = ExitStack()
+
+    def die() -> None:
+        outage.enter_context(moved.memory.outage(Fault.THROTTLED))
+        outage.enter_context(moved.time_flies())
+
+    wire.before(lambda sent: is_grant(sent) and names[DIES_AFTER] in str(sent.parameters), die)
+    with outage, pytest.raises(TableError):
+        locks.acquire_all(names, owner=owner)
+    assert len(released(wire)) == (owner is None)
+    # The end of the client tries them again.
+    locks.close()
+    assert all(moved.is_free(name) for name in names[:DIES_AFTER]) is (owner is None)
+
+
+@pytest.mark.parametrize("fails", ["release", "the end of the block"])
+def test_the_end_of_a_group_on_a_dead_table_does_not_try_every_lock(moved: Moved, entity: str, fails: str) -> None:
+    wire = Wire()
+    locks = moved.client(wire=wire, lease=600)
+    group = locks.acquire_all([f"{entity} {number:02}" for number in range(MANY)], owner="nightly")
+    with moved.memory.outage(Fault.THROTTLED), moved.time_flies():
+        if fails == "release":
+            with pytest.raises(TableError):
+                group.release()
+        else:
+            with group:
+                pass
+    assert len(released(wire)) == 1
+    assert not any(lease.is_held() for lease in group.leases)
+    # Later all of them can be released.
+    group.release()
+    assert all(moved.is_free(lease.entity) for lease in group.leases)
+
+
+@pytest.mark.parametrize("fault", [Fault.THROTTLED, Fault.REQUEST_LOST, Fault.REPLY_LOST, Fault.SERVER_ERROR])
+@pytest.mark.parametrize("dies_after", [1, 10, DIES_AFTER])
+def test_acquire_all_on_a_table_that_dies_raises_within_what_the_page_says(fault: Fault, dies_after: int) -> None:
+    clock = ManualClock()
+    memory = MemoryDynamoDB(clock=clock)
+    locks = LockClient("locks", client=memory.client, clocks=clock, sleep=clock.sleep, heartbeat=False, lease=600)
+    # The first request asks for the time; each lock is granted with one.
+    began_ms = clock.read().local_ms
+    with memory.outage(fault.on(nth=1 + dies_after + 1)), pytest.raises(TableError):
+        locks.acquire_all([f"{number:02}" for number in range(MANY)])
+    assert (clock.read().local_ms - began_ms) / 1_000 <= PAGE_S
+    locks.close()

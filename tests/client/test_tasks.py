@@ -168,6 +168,34 @@ def test_a_waiter_that_is_cancelled_at_any_moment_leaves_no_row_and_no_grant(
     run(work)
 
 
+@pytest.mark.parametrize("first", ["the cancellation", "the end of the client"])
+def test_a_task_that_is_cancelled_while_its_client_closes_is_cancelled(
+    memory: MemoryDynamoDB, clock: ManualClock, first: str
+) -> None:
+    async def main() -> None:
+        made = [aio.LockClient("locks", client=Awaited(memory), clocks=clock) for _ in range(2)]
+        async with made[0] as others, made[1] as locks, others.acquire("order-42"):
+            waits = asyncio.Event()
+            waiting = asyncio.create_task(work(locks, waits))
+            await waits.wait()
+            if first == "the cancellation":
+                waiting.cancel()
+                await asyncio.sleep(0)
+            closing = asyncio.create_task(locks.close())
+            if first == "the end of the client":
+                await asyncio.sleep(0)
+                waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            await closing
+
+    async def work(locks: aio.LockClient, waits: asyncio.Event) -> None:
+        async with locks.acquire("order-42", on_wait=lambda _: waits.set()):
+            pytest.fail("acquired")
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
+
+
 def test_a_group_whose_task_is_cancelled_at_its_end_frees_every_lock(place: Emulated, run: Any, entity: str) -> None:
     entities = [f"{entity}{letter}" for letter in "abc"]
 
@@ -379,9 +407,12 @@ def test_a_task_that_is_cancelled_before_it_has_begun_to_acquire_leaves_nothing(
 
 def test_a_client_without_a_table_is_refused_when_it_is_opened(memory: MemoryDynamoDB) -> None:
     """Not when it is created, which may be while a module is imported."""
-    locks = aio.LockClient("", client=Awaited(memory))
+
+    async def enter() -> None:
+        await aio.LockClient("", client=Awaited(memory)).__aenter__()
+
     with pytest.raises(ValueError, match="table_name"):
-        at_once(locks.__aenter__())
+        asyncio.run(enter())
 
 
 @pytest.mark.parametrize("verb", ["acquire", "try_acquire"])

@@ -3,7 +3,7 @@
 import asyncio
 import math
 import pickle
-from collections.abc import Callable, Hashable
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 from datetime import timedelta
 from functools import partial
 from inspect import Parameter, signature
@@ -15,7 +15,7 @@ from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit.places import Emulated, Kind, Moved, Wire
+from kit.places import Emulated, Kind, Moved, Wire, until
 from kit.promises import counts_are_kept
 
 from ticketlock import (
@@ -80,6 +80,51 @@ def test_an_argument_out_of_its_bounds_is_refused_and_nothing_is_sent(
     with pytest.raises(InvalidLockRequest):
         locks.acquire(**{"entity": entity, **wrong})
     assert moved.memory.sent == []
+
+
+class Told:
+    """Callables of which a call runs nothing yet."""
+
+    async def __call__(self, _: object) -> None:
+        """As a bound method would be."""
+
+    def generates(self, _: object) -> Iterator[None]:
+        yield
+
+    async def generates_in_a_loop(self, _: object) -> AsyncIterator[None]:
+        yield
+
+
+@pytest.mark.parametrize("kind", ["threads"])
+@pytest.mark.parametrize("name", ["on_lost", "on_danger", "on_wait"])
+@pytest.mark.parametrize(
+    "told",
+    [no_one_awaits, partial(no_one_awaits), Told(), Told().generates, Told().generates_in_a_loop],
+    ids=["a coroutine function", "partial", "an object", "a generator function", "an asynchronous one"],
+)
+def test_a_callback_that_no_one_would_run_is_refused(moved: Moved, entity: str, name: str, told: Any) -> None:
+    locks = moved.client()
+    with pytest.raises(InvalidLockRequest, match=rf"{name} is .*; allowed: a plain function"):
+        locks.acquire(entity, **{name: told})
+    with pytest.raises(InvalidLockRequest, match="a plain function"):
+        locks.serialized(lambda: "order-42", **{name: told})
+    assert moved.memory.sent == []
+
+
+@pytest.mark.parametrize("kind", ["threads"])
+def test_a_callback_whose_result_would_have_to_be_awaited_is_logged(
+    moved: Moved, entity: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = list[Any]()
+
+    def makes(lease: object) -> Any:
+        made.append(no_one_awaits(lease))
+        return made[0]
+
+    moved.client(lease=1, heartbeat=False).acquire(entity, on_lost=makes)
+    moved.clock.advance(1)
+    until(lambda: "has not run: no one awaits what it returned" in caplog.text)
+    made[0].close()
 
 
 def test_a_whole_number_is_the_entity_of_its_digits(moved: Moved) -> None:

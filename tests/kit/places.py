@@ -100,6 +100,7 @@ class Wire:
     def __init__(self) -> None:
         self.sent: list[Sent] = []
         self._gates: list[Gate | _Once] = []
+        self._gates_of_answers: list[Gate] = []
 
     def renewals(self, entity: str) -> int:
         return sum(is_renewal(sent) and _entity_of(sent) == entity for sent in list(self.sent))
@@ -109,6 +110,16 @@ class Wire:
         """Within the block, such requests hang."""
         gate = Gate(is_meant)
         self._gates.append(gate)
+        try:
+            yield gate
+        finally:
+            gate.opened.set()
+
+    @contextmanager
+    def answers_held_back(self, is_meant: Callable[[Sent], bool]) -> Iterator[Gate]:
+        """Within the block, such requests are performed, and their answers hang; on a table in memory."""
+        gate = Gate(is_meant)
+        self._gates_of_answers.append(gate)
         try:
             yield gate
         finally:
@@ -126,6 +137,10 @@ class Wire:
     def pass_through(self, sent: Sent) -> None:
         self.sent.append(sent)
         for gate in self._gates:
+            gate.pass_through(sent)
+
+    def answer(self, sent: Sent) -> None:
+        for gate in self._gates_of_answers:
             gate.pass_through(sent)
 
     # Handlers of botocore's and aiobotocore's events.
@@ -328,9 +343,14 @@ def _on_the_wire(memory: MemoryDynamoDB, wire: Wire | None) -> Any:
     """The DynamoDB in memory behind a wire."""
 
     def call(operation: str, parameters: Mapping[str, Any]) -> Any:
+        sent = Sent(operation.title().replace("_", ""), parameters)
         if wire is not None:
-            wire.pass_through(Sent(operation.title().replace("_", ""), parameters))
-        return getattr(memory, operation)(**parameters)
+            wire.pass_through(sent)
+        try:
+            return getattr(memory, operation)(**parameters)
+        finally:
+            if wire is not None:
+                wire.answer(sent)
 
     return Sending(memory, call)
 

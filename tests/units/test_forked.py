@@ -1,18 +1,14 @@
 """A unit stays that of its process, whatever a child does that was forked within its block."""
 
-import os
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kit.forked import another_thread_in, code_of_a_fork, mutexes_of
 from kit.units import THREADS_ONLY, Books, Key, Party
-from units.conftest import PATIENCE_S
 
 from ticketlock import ClientClosed
-from ticketlock.units import READ_LOCK, SERIALIZABLE, Isolation
+from ticketlock.units import READ_LOCK, SERIALIZABLE, Isolation, Unit
 
 # A fork is no engine's affair; and a loop does not outlive it.
 pytestmark = [pytest.mark.parametrize("units_engine", ["memory"], indirect=True), THREADS_ONLY]
@@ -21,50 +17,17 @@ SET, BY_THE_PARENT, BY_THE_CHILD = "SET balance = :n", {":n": 1}, {":n": 7}
 LEVELS = pytest.mark.parametrize("isolation", [SERIALIZABLE, READ_LOCK], ids=repr)
 
 
-def code_of_a_fork(act: Callable[[], object]) -> int:
-    """The exit code of a child that does this: 0 if nothing was raised, minus SIGALRM if it hangs."""
-    child = os.fork()
-    if child == 0:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(PATIENCE_S)
-        code = 1
-        try:
-            act()
-            code = 0
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-@contextmanager
-def another_thread_in(mutex: Any) -> Iterator[None]:
-    """Within the block another thread holds a mutex: a child has no thread that releases it."""
-    has_it, may_go = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with mutex:
-            has_it.set()
-            may_go.wait()
-
-    holding = threading.Thread(target=hold)
-    holding.start()
-    has_it.wait()
-    try:
-        yield
-    finally:
-        may_go.set()
-        holding.join()
-
-
 @pytest.fixture
-def heartbeats_mutex(ann: Party) -> Any:
-    return ann.units._performer._heartbeat._mutex
+def mutexes(ann: Party) -> list[Any]:
+    """Those of the units, among them that of the heartbeat."""
+    assert ann.units._performer._heartbeat
+    return mutexes_of(ann.units)
 
 
 @LEVELS
 @pytest.mark.parametrize("error", [None, ZeroDivisionError()], ids=["without an error", "with an error"])
 def test_a_child_that_leaves_its_block_sends_nothing_and_leaves_the_unit_to_its_parent(
-    books: Books, ann: Party, account: Key, heartbeats_mutex: Any, isolation: Isolation, error: Exception | None
+    books: Books, ann: Party, account: Key, mutexes: list[Any], isolation: Isolation, error: Exception | None
 ) -> None:
     unit = ann.begin(isolation=isolation)
 
@@ -73,7 +36,7 @@ def test_a_child_that_leaves_its_block_sends_nothing_and_leaves_the_unit_to_its_
 
     with unit:
         unit.update(ann.accounts, account, SET, BY_THE_PARENT)
-        with another_thread_in(heartbeats_mutex):
+        with another_thread_in(*mutexes):
             assert code_of_a_fork(leaves) == 0
         assert books.marks([account]) == (isolation is READ_LOCK)
     assert books.balance(account) == 1
@@ -81,7 +44,7 @@ def test_a_child_that_leaves_its_block_sends_nothing_and_leaves_the_unit_to_its_
 
 @LEVELS
 def test_a_child_is_refused_every_use_of_the_unit_and_of_a_new_one_even_those_that_send_nothing(
-    books: Books, ann: Party, account: Key, other: Key, heartbeats_mutex: Any, isolation: Isolation
+    books: Books, ann: Party, account: Key, other: Key, mutexes: list[Any], isolation: Isolation
 ) -> None:
     unit = ann.begin(isolation=isolation)
     uses: list[Callable[[], object]] = [
@@ -102,6 +65,24 @@ def test_a_child_is_refused_every_use_of_the_unit_and_of_a_new_one_even_those_th
 
     with unit:
         unit.update(ann.accounts, account, SET, BY_THE_PARENT)
-        with another_thread_in(heartbeats_mutex):
+        with another_thread_in(*mutexes):
             assert code_of_a_fork(tries) == 0
     assert books.balances([account, other]) == [1, 50]
+
+
+def test_a_child_leaves_the_units_and_a_decorated_call_to_its_parent(
+    ann: Party, account: Key, mutexes: list[Any]
+) -> None:
+    def leaves() -> None:
+        assert repr(ann.units)
+        assert ann.units.clean({"id": "a"})
+        ann.units.close()
+        with pytest.raises(ClientClosed, match="forked"):
+            transfer()
+
+    @ann.units.transactional()
+    def transfer(*, unit: Unit) -> None:
+        unit.update(ann.accounts, account, SET, BY_THE_CHILD)
+
+    with another_thread_in(*mutexes):
+        assert code_of_a_fork(leaves) == 0

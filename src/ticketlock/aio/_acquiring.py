@@ -93,13 +93,13 @@ class Acquiring(Asking[E]):
             held = await self
         except TicketLockError as error:
             raise briefly(error)  # noqa: B904  # the same error
-        self._entered.append((asyncio.current_task(), held))
+        self._entered.append((_current_task(), held))
         return held
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        caller = asyncio.current_task()
+        caller = _current_task()
         # The last one that this task has entered; the last of all if it has entered none, for example if an exit stack
         # was passed to another task.
         own = [index for index, (task, _) in enumerate(self._entered) if task is caller]

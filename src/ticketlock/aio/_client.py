@@ -40,7 +40,9 @@ R = TypeVar("R")
 
 
 class LockClient:
-    """Locks in one table, for the tasks of one event loop. Use it in ``async with``.
+    """Locks in one table, for the tasks of one event loop of asyncio. Use it in ``async with``.
+
+    In another event loop, for example that of another ``asyncio.run``, every call raises ``ClientClosed``.
 
     Args:
         table_name: a lock table.
@@ -82,6 +84,7 @@ class LockClient:
             heartbeat=heartbeat,
             check_every=check_every,
             on_wait=on_wait,
+            awaits_callbacks=True,
         )
         if client is not None:
             refusals.of(check_is_client, client, is_awaited=True)
@@ -288,6 +291,7 @@ class LockClient:
         """Release all held locks and end the heartbeats; this client's waiters get ``ClientClosed``."""
         if not self._holdings.is_of_this_process:
             return
+        self._table.check_loop()
         leases = self._holdings.close()
         for waiter in list(self._waiters):
             waiter.cancel()
@@ -296,9 +300,11 @@ class LockClient:
             await asyncio.wait(under_way)
         for lease in self._holdings.at_last(leases):
             await lease.release(best_effort=True)
+        await self._heartbeat.close()
         await self._exit.aclose()
 
     async def __aenter__(self) -> Self:
+        self._table.check_loop()
         if self._client is None:
             with needs_a_region():
                 self._client = await self._exit.enter_async_context(make_client(self._client_options))
@@ -306,12 +312,14 @@ class LockClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.shield(self.close())
+        if self._holdings.is_of_this_process:
+            await asyncio.shield(self.close())
 
     # Private.
 
     def _check_usable(self) -> None:
         self._holdings.check_usable()
+        self._table.check_loop()
         if self._table.client is None:
             raise ClientClosed("the client was not opened: use it in 'async with'")
 
@@ -321,6 +329,8 @@ class LockClient:
         acquiring = self._holdings.acquire(terms, wait)
         waiter = asyncio.ensure_future(self._table.drive(acquiring, sleep=functools.partial(_nap, wait)))
         over = self._waiters[waiter] = asyncio.get_running_loop().create_future()
+        caller = asyncio.current_task()
+        cancelled_before = caller.cancelling() if caller is not None else 0
         try:
             grant = await asyncio.shield(waiter)
             if self._holdings.is_closed:
@@ -329,11 +339,13 @@ class LockClient:
         except HAS_LEFT as error:
             raise briefly(error)  # noqa: B904  # the same error
         except BaseException as error:
+            # If the client has ended the wait at the same time, a cancellation of the caller goes on nevertheless.
+            is_cancelled = not waiter.done() or (caller is not None and caller.cancelling() > cancelled_before)
             # Finish even if the caller is cancelled again.
             await self._to_the_end(self._give_up(waiter, terms, wait), f"to leave the queue of {terms.claim.lock!r}")
             if isinstance(error, WaitEnded):
                 raise error.error from None
-            if isinstance(error, asyncio.CancelledError) and self._holdings.is_closed:
+            if isinstance(error, asyncio.CancelledError) and self._holdings.is_closed and not is_cancelled:
                 raise ClientClosed("the client was closed while it waited") from None
             raise briefly(error)  # noqa: B904  # the same error
         finally:

@@ -80,9 +80,12 @@ class Lease(BaseLease):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._end(self._holdings.leave_block(self, error))
+        # In a forked child no loop runs.
+        if not self._is_left():
+            await self._end(self._holdings.leave_block(self, error))
 
     async def _end(self, actions: Actions[None]) -> None:
+        self._table.check_loop()
         await self._to_the_end(self._table.drive(actions), f"to release {self.lock!r}")
 
 
@@ -120,11 +123,13 @@ class LeaseGroup:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._each(lambda lease: self._holdings.leave_block(lease, error))
+        if not all(lease._is_left() for lease in self.leases):
+            await self._each(lambda lease: self._holdings.leave_block(lease, error))
 
     async def _give_back(self) -> None:
-        await self._each(lambda lease: self._holdings.give_back(lease))
+        await self._each(self._holdings.give_back)
 
     async def _each(self, end: Callable[[Lease], Actions[None]]) -> None:
+        self._table.check_loop()
         locks = [lease.lock for lease in self.leases]
         await self._to_the_end(self._table.drive(self._holdings.each(self.leases, end)), f"to release {locks}")

@@ -105,13 +105,18 @@ class UnitsTable(AsyncPerformer):
             _log.warning("the read locks of a unit were not renewed: %s", error)
 
     def _check_is_open(self, steps: ForkingSteps[Any]) -> None:
-        if self.client is None:
+        try:
+            self.check_loop()
+            if self.client is None:
+                raise ClientClosed("the units were not opened, or are closed: use them in 'async with'")
+        except ClientClosed:
             steps.close()
-            raise ClientClosed("the units were not opened, or are closed: use them in 'async with'")
+            raise
 
 
 class Units:
-    """Units of work, for the tasks of one event loop. Use it in ``async with``; see ``ticketlock.units.Units``.
+    """Units of work, for the tasks of one event loop of asyncio. Use it in ``async with``; see
+    ``ticketlock.units.Units``. In another event loop every call raises ``ClientClosed``.
 
         async with Units("units") as units:
             accounts = await units.table("accounts")
@@ -381,13 +386,17 @@ class Units:
         """Wait for the ends of units whose callers were cancelled, and until those committed with ``finish_behind`` are
         finished. A unit that is open now will never be committed.
         """
+        if not self._performer.is_of_this_process:
+            return
+        self._performer.check_loop()
         # A cancellation ends this wait, not the tasks that it waits for.
         while under_way := self._to_the_end.under_way:
             await asyncio.wait(under_way)
-        self._performer.client = None
+        self._performer.close()
         await self._exit.aclose()
 
     async def __aenter__(self) -> Self:
+        self._performer.check_loop()
         client = self._client
         if client is None:
             with as_a_unit_request(), needs_a_region():
@@ -397,7 +406,8 @@ class Units:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.shield(self.close())
+        if self._performer.is_of_this_process:
+            await asyncio.shield(self.close())
 
     async def _stand_in_line(self, turn: PlaceInTurn, timeout_ms: int, line: AsyncExitStack) -> None:
         assert self._locks is not None
@@ -430,13 +440,18 @@ class Units:
         turn.note_held()
 
     async def _leave_line(self, place: PlaceInLine) -> None:
+        if not self._performer.is_of_this_process:
+            return
         self._lines.leave(place)
         await self._release(place)
 
     async def _release(self, place: PlaceInLine) -> None:
-        async with AsyncExitStack() as releases:
-            for lease in () if place.group is None else place.group.leases:
-                releases.push_async_callback(lease.release, best_effort=True)
+        if place.group is not None:
+            # Together: on a table that is away they share one bound.
+            try:
+                await place.group.release()
+            except TicketLockError as error:
+                _log.warning("the locks of a unit's turn were not released: %s", error)
         place.group = None
 
     def _finish_behind(self, steps: ForkingSteps[None]) -> bool:

@@ -1,6 +1,5 @@
 """A client's defaults, and the arguments of each acquisition, checked and completed. No I/O."""
 
-import inspect
 import math
 import os
 import socket
@@ -10,7 +9,7 @@ from secrets import token_hex
 from typing import Any
 
 from ticketlock._checks import Refusals, Seconds, boolean, callback, duration_ms, text
-from ticketlock._decorating import Decorator
+from ticketlock._decorating import Decorator, runs_when_called
 from ticketlock._value import value
 from ticketlock.client._acquire import PaceBounds
 from ticketlock.errors import InvalidLockRequest
@@ -94,6 +93,7 @@ class Defaults:
         heartbeat: bool,
         check_every: tuple[Seconds, Seconds],
         on_wait: Told | None,
+        awaits_callbacks: bool = False,
     ) -> None:
         refusals = Refusals()
         self._namespace = refusals.of(_namespace, namespace)
@@ -103,6 +103,7 @@ class Defaults:
         name = owner_name if owner_name is not None else f"{socket.gethostname()}:{os.getpid()}"
         self.owner_name = refusals.of(text, "owner_name", name, _OWNER_NAME_BYTES)
         self._heartbeat = refusals.of(boolean, "heartbeat", heartbeat)
+        self._told = callback if awaits_callbacks else _plain
         self._on_wait = refusals.of(_plain, "on_wait", on_wait)
         refusals.raise_all()
 
@@ -132,6 +133,7 @@ class Defaults:
         try:
             lease_ms = self.lease_ms(asked.lease)
             boolean("reentrant", asked.reentrant)
+            heartbeat = self._heartbeat if asked.heartbeat is None else boolean("heartbeat", asked.heartbeat)
             claim = Claim(
                 lock,
                 asked.owner if asked.owner is not None else f"{self.owner_name}/{token_hex(16)}",
@@ -144,10 +146,10 @@ class Defaults:
                 claim,
                 has_own_identity=asked.owner is None,
                 record_wait_ms=self.wait_ms(asked.record_wait),
-                danger_ms=None if asked.danger is None else duration_ms("danger", asked.danger, 0, lease_ms),
-                heartbeat=self._heartbeat if asked.heartbeat is None else boolean("heartbeat", asked.heartbeat),
-                on_lost=callback("on_lost", asked.on_lost),
-                on_danger=callback("on_danger", asked.on_danger),
+                danger_ms=None if asked.danger is None else _danger_ms(asked.danger, lease_ms, heartbeat=heartbeat),
+                heartbeat=heartbeat,
+                on_lost=self._told("on_lost", asked.on_lost),
+                on_danger=self._told("on_danger", asked.on_danger),
                 on_wait=_plain("on_wait", asked.on_wait) or self._on_wait,
             )
         except InvalidLockRequest as error:
@@ -208,9 +210,18 @@ def _bounds(check_every: Any) -> PaceBounds:
     return PaceBounds(shortest, max(shortest, longest))
 
 
+def _danger_ms(danger: Seconds, lease_ms: int, *, heartbeat: bool) -> int:
+    danger_ms = duration_ms("danger", danger, 0, lease_ms)
+    most_ms = lease_ms * 3 // 4
+    if heartbeat and danger_ms > most_ms:
+        allowed = f"up to {most_ms / 1_000} s, three quarters of the lease: the heartbeat renews it before that"
+        raise InvalidLockRequest("danger", danger, allowed)
+    return danger_ms
+
+
 def _plain(name: str, given: Any) -> Told | None:
-    """Check a callback of a waiting thread or task."""
-    if given is not None and inspect.iscoroutinefunction(given):
+    """Check a callback that no one awaits."""
+    if given is not None and not runs_when_called(given):
         raise InvalidLockRequest(name, given, "a plain function: no one awaits what it returns")
     told: Told | None = callback(name, given)
     return told

@@ -12,7 +12,7 @@ from secrets import token_hex
 from typing import Any, Literal, TypeVar
 
 from ticketlock.client._arguments import Acquisition
-from ticketlock.errors import ClientClosed, LockLost, TicketLockError
+from ticketlock.errors import ClientClosed, InvalidLockRequest, LockLost, TicketLockError
 from ticketlock.locks import _fencing
 from ticketlock.locks._items import LockName
 from ticketlock.locks._outcomes import Claim, Grant, Releasing
@@ -26,6 +26,15 @@ L = TypeVar("L", bound="BaseLease")
 _SHORTEST_RETRY_MS = 100
 _RETRY_SHARE = 20
 _DANGER_SHARE = 4
+# As long as the longest pause between two tries of a renewal.
+_LAST_MS = 1_000
+
+
+def renewed_before_end_ms(lease_ms: int, danger_ms: int) -> int:
+    """How long before its end a lease is renewed: at half of it, or so early that danger is reported only if renewals
+    fail.
+    """
+    return max(lease_ms // 2, danger_ms + min(lease_ms // 4, (lease_ms - danger_ms) // 2))
 
 
 class BaseLease:
@@ -59,6 +68,7 @@ class BaseLease:
         self._heartbeat = terms.heartbeat
         self._callbacks: dict[Due, Callable[[Any], object] | None] = {"lost": terms.on_lost, "danger": terms.on_danger}
         self._danger_ms = terms.danger_ms if terms.danger_ms is not None else claim.lease_ms // _DANGER_SHARE
+        self._renewed_before_end_ms = renewed_before_end_ms(claim.lease_ms, self._danger_ms)
         # Re-entrant: a signal handler that closes the client may interrupt the thread that has this mutex.
         self._mutex = threading.RLock()
         self._pid = os.getpid()
@@ -69,6 +79,7 @@ class BaseLease:
         self._again: tuple[Claim, ...] = ()
         self._in_danger = False
         self._renewing = False
+        self._loss_is_told = False
         # The identity that distinguishes its release from another client's, and whether an earlier try may have been
         # applied. An owner that the client generated ends with a random number, which no other lease has.
         own = claim.owner.rpartition("/")[2] if terms.has_own_identity else token_hex(16)
@@ -92,8 +103,7 @@ class BaseLease:
     @property
     def remaining_s(self) -> float:
         """How long the holder may still rely on the lock, in seconds; 0 if the lease has ended."""
-        reading = self._clocks.read()
-        return self._remaining_ms(reading) / 1_000 if self._may_be_held() else 0.0
+        return self._remaining_ms(self._clocks.read()) / 1_000 if self._may_be_held() else 0.0
 
     @property
     def deadline(self) -> datetime:
@@ -171,7 +181,7 @@ class BaseLease:
         self._deadline = Reading(grant.deadline_ms, grant.deadline_wall_ms)
         # Whether the heartbeat asked the table because of the wall clock, and has no confirmation of the lease yet.
         self._doubted = False
-        self._renew_at_ms = grant.deadline_ms - self._claim.lease_ms // 2
+        self._renew_at_ms = grant.deadline_ms - self._renewed_before_end_ms
 
     def _remaining_ms(self, reading: Reading) -> int:
         """The time until the deadline, by the clock that is nearer to it."""
@@ -188,8 +198,15 @@ class BaseLease:
     def _is_sure_of(self, needed_ms: int) -> bool:
         return self._may_be_held() and self._remaining_ms(self._clocks.read()) >= max(1, needed_ms)
 
-    def _too_short(self, needed_ms: int) -> LockLost:
-        return LockLost(f"less than {needed_ms / 1_000} s of the lease on {self.entity!r} are left, even renewed")
+    def _check_can_last(self, needed_ms: int) -> None:
+        """Refuse to make sure of more than a renewal gives."""
+        if needed_ms > self._claim.lease_ms:
+            raise self._too_short(needed_ms)
+
+    def _too_short(self, needed_ms: int) -> InvalidLockRequest:
+        surely_s = self._claim.lease_ms * 3 / 4_000
+        allowed = f"up to {surely_s} s, three quarters of the lease, which a renewal always leaves; extend gives more"
+        return InvalidLockRequest("at_least", needed_ms / 1_000, allowed)
 
     def _may_be_held(self) -> bool:
         return self._state == "held" and self._pid == os.getpid()
@@ -229,6 +246,8 @@ class BaseLease:
             if self._state != "held":
                 return None
             if reading.local_ms >= self._deadline.local_ms:
+                # At once: no renewal that is under way may count any more.
+                self._state = "lost"
                 return "lost"
             is_doubtful = self._is_doubtful(reading)
             if is_doubtful or (self._heartbeat and not self._renewing and reading.local_ms >= self._renew_at_ms):
@@ -251,8 +270,33 @@ class BaseLease:
         is_longer = self._deadline.local_ms - self._clocks.read().local_ms > self._claim.lease_ms
         return self._grant.lease_until_ms if is_longer else 0
 
+    def _may_be_renewed_until_ms(self) -> int | None:
+        """The last moment on the local clock at which a renewal may be sent, its deadline.
+
+        None if that has passed already, and nobody was told: then only the table knows whether the lease is over.
+        """
+        until_ms = self._deadline.local_ms
+        return until_ms if self._clocks.read().local_ms < until_ms else None
+
+    def _rest_without_a_renewal_ms(self) -> int:
+        """How long to wait for the end after a renewal that has failed just before it; 0 if another may be tried."""
+        rest_ms = self._deadline.local_ms - self._clocks.read().local_ms
+        return max(0, rest_ms) if rest_ms <= _LAST_MS else 0
+
+    def _has_ended_since(self, until_ms: int | None) -> bool:
+        """Mark it lost if its deadline has passed since a renewal began; return whether it is no longer held.
+
+        Args:
+            until_ms: what ``_may_be_renewed_until_ms`` said when the renewal began.
+        """
+        with self._mutex:
+            if self._state == "held" and until_ms is not None and self._may_be_renewed_until_ms() is None:
+                self._state = "lost"
+            return self._state != "held"
+
     def _renewed(self, grant: Grant, before: Grant) -> None:
-        """Take over a renewal's deadline, unless another renewal that ended meanwhile has given as late an end.
+        """Take over a renewal's deadline, unless another renewal that ended meanwhile has given a later one: of two
+        that saw the same end in the table, one may have asked for less.
 
         The new deadline may be earlier than the old one: after a clock was set, table time is known less precisely.
 
@@ -261,22 +305,26 @@ class BaseLease:
         """
         with self._mutex:
             self._renewing = False
-            if self._grant is before or grant.lease_until_ms > self._grant.lease_until_ms:
+            if self._grant is before or grant.deadline_ms > self._grant.deadline_ms:
                 self._take_in(grant)
 
     def _not_renewed(self, reading: Reading) -> None:
         with self._mutex:
             self._renewing = False
-            self._renew_at_ms = reading.local_ms + max(_SHORTEST_RETRY_MS, self._claim.lease_ms // _RETRY_SHARE)
+            pause_ms = max(_SHORTEST_RETRY_MS, self._claim.lease_ms // _RETRY_SHARE)
+            # The last try is in the last second: it gives up what earlier ones may have written.
+            last_ms = self._deadline.local_ms - _LAST_MS
+            self._renew_at_ms = max(reading.local_ms + _SHORTEST_RETRY_MS, min(reading.local_ms + pause_ms, last_ms))
 
     def _mark_lost(self) -> bool:
-        """Mark it lost; return whether it was held until now."""
+        """Mark it lost; return whether its caller has to be told."""
         with self._mutex:
             self._renewing = False
-            was_held = self._state == "held"
-            if was_held:
+            if self._state == "held":
                 self._state = "lost"
-            return was_held
+            is_news = self._state == "lost" and not self._loss_is_told
+            self._loss_is_told |= is_news
+            return is_news
 
     def _has_nothing_to_free(self, reading: Reading) -> bool:
         """Whether its release failed and need not be retried, because the lease has ended since."""

@@ -44,7 +44,7 @@ R = TypeVar("R")
 
 
 class LockClient:
-    """Locks in one table, for one process and any number of threads.
+    """Locks in one table, for one process and any number of threads. For tasks use ``ticketlock.aio.LockClient``.
 
     A forked child cannot use it: there every call, also of its ``table``, raises ``ClientClosed``. Create a client,
     with its own DynamoDB client, in the child.
@@ -115,6 +115,7 @@ class LockClient:
             clocks=self._clocks,
             bounds=self._defaults.bounds,
             lines=lines_of_this_process(),
+            keep_alive=self._keep_alive,
         )
         _clients.add(self)
 
@@ -162,10 +163,11 @@ class LockClient:
             owner: the identity of this acquisition, if you have one: a repeated call with it gets the same grant. If
                 such a call is interrupted, the grant, which an earlier call may have received, is kept until its lease
                 ends.
-            on_lost: called once, on a thread of its own, if the lock is lost before it is released.
+            on_lost: called once, on a thread of its own, if the lock is lost before it is released; a plain function,
+                and so are the next ones.
             on_danger: called once, on a thread of its own, when the lease is about to end because it was not renewed.
-            danger: how long before the end of the lease that is; by default a quarter of the lease. Keep it
-                below half of the lease, at which the heartbeat renews.
+            danger: how long before the end of the lease that is; by default a quarter of the lease. Beside a heartbeat
+                up to three quarters: from a quarter on, it renews the earlier the longer this is.
             on_wait: called with the position in the queue after each poll that found the lock taken.
 
         Raises:
@@ -241,6 +243,7 @@ class LockClient:
                 or with ``owner`` kept until their leases end.
         """
         wait_ms = self._defaults.wait_ms(record_wait)
+        self._holdings.check_usable()
         began_ms = self._clocks.read().local_ms
         leases: list[Lease] = []
         before = self._holds()
@@ -394,6 +397,9 @@ class LockClient:
     def _group(self, leases: Sequence[Lease]) -> LeaseGroup:
         return LeaseGroup(leases, self._holdings, self._under_way)
 
+    def _keep_alive(self, holds: bool) -> None:
+        (_holding.add if holds else _holding.discard)(self)
+
     def _tend(self, lease: Lease, due: Due) -> None:
         if due == "renew":
             self._table.drive(self._holdings.beat(lease))
@@ -404,6 +410,8 @@ class LockClient:
 
 
 _clients: weakref.WeakSet[LockClient] = weakref.WeakSet()
+# Until the interpreter exits, also if a program has no reference to them any more.
+_holding: set[LockClient] = set()
 
 
 @atexit.register

@@ -23,6 +23,7 @@ from ticketlock.errors import (
     ClientClosed,
     InvalidLockRequest,
     LockLost,
+    OutcomeUnknown,
     PermitsMismatch,
     RecordWaitExceeded,
     RequestNotApplied,
@@ -37,7 +38,7 @@ from ticketlock.locks._items import LockName
 from ticketlock.locks._outcomes import MAX_LEASE_MS, MIN_LEASE_MS, Claim, Grant, Released, Releasing, check_data
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire import _sdk
-from ticketlock.wire._actions import Actions, Answer, T
+from ticketlock.wire._actions import Actions, Answer, Sleep, T
 from ticketlock.wire._driver import Clocks, OwnProcess
 from ticketlock.wire._heartbeat import Due
 from ticketlock.wire._requests import Request, Steps
@@ -54,6 +55,7 @@ _log = logging.getLogger("ticketlock")
 
 # Less than the time for which one request is retried.
 _FAILS_FOR_MS = 5_000
+_OTHERS_FAILED = "other releases have failed for too long"
 TRANSACTION_PATIENCE_S = 10.0
 
 HAS_LEFT = (InvalidLockRequest, PermitsMismatch, RecordWaitExceeded, UnsupportedFormat)
@@ -104,17 +106,57 @@ class Heart(Protocol[L_contra]):
         ...
 
 
+class _Failing:
+    """For how long the releases of several locks have failed; they share one bound, since the table may be away.
+
+    Args:
+        sends_for_all: whether the end of each lease sends a request; otherwise only if no others may use its grant.
+    """
+
+    def __init__(self, clocks: Clocks, *, sends_for_all: bool = True) -> None:
+        self._clocks = clocks
+        self._sends_for_all = sends_for_all
+        self._failed_ms = 0
+
+    def for_too_long(self, lease: BaseLease) -> bool:
+        """Whether the release of a further lease is not to be tried."""
+        sends = not lease._is_left() and (self._sends_for_all or lease._has_own_identity)
+        return sends and self._failed_ms >= _FAILS_FOR_MS
+
+    @contextmanager
+    def measured(self, lease: BaseLease) -> Iterator[None]:
+        """Within the block a lease is released."""
+        began_ms = self._clocks.read().local_ms
+        try:
+            yield
+        finally:
+            if lease._state == "unreleased":
+                self._failed_ms += self._clocks.read().local_ms - began_ms
+
+
 class Holdings(Generic[L]):
-    """The locks that one client holds, and what it remembers of the locks it has used."""
+    """The locks that one client holds, and what it remembers of the locks it has used.
+
+    Args:
+        keep_alive: told whether any lock is held, whenever that may have changed.
+    """
 
     def __init__(
-        self, table: HoldingsTable, heart: Heart[L], *, clocks: Clocks, bounds: PaceBounds, lines: LocalWaiters
+        self,
+        table: HoldingsTable,
+        heart: Heart[L],
+        *,
+        clocks: Clocks,
+        bounds: PaceBounds,
+        lines: LocalWaiters,
+        keep_alive: Callable[[bool], object] = bool,
     ) -> None:
         self.known = KnownLocks(bounds)
         self._lines = lines
         self._waiting: WeakValueDictionary[int, Wait] = WeakValueDictionary()
         self._table = table
         self._heart = heart
+        self._keep_alive = keep_alive
         self._clocks = clocks
         self._process = OwnProcess()
         self._closed = False
@@ -231,6 +273,7 @@ class Holdings(Generic[L]):
         with self._mutex:
             lease._caller = caller
             self._held.setdefault((lease.lock, caller), []).append(lease)
+            self._keep_alive(True)
             self._lines.takes(self._line(lease.lock), lease)
         try:
             if lease._is_watched():
@@ -272,18 +315,16 @@ class Holdings(Generic[L]):
 
         Once failed releases have taken too long in all, the remaining leases are forgotten.
         """
-        failed_ms = 0
+        failing = _Failing(self._clocks)
         for lease in leases:
             lease._again = ()
-            if failed_ms >= _FAILS_FOR_MS:
-                _log.warning("%r was not released, and stays locked until its lease ends: other releases failed", lease)
+            if failing.for_too_long(lease):
+                _log.warning("%r was not released, and stays locked until its lease ends: %s", lease, _OTHERS_FAILED)
                 lease._mark_released()
                 self.forget(lease)
                 continue
-            began_ms = self._clocks.read().local_ms
-            yield lease
-            if lease._state == "unreleased":
-                failed_ms += self._clocks.read().local_ms - began_ms
+            with failing.measured(lease):
+                yield lease
 
     @cached_property
     def _identity(self) -> Hashable:
@@ -306,6 +347,7 @@ class Holdings(Generic[L]):
                 self._held[key] = others
             else:
                 self._held.pop(key, None)
+            self._keep_alive(bool(self._held))
 
     def _drop_what_is_over(self, reading: Reading) -> None:
         """Forget leases whose release has failed and whose time has ended."""
@@ -316,6 +358,7 @@ class Holdings(Generic[L]):
                     self._held[key] = left
                 else:
                     self._held.pop(key, None)
+            self._keep_alive(bool(self._held))
 
     # The verbs.
 
@@ -381,16 +424,39 @@ class Holdings(Generic[L]):
             _log.warning("the queue row of %r was not deleted, and stays until it expires: %s", terms.claim.lock, error)
 
     def renew(self, lease: L, at_least_ms: int = 0) -> Actions[None]:
-        """Give the grant a full new lease, or so long a one; an end that is later already stays."""
+        """Give the grant a full new lease, or so long a one; an end that is later already stays.
+
+        It is not sent after the lease's end. If it was under way then, the lock is lost, whatever the table says, and
+        what it may have written is given up.
+        """
         before, kept_until_ms = lease._grant, lease._kept_until_ms()
+        until_ms = lease._may_be_renewed_until_ms()
 
         def renew(me: Contender) -> Steps[Grant]:
-            return me.renew(lease.fencing_token, max(kept_until_ms, me.now.latest_ms + at_least_ms))
+            at_least_until_ms = max(kept_until_ms, me.now.latest_ms + at_least_ms)
+            return me.renew(lease.fencing_token, at_least_until_ms, not_after_local_ms=until_ms)
 
-        with self._losing(lease):
-            grant = yield from self._table.contending(lease._claim, renew)
-        lease._renewed(grant, before)
-        _log.debug("renewed %r", lease)
+        failed: TableError | None = None
+        try:
+            with self._losing(lease):
+                grant = yield from self._table.contending(lease._claim, renew, until_ms=until_ms)
+        except TableError as error:
+            rest_ms = lease._rest_without_a_renewal_ms()
+            if rest_ms and isinstance(error, RequestNotApplied | OutcomeUnknown):
+                # It was given up because another try would have been sent too late.
+                yield Sleep(rest_ms)
+            if not lease._has_ended_since(until_ms):
+                raise
+            failed = error
+        else:
+            has_ended = lease._has_ended_since(until_ms)
+            lease._renewed(grant, before)
+            if not has_ended:
+                _log.debug("renewed %r", lease)
+                return
+        self.lose(lease, "its lease has ended before it was renewed")
+        yield from self._give_up(lease)
+        raise lease._lost() from failed
 
     def extend(self, lease: L, seconds: Seconds) -> Actions[None]:
         """Let the lease last for so long from now on, once."""
@@ -435,10 +501,13 @@ class Holdings(Generic[L]):
     def ensure(self, lease: L, at_least: Seconds) -> Actions[None]:
         """Make sure that the lock is held for so long from now on."""
         needed_ms = duration_ms("at_least", at_least, 0, MAX_LEASE_MS)
+        if lease._is_sure_of(needed_ms):
+            return
+        lease._check_held()
+        lease._check_can_last(needed_ms)
+        yield from self.renew(lease)
         if not lease._is_sure_of(needed_ms):
             lease._check_held()
-            yield from self.renew(lease)
-        if not lease._is_sure_of(needed_ms):
             raise lease._too_short(needed_ms)
 
     def set_data(self, lease: L, data: str | None) -> Actions[None]:
@@ -511,22 +580,33 @@ class Holdings(Generic[L]):
             _log.error("%r was not released, and stays locked until its lease ends: %s", lease, failed)
 
     def each(self, leases: Sequence[L], end: Callable[[L], Actions[None]]) -> Actions[None]:
-        """End all of them, the last one first, even if some fail."""
-        ends = [end(lease) for lease in reversed(leases)]
+        """End all of them, the last one first, even if some fail.
+
+        Once failed releases have taken too long in all, the remaining leases are only renewed no more; those that are
+        given back and that others may use, are.
+        """
+        ends = [(lease, end(lease)) for lease in reversed(leases)]
+        failing = _Failing(self._clocks, sends_for_all=end != self.give_back)
         try:
-            yield from self._one_by_one(ends)
+            yield from self._one_by_one(ends, failing)
         except GeneratorExit:
             raise
         except BaseException:
             # Those that an interrupt between two of them has kept from starting.
-            yield from self._one_by_one([each for each in ends if getgeneratorstate(each) == GEN_CREATED])
+            left = [(lease, each) for lease, each in ends if getgeneratorstate(each) == GEN_CREATED]
+            yield from self._one_by_one(left, failing)
             raise
 
-    def _one_by_one(self, ends: Sequence[Actions[None]]) -> Actions[None]:
+    def _one_by_one(self, ends: Sequence[tuple[L, Actions[None]]], failing: "_Failing") -> Actions[None]:
         first: BaseException | None = None
-        for end in ends:
+        for lease, end in ends:
             try:
-                yield from end
+                if failing.for_too_long(lease):
+                    end.close()
+                    self._leave_unreleased(lease)
+                else:
+                    with failing.measured(lease):
+                        yield from end
             except GeneratorExit:
                 raise
             except BaseException as error:
@@ -536,7 +616,30 @@ class Holdings(Generic[L]):
         if first is not None:
             raise first
 
-    def _free(self, lease: L, was: LeaseState, data_left: str | None) -> Actions[None]:
+    def _leave_unreleased(self, lease: L) -> None:
+        """Stop renewing a lease whose release is not tried; ``release`` and ``close`` may try it."""
+        was = lease._mark_released()
+        if was == "held":
+            lease._mark_unreleased()
+            self._heart.forget(lease)
+            _log.warning("%r was not released, and stays locked until its lease ends: %s", lease, _OTHERS_FAILED)
+        elif was != "still held":
+            lease._state = was
+
+    def _give_up(self, lease: L) -> Actions[None]:
+        """Free what a renewal may have written for a lease that was lost meanwhile, in one try, as if no work had been
+        done; a grant that others may use is kept.
+        """
+        if lease._state != "lost" or lease._detached or not lease._has_own_identity:
+            return
+        try:
+            yield from self._free(lease, "lost", lease.data_left, until_ms=self._clocks.read().local_ms)
+        except LockLost:
+            pass
+        except TableError as error:
+            _log.warning("%r may stay locked until the end that its last renewal has asked for: %s", lease, error)
+
+    def _free(self, lease: L, was: LeaseState, data_left: str | None, *, until_ms: int | None = None) -> Actions[None]:
         releasing = lease._releasing
         # From now on this try may be interrupted anywhere, and may have been applied.
         lease._releasing = Releasing(releasing.by, tried_before=True)
@@ -552,7 +655,7 @@ class Holdings(Generic[L]):
             return release_to(me, held, following, finished_ms, data_left=data_left, releasing=releasing)
 
         try:
-            released = yield from self._table.contending(lease._claim, free)
+            released = yield from self._table.contending(lease._claim, free, until_ms=until_ms)
         except LockLost as lost:
             self._drop(lease)
             if was != "lost":

@@ -40,7 +40,7 @@ class Lease(BaseLease):
         """Give the lock a full new lease now.
 
         Raises:
-            LockLost: the lock is no longer held.
+            LockLost: the lock is no longer held, or its lease ended before the table answered.
             TableError: the table could not be used; the old lease still runs.
         """
         self._check_held()
@@ -58,7 +58,7 @@ class Lease(BaseLease):
             The new ``deadline``.
 
         Raises:
-            LockLost: the lock is no longer held.
+            LockLost: as from ``renew``.
             InvalidLockRequest: ``seconds`` is out of its bounds; nothing was written.
             TableError: the table could not be used; the old lease still runs.
         """
@@ -68,8 +68,12 @@ class Lease(BaseLease):
     def ensure(self, at_least: Seconds) -> None:
         """Make sure that the lock is held for this long from now on; renew it if necessary.
 
+        Args:
+            at_least: seconds; up to three quarters of the lease are left after each renewal.
+
         Raises:
-            LockLost: it is not held that long, even after a renewal.
+            LockLost: as from ``renew``.
+            InvalidLockRequest: the lock is held, but a renewal does not give it that long.
             TableError: the table could not be used, and the lease ends earlier than that.
         """
         self._table.drive(self._holdings.ensure(self, at_least))
@@ -143,6 +147,8 @@ class Lease(BaseLease):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._is_left():
+            return
         again = self._again
         try:
             self._under_way.release(self._holdings.leave_block(self, error))
@@ -192,6 +198,8 @@ class LeaseGroup:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if all(lease._is_left() for lease in self.leases):
+            return
         before = None
         try:
             before = [lease._again for lease in self.leases]

@@ -70,7 +70,9 @@ class LocalWaiters:
         return mine
 
     def leaves(self, line: WaitKey, gone: ReferenceType[Wait]) -> None:
-        """No release wakes this wait any more."""
+        """No release wakes this wait any more. The end of a wait calls it in a forked child, too."""
+        if not self.are_of_this_process:
+            return
         with self._mutex:
             others = tuple([each for each in self._waiting.get(line, ()) if each is not gone])
             if others:
@@ -254,6 +256,7 @@ class UnderWay:
 
     def __init__(self, table: LockTable) -> None:
         self._table = table
+        self._process = OwnProcess()
         # Re-entrant: a signal handler that closes the client may interrupt the thread that has this mutex.
         self._mutex = threading.RLock()
         # By the generator's id, which a later generator may have again: the generator, its thread, its limit.
@@ -261,10 +264,17 @@ class UnderWay:
 
     def acquisition(self, actions: Actions[T]) -> Actions[T]:
         """Track an acquisition: closing the client waits up to 2 s for it to leave the queue."""
+        self._process.check()
         return self._followed(actions, _ACQUISITION_LEAVES_WITHIN_S)
 
     def release(self, actions: Actions[None]) -> None:
-        """Perform a release, even if an interrupt comes before it has begun; closing the client waits for it."""
+        """Perform a release, even if an interrupt comes before it has begun; closing the client waits for it.
+
+        Raises:
+            ClientClosed: this process was forked from the one that created the client.
+        """
+        # Before any mutex: a thread of the parent may have held it at the fork, and does not exist here.
+        self._process.check()
         try:
             self._table.drive(self._followed(actions, _RELEASE_ENDS_WITHIN_S))
         except BaseException as error:

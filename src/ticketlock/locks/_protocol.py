@@ -360,13 +360,20 @@ class Contender:
         yield from self.send(write.delete_my_row(self.claim, ticket))
         return won
 
-    def renew(self, fencing_token: int, at_least_until_ms: int = 0) -> Steps[Grant]:
+    def renew(
+        self, fencing_token: int, at_least_until_ms: int = 0, *, not_after_local_ms: int | None = None
+    ) -> Steps[Grant]:
         """The heartbeat: give the grant a full new lease, or this end in table time if it is later; see
         ``LockTable.renew``.
+
+        Args:
+            not_after_local_ms: the last moment on the local clock at which it is sent: the holder's deadline. None for
+                no such moment.
         """
         for _ in range(_TRIES):
             built = self.now
-            reply = yield from self.send(write.renew(self.claim, fencing_token, built, at_least_until_ms))
+            renewal = write.renew(self.claim, fencing_token, built, at_least_until_ms)
+            reply = yield from self.send(replace(renewal, not_after_local_ms=not_after_local_ms))
             item = LockItem.parse(reply.item) if reply.item is not None else None
             holder = self._held_with(item, fencing_token)
             if item is None or holder is None:

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
 
@@ -58,11 +57,14 @@ class Unit(UnitFace):
     def __init__(self, unit_of_work: UnitOfWork, perform: PerformSteps, sdk: SdkClient) -> None:
         super().__init__(unit_of_work, sdk)
         self._perform = perform
+        self._client: UnitClient | None = None
 
-    @cached_property
+    @property
     def client(self) -> "UnitClient":
         """The same unit with the parameters of the low-level API."""
-        return UnitClient(LowLevelUnitOfWork(self._unit_of_work, self._sdk), self._perform)
+        if self._client is None:
+            self._client = UnitClient(LowLevelUnitOfWork(self._unit_of_work, self._sdk), self._perform)
+        return self._client
 
     @property
     def repeated(self) -> bool:

@@ -87,7 +87,7 @@ class UnitsTable(Performer):
     def _keep(self, unit_of_work: UnitOfWork) -> None:
         """Have a unit's read locks renewed from its first statement to its end."""
         kept = unit_of_work.kept
-        if kept is None or not self._driver.is_of_this_process:
+        if kept is None or not self.is_of_this_process:
             # The heartbeat's thread does not exist here; a thread of the parent may have held its mutex at the fork.
             return
         if unit_of_work.state.is_over or not kept._is_watched_on():
@@ -595,15 +595,20 @@ class Units:
         turn.note_held()
 
     def _leave_line(self, place: PlaceInLine) -> None:
+        if not self._performer.is_of_this_process:
+            return
         self._lines.leave(place)
         # Lets the thread that has its turn now run at once, rather than when this one waits.
         time.sleep(0)
         self._release(place)
 
     def _release(self, place: PlaceInLine) -> None:
-        with ExitStack() as releases:
-            for lease in () if place.group is None else place.group.leases:
-                releases.callback(lease.release, best_effort=True)
+        if place.group is not None:
+            # Together: on a table that is away they share one bound.
+            try:
+                place.group.release()
+            except TicketLockError as error:
+                _log.warning("the locks of a unit's turn were not released: %s", error)
         place.group = None
 
     def _outside(self, isolation: Isolation) -> Unit:

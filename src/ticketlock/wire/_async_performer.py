@@ -6,8 +6,10 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
+from botocore.exceptions import HTTPClientError
+
 from ticketlock._checks import Refusals, text
-from ticketlock.errors import TableError
+from ticketlock.errors import ClientClosed, TableError
 from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions, Answer, Call, Course, Fork, Sleep, T
 from ticketlock.wire._driver import Clocks, Driver
@@ -23,6 +25,14 @@ L = TypeVar("L", bound=Watched)
 _log = logging.getLogger("ticketlock")
 
 _LONGEST_SLEEP_S = 5.0
+# Some tries: what a renewal gives up, it gives up in one.
+_RENEWALS_END_WITHIN_S = 2.0
+
+
+_OF_ANOTHER_LOOP = (
+    "the client was opened in another event loop: open a client of its own in each loop, with 'async with'; each "
+    "asyncio.run has a new loop"
+)
 
 
 class AsyncPerformer:
@@ -44,20 +54,45 @@ class AsyncPerformer:
     def __init__(self, table_name: str, step_functions: Any, clocks: Clocks) -> None:
         self.table_name = table_name
         self.client: Any = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._step_functions = step_functions
         self._driver = Driver(table_name, self._time_check, clocks, _GIVE_UP_AFTER_MS)
 
     def open(self, client: Any) -> None:
-        """Use this client, with the settings of ``client_config``.
+        """Use this client, with the settings of ``client_config``, in the running event loop.
 
         Raises:
             InvalidLockRequest: it cannot be used; the message says why.
+            ClientClosed: as from ``check_loop``.
         """
+        self.check_loop()
         refusals = Refusals()
         refusals.of(text, "table_name", self.table_name, 1_024)
         refusals.of(_sdk.checked_client, client, is_awaited=True)
         refusals.raise_all()
-        self.client = client
+        self.client, self._loop = client, asyncio.get_running_loop()
+
+    def close(self) -> None:
+        """Use no client and no event loop any more, until it is opened again."""
+        self.client = self._loop = None
+
+    def check_loop(self) -> None:
+        """Refuse to work where its client cannot: requests would fail one by one, perhaps after they were applied.
+
+        Raises:
+            ClientClosed: it was opened in another event loop, or no event loop of asyncio runs, or this process was
+                forked from the one that made it.
+        """
+        self._driver.check_process()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise ClientClosed(
+                "no event loop of asyncio runs here, and ticketlock.aio needs one: it does not run under trio or "
+                "curio; use anyio's backend for asyncio, or the client for threads in a worker thread"
+            ) from None
+        if self._loop is not None and self._loop is not loop:
+            raise ClientClosed(_OF_ANOTHER_LOOP)
 
     @property
     def identity(self) -> tuple[str, str, str]:
@@ -67,6 +102,11 @@ class AsyncPerformer:
     async def run(self, steps: Callable[[Moment], Steps[T]]) -> T:
         """Perform the steps of a protocol: send each request that they yield."""
         return await self.drive(self._driver.run(steps))
+
+    @property
+    def is_of_this_process(self) -> bool:
+        """Whether it was made in this process, and not in one that this was forked from."""
+        return self._driver.is_of_this_process
 
     @property
     def patience_ms(self) -> int:
@@ -89,7 +129,11 @@ class AsyncPerformer:
         Args:
             sleep: waits; takes seconds.
             dynamodb: a DynamoDB client to use instead of the table's.
+
+        Raises:
+            ClientClosed: as from ``check_loop``; nothing was performed.
         """
+        self.check_loop()
         clients = {"dynamodb": dynamodb or self.client, "stepfunctions": self._step_functions}
         course = Course(actions)
         while True:
@@ -138,7 +182,18 @@ async def _called(client: Any, call: Call) -> Any:
             await credentials.get_frozen_credentials()
         except Exception as error:
             raise NotSigned(error) from error
-    return await getattr(client, call.operation)(**call.parameters)
+    try:
+        return await getattr(client, call.operation)(**call.parameters)
+    except HTTPClientError as error:
+        if _is_of_another_loop(error):
+            raise ClientClosed(f"{_OF_ANOTHER_LOOP}. This is so for a client of aiobotocore, too") from error
+        raise
+
+
+def _is_of_another_loop(error: HTTPClientError) -> bool:
+    """Whether a request failed because the SDK's client was opened in another event loop: a retry fails, too."""
+    why = error.__cause__ or error.__context__
+    return isinstance(why, RuntimeError) and "loop" in str(why)
 
 
 class AsyncHeartbeat(Generic[L]):
@@ -152,7 +207,9 @@ class AsyncHeartbeat(Generic[L]):
         self._clocks = clocks
         self._tend = tend
         self._watches: dict[L, asyncio.Task[None]] = {}
+        # A loop holds only weak references to its tasks.
         self._callbacks: set[asyncio.Task[None]] = set()
+        self._renewals: set[asyncio.Task[None]] = set()
 
     def watch(self, lease: L) -> None:
         """Watch a lease from now on."""
@@ -160,9 +217,9 @@ class AsyncHeartbeat(Generic[L]):
 
     def forget(self, lease: L) -> None:
         """Stop watching a lease."""
-        watch = self._watches.pop(lease, None)
-        # A watcher that has found the loss itself is about to end.
-        if watch is not None and watch is not _current_task():
+        watch, caller = self._watches.pop(lease, None), _current_task()
+        # A watcher or a renewal that has found the loss itself is about to end, and the renewal's watcher with it.
+        if watch is not None and caller is not watch and caller not in self._renewals:
             watch.cancel()
 
     def tell(self, lease: L, what: Due) -> None:
@@ -188,6 +245,19 @@ class AsyncHeartbeat(Generic[L]):
     def join_idle(self) -> None:
         """Nothing to do: a cancelled task ends by itself."""
 
+    async def close(self) -> None:
+        """Wait a moment for the renewals of lost leases, which give up what they have written."""
+        if self._renewals:
+            _, late = await asyncio.wait(self._renewals, timeout=_RENEWALS_END_WITHIN_S)
+            for renewal in late:
+                renewal.cancel()
+
+    def _renew(self, lease: L) -> "asyncio.Task[None]":
+        renewal = asyncio.create_task(self._tend(lease, "renew"))
+        self._renewals.add(renewal)
+        renewal.add_done_callback(self._renewals.discard)
+        return renewal
+
     async def _watch(self, lease: L) -> None:
         renewal: asyncio.Task[None] | None = None
         try:
@@ -203,12 +273,13 @@ class AsyncHeartbeat(Generic[L]):
                     continue
                 due = lease._take_due(self._clocks.read())
                 if due == "renew":
-                    renewal = asyncio.create_task(self._tend(lease, due))
+                    renewal = self._renew(lease)
                 elif due is not None:
                     await self._tend(lease, due)
-        finally:
+        except BaseException:
             if renewal is not None:
                 renewal.cancel()
+            raise
 
 
 def _current_task() -> "asyncio.Task[Any] | None":

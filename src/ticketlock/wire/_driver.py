@@ -112,6 +112,10 @@ class Driver:
         """Whether it was made in this process, and not in one that this was forked from."""
         return self._process.is_this
 
+    def check_process(self) -> None:
+        """Refuse to work in a forked child; raises as ``OwnProcess.check``."""
+        self._process.check()
+
     def run(self, steps: Callable[[Moment], Steps[T]], *, until_ms: int | None = None) -> Actions[T]:
         """Perform the steps of the protocol: send each request that they yield.
 

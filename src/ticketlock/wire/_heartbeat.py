@@ -10,6 +10,7 @@ last lease.
 point, or call ``close``: so they keep no count that they would have to lower again.
 """
 
+import inspect
 import logging
 import sys
 import threading
@@ -115,7 +116,8 @@ class Heartbeat(Generic[L]):
             if callback is None:
                 return
             try:
-                callback(lease)
+                if inspect.isawaitable(callback(lease)):
+                    _log.error("on_%s of %r has not run: no one awaits what it returned", what, lease)
             except Exception:
                 _log.exception("on_%s of %r failed", what, lease)
 

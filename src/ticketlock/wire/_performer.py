@@ -170,6 +170,11 @@ class Performer:
         return self.drive(self._driver.perform(request))
 
     @property
+    def is_of_this_process(self) -> bool:
+        """Whether it was made in this process, and not in one that this was forked from."""
+        return self._driver.is_of_this_process
+
+    @property
     def patience_ms(self) -> int:
         """For how long one request is retried while the service throttles or fails."""
         return self._driver.patience_ms
