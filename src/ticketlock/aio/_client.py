@@ -23,6 +23,7 @@ from ticketlock.client._arguments import (
     refuse_unknown,
     rest_s,
 )
+from ticketlock.client._blocks import Caller, running
 from ticketlock.client._holdings import HAS_LEFT, Holdings
 from ticketlock.client._waiters import lines_of_this_process
 from ticketlock.errors import ClientClosed, RecordWaitExceeded
@@ -132,8 +133,8 @@ class LockClient:
         """Wait for a lock in arrival order, and hold it; see ``ticketlock.LockClient.acquire``.
 
         ``on_lost`` and ``on_danger`` may be coroutine functions; they run as tasks of their own. For ``AlreadyHeld``
-        and ``reentrant`` the holder is the task that awaits or enters it. If a task was created for this call only, as
-        by ``wait_for`` before Python 3.12, the holder is the task that made the call.
+        and ``reentrant`` the blocks count that the task which awaits or enters it is inside of. If a task was created
+        for this call only, as by ``wait_for`` before Python 3.12, those of the task that made the call count.
         """
         refuse_unknown(unknown)
         lock = self._defaults.lock(entity, namespace)
@@ -154,14 +155,14 @@ class LockClient:
         # Invalid arguments raise at once.
         self._defaults.ask(lock, asked)
 
-        async def begin(caller: object) -> Lease:
+        async def begin(caller: Caller) -> Lease:
             # Each `await` of it is a separate acquisition.
             terms = self._defaults.ask(lock, asked)
             self._check_usable()
             held = await self._table.drive(self._holdings.held_by(caller, terms, reentrant=reentrant))
             if held is not None:
                 return held
-            return self._holdings.keep(caller, self._made(terms, await self._acquire(terms)))
+            return self._holdings.keep(self._made(terms, await self._acquire(terms, caller)), caller.who)
 
         return Acquiring(begin)
 
@@ -169,7 +170,7 @@ class LockClient:
         """Take a lock if it is free; return None if it has a holder or a waiter."""
         at_once = self.acquire(entity, record_wait=0, **more).handed_on()
 
-        async def begin(caller: object) -> Lease | None:
+        async def begin(caller: Caller) -> Lease | None:
             try:
                 return await at_once(caller)
             except RecordWaitExceeded:
@@ -189,7 +190,7 @@ class LockClient:
         locks = self._defaults.in_one_order(entities, namespace)
         wait_ms = self._defaults.wait_ms(record_wait)
 
-        async def begin(caller: object) -> LeaseGroup:
+        async def begin(caller: Caller) -> LeaseGroup:
             began_ms = self._clocks.read().local_ms
             leases: list[Lease] = []
             try:
@@ -258,7 +259,7 @@ class LockClient:
         check_lease(lease_ms, self._table.client)
         claim, grant = await self._table.run(lambda now: resume(lock, owner, lease_ms, now))
         made = self._made(Acquisition(claim, has_own_identity=False, heartbeat=heartbeat), grant)
-        return self._holdings.keep(owner, made)
+        return self._holdings.keep(made, running())
 
     async def inspect(self, entity: Entity, *, namespace: str | None = None) -> LockState:
         """Read a lock, its holders and its whole queue."""
@@ -315,8 +316,8 @@ class LockClient:
         if self._table.client is None:
             raise ClientClosed("the client was not opened: use it in 'async with'")
 
-    async def _acquire(self, terms: Acquisition) -> Grant:
-        wait = self._holdings.wait(terms)
+    async def _acquire(self, terms: Acquisition, caller: Caller) -> Grant:
+        wait = self._holdings.wait(terms, caller)
         # A task of its own, so that closing the client ends it.
         acquiring = self._holdings.acquire(terms, wait)
         waiter = asyncio.ensure_future(self._table.drive(acquiring, sleep=functools.partial(_nap, wait)))
@@ -348,9 +349,6 @@ class LockClient:
 
     def _made(self, terms: Acquisition, grant: Grant) -> Lease:
         return Lease(terms, grant, self._clocks, self._table, self._holdings, self._to_the_end)
-
-    def _take_over(self, group: LeaseGroup) -> None:
-        self._holdings.take_over(asyncio.current_task(), group.leases)
 
     def _group(self, leases: Sequence[Lease]) -> LeaseGroup:
         return LeaseGroup(leases, self._table, self._holdings, self._to_the_end)

@@ -3,7 +3,6 @@
 import atexit
 import functools
 import logging
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,6 +21,7 @@ from ticketlock.client._arguments import (
     refuse_unknown,
     rest_s,
 )
+from ticketlock.client._blocks import Caller, running
 from ticketlock.client._holdings import Holdings, Holds
 from ticketlock.client._lease import Lease, LeaseGroup
 from ticketlock.client._waiters import Latch, UnderWay, lines_of_this_process
@@ -157,7 +157,7 @@ class LockClient:
             data: up to 256 bytes that are shown beside the holder.
             permits: how many may hold the lock at once; all its users must ask for the same number.
             shared: hold it together with other holders that share it; no waiter for exclusive use is overtaken.
-            reentrant: if this thread holds the lock already, hold it once more.
+            reentrant: if this thread or task is inside of a ``with`` block that holds the lock, hold it once more.
             heartbeat: whether the lease is renewed in the background.
             owner: the identity of this acquisition, if you have one: a repeated call with it gets the same grant. If
                 such a call is interrupted, the grant, which an earlier call may have received, is kept until its lease
@@ -170,7 +170,8 @@ class LockClient:
 
         Raises:
             RecordWaitExceeded: the turn did not come in time; the caller has left the queue.
-            AlreadyHeld: this thread holds the lock already.
+            AlreadyHeld: this thread or task is inside of a ``with`` block that holds the lock, and would wait for
+                itself.
             InvalidLockRequest: an argument is out of its bounds; nothing was written.
             PermitsMismatch, UnsupportedFormat: the lock exists with another limit, or in a newer format.
             ClientClosed: the client was closed, or belongs to another process.
@@ -194,17 +195,16 @@ class LockClient:
         )
         terms = self._defaults.ask(self._defaults.lock(entity, namespace), asked)
         self._holdings.check_usable()
-        # The Thread object, since thread ids are reused.
-        caller = threading.current_thread()
+        caller = Caller()
         try:
             held = self._table.drive(self._holdings.held_by(caller, terms, reentrant=reentrant))
             if held is not None:
                 return held
-            wait = self._holdings.wait(terms)
+            wait = self._holdings.wait(terms, caller)
             holding = self._under_way.acquisition(self._holdings.hold(caller, terms, wait, self._made))
             return self._table.drive(holding, sleep=functools.partial(self._nap, wait))
         except BaseException as error:
-            self._under_way.release(self._holdings.take_back(caller, terms.claim))
+            self._under_way.release(self._holdings.take_back(terms.claim))
             if isinstance(error, WaitEnded):
                 raise error.error from None
             raise
@@ -312,9 +312,9 @@ class LockClient:
         claim, grant = self._table.resume(self.lock(entity, namespace), owner, self._defaults.lease_ms(lease))
         made = self._made(Acquisition(claim, has_own_identity=False, heartbeat=heartbeat), grant)
         try:
-            return self._holdings.keep(owner, made)
+            return self._holdings.keep(made, running())
         except BaseException:
-            self._under_way.release(self._holdings.take_back(owner, claim))
+            self._under_way.release(self._holdings.take_back(claim))
             raise
 
     def inspect(self, entity: Entity, *, namespace: str | None = None) -> LockState:
@@ -364,13 +364,10 @@ class LockClient:
     # Private.
 
     def _holds(self) -> Holds[Lease]:
-        return self._holdings.holds_of(threading.current_thread())
+        return self._holdings.holds_of(running())
 
     def _give_back_since(self, before: Holds[Lease]) -> None:
-        self._under_way.release(self._holdings.give_back_since(threading.current_thread(), before))
-
-    def _take_over(self, group: LeaseGroup) -> None:
-        self._holdings.take_over(threading.current_thread(), group.leases)
+        self._under_way.release(self._holdings.give_back_since(running(), before))
 
     def _nap(self, wait: Wait, seconds: float) -> None:
         if self._sleep is not None:
