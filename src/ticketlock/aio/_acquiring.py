@@ -44,6 +44,10 @@ class Asking(Coroutine[Any, Any, H]):
         if not self._was_used:
             warnings.warn("an acquisition was never awaited", RuntimeWarning, stacklevel=2, source=self)
 
+    def may_stay_unused(self) -> None:
+        """It is kept for later: nobody has forgotten to await it."""
+        self._was_used = True
+
     def handed_on(self) -> Callable[[Caller], Coroutine[Any, Any, H]]:
         """The function that starts it, for another acquisition that wraps this one."""
         self._was_used = True

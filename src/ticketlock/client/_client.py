@@ -3,6 +3,7 @@
 import atexit
 import functools
 import logging
+import os
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,20 +19,23 @@ from ticketlock.client._arguments import (
     Defaults,
     Entity,
     check_arguments,
+    check_no_owner,
     refuse_unknown,
     rest_s,
 )
 from ticketlock.client._blocks import Caller, running
 from ticketlock.client._holdings import Holdings, Holds
 from ticketlock.client._lease import Lease, LeaseGroup
+from ticketlock.client._lock import Lock
 from ticketlock.client._waiters import Latch, UnderWay, lines_of_this_process
 from ticketlock.errors import ClientClosed, RecordWaitExceeded
-from ticketlock.locks._items import LockName, Row
+from ticketlock.locks._items import Row
 from ticketlock.locks._lock_table import LockTable
 from ticketlock.locks._operators import LockSummary
 from ticketlock.locks._outcomes import Grant, LockState, Position
 from ticketlock.wire._driver import Clocks, SystemClocks
 from ticketlock.wire._heartbeat import Due, Heartbeat
+from ticketlock.wire._sdk import made_again
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -47,7 +51,8 @@ class LockClient:
     """Locks in one table, for one process and any number of threads.
 
     A forked child cannot use it: there every call, also of its ``table``, raises ``ClientClosed``. Create a client,
-    with its own DynamoDB client, in the child.
+    with its own DynamoDB client, in the child. What ``lock`` and ``serialized`` have made works there: with a client
+    like this one, which is made at the first use.
 
     Args:
         table_name: a lock table; ``create_table`` creates one.
@@ -84,6 +89,21 @@ class LockClient:
         clocks: Clocks | None = None,
         sleep: Callable[[float], object] | None = None,
     ) -> None:
+        self._settings: dict[str, Any] = {
+            "table_name": table_name,
+            "client": client,
+            "step_functions": step_functions,
+            "namespace": namespace,
+            "lease": lease,
+            "record_wait": record_wait,
+            "owner_name": owner_name,
+            "heartbeat": heartbeat,
+            "check_every": check_every,
+            "on_wait": on_wait,
+            "clocks": clocks,
+            "sleep": sleep,
+        }
+        self._in_children: dict[int, LockClient] = {}
         self._clocks = clocks if clocks is not None else SystemClocks()
         refusals = Refusals()
         self._defaults = refusals.of(
@@ -123,9 +143,21 @@ class LockClient:
         """The lock table, with the protocol's verbs."""
         return self._table
 
-    def lock(self, entity: Entity, namespace: str | None = None) -> LockName:
-        """The name of a lock; by default in the client's namespace."""
-        return self._defaults.lock(entity, namespace)
+    def lock(self, entity: Entity, namespace: str | None = None, **options: Any) -> Lock:
+        """A lock, made once, to enter again and again: ``lock = locks.lock("order-42")``, then ``with lock:``.
+
+        It is the name of the lock, too, wherever a ``LockName`` is taken.
+
+        Args:
+            entity, namespace: its name; by default in the client's namespace.
+            options: as in ``acquire``, for each acquisition; except ``owner``: each has its own.
+
+        Raises:
+            InvalidLockRequest: the name, or an option, is out of its bounds.
+        """
+        check_no_owner(options)
+        self._defaults.check_options(options)
+        return Lock(self, self._defaults.lock(entity, namespace), options)
 
     def acquire(
         self,
@@ -282,7 +314,7 @@ class LockClient:
 
             @functools.wraps(function)
             def call(*args: P.args, **kwargs: P.kwargs) -> R:
-                with self.acquire(entity_of(args, kwargs), **options) as lease:
+                with self._here().acquire(entity_of(args, kwargs), **options) as lease:
                     if lease_as is not None:
                         kwargs[lease_as] = lease
                     result = function(*args, **kwargs)
@@ -309,7 +341,7 @@ class LockClient:
         """
         self._holdings.check_usable()
         boolean("heartbeat", heartbeat)
-        claim, grant = self._table.resume(self.lock(entity, namespace), owner, self._defaults.lease_ms(lease))
+        claim, grant = self._table.resume(self._defaults.lock(entity, namespace), owner, self._defaults.lease_ms(lease))
         made = self._made(Acquisition(claim, has_own_identity=False, heartbeat=heartbeat), grant)
         try:
             return self._holdings.keep(made, running())
@@ -320,12 +352,12 @@ class LockClient:
     def inspect(self, entity: Entity, *, namespace: str | None = None) -> LockState:
         """Read a lock, its holders and its whole queue."""
         self._holdings.check_usable()
-        return self._table.inspect(self.lock(entity, namespace))
+        return self._table.inspect(self._defaults.lock(entity, namespace))
 
     def remove_waiter(self, entity: Entity, ticket: int, *, namespace: str | None = None) -> Row | None:
         """Delete a waiter's queue row; see ``LockTable.remove_waiter``."""
         self._holdings.check_usable()
-        return self._table.remove_waiter(self.lock(entity, namespace), ticket)
+        return self._table.remove_waiter(self._defaults.lock(entity, namespace), ticket)
 
     def list(self) -> Iterator[LockSummary]:
         """The locks of the table, in no order; reads the whole table."""
@@ -362,6 +394,24 @@ class LockClient:
         self.close()
 
     # Private.
+
+    def _here(self) -> "LockClient":
+        """This client; in a forked child one with the same settings, made at its first use there.
+
+        Raises:
+            ClientClosed: it was closed before the fork, or its DynamoDB client cannot be made again.
+        """
+        if self._holdings.is_of_this_process:
+            return self
+        here = self._in_children.get(os.getpid())
+        if here is None:
+            if self._holdings.is_closed:
+                raise ClientClosed("the client was closed")
+            settings = self._settings
+            clients = {name: made_again(settings[name]) for name in ("client", "step_functions")}
+            # Another thread of the child may be as quick: one of the two stays.
+            here = self._in_children.setdefault(os.getpid(), type(self)(**{**settings, **clients}))
+        return here
 
     def _holds(self) -> Holds[Lease]:
         return self._holdings.holds_of(running())
