@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from inspect import isawaitable
@@ -22,11 +23,12 @@ from ticketlock.client._arguments import (
     Entity,
     check_arguments,
     check_no_owner,
+    close_wait_s,
     refuse_unknown,
     rest_s,
 )
 from ticketlock.client._blocks import Caller, running
-from ticketlock.client._holdings import HAS_LEFT, Holdings
+from ticketlock.client._holdings import BLOCKS_CHECKED_EVERY_S, HAS_LEFT, Holdings
 from ticketlock.client._waiters import lines_of_this_process
 from ticketlock.errors import ClientClosed, RecordWaitExceeded
 from ticketlock.locks._items import TICKET_DIGITS, Row, owner_id
@@ -50,7 +52,7 @@ class LockClient:
         client: an aiobotocore client of your own, with ``config=ticketlock.client_config()``.
         step_functions: an aiobotocore client for Step Functions: a release then wakes waiting workflows at once.
         client_options: further arguments of ``create_client``, if ``client`` is None.
-        namespace, lease, record_wait, owner_name, heartbeat, check_every, on_wait, clocks: as in
+        namespace, lease, record_wait, owner_name, heartbeat, check_every, on_wait, close_wait, clocks: as in
             ``ticketlock.LockClient``.
 
     Raises:
@@ -72,6 +74,7 @@ class LockClient:
         heartbeat: bool = True,
         check_every: tuple[Seconds, Seconds] = (0.005, 0.4),
         on_wait: Callable[[Position], object] | None = None,
+        close_wait: Seconds = 0,
         clocks: Clocks | None = None,
     ) -> None:
         self._clocks = clocks if clocks is not None else SystemClocks()
@@ -89,6 +92,7 @@ class LockClient:
         if client is not None:
             refusals.of(check_is_client, client, is_awaited=True)
         refusals.of(check_kind, step_functions, "stepfunctions", is_awaited=True)
+        self._close_wait_s = refusals.of(close_wait_s, "close_wait", close_wait)
         refusals.raise_all()
         self._table = LockTable(table_name, step_functions, self._clocks)
         self._client = client
@@ -289,16 +293,26 @@ class LockClient:
             if after is None:
                 return
 
-    async def close(self) -> None:
-        """Release all held locks and end the heartbeats; this client's waiters get ``ClientClosed``."""
+    async def close(self, wait: Seconds | None = None) -> None:
+        """Release all held locks and end the heartbeats; this client's waiters get ``ClientClosed``; see
+        ``ticketlock.LockClient.close``.
+        """
+        await self._close(Caller(), wait)
+
+    async def _close(self, caller: Caller, wait: Seconds | None) -> None:
         if not self._holdings.is_of_this_process:
             return
-        leases = self._holdings.close()
+        wait_s = self._close_wait_s if wait is None else close_wait_s("wait", wait)
+        self._holdings.close()
         for waiter in list(self._waiters):
             waiter.cancel()
         # Until each waiter has left the queue. A cancellation ends this wait, not the tasks that it waits for.
         while under_way := {*self._waiters.values(), *self._to_the_end.under_way}:
             await asyncio.wait(under_way)
+        until_s = time.monotonic() + wait_s
+        while self._holdings.under_work_of_others(caller) and time.monotonic() < until_s:
+            await asyncio.sleep(BLOCKS_CHECKED_EVERY_S)
+        leases = self._holdings.close()
         for lease in self._holdings.at_last(leases):
             await lease.release(best_effort=True)
         await self._exit.aclose()
@@ -311,7 +325,7 @@ class LockClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.shield(self.close())
+        await asyncio.shield(self._close(Caller(), None))
 
     # Private.
 

@@ -202,6 +202,12 @@ def check_no_owner(options: Mapping[str, Any]) -> None:
         raise InvalidLockRequest("owner", options["owner"], allowed)
 
 
+def close_wait_s(name: str, given: Seconds) -> float:
+    """For how long a client that is closed waits for open blocks, in seconds."""
+    wait_ms = record_wait_ms(name, given)
+    return math.inf if wait_ms is None else wait_ms / 1_000
+
+
 def _namespace(given: str) -> str:
     return LockName("-", given).namespace
 

@@ -43,6 +43,8 @@ class BaseLease:
     _detached = False
     # The task or thread that has acquired it; weak, since a lease may outlive it.
     _acquired_by: Callable[[], object] = staticmethod(lambda: None)
+    # Whether its client was closed, which has freed the lock, while a block was open.
+    _freed_under_work = False
     # Those that were entered and not left; another object after each change.
     _blocks: tuple[Block, ...] = ()
 
@@ -166,7 +168,7 @@ class BaseLease:
         if self._state == "held":
             rest_s = self.remaining_s
             return f"held, {rest_s:.1f} s left" if rest_s > 0 else "not held, its lease has expired"
-        return "lost" if self._was_taken else self._state
+        return "lost" if self._was_taken or self._freed_under_work else self._state
 
     # For the client and its heartbeat.
 
@@ -214,7 +216,8 @@ class BaseLease:
         return self._state == "held"
 
     def _callback(self, what: Due) -> Callable[[Any], object] | None:
-        return None if self._state == "released" and not self._was_taken else self._callbacks[what]
+        is_given_up = self._state == "released" and not (self._was_taken or self._freed_under_work)
+        return None if is_given_up else self._callbacks[what]
 
     def _due_ms(self, reading: Reading) -> int:
         """When something is due next, on the local clock."""
@@ -311,6 +314,10 @@ class BaseLease:
             block.leave()
             with self._mutex:
                 self._blocks = tuple([each for each in self._blocks if each is not block])
+
+    def _is_under_work(self) -> bool:
+        """Whether somebody is inside of a block of it."""
+        return self._state == "held" and any(block.is_open for block in self._blocks)
 
     def _is_of(self, who: object) -> bool:
         """Whether a task or thread has acquired it, or entered a block of it."""

@@ -20,11 +20,12 @@ from ticketlock.client._arguments import (
     Entity,
     check_arguments,
     check_no_owner,
+    close_wait_s,
     refuse_unknown,
     rest_s,
 )
 from ticketlock.client._blocks import Caller, running
-from ticketlock.client._holdings import Holdings, Holds
+from ticketlock.client._holdings import BLOCKS_CHECKED_EVERY_S, Holdings, Holds
 from ticketlock.client._lease import Lease, LeaseGroup
 from ticketlock.client._lock import Lock
 from ticketlock.client._waiters import Latch, UnderWay, lines_of_this_process
@@ -66,6 +67,7 @@ class LockClient:
         check_every: the shortest and the longest sleep between two polls of the first in line; waiters behind it sleep
             up to 20 times the longest.
         on_wait: that of acquisitions which have none of their own; for example, what emits a metric for an alarm.
+        close_wait: for how long ``close``, and the end of ``with``, wait until other threads have left their blocks.
         clocks, sleep: the sources of time and waiting; the machine's, unless a test replaces them.
 
     Raises:
@@ -86,6 +88,7 @@ class LockClient:
         heartbeat: bool = True,
         check_every: tuple[Seconds, Seconds] = (0.005, 0.4),
         on_wait: Callable[[Position], object] | None = None,
+        close_wait: Seconds = 0,
         clocks: Clocks | None = None,
         sleep: Callable[[float], object] | None = None,
     ) -> None:
@@ -100,6 +103,7 @@ class LockClient:
             "heartbeat": heartbeat,
             "check_every": check_every,
             "on_wait": on_wait,
+            "close_wait": close_wait,
             "clocks": clocks,
             "sleep": sleep,
         }
@@ -124,6 +128,7 @@ class LockClient:
             clocks=self._clocks,
             sleep=sleep if sleep is not None else time.sleep,
         )
+        self._close_wait_s = refusals.of(close_wait_s, "close_wait", close_wait)
         refusals.raise_all()
         self._sleep = sleep
         self._closing = Latch()
@@ -364,8 +369,15 @@ class LockClient:
         self._holdings.check_usable()
         return self._table.list_locks()
 
-    def close(self) -> None:
+    def close(self, wait: Seconds | None = None) -> None:
         """Release all held locks and end the heartbeat; this client's waiters get ``ClientClosed``.
+
+        If another thread is inside of a ``with`` block that holds one of the locks, the lock is freed under its work:
+        ``on_lost`` is called, and the end of the block raises ``LockLost``.
+
+        Args:
+            wait: for how long to wait first until all blocks are left, except those that the caller is inside of; by
+                default the client's ``close_wait``. Their locks are renewed meanwhile, but no new one is acquired.
 
         It waits up to 10 s for releases that other threads have begun, and up to 2 s for waiters to leave their queues.
         If the table is unreachable it gives up after some seconds, and the remaining locks stay held until their leases
@@ -373,9 +385,12 @@ class LockClient:
         """
         if not self._holdings.is_of_this_process:
             return
-        leases = self._holdings.close()
+        wait_s = self._close_wait_s if wait is None else close_wait_s("wait", wait)
+        self._holdings.close()
         self._closing.open()
         self._holdings.wake_waiters()
+        self._wait_for_blocks(wait_s)
+        leases = self._holdings.close()
         for lease in self._holdings.at_last(leases):
             lease.release(best_effort=True)
         # The process may end after this: what it has not released or withdrawn by then delays other waiters by a lease.
@@ -394,6 +409,11 @@ class LockClient:
         self.close()
 
     # Private.
+
+    def _wait_for_blocks(self, seconds: float) -> None:
+        caller, until_s = Caller(), time.monotonic() + seconds
+        while self._holdings.under_work_of_others(caller) and time.monotonic() < until_s:
+            time.sleep(BLOCKS_CHECKED_EVERY_S)
 
     def _here(self) -> "LockClient":
         """This client; in a forked child one with the same settings, made at its first use there.
@@ -456,4 +476,5 @@ _clients: weakref.WeakSet[LockClient] = weakref.WeakSet()
 @atexit.register
 def _release_all() -> None:
     for client in list(_clients):
-        client.close()
+        client._holdings.tells_of_blocks = False
+        client.close(wait=0)

@@ -65,6 +65,8 @@ _log = logging.getLogger("ticketlock")
 # Less than the time for which one request is retried.
 _FAILS_FOR_MS = 5_000
 TRANSACTION_PATIENCE_S = 10.0
+BLOCKS_CHECKED_EVERY_S = 0.01
+"""How often a client that is closed checks whether all blocks were left."""
 
 HAS_LEFT = (InvalidLockRequest, PermitsMismatch, RecordWaitExceeded, UnsupportedFormat)
 """The errors of an acquisition that has left nothing in the table."""
@@ -178,6 +180,8 @@ class Holdings(Generic[L]):
         self._clocks = clocks
         self._process = OwnProcess()
         self._closed = False
+        # Not at the end of the process, with which its daemon threads end.
+        self.tells_of_blocks = True
         # Re-entrant: a signal handler that closes the client may interrupt the thread that has this mutex.
         self._mutex = threading.RLock()
         self._held: dict[LockName, tuple[L, ...]] = {}
@@ -336,6 +340,7 @@ class Holdings(Generic[L]):
         failed_ms = 0
         for lease in leases:
             lease._again = ()
+            self._free_under_work(lease)
             if failed_ms >= _FAILS_FOR_MS:
                 _log.warning("%r was not released, and stays locked until its lease ends: other releases failed", lease)
                 lease._mark_released()
@@ -345,6 +350,20 @@ class Holdings(Generic[L]):
             yield lease
             if lease._state == "unreleased":
                 failed_ms += self._clocks.read().local_ms - began_ms
+
+    def _free_under_work(self, lease: L) -> None:
+        """If somebody is inside of a block of a lease that is about to be freed, tell: the block's end raises."""
+        if self.tells_of_blocks and lease._is_under_work():
+            lease._freed_under_work = True
+            _log.error("%r is freed while a block still works under it: its client is closed", lease)
+            self._heart.tell(lease, "lost")
+
+    def under_work_of_others(self, caller: Caller) -> bool:
+        """Whether blocks are open that the caller is not inside of."""
+        with self._mutex:
+            held = [lease for leases in self._held.values() for lease in leases]
+        own = [block.lease for block in caller.blocks]
+        return any(lease._is_under_work() for lease in held if not any(lease is each for each in own))
 
     @cached_property
     def _identity(self) -> Hashable:
@@ -579,6 +598,13 @@ class Holdings(Generic[L]):
     def leave_block(self, lease: L, error: BaseException | None) -> Actions[None]:
         """The end of ``with``: an exception from the block takes precedence over a failed release."""
         if lease._is_left():
+            return
+        if lease._freed_under_work:
+            if error is None:
+                raise LockLost(
+                    f"the client was closed while this block held {lease.entity!r}, and has freed it: close(wait=...) "
+                    "waits for blocks"
+                )
             return
         try:
             yield from self.release(lease, best_effort=error is not None)
