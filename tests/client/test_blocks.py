@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -127,7 +128,7 @@ def test_a_reader_is_let_in_beside_a_reader_of_its_thread(locks: LockClient, thr
     second = run(lambda: entered(locks, shared=True, record_wait=0))
     assert second is not first
     for each in (first, second):
-        run(lambda each=each: each.__exit__(None, None, None))
+        run(partial(each.__exit__, None, None, None))
 
 
 # Objects.
@@ -361,7 +362,7 @@ def test_a_child_of_a_task_that_is_inside_of_a_block_is_another_caller(table: Me
 
         async with async_dependency(locks) as outer:
             assert await asyncio.create_task(child()) is None
-            assert await asyncio.gather(child(), child()) == [None, None]
+            assert set(await asyncio.gather(child(), child())) == {None}
             async with locks.acquire("order-42", reentrant=True) as inner:
                 assert inner is outer
             async with AsyncExitStack() as stack:

@@ -119,14 +119,14 @@ def test_tasks_that_still_work_at_the_end_of_async_with_are_told_or_waited_for(t
         told: list[object] = []
         is_in, may_end = asyncio.Event(), asyncio.Event()
 
-        async def work() -> bool:
+        async def work(locks: aio.LockClient) -> bool:
             async with locks.acquire("order-42", on_lost=told.append) as lease:
                 is_in.set()
                 await may_end.wait()
                 return lease.is_held()
 
         async with aio.LockClient("locks", client=Awaited(table), close_wait=close_wait) as locks:
-            working = asyncio.create_task(work())
+            working = asyncio.create_task(work(locks))
             await is_in.wait()
             if close_wait:
                 asyncio.get_running_loop().call_later(0.05, may_end.set)

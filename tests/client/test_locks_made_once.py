@@ -200,7 +200,7 @@ def test_a_decorated_function_and_a_lock_work_in_a_forked_child(
         lock = locks.lock("order-43")
 
         @locks.serialized("order-{number}", lease_as="lease")
-        def ship(number: int, *, lease: Any) -> str:
+        def ship(number: int, *, lease: Any = None) -> str:
             return str(lease.entity == f"order-{number}" and lease.is_held())
 
         def work() -> str:

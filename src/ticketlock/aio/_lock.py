@@ -2,25 +2,33 @@
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ticketlock.aio._acquiring import Acquiring, Asking
 from ticketlock.aio._lease import Lease
 from ticketlock.client._lock import NamedLock, is_locked
 from ticketlock.locks._items import LockName
+from ticketlock.locks._outcomes import LockState
 
-if TYPE_CHECKING:
-    from ticketlock.aio._client import LockClient
+
+class LocksOfTasks(Protocol):
+    """A client, as a lock uses it."""
+
+    def acquire(self, entity: LockName, **options: Any) -> Acquiring[Lease]: ...
+
+    def try_acquire(self, entity: LockName, **more: Any) -> Asking[Lease | None]: ...
+
+    async def inspect(self, entity: LockName) -> LockState: ...
 
 
 class Lock(NamedLock):
     """A lock, made once by ``LockClient.lock``; see ``ticketlock.Lock``. Any number of tasks may use it at once."""
 
     __slots__ = ("_client", "_entering")
-    _client: "LockClient"
+    _client: LocksOfTasks
     _entering: Acquiring[Lease]
 
-    def __init__(self, client: "LockClient", name: LockName, options: Mapping[str, Any]) -> None:
+    def __init__(self, client: LocksOfTasks, name: LockName, options: Mapping[str, Any]) -> None:
         super().__init__(name, options)
         entering = client.acquire(name, **options)
         entering.may_stay_unused()

@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ticketlock.client._blocks import nearest
 from ticketlock.client._lease import Lease
 from ticketlock.locks._items import LockName
 from ticketlock.locks._outcomes import LockState
 
-if TYPE_CHECKING:
-    from ticketlock.client._client import LockClient
+
+class LocksOfThreads(Protocol):
+    """A client, as a lock uses it."""
+
+    def _here(self) -> Any: ...
 
 
 class NamedLock(LockName):
@@ -50,10 +53,10 @@ class Lock(NamedLock):
     """
 
     __slots__ = ("_client", "_entered")
-    _client: "LockClient"
+    _client: LocksOfThreads
     _entered: list[Lease]
 
-    def __init__(self, client: "LockClient", name: LockName, options: Mapping[str, Any]) -> None:
+    def __init__(self, client: LocksOfThreads, name: LockName, options: Mapping[str, Any]) -> None:
         super().__init__(name, options)
         object.__setattr__(self, "_client", client)
         object.__setattr__(self, "_entered", [])
@@ -64,11 +67,13 @@ class Lock(NamedLock):
         Args:
             more: as in ``LockClient.acquire``; they come before the options that it was made with.
         """
-        return self._client._here().acquire(self.name, **{**self._options, **more})
+        lease: Lease = self._client._here().acquire(self.name, **{**self._options, **more})
+        return lease
 
     def try_acquire(self, **more: Any) -> Lease | None:
         """Take it if it is free; return None if it has a holder or a waiter."""
-        return self._client._here().try_acquire(self.name, **{**self._without_wait, **more})
+        lease: Lease | None = self._client._here().try_acquire(self.name, **{**self._without_wait, **more})
+        return lease
 
     def locked(self) -> bool:
         """Whether anybody holds it, in any process: somebody's lease has not expired. Reads the table."""
