@@ -12,6 +12,7 @@ one verb a method. ``ticketlock.units`` has transactions over items of any table
 from ticketlock._version import __version__ as __version__
 from ticketlock.client._client import LockClient
 from ticketlock.client._lease import Lease, LeaseGroup
+from ticketlock.client._lock import Lock
 from ticketlock.client._pessimistic import Pessimistic, pessimistic
 from ticketlock.errors import (
     AlreadyHeld,
@@ -63,6 +64,7 @@ __all__ = [
     "ItemTooLarge",
     "Lease",
     "LeaseGroup",
+    "Lock",
     "LockClient",
     "LockLost",
     "LockName",

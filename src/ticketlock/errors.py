@@ -8,7 +8,7 @@
     ├── RecordWaitExceeded (TimeoutError)   the record wait ended before the caller got the lock
     ├── EventBudgetExceeded                 an execution came near the end of its event history
     ├── LockLost                            the lease ended, or another owner holds the lock
-    ├── AlreadyHeld (RuntimeError)          the caller already holds the lock, and would wait for itself
+    ├── AlreadyHeld (RuntimeError)          the caller is in a block that holds the lock
     ├── ClientClosed (RuntimeError)         the client was closed, or belongs to another process or event loop
     ├── UnitError                           an error of a unit of work
     │   ├── InvalidUnitRequest (ValueError)  a statement, a key or a setting is malformed; nothing was written
@@ -160,7 +160,10 @@ class RecordWaitExceeded(TicketLockError, TimeoutError):
         holders: who held the lock at the last poll: owner, since when, and until when the lease runs, by table time
             in UTC. Empty if there was no holder, or the item was not read.
         is_closed: whether an operator has closed the lock by setting its limit to 0.
+        is_held_here: whether a client of this process was one of the holders.
     """
+
+    is_held_here = False
 
     def __init__(
         self, why: str = "", holders: collections.abc.Iterable[tuple[str, int, int]] = (), *, is_closed: bool = False
@@ -180,6 +183,11 @@ class RecordWaitExceeded(TicketLockError, TimeoutError):
         ]
         super().__init__("; ".join(fact for fact in facts if fact))
 
+    def note_held_here(self) -> None:
+        """Say that this process holds the lock."""
+        self.is_held_here = True
+        self.args = (f"{self}; this very process holds it",)
+
 
 class EventBudgetExceeded(TicketLockError):
     """An execution is about to reach the limit of its event history, at which Step Functions would fail it."""
@@ -190,7 +198,9 @@ class LockLost(TicketLockError):
 
 
 class AlreadyHeld(TicketLockError, RuntimeError):
-    """This thread or task already holds the lock, and would wait for itself: pass ``reentrant=True``."""
+    """This thread or task is inside of a block that holds the lock, and would wait for itself: pass
+    ``reentrant=True``.
+    """
 
 
 class ClientClosed(TicketLockError, RuntimeError):

@@ -78,13 +78,14 @@ def test_a_wall_clock_that_is_set_forward_counts_as_a_freeze_until_the_table_is_
 def test_a_holder_whose_wall_clock_was_set_forward_does_not_wait_for_itself_but_holds_the_lock_once_more(
     locks: LockClient, machine: ManualClock, entity: str
 ) -> None:
-    lease = locks.acquire(entity)
-    machine.set_wall(machine.wall_ms + FOUR_MINUTES_MS)
-    with pytest.raises(AlreadyHeld):
-        locks.acquire(entity, record_wait=0)
-    machine.set_wall(machine.wall_ms + FOUR_MINUTES_MS)
-    assert locks.acquire(entity, reentrant=True, record_wait=0) == lease
-    assert lease.is_held()
+    with locks.acquire(entity) as lease:
+        machine.set_wall(machine.wall_ms + FOUR_MINUTES_MS)
+        with pytest.raises(AlreadyHeld):
+            locks.acquire(entity, record_wait=0)
+        machine.set_wall(machine.wall_ms + FOUR_MINUTES_MS)
+        with locks.acquire(entity, reentrant=True, record_wait=0) as again:
+            assert again == lease
+        assert lease.is_held()
 
 
 def test_a_machine_that_was_frozen_asks_the_table_and_reports_the_loss(moved: Moved, entity: str) -> None:
@@ -99,7 +100,7 @@ def test_a_machine_that_was_frozen_asks_the_table_and_reports_the_loss(moved: Mo
 def test_a_holder_that_lost_the_lock_in_a_freeze_joins_the_queue_for_it(
     moved: Moved, locks: LockClient, machine: ManualClock, entity: str
 ) -> None:
-    locks.acquire(entity)
+    locks.acquire(entity).__enter__()
     machine.freeze(LEASE_S + 5)
     moved.client(heartbeat=False).acquire(entity)
     with pytest.raises(RecordWaitExceeded):

@@ -38,7 +38,7 @@ def test_a_client_that_is_closed_releases_what_one_thread_or_task_holds_with_one
     times, wishes, requests = HOLDS[how]
     wire = Wire()
     locks = place.client(wire=wire)
-    leases = [locks.acquire(entity, **wishes) for _ in range(times)]
+    leases = [locks.acquire(entity, **wishes).__enter__() for _ in range(times)]
     before = len(wire.sent)
     locks.close()
     # Again, which does nothing.
@@ -266,7 +266,7 @@ def no_thread_can_be_started() -> Iterator[None]:
 def test_a_group_that_cannot_be_acquired_keeps_an_earlier_grant_of_the_same_owner(
     locks: LockClient, others: LockClient, entity: str, is_its_own: bool
 ) -> None:
-    lease = (locks if is_its_own else others).acquire(entity, owner="build-7", reentrant=is_its_own)
+    lease = (locks if is_its_own else others).acquire(entity, owner="build-7").__enter__()
     others.acquire(f"{entity}, taken")
     with pytest.raises(RecordWaitExceeded):
         locks.acquire_all([entity, f"{entity}, taken"], owner="build-7", reentrant=is_its_own, record_wait=0)

@@ -101,8 +101,8 @@ ACQUIRES: dict[str, Begin] = {"acquire": lambda scene: lambda: scene.locks.acqui
 LEAVES: dict[str, Begin] = {
     "release": lambda scene: scene.locks.acquire("a").release,
     "release all": lambda scene: scene.locks.acquire_all(ENTITIES).release,
-    "leave": lambda scene: partial(scene.locks.acquire("a").__exit__, None, None, None),
-    "leave all": lambda scene: partial(scene.locks.acquire_all(ENTITIES).__exit__, None, None, None),
+    "leave": lambda scene: partial(scene.locks.acquire("a").__enter__().__exit__, None, None, None),
+    "leave all": lambda scene: partial(scene.locks.acquire_all(ENTITIES).__enter__().__exit__, None, None, None),
 }
 WORKS: dict[str, Begin] = {
     **ACQUIRES,
@@ -208,8 +208,9 @@ def test_a_release_that_does_not_mark_its_lease_when_it_is_interrupted_is_caught
 def test_an_inner_block_in_whose_end_an_exception_is_raised_leaves_the_lock_to_the_outer_one() -> None:
     for number in AT_THE_BEGINNING:
         scene = Scene()
-        lease = scene.locks.acquire("a")
+        lease = scene.locks.acquire("a").__enter__()
         again = scene.locks.acquire("a", reentrant=True)
+        assert again is lease
         with suppress(Interrupt), AtOpcode(number, partial(interrupt, scene)) as at:
             again.__exit__(None, None, None)
         assert lease.is_held(), f"opcode {number}, in {at.where}"
@@ -222,7 +223,7 @@ def test_an_exception_during_a_reentrant_acquisition_keeps_the_outer_hold(step: 
     outer: list[Lease] = []
 
     def begin(scene: Scene) -> Work:
-        outer.append(scene.locks.acquire("a", reentrant=True))
+        outer.append(scene.locks.acquire("a").__enter__())
         return lambda: scene.locks.acquire("a", reentrant=True)
 
     for scene in scenes(begin, interrupt, step):

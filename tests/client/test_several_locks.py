@@ -127,12 +127,12 @@ def test_the_options_apply_to_each_of_several_locks(locks: LockClient, entities:
 def test_a_holder_that_does_not_ask_to_hold_the_lock_again_is_refused_at_once_instead_of_waiting_for_itself(
     place: Emulated, locks: LockClient, entity: str
 ) -> None:
-    lease = locks.acquire(entity)
-    for acquire in (locks.acquire, locks.try_acquire):
-        with pytest.raises(AlreadyHeld):
-            acquire(entity)
-    assert lease.is_held()
-    assert place.queue_of(entity) == 0
+    with locks.acquire(entity) as lease:
+        for acquire in (locks.acquire, locks.try_acquire):
+            with pytest.raises(AlreadyHeld):
+                acquire(entity)
+        assert lease.is_held()
+        assert place.queue_of(entity) == 0
 
 
 def test_a_lock_that_is_held_twice_is_freed_by_the_second_release_and_sends_nothing_for_the_second_hold(
@@ -153,13 +153,12 @@ def test_a_lock_that_is_held_twice_is_freed_by_the_second_release_and_sends_noth
 
 
 def test_a_shared_lock_is_not_held_again_exclusively(locks: LockClient, entity: str) -> None:
-    locks.acquire(entity, shared=True)
-    with pytest.raises(AlreadyHeld):
+    with locks.acquire(entity, shared=True), pytest.raises(AlreadyHeld):
         locks.acquire(entity, reentrant=True)
 
 
 def test_a_lease_that_was_lost_is_not_held_again(place: Emulated, locks: LockClient, entity: str) -> None:
-    lease = locks.acquire(entity, reentrant=True)
+    lease = locks.acquire(entity).__enter__()
     place.lose(entity)
     with pytest.raises(LockLost, match="is not held"):
         lease.renew()

@@ -41,7 +41,8 @@ ROOMS_WITHOUT_A_FACE = {"ticketlock._expressions", "ticketlock.client", "ticketl
 # reply of the wire is what a protocol is sent.
 MEANS_TWO_THINGS = {"Parameters", "Reply"}
 BY_NAME = {"importlib", "pkgutil", "runpy"}
-BY_TEXT = re.compile(r"__import__|sys\.modules")
+# But whether somebody has imported asyncio may be asked.
+BY_TEXT = re.compile(r"__import__|sys\.modules(?!\.get\(\"asyncio\"\))")
 
 # What a folder may bring along, beside the standard library and itself.
 SDK = {"boto3", "botocore", "mypy_boto3_dynamodb", "mypy_boto3_stepfunctions"}

@@ -211,7 +211,7 @@ def hold(
             _has_left(world, machine)
         return
     client = Client(world, machine, driver)
-    lease = client.holdings.keep(claim.owner, client.lease(claim, grant))
+    lease = client.holdings.keep(client.lease(claim, grant), machine)
     yield from works(client, lease, checker.note_grant(machine, claim, grant, lease), verbs)
 
 

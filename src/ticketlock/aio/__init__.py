@@ -15,7 +15,8 @@ describe each method.
 
 from ticketlock.aio._client import LockClient
 from ticketlock.aio._lease import Lease, LeaseGroup
+from ticketlock.aio._lock import Lock
 from ticketlock.aio._unit import Unit, UnitClient
 from ticketlock.aio._units import Units
 
-__all__ = ["Lease", "LeaseGroup", "LockClient", "Unit", "UnitClient", "Units"]
+__all__ = ["Lease", "LeaseGroup", "Lock", "LockClient", "Unit", "UnitClient", "Units"]

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from ticketlock.aio._lease import Lease, LeaseGroup
+from ticketlock.client._blocks import Caller
 from ticketlock.errors import TicketLockError
 from ticketlock.wire._actions import briefly
 
@@ -17,24 +18,24 @@ E = TypeVar("E", bound=Lease | LeaseGroup)
 class Asking(Coroutine[Any, Any, H]):
     """An operation that starts when it is awaited. Each ``await`` is a separate acquisition.
 
-    The holder is the task that awaits it. If a task runs nothing else, as those that ``asyncio.gather``,
-    ``create_task`` and, before Python 3.12, ``wait_for`` create, the holder is the task that made the call: it may hold
-    the lock already, and waits for the new task.
+    The caller is the task that awaits it. If a task runs nothing else, as those that ``asyncio.gather``,
+    ``create_task`` and, before Python 3.12, ``wait_for`` create, the caller is the task that made the call: it may be
+    inside of a block that holds the lock already, and waits for the new task.
 
     Args:
-        begin: starts the operation; gets the holder as its argument.
+        begin: starts the operation; gets the caller as its argument.
     """
 
-    def __init__(self, begin: Callable[[object], Coroutine[Any, Any, H]]) -> None:
+    def __init__(self, begin: Callable[[Caller], Coroutine[Any, Any, H]]) -> None:
         self._begin = begin
-        self._called_by = _current_task()
+        self._called_by = Caller()
         # For tasks whose coroutine this is.
         self._begun: dict[object, Coroutine[Any, Any, H]] = {}
         self._was_used = False
 
     def __await__(self) -> Generator[Any, None, H]:
         self._was_used = True
-        return self._begin(_current_task()).__await__()
+        return self._begin(Caller()).__await__()
 
     def __bool__(self) -> bool:
         raise TypeError("an acquisition that was not awaited is neither true nor false: await it")
@@ -43,7 +44,11 @@ class Asking(Coroutine[Any, Any, H]):
         if not self._was_used:
             warnings.warn("an acquisition was never awaited", RuntimeWarning, stacklevel=2, source=self)
 
-    def handed_on(self) -> Callable[[object], Coroutine[Any, Any, H]]:
+    def may_stay_unused(self) -> None:
+        """It is kept for later: nobody has forgotten to await it."""
+        self._was_used = True
+
+    def handed_on(self) -> Callable[[Caller], Coroutine[Any, Any, H]]:
         """The function that starts it, for another acquisition that wraps this one."""
         self._was_used = True
         return self._begin
@@ -68,7 +73,7 @@ class Asking(Coroutine[Any, Any, H]):
     def _go_on(self, how: Callable[[Coroutine[Any, Any, H]], Any]) -> Any:
         self._was_used, task = True, _current_task()
         if task not in self._begun:
-            self._begun[task] = self._begin(self._called_by or task)
+            self._begun[task] = self._begin(self._called_by if self._called_by.is_a_task else Caller())
         try:
             return how(self._begun[task])
         except BaseException:
@@ -84,7 +89,7 @@ class Acquiring(Asking[E]):
     that it has entered.
     """
 
-    def __init__(self, begin: Callable[[object], Coroutine[Any, Any, E]]) -> None:
+    def __init__(self, begin: Callable[[Caller], Coroutine[Any, Any, E]]) -> None:
         super().__init__(begin)
         self._entered: list[tuple[object, E]] = []
 
@@ -93,6 +98,7 @@ class Acquiring(Asking[E]):
             held = await self
         except TicketLockError as error:
             raise briefly(error)  # noqa: B904  # the same error
+        held._enter()
         self._entered.append((_current_task(), held))
         return held
 

@@ -74,12 +74,14 @@ class Lease(BaseLease):
         await self._end(self._holdings.give_back(self))
 
     async def __aenter__(self) -> Self:
-        self._check_held()
+        self._check_may_be_entered()
+        self._enter()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._leave()
         # In a forked child no loop runs.
         if not self._is_left():
             await self._end(self._holdings.leave_block(self, error))
@@ -114,17 +116,27 @@ class LeaseGroup:
         # If all is well do not yield to the loop: a cancellation here would leave nothing to release the locks.
         try:
             for lease in self.leases:
-                lease._check_held()
+                lease._check_may_be_entered()
         except LockLost:
             await self._each(lambda lease: self._holdings.release(lease, best_effort=True))
             raise
+        self._enter()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._leave()
         if not all(lease._is_left() for lease in self.leases):
             await self._each(lambda lease: self._holdings.leave_block(lease, error))
+
+    def _enter(self) -> None:
+        for lease in self.leases:
+            lease._enter()
+
+    def _leave(self) -> None:
+        for lease in reversed(self.leases):
+            lease._leave()
 
     async def _give_back(self) -> None:
         await self._each(self._holdings.give_back)

@@ -424,9 +424,7 @@ class Units:
                 turn.note_missed(NOT_IN_TIME)
                 await line.aclose()
                 return
-        if self._lines.may_keep(place):
-            self._locks._take_over(place.group)
-        else:
+        if not self._lines.may_keep(place):
             await self._release(place)
             rest_ms = max(0, timeout_ms - (self._clocks.read().local_ms - began_ms))
             try:
@@ -435,6 +433,7 @@ class Units:
                 turn.note_missed(error)
                 await line.aclose()
                 return
+        place.enter()
         if not self._lines.is_alone(place):
             turn.note_waits()
         turn.note_held()
@@ -442,6 +441,7 @@ class Units:
     async def _leave_line(self, place: PlaceInLine) -> None:
         if not self._performer.is_of_this_process:
             return
+        place.leave()
         self._lines.leave(place)
         await self._release(place)
 

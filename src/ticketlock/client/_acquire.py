@@ -172,7 +172,7 @@ class Pace:
 
 
 class WaitEnded(BaseException):
-    """The caller's ``on_wait`` has raised an error.
+    """The caller's ``on_wait`` has raised an error, or the call would wait for itself.
 
     Attributes:
         error: that error.
@@ -189,6 +189,7 @@ class Wait:
     Args:
         jitter: random numbers in [0, 1), so that waiters do not poll in step.
         on_wait: the caller's; called after each poll that found the lock taken.
+        check: called before it; what it raises ends the wait, too.
         will_be_woken: whether the lock, as the last poll found it, will be released in this process.
 
     Attributes:
@@ -215,6 +216,7 @@ class Wait:
         on_wait: Callable[[Position], object] | None = None,
         expects_others: bool = False,
         will_be_woken: Callable[[Position], bool] = lambda _: False,
+        check: Callable[[Position], object] = lambda _: None,
     ) -> None:
         self.claim = claim
         self.record_wait_ms = record_wait_ms
@@ -224,6 +226,7 @@ class Wait:
         self.until_ms: int | None = None
         self.wake: Callable[[], object] = _no_thread_sleeps
         self.contender: Contender | None = None
+        self._check = check
         self._on_wait = on_wait
         self._jitter = jitter
         self._will_be_woken = will_be_woken
@@ -251,11 +254,12 @@ class Wait:
         self.saw_others |= bool(seen.holders) or (self._polls > 1 and seen.ahead > 0)
         self._seen = seen
         self._left_before = 0
-        if self._on_wait is not None:
-            try:
+        try:
+            self._check(seen)
+            if self._on_wait is not None:
                 self._on_wait(replace(seen, lock=self.lock, waited_ms=seen.now.local_ms - self._began_ms))
-            except BaseException as error:
-                raise WaitEnded(error) from error
+        except BaseException as error:
+            raise WaitEnded(error) from error
         self.sleeps = True
 
     def sleep_ms(self, seen: Position, rest_ms: int | None) -> float:

@@ -194,9 +194,20 @@ def rest_s(record_wait_ms: int | None, waited_ms: int) -> float:
 def check_arguments(key: Any, options: Mapping[str, Any]) -> None:
     """Refuse options that would give each call its own lock, or let all calls run at once; for ``serialized`` only."""
     SERIALIZED.check_key(key)
+    check_no_owner(options)
+
+
+def check_no_owner(options: Mapping[str, Any]) -> None:
+    """Refuse an owner for what is acquired again and again."""
     if options.get("owner") is not None:
         allowed = "none: calls with one owner are one acquisition, and would run at once; each gets an owner of its own"
         raise InvalidLockRequest("owner", options["owner"], allowed)
+
+
+def close_wait_s(name: str, given: Seconds) -> float:
+    """For how long a client that is closed waits for open blocks, in seconds."""
+    wait_ms = record_wait_ms(name, given)
+    return math.inf if wait_ms is None else wait_ms / 1_000
 
 
 def _namespace(given: str) -> str:

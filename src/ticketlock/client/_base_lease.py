@@ -12,6 +12,7 @@ from secrets import token_hex
 from typing import Any, Literal, TypeVar
 
 from ticketlock.client._arguments import Acquisition
+from ticketlock.client._blocks import Block, nearest
 from ticketlock.errors import ClientClosed, InvalidLockRequest, LockLost, TicketLockError
 from ticketlock.locks import _fencing
 from ticketlock.locks._items import LockName
@@ -48,8 +49,13 @@ class BaseLease:
         data_left: the data that the last holder left, if any.
     """
 
-    _caller: object = None
     _detached = False
+    # The task or thread that has acquired it; weak, since a lease may outlive it.
+    _acquired_by: Callable[[], object] = staticmethod(lambda: None)
+    # Whether its client was closed, which has freed the lock, while a block was open.
+    _freed_under_work = False
+    # Those that were entered and not left; another object after each change.
+    _blocks: tuple[Block, ...] = ()
 
     def __init__(self, table_name: str, terms: Acquisition, grant: Grant, clocks: Clocks) -> None:
         claim = terms.claim
@@ -172,7 +178,7 @@ class BaseLease:
         if self._state == "held":
             rest_s = self.remaining_s
             return f"held, {rest_s:.1f} s left" if rest_s > 0 else "not held, its lease has expired"
-        return "lost" if self._was_taken else self._state
+        return "lost" if self._was_taken or self._freed_under_work else self._state
 
     # For the client and its heartbeat.
 
@@ -227,7 +233,8 @@ class BaseLease:
         return self._state == "held"
 
     def _callback(self, what: Due) -> Callable[[Any], object] | None:
-        return None if self._state == "released" and not self._was_taken else self._callbacks[what]
+        is_given_up = self._state == "released" and not (self._was_taken or self._freed_under_work)
+        return None if is_given_up else self._callbacks[what]
 
     def _due_ms(self, reading: Reading) -> int:
         """When something is due next, on the local clock."""
@@ -340,6 +347,40 @@ class BaseLease:
         """Undo ``_hold_again`` for a caller that was interrupted before it got the lease."""
         with self._mutex:
             self._again = tuple(each for each in self._again if each is not claim)
+
+    def _enter(self) -> None:
+        """A block begins in which the caller holds it."""
+        block = Block(self)
+        with self._mutex:
+            self._blocks = (*self._blocks, block)
+        block.enter()
+
+    def _leave(self) -> None:
+        """The caller leaves the block that it has entered."""
+        block = nearest(self._blocks)
+        if block is not None:
+            block.leave()
+            with self._mutex:
+                self._blocks = tuple([each for each in self._blocks if each is not block])
+
+    def _is_under_work(self) -> bool:
+        """Whether somebody is inside of a block of it."""
+        return self._state == "held" and any(block.is_open for block in self._blocks)
+
+    def _is_of(self, who: object) -> bool:
+        """Whether a task or thread has acquired it, or entered a block of it."""
+        return self._acquired_by() is who or any(block.who is who for block in self._blocks)
+
+    def _check_may_be_entered(self) -> None:
+        self._check_process()
+        if self._state == "held":
+            return
+        if self._state == "released" and not self._was_taken:
+            raise LockLost(
+                f"{self._lost()}: a lease is for one use. Call acquire for each, or make a lock object once, "
+                "lock = locks.lock(...), and enter that again and again"
+            )
+        raise self._lost()
 
     def _mark_released(self) -> LeaseState | Literal["still held"]:
         """Mark it released; return the state before, or "still held" if an outer acquisition still holds it."""

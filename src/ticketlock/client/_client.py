@@ -3,7 +3,7 @@
 import atexit
 import functools
 import logging
-import threading
+import os
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,19 +19,24 @@ from ticketlock.client._arguments import (
     Defaults,
     Entity,
     check_arguments,
+    check_no_owner,
+    close_wait_s,
     refuse_unknown,
     rest_s,
 )
-from ticketlock.client._holdings import Holdings, Holds
+from ticketlock.client._blocks import Caller, running
+from ticketlock.client._holdings import BLOCKS_CHECKED_EVERY_S, Holdings, Holds
 from ticketlock.client._lease import Lease, LeaseGroup
+from ticketlock.client._lock import Lock
 from ticketlock.client._waiters import Latch, UnderWay, lines_of_this_process
 from ticketlock.errors import ClientClosed, RecordWaitExceeded
-from ticketlock.locks._items import LockName, Row
+from ticketlock.locks._items import Row
 from ticketlock.locks._lock_table import LockTable
 from ticketlock.locks._operators import LockSummary
 from ticketlock.locks._outcomes import Grant, LockState, Position
 from ticketlock.wire._driver import Clocks, SystemClocks
 from ticketlock.wire._heartbeat import Due, Heartbeat
+from ticketlock.wire._sdk import made_again
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -47,7 +52,8 @@ class LockClient:
     """Locks in one table, for one process and any number of threads. For tasks use ``ticketlock.aio.LockClient``.
 
     A forked child cannot use it: there every call, also of its ``table``, raises ``ClientClosed``. Create a client,
-    with its own DynamoDB client, in the child.
+    with its own DynamoDB client, in the child. What ``lock`` and ``serialized`` have made works there: with a client
+    like this one, which is made at the first use.
 
     Args:
         table_name: a lock table; ``create_table`` creates one.
@@ -61,6 +67,7 @@ class LockClient:
         check_every: the shortest and the longest sleep between two polls of the first in line; waiters behind it sleep
             up to 20 times the longest.
         on_wait: that of acquisitions which have none of their own; for example, what emits a metric for an alarm.
+        close_wait: for how long ``close``, and the end of ``with``, wait until other threads have left their blocks.
         clocks, sleep: the sources of time and waiting; the machine's, unless a test replaces them.
 
     Raises:
@@ -81,9 +88,26 @@ class LockClient:
         heartbeat: bool = True,
         check_every: tuple[Seconds, Seconds] = (0.005, 0.4),
         on_wait: Callable[[Position], object] | None = None,
+        close_wait: Seconds = 0,
         clocks: Clocks | None = None,
         sleep: Callable[[float], object] | None = None,
     ) -> None:
+        self._settings: dict[str, Any] = {
+            "table_name": table_name,
+            "client": client,
+            "step_functions": step_functions,
+            "namespace": namespace,
+            "lease": lease,
+            "record_wait": record_wait,
+            "owner_name": owner_name,
+            "heartbeat": heartbeat,
+            "check_every": check_every,
+            "on_wait": on_wait,
+            "close_wait": close_wait,
+            "clocks": clocks,
+            "sleep": sleep,
+        }
+        self._in_children: dict[int, LockClient] = {}
         self._clocks = clocks if clocks is not None else SystemClocks()
         refusals = Refusals()
         self._defaults = refusals.of(
@@ -104,6 +128,7 @@ class LockClient:
             clocks=self._clocks,
             sleep=sleep if sleep is not None else time.sleep,
         )
+        self._close_wait_s = refusals.of(close_wait_s, "close_wait", close_wait)
         refusals.raise_all()
         self._sleep = sleep
         self._closing = Latch()
@@ -124,9 +149,21 @@ class LockClient:
         """The lock table, with the protocol's verbs."""
         return self._table
 
-    def lock(self, entity: Entity, namespace: str | None = None) -> LockName:
-        """The name of a lock; by default in the client's namespace."""
-        return self._defaults.lock(entity, namespace)
+    def lock(self, entity: Entity, namespace: str | None = None, **options: Any) -> Lock:
+        """A lock, made once, to enter again and again: ``lock = locks.lock("order-42")``, then ``with lock:``.
+
+        It is the name of the lock, too, wherever a ``LockName`` is taken.
+
+        Args:
+            entity, namespace: its name; by default in the client's namespace.
+            options: as in ``acquire``, for each acquisition; except ``owner``: each has its own.
+
+        Raises:
+            InvalidLockRequest: the name, or an option, is out of its bounds.
+        """
+        check_no_owner(options)
+        self._defaults.check_options(options)
+        return Lock(self, self._defaults.lock(entity, namespace), options)
 
     def acquire(
         self,
@@ -158,7 +195,7 @@ class LockClient:
             data: up to 256 bytes that are shown beside the holder.
             permits: how many may hold the lock at once; all its users must ask for the same number.
             shared: hold it together with other holders that share it; no waiter for exclusive use is overtaken.
-            reentrant: if this thread holds the lock already, hold it once more.
+            reentrant: if this thread or task is inside of a ``with`` block that holds the lock, hold it once more.
             heartbeat: whether the lease is renewed in the background.
             owner: the identity of this acquisition, if you have one: a repeated call with it gets the same grant. If
                 such a call is interrupted, the grant, which an earlier call may have received, is kept until its lease
@@ -172,7 +209,8 @@ class LockClient:
 
         Raises:
             RecordWaitExceeded: the turn did not come in time; the caller has left the queue.
-            AlreadyHeld: this thread holds the lock already.
+            AlreadyHeld: this thread or task is inside of a ``with`` block that holds the lock, and would wait for
+                itself.
             InvalidLockRequest: an argument is out of its bounds; nothing was written.
             PermitsMismatch, UnsupportedFormat: the lock exists with another limit, or in a newer format.
             ClientClosed: the client was closed, or belongs to another process.
@@ -196,17 +234,16 @@ class LockClient:
         )
         terms = self._defaults.ask(self._defaults.lock(entity, namespace), asked)
         self._holdings.check_usable()
-        # The Thread object, since thread ids are reused.
-        caller = threading.current_thread()
+        caller = Caller()
         try:
             held = self._table.drive(self._holdings.held_by(caller, terms, reentrant=reentrant))
             if held is not None:
                 return held
-            wait = self._holdings.wait(terms)
+            wait = self._holdings.wait(terms, caller)
             holding = self._under_way.acquisition(self._holdings.hold(caller, terms, wait, self._made))
             return self._table.drive(holding, sleep=functools.partial(self._nap, wait))
         except BaseException as error:
-            self._under_way.release(self._holdings.take_back(caller, terms.claim))
+            self._under_way.release(self._holdings.take_back(terms.claim))
             if isinstance(error, WaitEnded):
                 raise error.error from None
             raise
@@ -285,7 +322,7 @@ class LockClient:
 
             @functools.wraps(function)
             def call(*args: P.args, **kwargs: P.kwargs) -> R:
-                with self.acquire(entity_of(args, kwargs), **options) as lease:
+                with self._here().acquire(entity_of(args, kwargs), **options) as lease:
                     if lease_as is not None:
                         kwargs[lease_as] = lease
                     result = function(*args, **kwargs)
@@ -312,31 +349,38 @@ class LockClient:
         """
         self._holdings.check_usable()
         boolean("heartbeat", heartbeat)
-        claim, grant = self._table.resume(self.lock(entity, namespace), owner, self._defaults.lease_ms(lease))
+        claim, grant = self._table.resume(self._defaults.lock(entity, namespace), owner, self._defaults.lease_ms(lease))
         made = self._made(Acquisition(claim, has_own_identity=False, heartbeat=heartbeat), grant)
         try:
-            return self._holdings.keep(owner, made)
+            return self._holdings.keep(made, running())
         except BaseException:
-            self._under_way.release(self._holdings.take_back(owner, claim))
+            self._under_way.release(self._holdings.take_back(claim))
             raise
 
     def inspect(self, entity: Entity, *, namespace: str | None = None) -> LockState:
         """Read a lock, its holders and its whole queue."""
         self._holdings.check_usable()
-        return self._table.inspect(self.lock(entity, namespace))
+        return self._table.inspect(self._defaults.lock(entity, namespace))
 
     def remove_waiter(self, entity: Entity, ticket: int, *, namespace: str | None = None) -> Row | None:
         """Delete a waiter's queue row; see ``LockTable.remove_waiter``."""
         self._holdings.check_usable()
-        return self._table.remove_waiter(self.lock(entity, namespace), ticket)
+        return self._table.remove_waiter(self._defaults.lock(entity, namespace), ticket)
 
     def list(self) -> Iterator[LockSummary]:
         """The locks of the table, in no order; reads the whole table."""
         self._holdings.check_usable()
         return self._table.list_locks()
 
-    def close(self) -> None:
+    def close(self, wait: Seconds | None = None) -> None:
         """Release all held locks and end the heartbeat; this client's waiters get ``ClientClosed``.
+
+        If another thread is inside of a ``with`` block that holds one of the locks, the lock is freed under its work:
+        ``on_lost`` is called, and the end of the block raises ``LockLost``.
+
+        Args:
+            wait: for how long to wait first until all blocks are left, except those that the caller is inside of; by
+                default the client's ``close_wait``. Their locks are renewed meanwhile, but no new one is acquired.
 
         It waits up to 10 s for releases that other threads have begun, and up to 2 s for waiters to leave their queues.
         If the table is unreachable it gives up after some seconds, and the remaining locks stay held until their leases
@@ -344,9 +388,12 @@ class LockClient:
         """
         if not self._holdings.is_of_this_process:
             return
-        leases = self._holdings.close()
+        wait_s = self._close_wait_s if wait is None else close_wait_s("wait", wait)
+        self._holdings.close()
         self._closing.open()
         self._holdings.wake_waiters()
+        self._wait_for_blocks(wait_s)
+        leases = self._holdings.close()
         for lease in self._holdings.at_last(leases):
             lease.release(best_effort=True)
         # The process may end after this: what it has not released or withdrawn by then delays other waiters by a lease.
@@ -366,14 +413,34 @@ class LockClient:
 
     # Private.
 
+    def _wait_for_blocks(self, seconds: float) -> None:
+        caller, until_s = Caller(), time.monotonic() + seconds
+        while self._holdings.under_work_of_others(caller) and time.monotonic() < until_s:
+            time.sleep(BLOCKS_CHECKED_EVERY_S)
+
+    def _here(self) -> "LockClient":
+        """This client; in a forked child one with the same settings, made at its first use there.
+
+        Raises:
+            ClientClosed: it was closed before the fork, or its DynamoDB client cannot be made again.
+        """
+        if self._holdings.is_of_this_process:
+            return self
+        here = self._in_children.get(os.getpid())
+        if here is None:
+            if self._holdings.is_closed:
+                raise ClientClosed("the client was closed")
+            settings = self._settings
+            clients = {name: made_again(settings[name]) for name in ("client", "step_functions")}
+            # Another thread of the child may be as quick: one of the two stays.
+            here = self._in_children.setdefault(os.getpid(), type(self)(**{**settings, **clients}))
+        return here
+
     def _holds(self) -> Holds[Lease]:
-        return self._holdings.holds_of(threading.current_thread())
+        return self._holdings.holds_of(running())
 
     def _give_back_since(self, before: Holds[Lease]) -> None:
-        self._under_way.release(self._holdings.give_back_since(threading.current_thread(), before))
-
-    def _take_over(self, group: LeaseGroup) -> None:
-        self._holdings.take_over(threading.current_thread(), group.leases)
+        self._under_way.release(self._holdings.give_back_since(running(), before))
 
     def _nap(self, wait: Wait, seconds: float) -> None:
         if self._sleep is not None:
@@ -417,4 +484,5 @@ _holding: set[LockClient] = set()
 @atexit.register
 def _release_all() -> None:
     for client in list(_clients):
-        client.close()
+        client._holdings.tells_of_blocks = False
+        client.close(wait=0)

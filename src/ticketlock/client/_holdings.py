@@ -11,12 +11,13 @@ from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from inspect import GEN_CREATED, getgeneratorstate
 from typing import Any, Generic, Protocol, TypeVar
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 from ticketlock._checks import Seconds, boolean, duration_ms
 from ticketlock.client._acquire import PaceBounds, Wait, acquire, leave
 from ticketlock.client._arguments import Acquisition
 from ticketlock.client._base_lease import BaseLease, LeaseState
+from ticketlock.client._blocks import Caller
 from ticketlock.client._waiters import KnownLocks, LocalWaiters, WaitKey
 from ticketlock.errors import (
     AlreadyHeld,
@@ -35,7 +36,16 @@ from ticketlock.errors import (
 from ticketlock.locks._fencing import FencedTransaction
 from ticketlock.locks._hand_over import release_to
 from ticketlock.locks._items import LockName
-from ticketlock.locks._outcomes import MAX_LEASE_MS, MIN_LEASE_MS, Claim, Grant, Released, Releasing, check_data
+from ticketlock.locks._outcomes import (
+    MAX_LEASE_MS,
+    MIN_LEASE_MS,
+    Claim,
+    Grant,
+    Position,
+    Released,
+    Releasing,
+    check_data,
+)
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions, Answer, Sleep, T
@@ -57,6 +67,8 @@ _log = logging.getLogger("ticketlock")
 _FAILS_FOR_MS = 5_000
 _OTHERS_FAILED = "other releases have failed for too long"
 TRANSACTION_PATIENCE_S = 10.0
+BLOCKS_CHECKED_EVERY_S = 0.01
+"""How often a client that is closed checks whether all blocks were left."""
 
 HAS_LEFT = (InvalidLockRequest, PermitsMismatch, RecordWaitExceeded, UnsupportedFormat)
 """The errors of an acquisition that has left nothing in the table."""
@@ -134,6 +146,56 @@ class _Failing:
                 self._failed_ms += self._clocks.read().local_ms - began_ms
 
 
+class _SelfWait:
+    """Checks after each poll in vain whether an acquisition waits for its own caller.
+
+    Args:
+        around: the leases of the blocks that the caller is inside of.
+        outside: other leases that the caller may have to release.
+    """
+
+    def __init__(
+        self,
+        claim: Claim,
+        caller: Caller,
+        around: Callable[[Caller, LockName], Sequence[BaseLease]],
+        outside: Callable[[Caller, LockName], Sequence[BaseLease]],
+    ) -> None:
+        self._claim, self._caller = claim, caller
+        self._around, self._outside = around, outside
+        self._polls = 0
+
+    def check(self, seen: Position) -> None:
+        self._polls += 1
+        lock, holders = self._claim.lock, {holder.owner for holder in seen.holders}
+        own = {lease.owner for lease in self._around(self._caller, lock)} & holders
+        if own and self._claim.shared and seen.turns > 0 and self._polls > 1:
+            # The first report comes from joining: its count may include waiters that have crashed.
+            raise AlreadyHeld(
+                f"another caller waits to hold {lock.entity!r} alone, until this thread or task leaves its block that "
+                "shares it, and this call would wait behind it: pass reentrant=True"
+            )
+        if own and own == holders and not self._claim.shared and len(holders) >= (seen.permits or 0):
+            raise _would_wait_for_itself(lock)
+        if self._polls == 1:
+            for lease in self._outside(self._caller, lock):
+                if lease.owner in holders:
+                    _log.warning(
+                        "waiting for %r, which this %s has acquired itself and not released: %r. If no one else "
+                        "releases it, this waits for itself",
+                        lock.entity,
+                        "task" if self._caller.is_a_task else "thread",
+                        lease,
+                    )
+
+
+def _would_wait_for_itself(lock: LockName) -> AlreadyHeld:
+    return AlreadyHeld(
+        f"this thread or task is inside of a block that holds {lock.entity!r}, and would wait for itself: leave it "
+        "first, or pass reentrant=True (and the same value of shared)"
+    )
+
+
 class Holdings(Generic[L]):
     """The locks that one client holds, and what it remembers of the locks it has used.
 
@@ -160,9 +222,11 @@ class Holdings(Generic[L]):
         self._clocks = clocks
         self._process = OwnProcess()
         self._closed = False
+        # Not at the end of the process, with which its daemon threads end.
+        self.tells_of_blocks = True
         # Re-entrant: a signal handler that closes the client may interrupt the thread that has this mutex.
         self._mutex = threading.RLock()
-        self._held: dict[tuple[LockName, object], list[L]] = {}
+        self._held: dict[LockName, tuple[L, ...]] = {}
 
     # Held locks.
 
@@ -182,12 +246,12 @@ class Holdings(Generic[L]):
         """Whether the client was closed."""
         return self._closed
 
-    def held_by(self, caller: object, terms: Acquisition, *, reentrant: bool) -> Actions[L | None]:
-        """Hold a lock once more if the caller holds it already; return its lease, or None if the caller does not hold
-        it.
+    def held_by(self, caller: Caller, terms: Acquisition, *, reentrant: bool) -> Actions[L | None]:
+        """Hold a lock once more if the caller is inside of a block that holds it; return its lease, or None if it is
+        in none, or need not wait for itself.
         """
-        with self._mutex:
-            leases = list(self._held.get((terms.claim.lock, caller), ()))
+        claim = terms.claim
+        leases = self._around(caller, claim.lock)
         for lease in leases:
             if lease._is_in_doubt():
                 with suppress(LockLost):
@@ -195,18 +259,26 @@ class Holdings(Generic[L]):
         leases = [lease for lease in leases if lease.is_held()]
         if not leases:
             return None
-        if reentrant and leases[0].shared == terms.claim.shared and leases[0]._hold_again(terms.claim):
-            return leases[0]
-        # Another thread has released it since.
-        if terms.claim.permits > 1 or not leases[0].is_held():
+        innermost = leases[-1]
+        if reentrant and innermost.shared == claim.shared and innermost._hold_again(claim):
+            return innermost
+        if claim.permits > 1 or (claim.shared and innermost.shared):
+            # `_SelfWait` refuses it if there turns out to be no room.
             return None
-        raise AlreadyHeld(
-            f"this thread or task holds {terms.claim.lock.entity!r} already, and would wait for itself: release it "
-            "first, or pass reentrant=True (and the same value of shared)"
-        )
+        # Another thread may have released it since.
+        if not innermost.is_held():
+            return None
+        raise _would_wait_for_itself(claim.lock)
+
+    def _around(self, caller: Caller, lock: LockName) -> list[L]:
+        """The leases of the blocks that a caller is inside of, the innermost last."""
+        with self._mutex:
+            held = list(self._held.get(lock, ()))
+        leases = [block.lease for block in caller.blocks]
+        return [lease for lease in leases if any(lease is each for each in held)]
 
     def hold(
-        self, caller: object, terms: Acquisition, wait: Wait, make: Callable[[Acquisition, Grant], L]
+        self, caller: Caller, terms: Acquisition, wait: Wait, make: Callable[[Acquisition, Grant], L]
     ) -> Actions[L]:
         """Wait for the lock, take it and keep its lease. If that fails or is interrupted, undo it as far as
         possible.
@@ -215,7 +287,7 @@ class Holdings(Generic[L]):
         try:
             grant = yield from self.acquire(terms, wait)
             lease = make(terms, grant)
-            return self.keep(caller, lease)
+            return self.keep(lease, caller.who)
         except HAS_LEFT:
             raise
         except BaseException:
@@ -226,53 +298,46 @@ class Holdings(Generic[L]):
                 yield from self.give_back(lease)
             raise
 
-    def take_back(self, caller: object, claim: Claim) -> Actions[None]:
+    def take_back(self, claim: Claim) -> Actions[None]:
         """Undo an acquisition whose caller was interrupted before it received the lease."""
         with self._mutex:
-            leases = list(self._held.get((claim.lock, caller), ()))
+            leases = list(self._held.get(claim.lock, ()))
         for lease in leases:
             if lease._claim is claim:
                 yield from self.give_back(lease)
             else:
                 lease._hold_no_more(claim)
 
-    def take_over(self, caller: object, leases: Iterable[L]) -> None:
-        """Make a caller the holder of leases that another one has acquired for it too."""
+    def holds_of(self, who: object) -> Holds[L]:
+        """What a task or thread holds now, for ``give_back_since``."""
         with self._mutex:
-            for lease in leases:
-                before = self._held.get((lease.lock, lease._caller), [])
-                if lease in before:
-                    before.remove(lease)
-                    lease._caller = caller
-                    self._held.setdefault((lease.lock, caller), []).append(lease)
+            held = [lease for leases in self._held.values() for lease in leases]
+        return [(lease, lease._again) for lease in held if lease._is_of(who)]
 
-    def holds_of(self, caller: object) -> Holds[L]:
-        """What a caller holds now, for ``give_back_since``."""
-        with self._mutex:
-            held = [leases for (_, holder), leases in self._held.items() if holder is caller]
-            return [(lease, lease._again) for leases in held for lease in leases]
-
-    def give_back_since(self, caller: object, before: Holds[L]) -> Actions[None]:
-        """Undo all acquisitions of a caller that was interrupted before it received their leases."""
+    def give_back_since(self, who: object, before: Holds[L]) -> Actions[None]:
+        """Undo all acquisitions of a task or thread that was interrupted before it received their leases."""
         known = {id(lease): again for lease, again in before}
         new = []
-        for lease, again in self.holds_of(caller):
+        for lease, again in self.holds_of(who):
             if id(lease) not in known:
                 new.append(lease)
             for claim in again[len(known.get(id(lease), again)) :]:
                 lease._hold_no_more(claim)
         yield from self.each(new, self.give_back)
 
-    def keep(self, caller: object, lease: L) -> L:
+    def keep(self, lease: L, who: object) -> L:
         """Remember a lease, and watch it.
+
+        Args:
+            who: the task or thread that has acquired it.
 
         Raises:
             ClientClosed: the client was closed during the acquisition: the caller must release the lease.
             RuntimeError: no thread can be started; without one the lease would not be renewed.
         """
         with self._mutex:
-            lease._caller = caller
-            self._held.setdefault((lease.lock, caller), []).append(lease)
+            lease._acquired_by = ref(who)
+            self._held[lease.lock] = (*self._held.get(lease.lock, ()), lease)
             self._keep_alive(True)
             self._lines.takes(self._line(lease.lock), lease)
         try:
@@ -318,6 +383,7 @@ class Holdings(Generic[L]):
         failing = _Failing(self._clocks)
         for lease in leases:
             lease._again = ()
+            self._free_under_work(lease)
             if failing.for_too_long(lease):
                 _log.warning("%r was not released, and stays locked until its lease ends: %s", lease, _OTHERS_FAILED)
                 lease._mark_released()
@@ -325,6 +391,20 @@ class Holdings(Generic[L]):
                 continue
             with failing.measured(lease):
                 yield lease
+
+    def _free_under_work(self, lease: L) -> None:
+        """If somebody is inside of a block of a lease that is about to be freed, tell: the block's end raises."""
+        if self.tells_of_blocks and lease._is_under_work():
+            lease._freed_under_work = True
+            _log.error("%r is freed while a block still works under it: its client is closed", lease)
+            self._heart.tell(lease, "lost")
+
+    def under_work_of_others(self, caller: Caller) -> bool:
+        """Whether blocks are open that the caller is not inside of."""
+        with self._mutex:
+            held = [lease for leases in self._held.values() for lease in leases]
+        own = [block.lease for block in caller.blocks]
+        return any(lease._is_under_work() for lease in held if not any(lease is each for each in own))
 
     @cached_property
     def _identity(self) -> Hashable:
@@ -335,34 +415,33 @@ class Holdings(Generic[L]):
 
     def _keeps(self, lease: L) -> bool:
         with self._mutex:
-            return any(each is lease for each in self._held.get((lease.lock, lease._caller), ()))
+            return any(each is lease for each in self._held.get(lease.lock, ()))
 
     def _drop(self, lease: L) -> None:
         with self._mutex:
-            key = lease.lock, lease._caller
             self._lines.drops(self._line(lease.lock), lease)
-            # Never remove the key in between: the caller's other leases must always be found.
-            others = [each for each in self._held.get(key, ()) if each is not lease]
+            # Never remove the key in between: other leases of the lock must always be found.
+            others = tuple([each for each in self._held.get(lease.lock, ()) if each is not lease])
             if others:
-                self._held[key] = others
+                self._held[lease.lock] = others
             else:
-                self._held.pop(key, None)
+                self._held.pop(lease.lock, None)
             self._keep_alive(bool(self._held))
 
     def _drop_what_is_over(self, reading: Reading) -> None:
         """Forget leases whose release has failed and whose time has ended."""
         with self._mutex:
-            for key, leases in list(self._held.items()):
-                left = [lease for lease in leases if not lease._has_nothing_to_free(reading)]
+            for lock, leases in list(self._held.items()):
+                left = tuple([lease for lease in leases if not lease._has_nothing_to_free(reading)])
                 if left:
-                    self._held[key] = left
+                    self._held[lock] = left
                 else:
-                    self._held.pop(key, None)
+                    self._held.pop(lock, None)
             self._keep_alive(bool(self._held))
 
     # The verbs.
 
-    def wait(self, terms: Acquisition) -> Wait:
+    def wait(self, terms: Acquisition, caller: Caller) -> Wait:
         """The state of a new wait, with what earlier waits have taught."""
         lock = terms.claim.lock
         line = self._line(lock)
@@ -379,10 +458,24 @@ class Holdings(Generic[L]):
             on_wait=terms.on_wait,
             expects_others=expects_others,
             will_be_woken=partial(self._lines.will_release, line),
+            check=_SelfWait(terms.claim, caller, self._around, self._held_outside).check,
         )
         if terms.record_wait_ms is not None:
             wait.until_ms = local_ms + terms.record_wait_ms + self._table.patience_ms
         return wait
+
+    def _held_outside(self, caller: Caller, lock: LockName) -> list[L]:
+        """The leases that a caller itself may have to release: it has acquired them, and no one is inside of a block of
+        theirs; or it has entered a block, and its thread may do other work by now.
+        """
+        with self._mutex:
+            held = list(self._held.get(lock, ()))
+        left_open = [block.lease for block in caller.left_open]
+        return [
+            lease
+            for lease in held
+            if (lease._acquired_by() is caller.who and not lease._blocks) or any(lease is each for each in left_open)
+        ]
 
     def acquire(self, terms: Acquisition, wait: Wait) -> Actions[Grant]:
         """Wait for the lock and take it. After any error except ``HAS_LEFT``, call ``leave`` to clean up."""
@@ -396,9 +489,11 @@ class Holdings(Generic[L]):
         standing = self._lines.stands(line, wait)
         try:
             grant = yield from self._table.contending(terms.claim, steps, until_ms=wait.until_ms)
-        except RecordWaitExceeded:
+        except RecordWaitExceeded as error:
             self._lines.leaves(line, standing)
             self._lines.note_left(line, wait)
+            if any(self._lines.holds(line, owner) for owner, *_ in error.holders):
+                error.note_held_here()
             raise
         finally:
             self._lines.leaves(line, standing)
@@ -572,6 +667,13 @@ class Holdings(Generic[L]):
     def leave_block(self, lease: L, error: BaseException | None) -> Actions[None]:
         """The end of ``with``: an exception from the block takes precedence over a failed release."""
         if lease._is_left():
+            return
+        if lease._freed_under_work:
+            if error is None:
+                raise LockLost(
+                    f"the client was closed while this block held {lease.entity!r}, and has freed it: close(wait=...) "
+                    "waits for blocks"
+                )
             return
         try:
             yield from self.release(lease, best_effort=error is not None)

@@ -141,7 +141,13 @@ class Lease(BaseLease):
         self._under_way.release(self._holdings.give_back(self))
 
     def __enter__(self) -> Self:
-        self._check_held()
+        self._check_may_be_entered()
+        try:
+            self._enter()
+        except BaseException as error:
+            # No one is in the block.
+            self.__exit__(type(error), error, None)
+            raise
         return self
 
     def __exit__(
@@ -151,6 +157,7 @@ class Lease(BaseLease):
             return
         again = self._again
         try:
+            self._leave()
             self._under_way.release(self._holdings.leave_block(self, error))
         except BaseException as raised:
             self._mark_interrupted(raised, again)
@@ -189,9 +196,14 @@ class LeaseGroup:
     def __enter__(self) -> Self:
         try:
             for lease in self.leases:
-                lease._check_held()
+                lease._check_may_be_entered()
         except LockLost:
             self._each(lambda lease: self._holdings.release(lease, best_effort=True))
+            raise
+        try:
+            self._enter()
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
             raise
         return self
 
@@ -203,10 +215,19 @@ class LeaseGroup:
         before = None
         try:
             before = [lease._again for lease in self.leases]
+            self._leave()
             self._each(lambda lease: self._holdings.leave_block(lease, error))
         except BaseException as raised:
             self._mark_interrupted(raised, before)
             raise
+
+    def _enter(self) -> None:
+        for lease in self.leases:
+            lease._enter()
+
+    def _leave(self) -> None:
+        for lease in reversed(self.leases):
+            lease._leave()
 
     def _mark_interrupted(self, error: BaseException, before: Sequence[tuple[Claim, ...]] | None) -> None:
         for at, lease in enumerate(self.leases):

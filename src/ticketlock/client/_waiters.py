@@ -95,7 +95,7 @@ class LocalWaiters:
 
     def has(self, line: WaitKey, owner: str) -> bool:
         """Whether a client of this process holds the lock for this owner, or waits for it."""
-        return (line, owner) in self._leases or any(each.claim.owner == owner for each in self._waits(line))
+        return self.holds(line, owner) or any(each.claim.owner == owner for each in self._waits(line))
 
     def _waits(self, line: WaitKey) -> list[Wait]:
         with self._mutex:
@@ -125,9 +125,13 @@ class LocalWaiters:
         """Learn that no client of this process will release it any more."""
         self._leases.pop((line, lease.owner), None)
 
+    def holds(self, line: WaitKey, owner: str) -> bool:
+        """Whether a client of this process holds the lock for this owner."""
+        return (line, owner) in self._leases
+
     def will_release(self, line: WaitKey, seen: Position) -> bool:
         """Whether clients of this process hold the lock, and nobody else: its release will wake the next waiter."""
-        return bool(seen.holders) and all((line, holder.owner) in self._leases for holder in seen.holders)
+        return bool(seen.holders) and all(self.holds(line, holder.owner) for holder in seen.holders)
 
 
 def _ticket(wait: Wait) -> int:

@@ -34,6 +34,18 @@ class PlaceInLine:
     tell: Callable[[], object]
     is_within: bool = False
     group: Any = None
+    _entered: Any = None
+
+    def enter(self) -> None:
+        """Its call holds them: what it calls holds them again, instead of waiting for it."""
+        self.group._enter()
+        self._entered = self.group
+
+    def leave(self) -> None:
+        """The call holds them no more. Calling it again does nothing."""
+        entered, self._entered = self._entered, None
+        if entered is not None:
+            entered._leave()
 
 
 @dataclass(slots=True)

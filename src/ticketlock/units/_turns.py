@@ -31,8 +31,6 @@ class Locks(Protocol):
 
     def acquire_all(self, entities: Iterable[str], **options: Any) -> Any: ...
 
-    def _take_over(self, group: Any) -> None: ...
-
 
 class ThreadLocks(Locks, Protocol):
     """The one for threads: an interrupt may come before the caller of ``acquire_all`` receives its locks."""

@@ -575,9 +575,7 @@ class Units:
                 turn.note_missed(NOT_IN_TIME)
                 line.close()
                 return
-        if self._lines.may_keep(place):
-            self._locks._take_over(place.group)
-        else:
+        if not self._lines.may_keep(place):
             self._release(place)
             rest_ms = max(0, timeout_ms - (self._clocks.read().local_ms - began_ms))
             before = self._locks._holds()
@@ -590,6 +588,7 @@ class Units:
             except BaseException:
                 self._locks._give_back_since(before)
                 raise
+        place.enter()
         if not self._lines.is_alone(place):
             turn.note_waits()
         turn.note_held()
@@ -597,6 +596,7 @@ class Units:
     def _leave_line(self, place: PlaceInLine) -> None:
         if not self._performer.is_of_this_process:
             return
+        place.leave()
         self._lines.leave(place)
         # Lets the thread that has its turn now run at once, rather than when this one waits.
         time.sleep(0)

@@ -6,6 +6,7 @@ urllib3 has closed it by then; aiobotocore raises an EndpointConnectionError for
 The HTTP library's error inside does say: some of its classes are raised only while a connection is made.
 """
 
+import copy
 import platform
 import sys
 import traceback
@@ -28,7 +29,14 @@ from botocore.validate import ParamValidator
 
 from ticketlock._checks import Refusals
 from ticketlock._version import __version__
-from ticketlock.errors import InvalidLockRequest, RequestNotApplied, TableError, TableNotFound, TableRefused
+from ticketlock.errors import (
+    ClientClosed,
+    InvalidLockRequest,
+    RequestNotApplied,
+    TableError,
+    TableNotFound,
+    TableRefused,
+)
 from ticketlock.wire._actions import InconclusiveAnswer, Refusal, ServiceName
 
 if TYPE_CHECKING:
@@ -228,6 +236,35 @@ def make_step_functions_client() -> "SFNClient":
     """Create a Step Functions client of the same kind."""
     with needs_a_region():
         return boto3.client("stepfunctions", config=client_config())
+
+
+def made_again(client: Any) -> Any:
+    """A client of boto3 like one that this process has from the process that it was forked from, with connections of
+    its own.
+
+    boto3 has no way to copy a client: the copy shares settings, credentials and handlers, not the pool of connections.
+
+    Raises:
+        ClientClosed: it cannot be made again, for example because it is none of boto3.
+    """
+    if client is None:
+        return None
+    try:
+        endpoint = copy.copy(client._endpoint)
+        session = copy.copy(endpoint.http_session)
+        session._proxy_managers = {}
+        session._manager = type(session._manager)(**session._get_pool_manager_kwargs())
+        session._manager.pool_classes_by_scheme = session._pool_classes_by_scheme
+    except AttributeError:
+        raise ClientClosed(
+            f"{client!r} belongs to the process that this one was forked from, and cannot be made again here: create "
+            "it, and the LockClient, in this process"
+        ) from None
+    endpoint.http_session = session
+    # Not by `copy`, which asks an empty client for its methods.
+    made = object.__new__(type(client))
+    made.__dict__.update({**vars(client), "_endpoint": endpoint})
+    return made
 
 
 @contextmanager

@@ -1,0 +1,56 @@
+"""A lock for tasks that is made once, and entered again and again."""
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Protocol
+
+from ticketlock.aio._acquiring import Acquiring, Asking
+from ticketlock.aio._lease import Lease
+from ticketlock.client._lock import NamedLock, is_locked
+from ticketlock.locks._items import LockName
+from ticketlock.locks._outcomes import LockState
+
+
+class LocksOfTasks(Protocol):
+    """A client, as a lock uses it."""
+
+    def acquire(self, entity: LockName, **options: Any) -> Acquiring[Lease]: ...
+
+    def try_acquire(self, entity: LockName, **more: Any) -> Asking[Lease | None]: ...
+
+    async def inspect(self, entity: LockName) -> LockState: ...
+
+
+class Lock(NamedLock):
+    """A lock, made once by ``LockClient.lock``; see ``ticketlock.Lock``. Any number of tasks may use it at once."""
+
+    __slots__ = ("_client", "_entering")
+    _client: LocksOfTasks
+    _entering: Acquiring[Lease]
+
+    def __init__(self, client: LocksOfTasks, name: LockName, options: Mapping[str, Any]) -> None:
+        super().__init__(name, options)
+        entering = client.acquire(name, **options)
+        entering.may_stay_unused()
+        object.__setattr__(self, "_client", client)
+        object.__setattr__(self, "_entering", entering)
+
+    def acquire(self, **more: Any) -> Acquiring[Lease]:
+        """Wait for it, and hold it until the lease is released; see ``ticketlock.Lock.acquire``."""
+        return self._client.acquire(self.name, **{**self._options, **more})
+
+    def try_acquire(self, **more: Any) -> Asking[Lease | None]:
+        """Take it if it is free; return None if it has a holder or a waiter."""
+        return self._client.try_acquire(self.name, **{**self._without_wait, **more})
+
+    async def locked(self) -> bool:
+        """Whether anybody holds it, in any process: somebody's lease has not expired. Reads the table."""
+        return is_locked(await self._client.inspect(self.name))
+
+    async def __aenter__(self) -> Lease:
+        return await self._entering.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._entering.__aexit__(kind, error, traceback)

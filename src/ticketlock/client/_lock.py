@@ -1,0 +1,105 @@
+"""A lock that is made once, and entered again and again: what other libraries call a lock."""
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Protocol
+
+from ticketlock.client._blocks import nearest
+from ticketlock.client._lease import Lease
+from ticketlock.locks._items import LockName
+from ticketlock.locks._outcomes import LockState
+
+
+class LocksOfThreads(Protocol):
+    """A client, as a lock uses it."""
+
+    def _here(self) -> Any: ...
+
+
+class NamedLock(LockName):
+    """The name of a lock with what it is acquired with; equal to the plain name."""
+
+    __slots__ = ("_options",)
+    _options: dict[str, Any]
+
+    def __init__(self, name: LockName, options: Mapping[str, Any]) -> None:
+        super().__init__(name.entity, name.namespace)
+        object.__setattr__(self, "_options", dict(options))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LockName) and (self.entity, self.namespace) == (other.entity, other.namespace)
+
+    __hash__ = LockName.__hash__
+
+    def __reduce__(self) -> tuple[type[LockName], tuple[str, str]]:
+        # A copy, or what another process gets, is the name.
+        return LockName, (self.entity, self.namespace)
+
+    @property
+    def _without_wait(self) -> dict[str, Any]:
+        return {name: value for name, value in self._options.items() if name != "record_wait"}
+
+    @property
+    def name(self) -> LockName:
+        """The name alone."""
+        return LockName(self.entity, self.namespace)
+
+
+class Lock(NamedLock):
+    """A lock, made once by ``LockClient.lock``. Each ``with`` acquires it, and its end releases it; any number of
+    threads may use it at once. It may be used wherever a ``LockName`` is taken.
+
+    In a forked child it acquires with a client that is made there at the first use.
+    """
+
+    __slots__ = ("_client", "_entered")
+    _client: LocksOfThreads
+    _entered: list[Lease]
+
+    def __init__(self, client: LocksOfThreads, name: LockName, options: Mapping[str, Any]) -> None:
+        super().__init__(name, options)
+        object.__setattr__(self, "_client", client)
+        object.__setattr__(self, "_entered", [])
+
+    def acquire(self, **more: Any) -> Lease:
+        """Wait for it, and hold it until the lease is released; see ``LockClient.acquire``.
+
+        Args:
+            more: as in ``LockClient.acquire``; they come before the options that it was made with.
+        """
+        lease: Lease = self._client._here().acquire(self.name, **{**self._options, **more})
+        return lease
+
+    def try_acquire(self, **more: Any) -> Lease | None:
+        """Take it if it is free; return None if it has a holder or a waiter."""
+        lease: Lease | None = self._client._here().try_acquire(self.name, **{**self._without_wait, **more})
+        return lease
+
+    def locked(self) -> bool:
+        """Whether anybody holds it, in any process: somebody's lease has not expired. Reads the table."""
+        return is_locked(self._client._here().inspect(self.name))
+
+    def __enter__(self) -> Lease:
+        lease = self.acquire()
+        lease.__enter__()
+        try:
+            self._entered.append(lease)
+        except BaseException as error:
+            lease.__exit__(type(error), error, None)
+            raise
+        return lease
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        # Of several leases, as readers have them, the one that this very block has entered.
+        block = nearest([block for lease in self._entered for block in lease._blocks])
+        lease = block.lease if block is not None else self._entered[-1]
+        self._entered.remove(lease)
+        lease.__exit__(kind, error, traceback)
+
+
+def is_locked(state: LockState) -> bool:
+    """Whether a lock has a holder whose lease has not expired, as far as table time is known."""
+    holders = state.item.holders if state.item is not None else ()
+    return any(holder.lease_until_ms > state.now.earliest_ms for holder in holders)
