@@ -11,21 +11,21 @@ from typing import Any
 
 from ticketlock._checks import Refusals, Seconds, boolean, callback, duration_ms, text
 from ticketlock._decorating import Decorator
+from ticketlock._names import AnyName
 from ticketlock._value import value
 from ticketlock.client._acquire import PaceBounds
 from ticketlock.errors import InvalidLockRequest
-from ticketlock.locks._items import LockName, record_wait_ms
+from ticketlock.locks._items import LockName, owner_id, record_wait_ms
 from ticketlock.locks._outcomes import MAX_LEASE_MS, MIN_LEASE_MS, Claim
 from ticketlock.wire._actions import briefly
 
 Told = Callable[[Any], object]
-Entity = str | int | LockName
-"""What to lock: text, a whole number, which is the same as its digits, or a whole name."""
+Entity = AnyName | LockName
+"""What to lock: text, or an id with one text (a whole number is its digits); or the name of a lock."""
 
 _OWNER_NAME_BYTES = 512
 _HOUR_MS = 3_600_000
-# Python does not write numbers of thousands of digits.
-_TOO_LONG = 10**1_024
+_NO_LISTS = (str, bytes, bytearray, memoryview, Mapping)
 _OF_OTHER_LOCKS = frozenset({"blocking", "blocking_timeout", "timeout", "wait", "wait_timeout"})
 
 SERIALIZED = Decorator(
@@ -112,10 +112,9 @@ class Defaults:
             if namespace is not None:
                 raise InvalidLockRequest("namespace", namespace, "no namespace: the LockName has one")
             return entity
-        is_number = isinstance(entity, int) and not isinstance(entity, bool) and abs(entity) < _TOO_LONG
-        name: Any = str(entity) if is_number else entity
+        given: Any = entity
         try:
-            return LockName(name, self._namespace if namespace is None else namespace)
+            return LockName(given, self._namespace if namespace is None else namespace)
         except InvalidLockRequest as error:
             raise briefly(error)  # noqa: B904  # the same error
 
@@ -134,7 +133,7 @@ class Defaults:
             boolean("reentrant", asked.reentrant)
             claim = Claim(
                 lock,
-                asked.owner if asked.owner is not None else f"{self.owner_name}/{token_hex(16)}",
+                owner_id(asked.owner) if asked.owner is not None else f"{self.owner_name}/{token_hex(16)}",
                 lease_ms,
                 permits=asked.permits,
                 data=asked.data,
@@ -161,7 +160,8 @@ class Defaults:
 
     def in_one_order(self, entities: Iterable[Entity], namespace: str | None) -> list[LockName]:
         """The names of several locks, in the order in which all callers take them."""
-        if isinstance(entities, str | int | LockName) or not isinstance(entities, Iterable):
+        # Bytes would be a list of numbers, and of a mapping only the keys would be locked.
+        if isinstance(entities, _NO_LISTS) or not isinstance(entities, Iterable):
             raise InvalidLockRequest("entities", entities, "a list of entities")
         locks = []
         # No comprehension, which would be a frame of tracebacks.

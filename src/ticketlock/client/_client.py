@@ -149,7 +149,8 @@ class LockClient:
         """Wait for a lock in arrival order, and hold it.
 
         Args:
-            entity: what to lock: 1 to 1,024 bytes of text, a whole number (42 is the same as "42"), or a ``LockName``.
+            entity: what to lock: 1 to 1,024 bytes of text; a whole number, also as a ``Decimal`` or a member of an
+                ``(int, Enum)`` (42 is the same as "42"); a ``UUID``; or a ``LockName``.
             namespace: lets several independent locks exist on one entity.
             record_wait: how long to wait at most; 0 fails at once if the lock has a holder or a waiter; ``math.inf``
                 waits for ever.
@@ -259,7 +260,7 @@ class LockClient:
         """Decorate a function, for example a Lambda handler: its calls run one at a time per entity.
 
         Args:
-            key: names the entity by text or a whole number: a callable that gets the call's arguments, or a template
+            key: names the entity, as for ``acquire``: a callable that gets the call's arguments, or a template
                 with the names of the function's parameters, such as ``"order-{order_id}"``.
             lease_as: the keyword argument that passes the ``Lease`` to the function; None passes none.
             options: as in ``acquire``, except ``owner``: each call has its own.
@@ -269,7 +270,7 @@ class LockClient:
                 that returns an awaitable or an iterator, which has not run.
             InvalidLockRequest: at once, for an invalid key, such as a template that names no parameter, or an option
                 that ``acquire`` would refuse (one that it does not have: TypeError); from a call
-                whose key is neither text nor a whole number. No lock is taken.
+                whose key names no entity. No lock is taken.
         """
         check_arguments(key, options)
         self._defaults.check_options(options)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from ticketlock._checks import in_seconds, text
+from ticketlock._checks import in_seconds, name_text, text
 from ticketlock._value import value
 from ticketlock.errors import InvalidLockRequest, UnsupportedFormat
 from ticketlock.locks._modes import Mode, mode_of
@@ -53,7 +53,7 @@ class LockName:
     Both are compared byte by byte: no normalisation, no trimming, no case folding.
 
     Attributes:
-        entity: 1 to 1,024 bytes of UTF-8 text.
+        entity: 1 to 1,024 bytes of UTF-8 text. A whole number is the text of its digits, a UUID its usual text.
         namespace: 1 to 255 bytes of UTF-8 text without ``/``.
 
     Raises:
@@ -64,8 +64,9 @@ class LockName:
     namespace: str = DEFAULT_NAMESPACE
 
     def __post_init__(self) -> None:
-        text("entity", self.entity, _ENTITY_BYTES)
-        text("namespace", self.namespace, _NAMESPACE_BYTES)
+        # Equal names have one hash, so both become text of no subclass.
+        object.__setattr__(self, "entity", name_text("entity", self.entity, _ENTITY_BYTES))
+        object.__setattr__(self, "namespace", text("namespace", self.namespace, _NAMESPACE_BYTES))
         if "/" in self.namespace:
             raise InvalidLockRequest("namespace", self.namespace, "text without '/'")
 
