@@ -7,13 +7,13 @@ import functools
 import inspect
 import re
 import string
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Generator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-from ticketlock._names import NAMES, AnyName, allowed_instead, plain
+from ticketlock._names import NAMES, AnyName, allowed_instead, like_a_template, plain
 from ticketlock.errors import TicketLockError
 
 CallKey = str | Callable[..., AnyName]
@@ -180,9 +180,17 @@ class KeyOf:
             names = list(_names_in(template))
         except ValueError as error:
             raise self._decorator.refused(self._decorator.key, template, f"a template ({error})") from None
+        of = f"parameters of {function}: {', '.join(parameters) or 'it has none'}"
         for name in names:
             if name not in parameters:
-                allowed = f"parameters of {function}: {', '.join(parameters) or 'it has none'}; {{{name}}} is none"
+                raise self._decorator.refused(self._decorator.key, template, f"{of}; {{{name}}} is none")
+        for constant in _constants_in(template):
+            placeholder = like_a_template(constant) or (None if names else _like_a_path(constant, parameters))
+            if placeholder is not None:
+                allowed = (
+                    f'{of}, each in single braces as in "order-{{order_id}}"; {placeholder} is the same text in '
+                    "each call; where that is meant, a function that returns it"
+                )
                 raise self._decorator.refused(self._decorator.key, template, allowed)
 
 
@@ -191,6 +199,23 @@ def _names_in(template: str) -> Iterator[str]:
         if field is not None:
             yield re.split(r"[.\[]", field, maxsplit=1)[0]
             yield from _names_in(specification or "")
+
+
+def _constants_in(template: str) -> Iterator[str]:
+    """The texts of a template between its fields, as a call would get them."""
+    text = ""
+    for literal, field, *_ in string.Formatter().parse(template):
+        text += literal
+        if field is not None:
+            yield text
+            text = ""
+    yield text
+
+
+def _like_a_path(constant: str, parameters: Collection[str]) -> str | None:
+    """The constant if it names a parameter, or what is in it, as an expression would."""
+    root = re.split(r"[.\[]", constant.removeprefix("."), maxsplit=1)[0]
+    return constant if root in parameters else None
 
 
 class _Template(string.Formatter):

@@ -4,6 +4,7 @@ import datetime
 import enum
 import numbers
 import operator
+import re
 import uuid
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
@@ -55,6 +56,25 @@ def allowed_instead(given: Any, bounds: str = "", otherwise: str = "") -> str:
     """
     advice = next((each for kinds, each in _ADVICE if isinstance(given, kinds)), otherwise)
     return "; ".join(each for each in (NAMES + bounds, advice) if each)
+
+
+_TEMPLATE = re.compile(
+    r"""
+    \{\{ | \{% | \{[^{}]*\}            # {id}, {{ id }}, {% id %}, ${id}, #{id}
+    | \$\$?[.\[(A-Za-z_]               # $.id, $['id'], $(id), $id
+    | %(?:\(\w+\))?[sdr](?!\w)        # %s, %(id)s
+    | <[A-Za-z_]\w*>                  # <id>
+    | (?:^|/):[A-Za-z_]\w*            # :id
+    | \bStates\.\w+\(               # States.Format(...)
+    """,
+    re.VERBOSE,
+)
+
+
+def like_a_template(constant: str) -> str | None:
+    """The part of a constant that is a placeholder in some language of templates or paths; None if there is none."""
+    found = _TEMPLATE.search(constant)
+    return found.group() if found is not None else None
 
 
 _ADVICE: tuple[tuple[type | tuple[type, ...], str], ...] = (

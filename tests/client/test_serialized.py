@@ -224,6 +224,43 @@ def test_any_other_key_is_refused_and_no_request_is_sent(moved: Moved, entity_of
     assert moved.memory.sent == []
 
 
+CONSTANTS = [
+    ("order-{{order_id}}", "{order_id}"),
+    ("{{ order_id }}", "{ order_id }"),
+    ("{order_id}/{{item}}", "{item}"),
+    ("${{order_id}}", "{order_id}"),
+    ("$.order_id", "$."),
+    ("order-$.order_id", "$."),
+    ("order-$order_id", "$o"),
+    ("order-%s", "%s"),
+    ("order-%(order_id)s", "%(order_id)s"),
+    ("order-<order_id>", "<order_id>"),
+    ("/orders/:order_id", "/:order_id"),
+    ("order_id", "order_id"),
+    ("order_id.value", "order_id.value"),
+    ("order_id['id']", "order_id['id']"),
+]
+
+
+@pytest.mark.parametrize(("template", "constant"), CONSTANTS)
+def test_a_placeholder_of_another_language_would_be_the_same_in_each_call_and_is_refused_at_once(
+    locks: LockClient, template: str, constant: str
+) -> None:
+    def work(order_id: str) -> None: ...
+
+    with pytest.raises(InvalidLockRequest, match=re.escape(f"; {constant} is the same text in each call")):
+        decorated(locks, work, template)
+
+
+@pytest.mark.parametrize(
+    "template", ["order-42", "nightly", "{order_id}.order_id", "US$5", "#{order_id}", "orders", "5%"]
+)
+def test_any_other_text_is_a_key(locks: LockClient, template: str) -> None:
+    def work(order_id: str) -> None: ...
+
+    assert callable(decorated(locks, work, template))
+
+
 @pytest.mark.parametrize(
     ("template", "told"),
     [

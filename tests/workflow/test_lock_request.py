@@ -95,6 +95,22 @@ def test_any_other_value_of_the_entity_is_refused_by_name(parse: Any, entity: An
         parse(entity=entity)
 
 
+@BOTH
+@pytest.mark.parametrize("field", ["entity", "namespace"])
+@pytest.mark.parametrize(
+    "text", ["$.order.id", "$['id']", "$$.Execution.Id", "States.Format('{}', $.id)", "{% $states.input.id %}"]
+)
+def test_a_path_that_was_not_evaluated_is_refused_and_names_no_lock(parse: Any, field: str, text: str) -> None:
+    with pytest.raises(InvalidLockRequest, match=rf"^{field} is .*allowed: its value: .*{field}\.\$"):
+        parse(**{"entity": "order-42", field: text})
+
+
+@BOTH
+@pytest.mark.parametrize("entity", ["$5", "US$", "$order", "{order}", "cost.$.x", "States.", "100%"])
+def test_other_text_with_such_signs_is_an_entity(parse: Any, entity: str) -> None:
+    assert parse(entity=entity).lock.entity == entity
+
+
 def test_the_parent_of_a_nested_execution_may_be_named_in_the_input_and_changes_nothing() -> None:
     parent: dict[str, Any] = {
         "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID": "arn:aws:states:eu-west-1:123456789012:execution:parent:1"

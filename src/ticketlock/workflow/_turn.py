@@ -11,6 +11,7 @@ https://docs.aws.amazon.com/step-functions/latest/apireference/API_HistoryEvent.
 """
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ _FIELDS = frozenset({"entity", "namespace", "permits", "recordWaitSeconds", "sha
 _STARTED_BY = "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID"
 # A greater number may be rounded in transit, as JSON allows (https://www.rfc-editor.org/rfc/rfc8259#section-6).
 _EXACT = 2**53 - 1
+# A path, an intrinsic function or JSONata, which would be one lock for all executions.
+_UNEVALUATED = re.compile(r"\$\$?[.\[].*|States\.\w+\(.*\)|\{%.*%\}", re.DOTALL)
 # Field of the request: the kind of work, and what its ARN must contain.
 _TARGETS = {"functionArn": ("function", ":function:"), "stateMachineArn": ("execution", ":stateMachine:")}
 
@@ -143,7 +146,14 @@ def _of_json() -> Iterator[None]:
 
 def _lock(fields: Mapping[str, Any], default_record_wait: Any) -> tuple[LockName, int | None]:
     entity = _entity(fields["entity"] if "entity" in fields else _missing("entity"))
-    lock = LockName(entity, fields.get("namespace", DEFAULT_NAMESPACE))
+    namespace = fields.get("namespace", DEFAULT_NAMESPACE)
+    for field, given in (("entity", entity), ("namespace", namespace)):
+        if isinstance(given, str) and _UNEVALUATED.fullmatch(given):
+            allowed = (
+                f'its value: a state evaluates a path only in "{field}.$", and JSONata only with that query language'
+            )
+            raise InvalidLockRequest(field, given, allowed)
+    lock = LockName(entity, namespace)
     return lock, record_wait_ms(
         "recordWaitSeconds", fields.get("recordWaitSeconds", default_record_wait), infinity='"Infinity"'
     )
