@@ -24,9 +24,11 @@ from ticketlock import (
     RequestNotApplied,
     TableError,
     TableRefused,
+    UnsupportedFormat,
 )
 from ticketlock.client._acquire import Pace, PaceBounds, Wait, _next_poll, acquire, leave
 from ticketlock.locks._hand_over import Next, release_to
+from ticketlock.locks._items import lock_key
 from ticketlock.locks._protocol import Contender
 from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB, Sent
 from ticketlock.wire._requests import Pause
@@ -50,6 +52,30 @@ def test_on_wait_gets_the_holders_and_whether_the_lock_is_closed(moved: Moved, e
         until(lambda: seen[-1].is_closed, "a poll of a closed lock")
         moved.table.unset_limit(LockName(entity))
         outcome(waiting).release()
+
+
+@pytest.mark.leaves_a_promise_broken("no version that we have can read the lock item", error=UnsupportedFormat)
+def test_a_newer_version_that_uses_the_lock_ends_a_wait_which_leaves_the_queue_and_no_hold(
+    moved: Moved, entity: str
+) -> None:
+    lease = moved.client(heartbeat=False).acquire(entity)
+    key = lock_key(LockName(entity))
+    polls: list[Position] = []
+    waiting = meanwhile(lambda: moved.client().acquire(entity, on_wait=polls.append))
+    until(lambda: polls, "a poll")
+    moved.memory.client.update_item(
+        TableName=moved.table.table_name,
+        Key=key,
+        UpdateExpression="SET #format = :newer",
+        ExpressionAttributeNames={"#format": "format"},
+        ExpressionAttributeValues={":newer": {"N": "2"}},
+    )
+    with moved.time_flies(), pytest.raises(UnsupportedFormat):
+        outcome(waiting)
+    lease.renew()
+    lease.release()
+    (left,) = moved.memory.items()
+    assert (left["sk"], left["waiting"], left["held"]) == (key["sk"], {"N": "0"}, {"N": "0"})
 
 
 def test_the_clients_on_wait_is_that_of_acquisitions_without_one_and_learns_for_how_long_they_have_waited(

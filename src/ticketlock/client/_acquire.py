@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from math import sqrt
 
-from ticketlock.errors import OutcomeUnknown, PermitsMismatch, RequestNotApplied, TableRefused
+from ticketlock.errors import OutcomeUnknown, PermitsMismatch, RequestNotApplied, TableRefused, UnsupportedFormat
 from ticketlock.locks._hand_over import Next, take_handed
 from ticketlock.locks._items import LockName
 from ticketlock.locks._outcomes import Claim, Grant, HandedOver, Position, wait_is_over
@@ -352,7 +352,8 @@ def acquire(me: Contender, wait: Wait) -> Steps[Grant]:
 
     Raises:
         RecordWaitExceeded: the record wait has ended; the contender has left the queue.
-        PermitsMismatch: the lock has another number of permits by now; the contender has left the queue.
+        PermitsMismatch, UnsupportedFormat: the lock has another number of permits by now, or a newer format; the
+            contender has left the queue.
         TableError: the table could not be used until the queue row's lease ended; what was written delays other waiters
             by one lease at most.
     """
@@ -385,8 +386,9 @@ def _next_poll(me: Contender, wait: Wait, seen: Position) -> Steps[Grant | Posit
             if handed is not None and (won := (yield from take_handed(me, seen, handed))) is not None:
                 return won
             return (yield from me.check_turn(seen.place, None))
-        except PermitsMismatch:
-            # While an operator's limit counted, the permits that the claim asks for did not matter.
+        except (PermitsMismatch, UnsupportedFormat):
+            # While an operator's limit counted, the permits that the claim asks for did not matter; or a newer version
+            # has used the lock since.
             left = yield from me.withdraw(seen.place.ticket)
             if left is not None:
                 yield from me.release(left, data_left=left.data_left)

@@ -34,7 +34,7 @@ from ticketlock.errors import InvalidLockRequest, LockLost, OutcomeUnknown, Requ
 from ticketlock.locks import _grants as grants
 from ticketlock.locks import _reads as reads
 from ticketlock.locks import _writes as write
-from ticketlock.locks._items import Holder, LockItem, Row, Session, holder_attribute, is_lock_item
+from ticketlock.locks._items import FORMAT, Holder, LockItem, Row, Session, holder_attribute, is_lock_item
 from ticketlock.locks._outcomes import (
     BY_THE_OWNER,
     Claim,
@@ -99,18 +99,20 @@ class Contender:
         """Read the lock item and the queue from its front, until ``until`` is satisfied or the queue ends.
 
         Args:
-            only_leaves: whether the reader leaves the queue: then the lock may have any number of permits.
+            only_leaves: whether the reader leaves the queue: then the lock may have any number of permits, and its item
+                may be of a newer version. Of that only the reader's own rows are read.
         """
         request = reads.read_front(self.claim, patience_ms)
-        queue = Queue(self.claim)
+        queue, is_newer = Queue(self.claim), False
         while True:
             reply = yield from self.send(request)
             for found in reply.items:
                 if found is None:
                     continue
                 if is_lock_item(found):
-                    queue.item = LockItem.parse(found) if only_leaves else self.checked_item(found)
-                else:
+                    queue.item = self._for_me(found) if only_leaves else self.checked_item(found)
+                    is_newer = integer(found["format"]) != FORMAT
+                elif not is_newer or found.get("owner") == {"S": self.claim.owner}:
                     queue.take_in(Row.parse(found), self.now)
             queue.to_the_end = reply.last_key is None
             if queue.to_the_end or until(queue):
@@ -126,6 +128,10 @@ class Contender:
         check_permits(self.claim, lock)
         self.last_seen = lock
         return lock
+
+    def _for_me(self, item: Item | None) -> LockItem | None:
+        """Parse the lock item for a renewal, a release or a withdrawal, which do without its format."""
+        return LockItem.parse_for(self.claim.owner, item) if item is not None else None
 
     # Joining.
 
@@ -353,7 +359,7 @@ class Contender:
         if reply.applied or not reply.refused[0]:
             return None
         # Whatever number of permits it has by now: who leaves does not take it.
-        item = LockItem.parse(reply.items[0]) if reply.items[0] is not None else None
+        item = self._for_me(reply.items[0])
         won = None
         if item is not None and (holder := item.holder(self.claim.owner)) is not None:
             won = yield from self.report(item, holder, ticket)
@@ -367,7 +373,7 @@ class Contender:
         for _ in range(_TRIES):
             built = self.now
             reply = yield from self.send(write.renew(self.claim, fencing_token, built, at_least_until_ms))
-            item = LockItem.parse(reply.item) if reply.item is not None else None
+            item = self._for_me(reply.item)
             holder = self._held_with(item, fencing_token)
             if item is None or holder is None:
                 raise LockLost(f"the lock is not held with fencing token {fencing_token} any more")
@@ -430,7 +436,7 @@ class Contender:
         by_ms = finished_at_ms if finished_at_ms is not None else self.now.latest_ms
         reply = yield from self.send(write.release(self.claim, held, releasing, mean_hold_ms, self.now, data_left))
         if not reply.applied:
-            found = LockItem.parse(reply.item) if reply.item is not None else None
+            found = self._for_me(reply.item)
             token = held.fencing_token
             if self._held_with(found, token) is not None:
                 raise InvalidLockRequest("shared", self.claim.shared, "what the grant was claimed with")
@@ -455,6 +461,8 @@ class Contender:
             return Released(held_ms, lease_was_over=False)
         # The condition has found the holder in the item, which is not parsed for three numbers.
         lease_until_ms = integer(was[holder_attribute(held.owner)]["M"]["leaseUntilMs"])
+        if integer(was["format"]) != FORMAT:
+            return Released(held_ms, lease_until_ms <= by_ms)
         return Released(held_ms, lease_until_ms <= by_ms, integer(was["waiting"]), integer(was["fencingToken"]))
 
     def wake_next(self) -> Steps[int]:
@@ -644,7 +652,7 @@ class Contender:
             reply = yield from self.send(write.write_whole_lease(self.claim, holder.fencing_token, until_ms, built))
             until_ms = write.whole_lease_until_ms(self.claim, until_ms, built)
             if not reply.applied:
-                found = LockItem.parse(reply.item) if reply.item is not None else None
+                found = self._for_me(reply.item)
                 held = self._held_with(found, holder.fencing_token)
                 # A retry is refused too if its first attempt was applied. Then the item has our lease.
                 if held is None or held.lease_until_ms != until_ms:
