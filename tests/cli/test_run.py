@@ -231,6 +231,7 @@ def is_signalled_before_its_grant(settings: CommandSettings, entity: str, owner:
         shared=False,
         permits=1,
         data=None,
+        wait_if_closed=False,
         quiet=True,
         conflict_exit_code=75,
         owner=owner,

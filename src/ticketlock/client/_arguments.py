@@ -48,6 +48,7 @@ class Acquisition:
         has_own_identity: whether the client generated its owner, so that no earlier request has used it.
         record_wait_ms: None waits for ever.
         danger_ms: how long before the deadline ``on_danger`` is called; None for a quarter of the lease.
+        waits_if_closed: whether it waits for a lock that an operator has closed.
         heartbeat: whether its lease is renewed in the background.
         on_lost, on_danger, on_wait: the caller's callbacks.
     """
@@ -56,6 +57,7 @@ class Acquisition:
     _: KW_ONLY
     has_own_identity: bool
     record_wait_ms: int | None = None
+    waits_if_closed: bool = False
     danger_ms: int | None = None
     heartbeat: bool = False
     on_lost: Told | None = None
@@ -79,6 +81,7 @@ class AcquireArguments:
     danger: Seconds | None = None
     reentrant: bool = False
     on_wait: Told | None = None
+    wait_if_closed: bool = False
 
 
 class Defaults:
@@ -143,6 +146,7 @@ class Defaults:
                 claim,
                 has_own_identity=asked.owner is None,
                 record_wait_ms=self.wait_ms(asked.record_wait),
+                waits_if_closed=boolean("wait_if_closed", asked.wait_if_closed),
                 danger_ms=None if asked.danger is None else duration_ms("danger", asked.danger, 0, lease_ms),
                 heartbeat=self._heartbeat if asked.heartbeat is None else boolean("heartbeat", asked.heartbeat),
                 on_lost=callback("on_lost", asked.on_lost),

@@ -144,6 +144,7 @@ class LockClient:
         on_danger: Callable[[Lease], object] | None = None,
         danger: Seconds | None = None,
         on_wait: Callable[[Position], object] | None = None,
+        wait_if_closed: bool = False,
         **unknown: Never,
     ) -> Lease:
         """Wait for a lock in arrival order, and hold it.
@@ -168,9 +169,12 @@ class LockClient:
             danger: how long before the end of the lease that is; by default a quarter of the lease. Keep it
                 below half of the lease, at which the heartbeat renews.
             on_wait: called with the position in the queue after each poll that found the lock taken.
+            wait_if_closed: whether to wait for a lock that an operator has closed. Otherwise the first poll that finds
+                it closed ends the wait.
 
         Raises:
-            RecordWaitExceeded: the turn did not come in time; the caller has left the queue.
+            RecordWaitExceeded: the turn did not come in time, or the lock is closed (``is_closed``); the caller has
+                left the queue.
             AlreadyHeld: this thread holds the lock already.
             InvalidLockRequest: an argument is out of its bounds; nothing was written.
             PermitsMismatch, UnsupportedFormat: the lock exists with another limit, or in a newer format.
@@ -192,6 +196,7 @@ class LockClient:
             danger=danger,
             reentrant=reentrant,
             on_wait=on_wait,
+            wait_if_closed=wait_if_closed,
         )
         terms = self._defaults.ask(self._defaults.lock(entity, namespace), asked)
         self._holdings.check_usable()

@@ -335,6 +335,7 @@ class Holdings(Generic[L]):
             jitter=random.random,
             on_wait=terms.on_wait,
             expects_others=expects_others,
+            waits_if_closed=terms.waits_if_closed,
             will_be_woken=partial(self._lines.will_release, line),
         )
         if terms.record_wait_ms is not None:
