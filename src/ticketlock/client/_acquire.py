@@ -338,7 +338,9 @@ class Wait:
     @property
     def following(self) -> Next | None:
         """What a release needs to grant it the lock; None if it is polling, or not known to be the next."""
-        return Next(self.claim, self._seen) if self.sleeps and self._seen is not None and self._seen.is_next else None
+        if not self.sleeps or self._seen is None or not self._seen.is_next:
+            return None
+        return Next(self.claim, self._seen, wakes=self.contender is not None and self.contender.wakes)
 
     def one_has_left(self, *, is_first_now: bool) -> None:
         """Learn that a waiter before it has left the queue without the lock.

@@ -74,6 +74,7 @@ class Contender:
         wakes: whether it wakes the next in line whenever it leaves the lock or the queue.
 
     Attributes:
+        wakes: whether it does.
         last_seen: the lock item as it was last read; None if there was none.
         last_ticket: the last ticket whose row it has sent; None before the first.
     """
@@ -81,7 +82,7 @@ class Contender:
     def __init__(self, claim: Claim, now: Moment, *, wakes: bool = False) -> None:
         self.claim = claim
         self.now = now
-        self._wakes = wakes
+        self.wakes = wakes
         self.last_ticket: int | None = None
         # After a poll a row has at least this much of its lease: a parked waiter may sleep for half a lease.
         self.row_kept_ms = claim.lease_ms * 3 // 4
@@ -146,7 +147,7 @@ class Contender:
         """
         seen = self.last_seen
         place, item = yield from self._join()
-        if self._wakes and seen is not None and seen.permits < item.permits:
+        if self.wakes and seen is not None and seen.permits < item.permits:
             yield from self.wake_next()
         return place, item
 
@@ -258,7 +259,7 @@ class Contender:
             if won_meanwhile is None:
                 raise wait_is_over(found)
             found = won_meanwhile
-        if self._wakes and isinstance(found, Grant) and found.next_may_enter:
+        if self.wakes and isinstance(found, Grant) and found.next_may_enter:
             yield from self.wake_next()
             return self.as_known_now(found)
         return found
@@ -350,7 +351,7 @@ class Contender:
     def withdraw(self, ticket: int) -> Steps[Grant | None]:
         """Leave the queue, and wake the next in line; see ``LockTable.withdraw``."""
         won = yield from self._withdraw(ticket)
-        if self._wakes and won is None:
+        if self.wakes and won is None:
             yield from self.wake_next()
         return won
 
@@ -406,7 +407,7 @@ class Contender:
         """Free the lock, and wake the next in line; see ``free``."""
         released = yield from self.free(held, finished_at_ms, data_left=data_left, releasing=releasing)
         # None: an earlier try freed the lock, and may have failed before it woke a waiter.
-        if self._wakes and released.waiting != 0:
+        if self.wakes and released.waiting != 0:
             yield from self.wake_next()
         return released
 
@@ -472,7 +473,7 @@ class Contender:
             How many were woken. A failure on the way raises nothing: a wake-up is only a hint.
         """
         woken = served = 0
-        if not self._wakes:
+        if not self.wakes:
             return woken
         tried: set[int] = set()
         try:
