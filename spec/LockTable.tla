@@ -44,7 +44,7 @@ Request(op, o) ==
 
 AsIRead(r) == {"KNOWN_FORMAT", "NO_GRANT_SINCE_I_READ", "PERMITS_AS_I_SAW", "NOT_A_HOLDER_YET"} \cup
               IF r.seen = {} THEN {} ELSE {"EXPIRED_HOLDER_AS_SEEN"}
-Creating == {"TakeAtOnce", "MintTicket"}
+Creating == {"TakeAtOnce", "MintTicket", "MintTicketBehind"}
 Grants == {"TakeAtOnce", "TakeOver", "TakePastTheCount", "TakeMyTurn", "HandOver"}
 Transactions == {"TakeMyTurn", "HandOver", "JoinTogether", "Withdraw"}
 OnTheRowAlone == {"PutRow", "ExtendRow", "DeleteMyRow", "DeleteStaleRow"}
@@ -64,7 +64,8 @@ Requires(r) ==
           "A_WAITER_IS_COUNTED", "NOT_A_HOLDER_YET", "ROW_IS_MINE"} \cup
          {IF r.last \in Sharers THEN "ALL_HOLDERS_SHARE" ELSE "NO_HOLDER_SHARES"} \cup
          IF Fits(r.last, r.owner) THEN {"NO_MORE_HOLD_THAN_MAY"} ELSE {"ONE_HOLDS", "NOT_CLOSED"}
-    [] r.op = "MintTicket" -> {"KNOWN_FORMAT", "NOT_A_HOLDER_YET"}
+    [] r.op = "MintTicket" -> {"KNOWN_FORMAT", "NOT_A_HOLDER_YET", "MY_TICKET_IS_THE_LATEST"}
+    [] r.op = "MintTicketBehind" -> {"KNOWN_FORMAT", "NOT_A_HOLDER_YET"}  \* it has read a later time, and leaves it
     [] r.op = "PutRow" -> {"NO_SUCH_ROW"}
     [] r.op = "JoinTogether" -> {"KNOWN_FORMAT", "NO_TICKET_SINCE_I_READ", "NO_SUCH_ROW"}
     [] r.op = "ExtendRow" -> {"ROW_IS_MINE", "ROW_LEASE_GROWS"}
@@ -99,6 +100,7 @@ Holds(c, r) ==  \* whether a condition of a request holds
     [] c = "NOT_A_HOLDER_YET" -> ~isHolding
     [] c = "NO_TICKET_SINCE_I_READ" -> lock.issued = r.issued
     [] c = "NO_GRANT_SINCE_I_READ" -> lock.token = r.token
+    [] c = "MY_TICKET_IS_THE_LATEST" -> lock.at <= r.now
     [] c = "MY_TICKET_IS_NOT_VOID" -> lock.voidUpTo < r.ticket
     [] c = "THE_LAST_HOLDS_WITH_ITS_TOKEN" ->
          r.last \in DOMAIN lock.holders /\ lock.holders[r.last].token = r.lastToken
@@ -148,7 +150,10 @@ NewLock(r, epoch) ==
     [] r.op = "TakeMyTurn" -> Granting([l EXCEPT !.waiting = @ - r.count], r)
     [] r.op = "HandOver" -> Granting(Releasing([l EXCEPT !.waiting = @ - 1], r.last, r.last \in Sharers), r)
     [] r.op = "MintTicket" -> [l EXCEPT !.issued = @ + 1, !.waiting = @ + 1, !.at = r.now]
-    [] r.op = "JoinTogether" -> [l EXCEPT !.issued = @ + 1, !.waiting = @ + r.count, !.at = r.now]
+    [] r.op = "MintTicketBehind" ->
+         [l EXCEPT !.issued = @ + 1, !.waiting = @ + 1, !.at = IF lock = None THEN r.now ELSE @]
+    [] r.op = "JoinTogether" ->
+         [l EXCEPT !.issued = @ + 1, !.waiting = @ + r.count, !.at = IF @ > r.now THEN @ ELSE r.now]
     [] r.op = "Withdraw" -> [l EXCEPT !.waiting = @ - 1]
     [] r.op \in {"Renew", "WriteWholeLease"} ->
          IF r.owner \in DOMAIN l.holders THEN [l EXCEPT !.holders[r.owner].ends = r.ends] ELSE l

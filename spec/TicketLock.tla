@@ -90,9 +90,10 @@ MayMint == lock = None \/ lock.issued < Tickets
 ToAsk(o, v, e) ==
   LET isFirst == me[o].ticket = 0
       isFree == isFirst /\ v.lock # None /\ Room(v, o, e) > 0 /\ Mine(v, o) = {} /\ Live(v, o, e) = {}
+      isLatest == IF v.lock = None THEN TRUE ELSE v.lock.at <= e
       isOld == v.lock # None /\ IsOver(v.lock.at, e)  \* a row of the last ticket would be there by now
   IN  IF ~MayMint THEN {} ELSE
-      {Leased("MintTicket", o, e)}
+      {Leased(IF isLatest THEN "MintTicket" ELSE "MintTicketBehind", o, e)}
       \cup (IF isFirst THEN {Leased("TakeAtOnce", o, e)} ELSE {})
       \cup (IF isFree /\ v.lock.waiting = 0 THEN {AsRead(Leased("TakeOver", o, e), v, e)} ELSE {})
       \cup (IF isFree /\ v.lock.waiting > 0 THEN
@@ -184,7 +185,7 @@ Replied(o, r, isApplied, byTheLock) ==
       hasRow == r.ticket \in DOMAIN rows' /\ rows'[r.ticket].owner = o
   IN
   CASE r.op \in Grants \ {"HandOver"} -> IF isApplied THEN Granted(k, lock'.token, r.ends) ELSE k
-    [] r.op = "MintTicket" ->
+    [] r.op \in {"MintTicket", "MintTicketBehind"} ->
          IF isApplied THEN [k EXCEPT !.pc = "minted", !.ticket = lock'.issued, !.ends = r.now] ELSE k
     [] r.op = "PutRow" -> IF hasRow THEN Waits(k, r.ticket) ELSE [k EXCEPT !.ends = LongOver]
     [] r.op = "JoinTogether" -> IF hasRow THEN Waits(k, r.ticket) ELSE k
@@ -263,7 +264,7 @@ ApplySlowly(o) ==  \* the service has decided a transaction, and has not applied
   /\ UNCHANGED late
 Applied == torn # None /\ ~torn.isRead /\ torn' = None /\ UNCHANGED <<lock, rows, me, late, faults, past>>
 TimeToLive ==  \* weeks after every lease has ended
-  /\ lock # None /\ Once("ttl") /\ lock' = None
+  /\ lock # None /\ Once("ttl") /\ lock' = None /\ lock.at < 0
   /\ \A h \in DOMAIN lock.holders : lock.holders[h].ends = LongOver
   /\ \A t \in DOMAIN rows : rows[t].ends = LongOver
   /\ UNCHANGED <<rows, me, late, torn, past>>
@@ -316,6 +317,8 @@ Exclusion == \/ Relying \subseteq Sharers /\ Cardinality(Relying) <= MostShared
              \/ Relying \cap Sharers = {} /\ Cardinality(Relying) <= Permits
 NoHolderEvicted == \A o \in Relying : o \in Holding(lock) /\ lock.holders[o].token = me[o].token
 NoRowEvicted == ~past.isEvicted
+NoFreshTicketVoid ==  \* whose row is in time, and may be on its way
+  \A o \in Owners : me[o].pc = "minted" /\ me[o].ends >= 0 /\ lock # None => lock.voidUpTo < me[o].ticket
 NoOvertaking == \A t \in DOMAIN rows : past.overtaken[t] <= 1
 IsLeaving(o) == IF me[o].ask = None THEN FALSE ELSE me[o].ask.op = "Withdraw"
 InTheQueue == {t \in Waiting : past.overtaken[t] >= 0 /\ ~IsLeaving(rows[t].owner)}  \* and whose row has never expired

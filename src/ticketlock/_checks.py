@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, ParamSpec, TypeVar, cast
 
+from ticketlock._names import allowed_instead, text_of
 from ticketlock.errors import InvalidLockRequest, InvalidUnitRequest, TicketLockError, all_at_once
 
 P = ParamSpec("P")
@@ -41,7 +42,7 @@ class Refusals:
 
 
 def text(field: str, value: Any, max_bytes: int, refused: RefusalType = InvalidLockRequest) -> str:
-    """Check that ``value`` is 1 to ``max_bytes`` bytes of valid UTF-8 text.
+    """Check that ``value`` is 1 to ``max_bytes`` bytes of valid UTF-8 text; returns it as a ``str`` of no subclass.
 
     Raises:
         refused: it is not; names the field.
@@ -53,13 +54,26 @@ def text(field: str, value: Any, max_bytes: int, refused: RefusalType = InvalidL
         except UnicodeEncodeError:
             raise refused(field, value, _allowed_text(max_bytes)) from None
         if 1 <= size <= max_bytes:
-            return value
+            # A member of a (str, Enum) is equal to its value, and has another hash.
+            return str.__str__(value)
         has = f" (this has {size:,})"
     raise refused(field, value, _allowed_text(max_bytes) + has)
 
 
 def _allowed_text(max_bytes: int) -> str:
     return f"text of 1 to {max_bytes:,} bytes in UTF-8"
+
+
+def name_text(field: str, value: Any, max_bytes: int, refused: RefusalType = InvalidLockRequest) -> str:
+    """Check that ``value`` is a name, and return its text, of 1 to ``max_bytes`` bytes.
+
+    Raises:
+        refused: it is not; names the field, and says what to write instead.
+    """
+    found = text_of(value)
+    if found is None:
+        raise refused(field, value, allowed_instead(value, f" of 1 to {max_bytes:,} bytes in UTF-8"))
+    return text(field, found, max_bytes, refused)
 
 
 def whole_number(field: str, value: Any, least: int, most: int, refused: RefusalType = InvalidLockRequest) -> int:

@@ -7,17 +7,17 @@ import functools
 import inspect
 import re
 import string
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Generator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from ticketlock._names import NAMES, AnyName, allowed_instead, like_a_template, plain
 from ticketlock.errors import TicketLockError
 
-CallKey = str | Callable[..., str | int]
+CallKey = str | Callable[..., AnyName]
 
-_KEYS = "text or a whole number"
 _DEEPEST = 50
 
 
@@ -51,7 +51,7 @@ class Decorator:
             allowed = f'a key: write @{self.name}("order-{{order_id}}"), with the name of a parameter'
             raise self.refused(self.key, _name_of(key), allowed)
         if any(inspect.iscoroutinefunction(each) for each in _called(key)):
-            raise self.refused(self.key, _name_of(key), f"a plain function that returns {_KEYS}, not a coroutine")
+            raise self.refused(self.key, _name_of(key), f"a plain function that returns {NAMES}, not a coroutine")
 
     def check_begins_at_once(self, function: Callable[..., Any]) -> None:
         """Refuse a function whose work begins only after its call."""
@@ -174,29 +174,30 @@ class KeyOf:
             bound.apply_defaults()
             return _Template(self._decorator).vformat(self._key, (), bound.arguments)
         key = self._key(*args, **kwargs)
-        plain = _plain(key)
-        if plain is None:
+        found = plain(key)
+        if found is None:
             _discard(key)
-            raise self._decorator.refused(self._decorator.key, key, f"{_KEYS}, of {_name_of(self._key)}")
-        return plain if isinstance(plain, str) else self._digits(plain)
+            allowed = allowed_instead(key, f", of {_name_of(self._key)}")
+            raise self._decorator.refused(self._decorator.key, key, allowed)
+        return str(found)
 
     def _check_template(self, template: str, parameters: list[str], function: str) -> None:
         try:
             names = list(_names_in(template))
         except ValueError as error:
             raise self._decorator.refused(self._decorator.key, template, f"a template ({error})") from None
+        of = f"parameters of {function}: {', '.join(parameters) or 'it has none'}"
         for name in names:
             if name not in parameters:
-                allowed = f"parameters of {function}: {', '.join(parameters) or 'it has none'}; {{{name}}} is none"
+                raise self._decorator.refused(self._decorator.key, template, f"{of}; {{{name}}} is none")
+        for constant in _constants_in(template):
+            placeholder = like_a_template(constant) or (None if names else _like_a_path(constant, parameters))
+            if placeholder is not None:
+                allowed = (
+                    f'{of}, each in single braces as in "order-{{order_id}}"; {placeholder} is the same text in '
+                    "each call; where that is meant, a function that returns it"
+                )
                 raise self._decorator.refused(self._decorator.key, template, allowed)
-
-    def _digits(self, number: int) -> str:
-        try:
-            return str(number)
-        except ValueError as error:
-            # Python does not write numbers of more than some thousand digits.
-            allowed = f"a whole number that can be written ({error})"
-            raise self._decorator.refused(self._decorator.key, number, allowed) from None
 
 
 def _names_in(template: str) -> Iterator[str]:
@@ -206,8 +207,25 @@ def _names_in(template: str) -> Iterator[str]:
             yield from _names_in(specification or "")
 
 
+def _constants_in(template: str) -> Iterator[str]:
+    """The texts of a template between its fields, as a call would get them."""
+    text = ""
+    for literal, field, *_ in string.Formatter().parse(template):
+        text += literal
+        if field is not None:
+            yield text
+            text = ""
+    yield text
+
+
+def _like_a_path(constant: str, parameters: Collection[str]) -> str | None:
+    """The constant if it names a parameter, or what is in it, as an expression would."""
+    root = re.split(r"[.\[]", constant.removeprefix("."), maxsplit=1)[0]
+    return constant if root in parameters else None
+
+
 class _Template(string.Formatter):
-    """Fills in text and whole numbers only: the text form of any other object may differ from call to call."""
+    """Fills in names only: the text form of any other object may differ from call to call."""
 
     def __init__(self, decorator: Decorator) -> None:
         super().__init__()
@@ -220,27 +238,18 @@ class _Template(string.Formatter):
         try:
             value, used = super().get_field(field_name, args, kwargs)
         except (LookupError, AttributeError, TypeError, ValueError) as error:
-            raise self._refused(field_name, f"{type(error).__name__}: {error}", _KEYS) from error
-        plain = _plain(value)
-        if plain is None:
-            allowed = f"{_KEYS}; name one in it, such as {{{field_name}.id}}, or give a function as key"
-            raise self._refused(field_name, value, allowed)
-        return plain, used
+            raise self._refused(field_name, f"{type(error).__name__}: {error}", NAMES) from error
+        found = plain(value)
+        if found is None:
+            other = f"name one in it, such as {{{field_name}.id}}, or give a function as key"
+            raise self._refused(field_name, value, allowed_instead(value, otherwise=other))
+        return found, used
 
     def format_field(self, value: Any, format_spec: str) -> Any:
         try:
             return super().format_field(value, format_spec)
         except ValueError as error:
             raise self._refused(f":{format_spec}", value, f"a valid format for it ({error})") from None
-
-
-def _plain(key: Any) -> str | int | None:
-    """A key as it is compared, without its class's own text form, such as an Enum's; None if it is not a valid key."""
-    if isinstance(key, str):
-        return str.__str__(key)
-    if isinstance(key, int) and not isinstance(key, bool):
-        return int(key)
-    return None
 
 
 def _name_of(function: Any) -> str:

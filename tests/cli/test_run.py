@@ -124,7 +124,7 @@ def test_a_wait_that_ends_leaves_the_queue_with_a_given_exit_code(
 
 def test_a_closed_lock_is_reported_as_closed(command: Command, locks: LockClient, entity: str) -> None:
     locks.table.set_limit(locks.lock(entity), 0)
-    ended = command.run("run", entity, "--wait", "500ms", "--", "true")
+    ended = command.run("run", entity, "--wait", "forever", "--", "true")
     assert ended.exit_code == 75
     assert ended.err.endswith("closed: an operator has set its limit to 0\n")
 
@@ -231,6 +231,7 @@ def is_signalled_before_its_grant(settings: CommandSettings, entity: str, owner:
         shared=False,
         permits=1,
         data=None,
+        wait_if_closed=False,
         quiet=True,
         conflict_exit_code=75,
         owner=owner,

@@ -19,10 +19,12 @@ from ticketlock.cli._advice import unit_step
 from ticketlock.cli._local import serving
 from ticketlock.cli._reading import URGENT, TableReader
 from ticketlock.cli._settings import CommandSettings
+from ticketlock.cli._show import list_table, read_list
 from ticketlock.cli._top import Top
 from ticketlock.cli._units import Desk
 from ticketlock.cli._units_reports import ListedUnit
 from ticketlock.cli._watching import watch
+from ticketlock.locks._items import lock_key
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.units import OpenUnit, Outcome
 
@@ -84,6 +86,29 @@ def test_a_frame_fits_the_terminal_and_says_what_it_leaves_out(
         f"… {number} more {what}" for what, number in left_out.items() if number
     ]
     assert all(shown[what] for what, number in (("locks", busy), ("units", units)) if number)
+
+
+def test_a_lock_of_a_newer_format_is_one_line_and_hides_no_other() -> None:
+    memory = MemoryDynamoDB()
+    with LockClient("locks", client=memory.client) as locks:
+        for entity in ("newer", "order-42"):
+            waits(locks, entity)
+        memory.client.update_item(
+            TableName="locks",
+            Key=lock_key(LockName("newer")),
+            UpdateExpression="SET #format = :newer REMOVE waiting",
+            ExpressionAttributeNames={"#format": "format"},
+            ExpressionAttributeValues={":newer": {"N": "2"}},
+        )
+        top = a_top(locks)
+        reading = top.reader.read(whole=2)
+        lines = printed(top.report(reading, 20), 80)
+        assert [" ".join(line.split()[:3]) for line in lines if "format" in line] == ["newer newer format"]
+        assert any(line.startswith("order-42") for line in lines)
+        told = {each["entity"]: (each["verdict"], each["next"]) for each in top.to_json(reading)["locks"]}
+        assert told == {"newer": ("newer format", "upgrade"), "order-42": ("granted", "nothing")}
+        shown = printed(list_table(read_list(locks.table, None, "", busy=True)), 120)
+        assert ["newer format" in line for line in shown if "order-42" in line or "newer" in line] == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,10 @@ import asyncio
 import enum
 import functools
 import re
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -163,9 +165,13 @@ def entity_of(moved: Moved, locks: LockClient) -> Call:
         ("level-{order}", Level.HIGH, "level-3"),
         ("{{{order}}}", "a", "{a}"),
         ("order-42", object(), "order-42"),
+        (lambda order: order, Decimal("42.0"), "42"),
+        ("order-{order:05d}", Decimal(42), "order-00042"),
+        (lambda order: order, uuid.UUID(int=42), "00000000-0000-0000-0000-00000000002a"),
+        ("order-{order[id]}", {"id": uuid.UUID(int=42)}, "order-00000000-0000-0000-0000-00000000002a"),
     ],
 )
-def test_a_key_is_text_or_a_whole_number(entity_of: Call, key: Any, given: Any, entity: str) -> None:
+def test_a_key_is_a_name_as_of_acquire(entity_of: Call, key: Any, given: Any, entity: str) -> None:
     assert entity_of(key, given) == [entity]
 
 
@@ -188,7 +194,7 @@ def test_a_key_that_is_neither_a_template_nor_a_plain_function_is_refused_at_onc
         locks.serialized(key)
 
 
-NO_KEYS: list[Any] = [Order(), None, True, 42.0, b"order-42", ("order", 42)]
+NO_KEYS: list[Any] = [Order(), None, True, 42.0, b"order-42", ("order", 42), Decimal("4.2"), Decimal("NaN")]
 LONG = 10**5_000  # Python refuses to write it.
 
 
@@ -216,6 +222,43 @@ def test_any_other_key_is_refused_and_no_request_is_sent(moved: Moved, entity_of
     with pytest.raises(InvalidLockRequest):
         entity_of(key, given)
     assert moved.memory.sent == []
+
+
+CONSTANTS = [
+    ("order-{{order_id}}", "{order_id}"),
+    ("{{ order_id }}", "{ order_id }"),
+    ("{order_id}/{{item}}", "{item}"),
+    ("${{order_id}}", "{order_id}"),
+    ("$.order_id", "$."),
+    ("order-$.order_id", "$."),
+    ("order-$order_id", "$o"),
+    ("order-%s", "%s"),
+    ("order-%(order_id)s", "%(order_id)s"),
+    ("order-<order_id>", "<order_id>"),
+    ("/orders/:order_id", "/:order_id"),
+    ("order_id", "order_id"),
+    ("order_id.value", "order_id.value"),
+    ("order_id['id']", "order_id['id']"),
+]
+
+
+@pytest.mark.parametrize(("template", "constant"), CONSTANTS)
+def test_a_placeholder_of_another_language_would_be_the_same_in_each_call_and_is_refused_at_once(
+    locks: LockClient, template: str, constant: str
+) -> None:
+    def work(order_id: str) -> None: ...
+
+    with pytest.raises(InvalidLockRequest, match=re.escape(f"; {constant} is the same text in each call")):
+        decorated(locks, work, template)
+
+
+@pytest.mark.parametrize(
+    "template", ["order-42", "nightly", "{order_id}.order_id", "US$5", "#{order_id}", "orders", "5%"]
+)
+def test_any_other_text_is_a_key(locks: LockClient, template: str) -> None:
+    def work(order_id: str) -> None: ...
+
+    assert callable(decorated(locks, work, template))
 
 
 @pytest.mark.parametrize(

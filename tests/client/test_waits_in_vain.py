@@ -24,9 +24,11 @@ from ticketlock import (
     RequestNotApplied,
     TableError,
     TableRefused,
+    UnsupportedFormat,
 )
 from ticketlock.client._acquire import Pace, PaceBounds, Wait, _next_poll, acquire, leave
 from ticketlock.locks._hand_over import Next, release_to
+from ticketlock.locks._items import lock_key
 from ticketlock.locks._protocol import Contender
 from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB, Sent
 from ticketlock.wire._requests import Pause
@@ -40,7 +42,7 @@ def wait(me: Contender, record_wait_ms: int | None = None) -> Wait:
 def test_on_wait_gets_the_holders_and_whether_the_lock_is_closed(moved: Moved, entity: str) -> None:
     seen: list[Position] = []
     lease = moved.client().acquire(entity, owner="build-7")
-    waiting = meanwhile(lambda: moved.client().acquire(entity, on_wait=seen.append))
+    waiting = meanwhile(lambda: moved.client().acquire(entity, on_wait=seen.append, wait_if_closed=True))
     until(lambda: seen, "a poll")
     assert [holder.owner for holder in seen[-1].holders] == ["build-7"]
     assert not seen[-1].is_closed
@@ -50,6 +52,92 @@ def test_on_wait_gets_the_holders_and_whether_the_lock_is_closed(moved: Moved, e
         until(lambda: seen[-1].is_closed, "a poll of a closed lock")
         moved.table.unset_limit(LockName(entity))
         outcome(waiting).release()
+
+
+@pytest.mark.parametrize("record_wait", [math.inf, 300])
+@pytest.mark.parametrize("is_held", [False, True])
+def test_a_closed_lock_is_told_by_the_first_poll_and_leaves_nothing(
+    moved: Moved, entity: str, record_wait: float, is_held: bool
+) -> None:
+    polls: list[Position] = []
+    lease = moved.client().acquire(entity, owner="build-7")
+    if not is_held:
+        lease.release()
+    moved.table.set_limit(LockName(entity), 0)
+    with pytest.raises(RecordWaitExceeded, match="closed: an operator has set its limit to 0") as told:
+        moved.client().acquire(entity, record_wait=record_wait, on_wait=polls.append)
+    assert told.value.is_closed
+    assert [owner for owner, *_ in told.value.holders] == ["build-7"] * is_held
+    assert [each.is_closed for each in polls] == [True]
+    state = moved.table.inspect(LockName(entity))
+    assert state.item is not None
+    assert (state.item.waiting, state.rows) == (0, ())
+    if is_held:
+        lease.release()
+
+
+def test_a_lock_that_is_closed_meanwhile_ends_the_wait_by_the_next_poll(moved: Moved, entity: str) -> None:
+    polls: list[Position] = []
+    lease = moved.client().acquire(entity)
+    waiting = meanwhile(lambda: moved.client().acquire(entity, record_wait=math.inf, on_wait=polls.append))
+    until(lambda: polls, "a poll")
+    moved.table.set_limit(LockName(entity), 0)
+    with moved.time_flies(), pytest.raises(RecordWaitExceeded, match="closed"):
+        outcome(waiting)
+    lease.release()
+
+
+def test_polls_that_are_refused_are_logged_once_and_the_refusal_is_raised_in_the_end(
+    moved: Moved, entity: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    polls: list[Position] = []
+    lease = moved.client(lease=600).acquire(entity)
+    waiting = meanwhile(lambda: moved.client().acquire(entity, record_wait=30, on_wait=polls.append))
+    until(lambda: polls, "a poll")
+    denied = moved.memory.outage(Fault.ACCESS_DENIED.on("Query"))
+    with denied, moved.time_flies(), pytest.raises(TableRefused, match="AccessDenied"):
+        outcome(waiting)
+    warnings = [each.getMessage() for each in caplog.records if "are refused" in each.getMessage()]
+    assert len(warnings) == 1
+    assert entity in warnings[0]
+    # It has left the queue.
+    assert moved.table.inspect(LockName(entity)).rows == ()
+    lease.release()
+
+
+def test_polls_that_were_refused_for_a_while_say_nothing_in_the_end(moved: Moved, entity: str) -> None:
+    polls: list[Position] = []
+    lease = moved.client(lease=600).acquire(entity)
+    waiting = meanwhile(lambda: moved.client().acquire(entity, record_wait=30, on_wait=polls.append))
+    until(lambda: polls, "a poll")
+    moved.memory.faults.extend([Fault.ACCESS_DENIED.on("Query")] * 3)
+    with moved.time_flies(), pytest.raises(RecordWaitExceeded):
+        outcome(waiting)
+    lease.release()
+
+
+@pytest.mark.leaves_a_promise_broken("no version that we have can read the lock item", error=UnsupportedFormat)
+def test_a_newer_version_that_uses_the_lock_ends_a_wait_which_leaves_the_queue_and_no_hold(
+    moved: Moved, entity: str
+) -> None:
+    lease = moved.client(heartbeat=False).acquire(entity)
+    key = lock_key(LockName(entity))
+    polls: list[Position] = []
+    waiting = meanwhile(lambda: moved.client().acquire(entity, on_wait=polls.append))
+    until(lambda: polls, "a poll")
+    moved.memory.client.update_item(
+        TableName=moved.table.table_name,
+        Key=key,
+        UpdateExpression="SET #format = :newer",
+        ExpressionAttributeNames={"#format": "format"},
+        ExpressionAttributeValues={":newer": {"N": "2"}},
+    )
+    with moved.time_flies(), pytest.raises(UnsupportedFormat):
+        outcome(waiting)
+    lease.renew()
+    lease.release()
+    (left,) = moved.memory.items()
+    assert (left["sk"], left["waiting"], left["held"]) == (key["sk"], {"N": "0"}, {"N": "0"})
 
 
 def test_the_clients_on_wait_is_that_of_acquisitions_without_one_and_learns_for_how_long_they_have_waited(

@@ -1,10 +1,13 @@
 """The arguments of a client and an acquisition: each is accepted, or refused by name, and then nothing is written."""
 
 import asyncio
+import enum
 import math
 import pickle
+import uuid
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 from datetime import timedelta
+from decimal import Decimal
 from functools import partial
 from inspect import Parameter, signature
 from typing import Any
@@ -127,12 +130,29 @@ def test_a_callback_whose_result_would_have_to_be_awaited_is_logged(
     made[0].close()
 
 
-def test_a_whole_number_is_the_entity_of_its_digits(moved: Moved) -> None:
+class Tea(int, enum.Enum):
+    GREEN = 42
+
+
+@pytest.mark.parametrize("entity", [42, Tea.GREEN, Decimal("42.0")])
+def test_a_whole_number_is_the_entity_of_its_digits(moved: Moved, entity: Any) -> None:
     locks = moved.client()
-    lease = locks.acquire(42)
+    lease = locks.acquire(entity)
     assert lease.lock == LockName("42")
     assert moved.client().try_acquire("42") is None
     lease.release()
+    with locks.acquire_all([entity, uuid.UUID(int=42)]) as both:
+        assert [each.lock.entity for each in both.leases] == ["00000000-0000-0000-0000-00000000002a", "42"]
+
+
+class Owner(enum.StrEnum):
+    IMPORT = "import"
+
+
+def test_an_owner_of_an_enum_is_its_value(moved: Moved) -> None:
+    lease = moved.client().acquire("order-42", owner=Owner.IMPORT)
+    assert moved.client().resume("order-42", "import").fencing_token == lease.fencing_token
+    assert type(lease.owner) is str
 
 
 @pytest.mark.parametrize(
@@ -236,7 +256,10 @@ def test_a_lock_is_not_resumed_with_a_heartbeat_that_is_neither_true_nor_false(
     assert moved.memory.sent == []
 
 
-@pytest.mark.parametrize("wrong", [None, 42, "order-42", LockName("order-42"), [], ["a", "a"], [None], ["a", True]])
+NO_LISTS: list[Any] = [None, 42, "order-42", LockName("order-42"), b"ab", bytearray(b"ab"), memoryview(b"ab"), {"a": 1}]
+
+
+@pytest.mark.parametrize("wrong", [*NO_LISTS, [], ["a", "a"], [42, "42"], [None], ["a", True], [b"a", b"b"]], ids=repr)
 def test_several_locks_are_refused_unless_they_are_a_list_of_different_entities_and_nothing_is_sent(
     moved: Moved, wrong: Any
 ) -> None:

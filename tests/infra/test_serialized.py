@@ -4,7 +4,7 @@ import json
 from functools import reduce
 
 import pytest
-from aws_cdk import App, CfnParameter, Duration, Stack
+from aws_cdk import App, Aws, CfnParameter, Duration, Stack
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Annotations, Match
@@ -407,11 +407,13 @@ def test_a_machine_may_be_in_another_stack(outdir):
     assert "Orders" not in needed["Locks"]
 
 
-def warnings_of(stack, *entities):
-    """What the synthesis of a machine with a fragment for each entity warns of, by entity."""
+def warnings_of(stack, *entities, field="entity"):
+    """What the synthesis of a machine with a fragment for each entity warns of, by entity; or for another field."""
     lock = TicketLock(stack, "Lock")
     fragments = [
-        lock.serialize(stack, f"Payment{number}", sfn.Pass(stack, f"Charge{number}"), entity=entity)
+        lock.serialize(
+            stack, f"Payment{number}", sfn.Pass(stack, f"Charge{number}"), **{"entity": "$.id", field: entity}
+        )
         for number, entity in enumerate(entities)
     ]
     attached(lock, stack, reduce(sfn.Chain.next, fragments[1:], sfn.Chain.start(fragments[0])))
@@ -423,12 +425,56 @@ def warnings_of(stack, *entities):
 
 def test_an_entity_like_a_path_without_its_root_brings_a_warning(stack):
     entities = ["order.id", "detail.order_id", "orders[0].id", "orders[0]"]
+    entities += ["order['id']", 'order["id"]', "['id']", ".id", "@.id", "id", "order_id", "orderId"]
     warnings = warnings_of(stack, *entities)
     assert list(warnings) == entities
     assert "$.order.id, or {% $states.input.order.id %}" in warnings["order.id"]
+    assert "$['id'], or {% $states.input['id'] %}" in warnings["['id']"]
+
+
+TEMPLATES = {
+    "order-{order_id}": "{order_id}",
+    "{order_id}": "{order_id}",
+    "{{ order.id }}": "{{",
+    "${id}": "{id}",
+    "order-${id}": "{id}",
+    "$(id)": "$(",
+    "order-$.id": "$.",
+    "order-$id": "$i",
+    "$states.input.id": "$s",
+    "{% $states.input.id": "{%",
+    "order-{% $states.input.id %}": "{%",
+    " {% $states.input.id %}": "{%",
+    "order-States.Format('{}', $.id)": "States.Format(",
+    "order-%s": "%s",
+    "order-%(id)s": "%(id)s",
+    "<id>": "<id>",
+    "/orders/:id": "/:id",
+    f"{Aws.STACK_NAME}-{{id}}": "{id}",
+}
+
+
+def test_an_entity_like_a_template_brings_a_warning(stack):
+    warnings = warnings_of(stack, *TEMPLATES)
+    assert list(warnings) == list(TEMPLATES)
+    assert all(
+        f"; {TEMPLATES[entity]} in it is not replaced: write $.order.id" in warnings[entity] for entity in warnings
+    )
+
+
+def test_a_namespace_like_a_template_brings_a_warning(stack):
+    namespaces = ["tenant-{tenant}", "prod.eu", "$.tenant"]
+    assert list(warnings_of(stack, *namespaces, field="namespace")) == namespaces[:1]
+
+
+def test_a_path_within_other_text_fails_the_synthesis(stack):
+    lock = TicketLock(stack, "Lock")
+    entity = f"order-{sfn.JsonPath.string_at('$.id')}"
+    with pytest.raises(RuntimeError, match="cannot concatenate"):
+        machine(stack, chain=lock.serialize(stack, "Pay", sfn.Pass(stack, "Charge"), entity=entity))
 
 
 def test_no_other_entity_brings_one(stack):
-    texts = ["the-warehouse", "partner-7", "nightly", "v1.2", "order-42.pdf"]
+    texts = ["the-warehouse", "partner-7", "nightly", "v1.2", "order-42.pdf", "grid", Aws.STACK_NAME]
     paths = ["$.order.id", "$$.Execution.Input.order", "States.Format('{}', $.id)", "{% $states.input.order.id %}"]
     assert warnings_of(stack, *texts, *paths, sfn.JsonPath.string_at("$.order.id")) == {}

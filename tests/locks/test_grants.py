@@ -139,15 +139,83 @@ def test_another_number_of_permits_is_refused_and_writes_nothing(alice: Process,
 @pytest.mark.leaves_a_promise_broken("no version that we have can read the lock item", error=UnsupportedFormat)
 def test_a_newer_data_format_is_refused_by_name(world: World, alice: Process, bob: Process, lock: LockName) -> None:
     alice.granted(alice.claim(lock))
-    alice.client.update_item(
+    raise_the_format(world, alice, lock)
+    with pytest.raises(UnsupportedFormat, match="format 2"):
+        bob.take(bob.claim(lock))
+
+
+def raise_the_format(world: World, process: Process, lock: LockName) -> None:
+    process.client.update_item(
         TableName=world.engine.table_name,
         Key=lock_key(lock),
-        UpdateExpression="SET #format = :newer",
+        UpdateExpression="SET #format = :newer REMOVE nowServing",
         ExpressionAttributeNames={"#format": "format"},
         ExpressionAttributeValues={":newer": {"N": "2"}},
     )
-    with pytest.raises(UnsupportedFormat, match="format 2"):
-        bob.take(bob.claim(lock))
+
+
+NEWER = pytest.mark.leaves_a_promise_broken("no version that we have can read the lock item", error=UnsupportedFormat)
+
+
+@NEWER
+def test_who_holds_a_lock_of_a_newer_format_renews_and_releases_it(
+    world: World, alice: Process, bob: Process, lock: LockName
+) -> None:
+    claim = alice.claim(lock)
+    held = alice.granted(claim)
+    raise_the_format(world, alice, lock)
+    renewed = alice.table.renew(claim, held.fencing_token)
+    assert renewed.lease_until_ms >= held.lease_until_ms
+    alice.table.set_data(claim, held.fencing_token, "step 2")
+    # Another process of the same owner.
+    _, resumed = bob.table.resume(lock, claim.owner, claim.lease_ms)
+    assert resumed.fencing_token == held.fencing_token
+    for _ in range(2):
+        # The first reply may be lost.
+        alice.table.release(claim, resumed)
+    with pytest.raises(LockLost):
+        alice.table.renew(claim, held.fencing_token)
+    stored = alice.client.get_item(TableName=world.engine.table_name, Key=lock_key(lock))["Item"]
+    assert stored["held"] == {"N": "0"}
+    assert stored["format"] == {"N": "2"}
+
+
+@NEWER
+def test_a_lock_of_a_newer_format_is_released_by_its_owner_in_another_process(
+    world: World, alice: Process, bob: Process, lock: LockName
+) -> None:
+    claim = alice.claim(lock)
+    alice.granted(claim)
+    raise_the_format(world, alice, lock)
+    bob.table.release_as(lock, claim.owner)
+    with pytest.raises(LockLost):
+        bob.table.release_as(lock, claim.owner)
+
+
+@NEWER
+def test_who_waits_for_a_lock_of_a_newer_format_leaves_the_queue(
+    world: World, alice: Process, bob: Process, lock: LockName
+) -> None:
+    alice.granted(alice.claim(lock))
+    claim = bob.claim(lock)
+    seen = bob.take(claim)
+    assert isinstance(seen, Position)
+    raise_the_format(world, alice, lock)
+    assert bob.table.withdraw(claim, seen.place.ticket) is None
+    stored = alice.client.get_item(TableName=world.engine.table_name, Key=lock_key(lock))["Item"]
+    assert stored["waiting"] == {"N": "0"}
+    assert "Item" not in alice.client.get_item(TableName=world.engine.table_name, Key=row_key(lock, seen.place.ticket))
+
+
+@NEWER
+def test_a_newer_lock_does_not_hide_the_others_of_a_list(world: World, alice: Process, lock: LockName) -> None:
+    alice.granted(alice.claim(lock))
+    raise_the_format(world, alice, lock)
+    alice.client.update_item(
+        TableName=world.engine.table_name, Key=lock_key(lock), UpdateExpression="REMOVE permits, waiting, heldShared"
+    )
+    (found,) = [each for each in alice.table.list_locks() if each.lock == lock]
+    assert found.held == 1
 
 
 @pytest.mark.parametrize("record_wait_ms", [float("inf"), -1, "60", True, 1.5])

@@ -4,12 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.step_functions import Callback, TaskService
 from kit.world import Process
 from locks.waiting_line import Held, counts, holds, item_of, waits
 
 from ticketlock import Claim, Grant, InvalidLockRequest, LockLost, LockName, Place, Position
 from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError
-from ticketlock.locks._hand_over import Next, release_to, take_handed
+from ticketlock.locks._hand_over import Next, await_wake_up, release_to, take_handed
 from ticketlock.locks._items import LockItem, Session
 from ticketlock.locks._outcomes import Hold, Released, Releasing
 from ticketlock.locks._protocol import Contender
@@ -155,6 +156,25 @@ def test_a_reader_that_is_granted_the_lock_wakes_the_readers_behind_it(
     taken = bob.table.run(lambda now: take_handed(Waking(waiting, now, wakes=True), following.seen, handed))
     assert taken is not None
     assert woken == [waiting]
+
+
+@pytest.mark.parametrize("wakes", [False, True], ids=["nobody", "itself"])
+def test_a_reader_whose_client_wakes_nobody_leaves_that_to_the_release_that_grants_it_the_lock(
+    alice: Process, bob: Process, carol: Process, held: Held, lock: LockName, wakes: bool
+) -> None:
+    following = next_in_line(bob, bob.claim(lock, shared=True))
+    parked = carol.claim(lock, shared=True, session=Session("execution", "parked"))
+    service = TaskService()
+    place = carol.queued(parked).place
+
+    def park(me: Contender) -> Steps[Position | None]:
+        return await_wake_up(me, place, Session("execution", "parked"), "token", 0, lambda _: True)
+
+    Callback(carol, parked, park, service).run()
+    following = replace(following, wakes=wakes)
+    Callback(alice, held.claim, lambda me: release_to(me, held.grant, following), service).run()
+    assert service.answered == ([] if wakes else ["token"])
+    assert isinstance(carol.table.check_turn(parked, place, None), Grant)
 
 
 def test_a_release_that_grants_the_lock_is_not_repeated_until_the_lease_that_it_writes_is_over(

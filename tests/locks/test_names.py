@@ -1,7 +1,12 @@
 """The names of locks and the arguments of a claim: what is accepted, and how others are refused."""
 
+import datetime
+import enum
 import math
+import numbers
+import re
 import uuid
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -13,6 +18,7 @@ from ticketlock.locks._items import record_wait_ms
 from ticketlock.locks._modes import MAX_HOLDERS
 from ticketlock.locks._outcomes import MAX_LEASE_MS, MIN_LEASE_MS
 
+ID = uuid.UUID("0a1b2c3d-0000-4000-8000-00000000002a")
 NAMESPACES = ["a", "ab", "a-b", "a.b", "a b", "a!", "default"]
 ENTITIES = [
     "order/42",
@@ -48,6 +54,104 @@ def test_names_are_not_normalised(world: World) -> None:
     namespace = uuid.uuid4().hex
     for entity in ("e", "E", "e ", "é", "e\u0301", "E\u0301"):
         holds(world.process(), LockName(entity, namespace))
+
+
+class Tea(int, enum.Enum):
+    GREEN = 42
+
+
+class Level(enum.IntEnum):
+    HIGH = 42
+
+
+class Order(str, enum.Enum):  # noqa: UP042  # its hash is not that of its value
+    FIRST = "42"
+
+
+class Kind(enum.Enum):
+    FIRST = "42"
+
+
+class Wide(int):
+    """As a database's driver may have: its own text form is not its digits."""
+
+    def __str__(self) -> str:
+        return f"Wide({int(self)})"
+
+    def __index__(self) -> int:
+        return 7
+
+    __int__ = __index__
+
+
+class OfNumpy:
+    """An int of numpy is no int of Python."""
+
+    def __index__(self) -> int:
+        return 42
+
+
+numbers.Integral.register(OfNumpy)
+
+
+@pytest.mark.parametrize(
+    "entity",
+    [
+        42,
+        Tea.GREEN,
+        Level.HIGH,
+        Order.FIRST,
+        Wide(42),
+        OfNumpy(),
+        Decimal("42"),
+        Decimal("42.00"),
+        Decimal("4.2E+1"),
+        Decimal("0.42E+2"),
+    ],
+    ids=lambda entity: f"{type(entity).__name__}-{entity!r}" if not isinstance(entity, OfNumpy) else "OfNumpy",
+)
+def test_equal_numbers_and_their_digits_name_one_entity(entity: Any) -> None:
+    lock = LockName(entity)
+    assert type(lock.entity) is str
+    assert (lock, hash(lock)) == (LockName("42"), hash(LockName("42")))
+
+
+@pytest.mark.parametrize("entity", [ID, str(ID), uuid.UUID(ID.hex), uuid.UUID(f"{{{str(ID).upper()}}}")])
+def test_a_uuid_names_the_entity_of_its_usual_text(entity: Any) -> None:
+    assert LockName(entity) == LockName("0a1b2c3d-0000-4000-8000-00000000002a")
+
+
+def test_a_namespace_of_an_enum_is_its_value() -> None:
+    assert len({LockName("a", Order.FIRST), LockName("a", "42")}) == 1
+
+
+@pytest.mark.parametrize(
+    ("entity", "advice"),
+    [
+        (None, "perhaps the object is not stored yet"),
+        (True, "true and false name nothing"),
+        (4.0, "int("),
+        (math.nan, "a float"),
+        (b"42", ".decode()"),
+        (bytearray(b"42"), ".decode()"),
+        (memoryview(b"42"), ".decode()"),
+        (Kind.FIRST, "name.value"),
+        (Decimal("4.2"), "as text"),
+        (Decimal("NaN"), "as text"),
+        (Decimal("sNaN"), "as text"),
+        (Decimal("-Infinity"), "as text"),
+        (Decimal("1E+999999"), "a Decimal"),
+        (10**5_000, "fewer digits"),
+        (("acme", 42), "as one text"),
+        ({"id": 42}, "one of its values"),
+        (datetime.date(2026, 1, 1), "isoformat()"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_what_names_no_entity_is_refused_with_what_to_write_instead(entity: Any, advice: str) -> None:
+    allowed = "text, a whole number or a UUID of 1 to 1,024 bytes in UTF-8; "
+    with pytest.raises(InvalidLockRequest, match=f"^entity is .*allowed: {allowed}.*{re.escape(advice)}"):
+        LockName(entity)
 
 
 # The arguments that a caller may pass, and how others are refused.
@@ -102,7 +206,7 @@ BEYOND_THEM = [
     ("entity", "x" * 1_025),
     ("entity", "☃" * 342),
     ("entity", "\ud800"),
-    *(("entity", value) for value in (None, 42, b"order-42", ["order-42"])),
+    *(("entity", value) for value in (None, True, 4.2, b"order-42", ["order-42"])),
     ("namespace", ""),
     ("namespace", "x" * 256),
     *(("namespace", value) for value in ("a/b", "/", "a/", "\udfff", None, 7)),

@@ -1,19 +1,23 @@
 """Waiting in the queue."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import pytest
 from kit.engines import Engine, exact_engine_names, first_on, table_of_its_own
 from kit.world import LEASE_MS, Process, World
-from locks.waiting_line import MARGIN_MS, Held, Queued, counts, holds, waits
+from locks.waiting_line import MARGIN_MS, Held, Queued, counts, holds, item_of, waits
 
-from ticketlock import Grant, LockName, Position, RecordWaitExceeded
+from ticketlock import Grant, LockName, Place, Position, RecordWaitExceeded
 from ticketlock.locks._items import Row, lock_key, row_key
 from ticketlock.locks._outcomes import Claim
+from ticketlock.locks._protocol import Contender
 from ticketlock.locks._queue import Queue
-from ticketlock.wire._actions import number
+from ticketlock.locks._writes import mint_ticket, put_row
+from ticketlock.wire._actions import integer, number
+from ticketlock.wire._table_time import Moment
 
 pytestmark = pytest.mark.shows("order", "cost")
 
@@ -269,3 +273,45 @@ def test_a_row_of_a_holder_is_stale_only_if_its_ticket_was_issued_before_the_loc
     row = Row(item.issued + newer_by, held.claim.owner, now.latest_ms + LEASE_MS, now.likely_ms)
     queue.take_in(row, now)
     assert (queue.live, queue.stale) == (([row], []) if counts_as == "live" else ([], [row]))
+
+
+def test_a_late_copy_of_a_mint_makes_no_fresh_ticket_old(
+    world: World, alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
+    """Else who heals the count would declare a ticket void whose row is on its way."""
+    holds(alice, lock).releases()
+    gone = alice.claim(lock)
+    late = mint_ticket(gone, alice.table.now(), item_of(alice, lock))
+    world.advance(LEASE_MS)
+    claim = carol.claim(lock)
+    minted = carol.table.contend(claim, lambda me: me.send(mint_ticket(claim, me.now, item_of(carol, lock))))
+    assert minted.applied
+    assert minted.item is not None
+    ticket = integer(minted.item["issued"])
+    alice.table.contend(gone, lambda me: me.send(late))
+    first = holds(bob, lock)
+    assert item_of(bob, lock).void_up_to < ticket
+    carol.table.contend(claim, lambda me: me.send(put_row(claim, ticket, me.now.local_ms, me.now)))
+    seen = carol.table.check_turn(claim, Place(ticket, 0), None)
+    assert isinstance(seen, Position)
+    assert (seen.place.ticket, seen.place_lost) == (ticket, False)
+    first.releases()
+
+
+def test_a_process_whose_bounds_of_the_time_are_lower_mints_a_ticket_and_leaves_the_later_time(
+    alice: Process, bob: Process, lock: LockName
+) -> None:
+    holds(alice, lock)
+    claim, behind = bob.claim(lock), bob.claim(lock)
+
+    def at(me: Contender, ms: int) -> Moment:
+        return replace(me.now, earliest_ms=me.now.earliest_ms + ms, latest_ms=me.now.latest_ms + ms)
+
+    bob.table.contend(claim, lambda me: me.send(mint_ticket(claim, at(me, 1_500))))
+    later_ms = item_of(bob, lock).ticket_at_ms
+    refused = bob.table.contend(behind, lambda me: me.send(mint_ticket(behind, me.now)))
+    assert not refused.applied
+    seen = item_of(bob, lock)
+    assert bob.table.contend(behind, lambda me: me.send(mint_ticket(behind, me.now, seen))).applied
+    assert item_of(bob, lock).ticket_at_ms == later_ms
+    assert bob.operations(lambda: waits(bob, lock)) == ["UpdateItem", "UpdateItem", "PutItem"]

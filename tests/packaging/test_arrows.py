@@ -26,6 +26,7 @@ FLOORS = {
     "ticketlock._checks": 2,
     "ticketlock._decorating": 2,
     "ticketlock._expressions": 2,
+    "ticketlock._names": 1,
     "ticketlock._value": 1,
     "ticketlock._version": 1,
     "ticketlock.errors": 1,
@@ -49,6 +50,7 @@ SDK = {"boto3", "botocore", "mypy_boto3_dynamodb", "mypy_boto3_stepfunctions"}
 ALLOWED = [
     (SOURCE, "ticketlock/errors.py", set()),
     (SOURCE, "ticketlock/_checks.py", set()),
+    (SOURCE, "ticketlock/_names.py", set()),
     (SOURCE, "ticketlock/_value.py", set()),
     (SOURCE, "ticketlock/_decorating.py", set()),
     (SOURCE, "ticketlock/_expressions", set()),

@@ -34,7 +34,7 @@ IO_AND_CLOCKS = {
     "uuid",
 }
 # What an import loads beyond boto3: modules of others, and rooms.
-OF_THREADS = {"_checks", "_decorating", "_value", "_version", "client", "errors", "locks", "wire"}
+OF_THREADS = {"_checks", "_decorating", "_names", "_value", "_version", "client", "errors", "locks", "wire"}
 OF_UNITS = OF_THREADS | {"_expressions", "units"}
 VALUES = ("boto3.dynamodb.conditions", "boto3.dynamodb.types")
 LOADED: dict[str, tuple[tuple[str, ...], set[str]]] = {

@@ -174,7 +174,7 @@ def test_a_call_whose_name_is_no_text_sends_nothing(units: Units) -> None:
     def count(*, unit: Unit) -> None:
         raise AssertionError(unit.id)
 
-    with pytest.raises(InvalidUnitRequest, match=r"name is 1\.5; allowed: text or a whole number"):
+    with pytest.raises(InvalidUnitRequest, match=r"name is 1\.5; allowed: text, a whole number or a UUID"):
         count()
 
 

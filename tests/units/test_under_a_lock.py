@@ -1,7 +1,9 @@
 """A unit under a lock, or in a workflow's task, is committed only while its lock is held with that fencing token."""
 
+import enum
 import json
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -210,7 +212,7 @@ def test_a_field_that_is_missing_in_a_lock_is_named(missing: str) -> None:
     ("field", "value"),
     [
         ("entity", ""),
-        ("entity", 7),
+        ("entity", 7.0),
         ("entity", "x" * 1_025),
         ("namespace", "a/b"),
         ("namespace", None),
@@ -270,8 +272,13 @@ def test_no_two_places_share_the_name_of_a_unit() -> None:
     assert len({unit_name(*place) for place in places}) == len(places)
 
 
+class Item(int, enum.Enum):
+    SEVENTH = 7
+
+
 def test_the_name_of_a_unit_is_the_same_at_each_retry_and_of_a_number_and_its_digits() -> None:
     assert unit_name(ARN, "Move", 7) == unit_name(ARN, "Move", 7) == unit_name(ARN, "Move", "7")
+    assert unit_name(ARN, "Move", Decimal(7), Item.SEVENTH) == unit_name(ARN, "Move", 7, 7)
 
 
 @pytest.mark.parametrize(

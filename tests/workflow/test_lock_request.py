@@ -1,5 +1,6 @@
 """The input of the serialised workflow: what it names, how many may hold the lock, and whether it is shared."""
 
+import json
 import math
 import re
 from typing import Any
@@ -95,6 +96,22 @@ def test_any_other_value_of_the_entity_is_refused_by_name(parse: Any, entity: An
         parse(entity=entity)
 
 
+@BOTH
+@pytest.mark.parametrize("field", ["entity", "namespace"])
+@pytest.mark.parametrize(
+    "text", ["$.order.id", "$['id']", "$$.Execution.Id", "States.Format('{}', $.id)", "{% $states.input.id %}"]
+)
+def test_a_path_that_was_not_evaluated_is_refused_and_names_no_lock(parse: Any, field: str, text: str) -> None:
+    with pytest.raises(InvalidLockRequest, match=rf"^{field} is .*allowed: its value: .*{field}\.\$"):
+        parse(**{"entity": "order-42", field: text})
+
+
+@BOTH
+@pytest.mark.parametrize("entity", ["$5", "US$", "$order", "{order}", "cost.$.x", "States.", "100%"])
+def test_other_text_with_such_signs_is_an_entity(parse: Any, entity: str) -> None:
+    assert parse(entity=entity).lock.entity == entity
+
+
 def test_the_parent_of_a_nested_execution_may_be_named_in_the_input_and_changes_nothing() -> None:
     parent: dict[str, Any] = {
         "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID": "arn:aws:states:eu-west-1:123456789012:execution:parent:1"
@@ -114,10 +131,37 @@ def test_the_parent_of_a_nested_execution_is_refused_in_the_input_of_a_fragment(
         parsed_place(AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID="arn")
 
 
-@pytest.mark.parametrize("value", [pytest.param(10**5_000, id="5,001 digits"), {1}], ids=type)
-def test_work_input_that_is_not_json_is_refused_by_name(value: Any) -> None:
-    with pytest.raises(InvalidLockRequest, match=r"^task\.input is"):
-        parsed(task={**TASK, "input": {"value": value}})
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for level in range(levels):
+        value = [value] if level % 2 else {"value": value}
+    return value
+
+
+NO_JSON = {
+    "5,001 digits": 10**5_000,
+    "a set": {1},
+    "a number that is too large": json.loads("1e400"),
+    "a negative one": json.loads("[-1e400]"),
+    "no number": json.loads("NaN"),
+    "half a surrogate pair": json.loads('"\\ud83d"'),
+    "the same in a name": json.loads('{"\\ude00": 1}'),
+    "500 levels in one": nested(500),
+    "100,000 levels": nested(100_000),
+}
+
+
+@pytest.mark.parametrize("what", NO_JSON)
+def test_work_input_that_cannot_be_passed_on_is_refused_by_name(what: str) -> None:
+    with pytest.raises(InvalidLockRequest, match=r"^task\.input is") as refused:
+        parsed(task={**TASK, "input": {"value": NO_JSON[what]}})
+    # The reply of a function is UTF-8.
+    assert str(refused.value).encode()
+
+
+@pytest.mark.parametrize("value", [nested(499), 10**400, 1.7e308, "\U0001f600", None, [], {}])
+def test_any_other_work_input_is_passed_on(value: Any) -> None:
+    assert parsed(task={**TASK, "input": {"value": value}}).task["input"] == {"value": value}
 
 
 @pytest.mark.parametrize(

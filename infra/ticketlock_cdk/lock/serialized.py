@@ -10,10 +10,11 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
+from ticketlock._names import like_a_template
 from ticketlock.workflow._turn import LockRequest
 from ticketlock_cdk.lock.serialize_machine import serialize_definition, ticket_settings
 from ticketlock_cdk.lock.settings import LockSettings
-from ticketlock_cdk.lock.targets import Target, parse_target
+from ticketlock_cdk.lock.targets import TOKEN, Target, parse_target
 
 Protected = sfn.IChainable | lambda_.IFunction | sfn.IStateMachine
 RecordWaitOrPath = float | int | str | Duration | Literal["Infinity"]
@@ -23,9 +24,12 @@ RecordWaitOrPath = float | int | str | Duration | Literal["Infinity"]
 _ID = re.compile(r"[A-Za-z0-9_. -]{1,50}")
 _INTRINSIC = re.compile(r"States\.[A-Za-z0-9]+\(")
 _REFERENCE_PATH = re.compile(r"\$(\.[A-Za-z_][A-Za-z0-9_]*)+")
-# Names with dots or indices between them, such as order.id.
-_PATH_WITHOUT_ITS_ROOT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*|\[\d+\])+")
-_JSONATA = "{%"
+# Names with dots or indices between them, such as order.id, or the name of an id alone, such as order_id.
+_STEP = r"""(\.[A-Za-z_]\w*|\[(\d+|'[^']*'|"[^"]*")\])"""
+_PATH_WITHOUT_ITS_ROOT = re.compile(rf"@?\.?[A-Za-z_]\w*{_STEP}+|@?{_STEP}+|(\w+_)?id|[a-z]\w*I[dD]")
+_JSONATA = re.compile(r"\{%.*%\}", re.DOTALL)
+# What begins like a path and is none: a template's placeholders, and the variable that only JSONata has.
+_NO_PATHS = ("${", "$(", "$states.")
 _IN_JSONATA = '"QueryLanguage":"JSONata"}'
 
 
@@ -64,7 +68,8 @@ class Serialized(sfn.StateMachineFragment):
         run = work_of(protected)
         self._work_machine = "" if run is None else run.machine_arn
         super().__init__(scope, id)
-        self._warn_of_a_constant(entity)
+        self._warn_of_a_constant("entity", entity)
+        self._warn_of_a_constant("namespace", namespace)
         self._id = id
         self._settings = settings
         self._substitutions = {"Partition": Aws.PARTITION, **substitutions}
@@ -100,14 +105,28 @@ class Serialized(sfn.StateMachineFragment):
         single = sfn.Parallel(self, state_id or self._id, output_path=output_path, **options)
         return single.branch(self)
 
-    def _warn_of_a_constant(self, entity: Any) -> None:
-        """Warn if a fixed entity looks like a path: then one entity for all executions is probably a mistake."""
-        if not isinstance(entity, str) or Token.is_unresolved(entity) or not _PATH_WITHOUT_ITS_ROOT.fullmatch(entity):
+    def _warn_of_a_constant(self, field: str, given: Any) -> None:
+        """Warn if a fixed text looks like a path or a template: one for all executions is probably a mistake."""
+        if not isinstance(given, str) or _is_path(given) or _is_expression(given) or _is_encoded_path(given):
+            return
+        constant = TOKEN.sub("", given)
+        placeholder = like_a_template(constant)
+        if placeholder is not None:
+            warned = "Template"
+            instead = (
+                f"{placeholder} in it is not replaced: write $.order.id, States.Format('order-{{}}', $.order.id) or "
+                "{% 'order-' & $states.input.order.id %}"
+            )
+        # A namespace may well be of several words.
+        elif field == "entity" and constant == given and _PATH_WITHOUT_ITS_ROOT.fullmatch(given):
+            path = given.lstrip(".@")
+            path = path if path.startswith("[") else f".{path}"
+            warned, instead = "Path", f"for the payload's value write ${path}, or {{% $states.input{path} %}}"
+        else:
             return
         Annotations.of(self).add_warning_v2(
-            "ticketlock:entityLooksLikeAPath",
-            f"entity is the text {entity!r}, one lock for every execution; for the payload's value write "
-            f"$.{entity}, or {{% $states.input.{entity} %}}",
+            f"ticketlock:{field}LooksLikeA{warned}",
+            f"{field} is the text {given!r}, one lock for every execution; {instead}",
         )
 
     def _mint(self, request: Mapping[str, Any]) -> sfn.Pass:
@@ -431,12 +450,13 @@ def _status(status: str) -> sfn.Condition:
 
 
 def _is_expression(value: Any) -> bool:
-    return isinstance(value, str) and value.startswith(_JSONATA)
+    """Whether a text is evaluated as JSONata; beside other text, or without its end, it would be a constant."""
+    return isinstance(value, str) and _JSONATA.fullmatch(value) is not None
 
 
 def _is_path(value: Any) -> bool:
     """Whether a text is a path or an intrinsic function: the field's name then needs the suffix."""
-    if not isinstance(value, str) or Token.is_unresolved(value):
+    if not isinstance(value, str) or Token.is_unresolved(value) or value.startswith(_NO_PATHS):
         return False
     return value.startswith("$") or _INTRINSIC.match(value) is not None
 

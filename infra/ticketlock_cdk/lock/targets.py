@@ -1,5 +1,6 @@
 """The targets, which may run under the lock: functions and Standard state machines, as constructs or ARNs."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -13,6 +14,8 @@ from ticketlock_cdk.lock.lock_functions import Environment, environment_of, envi
 TargetKind = Literal["function", "stateMachine"]
 
 _ALLOWED = "a Lambda function or a Standard state machine, as a construct or as its ARN"
+# Wildcards, and placeholders of templates. A target is compared as a whole, so such a one would be no target.
+_IN_NO_ARN = re.compile(r"[*?{}<>\[\]\s%]")
 # tests/infra/test_sizes.py computes it, with the longest names.
 _MOST = 200
 _KINDS: tuple[tuple[str, TargetKind], ...] = (("lambda", "function"), ("states", "stateMachine"))
@@ -22,6 +25,9 @@ EXPRESS = (
     "an Express state machine; allowed: a Standard one, since an Express execution may run more than once "
     "and cannot be waited for"
 )
+
+TOKEN = re.compile(r"\$\{Token\[[^\]]*\]\}")
+"""A part of a text that is known only at deploy time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +153,9 @@ def _from_arn(name: str, arn: str) -> Target:
     for kind_service, kind in _KINDS:
         # arn:partition:service:region:account:kind:name, and perhaps a version or an alias
         if (service, resource) == (kind_service, kind) and len(parts) in (7, 8) and all(parts[3:]):
+            if strange := _IN_NO_ARN.search(TOKEN.sub("", ":".join(parts[3:]))):
+                allowed = f"the whole ARN of one function or state machine; {strange.group()} is in none"
+                raise ValueError(f"{name} is {arn!r}; allowed: {allowed}")
             machine_arn = ":".join(parts[:7]) if kind == "stateMachine" else ""
             return Target(kind, arn.strip(), machine_arn, environment=environment_of_arn(arn.strip()), shown=repr(arn))
     raise ValueError(f"{name} is {arn!r}, which is {service} {resource}; allowed: {_ALLOWED}")

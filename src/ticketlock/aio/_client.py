@@ -139,6 +139,7 @@ class LockClient:
         on_danger: Callable[[Lease], object] | None = None,
         danger: Seconds | None = None,
         on_wait: Callable[[Position], object] | None = None,
+        wait_if_closed: bool = False,
         **unknown: Never,
     ) -> Acquiring[Lease]:
         """Wait for a lock in arrival order, and hold it; see ``ticketlock.LockClient.acquire``.
@@ -162,6 +163,7 @@ class LockClient:
             danger=danger,
             reentrant=reentrant,
             on_wait=on_wait,
+            wait_if_closed=wait_if_closed,
         )
         # Invalid arguments raise at once.
         self._defaults.ask(lock, asked)

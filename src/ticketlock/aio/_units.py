@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar, overload
 
 from ticketlock._checks import Refusals, Seconds
 from ticketlock._decorating import CallKey
+from ticketlock._names import AnyName
 from ticketlock.aio._lock_table import ToTheEnd, make_client
 from ticketlock.aio._unit import Unit
 from ticketlock.errors import ClientClosed, InvalidUnitRequest, TicketLockError
@@ -184,7 +185,7 @@ class Units:
     def begin(
         self,
         *,
-        name: str | None = None,
+        name: AnyName | None = None,
         isolation: Isolation = SERIALIZABLE,
         under: HeldLock | None = None,
         timeout: Seconds | None = None,
@@ -356,7 +357,7 @@ class Units:
         """Roll back what was saved under an owner; see ``ticketlock.units.Units.end_owner``."""
         return await self._performer.perform_steps(end_owner(self._records, owner))
 
-    async def outcome(self, *, name: str | None = None, unit: str | None = None) -> Outcome:
+    async def outcome(self, *, name: AnyName | None = None, unit: str | None = None) -> Outcome:
         """The state of a unit, by its name or its id."""
         own = new_id(self._clocks.read().wall_ms)
         return await self._performer.perform_steps(outcome(self._settings, own, name=name, unit=unit))

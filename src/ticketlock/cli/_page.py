@@ -12,7 +12,7 @@ from pathlib import Path
 from xml.etree.ElementTree import Element
 
 import ticketlock
-from ticketlock.cli._advice import Advice, advice_on, advice_on_unit, needs_you
+from ticketlock.cli._advice import Advice, advice_on_unit, needs_you
 from ticketlock.cli._html import document, element, style_sheet
 from ticketlock.cli._reading import Line, TableReader, TableReading
 from ticketlock.cli._show import Listed, decisions
@@ -223,7 +223,7 @@ def _waited_for(line: Line, scale: Scale) -> Element:
     listed, name, is_stuck = line.listed, line.listed.lock.lock, line.judged.is_stuck
     title = element("h3", element("bdi", name.entity), class_="clipped", title=name.entity)
     head = element("header", title, *_namespace_and_state(line))
-    parts = [head, *_next(advice_on(name, listed.front)), *_people(listed, scale), *_facts(listed)]
+    parts = [head, *_next(listed.advice), *_people(listed, scale), *_facts(listed)]
     return element("article", *parts, class_="card stuck" if is_stuck else "card")
 
 
@@ -231,7 +231,7 @@ def _idle(line: Line, scale: Scale) -> Element:
     listed, name = line.listed, line.listed.lock.lock
     title = [element("bdi", name.entity, class_="clipped", title=name.entity), *_namespace_and_state(line)]
     rows = _holders(listed, scale)
-    under = [*_next(advice_on(name, listed.front))]
+    under = [*_next(listed.advice)]
     if crashed := len(listed.front.rows) if listed.front is not None else 0:
         under.append(element("p", f"In line: {crashed:,}, all crashed.", class_="next"))
     if under:

@@ -11,11 +11,11 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ticketlock import LockName, LockState, LockSummary, LockTable, TableRefused
+from ticketlock import LockName, LockState, LockSummary, LockTable, TableRefused, UnsupportedFormat
 from ticketlock.cli._advice import Advice, advice_on
 from ticketlock.cli._exits import CONFIGURATION, UNAVAILABLE, USAGE, Explained
 from ticketlock.cli._settings import namespace_option, settings_of, table_options
-from ticketlock.cli._verdicts import Judged, TimedVerdict, judge, left_ms, verdict_on
+from ticketlock.cli._verdicts import Judged, NextStep, TimedVerdict, judge, left_ms, verdict_on
 from ticketlock.cli._watching import every_option, watch, watch_option
 from ticketlock.cli._wording import (
     Columns,
@@ -46,11 +46,13 @@ class Listed:
     Attributes:
         lock: what the Scan of the table has returned of it.
         front: its holders, and its queue as far as the first waiter; None if this caller may not read it, or if there
-            is neither a holder nor a waiter.
+            is neither a holder nor a waiter, or it is in a newer format.
+        is_newer: whether a newer version has written it, so that this one cannot read it.
     """
 
     lock: LockSummary
     front: LockState | None
+    is_newer: bool = False
 
     @property
     def holders(self) -> list[dict[str, Any]]:
@@ -83,9 +85,18 @@ class Listed:
 
     def judged(self) -> Judged:
         """The verdict on it; see ``judge``."""
+        if self.is_newer:
+            return Judged(TimedVerdict("newer format"), next=NextStep.UPGRADE)
         if self.front is None and not self.lock.held and not self.lock.waiting:
             return Judged(TimedVerdict("free" if self.lock.permits else "closed"))
         return judge(self.front)
+
+    @property
+    def advice(self) -> Advice | None:
+        """What to do about it; None for nothing."""
+        if self.is_newer:
+            return Advice("a newer version of ticketlock has written it: upgrade this one to see it")
+        return advice_on(self.lock.lock, self.front)
 
     @property
     def held_since_ms(self) -> float:
@@ -124,10 +135,11 @@ def list_table(locks: Iterable[Listed], *, wide: bool = False) -> Columns:
     for listed in locks:
         lock, holders, waiter = listed.lock, listed.holders, listed.oldest_waiter
         permits = f"{lock.permits} set" if lock.permits_are_set else str(lock.permits)
+        held_by = _first_of(holders, wide=wide) if holders or not lock.held else f"? ({lock.held})"
         made.add(
             _name_cell(plain(lock.lock.entity), wide=wide),
             plain(lock.lock.namespace),
-            _name_cell(_first_of(holders, wide=wide) if holders or not lock.held else f"? ({lock.held})", wide=wide),
+            "newer format" if listed.is_newer else _name_cell(held_by, wide=wide),
             span(round(holders[0]["heldForSeconds"] * 1_000)) if holders else "-",
             str(listed.waiting),
             span(round(waiter["waitingForSeconds"] * 1_000)) if waiter else "-",
@@ -407,6 +419,8 @@ def in_detail(table: LockTable, locks: Sequence[LockSummary], *, to_the_end: boo
         except TableRefused:
             # A caller that may list all locks may lack the permission to read some.
             return Listed(lock, None)
+        except UnsupportedFormat:
+            return Listed(lock, None, is_newer=True)
 
     return at_once([partial(read, lock) for lock in locks], _READS_AT_ONCE)
 

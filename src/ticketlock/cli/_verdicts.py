@@ -13,7 +13,7 @@ from ticketlock.locks._items import Holder, LockItem, Row
 from ticketlock.locks._operators import first_in_line
 
 HolderWord = Literal["renewing", "granted", "silent", "expired"]
-Word = Literal[HolderWord, "closed", "free", "?"]
+Word = Literal[HolderWord, "closed", "free", "newer format", "?"]
 
 _A_REQUEST_TAKES_MS = 5_000
 """At most, usually: with its retries, or with the start of a Lambda function."""
@@ -40,7 +40,8 @@ class TimedVerdict:
     """A state in one word, and for how long it has lasted.
 
     Attributes:
-        word: of a holder, or of a lock: then also ``closed``, ``free``, or ``?`` if it could not be read.
+        word: of a holder, or of a lock: then also ``closed``, ``free``, ``newer format`` if a newer version
+            has written it, or ``?`` if it could not be read.
         for_ms: of a holder since its last renewal, or its grant; of an expired one since the end of its lease; of a
             free lock since the first in line could have taken it. None if no one waits, or if it could not be read.
     """
@@ -89,6 +90,7 @@ class NextStep(Enum):
         NOT_TAKEN: the first in line should have taken it by now: it has crashed, or is paused.
         CLOSED: no one can take it before an operator unsets its limit.
         NOT_READ: this caller may not read it.
+        UPGRADE: a newer version of ticketlock has written it, and can read it.
     """
 
     NOTHING = "nothing"
@@ -100,6 +102,7 @@ class NextStep(Enum):
     NOT_TAKEN = "remove-waiter"
     CLOSED = "ask who closed"
     NOT_READ = "no permission"
+    UPGRADE = "upgrade"
 
 
 _STUCK = (NextStep.ASK, NextStep.LOOK, NextStep.WAIT_OUT, NextStep.NOT_TAKEN, NextStep.CLOSED)

@@ -34,6 +34,7 @@ class WaitOptions:
     shared: bool
     permits: int
     data: str | None
+    wait_if_closed: bool
     quiet: bool
     conflict_exit_code: int
     owner: str | None = None
@@ -52,6 +53,9 @@ def waiting_options(command: F) -> F:
                 help="How long to wait in line: 90, 5m, 1h30m.  [default: 60s]",
             ),
             click.option("--no-wait", is_flag=True, help="Fail at once if the lock is held or has waiters."),
+            click.option(
+                "--wait-if-closed", is_flag=True, help="Wait for a lock that an operator has closed, too; else fail."
+            ),
             lease_option,
             click.option("--shared", is_flag=True, help="Hold it together with others that share it."),
             click.option("--permits", type=int, default=1, show_default=True, help="How many may hold it at once."),
@@ -121,6 +125,7 @@ def stand_in_line(settings: CommandSettings, options: WaitOptions, signals: Sign
             shared=options.shared,
             data=options.data,
             owner=options.owner,
+            wait_if_closed=options.wait_if_closed,
             on_wait=line.see,
             **more,
         )

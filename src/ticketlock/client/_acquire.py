@@ -5,10 +5,17 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from math import sqrt
 
-from ticketlock.errors import OutcomeUnknown, PermitsMismatch, RequestNotApplied, TableRefused
+from ticketlock.errors import (
+    OutcomeUnknown,
+    PermitsMismatch,
+    RequestNotApplied,
+    TableError,
+    TableRefused,
+    UnsupportedFormat,
+)
 from ticketlock.locks._hand_over import Next, take_handed
 from ticketlock.locks._items import LockName
-from ticketlock.locks._outcomes import Claim, Grant, HandedOver, Position, wait_is_over
+from ticketlock.locks._outcomes import Claim, Grant, HandedOver, Position, is_closed, wait_is_over
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._queue import EXPIRY_MARGIN_MS
 from ticketlock.wire._requests import Pause, Steps
@@ -189,7 +196,8 @@ class Wait:
     Args:
         jitter: random numbers in [0, 1), so that waiters do not poll in step.
         on_wait: the caller's; called after each poll that found the lock taken.
-        check: called before it; what it raises ends the wait, too.
+        waits_if_closed: whether it outlasts a time in which an operator has closed the lock.
+        check: called before `on_wait`; what it raises ends the wait, too.
         will_be_woken: whether the lock, as the last poll found it, will be released in this process.
 
     Attributes:
@@ -198,6 +206,7 @@ class Wait:
         pace: decides when to poll.
         expects_others: whether other waiters are assumed from the start.
         saw_others: whether a poll found a holder, or a waiter before this one.
+        refused: the refusal that the last poll met; None if it was answered.
         is_over: whether the wait was interrupted and is leaving the queue.
         sleeps: whether it sleeps between two polls, so that a release may wake it.
         wake: ends the present sleep; any thread may call it.
@@ -215,6 +224,7 @@ class Wait:
         jitter: Callable[[], float],
         on_wait: Callable[[Position], object] | None = None,
         expects_others: bool = False,
+        waits_if_closed: bool = True,
         will_be_woken: Callable[[Position], bool] = lambda _: False,
         check: Callable[[Position], object] = lambda _: None,
     ) -> None:
@@ -222,6 +232,8 @@ class Wait:
         self.record_wait_ms = record_wait_ms
         self.pace = pace
         self.expects_others = expects_others
+        self.waits_if_closed = waits_if_closed
+        self.refused: TableRefused | None = None
         self.saw_others = self.is_over = self.sleeps = self.has_asked = False
         self.until_ms: int | None = None
         self.wake: Callable[[], object] = _no_thread_sleeps
@@ -276,6 +288,14 @@ class Wait:
         """How long to pause before a poll that failed is sent again."""
         return self._jitter() * self.pace.longest_ms
 
+    def note_failure(self, error: TableError) -> None:
+        """Learn that a poll failed, and is tried again. A refusal may be for good: a warning tells of the first one."""
+        if isinstance(error, TableRefused) and self.refused is None:
+            _log.warning(
+                "polls for the lock on %r are refused, and tried again until the wait ends: %s", self.lock.entity, error
+            )
+        self.refused = error if isinstance(error, TableRefused) else None
+
     @property
     def lock(self) -> LockName:
         """The lock that is waited for."""
@@ -322,7 +342,9 @@ class Wait:
     @property
     def following(self) -> Next | None:
         """What a release needs to grant it the lock; None if it is polling, or not known to be the next."""
-        return Next(self.claim, self._seen) if self.sleeps and self._seen is not None and self._seen.is_next else None
+        if not self.sleeps or self._seen is None or not self._seen.is_next:
+            return None
+        return Next(self.claim, self._seen, wakes=self.contender is not None and self.contender.wakes)
 
     def one_has_left(self, *, is_first_now: bool) -> None:
         """Learn that a waiter before it has left the queue without the lock.
@@ -355,8 +377,10 @@ def acquire(me: Contender, wait: Wait) -> Steps[Grant]:
     """Wait for the lock and take it.
 
     Raises:
-        RecordWaitExceeded: the record wait has ended; the contender has left the queue.
-        PermitsMismatch: the lock has another number of permits by now; the contender has left the queue.
+        RecordWaitExceeded: the record wait has ended, or the lock is closed; the contender has left the queue.
+        TableRefused: the polls were refused until the record wait ended; it has left the queue.
+        PermitsMismatch, UnsupportedFormat: the lock has another number of permits by now, or a newer format; the
+            contender has left the queue.
         TableError: the table could not be used until the queue row's lease ended; what was written delays other waiters
             by one lease at most.
     """
@@ -366,12 +390,17 @@ def acquire(me: Contender, wait: Wait) -> Steps[Grant]:
     found: Grant | Position = yield from me.take_ticket(wait.record_wait_ms, others_wait=wait.expects_others)
     while isinstance(found, Position):
         rest_ms = wait.rest_ms(me.now.local_ms)
-        if rest_ms is not None and rest_ms <= 0:
+        is_over = rest_ms is not None and rest_ms <= 0
+        ends_now = found.is_closed and not wait.waits_if_closed
+        if not is_over:
+            wait.note_position(found)
+        if is_over or ends_now:
             won = yield from me.withdraw(found.place.ticket)
             if won is not None:
                 return won
-            raise wait_is_over(found)
-        wait.note_position(found)
+            if wait.refused is not None:
+                raise wait.refused
+            raise wait_is_over(found) if is_over else is_closed(found)
         yield from me.send(Pause(wait.sleep_ms(found, rest_ms)))
         found = yield from _next_poll(me, wait, found)
     return found
@@ -388,14 +417,18 @@ def _next_poll(me: Contender, wait: Wait, seen: Position) -> Steps[Grant | Posit
         try:
             if handed is not None and (won := (yield from take_handed(me, seen, handed))) is not None:
                 return won
-            return (yield from me.check_turn(seen.place, None))
-        except PermitsMismatch:
-            # While an operator's limit counted, the permits that the claim asks for did not matter.
+            found = yield from me.check_turn(seen.place, None)
+            wait.refused = None
+            return found
+        except (PermitsMismatch, UnsupportedFormat):
+            # While an operator's limit counted, the permits that the claim asks for did not matter; or a newer version
+            # has used the lock since.
             left = yield from me.withdraw(seen.place.ticket)
             if left is not None:
                 yield from me.release(left, data_left=left.data_left)
             raise
-        except (RequestNotApplied, OutcomeUnknown, TableRefused):
+        except (RequestNotApplied, OutcomeUnknown, TableRefused) as error:
+            wait.note_failure(error)
             yield from me.send(Pause(wait.pause_ms()))
             if me.now.latest_ms >= seen.place.lease_until_ms:
                 raise

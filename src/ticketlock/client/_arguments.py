@@ -10,21 +10,21 @@ from typing import Any
 
 from ticketlock._checks import Refusals, Seconds, boolean, callback, duration_ms, text
 from ticketlock._decorating import Decorator, runs_when_called
+from ticketlock._names import AnyName
 from ticketlock._value import value
 from ticketlock.client._acquire import PaceBounds
 from ticketlock.errors import InvalidLockRequest
-from ticketlock.locks._items import LockName, record_wait_ms
+from ticketlock.locks._items import LockName, owner_id, record_wait_ms
 from ticketlock.locks._outcomes import MAX_LEASE_MS, MIN_LEASE_MS, Claim
 from ticketlock.wire._actions import briefly
 
 Told = Callable[[Any], object]
-Entity = str | int | LockName
-"""What to lock: text, a whole number, which is the same as its digits, or a whole name."""
+Entity = AnyName | LockName
+"""What to lock: text, or an id with one text (a whole number is its digits); or the name of a lock."""
 
 _OWNER_NAME_BYTES = 512
 _HOUR_MS = 3_600_000
-# Python does not write numbers of thousands of digits.
-_TOO_LONG = 10**1_024
+_NO_LISTS = (str, bytes, bytearray, memoryview, Mapping)
 _OF_OTHER_LOCKS = frozenset({"blocking", "blocking_timeout", "timeout", "wait", "wait_timeout"})
 
 SERIALIZED = Decorator(
@@ -47,6 +47,7 @@ class Acquisition:
         has_own_identity: whether the client generated its owner, so that no earlier request has used it.
         record_wait_ms: None waits for ever.
         danger_ms: how long before the deadline ``on_danger`` is called; None for a quarter of the lease.
+        waits_if_closed: whether it waits for a lock that an operator has closed.
         heartbeat: whether its lease is renewed in the background.
         on_lost, on_danger, on_wait: the caller's callbacks.
     """
@@ -55,6 +56,7 @@ class Acquisition:
     _: KW_ONLY
     has_own_identity: bool
     record_wait_ms: int | None = None
+    waits_if_closed: bool = False
     danger_ms: int | None = None
     heartbeat: bool = False
     on_lost: Told | None = None
@@ -78,6 +80,7 @@ class AcquireArguments:
     danger: Seconds | None = None
     reentrant: bool = False
     on_wait: Told | None = None
+    wait_if_closed: bool = False
 
 
 class Defaults:
@@ -113,10 +116,9 @@ class Defaults:
             if namespace is not None:
                 raise InvalidLockRequest("namespace", namespace, "no namespace: the LockName has one")
             return entity
-        is_number = isinstance(entity, int) and not isinstance(entity, bool) and abs(entity) < _TOO_LONG
-        name: Any = str(entity) if is_number else entity
+        given: Any = entity
         try:
-            return LockName(name, self._namespace if namespace is None else namespace)
+            return LockName(given, self._namespace if namespace is None else namespace)
         except InvalidLockRequest as error:
             raise briefly(error)  # noqa: B904  # the same error
 
@@ -136,7 +138,7 @@ class Defaults:
             heartbeat = self._heartbeat if asked.heartbeat is None else boolean("heartbeat", asked.heartbeat)
             claim = Claim(
                 lock,
-                asked.owner if asked.owner is not None else f"{self.owner_name}/{token_hex(16)}",
+                owner_id(asked.owner) if asked.owner is not None else f"{self.owner_name}/{token_hex(16)}",
                 lease_ms,
                 permits=asked.permits,
                 data=asked.data,
@@ -146,6 +148,7 @@ class Defaults:
                 claim,
                 has_own_identity=asked.owner is None,
                 record_wait_ms=self.wait_ms(asked.record_wait),
+                waits_if_closed=boolean("wait_if_closed", asked.wait_if_closed),
                 danger_ms=None if asked.danger is None else _danger_ms(asked.danger, lease_ms, heartbeat=heartbeat),
                 heartbeat=heartbeat,
                 on_lost=self._told("on_lost", asked.on_lost),
@@ -163,7 +166,8 @@ class Defaults:
 
     def in_one_order(self, entities: Iterable[Entity], namespace: str | None) -> list[LockName]:
         """The names of several locks, in the order in which all callers take them."""
-        if isinstance(entities, str | int | LockName) or not isinstance(entities, Iterable):
+        # Bytes would be a list of numbers, and of a mapping only the keys would be locked.
+        if isinstance(entities, _NO_LISTS) or not isinstance(entities, Iterable):
             raise InvalidLockRequest("entities", entities, "a list of entities")
         locks = []
         # No comprehension, which would be a frame of tracebacks.

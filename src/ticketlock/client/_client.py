@@ -182,12 +182,14 @@ class LockClient:
         on_danger: Callable[[Lease], object] | None = None,
         danger: Seconds | None = None,
         on_wait: Callable[[Position], object] | None = None,
+        wait_if_closed: bool = False,
         **unknown: Never,
     ) -> Lease:
         """Wait for a lock in arrival order, and hold it.
 
         Args:
-            entity: what to lock: 1 to 1,024 bytes of text, a whole number (42 is the same as "42"), or a ``LockName``.
+            entity: what to lock: 1 to 1,024 bytes of text; a whole number, also as a ``Decimal`` or a member of an
+                ``(int, Enum)`` (42 is the same as "42"); a ``UUID``; or a ``LockName``.
             namespace: lets several independent locks exist on one entity.
             record_wait: how long to wait at most; 0 fails at once if the lock has a holder or a waiter; ``math.inf``
                 waits for ever.
@@ -206,9 +208,12 @@ class LockClient:
             danger: how long before the end of the lease that is; by default a quarter of the lease. Beside a heartbeat
                 up to three quarters: from a quarter on, it renews the earlier the longer this is.
             on_wait: called with the position in the queue after each poll that found the lock taken.
+            wait_if_closed: whether to wait for a lock that an operator has closed. Otherwise the first poll that finds
+                it closed ends the wait.
 
         Raises:
-            RecordWaitExceeded: the turn did not come in time; the caller has left the queue.
+            RecordWaitExceeded: the turn did not come in time, or the lock is closed (``is_closed``); the caller has
+                left the queue.
             AlreadyHeld: this thread or task is inside of a ``with`` block that holds the lock, and would wait for
                 itself.
             InvalidLockRequest: an argument is out of its bounds; nothing was written.
@@ -231,6 +236,7 @@ class LockClient:
             danger=danger,
             reentrant=reentrant,
             on_wait=on_wait,
+            wait_if_closed=wait_if_closed,
         )
         terms = self._defaults.ask(self._defaults.lock(entity, namespace), asked)
         self._holdings.check_usable()
@@ -299,7 +305,7 @@ class LockClient:
         """Decorate a function, for example a Lambda handler: its calls run one at a time per entity.
 
         Args:
-            key: names the entity by text or a whole number: a callable that gets the call's arguments, or a template
+            key: names the entity, as for ``acquire``: a callable that gets the call's arguments, or a template
                 with the names of the function's parameters, such as ``"order-{order_id}"``.
             lease_as: the keyword argument that passes the ``Lease`` to the function; None passes none.
             options: as in ``acquire``, except ``owner``: each call has its own.
@@ -309,7 +315,7 @@ class LockClient:
                 that returns an awaitable or an iterator, which has not run.
             InvalidLockRequest: at once, for an invalid key, such as a template that names no parameter, or an option
                 that ``acquire`` would refuse (one that it does not have: TypeError); from a call
-                whose key is neither text nor a whole number. No lock is taken.
+                whose key names no entity. No lock is taken.
         """
         check_arguments(key, options)
         self._defaults.check_options(options)

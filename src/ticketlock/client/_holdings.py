@@ -457,6 +457,7 @@ class Holdings(Generic[L]):
             jitter=random.random,
             on_wait=terms.on_wait,
             expects_others=expects_others,
+            waits_if_closed=terms.waits_if_closed,
             will_be_woken=partial(self._lines.will_release, line),
             check=_SelfWait(terms.claim, caller, self._around, self._held_outside).check,
         )

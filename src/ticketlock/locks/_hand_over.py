@@ -45,10 +45,12 @@ class Next:
     Attributes:
         claim: its claim.
         seen: the position from its last poll.
+        wakes: whether it wakes the next in line itself when it learns of its grant.
     """
 
     claim: Claim
     seen: Position
+    wakes: bool = True
 
     def may_follow(self, held: Hold, claim: Claim) -> bool:
         """Whether one write can release this hold and grant the lock to this waiter."""
@@ -87,6 +89,8 @@ def release_to(
         if is_applied:
             by_ms = finished_at_ms if finished_at_ms is not None else built.latest_ms
             handed = HandedOver(place.ticket, granted_to(claim, token + 1, built), mean_hold_ms, data_left)
+            if not following.wakes and handed.leaves_room(claim.mode):
+                yield from me.wake_next()
             return Released(held_ms, lease_was_over=held.lease_until_ms <= by_ms, handed=handed)
         releasing = replace(releasing, tried_before=releasing.tried_before or is_unclear)
     try:

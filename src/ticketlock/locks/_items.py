@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from ticketlock._checks import in_seconds, text
+from ticketlock._checks import in_seconds, name_text, text
 from ticketlock._value import value
 from ticketlock.errors import InvalidLockRequest, UnsupportedFormat
 from ticketlock.locks._modes import Mode, mode_of
@@ -53,7 +53,7 @@ class LockName:
     Both are compared byte by byte: no normalisation, no trimming, no case folding.
 
     Attributes:
-        entity: 1 to 1,024 bytes of UTF-8 text.
+        entity: 1 to 1,024 bytes of UTF-8 text. A whole number is the text of its digits, a UUID its usual text.
         namespace: 1 to 255 bytes of UTF-8 text without ``/``.
 
     Raises:
@@ -64,8 +64,9 @@ class LockName:
     namespace: str = DEFAULT_NAMESPACE
 
     def __post_init__(self) -> None:
-        text("entity", self.entity, _ENTITY_BYTES)
-        text("namespace", self.namespace, _NAMESPACE_BYTES)
+        # Equal names have one hash, so both become text of no subclass.
+        object.__setattr__(self, "entity", name_text("entity", self.entity, _ENTITY_BYTES))
+        object.__setattr__(self, "namespace", text("namespace", self.namespace, _NAMESPACE_BYTES))
         if "/" in self.namespace:
             raise InvalidLockRequest("namespace", self.namespace, "text without '/'")
 
@@ -359,6 +360,20 @@ class LockItem:
             last_forced=_last_forced(item),
         )
 
+    @classmethod
+    def parse_for(cls, owner: str, item: Item) -> "LockItem":
+        """Read the item for who holds the lock, or waits for it, and renews, releases or leaves.
+
+        Of the item of a newer version only what these requests write counts, which a new format keeps: the owner's own
+        grant, and the records of releases. Nobody else gets the lock by it.
+        """
+        if integer(item["format"]) == FORMAT:
+            return cls.parse(item)
+        own = {name: item[name] for name in (holder_attribute(owner), token_attribute(owner)) if name in item}
+        kept = {name: item[name] for name in _KEPT_BY_NEW_FORMATS if name in item}
+        forced = {name: value for name, value in item.items() if name.startswith(_FORCED)}
+        return cls.parse({**_UNKNOWN, **kept, **forced, **(own if len(own) == 2 else {})})
+
     @property
     def ahead_of_the_last(self) -> int:
         """How many waiters are before the last ticket: an upper bound from the item alone; exact only with one permit.
@@ -397,6 +412,14 @@ class LockItem:
     def holder(self, owner: str) -> Holder | None:
         """The grant of ``owner``, if it has one."""
         return next((holder for holder in self.holders if holder.owner == owner), None)
+
+
+_KEPT_BY_NEW_FORMATS = ("lastRelease", "tokensAfter", "fencingToken", "meanHoldMs", "dataLeft")
+# No one waits and no permit is free, so nothing is concluded from it.
+_UNKNOWN: Item = {
+    "format": {"N": str(FORMAT)},
+    **{name: {"N": "0"} for name in ("issued", "waiting", "ticketAtMs", "voidUpTo", "fencingToken", "permits", "held")},
+}
 
 
 @value(frozen=True, slots=True)

@@ -262,7 +262,7 @@ class LockTable(Performer):
             LockLost: this owner does not hold it.
         """
         owner_id(owner)
-        return self._release_of(lock, lambda each: each.owner == owner)
+        return self._release_of(lock, lambda each: each.owner == owner, for_owner=owner)
 
     def list_locks(self) -> Iterator[LockSummary]:
         """The locks of the table, in no order; sends one Scan for each page."""
@@ -311,11 +311,16 @@ class LockTable(Performer):
         return self._driver.run(lambda now: steps(self.contender(claim, now)), until_ms=until_ms)
 
     def _release_of(
-        self, lock: LockName, whose: Callable[[Holder], bool], *, by_force: Decision | None = None
+        self,
+        lock: LockName,
+        whose: Callable[[Holder], bool],
+        *,
+        by_force: Decision | None = None,
+        for_owner: str | None = None,
     ) -> Released:
         lock_name(lock)
-        by = token_hex(16)
-        return self.run(lambda now: release_of(lock, whose, now, self.contender, by=by, by_force=by_force))
+        more: dict[str, Any] = {"by": token_hex(16), "by_force": by_force, "for_owner": for_owner}
+        return self.run(lambda now: release_of(lock, whose, now, self.contender, **more))
 
 
 def _decision(by: str | None, why: str) -> Decision:

@@ -59,14 +59,19 @@ class LockSummary:
         """Read a lock item with the attributes of a list."""
         return cls(
             lock=LockName(item["pk"]["S"], item["sk"]["S"].removesuffix("/")),
-            permits=integer(item["permits"]),
-            held=integer(item["held"]),
-            held_shared=integer(item["heldShared"]),
-            waiting=integer(item["waiting"]),
-            fencing_token=integer(item["fencingToken"]),
+            permits=_number(item, "permits", 1),
+            held=_number(item, "held", 1),
+            held_shared=_number(item, "heldShared"),
+            waiting=_number(item, "waiting"),
+            fencing_token=_number(item, "fencingToken"),
             mean_hold_ms=integer_if_there(item, "meanHoldMs"),
             permits_are_set="permitsKeptUntil" in item,
         )
+
+
+def _number(item: Item, name: str, otherwise: int = 0) -> int:
+    """A number of an item, which a newer version may not have; then the lock counts as held, so that it is read."""
+    return integer(item[name]) if "N" in item.get(name, {}) else otherwise
 
 
 def list_page(after: Item | None, _now: Moment) -> Steps[tuple[list[LockSummary], Item | None]]:
@@ -75,8 +80,16 @@ def list_page(after: Item | None, _now: Moment) -> Steps[tuple[list[LockSummary]
     return [LockSummary.parse(item) for item in reply.items if item is not None], reply.last_key
 
 
-def inspect(lock: LockName, now: Moment, *, to_the_end: bool = True) -> Steps[LockState]:
-    """Read one lock, its holders and its queue: the whole queue, or up to the first waiter that has not expired."""
+def inspect(lock: LockName, now: Moment, *, to_the_end: bool = True, for_owner: str | None = None) -> Steps[LockState]:
+    """Read one lock, its holders and its queue: the whole queue, or up to the first waiter that has not expired.
+
+    Args:
+        for_owner: who renews or releases; then the lock item may be of a newer version, and the queue is not read.
+    """
+    if for_owner is not None:
+        reply = yield reads.read_first(lock)
+        stored = next((each for each in reply.items if each is not None and is_lock_item(each)), None)
+        return LockState(None if stored is None else LockItem.parse_for(for_owner, stored), (), reply.now)
     request = reads.read_whole(lock) if to_the_end else reads.read_first(lock)
     item: LockItem | None = None
     rows: list[Row] = []
@@ -196,7 +209,7 @@ def _wake_next(lock: LockName, item: LockItem, now: Moment, contender: NewConten
 
 def resume(lock: LockName, owner: str, lease_ms: int, now: Moment) -> Steps[tuple[Claim, Grant]]:
     """Renew the grant of an owner that holds the lock; see ``LockTable.resume``."""
-    state = yield from inspect(lock, now)
+    state = yield from inspect(lock, now, for_owner=owner)
     holder = state.item.holder(owner) if state.item is not None else None
     if state.item is None or holder is None:
         raise LockLost(f"{owner!r} does not hold the lock on {lock.entity!r}")
@@ -212,15 +225,17 @@ def release_of(
     *,
     by: str,
     by_force: Decision | None,
+    for_owner: str | None = None,
 ) -> Steps[Released]:
     """Free a lock on its holder's behalf. The holder learns of it at its next heartbeat.
 
     Args:
+        for_owner: as for ``inspect``.
         by: the identity of this call, chosen before it; distinguishes its release from any other.
         by_force: an operator's decision to take the lock from its holder, whose work is not finished: the next holder
             gets the data that this holder got. None for the owner itself, perhaps in another process.
     """
-    state = yield from inspect(lock, now)
+    state = yield from inspect(lock, now, for_owner=for_owner)
     item = state.item
     holder = next((each for each in (item.holders if item else ()) if whose(each)), None)
     if item is None or holder is None:

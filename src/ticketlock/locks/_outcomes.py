@@ -306,6 +306,11 @@ def wait_is_over(seen: Position) -> RecordWaitExceeded:
     return _in_vain(why, seen.holders, is_closed=seen.is_closed)
 
 
+def is_closed(seen: Position) -> RecordWaitExceeded:
+    """The error of a wait that does not outlast a closed lock; it names the holders."""
+    return _in_vain("the lock cannot be taken until it is opened", seen.holders, is_closed=True)
+
+
 def no_wait(seen: LockItem | None) -> RecordWaitExceeded:
     """The error of a record wait of 0; it names the holders of the item, if it was read."""
     why = "the lock cannot be taken at once, and the record wait is 0"

@@ -34,7 +34,7 @@ from ticketlock.errors import InvalidLockRequest, LockLost, OutcomeUnknown, Requ
 from ticketlock.locks import _grants as grants
 from ticketlock.locks import _reads as reads
 from ticketlock.locks import _writes as write
-from ticketlock.locks._items import Holder, LockItem, Row, Session, holder_attribute, is_lock_item
+from ticketlock.locks._items import FORMAT, Holder, LockItem, Row, Session, holder_attribute, is_lock_item
 from ticketlock.locks._outcomes import (
     BY_THE_OWNER,
     Claim,
@@ -74,6 +74,7 @@ class Contender:
         wakes: whether it wakes the next in line whenever it leaves the lock or the queue.
 
     Attributes:
+        wakes: whether it does.
         last_seen: the lock item as it was last read; None if there was none.
         last_ticket: the last ticket whose row it has sent; None before the first.
     """
@@ -81,7 +82,7 @@ class Contender:
     def __init__(self, claim: Claim, now: Moment, *, wakes: bool = False) -> None:
         self.claim = claim
         self.now = now
-        self._wakes = wakes
+        self.wakes = wakes
         self.last_ticket: int | None = None
         # After a poll a row has at least this much of its lease: a parked waiter may sleep for half a lease.
         self.row_kept_ms = claim.lease_ms * 3 // 4
@@ -99,18 +100,20 @@ class Contender:
         """Read the lock item and the queue from its front, until ``until`` is satisfied or the queue ends.
 
         Args:
-            only_leaves: whether the reader leaves the queue: then the lock may have any number of permits.
+            only_leaves: whether the reader leaves the queue: then the lock may have any number of permits, and its item
+                may be of a newer version. Of that only the reader's own rows are read.
         """
         request = reads.read_front(self.claim, patience_ms)
-        queue = Queue(self.claim)
+        queue, is_newer = Queue(self.claim), False
         while True:
             reply = yield from self.send(request)
             for found in reply.items:
                 if found is None:
                     continue
                 if is_lock_item(found):
-                    queue.item = LockItem.parse(found) if only_leaves else self.checked_item(found)
-                else:
+                    queue.item = self._for_me(found) if only_leaves else self.checked_item(found)
+                    is_newer = integer(found["format"]) != FORMAT
+                elif not is_newer or found.get("owner") == {"S": self.claim.owner}:
                     queue.take_in(Row.parse(found), self.now)
             queue.to_the_end = reply.last_key is None
             if queue.to_the_end or until(queue):
@@ -127,6 +130,10 @@ class Contender:
         self.last_seen = lock
         return lock
 
+    def _for_me(self, item: Item | None) -> LockItem | None:
+        """Parse the lock item for a renewal, a release or a withdrawal, which do without its format."""
+        return LockItem.parse_for(self.claim.owner, item) if item is not None else None
+
     # Joining.
 
     def join(self) -> Steps[tuple[Place | None, LockItem]]:
@@ -140,7 +147,7 @@ class Contender:
         """
         seen = self.last_seen
         place, item = yield from self._join()
-        if self._wakes and seen is not None and seen.permits < item.permits:
+        if self.wakes and seen is not None and seen.permits < item.permits:
             yield from self.wake_next()
         return place, item
 
@@ -252,7 +259,7 @@ class Contender:
             if won_meanwhile is None:
                 raise wait_is_over(found)
             found = won_meanwhile
-        if self._wakes and isinstance(found, Grant) and found.next_may_enter:
+        if self.wakes and isinstance(found, Grant) and found.next_may_enter:
             yield from self.wake_next()
             return self.as_known_now(found)
         return found
@@ -344,7 +351,7 @@ class Contender:
     def withdraw(self, ticket: int) -> Steps[Grant | None]:
         """Leave the queue, and wake the next in line; see ``LockTable.withdraw``."""
         won = yield from self._withdraw(ticket)
-        if self._wakes and won is None:
+        if self.wakes and won is None:
             yield from self.wake_next()
         return won
 
@@ -353,7 +360,7 @@ class Contender:
         if reply.applied or not reply.refused[0]:
             return None
         # Whatever number of permits it has by now: who leaves does not take it.
-        item = LockItem.parse(reply.items[0]) if reply.items[0] is not None else None
+        item = self._for_me(reply.items[0])
         won = None
         if item is not None and (holder := item.holder(self.claim.owner)) is not None:
             won = yield from self.report(item, holder, ticket)
@@ -374,7 +381,7 @@ class Contender:
             built = self.now
             renewal = write.renew(self.claim, fencing_token, built, at_least_until_ms)
             reply = yield from self.send(replace(renewal, not_after_local_ms=not_after_local_ms))
-            item = LockItem.parse(reply.item) if reply.item is not None else None
+            item = self._for_me(reply.item)
             holder = self._held_with(item, fencing_token)
             if item is None or holder is None:
                 raise LockLost(f"the lock is not held with fencing token {fencing_token} any more")
@@ -407,7 +414,7 @@ class Contender:
         """Free the lock, and wake the next in line; see ``free``."""
         released = yield from self.free(held, finished_at_ms, data_left=data_left, releasing=releasing)
         # None: an earlier try freed the lock, and may have failed before it woke a waiter.
-        if self._wakes and released.waiting != 0:
+        if self.wakes and released.waiting != 0:
             yield from self.wake_next()
         return released
 
@@ -437,7 +444,7 @@ class Contender:
         by_ms = finished_at_ms if finished_at_ms is not None else self.now.latest_ms
         reply = yield from self.send(write.release(self.claim, held, releasing, mean_hold_ms, self.now, data_left))
         if not reply.applied:
-            found = LockItem.parse(reply.item) if reply.item is not None else None
+            found = self._for_me(reply.item)
             token = held.fencing_token
             if self._held_with(found, token) is not None:
                 raise InvalidLockRequest("shared", self.claim.shared, "what the grant was claimed with")
@@ -462,6 +469,8 @@ class Contender:
             return Released(held_ms, lease_was_over=False)
         # The condition has found the holder in the item, which is not parsed for three numbers.
         lease_until_ms = integer(was[holder_attribute(held.owner)]["M"]["leaseUntilMs"])
+        if integer(was["format"]) != FORMAT:
+            return Released(held_ms, lease_until_ms <= by_ms)
         return Released(held_ms, lease_until_ms <= by_ms, integer(was["waiting"]), integer(was["fencingToken"]))
 
     def wake_next(self) -> Steps[int]:
@@ -471,7 +480,7 @@ class Contender:
             How many were woken. A failure on the way raises nothing: a wake-up is only a hint.
         """
         woken = served = 0
-        if not self._wakes:
+        if not self.wakes:
             return woken
         tried: set[int] = set()
         try:
@@ -651,7 +660,7 @@ class Contender:
             reply = yield from self.send(write.write_whole_lease(self.claim, holder.fencing_token, until_ms, built))
             until_ms = write.whole_lease_until_ms(self.claim, until_ms, built)
             if not reply.applied:
-                found = LockItem.parse(reply.item) if reply.item is not None else None
+                found = self._for_me(reply.item)
                 held = self._held_with(found, holder.fencing_token)
                 # A retry is refused too if its first attempt was applied. Then the item has our lease.
                 if held is None or held.lease_until_ms != until_ms:

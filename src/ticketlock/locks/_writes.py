@@ -137,8 +137,12 @@ def mint_ticket(claim: Claim, now: Moment, seen: LockItem | None = None) -> Writ
     """Mint a ticket. The only write that is not idempotent: a duplicate mints another; the count is healed later.
 
     It requires that its owner is not a holder yet: a release may have granted it the lock, and then its row is gone.
+
+    The time of the last ticket, by which a healing grant judges whether all rows are there, only moves forward: a late
+    copy is refused. A sender whose bounds of the time are lower than another's leaves the other's time.
     """
     permits = numbering(claim, seen)
+    is_latest = seen is None or seen.ticket_at_ms <= now.latest_ms
     changes = [
         *CREATION,
         *permits.changes,
@@ -147,9 +151,11 @@ def mint_ticket(claim: Claim, now: Moment, seen: LockItem | None = None) -> Writ
         "heldShared = if_not_exists(heldShared, :zero)",
         f"issued = {LAST_ISSUED} + :one",
         "waiting = if_not_exists(waiting, :zero) + :one",
-        "ticketAtMs = :now",
+        "ticketAtMs = :now" if is_latest else "ticketAtMs = if_not_exists(ticketAtMs, :now)",
     ]
-    return on_the_lock(claim, now, changes, permits.condition_with(only_if.NOT_A_HOLDER_YET), returns="ALL_NEW")
+    in_order = (only_if.MY_TICKET_IS_THE_LATEST,) if is_latest else ()
+    condition = permits.condition_with(only_if.NOT_A_HOLDER_YET, *in_order)
+    return on_the_lock(claim, now, changes, condition, returns="ALL_NEW")
 
 
 def note_ticket(claim: Claim, session: Session, ticket: int, now: Moment) -> Write:
@@ -208,11 +214,12 @@ def join_together(claim: Claim, seen: LockItem, now: Moment, *, counted: bool) -
         counted: whether ``waiting`` already counts an earlier ticket of mine whose row was not written.
     """
     more = [] if counted else ["waiting = waiting + :one"]
+    in_order = ["ticketAtMs = :now"] if seen.ticket_at_ms <= now.latest_ms else []
     permits = numbering(claim, seen)
     number_taken = on_the_lock(
         claim,
         now,
-        ["issued = issued + :one", "ticketAtMs = :now", *permits.changes, *more],
+        ["issued = issued + :one", *in_order, *permits.changes, *more],
         # It creates no item.
         every(only_if.KNOWN_FORMAT, permits.condition, only_if.NO_TICKET_SINCE_I_READ),
         {":issued": number(seen.issued)},

@@ -21,8 +21,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Literal
 
-from ticketlock._checks import text
+from ticketlock._checks import name_text
 from ticketlock._expressions._values import Attributes, canonical_item
+from ticketlock._names import AnyName
 from ticketlock.errors import (
     CommittedUnfinished,
     InvalidUnitRequest,
@@ -113,7 +114,7 @@ OUTCOMES = {"pending": Outcome.PENDING, "committed": Outcome.COMMITTED, "rolledB
 """The outcome for each state in a record."""
 
 
-def outcome(settings: UnitsSettings, own: str, *, name: str | None, unit: str | None) -> ForkingSteps[Outcome]:
+def outcome(settings: UnitsSettings, own: str, *, name: AnyName | None, unit: str | None) -> ForkingSteps[Outcome]:
     if name is not None and unit is None:
         return outcome_of_name(settings.units_table, name, own, settings.names_kept_s)
     if name is None and unit is not None:
@@ -121,7 +122,7 @@ def outcome(settings: UnitsSettings, own: str, *, name: str | None, unit: str | 
     raise InvalidUnitRequest("name", name, "a name or a unit: one of the two")
 
 
-def outcome_of_name(table: str, name: str, own: str, kept_s: int) -> ForkingSteps[Outcome]:
+def outcome_of_name(table: str, given: AnyName, own: str, kept_s: int) -> ForkingSteps[Outcome]:
     """The outcome of a name. A name that was not committed is given up, so that no late request can commit it.
 
     Args:
@@ -129,7 +130,7 @@ def outcome_of_name(table: str, name: str, own: str, kept_s: int) -> ForkingStep
         own: a new id. By it a unit notices that the name was given up, even if the receipt of an earlier time that it
             was given up has gone since.
     """
-    text("name", name, NAME_BYTES, InvalidUnitRequest)
+    name = name_text("name", given, NAME_BYTES, InvalidUnitRequest)
     reply: Reply = yield read_receipt(table, name)
     while not (found := Receipt.of(reply.item)).is_committed:
         now: Moment = (yield Pause(0)).now

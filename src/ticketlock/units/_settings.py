@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Protocol, get_args
 
-from ticketlock._checks import Refusals, boolean, duration_ms, text
+from ticketlock._checks import Refusals, boolean, duration_ms, name_text
 from ticketlock.errors import InvalidLockRequest, InvalidUnitRequest, all_at_once
 from ticketlock.units._marks import Marks
 from ticketlock.units._reading import LEVELS, READ_LOCK, SERIALIZABLE, Isolation
@@ -139,7 +139,7 @@ class SaveOptions:
 
 
 def check_owner(owner: Any) -> str:
-    return text("owner", owner, NAME_BYTES, InvalidUnitRequest)
+    return name_text("owner", owner, NAME_BYTES, InvalidUnitRequest)
 
 
 @contextmanager
@@ -182,7 +182,7 @@ class UnitsSettings:
     ) -> Terms:
         """The terms of a new unit, or of a new coordinator of a saved one."""
         if name is not None:
-            text("name", name, NAME_BYTES, InvalidUnitRequest)
+            name = name_text("name", name, NAME_BYTES, InvalidUnitRequest)
         if not isinstance(isolation, Isolation):
             raise InvalidUnitRequest("isolation", isolation, LEVELS)
         if under is not None and not callable(getattr(under, "condition_check", None)):
@@ -201,7 +201,7 @@ class UnitsSettings:
             name=name,
             under=under,
             engine=engine,
-            step=None if step is None else SavedStep(text("step", step, NAME_BYTES, InvalidUnitRequest)),
+            step=None if step is None else SavedStep(name_text("step", step, NAME_BYTES, InvalidUnitRequest)),
             names_kept_s=self.names_kept_s,
             marks_together=self.mark_together,
         )

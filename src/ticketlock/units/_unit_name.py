@@ -3,6 +3,7 @@
 import json
 
 from ticketlock._checks import text, whole_number
+from ticketlock._names import AnyName, allowed_instead, text_of
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units._settings import NAME_BYTES
 
@@ -13,7 +14,7 @@ _MOST_REDRIVES = 10**9
 _STATE = "the name of a state, `$$.State.Name` of the context object"
 
 
-def unit_name(execution: str, state: str, *item: str | int) -> str:
+def unit_name(execution: str, state: str, *item: AnyName) -> str:
     """The name of the unit that a state of an execution commits, once, even if it is retried or redriven.
 
         units.begin(name=unit_name(event["execution"], event["state"]))
@@ -34,9 +35,9 @@ def unit_name(execution: str, state: str, *item: str | int) -> str:
     if not isinstance(state, str) or not state:
         raise InvalidUnitRequest("state", state, _STATE)
     for number, each in enumerate(item):
-        if isinstance(each, bool) or not isinstance(each, str | int):
-            raise InvalidUnitRequest(f"item[{number}]", each, "text or a whole number")
-    return _joined("name", execution, state, *map(str, item))
+        if text_of(each) is None:
+            raise InvalidUnitRequest(f"item[{number}]", each, allowed_instead(each))
+    return _joined("name", execution, state, *(text_of(each) or "" for each in item))
 
 
 def unit_owner(execution: str, redrives: int) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from ticketlock._checks import Refusals, Seconds
 from ticketlock._decorating import CallKey
+from ticketlock._names import AnyName
 from ticketlock.errors import InvalidUnitRequest, TicketLockError
 from ticketlock.units._behind import BehindThreads
 from ticketlock.units._commit import in_front
@@ -191,7 +192,7 @@ class Units:
     def begin(
         self,
         *,
-        name: str | None = None,
+        name: AnyName | None = None,
         isolation: Isolation = SERIALIZABLE,
         under: HeldLock | None = None,
         timeout: Seconds | None = None,
@@ -200,8 +201,8 @@ class Units:
         """A new unit; nothing is sent yet.
 
         Args:
-            name: text that stands for what the unit does: only one unit of a name is committed, within
-                ``keep_names_for``. Later ones are ``repeated`` and write nothing.
+            name: text, a whole number or a UUID that stands for what the unit does: only one unit of a name is
+                committed, within ``keep_names_for``. Later ones are ``repeated`` and write nothing.
             isolation: of reads without a level of their own.
             under: a held lock, such as a ``Lease`` or a ``Fence``: the unit is committed only while it is held, with
                 this very fencing token.
@@ -331,7 +332,7 @@ class Units:
         Args:
             tries: how many times it runs at most; then the last error is raised.
             unit_as: the keyword argument in which the function gets its ``Unit``.
-            name: as for ``begin``: a callable that gets the call's arguments and returns text or a whole number, or a
+            name: as for ``begin``: a callable that gets the call's arguments and returns the name, or a
                 template with the names of the function's parameters. A call whose name was committed before does not
                 run the function, and returns None.
             isolation, timeout: as for ``begin``.
@@ -339,8 +340,8 @@ class Units:
                 committed only while it is held. ``LockLost`` ends the call.
 
         Raises:
-            InvalidUnitRequest: at once, for an argument or a name that is invalid; from a call whose name is neither
-                text nor a whole number, or for which ``under`` returns no held lock; from a call that is given
+            InvalidUnitRequest: at once, for an argument or a name that is invalid; from a call whose name is
+                none, or for which ``under`` returns no held lock; from a call that is given
                 something else than a unit, or a unit although the decorator has a ``name`` or ``under``, or a unit of
                 a lower ``isolation``.
             TypeError: at once, for a coroutine function (``ticketlock.aio`` has ``Units`` for those), a generator
@@ -474,7 +475,7 @@ class Units:
             forward=forward,
         )
 
-    def outcome(self, *, name: str | None = None, unit: str | None = None) -> Outcome:
+    def outcome(self, *, name: AnyName | None = None, unit: str | None = None) -> Outcome:
         """The outcome of a name, or of a unit by its id; final, unless it is PENDING.
 
         If no unit of the name is committed yet, the name is given up: a unit that is being committed with it ends with

@@ -89,8 +89,9 @@ def find(me: Contender, session: Session, stopped_at_ms: int) -> Steps[Left]:
         keys = (row_key(lock, ticket) for ticket in tickets)
         reply = yield from me.send(reads.read_items(lock_key(lock), *keys))
         stored, found = reply.items[0], reply.items[1:]
-    rows = tuple(Row.parse(each) for each in found if each is not None)
-    item = LockItem.parse(stored) if stored is not None else None
+    own = {"S": me.claim.owner}
+    rows = tuple(Row.parse(each) for each in found if each is not None and each["owner"] == own)
+    item = LockItem.parse_for(me.claim.owner, stored) if stored is not None else None
     holder = _mine(item, me, youngest_ms)
     if item is not None:
         # The item has what matters of the claim now.
@@ -99,7 +100,7 @@ def find(me: Contender, session: Session, stopped_at_ms: int) -> Steps[Left]:
         me.claim = replace(me.claim, shared=mode.shared, permits=permits, permits_since_ms=0)
     return Left(
         item=item,
-        rows=tuple(row for row in rows if row.owner == me.claim.owner and row.created_at_ms <= youngest_ms),
+        rows=tuple(row for row in rows if row.created_at_ms <= youngest_ms),
         holder=holder,
         continuation=str(noted["continuation"]["S"]) if noted is not None and "continuation" in noted else None,
     )

@@ -16,6 +16,7 @@ from ticketlock.errors import (
     RecordWaitExceeded,
     TableError,
     TaskNotAllowed,
+    UnsupportedFormat,
 )
 from ticketlock.locks._hand_over import await_wake_up
 from ticketlock.locks._items import Session
@@ -186,6 +187,10 @@ class Workflow:
             found = self._table.check_turn(claim, place, turn["waitUntilMs"])
         except RecordWaitExceeded as error:
             return _refused(error, claim, place.ticket)
+        except UnsupportedFormat:
+            # A newer version has used the lock. Who leaves needs no format.
+            self._table.withdraw(claim, place.ticket)
+            raise
         except PermitsMismatch as error:
             # The lock was created again with another number of permits.
             won = self._table.withdraw(replace(claim, permits=error.stored, shared=False), place.ticket)

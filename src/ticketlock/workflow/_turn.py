@@ -11,6 +11,7 @@ https://docs.aws.amazon.com/step-functions/latest/apireference/API_HistoryEvent.
 """
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,11 +29,16 @@ from ticketlock.workflow._failures import short_hash, work_name
 # may double.
 MAX_INPUT_BYTES = 150_000
 
+# Parsers stop at about 1,000 levels, and each step adds some around it.
+MAX_INPUT_LEVELS = 500
+
 _FIELDS = frozenset({"entity", "namespace", "permits", "recordWaitSeconds", "shared", "task"})
 # A state that starts this execution adds it, and the console then links the two. The lock ignores it.
 _STARTED_BY = "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID"
 # A greater number may be rounded in transit, as JSON allows (https://www.rfc-editor.org/rfc/rfc8259#section-6).
 _EXACT = 2**53 - 1
+# A path, an intrinsic function or JSONata, which would be one lock for all executions.
+_UNEVALUATED = re.compile(r"\$\$?[.\[].*|States\.\w+\(.*\)|\{%.*%\}", re.DOTALL)
 # Field of the request: the kind of work, and what its ARN must contain.
 _TARGETS = {"functionArn": ("function", ":function:"), "stateMachineArn": ("execution", ":stateMachine:")}
 
@@ -143,7 +149,14 @@ def _of_json() -> Iterator[None]:
 
 def _lock(fields: Mapping[str, Any], default_record_wait: Any) -> tuple[LockName, int | None]:
     entity = _entity(fields["entity"] if "entity" in fields else _missing("entity"))
-    lock = LockName(entity, fields.get("namespace", DEFAULT_NAMESPACE))
+    namespace = fields.get("namespace", DEFAULT_NAMESPACE)
+    for field, given in (("entity", entity), ("namespace", namespace)):
+        if isinstance(given, str) and _UNEVALUATED.fullmatch(given):
+            allowed = (
+                f'its value: a state evaluates a path only in "{field}.$", and JSONata only with that query language'
+            )
+            raise InvalidLockRequest(field, given, allowed)
+    lock = LockName(entity, namespace)
     return lock, record_wait_ms(
         "recordWaitSeconds", fields.get("recordWaitSeconds", default_record_wait), infinity='"Infinity"'
     )
@@ -188,15 +201,27 @@ def _task(task: Any, targets: Collection[str] | None) -> Mapping[str, Any]:
     if "lock" in work_input:
         # Without its value: a `lock` from another payload names its owner.
         raise InvalidLockRequest("task.input.lock", "set", "to leave it out, because ticketlock adds it")
+    # It is passed on after the lock is taken: a value that has no JSON, such as the number 1e400 or half a surrogate
+    # pair, would fail the execution then, and leave the lock to its lease.
     try:
-        size = len(json.dumps(work_input, ensure_ascii=False).encode(errors="surrogatepass"))
+        size = len(json.dumps(work_input, ensure_ascii=False, allow_nan=False).encode())
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidLockRequest(
             "task.input", f"{type(error).__name__}: {error}", "a value that JSON can represent"
         ) from None
+    if _is_deeper_than(MAX_INPUT_LEVELS, work_input):
+        raise InvalidLockRequest("task.input", work_input, f"at most {MAX_INPUT_LEVELS} levels of objects and lists")
     if size > MAX_INPUT_BYTES:
         raise InvalidLockRequest("task.input", f"{size:,} bytes", f"at most {MAX_INPUT_BYTES:,} bytes of JSON")
     return {"kind": _TARGETS[named[0]][0], "arn": target, "input": work_input}
+
+
+def _is_deeper_than(levels: int, value: Any) -> bool:
+    level = [value]
+    for _ in range(levels):
+        inner = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
+        level = [each for values in inner for each in values]
+    return any(isinstance(each, dict | list) for each in level)
 
 
 def _object(field: str, value: Any, known: Collection[str], *, ignored: str = "") -> dict[str, Any]:

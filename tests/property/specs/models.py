@@ -10,6 +10,7 @@ LOCK_INVARIANTS = (
     "Exclusion",
     "NoHolderEvicted",
     "NoRowEvicted",
+    "NoFreshTicketVoid",
     "NoOvertaking",
     "Counts",
     "ToldOfTheGrant",
@@ -308,6 +309,7 @@ CONDITIONS_OF_LOCKS = (
     Needed(
         "MY_TICKET_IS_NOT_VOID", "Counts", locks("3 owners, a slow request", 3, 3, lease=1, faults=["slow request"])
     ),
+    Needed("MY_TICKET_IS_THE_LATEST", "NoFreshTicketVoid", _LATE),
     Needed("I_HOLD_WITH_MY_TOKEN", "Counts", _TWO),
     Needed("I_SHARE", "Counts", _MISTAKEN),
     Needed("I_DO_NOT_SHARE", "Counts", _MISTAKEN),

@@ -180,7 +180,7 @@ def _operation(parts: _Parts, stated: frozenset[str]) -> str:
     if row is not None:
         return {"Put": "JoinTogether", "Delete": "Withdraw"}[row.kind]
     if "issued = if_not_exists(issued, :epoch) + :one" in sets:
-        return "MintTicket"
+        return "MintTicket" if "ticketAtMs = :now" in sets else "MintTicketBehind"
     if "#me.leaseUntilMs = :lease_until" in sets:
         return "Renew" if ":now" in lock.values else "WriteWholeLease"
     if "#me" in removed:

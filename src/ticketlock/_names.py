@@ -1,0 +1,91 @@
+"""What may name a lock, an entity or a unit of work, and the one text that it stands for. No I/O."""
+
+import datetime
+import enum
+import numbers
+import operator
+import re
+import uuid
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+AnyName = str | int | uuid.UUID | Decimal
+"""Text; or an id whose text is unambiguous: a whole number, also as a Decimal, is its digits, a UUID its usual form."""
+
+NAMES = "text, a whole number or a UUID"
+
+# No name is as long, and Python writes no numbers of many thousands of digits.
+_MOST_DIGITS = 2_048
+_TOO_LARGE = 10**_MOST_DIGITS
+
+
+def plain(given: Any) -> str | int | None:
+    """A name as text or a number of Python's own types; None if it is not a name.
+
+    The class's own text form does not matter: a member of a ``(str, Enum)`` or an ``(int, Enum)`` is its value.
+    """
+    if isinstance(given, str):
+        return str.__str__(given)
+    if isinstance(given, uuid.UUID):
+        return uuid.UUID.__str__(given)
+    if isinstance(given, Decimal):
+        # Not of a number with a great exponent, whose digits would fill the memory.
+        is_short = given.is_finite() and given.adjusted() < _MOST_DIGITS
+        number: Any = int(given) if is_short and given == given.to_integral_value() else None
+    elif isinstance(given, numbers.Integral) and not isinstance(given, bool):
+        # Of the type itself, as an int of numpy too.
+        number = operator.index(given)
+    else:
+        return None
+    return None if number is None or abs(number) >= _TOO_LARGE else number
+
+
+def text_of(given: Any) -> str | None:
+    """The text of a name; None if it is not a name."""
+    found = plain(given)
+    return str(found) if isinstance(found, int) else found
+
+
+def allowed_instead(given: Any, bounds: str = "", otherwise: str = "") -> str:
+    """What is allowed instead of a value that is not a name, for an error.
+
+    Args:
+        bounds: of its length.
+        otherwise: the advice for a value of a type that this module does not know.
+    """
+    advice = next((each for kinds, each in _ADVICE if isinstance(given, kinds)), otherwise)
+    return "; ".join(each for each in (NAMES + bounds, advice) if each)
+
+
+_TEMPLATE = re.compile(
+    r"""
+    \{\{ | \{% | \{[^{}]*\}            # {id}, {{ id }}, {% id %}, ${id}, #{id}
+    | \$\$?[.\[(A-Za-z_]               # $.id, $['id'], $(id), $id
+    | %(?:\(\w+\))?[sdr](?!\w)        # %s, %(id)s
+    | <[A-Za-z_]\w*>                  # <id>
+    | (?:^|/):[A-Za-z_]\w*            # :id
+    | \bStates\.\w+\(               # States.Format(...)
+    """,
+    re.VERBOSE,
+)
+
+
+def like_a_template(constant: str) -> str | None:
+    """The part of a constant that is a placeholder in some language of templates or paths; None if there is none."""
+    found = _TEMPLATE.search(constant)
+    return found.group() if found is not None else None
+
+
+_ADVICE: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    (type(None), "None names nothing: perhaps the object is not stored yet"),
+    (bool, "true and false name nothing"),
+    ((bytes, bytearray, memoryview), "bytes are decoded first: name.decode()"),
+    (enum.Enum, "a member of an Enum by its value: name.value"),
+    (float, "a float as int(name) if it is whole, else as text of a fixed format"),
+    (Decimal, "a Decimal that is not whole as text of a fixed format"),
+    (int, "a number of fewer digits"),
+    ((datetime.date, datetime.time), "a date or a time as text of a fixed format, such as name.isoformat()"),
+    (Mapping, "one of its values"),
+    (Iterable, 'its parts as one text, such as f"{tenant}/{order_id}"'),
+)
