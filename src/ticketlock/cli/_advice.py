@@ -1,13 +1,16 @@
 """What an operator should do next about a lock or a unit, or expect of it: a sentence, and the command to type."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from ticketlock import LockName, LockState
 from ticketlock.cli._units_reports import ListedUnit, items_told, state_of
 from ticketlock.cli._verdicts import NextStep, judge, taken_by_then_ms
-from ticketlock.cli._wording import plain, short_owner, span, typed
-from ticketlock.locks._items import DEFAULT_NAMESPACE
+from ticketlock.cli._wording import permits_of, plain, short_owner, span, typed
+from ticketlock.locks._items import DEFAULT_NAMESPACE, Row
+from ticketlock.locks._operators import ended_by_unsetting, follows_deployments, live_rows
 
 _SWEPT_BY_THEN_S = 1_800
 """By then sweeps have ended and closed a unit."""
@@ -77,11 +80,53 @@ def advice_on(lock: LockName, found: LockState | None) -> Advice | None:
 
 
 def _advice_on_closed(lock: LockName, found: LockState) -> Advice:
-    text = "ask who has closed it; no one takes it before"
-    if found.item is None or found.item.permits_of_users is not None:
+    who = "who has closed it" if found.item is None or found.item.limit_set is None else _told(found.item.limit_set.by)
+    opening = unsetting(lock, found)
+    numbers = opening.text and f"; {opening.text}"
+    return Advice(
+        f"ask {who} whether it may be opened: no one gets the lock before that{numbers}; to open it", opening.command
+    )
+
+
+def unsetting(lock: LockName, found: LockState) -> Advice:
+    """How to unset the limit of a lock such that none of its waiters ends, and what to know about their numbers.
+
+    Args:
+        lock: its name.
+        found: the lock with its whole queue.
+    """
+    before = None if found.item is None else found.item.permits_of_users
+    ended = ended_by_unsetting(found, None)
+    if found.item is None or (before is not None and not ended):
+        return Advice("", command("limit", lock, options="--unset"))
+    if follows_deployments(found.item):
+        text = f"the number of its deployment, {before}, then applies again: {who_end(ended)}"
         return Advice(text, command("limit", lock, options="--unset"))
-    text += "; with the number of permits that its users ask for, 1 unless they say otherwise"
-    return Advice(text, command("limit", lock, "1", options="--unset"))
+    asking = [row for row in live_rows(found) if row.permits is not None]
+    # Of several deployments the latest counts; who asks for a number of its own insists on it.
+    asking.sort(key=lambda row: (row.permits_since_ms is None, row.permits_since_ms or 0))
+    asked = sorted({row.permits for row in asking if row.permits is not None})
+    then = "" if before is None else f", its users before the limit for {before}"
+    if asking and not ended_by_unsetting(found, asking[-1].permits):
+        number = asking[-1].permits or 1
+        text = f"its waiters ask for {permits_of(number)}{then}"
+        return Advice(text, command("limit", lock, str(number), options="--unset"))
+    if asked:
+        text = (
+            f"its waiters ask for {' or '.join(map(str, asked))} permits{then}: all but those that ask for N will end"
+        )
+    else:
+        text = "N is the number of permits that its users ask for: a waiter that asks for another one will end"
+    return Advice(text, command("limit", lock, "N", options="--unset"))
+
+
+def who_end(ended: Sequence[Row]) -> str:
+    """The waiters that a lock's number of permits would end, by the numbers that they ask for."""
+    asked = Counter(row.permits or 0 for row in ended)
+    parts = (
+        f"{number} that {'asks' if number == 1 else 'ask'} for {permits_of(each)}" for each, number in asked.items()
+    )
+    return f"of its waiters {', '.join(parts)} will end"
 
 
 def command(verb: str, lock: LockName, *arguments: str, options: str = "") -> str:

@@ -7,11 +7,12 @@ from typing import Any, TypeVar
 import click
 
 from ticketlock import InvalidLockRequest, LockLost, LockName, LockState, LockTable, create_table
-from ticketlock.cli._advice import command
+from ticketlock.cli._advice import unsetting, who_end
 from ticketlock.cli._exits import ANSWER_WAS_NO, CONFIGURATION, LEASE_LOST, UNAVAILABLE, USAGE, Ended, Explained
 from ticketlock.cli._settings import namespace_option, settings_of, table_options
 from ticketlock.cli._wording import confirm, decided, lease, permits_of, plain, span
 from ticketlock.locks._items import LockItem
+from ticketlock.locks._operators import ended_by_unsetting
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -121,9 +122,12 @@ def limit(
     if permits is None and not unset:
         raise click.UsageError("how many? Give N, or --unset.")
     table, lock, name = settings_of(context).lock_table(), LockName(entity, namespace), plain(entity)
-    if not yes:
+    if unset or not yes:
         found = table.inspect(lock)
-        confirm(f"{_what(permits, unset=unset)} '{name}' ({_as_found(found)})?")
+        if unset:
+            _warn_of_waiters_that_end(found, permits)
+        if not yes:
+            confirm(f"{_what(permits, unset=unset)} '{name}' ({_as_found(found)})?")
     reason = _reason(why, yes=yes)
     if not unset:
         assert permits is not None
@@ -134,15 +138,21 @@ def limit(
     click.echo(f"{name}: {told}")
 
 
+def _warn_of_waiters_that_end(found: LockState, permits: int | None) -> None:
+    if ended := ended_by_unsetting(found, permits):
+        click.echo(f"{who_end(ended)}, with PermitsMismatch", err=True)
+
+
 def _unset(table: LockTable, lock: LockName, permits: int | None, *, by: str | None, why: str) -> LockItem | None:
     try:
         return table.unset_limit(lock, permits, by=by, why=why).item
     except InvalidLockRequest as error:
         if error.field != "permits" or permits is not None:
             raise
+        how = unsetting(lock, table.inspect(lock))
         raise click.UsageError(
-            f"no one had used the lock on '{plain(lock.entity)}' before its limit was set: also give the number of "
-            f"permits that its users ask for, such as `{command('limit', lock, '1', options='--unset')}`"
+            f"no one had used the lock on '{plain(lock.entity)}' before its limit was set, so also give the number of "
+            f"permits: `{how.command}`; {how.text}"
         ) from error
 
 

@@ -296,6 +296,7 @@ def _waiter(row: Row, found: LockState) -> dict[str, Any]:
         "owner": row.owner,
         "ticket": row.ticket,
         "shared": row.shared,
+        "permits": row.permits,
         "isParked": row.session is not None,
         "isVoid": found.item is None or row.ticket <= found.item.void_up_to,
         "waitingForSeconds": _seconds(found.now.likely_ms - row.created_at_ms),
