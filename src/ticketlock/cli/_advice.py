@@ -15,7 +15,7 @@ from ticketlock.locks._operators import ended_by_unsetting, follows_deployments,
 _SWEPT_BY_THEN_S = 1_800
 """By then sweeps have ended and closed a unit."""
 
-UnitStep = Literal["nothing", "wait", "units settle", "see sweeper"]
+UnitStep = Literal["nothing", "wait", "units settle", "see sweeper", "no permission"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +153,14 @@ def unit_step(listed: ListedUnit) -> UnitStep:
         return "units settle"
     if state in ("committed", "rolled back") and (unit.ended_for_s or 0) > _SWEPT_BY_THEN_S:
         return "see sweeper"
+    if listed.uncertain is not None:
+        return "units settle" if listed.uncertain == "unread" else "no permission"
     return "wait" if state == "pending" else "nothing"
 
 
 def needs_you(listed: ListedUnit) -> bool:
     """Whether a unit waits for an operator, and neither for its process nor for a sweep to come."""
-    return unit_step(listed) not in ("nothing", "wait")
+    return unit_step(listed) not in ("nothing", "wait", "no permission")
 
 
 def advice_on_unit(listed: ListedUnit) -> Advice | None:
@@ -168,12 +170,22 @@ def advice_on_unit(listed: ListedUnit) -> Advice | None:
         return None
     if step == "wait":
         return Advice("wait for its process, or for the end of its lease")
+    if step == "no permission":
+        return Advice(
+            "your role may not read all of its items, so no one knows here whether they are finished: it needs "
+            "`dynamodb:BatchGetItem` on their tables"
+        )
     if step == "see sweeper":
         text = "no sweep has ended it in half an hour: read the log of the sweeper; to end this unit alone"
     elif listed.unfinished:
         text = (
             f"{items_told(listed.unfinished)} not finished: its process has crashed, or DynamoDB refuses a new value; "
             "to finish it at once, or to be told what is refused"
+        )
+    elif listed.uncertain is not None:
+        text = (
+            "not all of its items were read, so some may not be finished: its process has crashed, or DynamoDB refuses "
+            "a new value; to finish them, or to be told what is refused"
         )
     else:
         text = (

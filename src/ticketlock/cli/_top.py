@@ -223,7 +223,8 @@ def top(
 
     Each reading costs half a read unit for each 4 KB of the lock table, and 1 for each busy lock: of a table of 10 MB,
     1,280 and more. Of the units table it reads the open units only; of the 20 oldest that are committed and not closed
-    after 5 s, it reads up to 100 items each, a read unit for each 4 KB of an item, and counts the unfinished ones.
+    after 5 s, it reads up to 2,000 items together, a read unit for each 4 KB of an item, and counts the unfinished
+    ones.
     """
     settings = settings_of(context)
     reader = TableReader.of(settings, namespace=namespace, prefix=prefix, stuck=stuck, order=sort)

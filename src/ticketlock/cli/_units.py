@@ -58,6 +58,7 @@ from ticketlock.units import FoundMark, OpenUnit, Outcome, Record
 from ticketlock.units._marks import DEFAULT_PREFIX, Marks
 from ticketlock.units._operators import (
     Correction,
+    Counted,
     Settled,
     correct,
     corrections,
@@ -88,6 +89,8 @@ _ORDERS: dict[str, Callable[[OpenUnit], Any]] = {
 }
 
 _MOST_COUNTED = 20
+_MOST_ITEMS_READ = 2_000
+"""Of all units together."""
 _LATE_S = 5
 """By then a process that lives has finished the items of its unit, usually."""
 
@@ -155,24 +158,29 @@ class Desk:
     def read_open(self, strange: Callable[[Strange], object]) -> list[ListedUnit]:
         """The open units, the oldest first, and what is left of the oldest committed ones."""
         units = self.perform(open_units(self.records, strange))
-        late = [each.unit for each in units if state_of(each) == "committed" and (each.ended_for_s or 0) > _LATE_S]
-        counts: dict[str, int | None] = {}
+        late = [each for each in units if state_of(each) == "committed" and (each.ended_for_s or 0) > _LATE_S]
+        listed = {each.unit: ListedUnit(each, uncertain="unread") for each in late}
+        room = _MOST_ITEMS_READ
         # What a table of items answers must not hide the units.
         with suppress(TableError):
-            for unit in late[:_MOST_COUNTED]:
-                counts[unit] = self._count(unit)
-        return [ListedUnit(each, counts.get(each.unit)) for each in units]
-
-    def _count(self, unit: str) -> int | None:
-        try:
-            return self.perform(count_unfinished(self.records, unit))
-        except (InvalidUnitRequest, UnsupportedFormat):
-            # A row, or what is packed in it, that no unit has written, or a newer version.
-            return None
+            # A large one leaves the small ones their room.
+            for each in sorted(late[:_MOST_COUNTED], key=lambda unit: unit.items or 0):
+                # A row, or what is packed in it, that no unit has written, or a newer version.
+                with suppress(InvalidUnitRequest, UnsupportedFormat):
+                    counted = self.perform(count_unfinished(self.records, each.unit, room))
+                    room -= counted.read
+                    listed[each.unit] = _listed(each, counted)
+        return [listed.get(each.unit, ListedUnit(each)) for each in units]
 
     def table(self, name: str) -> UnitTable:
         """A table of users."""
         return self.perform(Tables(self.records.table).table(name, "table"))
+
+
+def _listed(unit: OpenUnit, counted: Counted) -> ListedUnit:
+    if counted.unfinished or (counted.are_all and not counted.are_refused):
+        return ListedUnit(unit, counted.unfinished)
+    return ListedUnit(unit, uncertain="no permission" if counted.are_refused else "unread")
 
 
 def listed_json(listed: ListedUnit) -> dict[str, Any]:
@@ -203,8 +211,8 @@ def no_record(unit: str, table: str) -> Ended:
 def list_units(context: click.Context, sort: str, as_json: bool) -> None:
     """List the units that are pending, and those that have ended and are not closed.
 
-    Reads only the records of these units; and of the 20 oldest that are committed and not closed after 5 s, up to 100
-    items each, a read unit for each 4 KB of an item, to count the unfinished ones.
+    Reads only the records of these units; and of the 20 oldest that are committed and not closed after 5 s, up to
+    2,000 items together, a read unit for each 4 KB of an item, to count the unfinished ones.
     """
     desk = Desk(settings_of(context))
 

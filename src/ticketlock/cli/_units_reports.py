@@ -21,12 +21,23 @@ from ticketlock.wire._actions import Item
 UnitWord = Literal["pending", "saved", "expired", "committed", "rolled back", "closed"]
 
 
+Uncertain = Literal["unread", "no permission"]
+
+
 @dataclass(frozen=True, slots=True)
 class ListedUnit:
-    """An open unit, and how many items of a committed one are not finished; None if they were not, or not all, read."""
+    """An open unit.
+
+    Attributes:
+        unit: its record.
+        unfinished: how many items of a committed one are not finished, of those that were read; None if that is not
+            known.
+        uncertain: why it is not known, of a unit that should have been finished by now.
+    """
 
     unit: OpenUnit
     unfinished: int | None = None
+    uncertain: Uncertain | None = None
 
 
 def unit_json(listed: ListedUnit) -> dict[str, Any]:
