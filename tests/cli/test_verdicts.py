@@ -50,6 +50,7 @@ class Desk:
             "renew": lambda: self.table.renew(*self._held[-1]),
             "release": lambda: self.table.force_release(LOCK, self._held.pop()[1]),
             "close": lambda: self.table.set_limit(LOCK, 0, by="ann@bastion"),
+            "limit": lambda: self.table.set_limit(LOCK, 1, by="ann@bastion"),
             "open": lambda: self.table.unset_limit(LOCK),
         }
         for word in words.split(", "):
@@ -151,6 +152,51 @@ def test_what_to_do_next_depends_on_the_verdict_and_on_whether_someone_waits(
     assert has_a_sentence == (step != "nothing" or words == "hold, 65 s")
 
 
+@pytest.mark.parametrize(
+    ("permits", "words", "verdict", "step"),
+    [
+        (3, "hold, limit, wait", "limited", "ask who limited"),
+        (3, "limit, hold, wait", "limited", "ask who limited"),
+        (3, "limit, hold, wait as before", "limited", "ask who limited"),
+        (3, "hold, limit, wait, 30 s, renew, 33 s", "limited", "ask who limited"),
+        (3, "hold for hours, limit, wait", "limited", "ask holder"),
+        (3, "hold, limit, wait, 39 s", "silent", "wait out lease"),
+        (3, "hold, limit, wait, open", "free", "next takes it"),
+        (3, "hold, limit", "granted", "nothing"),
+        (1, "hold, limit, wait", "granted", "wait"),
+        (1, "share, limit, wait", "granted", "wait"),
+        (1, "hold, limit, wait for 2", "limited", "ask who limited"),
+    ],
+)
+def test_a_lock_that_more_could_hold_but_for_its_limit_is_limited(
+    permits: int, words: str, verdict: str, step: str
+) -> None:
+    found = judge(Desk(permits).do(words))
+    assert (found.verdict.word, found.next.value) == (verdict, step)
+    assert found.is_stuck == (step in ("ask holder", "wait out lease"))
+
+
+@pytest.mark.parametrize(
+    ("words", "tone"),
+    [
+        ("hold", "good"),
+        ("hold, 30 s, renew", "good"),
+        ("hold for hours", "plain"),
+        ("hold for hours, 30 s, renew", "good"),
+        ("hold for hours, wait", "late"),
+        ("hold, 39 s", "late"),
+        ("hold, 65 s", "bad"),
+        ("hold, wait, close", "plain"),
+        ("hold, close, release", "shut"),
+        ("hold, 1 s, release, hold, wait, 30 s, renew, 30 s, renew, 5 s", "late"),
+        ("hold, wait, release, 9 s", "open"),
+        ("hold, wait, release, 88 s", "late"),
+    ],
+)
+def test_only_a_lock_whose_holder_is_known_to_live_and_that_is_not_stuck_is_green(words: str, tone: str) -> None:
+    assert judge(Desk().do(words)).tone == tone
+
+
 def test_the_worst_of_several_holders_counts_and_a_free_place_counts_only_if_it_is_not_taken() -> None:
     desk = Desk(permits=3)
     state = desk.do("hold, hold, 20 s, hold, 19 s, wait")
@@ -180,6 +226,13 @@ def test_the_worst_of_several_holders_counts_and_a_free_place_counts_only_if_it_
             (
                 "next: ask ann@bastion whether it may be opened: no one gets the lock before that; its waiters ask for "
                 "1 permit; to open it:\nticketlock limit order-42 1 --unset"
+            ),
+        ),
+        (
+            "hold, limit, wait for 2",
+            (
+                "next: ask ann@bastion whether more than 1 may hold it at once; its waiters ask for 2 permits, its "
+                "users before the limit for 1; to unset the limit:\nticketlock limit order-42 2 --unset"
             ),
         ),
         (

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ticketlock import LockName, LockState
-from ticketlock.cli._units_reports import ListedUnit, items_told, state_of
-from ticketlock.cli._verdicts import NextStep, judge, taken_by_then_ms
+from ticketlock.cli._units_reports import ListedUnit, UnitWord, items_told, state_of
+from ticketlock.cli._verdicts import NextStep, Tone, judge, taken_by_then_ms
 from ticketlock.cli._wording import permits_of, plain, short_owner, span, typed
 from ticketlock.locks._items import DEFAULT_NAMESPACE, Row
 from ticketlock.locks._operators import ended_by_unsetting, follows_deployments, live_rows
@@ -75,17 +75,19 @@ def advice_on(lock: LockName, found: LockState | None) -> Advice | None:
             taken_away,
         )
     if judged.next is NextStep.CLOSED:
-        return _advice_on_closed(lock, found)
+        return _advice_on_limit(lock, found, "it may be opened: no one gets the lock before that", "open it")
+    if judged.next is NextStep.LIMITED and item is not None:
+        more = f"more than {item.permits} may hold it at once"
+        return _advice_on_limit(lock, found, more, "unset the limit")
     return Advice("wait for the holder's work")
 
 
-def _advice_on_closed(lock: LockName, found: LockState) -> Advice:
-    who = "who has closed it" if found.item is None or found.item.limit_set is None else _told(found.item.limit_set.by)
-    opening = unsetting(lock, found)
-    numbers = opening.text and f"; {opening.text}"
-    return Advice(
-        f"ask {who} whether it may be opened: no one gets the lock before that{numbers}; to open it", opening.command
-    )
+def _advice_on_limit(lock: LockName, found: LockState, whether: str, to_do: str) -> Advice:
+    limited = None if found.item is None else found.item.limit_set
+    who = "who has set its limit" if limited is None else _told(limited.by)
+    how = unsetting(lock, found)
+    numbers = how.text and f"; {how.text}"
+    return Advice(f"ask {who} whether {whether}{numbers}; to {to_do}", how.command)
 
 
 def unsetting(lock: LockName, found: LockState) -> Advice:
@@ -161,6 +163,19 @@ def unit_step(listed: ListedUnit) -> UnitStep:
 def needs_you(listed: ListedUnit) -> bool:
     """Whether a unit waits for an operator, and neither for its process nor for a sweep to come."""
     return unit_step(listed) not in ("nothing", "wait", "no permission")
+
+
+def tone_of_unit(listed: ListedUnit) -> Tone:
+    """The colour of a unit's state: what needs an operator is never good."""
+    state = state_of(listed.unit)
+    if state == "expired":
+        return "bad"
+    if needs_you(listed):
+        return "late"
+    if state == "committed":
+        return "plain" if listed.uncertain else "good"
+    tones: dict[UnitWord, Tone] = {"saved": "open", "rolled back": "shut", "closed": "shut"}
+    return tones.get(state, "plain")
 
 
 def advice_on_unit(listed: ListedUnit) -> Advice | None:

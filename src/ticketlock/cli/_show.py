@@ -77,9 +77,16 @@ class Listed:
 
     @property
     def waiting(self) -> int:
-        """How many wait, as the lock item counts them: a count may outlast its waiter, but 0 if there is no row."""
-        has_no_row = self.front is not None and not self.front.rows
-        return 0 if has_no_row else self.lock.waiting
+        """How many wait, as the lock item counts them; without the crashed ones before the first in line, and 0 if
+        there is no other. A count may outlast its waiter.
+        """
+        if self.front is None or self.front.item is None:
+            return self.lock.waiting
+        if (first := self.first) is None:
+            return 0
+        item = self.front.item
+        crashed = sum(item.void_up_to < row.ticket < first.ticket for row in self.front.rows)
+        return max(1, item.waiting - crashed)
 
     def judged(self) -> Judged:
         """The verdict on it; see ``judge``."""

@@ -11,14 +11,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ticketlock.cli._advice import needs_you, unit_step
+from ticketlock.cli._advice import needs_you, tone_of_unit, unit_step
 from ticketlock.cli._exits import CONFIGURATION, UNAVAILABLE, USAGE, Explained
 from ticketlock.cli._reading import ORDERS, URGENT, Line, TableReader, TableReading, reading_options
 from ticketlock.cli._settings import settings_of, table_options
 from ticketlock.cli._show import json_option, summary, wide_option
 from ticketlock.cli._units import listed_json
-from ticketlock.cli._units_reports import ListedUnit, UnitWord, state_of, unfinished_told
-from ticketlock.cli._verdicts import NextStep, Word, left_ms
+from ticketlock.cli._units_reports import ListedUnit, state_of, unfinished_told
+from ticketlock.cli._verdicts import NextStep, Tone, left_ms
 from ticketlock.cli._watching import every_option, watch
 from ticketlock.cli._wording import Ending, console, plain, short_owner, short_span
 from ticketlock.locks._items import DEFAULT_NAMESPACE
@@ -31,13 +31,13 @@ _NAMES = ("lock", "holder")
 
 _NUMBERS = ("lease", "queue", "oldest", "age", "items", "unfinished")
 
-_STYLES: Mapping[Word | UnitWord, str] = {
-    "renewing": "green",
-    "granted": "green",
-    "silent": "yellow",
-    "expired": "red",
-    "closed": "magenta",
-    "free": "cyan",
+_STYLES: Mapping[Tone, str] = {
+    "good": "green",
+    "late": "yellow",
+    "bad": "red",
+    "shut": "magenta",
+    "open": "cyan",
+    "plain": "",
 }
 
 
@@ -163,7 +163,7 @@ def _verdict(line: Line) -> Text:
     verdict = line.judged.verdict
     is_timed = verdict.for_ms is not None and verdict.word != "renewing"
     told = f"{verdict.word} {short_span(verdict.for_ms or 0)}" if is_timed else verdict.word
-    return Text(told, style=_STYLES.get(verdict.word, ""))
+    return Text(told, style=_STYLES[line.judged.tone])
 
 
 def _units_table(units: Sequence[ListedUnit]) -> Table:
@@ -174,7 +174,7 @@ def _units_table(units: Sequence[ListedUnit]) -> Table:
         over = "" if state != "expired" or lease_s is None else f" {short_span(round(-lease_s * 1_000))}"
         made.add_row(
             unit.unit,
-            Text(f"{state}{over}", style=_STYLES.get(state, "")),
+            Text(f"{state}{over}", style=_STYLES[tone_of_unit(listed)]),
             short_span(round(unit.age_s * 1_000)),
             "-" if lease_s is None or state == "expired" else short_span(round(lease_s * 1_000)),
             "?" if unit.items is None else str(unit.items),
