@@ -266,7 +266,7 @@ class LockClient:
         lock = self.lock(entity, namespace)
         return await self._table.run(lambda now: inspect(lock, now))
 
-    async def remove_waiter(self, entity: Entity, ticket: int, *, namespace: str | None = None) -> Row | None:
+    async def remove_waiter(self, entity: Entity, ticket: int, *, namespace: str | None = None) -> Row:
         """Delete a waiter's queue row; see ``ticketlock.LockTable.remove_waiter``."""
         self._check_usable()
         lock = self.lock(entity, namespace)

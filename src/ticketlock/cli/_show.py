@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ticketlock import LockName, LockState, LockSummary, LockTable, TableRefused
 from ticketlock.cli._advice import Advice, advice_on
-from ticketlock.cli._exits import CONFIGURATION, UNAVAILABLE, USAGE, Explained
+from ticketlock.cli._exits import CONFIGURATION, OUTPUT_LOST, UNAVAILABLE, USAGE, Explained
 from ticketlock.cli._settings import namespace_option, settings_of, table_options
 from ticketlock.cli._verdicts import Judged, TimedVerdict, judge, left_ms, verdict_on
 from ticketlock.cli._watching import every_option, watch, watch_option
@@ -55,10 +55,8 @@ class Listed:
     @property
     def holders(self) -> list[dict[str, Any]]:
         """The holders, the one that has held it longest first."""
-        if self.front is None or self.front.item is None:
-            return []
-        by_age = sorted(self.front.item.holders, key=lambda holder: holder.since_ms)
-        return [_holder(each, self.front.now.likely_ms) for each in by_age]
+        by_age = sorted(self._stored_holders, key=lambda holder: holder.since_ms)
+        return [_holder(each, self.now_ms) for each in by_age]
 
     @property
     def now_ms(self) -> int:
@@ -97,8 +95,16 @@ class Listed:
     @property
     def held_since_ms(self) -> float:
         """Since when it is held, by table time; infinity if there is no holder."""
-        holders = self.front.item.holders if self.front is not None and self.front.item is not None else ()
-        return min((holder.since_ms for holder in holders), default=math.inf)
+        return min((holder.since_ms for holder in self._stored_holders), default=math.inf)
+
+    @property
+    def lease_until_ms(self) -> float:
+        """When the first lease of a holder ends, by table time; infinity if there is no holder."""
+        return min((holder.lease_until_ms for holder in self._stored_holders), default=math.inf)
+
+    @property
+    def _stored_holders(self) -> Sequence[Holder]:
+        return () if self.front is None or self.front.item is None else self.front.item.holders
 
     @property
     def waited_since_ms(self) -> float:
@@ -320,6 +326,7 @@ ORDERS: dict[str, Callable[[Listed], Any]] = {
     "held": lambda each: each.held_since_ms,
     "waiting": lambda each: -each.waiting,
     "oldest": lambda each: each.waited_since_ms,
+    "lease": lambda each: each.lease_until_ms,
 }
 
 
@@ -327,7 +334,7 @@ ORDERS: dict[str, Callable[[Listed], Any]] = {
     "ls",
     cls=Explained,
     example="ticketlock ls --busy --prefix order- --sort held",
-    ends=(0, USAGE, UNAVAILABLE, CONFIGURATION),
+    ends=(0, USAGE, UNAVAILABLE, OUTPUT_LOST, CONFIGURATION),
 )
 @click.option("--namespace", help="Only the locks of this namespace.")
 @click.option("--prefix", default="", help="Only locks whose entity begins with this text.")
@@ -336,7 +343,10 @@ ORDERS: dict[str, Callable[[Listed], Any]] = {
     "--sort",
     type=click.Choice(list(ORDERS)),
     default="name",
-    help="By name; or first those held longest, with the most waiters, with the oldest waiter.  [default: name]",
+    help=(
+        "By name; or first those held longest, with the most waiters, with the oldest waiter, with the lease that ends "
+        "first.  [default: name]"
+    ),
 )
 @wide_option
 @json_option
@@ -422,7 +432,7 @@ def in_detail(table: LockTable, locks: Sequence[LockSummary], *, to_the_end: boo
 @click.command(
     cls=Explained,
     example="ticketlock show order-42 --watch --every 5s",
-    ends=(0, USAGE, UNAVAILABLE, CONFIGURATION),
+    ends=(0, USAGE, UNAVAILABLE, OUTPUT_LOST, CONFIGURATION),
 )
 @click.argument("entity")
 @namespace_option

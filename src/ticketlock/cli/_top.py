@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ticketlock.cli._advice import needs_you, tone_of_unit, unit_step
-from ticketlock.cli._exits import CONFIGURATION, UNAVAILABLE, USAGE, Explained
+from ticketlock.cli._exits import CONFIGURATION, OUTPUT_LOST, UNAVAILABLE, USAGE, Explained
 from ticketlock.cli._reading import ORDERS, URGENT, Line, TableReader, TableReading, reading_options
 from ticketlock.cli._settings import settings_of, table_options
 from ticketlock.cli._show import json_option, summary, wide_option
@@ -191,7 +191,7 @@ def _step(step: str, *, is_urgent: bool) -> Text:
 @click.command(
     cls=Explained,
     example="ticketlock top --stuck\nticketlock top --prefix order- --units-table units --once",
-    ends=(0, USAGE, UNAVAILABLE, CONFIGURATION),
+    ends=(0, USAGE, UNAVAILABLE, OUTPUT_LOST, CONFIGURATION),
 )
 @reading_options
 @click.option(

@@ -17,6 +17,7 @@ from ticketlock.cli._exits import (
     CONFIGURATION,
     LEASE_LOST,
     MEANINGS,
+    OUTPUT_LOST,
     UNAVAILABLE,
     USAGE,
     WAIT_IS_OVER,
@@ -26,6 +27,7 @@ from ticketlock.cli._exits import (
 )
 from ticketlock.cli._settings import CommandSettings, settings_of, units_group_options, units_options
 from ticketlock.cli._show import json_option
+from ticketlock.cli._streams import telling
 from ticketlock.cli._units_reports import (
     ListedUnit,
     entry_json,
@@ -109,6 +111,7 @@ class OfUnits(Explained):
     meanings: ClassVar[Mapping[int | str, str]] = {
         **MEANINGS,
         0: "success",
+        OUTPUT_LOST: "stdout cannot be written: a full disk, a closed pipe; what was to be done is done",
         WAIT_IS_OVER: "the unit is pending, and its lease has not expired",
         LEASE_LOST: "there is no record of the unit, or, for `rollback`, it is committed",
         CONFIGURATION: "configuration: the tables, credentials, Region, a permission; or marks are left to you",
@@ -197,7 +200,7 @@ def no_record(unit: str, table: str) -> Ended:
     "ls",
     cls=OfUnits,
     example="ticketlock units ls --units-table units --sort lease",
-    ends=(0, USAGE, UNAVAILABLE, CONFIGURATION),
+    ends=(0, USAGE, UNAVAILABLE, OUTPUT_LOST, CONFIGURATION),
 )
 @click.option(
     "--sort",
@@ -234,7 +237,7 @@ def list_units(context: click.Context, sort: str, as_json: bool) -> None:
 @click.command(
     cls=OfUnits,
     example="ticketlock units show 01KAQBT0E4SA1M0SPPS3EJ8KYB --values",
-    ends=(0, USAGE, UNAVAILABLE, LEASE_LOST, CONFIGURATION),
+    ends=(0, USAGE, UNAVAILABLE, OUTPUT_LOST, LEASE_LOST, CONFIGURATION),
 )
 @click.argument("unit")
 @click.option("--values", is_flag=True, help="Show the values that it writes, too.")
@@ -260,7 +263,7 @@ def show(context: click.Context, unit: str, values: bool, as_json: bool) -> None
 @click.command(
     cls=OfUnits,
     example="ticketlock units settle 01KAQBT0E4SA1M0SPPS3EJ8KYB",
-    ends=(0, USAGE, UNAVAILABLE, WAIT_IS_OVER, LEASE_LOST, CONFIGURATION),
+    ends=(0, USAGE, UNAVAILABLE, OUTPUT_LOST, WAIT_IS_OVER, LEASE_LOST, CONFIGURATION),
 )
 @click.argument("unit")
 @json_option
@@ -282,7 +285,7 @@ def settle(context: click.Context, unit: str, as_json: bool) -> None:
 @click.command(
     cls=OfUnits,
     example="ticketlock units rollback 01KAQBT0E4SA1M0SPPS3EJ8KYB",
-    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, LEASE_LOST, CONFIGURATION),
+    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, OUTPUT_LOST, LEASE_LOST, CONFIGURATION),
 )
 @click.argument("unit")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
@@ -308,15 +311,18 @@ def rollback(context: click.Context, unit: str, yes: bool, as_json: bool) -> Non
         raise Ended(f"the unit {unit} was {state_with_time(told.unit)}: nothing was rolled back", LEASE_LOST)
     _tell_end(desk, unit, told, as_json=as_json)
     if not as_json:
-        for entry in told.ended:
-            click.echo(item_told(entry))
+        with telling(f"the unit {unit} is rolled back"):
+            for entry in told.ended:
+                click.echo(item_told(entry))
 
 
 def _tell_end(desk: Desk, unit: str, told: Settled, *, as_json: bool) -> None:
-    if as_json:
-        click.echo(_told(unit, told))
-    elif told.unit is not None and told.outcome is not Outcome.PENDING:
-        click.echo(f"{told.outcome.value}: {_done(told, told.unit.items)}")
+    done = told.outcome.value if told.unit is None else f"{told.outcome.value}: {_done(told, told.unit.items)}"
+    with telling(f"the unit {plain(unit)} is {done}"):
+        if as_json:
+            click.echo(_told(unit, told))
+        elif told.unit is not None and told.outcome is not Outcome.PENDING:
+            click.echo(done)
     if told.outcome is Outcome.FORGOTTEN:
         raise no_record(unit, desk.records.table)
     if isinstance(told.failed, InvalidUnitRequest):
@@ -354,7 +360,7 @@ def _told(unit: str, told: Settled) -> str:
         """ticketlock units correct 01KAQBT0E4SA1M0SPPS3EJ8KYB accounts '{"id": {"S": "ann"}}'\n"""
         """ticketlock units correct 01KAQBT0E4SA1M0SPPS3EJ8KYB accounts '{"id": {"S": "ann"}}' --drop"""
     ),
-    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, CONFIGURATION),
+    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, OUTPUT_LOST, CONFIGURATION),
 )
 @click.argument("unit")
 @click.argument("table")
@@ -401,7 +407,8 @@ def correct_item(
         confirm(f"Give {item_told(found.entry)} {instead}, for good?")
     correction = Correction(new_id(int(time.time() * 1_000)), image, by, why)
     done = desk.perform(correct(desk.records, unit, data, where, correction))
-    click.echo(_TOLD[done])
+    with telling(_TOLD[done]):
+        click.echo(_TOLD[done])
 
 
 def _read(name: str, given: str) -> Any:
@@ -427,7 +434,7 @@ def _decode_binaries(value: Any) -> Any:
 @click.command(
     cls=OfUnits,
     example="ticketlock units repair accounts\nticketlock units repair accounts --write",
-    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, CONFIGURATION),
+    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, OUTPUT_LOST, CONFIGURATION),
 )
 @click.argument("table")
 @click.option(
@@ -463,11 +470,12 @@ def repair(
         records = f"as the records in '{plain(desk.records.table)}' say"
         confirm(f"Finish or remove {which}, {records} ({settings.place()})?")
     found = desk.perform(repaired(data, desk.records, marks, write=write, lost_records=lost_records))
-    if as_json:
-        told = {"table": data.name, "unitsTable": desk.records.table, "written": write}
-        click.echo(json_of({**told, "marks": [mark_json(each) for each in found]}))
-    else:
-        _tell_repair(data.name, found, write=write)
+    with telling(f"'{plain(data.name)}' was {'repaired' if write else 'read'}"):
+        if as_json:
+            told = {"table": data.name, "unitsTable": desk.records.table, "written": write}
+            click.echo(json_of({**told, "marks": [mark_json(each) for each in found]}))
+        else:
+            _tell_repair(data.name, found, write=write)
     left = Counter(each.record for each in found if each.needs_you)
     if left:
         raise Ended(_left(left, desk.records.table), CONFIGURATION)

@@ -178,7 +178,7 @@ def ended_by_unsetting(state: LockState, permits: int | None) -> list[Row]:
     return [row for row in live_rows(state) if row.permits is not None and not write.may_ask(row, left)]
 
 
-def remove_waiter(lock: LockName, ticket: int, now: Moment, contender: NewContender) -> Steps[Row | None]:
+def remove_waiter(lock: LockName, ticket: int, now: Moment, contender: NewContender) -> Steps[Row]:
     """Delete a waiter's queue row, and return it; see ``LockTable.remove_waiter``."""
     removed: Row | None = None
     for _ in range(_TRIES):
@@ -186,6 +186,8 @@ def remove_waiter(lock: LockName, ticket: int, now: Moment, contender: NewConten
         item, now = state.item, state.now
         row = next((each for each in state.rows if each.ticket == ticket), None)
         if row is None:
+            if removed is None:
+                raise no_waiter(lock, ticket)
             # Deleted since, perhaps by an earlier try.
             return removed
         removed = row
@@ -199,6 +201,11 @@ def remove_waiter(lock: LockName, ticket: int, now: Moment, contender: NewConten
                 yield from _wake_next(lock, item, now, contender)
             return row
     raise _kept_changing(f"the row of ticket {ticket}")
+
+
+def no_waiter(lock: LockName, ticket: int) -> LockLost:
+    """The error for a ticket that no row has."""
+    return LockLost(f"no one waits for the lock on {lock.entity!r} with ticket {ticket}")
 
 
 def _kept_changing(what: str) -> RequestNotApplied:
