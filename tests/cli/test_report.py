@@ -496,6 +496,23 @@ def test_in_a_browser_it_fits_the_screen_and_can_be_read_and_loads_nothing(
 
 
 @pytest.mark.verify("starts a browser, and installs one where there is none")
+@pytest.mark.parametrize("age_s", [1, 1_800, 10_800, 80_000])
+def test_on_the_smallest_phone_no_label_of_the_scale_is_on_another(
+    office: Office, tmp_path: Path, age_s: float
+) -> None:
+    (tmp_path / "report.html").write_text(office.shown(replace(PENDING, age_s=age_s)))
+    script = """
+    if (document.querySelector("footer") === null) return undefined;
+    const boxes = [...document.querySelector(".axis").children].map(each => each.getBoundingClientRect())
+      .filter(each => each.width > 0);
+    return [boxes.length, Math.min(...boxes.slice(1).map((each, place) => each.left - boxes[place].right))];
+    """
+    with served(tmp_path) as site:
+        labels, apart = site.ask("/report.html", script, width=320)
+    assert (labels, apart > 2) == (2, True)
+
+
+@pytest.mark.verify("starts a browser, and installs one where there is none")
 def test_a_browser_would_neither_run_a_script_on_it_nor_load_a_picture(office: Office, tmp_path: Path) -> None:
     planted = "<script>document.title = 'it ran'</script><img src='picture.svg'></footer>"
     (tmp_path / "report.html").write_text(office.shown().replace("</footer>", planted))

@@ -86,6 +86,32 @@ def test_a_frame_fits_the_terminal_and_says_what_it_leaves_out(
     assert all(shown[what] for what, number in (("locks", busy), ("units", units)) if number)
 
 
+@pytest.mark.parametrize("width", [80, 60])
+def test_where_a_name_is_cut_its_namespace_stays_and_the_option_for_whole_names_is_named(
+    locks: LockClient, width: int
+) -> None:
+    entity, names = "customers/of/the/north/order-42", ("eu/", "the-billing-department-of-the-north/")
+    for name in names:
+        locks.table.take_ticket(Claim(LockName(entity, name[:-1]), EXECUTION, 300_000), None)
+    top = a_top(locks)
+    lines = printed(top.report(top.reader.read(), 20), width)
+    assert any("whole names: --wide" in line for line in lines)
+    cells = sorted(line.split()[0] for line in lines if line.split()[-1:] == ["-"])
+    assert len(cells) == len(names)
+    for cell, name in zip(cells, names, strict=True):
+        namespace, _, rest = cell.partition("…")
+        assert name.startswith(namespace)
+        assert len(namespace) >= 3
+        assert entity.endswith(rest.rpartition("…")[2])
+    whole = "".join(
+        "".join(line.split()) for line in printed(replace(top, wide=True).report(top.reader.read(), 20), 400)
+    )
+    assert "--wide" not in whole
+    assert all(name + entity in whole for name in names)
+    wide = printed(replace(top, wide=True).report(top.reader.read(), 20), width)
+    assert not any("…" in line for line in wide[3:])
+
+
 @pytest.mark.parametrize(
     ("unit", "unfinished", "step"),
     [

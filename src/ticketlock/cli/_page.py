@@ -101,10 +101,9 @@ class Scale:
             if min(at, shown[-1][0] - at) >= _LABEL_PERCENT:
                 shown.append((at, label))
         shown.append(marks[0])
-        middle = min(shown, key=lambda mark: abs(mark[0] - 50))
         labels = (
-            # Where there is little room, the page has those at the ends and in the middle.
-            element("span", label, class_=None if at in (0, middle[0], 100) else "minor", style=f"left: {at:.1f}%")
+            # Where there is little room, the page has those at the ends.
+            element("span", label, class_=None if at in (0, 100) else "minor", style=f"left: {at:.1f}%")
             for at, label in reversed(shown)
         )
         return element("div", *labels, class_="axis", aria_hidden="true")

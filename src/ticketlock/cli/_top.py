@@ -74,8 +74,10 @@ class Top:
         # Of the heading, and of the headings of both tables with a blank line before each.
         others = 6 if units else 4
         of_locks, of_units = _share(len(locks), len(units), None if lines is None else lines - others)
-        hint = "" if lines is None else "more: ticketlock show LOCK" + (", ticketlock units show UNIT" if units else "")
-        parts: list[RenderableType] = [self._heading(reading), Text(hint, style="dim", no_wrap=True)]
+        hints = [] if self.wide else ["whole names: --wide"]
+        if lines is not None:
+            hints.append("more: ticketlock show LOCK" + (", ticketlock units show UNIT" if units else ""))
+        parts: list[RenderableType] = [self._heading(reading), Text("; ".join(hints), style="dim", no_wrap=True)]
         if locks:
             parts += [_locks_table(locks[:of_locks], wide=self.wide), *_more(len(locks) - of_locks, "locks")]
         else:
@@ -117,26 +119,28 @@ def _more(number: int, what: str) -> list[Text]:
     return [Text(f"… {number:,} more {what}", style="dim")] if number > 0 else []
 
 
-def _grid(*headings: str) -> Table:
-    """A table with one line for each row."""
+def _grid(*headings: str, wide: bool = False) -> Table:
+    """A table with one line for each row; with several if whole names need them."""
     made = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
     for heading in headings:
         justify: Literal["right", "left"] = "right" if heading in _NUMBERS else "left"
-        made.add_column(heading, justify=justify, no_wrap=heading not in _NAMES, overflow="ellipsis")
+        made.add_column(
+            heading, justify=justify, no_wrap=heading not in _NAMES, overflow="fold" if wide else "ellipsis"
+        )
     return made
 
 
 def _locks_table(lines: Sequence[Line], *, wide: bool) -> Table:
-    made = _grid("lock", "verdict", "lease", "holder", "queue", "oldest", "next")
+    made = _grid("lock", "verdict", "lease", "holder", "queue", "oldest", "next", wide=wide)
     for line in lines:
         listed, first = line.listed, line.judged.first
         lock = listed.lock.lock
-        name = lock.entity if lock.namespace == DEFAULT_NAMESPACE else f"{lock.namespace}/{lock.entity}"
+        namespace = "" if lock.namespace == DEFAULT_NAMESPACE else f"{plain(lock.namespace)}/"
         made.add_row(
-            Ending(plain(name), _LEAST_CELLS),
+            _name(plain(lock.entity), wide=wide, kept=namespace),
             _verdict(line),
             _lease(line),
-            _holder(line, wide=wide),
+            _name(_holder(line, wide=wide), wide=wide),
             str(listed.waiting),
             "-" if first is None else short_span(listed.now_ms - first.created_at_ms),
             _step(line.judged.next.value, is_urgent=line.judged.is_stuck),
@@ -151,12 +155,16 @@ def _lease(line: Line) -> str:
     return short_span(left_ms(holder, line.listed.now_ms))
 
 
-def _holder(line: Line, *, wide: bool) -> Ending:
+def _name(told: str, *, wide: bool, kept: str = "") -> RenderableType:
+    return Text(kept + told) if wide else Ending(told, _LEAST_CELLS, kept=kept)
+
+
+def _holder(line: Line, *, wide: bool) -> str:
     holder, number, closed_by = line.judged.holder, len(line.listed.holders), line.judged.closed_by
     if holder is None:
-        return Ending("-" if closed_by is None else f"by {plain(closed_by)}", _LEAST_CELLS)
+        return "-" if closed_by is None else f"by {plain(closed_by)}"
     owner = plain(holder.owner if wide else short_owner(holder.owner))
-    return Ending(owner + (f", {line.judged.alike} of {number}" if number > 1 else ""), _LEAST_CELLS)
+    return owner + (f", {line.judged.alike} of {number}" if number > 1 else "")
 
 
 def _verdict(line: Line) -> Text:
