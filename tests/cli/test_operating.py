@@ -90,7 +90,10 @@ def test_a_lock_is_freed_by_force_after_a_question_that_names_its_holder(
     assert declined.exit_code == 1
     assert declined.err.endswith(f"[y/N]: {NOT_DONE}you declined the confirmation\n")
     unasked = command.run("release", entity, "--force", text="")
-    assert (unasked.exit_code, unasked.err.splitlines()[-1]) == (1, f"{NOT_DONE}no terminal to ask on: give --yes")
+    assert (unasked.exit_code, unasked.err.splitlines()[-1]) == (
+        1,
+        f"{NOT_DONE}there is no terminal to ask on; give --yes",
+    )
     assert held(locks, entity) == 1
     ended = command.run("release", entity, "--force", "--by", "ann", "--why", "it was killed", text="y\n")
     assert (ended.exit_code, ended.out) == (0, f"taken from the holder, fencing token {token}\n")

@@ -48,9 +48,11 @@ def advice_on(lock: LockName, found: LockState | None) -> Advice | None:
     if judged.next is NextStep.LOOK and holder is not None and item is not None:
         usual = span(item.mean_hold_ms or 0)
         held = span(now_ms - holder.since_ms)
-        return Advice(f"held for {held} already, {usual} on average: look at the holder's work")
+        return Advice(f"the holder has had it for {held}, others for {usual} on average: look at its work")
     if judged.next is NextStep.TAKEN and first is not None:
-        return Advice(f"the first in line takes it within {span(taken_by_then_ms(first))}, if it lives: look again")
+        return Advice(
+            f"the first in line takes it within {span(taken_by_then_ms(first))} if it is alive: look again then"
+        )
     if judged.next is NextStep.NOT_TAKEN and first is not None:
         return Advice(
             f"the first in line, {_told(short_owner(first.owner))}, has not taken it for {span(judged.late_ms)}: it "
@@ -79,7 +81,7 @@ def advice_on(lock: LockName, found: LockState | None) -> Advice | None:
     if judged.next is NextStep.LIMITED and item is not None:
         more = f"more than {item.permits} may hold it at once"
         return _advice_on_limit(lock, found, more, "unset the limit")
-    return Advice("wait for the holder's work")
+    return Advice("wait until the holder's work is done")
 
 
 def _advice_on_limit(lock: LockName, found: LockState, whether: str, to_do: str) -> Advice:
@@ -193,9 +195,10 @@ def advice_on_unit(listed: ListedUnit) -> Advice | None:
     if step == "see sweeper":
         text = "no sweep has ended it in half an hour: read the log of the sweeper; to end this unit alone"
     elif listed.unfinished:
+        verb = "is" if listed.unfinished == 1 else "are"
         text = (
-            f"{items_told(listed.unfinished)} not finished: its process has crashed, or DynamoDB refuses a new value; "
-            "to finish it at once, or to be told what is refused"
+            f"{items_told(listed.unfinished)} {verb} not finished: its process has crashed, or DynamoDB refuses a new "
+            "value; to finish it at once, or to be told what is refused"
         )
     elif listed.uncertain is not None:
         text = (

@@ -178,7 +178,7 @@ def _unset(table: LockTable, lock: LockName, permits: int | None, *, by: str | N
 def _what(permits: int | None, *, unset: bool) -> str:
     if unset:
         return "Remove the limit of the lock on"
-    return "Close the lock on" if permits == 0 else f"Allow at most {permits} at once to hold the lock on"
+    return "Close the lock on" if permits == 0 else f"Let at most {permits} at once hold the lock on"
 
 
 def _as_found(found: LockState) -> str:

@@ -111,7 +111,7 @@ def confirm(question: str) -> None:
             raise
         # The question has no line break.
         click.echo(err=True)
-        raise Ended("nothing was done: no terminal to ask on: give --yes", ANSWER_WAS_NO) from None
+        raise Ended("nothing was done: there is no terminal to ask on; give --yes", ANSWER_WAS_NO) from None
     if not is_yes:
         raise click.Abort
 
