@@ -192,6 +192,6 @@ def test_a_program_runs_under_the_lock_on_an_entity_that_begins_with_a_dash(
 
 @pytest.mark.parametrize("name", ["show", "run", "acquire", "limit"])
 def test_an_unknown_option_that_may_be_an_entity_says_how_to_type_that(name: str) -> None:
-    with pytest.raises(click.NoSuchOption, match="An ENTITY that begins with '-' stands after '--'") as wrong:
+    with pytest.raises(click.UsageError, match="An ENTITY that begins with '-' stands after '--'") as wrong:
         COMMANDS[name].make_context(name, ["-x"], parent=click.Context(GROUP))
     assert wrong.value.ctx is not None

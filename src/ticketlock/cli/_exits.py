@@ -151,9 +151,10 @@ class Explained(click.Command):
         try:
             return super().make_context(*args, **more)
         except click.NoSuchOption as wrong:
-            if any(each.name == "entity" for each in self.params):
-                wrong.message += " An ENTITY that begins with '-' stands after '--'."
-            raise
+            if all(each.name != "entity" for each in self.params):
+                raise
+            how = "An ENTITY that begins with '-' stands after '--'."
+            raise click.UsageError(f"{wrong.format_message()} {how}", wrong.ctx) from wrong
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Print the example, as users type it, and the exit codes."""
