@@ -194,7 +194,10 @@ class EventBudgetExceeded(TicketLockError):
 
 
 class LockLost(TicketLockError):
-    """The lease ended before it was renewed or released, or the lock is no longer the caller's."""
+    """The lease ended before it was renewed or released, or the lock is no longer the caller's.
+
+    For operators: there is no such holder or waiter.
+    """
 
 
 class AlreadyHeld(TicketLockError, RuntimeError):

@@ -32,8 +32,8 @@ def row(locks: LockClient, entity: str) -> Iterator[Row]:
     locks.table.set_limit(locks.lock(f"{entity}/d-closed"), 0)
     with ExitStack() as stack:
         for owner in ("first", "second"):
-            stack.enter_context(locks.acquire(f"{entity}/b-held", permits=2, owner=owner))
-        stack.enter_context(locks.acquire(f"{entity}/c-waited-for", shared=True))
+            stack.enter_context(locks.acquire(f"{entity}/b-held", permits=2, owner=owner, lease=600))
+        stack.enter_context(locks.acquire(f"{entity}/c-waited-for", shared=True, lease=300))
         claim, ticket = joins(locks, f"{entity}/c-waited-for", "waiter")
         (row,) = locks.inspect(f"{entity}/c-waited-for").rows
         yield row
@@ -49,6 +49,7 @@ def row(locks: LockClient, entity: str) -> Iterator[Row]:
         ("--prefix ENTITY --sort held", "bcade"),
         ("--prefix ENTITY --sort waiting", "cabde"),
         ("--prefix ENTITY --sort oldest", "cabde"),
+        ("--prefix ENTITY --sort lease", "cbade"),
         ("--prefix ENTITY --busy", "bc"),
         ("--prefix ENTITY/a", "a"),
         ("--namespace ENTITY", "e"),

@@ -90,7 +90,10 @@ def test_a_lock_is_freed_by_force_after_a_question_that_names_its_holder(
     assert declined.exit_code == 1
     assert declined.err.endswith(f"[y/N]: {NOT_DONE}you declined the confirmation\n")
     unasked = command.run("release", entity, "--force", text="")
-    assert (unasked.exit_code, unasked.err.splitlines()[-1]) == (1, f"{NOT_DONE}no terminal to ask on: give --yes")
+    assert (unasked.exit_code, unasked.err.splitlines()[-1]) == (
+        1,
+        f"{NOT_DONE}there is no terminal to ask on; give --yes",
+    )
     assert held(locks, entity) == 1
     ended = command.run("release", entity, "--force", "--by", "ann", "--why", "it was killed", text="y\n")
     assert (ended.exit_code, ended.out) == (0, f"taken from the holder, fencing token {token}\n")
@@ -169,7 +172,7 @@ def test_a_limit_of_a_lock_without_earlier_users_is_unset_to_a_number(command: C
     command.run("limit", entity, "5", "--yes")
     ended = command.run("limit", entity, "--unset", "--yes")
     is_refused(ended, 2, f"ticketlock: no one had used the lock on '{entity}' before its limit was set: ")
-    assert f"ticketlock limit {entity} 1 --unset" in ended.err
+    assert f"`ticketlock limit {entity} N --unset`; N is the number" in ended.err
     assert command.run("limit", entity, "1", "--unset", "--yes").exit_code == 0
     assert command.run("run", entity, "--no-wait", "--", "true").exit_code == 0
 

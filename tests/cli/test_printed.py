@@ -155,3 +155,43 @@ def test_an_owner_is_shortened_to_what_tells_people_whose_it_is(owner: str, shor
 @pytest.mark.parametrize(("seconds", "told"), [(-1, "0s"), (14.4, "14s"), (119, "119s"), (130, "2m"), (7_000, "117m")])
 def test_a_short_duration_has_no_fraction(seconds: float, told: str) -> None:
     assert short_span(round(seconds * 1_000)) == told
+
+
+@pytest.mark.parametrize("entity", ["-x", "--", "---", "--help", "--wait"])
+def test_an_entity_may_begin_with_a_dash_after_two_dashes(entity: str) -> None:
+    for name, command in COMMANDS.items():
+        if name == "run" or all(each.name != "entity" for each in command.params):
+            continue
+        more = {"remove-waiter": ["7"], "renew": [], "release": []}.get(name, [])
+        options = ["--owner", "build-7"] if name in ("renew", "release") else []
+        made = command.make_context(name, [*options, "--", entity, *more], parent=click.Context(GROUP))
+        assert made.params["entity"] == entity
+
+
+@pytest.mark.parametrize("entity", ["-x", "--", "---", "--help", "--wait"])
+@pytest.mark.parametrize(
+    ("before", "behind", "program", "options"),
+    [
+        ([], [], [], {}),
+        ([], [], ["--", "make", "--", "-x"], {}),
+        ([], [], ["make", "--wait", "3"], {}),
+        (["--wait", "3"], ["--data", "--"], ["--", "make"], {"wait": 3.0, "data": "--"}),
+        (["--data", "--"], ["--wait", "3"], ["make", "-x"], {"wait": 3.0, "data": "--"}),
+        (["--data", "--"], ["--namespace", "--"], [], {"namespace": "--", "data": "--"}),
+    ],
+)
+def test_a_program_runs_under_the_lock_on_an_entity_that_begins_with_a_dash(
+    entity: str, before: list[str], behind: list[str], program: list[str], options: dict[str, object]
+) -> None:
+    words = [*before, "--", entity, *behind, *program]
+    made = COMMANDS["run"].make_context("run", words, parent=click.Context(GROUP))
+    assert made.params["entity"] == entity
+    assert list(made.params["command"]) == program[program[:1] == ["--"] :]
+    assert {name: made.params[name] for name in options} == options
+
+
+@pytest.mark.parametrize("name", ["show", "run", "acquire", "limit"])
+def test_an_unknown_option_that_may_be_an_entity_says_how_to_type_that(name: str) -> None:
+    with pytest.raises(click.UsageError, match="An ENTITY that begins with '-' stands after '--'") as wrong:
+        COMMANDS[name].make_context(name, ["-x"], parent=click.Context(GROUP))
+    assert wrong.value.ctx is not None

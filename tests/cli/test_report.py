@@ -168,7 +168,7 @@ def test_the_stuck_lock_is_first_and_its_queue_is_in_order_with_ages_on_one_scal
     assert stuck.texts("small") == ["renewed 2.7 h ago", "parked", "crashed"]
     (second, hours) = (
         float(each.attributes["style"].removeprefix("width: ").removesuffix("%"))
-        for each in [*stuck.all("i")][-1:] + [*stuck.all("i", "is-silent")][:1]
+        for each in [*stuck.all("i")][-1:] + [*stuck.all("i", "is-late")][:1]
     )
     assert 5 < second < 30 < 80 < hours < 100
     assert [each.attributes["aria-label"] for each in stuck.all("span", "track")] == [
@@ -188,7 +188,7 @@ def test_the_counts_are_those_of_the_reading(office: Office) -> None:
     assert list(zip(counts.texts("dd"), counts.texts("dt"), strict=True)) == [
         ("1", "stuck"),
         ("3", "busy"),
-        ("5", "waiting"),
+        ("4", "waiting"),
         ("2.7 h", "longest wait"),
         ("2", "open units: 1 expired, 1 pending"),
     ]
@@ -210,6 +210,26 @@ def test_a_lock_in_whose_line_all_have_crashed_is_not_waited_for(office: Office)
     root = office.page()
     assert root.texts("h2")[0] == "No one waits"
     assert root.texts("p", "next") == ["In line: 2, all crashed."]
+
+
+def test_a_lock_without_a_holder_in_whose_line_all_have_crashed_is_not_busy(office: Office) -> None:
+    office.table.set_limit(LockName("order-42"), 0)
+    for owner in ("one", "two"):
+        office.comes("order-42", owner, 60)
+    assert [line.listed.waiting for line in office.reader.read().locks] == [2]
+    office.clock.advance(120)
+    assert office.reader.read().locks == []
+
+
+def test_a_state_is_never_green_beside_what_needs_you(office: Office) -> None:
+    closed(office, "order-42")
+    held_for_hours(office, "order-43")
+    office.comes("order-44", "works", 60)
+    root = office.page(COMMITTED, unfinished=1)
+    assert [node.texts("", "good") for node in root.all("article", "stuck")] == [[], []]
+    assert root.texts("span", "good")[:1] == ["granted"]
+    (units,) = root.all("div", "units")
+    assert (units.texts("span", "late"), units.texts("span", "good")) == (["committed"], [])
 
 
 def test_a_lock_that_this_caller_may_not_read_says_so(office: Office) -> None:
@@ -276,7 +296,7 @@ def shape(node: Node) -> object:
         ("locks", MOST_LOCKS, "name", "And 1 more lock: ticketlock ls --busy"),
         ("holders", MOST_HOLDERS, "name", "and 1 more holder"),
         ("waiters", MOST_WAITERS, "rank", "and 1 more waiter"),
-        ("units", MOST_UNITS, "pending", "And 1 more unit: ticketlock units ls"),
+        ("units", MOST_UNITS, "age", "And 1 more unit: ticketlock units ls"),
     ],
 )
 def test_the_page_has_at_most_so_many_and_says_how_many_more_there_are(
@@ -473,6 +493,23 @@ def test_in_a_browser_it_fits_the_screen_and_can_be_read_and_loads_nothing(
     assert (too_wide, loaded, site.console) == (0, [], [])
     assert (bars, least_bar > 0, apart > 0) == (13, True, True)
     assert contrast >= 4.5
+
+
+@pytest.mark.verify("starts a browser, and installs one where there is none")
+@pytest.mark.parametrize("age_s", [1, 1_800, 10_800, 80_000])
+def test_on_the_smallest_phone_no_label_of_the_scale_is_on_another(
+    office: Office, tmp_path: Path, age_s: float
+) -> None:
+    (tmp_path / "report.html").write_text(office.shown(replace(PENDING, age_s=age_s)))
+    script = """
+    if (document.querySelector("footer") === null) return undefined;
+    const boxes = [...document.querySelector(".axis").children].map(each => each.getBoundingClientRect())
+      .filter(each => each.width > 0);
+    return [boxes.length, Math.min(...boxes.slice(1).map((each, place) => each.left - boxes[place].right))];
+    """
+    with served(tmp_path) as site:
+        labels, apart = site.ask("/report.html", script, width=320)
+    assert (labels, apart > 2) == (2, True)
 
 
 @pytest.mark.verify("starts a browser, and installs one where there is none")

@@ -94,6 +94,24 @@ def test_a_lost_lease_stops_the_command(command: Command, locks: LockClient, ent
     ]
 
 
+def test_a_lost_lease_stops_the_command_also_if_no_one_can_be_told(
+    command: Command, locks: LockClient, entity: str
+) -> None:
+    script = (
+        "import os, signal\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b'told\\n'), os._exit(0)))\n"
+        "print(os.environ['TICKETLOCK_FENCING_TOKEN'], flush=True)\n"
+        "while True: signal.pause()\n"
+    )
+    run = command.start("run", entity, *SHORT_LEASE, "--", sys.executable, "-c", script)
+    token = int(run.line())
+    assert run.process.stderr is not None
+    run.process.stderr.close()
+    locks.table.force_release(locks.lock(entity), token)
+    ended = run.end()
+    assert (ended.exit_code, ended.out) == (76, "told\n")
+
+
 def test_a_command_that_ends_before_the_heartbeat_finds_its_lock_freed_has_an_exit_code_of_its_own(
     command: Command, locks: LockClient, entity: str
 ) -> None:

@@ -14,7 +14,7 @@ from kit.units import Books
 from rich.text import Text
 
 from ticketlock import Claim, LockClient, LockName, RequestNotApplied, create_table
-from ticketlock.cli import _commands
+from ticketlock.cli import _commands, _units
 from ticketlock.cli._advice import unit_step
 from ticketlock.cli._local import serving
 from ticketlock.cli._reading import URGENT, TableReader
@@ -111,6 +111,32 @@ def test_a_lock_of_a_newer_format_is_one_line_and_hides_no_other() -> None:
         assert ["newer format" in line for line in shown if "order-42" in line or "newer" in line] == [True, False]
 
 
+@pytest.mark.parametrize("width", [80, 60])
+def test_where_a_name_is_cut_its_namespace_stays_and_the_option_for_whole_names_is_named(
+    locks: LockClient, width: int
+) -> None:
+    entity, names = "customers/of/the/north/order-42", ("eu/", "the-billing-department-of-the-north/")
+    for name in names:
+        locks.table.take_ticket(Claim(LockName(entity, name[:-1]), EXECUTION, 300_000), None)
+    top = a_top(locks)
+    lines = printed(top.report(top.reader.read(), 20), width)
+    assert any("whole names: --wide" in line for line in lines)
+    cells = sorted(line.split()[0] for line in lines if line.split()[-1:] == ["-"])
+    assert len(cells) == len(names)
+    for cell, name in zip(cells, names, strict=True):
+        namespace, _, rest = cell.partition("…")
+        assert name.startswith(namespace)
+        assert len(namespace) >= 3
+        assert entity.endswith(rest.rpartition("…")[2])
+    whole = "".join(
+        "".join(line.split()) for line in printed(replace(top, wide=True).report(top.reader.read(), 20), 400)
+    )
+    assert "--wide" not in whole
+    assert all(name + entity in whole for name in names)
+    wide = printed(replace(top, wide=True).report(top.reader.read(), 20), width)
+    assert not any("…" in line for line in wide[3:])
+
+
 @pytest.mark.parametrize(
     ("unit", "unfinished", "step"),
     [
@@ -181,19 +207,52 @@ def test_a_reading_has_what_is_stuck_first_and_the_open_units(
 
 
 @pytest.mark.parametrize(
-    ("items", "finished", "unfinished"), [(100, 0, 100), (100, 99, 1), (100, 100, 0), (101, 0, 100), (101, 101, None)]
+    ("most", "items", "unfinished", "told", "step"),
+    [
+        (250, 250, [249], 1, "units settle"),
+        (250, 250, [], 0, "nothing"),
+        (249, 250, [249], None, "units settle"),
+        (249, 250, [], None, "units settle"),
+        (249, 250, [3, 249], 1, "units settle"),
+    ],
 )
-def test_of_a_committed_unit_the_first_hundred_items_are_counted(
-    memory: MemoryDynamoDB, books: Books, items: int, finished: int, unfinished: int | None
+def test_of_a_committed_unit_an_unfinished_item_is_found_wherever_it_is_or_some_were_not_read(
+    memory: MemoryDynamoDB,
+    books: Books,
+    monkeypatch: pytest.MonkeyPatch,
+    most: int,
+    items: int,
+    unfinished: list[int],
+    told: int | None,
+    step: str,
 ) -> None:
-    names = [f"a-{number}" for number in range(items)]
+    monkeypatch.setattr(_units, "_MOST_ITEMS_READ", most)
+    names = [f"a-{number:03}" for number in range(items)]
     unit = left(books, names, is_committed=True, ago_s=AGO_S)
-    for name in names[:finished]:
-        books.write("accounts", {"id": name, "balance": 7})
+    for name in names:
+        if int(name[2:]) not in unfinished:
+            books.write("accounts", {"id": name, "balance": 7})
     with serving(memory, port=0) as url:
         settings = CommandSettings(units_table="units", endpoint_url=url, region="us-east-1")
         (listed,) = Desk(settings).read_open(print)
-    assert (listed.unit.unit, listed.unfinished) == (unit, unfinished)
+    assert (listed.unit.unit, listed.unfinished, unit_step(listed)) == (unit, told, step)
+
+
+def test_a_large_unit_leaves_smaller_ones_the_room_to_be_counted(
+    memory: MemoryDynamoDB, books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_units, "_MOST_ITEMS_READ", 5)
+    large = left(books, [f"a-{number}" for number in range(5)], is_committed=True, ago_s=AGO_S)
+    small = left(books, ["b", "c"], is_committed=True, ago_s=AGO_S - 9)
+    for name in ("a-0", "a-1", "a-2", "b"):
+        books.write("accounts", {"id": name, "balance": 7})
+    with serving(memory, port=0) as url:
+        settings = CommandSettings(units_table="units", endpoint_url=url, region="us-east-1")
+        listed = Desk(settings).read_open(print)
+    assert [(each.unit.unit, each.unfinished, unit_step(each)) for each in listed] == [
+        (large, None, "units settle"),
+        (small, 1, "units settle"),
+    ]
 
 
 def test_a_reading_that_fails_is_reported_and_the_next_one_is_taken_until_a_signal(

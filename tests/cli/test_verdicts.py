@@ -2,15 +2,18 @@
 
 import subprocess
 from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
 
 import pytest
 from cli.seen import printed
 
-from ticketlock import Claim, Grant, LockName, LockState, LockTable
+from ticketlock import Claim, Grant, LockName, LockState, LockTable, PermitsMismatch, Place, Position
 from ticketlock.cli._advice import command
 from ticketlock.cli._show import state_tables
 from ticketlock.cli._verdicts import judge
-from ticketlock.locks._items import Session
+from ticketlock.locks._items import Session, row_key
+from ticketlock.locks._operators import ended_by_unsetting, live_rows
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 
 LOCK = LockName("order-42")
@@ -23,11 +26,12 @@ class Desk:
     """
 
     def __init__(self, permits: int = 1) -> None:
+        self.waiting: list[tuple[Claim, Place]] = []
         self._clock = clock = ManualClock()
-        self.table = LockTable("locks", client=MemoryDynamoDB(clock=clock).client, clocks=clock, sleep=clock.sleep)
+        self._memory = MemoryDynamoDB(clock=clock)
+        self.table = LockTable("locks", client=self._memory.client, clocks=clock, sleep=clock.sleep)
         self._permits = permits
         self._held: list[tuple[Claim, int]] = []
-        self._waiters = 0
 
     def do(self, words: str) -> LockState:
         """Words of ``done``, or seconds that pass; then what is read of the lock."""
@@ -36,13 +40,17 @@ class Desk:
             "hold for hours": lambda: self._hold(10_800_000, "deploys 1.4"),
             "share": lambda: self._hold(shared=True),
             "wait": self._wait,
+            "wait for 2": lambda: self._wait(permits=2),
+            "wait deployed": lambda: self._wait(permits_since_ms=1),
+            "wait as before": lambda: self._forget_permits(self._wait()),
             "wait briefly": lambda: self._wait(60_000),
             "park": lambda: self._wait(session=Session("an execution", "serialize")),
             "poll": lambda: self._wait(owner="arn:aws:states:eu-west-1:123456789012:execution:orders:run-1"),
             "leave": lambda: self.table.remove_waiter(LOCK, self.table.inspect(LOCK).rows[0].ticket),
             "renew": lambda: self.table.renew(*self._held[-1]),
             "release": lambda: self.table.force_release(LOCK, self._held.pop()[1]),
-            "close": lambda: self.table.set_limit(LOCK, 0),
+            "close": lambda: self.table.set_limit(LOCK, 0, by="ann@bastion"),
+            "limit": lambda: self.table.set_limit(LOCK, 1, by="ann@bastion"),
             "open": lambda: self.table.unset_limit(LOCK),
         }
         for word in words.split(", "):
@@ -56,10 +64,19 @@ class Desk:
         assert isinstance(found, Grant)
         self._held.append((claim, found.fencing_token))
 
-    def _wait(self, lease_ms: int = 3_600_000, session: Session | None = None, owner: str | None = None) -> None:
-        self._waiters += 1
-        claim = Claim(LOCK, owner or f"waiter {self._waiters}", lease_ms, permits=self._permits, session=session)
-        self.table.take_ticket(claim, None)
+    def _wait(self, lease_ms: int = 3_600_000, owner: str | None = None, permits: int = 0, **more: Any) -> Place:
+        owner = owner or f"waiter {len(self.waiting) + 1}"
+        claim = Claim(LOCK, owner, lease_ms, permits=permits or self._permits, **more)
+        found = self.table.take_ticket(claim, None)
+        assert isinstance(found, Position)
+        self.waiting.append((claim, found.place))
+        return found.place
+
+    def _forget_permits(self, place: Place) -> None:
+        """Leave the row as an earlier version writes it."""
+        self._memory.client.update_item(
+            TableName="locks", Key=row_key(LOCK, place.ticket), UpdateExpression="REMOVE permits"
+        )
 
 
 @pytest.mark.parametrize(
@@ -135,6 +152,51 @@ def test_what_to_do_next_depends_on_the_verdict_and_on_whether_someone_waits(
     assert has_a_sentence == (step != "nothing" or words == "hold, 65 s")
 
 
+@pytest.mark.parametrize(
+    ("permits", "words", "verdict", "step"),
+    [
+        (3, "hold, limit, wait", "limited", "ask who limited"),
+        (3, "limit, hold, wait", "limited", "ask who limited"),
+        (3, "limit, hold, wait as before", "limited", "ask who limited"),
+        (3, "hold, limit, wait, 30 s, renew, 33 s", "limited", "ask who limited"),
+        (3, "hold for hours, limit, wait", "limited", "ask holder"),
+        (3, "hold, limit, wait, 39 s", "silent", "wait out lease"),
+        (3, "hold, limit, wait, open", "free", "next takes it"),
+        (3, "hold, limit", "granted", "nothing"),
+        (1, "hold, limit, wait", "granted", "wait"),
+        (1, "share, limit, wait", "granted", "wait"),
+        (1, "hold, limit, wait for 2", "limited", "ask who limited"),
+    ],
+)
+def test_a_lock_that_more_could_hold_but_for_its_limit_is_limited(
+    permits: int, words: str, verdict: str, step: str
+) -> None:
+    found = judge(Desk(permits).do(words))
+    assert (found.verdict.word, found.next.value) == (verdict, step)
+    assert found.is_stuck == (step in ("ask holder", "wait out lease"))
+
+
+@pytest.mark.parametrize(
+    ("words", "tone"),
+    [
+        ("hold", "good"),
+        ("hold, 30 s, renew", "good"),
+        ("hold for hours", "plain"),
+        ("hold for hours, 30 s, renew", "good"),
+        ("hold for hours, wait", "late"),
+        ("hold, 39 s", "late"),
+        ("hold, 65 s", "bad"),
+        ("hold, wait, close", "plain"),
+        ("hold, close, release", "shut"),
+        ("hold, 1 s, release, hold, wait, 30 s, renew, 30 s, renew, 5 s", "late"),
+        ("hold, wait, release, 9 s", "open"),
+        ("hold, wait, release, 88 s", "late"),
+    ],
+)
+def test_only_a_lock_whose_holder_is_known_to_live_and_that_is_not_stuck_is_green(words: str, tone: str) -> None:
+    assert judge(Desk().do(words)).tone == tone
+
+
 def test_the_worst_of_several_holders_counts_and_a_free_place_counts_only_if_it_is_not_taken() -> None:
     desk = Desk(permits=3)
     state = desk.do("hold, hold, 20 s, hold, 19 s, wait")
@@ -162,8 +224,15 @@ def test_the_worst_of_several_holders_counts_and_a_free_place_counts_only_if_it_
         (
             "close, wait",
             (
-                "next: ask who has closed it; no one takes it before; with the number of permits that its users ask "
-                "for, 1 unless they say otherwise:\nticketlock limit order-42 1 --unset"
+                "next: ask ann@bastion whether it may be opened: no one gets the lock before that; its waiters ask for "
+                "1 permit; to open it:\nticketlock limit order-42 1 --unset"
+            ),
+        ),
+        (
+            "hold, limit, wait for 2",
+            (
+                "next: ask ann@bastion whether more than 1 may hold it at once; its waiters ask for 2 permits, its "
+                "users before the limit for 1; to unset the limit:\nticketlock limit order-42 2 --unset"
             ),
         ),
         (
@@ -180,6 +249,61 @@ def test_a_stuck_lock_is_shown_with_whose_fault_it_is_and_the_whole_command(word
     assert state.item is not None
     expected = sentence.replace("TICKET", str(state.rows[0].ticket)).replace("TOKEN", str(state.item.fencing_token))
     assert f"\n{expected}\n" in "\n".join(printed(state_tables(LOCK, state), 400))
+
+
+@pytest.mark.parametrize(
+    ("permits", "words", "typed", "told"),
+    [
+        (3, "close, wait, wait, wait", "3 --unset", "; its waiters ask for 3 permits; "),
+        (3, "close, wait deployed, wait deployed", "--unset", "before that; to open it"),
+        (3, "close, wait as before, wait", "3 --unset", "; its waiters ask for 3 permits; "),
+        (3, "hold, close, release, wait", "--unset", "before that; to open it"),
+        (1, "hold, close, release, wait for 2", "2 --unset", "ask for 2 permits, its users before the limit for 1; "),
+        (1, "close, wait as before", "N --unset", "; N is the number of permits that its users ask for: a waiter "),
+        (1, "close, wait, wait for 2", "N --unset", "; its waiters ask for 1 or 2 permits: all but those that "),
+    ],
+)
+def test_a_closed_lock_is_opened_by_the_printed_command_with_the_number_that_its_waiters_ask_for(
+    permits: int, words: str, typed: str, told: str
+) -> None:
+    desk = Desk(permits)
+    desk.do(words)
+    lines = printed(state_tables(LOCK, desk.table.inspect(LOCK)), 400)
+    (at,) = [place for place, line in enumerate(lines) if line.startswith("next: ")]
+    assert (told in lines[at], lines[at + 1]) == (True, f"ticketlock limit order-42 {typed}")
+    if "N" not in typed:
+        desk.table.unset_limit(LOCK, None if typed == "--unset" else int(typed.split()[0]))
+        found = [desk.table.check_turn(*each, None) for each in desk.waiting]
+        assert all(isinstance(each, Grant) for each in found[:permits])
+
+
+@pytest.mark.parametrize(
+    ("words", "permits", "ended"),
+    [
+        ("close, wait, wait for 2", 1, [2]),
+        ("close, wait, wait for 2", 2, [1]),
+        ("close, wait, wait for 2", None, []),
+        ("hold, close, wait, wait for 2", None, [2]),
+        ("close, wait deployed, wait for 2", 2, [2]),
+        ("hold, close, wait deployed, wait for 2", 2, [2]),
+        ("close, wait as before", 2, []),
+        ("close, wait briefly, 65 s, wait for 2", 2, []),
+    ],
+)
+def test_who_unsets_a_limit_is_told_which_waiters_ask_for_another_number(
+    words: str, permits: int | None, ended: list[int]
+) -> None:
+    desk = Desk()
+    desk.do(words)
+    state = desk.table.inspect(LOCK)
+    assert [row.permits for row in ended_by_unsetting(state, permits)] == ended
+    if permits is not None:
+        desk.table.unset_limit(LOCK, permits)
+        for row in live_rows(state):
+            claim, place = next(each for each in desk.waiting if each[0].owner == row.owner)
+            ends = row.permits in ended or row.permits is None
+            with pytest.raises(PermitsMismatch) if ends else nullcontext():
+                desk.table.check_turn(claim, place, None)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_a_crashed_waiter_that_is_removed_stays_counted_as_after_a_sweep(
     holds(alice, lock, lease_ms=10 * LEASE_MS)
     crashed = waits(bob, lock)
     world.advance(3 * LEASE_MS)
-    assert alice.table.remove_waiter(lock, crashed.ticket) is not None
+    assert alice.table.remove_waiter(lock, crashed.ticket).owner == crashed.claim.owner
     assert (tickets(alice, lock), item_of(alice, lock).waiting) == ([], 1)
 
 
@@ -77,7 +77,8 @@ def test_a_waiter_that_is_removed_just_after_it_joined_stays_counted_since_a_cop
 def test_removing_an_unknown_ticket_changes_nothing(alice: Process, bob: Process, lock: LockName) -> None:
     holds(alice, lock)
     waiter = waits(bob, lock)
-    assert alice.table.remove_waiter(lock, waiter.ticket + 1) is None
+    with pytest.raises(LockLost, match=rf"^no one waits for the lock on .* with ticket {waiter.ticket + 1}$"):
+        alice.table.remove_waiter(lock, waiter.ticket + 1)
     assert (tickets(alice, lock), item_of(alice, lock).waiting) == ([waiter.ticket], 1)
 
 
@@ -87,7 +88,8 @@ def test_a_waiter_that_was_granted_the_lock_before_its_removal_keeps_it(
     held, waiter = holds(alice, lock), waits(bob, lock)
     held.releases()
     waiter.enters()
-    assert alice.table.remove_waiter(lock, waiter.ticket) is None
+    with pytest.raises(LockLost, match="no one waits"):
+        alice.table.remove_waiter(lock, waiter.ticket)
     assert [holder.owner for holder in item_of(alice, lock).holders] == [waiter.claim.owner]
 
 

@@ -27,6 +27,7 @@ from ticketlock.errors import InvalidUnitRequest, UnitRolledBack
 from ticketlock.units import OpenUnit, Outcome, Record, Unit
 from ticketlock.units._marks import Marks
 from ticketlock.units._operators import (
+    Counted,
     Settled,
     Shown,
     Standing,
@@ -137,10 +138,14 @@ def test_items_that_an_operator_may_not_read_are_unknown_and_not_counted_as_fini
     units_world: UnitsWorld, ben: Party, two_accounts: list[Key]
 ) -> None:
     unit = units_world.killed(two_accounts, is_committed=True)
-    assert ben.units._performer.perform_steps(count_unfinished(records(ben), unit)) == 2
+
+    def counted() -> Counted:
+        return ben.units._performer.perform_steps(count_unfinished(records(ben), unit, 10))
+
+    assert counted() == Counted(2, 2, are_all=True)
     ben.may_not_read_accounts()
     assert set(standings(ben, unit).values()) == {Standing.UNKNOWN}
-    assert ben.units._performer.perform_steps(count_unfinished(records(ben), unit)) is None
+    assert counted() == Counted(0, 2, are_all=True, are_refused=True)
 
 
 @THREADS_ONLY

@@ -280,7 +280,7 @@ class LockClient:
         lock = self._defaults.lock(entity, namespace)
         return await self._table.run(lambda now: inspect(lock, now))
 
-    async def remove_waiter(self, entity: Entity, ticket: int, *, namespace: str | None = None) -> Row | None:
+    async def remove_waiter(self, entity: Entity, ticket: int, *, namespace: str | None = None) -> Row:
         """Delete a waiter's queue row; see ``ticketlock.LockTable.remove_waiter``."""
         self._check_usable()
         lock = self._defaults.lock(entity, namespace)
@@ -350,8 +350,8 @@ class LockClient:
         acquiring = self._holdings.acquire(terms, wait)
         waiter = asyncio.ensure_future(self._table.drive(acquiring, sleep=functools.partial(_nap, wait)))
         over = self._waiters[waiter] = asyncio.get_running_loop().create_future()
-        caller = asyncio.current_task()
-        cancelled_before = caller.cancelling() if caller is not None else 0
+        task = asyncio.current_task()
+        cancelled_before = task.cancelling() if task is not None else 0
         try:
             grant = await asyncio.shield(waiter)
             if self._holdings.is_closed:
@@ -361,7 +361,7 @@ class LockClient:
             raise briefly(error)  # noqa: B904  # the same error
         except BaseException as error:
             # If the client has ended the wait at the same time, a cancellation of the caller goes on nevertheless.
-            is_cancelled = not waiter.done() or (caller is not None and caller.cancelling() > cancelled_before)
+            is_cancelled = not waiter.done() or (task is not None and task.cancelling() > cancelled_before)
             # Finish even if the caller is cancelled again.
             await self._to_the_end(self._give_up(waiter, terms, wait), f"to leave the queue of {terms.claim.lock!r}")
             if isinstance(error, WaitEnded):

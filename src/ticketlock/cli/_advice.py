@@ -1,18 +1,21 @@
 """What an operator should do next about a lock or a unit, or expect of it: a sentence, and the command to type."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from ticketlock import LockName, LockState
-from ticketlock.cli._units_reports import ListedUnit, items_told, state_of
-from ticketlock.cli._verdicts import NextStep, judge, taken_by_then_ms
-from ticketlock.cli._wording import plain, short_owner, span, typed
-from ticketlock.locks._items import DEFAULT_NAMESPACE
+from ticketlock.cli._units_reports import ListedUnit, UnitWord, items_told, state_of
+from ticketlock.cli._verdicts import NextStep, Tone, judge, taken_by_then_ms
+from ticketlock.cli._wording import permits_of, plain, short_owner, span, typed
+from ticketlock.locks._items import DEFAULT_NAMESPACE, Row
+from ticketlock.locks._operators import ended_by_unsetting, follows_deployments, live_rows
 
 _SWEPT_BY_THEN_S = 1_800
 """By then sweeps have ended and closed a unit."""
 
-UnitStep = Literal["nothing", "wait", "units settle", "see sweeper"]
+UnitStep = Literal["nothing", "wait", "units settle", "see sweeper", "no permission"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +48,11 @@ def advice_on(lock: LockName, found: LockState | None) -> Advice | None:
     if judged.next is NextStep.LOOK and holder is not None and item is not None:
         usual = span(item.mean_hold_ms or 0)
         held = span(now_ms - holder.since_ms)
-        return Advice(f"held for {held} already, {usual} on average: look at the holder's work")
+        return Advice(f"the holder has had it for {held}, others for {usual} on average: look at its work")
     if judged.next is NextStep.TAKEN and first is not None:
-        return Advice(f"the first in line takes it within {span(taken_by_then_ms(first))}, if it lives: look again")
+        return Advice(
+            f"the first in line takes it within {span(taken_by_then_ms(first))} if it is alive: look again then"
+        )
     if judged.next is NextStep.NOT_TAKEN and first is not None:
         return Advice(
             f"the first in line, {_told(short_owner(first.owner))}, has not taken it for {span(judged.late_ms)}: it "
@@ -72,16 +77,60 @@ def advice_on(lock: LockName, found: LockState | None) -> Advice | None:
             taken_away,
         )
     if judged.next is NextStep.CLOSED:
-        return _advice_on_closed(lock, found)
-    return Advice("wait for the holder's work")
+        return _advice_on_limit(lock, found, "it may be opened: no one gets the lock before that", "open it")
+    if judged.next is NextStep.LIMITED and item is not None:
+        more = f"more than {item.permits} may hold it at once"
+        return _advice_on_limit(lock, found, more, "unset the limit")
+    return Advice("wait until the holder's work is done")
 
 
-def _advice_on_closed(lock: LockName, found: LockState) -> Advice:
-    text = "ask who has closed it; no one takes it before"
-    if found.item is None or found.item.permits_of_users is not None:
+def _advice_on_limit(lock: LockName, found: LockState, whether: str, to_do: str) -> Advice:
+    limited = None if found.item is None else found.item.limit_set
+    who = "who has set its limit" if limited is None else _told(limited.by)
+    how = unsetting(lock, found)
+    numbers = how.text and f"; {how.text}"
+    return Advice(f"ask {who} whether {whether}{numbers}; to {to_do}", how.command)
+
+
+def unsetting(lock: LockName, found: LockState) -> Advice:
+    """How to unset the limit of a lock such that none of its waiters ends, and what to know about their numbers.
+
+    Args:
+        lock: its name.
+        found: the lock with its whole queue.
+    """
+    before = None if found.item is None else found.item.permits_of_users
+    ended = ended_by_unsetting(found, None)
+    if found.item is None or (before is not None and not ended):
+        return Advice("", command("limit", lock, options="--unset"))
+    if follows_deployments(found.item):
+        text = f"the number of its deployment, {before}, then applies again: {who_end(ended)}"
         return Advice(text, command("limit", lock, options="--unset"))
-    text += "; with the number of permits that its users ask for, 1 unless they say otherwise"
-    return Advice(text, command("limit", lock, "1", options="--unset"))
+    asking = [row for row in live_rows(found) if row.permits is not None]
+    # Of several deployments the latest counts; who asks for a number of its own insists on it.
+    asking.sort(key=lambda row: (row.permits_since_ms is None, row.permits_since_ms or 0))
+    asked = sorted({row.permits for row in asking if row.permits is not None})
+    then = "" if before is None else f", its users before the limit for {before}"
+    if asking and not ended_by_unsetting(found, asking[-1].permits):
+        number = asking[-1].permits or 1
+        text = f"its waiters ask for {permits_of(number)}{then}"
+        return Advice(text, command("limit", lock, str(number), options="--unset"))
+    if asked:
+        text = (
+            f"its waiters ask for {' or '.join(map(str, asked))} permits{then}: all but those that ask for N will end"
+        )
+    else:
+        text = "N is the number of permits that its users ask for: a waiter that asks for another one will end"
+    return Advice(text, command("limit", lock, "N", options="--unset"))
+
+
+def who_end(ended: Sequence[Row]) -> str:
+    """The waiters that a lock's number of permits would end, by the numbers that they ask for."""
+    asked = Counter(row.permits or 0 for row in ended)
+    parts = (
+        f"{number} that {'asks' if number == 1 else 'ask'} for {permits_of(each)}" for each, number in asked.items()
+    )
+    return f"of its waiters {', '.join(parts)} will end"
 
 
 def command(verb: str, lock: LockName, *arguments: str, options: str = "") -> str:
@@ -108,12 +157,27 @@ def unit_step(listed: ListedUnit) -> UnitStep:
         return "units settle"
     if state in ("committed", "rolled back") and (unit.ended_for_s or 0) > _SWEPT_BY_THEN_S:
         return "see sweeper"
+    if listed.uncertain is not None:
+        return "units settle" if listed.uncertain == "unread" else "no permission"
     return "wait" if state == "pending" else "nothing"
 
 
 def needs_you(listed: ListedUnit) -> bool:
     """Whether a unit waits for an operator, and neither for its process nor for a sweep to come."""
-    return unit_step(listed) not in ("nothing", "wait")
+    return unit_step(listed) not in ("nothing", "wait", "no permission")
+
+
+def tone_of_unit(listed: ListedUnit) -> Tone:
+    """The colour of a unit's state: what needs an operator is never good."""
+    state = state_of(listed.unit)
+    if state == "expired":
+        return "bad"
+    if needs_you(listed):
+        return "late"
+    if state == "committed":
+        return "plain" if listed.uncertain else "good"
+    tones: dict[UnitWord, Tone] = {"saved": "open", "rolled back": "shut", "closed": "shut"}
+    return tones.get(state, "plain")
 
 
 def advice_on_unit(listed: ListedUnit) -> Advice | None:
@@ -123,12 +187,23 @@ def advice_on_unit(listed: ListedUnit) -> Advice | None:
         return None
     if step == "wait":
         return Advice("wait for its process, or for the end of its lease")
+    if step == "no permission":
+        return Advice(
+            "your role may not read all of its items, so no one knows here whether they are finished: it needs "
+            "`dynamodb:BatchGetItem` on their tables"
+        )
     if step == "see sweeper":
         text = "no sweep has ended it in half an hour: read the log of the sweeper; to end this unit alone"
     elif listed.unfinished:
+        verb = "is" if listed.unfinished == 1 else "are"
         text = (
-            f"{items_told(listed.unfinished)} not finished: its process has crashed, or DynamoDB refuses a new value; "
-            "to finish it at once, or to be told what is refused"
+            f"{items_told(listed.unfinished)} {verb} not finished: its process has crashed, or DynamoDB refuses a new "
+            "value; to finish it at once, or to be told what is refused"
+        )
+    elif listed.uncertain is not None:
+        text = (
+            "not all of its items were read, so some may not be finished: its process has crashed, or DynamoDB refuses "
+            "a new value; to finish them, or to be told what is refused"
         )
     else:
         text = (

@@ -16,6 +16,7 @@ from ticketlock.cli._report import report
 from ticketlock.cli._run import run as run_command
 from ticketlock.cli._settings import group_options, settings_of
 from ticketlock.cli._show import list_locks, show
+from ticketlock.cli._streams import OutputLost, guarded_streams
 from ticketlock.cli._top import top
 from ticketlock.cli._units import units
 
@@ -92,20 +93,31 @@ for _command in (
 
 def run() -> int:
     """Run the command line of this process, and return its exit code."""
+    with guarded_streams():
+        code = _run()
+    return code if isinstance(code, int) else int(code is not None)
+
+
+def _run() -> Any:
     try:
-        code = _ticketlock.main(prog_name="ticketlock", standalone_mode=False)
-    except SystemExit as end:  # of shell completion, and of a broken pipe
-        code = end.code
+        return _ticketlock.main(prog_name="ticketlock", standalone_mode=False)
+    except SystemExit as end:  # of shell completion
+        return end.code
     except click.Abort:
         click.echo("ticketlock: nothing was done: you declined the confirmation", err=True)
-        code = ANSWER_WAS_NO
+        return ANSWER_WAS_NO
     except _ONLY_HELP as asked:
         asked.show()
-        code = asked.exit_code
+        return asked.exit_code
     except click.UsageError as wrong:
         say_wrong_usage(wrong)
-        code = wrong.exit_code
+        return wrong.exit_code
+    except OutputLost as lost:
+        return _ended(lost.end())
     except click.ClickException as ended:
-        ended.show()
-        code = ended.exit_code
-    return code if isinstance(code, int) else int(code is not None)
+        return _ended(ended)
+
+
+def _ended(ended: click.ClickException) -> int:
+    ended.show()
+    return ended.exit_code

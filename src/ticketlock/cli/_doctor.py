@@ -15,7 +15,7 @@ import click
 from botocore.exceptions import BotoCoreError, ClientError
 
 import ticketlock
-from ticketlock.cli._exits import CONFIGURATION, UNAVAILABLE, USAGE, Ended, Explained
+from ticketlock.cli._exits import CONFIGURATION, OUTPUT_LOST, UNAVAILABLE, USAGE, Ended, Explained
 from ticketlock.cli._settings import CommandSettings, is_of_aws, settings_of, table_options
 from ticketlock.locks._lock_table import LOCK_TABLE
 from ticketlock.locks._reads import TIME_CHECK, list_page
@@ -166,7 +166,7 @@ def _time_to_live(client: Any, table_name: str) -> Finding:
 @click.command(
     cls=Explained,
     example="ticketlock doctor --table locks --region eu-central-1",
-    ends=(0, USAGE, UNAVAILABLE, CONFIGURATION),
+    ends=(0, USAGE, UNAVAILABLE, OUTPUT_LOST, CONFIGURATION),
 )
 @table_options
 @click.pass_context

@@ -24,6 +24,7 @@ from ticketlock.wire import _sdk
 ANSWER_WAS_NO = 1
 USAGE = 2
 UNAVAILABLE = 69
+OUTPUT_LOST = 74
 WAIT_IS_OVER = 75
 LEASE_LOST = 76
 CONFIGURATION = 78
@@ -39,6 +40,8 @@ MEANINGS: Mapping[int | str, str] = {
     ANSWER_WAS_NO: "you declined the confirmation, or there was no terminal to ask on: nothing was done",
     USAGE: "the command line is wrong",
     UNAVAILABLE: "the service cannot be reached, or throttles for longer than 8 s",
+    OUTPUT_LOST: "stdout cannot be written: a full disk, a closed pipe; what was to be done is done, but `acquire` "
+    "gives a new grant back",
     WAIT_IS_OVER: "the wait has timed out (--conflict-exit-code changes this code)",
     LEASE_LOST: "the lease was lost, or there is no such holder or waiter",
     CONFIGURATION: "configuration: the table, credentials, Region, a permission, another number of permits",
@@ -142,6 +145,16 @@ class Explained(click.Command):
     def get_short_help_str(self, limit: int = 45) -> str:  # noqa: ARG002  # click cuts what is longer
         """Its first sentence."""
         return first_sentence(self)
+
+    def make_context(self, *args: Any, **more: Any) -> click.Context:
+        """Read its words."""
+        try:
+            return super().make_context(*args, **more)
+        except click.NoSuchOption as wrong:
+            if all(each.name != "entity" for each in self.params):
+                raise
+            how = "An ENTITY that begins with '-' stands after '--'."
+            raise click.UsageError(f"{wrong.format_message()} {how}", wrong.ctx) from wrong
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Print the example, as users type it, and the exit codes."""

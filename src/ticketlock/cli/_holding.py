@@ -11,6 +11,7 @@ from ticketlock.cli._exits import (
     ANSWER_WAS_NO,
     CONFIGURATION,
     LEASE_LOST,
+    OUTPUT_LOST,
     SIGNALLED,
     UNAVAILABLE,
     USAGE,
@@ -21,6 +22,7 @@ from ticketlock.cli._exits import (
 from ticketlock.cli._operate import decision_options, force
 from ticketlock.cli._settings import lease_option, namespace_option, settings_of, table_options
 from ticketlock.cli._signals import Signals
+from ticketlock.cli._streams import OutputLost, telling
 from ticketlock.cli._waiting import WaitOptions, stand_in_line, waiting_options
 from ticketlock.cli._wording import plain
 
@@ -32,7 +34,7 @@ _owner_option = click.option("--owner", required=True, metavar="ID", help=_HELD_
 @click.command(
     cls=Explained,
     example="ticketlock acquire production --owner build-7 --lease 30m --wait 1h",
-    ends=(0, USAGE, UNAVAILABLE, WAIT_IS_OVER, CONFIGURATION, SIGNALLED),
+    ends=(0, USAGE, UNAVAILABLE, OUTPUT_LOST, WAIT_IS_OVER, CONFIGURATION, SIGNALLED),
 )
 @click.argument("entity")
 @click.option(
@@ -52,14 +54,20 @@ def acquire(context: click.Context, /, **said: Any) -> None:
     options = WaitOptions(**said)
     with Signals() as signals:
         lease = stand_in_line(settings_of(context), options, signals, heartbeat=False)
-    lease.detach()
-    _tell(lease)
+        try:
+            _tell(lease)
+        except OutputLost as lost:
+            # Who does not know the owner cannot free the lock.
+            lease._give_back()
+            back = f"a new grant of the lock on '{plain(options.entity)}' was given back"
+            raise Ended(f"{back}: the output cannot be written: {lost}", OUTPUT_LOST) from lost
+        lease.detach()
 
 
 @click.command(
     cls=Explained,
     example="ticketlock renew production --owner build-7 --lease 30m",
-    ends=(0, USAGE, UNAVAILABLE, LEASE_LOST, CONFIGURATION),
+    ends=(0, USAGE, UNAVAILABLE, OUTPUT_LOST, LEASE_LOST, CONFIGURATION),
 )
 @click.argument("entity")
 @_owner_option
@@ -74,7 +82,8 @@ def renew(context: click.Context, /, entity: str, owner: str, namespace: str, le
     """
     renewed = settings_of(context).locks(lease_s=lease).resume(entity, owner, namespace=namespace)
     renewed.detach()
-    _tell(renewed)
+    with telling(f"the lease on '{plain(entity)}' was renewed"):
+        _tell(renewed)
 
 
 @click.command(
@@ -83,7 +92,7 @@ def renew(context: click.Context, /, entity: str, owner: str, namespace: str, le
         "ticketlock release production --owner build-7\n"
         'ticketlock release production --force --why "build-7 was killed"'
     ),
-    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, LEASE_LOST, CONFIGURATION),
+    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, OUTPUT_LOST, LEASE_LOST, CONFIGURATION),
 )
 @click.argument("entity")
 @click.option("--owner", metavar="ID", help=_HELD_BY)
@@ -117,18 +126,15 @@ def release(
         force(table, lock, fencing_token, by=by, why=why, yes=yes)
         return
     released = table.release_as(lock, owner)
-    click.echo(
-        json.dumps(
-            {
-                "entity": entity,
-                "namespace": namespace,
-                "owner": owner,
-                "heldSeconds": released.held_ms / 1_000,
-                "leaseWasOver": released.lease_was_over,
-            },
-            ensure_ascii=False,
-        )
-    )
+    told = {
+        "entity": entity,
+        "namespace": namespace,
+        "owner": owner,
+        "heldSeconds": released.held_ms / 1_000,
+        "leaseWasOver": released.lease_was_over,
+    }
+    with telling(f"the lock on '{plain(entity)}' was released"):
+        click.echo(json.dumps(told, ensure_ascii=False))
     if released.lease_was_over:
         raise Ended(f"the lease on '{plain(entity)}' expired before its release", LEASE_LOST)
 

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 import ticketlock
-from ticketlock.cli._exits import USAGE, Explained
+from ticketlock.cli._exits import OUTPUT_LOST, USAGE, Explained
 from ticketlock.cli._settings import settings_of
 from ticketlock.cli._signals import Signals
 from ticketlock.testing import MemoryDynamoDB
@@ -21,7 +21,7 @@ from ticketlock.testing._service import decoded, encoded, failure
 _HOST = "127.0.0.1"
 
 
-@click.command(cls=Explained, example="ticketlock local --port 8000", ends=(0, USAGE))
+@click.command(cls=Explained, example="ticketlock local --port 8000", ends=(0, USAGE, OUTPUT_LOST))
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, help="The port to listen on.  [default: a free one]")
 @click.pass_context
 def local(context: click.Context, /, port: int) -> None:

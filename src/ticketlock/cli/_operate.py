@@ -7,11 +7,22 @@ from typing import Any, TypeVar
 import click
 
 from ticketlock import InvalidLockRequest, LockLost, LockName, LockState, LockTable, create_table
-from ticketlock.cli._advice import command
-from ticketlock.cli._exits import ANSWER_WAS_NO, CONFIGURATION, LEASE_LOST, UNAVAILABLE, USAGE, Ended, Explained
+from ticketlock.cli._advice import unsetting, who_end
+from ticketlock.cli._exits import (
+    ANSWER_WAS_NO,
+    CONFIGURATION,
+    LEASE_LOST,
+    OUTPUT_LOST,
+    UNAVAILABLE,
+    USAGE,
+    Ended,
+    Explained,
+)
 from ticketlock.cli._settings import namespace_option, settings_of, table_options
+from ticketlock.cli._streams import OutputLost, telling
 from ticketlock.cli._wording import confirm, decided, lease, permits_of, plain, span
 from ticketlock.locks._items import LockItem
+from ticketlock.locks._operators import ended_by_unsetting, no_waiter
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -22,7 +33,7 @@ _PATIENT: dict[str, Any] = {"read_timeout": 20, "retries": {"total_max_attempts"
 @click.command(
     cls=Explained,
     example="ticketlock init --table locks --deletion-protection",
-    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, CONFIGURATION),
+    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, OUTPUT_LOST, CONFIGURATION),
 )
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--deletion-protection", is_flag=True, help="No one can delete the table until this is switched off.")
@@ -43,7 +54,9 @@ def init(context: click.Context, /, yes: bool, deletion_protection: bool) -> Non
         made = create_table(name, client=client, **more)
     except ValueError as wrong:  # the existing table is not a lock table
         raise Ended(str(wrong), CONFIGURATION) from wrong
-    click.echo(f"{'created' if made else 'there was already'} the table '{name}' in {place}")
+    told = f"{'created' if made else 'there was already'} the table '{name}' in {place}"
+    with telling(told):
+        click.echo(told)
 
 
 def decision_options(command: F) -> F:
@@ -79,19 +92,25 @@ def force(
         then = f"Until its next heartbeat, {who} may work at the same time as the next one"
         confirm(f"Take the lock on '{name}' away? {then}")
     reason = _reason(why, yes=yes)
+    lost: OutputLost | None = None
     for holder in holders:
         try:
             table.force_release(lock, holder.fencing_token, by=by, why=reason)
+            click.echo(f"taken from {plain(holder.owner)}, fencing token {holder.fencing_token}")
         except LockLost:
             click.echo(f"{plain(holder.owner)} does not hold it any more", err=True)
-        else:
-            click.echo(f"taken from {plain(holder.owner)}, fencing token {holder.fencing_token}")
+        except OutputLost as unsaid:
+            # Who has confirmed it means all of them.
+            lost = unsaid
+    if lost is not None:
+        with telling(f"the lock on '{name}' was taken from all of these holders"):
+            raise lost
 
 
 @click.command(
     cls=Explained,
     example='ticketlock limit order-42 0 --why "INC-7: two builds deploy at once"\nticketlock limit order-42 --unset',
-    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, CONFIGURATION),
+    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, OUTPUT_LOST, CONFIGURATION),
 )
 @click.argument("entity")
 @click.argument("permits", type=click.IntRange(0, 100), metavar="[N]", required=False)
@@ -121,17 +140,26 @@ def limit(
     if permits is None and not unset:
         raise click.UsageError("how many? Give N, or --unset.")
     table, lock, name = settings_of(context).lock_table(), LockName(entity, namespace), plain(entity)
-    if not yes:
+    if unset or not yes:
         found = table.inspect(lock)
-        confirm(f"{_what(permits, unset=unset)} '{name}' ({_as_found(found)})?")
+        if unset:
+            _warn_of_waiters_that_end(found, permits)
+        if not yes:
+            confirm(f"{_what(permits, unset=unset)} '{name}' ({_as_found(found)})?")
     reason = _reason(why, yes=yes)
     if not unset:
         assert permits is not None
         item = table.set_limit(lock, permits, by=by, why=reason).item
     else:
         item = _unset(table, lock, permits, by=by, why=reason)
-    told = "not used yet" if item is None else _as_it_is(item)
-    click.echo(f"{name}: {told}")
+    told = f"{name}: {'not used yet' if item is None else _as_it_is(item)}"
+    with telling(told):
+        click.echo(told)
+
+
+def _warn_of_waiters_that_end(found: LockState, permits: int | None) -> None:
+    if ended := ended_by_unsetting(found, permits):
+        click.echo(f"{who_end(ended)}, with PermitsMismatch", err=True)
 
 
 def _unset(table: LockTable, lock: LockName, permits: int | None, *, by: str | None, why: str) -> LockItem | None:
@@ -140,16 +168,17 @@ def _unset(table: LockTable, lock: LockName, permits: int | None, *, by: str | N
     except InvalidLockRequest as error:
         if error.field != "permits" or permits is not None:
             raise
+        how = unsetting(lock, table.inspect(lock))
         raise click.UsageError(
-            f"no one had used the lock on '{plain(lock.entity)}' before its limit was set: also give the number of "
-            f"permits that its users ask for, such as `{command('limit', lock, '1', options='--unset')}`"
+            f"no one had used the lock on '{plain(lock.entity)}' before its limit was set, so also give the number of "
+            f"permits: `{how.command}`; {how.text}"
         ) from error
 
 
 def _what(permits: int | None, *, unset: bool) -> str:
     if unset:
         return "Remove the limit of the lock on"
-    return "Close the lock on" if permits == 0 else f"Allow at most {permits} at once to hold the lock on"
+    return "Close the lock on" if permits == 0 else f"Let at most {permits} at once hold the lock on"
 
 
 def _as_found(found: LockState) -> str:
@@ -172,7 +201,7 @@ def _with(fencing_token: int | None) -> str:
 @click.command(
     cls=Explained,
     example="ticketlock show order-42\nticketlock remove-waiter order-42 1795269400007",
-    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, LEASE_LOST, CONFIGURATION),
+    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, OUTPUT_LOST, LEASE_LOST, CONFIGURATION),
 )
 @click.argument("entity")
 @click.argument("ticket", type=click.IntRange(0))
@@ -190,16 +219,11 @@ def remove_waiter(context: click.Context, /, entity: str, ticket: int, yes: bool
         found = table.inspect(lock)
         row = next((each for each in found.rows if each.ticket == ticket), None)
         if row is None:
-            raise _no_waiter(name, ticket)
+            raise no_waiter(lock, ticket)
         waited_ms = found.now.likely_ms - row.created_at_ms
         of_lease = lease(row.lease_until_ms - found.now.likely_ms)
         click.echo(f"{plain(row.owner)}, ticket {ticket}: has waited {span(waited_ms)}, lease {of_lease}", err=True)
         confirm(f"Remove it from the queue for '{name}'?")
-    removed = table.remove_waiter(lock, ticket)
-    if removed is None:
-        raise _no_waiter(name, ticket)
-    click.echo(f"removed {plain(removed.owner)}, ticket {ticket}")
-
-
-def _no_waiter(name: str, ticket: int) -> Ended:
-    return Ended(f"no one waits for the lock on '{name}' with ticket {ticket}", LEASE_LOST)
+    told = f"removed {plain(table.remove_waiter(lock, ticket).owner)}, ticket {ticket}"
+    with telling(told):
+        click.echo(told)

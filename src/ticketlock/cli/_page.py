@@ -9,15 +9,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 from xml.etree.ElementTree import Element
 
 import ticketlock
-from ticketlock.cli._advice import Advice, advice_on_unit, needs_you
+from ticketlock.cli._advice import Advice, advice_on_unit, needs_you, tone_of_unit
 from ticketlock.cli._html import document, element, style_sheet
 from ticketlock.cli._reading import Line, TableReader, TableReading
 from ticketlock.cli._show import Listed, decisions
 from ticketlock.cli._units_reports import ListedUnit, items_told, state_of, unfinished_told
-from ticketlock.cli._verdicts import TimedVerdict, left_ms, verdict_on
+from ticketlock.cli._verdicts import TimedVerdict, Tone, Word, left_ms, tone_of, verdict_on
 from ticketlock.cli._wording import lease, permits_and_who_set_them, short_owner, span
 from ticketlock.locks._items import DEFAULT_NAMESPACE, Holder, Row
 
@@ -49,16 +50,19 @@ _LABEL_PERCENT = 16
 
 _STUCK, _WAITED_FOR, _IDLE = "Stuck", "Others wait", "No one waits"
 
-_WORDS = (
-    ("renewing", "the holder renews its lease: it is alive"),
-    ("granted", "the holder has not renewed its lease yet, and need not have"),
+_WORDS: Sequence[tuple[str, Tone, str]] = (
+    ("renewing", "good", "the holder renews its lease: it is alive"),
+    ("granted", "good", "the holder has not renewed its lease yet, and need not have"),
     (
         "silent",
+        "late",
         "the holder should have renewed: it has crashed, is paused, cannot reach the table or has no heartbeat",
     ),
-    ("expired", "the lease has ended without a renewal: the first in line, or the next caller, takes the lock"),
-    ("closed", "no one can take the lock until an operator opens it"),
-    ("free", "no one holds the lock"),
+    ("expired", "bad", "the lease has ended without a renewal: the first in line, or the next caller, takes the lock"),
+    ("limited", "shut", "the holders are alive, and an operator lets fewer hold the lock than its users ask for"),
+    ("closed", "shut", "no one can take the lock until an operator opens it"),
+    ("free", "open", "no one holds the lock"),
+    ("newer format", "plain", "a newer version of ticketlock has written the lock, and can read it"),
 )
 
 
@@ -98,24 +102,23 @@ class Scale:
             if min(at, shown[-1][0] - at) >= _LABEL_PERCENT:
                 shown.append((at, label))
         shown.append(marks[0])
-        middle = min(shown, key=lambda mark: abs(mark[0] - 50))
         labels = (
-            # Where there is little room, the page has those at the ends and in the middle.
-            element("span", label, class_=None if at in (0, middle[0], 100) else "minor", style=f"left: {at:.1f}%")
+            # Where there is little room, the page has those at the ends.
+            element("span", label, class_=None if at in (0, 100) else "minor", style=f"left: {at:.1f}%")
             for at, label in reversed(shown)
         )
         return element("div", *labels, class_="axis", aria_hidden="true")
 
-    def age(self, age_ms: float, what: str, word: str | None = None) -> Element:
+    def age(self, age_ms: float, what: str, tone: Tone | Literal["gone"] | None = None) -> Element:
         """An age, in words and as a bar.
 
         Args:
             age_ms: the age.
             what: what has lasted for so long.
-            word: the state that gives the bar its colour.
+            tone: its colour; None for that of waiting.
         """
         told = span(round(max(0, age_ms)))
-        fill = element("i", class_=word and f"is-{_class(word)}", style=f"width: {self.percent(age_ms):.1f}%")
+        fill = element("i", class_=tone and f"is-{tone}", style=f"width: {self.percent(age_ms):.1f}%")
         bar = element("span", fill, class_="track", role="img", aria_label=f"{what} for {told}")
         return element("div", element("span", told), bar, class_="age")
 
@@ -243,13 +246,13 @@ def _namespace_and_state(line: Line) -> Iterator[Element]:
     namespace, word = line.listed.lock.lock.namespace, line.judged.verdict.word
     if namespace != DEFAULT_NAMESPACE:
         yield element("span", "in ", element("bdi", namespace), class_="faint")
-    yield _chip(word, _in_words(line.judged.verdict))
+    yield _chip(line.judged.tone, _in_words(line.judged.verdict))
     if line.listed.lock.permits == 0 and word != "closed":
-        yield _chip("closed", "closed")
+        yield _chip("shut", "closed")
 
 
-def _chip(word: str, told: str) -> Element:
-    return element("span", told, class_=f"chip {_class(word)}")
+def _chip(tone: Tone, told: str) -> Element:
+    return element("span", told, class_=f"chip {tone}")
 
 
 def _in_words(verdict: TimedVerdict) -> str:
@@ -316,21 +319,23 @@ def _holders(listed: Listed, scale: Scale) -> list[Element]:
     """Rows for the holders, first those whose leases end first."""
     found = () if listed.front is None or listed.front.item is None else listed.front.item.holders
     by_lease = sorted(found, key=lambda holder: holder.lease_until_ms)[:MOST_HOLDERS]
-    rows = [_holder(each, listed.now_ms, scale, is_alone=len(found) == 1) for each in by_lease]
+    # The word of a single holder is that of the lock, usually.
+    said = listed.judged().verdict.word if len(found) == 1 else None
+    rows = [_holder(each, listed.now_ms, scale, said=said) for each in by_lease]
     return rows + _more_rows(len(found) - MOST_HOLDERS, "holder")
 
 
-def _holder(holder: Holder, now_ms: int, scale: Scale, *, is_alone: bool) -> Element:
+def _holder(holder: Holder, now_ms: int, scale: Scale, *, said: Word | None) -> Element:
     verdict, left = verdict_on(holder, now_ms), left_ms(holder, now_ms)
-    # The word of a single holder is that of the lock.
-    notes = ["" if is_alone else _in_words(verdict), "shared" if holder.shared else "", holder.data or ""]
+    tone = tone_of(holder, verdict)
+    notes = ["" if verdict.word == said else _in_words(verdict), "shared" if holder.shared else "", holder.data or ""]
     told = f"{span(left)} of {span(holder.lease_ms)} left" if left else lease(holder.lease_until_ms - now_ms)
-    fill = element("i", class_=f"is-{_class(verdict.word)}", style=f"width: {100 * left / holder.lease_ms:.1f}%")
+    fill = element("i", class_=f"is-{tone}", style=f"width: {100 * left / holder.lease_ms:.1f}%")
     renewed = "" if verdict.word == "granted" else f"renewed {span(max(0, now_ms - holder.renewed_ms))} ago"
     return element(
         "tr",
         element("td", _name(holder.owner), *_notes(*notes)),
-        element("td", scale.age(now_ms - holder.since_ms, "held", verdict.word)),
+        element("td", scale.age(now_ms - holder.since_ms, "held", tone)),
         element("td", told, element("span", fill, class_="track meter", role="img", aria_label=told), *_notes(renewed)),
     )
 
@@ -394,8 +399,8 @@ def _unit(listed: ListedUnit, scale: Scale) -> Iterator[Element]:
     told = "-" if ends_in_s is None else lease(round(ends_in_s * 1_000))
     yield element(
         "tr",
-        element("td", element("code", unit.unit), " ", _chip(state, state), *notes),
-        element("td", scale.age(unit.age_s * 1_000, "open", state)),
+        element("td", element("code", unit.unit), " ", _chip(tone_of_unit(listed), state), *notes),
+        element("td", scale.age(unit.age_s * 1_000, "open", tone_of_unit(listed))),
         element("td", told),
     )
     if (advice := advice_on_unit(listed)) is not None:
@@ -410,7 +415,7 @@ def _footer(reader: TableReader) -> Element:
         "AWS_DEFAULT_REGION": settings.session.region_name,
     }
     export = " ".join(f"{name}={shlex.quote(value)}" for name, value in given.items() if value)
-    words = (part for word, told in _WORDS for part in (element("dt", _chip(word, word)), element("dd", told)))
+    words = (part for word, tone, told in _WORDS for part in (element("dt", _chip(tone, word)), element("dd", told)))
     return element(
         "footer",
         element(
@@ -422,7 +427,3 @@ def _footer(reader: TableReader) -> Element:
         element("p", "The commands are for a shell with ", element("code", f"export {export}"), "."),
         element("p", f"ticketlock {ticketlock.__version__}"),
     )
-
-
-def _class(word: str) -> str:
-    return "unknown" if word == "?" else word.replace(" ", "-")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ticketlock.cli._exits import CONFIGURATION, UNAVAILABLE, USAGE, Explained
+from ticketlock.cli._exits import CONFIGURATION, OUTPUT_LOST, UNAVAILABLE, USAGE, Explained
 from ticketlock.cli._page import MOST_LOCKS, page
 from ticketlock.cli._reading import TableReader, reading_options
 from ticketlock.cli._settings import settings_of, table_options
@@ -19,7 +19,7 @@ _STDOUT = "-"
 @click.command(
     cls=Explained,
     example="ticketlock report -o report.html\nticketlock report -o report.html --stuck --units-table units",
-    ends=(0, USAGE, UNAVAILABLE, CONFIGURATION),
+    ends=(0, USAGE, UNAVAILABLE, OUTPUT_LOST, CONFIGURATION),
 )
 @click.option(
     "-o",

@@ -194,7 +194,7 @@ class Supervision:
         signals: notes this process's signals.
         lost: another thread sets it when the lease is lost, and wakes ``signals``.
         kill_after_s: the seconds between SIGTERM and SIGKILL.
-        on_loss: called once, before the command is stopped because the lease is lost.
+        on_loss: called once, when the command was told to stop because the lease is lost.
     """
 
     def __init__(
@@ -261,9 +261,10 @@ class Supervision:
         now_s = time.monotonic()
         if self._kill_at_s is None:
             self._kill_at_s = now_s + self._kill_after_s
-            self._on_loss()
             self._child.send(signal.SIGTERM)
             self._child.send(signal.SIGCONT)
+            # Last: what it does may take time, or fail.
+            self._on_loss()
         elif now_s >= self._kill_at_s:
             self._child.send(signal.SIGKILL)
 
@@ -277,7 +278,10 @@ class _UnderLock(Explained):
             return super().parse_args(ctx, args)
         before, rest = self._options(ctx, args)
         if rest[:1] == ["--"]:
-            raise click.UsageError("which lock? Put ENTITY before '--'.", ctx)
+            if not (len(rest) > 1 and rest[1].startswith("-")):
+                raise click.UsageError("which lock? Put ENTITY before '--'.", ctx)
+            # An ENTITY that would be read as an option.
+            del rest[0]
         behind, command = self._options(ctx, rest[1:])
         if command == ["--"]:
             raise click.UsageError("nothing follows '--': give a COMMAND, or leave '--' out to hold the lock.", ctx)
@@ -291,11 +295,16 @@ class _UnderLock(Explained):
         parser.add_help_option = False
         options = parser.make_parser(ctx)
         options.allow_interspersed_args = False
-        _, rest, _ = options.parse_args(list(words))
-        read = len(words) - len(rest)
-        # click removes '--'.
+
+        def read_of(words: list[str]) -> int:
+            _, rest, _ = options.parse_args(list(words))
+            return len(words) - len(rest)
+
+        read = read_of(words)
+        # click removes '--', unless it is the value of an option, which would be missing without it.
         if read and words[read - 1] == "--":
-            read -= 1
+            with suppress(click.BadOptionUsage):
+                read = read_of(words[: read - 1])
         return words[:read], words[read:]
 
 

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ticketlock import LockName, LockState, LockSummary, LockTable, TableRefused, UnsupportedFormat
 from ticketlock.cli._advice import Advice, advice_on
-from ticketlock.cli._exits import CONFIGURATION, UNAVAILABLE, USAGE, Explained
+from ticketlock.cli._exits import CONFIGURATION, OUTPUT_LOST, UNAVAILABLE, USAGE, Explained
 from ticketlock.cli._settings import namespace_option, settings_of, table_options
 from ticketlock.cli._verdicts import Judged, NextStep, TimedVerdict, judge, left_ms, verdict_on
 from ticketlock.cli._watching import every_option, watch, watch_option
@@ -57,10 +57,8 @@ class Listed:
     @property
     def holders(self) -> list[dict[str, Any]]:
         """The holders, the one that has held it longest first."""
-        if self.front is None or self.front.item is None:
-            return []
-        by_age = sorted(self.front.item.holders, key=lambda holder: holder.since_ms)
-        return [_holder(each, self.front.now.likely_ms) for each in by_age]
+        by_age = sorted(self._stored_holders, key=lambda holder: holder.since_ms)
+        return [_holder(each, self.now_ms) for each in by_age]
 
     @property
     def now_ms(self) -> int:
@@ -79,9 +77,16 @@ class Listed:
 
     @property
     def waiting(self) -> int:
-        """How many wait, as the lock item counts them: a count may outlast its waiter, but 0 if there is no row."""
-        has_no_row = self.front is not None and not self.front.rows
-        return 0 if has_no_row else self.lock.waiting
+        """How many wait, as the lock item counts them; without the crashed ones before the first in line, and 0 if
+        there is no other. A count may outlast its waiter.
+        """
+        if self.front is None or self.front.item is None:
+            return self.lock.waiting
+        if (first := self.first) is None:
+            return 0
+        item = self.front.item
+        crashed = sum(item.void_up_to < row.ticket < first.ticket for row in self.front.rows)
+        return max(1, item.waiting - crashed)
 
     def judged(self) -> Judged:
         """The verdict on it; see ``judge``."""
@@ -101,8 +106,16 @@ class Listed:
     @property
     def held_since_ms(self) -> float:
         """Since when it is held, by table time; infinity if there is no holder."""
-        holders = self.front.item.holders if self.front is not None and self.front.item is not None else ()
-        return min((holder.since_ms for holder in holders), default=math.inf)
+        return min((holder.since_ms for holder in self._stored_holders), default=math.inf)
+
+    @property
+    def lease_until_ms(self) -> float:
+        """When the first lease of a holder ends, by table time; infinity if there is no holder."""
+        return min((holder.lease_until_ms for holder in self._stored_holders), default=math.inf)
+
+    @property
+    def _stored_holders(self) -> Sequence[Holder]:
+        return () if self.front is None or self.front.item is None else self.front.item.holders
 
     @property
     def waited_since_ms(self) -> float:
@@ -308,6 +321,7 @@ def _waiter(row: Row, found: LockState) -> dict[str, Any]:
         "owner": row.owner,
         "ticket": row.ticket,
         "shared": row.shared,
+        "permits": row.permits,
         "isParked": row.session is not None,
         "isVoid": found.item is None or row.ticket <= found.item.void_up_to,
         "waitingForSeconds": _seconds(found.now.likely_ms - row.created_at_ms),
@@ -324,6 +338,7 @@ ORDERS: dict[str, Callable[[Listed], Any]] = {
     "held": lambda each: each.held_since_ms,
     "waiting": lambda each: -each.waiting,
     "oldest": lambda each: each.waited_since_ms,
+    "lease": lambda each: each.lease_until_ms,
 }
 
 
@@ -331,7 +346,7 @@ ORDERS: dict[str, Callable[[Listed], Any]] = {
     "ls",
     cls=Explained,
     example="ticketlock ls --busy --prefix order- --sort held",
-    ends=(0, USAGE, UNAVAILABLE, CONFIGURATION),
+    ends=(0, USAGE, UNAVAILABLE, OUTPUT_LOST, CONFIGURATION),
 )
 @click.option("--namespace", help="Only the locks of this namespace.")
 @click.option("--prefix", default="", help="Only locks whose entity begins with this text.")
@@ -340,7 +355,10 @@ ORDERS: dict[str, Callable[[Listed], Any]] = {
     "--sort",
     type=click.Choice(list(ORDERS)),
     default="name",
-    help="By name; or first those held longest, with the most waiters, with the oldest waiter.  [default: name]",
+    help=(
+        "By name; or first those held longest, with the most waiters, with the oldest waiter, with the lease that ends "
+        "first.  [default: name]"
+    ),
 )
 @wide_option
 @json_option
@@ -428,7 +446,7 @@ def in_detail(table: LockTable, locks: Sequence[LockSummary], *, to_the_end: boo
 @click.command(
     cls=Explained,
     example="ticketlock show order-42 --watch --every 5s",
-    ends=(0, USAGE, UNAVAILABLE, CONFIGURATION),
+    ends=(0, USAGE, UNAVAILABLE, OUTPUT_LOST, CONFIGURATION),
 )
 @click.argument("entity")
 @namespace_option

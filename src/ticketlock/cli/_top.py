@@ -11,14 +11,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ticketlock.cli._advice import needs_you, unit_step
-from ticketlock.cli._exits import CONFIGURATION, UNAVAILABLE, USAGE, Explained
+from ticketlock.cli._advice import needs_you, tone_of_unit, unit_step
+from ticketlock.cli._exits import CONFIGURATION, OUTPUT_LOST, UNAVAILABLE, USAGE, Explained
 from ticketlock.cli._reading import ORDERS, URGENT, Line, TableReader, TableReading, reading_options
 from ticketlock.cli._settings import settings_of, table_options
 from ticketlock.cli._show import json_option, summary, wide_option
 from ticketlock.cli._units import listed_json
-from ticketlock.cli._units_reports import ListedUnit, UnitWord, state_of, unfinished_told
-from ticketlock.cli._verdicts import NextStep, Word, left_ms
+from ticketlock.cli._units_reports import ListedUnit, state_of, unfinished_told
+from ticketlock.cli._verdicts import NextStep, Tone, left_ms
 from ticketlock.cli._watching import every_option, watch
 from ticketlock.cli._wording import Ending, console, plain, short_owner, short_span
 from ticketlock.locks._items import DEFAULT_NAMESPACE
@@ -31,13 +31,13 @@ _NAMES = ("lock", "holder")
 
 _NUMBERS = ("lease", "queue", "oldest", "age", "items", "unfinished")
 
-_STYLES: Mapping[Word | UnitWord, str] = {
-    "renewing": "green",
-    "granted": "green",
-    "silent": "yellow",
-    "expired": "red",
-    "closed": "magenta",
-    "free": "cyan",
+_STYLES: Mapping[Tone, str] = {
+    "good": "green",
+    "late": "yellow",
+    "bad": "red",
+    "shut": "magenta",
+    "open": "cyan",
+    "plain": "",
 }
 
 
@@ -74,8 +74,10 @@ class Top:
         # Of the heading, and of the headings of both tables with a blank line before each.
         others = 6 if units else 4
         of_locks, of_units = _share(len(locks), len(units), None if lines is None else lines - others)
-        hint = "" if lines is None else "more: ticketlock show LOCK" + (", ticketlock units show UNIT" if units else "")
-        parts: list[RenderableType] = [self._heading(reading), Text(hint, style="dim", no_wrap=True)]
+        hints = [] if self.wide else ["whole names: --wide"]
+        if lines is not None:
+            hints.append("more: ticketlock show LOCK" + (", ticketlock units show UNIT" if units else ""))
+        parts: list[RenderableType] = [self._heading(reading), Text("; ".join(hints), style="dim", no_wrap=True)]
         if locks:
             parts += [_locks_table(locks[:of_locks], wide=self.wide), *_more(len(locks) - of_locks, "locks")]
         else:
@@ -117,26 +119,28 @@ def _more(number: int, what: str) -> list[Text]:
     return [Text(f"… {number:,} more {what}", style="dim")] if number > 0 else []
 
 
-def _grid(*headings: str) -> Table:
-    """A table with one line for each row."""
+def _grid(*headings: str, wide: bool = False) -> Table:
+    """A table with one line for each row; with several if whole names need them."""
     made = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
     for heading in headings:
         justify: Literal["right", "left"] = "right" if heading in _NUMBERS else "left"
-        made.add_column(heading, justify=justify, no_wrap=heading not in _NAMES, overflow="ellipsis")
+        made.add_column(
+            heading, justify=justify, no_wrap=heading not in _NAMES, overflow="fold" if wide else "ellipsis"
+        )
     return made
 
 
 def _locks_table(lines: Sequence[Line], *, wide: bool) -> Table:
-    made = _grid("lock", "verdict", "lease", "holder", "queue", "oldest", "next")
+    made = _grid("lock", "verdict", "lease", "holder", "queue", "oldest", "next", wide=wide)
     for line in lines:
         listed, first = line.listed, line.judged.first
         lock = listed.lock.lock
-        name = lock.entity if lock.namespace == DEFAULT_NAMESPACE else f"{lock.namespace}/{lock.entity}"
+        namespace = "" if lock.namespace == DEFAULT_NAMESPACE else f"{plain(lock.namespace)}/"
         made.add_row(
-            Ending(plain(name), _LEAST_CELLS),
+            _name(plain(lock.entity), wide=wide, kept=namespace),
             _verdict(line),
             _lease(line),
-            _holder(line, wide=wide),
+            _name(_holder(line, wide=wide), wide=wide),
             str(listed.waiting),
             "-" if first is None else short_span(listed.now_ms - first.created_at_ms),
             _step(line.judged.next.value, is_urgent=line.judged.is_stuck),
@@ -151,19 +155,23 @@ def _lease(line: Line) -> str:
     return short_span(left_ms(holder, line.listed.now_ms))
 
 
-def _holder(line: Line, *, wide: bool) -> Ending:
+def _name(told: str, *, wide: bool, kept: str = "") -> RenderableType:
+    return Text(kept + told) if wide else Ending(told, _LEAST_CELLS, kept=kept)
+
+
+def _holder(line: Line, *, wide: bool) -> str:
     holder, number, closed_by = line.judged.holder, len(line.listed.holders), line.judged.closed_by
     if holder is None:
-        return Ending("-" if closed_by is None else f"by {plain(closed_by)}", _LEAST_CELLS)
+        return "-" if closed_by is None else f"by {plain(closed_by)}"
     owner = plain(holder.owner if wide else short_owner(holder.owner))
-    return Ending(owner + (f", {line.judged.alike} of {number}" if number > 1 else ""), _LEAST_CELLS)
+    return owner + (f", {line.judged.alike} of {number}" if number > 1 else "")
 
 
 def _verdict(line: Line) -> Text:
     verdict = line.judged.verdict
     is_timed = verdict.for_ms is not None and verdict.word != "renewing"
     told = f"{verdict.word} {short_span(verdict.for_ms or 0)}" if is_timed else verdict.word
-    return Text(told, style=_STYLES.get(verdict.word, ""))
+    return Text(told, style=_STYLES[line.judged.tone])
 
 
 def _units_table(units: Sequence[ListedUnit]) -> Table:
@@ -174,7 +182,7 @@ def _units_table(units: Sequence[ListedUnit]) -> Table:
         over = "" if state != "expired" or lease_s is None else f" {short_span(round(-lease_s * 1_000))}"
         made.add_row(
             unit.unit,
-            Text(f"{state}{over}", style=_STYLES.get(state, "")),
+            Text(f"{state}{over}", style=_STYLES[tone_of_unit(listed)]),
             short_span(round(unit.age_s * 1_000)),
             "-" if lease_s is None or state == "expired" else short_span(round(lease_s * 1_000)),
             "?" if unit.items is None else str(unit.items),
@@ -191,7 +199,7 @@ def _step(step: str, *, is_urgent: bool) -> Text:
 @click.command(
     cls=Explained,
     example="ticketlock top --stuck\nticketlock top --prefix order- --units-table units --once",
-    ends=(0, USAGE, UNAVAILABLE, CONFIGURATION),
+    ends=(0, USAGE, UNAVAILABLE, OUTPUT_LOST, CONFIGURATION),
 )
 @reading_options
 @click.option(
@@ -223,7 +231,8 @@ def top(
 
     Each reading costs half a read unit for each 4 KB of the lock table, and 1 for each busy lock: of a table of 10 MB,
     1,280 and more. Of the units table it reads the open units only; of the 20 oldest that are committed and not closed
-    after 5 s, it reads up to 100 items each, a read unit for each 4 KB of an item, and counts the unfinished ones.
+    after 5 s, it reads up to 2,000 items together, a read unit for each 4 KB of an item, and counts the unfinished
+    ones.
     """
     settings = settings_of(context)
     reader = TableReader.of(settings, namespace=namespace, prefix=prefix, stuck=stuck, order=sort)

@@ -17,6 +17,7 @@ from ticketlock.cli._exits import (
     CONFIGURATION,
     LEASE_LOST,
     MEANINGS,
+    OUTPUT_LOST,
     UNAVAILABLE,
     USAGE,
     WAIT_IS_OVER,
@@ -26,6 +27,7 @@ from ticketlock.cli._exits import (
 )
 from ticketlock.cli._settings import CommandSettings, settings_of, units_group_options, units_options
 from ticketlock.cli._show import json_option
+from ticketlock.cli._streams import telling
 from ticketlock.cli._units_reports import (
     ListedUnit,
     entry_json,
@@ -58,6 +60,7 @@ from ticketlock.units import FoundMark, OpenUnit, Outcome, Record
 from ticketlock.units._marks import DEFAULT_PREFIX, Marks
 from ticketlock.units._operators import (
     Correction,
+    Counted,
     Settled,
     correct,
     corrections,
@@ -88,6 +91,8 @@ _ORDERS: dict[str, Callable[[OpenUnit], Any]] = {
 }
 
 _MOST_COUNTED = 20
+_MOST_ITEMS_READ = 2_000
+"""Of all units together."""
 _LATE_S = 5
 """By then a process that lives has finished the items of its unit, usually."""
 
@@ -106,6 +111,7 @@ class OfUnits(Explained):
     meanings: ClassVar[Mapping[int | str, str]] = {
         **MEANINGS,
         0: "success",
+        OUTPUT_LOST: "stdout cannot be written: a full disk, a closed pipe; what was to be done is done",
         WAIT_IS_OVER: "the unit is pending, and its lease has not expired",
         LEASE_LOST: "there is no record of the unit, or, for `rollback`, it is committed",
         CONFIGURATION: "configuration: the tables, credentials, Region, a permission; or marks are left to you",
@@ -155,24 +161,29 @@ class Desk:
     def read_open(self, strange: Callable[[Strange], object]) -> list[ListedUnit]:
         """The open units, the oldest first, and what is left of the oldest committed ones."""
         units = self.perform(open_units(self.records, strange))
-        late = [each.unit for each in units if state_of(each) == "committed" and (each.ended_for_s or 0) > _LATE_S]
-        counts: dict[str, int | None] = {}
+        late = [each for each in units if state_of(each) == "committed" and (each.ended_for_s or 0) > _LATE_S]
+        listed = {each.unit: ListedUnit(each, uncertain="unread") for each in late}
+        room = _MOST_ITEMS_READ
         # What a table of items answers must not hide the units.
         with suppress(TableError):
-            for unit in late[:_MOST_COUNTED]:
-                counts[unit] = self._count(unit)
-        return [ListedUnit(each, counts.get(each.unit)) for each in units]
-
-    def _count(self, unit: str) -> int | None:
-        try:
-            return self.perform(count_unfinished(self.records, unit))
-        except (InvalidUnitRequest, UnsupportedFormat):
-            # A row, or what is packed in it, that no unit has written, or a newer version.
-            return None
+            # A large one leaves the small ones their room.
+            for each in sorted(late[:_MOST_COUNTED], key=lambda unit: unit.items or 0):
+                # A row, or what is packed in it, that no unit has written, or a newer version.
+                with suppress(InvalidUnitRequest, UnsupportedFormat):
+                    counted = self.perform(count_unfinished(self.records, each.unit, room))
+                    room -= counted.read
+                    listed[each.unit] = _listed(each, counted)
+        return [listed.get(each.unit, ListedUnit(each)) for each in units]
 
     def table(self, name: str) -> UnitTable:
         """A table of users."""
         return self.perform(Tables(self.records.table).table(name, "table"))
+
+
+def _listed(unit: OpenUnit, counted: Counted) -> ListedUnit:
+    if counted.unfinished or (counted.are_all and not counted.are_refused):
+        return ListedUnit(unit, counted.unfinished)
+    return ListedUnit(unit, uncertain="no permission" if counted.are_refused else "unread")
 
 
 def listed_json(listed: ListedUnit) -> dict[str, Any]:
@@ -189,7 +200,7 @@ def no_record(unit: str, table: str) -> Ended:
     "ls",
     cls=OfUnits,
     example="ticketlock units ls --units-table units --sort lease",
-    ends=(0, USAGE, UNAVAILABLE, CONFIGURATION),
+    ends=(0, USAGE, UNAVAILABLE, OUTPUT_LOST, CONFIGURATION),
 )
 @click.option(
     "--sort",
@@ -203,8 +214,8 @@ def no_record(unit: str, table: str) -> Ended:
 def list_units(context: click.Context, sort: str, as_json: bool) -> None:
     """List the units that are pending, and those that have ended and are not closed.
 
-    Reads only the records of these units; and of the 20 oldest that are committed and not closed after 5 s, up to 100
-    items each, a read unit for each 4 KB of an item, to count the unfinished ones.
+    Reads only the records of these units; and of the 20 oldest that are committed and not closed after 5 s, up to
+    2,000 items together, a read unit for each 4 KB of an item, to count the unfinished ones.
     """
     desk = Desk(settings_of(context))
 
@@ -226,7 +237,7 @@ def list_units(context: click.Context, sort: str, as_json: bool) -> None:
 @click.command(
     cls=OfUnits,
     example="ticketlock units show 01KAQBT0E4SA1M0SPPS3EJ8KYB --values",
-    ends=(0, USAGE, UNAVAILABLE, LEASE_LOST, CONFIGURATION),
+    ends=(0, USAGE, UNAVAILABLE, OUTPUT_LOST, LEASE_LOST, CONFIGURATION),
 )
 @click.argument("unit")
 @click.option("--values", is_flag=True, help="Show the values that it writes, too.")
@@ -252,7 +263,7 @@ def show(context: click.Context, unit: str, values: bool, as_json: bool) -> None
 @click.command(
     cls=OfUnits,
     example="ticketlock units settle 01KAQBT0E4SA1M0SPPS3EJ8KYB",
-    ends=(0, USAGE, UNAVAILABLE, WAIT_IS_OVER, LEASE_LOST, CONFIGURATION),
+    ends=(0, USAGE, UNAVAILABLE, OUTPUT_LOST, WAIT_IS_OVER, LEASE_LOST, CONFIGURATION),
 )
 @click.argument("unit")
 @json_option
@@ -274,7 +285,7 @@ def settle(context: click.Context, unit: str, as_json: bool) -> None:
 @click.command(
     cls=OfUnits,
     example="ticketlock units rollback 01KAQBT0E4SA1M0SPPS3EJ8KYB",
-    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, LEASE_LOST, CONFIGURATION),
+    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, OUTPUT_LOST, LEASE_LOST, CONFIGURATION),
 )
 @click.argument("unit")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
@@ -300,15 +311,18 @@ def rollback(context: click.Context, unit: str, yes: bool, as_json: bool) -> Non
         raise Ended(f"the unit {unit} was {state_with_time(told.unit)}: nothing was rolled back", LEASE_LOST)
     _tell_end(desk, unit, told, as_json=as_json)
     if not as_json:
-        for entry in told.ended:
-            click.echo(item_told(entry))
+        with telling(f"the unit {unit} is rolled back"):
+            for entry in told.ended:
+                click.echo(item_told(entry))
 
 
 def _tell_end(desk: Desk, unit: str, told: Settled, *, as_json: bool) -> None:
-    if as_json:
-        click.echo(_told(unit, told))
-    elif told.unit is not None and told.outcome is not Outcome.PENDING:
-        click.echo(f"{told.outcome.value}: {_done(told, told.unit.items)}")
+    done = told.outcome.value if told.unit is None else f"{told.outcome.value}: {_done(told, told.unit.items)}"
+    with telling(f"the unit {plain(unit)} is {done}"):
+        if as_json:
+            click.echo(_told(unit, told))
+        elif told.unit is not None and told.outcome is not Outcome.PENDING:
+            click.echo(done)
     if told.outcome is Outcome.FORGOTTEN:
         raise no_record(unit, desk.records.table)
     if isinstance(told.failed, InvalidUnitRequest):
@@ -346,7 +360,7 @@ def _told(unit: str, told: Settled) -> str:
         """ticketlock units correct 01KAQBT0E4SA1M0SPPS3EJ8KYB accounts '{"id": {"S": "ann"}}'\n"""
         """ticketlock units correct 01KAQBT0E4SA1M0SPPS3EJ8KYB accounts '{"id": {"S": "ann"}}' --drop"""
     ),
-    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, CONFIGURATION),
+    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, OUTPUT_LOST, CONFIGURATION),
 )
 @click.argument("unit")
 @click.argument("table")
@@ -393,7 +407,8 @@ def correct_item(
         confirm(f"Give {item_told(found.entry)} {instead}, for good?")
     correction = Correction(new_id(int(time.time() * 1_000)), image, by, why)
     done = desk.perform(correct(desk.records, unit, data, where, correction))
-    click.echo(_TOLD[done])
+    with telling(_TOLD[done]):
+        click.echo(_TOLD[done])
 
 
 def _read(name: str, given: str) -> Any:
@@ -419,7 +434,7 @@ def _decode_binaries(value: Any) -> Any:
 @click.command(
     cls=OfUnits,
     example="ticketlock units repair accounts\nticketlock units repair accounts --write",
-    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, CONFIGURATION),
+    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, OUTPUT_LOST, CONFIGURATION),
 )
 @click.argument("table")
 @click.option(
@@ -455,11 +470,12 @@ def repair(
         records = f"as the records in '{plain(desk.records.table)}' say"
         confirm(f"Finish or remove {which}, {records} ({settings.place()})?")
     found = desk.perform(repaired(data, desk.records, marks, write=write, lost_records=lost_records))
-    if as_json:
-        told = {"table": data.name, "unitsTable": desk.records.table, "written": write}
-        click.echo(json_of({**told, "marks": [mark_json(each) for each in found]}))
-    else:
-        _tell_repair(data.name, found, write=write)
+    with telling(f"'{plain(data.name)}' was {'repaired' if write else 'read'}"):
+        if as_json:
+            told = {"table": data.name, "unitsTable": desk.records.table, "written": write}
+            click.echo(json_of({**told, "marks": [mark_json(each) for each in found]}))
+        else:
+            _tell_repair(data.name, found, write=write)
     left = Counter(each.record for each in found if each.needs_you)
     if left:
         raise Ended(_left(left, desk.records.table), CONFIGURATION)

@@ -21,12 +21,23 @@ from ticketlock.wire._actions import Item
 UnitWord = Literal["pending", "saved", "expired", "committed", "rolled back", "closed"]
 
 
+Uncertain = Literal["unread", "no permission"]
+
+
 @dataclass(frozen=True, slots=True)
 class ListedUnit:
-    """An open unit, and how many items of a committed one are not finished; None if they were not, or not all, read."""
+    """An open unit.
+
+    Attributes:
+        unit: its record.
+        unfinished: how many items of a committed one are not finished, of those that were read; None if that is not
+            known.
+        uncertain: why it is not known, of a unit that should have been finished by now.
+    """
 
     unit: OpenUnit
     unfinished: int | None = None
+    uncertain: Uncertain | None = None
 
 
 def unit_json(listed: ListedUnit) -> dict[str, Any]:
@@ -63,8 +74,12 @@ def to_correct(unit: str, entry: Entry) -> tuple[str, str]:
     """The command that prints what a unit would write to an item that DynamoDB refuses; that which corrects it."""
     # In ASCII, and so without anything that a terminal would not show as it is.
     key = json.dumps(dict(entry.key), default=_base64)
-    command = f"ticketlock units correct {unit} {shlex.quote(entry.table)} {shlex.quote(key)}"
-    return f"{command} > item.json", f"{command} --item item.json --why '...'"
+    words, options = f"{unit} {shlex.quote(entry.table)} {shlex.quote(key)}", "--item item.json --why '...'"
+    # A table's name may begin with '-'.
+    item, corrected = words, f"{words} {options}"
+    if entry.table.startswith("-"):
+        item, corrected = f"-- {words}", f"{options} -- {words}"
+    return f"ticketlock units correct {item} > item.json", f"ticketlock units correct {corrected}"
 
 
 def entry_json(entry: Entry) -> dict[str, Any]:

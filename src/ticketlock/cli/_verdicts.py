@@ -4,16 +4,19 @@ No I/O and no clock: times come with the reading.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Literal, get_args
 
 from ticketlock import LockState
 from ticketlock.locks._items import Holder, LockItem, Row
+from ticketlock.locks._modes import MAX_HOLDERS
 from ticketlock.locks._operators import first_in_line
 
 HolderWord = Literal["renewing", "granted", "silent", "expired"]
-Word = Literal[HolderWord, "closed", "free", "newer format", "?"]
+Word = Literal[HolderWord, "limited", "closed", "free", "newer format", "?"]
+Tone = Literal["good", "late", "bad", "shut", "open", "plain"]
+"""The colour of a state: ``shut`` of what an operator has set, ``plain`` of what the table does not tell."""
 
 _A_REQUEST_TAKES_MS = 5_000
 """At most, usually: with its retries, or with the start of a Lambda function."""
@@ -40,10 +43,11 @@ class TimedVerdict:
     """A state in one word, and for how long it has lasted.
 
     Attributes:
-        word: of a holder, or of a lock: then also ``closed``, ``free``, ``newer format`` if a newer version
-            has written it, or ``?`` if it could not be read.
+        word: of a holder, or of a lock: then also ``limited``, ``closed``, ``free``, ``newer format`` if a newer
+            version has written it, or ``?`` if it could not be read.
         for_ms: of a holder since its last renewal, or its grant; of an expired one since the end of its lease; of a
-            free lock since the first in line could have taken it. None if no one waits, or if it could not be read.
+            limited lock since its limit was set; of a free lock since the first in line could have taken it. None if no
+            one waits, or if it could not be read.
     """
 
     word: Word
@@ -72,6 +76,14 @@ def verdict_on(holder: Holder, now_ms: int) -> TimedVerdict:
     return TimedVerdict("renewing" if has_renewed else "granted", silent_ms)
 
 
+def tone_of(holder: Holder, verdict: TimedVerdict) -> Tone:
+    """The colour of a holder: good only if the table shows that it lives, or has had no time to show it."""
+    if verdict.word in ("expired", "silent"):
+        return "bad" if verdict.word == "expired" else "late"
+    # A holder of hours may have crashed at once.
+    return "plain" if verdict.word == "granted" and holder.lease_ms >= _LONG_LEASE_MS else "good"
+
+
 def left_ms(holder: Holder, now_ms: int) -> int:
     """How much of a lease is left, 0 to the whole lease: it is counted from the upper bound of table time."""
     return min(max(0, holder.lease_until_ms - now_ms), holder.lease_ms)
@@ -85,6 +97,7 @@ class NextStep(Enum):
         WAIT: its holder renews, or no renewal is due yet.
         ASK: the same, but its long lease has not been renewed, so the table cannot tell for long whether it works.
         LOOK: its holder renews, and has held it for much longer than others.
+        LIMITED: its holders renew, and more could hold it but for an operator's limit.
         WAIT_OUT: its holder is silent: the first in line takes the lock when the lease ends.
         TAKEN: the first in line takes it at its next poll.
         NOT_TAKEN: the first in line should have taken it by now: it has crashed, or is paused.
@@ -97,6 +110,7 @@ class NextStep(Enum):
     WAIT = "wait"
     ASK = "ask holder"
     LOOK = "check its work"
+    LIMITED = "ask who limited"
     WAIT_OUT = "wait out lease"
     TAKEN = "next takes it"
     NOT_TAKEN = "remove-waiter"
@@ -113,7 +127,7 @@ class Judged:
     """A lock as one reading found it.
 
     Attributes:
-        verdict: of its worst holder; or that it is closed, or free.
+        verdict: of its worst holder; or that it is limited, closed, or free.
         holder: the worst holder.
         alike: how many of its holders have this verdict.
         first: the first in line.
@@ -134,6 +148,19 @@ class Judged:
     def is_stuck(self) -> bool:
         """Whether someone waits, and not just for a holder at work."""
         return self.next in _STUCK
+
+    @property
+    def tone(self) -> Tone:
+        """The colour of its verdict: what is stuck is never good."""
+        word = self.verdict.word
+        if word in ("closed", "limited"):
+            return "shut"
+        if word == "free":
+            return "late" if self.is_stuck else "open"
+        tone = "plain" if self.holder is None else tone_of(self.holder, self.verdict)
+        if tone not in ("good", "plain") or not self.is_stuck:
+            return tone
+        return "plain" if self.next is NextStep.CLOSED else "late"
 
 
 def judge(found: LockState | None) -> Judged:
@@ -166,7 +193,21 @@ def judge(found: LockState | None) -> Judged:
         over_ms = min(each.for_ms or 0 for _, each in judged if each.word == "expired")
         late_ms = min(over_ms, _late_ms(found, item, first))
         return Judged(verdict, holder, alike, first, _of_the_first(first, late_ms), late_ms=late_ms)
-    return Judged(verdict, holder, alike, first, _of_the_holder(item, holder, verdict, now_ms))
+    step = _of_the_holder(item, holder, verdict, now_ms)
+    if verdict.word in ("renewing", "granted") and _is_limited(item, first):
+        set_ms = None if item.limit_set is None else max(0, now_ms - item.limit_set.at_ms)
+        step = NextStep.LIMITED if step is NextStep.WAIT else step
+        return Judged(TimedVerdict("limited", set_ms), holder, alike, first, step)
+    return Judged(verdict, holder, alike, first, step)
+
+
+def _is_limited(item: LockItem, first: Row) -> bool:
+    """Whether an operator's limit keeps the first in line from a lock that is not closed."""
+    if not item.permits_are_set or item.permits == 0:
+        return False
+    # Rows of earlier versions do not tell the number.
+    asked = max(item.permits_of_users or 0, first.permits or 0) or MAX_HOLDERS
+    return replace(item, permits=asked).room(first.mode) > 0
 
 
 def taken_by_then_ms(first: Row) -> int:

@@ -111,7 +111,7 @@ def confirm(question: str) -> None:
             raise
         # The question has no line break.
         click.echo(err=True)
-        raise Ended("nothing was done: no terminal to ask on: give --yes", ANSWER_WAS_NO) from None
+        raise Ended("nothing was done: there is no terminal to ask on; give --yes", ANSWER_WAS_NO) from None
     if not is_yes:
         raise click.Abort
 
@@ -122,22 +122,26 @@ class Ending:
     Args:
         text: the whole text.
         least: how many cells it needs at least.
+        kept: what stays before it, also if there is no room; if it takes more than half of that, its end is cut.
     """
 
-    def __init__(self, text: str, least: int = 12) -> None:
+    def __init__(self, text: str, least: int = 12, *, kept: str = "") -> None:
         self._text = text
         self._least = least
+        self._kept = kept
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
-        if cell_len(self._text) <= options.max_width:
-            yield Text(self._text)
-        else:
-            # Cut into lines from its end.
-            yield Text("…" + chop_cells(self._text[::-1], max(1, options.max_width - 1))[0][::-1])
+        kept, room = self._kept, options.max_width
+        if cell_len(kept + self._text) > room and cell_len(kept) > room // 2:
+            kept = f"{chop_cells(kept, max(1, room // 2 - 1))[0]}…"
+        room -= cell_len(kept)
+        # Cut into lines from its end.
+        is_whole = cell_len(self._text) <= room
+        yield Text(kept + (self._text if is_whole else f"…{chop_cells(self._text[::-1], max(1, room - 1))[0][::-1]}"))
 
     def __rich_measure__(self, _console: Console, _options: ConsoleOptions) -> Measurement:
-        whole = cell_len(self._text)
-        return Measurement(min(whole, self._least), whole)
+        least = sum(min(cell_len(part), self._least) for part in (self._kept, self._text))
+        return Measurement(least, cell_len(self._kept + self._text))
 
 
 class Columns:

@@ -368,7 +368,7 @@ class LockClient:
         self._holdings.check_usable()
         return self._table.inspect(self._defaults.lock(entity, namespace))
 
-    def remove_waiter(self, entity: Entity, ticket: int, *, namespace: str | None = None) -> Row | None:
+    def remove_waiter(self, entity: Entity, ticket: int, *, namespace: str | None = None) -> Row:
         """Delete a waiter's queue row; see ``LockTable.remove_waiter``."""
         self._holdings.check_usable()
         return self._table.remove_waiter(self._defaults.lock(entity, namespace), ticket)

@@ -429,6 +429,8 @@ class Row:
     Attributes:
         session: where a waiter that parks stores its task token; None for a waiter that only polls.
         shared: whether it will share the lock.
+        permits: the number of permits that it asks for; None if an earlier version has written the row.
+        permits_since_ms: None if that is its own number; of a deployment's, as in ``Claim``.
     """
 
     ticket: int
@@ -437,6 +439,8 @@ class Row:
     created_at_ms: int
     session: Session | None = None
     shared: bool = False
+    permits: int | None = None
+    permits_since_ms: int | None = None
 
     @property
     def mode(self) -> Mode:
@@ -453,6 +457,8 @@ class Row:
             created_at_ms=integer(item["createdAtMs"]),
             session=Session.of_key(item["session"]["M"]) if "session" in item else None,
             shared="shared" in item,
+            permits=integer_if_there(item, "permits"),
+            permits_since_ms=integer_if_there(item, "permitsSinceMs"),
         )
 
 

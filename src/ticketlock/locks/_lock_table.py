@@ -221,7 +221,7 @@ class LockTable(Performer):
         item = self.run(lambda now: unset_limit(lock, permits, decision, now, self.contender))
         return LockState(item, (), self.now())
 
-    def remove_waiter(self, lock: LockName, ticket: int) -> Row | None:
+    def remove_waiter(self, lock: LockName, ticket: int) -> Row:
         """Delete a waiter's queue row and lower the count, in one write.
 
         A waiter that still runs notices at its next poll and joins again at the end of the queue. To remove it for
@@ -232,7 +232,10 @@ class LockTable(Performer):
             ticket: the waiter's, as ``inspect`` shows it.
 
         Returns:
-            Its row, with its owner; None if no waiter has this ticket.
+            Its row, with its owner.
+
+        Raises:
+            LockLost: no waiter has this ticket.
         """
         lock_name(lock)
         whole_number("ticket", ticket, 0, 10**TICKET_DIGITS - 1)

@@ -1,6 +1,6 @@
 """Operators' commands on locks that others hold: set the limit, free a lock, remove a waiter."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from ticketlock.errors import InvalidLockRequest, LockLost, RequestNotApplied
@@ -111,11 +111,15 @@ def inspect(lock: LockName, now: Moment, *, to_the_end: bool = True, for_owner: 
 
 def first_in_line(state: LockState) -> Row | None:
     """The first waiter that has not expired, of those that were read."""
-    item = state.item
-    if item is None:
-        return None
-    live = (row for row in state.rows if row.ticket > item.void_up_to and not is_over(row.lease_until_ms, state.now))
-    return next(live, None)
+    return next(live_rows(state), None)
+
+
+def live_rows(state: LockState) -> Iterator[Row]:
+    """The waiters that have not expired, of those that were read."""
+    if (item := state.item) is not None:
+        for row in state.rows:
+            if row.ticket > item.void_up_to and not is_over(row.lease_until_ms, state.now):
+                yield row
 
 
 def set_limit(
@@ -152,8 +156,8 @@ def unset_limit(
             allowed = "the number that its users ask for: the lock had no users before its limit was set"
             raise InvalidLockRequest("permits", permits, allowed)
         # The next execution would replace another number than its deployment's.
-        follows = seen.permits_since_ms is not None and seen.permits_of_users is not None
-        reply = yield write.unset_limit(lock, None if follows else permits, decision, seen, now)
+        given = None if follows_deployments(seen) else permits
+        reply = yield write.unset_limit(lock, given, decision, seen, now)
         now = reply.now
         if reply.applied and reply.item is not None:
             item = LockItem.parse(reply.item)
@@ -162,7 +166,32 @@ def unset_limit(
     raise _kept_changing("the limit")
 
 
-def remove_waiter(lock: LockName, ticket: int, now: Moment, contender: NewContender) -> Steps[Row | None]:
+def follows_deployments(item: LockItem) -> bool:
+    """Whether the number of a lock with a limit is a deployment's, so that no other one can be given with its end."""
+    return item.permits_since_ms is not None and item.permits_of_users is not None
+
+
+def ended_by_unsetting(state: LockState, permits: int | None) -> list[Row]:
+    """The waiters that would end with ``PermitsMismatch`` if the limit were unset, as far as their rows tell.
+
+    Args:
+        state: the lock, with its limit and its whole queue.
+        permits: the number that would be given.
+    """
+    item = state.item
+    if item is None:
+        return []
+    given = None if follows_deployments(item) else permits
+    number = given or item.permits_of_users
+    if number is None:
+        return []
+    # As ``write.unset_limit`` leaves it.
+    since_ms = 0 if item.permits_of_users is None else item.permits_since_ms
+    left = replace(item, permits=number, permits_since_ms=since_ms, permits_kept_until_s=None)
+    return [row for row in live_rows(state) if row.permits is not None and not write.may_ask(row, left)]
+
+
+def remove_waiter(lock: LockName, ticket: int, now: Moment, contender: NewContender) -> Steps[Row]:
     """Delete a waiter's queue row, and return it; see ``LockTable.remove_waiter``."""
     removed: Row | None = None
     for _ in range(_TRIES):
@@ -170,6 +199,8 @@ def remove_waiter(lock: LockName, ticket: int, now: Moment, contender: NewConten
         item, now = state.item, state.now
         row = next((each for each in state.rows if each.ticket == ticket), None)
         if row is None:
+            if removed is None:
+                raise no_waiter(lock, ticket)
             # Deleted since, perhaps by an earlier try.
             return removed
         removed = row
@@ -183,6 +214,11 @@ def remove_waiter(lock: LockName, ticket: int, now: Moment, contender: NewConten
                 yield from _wake_next(lock, item, now, contender)
             return row
     raise _kept_changing(f"the row of ticket {ticket}")
+
+
+def no_waiter(lock: LockName, ticket: int) -> LockLost:
+    """The error for a ticket that no row has."""
+    return LockLost(f"no one waits for the lock on {lock.entity!r} with ticket {ticket}")
 
 
 def _kept_changing(what: str) -> RequestNotApplied:

@@ -116,9 +116,14 @@ def in_force(claim: Claim, seen: LockItem) -> LockItem:
 
 def check_permits(claim: Claim, item: LockItem) -> None:
     """Check that the claim may use the lock with its number."""
-    follows = claim.permits_since_ms is not None and item.permits_since_ms is not None
-    if item.permits != claim.permits and not item.permits_are_set and not follows:
+    if not may_ask(claim, item):
         raise PermitsMismatch(claim.permits, item.permits, claim.lock.entity)
+
+
+def may_ask(asked: Claim | Row, item: LockItem) -> bool:
+    """Whether the lock can be used with this number: it is the lock's, or another one replaces it."""
+    follows = asked.permits_since_ms is not None and item.permits_since_ms is not None
+    return asked.permits == item.permits or item.permits_are_set or follows
 
 
 def _is_later(claim: Claim, item: LockItem) -> bool:
@@ -483,6 +488,9 @@ def _row(claim: Claim, ticket: int, now: Moment) -> Write:
             "leaseUntilMs": number(now.latest_ms + claim.lease_ms),
             "createdAtMs": number(now.likely_ms),
             "expiresAt": _row_expires_at(claim, now),
+            # For operators, who may have to choose the number; nothing decides by it.
+            "permits": number(claim.permits),
+            **({} if claim.permits_since_ms is None else {"permitsSinceMs": number(claim.permits_since_ms)}),
             **({"session": {"M": claim.session.key()}} if claim.session is not None else {}),
             **claim.mode.marks,
         },

@@ -362,23 +362,38 @@ def _end(records: UnitRecords, unit: str, *, is_forced: bool) -> ForkingSteps[Se
         return Settled(known.state, known, there)
 
 
-def count_unfinished(records: UnitRecords, unit: str) -> ForkingSteps[int | None]:
-    """How many of the first 100 items of a committed unit are not finished, as far as they can be read.
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What was found of the items of a committed unit.
 
-    Returns:
-        None if none was found, and not all items were read.
+    Attributes:
+        unfinished: how many of those that were read are not finished.
+        read: how many items were asked for.
+        are_all: whether these are all of them.
+        are_refused: whether this caller may not read some of them.
     """
+
+    unfinished: int
+    read: int
+    are_all: bool
+    are_refused: bool = False
+
+
+def count_unfinished(records: UnitRecords, unit: str, most: int) -> ForkingSteps[Counted]:
+    """How many items of a committed unit are not finished, of the first ``most``; one piece at a time is in memory."""
     reply: Reply = yield records.read(unit)
     if reply.item is None or not (head := UnitRecord.of(reply.item)).is_being_finished:
-        return 0
-    log, entries = RedoLog(records, head), list[Entry]()
-    while len(entries) <= MOST_TOGETHER and (some := (yield from log.next())):
-        entries += some
-    inspected = yield from _inspect_items(head, entries[:MOST_TOGETHER])
-    count = sum(each.standing in (Standing.THERE, Standing.STRANGE) for each in inspected)
-    were_all_read = not log.is_gone and len(entries) <= MOST_TOGETHER
-    is_known = were_all_read and all(each.standing is not Standing.UNKNOWN for each in inspected)
-    return count if count or is_known else None
+        return Counted(0, 0, are_all=True)
+    log, count, read, are_refused = RedoLog(records, head), 0, 0, False
+    while entries := (yield from log.next()):
+        some = entries[: most - read]
+        inspected = yield from _inspect_items(head, some)
+        read += len(some)
+        count += sum(each.standing in (Standing.THERE, Standing.STRANGE) for each in inspected)
+        are_refused |= any(each.standing is Standing.UNKNOWN for each in inspected)
+        if len(some) < len(entries):
+            return Counted(count, read, are_all=False, are_refused=are_refused)
+    return Counted(count, read, are_all=not log.is_gone, are_refused=are_refused)
 
 
 def _inspect_items(head: UnitRecord, entries: Sequence[Entry]) -> ForkingSteps[list[Inspected]]:

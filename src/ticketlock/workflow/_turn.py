@@ -121,7 +121,10 @@ class LockRequest:
             fields = _object("the input", request, _FIELDS, ignored=_STARTED_BY)
             lock, wait_ms = _lock(fields, default_record_wait)
             permits, shared = _limit(fields, default_permits)
-            task = _task(fields["task"] if "task" in fields else _missing("task"), targets)
+            task = _task(
+                fields["task"] if "task" in fields else _missing("task", "the work that is to run under the lock"),
+                targets,
+            )
         return cls(lock, wait_ms, permits, "permits" in fields, shared, task)
 
     @classmethod
@@ -148,7 +151,11 @@ def _of_json() -> Iterator[None]:
 
 
 def _lock(fields: Mapping[str, Any], default_record_wait: Any) -> tuple[LockName, int | None]:
-    entity = _entity(fields["entity"] if "entity" in fields else _missing("entity"))
+    entity = _entity(
+        fields["entity"]
+        if "entity" in fields
+        else _missing("entity", "text or a whole number that names what is locked")
+    )
     namespace = fields.get("namespace", DEFAULT_NAMESPACE)
     for field, given in (("entity", entity), ("namespace", namespace)):
         if isinstance(given, str) and _UNEVALUATED.fullmatch(given):
@@ -234,8 +241,8 @@ def _object(field: str, value: Any, known: Collection[str], *, ignored: str = ""
     return value
 
 
-def _missing(field: str) -> Any:
-    raise InvalidLockRequest(field, None, "a value: the field is required")
+def _missing(field: str, what: str) -> Any:
+    raise InvalidLockRequest(field, None, f"{what}; the field must be given")
 
 
 def events_of_a_poll(since_ms: int, lease_ms: int, *, woken: bool) -> int:
