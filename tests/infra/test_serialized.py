@@ -217,6 +217,63 @@ def test_the_longest_id_makes_names_of_states_that_aws_takes(stack, synthesise):
     assert max(map(len, names)) <= 80
 
 
+JSONATA = sfn.QueryLanguage.JSONATA
+
+
+@pytest.mark.parametrize(
+    ("outputs", "output"),
+    [({}, "{% $states.result[0] %}"), ({"outputs": {"all": "{% $states.result %}"}}, {"all": "{% $states.result %}"})],
+)
+def test_one_state_in_jsonata_has_the_fragments_output_or_the_one_that_is_given(outputs, output, stack, synthesise):
+    lock = TicketLock(stack, "Lock")
+    fragment = lock.serialize(stack, "Ship", sfn.Pass(stack, "Inspect"), entity=ENTITY)
+    workflow = attached(lock, stack, fragment.to_single_state(query_language=JSONATA, **outputs))
+    found = synthesise(stack).definition(workflow)["States"]["Ship"]
+    assert {name: found[name] for name in found if name not in ("Branches", "Type", "End")} == {
+        "QueryLanguage": "JSONata",
+        "Output": output,
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"output_path": "$.paid"}, "output_path is '$.paid'; the state's result is a list"),
+        ({"output_path": "$['paid']"}, "the state's result is a list with the fragment's output"),
+        ({"result_selector": {"by": {"id.$": "$.id"}}}, "result_selector has '$.id'; the state's result is a list"),
+        ({"result_selector": {"all": [{"id": sfn.JsonPath.string_at("$.id")}]}}, "result_selector has '$.id'"),
+        ({"result_selector": {"id.$": "States.Format('{}', $.id)"}}, 'result_selector has "States.Format('),
+        ({"assign": {"paid.$": "$.paid"}}, "assign has '$.paid'; the state's result is a list"),
+        ({"result_path": "$.payment", "output_path": "$[0]"}, "output_path is '$[0]', of an object"),
+        ({"result_selector": {"id.$": "$[0].id"}, "output_path": "$[0]"}, "output_path is '$[0]', of an object"),
+        ({"query_language": JSONATA, "result_path": "$.a"}, "result_path is '$.a', and query_language is JSONata"),
+        ({"outputs": "{% 1 %}"}, "outputs is '{% 1 %}', and the state is in JSONPath"),
+    ],
+)
+def test_an_option_of_one_state_that_would_fail_after_the_work_is_refused(options, message, stack):
+    fragment = TicketLock(stack, "Lock").serialize(stack, "Ship", sfn.Pass(stack, "Inspect"), entity=ENTITY)
+    with pytest.raises(ValueError, match="allowed") as refused:
+        fragment.to_single_state(**options)
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"output_path": "$..paid"},
+        {"output_path": "$.length()"},
+        {"output_path": "$$.Execution.Id"},
+        {"output_path": "$paid.today"},
+        {"output_path": sfn.JsonPath.DISCARD},
+        {"result_path": sfn.JsonPath.DISCARD, "output_path": "$[0]"},
+        {"result_selector": {"text.$": "States.Format('$.id {}', $[0].id)"}},
+    ],
+)
+def test_a_path_that_a_list_or_a_payload_may_have_is_accepted(options, stack):
+    fragment = TicketLock(stack, "Lock").serialize(stack, "Ship", sfn.Pass(stack, "Inspect"), entity=ENTITY)
+    assert fragment.to_single_state(**options)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
