@@ -19,6 +19,7 @@ from ticketlock.locks._items import DEFAULT_NAMESPACE
 from ticketlock.workflow._turn import BEATS_AN_EXECUTION
 from ticketlock_cdk.functions import MEMORY_MB, Hosting
 from ticketlock_cdk.lock import grants
+from ticketlock_cdk.lock.attached import AllAttached
 from ticketlock_cdk.lock.lock_functions import (
     CLEAN_UP_CONCURRENCY,
     CleanUp,
@@ -31,7 +32,7 @@ from ticketlock_cdk.lock.monitoring import AlarmThresholds, LockAlarms, LockMetr
 from ticketlock_cdk.lock.serialize_machine import SerializeMachine
 from ticketlock_cdk.lock.serialized import Protected, RecordWaitOrPath, Serialized, is_in_jsonata, work_of
 from ticketlock_cdk.lock.settings import HandOver, LockSettings, RecordWait, check_flag
-from ticketlock_cdk.lock.step_roles import AllAttached, StepRoles
+from ticketlock_cdk.lock.step_roles import StepRoles
 from ticketlock_cdk.lock.targets import EXPRESS, Target, check_all, executions_arn, is_express, parse_targets
 from ticketlock_cdk.monitoring import alarm_actions_of, service_name_of
 from ticketlock_cdk.nag import NIST, acknowledge
@@ -231,9 +232,9 @@ class TicketLock(LockMetrics, Construct):
         self._invoked = [arn for arns in functions.called_by_machines.values() for arn in arns]
         self._continues_arn = machine.continues.state_machine_arn
         self._machines: Sequence[sfn.StateMachine] = [machine.state_machine, machine.continues]
-        self._fragments: list[Serialized] = []
+        self._has_fragments = False
         self.node.add_validation(
-            AllAttached(self, functions.arns["TakeTicket"], self._fragments, lambda: self._machines)
+            AllAttached(self, functions.arns["TakeTicket"], lambda: self._has_fragments, lambda: self._machines)
         )
         watching = None
         if alarms:
@@ -321,7 +322,7 @@ class TicketLock(LockMetrics, Construct):
             settings=self._settings,
             substitutions=self._substitutions,
         )
-        self._fragments.append(fragment)
+        self._has_fragments = True
         work = work_of(protected)
         if work is not None:
             self._environment.check("protected", work.shown, work.environment)
