@@ -338,7 +338,7 @@ class TicketLock(LockMetrics, Construct):
 
         Raises:
             ValueError: it is an Express one, imported, or in another Region or account, or its query language is
-                JSONata, or there is no room for one more.
+                JSONata, or the app cannot change its role, or there is no room for one more.
         """
         if is_express(machine):
             raise ValueError(f"machine is {machine.node.path}, {EXPRESS}")
@@ -347,6 +347,9 @@ class TicketLock(LockMetrics, Construct):
         self._environment.check("machine", machine.node.path, environment_of(machine))
         if machine in self._machines:
             return
+        grants.check_takes_policies(
+            f"machine is {machine.node.path}, with the role {machine.role.node.path}", machine.role
+        )
         grants.let_invoke(machine, self._invoked)
         grants.let_nest(machine, [(self._continues_arn, executions_arn(Stack.of(self), self._continues_arn))])
         grants.let_write_sessions(machine, self.table)
