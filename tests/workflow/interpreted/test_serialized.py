@@ -241,7 +241,6 @@ def as_one_state(options: str, order: Any) -> Any:
         "result_selector and result_path": {**given, "payment": {"paid": 7}},
         "result_selector and output_path": 7,
         "input_path and result_path": {**given, "payment": [paid_for(order)]},
-        "assign": {"assigned": 7},
         "prefix_states": payment,
     }[options]
 

@@ -232,24 +232,22 @@ SINGLE_STATES: Mapping[str, Mapping[str, Any]] = {
     "result_selector and result_path": {"result_selector": _PAID, "result_path": "$.payment"},
     "result_selector and output_path": {"result_selector": _PAID, "output_path": "$.paid"},
     "input_path and result_path": {"input_path": "$.order", "result_path": "$.payment"},
-    "assign": {"assign": _PAID},
     "prefix_states": {"prefix_states": "Locked: "},
 }
 """Options of a fragment as one state."""
 
 
 def _single_state_machines() -> dict[str, Sequence[str]]:
-    """Machines that have a few each, since the interpreter reads a definition at each start; their inputs name one."""
+    """Machines that have two each, since the interpreter reads a definition at each start; their inputs name one."""
     made: dict[str, Sequence[str]] = {}
-    for first in range(0, len(SINGLE_STATES), 4):
-        some = list(SINGLE_STATES)[first : first + 4]
+    for first in range(0, len(SINGLE_STATES), 2):
+        some = list(SINGLE_STATES)[first : first + 2]
 
         def make(user: Maker, some: Sequence[str] = some) -> Made:
             choose = sfn.Choice(user, "Choose")
             for name in some:
                 single = user.serialize(f"Of {name}", user.function("work")).to_single_state(**SINGLE_STATES[name])
-                after = user.state(f"After {name}", **({"parameters": ASSIGNED} if name == "assign" else {}))
-                choose.when(sfn.Condition.string_equals("$.options", name), single.next(after))
+                choose.when(sfn.Condition.string_equals("$.options", name), single)
             return choose
 
         make.__name__ = f"single_states_{first}"
@@ -258,7 +256,6 @@ def _single_state_machines() -> dict[str, Sequence[str]]:
     return made
 
 
-ASSIGNED = {"assigned.$": "$paid"}
 SINGLE_STATE_MACHINES = _single_state_machines()
 
 
