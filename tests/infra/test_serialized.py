@@ -5,6 +5,7 @@ from functools import reduce
 
 import pytest
 from aws_cdk import App, CfnParameter, Duration, Stack
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Annotations, Match
@@ -235,6 +236,15 @@ def test_one_state_in_jsonata_has_the_fragments_output_or_the_one_that_is_given(
     }
 
 
+def test_one_state_assigns_of_the_fragments_output_and_has_that_output(stack, synthesise):
+    """The interpreter has no variables."""
+    lock = TicketLock(stack, "Lock")
+    fragment = lock.serialize(stack, "Ship", sfn.Pass(stack, "Inspect"), entity=ENTITY)
+    workflow = attached(lock, stack, fragment.to_single_state(assign={"total.$": "$[0].total"}))
+    found = synthesise(stack).definition(workflow)["States"]["Ship"]
+    assert (found["Assign"], found["OutputPath"]) == ({"total.$": "$[0].total"}, "$[0]")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -393,6 +403,22 @@ def test_the_clean_up_may_describe_the_machines_executions_and_close_the_work_th
     assert [text for text in described if text.endswith(f"<{found.id_of(of_each_kind.machine)}>>:*")]
     closed = [found.text(resource) for resource in allowed["states:StopExecution"]]
     assert "arn:aws:states:eu-west-1:123456789012:execution:child:lock-*" in closed
+
+
+@pytest.mark.parametrize("is_imported", [False, True], ids=["of the app", "imported"])
+def test_a_step_may_use_the_key_of_an_encrypted_machine(is_imported, stack, synthesise):
+    arn = "arn:aws:kms:eu-west-1:123456789012:key/00000000-0000-0000-0000-000000000000"
+    key = kms.Key.from_key_arn(stack, "Key", arn) if is_imported else kms.Key(stack, "Key")
+    lock = TicketLock(stack, "Lock")
+    fragment = lock.serialize(stack, "Ship", sfn.Pass(stack, "Inspect"), entity="e")
+    configuration = sfn.CustomerManagedEncryptionConfiguration(key)
+    lock.attach(machine(stack, chain=fragment, state_machine_name="mine", encryption_configuration=configuration))
+    found = synthesise(stack)
+    for step in (lock.wait_for_wake_up, lock.check_position, lock.heartbeat, lock.release, lock.clean_up):
+        allowed = granted(found, step)
+        assert allowed["kms:GenerateDataKey"] == [arn if is_imported else {"Fn::GetAtt": [found.id_of(key), "Arn"]}]
+        assert allowed["kms:Decrypt"] == allowed["kms:GenerateDataKey"]
+    assert "kms:Decrypt" not in granted(found, lock.take_ticket)
 
 
 def test_the_machines_ends_are_cleaned_up(of_each_kind):

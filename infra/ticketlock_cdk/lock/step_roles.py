@@ -52,6 +52,14 @@ class StepRoles:
                 actions.append("states:SendTaskFailure")
             role.allow(place, actions, machine_arn, what)
 
+    def let_use_key(self, place: Construct, key_arn: str, what: str) -> None:
+        """Let those who answer tasks use the key of a machine, with which the service encrypts what they tell.
+
+        https://docs.aws.amazon.com/step-functions/latest/apireference/API_SendTaskFailure.html
+        """
+        for role in self._answering:
+            role.allow(place, ["kms:Decrypt", "kms:GenerateDataKey"], key_arn, what)
+
     def let_describe(self, place: Construct, executions: str, what: str) -> None:
         """Let the clean-up describe the executions of a machine."""
         self._clean_up.allow(place, ["states:DescribeExecution"], executions, what)

@@ -34,6 +34,7 @@ from ticketlock_cdk.lock.serialized import Protected, RecordWaitOrPath, Serializ
 from ticketlock_cdk.lock.settings import HandOver, LockSettings, RecordWait, check_flag
 from ticketlock_cdk.lock.step_roles import StepRoles
 from ticketlock_cdk.lock.targets import EXPRESS, Target, check_all, executions_arn, is_express, parse_targets
+from ticketlock_cdk.machine_keys import key_arn_of
 from ticketlock_cdk.monitoring import alarm_actions_of, service_name_of
 from ticketlock_cdk.nag import NIST, acknowledge
 from ticketlock_cdk.network import Network
@@ -358,6 +359,9 @@ class TicketLock(LockMetrics, Construct):
             self._encryption_key.grant_decrypt(machine)
         place, what = grants.beside(self, Stack.of(machine)), f"machine is {machine.node.path}"
         self._roles.let_answer(place, machine.state_machine_arn, what)
+        key_arn = key_arn_of(machine)
+        if key_arn is not None:
+            self._roles.let_use_key(place, key_arn, what)
         self._roles.let_describe(place, executions_arn(Stack.of(self), machine.state_machine_arn), what)
         self._clean_up.watch(place, machine)
         self._machines = [*self._machines, machine]
