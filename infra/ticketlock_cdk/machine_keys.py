@@ -3,7 +3,7 @@
 https://docs.aws.amazon.com/step-functions/latest/dg/encryption-at-rest.html
 """
 
-from aws_cdk import Stack
+from aws_cdk import Stack, Token
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_stepfunctions as sfn
@@ -34,6 +34,15 @@ def encrypt(machine: sfn.StateMachine, key: kms.IKey) -> None:
         (["kms:GenerateDataKey"], {"StringEquals": {"kms:EncryptionContext:SourceArn": logs}}),
     ):
         machine.add_to_role_policy(iam.PolicyStatement(actions=actions, resources=[key.key_arn], conditions=conditions))
+
+
+def key_arn_of(machine: sfn.StateMachine) -> str | None:
+    """The ARN of the key with which a user's machine is encrypted; None if it has none, or only an alias is known."""
+    resource = machine.node.default_child
+    assert isinstance(resource, sfn.CfnStateMachine)
+    arn = getattr(resource.encryption_configuration, "kms_key_id", None)
+    is_known = isinstance(arn, str) and (Token.is_unresolved(arn) or ":key/" in arn)
+    return arn if is_known else None
 
 
 def let_log_delivery_decrypt(key: kms.IKey, scope: Construct) -> None:

@@ -111,7 +111,7 @@ class Policies:
             room.inline.left -= _A_POLICY
             inline = self.inline(place)
             # A principal that is not to be changed takes no policy, which is then not deployed.
-            return _PolicyWithRoom(inline, room.inline if _is_attached(inline[0]) else _CharactersLeft(math.inf))
+            return _PolicyWithRoom(inline, room.inline if is_attached(inline[0]) else _CharactersLeft(math.inf))
         if room.managed == 0:
             return None
         room.managed -= 1
@@ -144,7 +144,8 @@ def _statement(actions: Sequence[str]) -> int:
     return _A_STATEMENT + sum(len(action) + _AROUND for action in actions)
 
 
-def _is_attached(policy: iam.Policy) -> bool:
+def is_attached(policy: iam.Policy) -> bool:
+    """Whether a role, user or group has taken a policy."""
     resource = policy.node.default_child
     assert isinstance(resource, iam.CfnPolicy)
     return any(map(Stack.of(policy).resolve, (resource.roles, resource.users, resource.groups)))

@@ -183,13 +183,6 @@ def test_users_and_groups_are_granted_too(kind, stack, synthesise):
     assert policy[f"{kind.__name__}s"] == [{"Ref": found.id_of(grantee)}]
 
 
-@STACKS
-def test_a_role_that_is_not_to_be_changed_is_left_alone(stack, synthesise):
-    arn = "arn:aws:iam::123456789012:role/theirs"
-    TicketLock(stack, "Lock").grant_use(iam.Role.from_role_arn(stack, "Theirs", arn, mutable=False))
-    assert "theirs" not in str(synthesise(stack).template)
-
-
 # The clean-up's dead letters.
 
 

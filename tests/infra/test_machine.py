@@ -94,6 +94,7 @@ def test_a_throttled_nested_start_is_retried_under_each_of_its_error_names(name:
         "StepFunctions.ExecutionLimitExceeded",
         "StepFunctions.ExecutionLimitExceededException",
         "StepFunctions.AWSStepFunctionsException",
+        "StepFunctions.KmsThrottlingException",
         "StepFunctions.ThrottlingException",
     } <= repeated
 

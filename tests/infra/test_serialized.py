@@ -5,6 +5,7 @@ from functools import reduce
 
 import pytest
 from aws_cdk import App, Aws, CfnParameter, Duration, Stack
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Annotations, Match
@@ -217,6 +218,72 @@ def test_the_longest_id_makes_names_of_states_that_aws_takes(stack, synthesise):
     assert max(map(len, names)) <= 80
 
 
+JSONATA = sfn.QueryLanguage.JSONATA
+
+
+@pytest.mark.parametrize(
+    ("outputs", "output"),
+    [({}, "{% $states.result[0] %}"), ({"outputs": {"all": "{% $states.result %}"}}, {"all": "{% $states.result %}"})],
+)
+def test_one_state_in_jsonata_has_the_fragments_output_or_the_one_that_is_given(outputs, output, stack, synthesise):
+    lock = TicketLock(stack, "Lock")
+    fragment = lock.serialize(stack, "Ship", sfn.Pass(stack, "Inspect"), entity=ENTITY)
+    workflow = attached(lock, stack, fragment.to_single_state(query_language=JSONATA, **outputs))
+    found = synthesise(stack).definition(workflow)["States"]["Ship"]
+    assert {name: found[name] for name in found if name not in ("Branches", "Type", "End")} == {
+        "QueryLanguage": "JSONata",
+        "Output": output,
+    }
+
+
+def test_one_state_assigns_of_the_fragments_output_and_has_that_output(stack, synthesise):
+    """The interpreter has no variables."""
+    lock = TicketLock(stack, "Lock")
+    fragment = lock.serialize(stack, "Ship", sfn.Pass(stack, "Inspect"), entity=ENTITY)
+    workflow = attached(lock, stack, fragment.to_single_state(assign={"total.$": "$[0].total"}))
+    found = synthesise(stack).definition(workflow)["States"]["Ship"]
+    assert (found["Assign"], found["OutputPath"]) == ({"total.$": "$[0].total"}, "$[0]")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"output_path": "$.paid"}, "output_path is '$.paid'; the state's result is a list"),
+        ({"output_path": "$['paid']"}, "the state's result is a list with the fragment's output"),
+        ({"result_selector": {"by": {"id.$": "$.id"}}}, "result_selector has '$.id'; the state's result is a list"),
+        ({"result_selector": {"all": [{"id": sfn.JsonPath.string_at("$.id")}]}}, "result_selector has '$.id'"),
+        ({"result_selector": {"id.$": "States.Format('{}', $.id)"}}, 'result_selector has "States.Format('),
+        ({"assign": {"paid.$": "$.paid"}}, "assign has '$.paid'; the state's result is a list"),
+        ({"result_path": "$.payment", "output_path": "$[0]"}, "output_path is '$[0]', of an object"),
+        ({"result_selector": {"id.$": "$[0].id"}, "output_path": "$[0]"}, "output_path is '$[0]', of an object"),
+        ({"query_language": JSONATA, "result_path": "$.a"}, "result_path is '$.a', and query_language is JSONata"),
+        ({"outputs": "{% 1 %}"}, "outputs is '{% 1 %}', and the state is in JSONPath"),
+    ],
+)
+def test_an_option_of_one_state_that_would_fail_after_the_work_is_refused(options, message, stack):
+    fragment = TicketLock(stack, "Lock").serialize(stack, "Ship", sfn.Pass(stack, "Inspect"), entity=ENTITY)
+    with pytest.raises(ValueError, match="allowed") as refused:
+        fragment.to_single_state(**options)
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"output_path": "$..paid"},
+        {"output_path": "$.length()"},
+        {"output_path": "$$.Execution.Id"},
+        {"output_path": "$paid.today"},
+        {"output_path": sfn.JsonPath.DISCARD},
+        {"result_path": sfn.JsonPath.DISCARD, "output_path": "$[0]"},
+        {"result_selector": {"text.$": "States.Format('$.id {}', $[0].id)"}},
+    ],
+)
+def test_a_path_that_a_list_or_a_payload_may_have_is_accepted(options, stack):
+    fragment = TicketLock(stack, "Lock").serialize(stack, "Ship", sfn.Pass(stack, "Inspect"), entity=ENTITY)
+    assert fragment.to_single_state(**options)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -336,6 +403,22 @@ def test_the_clean_up_may_describe_the_machines_executions_and_close_the_work_th
     assert [text for text in described if text.endswith(f"<{found.id_of(of_each_kind.machine)}>>:*")]
     closed = [found.text(resource) for resource in allowed["states:StopExecution"]]
     assert "arn:aws:states:eu-west-1:123456789012:execution:child:lock-*" in closed
+
+
+@pytest.mark.parametrize("is_imported", [False, True], ids=["of the app", "imported"])
+def test_a_step_may_use_the_key_of_an_encrypted_machine(is_imported, stack, synthesise):
+    arn = "arn:aws:kms:eu-west-1:123456789012:key/00000000-0000-0000-0000-000000000000"
+    key = kms.Key.from_key_arn(stack, "Key", arn) if is_imported else kms.Key(stack, "Key")
+    lock = TicketLock(stack, "Lock")
+    fragment = lock.serialize(stack, "Ship", sfn.Pass(stack, "Inspect"), entity="e")
+    configuration = sfn.CustomerManagedEncryptionConfiguration(key)
+    lock.attach(machine(stack, chain=fragment, state_machine_name="mine", encryption_configuration=configuration))
+    found = synthesise(stack)
+    for step in (lock.wait_for_wake_up, lock.check_position, lock.heartbeat, lock.release, lock.clean_up):
+        allowed = granted(found, step)
+        assert allowed["kms:GenerateDataKey"] == [arn if is_imported else {"Fn::GetAtt": [found.id_of(key), "Arn"]}]
+        assert allowed["kms:Decrypt"] == allowed["kms:GenerateDataKey"]
+    assert "kms:Decrypt" not in granted(found, lock.take_ticket)
 
 
 def test_the_machines_ends_are_cleaned_up(of_each_kind):

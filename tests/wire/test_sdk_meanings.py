@@ -115,6 +115,7 @@ def test_a_transaction_cancelled_for_good_is_refused_with_its_reason_and_the_pla
 @pytest.mark.parametrize(
     "code",
     [
+        "KmsThrottlingException",
         "LimitExceededException",
         "ProvisionedThroughputExceededException",
         "ReplicatedWriteConflictException",

@@ -13,7 +13,7 @@ from moto import mock_aws
 from ticketlock import LockTable, RequestNotApplied, TableRefused
 from ticketlock.wire._runs import run_that_ended
 from ticketlock.wire._sdk import make_client
-from ticketlock.wire._step_functions import Closing, Describing
+from ticketlock.wire._step_functions import Closing, Describing, TaskAnswer
 from ticketlock.workflow._failures import (
     execution_arn,
     holding_name,
@@ -54,6 +54,14 @@ class Service:
             "cause": "the execution that started it is over",
         }
         self._stub.add_response("stop_execution", {"stopDate": datetime.now(tz=UTC)}, expected)
+        return self
+
+    def stops_without_a_cause(self) -> "Service":
+        self._stub.add_response("stop_execution", {"stopDate": datetime.now(tz=UTC)}, {"executionArn": EXECUTION})
+        return self
+
+    def fails_without_a_cause(self) -> "Service":
+        self._stub.add_response("send_task_failure", {}, {"taskToken": "token"})
         return self
 
     def refuses(self, operation: str, code: str) -> "Service":
@@ -119,12 +127,42 @@ def test_a_running_execution_is_stopped_and_counts_as_closed_once_it_is_seen_so(
     assert service.has_said_it_all()
 
 
-@pytest.mark.parametrize("code", ["ThrottlingException", "LimitExceededException"])
+@pytest.mark.parametrize("code", ["ThrottlingException", "LimitExceededException", "KmsThrottlingException"])
 def test_closing_is_retried_while_the_service_throttles(service: Service, table: LockTable, code: str) -> None:
     service.refuses("describe_execution", code).describes("RUNNING").refuses("stop_execution", code)
     service.describes("FAILED")
     assert table.perform(Closing(EXECUTION)).applied
     assert service.has_said_it_all()
+
+
+KEY_REFUSES = pytest.mark.parametrize("code", ["KmsAccessDeniedException", "KmsInvalidStateException"])
+
+
+@KEY_REFUSES
+def test_an_execution_whose_key_refuses_is_stopped_without_error_and_cause(
+    service: Service, table: LockTable, code: str
+) -> None:
+    service.describes("RUNNING").refuses("stop_execution", code).stops_without_a_cause().describes("ABORTED")
+    assert table.perform(Closing(EXECUTION)).applied
+    assert service.has_said_it_all()
+
+
+@KEY_REFUSES
+def test_a_task_whose_key_refuses_is_failed_without_error_and_cause(
+    service: Service, table: LockTable, code: str
+) -> None:
+    service.refuses("send_task_failure", code).fails_without_a_cause()
+    assert table.perform(TaskAnswer("token", "LockLost", "its lease has ended")).applied
+    assert service.has_said_it_all()
+
+
+@KEY_REFUSES
+def test_any_other_request_that_a_key_refuses_is_an_error(service: Service, table: LockTable, code: str) -> None:
+    service.refuses("describe_execution", code).refuses("send_task_success", code)
+    with pytest.raises(TableRefused, match=code):
+        table.perform(Describing(EXECUTION, with_input=True))
+    with pytest.raises(TableRefused, match=code):
+        table.perform(TaskAnswer("token"))
 
 
 @pytest.mark.parametrize("request_of", [Closing, Describing])

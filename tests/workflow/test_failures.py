@@ -173,6 +173,7 @@ def test_the_execution_is_closed_before_the_lock_is_freed_or_the_lock_is_left_to
     [
         ("StepFunctions.ExecutionLimitExceeded", 0),
         ("StepFunctions.ExecutionLimitExceededException", 0),
+        ("StepFunctions.KmsThrottlingException", 0),
         ("StepFunctions.StateMachineDoesNotExistException", 0),
         ("StepFunctions.AWSStepFunctionsException", 1),
         ("States.TaskFailed", 1),

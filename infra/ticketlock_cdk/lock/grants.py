@@ -25,7 +25,7 @@ from ticketlock.locks._protocol import READ_TO_WAKE
 from ticketlock_cdk.either_stack import either_stack
 from ticketlock_cdk.lock.lock_functions import Environment, environment_of
 from ticketlock_cdk.nag import acknowledge_wildcard
-from ticketlock_cdk.policies import Policies, Room
+from ticketlock_cdk.policies import Policies, Room, is_attached
 from ticketlock_cdk.tables import let_read, let_write
 
 _RESOURCES_A_STATEMENT = 12
@@ -78,6 +78,7 @@ _LISTED = (
     "waiting",
 )
 
+_BY_HAND = "no such call, and the policies that docs/operations.md lists, by hand"
 _LONGEST_MACHINE_ARN = 147
 # Of 10, so that the principal may have others.
 _MOST_MANAGED = 8
@@ -146,17 +147,25 @@ class Grantee:
         grant: the grant's name.
         environment: the construct's environment.
 
+    Raises:
+        ValueError: it has no policies that the app can change.
+
     Attributes:
         id: its name among those of the construct; None if the principal handles the grant itself.
-        grantables: what to grant what does not grow, to each of them: of policies in two stacks one is deployed.
     """
 
     def __init__(self, grantee: iam.IGrantable, *, construct: Construct, grant: str, environment: Environment) -> None:
         self.id: str | None = None
-        self.grantables: Sequence[iam.IGrantable] = [grantee]
+        self._grantee = grantee
         self._construct = construct
         identity = _identity(grantee)
-        if identity is None or environment.is_elsewhere(environment_of(identity)):
+        if isinstance(grantee.grant_principal, iam.UnknownPrincipal):
+            # The CDK takes what is granted to it for added.
+            raise _no_policies(grantee)
+        if identity is None:
+            return
+        check_takes_policies(f"grantee is {identity.node.path}", identity)
+        if environment.is_elsewhere(environment_of(identity)):
             return
         self._identity = identity
         self.id = f"{grant}-{Names.node_unique_id(identity.node)}"
@@ -165,7 +174,12 @@ class Grantee:
         id = f"Grants-{Names.unique_resource_name(stack)}"
         self._place = either_stack(beside(construct, stack), id, beside(construct, Stack.of(construct)))
         self._policies = Policies(identity, self.id, _room_of(identity))
-        self.grantables = self._policies.inline(self._place)
+
+    @property
+    def grantables(self) -> Sequence[iam.IGrantable]:
+        """What to grant what does not grow, to each of them: of policies in two stacks one is deployed."""
+        # Made for a statement only: the CDK refuses a policy without one if its role has another, too.
+        return [self._grantee] if self.id is None else self._policies.inline(self._place)
 
     def room_for(self, actions: Sequence[str], resource: IConstruct, characters: int) -> Sequence[iam.IGrantable]:
         """What to grant actions on a resource, to each of them: inline policies with room, then managed policies.
@@ -210,8 +224,49 @@ class Grantees:
 
 
 def to_each(grantables: Sequence[iam.IGrantable], grant: Callable[[iam.IGrantable], iam.Grant]) -> iam.Grant:
-    """Grant the same to each of these."""
-    return reduce(lambda one, other: one.combine(other), map(grant, grantables))
+    """Grant the same to each of these.
+
+    Raises:
+        ValueError: one has no policies, so that nothing was granted.
+    """
+    made = [(to, grant(to)) for to in grantables]
+    for to, granted in made:
+        if not granted.success:
+            raise _no_policies(to)
+    return reduce(lambda one, other: one.combine(other), [granted for _, granted in made])
+
+
+def _no_policies(grantee: iam.IGrantable) -> ValueError:
+    shown = getattr(getattr(grantee, "node", None), "path", repr(grantee))
+    return ValueError(
+        f"grantee is {shown}, which has no policies here, as an imported function or state machine without its role "
+        f"has none; allowed: a function, state machine, role, user or group of this app, or {_BY_HAND}"
+    )
+
+
+def check_takes_policies(what: str, identity: Any) -> None:
+    """Refuse a role, user or group whose policies the app cannot change: the CDK takes what is granted for added.
+
+    Such as a role that was imported with ``mutable=False``, or from another account.
+
+    Args:
+        what: the beginning of the message.
+        identity: the role, user or group.
+
+    Raises:
+        ValueError: it is one.
+    """
+    stack = Stack.of(identity)
+    # Without statements it would never be in the template; and it is taken away again.
+    probe = iam.Policy(stack, f"Probe-{Names.node_unique_id(identity.node)}")
+    identity.attach_inline_policy(probe)
+    takes = is_attached(probe)
+    stack.node.try_remove_child(probe.node.id)
+    if not takes:
+        raise ValueError(
+            f"{what}, whose policies this app cannot change, so that nothing would be granted; allowed: one whose "
+            f"policies it can change, or {_BY_HAND}"
+        )
 
 
 def _identity(grantee: iam.IGrantable) -> Any:

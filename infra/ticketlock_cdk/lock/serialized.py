@@ -14,6 +14,7 @@ from ticketlock._names import like_a_template
 from ticketlock.workflow._turn import LockRequest
 from ticketlock_cdk.lock.serialize_machine import serialize_definition, ticket_settings
 from ticketlock_cdk.lock.settings import LockSettings
+from ticketlock_cdk.lock.single_state import parallel_options
 from ticketlock_cdk.lock.targets import TOKEN, Target, parse_target
 
 Protected = sfn.IChainable | lambda_.IFunction | sfn.IStateMachine
@@ -91,18 +92,26 @@ class Serialized(sfn.StateMachineFragment):
         """The last states: their output is that of the protected states."""
         return self._ends
 
-    # The CDK's method would prefix the state names with the fragment's id again.
+    # The CDK's method would prefix the state names with the fragment's id, which they begin with.
     def to_single_state(  # type: ignore[override]
-        self, *, state_id: str | None = None, output_path: str = "$[0]", **options: Any
+        self, *, state_id: str | None = None, prefix_states: str | None = None, **options: Any
     ) -> sfn.Parallel:
         """The fragment as one state, to which Catch and Retry can be added; its output is that of the fragment.
 
+        With ``output_path``, ``result_path``, ``result_selector``, ``assign`` or ``outputs`` you shape it as of any
+        Parallel of the CDK: the result is a list with the one output, ``$[0]``.
+
         Args:
             state_id: the state's name; the fragment's id otherwise.
-            output_path: which part of the list with the one output is the state's output.
+            prefix_states: put before the names of the states in it.
             options: further options of a Parallel state.
+
+        Raises:
+            ValueError: an option would fail each execution after its work; the message says what to write.
         """
-        single = sfn.Parallel(self, state_id or self._id, output_path=output_path, **options)
+        single = sfn.Parallel(self, state_id or self._id, **parallel_options(options))
+        if prefix_states is not None:
+            self.prefix_states(prefix_states)
         return single.branch(self)
 
     def _warn_of_a_constant(self, field: str, given: Any) -> None:

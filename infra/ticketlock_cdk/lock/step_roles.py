@@ -6,18 +6,14 @@ deployed.
 """
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-import jsii
-from aws_cdk import Stack, Stage
+from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_stepfunctions as sfn
-from constructs import Construct, IConstruct, IValidation
+from constructs import Construct
 
 from ticketlock_cdk.lock.lock_functions import LockFunctions
-from ticketlock_cdk.lock.serialized import Serialized
 from ticketlock_cdk.nag import acknowledge_wildcard
 from ticketlock_cdk.policies import Policies, Room
 from ticketlock_cdk.references import named_in
@@ -28,71 +24,6 @@ _AN_ARN = 147
 _MOST_MANAGED_POLICIES = 10
 # Of the 10,240 characters of a role's inline policies: the rest is for the table, its key, the logs and a network.
 _INLINE_POLICIES = 7_500
-
-
-@jsii.implements(IValidation)
-class AllAttached:
-    """Fails the synthesis if a state machine has states of a lock and was never attached.
-
-    Args:
-        lock: the lock.
-        first_step: the ARN that the first state of every fragment calls.
-        fragments: all fragments, as of the synthesis.
-        attached: the state machines that were attached, as of the synthesis.
-    """
-
-    def __init__(
-        self,
-        lock: Construct,
-        first_step: str,
-        fragments: Sequence[Serialized],
-        attached: Callable[[], Sequence[sfn.StateMachine]],
-    ) -> None:
-        self._lock = lock
-        self._first_step = first_step
-        self._fragments = fragments
-        self._attached = attached
-
-    def validate(self) -> list[str]:
-        """One error message for each state machine that was not attached."""
-        if not self._fragments:
-            return []
-        stage = Stage.of(self._lock)
-        assert stage is not None  # a construct outside an app cannot be synthesised
-        attached = {machine.node.path for machine in self._attached()}
-        return [
-            message
-            for found in stage.node.find_all()
-            if isinstance(found, sfn.CfnStateMachine) and _owner(found).node.path not in attached
-            for message in self._judged(found)
-        ]
-
-    def _judged(self, machine: sfn.CfnStateMachine) -> list[str]:
-        # Resolved in the lock's own stack, even if the machine is in another one.
-        stack = Stack.of(self._lock)
-        parts = _parts(stack.resolve(machine.definition_string))
-        if stack.resolve(self._first_step) not in parts:
-            return []
-        text = "".join(part for part in parts if isinstance(part, str))
-        ids = sorted({each.node.id for each in self._fragments if f'"{each.node.id}.TakeTicket":' in text})
-        message = (
-            f"state machine {_owner(machine).node.path} has fragments of {self._lock.node.path} ({', '.join(ids)}) "
-            "and was never attached: call attach(machine) of that lock"
-        )
-        return [message]
-
-
-def _owner(resource: sfn.CfnStateMachine) -> IConstruct:
-    """The StateMachine construct of a resource, or the resource itself if it has none."""
-    owner = resource.node.scope
-    return owner if isinstance(owner, sfn.StateMachine) else resource
-
-
-def _parts(definition: Any) -> list[Any]:
-    match definition:
-        case {"Fn::Join": [_, [*parts]]}:
-            return parts
-    return [definition]
 
 
 class StepRoles:
@@ -120,6 +51,14 @@ class StepRoles:
             if role in self._failing:
                 actions.append("states:SendTaskFailure")
             role.allow(place, actions, machine_arn, what)
+
+    def let_use_key(self, place: Construct, key_arn: str, what: str) -> None:
+        """Let those who answer tasks use the key of a machine, with which the service encrypts what they tell.
+
+        https://docs.aws.amazon.com/step-functions/latest/apireference/API_SendTaskFailure.html
+        """
+        for role in self._answering:
+            role.allow(place, ["kms:Decrypt", "kms:GenerateDataKey"], key_arn, what)
 
     def let_describe(self, place: Construct, executions: str, what: str) -> None:
         """Let the clean-up describe the executions of a machine."""

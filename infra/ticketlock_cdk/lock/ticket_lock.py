@@ -19,6 +19,7 @@ from ticketlock.locks._items import DEFAULT_NAMESPACE
 from ticketlock.workflow._turn import BEATS_AN_EXECUTION
 from ticketlock_cdk.functions import MEMORY_MB, Hosting
 from ticketlock_cdk.lock import grants
+from ticketlock_cdk.lock.attached import AllAttached
 from ticketlock_cdk.lock.lock_functions import (
     CLEAN_UP_CONCURRENCY,
     CleanUp,
@@ -31,8 +32,9 @@ from ticketlock_cdk.lock.monitoring import AlarmThresholds, LockAlarms, LockMetr
 from ticketlock_cdk.lock.serialize_machine import SerializeMachine
 from ticketlock_cdk.lock.serialized import Protected, RecordWaitOrPath, Serialized, is_in_jsonata, work_of
 from ticketlock_cdk.lock.settings import HandOver, LockSettings, RecordWait, check_flag
-from ticketlock_cdk.lock.step_roles import AllAttached, StepRoles
+from ticketlock_cdk.lock.step_roles import StepRoles
 from ticketlock_cdk.lock.targets import EXPRESS, Target, check_all, executions_arn, is_express, parse_targets
+from ticketlock_cdk.machine_keys import key_arn_of
 from ticketlock_cdk.monitoring import alarm_actions_of, service_name_of
 from ticketlock_cdk.nag import NIST, acknowledge
 from ticketlock_cdk.network import Network
@@ -231,9 +233,9 @@ class TicketLock(LockMetrics, Construct):
         self._invoked = [arn for arns in functions.called_by_machines.values() for arn in arns]
         self._continues_arn = machine.continues.state_machine_arn
         self._machines: Sequence[sfn.StateMachine] = [machine.state_machine, machine.continues]
-        self._fragments: list[Serialized] = []
+        self._has_fragments = False
         self.node.add_validation(
-            AllAttached(self, functions.arns["TakeTicket"], self._fragments, lambda: self._machines)
+            AllAttached(self, functions.arns["TakeTicket"], lambda: self._has_fragments, lambda: self._machines)
         )
         watching = None
         if alarms:
@@ -321,7 +323,7 @@ class TicketLock(LockMetrics, Construct):
             settings=self._settings,
             substitutions=self._substitutions,
         )
-        self._fragments.append(fragment)
+        self._has_fragments = True
         work = work_of(protected)
         if work is not None:
             self._environment.check("protected", work.shown, work.environment)
@@ -337,7 +339,7 @@ class TicketLock(LockMetrics, Construct):
 
         Raises:
             ValueError: it is an Express one, imported, or in another Region or account, or its query language is
-                JSONata, or there is no room for one more.
+                JSONata, or the app cannot change its role, or there is no room for one more.
         """
         if is_express(machine):
             raise ValueError(f"machine is {machine.node.path}, {EXPRESS}")
@@ -346,6 +348,9 @@ class TicketLock(LockMetrics, Construct):
         self._environment.check("machine", machine.node.path, environment_of(machine))
         if machine in self._machines:
             return
+        grants.check_takes_policies(
+            f"machine is {machine.node.path}, with the role {machine.role.node.path}", machine.role
+        )
         grants.let_invoke(machine, self._invoked)
         grants.let_nest(machine, [(self._continues_arn, executions_arn(Stack.of(self), self._continues_arn))])
         grants.let_write_sessions(machine, self.table)
@@ -354,6 +359,9 @@ class TicketLock(LockMetrics, Construct):
             self._encryption_key.grant_decrypt(machine)
         place, what = grants.beside(self, Stack.of(machine)), f"machine is {machine.node.path}"
         self._roles.let_answer(place, machine.state_machine_arn, what)
+        key_arn = key_arn_of(machine)
+        if key_arn is not None:
+            self._roles.let_use_key(place, key_arn, what)
         self._roles.let_describe(place, executions_arn(Stack.of(self), machine.state_machine_arn), what)
         self._clean_up.watch(place, machine)
         self._machines = [*self._machines, machine]

@@ -128,6 +128,7 @@ _HANGS = "a request that hangs must end before a lease does"
 
 _NOT_APPLIED = frozenset(
     {
+        "KmsThrottlingException",
         "LimitExceededException",
         "ProvisionedThroughputExceededException",
         "RequestLimitExceeded",
@@ -144,6 +145,7 @@ _CONFIGURE = (
 # The callback task has timed out, or its execution has ended: no task waits for the answer.
 _TASK_IS_GONE = frozenset({"TaskTimedOut", "TaskDoesNotExist", "InvalidToken"})
 _EXECUTION_IS_UNKNOWN = "ExecutionDoesNotExist"
+_KEY_REFUSES = frozenset({"KmsAccessDeniedException", "KmsInvalidStateException"})
 _TRANSIENT_REASONS = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
 
 
@@ -432,6 +434,11 @@ def _meaning_of_answer(error: ClientError) -> Refusal | TryAgain | TableError:
     if code == "ResourceNotFoundException":
         return TableNotFound("there is no table of that name in this account and Region")
     return TableRefused(f"{code}: {response.get('Error', {}).get('Message', '')}")
+
+
+def key_refuses(error: ClientError) -> bool:
+    """Whether Step Functions could not use the key of an encrypted execution, for the caller or at all."""
+    return error.response.get("Error", {}).get("Code", "") in _KEY_REFUSES
 
 
 def _causes(reasons: Sequence[Mapping[str, Any]]) -> Iterator[str]:

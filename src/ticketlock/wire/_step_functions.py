@@ -4,9 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from botocore.exceptions import ClientError
+
 from ticketlock.errors import TableError
 from ticketlock.wire._actions import Actions, BrokenReply, Call, Item, StillRunning
 from ticketlock.wire._requests import Request
+from ticketlock.wire._sdk import key_refuses
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +35,8 @@ class TaskAnswer(Request):
         task = {"taskToken": self.task_token}
         if self.error is None:
             return (yield Call("stepfunctions", "send_task_success", {**task, "output": "{}"}))
-        failure = {**task, "error": self.error, "cause": self.cause or ""}
-        return (yield Call("stepfunctions", "send_task_failure", failure))
+        told = {"error": self.error, "cause": self.cause or ""}
+        return (yield from _telling("send_task_failure", task, told))
 
     def gives_up_after_ms(self, usual_ms: int) -> int:
         """At most its patience."""
@@ -59,7 +62,7 @@ class Closing(Request):
         """Describe it, and stop it unless it is closed already."""
         if not is_closed((yield from _describe(self.execution))):
             over = {"error": "Abandoned", "cause": "the execution that started it is over"}
-            yield Call("stepfunctions", "stop_execution", {"executionArn": self.execution, **over})
+            yield from _telling("stop_execution", {"executionArn": self.execution}, over)
             if not is_closed((yield from _describe(self.execution))):
                 raise StillRunning()
         return {}
@@ -86,6 +89,20 @@ class Describing(Request):
     def items(self, answer: Any) -> tuple[Item | None, ...]:
         """The description, in the service's format."""
         return (answer,)
+
+
+def _telling(operation: str, parameters: Mapping[str, Any], told: Mapping[str, str]) -> Actions[Any]:
+    """Call an operation that tells error and cause; without them if the execution's key refuses to encrypt them.
+
+    https://docs.aws.amazon.com/step-functions/latest/apireference/API_SendTaskFailure.html
+    https://docs.aws.amazon.com/step-functions/latest/apireference/API_StopExecution.html
+    """
+    try:
+        return (yield Call("stepfunctions", operation, {**parameters, **told}))
+    except ClientError as error:
+        if not key_refuses(error):
+            raise
+    return (yield Call("stepfunctions", operation, parameters))
 
 
 def is_closed(described: Mapping[str, Any]) -> bool:

@@ -38,6 +38,9 @@ _START_REFUSED = frozenset(
         "StepFunctions.ExecutionLimitExceeded",
         "StepFunctions.ExecutionLimitExceededException",
         "StepFunctions.InvalidExecutionInputException",
+        "StepFunctions.KmsAccessDeniedException",
+        "StepFunctions.KmsInvalidStateException",
+        "StepFunctions.KmsThrottlingException",
         "StepFunctions.StateMachineDoesNotExistException",
         "StepFunctions.StateMachineDeletingException",
     }

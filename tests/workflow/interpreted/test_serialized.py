@@ -7,7 +7,7 @@ import pytest
 from kit.interpreter.harness import PATIENCE_S, Work, until
 from ticketlock_cdk.lock.settings import HandOver
 from workflow.interpreted.conftest import ENTITY, OpenUser, StockMissing
-from workflow.interpreted.user_machine import USER_LEASE_S, UserStage
+from workflow.interpreted.user_machine import SINGLE_STATE_MACHINES, USER_LEASE_S, UserStage
 
 pytestmark = pytest.mark.verify(
     "moto's interpreter waits in real time; `make test` asks the ways that most executions take"
@@ -216,6 +216,49 @@ def test_a_fragment_that_is_repeated_enters_as_another_owner(open_user: OpenUser
     assert user.run({}).error == "StockMissing"
     assert len({run.event["lock"]["owner"] for run in work.runs}) == len(work.runs) == 3
     assert user.stage.is_free(ENTITY)
+
+
+def paid_for(payload: Any) -> dict[str, Any]:
+    return {"paid": {"euros": 7}, "by": payload}
+
+
+def as_one_state(options: str, order: Any) -> Any:
+    """The output of a state with these options, by the CDK's documentation of a Parallel, for one order."""
+    given = {"options": options, "order": order}
+    payment = paid_for(given)
+    return {
+        "no option": payment,
+        "input_path": paid_for(order),
+        "parameters": paid_for(order),
+        "output_path": 7,
+        "the whole result": [payment],
+        "no output": {},
+        "result_path": {**given, "payment": [payment]},
+        "result_path in an object": {**given, "order": {**order, "payment": [payment]}},
+        "no result": given,
+        "result_path and output_path": 7,
+        "result_selector": {"paid": 7},
+        "result_selector and result_path": {**given, "payment": {"paid": 7}},
+        "result_selector and output_path": 7,
+        "input_path and result_path": {**given, "payment": [paid_for(order)]},
+        "prefix_states": payment,
+    }[options]
+
+
+@pytest.mark.parametrize("name", SINGLE_STATE_MACHINES)
+def test_every_option_of_a_fragment_as_one_state_gives_what_it_gives_of_any_parallel(
+    open_user: OpenUser, name: str
+) -> None:
+    user = open_user(name, {"work": lambda event, _context: paid_for(event)})
+    for options in SINGLE_STATE_MACHINES[name]:
+        outcome = user.run({"options": options, "order": {"id": 7}}, 60)
+        assert (options, outcome.error, outcome.output) == (options, None, as_one_state(options, {"id": 7}))
+    assert user.stage.is_free(ENTITY)
+
+
+def test_a_chain_with_a_fragment_may_be_one_state_by_the_cdks_own_method(open_user: OpenUser) -> None:
+    user = open_user("chain_as_one_state", {"work": lambda event, _context: paid_for(event)})
+    assert user.run({"id": 7}).output == {"id": 7, "payment": [paid_for({"id": 7})]}
 
 
 def test_when_one_of_several_protected_states_fails_the_others_keep_the_lock(open_user: OpenUser) -> None:

@@ -8,7 +8,7 @@ import fcntl
 import json
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -213,6 +213,57 @@ def repeated(user: Maker) -> Made:
     single = user.serialize("Locked", user.invoke("Work"), lock_path="$.lock").to_single_state(state_id="Try")
     single.add_retry(errors=["StockMissing"], interval=Duration.seconds(1), max_attempts=2, backoff_rate=1)
     return single
+
+
+# Not $[0].paid: of what is just below an index the interpreter makes a list, and the service does not.
+_PAID = {"paid.$": "$[0].paid.euros"}
+SINGLE_STATES: Mapping[str, Mapping[str, Any]] = {
+    "no option": {},
+    "input_path": {"input_path": "$.order"},
+    "parameters": {"parameters": {"id": sfn.JsonPath.string_at("$.order.id")}},
+    "output_path": {"output_path": "$[0].paid.euros"},
+    "the whole result": {"output_path": "$"},
+    "no output": {"output_path": sfn.JsonPath.DISCARD},
+    "result_path": {"result_path": "$.payment"},
+    "result_path in an object": {"result_path": "$.order.payment"},
+    "no result": {"result_path": sfn.JsonPath.DISCARD},
+    "result_path and output_path": {"result_path": "$.payment", "output_path": "$.payment[0].paid.euros"},
+    "result_selector": {"result_selector": _PAID},
+    "result_selector and result_path": {"result_selector": _PAID, "result_path": "$.payment"},
+    "result_selector and output_path": {"result_selector": _PAID, "output_path": "$.paid"},
+    "input_path and result_path": {"input_path": "$.order", "result_path": "$.payment"},
+    "prefix_states": {"prefix_states": "Locked: "},
+}
+"""Options of a fragment as one state."""
+
+
+def _single_state_machines() -> dict[str, Sequence[str]]:
+    """Machines that have two each, since the interpreter reads a definition at each start; their inputs name one."""
+    made: dict[str, Sequence[str]] = {}
+    for first in range(0, len(SINGLE_STATES), 2):
+        some = list(SINGLE_STATES)[first : first + 2]
+
+        def make(user: Maker, some: Sequence[str] = some) -> Made:
+            choose = sfn.Choice(user, "Choose")
+            for name in some:
+                single = user.serialize(f"Of {name}", user.function("work")).to_single_state(**SINGLE_STATES[name])
+                choose.when(sfn.Condition.string_equals("$.options", name), single)
+            return choose
+
+        make.__name__ = f"single_states_{first}"
+        machine()(make)
+        made[make.__name__] = some
+    return made
+
+
+SINGLE_STATE_MACHINES = _single_state_machines()
+
+
+@machine()
+def chain_as_one_state(user: Maker) -> Made:
+    """By the CDK's own method."""
+    chain = user.state("Before").next(user.serialize("InChain", user.function("work")))
+    return chain.to_single_state("Chain", result_path="$.payment")
 
 
 @machine()

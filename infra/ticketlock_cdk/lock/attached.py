@@ -1,0 +1,277 @@
+"""What a definition with fragments of a lock must be like, judged at synthesis, when it is complete."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jsii
+from aws_cdk import Annotations, Stack, Stage
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct, IConstruct, IValidation
+
+_TAKES = ".TakeTicket"
+# In place of a value that is known only at deploy time: within a text of JSON, and outside of one.
+_FIRST_PLACEHOLDER = 7 * 10**15
+
+States = Mapping[str, Mapping[str, Any]]
+
+
+@jsii.implements(IValidation)
+class AllAttached:
+    """Judges each state machine with states of a lock.
+
+    The synthesis fails if one was never attached, if a fragment is in a Distributed Map, or if a variable is assigned
+    both within and outside of a fragment. It warns of variables that end with a fragment, and of failures that are
+    caught within one.
+
+    Args:
+        lock: the lock.
+        first_step: the ARN that the first state of every fragment calls.
+        has_fragments: whether there are any, as of the synthesis.
+        attached: the state machines that were attached, as of the synthesis.
+    """
+
+    def __init__(
+        self,
+        lock: Construct,
+        first_step: str,
+        has_fragments: Callable[[], bool],
+        attached: Callable[[], Sequence[sfn.StateMachine]],
+    ) -> None:
+        self._lock = lock
+        self._first_step = first_step
+        self._has_fragments = has_fragments
+        self._attached = attached
+
+    def validate(self) -> list[str]:
+        """The error messages of all state machines."""
+        if not self._has_fragments():
+            return []
+        stage = Stage.of(self._lock)
+        assert stage is not None  # a construct outside an app cannot be synthesised
+        attached = {machine.node.path for machine in self._attached()}
+        return [
+            message
+            for found in stage.node.find_all()
+            if isinstance(found, sfn.CfnStateMachine)
+            for message in self._judged(found, attached)
+        ]
+
+    def _judged(self, machine: sfn.CfnStateMachine, attached: set[str]) -> Iterator[str]:
+        # Resolved in the lock's own stack, even if the machine is in another one.
+        stack, owner = Stack.of(self._lock), _owner(machine)
+        definition = _Definition.of(
+            stack.resolve(machine.definition_string), first_step=stack.resolve(self._first_step)
+        )
+        if definition is None:
+            return
+        what = f"state machine {owner.node.path}"
+        if owner.node.path not in attached:
+            ids = ", ".join(sorted(definition.fragments()))
+            yield (
+                f"{what} has fragments of {self._lock.node.path} ({ids}) and was never attached: call attach(machine) "
+                "of that lock"
+            )
+        for name, map_name in definition.in_distributed_maps():
+            yield (
+                f"{what} has the fragment {name} in the Distributed Map {map_name}, whose child executions neither the "
+                "grants nor the clean-up cover; allowed: a Map that is inline, or a child workflow that starts the "
+                "state machine of the lock"
+            )
+        for assigned in definition.assigned_outside_too():
+            yield (
+                f"{what} assigns the variable {assigned.variable} in the state {assigned.state}, within the fragment "
+                f"{assigned.fragment}, and outside of it, too: the service refuses such a definition; allowed: another "
+                "name within it, and the value in its output, which a state behind it assigns"
+            )
+        for assigned in definition.assigned_in_fragments():
+            Annotations.of(owner).add_warning_v2(
+                "ticketlock:variableEndsWithItsFragment",
+                f"the variable {assigned.variable}, which the state {assigned.state} assigns, ends with the fragment "
+                f"{assigned.fragment}; to have it afterwards, let the output have its value, and assign it behind the "
+                "fragment, or by to_single_state(assign=...)",
+            )
+        for name, state, handler in definition.caught_in_fragments():
+            Annotations.of(owner).add_warning_v2(
+                "ticketlock:caughtWithinItsFragment",
+                f"the failure of the state {state} is caught within the fragment {name} by {handler}, which runs under "
+                "the lock, and then what follows the fragment runs, as after a success; to catch it outside, use "
+                "to_single_state().add_catch(...)",
+            )
+
+
+def _owner(resource: sfn.CfnStateMachine) -> IConstruct:
+    """The StateMachine construct of a resource, or the resource itself if it has none."""
+    owner = resource.node.scope
+    return owner if isinstance(owner, sfn.StateMachine) else resource
+
+
+@dataclass(frozen=True)
+class _Assigned:
+    """A variable that a protected state assigns."""
+
+    fragment: str
+    state: str
+    variable: str
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """States that share variables: those of a definition, of a branch, or of a Map.
+
+    Attributes:
+        states: by name.
+        start: the first one.
+        around: the scopes that it is in, the outermost first.
+        protected_by: the innermost fragment whose protected states these are, or are within.
+        is_protected: whether they are themselves the protected states, and not within a Parallel or a Map of these.
+        distributed: the Distributed Map that it is in.
+    """
+
+    states: States
+    start: str
+    around: "tuple[_Scope, ...]" = ()
+    protected_by: str | None = None
+    is_protected: bool = False
+    distributed: str | None = None
+
+    def inner(self) -> "Iterator[_Scope]":
+        """The scopes of its Parallel and Map states, and those within."""
+        for name, state in self.states.items():
+            branches = list(state.get("Branches", ()))
+            processor = state.get("ItemProcessor", state.get("Iterator"))
+            mode = (processor or {}).get("ProcessorConfig", {}).get("Mode")
+            protects = self._protects(name)
+            for each in branches if processor is None else [processor]:
+                scope = _Scope(
+                    each["States"],
+                    each["StartAt"],
+                    (*self.around, self),
+                    protects or self.protected_by,
+                    protects is not None,
+                    name if mode == "DISTRIBUTED" else self.distributed,
+                )
+                yield scope
+                yield from scope.inner()
+
+    def _protects(self, name: str) -> str | None:
+        """The fragment of which this is the state of all protected states."""
+        fragment, is_it, _ = name.rpartition(".Protected")
+        return fragment if is_it and f"{fragment}.Release" in self.states else None
+
+    def assigned(self) -> Iterator[tuple[str, str]]:
+        """Each state that assigns a variable, with the variable."""
+        for name, state in self.states.items():
+            for where in (state, *state.get("Catch", ()), *state.get("Choices", ())):
+                for variable in where.get("Assign", {}):
+                    yield name, variable.removesuffix(".$")
+
+
+class _Definition:
+    """A definition with fragments of one lock."""
+
+    def __init__(self, definition: Mapping[str, Any], first_step: str) -> None:
+        outermost = _Scope(definition["States"], definition["StartAt"])
+        self._scopes = [outermost, *outermost.inner()]
+        self._first_step = first_step
+
+    @classmethod
+    def of(cls, resolved: Any, *, first_step: Any) -> "_Definition | None":
+        """Read a definition; None if it has no states of the lock.
+
+        Args:
+            resolved: the definition: a text, or the parts of one.
+            first_step: the ARN that the first state of each fragment calls.
+        """
+        parts = resolved["Fn::Join"][1] if isinstance(resolved, dict) and "Fn::Join" in resolved else [resolved]
+        if first_step not in parts:
+            return None
+        unknown: dict[str, str] = {}
+        for part in parts:
+            if not isinstance(part, str):
+                unknown.setdefault(json.dumps(part, sort_keys=True), str(_FIRST_PLACEHOLDER + len(unknown)))
+        text = "".join(part if isinstance(part, str) else unknown[json.dumps(part, sort_keys=True)] for part in parts)
+        try:
+            definition = json.loads(text)
+        except ValueError:
+            # A text of the user's, with substitutions of theirs.
+            definition = {"StartAt": "", "States": {}}
+        return cls(definition, unknown[json.dumps(first_step, sort_keys=True)])
+
+    def fragments(self) -> list[str]:
+        """The names of the lock's fragments."""
+        return [name for scope in self._scopes for name in self._entered_in(scope)]
+
+    def in_distributed_maps(self) -> Iterator[tuple[str, str]]:
+        """Each fragment that is in a Distributed Map, with the map."""
+        for scope in self._scopes:
+            if scope.distributed is not None:
+                for name in self._entered_in(scope):
+                    yield name, scope.distributed
+
+    def assigned_outside_too(self) -> Iterator[_Assigned]:
+        """The variables that are assigned in a fragment of the lock, and in a scope around it."""
+        for scope in self._of_fragments():
+            outside = {
+                variable
+                for around in scope.around
+                if around.protected_by != scope.protected_by
+                for _, variable in around.assigned()
+            }
+            yield from (each for each in _assigned_in(scope) if each.variable in outside)
+
+    def assigned_in_fragments(self) -> Iterator[_Assigned]:
+        """The variables that end with a fragment of the lock: not those that would end without it, too."""
+        for scope in self._of_fragments():
+            if scope.is_protected:
+                yield from _assigned_in(scope)
+
+    def caught_in_fragments(self) -> Iterator[tuple[str, str, str]]:
+        """Each fragment of the lock, with a protected state and what catches its failure and lets the fragment end."""
+        for scope in self._of_fragments():
+            if not scope.is_protected:
+                continue
+            usual = _reachable(scope.states, scope.start, caught=False)
+            for name, state in scope.states.items():
+                of_a_fragment = f"{name.rpartition('.')[0]}{_TAKES}" in scope.states
+                for catch in () if of_a_fragment else state.get("Catch", ()):
+                    beside = _reachable(scope.states, catch["Next"], caught=True) - usual
+                    if catch["Next"] in beside and any(_ends(scope.states[each]) for each in beside):
+                        yield str(scope.protected_by), name, catch["Next"]
+
+    def _of_fragments(self) -> list[_Scope]:
+        names = self.fragments()
+        return [scope for scope in self._scopes if scope.protected_by in names]
+
+    def _entered_in(self, scope: _Scope) -> list[str]:
+        return [
+            name.removesuffix(_TAKES)
+            for name, state in scope.states.items()
+            if name.endswith(_TAKES) and state.get("Parameters", {}).get("FunctionName") == self._first_step
+        ]
+
+
+def _assigned_in(scope: _Scope) -> Iterator[_Assigned]:
+    for state, variable in scope.assigned():
+        yield _Assigned(str(scope.protected_by), state, variable)
+
+
+def _reachable(states: States, start: str, *, caught: bool) -> set[str]:
+    """The names of states that may follow, in the same scope."""
+    found: set[str] = set()
+    left = [start]
+    while left:
+        name = left.pop()
+        if name in found:
+            continue
+        found.add(name)
+        state = states[name]
+        ways = [state, *state.get("Choices", ()), *(state.get("Catch", ()) if caught else ())]
+        left += [way["Next"] for way in ways if "Next" in way]
+        left += [state["Default"]] if "Default" in state else []
+    return found
+
+
+def _ends(state: Mapping[str, Any]) -> bool:
+    return bool(state.get("End")) or state["Type"] == "Succeed"
