@@ -150,9 +150,7 @@ def test_stored_items_change_only_by_requests(memory: MemoryDynamoDB) -> None:
 # Requests.
 
 
-@pytest.mark.parametrize(
-    "more", [{"ReturnConsumedCapacity": "TOTAL"}, {"ReturnValues": "UPDATED_NEW"}, {"Expected": {}}]
-)
+@pytest.mark.parametrize("more", [{"AttributeUpdates": {}}, {"ConditionalOperator": "AND"}, {"Expected": {}}])
 def test_a_parameter_that_is_not_known_is_refused_and_not_ignored(memory: MemoryDynamoDB, more: Any) -> None:
     with pytest.raises(NotImplementedError, match=f"does not know .*{next(iter(more))}"):
         memory.update_item(**LOCKS, Key=KEY, **more)

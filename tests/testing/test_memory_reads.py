@@ -88,8 +88,8 @@ def test_a_table_describes_the_types_of_its_keys(memory: MemoryDynamoDB) -> None
     [
         ({"pk": {"S": "x"}, "sk": {"S": "1"}}, "Type mismatch for key sk expected: N actual: S"),
         ({"pk": {"S": "x"}, "sk": {"N": "one"}}, "cannot be converted to a numeric value"),
-        ({"pk": {"S": ""}, "sk": {"N": "1"}}, "The key pk has 1 to 2048 bytes, and this has 0"),
-        ({"pk": {"S": "x" * 2_049}, "sk": {"N": "1"}}, "and this has 2049"),
+        ({"pk": {"S": ""}, "sk": {"N": "1"}}, "cannot contain an empty string value. Key: pk"),
+        ({"pk": {"S": "x" * 2_049}, "sk": {"N": "1"}}, "maximum size limit of 2048 bytes"),
     ],
 )
 def test_a_key_of_another_type_or_length_is_refused(memory: MemoryDynamoDB, key: Any, why: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from botocore.exceptions import ParamValidationError
 
 import ticketlock
 from ticketlock.cli._exits import OUTPUT_LOST, USAGE, Explained
@@ -94,6 +95,8 @@ def _answer(memory: MemoryDynamoDB, target: str, body: bytes) -> tuple[int, dict
         return _refusal("UnknownOperationException", unknown)
     except ValueError as wrong:
         return _refusal("SerializationException", wrong)
+    except ParamValidationError as wrong:
+        return _refusal("ValidationException", wrong)
     return status, *encoded(reply)
 
 

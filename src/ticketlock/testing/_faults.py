@@ -17,6 +17,7 @@ from ticketlock.testing._refusals import (
     throttled,
     throughput_exceeded,
 )
+from ticketlock.testing._tables import bare_name
 
 ApiOperation = Literal[
     "BatchGetItem",
@@ -24,14 +25,20 @@ ApiOperation = Literal[
     "CreateTable",
     "DeleteItem",
     "DeleteTable",
+    "DescribeContinuousBackups",
     "DescribeTable",
     "DescribeTimeToLive",
     "GetItem",
+    "ListTables",
+    "ListTagsOfResource",
     "PutItem",
     "Query",
     "Scan",
+    "TagResource",
     "TransactGetItems",
     "TransactWriteItems",
+    "UntagResource",
+    "UpdateContinuousBackups",
     "UpdateItem",
     "UpdateTable",
     "UpdateTimeToLive",
@@ -108,7 +115,9 @@ class FaultOn:
 
     def affects(self, operation: str, parameters: Mapping[str, Any]) -> bool:
         """Whether a request is one of those."""
-        return operation in self.operations and self.table in (None, *tables_of(parameters))
+        if self.table is None:
+            return operation in self.operations
+        return operation in self.operations and bare_name(self.table) in map(bare_name, tables_of(parameters))
 
 
 class Faults:
@@ -150,13 +159,14 @@ class Faults:
 
 
 def tables_of(parameters: Mapping[str, Any]) -> Iterator[str]:
-    """The names of a request's tables, perhaps several times."""
-    if "TableName" in parameters:
-        yield parameters["TableName"]
+    """The names or ARNs of a request's tables, perhaps several times."""
+    for name in ("TableName", "ResourceArn"):
+        if name in parameters:
+            yield parameters[name]
     yield from parameters.get("RequestItems", ())
     for item in parameters.get("TransactItems", ()):
         for action in item.values():
-            yield action["TableName"]
+            yield action.get("TableName", "")
 
 
 def refusal(fault: Fault | None, operation: str, parameters: Mapping[str, Any], now_s: int) -> Refused | None:

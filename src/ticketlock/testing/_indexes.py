@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ticketlock._expressions._values import Attributes, Value, canonical
-from ticketlock.testing._refusals import invalid
+from ticketlock._expressions._values import Attributes, Value, canonical, size_of
+from ticketlock.testing._refusals import Refused, invalid, mismatched
 from ticketlock.testing._stored import Key, KeyPart, Partitions, key_part
 
 Described = Mapping[str, Any]
@@ -36,18 +36,27 @@ def check_vectors(item: Attributes, indexes: Iterable[Described], kinds: Mapping
         name, dimensions = index["VectorAttribute"]["AttributeName"], index["Dimensions"]
         vector = item.get(name, {"L": [{"N": "0"}] * dimensions})
         if vector.keys() != {"L"} or any(each.keys() != {"N"} for each in vector["L"]):
-            raise invalid(f"One or more parameter values were invalid: Invalid type for parameter {name}")
+            raise mismatched(f"One or more parameter values were invalid: Invalid type for parameter {name}")
         if len(vector["L"]) != dimensions:
-            raise invalid(
+            raise mismatched(
                 f"One or more parameter values were invalid: the vector {name} has {len(vector['L'])} dimensions, and "
                 f"the index {index['IndexName']} has {dimensions}"
             )
         for searched in searched_in(index):
             if searched in item and item[searched].keys() != {kinds[searched]}:
-                raise invalid(
+                raise mismatched(
                     "One or more parameter values were invalid: "
                     f"Type mismatch for Index Key {searched} Expected: {kinds[searched]}"
                 )
+
+
+def described_throughput(settings: Described) -> dict[str, Any]:
+    """The throughput of a table or an index in a description."""
+    asked = settings.get("ProvisionedThroughput", {"ReadCapacityUnits": 0, "WriteCapacityUnits": 0})
+    throughput = {"ProvisionedThroughput": {"NumberOfDecreasesToday": 0, **asked}}
+    if "WarmThroughput" in settings:
+        throughput["WarmThroughput"] = {**settings["WarmThroughput"], "Status": "ACTIVE"}
+    return throughput
 
 
 def _all_at_once(pending: int) -> int:
@@ -71,55 +80,88 @@ class KeyedTable(Protocol):
     key_names: tuple[str, ...]
     delay: IndexDelay
 
+    @property
+    def arn(self) -> str: ...
+
     def key_of(self, given: Any, *, is_item: bool = False) -> Key: ...
+
+    def get(self, key: Key) -> Attributes | None: ...
 
 
 class SecondaryIndex:
     """A secondary index. Its entries are ordered by its own sort key, and then by the key of the table.
 
     Attributes:
+        described: as in CreateTable.
+        shown: the attributes of an item that it has; None for all.
         is_local: whether it has the table's partition key, and is never behind the table.
         partition_kinds: the types of the attributes of its partition key, up to four, in its order.
         sort_kinds: the same of its sort key; it may have none.
+        kinds: the types of all attributes of its key.
     """
 
     def __init__(self, described: Described, kinds: Mapping[str, str], table: KeyedTable, *, is_local: bool) -> None:
         keys = [(each["KeyType"], each["AttributeName"]) for each in described["KeySchema"]]
-        if not {name for _, name in keys} <= kinds.keys() or "HASH" not in dict(keys):
-            raise invalid("One or more parameter values were invalid: a key of an index is not defined")
         self.partition_kinds = {name: kinds[name] for role, name in keys if role == "HASH"}
         self.sort_kinds = {name: kinds[name] for role, name in keys if role == "RANGE"}
-        self._described, self._table, self.is_local = described, table, is_local
+        self.kinds = {**self.partition_kinds, **self.sort_kinds}
+        self.name: str = described["IndexName"]
+        self.described, self._table, self.is_local = dict(described), table, is_local
         projection = described["Projection"]
         shown = (*self.kinds, *table.key_names, *projection.get("NonKeyAttributes", ()))
-        self._shown = None if projection["ProjectionType"] == "ALL" else frozenset(shown)
+        self.shown = None if projection["ProjectionType"] == "ALL" else frozenset(shown)
         self._stored = Partitions()
         self._pending: deque[tuple[Attributes | None, Attributes | None]] = deque()
 
-    @property
-    def kinds(self) -> Mapping[str, str]:
-        """The types of all attributes of its key."""
-        return {**self.partition_kinds, **self.sort_kinds}
-
     def description(self) -> dict[str, Any]:
         """As in DescribeTable."""
-        return {**self._described, "IndexStatus": "ACTIVE"}
+        items = list(self._stored.items())
+        return {
+            **self.described,
+            "IndexArn": f"{self._table.arn}/index/{self.name}",
+            "IndexSizeBytes": sum(map(size_of, items)),
+            "ItemCount": len(items),
+            **({} if self.is_local else {"IndexStatus": "ACTIVE"}),
+            **described_throughput(self.described),
+        }
+
+    def lacks(self, names: Iterable[str]) -> list[str]:
+        """Those of these attributes that it does not have."""
+        return [name for name in names if self.shown is not None and name not in self.shown]
+
+    def item_of(self, entry: Attributes) -> Attributes:
+        """The item of the table that an entry belongs to."""
+        found = self._table.get(self._table.key_of({name: entry[name] for name in self._table.key_names}))
+        return found if found is not None else entry
+
+    def entry_of(self, item: Attributes | None) -> Attributes | None:
+        """What it has of an item; None if it has nothing of it."""
+        if item is None or self.place_of(item) is None:
+            return None
+        return item if self.shown is None else {name: item[name] for name in item if name in self.shown}
+
+    def place_of(self, item: Attributes | None) -> Any:
+        """Under which key it stores an item; None if it has nothing of it, as of items that it could not take."""
+        try:
+            return None if item is None else self._place(item)
+        except Refused:
+            return None
 
     def check(self, item: Attributes) -> None:
         """Refuse an item whose attributes cannot be keys of this index."""
         for name, kind in self.kinds.items():
             if item.get(name) in ({"S": ""}, {"B": b""}):
-                raise invalid(
+                raise mismatched(
                     "One or more parameter values are not valid. A value specified for a secondary index key is not "
                     "supported. The AttributeValue for a key attribute cannot contain an empty "
                     f"{'string' if kind == 'S' else 'binary'} value. "
-                    f"IndexName: {self._described['IndexName']}, IndexKey: {name}"
+                    f"IndexName: {self.name}, IndexKey: {name}"
                 )
             if name in item and item[name].keys() != {kind}:
-                raise invalid(
+                raise mismatched(
                     "One or more parameter values were invalid: "
                     f"Type mismatch for Index Key {name} Expected: {kind} Actual: {''.join(item[name])} "
-                    f"IndexName: {self._described['IndexName']}"
+                    f"IndexName: {self.name}"
                 )
         self._place(item)
 
@@ -130,11 +172,10 @@ class SecondaryIndex:
 
     def take(self, before: Attributes | None, after: Attributes | None) -> None:
         """Replace the entry of an item."""
-        if before is not None and (place := self._place(before)) is not None:
+        if (place := self.place_of(before)) is not None:
             self._stored.put(place, None)
-        if after is not None and (place := self._place(after)) is not None:
-            shown = after if self._shown is None else {name: after[name] for name in after if name in self._shown}
-            self._stored.put(place, shown)
+        if (place := self.place_of(after)) is not None:
+            self._stored.put(place, self.entry_of(after))
 
     def partition_of(self, values: Sequence[Value]) -> Any:
         """Parse the values of its partition key, in its order."""
@@ -148,9 +189,9 @@ class SecondaryIndex:
 
     def start_of(self, given: Any) -> Key:
         """The key after which a page begins: that of the index, and that of the table."""
-        if given.keys() != {*self.kinds, *self._table.key_names}:
+        place: Key | None = self._place(given)
+        if place is None or given.keys() != {*self.kinds, *self._table.key_names}:
             raise invalid("The provided starting key is invalid")
-        place: Key = self._place(given)
         return place
 
     def key_item(self, entry: Attributes) -> Attributes:
@@ -173,7 +214,9 @@ class SecondaryIndex:
             self.take(*self._pending.popleft())
 
     def _has(self, item: Attributes | None) -> bool:
-        return item is not None and self.kinds.keys() <= item.keys()
+        if item is None:
+            return False
+        return all(kind in item.get(name, ()) for name, kind in self.kinds.items())
 
     def _place(self, item: Attributes) -> Any:
         """Under which key the index stores an item; None if it has none of it."""

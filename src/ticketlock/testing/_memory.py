@@ -2,15 +2,18 @@
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from types import SimpleNamespace, coroutine
+from types import coroutine
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from botocore.awsrequest import AWSResponse
 from botocore.config import Config
+from botocore.paginate import Paginator
 
 from ticketlock._expressions._values import Attributes, copy_of_item
+from ticketlock.testing._client import AsyncTableWaiter, ClientMeta, ClientMethods, TableWaiter
 from ticketlock.testing._faults import Fault, FaultOn
-from ticketlock.testing._refusals import Refused, error_of, exceptions
+from ticketlock.testing._parameters import check_name, not_known
+from ticketlock.testing._refusals import Refused, error_of
 from ticketlock.testing._service import ENDPOINT, Service, decoded
 from ticketlock.testing._tables import Table
 from ticketlock.testing._transactions import InSteps
@@ -27,58 +30,13 @@ _EVENT = "before-call.dynamodb"
 _SERVES = "ticketlock-memory"
 
 
-def _method(operation: str, doc: str | None = None) -> Callable[..., Any]:
-    """A method of the client."""
-
-    def send(self: "_Operations", **parameters: Any) -> Any:
-        return self._make_api_call(operation, parameters)
-
-    send.__doc__ = doc or f"{operation}."
-    return send
-
-
-class _Operations:
-    """The methods of a client, which call its ``_make_api_call``, as those of the SDKs' clients do."""
-
-    put_item = _method("PutItem")
-    update_item = _method("UpdateItem")
-    delete_item = _method("DeleteItem")
-    get_item = _method("GetItem")
-    query = _method("Query")
-    scan = _method("Scan")
-    transact_write_items = _method("TransactWriteItems")
-    transact_get_items = _method("TransactGetItems")
-    batch_get_item = _method("BatchGetItem")
-    batch_write_item = _method("BatchWriteItem")
-    create_table = _method("CreateTable")
-    describe_table = _method("DescribeTable")
-    update_table = _method("UpdateTable", "UpdateTable, of global and vector indexes.")
-    delete_table = _method("DeleteTable")
-    describe_time_to_live = _method("DescribeTimeToLive")
-    update_time_to_live = _method("UpdateTimeToLive")
-
-    @property
-    def exceptions(self) -> Any:
-        """The classes of its errors, as of a client."""
-        return exceptions()
-
-    def get_waiter(self, name: str) -> Any:
-        """A boto3 waiter for a table, which exists as soon as it is created."""
-        if name != "table_exists":
-            raise NotImplementedError(f"MemoryDynamoDB does not wait for {name}")
-        return SimpleNamespace(wait=lambda TableName, WaiterConfig=None: self.describe_table(TableName=TableName))  # noqa: ARG005 as of a client
-
-    def _make_api_call(self, operation: str, parameters: Mapping[str, Any]) -> Any:
-        raise NotImplementedError
-
-
-class MemoryDynamoDB(_Operations):
+class MemoryDynamoDB(ClientMethods):
     """A DynamoDB in memory, for any number of threads, with the operations that ticketlock and its users need.
 
     Its replies and errors are those of the service. It writes and reads items one by one, in batches and in
     transactions, and queries and scans tables and their indexes, with all of DynamoDB's conditions, filters, updates
-    and projections. Anything else raises NotImplementedError. Sums that need more than 38 digits are errors; nothing is
-    rounded.
+    and projections. The page about Python lists the operations and parameters that it has; anything else raises
+    NotImplementedError. Sums that need more than 38 digits are errors; nothing is rounded.
 
     Use it as a client (``client``), or let it answer the requests of a boto3 client instead of AWS (``serve``).
 
@@ -98,7 +56,7 @@ class MemoryDynamoDB(_Operations):
         index_delay: ``index_delay.arrive`` is a function that gets the number of changes that have not reached a global
             index, and returns how many reach it before it is read next, since DynamoDB's indexes follow their table
             later. By default all.
-        meta: the parts of a client's ``meta`` that ``LockTable`` reads.
+        meta: as of a client, but for ``events``: register handlers on a client that it serves.
     """
 
     def __init__(
@@ -112,9 +70,12 @@ class MemoryDynamoDB(_Operations):
         config = Config(
             connect_timeout=_TIME_OUT_S, read_timeout=_TIME_OUT_S, retries={"total_max_attempts": 1, "mode": "standard"}
         )
-        self.meta = SimpleNamespace(config=config, region_name="us-east-1", endpoint_url=ENDPOINT)
+        self.meta = ClientMeta(config)
         if lock_table is not None:
-            self._service.tables.add(Table(lock_table, ("pk", "sk"), ttl_attribute="expiresAt"))
+            check_name("tableName", lock_table)
+            self._service.tables.add(
+                Table(lock_table, ("pk", "sk"), ttl_attribute="expiresAt", created_ms=self._service.wall_ms)
+            )
 
     @property
     def comes_next(self) -> Callable[[int], int]:
@@ -142,6 +103,23 @@ class MemoryDynamoDB(_Operations):
         """
         client.meta.events.unregister(_EVENT, unique_id=_SERVES)
         client.meta.events.register(_EVENT, self._before_call, unique_id=_SERVES)
+
+    def get_paginator(self, operation_name: str) -> Any:
+        """A paginator of botocore's."""
+        return Paginator(*self._paged(operation_name))
+
+    def get_waiter(self, waiter_name: str) -> Any:
+        """A waiter: of ``table_exists`` or ``table_not_exists``."""
+        return TableWaiter(*self._waited(waiter_name))
+
+    def close(self) -> None:
+        """Nothing to do: tables and items stay."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     # What tests call.
 
@@ -238,7 +216,7 @@ class MemoryDynamoDB(_Operations):
         return AWSResponse(ENDPOINT, status, headers, raw), reply
 
 
-class _AsyncMemoryDynamoDB(_Operations):
+class _AsyncMemoryDynamoDB(ClientMethods):
     """The same memory for tasks, with the methods of a client of aiobotocore."""
 
     def __init__(self, memory: MemoryDynamoDB) -> None:
@@ -251,6 +229,14 @@ class _AsyncMemoryDynamoDB(_Operations):
             return self._memory._make_api_call(operation, parameters)
         finally:
             await _other_tasks_run()
+
+    def get_paginator(self, operation_name: str) -> Any:
+        """Not there: it would need aiobotocore."""
+        raise not_known(f"a paginator of {operation_name} for tasks: follow LastEvaluatedKey")
+
+    def get_waiter(self, waiter_name: str) -> Any:
+        """A waiter: of ``table_exists`` or ``table_not_exists``."""
+        return AsyncTableWaiter(*self._waited(waiter_name))
 
     async def close(self) -> None:
         """Nothing to do."""

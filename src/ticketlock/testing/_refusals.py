@@ -56,6 +56,15 @@ def invalid(message: str) -> Refused:
     return Refused("ValidationException", message)
 
 
+class Mismatched(Refused):
+    """A key or an item does not match its table: alone an error, in a transaction the reason of its cancellation."""
+
+
+def mismatched(message: str) -> Refused:
+    """The key or the item of a request does not match its table."""
+    return Mismatched("ValidationException", message)
+
+
 def cancelled(reasons: list[Reason]) -> Refused:
     """A transaction that is not applied, with one reason for each write."""
     codes = ", ".join(reason["Code"] for reason in reasons)

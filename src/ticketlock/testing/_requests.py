@@ -1,119 +1,40 @@
-"""Requests to the table in memory: their parameters, the reads and the writes."""
+"""Requests to the table in memory: the reads and the writes."""
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-from botocore.exceptions import ParamValidationError
-
-from ticketlock._expressions._evaluated import Expressions
+from ticketlock._expressions._evaluated import Expressions, branched, members_shown
 from ticketlock._expressions._grammar import BeginsWith, Condition, Placeholder
 from ticketlock._expressions._key_conditions import key_range
 from ticketlock._expressions._updates import ItemUpdate
-from ticketlock._expressions._values import Attributes, ItemInvalid, canonical_item, copy_of_item, size_of
-from ticketlock.testing._indexes import SecondaryIndex
-from ticketlock.testing._refusals import Reason, Refused, conflict, invalid
-from ticketlock.testing._stored import Key
-from ticketlock.testing._tables import ItemId, MemoryTables, Reply, Table
-
-_PLACEHOLDERS = ("ExpressionAttributeNames", "ExpressionAttributeValues")
-_CONDITION = ("ConditionExpression", *_PLACEHOLDERS, "ReturnValuesOnConditionCheckFailure")
-_PAGE = (
-    "ReturnConsumedCapacity",
-    "IndexName",
-    "Limit",
-    "ExclusiveStartKey",
-    "ConsistentRead",
-    "FilterExpression",
-    "ProjectionExpression",
-    "Select",
+from ticketlock._expressions._values import (
+    MAX_ITEM_BYTES,
+    Attributes,
+    ExpressionInvalid,
+    ItemInvalid,
+    canonical_item,
+    copy_of_item,
+    size_of,
 )
-
-_REQUIRED: Mapping[str, tuple[str, ...]] = {
-    "PutItem": ("TableName", "Item"),
-    "UpdateItem": ("TableName", "Key"),
-    "DeleteItem": ("TableName", "Key"),
-    "GetItem": ("TableName", "Key"),
-    "Query": ("TableName", "KeyConditionExpression"),
-    "Scan": ("TableName",),
-    "TransactWriteItems": ("TransactItems",),
-    "TransactGetItems": ("TransactItems",),
-    "BatchGetItem": ("RequestItems",),
-    "KeysAndAttributes": ("Keys",),
-    "BatchWriteItem": ("RequestItems",),
-    "CreateTable": ("TableName", "AttributeDefinitions", "KeySchema"),
-    "DescribeTable": ("TableName",),
-    "UpdateTable": ("TableName",),
-    "DeleteTable": ("TableName",),
-    "DescribeTimeToLive": ("TableName",),
-    "UpdateTimeToLive": ("TableName", "TimeToLiveSpecification"),
-    # Of an action of a transaction.
-    "Put": ("TableName", "Item"),
-    "Update": ("TableName", "Key", "UpdateExpression"),
-    "Delete": ("TableName", "Key"),
-    "ConditionCheck": ("TableName", "Key", "ConditionExpression"),
-    "TransactGetItem": ("Get",),
-    "Get": ("TableName", "Key"),
-}
-_OPTIONAL: Mapping[str, tuple[str, ...]] = {
-    "PutItem": (*_CONDITION, "ReturnValues"),
-    "UpdateItem": (*_CONDITION, "ReturnValues", "UpdateExpression"),
-    "DeleteItem": (*_CONDITION, "ReturnValues"),
-    "GetItem": ("ConsistentRead", "ProjectionExpression", "ExpressionAttributeNames", "ReturnConsumedCapacity"),
-    "BatchGetItem": ("ReturnConsumedCapacity",),
-    "KeysAndAttributes": ("ConsistentRead", "ProjectionExpression", "ExpressionAttributeNames"),
-    "Query": (*_PAGE, *_PLACEHOLDERS, "ScanIndexForward"),
-    "Scan": (*_PAGE, *_PLACEHOLDERS, "Segment", "TotalSegments"),
-    "TransactWriteItems": ("ClientRequestToken",),
-    "TransactGetItems": ("ReturnConsumedCapacity",),
-    "CreateTable": ("BillingMode", "GlobalSecondaryIndexes", "LocalSecondaryIndexes", "VectorIndexes"),
-    "UpdateTable": ("AttributeDefinitions", "GlobalSecondaryIndexUpdates", "VectorIndexUpdates"),
-    "Put": _CONDITION,
-    "Update": _CONDITION,
-    "Delete": _CONDITION,
-    "ConditionCheck": _CONDITION,
-    "Get": ("ProjectionExpression", "ExpressionAttributeNames"),
-}
-_CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "PutItem": {"ReturnValues": ("NONE", "ALL_OLD")},
-    "UpdateItem": {"ReturnValues": ("NONE", "ALL_OLD", "ALL_NEW")},
-    "DeleteItem": {"ReturnValues": ("NONE", "ALL_OLD")},
-}
-_CHOICES_OF_ALL: Mapping[str, tuple[str, ...]] = {
-    "ReturnValuesOnConditionCheckFailure": ("NONE", "ALL_OLD"),
-    "ReturnConsumedCapacity": ("NONE", "TOTAL"),
-    "Select": ("ALL_ATTRIBUTES", "SPECIFIC_ATTRIBUTES", "COUNT"),
-}
+from ticketlock.testing._capacity import Meter, read_units
+from ticketlock.testing._indexes import SecondaryIndex
+from ticketlock.testing._parameters import check, check_values, not_known
+from ticketlock.testing._refusals import Mismatched, Reason, Refused, conflict, invalid, mismatched
+from ticketlock.testing._stored import Key, is_in_segment
+from ticketlock.testing._tables import ItemId, MemoryTables, Reply, Table, check_attribute_names, check_size
 
 _PAGE_BYTES = 1_024 * 1_024
-_READ_UNIT_BYTES = 4_096
 _MOST_READ_IN_BATCH = 100
+_MOST_BYTES_READ_IN_BATCH = 16_000_000
+"""DynamoDB's documentation has 52 items of 300 KB in its 16 MB.
 
+https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html
+"""
 _MOST_WRITTEN_IN_BATCH = 25
-
-
-@cache
-def _asked(operation: str) -> tuple[tuple[str, ...], frozenset[str], Mapping[str, tuple[str, ...]]]:
-    """The required and the optional parameters of an operation, and the choices for the values of some."""
-    required = _REQUIRED[operation]
-    known = frozenset({*required, *_OPTIONAL.get(operation, ())})
-    return required, known, {**_CHOICES_OF_ALL, **_CHOICES.get(operation, {})}
-
-
-def check(operation: str, parameters: Mapping[str, Any]) -> None:
-    """Refuse missing and unknown parameters."""
-    required, known, choices = _asked(operation)
-    for name in required:
-        if name not in parameters:
-            raise ParamValidationError(report=f'Missing required parameter in input: "{name}"')
-    if not parameters.keys() <= known:
-        name = min(parameters.keys() - known)
-        raise NotImplementedError(f"MemoryDynamoDB does not know the parameter {name} of {operation}")
-    for name, value in parameters.items():
-        if name in choices and value not in choices[name]:
-            raise NotImplementedError(f"MemoryDynamoDB does not know {name}={value!r} of {operation}")
+_WRITES = {"PutRequest": "Put", "DeleteRequest": "Delete"}
+_COLLECTION_GB = [0.0, 1.0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +48,9 @@ class ItemRead:
     @classmethod
     def of(cls, tables: MemoryTables, parameters: Mapping[str, Any]) -> "ItemRead":
         """Parse the read of a request, or of an action of a transaction."""
-        table = tables[parameters["TableName"]]
-        return cls(table, table.key_of(parameters["Key"]), Expressions(parameters))
+        table, expressions = tables[parameters["TableName"]], Expressions(parameters)
+        table.check_scalars(expressions)
+        return cls(table, table.key_of(parameters["Key"]), expressions)
 
     @property
     def item(self) -> ItemId:
@@ -148,76 +70,88 @@ def get_item(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply:
     """GetItem."""
     read = ItemRead.of(tables, parameters)
     item = read.found()
-    reply = read.reply(item)
-    if parameters.get("ReturnConsumedCapacity") == "TOTAL":
-        units = read_units(size_of(item or {}), is_consistent=parameters.get("ConsistentRead", False))
-        reply["ConsumedCapacity"] = {"TableName": parameters["TableName"], "CapacityUnits": units}
-    return reply
+    meter = Meter(parameters)
+    if meter.counts:
+        is_consistent = parameters.get("ConsistentRead", False)
+        meter.take(parameters["TableName"], read_units(size_of(item or {}), is_consistent=is_consistent))
+    return {**read.reply(item), **meter.of_one()}
 
 
-def reads_of_a_transaction(tables: MemoryTables, items: Sequence[Any]) -> list[ItemRead]:
-    """The reads of a TransactGetItems."""
+def reads_of_a_transaction(tables: MemoryTables, items: Sequence[Any]) -> list[ItemRead | Mismatched]:
+    """The reads of a TransactGetItems; or why one has no key of its table."""
+    reads: list[ItemRead | Mismatched] = []
     for item in items:
         check("TransactGetItem", item)
         check("Get", item["Get"])
-    return [ItemRead.of(tables, item["Get"]) for item in items]
+        check_values(item["Get"])
+        try:
+            reads.append(ItemRead.of(tables, item["Get"]))
+        except Mismatched as why:
+            reads.append(why)
+    return reads
 
 
 def batch_get_item(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply:
-    """BatchGetItem: every key is processed."""
-    responses: dict[str, list[Attributes]] = {}
-    consumed: dict[str, float] = {}
-    count = 0
+    """BatchGetItem: every key is processed, unless the items have too many bytes together."""
+    asked: list[tuple[str, Any, Table, Expressions, Key]] = []
     for name, wanted in parameters["RequestItems"].items():
         check("KeysAndAttributes", wanted)
-        table = tables[name]
-        expressions = Expressions(wanted)
-        keys = [table.key_of(key) for key in wanted["Keys"]]
-        if len(set(keys)) < len(keys):
-            raise invalid("Provided list of item keys contains duplicates")
-        count += len(keys)
-        items = [table.get(key) for key in keys]
-        responses[name] = [expressions.projected(item) for item in items if item is not None]
-        is_consistent = wanted.get("ConsistentRead", False)
-        consumed[name] = sum(read_units(size_of(item or {}), is_consistent=is_consistent) for item in items)
-    if not 1 <= count <= _MOST_READ_IN_BATCH:
-        raise invalid(f"Too many or no items requested for the BatchGetItem call: {count}")
-    told = [{"TableName": name, "CapacityUnits": units} for name, units in consumed.items()]
-    more = {"ConsumedCapacity": told} if parameters.get("ReturnConsumedCapacity") == "TOTAL" else {}
-    return {"Responses": responses, "UnprocessedKeys": {}, **more}
-
-
-def read_units(size: int, *, is_consistent: bool) -> float:
-    """The units of a read that is not part of a transaction, which takes two times those of a consistent one.
-
-    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html
-    """
-    return max(1, -(-size // _READ_UNIT_BYTES)) / (1 if is_consistent else 2)
+        check_values({"TableName": name})
+        table, expressions = tables[name], Expressions(wanted)
+        table.check_scalars(expressions)
+        asked += ((name, key, table, expressions, table.key_of(key)) for key in wanted["Keys"])
+        if not wanted["Keys"]:
+            raise invalid(f"Too many or no items requested for the BatchGetItem call: 0 of the table {name}")
+    if not 1 <= len(asked) <= _MOST_READ_IN_BATCH:
+        raise invalid(f"Too many or no items requested for the BatchGetItem call: {len(asked)}")
+    if len({(table.name, key) for _, _, table, _, key in asked}) < len(asked):
+        raise invalid("Provided list of item keys contains duplicates")
+    meter = Meter(parameters)
+    # Few items cannot be too large together, so most need not be measured.
+    are_measured = meter.counts or len(asked) * MAX_ITEM_BYTES > _MOST_BYTES_READ_IN_BATCH
+    responses: dict[str, list[Attributes]] = {name: [] for name in parameters["RequestItems"]}
+    left: dict[str, Any] = {}
+    total = 0
+    for name, given, table, expressions, key in asked:
+        wanted, item = parameters["RequestItems"][name], table.get(key)
+        size = size_of(item or {}) if are_measured else 0
+        total += size
+        if total > _MOST_BYTES_READ_IN_BATCH:
+            left.setdefault(name, {**wanted, "Keys": []})["Keys"].append(given)
+            continue
+        if meter.counts:
+            meter.take(name, read_units(size, is_consistent=wanted.get("ConsistentRead", False)))
+        if item is not None:
+            responses[name].append(expressions.projected(item))
+    return {"Responses": responses, "UnprocessedKeys": left, **meter.of_all()}
 
 
 def query(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply:
     """Query: the partition key is given; the sort key may have conditions."""
-    table = _read_through(tables, parameters)
-    expressions = Expressions(parameters)
-    asked = key_range(table.partition_kinds, table.sort_kinds, expressions)
-    pk, bounds = table.partition_of(asked.partition), asked.bounds
+    reading = _Reading.of(tables, parameters, is_query=True)
+    through, expressions = reading.through, reading.expressions
+    asked = key_range(through.partition_kinds, through.sort_kinds, expressions)
+    pk, bounds = through.partition_of(asked.partition), asked.bounds
     is_forward = parameters.get("ScanIndexForward", True)
     after = None
     if "ExclusiveStartKey" in parameters:
-        start_pk, after = table.start_of(parameters["ExclusiveStartKey"])
+        start = canonical_item(parameters["ExclusiveStartKey"])
+        start_pk, after = through.start_of(start)
         if start_pk != pk:
             raise invalid("The provided starting key is outside query boundaries based on provided conditions")
+        if not _meets(expressions, bounds)(start):
+            raise invalid("The provided starting key does not match the range key predicate")
     if not bounds:
-        return _page(table, table.partition(pk, after=after, is_forward=is_forward), parameters, expressions)
+        return reading.page(through.partition(pk, after=after, is_forward=is_forward))
     found: Iterable[Attributes]
     first = bounds[0]
     if isinstance(first, BeginsWith) and isinstance(first.beginning, Placeholder) and is_forward:
         # Keys with the same prefix are adjacent, and none of them sorts before the prefix.
-        prefix = table.sort_part(expressions.value(first.beginning))
-        found = itertools.takewhile(_meets(expressions, bounds), table.partition(pk, prefix, after))
+        prefix = through.sort_part(expressions.value(first.beginning))
+        found = itertools.takewhile(_meets(expressions, bounds), through.partition(pk, prefix, after))
     else:
-        found = filter(_meets(expressions, bounds), table.partition(pk, after=after, is_forward=is_forward))
-    return _page(table, found, parameters, expressions)
+        found = filter(_meets(expressions, bounds), through.partition(pk, after=after, is_forward=is_forward))
+    return reading.page(found)
 
 
 def _meets(expressions: Expressions, bounds: Sequence[Condition]) -> Callable[[Attributes], bool]:
@@ -226,53 +160,131 @@ def _meets(expressions: Expressions, bounds: Sequence[Condition]) -> Callable[[A
 
 def scan(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply:
     """Scan."""
-    table = _read_through(tables, parameters)
-    expressions = Expressions(parameters)
-    after = table.start_of(parameters["ExclusiveStartKey"]) if "ExclusiveStartKey" in parameters else None
+    reading = _Reading.of(tables, parameters, is_query=False)
     part, parts = _part(parameters)
-    return _page(table, table.items(after, part, parts), parameters, expressions)
-
-
-def _read_through(tables: MemoryTables, parameters: Mapping[str, Any]) -> Table | SecondaryIndex:
-    found = tables[parameters["TableName"]].read_through(parameters.get("IndexName"))
-    if isinstance(found, SecondaryIndex) and not found.is_local and parameters.get("ConsistentRead"):
-        raise invalid("Consistent reads are not supported on global secondary indexes")
-    return found
+    after = None
+    if "ExclusiveStartKey" in parameters:
+        after = reading.through.start_of(canonical_item(parameters["ExclusiveStartKey"]))
+        if not is_in_segment(after[0], part, parts):
+            raise invalid(
+                "The provided starting key is invalid: Invalid ExclusiveStartKey. Please use ExclusiveStartKey with "
+                f"correct Segment. TotalSegments: {parts} Segment: {part}"
+            )
+    return reading.page(reading.through.items(after, part, parts))
 
 
 def _part(parameters: Mapping[str, Any]) -> tuple[int, int]:
     """The segment to scan, and how many there are; without these parameters, the only one."""
     if ("Segment" in parameters) != ("TotalSegments" in parameters):
-        raise invalid("Segment and TotalSegments are required together")
+        raise invalid("Segment and TotalSegments are required together in the request")
     part, parts = parameters.get("Segment", 0), parameters.get("TotalSegments", 1)
     if not 0 <= part < parts:
         raise invalid(f"Segment must be less than TotalSegments: Segment: {part} is not less than {parts}")
     return part, parts
 
 
-def _page(
-    table: Table | SecondaryIndex, found: Iterable[Attributes], parameters: Mapping[str, Any], expressions: Expressions
-) -> Reply:
-    limit = parameters.get("Limit")
-    if limit is not None and limit < 1:
-        raise invalid(f"Limit must be greater than or equal to 1, and is {limit}")
-    items: list[Attributes] = []
-    scanned, size = 0, 0
-    reply: Reply = {}
-    for item in found:
-        scanned += 1
-        size += size_of(item)
-        if expressions.shows(item):
-            items.append(expressions.projected(item))
-        # Like the service, it does not check whether more items follow.
-        if scanned == limit or size >= _PAGE_BYTES:
-            reply["LastEvaluatedKey"] = table.key_item(item)
-            break
-    shown: Reply = {} if parameters.get("Select") == "COUNT" else {"Items": items}
-    if parameters.get("ReturnConsumedCapacity") == "TOTAL":
-        units = read_units(size, is_consistent=parameters.get("ConsistentRead", False))
-        shown["ConsumedCapacity"] = {"TableName": parameters["TableName"], "CapacityUnits": units}
-    return {**shown, "Count": len(items), "ScannedCount": scanned, **reply}
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A Query or a Scan.
+
+    Attributes:
+        through: the table or the index that it reads.
+        fetches: whether it reads each item of a local index from the table, too, for attributes that the index lacks.
+    """
+
+    parameters: Mapping[str, Any]
+    through: Table | SecondaryIndex
+    expressions: Expressions
+    fetches: bool
+
+    @classmethod
+    def of(cls, tables: MemoryTables, parameters: Mapping[str, Any], *, is_query: bool) -> "_Reading":
+        """Refuse what cannot be read so."""
+        table, expressions = tables[parameters["TableName"]], Expressions(parameters)
+        through = table.read_through(parameters.get("IndexName"))
+        _check_selection(parameters)
+        table.check_scalars(expressions)
+        if is_query:
+            for name in (*through.partition_kinds, *through.sort_kinds):
+                if name in expressions.filters_by:
+                    raise invalid(
+                        f"Filter Expression can only contain non-primary key attributes: Primary key attribute: {name}"
+                    )
+        is_partial = isinstance(through, SecondaryIndex) and _lacks_of(through, parameters, expressions, is_query)
+        return cls(parameters, through, expressions, is_partial)
+
+    def page(self, found: Iterable[Attributes]) -> Reply:
+        """The reply with the first of these."""
+        parameters, through, expressions, meter = (
+            self.parameters,
+            self.through,
+            self.expressions,
+            Meter(self.parameters),
+        )
+        limit = parameters.get("Limit")
+        is_consistent = parameters.get("ConsistentRead", False)
+        items: list[Attributes] = []
+        scanned, size = 0, 0
+        reply: Reply = {}
+        for entry in found:
+            scanned += 1
+            size += size_of(entry)
+            item = entry
+            if self.fetches and isinstance(through, SecondaryIndex):
+                item = through.item_of(entry)
+                if meter.counts:
+                    meter.take(parameters["TableName"], read_units(size_of(item), is_consistent=is_consistent))
+            if expressions.shows(entry):
+                items.append(expressions.projected(item))
+            # Like the service, it does not check whether more items follow.
+            if scanned == limit or size >= _PAGE_BYTES:
+                reply["LastEvaluatedKey"] = through.key_item(entry)
+                break
+        shown: Reply = {} if parameters.get("Select") == "COUNT" else {"Items": items}
+        index = through if isinstance(through, SecondaryIndex) else None
+        meter.take(parameters["TableName"], read_units(size, is_consistent=is_consistent), index)
+        return {**shown, **meter.of_one(), "Count": len(items), "ScannedCount": scanned, **reply}
+
+
+def _check_selection(parameters: Mapping[str, Any]) -> None:
+    """Refuse parameters that say two things about which attributes are returned."""
+    select, projects = parameters.get("Select"), "ProjectionExpression" in parameters
+    if select == "SPECIFIC_ATTRIBUTES" and not projects:
+        raise invalid(
+            "Must specify the AttributesToGet or ProjectionExpression when choosing to get SPECIFIC_ATTRIBUTES"
+        )
+    if projects and select not in (None, "SPECIFIC_ATTRIBUTES"):
+        shown = "only the Count" if select == "COUNT" else select
+        raise invalid(f"Cannot specify the ProjectionExpression when choosing to get {shown}")
+    if select == "ALL_PROJECTED_ATTRIBUTES" and "IndexName" not in parameters:
+        raise invalid("ALL_PROJECTED_ATTRIBUTES can be used only when Querying using an IndexName")
+
+
+def _lacks_of(index: SecondaryIndex, parameters: Mapping[str, Any], expressions: Expressions, is_query: bool) -> bool:
+    """Whether an index lacks attributes that are asked for, which only a local one may.
+
+    The filter of a Query may not name them, and that of a Scan does not see them:
+    https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_Query.html
+    """
+    wrong = "One or more parameter values were invalid:"
+    lacking = index.lacks(expressions.projects)
+    wants_all = parameters.get("Select") == "ALL_ATTRIBUTES" and index.shown is not None
+    if not index.is_local:
+        if parameters.get("ConsistentRead"):
+            raise invalid("Consistent reads are not supported on global secondary indexes")
+        if wants_all:
+            raise invalid(
+                f"{wrong} Select type ALL_ATTRIBUTES is not supported for global secondary index {index.name} because "
+                "its projection type is not ALL"
+            )
+        if lacking:
+            raise invalid(f"{wrong} Global secondary index {index.name} does not project [{', '.join(lacking)}]")
+    if is_query and (hidden := index.lacks(expressions.filters_by)):
+        raise invalid(
+            f"{wrong} Secondary index {index.name} does not project one or more filter attributes: "
+            f"[{', '.join(hidden)}]"
+        )
+    return wants_all or bool(lacking)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,17 +331,26 @@ class ItemWrite:
 
     @classmethod
     def of(cls, tables: MemoryTables, operation: str, parameters: Mapping[str, Any]) -> "ItemWrite":
-        """Parse the write of a request, or of an action of a transaction."""
+        """Parse the write of a request, or of an action of a transaction.
+
+        Raises:
+            Mismatched: its key or its item does not match the table.
+        """
         table = tables[parameters["TableName"]]
         expressions = Expressions(parameters)
-        given: Attributes | None = None
-        if operation.startswith("Put"):
-            given = canonical_item(parameters["Item"])
+        given = canonical_item(parameters["Item"]) if operation.startswith("Put") else None
+        if given is not None:
+            check_size(given)
+            check_attribute_names(given)
             key = table.key_of(given, is_item=True)
             table.check(given)
         else:
             key = table.key_of(parameters["Key"])
-        update = ItemUpdate(expressions, table.key_names) if operation.startswith("Update") else None
+        try:
+            update = ItemUpdate(expressions, table.key_names) if operation.startswith("Update") else None
+        except ExpressionInvalid as error:
+            raise mismatched(error.message) from error
+        table.check_scalars(expressions)
         return cls(operation, parameters, table, key, expressions, given, update)
 
     @property
@@ -351,6 +372,7 @@ class ItemWrite:
                 key = self.table.key_item(self.parameters["Key"]) if before is None else {}
                 after = self.update.applied_to(before, key)
                 if after is not None:
+                    check_size(after, "Item size to update has exceeded the maximum allowed size")
                     self.table.check(after)
             except (ItemInvalid, Refused) as error:
                 message = error.message if isinstance(error, Refused) else str(error)
@@ -362,6 +384,9 @@ class ItemWrite:
 
 def write(tables: MemoryTables, operation: str, parameters: Mapping[str, Any]) -> Reply:
     """PutItem, UpdateItem or DeleteItem."""
+    returns = parameters.get("ReturnValues", "NONE")
+    if operation != "UpdateItem" and returns not in ("NONE", "ALL_OLD"):
+        raise invalid("ReturnValues can only be ALL_OLD or NONE")
     wanted = ItemWrite.of(tables, operation, parameters)
     if tables.transactions.is_at_work(wanted.item):
         raise conflict()
@@ -373,39 +398,88 @@ def write(tables: MemoryTables, operation: str, parameters: Mapping[str, Any]) -
         item = {"Item": plan.reason["Item"]} if "Item" in plan.reason else {}
         raise Refused("ConditionalCheckFailedException", message, **item)
     plan.carry_out()
-    shown = {"ALL_OLD": plan.before, "ALL_NEW": plan.after}.get(parameters.get("ReturnValues", "NONE"))
-    return {"Attributes": copy_of_item(shown)} if shown is not None else {}
+    reply = _returned(wanted, plan, returns)
+    if "ReturnConsumedCapacity" in parameters:
+        meter = Meter(parameters)
+        meter.take_write(parameters["TableName"], plan.table.indexes.values(), plan.before, plan.after)
+        reply |= meter.of_one()
+    for told in collections_of(parameters, [(parameters["TableName"], plan)]).values():
+        reply["ItemCollectionMetrics"] = told[0]
+    return reply
 
 
-def writes_of_a_transaction(tables: MemoryTables, items: Sequence[Any]) -> list[ItemWrite]:
-    """The writes and checks of a TransactWriteItems."""
-    writes = []
+def _returned(wanted: ItemWrite, plan: WritePlan, returns: str) -> Reply:
+    """What a write was asked to return of its item."""
+    item = None if returns == "NONE" else plan.before if returns.endswith("OLD") else plan.after
+    if item is None:
+        return {}
+    if returns.startswith("UPDATED"):
+        update, steps_of = wanted.expressions.update, wanted.expressions.steps
+        paths = tuple(map(steps_of, update.paths)) if update is not None else ()
+        item = members_shown(item, branched("UpdateExpression", paths))
+        if not item:
+            return {}
+    return {"Attributes": copy_of_item(item)}
+
+
+def collections_of(parameters: Mapping[str, Any], plans: Iterable[tuple[str, WritePlan]]) -> dict[str, list[Any]]:
+    """The sizes of the partitions that were written, by the names of their tables: of tables with local indexes."""
+    told: dict[str, list[Any]] = {}
+    if parameters.get("ReturnItemCollectionMetrics") == "SIZE":
+        for name, plan in plans:
+            item = plan.after or plan.before
+            if plan.table.has_collections and item is not None:
+                key = {plan.table.key_names[0]: item[plan.table.key_names[0]].copy()}
+                metrics = {"ItemCollectionKey": key, "SizeEstimateRangeGB": [*_COLLECTION_GB]}
+                if metrics not in told.setdefault(name, []):
+                    told[name].append(metrics)
+    return told
+
+
+def writes_of_a_transaction(tables: MemoryTables, items: Sequence[Any]) -> list[ItemWrite | Mismatched]:
+    """The writes and checks of a TransactWriteItems; or why one does not match its table."""
+    writes: list[ItemWrite | Mismatched] = []
     for item in items:
         if len(item) != 1:
             raise invalid("TransactItems can only contain one of Check, Put, Update or Delete")
         ((operation, wanted),) = item.items()
         if operation not in ("Put", "Update", "Delete", "ConditionCheck"):
-            raise NotImplementedError(f"MemoryDynamoDB does not know {operation} in a transaction")
+            raise not_known(f"{operation} in a transaction")
         check(operation, wanted)
-        writes.append(ItemWrite.of(tables, operation, wanted))
+        check_values(wanted)
+        try:
+            writes.append(ItemWrite.of(tables, operation, wanted))
+        except Mismatched as why:
+            writes.append(why)
     return writes
 
 
 def batch_write_item(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply:
     """BatchWriteItem: unconditional writes; all are processed except those of items with a transaction in progress."""
     asked = [(name, request) for name, requests in parameters["RequestItems"].items() for request in requests]
-    if not 1 <= len(asked) <= _MOST_WRITTEN_IN_BATCH:
+    if not all(parameters["RequestItems"].values()) or not 1 <= len(asked) <= _MOST_WRITTEN_IN_BATCH:
         raise invalid(f"Too many or no items requested for the BatchWriteItem call: {len(asked)}")
     writes = []
     for name, request in asked:
+        if len(request) != 1:
+            raise invalid("WriteRequest must contain either PutRequest or DeleteRequest")
         ((operation, wanted),) = request.items()
-        writes.append(ItemWrite.of(tables, operation, {"TableName": name, **wanted}))
+        check(operation, wanted)
+        check_values({"TableName": name})
+        writes.append(ItemWrite.of(tables, _WRITES[operation], {"TableName": name, **wanted}))
     if len({write.item for write in writes}) < len(writes):
         raise invalid("Provided list of item keys contains duplicates")
+    meter = Meter(parameters)
     left: dict[str, list[Any]] = {}
+    done: list[tuple[str, WritePlan]] = []
     for (name, request), write in zip(asked, writes, strict=True):
         if tables.transactions.is_at_work(write.item):
             left.setdefault(name, []).append(request)
-        else:
-            write.planned().carry_out()
-    return {"UnprocessedItems": left}
+            continue
+        plan = write.planned()
+        plan.carry_out()
+        done.append((name, plan))
+        meter.take_write(name, plan.table.indexes.values(), plan.before, plan.after)
+    collections = collections_of(parameters, done)
+    more = {"ItemCollectionMetrics": collections} if collections else {}
+    return {"UnprocessedItems": left, **meter.of_all(), **more}

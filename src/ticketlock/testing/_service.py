@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from email.utils import formatdate
 from functools import lru_cache
 from typing import Any
@@ -12,10 +13,11 @@ from typing import Any
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
 from ticketlock._expressions._values import ExpressionInvalid
-from ticketlock.testing import _requests, _transactions
+from ticketlock.testing import _management, _requests, _transactions
 from ticketlock.testing._faults import Fault, Faults, refusal
+from ticketlock.testing._parameters import check, check_types, check_values
 from ticketlock.testing._refusals import Refused, invalid, server_error
-from ticketlock.testing._tables import MemoryTables, Parameters, Reply, Table, Transactions
+from ticketlock.testing._tables import MemoryTables, Parameters, Reply, Transactions
 from ticketlock.testing._transactions import InSteps, TransactionSteps, at_once
 from ticketlock.wire._driver import Clocks
 
@@ -40,7 +42,7 @@ def encoded(reply: dict[str, Any]) -> tuple[dict[str, str], bytes]:
     headers: dict[str, str] = reply.pop("ResponseMetadata")["HTTPHeaders"]
     if "Error" in reply:
         reply |= failure(reply.pop("Error")["Code"])
-    return headers, json.dumps(reply, default=_base64).encode()
+    return headers, json.dumps(reply, default=_encoded).encode()
 
 
 def failure(code: str) -> dict[str, str]:
@@ -57,62 +59,12 @@ def _with_bytes(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
-def _base64(value: Any) -> str:
+def _encoded(value: Any) -> Any:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
+    if isinstance(value, datetime):
+        return value.timestamp()
     raise TypeError(f"{type(value)} is not a DynamoDB value")
-
-
-def create_table(tables: MemoryTables, parameters: Parameters) -> Reply:
-    """CreateTable: the table is there at once."""
-    return {"TableDescription": tables.add(Table.created(parameters)).description()}
-
-
-def describe_table(tables: MemoryTables, parameters: Parameters) -> Reply:
-    """DescribeTable."""
-    return {"Table": tables[parameters["TableName"]].description()}
-
-
-def update_table(tables: MemoryTables, parameters: Parameters) -> Reply:
-    """UpdateTable: indexes are created and deleted at once."""
-    table = tables[parameters["TableName"]]
-    kinds = {each["AttributeName"]: each["AttributeType"] for each in parameters.get("AttributeDefinitions", ())}
-    for update in parameters.get("GlobalSecondaryIndexUpdates", ()):
-        if "Create" in update:
-            table.add_index(update["Create"], kinds)
-        elif "Delete" in update:
-            table.remove_index(update["Delete"]["IndexName"])
-        else:
-            raise NotImplementedError(f"MemoryDynamoDB does not know the update {min(update)} of an index")
-    for update in parameters.get("VectorIndexUpdates", ()):
-        if "Create" in update:
-            table.add_vector_index(update["Create"], kinds)
-        else:
-            table.remove_vector_index(update["Delete"]["IndexName"])
-    return {"TableDescription": table.description()}
-
-
-def delete_table(tables: MemoryTables, parameters: Parameters) -> Reply:
-    """DeleteTable: the table is gone at once."""
-    return {"TableDescription": {**tables.remove(parameters["TableName"]).description(), "TableStatus": "DELETING"}}
-
-
-def describe_time_to_live(tables: MemoryTables, parameters: Parameters) -> Reply:
-    """DescribeTimeToLive."""
-    attribute = tables[parameters["TableName"]].ttl_attribute
-    if attribute is None:
-        return {"TimeToLiveDescription": {"TimeToLiveStatus": "DISABLED"}}
-    return {"TimeToLiveDescription": {"TimeToLiveStatus": "ENABLED", "AttributeName": attribute}}
-
-
-def update_time_to_live(tables: MemoryTables, parameters: Parameters) -> Reply:
-    """UpdateTimeToLive."""
-    table, wanted = tables[parameters["TableName"]], parameters["TimeToLiveSpecification"]
-    enabled = wanted["Enabled"]
-    if enabled == (table.ttl_attribute is not None):
-        raise invalid(f"TimeToLive is already {'enabled' if enabled else 'disabled'}")
-    table.ttl_attribute = wanted["AttributeName"] if enabled else None
-    return {"TimeToLiveSpecification": dict(wanted)}
 
 
 _OPERATIONS: Mapping[str, Callable[[MemoryTables, Parameters], Reply]] = {
@@ -124,12 +76,6 @@ _OPERATIONS: Mapping[str, Callable[[MemoryTables, Parameters], Reply]] = {
     "DeleteItem": lambda tables, parameters: _requests.write(tables, "DeleteItem", parameters),
     "BatchGetItem": _requests.batch_get_item,
     "BatchWriteItem": _requests.batch_write_item,
-    "CreateTable": create_table,
-    "DescribeTable": describe_table,
-    "UpdateTable": update_table,
-    "DeleteTable": delete_table,
-    "DescribeTimeToLive": describe_time_to_live,
-    "UpdateTimeToLive": update_time_to_live,
 }
 
 
@@ -160,7 +106,7 @@ class Service:
     def __init__(self, clock: Clocks, transactions_take_ms: int) -> None:
         self._clock = clock
         self.lock = threading.RLock()
-        self.tables = MemoryTables(Transactions(lambda: self.wall_ms, transactions_take_ms))
+        self.tables = MemoryTables(Transactions(lambda: self.wall_ms, transactions_take_ms), lambda: self.wall_ms)
         self.sent: list[Sent] = []
         self.faults = Faults()
         self.ongoing: list[InSteps] = []
@@ -172,26 +118,36 @@ class Service:
 
     def answer(self, operation: str, parameters: Parameters) -> tuple[int, Reply]:
         """Perform a request; return the status of its reply, and the reply."""
-        if operation not in _OPERATIONS and operation not in _TRANSACTIONS:
-            raise NotImplementedError(f"MemoryDynamoDB does not know {operation}")
+        check(operation, parameters)
         with self.lock:
             fault = self._arrives(operation, parameters)
             try:
                 self._refuse(operation, parameters, fault)
-                if operation in _TRANSACTIONS:
-                    reply = at_once(_TRANSACTIONS[operation](self.tables, parameters))
-                else:
-                    reply = _OPERATIONS[operation](self.tables, parameters)
+                reply = self._performed(operation, parameters)
             except Refused as refused:
                 return self._replies(fault, 400, refused.failure())
             except ExpressionInvalid as error:
                 return self._replies(fault, 400, invalid(error.message).failure())
             return self._replies(fault, 200, reply)
 
+    def _performed(self, operation: str, parameters: Parameters) -> Reply:
+        if operation in _management.OPERATIONS:
+            return _management.perform(self.tables, operation, parameters)
+        try:
+            if operation in _TRANSACTIONS:
+                return at_once(_TRANSACTIONS[operation](self.tables, parameters))
+            check_values(parameters)
+            return _OPERATIONS[operation](self.tables, parameters)
+        except (AttributeError, KeyError, TypeError, IndexError):
+            # What is in the parameters is checked by what uses it. If that fails, the SDK says what is wrong.
+            check_types(operation, parameters)
+            raise
+
     def begin(self, operation: str, parameters: Parameters) -> InSteps:
         """Receive a transaction, to be performed step by step."""
         if operation not in _TRANSACTIONS:
             raise ValueError(f"{operation} is not a transaction. Allowed: {', '.join(_TRANSACTIONS)}")
+        check(operation, parameters)
         with self.lock:
             fault = self._arrives(operation, parameters)
             begun = InSteps(
@@ -205,7 +161,6 @@ class Service:
             return begun
 
     def _arrives(self, operation: str, parameters: Parameters) -> Fault | None:
-        _requests.check(operation, parameters)
         self.sent.append(Sent(operation, parameters))
         fault = self.faults.met_by(operation, parameters)
         if fault is Fault.REQUEST_LOST:

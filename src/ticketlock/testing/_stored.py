@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from ticketlock._expressions._values import Attributes, Value, canonical
-from ticketlock.testing._refusals import invalid
+from ticketlock.testing._refusals import mismatched
 
 _MAX_KEY_BYTES = (2_048, 1_024)
 
@@ -46,7 +46,7 @@ class Partitions:
 
     def items(self, after: Key | None = None, part: int = 0, parts: int = 1) -> Iterator[Attributes]:
         for pk in sorted(self._partitions, key=_scattered):
-            if int.from_bytes(_scattered(pk)[0]) % parts != part:
+            if not is_in_segment(pk, part, parts):
                 continue
             if after is None or _scattered(pk) > _scattered(after[0]):
                 yield from self.partition(pk)
@@ -60,11 +60,22 @@ def key_part(position: int, name: str, kind: str, value: Value) -> KeyPart:
         return Decimal(content)
     part: str | bytes = content
     size, most = len(part.encode() if isinstance(part, str) else part), _MAX_KEY_BYTES[position]
-    if not 1 <= size <= most:
-        raise invalid(
-            f"One or more parameter values are not valid. The key {name} has 1 to {most} bytes, and this has {size}"
+    if size == 0:
+        raise mismatched(
+            "One or more parameter values are not valid. The AttributeValue for a key attribute cannot contain an "
+            f"empty {'string' if kind == 'S' else 'binary'} value. Key: {name}"
+        )
+    if size > most:
+        raise mismatched(
+            f"One or more parameter values were invalid: Size of {('hashkey', 'rangekey')[position]} has exceeded the "
+            f"maximum size limit of {most} bytes: the key {name} has {size}"
         )
     return part
+
+
+def is_in_segment(pk: Any, part: int, parts: int) -> bool:
+    """Whether a partition is in this segment of a scan in so many segments."""
+    return int.from_bytes(_scattered(pk)[0]) % parts == part
 
 
 class _Partition:

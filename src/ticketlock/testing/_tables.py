@@ -1,22 +1,27 @@
 """The tables, and the transactions on their items."""
 
 import json
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from math import inf
 from typing import Any
 
-from ticketlock._expressions._values import MAX_ITEM_BYTES, Attributes, Value, canonical, size_of
+from ticketlock._expressions._evaluated import Expressions
+from ticketlock._expressions._values import MAX_ITEM_BYTES, MAX_NAME_BYTES, Attributes, Value, canonical, size_of
 from ticketlock.testing._indexes import (
     Described,
     IndexDelay,
     SecondaryIndex,
     check_created,
     check_vectors,
+    described_throughput,
     searched_in,
 )
-from ticketlock.testing._refusals import Refused, invalid
+from ticketlock.testing._parameters import SETTINGS
+from ticketlock.testing._refusals import Refused, invalid, mismatched
 from ticketlock.testing._stored import Key, KeyPart, Partitions, key_part
 
 _TOKEN_VALID_MS = 600_000
@@ -24,10 +29,21 @@ _TOKEN_VALID_MS = 600_000
 _MOST_BYTES_A_CHARACTER = 4
 _MOST_BYTES_IN_TRANSACTION = 4 * 1_024 * 1_024
 
+ARN = "arn:aws:dynamodb:us-east-1:123456789012:table/"
+"""How the ARNs of all tables begin."""
+
 Parameters = Mapping[str, Any]
 Reply = dict[str, Any]
 ItemId = tuple[str, Key]
 """The name of a table, and a key in it."""
+
+
+Change = tuple[str, Attributes | None, Attributes | None]
+
+
+def bare_name(name: str) -> str:
+    """The name of a table that is given by its name or its ARN."""
+    return name.removeprefix(ARN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +53,12 @@ class _Known:
     Attributes:
         said: a copy of the parameters of its request, which later changes by the sender do not affect.
         at_ms: when it was applied, if that is known.
+        changes: of each item the name of its table as the request has it, and the item before and after.
     """
 
     said: str
     at_ms: float
+    changes: Sequence[Change] = ()
 
 
 def _the_first(_left: int) -> int:
@@ -71,19 +89,19 @@ class Transactions:
         self._known: dict[str, _Known] = {}
         self._at_work_until_ms: dict[Any, float] = {}
 
-    def was_applied(self, token: str, items: Any) -> bool:
-        """Whether a transaction with the token was applied; known for ten minutes."""
+    def applied(self, token: str, items: Any) -> Sequence[Change] | None:
+        """What a transaction with the token has changed; None if none was applied in the last ten minutes."""
         known = self._known.get(token)
         now_ms = self._wall_ms()
         if known is None or now_ms >= known.at_ms + _TOKEN_VALID_MS:
-            return False
+            return None
         if known.said != _said(items):
             message = "The request was sent before, with the same token and other parameters"
             raise Refused("IdempotentParameterMismatchException", message)
         if now_ms < known.at_ms:
             message = "The transaction with the given request token is already in progress."
             raise Refused("TransactionInProgressException", message)
-        return True
+        return known.changes
 
     def is_at_work(self, item: Any) -> bool:
         """Whether a transaction is in progress on this item."""
@@ -114,7 +132,7 @@ class Transactions:
         else:
             del self._at_work_until_ms[item]
 
-    def note_completion(self, token: str | None) -> None:
+    def note_completion(self, token: str | None, changes: Sequence[Change]) -> None:
         """A transaction has finished all of its items."""
         now_ms = self._wall_ms()
         if self._take_ms > 0:
@@ -122,7 +140,7 @@ class Transactions:
         if token is None:
             return
         said = self._known.pop(token).said
-        self._known[token] = _Known(said, now_ms + self._take_ms)
+        self._known[token] = _Known(said, now_ms + self._take_ms, changes)
         while (oldest := next(iter(self._known))) != token and now_ms >= self._known[oldest].at_ms + _TOKEN_VALID_MS:
             del self._known[oldest]
 
@@ -149,6 +167,10 @@ class Table:
         vector_indexes: their descriptions, by name.
         searched_kinds: the types of the attributes in their search schemas.
         delay: what delays the changes of its indexes.
+        settings: what CreateTable and UpdateTable have set that changes no answer to reads and writes.
+        tags: their values, by their keys.
+        recovery_days: how many days point-in-time recovery goes back; None while that is off.
+        created_ms: when it was created, milliseconds since the epoch.
     """
 
     def __init__(
@@ -157,6 +179,7 @@ class Table:
         key_names: tuple[str, ...],
         ttl_attribute: str | None = None,
         key_kinds: tuple[str, ...] = ("S", "S"),
+        created_ms: int = 0,
     ) -> None:
         self.name = name
         self.key_names = key_names
@@ -168,32 +191,26 @@ class Table:
         self.vector_indexes: dict[str, Described] = {}
         self.searched_kinds: dict[str, str] = {}
         self.delay = IndexDelay()
+        self.settings: dict[str, Any] = {"BillingMode": "PAY_PER_REQUEST"}
+        self.tags: dict[str, str] = {}
+        self.recovery_days: int | None = None
+        self.created_ms = created_ms
         self._stored = Partitions()
 
     @classmethod
-    def created(cls, parameters: Mapping[str, Any]) -> "Table":
-        """Make the table of a CreateTable."""
-        roles = {element["KeyType"]: element["AttributeName"] for element in parameters["KeySchema"]}
-        names = tuple(roles[role] for role in ("HASH", "RANGE") if role in roles)
+    def created(cls, name: str, parameters: Mapping[str, Any], created_ms: int) -> "Table":
+        """Make the table of a CreateTable, whose definition was checked."""
+        names = tuple(each["AttributeName"] for each in parameters["KeySchema"])
         types = {each["AttributeName"]: each["AttributeType"] for each in parameters["AttributeDefinitions"]}
-        kinds_of_indexes = ("VectorIndexes", "GlobalSecondaryIndexes", "LocalSecondaryIndexes")
-        vectors, global_ones, local_ones = (parameters.get(kind, ()) for kind in kinds_of_indexes)
-        searched = {name for index in vectors for name in searched_in(index)}
-        of_indexes = (each["AttributeName"] for index in (*global_ones, *local_ones) for each in index["KeySchema"])
-        keys = {*names, *of_indexes}
-        if keys | (searched & types.keys()) != types.keys() or "HASH" not in roles:
-            raise invalid(
-                "One or more parameter values were invalid: Some AttributeDefinitions are not used. "
-                f"AttributeDefinitions: {sorted(types)}, keys used: {sorted(keys)}"
-            )
-        if not set(types.values()) <= {"S", "N", "B"}:
-            raise invalid(f"Member must satisfy enum value set: [B, N, S], and is {sorted(types.values())}")
-        made = cls(parameters["TableName"], names, key_kinds=tuple(types[name] for name in names))
-        for index in global_ones:
+        made = cls(name, names, key_kinds=tuple(types[name] for name in names), created_ms=created_ms)
+        made.settings = {"BillingMode": "PROVISIONED"}
+        made.settings |= {setting: parameters[setting] for setting in SETTINGS if setting in parameters}
+        made.tags = {tag["Key"]: tag["Value"] for tag in parameters.get("Tags", ())}
+        for index in parameters.get("GlobalSecondaryIndexes", ()):
             made.add_index(index, types)
-        for index in local_ones:
+        for index in parameters.get("LocalSecondaryIndexes", ()):
             made.add_index(index, types, is_local=True)
-        for index in vectors:
+        for index in parameters.get("VectorIndexes", ()):
             made.add_vector_index(index, types)
         return made
 
@@ -204,17 +221,18 @@ class Table:
             kinds: the types of the attributes that the request defines.
             is_local: whether it is a local one; otherwise it is a global one.
         """
-        name = index["IndexName"]
-        if name in self.indexes:
-            raise invalid(f"Attempting to create an index which already exists: {name}")
-        added = self.indexes[name] = SecondaryIndex(index, kinds, self, is_local=is_local)
+        added = self.indexes[index["IndexName"]] = SecondaryIndex(index, kinds, self, is_local=is_local)
         for item in self.items():
             added.take(item, item)
 
+    def global_index(self, name: str) -> SecondaryIndex:
+        """One of its global secondary indexes."""
+        if name not in self.indexes or self.indexes[name].is_local:
+            raise Refused("ResourceNotFoundException", f"Requested resource not found: index {name} not found")
+        return self.indexes[name]
+
     def remove_index(self, name: str) -> None:
         """Delete a global secondary index; it is gone at once."""
-        if name not in self.indexes:
-            raise Refused("ResourceNotFoundException", f"Requested resource not found: index {name} not found")
         del self.indexes[name]
 
     def read_through(self, index: str | None) -> "Table | SecondaryIndex":
@@ -245,38 +263,85 @@ class Table:
         used = {each for index in self.vector_indexes.values() for each in searched_in(index)}
         self.searched_kinds = {each: kind for each, kind in self.searched_kinds.items() if each in used}
 
+    @property
+    def arn(self) -> str:
+        """Its Amazon Resource Name."""
+        return ARN + self.name
+
+    @property
+    def kinds(self) -> Mapping[str, str]:
+        """The types of all attributes that are keys, of the table or of an index."""
+        kinds = self.searched_kinds | dict(zip(self.key_names, self.key_kinds, strict=False))
+        return kinds | {name: kind for index in self.indexes.values() for name, kind in index.kinds.items()}
+
+    @property
+    def global_indexes(self) -> list[SecondaryIndex]:
+        """Its global secondary indexes."""
+        return [index for index in self.indexes.values() if not index.is_local]
+
+    @property
+    def has_collections(self) -> bool:
+        """Whether its partitions have a size of their own: it has local indexes."""
+        return any(index.is_local for index in self.indexes.values())
+
     def description(self) -> dict[str, Any]:
         """The table's description, as in DescribeTable."""
         roles = zip(self.key_names, ("HASH", "RANGE"), strict=False)
-        kinds = self.searched_kinds | dict(zip(self.key_names, self.key_kinds, strict=False))
-        kinds |= {name: kind for index in self.indexes.values() for name, kind in index.kinds.items()}
         described: dict[str, list[Any]] = {}
         for index in self.indexes.values():
             kind = "LocalSecondaryIndexes" if index.is_local else "GlobalSecondaryIndexes"
             described.setdefault(kind, []).append(index.description())
         vectors = [{**index, "IndexStatus": "ACTIVE"} for index in self.vector_indexes.values()]
+        items = list(self.items())
         return {
             "TableName": self.name,
             "TableStatus": "ACTIVE",
-            "TableArn": f"arn:aws:dynamodb:us-east-1:123456789012:table/{self.name}",
+            "TableArn": self.arn,
+            "TableId": str(uuid.uuid5(uuid.NAMESPACE_URL, f"{self.arn}/{self.created_ms}")),
+            "CreationDateTime": datetime.fromtimestamp(self.created_ms / 1_000, UTC),
             "KeySchema": [{"AttributeName": name, "KeyType": role} for name, role in roles],
-            "AttributeDefinitions": [{"AttributeName": name, "AttributeType": kind} for name, kind in kinds.items()],
+            "AttributeDefinitions": [
+                {"AttributeName": name, "AttributeType": kind} for name, kind in self.kinds.items()
+            ],
             **described,
             **({"VectorIndexes": vectors} if vectors else {}),
-            "BillingModeSummary": {"BillingMode": "PAY_PER_REQUEST"},
-            "ItemCount": sum(1 for _ in self.items()),
+            "ItemCount": len(items),
+            "TableSizeBytes": sum(map(size_of, items)),
+            **self._described_settings(),
         }
+
+    def _described_settings(self) -> dict[str, Any]:
+        told = {
+            **described_throughput(self.settings),
+            "DeletionProtectionEnabled": self.settings.get("DeletionProtectionEnabled", False),
+        }
+        if self.settings["BillingMode"] == "PAY_PER_REQUEST":
+            told["BillingModeSummary"] = {"BillingMode": "PAY_PER_REQUEST"}
+        if "OnDemandThroughput" in self.settings:
+            told["OnDemandThroughput"] = self.settings["OnDemandThroughput"]
+        if "TableClass" in self.settings:
+            told["TableClassSummary"] = {"TableClass": self.settings["TableClass"]}
+        if self.settings.get("StreamSpecification", {}).get("StreamEnabled"):
+            label = datetime.fromtimestamp(self.created_ms / 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%S.000")
+            told["StreamSpecification"] = self.settings["StreamSpecification"]
+            told |= {"LatestStreamLabel": label, "LatestStreamArn": f"{self.arn}/stream/{label}"}
+        encryption = self.settings.get("SSESpecification", {})
+        if encryption.get("Enabled"):
+            key = encryption.get("KMSMasterKeyId", "alias/aws/dynamodb")
+            arn = key if key.startswith("arn:") else f"arn:aws:kms:us-east-1:123456789012:{key}"
+            told["SSEDescription"] = {"Status": "ENABLED", "SSEType": "KMS", "KMSMasterKeyArn": arn}
+        return told
 
     def key_of(self, given: Any, *, is_item: bool = False) -> Key:
         """Parse the key in a request, alone or within an item."""
         if not is_item and given.keys() != self._key_set:
-            raise invalid("The provided key element does not match the schema")
+            raise mismatched("The provided key element does not match the schema")
         parts: list[KeyPart] = []
         for position, name in enumerate(self.key_names):
             if name not in given:
-                raise invalid(f"One or more parameter values were invalid: Missing the key {name} in the item")
+                raise mismatched(f"One or more parameter values were invalid: Missing the key {name} in the item")
             if given[name].keys() != {self.key_kinds[position]}:
-                raise invalid(
+                raise mismatched(
                     "One or more parameter values were invalid: "
                     f"Type mismatch for key {name} expected: {self.key_kinds[position]} actual: {''.join(given[name])}"
                 )
@@ -326,13 +391,20 @@ class Table:
             index.note(before, item)
 
     def check(self, item: Attributes) -> None:
-        """Check an item, whose key was checked, for this table."""
-        # Only text beyond ASCII is longer than its printed form, so most items need not be measured exactly.
-        if len(repr(item)) * _MOST_BYTES_A_CHARACTER > MAX_ITEM_BYTES and size_of(item) > MAX_ITEM_BYTES:
-            raise invalid("Item size has exceeded the maximum allowed size")
+        """Check an item, whose key and size were checked, for this table."""
         for index in self.indexes.values():
             index.check(item)
         check_vectors(item, self.vector_indexes.values(), self.searched_kinds)
+
+    def check_scalars(self, expressions: Expressions) -> None:
+        """Refuse paths that lead into an attribute of a key, which has no members."""
+        for name in expressions.enters:
+            for of_what, kinds in (("Key", self.key_names), *(("IndexKey", i.kinds) for i in self.indexes.values())):
+                if name in kinds:
+                    raise mismatched(
+                        "Key attributes must be scalars; list random access '[]' and map lookup '.' are not allowed: "
+                        f"{of_what}: {name}"
+                    )
 
     def partition(
         self, pk: KeyPart, at_least: KeyPart | None = None, after: KeyPart | None = None, *, is_forward: bool = True
@@ -343,6 +415,22 @@ class Table:
     def items(self, after: Key | None = None, part: int = 0, parts: int = 1) -> Iterator[Attributes]:
         """All items, or those of a segment, partition by partition, in an order unrelated to their keys."""
         return self._stored.items(after, part, parts)
+
+
+def check_size(item: Attributes, message: str = "Item size has exceeded the maximum allowed size") -> None:
+    """Refuse an item that is too large."""
+    # Only text beyond ASCII is longer than its printed form, so most items need not be measured exactly.
+    if len(repr(item)) * _MOST_BYTES_A_CHARACTER > MAX_ITEM_BYTES and size_of(item) > MAX_ITEM_BYTES:
+        raise invalid(message)
+
+
+def check_attribute_names(item: Attributes) -> None:
+    """Refuse names of attributes that are empty or too long."""
+    for name in item:
+        if not name or len(name.encode()) > MAX_NAME_BYTES:
+            raise invalid(
+                f"One or more parameter values were invalid: an attribute name has 1 to {MAX_NAME_BYTES} bytes"
+            )
 
 
 class _Watch:
@@ -360,16 +448,23 @@ class MemoryTables:
         delay: what delays the changes of their indexes.
     """
 
-    def __init__(self, transactions: Transactions) -> None:
+    def __init__(self, transactions: Transactions, wall_ms: Callable[[], int]) -> None:
         self._tables: dict[str, Table] = {}
         self._watches: list[_Watch] = []
+        self._wall_ms = wall_ms
         self.transactions = transactions
         self.delay = IndexDelay()
 
     def __getitem__(self, name: str) -> Table:
-        if name not in self._tables:
+        """The table of a name or an ARN."""
+        found = self._tables.get(name) or self._tables.get(bare_name(name))
+        if found is None:
             raise Refused("ResourceNotFoundException", f"Requested resource not found: Table: {name} not found")
-        return self._tables[name]
+        return found
+
+    def create(self, parameters: Parameters) -> Table:
+        """Create the table of a CreateTable, whose definition was checked."""
+        return self.add(Table.created(bare_name(parameters["TableName"]), parameters, self._wall_ms()))
 
     def add(self, table: Table) -> Table:
         """Add a new table."""
@@ -379,11 +474,9 @@ class MemoryTables:
         table.watches, table.delay = self._watches, self.delay
         return table
 
-    def remove(self, name: str) -> Table:
+    def remove(self, table: Table) -> None:
         """Delete a table with its items."""
-        table = self[name]
-        del self._tables[name]
-        return table
+        del self._tables[table.name]
 
     def all(self) -> Sequence[Table]:
         """Every one of them."""

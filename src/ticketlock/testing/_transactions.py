@@ -14,8 +14,9 @@ from typing import Any
 
 from ticketlock._expressions._values import size_of
 from ticketlock.testing import _requests
-from ticketlock.testing._refusals import Reason, Refused, cancelled, conflict_reason, error_of, invalid
-from ticketlock.testing._tables import ItemId, MemoryTables, Parameters, Reply, check_size_of_transaction
+from ticketlock.testing._capacity import IN_A_TRANSACTION, Meter, read_units
+from ticketlock.testing._refusals import Mismatched, Reason, Refused, cancelled, conflict_reason, error_of, invalid
+from ticketlock.testing._tables import Change, ItemId, MemoryTables, Parameters, Reply, check_size_of_transaction
 
 _MOST_ACTIONS = 100
 _LONGEST_TOKEN = 36
@@ -111,15 +112,21 @@ def transact_write_items(tables: MemoryTables, parameters: Parameters) -> Transa
     items, token, transactions = _actions(parameters), parameters.get("ClientRequestToken"), tables.transactions
     if token is not None:
         _check_token(token)
-        if transactions.was_applied(token, items):
-            return {}
+        done = transactions.applied(token, items)
+        if done is not None:
+            return _told_again(parameters, done)
     writes = _requests.writes_of_a_transaction(tables, items)
-    _check_distinct([write.item for write in writes])
+    _check_distinct([write.item for write in writes if not isinstance(write, Mismatched)])
     transactions.begins(token, items)
     taken: list[ItemId] = []
     try:
-        plans, reasons = [], []
+        plans: list[_requests.WritePlan] = []
+        reasons: list[Reason | None] = []
         for write in writes:
+            if isinstance(write, Mismatched):
+                reasons.append(_reason_of(write))
+                yield
+                continue
             # If another transaction has reserved the item, nothing else is checked.
             reason: Reason | None = conflict_reason()
             if not transactions.is_at_work(write.item):
@@ -137,13 +144,36 @@ def transact_write_items(tables: MemoryTables, parameters: Parameters) -> Transa
         # Refused or abandoned: the items that it has reserved are free again.
         transactions.note_refusal(token, taken)
         raise
+    named = [(next(iter(action.values()))["TableName"], plan) for action, plan in zip(items, plans, strict=True)]
     while plans:
         yield
         plan = plans.pop(transactions.comes_next(len(plans)))
         plan.carry_out()
         transactions.note_change(plan.item)
-    transactions.note_completion(token)
-    return {}
+    transactions.note_completion(token, [(name, plan.before, plan.after) for name, plan in named])
+    return _told(parameters, named)
+
+
+def _told(parameters: Parameters, named: Sequence[tuple[str, Any]]) -> Reply:
+    """What the reply to a transaction that writes tells of its writes, by the names of their tables."""
+    meter = Meter(parameters, "Write")
+    for name, plan in named:
+        meter.take_write(name, plan.table.indexes.values(), plan.before, plan.after, IN_A_TRANSACTION)
+    collections = _requests.collections_of(parameters, named)
+    return {**meter.of_all(), **({"ItemCollectionMetrics": collections} if collections else {})}
+
+
+def _told_again(parameters: Parameters, changes: Sequence[Change]) -> Reply:
+    """The reply to a repetition, which has only read the items.
+
+    https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html
+    """
+    meter = Meter(parameters, "Read")
+    if meter.counts:
+        for name, before, after in changes:
+            size = max(size_of(before or {}), size_of(after or {}))
+            meter.take(name, IN_A_TRANSACTION * read_units(size, is_consistent=True))
+    return meter.of_all()
 
 
 def transact_get_items(tables: MemoryTables, parameters: Parameters) -> TransactionSteps:
@@ -151,8 +181,11 @@ def transact_get_items(tables: MemoryTables, parameters: Parameters) -> Transact
 
     One step for each item reads it, and then one step for each item checks it again.
     """
-    reads = _requests.reads_of_a_transaction(tables, _actions(parameters))
-    _check_distinct([read.item for read in reads])
+    asked = _requests.reads_of_a_transaction(tables, _actions(parameters))
+    _check_distinct([read.item for read in asked if not isinstance(read, Mismatched)])
+    if any(isinstance(read, Mismatched) for read in asked):
+        raise cancelled([_reason_of(read) if isinstance(read, Mismatched) else {"Code": "None"} for read in asked])
+    reads = [read for read in asked if not isinstance(read, Mismatched)]
     with tables.watched() as changed:
         found, reasons = [], []
         for read in reads:
@@ -169,13 +202,16 @@ def transact_get_items(tables: MemoryTables, parameters: Parameters) -> Transact
             again.append(conflict_reason() if has_met else None)
         _check_reasons(again)
     check_size_of_transaction((item,) for item in found)
-    reply: Reply = {"Responses": [read.reply(item) for read, item in zip(reads, found, strict=True)]}
-    if parameters.get("ReturnConsumedCapacity") == "TOTAL":
-        units = dict.fromkeys((read.table.name for read in reads), 0.0)
-        for read, item in zip(reads, found, strict=True):
-            units[read.table.name] += 2 * _requests.read_units(size_of(item or {}), is_consistent=True)
-        reply["ConsumedCapacity"] = [{"TableName": name, "CapacityUnits": told} for name, told in units.items()]
-    return reply
+    meter = Meter(parameters, "Read")
+    if meter.counts:
+        for action, item in zip(parameters["TransactItems"], found, strict=True):
+            units = IN_A_TRANSACTION * read_units(size_of(item or {}), is_consistent=True)
+            meter.take(action["Get"]["TableName"], units)
+    return {"Responses": [read.reply(item) for read, item in zip(reads, found, strict=True)], **meter.of_all()}
+
+
+def _reason_of(why: Mismatched) -> Reason:
+    return {"Code": "ValidationError", "Message": why.message}
 
 
 def _actions(parameters: Parameters) -> Sequence[Any]:
