@@ -209,10 +209,15 @@ class InvalidUnitRequest(UnitError, ValueError):
         value: its value, shortened.
         allowed: the values that are allowed, or what to do.
         problems: a sentence for each: a constructor tells of all its arguments at once.
+        is_of_units: whether only units refuse it: DynamoDB would not.
     """
 
-    def __init__(self, field: str, value: object, allowed: str, reason: str = "") -> None:
+    is_of_units = False
+
+    def __init__(self, field: str, value: object, allowed: str, reason: str = "", *, is_of_units: bool = False) -> None:
         self.field, self.value, self.allowed = field, shown(value), allowed
+        if is_of_units:
+            self.is_of_units = True
         given = f"{field} is {self.value}"
         self.problems: tuple[str, ...] = (f"{f'{reason} ({given})' if reason else given}; allowed: {allowed}",)
         super().__init__(*self.problems)

@@ -163,6 +163,7 @@ class Plan:
         looks_at: the top-level attributes, or their ``#names``, that its condition and its update name.
         touches: those that its update changes, in its order.
         filters_by: those that its filter names.
+        projects: those that its projection names.
     """
 
     checks: tuple[Check, ...]
@@ -174,6 +175,7 @@ class Plan:
     looks_at: tuple[str, ...] = ()
     touches: tuple[str, ...] = ()
     filters_by: tuple[str, ...] = ()
+    projects: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=1_024)
@@ -200,6 +202,7 @@ def planned(
         looks_at=_tops(path for kind in _LOOK_AT for path in paths.get(kind, ())),
         touches=() if update is None else _tops(update.paths),
         filters_by=_tops(paths.get("FilterExpression", ())),
+        projects=_tops(paths.get("ProjectionExpression", ())),
     )
 
 
@@ -334,6 +337,11 @@ class Expressions:
     def filters_by(self) -> list[str]:
         """The top-level attributes that its filter names, each once, sorted."""
         return sorted(self._attributes(self._plan.filters_by))
+
+    @property
+    def projects(self) -> list[str]:
+        """The top-level attributes that its projection names, each once, sorted."""
+        return sorted(self._attributes(self._plan.projects))
 
     def _attributes(self, tops: tuple[str, ...]) -> dict[str, None]:
         return dict.fromkeys(map(self._names.get, tops, tops))

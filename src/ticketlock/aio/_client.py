@@ -33,7 +33,7 @@ from ticketlock.wire._actions import Item, briefly
 from ticketlock.wire._async_performer import AsyncHeartbeat
 from ticketlock.wire._driver import Clocks, SystemClocks
 from ticketlock.wire._heartbeat import Due
-from ticketlock.wire._sdk import check_is_client, check_kind, needs_a_region
+from ticketlock.wire._sdk import check_kind, check_takes_stored_values, needs_a_region
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -84,7 +84,7 @@ class LockClient:
             on_wait=on_wait,
         )
         if client is not None:
-            refusals.of(check_is_client, client, is_awaited=True)
+            refusals.of(check_takes_stored_values, client, is_awaited=True)
         refusals.of(check_kind, step_functions, "stepfunctions", is_awaited=True)
         refusals.raise_all()
         self._table = LockTable(table_name, step_functions, self._clocks)

@@ -218,7 +218,7 @@ class UnitState:
             self.check_open()
             self._has_refused = True
             allowed = "a unit for one thread or task at a time: one of its methods is under way, await that first"
-            raise InvalidUnitRequest("unit", self._unit, allowed)
+            raise InvalidUnitRequest("unit", self._unit, allowed, is_of_units=True)
         try:
             self.check_open()
         except BaseException:

@@ -134,7 +134,8 @@ class Unit(UnitFace):
             key_condition: an equation of the partition key, and at most one condition on the sort key: text, or made
                 with ``boto3.dynamodb.conditions.Key``. Of an index whose keys have several attributes: an equation of
                 each of the partition key, and conditions on the first ones of the sort key, equations but for the last.
-            filter: which of them are returned: text, or made with ``boto3.dynamodb.conditions.Attr``.
+            filter: which of them are returned: text, or made with ``boto3.dynamodb.conditions.Attr``. It names no key,
+                and only what the index has.
             values, names: what the placeholders of the expressions stand for.
             index: the name of a secondary index. Its items are eventually consistent, at ``COMMITTED`` at most, and the
                 commit does not check them: a unit whose level is ``SERIALIZABLE`` reads an index at ``COMMITTED``.

@@ -118,7 +118,7 @@ class Units:
 
     Args:
         table_name: the units table, as ``create_units_table`` creates it.
-        client: a DynamoDB client of your own, with ``config=ticketlock.client_config()``.
+        client: a DynamoDB client of your own, with ``config=ticketlock.client_config()``; not that of a resource.
         prefix: how the attributes begin that units add to your items: 1 to 16 bytes, without ``.[]``; not
             the beginning of ``unit``, ``row`` or ``format``.
         timeout: how long a unit waits for older units that block it, all waits together, in seconds.
