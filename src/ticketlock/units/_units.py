@@ -549,7 +549,10 @@ class Units:
         return self._performer.perform_steps(repair(own, self._records, marks, write=write, lost_records=lost_records))
 
     def close(self) -> None:
-        """Wait until the units that were committed with ``finish_behind`` are finished. More units may follow."""
+        """Wait until the units that were committed before with ``finish_behind`` are finished. More units may follow.
+
+        A signal handler may call it at any time. Where no thread finishes them, they are finished here.
+        """
         self._behind.wait()
 
     def __enter__(self) -> Self:
