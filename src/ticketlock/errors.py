@@ -229,14 +229,25 @@ class ConditionFailed(UnitError):
     Attributes:
         table: the name of the item's table.
         key: the item's key, in Python values.
+        item: the item as the unit has it, in Python values; None if there is none.
         at: of a call for many items, its position among them; None of any other statement.
     """
 
-    def __init__(self, table: str, key: collections.abc.Mapping[str, object], condition: str) -> None:
+    def __init__(
+        self,
+        table: str,
+        key: collections.abc.Mapping[str, object],
+        condition: str,
+        item: collections.abc.Mapping[str, object] | None = None,
+        looks_at: collections.abc.Iterable[str] = (),
+    ) -> None:
         self.at: int | None = None
         self.table = table
         self.key = dict(key)
-        super().__init__(f"the condition {condition!r} does not hold for {_named(table, key)}")
+        self.item = None if item is None else dict(item)
+        found = [f"{name}={shown(self.item[name])}" for name in looks_at if self.item is not None and name in self.item]
+        told = "which does not exist" if item is None else f"which has {', '.join(found) or 'no such attribute'}"
+        super().__init__(f"the condition {condition!r} does not hold for {_named(table, key)}, {told}")
 
 
 class UnitConflict(UnitError):

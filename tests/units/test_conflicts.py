@@ -197,6 +197,8 @@ def test_a_blind_update_whose_condition_does_not_hold_fails_and_cannot_be_left_b
     with pytest.raises(ConditionFailed) as refused:
         unit.commit()
     assert (refused.value.table, refused.value.key) == (ann.accounts.name, account)
+    assert refused.value.item == {**account, "balance": 100}
+    assert "'balance >= 500'" in str(refused.value)
     assert (books.balance(account), books.balance(other)) == (100, 50)
 
 

@@ -18,7 +18,7 @@ from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units._marks import Marks
 from ticketlock.units._reading import SERIALIZABLE, UNCOMMITTED, Isolation, Reader, Wanted, image_of
 from ticketlock.units._tables import UnitTable
-from ticketlock.units._values import PYTHON, REFUSED, Phrase, expressions_in, refused
+from ticketlock.units._values import PYTHON, REFUSED, Phrase, check_apart, expressions_in, refused
 from ticketlock.units._work import ItemState, Work
 from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import MOST_TOGETHER, Query
@@ -90,11 +90,15 @@ class QueryRequest:
     forward: Any = True
 
     def arguments(self) -> QueryArguments:
+        key_condition = PYTHON.condition(self.key_condition, "key_condition", of_keys=True)
+        filter_by = PYTHON.condition(self.filter, "filter")
+        values, names = PYTHON.values(self.values), PYTHON.names(self.names)
+        check_apart(names, values, key_condition, filter_by)
         return QueryArguments(
-            key_condition=PYTHON.condition(self.key_condition, "key_condition", of_keys=True),
-            filter=PYTHON.condition(self.filter, "filter"),
-            values=PYTHON.values(self.values),
-            names=PYTHON.names(self.names),
+            key_condition=key_condition,
+            filter=filter_by,
+            values=values,
+            names=names,
             index=self.index,
             after=None if self.after is None else PYTHON.item("after", self.after),
             is_forward=self.forward,
