@@ -345,6 +345,34 @@ def test_a_block_in_which_the_conflict_of_a_statement_was_caught_does_not_end_as
     assert (books.balance(account), books.balance(other)) == (55, 50)
 
 
+def test_a_block_in_which_the_conflict_of_its_commit_was_caught_does_not_end_as_if_it_were_committed(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
+    def work() -> None:
+        with ann.begin() as unit:
+            unit.update(ann.accounts, account, ADD, TEN)
+            ben.changes(account, 55)
+            with pytest.raises(UnitConflict):
+                unit.commit()
+
+    with pytest.raises(UnitFinished, match=r"a conflict.* was caught in the block: catch it around the block"):
+        work()
+    assert books.balance(account) == 55
+
+
+def test_statements_before_a_condition_that_was_caught_are_committed_unless_the_unit_is_rolled_back(
+    books: Books, ann: Party, account: Key, other: Key
+) -> None:
+    for is_rolled_back, balance in ((True, 50), (False, 60)):
+        with ann.begin() as unit:
+            unit.update(ann.accounts, other, ADD, TEN)
+            with pytest.raises(ConditionFailed):
+                unit.update(ann.accounts, account, TAKE, {":n": 500}, condition="balance >= :n")
+            if is_rolled_back:
+                unit.rollback()
+        assert (books.balance(account), books.balance(other)) == (100, balance)
+
+
 @pytest.mark.parametrize(("own", "level"), [(SERIALIZABLE, COMMITTED), (COMMITTED, SERIALIZABLE)], ids=repr)
 def test_the_level_of_a_read_and_not_that_of_its_unit_decides_whether_a_change_conflicts(
     books: Books, ann: Party, ben: Party, account: Key, other: Key, own: Isolation, level: Isolation

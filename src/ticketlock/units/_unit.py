@@ -1,5 +1,6 @@
 """A unit of work for threads."""
 
+import logging
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -20,6 +21,8 @@ from ticketlock.wire._requests import ForkingSteps
 
 PerformSteps = Callable[[ForkingSteps[Any]], Any]
 
+_log = logging.getLogger("ticketlock")
+
 
 class UnitFace:
     """A unit of one of the two faces."""
@@ -34,13 +37,13 @@ class UnitFace:
 
     def __del__(self) -> None:
         if self._unit_of_work.is_waiting_for_its_end:
-            warnings.warn(
+            told = (
                 f"the unit {self.id} was never ended, and has written nothing: use it in `with`, or call `commit` or "
-                "`rollback`",
-                ResourceWarning,
-                stacklevel=2,
-                source=self,
+                "`rollback`"
             )
+            # Python shows no such warning to a plain program.
+            _log.warning(told)
+            warnings.warn(told, ResourceWarning, stacklevel=2, source=self)
 
 
 class Unit(UnitFace):
@@ -379,8 +382,7 @@ class Unit(UnitFace):
                 was written.
             InvalidUnitRequest: its step was saved before: end it with ``save``; the unit may continue.
             UnitFinished: it was rolled back before, or an interrupt has left its outcome unknown. Also raised by the
-                end of the block if an interrupt or a statement's ``UnitConflict`` had ended the unit and was caught
-                inside.
+                end of the block if an interrupt or a ``UnitConflict`` had ended the unit and was caught inside.
             OutcomeUnknown: no answer came; it may or may not be committed. For a unit with a name, ``Units.outcome``
                 returns which.
             TableError: nothing was written.
