@@ -24,7 +24,7 @@ _STORED = Path(__file__).parents[2] / "tests/units/golden"
 _READ = "read the items"
 _AGAIN = "run it again"
 _WHAT_TO_DO = {
-    "ConditionFailed": "you decide: the unit may continue. If a blind update's commit raises it, the unit is over",
+    "ConditionFailed": "you decide by its `item`: the unit may continue, unless a commit has raised it",
     "UnitConflict": f"{_AGAIN}; see `keys`",
     "UnitContended": _AGAIN,
     "UnitRolledBack": f"{_AGAIN}; see `by`",

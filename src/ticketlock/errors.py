@@ -222,10 +222,15 @@ class InvalidUnitRequest(UnitError, ValueError):
         value: its value, shortened.
         allowed: the values that are allowed, or what to do.
         problems: a sentence for each: a constructor tells of all its arguments at once.
+        is_of_units: whether only units refuse it: DynamoDB would not.
     """
 
-    def __init__(self, field: str, value: object, allowed: str, reason: str = "") -> None:
+    is_of_units = False
+
+    def __init__(self, field: str, value: object, allowed: str, reason: str = "", *, is_of_units: bool = False) -> None:
         self.field, self.value, self.allowed = field, shown(value), allowed
+        if is_of_units:
+            self.is_of_units = True
         given = f"{field} is {self.value}"
         self.problems: tuple[str, ...] = (f"{f'{reason} ({given})' if reason else given}; allowed: {allowed}",)
         super().__init__(*self.problems)
@@ -237,14 +242,25 @@ class ConditionFailed(UnitError):
     Attributes:
         table: the name of the item's table.
         key: the item's key, in Python values.
+        item: the item as the unit has it, in Python values; None if there is none.
         at: of a call for many items, its position among them; None of any other statement.
     """
 
-    def __init__(self, table: str, key: collections.abc.Mapping[str, object], condition: str) -> None:
+    def __init__(
+        self,
+        table: str,
+        key: collections.abc.Mapping[str, object],
+        condition: str,
+        item: collections.abc.Mapping[str, object] | None = None,
+        looks_at: collections.abc.Iterable[str] = (),
+    ) -> None:
         self.at: int | None = None
         self.table = table
         self.key = dict(key)
-        super().__init__(f"the condition {condition!r} does not hold for {_named(table, key)}")
+        self.item = None if item is None else dict(item)
+        found = [f"{name}={shown(self.item[name])}" for name in looks_at if self.item is not None and name in self.item]
+        told = "which does not exist" if item is None else f"which has {', '.join(found) or 'no such attribute'}"
+        super().__init__(f"the condition {condition!r} does not hold for {_named(table, key)}, {told}")
 
 
 class UnitConflict(UnitError):

@@ -7,9 +7,11 @@ from typing import Any
 import boto3
 import pytest
 from aiobotocore.session import get_session
+from boto3.dynamodb.transform import DynamoDBHighLevelResource
+from boto3.resources.base import ResourceMeta, ServiceResource
 from kit.awaited import Awaited
 
-from ticketlock import InvalidLockRequest, LockClient, LockTable, aio, create_table
+from ticketlock import InvalidLockRequest, LockClient, LockTable, aio, client_config, create_table
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 from ticketlock.units import Units, create_units_table
@@ -80,6 +82,28 @@ def test_a_blocking_client_is_refused_where_tasks_would_use_it_before_it_is_open
     ) as told:
         use("locks", client=blocking[kind])
     assert type(blocking[kind]).__name__ in str(told.value)
+
+
+@pytest.mark.parametrize("use", [LockClient, LockTable, Units])
+def test_the_client_of_a_resource_is_refused_for_its_calls_take_python_values(use: Callable[..., object]) -> None:
+    resource: Any = boto3.resource("dynamodb", config=client_config())
+    for client in (resource.meta.client, resource.Table("locks").meta.client):
+        with pytest.raises(
+            REFUSED, match=r"client is .*resource\.meta\.client.*; allowed: .*boto3\.client\('dynamodb'\)"
+        ):
+            use("locks", client=client)
+
+
+@pytest.mark.parametrize("use", OF_TASKS)
+def test_the_client_of_a_resource_for_tasks_is_refused_too(use: Callable[..., object], awaited: dict[str, Any]) -> None:
+    class Resource(DynamoDBHighLevelResource, ServiceResource):
+        """As aioboto3 makes them: boto3's own, over a client of aiobotocore."""
+
+        meta = ResourceMeta("dynamodb")
+
+    Resource(client=awaited["aiobotocore"])
+    with pytest.raises(REFUSED, match=r"client is .*resource\.meta\.client.*; allowed: .*aiobotocore"):
+        use("locks", client=awaited["aiobotocore"])
 
 
 def test_a_coroutine_is_no_client() -> None:

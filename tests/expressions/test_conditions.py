@@ -103,6 +103,9 @@ CONDITIONS: list[tuple[str, Any, bool]] = [
 
 # moto or ministack answers otherwise to these, so only the evaluator is asked.
 ANSWERED_OTHERWISE: list[tuple[str, Any, bool]] = [
+    ("attribute_type(:v, :v)", "S", True),
+    ("attribute_type(:v, :v)", "N", False),
+    ("attribute_type(size(txt), :v)", "N", True),
     ("size(:v) = two", "ab", True),
     ("contains(octets, :v)", b"\x02\x03", True),
     ("begins_with(:v, txt)", "hello, you", True),

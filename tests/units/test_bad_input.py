@@ -81,7 +81,7 @@ BAD: dict[str, tuple[str, Use]] = {
     ),
     "a condition that is no text": ("condition", lambda ann, unit, key: unit.delete(ann.accounts, key, condition=5)),
     "a float in a condition": (
-        "condition.:tlu_v0",
+        "condition",
         lambda ann, unit, key: unit.delete(ann.accounts, key, condition=Attr("balance").gte(1.5)),
     ),
     "a condition on our version": (

@@ -197,6 +197,8 @@ def test_a_blind_update_whose_condition_does_not_hold_fails_and_cannot_be_left_b
     with pytest.raises(ConditionFailed) as refused:
         unit.commit()
     assert (refused.value.table, refused.value.key) == (ann.accounts.name, account)
+    assert refused.value.item == {**account, "balance": 100}
+    assert "'balance >= 500'" in str(refused.value)
     assert (books.balance(account), books.balance(other)) == (100, 50)
 
 
@@ -341,6 +343,34 @@ def test_a_block_in_which_the_conflict_of_a_statement_was_caught_does_not_end_as
     with pytest.raises(UnitFinished, match="a conflict"):
         work()
     assert (books.balance(account), books.balance(other)) == (55, 50)
+
+
+def test_a_block_in_which_the_conflict_of_its_commit_was_caught_does_not_end_as_if_it_were_committed(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
+    def work() -> None:
+        with ann.begin() as unit:
+            unit.update(ann.accounts, account, ADD, TEN)
+            ben.changes(account, 55)
+            with pytest.raises(UnitConflict):
+                unit.commit()
+
+    with pytest.raises(UnitFinished, match=r"a conflict.* was caught in the block: catch it around the block"):
+        work()
+    assert books.balance(account) == 55
+
+
+def test_statements_before_a_condition_that_was_caught_are_committed_unless_the_unit_is_rolled_back(
+    books: Books, ann: Party, account: Key, other: Key
+) -> None:
+    for is_rolled_back, balance in ((True, 50), (False, 60)):
+        with ann.begin() as unit:
+            unit.update(ann.accounts, other, ADD, TEN)
+            with pytest.raises(ConditionFailed):
+                unit.update(ann.accounts, account, TAKE, {":n": 500}, condition="balance >= :n")
+            if is_rolled_back:
+                unit.rollback()
+        assert (books.balance(account), books.balance(other)) == (100, balance)
 
 
 @pytest.mark.parametrize(("own", "level"), [(SERIALIZABLE, COMMITTED), (COMMITTED, SERIALIZABLE)], ids=repr)

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ from kit.units import Books, Key, Party, in_memory, some_account
 from units.conftest import STATEMENTS
 
 from ticketlock import aio
-from ticketlock.errors import UnitConflict, UnitFinished
+from ticketlock.errors import UnitFinished
 from ticketlock.units import READ_LOCK, SERIALIZABLE, Isolation, Unit, Units
 from ticketlock.units._unit_of_work import UnitOfWork
 
@@ -61,17 +62,6 @@ def test_a_unit_that_is_rolled_back_writes_nothing_and_its_end_sends_nothing(
 
     assert ann.sends(ends) == []
     assert books.everything() == before
-
-
-def test_a_block_ends_silently_after_the_conflict_of_a_commit_in_it_was_caught(
-    books: Books, ann: Party, ben: Party, account: Key
-) -> None:
-    with ann.begin() as unit:
-        unit.update(ann.accounts, account, TAKE, TEN)
-        ben.changes(account, 1)
-        with pytest.raises(UnitConflict):
-            unit.commit()
-    assert books.balance(account) == 1
 
 
 @pytest.mark.parametrize(
@@ -160,9 +150,13 @@ def test_read_locks_that_refer_to_their_unit_are_caught(kind: str, monkeypatch: 
 
 
 @KINDS
-def test_a_unit_that_is_dropped_warns_if_it_would_have_written(kind: str) -> None:
-    with pytest.warns(ResourceWarning, match=r"^the unit \w+ was never ended, and has written nothing: use it in"):
+def test_a_unit_that_is_dropped_warns_if_it_would_have_written_and_logs_what_plain_programs_do_not_show(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = r"^the unit \w+ was never ended, and has written nothing: use it in"
+    with pytest.warns(ResourceWarning, match=told):
         seen_of_a_dropped(kind, SERIALIZABLE, lambda _: lambda: None)
+    assert [record.levelname for record in caplog.records if re.match(told, record.message)] == ["WARNING"]
 
 
 @pytest.mark.filterwarnings("error::ResourceWarning")

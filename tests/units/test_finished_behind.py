@@ -2,18 +2,20 @@
 
 import asyncio
 import logging
+import os
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Any
 
 import pytest
 from kit.engines import Engine, engine_named, first_on
 from kit.opcodes import AtOpcode
-from kit.units import Books, Key, some_account
+from kit.units import Books, Interrupt, Key, some_account
 from units.conftest import PATIENCE_S
 
 from ticketlock import InvalidUnitRequest, aio
@@ -114,8 +116,8 @@ def test_an_item_that_dynamodb_refuses_behind_the_caller_is_logged(
 ) -> None:
     key = books.account(100)
     units = Units(books.tables["units"], client=gate.client, finish_behind=True)
-    set_by_marks(units, books, [key], 7)
     gate.client.meta.events.register("before-parameter-build.dynamodb.UpdateItem", _made_invalid)
+    set_by_marks(units, books, [key], 7)
     gate.opens()
     units.close()
     assert [(record.levelno, "a committed unit is not finished" in record.message) for record in caplog.records] == [
@@ -126,7 +128,8 @@ def test_an_item_that_dynamodb_refuses_behind_the_caller_is_logged(
 
 
 def _made_invalid(params: dict[str, Any], **_: Any) -> None:
-    params["UpdateExpression"] = "SET"
+    if "REMOVE #mark" in params["UpdateExpression"]:
+        params["UpdateExpression"] = "SET"
 
 
 PROGRAM = """
@@ -234,31 +237,250 @@ def test_an_insert_and_a_delete_are_finished_behind_too(books: Books, *, togethe
     assert books.marks([there, new]) == 0
 
 
-def test_a_signal_handler_may_hand_over_a_unit_at_any_opcode_at_which_another_one_is_handed_over() -> None:
-    finished = list[str]()
+IN_MEMORY = pytest.mark.parametrize("units_engine", ["memory"], indirect=True)
 
-    def steps(name: str) -> ForkingSteps[None]:
+
+class Finished:
+    """Units that are handed over, by their names, and what becomes of them."""
+
+    def __init__(self, perform: Callable[[ForkingSteps[None]], object] = list) -> None:
+        self.behind = BehindThreads(perform)
+        self.handed_over, self.finished = list[str](), list[str]()
+
+    def hand_over(self, name: str, do: Callable[[], object] = lambda: None) -> bool:
+        """Hand over a unit; ``do`` is done when it is finished. Whether it was taken."""
+        is_taken = self.behind(self._steps(name, do))
+        if is_taken:
+            self.handed_over.append(name)
+        return is_taken
+
+    def _steps(self, name: str, do: Callable[[], object]) -> ForkingSteps[None]:
         yield from ()
-        finished.append(name)
+        do()
+        self.finished.append(name)
 
-    def hand_over_both(opcode: int) -> bool:
-        behind, taken = BehindThreads(list[object]), list[str]()
 
-        def hand_over(name: str) -> None:
-            if behind(steps(name)):
-                taken.append(name)
-
-        with AtOpcode(opcode, lambda: hand_over("the handler's"), ("units/_behind.py",)) as within:
-            hand_over("the caller's")
-        behind.wait()
-        assert sorted(finished) == sorted(taken)
-        assert "the caller's" in taken
-        finished.clear()
-        return within.passed >= opcode
-
-    def at_each_opcode() -> None:
-        assert next(at for at in count(1) if not hand_over_both(at)) > 1
-
+def in_a_thread(work: Callable[[], object]) -> None:
+    """Work that must not hang, in a thread that can be traced."""
     pool = ThreadPoolExecutor(1)
-    pool.submit(at_each_opcode).result(PATIENCE_S)
-    pool.shutdown()
+    try:
+        pool.submit(work).result(PATIENCE_S)
+    finally:
+        pool.shutdown(wait=False)
+
+
+def hands_over(made: Finished) -> None:
+    made.hand_over("the caller's")
+
+
+def closes(made: Finished) -> None:
+    made.hand_over("the caller's")
+    made.behind.wait()
+
+
+def closes_after_a_thread_that_died(made: Finished) -> None:
+    with dying_threads():
+        made.hand_over("the caller's")
+    made.behind.wait()
+
+
+@contextmanager
+def dying_threads() -> Iterator[None]:
+    """Each thread that begins here is killed before it does anything."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(threading.Thread, "run", lambda _: None)
+        yield
+
+
+DOES = pytest.mark.parametrize("does", [hands_over, closes, closes_after_a_thread_that_died])
+
+
+def at_each_opcode(does: Callable[[Finished], None], do: Callable[[Finished], object], *, left: int) -> None:
+    """Do something at each opcode of a call; then units must be finished, once, and there must be room for others.
+
+    Args:
+        left: how many may be left to the next sweep.
+    """
+
+    def is_beyond(opcode: int) -> bool:
+        made = Finished()
+        with suppress(Interrupt), AtOpcode(opcode, lambda: do(made), ("units/_behind.py",)) as within:
+            does(made)
+        made.behind.wait()
+        assert len(set(made.handed_over) - set(made.finished)) <= left
+        assert len(made.finished) == len(set(made.finished))
+        with dying_threads():
+            assert [made.hand_over(str(number)) for number in range(MOST_BEHIND + 1)] == [True] * MOST_BEHIND + [False]
+        made.behind.wait()
+        return within.passed < opcode
+
+    def each() -> None:
+        assert next(at for at in count(1) if is_beyond(at)) > 1
+
+    in_a_thread(each)
+
+
+@DOES
+@pytest.mark.parametrize("closes", [False, True], ids=["", "and close"])
+def test_a_signal_handler_may_hand_over_a_unit_and_close_at_any_opcode(
+    does: Callable[[Finished], None], *, closes: bool
+) -> None:
+    def handle(made: Finished) -> None:
+        made.hand_over("the handler's")
+        if closes:
+            made.behind.wait()
+
+    at_each_opcode(does, handle, left=0)
+
+
+@DOES
+def test_a_signal_handler_may_raise_at_any_opcode_and_interrupts_the_finishing_of_one_unit_at_most(
+    does: Callable[[Finished], None],
+) -> None:
+    def handle(_: Finished) -> None:
+        raise Interrupt
+
+    at_each_opcode(does, handle, left=1)
+
+
+class Stop(BaseException):
+    """What ends a thread."""
+
+
+@pytest.mark.parametrize("error", [SystemExit, Stop, ValueError, MemoryError])
+def test_units_are_finished_after_one_whose_finishing_was_stopped(error: type[BaseException]) -> None:
+    made, gate = Finished(), threading.Event()
+
+    def stop() -> None:
+        gate.wait(PATIENCE_S)
+        raise error
+
+    made.hand_over("stopped", stop)
+    made.hand_over("after it")
+    gate.set()
+    in_a_thread(made.behind.wait)
+    made.hand_over("later")
+    in_a_thread(made.behind.wait)
+    assert made.finished == ["after it", "later"]
+
+
+def test_close_finishes_what_a_thread_has_left_that_has_died() -> None:
+    made = Finished()
+    with dying_threads():
+        made.hand_over("left")
+    in_a_thread(made.behind.wait)
+    assert made.finished == ["left"]
+
+
+def test_close_returns_although_others_go_on_to_commit() -> None:
+    made, has_closed = Finished(), threading.Event()
+
+    def another() -> None:
+        # There is always a unit under way.
+        if not has_closed.is_set():
+            made.hand_over(f"another after {len(made.finished)}", another)
+
+    made.hand_over("before", another)
+    try:
+        in_a_thread(made.behind.wait)
+        assert "before" in made.finished
+    finally:
+        has_closed.set()
+    in_a_thread(made.behind.wait)
+
+
+def test_what_finishes_a_unit_may_close_and_does_not_wait_for_itself() -> None:
+    """As a handler of log records may."""
+    made = Finished()
+    made.hand_over("the first", made.behind.wait)
+    made.hand_over("the second")
+    in_a_thread(made.behind.wait)
+    assert made.finished == ["the first", "the second"]
+
+
+@pytest.fixture
+def no_threads() -> Iterator[None]:
+    """From now on no thread can be started, as beyond a container's limit: no stack is that large."""
+    before = threading.stack_size(2**46)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        threading.Thread(target=int).start()
+    yield
+    threading.stack_size(before)
+
+
+@IN_MEMORY
+@pytest.mark.usefixtures("no_threads")
+@pytest.mark.parametrize("behind", [True, False], ids=["behind", "in front"])
+@pytest.mark.parametrize("together", [True, False], ids=["together", "one by one"])
+def test_without_threads_a_unit_is_committed_and_finished_by_its_caller(
+    books: Books, *, behind: bool, together: bool
+) -> None:
+    keys = [books.account(100) for _ in range(5)]
+    units = Units(books.tables["units"], client=books.engine.client(), finish_behind=behind, mark_together=together)
+    set_by_marks(units, books, keys, 7)
+    assert [books.balance(key) for key in keys] == [7] * 5
+    assert books.marks(keys) == 0
+    units.close()
+
+
+@IN_MEMORY
+def test_a_forked_child_waits_for_no_unit_of_its_parent(books: Books, gate: Gate) -> None:
+    key = books.account(100)
+    units = Units(books.tables["units"], client=gate.client, finish_behind=True)
+    set_by_marks(units, books, [key], 7)
+    child = os.fork()
+    if child == 0:
+        try:
+            units.close()
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    gate.opens()
+    units.close()
+    assert books.balance(key) == 7
+
+
+AT_EXIT = """
+import atexit, sys, threading
+from ticketlock.testing import MemoryDynamoDB
+from ticketlock.units import Units, create_units_table
+
+memory = MemoryDynamoDB(lock_table=None)
+create_units_table("units", client=memory.client)
+memory.create_table(
+    TableName="accounts",
+    BillingMode="PAY_PER_REQUEST",
+    AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+    KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+)
+units = Units("units", client=memory.client, finish_behind=True)
+accounts = units.table("accounts")
+
+def show():
+    print(sum("_tluVersion" in item for item in memory.items("accounts")), flush=True)
+
+def commit():
+    for number in range(20):
+        with units.begin(engine="marked") as unit:
+            unit.put_all(accounts, [{"id": f"{number}-{each}"} for each in range(5)])
+
+def commit_late():
+    # The main thread has ended, and waits for this one.
+    threading.main_thread().join()
+    commit()
+
+# The last one that is registered is called first.
+atexit.register(show)
+{then}
+"""
+
+
+@pytest.mark.parametrize(
+    "then",
+    ["atexit.register(commit)", "threading.Thread(target=commit_late).start()", "commit()"],
+    ids=["at exit", "while the program ends", "before"],
+)
+def test_what_is_committed_while_a_program_ends_is_finished(then: str) -> None:
+    program = [sys.executable, "-c", AT_EXIT.replace("{then}", then)]
+    ended = subprocess.run(program, check=True, timeout=PATIENCE_S, capture_output=True, text=True)
+    assert (ended.stdout, ended.stderr) == ("100\n", "")

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -215,6 +216,149 @@ def test_a_local_index_is_read_as_its_table(books: Books, ann: Party, level: Any
         ann.line.sent.clear()
         assert numbers(unit.query(table, Key("pk").eq("o"), index="by-rank", isolation=level)) == [1, 3, 2]
         assert [sent.parameters["ConsistentRead"] for sent in ann.line.sent] == [consistent]
+
+
+# What an index does not have.
+
+BY_KEYS = [
+    index("keys-by-rank", {"pk": "HASH", "rank": "RANGE"}, ProjectionType="KEYS_ONLY"),
+    index("amounts-by-rank", {"pk": "HASH", "rank": "RANGE"}, ProjectionType="INCLUDE", NonKeyAttributes=["amount"]),
+]
+OF_RANK = {"#pk": "pk"}, {":o": {"S": "o"}}
+
+
+@pytest.fixture
+def ranked(books: Books, ann: Party) -> Iterator[UnitTable]:
+    """Five items of one partition, at the ranks 10 to 50, whose local indexes have little of them."""
+    with table_of(books, KEYS, {"rank": "N"}, LocalSecondaryIndexes=BY_KEYS) as name:
+        table = ann.units.table(name)
+        for number in range(1, 6):
+            stored = dumped({**item(number, text={"long": "l"}), VERSION: new_version()})
+            books.plain_client.put_item(TableName=name, Item=stored)
+        ann.line.sent.clear()
+        yield table
+
+
+def through(unit: Any, table: UnitTable, name: str, **more: Any) -> dict[str, Any]:
+    """A page of a local index."""
+    names, values = OF_RANK
+    given = {"TableName": table.name, "IndexName": name, "KeyConditionExpression": "#pk = :o"}
+    placeholders = {
+        "ExpressionAttributeNames": {**names, **more.pop("names", {})},
+        "ExpressionAttributeValues": {**values, **more.pop("values", {})},
+    }
+    reply: dict[str, Any] = unit.client.query(**given, **placeholders, **more)
+    return reply
+
+
+@INDEXING_FIRST
+@pytest.mark.parametrize("level", [UNCOMMITTED, COMMITTED, SERIALIZABLE], ids=repr)
+@pytest.mark.parametrize("name", ["keys-by-rank", "amounts-by-rank"])
+def test_a_low_level_query_reads_what_a_local_index_does_not_have_from_the_table(
+    ann: Party, ranked: UnitTable, name: str, level: Isolation
+) -> None:
+    unit = ann.begin(isolation=level)
+    unit.update(ranked, key(1), "SET amount = :n", {":n": 7})
+    unit.update(ranked, key(2), "SET #r = :r", {":r": 60}, {"#r": "rank"})
+    found = through(unit, ranked, name, ProjectionExpression="amount, #t.#l", names={"#t": "text", "#l": "long"})[
+        "Items"
+    ]
+    assert found == [dumped({"amount": 7 if number == 1 else 1, "text": {"long": "l"}}) for number in (1, 3, 4, 5, 2)]
+    whole = through(unit, ranked, name, Select="ALL_ATTRIBUTES")["Items"]
+    assert whole == [
+        dumped(each) for each in unit.get_all([(ranked, key(number)) for number in (1, 3, 4, 5, 2)]) if each
+    ]
+    assert through(unit, ranked, name, Select="ALL_PROJECTED_ATTRIBUTES")["Items"][1].keys() < whole[1].keys()
+
+
+@INDEXING_FIRST
+def test_a_local_index_that_has_all_that_is_asked_for_is_all_that_is_read(ann: Party, ranked: UnitTable) -> None:
+    unit = ann.begin()
+    asked: dict[str, Any] = {"ProjectionExpression": "amount, sk"}
+    assert ann.sends(lambda: through(unit, ranked, "amounts-by-rank", **asked)) == ["Query"]
+    assert ann.sends(lambda: through(unit, ranked, "keys-by-rank", Limit=1, **asked)) == ["Query", "GetItem"]
+    assert ann.sends(lambda: through(unit, ranked, "keys-by-rank", **asked)) == ["Query", "BatchGetItem"]
+
+
+@INDEXING_FIRST
+@THREADS_ONLY
+def test_an_item_that_moves_in_a_local_index_while_it_is_read_is_left_out_of_the_page(
+    books: Books, ann: Party, ranked: UnitTable
+) -> None:
+    def move() -> None:
+        stored = dumped({**item(1, rank=40), VERSION: new_version()})
+        books.plain_client.put_item(TableName=ranked.name, Item=stored)
+
+    ann.line.between["BatchGetItem"] = move
+    pages, more = list[list[int]](), dict[str, Any]()
+    while not pages or more:
+        page = through(ann.begin(), ranked, "keys-by-rank", ProjectionExpression="amount, sk", Limit=2, **more)
+        pages.append([int(each["sk"]["N"]) for each in page["Items"]])
+        more = {"ExclusiveStartKey": page["LastEvaluatedKey"]} if "LastEvaluatedKey" in page else {}
+    assert list(chain.from_iterable(pages)) == [2, 3, 1, 4, 5]
+
+
+@INDEXING_FIRST
+@pytest.mark.parametrize("limit", [None, 7, 100, 130])
+def test_pages_with_what_a_local_index_does_not_have_return_each_item_once(
+    books: Books, ann: Party, ranked: UnitTable, limit: int | None
+) -> None:
+    for number in range(6, 131):
+        books.plain_client.put_item(TableName=ranked.name, Item=dumped(item(number)))
+    found, more = list[int](), dict[str, Any]()
+    unit = ann.begin()
+    while True:
+        if limit is not None:
+            more["Limit"] = limit
+        page = through(unit, ranked, "keys-by-rank", Select="ALL_ATTRIBUTES", **more)
+        found += [int(each["sk"]["N"]) for each in page["Items"]]
+        if "LastEvaluatedKey" not in page:
+            break
+        more = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
+    assert found == list(range(1, 131))
+
+
+@INDEXING_FIRST
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"ProjectionExpression": "amount"},
+        {"ProjectionExpression": "sk, #t.#l", "names": {"#t": "text", "#l": "long"}},
+        {"Select": "ALL_ATTRIBUTES"},
+        {"FilterExpression": "amount = :n", "values": {":n": {"N": "1"}}},
+    ],
+    ids=lambda asked: min(asked),
+)
+def test_what_a_global_index_does_not_have_is_refused_and_not_sent(
+    ann: Party, orders: UnitTable, asked: dict[str, Any]
+) -> None:
+    given = {"TableName": orders.name, "IndexName": "keys-by-owner", "KeyConditionExpression": "#o = :o"}
+    placeholders = {
+        "ExpressionAttributeNames": {"#o": "owner", **asked.get("names", {})},
+        "ExpressionAttributeValues": {":o": {"S": "ann"}, **asked.get("values", {})},
+    }
+    more = {name: each for name, each in asked.items() if name not in ("names", "values")}
+    with pytest.raises(InvalidUnitRequest) as refused:
+        ann.begin().client.query(**given, **placeholders, **more)
+    assert refused.value.field == min(more)
+    assert isinstance(refused.value, ClientError)
+    assert refused.value.response["Error"]["Code"] == "ValidationException"
+    assert ann.line.operations == []
+
+
+@INDEXING_FIRST
+def test_a_filter_by_what_an_index_does_not_have_is_refused_as_dynamodb_refuses_it(
+    ann: Party, orders: UnitTable, ranked: UnitTable
+) -> None:
+    unit = ann.begin()
+    for table, name, condition in (
+        (orders, "keys-by-owner", OF_ANN),
+        (orders, "of-owners", OF_ANN),
+        (ranked, "keys-by-rank", Key("pk").eq("o")),
+    ):
+        with pytest.raises(InvalidUnitRequest, match=r"does not project one or more filter attributes: \[secret\]"):
+            unit.query(table, condition, index=name, filter=Attr("secret").eq(1))
+    assert unit.query(orders, OF_ANN, index="of-owners", filter=Attr("amount").eq(1) & Attr("sk").eq(2))
 
 
 @pytest.mark.parametrize("way", ["native", "marked"])

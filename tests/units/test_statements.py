@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from boto3.dynamodb.conditions import Attr
+from boto3.dynamodb.conditions import Key as BotoKey
 from kit.crashes import before_the_nth
 from kit.units import MARK, THREADS_ONLY, VERSION, Books, Key, Party, dumped, new_version, some_account, some_line
 
@@ -404,3 +405,72 @@ def test_a_delete_that_is_pending_is_rolled_back_by_an_older_unit_that_saves_the
         unit.commit()
     assert raised.value.by == older.id
     assert books.item("accounts", saved) == {**saved, "version": 3, "balance": 7}
+
+
+ABOUT_40: list[tuple[Any, dict[str, Any], str]] = [
+    (Attr("balance").gte(50), {}, "balance >= 50"),
+    (Attr("balance").gte(50) & Attr("state").eq("open"), {}, "(balance >= 50 AND state = 'open')"),
+    (~Attr("balance").between(1, 40), {}, "(NOT balance BETWEEN 1 AND 40)"),
+    (Attr("state").is_in(["new", "closed"]), {}, "state IN ('new', 'closed')"),
+    (Attr("nested.list[0]").eq(Decimal(2)), {}, "nested.list[0] = 2"),
+    (Attr("balance").attribute_type("S"), {}, "attribute_type(balance, 'S')"),
+    (Attr("balance").gt(Attr("limit")), {}, "balance > limit"),
+    (Attr("state").eq("x" * 200), {}, "state = '" + "x" * 76 + "..."),
+    ("#b >= :least", {"names": {"#b": "balance"}, "values": {":least": 50}}, "balance >= 50"),
+]
+
+
+@pytest.mark.parametrize(("condition", "more", "told"), ABOUT_40, ids=[told[:30] for _, _, told in ABOUT_40])
+def test_a_condition_that_does_not_hold_is_told_with_its_attributes_and_values_and_has_the_item(
+    books: Books, ann: Party, condition: Any, more: dict[str, Any], told: str
+) -> None:
+    key = books.account(40, state="open", nested={"list": [1]})
+    unit = ann.begin()
+    unit.update(ann.accounts, key, "SET seen = :yes", {":yes": True})
+    with pytest.raises(ConditionFailed) as failed:
+        unit.delete(ann.accounts, key, condition=condition, **more)
+    assert f"the condition {told!r} does not hold for {ann.accounts.name}[id={key['id']!r}], which has " in str(
+        failed.value
+    )
+    assert failed.value.item == {**key, "balance": 40, "state": "open", "nested": {"list": [1]}, "seen": True}
+    with pytest.raises(ConditionFailed, match=r"which does not exist$") as failed:
+        unit.check(ann.accounts, some_account(), "attribute_exists(id)")
+    assert failed.value.item is None
+
+
+def test_placeholders_of_a_condition_made_with_boto3_are_not_mixed_up_with_those_of_the_statement(
+    books: Books, ann: Party
+) -> None:
+    key = books.account(40, state="open")
+    unit = ann.begin()
+    of_boto3 = {":n0": 1, ":v0": 2}, {"#n0": "one", "#v0": "two"}
+    unit.update(ann.accounts, key, "SET #n0 = :n0, #v0 = :v0", *of_boto3, condition=Attr("state").eq("open"))
+    for ours in (
+        ({":tlu_v0": 1}, None, "SET balance = :tlu_v0"),
+        ({":n": 1}, {"#tlu_n0": "balance"}, "SET #tlu_n0 = :n"),
+    ):
+        values, names, update = ours
+        with pytest.raises(InvalidUnitRequest, match="another placeholder"):
+            unit.update(ann.accounts, key, update, values, names, condition=Attr("state").eq("open"))
+        unit.update(ann.accounts, key, update, values, names, condition="attribute_exists(id)")
+    unit.commit()
+    assert books.item("accounts", key) == {**key, "balance": 1, "state": "open", "one": 1, "two": 2}
+
+
+def test_placeholders_of_a_query_s_conditions_are_not_mixed_up_either(ann: Party) -> None:
+    line, unit = some_line(), ann.begin()
+    given: dict[str, Any] = {"names": {"#tlk_n0": "amount"}, "values": {":tlk_v0": 5}}
+    with pytest.raises(InvalidUnitRequest, match="another placeholder"):
+        unit.query(ann.lines, BotoKey("pk").eq(line["pk"]), filter="#tlk_n0 = :tlk_v0", **given)
+
+
+def test_an_attribute_is_no_condition_and_the_error_says_how_to_make_one(ann: Party) -> None:
+    wrong: Any = Attr("balance")
+    with pytest.raises(InvalidUnitRequest, match=r"such as Attr\('balance'\)\.eq"):
+        ann.begin().check(ann.accounts, some_account(), wrong)
+
+
+def test_the_error_of_a_query_shows_its_conditions_and_not_their_placeholders(ann: Party) -> None:
+    wrong = BotoKey("pk").eq("a") & BotoKey("sk").begins_with("x")
+    with pytest.raises(InvalidUnitRequest, match=r"\(pk = 'a' AND begins_with\(sk, 'x'\)\)"):
+        ann.begin().query(ann.lines, wrong)

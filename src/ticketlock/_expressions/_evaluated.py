@@ -404,8 +404,8 @@ class Expressions:
             case OneOf(operand, choices):
                 value = self.found(operand, item)
                 return value is not None and any(self.found(choice, item) == value for choice in choices)
-            case OfType(path, kind):
-                value = self.found(path, item)
+            case OfType(operand, kind):
+                value = self.found(operand, item)
                 return value is not None and self.value(kind)["S"] in value
             case BeginsWith(whole, beginning):
                 return _begins_with(self.found(whole, item), self.found(beginning, item))

@@ -274,9 +274,9 @@ class Exists:
 
 @dataclass(frozen=True, slots=True)
 class OfType:
-    """Whether an attribute has the type that a value names."""
+    """Whether an operand has the type that a value names."""
 
-    path: Path
+    operand: Operand
     kind: Placeholder
 
 

@@ -186,7 +186,7 @@ class Conditions(Operands):
             return Exists(self._as_path(path, name), name == "attribute_exists")
         first, second = self.arguments(name, self._operand, 2)
         if name == "attribute_type":
-            return self._of_type(self._as_path(first, name), second)
+            return self._of_type(first, second)
         self.demand_distinct(name, first, (second,))
         if name == "contains":
             return Contains(first, second)
@@ -201,14 +201,14 @@ class Conditions(Operands):
             raise self.needs_path(function)
         return operand
 
-    def _of_type(self, path: Path, kind: Operand) -> Condition:
+    def _of_type(self, operand: Operand, kind: Operand) -> Condition:
         if not isinstance(kind, Placeholder):
             raise self._of_wrong_type(
                 "attribute_type", "N" if isinstance(kind, Size) else "{NS,SS,L,BS,N,M,B,BOOL,NULL,S}"
             )
         self.demand_types(kind, frozenset({"S"}), "attribute_type")
         self.demands.append(NamesType(kind.name))
-        return OfType(path, kind)
+        return OfType(operand, kind)
 
     def _of_wrong_type(self, function: str, kind: str) -> Exception:
         return self.wrong(

@@ -3,7 +3,7 @@
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
@@ -66,6 +66,11 @@ class Index:
     is_local: bool
     key_names: frozenset[str]
     projected: frozenset[str] | None
+
+    def lacks(self, names: Iterable[str]) -> list[str]:
+        """Those of these attributes that it does not have."""
+        has = self.projected
+        return [] if has is None else [name for name in names if name not in self.key_names | has]
 
     def entry_of(self, item: Attributes) -> Attributes:
         """The part of an item that is in the index."""

@@ -38,7 +38,7 @@ from ticketlock.wire._actions import Item, briefly
 from ticketlock.wire._async_performer import AsyncHeartbeat
 from ticketlock.wire._driver import Clocks, SystemClocks
 from ticketlock.wire._heartbeat import Due
-from ticketlock.wire._sdk import check_is_client, check_kind, needs_a_region
+from ticketlock.wire._sdk import check_kind, check_takes_stored_values, needs_a_region
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -93,7 +93,7 @@ class LockClient:
             awaits_callbacks=True,
         )
         if client is not None:
-            refusals.of(check_is_client, client, is_awaited=True)
+            refusals.of(check_takes_stored_values, client, is_awaited=True)
         refusals.of(check_kind, step_functions, "stepfunctions", is_awaited=True)
         self._close_wait_s = refusals.of(close_wait_s, "close_wait", close_wait)
         refusals.raise_all()

@@ -44,7 +44,7 @@ from ticketlock.wire._async_performer import AsyncHeartbeat, AsyncPerformer
 from ticketlock.wire._driver import Clocks, SystemClocks
 from ticketlock.wire._heartbeat import Due
 from ticketlock.wire._requests import ForkingSteps
-from ticketlock.wire._sdk import check_is_client, needs_a_region
+from ticketlock.wire._sdk import check_takes_stored_values, needs_a_region
 
 _log = logging.getLogger("ticketlock")
 
@@ -159,7 +159,7 @@ class Units:
         refusals = Refusals()
         refusals.of(check_locks, locks, is_awaited=True)
         if client is not None:
-            refusals.of(check_is_client, client, is_awaited=True)
+            refusals.of(check_takes_stored_values, client, is_awaited=True)
         self._performer = UnitsTable(table_name, None, self._clocks)
         self._settings = settings_of(
             refusals, table_name, prefix, timeout, keep_names_for, mark_together, finish_behind

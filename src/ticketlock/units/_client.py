@@ -75,10 +75,12 @@ class UnitClient(UnitClientFace):
     account: 0 if the unit had the items. What the commit will take is not in it. In each reply ``ResponseMetadata`` has
     the unit's id as ``RequestId``; no request need have been sent.
 
-    Every method raises ``InvalidUnitRequest``, and what the corresponding method of the unit raises. Two of these are
-    also errors of the SDK's client, with its ``response``: ``ConditionFailed`` is a
-    ``ConditionalCheckFailedException``, from ``transact_write_items`` a ``TransactionCanceledException``;
-    ``TableNotFound`` is a ``ResourceNotFoundException``. Unpickled they are a ``botocore.exceptions.ClientError``.
+    Every method raises ``InvalidUnitRequest``, and what the corresponding method of the unit raises. What DynamoDB
+    would refuse is also an error of the SDK's client, with its ``response``: ``ConditionFailed`` is a
+    ``ConditionalCheckFailedException``, ``InvalidUnitRequest`` and ``ItemTooLarge`` have the code
+    ``ValidationException``, ``TableNotFound`` is a ``ResourceNotFoundException``, and another ``TableError``, while the
+    unit may continue, is what the service has answered. What only units refuse is ``InvalidUnitRequest`` alone.
+    Unpickled they are a ``botocore.exceptions.ClientError``.
     """
 
     def __init__(self, low_level: LowLevelUnitOfWork, perform: Callable[[ForkingSteps[Reply]], Reply]) -> None:
@@ -142,7 +144,8 @@ class UnitClient(UnitClientFace):
 
         Returns:
             ``{"Items": [...], "Count": ..., "ScannedCount": ...}``, and ``LastEvaluatedKey`` if there may be more.
-            Pending inserts of other units are not counted.
+            Pending inserts of other units are not counted. What a local index does not project is read from the table,
+            100 items a page; a global index refuses it.
         """
         return self._perform(self._low_level.query(parameters))
 
@@ -203,5 +206,7 @@ class UnitClient(UnitClientFace):
         Raises:
             ConditionFailed: also a ``TransactionCanceledException``, whose ``CancellationReasons`` has one entry for
                 each statement. Its ``table`` and ``key`` are those of the first one that failed.
+            InvalidUnitRequest, ItemTooLarge: also a ``TransactionCanceledException``, if the first statement that
+                failed is an update which does not fit its item.
         """
         return self._perform(self._low_level.transact_write_items(parameters))

@@ -9,7 +9,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from ticketlock.errors import TicketLockError
+from ticketlock._expressions._values import ExpressionInvalid, ItemInvalid
+from ticketlock.errors import InvalidUnitRequest, ItemTooLarge, TicketLockError
 
 
 def as_of_client(
@@ -18,14 +19,27 @@ def as_of_client(
     """The error with the service's reply.
 
     Args:
-        error: ours; its class, message and attributes stay.
+        error: ours; its class and attributes stay, and its message follows the client's.
         exceptions: of the SDK's client.
         operation: its name in the API, for example ``PutItem``.
         response: the parsed reply; its code decides the client's class.
     """
-    theirs = exceptions.from_code(response["Error"]["Code"])
+    code, message = response["Error"]["Code"], response["Error"].get("Message", "")
+    ours = str(error)
+    told = ours if ours.startswith(message) else f"{message}: {ours}"
     attributes = {**vars(error), "response": response, "operation_name": operation}
-    return _made(type(error), theirs, error.args, attributes)
+    args = (f"An error occurred ({code}) when calling the {operation} operation: {told}",)
+    return _made(type(error), exceptions.from_code(code), args, attributes)
+
+
+def invalid(error: TicketLockError, *, is_update: bool) -> str | None:
+    """What DynamoDB would say of a request, or of a new value, that it refuses as invalid; None of another error."""
+    if isinstance(error, ItemTooLarge) and error.phase == "statement":
+        return f"Item size{' to update' if is_update else ''} has exceeded the maximum allowed size"
+    if not isinstance(error, InvalidUnitRequest) or error.is_of_units:
+        return None
+    cause = error.__cause__
+    return cause.message if isinstance(cause, ExpressionInvalid | ItemInvalid) else str(error)
 
 
 def _made(ours: Any, theirs: Any, args: tuple[object, ...], attributes: Mapping[str, Any]) -> TicketLockError:

@@ -33,6 +33,7 @@ _CONDITION = ("ConditionExpression", NAMES, VALUES, ITEM_OF_REFUSAL)
 _OLD = ("NONE", "ALL_OLD")
 _ANY = (*_OLD, "UPDATED_OLD", "ALL_NEW", "UPDATED_NEW")
 _CHOICES = {UNITS: ("NONE", "TOTAL"), ITEM_OF_REFUSAL: _OLD}
+_NOT_OF_UNITS = {UNITS: "INDEXES"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,8 @@ class Shape:
             if name not in known:
                 allowed = f"in its place {IN_PLACE_OF[name]}" if name in IN_PLACE_OF else f"one of {', '.join(known)}"
                 reason = f"{self.name} of a unit has no such parameter"
-                raise InvalidUnitRequest(f"{where}{name}", given[name], allowed, reason)
+                of_units = name in IN_PLACE_OF
+                raise InvalidUnitRequest(f"{where}{name}", given[name], allowed, reason, is_of_units=of_units)
         for name in self.required:
             if given.get(name) is None:
                 raise InvalidUnitRequest(f"{where}{name}", None, f"a parameter that {self.name} needs")
@@ -70,7 +72,9 @@ class Shape:
         boolean(f"{where}ConsistentRead", given.get("ConsistentRead", True), InvalidUnitRequest)
         for name, choices in {"ReturnValues": self.returns, **_CHOICES}.items():
             if name in given and given[name] not in choices:
-                raise InvalidUnitRequest(f"{where}{name}", given[name], f"one of {', '.join(choices)}")
+                of_units = given[name] == _NOT_OF_UNITS.get(name)
+                allowed = f"one of {', '.join(choices)}"
+                raise InvalidUnitRequest(f"{where}{name}", given[name], allowed, is_of_units=of_units)
 
 
 GET = Shape("get_item", ("TableName", "Key"), ("ConsistentRead", *PROJECTION, UNITS))

@@ -13,7 +13,6 @@ from ticketlock._expressions._grammar import Tokens
 from ticketlock._expressions._parser import parse
 from ticketlock._expressions._values import MAX_ITEM_BYTES, Attributes, ExpressionInvalid, size_of
 from ticketlock.errors import (
-    ConditionFailed,
     LockLost,
     OutcomeUnknown,
     TableError,
@@ -23,12 +22,12 @@ from ticketlock.errors import (
 from ticketlock.units import _conditions as only_if
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Marked, Meeting, change, met_at
+from ticketlock.units._reading import image_of
 from ticketlock.units._record import LENGTH, UnitRecords, ended
 from ticketlock.units._rows import NEVER_USED, Receipt, is_receipt_of, put_receipt, read_receipt
 from ticketlock.units._settings import Terms
 from ticketlock.units._state import UnitState
 from ticketlock.units._statements import Statement
-from ticketlock.units._values import PYTHON
 from ticketlock.units._work import ItemState, conflict
 from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import Get
@@ -292,14 +291,18 @@ def _refusal(
     changed = [place for place in refused if place.blind is None]
     if changed:
         return conflict(changed)
+    failed = None
     for at, place in enumerate(places):
-        item = reply.items[at] if place.blind is not None and reply.refused[at] else None
+        if place.blind is None or not reply.refused[at]:
+            continue
+        item = reply.items[at]
         if item is not None:
             # The unit has not read it: it may have a version that no unit has written.
             marks.check_item(item)
-    for place in refused:
-        condition = place.blind.parameters.get("ConditionExpression", "") if place.blind is not None else ""
-        return ConditionFailed(place.table.name, PYTHON.back(place.key) or {}, condition)
+        if failed is None and at not in met:
+            failed = place.blind.condition_failed(image_of(item, marks))
+    if failed is not None:
+        return failed
     return refused_name(commit, reply, len(places))
 
 

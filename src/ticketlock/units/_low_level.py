@@ -4,10 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
+from botocore.exceptions import ClientError
+
 from ticketlock._expressions._evaluated import Branch, Expressions, branched, members_shown
 from ticketlock._expressions._values import Attributes, copy_of_item
-from ticketlock.errors import InvalidUnitRequest, TableError, TableNotFound, TicketLockError
-from ticketlock.units._client_errors import as_of_client
+from ticketlock.errors import ConditionFailed, InvalidUnitRequest, TableError, TableNotFound, TicketLockError
+from ticketlock.units._client_errors import as_of_client, invalid
 from ticketlock.units._client_parameters import (
     BATCH_GET,
     BATCH_WRITE,
@@ -54,6 +56,7 @@ _QUERY_WORDS = {
     "after": "ExclusiveStartKey",
     "limit": "Limit",
     "forward": "ScanIndexForward",
+    "projection": "ProjectionExpression",
 }
 
 
@@ -154,9 +157,15 @@ class LowLevelUnitOfWork:
         return self._answer(_Call("TransactWriteItems", given), self._transact_write_items)
 
     def _answer(self, call: _Call, steps_of: Callable[[_Call], ForkingSteps[Reply]]) -> ForkingSteps[Reply]:
-        """The reply with the parts that every reply has."""
+        """The reply with the parts that every reply has; or an error that is the client's, too, if it has one."""
         steps, is_asked = steps_of(call), call.given.get(UNITS) == "TOTAL"
-        reply = yield from call.counted(steps) if is_asked else steps
+        try:
+            reply = yield from call.counted(steps) if is_asked else steps
+        except TicketLockError as error:
+            told = self._as_told(call, error)
+            if told is error:
+                raise
+            raise told from error
         if is_asked:
             of_one_table = "TableName" in call.given
             reply["ConsumedCapacity"] = call.capacity[0] if of_one_table else call.capacity
@@ -166,6 +175,21 @@ class LowLevelUnitOfWork:
         unit = self._unit_of_work.terms.id
         metadata = {"RequestId": unit, "HTTPStatusCode": status, "HTTPHeaders": {}, "RetryAttempts": 0}
         return {"ResponseMetadata": metadata}
+
+    def _as_told(self, call: _Call, error: TicketLockError) -> TicketLockError:
+        """The error as the service would have told it; the same one if that is only of units."""
+        if isinstance(error, ClientError):
+            return error
+        message = invalid(error, is_update=call.operation == "UpdateItem")
+        if message is not None:
+            return self._refused(call, error, "ValidationException", message, {"message": message})
+        cause = error.__cause__
+        # What the service has answered to a read. After other errors the unit is over: no retry of the call helps. And
+        # a table that was not found here is the units table.
+        is_told = isinstance(error, TableError) and not isinstance(error, TableNotFound)
+        if is_told and isinstance(cause, ClientError) and self._unit_of_work.state.is_open:
+            return as_of_client(error, self.sdk.client.exceptions, call.operation, cause.response)
+        return error
 
     def _refused(self, call: _Call, error: TicketLockError, code: str, message: str, more: Reply) -> TicketLockError:
         """The error with the reply of the service that it stands for."""
@@ -244,11 +268,12 @@ class LowLevelUnitOfWork:
     def _write(self, call: _Call, kind: StatementKind, shape: Shape) -> ForkingSteps[Reply]:
         shape.check(call.given)
         (found,) = yield from self._evaluate(call, [(kind, shape, call.given)])
-        if found.refused is not None:
+        if isinstance(found.refused, ConditionFailed):
             reason = _reason(call.given, found)
             more = {"message": reason["Message"], **({"Item": reason["Item"]} if "Item" in reason else {})}
             code = "ConditionalCheckFailedException"
             raise self._refused(call, found.refused, code, reason["Message"], more)
+        _check_fits([found])
         return _returned(call.given, found.before, found.after)
 
     def _batch_write_item(self, call: _Call) -> ForkingSteps[Reply]:
@@ -261,7 +286,7 @@ class LowLevelUnitOfWork:
                 shape.check(given, f"{where}[{at}].{action}.")
                 writes.append((kind, shape, {**given, "TableName": name}))
         list_of("RequestItems", writes, MOST_IN_A_BATCH)
-        yield from self._evaluate(call, writes)
+        _check_fits((yield from self._evaluate(call, writes)))
         return {"UnprocessedItems": {}}
 
     def _transact_write_items(self, call: _Call) -> ForkingSteps[Reply]:
@@ -273,6 +298,8 @@ class LowLevelUnitOfWork:
             shape.check(given, f"TransactItems[{at}].{name}.")
             writes.append((kind, shape, given))
         found = yield from self._evaluate(call, writes)
+        # A new item is invalid whatever is stored. An update may only not fit the item, which is a reason to cancel.
+        _check_fits([each for (kind, _, _), each in zip(writes, found, strict=True) if kind == "put"])
         failed = next((each.refused for each in found if each.refused is not None), None)
         if failed is not None:
             reasons = [_reason(given, each) for (_, _, given), each in zip(writes, found, strict=True)]
@@ -305,10 +332,18 @@ class LowLevelUnitOfWork:
 _StatementGiven = tuple[StatementKind, Shape, Parameters]
 
 
+def _check_fits(found: Sequence[Evaluated]) -> None:
+    for each in found:
+        if each.refused is not None and not isinstance(each.refused, ConditionFailed):
+            raise each.refused
+
+
 def _reason(given: Parameters, found: Evaluated) -> dict[str, Any]:
-    """Why a statement's condition cancels a transaction, in the service's words."""
+    """Why a statement cancels a transaction, in the service's words."""
     if found.refused is None:
         return {"Code": "None"}
+    if not isinstance(found.refused, ConditionFailed):
+        return {"Code": "ValidationError", "Message": invalid(found.refused, is_update=True)}
     reason: dict[str, Any] = {"Code": "ConditionalCheckFailed", "Message": "The conditional request failed"}
     if given.get(ITEM_OF_REFUSAL) == "ALL_OLD" and found.before is not None:
         reason["Item"] = copy_of_item(found.before)
@@ -331,6 +366,7 @@ def _query(given: Parameters) -> QueryArguments:
         is_forward=given.get("ScanIndexForward", True),
         most_read=given.get("Limit"),
         is_one_page=True,
+        selects_all=given.get("Select") == "ALL_ATTRIBUTES",
         projection=texts["ProjectionExpression"],
         words=_QUERY_WORDS,
     )
@@ -344,7 +380,7 @@ def _check_selected(table: UnitTable, given: Parameters) -> None:
     if given.get("ProjectionExpression") is not None:
         allowed = ["SPECIFIC_ATTRIBUTES"]
     else:
-        has_all = index is None or index.projected is None
+        has_all = index is None or index.projected is None or index.is_local
         allowed = ["COUNT", *["ALL_ATTRIBUTES"] * has_all, *["ALL_PROJECTED_ATTRIBUTES"] * (index is not None)]
     if "Select" in given and given["Select"] not in allowed:
         raise InvalidUnitRequest("Select", given["Select"], f"one of {', '.join(allowed)}, or left out")

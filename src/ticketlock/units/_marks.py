@@ -104,7 +104,7 @@ class Marks:
         fields: Any = found.get("M", {})
         unit, kind = (fields.get(name, {}).get("S", "") for name in ("unit", "kind"))
         if not is_id(str(unit)) or kind not in get_args(MarkKind):
-            raise InvalidUnitRequest("prefix", self.prefix, f"one that no item uses: {self.mark} is {dict(found)}")
+            raise self._used_by_others(self.mark, found)
         piece = fields.get("piece", {})
         return Mark(unit, kind, integer(piece) if "N" in piece else None)
 
@@ -117,7 +117,7 @@ class Marks:
         if found is None:
             return None
         if not is_id(str(found.get("S", ""))):
-            raise InvalidUnitRequest("prefix", self.prefix, f"one that no item uses: {self.version} is {dict(found)}")
+            raise self._used_by_others(self.version, found)
         return str(found["S"])
 
     def check_item(self, item: Item) -> None:
@@ -125,7 +125,11 @@ class Marks:
         self.version_of(item)
         for name, value in item.items():
             if name.startswith(self.prefix) and name not in (self.version, self.mark):
-                raise InvalidUnitRequest("prefix", self.prefix, f"one that no item uses: {name} is {dict(value)}")
+                raise self._used_by_others(name, value)
+
+    def _used_by_others(self, name: str, value: Mapping[str, Any]) -> InvalidUnitRequest:
+        allowed = f"one that no item uses: {name} is {dict(value)}"
+        return InvalidUnitRequest("prefix", self.prefix, allowed, is_of_units=True)
 
     def without(self, item: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in item.items() if not name.startswith(self.prefix)}
@@ -142,7 +146,8 @@ class Marks:
         """Refuse names of a user's attributes that begin with our prefix."""
         for name in names:
             if name.startswith(self.prefix):
-                raise InvalidUnitRequest(field, name, f"an attribute that does not begin with {self.prefix}")
+                allowed = f"an attribute that does not begin with {self.prefix}"
+                raise InvalidUnitRequest(field, name, allowed, is_of_units=True)
 
 
 @dataclass(frozen=True, slots=True)

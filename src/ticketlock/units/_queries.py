@@ -18,16 +18,18 @@ from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units._marks import Marks
 from ticketlock.units._reading import SERIALIZABLE, UNCOMMITTED, Isolation, Reader, Wanted, image_of
 from ticketlock.units._tables import UnitTable
-from ticketlock.units._values import PYTHON, REFUSED, Phrase, expressions_in, refused
+from ticketlock.units._values import PYTHON, REFUSED, Phrase, check_apart, expressions_in, refused
 from ticketlock.units._work import ItemState, Work
 from ticketlock.wire._actions import Item, Reply
-from ticketlock.wire._item_requests import Query
+from ticketlock.wire._item_requests import MOST_TOGETHER, Query
 from ticketlock.wire._requests import ForkingSteps
 
 MOST_ITEMS = 2**31 - 1
 
 _NAME_BYTES = 255
 """The longest name of an index."""
+
+_INVALID = "One or more parameter values were invalid"
 
 _PYTHON = {name: name for name in ("key_condition", "filter", "index", "after", "limit", "forward")}
 
@@ -41,6 +43,7 @@ class QueryArguments:
         most_shown: the most items to return; None for all.
         most_read: the most items to read; None for no bound.
         is_one_page: whether the query stops where one reply of DynamoDB would end.
+        selects_all: whether it asks for all attributes of the items, also for those that the index does not have.
         words: the caller's names for these arguments, by our names.
     """
 
@@ -54,6 +57,7 @@ class QueryArguments:
     most_shown: Any = None
     most_read: Any = None
     is_one_page: bool = False
+    selects_all: bool = False
     projection: str | None = None
     words: Mapping[str, str] = field(default_factory=lambda: _PYTHON)
 
@@ -86,11 +90,15 @@ class QueryRequest:
     forward: Any = True
 
     def arguments(self) -> QueryArguments:
+        key_condition = PYTHON.condition(self.key_condition, "key_condition", of_keys=True)
+        filter_by = PYTHON.condition(self.filter, "filter")
+        values, names = PYTHON.values(self.values), PYTHON.names(self.names)
+        check_apart(names, values, key_condition, filter_by)
         return QueryArguments(
-            key_condition=PYTHON.condition(self.key_condition, "key_condition", of_keys=True),
-            filter=PYTHON.condition(self.filter, "filter"),
-            values=PYTHON.values(self.values),
-            names=PYTHON.names(self.names),
+            key_condition=key_condition,
+            filter=filter_by,
+            values=values,
+            names=names,
             index=self.index,
             after=None if self.after is None else PYTHON.item("after", self.after),
             is_forward=self.forward,
@@ -105,6 +113,8 @@ class PartitionQuery:
     Attributes:
         table, index: where to read; no index for the table itself.
         keys: those of the table or of the index, the attributes of the partition key first.
+        is_fetched: whether each item is read from the table, because the local index does not have all that is asked
+            for.
         after: the key after which the query begins, without other attributes.
     """
 
@@ -116,6 +126,12 @@ class PartitionQuery:
     expressions: Expressions
     range: KeyRange
     after: Attributes | None
+    is_fetched: bool = False
+
+    @property
+    def has_whole_items(self) -> bool:
+        """Whether it shows items with all attributes, before its projection."""
+        return self.index is None or self.index.projected is None or self.is_fetched
 
     def covers(self, item: Attributes) -> bool:
         return (
@@ -154,7 +170,8 @@ def asked(table: UnitTable, given: QueryArguments, marks: Marks) -> PartitionQue
         if key.name in expressions.filters_by:
             allowed = f"attributes that are no keys: conditions on keys go into {words['key_condition']}"
             raise InvalidUnitRequest(words["filter"], key.name, allowed)
-    checked = PartitionQuery(given, table, index, keys, parameters, expressions, found, None)
+    is_fetched = index is not None and _has_to_be_fetched(index, expressions, given)
+    checked = PartitionQuery(given, table, index, keys, parameters, expressions, found, None, is_fetched)
     return checked if given.after is None else replace(checked, after=_after(checked, given.after))
 
 
@@ -169,6 +186,25 @@ def _index(table: UnitTable, given: QueryArguments) -> Index:
     if name not in known:
         raise InvalidUnitRequest(said, name, f"an index of {table.name}: {', '.join(sorted(known)) or 'it has none'}")
     return known[name]
+
+
+def _has_to_be_fetched(index: Index, expressions: Expressions, given: QueryArguments) -> bool:
+    """Whether the items have more than the index that the query asks for.
+
+    DynamoDB reads that from the table if the index is local, and refuses it otherwise. A filter sees only what the
+    index has.
+    """
+    words, has = given.words, ", ".join(sorted(index.key_names | (index.projected or frozenset())))
+    allowed = f"the attributes that the index {index.name!r} has: {has}; get the items by their keys for others"
+    missing = index.lacks(expressions.filters_by)
+    if missing:
+        reason = f"{_INVALID}: Secondary index {index.name} does not project one or more filter attributes: "
+        raise InvalidUnitRequest(words["filter"], missing, allowed, f"{reason}[{', '.join(missing)}]")
+    missing = index.lacks(expressions.projects)
+    if missing and not index.is_local:
+        reason = f"{_INVALID}: Global secondary index {index.name} does not project [{', '.join(missing)}]"
+        raise InvalidUnitRequest(words["projection"], missing, allowed, reason)
+    return bool(missing) or (given.selects_all and index.projected is not None)
 
 
 def _after(checked: PartitionQuery, given: Attributes) -> Attributes:
@@ -248,13 +284,16 @@ class Querying:
                     shown.append(self._asked.expressions.projected(row.image))
                 if read == given.most_read or len(shown) == given.most_shown:
                     return Found(shown, read, self._asked.start_key(row.image))
-            is_whole_page = limit is None or len(reply.items) < limit
+            is_whole_page = limit is None or len(reply.items) < limit or self._asked.is_fetched
             if after is None or (given.is_one_page and is_whole_page):
                 return Found(shown, read, after)
 
     def _limit(self, shown: int, read: int) -> int | None:
         """How many items the next page needs at most; None if that depends on a filter."""
         given = self._asked.given
+        if self._asked.is_fetched:
+            # What one request reads from the table then.
+            return min(MOST_TOGETHER, given.most_read or MOST_TOGETHER)
         if given.most_read is not None:
             return int(given.most_read) - read
         if given.most_shown is not None and given.filter.text is None:
@@ -297,24 +336,38 @@ class Querying:
             read = self._reading.serializable if self._level is SERIALIZABLE else self._reading.committed
             # In a page the placeholder of a large item is small. A query does not promise that its items are of one
             # instant, so each is read by itself.
-            found = yield from read(list(marked.values()), together=False)
+            wanted = list(marked.values())
+            if self._asked.is_fetched and self._level is UNCOMMITTED:
+                found: Sequence[Item | None] = yield from self._reading.eventually(wanted)
+            else:
+                found = yield from read(wanted, together=False)
             for at, whole in zip(marked, found, strict=True):
                 image, row = image_of(whole, self._work.marks), rows[at]
                 assert row is not None
-                rows[at] = None if image is None else _Row(row.place, self._entry(image), whole)
+                if image is None or self._has_moved(row.image, image):
+                    rows[at] = None
+                else:
+                    rows[at] = _Row(row.place, self._entry(image), whole)
         return [row for row in rows if row is not None]
 
+    def _has_moved(self, entry: Attributes, image: Attributes) -> bool:
+        """Whether an item has another place in the index since its entry was read. Other pages may have it."""
+        return self._asked.is_fetched and self._index_key(entry) != self._index_key(image)
+
     def _is_to_be_asked_for(self, item: Attributes) -> bool:
-        """Whether the item in the page may be older than the last commit, so that it must be read by its key."""
+        """Whether the page has less of the item than it shows, or the item may be older than the last commit."""
         index = self._asked.index
         if index is None:
             return self._level is not UNCOMMITTED and self._work.marks.mark_of(item) is not None
+        if self._asked.is_fetched:
+            return True
         # A new item has only its key yet, and such an index may contain it without the mark.
         is_of_the_key = {key.name for key in index.keys} <= set(self._asked.table.key_names)
         return is_of_the_key and index.projected is not None and self._work.marks.mark not in index.projected
 
     def _entry(self, image: Attributes) -> Attributes:
-        return image if self._asked.index is None else self._asked.index.entry_of(image)
+        index = self._asked.index
+        return image if index is None or self._asked.is_fetched else index.entry_of(image)
 
     # The unit's own.
 
@@ -395,7 +448,7 @@ class Querying:
 
     def _keep(self, row: _Row) -> None:
         """Remember a returned item: at SERIALIZABLE the unit commits only while it is unchanged."""
-        place, index = row.place, self._asked.index
+        place = row.place
         if self._level is SERIALIZABLE:
             if not place.is_read:
                 self._approach([place])
@@ -404,5 +457,5 @@ class Querying:
                 place.before = place.image = row.image
                 place.is_read, place.seen, place.read_number = True, row.seen, self._work.reads
             place.is_checked, place.glimpse = True, None
-        elif not self._is_known(place) and (index is None or index.projected is None):
+        elif not self._is_known(place) and self._asked.has_whole_items:
             place.glimpse = (row.image,)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Literal
 
-from ticketlock.errors import ClientClosed, InvalidUnitRequest, TicketLockError, UnitFinished
+from ticketlock.errors import ClientClosed, InvalidUnitRequest, TicketLockError, UnitConflict, UnitFinished
 from ticketlock.wire._driver import OwnProcess
 
 StateName = Literal[
@@ -142,7 +142,8 @@ class UnitState:
     """The state of one unit.
 
     Attributes:
-        is_reported: whether its commit has raised an error, so that the caller knows that it was not committed.
+        is_reported: whether its commit has raised an error which says that it was not committed. Not after a conflict:
+            the caller was to run the unit again, and goes on with its block.
     """
 
     def __init__(self, unit: str) -> None:
@@ -218,7 +219,7 @@ class UnitState:
             self.check_open()
             self._has_refused = True
             allowed = "a unit for one thread or task at a time: one of its methods is under way, await that first"
-            raise InvalidUnitRequest("unit", self._unit, allowed)
+            raise InvalidUnitRequest("unit", self._unit, allowed, is_of_units=True)
         try:
             self.check_open()
         except BaseException:
@@ -239,8 +240,8 @@ class UnitState:
         """Within the block the caller commits the unit; note whether an error says that it was not committed."""
         try:
             yield
-        except TicketLockError:
-            self.is_reported = not self.is_open
+        except TicketLockError as error:
+            self.is_reported = not self.is_open and not isinstance(error, UnitConflict)
             raise
 
     def check_can_end(self) -> None:
@@ -256,7 +257,8 @@ class UnitState:
         if self._name not in ("committed", "saved") and not self.is_reported:
             raise UnitFinished(
                 f"the block has ended without an error, but its unit {self._unit} is {self.in_words}: what has "
-                "ended it, a conflict, an interrupt or a cancellation in one of its methods, was caught in the block"
+                "ended it, a conflict, an interrupt or a cancellation in one of its methods, was caught in the block: "
+                "catch it around the block, and run that again"
             )
 
     @property

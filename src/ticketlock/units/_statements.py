@@ -11,7 +11,17 @@ from ticketlock._value import value
 from ticketlock.errors import ConditionFailed, InvalidUnitRequest
 from ticketlock.units._marks import Marks
 from ticketlock.units._tables import UnitTable
-from ticketlock.units._values import PYTHON, REFUSED, Python, advice, expression, expressions_in, refused
+from ticketlock.units._values import (
+    PYTHON,
+    REFUSED,
+    Python,
+    advice,
+    check_apart,
+    condition_in,
+    expression,
+    expressions_in,
+    refused,
+)
 
 StatementKind = Literal["put", "update", "delete", "check"]
 
@@ -41,8 +51,7 @@ class Statement:
         """The item after it; None for none."""
         try:
             if not self.expressions.condition_holds(image):
-                key = PYTHON.back(self.key) or {}
-                raise ConditionFailed(self.table.name, key, self.parameters["ConditionExpression"])
+                raise self.condition_failed(image)
             if self.change is not None:
                 return self.change.applied_to(image, self.key)
         except (ExpressionInvalid, ItemInvalid) as error:
@@ -50,6 +59,11 @@ class Statement:
             given = expressions_in(self.parameters)
             raise InvalidUnitRequest(self.kind, given, advice(error.message), reason) from error
         return {"put": self.item, "delete": None, "check": image}[self.kind]
+
+    def condition_failed(self, image: Attributes | None) -> ConditionFailed:
+        """The error if its condition does not hold for an item."""
+        key, item = PYTHON.back(self.key) or {}, PYTHON.back(image)
+        return ConditionFailed(self.table.name, key, condition_in(self.parameters), item, self.expressions.looks_at)
 
 
 StatementArguments = tuple[Attributes, dict[str, Any]]
@@ -90,6 +104,7 @@ class StatementRequest:
         target = python.item(self.field, self.target)
         condition = python.condition(self.condition)
         values, names = python.values(self.values), python.names(self.names)
+        check_apart(names, values, condition)
         parameters = {
             "ConditionExpression": condition.text,
             "ExpressionAttributeNames": {**names, **condition.names},

@@ -130,9 +130,10 @@ class Tables:
             self._known.setdefault(name, UnitTable(name, schema, bool(guarded), reply.now.local_ms))
         if is_arn and given != self._arns[name]:
             allowed = f"a table of the client's own account and Region, where {name} is {self._arns[name]}"
-            raise InvalidUnitRequest(field, given, allowed)
+            raise InvalidUnitRequest(field, given, allowed, is_of_units=True)
         if self._units_table in (name, self._arns[name]):
-            raise InvalidUnitRequest(field, given, "a table of yours: this one is the units' own")
+            allowed = "a table of yours: this one is the units' own"
+            raise InvalidUnitRequest(field, given, allowed, is_of_units=True)
         known = self._known[name]
         if guarded is not None and guarded != known.is_guarded:
             allowed = (

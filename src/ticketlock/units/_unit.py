@@ -1,5 +1,6 @@
 """A unit of work for threads."""
 
+import logging
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -19,6 +20,8 @@ from ticketlock.wire._requests import ForkingSteps
 
 PerformSteps = Callable[[ForkingSteps[Any]], Any]
 
+_log = logging.getLogger("ticketlock")
+
 
 class UnitFace:
     """A unit of one of the two faces."""
@@ -33,13 +36,13 @@ class UnitFace:
 
     def __del__(self) -> None:
         if self._unit_of_work.is_waiting_for_its_end:
-            warnings.warn(
+            told = (
                 f"the unit {self.id} was never ended, and has written nothing: use it in `with`, or call `commit` or "
-                "`rollback`",
-                ResourceWarning,
-                stacklevel=2,
-                source=self,
+                "`rollback`"
             )
+            # Python shows no such warning to a plain program.
+            _log.warning(told)
+            warnings.warn(told, ResourceWarning, stacklevel=2, source=self)
 
 
 class Unit(UnitFace):
@@ -136,7 +139,8 @@ class Unit(UnitFace):
             key_condition: an equation of the partition key, and at most one condition on the sort key: text, or made
                 with ``boto3.dynamodb.conditions.Key``. Of an index whose keys have several attributes: an equation of
                 each of the partition key, and conditions on the first ones of the sort key, equations but for the last.
-            filter: which of them are returned: text, or made with ``boto3.dynamodb.conditions.Attr``.
+            filter: which of them are returned: text, or made with ``boto3.dynamodb.conditions.Attr``. It names no key,
+                and only what the index has.
             values, names: what the placeholders of the expressions stand for.
             index: the name of a secondary index. Its items are eventually consistent, at ``COMMITTED`` at most, and the
                 commit does not check them: a unit whose level is ``SERIALIZABLE`` reads an index at ``COMMITTED``.
@@ -380,8 +384,7 @@ class Unit(UnitFace):
                 was written.
             InvalidUnitRequest: its step was saved before: end it with ``save``; the unit may continue.
             UnitFinished: it was rolled back before, or an interrupt has left its outcome unknown. Also raised by the
-                end of the block if an interrupt or a statement's ``UnitConflict`` had ended the unit and was caught
-                inside.
+                end of the block if an interrupt or a ``UnitConflict`` had ended the unit and was caught inside.
             OutcomeUnknown: no answer came; it may or may not be committed. For a unit with a name, ``Units.outcome``
                 returns which.
             TableError: nothing was written.

@@ -14,6 +14,7 @@ from ticketlock.errors import (
     CommittedUnfinished,
     ConditionFailed,
     InvalidUnitRequest,
+    ItemTooLarge,
     OutcomeUnknown,
     TableRefused,
     TicketLockError,
@@ -84,12 +85,13 @@ class Evaluated:
 
     Attributes:
         before, after: the item, in AttributeValues; None if there is none.
-        refused: the condition that does not hold.
+        refused: the condition that does not hold; or why the statement does not fit the item, if each statement is
+            evaluated.
     """
 
     before: Attributes | None
     after: Attributes | None
-    refused: ConditionFailed | None = None
+    refused: ConditionFailed | InvalidUnitRequest | ItemTooLarge | None = None
 
 
 _log = logging.getLogger("ticketlock")
@@ -251,7 +253,7 @@ class UnitOfWork:
         level, own = self._level(isolation), self._tables.check_own(table)
         if self._read_locks is not None and level in (SERIALIZABLE, READ_LOCK):
             allowed = "COMMITTED or UNCOMMITTED for a query of such a unit: `get_all` marks what it has shown"
-            raise InvalidUnitRequest("isolation", level, allowed)
+            raise InvalidUnitRequest("isolation", level, allowed, is_of_units=True)
         checked = asked(own, given, self._work.marks)
         if checked.index is not None and level is SERIALIZABLE:
             if isolation is not None:
@@ -329,7 +331,7 @@ class UnitOfWork:
             made.table.check_item(after, "statement", VERSION_BYTES)
         if made.table.is_guarded and place.before is None and after is not None and self.terms.engine == "native":
             allowed = f'"marked", or None: {made.table.name} is guarded, and inserts into it are committed by marks'
-            raise InvalidUnitRequest("engine", "native", allowed)
+            raise InvalidUnitRequest("engine", "native", allowed, is_of_units=True)
         return after
 
     def items_before(self, requests: Sequence[StatementRequest]) -> ForkingSteps[list[Any]]:
@@ -354,7 +356,7 @@ class UnitOfWork:
         """Statements that are added to the unit together, or not at all if a condition does not hold.
 
         Args:
-            of_one_item_each: the caller's name for a list in which no item may occur twice, and of which each condition
+            of_one_item_each: the caller's name for a list in which no item may occur twice, and of which each statement
                 is evaluated. None: items may occur again, and the first condition that does not hold is the last one.
         """
         given = [(request, request.arguments()) for request in requests]
@@ -385,6 +387,10 @@ class UnitOfWork:
                 found.append(Evaluated(before, before, error))
                 if of_one_item_each is None:
                     break
+            except (InvalidUnitRequest, ItemTooLarge) as error:
+                if of_one_item_each is None or (isinstance(error, InvalidUnitRequest) and error.is_of_units):
+                    raise
+                found.append(Evaluated(before, before, error))
             else:
                 found.append(Evaluated(before, after))
         if any(each.refused is not None for each in found):

@@ -119,7 +119,7 @@ class Units:
 
     Args:
         table_name: the units table, as ``create_units_table`` creates it.
-        client: a DynamoDB client of your own, with ``config=ticketlock.client_config()``.
+        client: a DynamoDB client of your own, with ``config=ticketlock.client_config()``; not that of a resource.
         prefix: how the attributes begin that units add to your items: 1 to 16 bytes, without ``.[]``; not
             the beginning of ``unit``, ``row`` or ``format``.
         timeout: how long a unit waits for older units that block it, all waits together, in seconds.
@@ -550,7 +550,10 @@ class Units:
         return self._performer.perform_steps(repair(own, self._records, marks, write=write, lost_records=lost_records))
 
     def close(self) -> None:
-        """Wait until the units that were committed with ``finish_behind`` are finished. More units may follow."""
+        """Wait until the units that were committed before with ``finish_behind`` are finished. More units may follow.
+
+        A signal handler may call it at any time. Where no thread finishes them, they are finished here.
+        """
         self._behind.wait()
 
     def __enter__(self) -> Self:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from boto3.dynamodb.conditions import ConditionBase, ConditionExpressionBuilder
+from boto3.dynamodb.conditions import AttributeBase, ConditionBase, ConditionExpressionBuilder
 from boto3.dynamodb.types import DYNAMODB_CONTEXT, TypeDeserializer, TypeSerializer
 from boto3.exceptions import DynamoDBNeedsKeyConditionError
 
@@ -27,6 +27,10 @@ AnyValue = TypeVar("AnyValue")
 
 _serializer, _deserializer = TypeSerializer(), TypeDeserializer()
 _DIGITS = 10**38
+_SHOWN = 80
+_PLACEHOLDER = re.compile(r"[#:]\w+", re.ASCII)
+_MADE = re.compile(r"[#:]tl[ku]_[nv]\d+\b")
+"""The placeholders of conditions that boto3 has made."""
 
 _ADVICE = (
     (
@@ -78,14 +82,44 @@ def advice(message: str) -> str:
 def expressions_in(parameters: Mapping[str, Any]) -> object:
     """The expressions in the parameters of a request, as an error shows them: one as its text, several by name.
 
-    A condition object's own placeholders say nothing to its author: the names of the attributes stand for them.
+    A condition object's own placeholders say nothing to its author: the attributes and values stand for them.
     """
-    found = {name: text for name, text in parameters.items() if name.endswith("Expression")}
-    made = [name for name in parameters.get("ExpressionAttributeNames", {}) if name.startswith(("#tlk", "#tlu"))]
-    for placeholder in sorted(made, key=len, reverse=True):
-        attribute = parameters["ExpressionAttributeNames"][placeholder]
-        found = {name: text.replace(placeholder, attribute) for name, text in found.items()}
+    found = {
+        name: _substituted(text, parameters, _MADE) for name, text in parameters.items() if name.endswith("Expression")
+    }
     return next(iter(found.values())) if len(found) == 1 else found
+
+
+def condition_in(parameters: Mapping[str, Any]) -> str:
+    """The condition in the parameters of a statement, with attributes and values in place of all placeholders."""
+    return _substituted(parameters.get("ConditionExpression", ""), parameters, _PLACEHOLDER)
+
+
+def _substituted(text: str, parameters: Mapping[str, Any], placeholder: re.Pattern[str]) -> str:
+    names = parameters.get("ExpressionAttributeNames", {})
+    values = parameters.get("ExpressionAttributeValues", {})
+
+    def shown_for(found: re.Match[str]) -> str:
+        if found[0] in values:
+            return _shown(values[found[0]])
+        return str(names.get(found[0], found[0]))
+
+    return placeholder.sub(shown_for, text)
+
+
+def _shown(value: Any) -> str:
+    text = str(value["N"]) if "N" in value else repr(_loaded(value))
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
+def check_apart(names: Mapping[str, str], values: Item, *conditions: Phrase) -> None:
+    """Refuse placeholders that a condition object has, too: one of the two would stand for both."""
+    for condition in conditions:
+        for field, given, own in (("names", names, condition.names), ("values", values, condition.values)):
+            for name in given:
+                if name in own:
+                    allowed = f"another placeholder: a condition made with boto3 has {name} as well"
+                    raise InvalidUnitRequest(field, name, allowed)
 
 
 class Python:
@@ -121,6 +155,10 @@ class Python:
     def condition(self, given: Any, field: str = "condition", *, of_keys: bool = False) -> Phrase:
         """A condition: text, or made with ``boto3.dynamodb.conditions.Attr``, or with ``Key`` if it is ``of_keys``."""
         if not isinstance(given, ConditionBase):
+            if isinstance(given, AttributeBase):
+                kind = type(given).__name__
+                allowed = f"a condition on it, such as {kind}({given.name!r}).eq(...)"
+                raise InvalidUnitRequest(field, f"{kind}({given.name!r})", allowed)
             return Phrase(expression(field, given), {}, {})
         try:
             built = ConditionExpressionBuilder().build_expression(given, is_key_condition=of_keys)
@@ -129,8 +167,11 @@ class Python:
         # Renamed, since other callers and the other condition may use the same placeholders.
         prefix = "tlk" if of_keys else "tlu"
         names = {_renamed(name, prefix): each for name, each in built.attribute_name_placeholders.items()}
-        values = {_renamed(name, prefix): each for name, each in built.attribute_value_placeholders.items()}
-        return Phrase(_renamed(built.condition_expression, prefix), names, self.item(field, values))
+        values = {
+            _renamed(name, prefix): _dumped(field, "", each)
+            for name, each in built.attribute_value_placeholders.items()
+        }
+        return Phrase(_renamed(built.condition_expression, prefix), names, values)
 
 
 class LowLevel(Python):
@@ -190,7 +231,8 @@ def _dumped(field: str, name: str, value: Any) -> Any:
         return canonical(_serializer.serialize(value))
     except (TypeError, decimal.DecimalException, RecursionError, ExpressionInvalid) as error:
         allowed = "a value that DynamoDB has a type for: no float (Decimal), no NaN, no empty set, 38 digits at most"
-        raise InvalidUnitRequest(f"{field}.{name}", value, f"{allowed} ({error})") from error
+        where = f"{field}.{name}" if name else field
+        raise InvalidUnitRequest(where, value, f"{allowed} ({error})") from error
 
 
 def _loaded(value: Any) -> Any:

@@ -3,6 +3,7 @@
 import _thread
 import sys
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -25,6 +26,15 @@ if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
 
 
+def says_that_no_thread_starts(error: BaseException) -> bool:
+    """Whether a thread could not be started: a container limits their number, or the program ends.
+
+    A signal handler may raise a ``RuntimeError``, too, from code of its own.
+    """
+    raised_in = [frame.f_globals.get("__name__") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return isinstance(error, RuntimeError) and raised_in[-1] in ("threading", __name__)
+
+
 def at_once(works: Sequence[Callable[[], T]], most: int) -> list[T]:
     """Run several pieces of work at once; return what each returns, in their order. The caller may be interrupted.
 
@@ -38,9 +48,10 @@ def at_once(works: Sequence[Callable[[], T]], most: int) -> list[T]:
     Args:
         most: how many run at the same time.
 
+    Without threads for them, the caller does what they would do.
+
     Raises:
         BaseException: of the pieces that failed, the error of the first one.
-        RuntimeError: a thread cannot be started.
     """
     left = deque(range(len(works)))
     returned: dict[int, T] = {}
@@ -75,8 +86,13 @@ def at_once(works: Sequence[Callable[[], T]], most: int) -> list[T]:
             ended.get()
 
     try:
-        for _ in range(min(most, len(works))):
-            _thread.start_new_thread(run, ())
+        try:
+            for _ in range(min(most, len(works))):
+                _thread.start_new_thread(run, ())
+        except RuntimeError as error:
+            if not says_that_no_thread_starts(error):
+                raise
+            run()
         wait()
     except BaseException:
         give_up()

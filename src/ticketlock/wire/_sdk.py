@@ -123,6 +123,7 @@ _FOR_TASKS = (
     "config=ticketlock.client_config()) as client`; in tests memory.async_client. One of boto3 is for threads: "
     "ticketlock.LockClient, ticketlock.units.Units"
 )
+_OF_RESOURCE = "the client of a resource, `resource.meta.client`"
 _LONGEST_TIMEOUT_S = 5
 _HANGS = "a request that hangs must end before a lease does"
 
@@ -284,14 +285,25 @@ def needs_a_region() -> Iterator[None]:
 
 
 def check_is_client(client: Any, *, is_awaited: bool = False) -> None:
-    """Refuse anything but a low-level client of the SDK: for threads, or for tasks, which await its calls.
+    """Refuse anything but a client of the SDK: for threads, or for tasks, which await its calls.
 
     Raises:
         InvalidLockRequest: it is not one, but for example a resource, a session, or a client of the other kind.
     """
     if getattr(getattr(client, "meta", None), "config", None) is None:
-        raise _not_a_client("dynamodb", client, is_awaited=is_awaited)
+        raise _not_a_client("dynamodb", repr(client), is_awaited=is_awaited)
     check_kind(client, "dynamodb", is_awaited=is_awaited)
+
+
+def check_takes_stored_values(client: Any, *, is_awaited: bool = False) -> None:
+    """The same, and refuse the client of a resource: its calls take and return Python values.
+
+    Raises:
+        InvalidLockRequest: as in ``check_is_client``; or it is the client of a resource.
+    """
+    check_is_client(client, is_awaited=is_awaited)
+    if _converts_values(client):
+        raise _not_a_client("dynamodb", _OF_RESOURCE, is_awaited=is_awaited)
 
 
 def check_kind(client: Any, service: ServiceName, *, is_awaited: bool) -> None:
@@ -301,12 +313,19 @@ def check_kind(client: Any, service: ServiceName, *, is_awaited: bool) -> None:
         InvalidLockRequest: it is one.
     """
     if _is_awaited(client) is (not is_awaited):
-        raise _not_a_client(service, client, is_awaited=is_awaited)
+        raise _not_a_client(service, repr(client), is_awaited=is_awaited)
 
 
-def _not_a_client(service: ServiceName, client: Any, *, is_awaited: bool) -> InvalidLockRequest:
+def _not_a_client(service: ServiceName, found: str, *, is_awaited: bool) -> InvalidLockRequest:
     allowed = _FOR_TASKS if is_awaited else _FOR_THREADS
-    return InvalidLockRequest(_FIELDS[service], repr(client), allowed.format(service=service))
+    return InvalidLockRequest(_FIELDS[service], found, allowed.format(service=service))
+
+
+def _converts_values(client: Any) -> bool:
+    # botocore has no public way to ask for handlers; those of aioboto3's resources have the same name.
+    emitter = getattr(client.meta, "events", None)
+    handlers = getattr(getattr(emitter, "_emitter", emitter), "_unique_id_handlers", {})
+    return "dynamodb-attr-value-input" in handlers
 
 
 def _is_awaited(client: Any) -> bool | None:
@@ -322,9 +341,10 @@ def checked_client(client: Any, *, is_awaited: bool = False) -> Any:
     """Refuse anything but a client, and a client that would retry by itself or hang for long.
 
     Raises:
-        InvalidLockRequest: as in ``check_is_client``; or it names each wrong setting and the value that it needs.
+        InvalidLockRequest: as in ``check_takes_stored_values``; or it names each wrong setting and the value that it
+            needs.
     """
-    check_is_client(client, is_awaited=is_awaited)
+    check_takes_stored_values(client, is_awaited=is_awaited)
     config: Any = client.meta.config
     refusals = Refusals()
     if (config.retries or {}).get("total_max_attempts") != 1:
