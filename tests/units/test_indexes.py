@@ -152,6 +152,37 @@ def test_a_query_of_an_index_at_serializable_is_refused(ann: Party, orders: Unit
 
 
 @INDEXING_FIRST
+@pytest.mark.parametrize("index", ["by-owner", "keys-by-owner"])
+def test_a_query_of_an_index_at_serializable_is_refused_outside_of_units_too(
+    ann: Party, orders: UnitTable, index: str
+) -> None:
+    with pytest.raises(InvalidUnitRequest, match=index) as refused:
+        ann.units.query(orders, OF_ANN, index=index, isolation=SERIALIZABLE)
+    assert refused.value.field == "isolation"
+    assert ann.line.sent == []
+
+
+@INDEXING_FIRST
+@LEVELS_OF_INDEXES
+def test_an_index_is_shown_as_it_is_and_not_with_what_was_only_read_for_later(
+    ann: Party, ben: Party, orders: UnitTable, level: Isolation
+) -> None:
+    theirs = ben.units.table(orders.name)
+    with ann.begin() as unit:
+        unit.prefetch([(orders, key(1)), (orders, key(2))])
+        assert unit.get(orders, key(2)) == item(2)
+        with ben.begin() as other:
+            for number in (1, 2, 3):
+                other.update(theirs, key(number), "SET amount = :n", {":n": 7})
+        amounts = {
+            int(each["sk"]): each["amount"] for each in unit.query(orders, OF_ANN, index="by-owner", isolation=level)
+        }
+        # The second one was shown, and the commit checks it.
+        assert amounts == {1: 7, 2: 1, 3: 7, 4: 1, 5: 1}
+        unit.rollback()
+
+
+@INDEXING_FIRST
 def test_the_error_of_an_unknown_index_names_those_that_the_table_has(ann: Party, orders: UnitTable) -> None:
     with pytest.raises(InvalidUnitRequest, match="by-owner, inverted, keys-by-owner, of-owners"):
         ann.begin().query(orders, OF_ANN, index="by-none")

@@ -254,9 +254,10 @@ class UnitOfWork:
             raise InvalidUnitRequest("isolation", level, allowed)
         checked = asked(own, given, self._work.marks)
         if checked.index is not None and level is SERIALIZABLE:
-            if isolation is not None:
+            # Within a unit that has this level itself, the caller has not asked for it here.
+            if isolation is not None or self.terms.is_outside:
                 allowed = f"COMMITTED or UNCOMMITTED: the index {checked.index.name!r} is eventually consistent"
-                raise InvalidUnitRequest("isolation", isolation, allowed)
+                raise InvalidUnitRequest("isolation", level, allowed)
             level = COMMITTED
         yield from self.begin()
         blind = [place for place in self._work.places.values() if place.blind is not None and place.table is own]
@@ -264,7 +265,12 @@ class UnitOfWork:
         if level is SERIALIZABLE and own.is_guarded:
             # Before the items, so that an insert in between is detected.
             yield from self._read_guard(own, checked.range.partition[0])
-        return (yield from Querying(checked, level, self._work, self._reading, self._approach).steps())
+        querying = Querying(checked, level, self._work, self._reading, self._approach, self.repeated)
+        try:
+            return (yield from querying.steps())
+        except UnitConflict:
+            self.state.note("fails")
+            raise
 
     def _read_guard(self, table: UnitTable, partition: Value) -> ForkingSteps[None]:
         guard = self._guards.of(table, partition, self._work)

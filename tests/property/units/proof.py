@@ -11,10 +11,11 @@ from property.units.broken import VARIANTS
 from property.units.every import KINDS, Kind, every
 from property.units.explore import run
 from property.units.machines import STRIKES
+from property.units.tries import KINDS_DONE
 from property.units.world import UnitsWorld
 
 ENOUGH = 1_000
-"""In so many schedules every fault should have been injected."""
+"""In so many schedules every fault should have been injected, and everything been done."""
 
 
 @dataclass
@@ -24,11 +25,13 @@ class Found(Counts[UnitsWorld]):
     Attributes:
         aborts: tries of units that did not end with a commit, as reported to their machines.
         struck: how often each fault was injected.
+        done: how often each kind of read and statement was performed.
     """
 
     commits: int = 0
     aborts: int = 0
     struck: Counter[str] = field(default_factory=Counter)
+    done: Counter[str] = field(default_factory=Counter)
 
     def saw(self, world: UnitsWorld) -> None:
         self.schedules += 1
@@ -36,17 +39,21 @@ class Found(Counts[UnitsWorld]):
         self.commits += len(world.checker.committed)
         self.aborts += world.checker.aborts
         self.struck += world.struck
+        self.done += world.done
 
     def add(self, other: "Found") -> None:
         super().add(other)
         self.commits += other.commits
         self.aborts += other.aborts
         self.struck += other.struck
+        self.done += other.done
 
     @property
-    def never_struck(self) -> list[str]:
-        """Faults that were never injected; nothing if the search is too short to show it."""
-        return [each for each in STRIKES if not self.struck[each]] if self.schedules >= ENOUGH else []
+    def never_there(self) -> list[str]:
+        """Faults that were never injected, and what was never done; nothing if the search is too short to show it."""
+        never = [each for each in STRIKES if not self.struck[each]]
+        never += [each for each in KINDS_DONE if not self.done[each]]
+        return never if self.schedules >= ENOUGH else []
 
     @property
     def counted(self) -> Mapping[str, str]:
@@ -92,4 +99,4 @@ def search(report: Report, pool: Executor, schedules: int) -> None:
         asked=schedules,
     )
     report.console.print(", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in found.struck.most_common()))
-    report.failures += [f"in {found.schedules:,} schedules never went wrong: {name}" for name in found.never_struck]
+    report.failures += [f"in {found.schedules:,} schedules there never was: {name}" for name in found.never_there]
