@@ -1,7 +1,7 @@
 """Indexes: their keys are checked at the statement; queries show own writes, as the index will have them."""
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,11 +9,11 @@ import pytest
 from boto3.dynamodb.conditions import Attr, Key
 from botocore.exceptions import ClientError
 from kit.crashes import crashes
-from kit.engines import OF_OTHERS_FIRST, engine_names, engine_names_but_dynoxide, first_on
+from kit.engines import OF_OTHERS_FIRST, engine_names, engine_names_but_dynoxide, engine_names_but_moto, first_on
 from kit.units import THREADS_ONLY, VERSION, Books, Killed, Party, dumped, index, make_table, new_version
 
-from ticketlock.errors import InvalidUnitRequest, UnitConflict
-from ticketlock.units import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation, UnitTable
+from ticketlock.errors import InvalidUnitRequest, ItemTooLarge, UnitConflict
+from ticketlock.units import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation, Unit, UnitTable
 
 pytestmark = pytest.mark.shows("bad input", "own writes in queries")
 
@@ -39,6 +39,32 @@ def table_of(books: Books, keys: Mapping[str, str], also: Mapping[str, str], **i
     make_table(books.plain_client, name, keys, also, **indexes)
     yield name
     books.plain_client.delete_table(TableName=name)
+
+
+ABSENT = "attribute_not_exists(pk)"
+PUTS: dict[str, Callable[[Unit, UnitTable, dict[str, Any]], object]] = {
+    "put": lambda unit, table, wrong: unit.put(table, wrong, condition=ABSENT),
+    "put_all": lambda unit, table, wrong: unit.put_all(table, [item(9), wrong], condition=ABSENT),
+    "PutItem": lambda unit, table, wrong: unit.client.put_item(
+        TableName=table.name, Item=dumped(wrong), ConditionExpression=ABSENT
+    ),
+}
+
+
+@pytest.mark.parametrize("units_engine", first_on("memory", engine_names_but_moto()), indirect=True)
+@pytest.mark.parametrize("call", PUTS)
+@pytest.mark.parametrize("fault", ["the key of an index", "the size"])
+def test_the_faults_of_a_put_are_told_whether_or_not_its_condition_holds_as_by_dynamodb(
+    books: Books, ann: Party, orders: UnitTable, call: str, fault: str
+) -> None:
+    wrong = {**item(1), **({"owner": 7} if fault == "the key of an index" else {"amount": "x" * 410_000})}
+    with pytest.raises(ClientError, match="ValidationException"):
+        books.plain_client.put_item(TableName=orders.name, Item=dumped(wrong), ConditionExpression=ABSENT)
+    with ann.begin() as unit:
+        with pytest.raises((InvalidUnitRequest, ItemTooLarge)):
+            PUTS[call](unit, orders, wrong)
+        assert ann.line.sent == []
+        unit.put(orders, item(9))
 
 
 @pytest.fixture

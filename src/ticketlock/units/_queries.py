@@ -429,8 +429,10 @@ class Querying:
                 self._approach([place])
                 # The items of a page are not of one instant.
                 self._work.reads += 1
+                self._work.is_whole = False
                 place.before = place.image = row.image
                 place.is_read, place.seen, place.read_number = True, row.seen, self._work.reads
+                self._work.is_whole = True
             place.is_checked, place.glimpse = True, None
         elif not self._is_known(place) and (index is None or index.projected is None):
             place.glimpse = (row.image,)

@@ -21,8 +21,8 @@ from ticketlock.errors import TableError, TableRefused
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Marked, Meeting, met_at, read_committed
 from ticketlock.units._record import UnitRecord, UnitRecords
-from ticketlock.units._tables import UnitTable
-from ticketlock.units._work import SURELY_TOGETHER, VERSION_BYTES, ItemState, T, Work, chunks, conflict
+from ticketlock.units._tables import VERSION_BYTES, UnitTable
+from ticketlock.units._work import SURELY_TOGETHER, ItemState, T, Work, chunks, conflict
 from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import MOST_TOGETHER, Get, GetMany, GetTogether
 from ticketlock.wire._requests import ForkingSteps, Together
@@ -284,12 +284,15 @@ def _take(places: Sequence[ItemState], items: Sequence[Item | None], work: Work)
 
 
 def _take_first(place: ItemState, item: Item | None, work: Work) -> None:
-    place.before = image = image_of(item, work.marks)
+    before = image = image_of(item, work.marks)
     if place.blind is not None:
         # If it is refused, it stays blind: the unit cannot be committed without it.
-        image = place.blind.applied_to(image)
+        image = place.blind.applied_to(before)
         if image is not None:
             place.table.check_item(image, "statement", VERSION_BYTES)
+    work.is_whole = False
+    if place.blind is not None:
         place.blind, place.is_written = None, True
     place.seen = None if item is None or work.marks.is_placeholder(item) else item
-    place.is_read, place.image = True, image
+    place.is_read, place.before, place.image = True, before, image
+    work.is_whole = True
