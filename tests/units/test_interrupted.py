@@ -338,7 +338,7 @@ def each_interrupted(work: Work, step: int) -> Iterator[Interrupted]:
     assert case.passed > FEWEST_OPCODES
 
 
-ADDS: dict[str, Act] = {
+ADDS: dict[str, Callable[[Scene, Unit], object]] = {
     "put_all": lambda scene, unit: unit.put_all(scene.accounts, [{"id": name, "balance": 2} for name in NAMES]),
     "update_all": lambda scene, unit: unit.update_all(
         scene.accounts, [{"id": name} for name in NAMES], SET, {":balance": 2}

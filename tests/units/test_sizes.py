@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -203,19 +204,25 @@ def put_together(party: Party, unit: Unit, size: int) -> list[Key]:
     return keys
 
 
+def with_one_call(level: Isolation, party: Party, keys: list[Key]) -> list[Any]:
+    return party.begin().get_all([(party.accounts, key) for key in keys], isolation=level)
+
+
+def outside(level: Isolation, party: Party, keys: list[Key]) -> list[Any]:
+    return party.units.get_all([(party.accounts, key) for key in keys], isolation=level)
+
+
+def in_a_unit(party: Party, keys: list[Key], level: Isolation, before: int = 0) -> list[Any]:
+    with party.begin(isolation=level) as unit:
+        for key in keys[:before]:
+            unit.get(party.accounts, key)
+        return unit.get_all([(party.accounts, key) for key in keys])
+
+
+LEVELS = (SERIALIZABLE, COMMITTED, UNCOMMITTED)
 READS_ALL: dict[str, Callable[[Party, list[Key]], list[Any]]] = {
-    **{
-        f"{level!r} in a unit": lambda party, keys, level=level: party.begin().get_all(
-            [(party.accounts, key) for key in keys], isolation=level
-        )
-        for level in (SERIALIZABLE, COMMITTED, UNCOMMITTED)
-    },
-    **{
-        f"{level!r} outside": lambda party, keys, level=level: party.units.get_all(
-            [(party.accounts, key) for key in keys], isolation=level
-        )
-        for level in (SERIALIZABLE, COMMITTED, UNCOMMITTED)
-    },
+    **{f"{level!r} in a unit": partial(with_one_call, level) for level in LEVELS},
+    **{f"{level!r} outside": partial(outside, level) for level in LEVELS},
     "with read locks": lambda party, keys: in_a_unit(party, keys, READ_LOCK),
     "after some of them": lambda party, keys: in_a_unit(party, keys, SERIALIZABLE, before=2),
     "BatchGetItem": lambda party, keys: party.begin().client.batch_get_item(
@@ -231,16 +238,9 @@ READS_ALL: dict[str, Callable[[Party, list[Key]], list[Any]]] = {
 """Each way to read items together."""
 
 
-def in_a_unit(party: Party, keys: list[Key], level: Isolation, before: int = 0) -> list[Any]:
-    with party.begin(isolation=level) as unit:
-        for key in keys[:before]:
-            unit.get(party.accounts, key)
-        return unit.get_all([(party.accounts, key) for key in keys])
-
-
 def stored_together(books: Books, count: int, total: int) -> list[Key]:
     """So many items of so many bytes together."""
-    keys = sorted((some_account() for _ in range(count)), key=lambda key: str(key["id"]))
+    keys: list[Key] = [some_account() for _ in range(count)]
     sizes = [total // count] * (count - 1)
     for key, size in zip(keys, (*sizes, total - sum(sizes)), strict=True):
         books.write("accounts", padded(key, size))

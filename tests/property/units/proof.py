@@ -6,7 +6,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 from property.failures import Counts, again
-from property.report import Hunt, Report, chunks, hunted
+from property.report import Hunt, Report, hunted
+from property.slices import Slices
 from property.units.broken import VARIANTS
 from property.units.every import KINDS, Kind, every
 from property.units.explore import run
@@ -79,8 +80,14 @@ def caught(name: str) -> Hunt:
     return hunted(VARIANTS[name])
 
 
-def search(report: Report, pool: Executor, schedules: int) -> None:
+def search(report: Report, pool: Executor, slices: Slices) -> None:
     """All parts of it."""
+    search_all(report, pool)
+    search_at_random(report, pool, slices)
+
+
+def search_all(report: Report, pool: Executor) -> None:
+    """Broken units, and every schedule up to a bound."""
     hunts = [(variant, pool.submit(caught, name)) for name, variant in VARIANTS.items()]
     report.hunts(
         "Broken units: these without one of their precautions",
@@ -92,11 +99,15 @@ def search(report: Report, pool: Executor, schedules: int) -> None:
         Found,
         [(kind.name, pool.submit(all_of, kind)) for kind in KINDS],
     )
+
+
+def search_at_random(report: Report, pool: Executor, slices: Slices) -> None:
+    """Random schedules."""
     found = report.counts(
         "Units: random schedules of up to ten machines, with faults",
         Found,
-        [("", pool.submit(random_ones, seeds)) for seeds in chunks(schedules)],
-        asked=schedules,
+        list(slices.parts("units", pool, random_ones, Found.of)),
+        asked=slices.schedules,
     )
     report.console.print(", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in found.struck.most_common()))
     report.failures += [f"in {found.schedules:,} schedules there never was: {name}" for name in found.never_there]
