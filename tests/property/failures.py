@@ -3,10 +3,11 @@
 import shlex
 import traceback
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from kit.invariants import Broken
 from property.chance import Chance, Seeded
@@ -104,6 +105,18 @@ class Counts(ABC, Generic[World]):
         self.schedules += other.schedules
         self.steps += other.steps
         self.broken += other.broken
+
+    def told(self) -> dict[str, Any]:
+        """The counts, as JSON has them."""
+        return dict(vars(self))
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Self:
+        """The same of what was told."""
+        made: dict[str, Any] = {
+            name: Counter(each) if isinstance(each, Mapping) else each for name, each in told.items()
+        }
+        return cls(**made)
 
     def after_seeds(self, run: Callable[[Chance], World], seeds: Iterable[int], **named: bool) -> Self:
         """Run random schedules.

@@ -17,10 +17,14 @@ from property.broken import BROKEN_LOCKS, FOUND
 from property.every import KINDS, Kind, every
 from property.explore import run
 from property.failures import Counts, again
-from property.report import Hunt, Report, chunks, hunted
+from property.report import Hunt, Report, hunted
+from property.slices import Slices
 from property.stateful import RULED, found_by_hypothesis
 from property.units import proof as units
 from property.world import World
+from ticketlock_local.checkout import ROOT
+from ticketlock_local.errors import ReleaseError
+from ticketlock_local.release.commit import checked_out
 
 _RANDOM_FOR_EACH_RULED = 20
 
@@ -84,9 +88,14 @@ def caught(number: int) -> Hunt:
     return hunted(BROKEN_LOCKS[number])
 
 
-def locks(report: Report, pool: Executor, schedules: int) -> None:
+def locks(report: Report, pool: Executor, slices: Slices) -> None:
     """All parts of the search of locks."""
-    ruled = -(-schedules // _RANDOM_FOR_EACH_RULED)
+    locks_all(report, pool, -(-slices.schedules // _RANDOM_FOR_EACH_RULED))
+    locks_at_random(report, pool, slices)
+
+
+def locks_all(report: Report, pool: Executor, ruled: int) -> None:
+    """Broken locks, every schedule up to a bound, and schedules by Hypothesis."""
     # In one process after the other: each broken lock replaces the real one while it is searched.
     hunts = [(lock, lock.seen_in, pool.submit(caught, number)) for number, lock in enumerate(BROKEN_LOCKS)]
     for title, were_found in (
@@ -106,12 +115,24 @@ def locks(report: Report, pool: Executor, schedules: int) -> None:
         [("", pool.submit(ruled_ones, seed)) for seed in range(-(-ruled // RULED))],
         asked=ruled,
     )
+
+
+def locks_at_random(report: Report, pool: Executor, slices: Slices) -> None:
+    """Random schedules."""
     report.counts(
         "Locks: random schedules of up to nine machines, with faults",
         Found,
-        [("", pool.submit(random_ones, seeds)) for seeds in chunks(schedules)],
-        asked=schedules,
+        list(slices.parts("locks", pool, random_ones, Found.of)),
+        asked=slices.schedules,
     )
+
+
+def _commit() -> str:
+    """The commit of the checkout; if it has changes that are not committed, the program ends."""
+    try:
+        return checked_out(ROOT).sha
+    except ReleaseError as error:
+        sys.exit(f"NO SLICES: {error}")
 
 
 def main() -> None:
@@ -119,15 +140,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=["locks", "units"], help="one of the worlds; both without it")
     parser.add_argument("--schedules", type=int, default=100_000, help="random ones of each world")
+    parser.add_argument("--from", dest="first", type=int, default=0, help="the first seed of those")
+    parser.add_argument("--random", action="store_true", help="these alone, without all other parts")
+    parser.add_argument(
+        "--slices", type=Path, help="a file that keeps their results, of the commit that is checked out"
+    )
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--figures", type=Path, help="a file for the figures, written if nothing failed")
     asked = parser.parse_args()
     report, began = Report(), time.perf_counter()
+    slices = Slices(asked.first, asked.schedules, asked.slices, "" if asked.slices is None else _commit())
     with ProcessPoolExecutor(asked.workers) as pool:
         if asked.only != "units":
-            locks(report, pool, asked.schedules)
+            (locks_at_random if asked.random else locks)(report, pool, slices)
         if asked.only != "locks":
-            units.search(report, pool, asked.schedules)
+            (units.search_at_random if asked.random else units.search)(report, pool, slices)
     for failure in report.failures:
         report.console.print(failure, style="red", markup=False)
     report.console.print(f"{len(report.failures)} failures, {time.perf_counter() - began:.0f} s")

@@ -110,10 +110,10 @@ def hunted(broken: BrokenOnPurpose) -> Hunt:
     return first_broken(broken, range(_HUNTED)), time.perf_counter() - began
 
 
-def chunks(schedules: int) -> Iterator[range]:
-    """All seeds, in ranges."""
-    for first in range(0, schedules, _A_CHUNK):
-        yield range(first, min(first + _A_CHUNK, schedules))
+def chunks(schedules: int, first: int = 0) -> Iterator[range]:
+    """So many seeds, in ranges."""
+    for begin in range(first, first + schedules, _A_CHUNK):
+        yield range(begin, min(begin + _A_CHUNK, first + schedules))
 
 
 class Report:

@@ -65,6 +65,7 @@ def main() -> None:
     """Run all parts, and write their figures."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--schedules", default="100000", help="random ones, of locks and of units each")
+    options.add_argument("--slices", help="a file with random ones of this commit that were searched before")
     options.add_argument("--workers", type=int, default=2)
     asked = options.parse_args()
     os.environ["TICKETLOCK_TEST_FAULT_SEEDS"] = _FAULT_SEEDS
@@ -72,7 +73,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         search, history, wire, engines = (Path(folder, each) for each in ("search", "history", "wire", "engines"))
         # The search takes at least one process.
-        searches = ("--schedules", asked.schedules, "--workers", f"{max(1, asked.workers)}")
+        searches: tuple[str, ...] = ("--schedules", asked.schedules, "--workers", f"{max(1, asked.workers)}")
+        searches += ("--slices", asked.slices) if asked.slices else ()
         tests = ("--numprocesses", f"{asked.workers}")
         commit = run_all(
             ROOT,

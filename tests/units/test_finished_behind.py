@@ -215,6 +215,22 @@ def test_marks_in_transactions_wait_for_the_mark_of_an_older_unit(books: Books, 
     assert books.marks(keys) == 0
 
 
+def test_a_resumed_unit_is_marked_as_the_client_that_resumes_it_was_told(books: Books, gate: Gate) -> None:
+    keys = [books.account(100) for _ in range(150)]
+    gate.opens()
+    units = Units(books.tables["units"], client=gate.client, mark_together=True)
+    before = Units(books.tables["units"], client=books.client())
+    unit = before.begin(engine="marked")
+    unit.update_all(before.table(books.tables["accounts"]), keys, "SET balance = :n", {":n": 7})
+    resumed = units.resume(unit.save())
+    gate.sent.clear()
+    resumed.commit()
+    # Two for the marks, the decision, and two for the new values; beside them those of its record.
+    assert gate.sent.count("TransactWriteItems") == 5
+    assert len(gate.sent) < 20
+    assert [books.balance(key) for key in keys] == [7] * len(keys)
+
+
 @pytest.mark.parametrize("field", ["mark_together", "finish_behind"])
 def test_the_choices_are_true_or_false(books: Books, field: str) -> None:
     wrong: Any = {field: "yes"}

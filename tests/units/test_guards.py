@@ -23,8 +23,8 @@ from kit.units import (
 )
 from units.conftest import COPIES_S, LEASE_S, MARGIN_S
 
-from ticketlock.errors import InvalidUnitRequest, UnitConflict
-from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, Swept
+from ticketlock.errors import ConditionFailed, InvalidUnitRequest, UnitConflict
+from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, UNCOMMITTED, Swept, Unit
 from ticketlock.units._work import SLOTS, guard_key
 
 pytestmark = pytest.mark.shows("strict serialisability", "no phantoms")
@@ -123,6 +123,77 @@ def test_an_insert_conflicts_with_no_query_of_another_partition_or_a_lower_level
         unit.put(ann.lines, line(order, 3))
         inserts(ben, another_slot(books, order) if queried == "another partition" else order, 4)
     assert books.raw("lines", key(order, 3)) is not None
+
+
+def reads_unseen(party: Party, unit: Unit, order: str, how: str) -> None:
+    """Lets a unit read the line 3 without showing it to its caller."""
+    if how == "prefetch":
+        unit.prefetch([(party.lines, key(order, 3))])
+    else:
+        # The first condition that does not hold is the last one that is evaluated.
+        with pytest.raises(ConditionFailed):
+            unit.put_all(party.lines, [line(order, 1), line(order, 3)], condition="attribute_not_exists(pk)")
+
+
+UNSEEN = pytest.mark.parametrize("how", ["prefetch", "put_all"])
+
+
+@UNSEEN
+@pytest.mark.parametrize("by", ["a put", "marks", "marks that are left"])
+def test_an_insert_of_what_was_read_as_absent_and_not_shown_conflicts_with_the_query_that_follows(
+    ann: Party, ben: Party, order: str, how: str, by: str
+) -> None:
+    unit = ann.begin()
+    reads_unseen(ann, unit, order, how)
+    if by == "marks that are left":
+        crashes(ben, 2, is_sent=True)
+        with pytest.raises(Killed):
+            inserts(ben, order, 3)
+    else:
+        with ben.begin(engine="marked" if by == "marks" else None) as other:
+            other.put(ben.lines, line(order, 3))
+    with pytest.raises(UnitConflict) as conflict:
+        unit.query(ann.lines, of(order))
+    assert list(conflict.value.keys) == [(ann.lines.name, key(order, 3))]
+    with ann.begin() as unit:
+        assert len(unit.query(ann.lines, of(order))) == 3
+
+
+@pytest.mark.parametrize("is_guarded", [True, False], ids=["guarded", "not guarded"])
+@pytest.mark.parametrize("then", ["changed", "deleted", "deleted and made again"])
+def test_a_line_that_was_read_and_not_shown_is_checked_by_the_query_that_shows_it(
+    units_world: UnitsWorld, order: str, is_guarded: bool, then: str
+) -> None:
+    ann, ben = units_world.party(guarded=is_guarded), units_world.party(guarded=is_guarded)
+    unit = ann.begin()
+    unit.prefetch([(ann.lines, key(order, 2))])
+    for what in then.split(" and "):
+        with ben.begin() as other:
+            if what == "deleted":
+                other.delete(ben.lines, key(order, 2))
+            else:
+                other.put(ben.lines, line(order, 2, amount=20))
+
+    def commits() -> None:
+        with unit:
+            unit.query(ann.lines, of(order))
+            unit.put(ann.lines, line(order, 4))
+
+    with pytest.raises(UnitConflict):
+        commits()
+
+
+@pytest.mark.parametrize("level", [COMMITTED, UNCOMMITTED], ids=repr)
+def test_below_serializable_a_query_shows_what_others_have_committed_since_a_prefetch(
+    ann: Party, ben: Party, order: str, level: Any
+) -> None:
+    with ann.begin() as unit:
+        unit.prefetch([(ann.lines, key(order, number)) for number in (2, 3)])
+        with ben.begin() as other:
+            other.put(ben.lines, line(order, 2, amount=20))
+            other.put(ben.lines, line(order, 3))
+        shown = unit.query(ann.lines, of(order), isolation=level)
+        assert [item["amount"] for item in shown] == [10, 20, 10]
 
 
 @ENGINES

@@ -1,7 +1,7 @@
 """Indexes: their keys are checked at the statement; queries show own writes, as the index will have them."""
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any
@@ -10,11 +10,11 @@ import pytest
 from boto3.dynamodb.conditions import Attr, Key
 from botocore.exceptions import ClientError
 from kit.crashes import crashes
-from kit.engines import OF_OTHERS_FIRST, engine_names, engine_names_but_dynoxide, first_on
+from kit.engines import OF_OTHERS_FIRST, engine_names, engine_names_but_dynoxide, engine_names_but_moto, first_on
 from kit.units import THREADS_ONLY, VERSION, Books, Killed, Party, dumped, index, make_table, new_version
 
-from ticketlock.errors import InvalidUnitRequest, UnitConflict
-from ticketlock.units import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation, UnitTable
+from ticketlock.errors import InvalidUnitRequest, ItemTooLarge, UnitConflict
+from ticketlock.units import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation, Unit, UnitTable
 
 pytestmark = pytest.mark.shows("bad input", "own writes in queries")
 
@@ -40,6 +40,32 @@ def table_of(books: Books, keys: Mapping[str, str], also: Mapping[str, str], **i
     make_table(books.plain_client, name, keys, also, **indexes)
     yield name
     books.plain_client.delete_table(TableName=name)
+
+
+ABSENT = "attribute_not_exists(pk)"
+PUTS: dict[str, Callable[[Unit, UnitTable, dict[str, Any]], object]] = {
+    "put": lambda unit, table, wrong: unit.put(table, wrong, condition=ABSENT),
+    "put_all": lambda unit, table, wrong: unit.put_all(table, [item(9), wrong], condition=ABSENT),
+    "PutItem": lambda unit, table, wrong: unit.client.put_item(
+        TableName=table.name, Item=dumped(wrong), ConditionExpression=ABSENT
+    ),
+}
+
+
+@pytest.mark.parametrize("units_engine", first_on("memory", engine_names_but_moto()), indirect=True)
+@pytest.mark.parametrize("call", PUTS)
+@pytest.mark.parametrize("fault", ["the key of an index", "the size"])
+def test_the_faults_of_a_put_are_told_whether_or_not_its_condition_holds_as_by_dynamodb(
+    books: Books, ann: Party, orders: UnitTable, call: str, fault: str
+) -> None:
+    wrong = {**item(1), **({"owner": 7} if fault == "the key of an index" else {"amount": "x" * 410_000})}
+    with pytest.raises(ClientError, match="ValidationException"):
+        books.plain_client.put_item(TableName=orders.name, Item=dumped(wrong), ConditionExpression=ABSENT)
+    with ann.begin() as unit:
+        with pytest.raises((InvalidUnitRequest, ItemTooLarge)):
+            PUTS[call](unit, orders, wrong)
+        assert ann.line.sent == []
+        unit.put(orders, item(9))
 
 
 @pytest.fixture
@@ -150,6 +176,37 @@ def test_a_query_of_an_index_at_serializable_is_refused(ann: Party, orders: Unit
     with pytest.raises(InvalidUnitRequest) as refused:
         ann.begin().query(orders, OF_ANN, index="by-owner", isolation=SERIALIZABLE)
     assert refused.value.field == "isolation"
+
+
+@INDEXING_FIRST
+@pytest.mark.parametrize("index", ["by-owner", "keys-by-owner"])
+def test_a_query_of_an_index_at_serializable_is_refused_outside_of_units_too(
+    ann: Party, orders: UnitTable, index: str
+) -> None:
+    with pytest.raises(InvalidUnitRequest, match=index) as refused:
+        ann.units.query(orders, OF_ANN, index=index, isolation=SERIALIZABLE)
+    assert refused.value.field == "isolation"
+    assert ann.line.sent == []
+
+
+@INDEXING_FIRST
+@LEVELS_OF_INDEXES
+def test_an_index_is_shown_as_it_is_and_not_with_what_was_only_read_for_later(
+    ann: Party, ben: Party, orders: UnitTable, level: Isolation
+) -> None:
+    theirs = ben.units.table(orders.name)
+    with ann.begin() as unit:
+        unit.prefetch([(orders, key(1)), (orders, key(2))])
+        assert unit.get(orders, key(2)) == item(2)
+        with ben.begin() as other:
+            for number in (1, 2, 3):
+                other.update(theirs, key(number), "SET amount = :n", {":n": 7})
+        amounts = {
+            int(each["sk"]): each["amount"] for each in unit.query(orders, OF_ANN, index="by-owner", isolation=level)
+        }
+        # The second one was shown, and the commit checks it.
+        assert amounts == {1: 7, 2: 1, 3: 7, 4: 1, 5: 1}
+        unit.rollback()
 
 
 @INDEXING_FIRST

@@ -15,11 +15,13 @@ from kit.units import MARK, THREADS_ONLY, Books, Interrupt, Key, Lost, Party, in
 from ticketlock import (
     InvalidUnitRequest,
     LockClient,
+    LockLost,
     RequestNotApplied,
     TableRefused,
     TicketLockError,
     UnitConflict,
     UnitFinished,
+    UnitRolledBack,
     create_table,
 )
 from ticketlock.testing import ManualClock
@@ -334,6 +336,50 @@ def each_interrupted(work: Work, step: int) -> Iterator[Interrupted]:
             break
         yield case
     assert case.passed > FEWEST_OPCODES
+
+
+ADDS: dict[str, Callable[[Scene, Unit], object]] = {
+    "put_all": lambda scene, unit: unit.put_all(scene.accounts, [{"id": name, "balance": 2} for name in NAMES]),
+    "update_all": lambda scene, unit: unit.update_all(
+        scene.accounts, [{"id": name} for name in NAMES], SET, {":balance": 2}
+    ),
+    "get_all after blind updates": lambda scene, unit: unit.get_all([(scene.accounts, {"id": name}) for name in NAMES]),
+}
+WHERE_A_UNIT_IS_CHANGED = ("units/_unit_of_work.py", "units/_reading.py")
+
+
+def refused_by_a_handler(does: str, error: type[TicketLockError], number: int) -> tuple[int, list[Any]]:
+    """The opcodes that were executed, and the balances after the commit that follows."""
+    scene = Scene()
+    unit = scene.units.begin()
+    if does.startswith("get_all"):
+        for name in NAMES:
+            unit.update(scene.accounts, {"id": name}, SET, {":balance": 2}, blind=True)
+
+    def handle_a_signal() -> None:
+        raise error("of a signal handler")
+
+    with suppress(error), AtOpcode(number, handle_a_signal, WHERE_A_UNIT_IS_CHANGED) as at:
+        ADDS[does](scene, unit)
+    with suppress(UnitFinished):
+        unit.commit()
+    return at.passed, scene.balances()
+
+
+@IN_GENERATORS
+@PATIENT
+@pytest.mark.parametrize("does", ADDS)
+@pytest.mark.parametrize("error", [LockLost, UnitRolledBack])
+@pytest.mark.parametrize("step", [pytest.param(1, marks=MANY), 7], ids=["each opcode", "some opcodes"])
+def test_an_error_of_ours_that_a_signal_handler_raises_leaves_all_statements_of_a_call_or_none(
+    does: str, error: type[TicketLockError], step: int
+) -> None:
+    for number in count(1, step):
+        passed, balances = outcome(meanwhile(partial(refused_by_a_handler, does, error, number)))
+        assert balances in (OLD, NEW)
+        if passed < number:
+            break
+    assert passed > 200
 
 
 @IN_GENERATORS

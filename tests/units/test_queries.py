@@ -226,14 +226,18 @@ def test_what_a_query_below_serializable_has_shown_is_not_checked_but_for_what_i
         unit.put(ann.lines, {**shown, "amount": shown["amount"] + 1})
 
 
-def test_a_serializable_unit_sees_what_it_saw_first(ann: Party, ben: Party, order: str) -> None:
+def test_a_serializable_query_of_lines_that_have_changed_since_the_unit_has_read_them_conflicts_at_once(
+    ann: Party, ben: Party, order: str
+) -> None:
     unit = ann.begin()
     unit.get(ann.lines, line(order, 2))
     unit.get(ann.lines, line(order, 7))
     changes(ben, order)
     with ben.begin() as other:
         other.put(ben.lines, {**line(order, 7), "amount": 1})
-    assert amounts(unit.query(ann.lines, of(order))) == {1: 10, 2: 20, 3: 30, 4: 40, 5: 50}
+    with pytest.raises(UnitConflict) as conflict:
+        unit.query(ann.lines, of(order))
+    assert list(conflict.value.keys) == [(ann.lines.name, line(order, number)) for number in (2, 7)]
 
 
 def test_two_queries_of_a_unit_read_each_item_once(ann: Party, order: str) -> None:

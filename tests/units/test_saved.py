@@ -72,6 +72,22 @@ def test_a_saved_unit_is_committed_only_while_all_that_it_has_read_is_unchanged(
     assert books.balance(account) == 100
 
 
+@pytest.mark.parametrize("reads", ["get", "check"])
+def test_what_a_resumed_unit_has_read_holds_at_its_commit_even_if_it_writes_nothing(
+    ann: Party, ben: Party, account: Key, reads: str
+) -> None:
+    unit = ann.begin()
+    if reads == "get":
+        unit.get(ann.accounts, account)
+    else:
+        unit.check(ann.accounts, account, "balance = :n", {":n": 100})
+    saved = unit.save()
+    ben.changes(account, 0)
+    resumed = ben.units.resume(saved)
+    with pytest.raises(UnitConflict):
+        resumed.commit()
+
+
 def test_the_object_that_was_saved_is_over_and_its_block_is_no_end_of_the_unit(
     books: Books, ann: Party, ben: Party, account: Key
 ) -> None:

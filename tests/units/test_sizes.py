@@ -4,16 +4,25 @@ import random
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
-from kit.crashes import crashes
+from botocore.exceptions import ClientError
+from kit.crashes import before_the_nth, crashes
 from kit.engines import engine_names_but_moto, first_on
 from kit.units import THREADS_ONLY, VERSION, Books, Key, Killed, Party, UnitsWorld, dumped, some_account, some_line
 
 from ticketlock._expressions._values import size_of
-from ticketlock.errors import InvalidUnitRequest, ItemTooLarge, UnitConflict, UnitFinished, UnitTooLarge
-from ticketlock.units import Unit, _work
+from ticketlock.errors import (
+    InvalidUnitRequest,
+    ItemTooLarge,
+    TableRefused,
+    UnitConflict,
+    UnitFinished,
+    UnitTooLarge,
+)
+from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, UNCOMMITTED, Isolation, Unit, _work
 
 KB = 1_024
 
@@ -193,6 +202,99 @@ def put_together(party: Party, unit: Unit, size: int) -> list[Key]:
     for key in keys:
         unit.put(party.accounts, padded(key, each + rest * (key is keys[-1]) - ACTION_ROOM))
     return keys
+
+
+def with_one_call(level: Isolation, party: Party, keys: list[Key]) -> list[Any]:
+    return party.begin().get_all([(party.accounts, key) for key in keys], isolation=level)
+
+
+def outside(level: Isolation, party: Party, keys: list[Key]) -> list[Any]:
+    return party.units.get_all([(party.accounts, key) for key in keys], isolation=level)
+
+
+def in_a_unit(party: Party, keys: list[Key], level: Isolation, before: int = 0) -> list[Any]:
+    with party.begin(isolation=level) as unit:
+        for key in keys[:before]:
+            unit.get(party.accounts, key)
+        return unit.get_all([(party.accounts, key) for key in keys])
+
+
+LEVELS = (SERIALIZABLE, COMMITTED, UNCOMMITTED)
+READS_ALL: dict[str, Callable[[Party, list[Key]], list[Any]]] = {
+    **{f"{level!r} in a unit": partial(with_one_call, level) for level in LEVELS},
+    **{f"{level!r} outside": partial(outside, level) for level in LEVELS},
+    "with read locks": lambda party, keys: in_a_unit(party, keys, READ_LOCK),
+    "after some of them": lambda party, keys: in_a_unit(party, keys, SERIALIZABLE, before=2),
+    "BatchGetItem": lambda party, keys: party.begin().client.batch_get_item(
+        RequestItems={party.accounts.name: {"Keys": [dumped(key) for key in keys]}}
+    )["Responses"][party.accounts.name],
+    "TransactGetItems": lambda party, keys: [
+        each["Item"]
+        for each in party.begin().client.transact_get_items(
+            TransactItems=[{"Get": {"TableName": party.accounts.name, "Key": dumped(key)}} for key in keys]
+        )["Responses"]
+    ],
+}
+"""Each way to read items together."""
+
+
+def stored_together(books: Books, count: int, total: int) -> list[Key]:
+    """So many items of so many bytes together."""
+    keys: list[Key] = [some_account() for _ in range(count)]
+    sizes = [total // count] * (count - 1)
+    for key, size in zip(keys, (*sizes, total - sum(sizes)), strict=True):
+        books.write("accounts", padded(key, size))
+    return keys
+
+
+@pytest.mark.parametrize("how", READS_ALL)
+@pytest.mark.parametrize(
+    ("count", "total"),
+    [
+        *((COUNT, TRANSACTION_BYTES + more) for more in (-1, 0, 1)),
+        pytest.param(100, 100 * 45_000, marks=pytest.mark.verify("more items")),
+        pytest.param(100, 100 * ITEM_BYTES, marks=pytest.mark.verify("40 MB")),
+    ],
+)
+def test_items_of_any_sizes_are_read_together_in_one_request_if_they_fit_and_otherwise_in_groups(
+    books: Books, ann: Party, how: str, count: int, total: int
+) -> None:
+    if how == "with read locks":
+        total -= count * MARK_ROOM
+    keys = stored_together(books, count, total)
+    found = READS_ALL[how](ann, keys)
+    assert len(found) == count
+    assert sum(
+        len(str(item["padding"]["S"] if isinstance(item["padding"], dict) else item["padding"])) for item in found
+    ) > (total - count * KB)
+
+
+@THREADS_ONLY
+def test_a_snapshot_of_more_than_four_megabytes_is_of_one_instant(books: Books, ann: Party, ben: Party) -> None:
+    keys = stored_together(books, COUNT, TRANSACTION_BYTES + COUNT)
+    # All are refused together, and then read by halves.
+    before_the_nth(ann, 3, lambda: changes_all(ben, keys, "new"), "TransactGetItems")
+    found = ann.units.get_all([(ann.accounts, key) for key in keys], isolation=SERIALIZABLE)
+    assert len({item["padding"][0] for item in found if item is not None}) == 1
+
+
+def changes_all(party: Party, keys: list[Key], text: str) -> None:
+    with party.begin() as unit:
+        for key in keys:
+            unit.put(party.accounts, {**key, "padding": text})
+
+
+def test_a_read_that_is_denied_is_not_taken_for_one_that_is_too_large(books: Books, ann: Party) -> None:
+    keys = [books.account() for _ in range(COUNT - 1)]
+
+    def deny(**_: object) -> None:
+        raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "not these"}}, "TransactGetItems")
+
+    ann.client.meta.events.register("before-call.dynamodb.TransactGetItems", deny)
+    unit = ann.begin()
+    with pytest.raises(TableRefused, match="not these"):
+        unit.get_all([(ann.accounts, key) for key in keys])
+    assert ann.line.operations == ["TransactGetItems"]
 
 
 @pytest.mark.parametrize(("more", "way"), [(-1, "native"), (0, "native"), (1, None)])

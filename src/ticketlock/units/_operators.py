@@ -69,9 +69,9 @@ from ticketlock.units._rows import (
 )
 from ticketlock.units._settings import NAME_BYTES, UnitsSettings
 from ticketlock.units._sweeping import Swept, sweep_one
-from ticketlock.units._tables import UnitTable
+from ticketlock.units._tables import VERSION_BYTES, UnitTable
 from ticketlock.units._values import PYTHON
-from ticketlock.units._work import VERSION_BYTES, chunks
+from ticketlock.units._work import chunks
 from ticketlock.wire._actions import Item, Reply, integer
 from ticketlock.wire._item_requests import MOST_TOGETHER, Get, GetMany, Query
 from ticketlock.wire._requests import ForkingSteps, Pause, Scan, TransactWrite, Write

@@ -2,7 +2,8 @@
 
 A query reads page by page. Other units may be committed between the pages, and between the items of one page. The
 commit checks each item that a ``SERIALIZABLE`` query has come to, also if the filter has left it out. It detects items
-that others have inserted only in a guarded table.
+that others have inserted only in a guarded table, whose guard the query reads. What the unit has read before, for
+example as absent by ``prefetch``, has to be in the pages as it was read: the guard does not show an older insert.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,10 +17,10 @@ from ticketlock._expressions._schemas import Index, KeyAttribute, check_key
 from ticketlock._expressions._values import Attributes, ItemInvalid, canonical_item, order_of
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units._marks import Marks
-from ticketlock.units._reading import SERIALIZABLE, UNCOMMITTED, Isolation, Reader, Wanted, image_of
+from ticketlock.units._reading import SERIALIZABLE, UNCOMMITTED, Isolation, Reader, Wanted, image_of, is_as_seen
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._values import PYTHON, REFUSED, Phrase, check_apart, expressions_in, refused
-from ticketlock.units._work import ItemState, Work
+from ticketlock.units._work import ItemState, Work, conflict
 from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import MOST_TOGETHER, Query
 from ticketlock.wire._requests import ForkingSteps
@@ -257,6 +258,7 @@ class Querying:
         level: what it may see. Below ``SERIALIZABLE`` for an index.
         work: what the unit has read and is about to write; the query adds what it returns.
         approach: called with the items that the unit is about to use, before it remembers them.
+        is_repeated: whether the unit is repeated: then what it has read need not be as it was.
     """
 
     _asked: PartitionQuery
@@ -264,6 +266,7 @@ class Querying:
     _work: Work
     _reading: Reader
     _approach: Callable[[Sequence[ItemState]], None]
+    _is_repeated: bool = False
 
     def steps(self) -> ForkingSteps[Found]:
         given, shown, read = self._asked.given, list[Attributes](), 0
@@ -318,18 +321,25 @@ class Querying:
     # The table's items.
 
     def _rows(self, items: Sequence[Attributes]) -> ForkingSteps[list[_Row]]:
-        """A page without pending inserts and deleted items; items that the unit has read are shown as its images."""
+        """A page without pending inserts and deleted items; items that the unit has read are shown as its images.
+
+        Raises:
+            UnitConflict: at ``SERIALIZABLE``: the page has items otherwise than the unit has read them before.
+        """
+        changed: list[ItemState] = []
         rows: list[_Row | None] = []
         marked: dict[int, Wanted] = {}
         for item in items:
             self._work.marks.check_item(item)
             place = self._work.place(self._asked.table, {name: item[name] for name in self._asked.table.key_names})
             image = image_of(item, self._work.marks)
-            if self._is_known(place):
-                rows.append(self._in_place(place, item))
-            elif self._is_to_be_asked_for(item):
+            is_known = self._is_known(place)
+            if (not is_known or self._level is SERIALIZABLE) and self._is_to_be_asked_for(item):
                 marked[len(rows)] = Wanted(place.table, place.key)
                 rows.append(_Row(place, item))
+            elif is_known:
+                changed += [] if self._is_as_read(place, item) else [place]
+                rows.append(self._in_place(place, item))
             else:
                 rows.append(None if image is None else _Row(place, image, item))
         if marked:
@@ -344,15 +354,28 @@ class Querying:
             for at, whole in zip(marked, found, strict=True):
                 image, row = image_of(whole, self._work.marks), rows[at]
                 assert row is not None
-                if image is None or self._has_moved(row.image, image):
+                if self._is_known(row.place):
+                    changed += [] if self._is_as_read(row.place, whole) else [row.place]
+                    rows[at] = None
+                elif image is None or self._has_moved(row.image, image):
                     rows[at] = None
                 else:
                     rows[at] = _Row(row.place, self._entry(image), whole)
+        if changed:
+            raise conflict(changed)
         return [row for row in rows if row is not None]
 
     def _has_moved(self, entry: Attributes, image: Attributes) -> bool:
         """Whether an item has another place in the index since its entry was read. Other pages may have it."""
         return self._asked.is_fetched and self._index_key(entry) != self._index_key(image)
+
+    def _is_as_read(self, place: ItemState, item: Item | None) -> bool:
+        """Whether an item that the unit has read may be in a page like this: at ``SERIALIZABLE`` only as it was read.
+
+        If it was absent, the unit would show nothing of it.
+        """
+        is_any_state = self._level is not SERIALIZABLE or self._is_repeated
+        return is_any_state or is_as_seen(item, place.seen, self._work.marks)
 
     def _is_to_be_asked_for(self, item: Attributes) -> bool:
         """Whether the page has less of the item than it shows, or the item may be older than the last commit."""
@@ -392,9 +415,13 @@ class Querying:
         return [row for row in mine if not self._comes_before(row, start) and not self._is_the_end(row, start)], None
 
     def _is_known(self, place: ItemState) -> bool:
-        """Whether the unit's image is shown, and not what the table has. Below ``SERIALIZABLE`` that is newer."""
-        is_newest = self._level is not SERIALIZABLE and self._asked.index is None
-        return place.is_written if is_newest else place.is_read
+        """Whether the unit's image is shown, and not what was found. Below ``SERIALIZABLE`` the table's is newer.
+
+        An index may be older than what the commit checks. Of what the unit was not shown it checks nothing.
+        """
+        if self._level is SERIALIZABLE:
+            return place.is_read
+        return place.is_written or (self._asked.index is not None and place.is_read and place.is_checked)
 
     def _is_laid_over(self, place: ItemState) -> bool:
         """Whether the unit decides the item's position. In an index, an item that keeps its key stays in place."""
@@ -454,8 +481,10 @@ class Querying:
                 self._approach([place])
                 # The items of a page are not of one instant.
                 self._work.reads += 1
+                self._work.is_whole = False
                 place.before = place.image = row.image
                 place.is_read, place.seen, place.read_number = True, row.seen, self._work.reads
+                self._work.is_whole = True
             place.is_checked, place.glimpse = True, None
         elif not self._is_known(place) and self._asked.has_whole_items:
             place.glimpse = (row.image,)

@@ -6,19 +6,23 @@ or the value that a committed unit is about to write. It never waits, and needs 
 A unit reads an item when it first uses it; later statements see it as it was then. Items that the caller asks for
 together are of one instant. If the unit has read some of them before, or at different moments, all of them are read
 again in one request: those that it has read must be as they were.
+
+One request reads up to 100 items, of 4 MB together. Sizes are not known before, so what is refused is read by halves,
+each of one instant, down to so few items that they fit, however large they are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 
 from ticketlock._expressions._values import Attributes, canonical_item
 from ticketlock._value import value
-from ticketlock.errors import TableError
+from ticketlock.errors import TableError, TableRefused
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Marked, Meeting, met_at, read_committed
 from ticketlock.units._record import UnitRecord, UnitRecords
-from ticketlock.units._tables import UnitTable
-from ticketlock.units._work import VERSION_BYTES, ItemState, Work, chunks, conflict
+from ticketlock.units._tables import VERSION_BYTES, UnitTable
+from ticketlock.units._work import SURELY_TOGETHER, ItemState, T, Work, chunks, conflict
 from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import MOST_TOGETHER, Get, GetMany, GetTogether
 from ticketlock.wire._requests import ForkingSteps, Together
@@ -73,18 +77,22 @@ class Reader:
         return found
 
     def committed(self, wanted: Sequence[Wanted], *, together: bool = True) -> ForkingSteps[list[Attributes | None]]:
-        """Images; up to 100 are of one instant, and beyond that each group of 100.
+        """Images; up to 100 of 4 MB are of one instant, and beyond that each group.
 
         Args:
-            together: whether that is so. Otherwise each is read by itself: a transaction reads up to 4 MB.
+            together: whether that is so. Otherwise each is read by itself.
         """
         images: list[Attributes | None] = []
-        for batch in chunks(wanted, MOST_TOGETHER):
+
+        def read(batch: Sequence[Wanted]) -> ForkingSteps[None]:
             found = None
             while found is None:
                 items, heads = yield from self._with_heads(batch, together=together and len(batch) > 1)
                 found = yield from self._images(batch, items, heads)
-            images += found
+            images.extend(found)
+
+        for batch in chunks(wanted, MOST_TOGETHER):
+            yield from (in_groups(batch, read) if together else read(batch))
         return images
 
     def serializable(
@@ -221,12 +229,27 @@ def _state(head: UnitRecord | None) -> str | None:
 
 
 def read_unread(places: Sequence[ItemState], work: Work, reading: Reader) -> ForkingSteps[None]:
-    """Read the items that were not read yet, and evaluate blind updates of them; 100 are of one instant."""
+    """Read the items that were not read yet, and evaluate blind updates of them; 100 of 4 MB are of one instant."""
     for together in chunks(each_once(places), MOST_TOGETHER):
-        if not are_of_one_instant(together):
-            work.reads += 1
-            items = yield from reading.serializable([Wanted(place.table, place.key) for place in together])
-            _take(together, items, work)
+        yield from in_groups(together, partial(_read_at_once, work=work, reading=reading))
+
+
+def _read_at_once(places: Sequence[ItemState], work: Work, reading: Reader) -> ForkingSteps[None]:
+    if not are_of_one_instant(places):
+        items = yield from reading.serializable([Wanted(place.table, place.key) for place in places])
+        work.reads += 1
+        _take(places, items, work)
+
+
+def in_groups(some: Sequence[T], read: Callable[[Sequence[T]], ForkingSteps[None]]) -> ForkingSteps[None]:
+    """Read items in one transaction; or, if it is refused and they may be too large for it, each half by itself."""
+    try:
+        yield from read(some)
+    except TableRefused:
+        if len(some) <= SURELY_TOGETHER:
+            raise
+        for half in chunks(some, -(-len(some) // 2)):
+            yield from in_groups(half, read)
 
 
 def read_each(places: Sequence[ItemState], work: Work, reading: Reader) -> ForkingSteps[None]:
@@ -261,12 +284,15 @@ def _take(places: Sequence[ItemState], items: Sequence[Item | None], work: Work)
 
 
 def _take_first(place: ItemState, item: Item | None, work: Work) -> None:
-    place.before = image = image_of(item, work.marks)
+    before = image = image_of(item, work.marks)
     if place.blind is not None:
         # If it is refused, it stays blind: the unit cannot be committed without it.
-        image = place.blind.applied_to(image)
+        image = place.blind.applied_to(before)
         if image is not None:
             place.table.check_item(image, "statement", VERSION_BYTES)
+    work.is_whole = False
+    if place.blind is not None:
         place.blind, place.is_written = None, True
     place.seen = None if item is None or work.marks.is_placeholder(item) else item
-    place.is_read, place.image = True, image
+    place.is_read, place.before, place.image = True, before, image
+    work.is_whole = True

@@ -359,7 +359,10 @@ def _unit_told(terms: Terms, work: Work, receipt: Receipt | None) -> dict[str, A
 
 
 def terms_of(told: Mapping[str, Any], own: Terms, head: UnitRecord) -> Terms:
-    """What the unit was begun with, under the id and the step of the coordinator that goes on with it."""
+    """What the unit was begun with, under the id and the step of the coordinator that goes on with it.
+
+    What the coordinator's own client is set to, it keeps: how names are kept, and how items are marked.
+    """
     under = None if told["under"] is None else SavedLock(_lock(told["under"], decode_item))
     return Terms(
         unit=own.unit,
@@ -372,6 +375,7 @@ def terms_of(told: Mapping[str, Any], own: Terms, head: UnitRecord) -> Terms:
         saved=head,
         step=own.step,
         names_kept_s=own.names_kept_s,
+        marks_together=own.marks_together,
     )
 
 
@@ -393,7 +397,8 @@ def work_of(told: Mapping[str, Any], work: Work, tables: Mapping[str, UnitTable]
         place.image = _item(saved["image"][0]) if saved["image"] else place.before
         place.glimpse = (_item(saved["glimpse"][0]),) if saved["glimpse"] else None
         place.is_read, place.is_written = saved["isRead"], saved["isWritten"]
-        place.is_checked = saved["isChecked"]
+        # Its reads may be of another day: even if it writes nothing, they hold at the commit, as its checks do.
+        place.is_checked = place.is_asserted = saved["isChecked"]
         place.read_number = saved["cut"]
 
 

@@ -10,7 +10,7 @@ from ticketlock._expressions._values import Attributes, ExpressionInvalid, ItemI
 from ticketlock._value import value
 from ticketlock.errors import ConditionFailed, InvalidUnitRequest
 from ticketlock.units._marks import Marks
-from ticketlock.units._tables import UnitTable
+from ticketlock.units._tables import VERSION_BYTES, UnitTable
 from ticketlock.units._values import (
     PYTHON,
     REFUSED,
@@ -139,6 +139,9 @@ def statement(request: StatementRequest, table: UnitTable, given: StatementArgum
         raise refused(kind, expressions_in(parameters), error) from error
     # The values are checked only now, as parts of the item and the expressions.
     _check_substituted(parameters)
+    if kind == "put":
+        # As DynamoDB: before the condition, on which the fault of a whole item does not depend.
+        table.check_item(target, "statement", VERSION_BYTES)
     marks.check_free_of_ours("condition" if change is None else "update", expressions.looks_at)
     return Statement(kind, table, key, target if kind == "put" else None, parameters, expressions, change)
 

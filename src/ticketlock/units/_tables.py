@@ -19,6 +19,8 @@ NAME_BYTES = 1_024
 """The longest name of a table, which may be an ARN."""
 DESCRIPTION_LASTS_MS = 5 * 60_000
 """How old the description of a table may be when a unit begins to write to it by marks."""
+VERSION_BYTES = 64
+"""Room in an item for our attribute that stays: its name, and the id of the unit that wrote the item last."""
 
 _log = logging.getLogger("ticketlock")
 

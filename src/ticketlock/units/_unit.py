@@ -155,8 +155,9 @@ class Unit(UnitFace):
 
         Raises:
             InvalidUnitRequest: names the argument that is wrong, and what is allowed.
-            UnitConflict: the call is one of ``transactional``, and other calls queue for an item that it has come to.
-                The unit is over.
+            UnitConflict: the unit is over. At ``SERIALIZABLE``: an item of the range is not as the unit has read it
+                before, for example by ``prefetch``. Or the call is one of ``transactional``, and other calls queue for
+                an item that it has come to.
             ConditionFailed, ItemTooLarge: of a blind update of the table's items, which are read now.
             TableError: the table could not be used.
         """

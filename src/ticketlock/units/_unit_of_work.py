@@ -51,14 +51,13 @@ from ticketlock.units._settings import SaveOptions, Terms, check_of, check_room
 from ticketlock.units._snapshots import MOST_TRIES, are_too_many_absent, changed_since
 from ticketlock.units._state import UnitState
 from ticketlock.units._statements import Statement, StatementArguments, StatementRequest, statement
-from ticketlock.units._tables import Tables, UnitTable
+from ticketlock.units._tables import VERSION_BYTES, Tables, UnitTable
 from ticketlock.units._turns import PlaceInTurn
 from ticketlock.units._values import PYTHON, Python
 from ticketlock.units._work import (
     MOST_ACTIONS,
     MOST_BYTES,
     SURELY_TOGETHER,
-    VERSION_BYTES,
     Guards,
     ItemState,
     Work,
@@ -168,10 +167,21 @@ class UnitOfWork:
         with self.state.alone():
             try:
                 return (yield from steps)
-            except UnitConflict as error:
-                yield from self._let_go()
-                yield from self._explain(error)
+            except TicketLockError as error:
+                yield from self._end_if_torn()
+                if isinstance(error, UnitConflict):
+                    yield from self._let_go()
+                    yield from self._explain(error)
                 raise
+
+    def _end_if_torn(self) -> ForkingSteps[None]:
+        """End the unit if an error has come while it was changed: a signal handler may raise one of ours at any line.
+
+        Its own errors come before or after that, and the unit stays open.
+        """
+        if not self._work.is_whole:
+            self.abandon()
+            yield from self._let_go()
 
     # Reading.
 
@@ -256,9 +266,10 @@ class UnitOfWork:
             raise InvalidUnitRequest("isolation", level, allowed, is_of_units=True)
         checked = asked(own, given, self._work.marks)
         if checked.index is not None and level is SERIALIZABLE:
-            if isolation is not None:
+            # Within a unit that has this level itself, the caller has not asked for it here.
+            if isolation is not None or self.terms.is_outside:
                 allowed = f"COMMITTED or UNCOMMITTED: the index {checked.index.name!r} is eventually consistent"
-                raise InvalidUnitRequest("isolation", isolation, allowed)
+                raise InvalidUnitRequest("isolation", level, allowed)
             level = COMMITTED
         yield from self.begin()
         blind = [place for place in self._work.places.values() if place.blind is not None and place.table is own]
@@ -266,7 +277,12 @@ class UnitOfWork:
         if level is SERIALIZABLE and own.is_guarded:
             # Before the items, so that an insert in between is detected.
             yield from self._read_guard(own, checked.range.partition[0])
-        return (yield from Querying(checked, level, self._work, self._reading, self._approach).steps())
+        querying = Querying(checked, level, self._work, self._reading, self._approach, self.repeated)
+        try:
+            return (yield from querying.steps())
+        except UnitConflict:
+            self.state.note("fails")
+            raise
 
     def _read_guard(self, table: UnitTable, partition: Value) -> ForkingSteps[None]:
         guard = self._guards.of(table, partition, self._work)
@@ -316,10 +332,18 @@ class UnitOfWork:
         self.state.check_open()
         self._check_as_glimpsed(place)
         before = place.image
-        place.image = after = self._after(made, place, before)
-        if made.kind != "check":
-            place.is_written = self._has_written = True
+        after = self._after(made, place, before)
+        self._add([(made, place, after)])
         return before, after
+
+    def _add(self, evaluated: Iterable[tuple[Statement, ItemState, Attributes | None]]) -> None:
+        """Add statements to the unit, with the items after them: all, or the unit ends (`Work.is_whole`)."""
+        self._work.is_whole = False
+        for made, place, after in evaluated:
+            place.image = after
+            if made.kind != "check":
+                place.is_written = self._has_written = True
+        self._work.is_whole = True
 
     def _after(self, made: Statement, place: ItemState, before: Attributes | None) -> Attributes | None:
         """The item after a statement, which is not in the unit yet."""
@@ -327,7 +351,7 @@ class UnitOfWork:
         place.is_checked = True
         place.is_asserted |= made.kind == "check"
         after = made.applied_to(before)
-        if after is not None:
+        if made.kind == "update" and after is not None:
             made.table.check_item(after, "statement", VERSION_BYTES)
         if made.table.is_guarded and place.before is None and after is not None and self.terms.engine == "native":
             allowed = f'"marked", or None: {made.table.name} is guarded, and inserts into it are committed by marks'
@@ -395,10 +419,7 @@ class UnitOfWork:
                 found.append(Evaluated(before, after))
         if any(each.refused is not None for each in found):
             return found
-        for each, place in zip(made, places, strict=True):
-            place.image = images[id(place)]
-            if each.kind != "check":
-                place.is_written = self._has_written = True
+        self._add([(each, place, images[id(place)]) for each, place in zip(made, places, strict=True)])
         return found
 
     def _check_as_glimpsed(self, place: ItemState) -> None:
@@ -609,7 +630,11 @@ class UnitOfWork:
         if self.terms.saved is not None:
             check_room(self.terms.saved.steps, self.terms.step)
         check_count([place for place in self._work.places.values() if place.is_touched])
-        yield from self._read_blind(self._work.places.values())
+        try:
+            yield from self._read_blind(self._work.places.values())
+        except TicketLockError:
+            yield from self._end_if_torn()
+            raise
         self._saves += 1
         keeping = replace(keeping, tries=self._saves)
         try:

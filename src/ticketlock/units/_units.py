@@ -221,7 +221,8 @@ class Units:
     def resume(self, unit: str, *, step: str | None = None) -> Unit:
         """Continue a saved unit with all its reads and writes. Earlier objects of it can no longer commit or save it.
 
-        If it is already committed, the unit is ``repeated``, and writes nothing.
+        If it is already committed, the unit is ``repeated``, and writes nothing. What ``begin`` was given is kept;
+        ``mark_together``, ``finish_behind`` and ``keep_names_for`` are those of this ``Units``.
 
         Args:
             unit: what ``Unit.save`` has returned.
@@ -457,7 +458,7 @@ class Units:
     ) -> list[dict[str, Any]]:
         """The items of a range, without the attributes of units, outside of any unit; see ``Unit.query``.
 
-        At ``SERIALIZABLE`` they are of one instant, as those of ``get_all``.
+        At ``SERIALIZABLE`` they are of one instant, as those of ``get_all``; an index has no such level.
 
         Raises:
             UnitContended: at ``SERIALIZABLE``: some have changed during each try.

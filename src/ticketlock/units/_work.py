@@ -23,8 +23,6 @@ MOST_BYTES = 4 * 1_024 * 1_024
 
 OURS_BYTES = 128
 """Room in an item for both of our attributes."""
-VERSION_BYTES = 64
-"""Room for the attribute that stays: its name, and the id of the unit that wrote the item last."""
 _ACTION_BYTES = 1_024
 """Room for names, a condition, our attributes: the documentation counts items, an emulator the whole request."""
 
@@ -111,11 +109,14 @@ class Work:
 
     Attributes:
         places: each item once, in the order in which the unit used them.
+        is_whole: False while what belongs together is being changed. An error that comes in between, from a signal
+            handler, leaves a part of it: such a unit must not go on.
     """
 
     marks: Marks
     places: dict[Name, ItemState] = field(default_factory=dict)
     reads: int = 0
+    is_whole: bool = True
 
     def place(self, table: UnitTable, key: Item) -> ItemState:
         """The unit's state of an item, made at its first use; the key is in its canonical form."""

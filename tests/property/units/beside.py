@@ -1,6 +1,7 @@
 """The clients beside units in the simulated world: readers, sweepers, plain writers, and other holders of the lock."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -20,7 +21,20 @@ from property.units.checker import COMMITTED as REPORTED_COMMITTED
 from property.units.checker import Key, Record
 from property.units.machines import Machine
 from property.units.scripts import operator, sweeper, sweeper_in_parts
-from property.units.tries import APPEND, NAMES, in_time, unit_id, value_of, verbs_of
+from property.units.tries import (
+    APPEND,
+    NAMES,
+    OF_RANGES,
+    THE_RANGE,
+    drawn_index,
+    in_the_range,
+    in_time,
+    is_refused,
+    sees_in_index,
+    unit_id,
+    value_of,
+    verbs_of,
+)
 from property.units.world import Script, UnitsWorld
 
 from ticketlock.errors import TableError, TicketLockError
@@ -80,6 +94,57 @@ def read_beside(world: UnitsWorld, machine: Machine, keys: Sequence[Key], level:
             checker.sees_uncommitted(who, key, value)
 
 
+def range_reader(rounds: int, _: Sequence[str] = ()) -> Script:
+    """Queries the range, and its indexes, outside of units."""
+
+    def script(world: UnitsWorld, machine: Machine) -> Actions[None]:
+        for _ in range(rounds):
+            pick = world.chance.pick
+            level, index = OF_RANGES[pick(len(OF_RANGES))], drawn_index(world) if pick(2) else None
+            yield from _query_beside(world, machine, level, index)
+            yield Sleep([0, 10, 1_000, 40_000][pick(4)])
+
+    return script
+
+
+def _query_beside(world: UnitsWorld, machine: Machine, level: Isolation, index: str | None) -> Actions[None]:
+    """What `units.query` does; of an index there is no level above COMMITTED."""
+    checker, record, who = world.checker, _beside(world, machine), f"the reader {machine.name}"
+    world.done[f"{'query' if index is None else 'index'} outside at {level!r}"] += 1
+    unit_of_work = verbs_of(world, Terms(record.id, record.born_ms, 10_000, level, is_outside=True))
+    request = replace(THE_RANGE, index=index)
+    steps = unit_of_work.query(world.table_of(("lines", "")), request.arguments(), None)
+    try:
+        if index is not None and level is SERIALIZABLE:
+            yield from is_refused(machine, steps, f"{who} queries an index at {level!r}")
+            return
+        there = in_the_range((yield from machine.driver.perform_steps(steps)))
+    except TicketLockError:
+        return
+    keys = [key for key in world.keys if key[0] == "lines"]
+    if index is not None:
+        for key, value in there.items():
+            sees_in_index(world, who, index, key, value, record.began)
+    elif level is UNCOMMITTED:
+        for key in keys:
+            checker.sees_uncommitted(who, key, there.get(key))
+    elif level is COMMITTED:
+        checker.sees_cut(who, {key: there.get(key) for key in keys}, record.began, is_one_instant=False)
+    else:
+        # In a table that is not guarded an insert may have gone unnoticed.
+        record.seen = {key: there.get(key) for key in keys if key in there or world.is_guarded}
+        checker.begins(record)
+        checker.sees_end(record, REPORTED_COMMITTED)
+
+
+def _beside(world: UnitsWorld, machine: Machine) -> Record:
+    """A read outside of units, which begins now."""
+    wall_ms = machine.read().wall_ms
+    record = Record(unit_id(world, wall_ms), world.numbers, world.checker.step, world.time.now_ms)
+    record.machine, record.born_ms = machine.name, wall_ms
+    return record
+
+
 def snapshots(rounds: int, _: Sequence[str] = ()) -> Script:
     """Reads all items of one instant, repeatedly."""
 
@@ -92,11 +157,9 @@ def snapshots(rounds: int, _: Sequence[str] = ()) -> Script:
 
 def _read_all_at_once(world: UnitsWorld, machine: Machine, keys: Sequence[Key]) -> Actions[None]:
     """What `units.get_all` does at SERIALIZABLE: all are of one instant, however many requests read them."""
-    checker, wall_ms = world.checker, machine.read().wall_ms
-    record = Record(unit_id(world, wall_ms), world.numbers, checker.step, world.time.now_ms)
-    record.machine, record.born_ms = machine.name, wall_ms
+    checker, record = world.checker, _beside(world, machine)
     checker.begins(record)
-    unit_of_work = verbs_of(world, Terms(record.id, wall_ms, 10_000, SERIALIZABLE, is_outside=True))
+    unit_of_work = verbs_of(world, Terms(record.id, record.born_ms, 10_000, SERIALIZABLE, is_outside=True))
     wanted = [(world.table_of(each), key_of(each)) for each in keys]
     try:
         items = yield from machine.driver.perform_steps(unit_of_work.get(wanted, SERIALIZABLE, PYTHON))
@@ -241,6 +304,7 @@ def grantor(rounds: int, _: Sequence[str] = ()) -> Script:
 
 BESIDE_CLIENTS: Mapping[str, Callable[[int, Sequence[str]], Script]] = {
     "reader": reader,
+    "range reader": range_reader,
     "watcher": watcher,
     "snapshots": snapshots,
     "sweeper": sweeper,

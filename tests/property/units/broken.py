@@ -18,6 +18,7 @@ from property.units.casts import (
     NAMED,
     NO_REST,
     OLDER,
+    PREFETCHES,
     RANGES,
     SAVES,
     SLEEPERS,
@@ -140,6 +141,24 @@ VARIANTS: Mapping[str, Variant] = {
                 (Querying, "steps", changes.steps_and_the_guard),
             ),
             cast=RANGES,
+        ),
+        Variant(
+            "a query that hides what it has not shown before",
+            by(*ISOLATION, "committed reads"),
+            ((Querying, "_is_as_read", changes.always_as_read),),
+            cast=PREFETCHES,
+        ),
+        Variant(
+            "an index with what was only read for later",
+            by("committed reads"),
+            ((Querying, "_is_known", changes.known_by_any_read),),
+            cast=PREFETCHES,
+        ),
+        Variant(
+            "an index that is read at another level than was asked for",
+            by("levels"),
+            ((UnitOfWork, "query", changes.query_at_committed),),
+            cast=PREFETCHES,
         ),
         Variant(
             "an item and its guard in one transaction",
@@ -493,6 +512,12 @@ VARIANTS: Mapping[str, Variant] = {
             "a unit resumed without its checks",
             by(*ISOLATION),
             ((_saved, "work_of", changes.work_without_checks),),
+            cast=SAVES,
+        ),
+        Variant(
+            "a resumed unit without the settings of its client",
+            by("resumed"),
+            ((_saved, "terms_of", changes.terms_with_no_setting),),
             cast=SAVES,
         ),
         Variant(

@@ -22,6 +22,11 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     LOCKS: ("pk",),
 }
 MARKS = Marks("_tlu")
+INDEXES: Mapping[str, Mapping[str, Any]] = {
+    "whole": {"ProjectionType": "ALL"},
+    "listed": {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["list"]},
+}
+"""What the indexes of the table with ranges have of its items. The second one does not show whether one is marked."""
 OWNERS = ("owner 1", "owner 2")
 ELEMENTS = "list"
 
@@ -32,11 +37,14 @@ def create_tables(memory: MemoryDynamoDB) -> None:
     for name, keys in TABLES.items():
         if name == UNITS:
             continue
+        schema = [{"AttributeName": key, "KeyType": role} for key, role in zip(keys, ("HASH", "RANGE"), strict=False)]
+        indexes: list[Any] = [
+            {"IndexName": index, "KeySchema": schema, "Projection": projection} for index, projection in INDEXES.items()
+        ]
         memory.create_table(
             TableName=name,
-            KeySchema=[
-                {"AttributeName": key, "KeyType": role} for key, role in zip(keys, ("HASH", "RANGE"), strict=False)
-            ],
+            KeySchema=schema,
+            **({"GlobalSecondaryIndexes": indexes} if name == "lines" else {}),
             AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
             BillingMode="PAY_PER_REQUEST",
         )

@@ -9,8 +9,11 @@ from property.units.checker import Key
 from ticketlock.units._settings import Engine
 
 KEYS: tuple[Key, ...] = (("accounts", "a"), ("lines", "1"), ("accounts", "b"), ("lines", "2"), ("accounts", "c"))
-APPENDING = ("append", "append", "append", "get", "get all", "blind", "check", "query")
-DELETING = (*APPENDING, "put", "delete", "delete")
+APPENDING = (
+    *("append", "append", "append", "get", "get all", "blind", "check", "query"),
+    *("prefetch", "update all", "index"),
+)
+DELETING = (*APPENDING, "put", "delete", "delete", "put all", "delete all")
 RESTS_MS = ((0, 10, 1_000, 40_000, 400_000), (0, 0, 0, 10, 100))
 NO_REST = RESTS_MS[1]
 ENGINES: tuple[Engine | None, ...] = ("marked", "native", None, "marked")
@@ -69,6 +72,17 @@ SLEEPERS = Cast(2, 1, 4, verbs=("append",), engines=("marked",), beside={"sweepe
 """For days, no process meets the marks except the sweeper."""
 TOKENS = Cast(2, 2, 3, verbs=("blind", "blind", "append"), engines=("native",))
 """Blind appends have no version: only the client request token shows that they were applied."""
+PREFETCHES = Cast(
+    4,
+    2,
+    4,
+    verbs=("prefetch", "query", "put all", "index", "delete"),
+    engines=("marked", None),
+    beside={"range reader": 6},
+    rests_ms=NO_REST,
+    is_guarded=True,
+)
+"""What was read and not shown is in a range that is queried later, while others insert into the range."""
 RANGES = Cast(4, 3, 3, verbs=("query", "put", "delete"), engines=("marked", None), rests_ms=NO_REST, is_guarded=True)
 """Items are created and deleted in a range, and every unit queries it first."""
 SAVES = Cast(
@@ -125,6 +139,7 @@ SMALL = (
     SAVES,
     NAMED,
     RANGES,
+    PREFETCHES,
     LOCKING,
     SWEEPS,
     CORRECTIONS,
@@ -143,6 +158,7 @@ def drawn_cast(chance: Chance) -> Cast:
         name: its_rounds
         for name, its_rounds, one_of in (
             ("reader", 2 * rounds, 3),
+            ("range reader", 2 * rounds, 4),
             ("sweeper", 2, 4),
             ("sweeper in parts", 2, 4),
             ("asker", 3, 3),

@@ -27,9 +27,10 @@ from ticketlock.units._operators import Outcome, outcome_of_name
 from ticketlock.units._packing import Entry
 from ticketlock.units._queries import Querying
 from ticketlock.units._read_locks import ReadLocks
-from ticketlock.units._reading import SERIALIZABLE, Reader, Wanted, read_unread
+from ticketlock.units._reading import COMMITTED, SERIALIZABLE, Reader, Wanted, read_unread
 from ticketlock.units._record import UnitRecord, UnitRecords, head_key
 from ticketlock.units._rows import OPEN, Receipt, read_receipt
+from ticketlock.units._settings import Terms
 from ticketlock.units._unit_of_work import UnitOfWork
 from ticketlock.units._work import Guards, ItemState, conflict, that_fit_together
 from ticketlock.wire._actions import Item, Reply
@@ -101,6 +102,25 @@ def steps_and_the_guard(self: Querying) -> ForkingSteps[Any]:
 
 
 _STEPS = Querying.steps
+
+
+def always_as_read(*_: Any) -> bool:
+    """Of an item that was read before, and not shown, a query neither shows nor checks what others have committed."""
+    return True
+
+
+def known_by_any_read(self: Querying, place: ItemState) -> bool:
+    """An index is shown with what the unit has only read for later."""
+    is_newest = self._level is not SERIALIZABLE and self._asked.index is None
+    return place.is_written if is_newest else place.is_read
+
+
+def query_at_committed(self: UnitOfWork, table: Any, given: Any, isolation: Any) -> ForkingSteps[Any]:
+    """An index is silently read at COMMITTED, whatever its caller has asked for."""
+    return _QUERY(self, table, given, isolation if given.index is None else COMMITTED)
+
+
+_QUERY = UnitOfWork.query
 
 
 def never_by_marks(self: UnitOfWork, _guards: Any) -> bool:
@@ -447,6 +467,14 @@ def work_without_checks(saved: Any, work: Any, tables: Any) -> None:
 
 
 _WORK_OF = _saved.work_of
+
+
+def terms_with_no_setting(told: Any, own: Terms, head: UnitRecord) -> Terms:
+    """A resumed unit does not know how its client marks items."""
+    return replace(_TERMS_OF(told, own, head), marks_together=False)
+
+
+_TERMS_OF = _saved.terms_of
 
 
 def with_no_step(saved: frozenset[bytes], _step: Any) -> frozenset[bytes]:

@@ -123,6 +123,7 @@ class Record:
         ends_at, ends_ms: the step at which its commit began, and when.
         resumed_from: the record of the coordinator that has saved it; None of a unit that was not resumed.
         missed: keys that were not in a range that it has read, and the commit checks: it may read them again.
+        unseen: keys that were read for it, but not shown to it, with the step at which that began.
         writes: the new values of the items that it writes, by key.
         blind: keys to which the service appends its element.
         name: of which only one unit is committed.
@@ -146,6 +147,7 @@ class Record:
     ends_ms: float = 0
     resumed_from: "Record | None" = None
     missed: set[Key] = field(default_factory=set)
+    unseen: dict[Key, int] = field(default_factory=dict)
     writes: dict[Key, Value] = field(default_factory=dict)
     blind: set[Key] = field(default_factory=set)
     name: str | None = None

@@ -6,15 +6,17 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 from property.failures import Counts, again
-from property.report import Hunt, Report, chunks, hunted
+from property.report import Hunt, Report, hunted
+from property.slices import Slices
 from property.units.broken import VARIANTS
 from property.units.every import KINDS, Kind, every
 from property.units.explore import run
 from property.units.machines import STRIKES
+from property.units.tries import KINDS_DONE
 from property.units.world import UnitsWorld
 
 ENOUGH = 1_000
-"""In so many schedules every fault should have been injected."""
+"""In so many schedules every fault should have been injected, and everything been done."""
 
 
 @dataclass
@@ -24,11 +26,13 @@ class Found(Counts[UnitsWorld]):
     Attributes:
         aborts: tries of units that did not end with a commit, as reported to their machines.
         struck: how often each fault was injected.
+        done: how often each kind of read and statement was performed.
     """
 
     commits: int = 0
     aborts: int = 0
     struck: Counter[str] = field(default_factory=Counter)
+    done: Counter[str] = field(default_factory=Counter)
 
     def saw(self, world: UnitsWorld) -> None:
         self.schedules += 1
@@ -36,17 +40,21 @@ class Found(Counts[UnitsWorld]):
         self.commits += len(world.checker.committed)
         self.aborts += world.checker.aborts
         self.struck += world.struck
+        self.done += world.done
 
     def add(self, other: "Found") -> None:
         super().add(other)
         self.commits += other.commits
         self.aborts += other.aborts
         self.struck += other.struck
+        self.done += other.done
 
     @property
-    def never_struck(self) -> list[str]:
-        """Faults that were never injected; nothing if the search is too short to show it."""
-        return [each for each in STRIKES if not self.struck[each]] if self.schedules >= ENOUGH else []
+    def never_there(self) -> list[str]:
+        """Faults that were never injected, and what was never done; nothing if the search is too short to show it."""
+        never = [each for each in STRIKES if not self.struck[each]]
+        never += [each for each in KINDS_DONE if not self.done[each]]
+        return never if self.schedules >= ENOUGH else []
 
     @property
     def counted(self) -> Mapping[str, str]:
@@ -72,8 +80,14 @@ def caught(name: str) -> Hunt:
     return hunted(VARIANTS[name])
 
 
-def search(report: Report, pool: Executor, schedules: int) -> None:
+def search(report: Report, pool: Executor, slices: Slices) -> None:
     """All parts of it."""
+    search_all(report, pool)
+    search_at_random(report, pool, slices)
+
+
+def search_all(report: Report, pool: Executor) -> None:
+    """Broken units, and every schedule up to a bound."""
     hunts = [(variant, pool.submit(caught, name)) for name, variant in VARIANTS.items()]
     report.hunts(
         "Broken units: these without one of their precautions",
@@ -85,11 +99,15 @@ def search(report: Report, pool: Executor, schedules: int) -> None:
         Found,
         [(kind.name, pool.submit(all_of, kind)) for kind in KINDS],
     )
+
+
+def search_at_random(report: Report, pool: Executor, slices: Slices) -> None:
+    """Random schedules."""
     found = report.counts(
         "Units: random schedules of up to ten machines, with faults",
         Found,
-        [("", pool.submit(random_ones, seeds)) for seeds in chunks(schedules)],
-        asked=schedules,
+        list(slices.parts("units", pool, random_ones, Found.of)),
+        asked=slices.schedules,
     )
     report.console.print(", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in found.struck.most_common()))
-    report.failures += [f"in {found.schedules:,} schedules never went wrong: {name}" for name in found.never_struck]
+    report.failures += [f"in {found.schedules:,} schedules there never was: {name}" for name in found.never_there]

@@ -14,7 +14,18 @@ from property.units.casts import Cast
 from property.units.checker import COMMITTED as REPORTED_COMMITTED
 from property.units.checker import Key, Record, Value
 from property.units.machines import Machine
-from property.units.tries import Plan, one_try, states_nothing, to_its_end, unit_id, value_of, verbs_of
+from property.units.tries import (
+    OF_SEVERAL,
+    Plan,
+    behind,
+    finishes_behind,
+    one_try,
+    states_nothing,
+    to_its_end,
+    unit_id,
+    value_of,
+    verbs_of,
+)
 from property.units.world import Script, UnitsWorld
 
 from ticketlock.errors import InvalidUnitRequest, TableError, TicketLockError
@@ -27,6 +38,7 @@ from ticketlock.units._sweeping import SWEEP, Swept, sweep
 from ticketlock.units._unit_of_work import UnitOfWork
 from ticketlock.units._values import PYTHON
 from ticketlock.wire._actions import Actions, Sleep
+from ticketlock.wire._requests import ForkingSteps
 
 
 def one_that_resumes(world: UnitsWorld, machine: Machine, plan: Plan) -> Actions[None]:
@@ -43,7 +55,8 @@ def one_that_resumes(world: UnitsWorld, machine: Machine, plan: Plan) -> Actions
     record.step = None if step is None else step.name
     checker.begins(record)
     checker.notes(f"{machine.name} resumes {unit} as {own}: {plan.statements} {plan.keeping} {record.step}")
-    terms = Terms(own, wall_ms, 10_000, step=step, names_kept_s=checker.names_kept_s)
+    together = world.marks_together()
+    terms = Terms(own, wall_ms, 10_000, step=step, names_kept_s=checker.names_kept_s, marks_together=together)
     steps = resume(unit, terms, UNITS, MARKS, world.tables)
     try:
         resumed = yield from machine.driver.perform_steps(steps)
@@ -56,7 +69,12 @@ def one_that_resumes(world: UnitsWorld, machine: Machine, plan: Plan) -> Actions
         if unit not in checker.saves.committed:
             raise Broken(f"outcomes: {own} finds {unit} committed, and it is not")
         return
-    unit_of_work = verbs_of(world, resumed.terms, resumed)
+    if resumed.terms.marks_together != together:
+        raise Broken(f"resumed: {own} does not mark its items as the client that resumes {unit} was told to")
+    world.done["resumes"] += 1
+    world.done["marks together when resumed"] += together and resumed.terms.engine == "marked"
+    left: list[ForkingSteps[None]] = []
+    unit_of_work = verbs_of(world, resumed.terms, resumed, behind=behind(world, left))
     if resumed.terms.repeats_step:
         yield from _repeats(world, machine, unit_of_work, record, plan)
         return
@@ -65,6 +83,7 @@ def one_that_resumes(world: UnitsWorld, machine: Machine, plan: Plan) -> Actions
         yield from _rolls_back(world, machine, unit_of_work, record)
     else:
         yield from to_its_end(world, machine, unit_of_work, record, plan)
+        yield from finishes_behind(world, machine, own, left)
 
 
 def _takes_up(record: Record, resumed: Resumed, world: UnitsWorld) -> None:
@@ -74,7 +93,8 @@ def _takes_up(record: Record, resumed: Resumed, world: UnitsWorld) -> None:
     record.number, record.name, record.fence = before.number, before.name, before.fence
     record.knows_name_at, record.born_ms = before.knows_name_at, before.born_ms
     record.seen, record.writes, record.blind = copy(before.seen), copy(before.writes), copy(before.blind)
-    record.missed, record.resumed_from = copy(before.missed), before
+    record.missed, record.unseen, record.resumed_from = copy(before.missed), copy(before.unseen), before
+    record.asserted = copy(before.asserted)
 
 
 def _step_of(plan: Plan) -> SavedStep | None:
@@ -240,7 +260,7 @@ def drawn_plan(world: UnitsWorld, cast: Cast) -> Plan:
     statements = []
     for _ in range([1, 2, 2, 3, 4][pick(5)]):
         verb = verbs[pick(len(verbs))]
-        count = 1 if verb != "get all" else 1 + pick(len(world.keys))
+        count = 1 + pick(len(world.keys)) if verb in OF_SEVERAL else 1
         statements.append((verb, tuple(world.some(count))))
     engine = cast.engines[pick(len(cast.engines))]
     if cast.is_guarded and engine == "native":

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from boto3.dynamodb.conditions import Key as KeyOf
 from kit.invariants import Broken
-from property.units.calls import ELEMENTS, LOCKS, MARKS, UNITS, key_of
+from property.units.calls import ELEMENTS, INDEXES, LOCKS, MARKS, UNITS, key_of
 from property.units.checker import COMMITTED as REPORTED_COMMITTED
 from property.units.checker import NOT_COMMITTED, REPEATED, SAVED, Key, Record, Value
 from property.units.machines import BESIDE, Machine
@@ -23,7 +22,7 @@ from ticketlock.errors import (
     UnitRolledBack,
 )
 from ticketlock.units._commit import Behind, in_front
-from ticketlock.units._queries import QueryRequest
+from ticketlock.units._queries import Found, QueryRequest
 from ticketlock.units._reading import COMMITTED, READ_LOCK, SERIALIZABLE, UNCOMMITTED, Isolation
 from ticketlock.units._record import _DIGITS
 from ticketlock.units._saved import Resumed
@@ -38,7 +37,18 @@ from ticketlock.wire._requests import ForkingSteps
 # Without faults a unit ends within that time: a lease that it waits for, and its own time-outs.
 LONGEST_MS = 120_000
 _ONCE_MORE = (UnitConflict, UnitContended, UnitRolledBack)
-READS = ("get", "get all", "query")
+READS = ("get", "get all", "query", "index", "prefetch")
+OF_SEVERAL = ("get all", "prefetch", "put all", "update all", "delete all")
+"""Verbs of one item or more."""
+OF_RANGES = (SERIALIZABLE, COMMITTED, UNCOMMITTED)
+KINDS_DONE = (
+    *(f"{verb} at {level!r}" for verb in ("get", "get all") for level in Isolation),
+    *(f"{verb} at {level!r}" for verb in ("query", "index", "query outside", "index outside") for level in OF_RANGES),
+    *("append", "blind", "check", "put", "delete", "prefetch", "update all", "put all", "delete all"),
+    *("a refused put all", "a prefetch of what is blind", "a statement of what is unseen", "a query of what is unseen"),
+    *("marks together", "marks together when resumed", "finishes behind", "resumes"),
+)
+"""All kinds of reads and statements, and ways to perform them: a search without one of them has not tested it."""
 APPEND = "SET #list = list_append(if_not_exists(#list, :none), :new)"
 NAMES = {"#list": ELEMENTS}
 
@@ -104,8 +114,7 @@ def one_try(world: UnitsWorld, machine: Machine, plan: Plan, born_ms: int) -> Ac
     unit = unit_id(world, machine.read().wall_ms)
     under = Under(checker.token) if plan.is_under else None
     level = READ_LOCK if plan.is_locking else SERIALIZABLE
-    # Not by chance, which would change all schedules.
-    together = world.numbers % 2 == 0
+    together = world.marks_together()
     terms = Terms(unit, born_ms, plan.timeout_ms, level, plan.name, under, plan.engine, marks_together=together)
     terms = replace(terms, names_kept_s=checker.names_kept_s)
     record = Record(unit, world.numbers, checker.step, world.time.now_ms, name=plan.name)
@@ -113,19 +122,32 @@ def one_try(world: UnitsWorld, machine: Machine, plan: Plan, born_ms: int) -> Ac
     record.machine, record.born_ms = machine.name, born_ms
     checker.begins(record)
     left = list[ForkingSteps[None]]()
-    unit_of_work = verbs_of(world, terms, behind=in_front if world.numbers % 4 < 2 else partial(_goes_on, left))
+    unit_of_work = verbs_of(world, terms, behind=behind(world, left))
+    world.done["marks together"] += together and plan.engine == "marked"
     checker.notes(f"{machine.name} begins {unit}: {plan.statements} {plan.engine} {plan.name} {record.fence}")
     is_last = yield from to_its_end(world, machine, unit_of_work, record, plan)
-    for steps in left:
-        yield from _thinks(world)
-        yield from _tells(world, machine, unit, steps)
+    yield from finishes_behind(world, machine, unit, left)
     return is_last
 
 
-def _goes_on(left: list[ForkingSteps[None]], steps: ForkingSteps[None]) -> bool:
-    """A unit whose items are finished after its commit is reported."""
-    left.append(steps)
-    return True
+def behind(world: UnitsWorld, left: list[ForkingSteps[None]]) -> Behind:
+    """What takes the rest of a commit, and adds it to ``left`` if the unit's items are finished behind its caller."""
+
+    def goes_on(steps: ForkingSteps[None]) -> bool:
+        left.append(steps)
+        return True
+
+    return goes_on if world.finishes_behind() else in_front
+
+
+def finishes_behind(
+    world: UnitsWorld, machine: Machine, unit: str, left: Sequence[ForkingSteps[None]]
+) -> Actions[None]:
+    """Finish the items of a unit whose commit is reported."""
+    for steps in left:
+        world.done["finishes behind"] += 1
+        yield from _thinks(world)
+        yield from _tells(world, machine, unit, steps)
 
 
 def to_its_end(
@@ -223,8 +245,34 @@ def _has_let_go(world: UnitsWorld, unit: str, end: str) -> None:
         raise Broken(f"let go: {unit} ended as {end}, and other units that meet its marks wait for its lease")
 
 
-def _check(table: UnitTable, key: Mapping[str, Any], condition: str) -> StatementRequest:
-    return StatementRequest("check", table, key, condition=condition, names=NAMES)
+THE_RANGE = QueryRequest(key_condition=KeyOf("pk").eq("p"))
+
+
+def drawn_index(world: UnitsWorld) -> str:
+    names = tuple(INDEXES)
+    return names[world.chance.pick(len(names))]
+
+
+def in_the_range(found: Found) -> dict[Key, Value]:
+    """What a query of the range has returned."""
+    return {("lines", item["sk"]["S"]): value_of(PYTHON.back(item)) for item in found.items}
+
+
+def is_refused(machine: Machine, steps: ForkingSteps[Found], what: str) -> Actions[None]:
+    """A read at a level that it cannot have."""
+    try:
+        yield from machine.driver.perform_steps(steps)
+    except InvalidUnitRequest:
+        return
+    raise Broken(f"levels: {what}, which is not refused")
+
+
+def sees_in_index(world: UnitsWorld, who: str, index: str, key: Key, value: Value, began: int) -> None:
+    """Judge an item that an index has shown: it may be an old one, unless it had to be read by its key."""
+    if index == "listed":
+        world.checker.sees_cut(who, {key: value}, began, is_one_instant=False)
+    else:
+        world.checker.sees_uncommitted(who, key, value)
 
 
 class OwnUnit:
@@ -237,59 +285,103 @@ class OwnUnit:
     def states(self, verb: str, keys: Sequence[Key]) -> Actions[None]:
         """One statement."""
         world, (key, *_) = self.world, keys
-        table, python_key = world.table_of(key), key_of(key)
         began, perform, unit_of_work = self.world.checker.step, self.machine.driver.perform_steps, self.unit_of_work
         if verb in ("get", "get all"):
             own = unit_of_work.terms.isolation
             levels = [own, own, COMMITTED, UNCOMMITTED]
             level = levels[world.chance.pick(4)]
-            wanted = [(world.table_of(each), key_of(each)) for each in keys]
-            found = yield from perform(unit_of_work.get(wanted, level, PYTHON))
+            world.done[f"{verb} at {level!r}"] += 1
+            found = yield from perform(unit_of_work.get(self._wanted(keys), level, PYTHON))
             self._reads(level, {each: value_of(item) for each, item in zip(keys, found, strict=True)}, began)
         elif verb == "query":
             yield from self._queries(began)
-        elif verb == "blind":
+        elif verb == "index":
+            yield from self._queries_an_index(began)
+        elif verb == "prefetch":
+            world.done[verb] += 1
+            world.done["a prefetch of what is blind"] += not self.record.blind.isdisjoint(keys)
+            yield from perform(unit_of_work.prefetch(self._wanted(keys), PYTHON))
+            self._has_unseen(keys, began)
+        elif verb in ("blind", "append"):
             if self._number_is_in(key):
                 return
-            yield from perform(unit_of_work.evaluate(self._append(table, python_key), blind=True))
-            if self.unit_of_work.terms.isolation is READ_LOCK and key not in self.record.seen:
-                # It is read and marked nevertheless.
-                _, after = yield from perform(
-                    unit_of_work.evaluate(_check(table, python_key, "attribute_exists(#list)"))
-                )
-                value = value_of(PYTHON.back(after)) or ()
-                self.record.seen[key] = value[:-1] or world.checker.state[key]
-                self.record.writes[key] = value
-            elif key in self.record.seen:
-                self.record.writes[key] = (*(self._own(key) or ()), self.record.number)
-            else:
+            world.done[verb] += 1
+            steps = unit_of_work.evaluate(self._statement("append", key), blind=verb == "blind")
+            before, after = yield from perform(steps)
+            if after is None:
                 self.record.blind.add(key)
-        elif verb == "append":
-            if self._number_is_in(key):
-                return
-            before, after = yield from perform(unit_of_work.evaluate(self._append(table, python_key)))
-            self._meets(key, value_of(PYTHON.back(before)), began)
-            self._writes(key, (*(self._own(key) or ()), self.record.number), value_of(PYTHON.back(after)))
-        elif verb == "put":
-            item = {**python_key, ELEMENTS: [self.record.number]}
-            before, after = yield from perform(unit_of_work.evaluate(StatementRequest("put", table, item)))
-            self._meets(key, value_of(PYTHON.back(before)), began)
-            self._writes(key, (self.record.number,), value_of(PYTHON.back(after)))
-        elif verb == "delete":
-            before, _ = yield from perform(unit_of_work.evaluate(StatementRequest("delete", table, python_key)))
-            self._meets(key, value_of(PYTHON.back(before)), began)
-            self._writes(key, None, None)
-        else:
-            conditions = ["attribute_exists(#list)", "attribute_not_exists(#list)"]
+            else:
+                self._became("append", key, before, after, began)
+        elif verb == "check":
+            world.done[verb] += 1
+            there, not_there = "attribute_exists(#list)", "attribute_not_exists(#list)"
             try:
-                before, _ = yield from perform(unit_of_work.evaluate(_check(table, python_key, conditions[0])))
+                before, after = yield from perform(unit_of_work.evaluate(self._statement(verb, key, there)))
             except ConditionFailed:
-                before, _ = yield from perform(unit_of_work.evaluate(_check(table, python_key, conditions[1])))
-            self._meets(key, value_of(PYTHON.back(before)), began)
+                before, after = yield from perform(unit_of_work.evaluate(self._statement(verb, key, not_there)))
+            self._became(verb, key, before, after, began)
+        elif verb in OF_SEVERAL:
+            world.done[verb] += 1
+            yield from self._states_all(verb, keys, began)
+        else:
+            world.done[verb] += 1
+            before, after = yield from perform(unit_of_work.evaluate(self._statement(verb, key)))
+            self._became(verb, key, before, after, began)
+
+    def _wanted(self, keys: Sequence[Key]) -> list[tuple[UnitTable, dict[str, str]]]:
+        return [(self.world.table_of(each), key_of(each)) for each in keys]
+
+    def _states_all(self, verb: str, keys: Sequence[Key], began: int) -> Actions[None]:
+        """One statement about several items; of a condition that does not hold for one of them nothing is left."""
+        kind = {"put all": "put", "update all": "append", "delete all": "delete"}[verb]
+        if kind == "append":
+            keys = [key for key in keys if not self._number_is_in(key)]
+        condition = [None, "attribute_not_exists(#list)"][self.world.chance.pick(2)] if kind == "put" else None
+        requests = [self._statement(kind, key, condition) for key in keys]
+        found = yield from self.machine.driver.perform_steps(self.unit_of_work.evaluate_together(requests))
+        refused = any(each.refused is not None for each in found)
+        self.world.done[f"a refused {verb}"] += refused
+        for key, each in zip(keys, found, strict=False):
+            self._became(None if refused else kind, key, each.before, each.after, began)
+        # The first condition that does not hold is the last one that is evaluated.
+        self._has_unseen(keys[len(found) :], began)
+
+    def _statement(self, kind: str, key: Key, condition: str | None = None) -> StatementRequest:
+        table, python_key = self.world.table_of(key), key_of(key)
+        names = None if condition is None else NAMES
+        if kind == "append":
+            return StatementRequest("update", table, python_key, update=APPEND, values=self.new, names=NAMES)
+        if kind == "put":
+            item = {**python_key, ELEMENTS: [self.record.number]}
+            return StatementRequest("put", table, item, condition=condition, names=names)
+        if kind == "delete":
+            return StatementRequest("delete", table, python_key)
+        return StatementRequest("check", table, python_key, condition=condition, names=names)
+
+    def _became(self, kind: str | None, key: Key, before: Any, after: Any, began: int) -> None:
+        """Judge what a statement has found and made; the kind is None of one that was not added to the unit."""
+        self.world.done["a statement of what is unseen"] += key in self.record.unseen
+        self._meets(key, value_of(PYTHON.back(before)), began)
+        written = value_of(PYTHON.back(after))
+        if kind == "append":
+            self._writes(key, (*(self._own(key) or ()), self.record.number), written)
+        elif kind == "put":
+            self._writes(key, (self.record.number,), written)
+        elif kind == "delete":
+            self._writes(key, None, written)
+        elif kind == "check":
             self.record.asserted.add(key)
 
-    def _append(self, table: UnitTable, key: Mapping[str, Any]) -> StatementRequest:
-        return StatementRequest("update", table, key, update=APPEND, values=self.new, names=NAMES)
+    def _has_unseen(self, keys: Sequence[Key], began: int) -> None:
+        """These were read for the unit, if they were not before, and not shown to it."""
+        if not self.unit_of_work.repeated:
+            for key in keys:
+                if key not in self.record.seen:
+                    self.record.unseen.setdefault(key, began)
+
+    def _since(self, key: Key, began: int) -> int:
+        """The step since which an item may have been read that the unit uses now for the first time."""
+        return min(began, self.record.unseen.get(key, began))
 
     def _queries(self, began: int) -> Actions[None]:
         """Query the range, and note missing keys. Only in a guarded table the commit checks that they stay missing."""
@@ -297,20 +389,43 @@ class OwnUnit:
         level = [SERIALIZABLE, SERIALIZABLE, SERIALIZABLE, COMMITTED, UNCOMMITTED][world.chance.pick(5)]
         if self.unit_of_work.terms.isolation is READ_LOCK and level is SERIALIZABLE:
             level = COMMITTED
-        request = QueryRequest(key_condition=KeyOf("pk").eq("p"))
-        steps = self.unit_of_work.query(world.table_of(("lines", "")), request.arguments(), level)
-        found = yield from self.machine.driver.perform_steps(steps)
-        there = {("lines", item["sk"]["S"]): value_of(PYTHON.back(item)) for item in found.items}
+        world.done[f"query at {level!r}"] += 1
+        steps = self.unit_of_work.query(world.table_of(("lines", "")), THE_RANGE.arguments(), level)
+        there = in_the_range((yield from self.machine.driver.perform_steps(steps)))
         keys = [key for key in world.keys if key[0] == "lines"]
         own = {key for key in keys if key in record.seen or key in record.writes or key in record.blind}
         missed = {key for key in keys if key not in there and key not in own}
         if level is not SERIALIZABLE:
             self._reads(level, {key: there.get(key) for key in keys}, began, is_one_instant=False)
             return
+        world.done["a query of what is unseen"] += not (record.unseen.keys() - own).isdisjoint(keys)
         self._reads(level, {key: there.get(key) for key in keys if key not in missed}, began, is_one_instant=False)
         world.checker.sees_cut(record.id, dict.fromkeys(missed), began, is_one_instant=False)
         if world.is_guarded:
             record.missed |= missed
+
+    def _queries_an_index(self, began: int) -> Actions[None]:
+        """Query an index of the range. It may be behind; what it does not have is read as the range itself is."""
+        world, record = self.world, self.record
+        level, index = [COMMITTED, UNCOMMITTED, SERIALIZABLE][world.chance.pick(3)], drawn_index(world)
+        world.done[f"index at {level!r}"] += 1
+        request = replace(THE_RANGE, index=index)
+        steps = self.unit_of_work.query(world.table_of(("lines", "")), request.arguments(), level)
+        if level is SERIALIZABLE:
+            yield from is_refused(self.machine, steps, f"{record.id} queries an index at {level!r}")
+            return
+        there = in_the_range((yield from self.machine.driver.perform_steps(steps)))
+        for key in record.blind & there.keys():
+            self._meets(key, there[key], began)
+        for key in record.writes:
+            if key[0] == "lines" and record.seen.get(key, ()) is None and record.writes[key] != there.get(key):
+                raise Broken(f"own reads: {record.id} has {record.writes[key]} in {key}, and read {there.get(key)}")
+        for key, value in there.items():
+            if key in record.writes or key in record.seen:
+                if value != self._own(key):
+                    raise Broken(f"own reads: {record.id} has {self._own(key)} in {key}, and read {value}")
+            else:
+                sees_in_index(world, record.id, index, key, value, began)
 
     def _number_is_in(self, key: Key) -> bool:
         return key in self.record.blind or self.record.number in (self._own(key) or ())
@@ -344,6 +459,9 @@ class OwnUnit:
             before = {key: record.seen[key] for key in own - blind if key in record.seen}
             since = began if of_others else record.reads_since
             checker.sees_cut(record.id, {**of_others, **before}, since, is_one_instant=True)
+        elif stays and (len(of_others) == 1 or not is_one_instant):
+            for key, value in of_others.items():
+                checker.sees_cut(record.id, {key: value}, self._since(key, began), is_one_instant=False)
         elif of_others:
             checker.sees_cut(record.id, of_others, began, is_one_instant=is_one_instant)
         if stays:
@@ -362,7 +480,7 @@ class OwnUnit:
             record.seen[key], record.writes[key] = before or _nothing(checker.state[key]), value
         elif key not in record.seen:
             record.seen[key] = value
-            checker.sees_cut(record.id, {key: value}, began, is_one_instant=True)
+            checker.sees_cut(record.id, {key: value}, self._since(key, began), is_one_instant=True)
         elif value != self._own(key):
             raise Broken(f"own reads: {record.id} has {self._own(key)} in {key}, and met {value}")
 

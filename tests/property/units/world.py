@@ -60,6 +60,7 @@ class UnitsWorld:
         is_guarded: whether the table with ranges is guarded.
         names_kept_s: for how long units keep the receipts of names.
         struck: how often each fault was injected.
+        done: how often each kind of read and statement was performed.
         saved: units as they were saved, by the id under which each coordinator writes.
         swept_by: who has begun the last sweep that had an end, by the number of its parts.
     """
@@ -76,6 +77,7 @@ class UnitsWorld:
 
     def __post_init__(self) -> None:
         self.struck: Counter[str] = Counter()
+        self.done: Counter[str] = Counter()
         self.checker = UnitChecker(self.keys, self.is_append_only, self.time, self.names_kept_s)
         self.service = Service(self.chance, self.time, self.checker, self.struck, self.in_steps)
         self.service.memory.index_delay.arrive = self._arrive
@@ -128,6 +130,14 @@ class UnitsWorld:
     def new_number(self) -> int:
         self.numbers += 1
         return self.numbers
+
+    def marks_together(self) -> bool:
+        """Whether the next unit is of a client that marks its items together; not by chance: that would cost one."""
+        return self.numbers % 2 == 0
+
+    def finishes_behind(self) -> bool:
+        """Whether it is of a client that finishes units behind their callers."""
+        return self.numbers % 4 >= 2
 
     def some(self, count: int) -> list[Key]:
         """Draw so many of the items."""

@@ -1,0 +1,76 @@
+"""Random schedules in slices: each range of seeds is searched once for a commit, and all add up."""
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from property.report import Report
+from property.slices import Slices
+from property.units.proof import Found
+
+pytestmark = pytest.mark.verify("tests no part of the product")
+
+
+class Searches:
+    """Counts what is searched."""
+
+    def __init__(self) -> None:
+        self.seeds: list[int] = []
+
+    def __call__(self, seeds: Iterable[int]) -> Found:
+        some = list(seeds)
+        self.seeds += some
+        found = Found(schedules=len(some), steps=10 * len(some), commits=len(some))
+        found.struck["late"] = len(some)
+        return found
+
+
+def search(slices: Slices) -> tuple[list[int], Found]:
+    """The seeds that were searched, and the sum."""
+    searches, report = Searches(), Report()
+    with ThreadPoolExecutor(1) as pool:
+        parts = list(slices.parts("units", pool, searches, Found.of))
+        total = report.counts("Units", Found, parts, asked=slices.schedules)
+    assert report.failures == []
+    return sorted(searches.seeds), total
+
+
+def test_what_was_searched_of_a_commit_is_not_searched_again_and_adds_up(tmp_path: Path) -> None:
+    file = tmp_path / "slices.jsonl"
+    assert search(Slices(1_000, 500, file, "one"))[0] == list(range(1_000, 1_500))
+    assert search(Slices(1_000, 500, file, "one"))[0] == []
+    seeds, total = search(Slices(0, 1_750, file, "one"))
+    assert seeds == [*range(1_000), *range(1_500, 1_750)]
+    assert (total.schedules, total.steps, total.struck["late"], total.struck["twice"]) == (1_750, 17_500, 1_750, 0)
+
+
+def test_what_was_searched_of_another_commit_or_of_the_other_world_does_not_count(tmp_path: Path) -> None:
+    file = tmp_path / "slices.jsonl"
+    search(Slices(0, 250, file, "one"))
+    assert len(search(Slices(0, 250, file, "two"))[0]) == 250
+    with ThreadPoolExecutor(1) as pool:
+        searches = Searches()
+        list(Slices(0, 250, file, "one").parts("locks", pool, searches, Found.of))
+    assert len(searches.seeds) == 250
+
+
+def test_a_line_that_was_broken_off_is_searched_again(tmp_path: Path) -> None:
+    file = tmp_path / "slices.jsonl"
+    search(Slices(0, 500, file, "one"))
+    file.write_text(file.read_text()[:-10])
+    assert len(search(Slices(0, 500, file, "one"))[0]) == 250
+    assert search(Slices(0, 500, file, "one"))[0] == []
+
+
+def test_a_failure_that_was_found_is_kept(tmp_path: Path) -> None:
+    file = tmp_path / "slices.jsonl"
+
+    def finds(_: Iterable[int]) -> Found:
+        return Found(schedules=249, broken=["cuts: replay it"])
+
+    with ThreadPoolExecutor(1) as pool:
+        list(Slices(0, 250, file, "one").parts("units", pool, finds, Found.of))
+    with ThreadPoolExecutor(1) as pool:
+        ((_, again),) = Slices(0, 250, file, "one").parts("units", pool, finds, Found.of)
+    assert again.result().broken == ["cuts: replay it"]
