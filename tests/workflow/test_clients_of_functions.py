@@ -6,6 +6,7 @@ import textwrap
 from typing import Any
 
 import pytest
+from botocore.config import Config
 from kit.events import execution_arn, turn_of
 from kit.world import Process, World
 
@@ -88,7 +89,7 @@ def test_a_lock_is_freed_though_one_hung_request_could_outlast_its_lease(
     memory: MemoryDynamoDB, clock: ManualClock
 ) -> None:
     turn = taken(workflow_over(memory, clock), "order-42")
-    memory.meta.config.read_timeout = 5
+    memory.meta.config = memory.meta.config.merge(Config(read_timeout=5))
     patient = workflow_over(memory, clock)
     with pytest.raises(InvalidLockRequest, match="read time-outs"):
         taken(patient, "order-43")

@@ -93,7 +93,7 @@ class Serialized(sfn.StateMachineFragment):
         return self._ends
 
     # The CDK's method would prefix the state names with the fragment's id, which they begin with.
-    def to_single_state(  # type: ignore[override]
+    def to_single_state(
         self, *, state_id: str | None = None, prefix_states: str | None = None, **options: Any
     ) -> sfn.Parallel:
         """The fragment as one state, to which Catch and Retry can be added; its output is that of the fragment.

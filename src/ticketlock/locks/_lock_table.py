@@ -3,7 +3,7 @@
 import getpass
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 LOCK_TABLE = TableKind("lock table", ("pk", "sk"), is_ours=lambda item: "/" in item["sk"]["S"])
 
 
-def create_table(table_name: str, *, client: "DynamoDBClient | None" = None, **more: Any) -> bool:
+def create_table(table_name: str, *, client: "DynamoDBClient | None" = None, **more: Any) -> Mapping[str, Any] | None:
     """Create a lock table, unless there is one of that name, and wait until it is active.
 
     Args:
@@ -59,7 +59,7 @@ def create_table(table_name: str, *, client: "DynamoDBClient | None" = None, **m
         more: further arguments of CreateTable, for example ``Tags`` or ``DeletionProtectionEnabled``.
 
     Returns:
-        Whether the table was created.
+        What CreateTable answered; None if the table was there.
 
     Raises:
         InvalidLockRequest: no Region is set, or ``client`` is not a low-level client (for example a

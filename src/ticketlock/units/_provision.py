@@ -1,6 +1,6 @@
 """Creates a units table, and checks what its users are permitted."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,9 @@ def _is_row(item: Any) -> bool:
 UNITS_TABLE = TableKind("table of units", KEY, _is_row, OPEN_INDEX)
 
 
-def create_units_table(table_name: str, *, client: "DynamoDBClient | None" = None, **more: Any) -> bool:
+def create_units_table(
+    table_name: str, *, client: "DynamoDBClient | None" = None, **more: Any
+) -> Mapping[str, Any] | None:
     """Create a units table, unless a table of that name exists, and wait until it can be used.
 
     Its keys are ``unit`` and ``row``, both text. It is billed on demand, with TTL on ``expiresAt`` and the sparse index
@@ -47,7 +49,7 @@ def create_units_table(table_name: str, *, client: "DynamoDBClient | None" = Non
         more: further arguments of CreateTable, for example ``Tags`` or ``DeletionProtectionEnabled``.
 
     Returns:
-        Whether it was created.
+        What CreateTable answered; None if the table was there.
 
     Raises:
         InvalidUnitRequest: no Region is set, or ``client`` is not a low-level client (for example a

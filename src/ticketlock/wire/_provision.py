@@ -51,7 +51,7 @@ class TableKind:
         of_index = () if self.index is None else (each["AttributeName"] for each in self.index["KeySchema"])
         return [{"AttributeName": name, "AttributeType": "S"} for name in (*self.keys, *of_index)]
 
-    def create(self, table_name: str, client: Any, more: Mapping[str, Any]) -> bool:
+    def create(self, table_name: str, client: Any, more: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Create a table of this kind, unless there is one of that name, and wait until it is active.
 
         Args:
@@ -60,7 +60,7 @@ class TableKind:
             more: further arguments of CreateTable.
 
         Returns:
-            Whether the table was created.
+            What CreateTable answered; None if the table was there.
 
         Raises:
             InvalidLockRequest: no Region is set, or ``client`` is not a low-level client.
@@ -69,15 +69,15 @@ class TableKind:
         dynamodb: Any = client if client is not None else _own_client()
         check_is_client(dynamodb)
         try:
-            dynamodb.create_table(**{**self.definition(table_name, more.get("ProvisionedThroughput")), **more})
-            made = True
+            definition = self.definition(table_name, more.get("ProvisionedThroughput"))
+            made: Mapping[str, Any] | None = dynamodb.create_table(**{**definition, **more})
         except ClientError as error:
             if error.response.get("Error", {}).get("Code") != "ResourceInUseException":
                 raise
-            made = False
+            made = None
         dynamodb.get_waiter("table_exists").wait(TableName=table_name, WaiterConfig={"Delay": 1, "MaxAttempts": 60})
         found = dynamodb.describe_time_to_live(TableName=table_name)["TimeToLiveDescription"]
-        if not made:
+        if made is None:
             table = dynamodb.describe_table(TableName=table_name)["Table"]
             self._check(dynamodb, table, found)
             self._add_index(dynamodb, table)
