@@ -1,5 +1,6 @@
 """Performers of calls and sleeps: any exception, raised anywhere, reaches the steps, whose clean-up runs."""
 
+import asyncio
 import itertools
 import json
 import os
@@ -96,14 +97,35 @@ def by_hand(coroutine: Any) -> Any:
         return end.value
 
 
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    loop = asyncio.new_event_loop()
+    yield loop
+    loop.close()
+
+
 @pytest.fixture(params=["threads", "tasks"])
-def drive(memory: MemoryDynamoDB, clock: ManualClock, request: pytest.FixtureRequest) -> Callable[..., object]:
+def drive(
+    memory: MemoryDynamoDB, clock: ManualClock, loop: asyncio.AbstractEventLoop, request: pytest.FixtureRequest
+) -> Callable[..., object]:
     """Performs steps as one of the two performers does."""
     if request.param == "threads":
         return LockTable("locks", client=memory.client, sleep=lambda _: None).drive
     table = AsyncLockTable("locks", None, clock)
-    table.open(Awaited(memory))
-    return lambda steps: by_hand(table.drive(steps))
+
+    async def open_it() -> None:
+        table.open(Awaited(memory))
+
+    def drive(steps: Actions[Any]) -> object:
+        # On whichever thread: the table looks at the loop, and the performer is stepped by hand.
+        asyncio._set_running_loop(loop)
+        try:
+            return by_hand(table.drive(steps))
+        finally:
+            asyncio._set_running_loop(None)
+
+    loop.run_until_complete(open_it())
+    return drive
 
 
 def test_an_interrupt_at_any_line_of_a_performer_lets_the_steps_end(drive: Callable[..., object]) -> None:

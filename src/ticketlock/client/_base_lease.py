@@ -356,7 +356,9 @@ class BaseLease:
         block.enter()
 
     def _leave(self) -> None:
-        """The caller leaves the block that it has entered."""
+        """The caller leaves the block that it has entered; a forked child is in none."""
+        if self._pid != os.getpid():
+            return
         block = nearest(self._blocks)
         if block is not None:
             block.leave()

@@ -153,11 +153,11 @@ class Lease(BaseLease):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._is_left():
-            return
         again = self._again
         try:
             self._leave()
+            if self._is_left():
+                return
             self._under_way.release(self._holdings.leave_block(self, error))
         except BaseException as raised:
             self._mark_interrupted(raised, again)
@@ -210,12 +210,12 @@ class LeaseGroup:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if all(lease._is_left() for lease in self.leases):
-            return
         before = None
         try:
             before = [lease._again for lease in self.leases]
             self._leave()
+            if all(lease._is_left() for lease in self.leases):
+                return
             self._each(lambda lease: self._holdings.leave_block(lease, error))
         except BaseException as raised:
             self._mark_interrupted(raised, before)

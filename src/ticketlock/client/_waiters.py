@@ -277,12 +277,12 @@ class UnderWay:
         Raises:
             ClientClosed: this process was forked from the one that created the client.
         """
-        # Before any mutex: a thread of the parent may have held it at the fork, and does not exist here.
-        self._process.check()
         try:
+            # Before any mutex: a thread of the parent may have held it at the fork, and does not exist here.
+            self._process.check()
             self._table.drive(self._followed(actions, _RELEASE_ENDS_WITHIN_S))
         except BaseException as error:
-            if getgeneratorstate(actions) == GEN_CREATED:
+            if self._process.is_this and getgeneratorstate(actions) == GEN_CREATED:
                 self._table.drive(actions)
             raise briefly(error)  # noqa: B904  # the same error
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import botocore
 from botocore import exceptions as sdk
+from botocore.client import BaseClient
 from botocore.config import Config
 from botocore.credentials import Credentials
 from botocore.exceptions import BotoCoreError, ClientError, NoRegionError
@@ -322,8 +323,10 @@ def _not_a_client(service: ServiceName, found: str, *, is_awaited: bool) -> Inva
 
 
 def _converts_values(client: Any) -> bool:
+    if not isinstance(client, BaseClient):
+        return False
     # botocore has no public way to ask for handlers; those of aioboto3's resources have the same name.
-    emitter = getattr(client.meta, "events", None)
+    emitter = client.meta.events
     handlers = getattr(getattr(emitter, "_emitter", emitter), "_unique_id_handlers", {})
     return "dynamodb-attr-value-input" in handlers
 
