@@ -56,6 +56,12 @@ class Block:
         self._calls = _calls()
         self._by = _entering(self._calls)
 
+    @property
+    def holds(self) -> bool:
+        """Whether it was not left, and its lease not released within it."""
+        lease = self.lease
+        return lease is not None and lease._may_be_held()
+
     def enter(self) -> None:
         """Make it visible in this context."""
         _entered.set((*_still_open(_entered.get()), self))
@@ -101,7 +107,7 @@ class Caller:
 
     def __init__(self) -> None:
         self.who = running()
-        own = [block for block in _entered.get() if block.is_open and block.who is self.who]
+        own = [block for block in _still_open(_entered.get()) if block.who is self.who]
         now = _calls() if own and isinstance(self.who, threading.Thread) else None
         self.blocks = [block for block in own if now is None or block.is_around(now)]
         self.left_open = [block for block in own if block not in self.blocks]
@@ -128,7 +134,7 @@ def nearest(blocks: Iterable[Block]) -> Block | None:
 
 def _still_open(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
     # A list: a generator that an interrupt ends would leave the variable's tuple half read.
-    return tuple([block for block in blocks if block.is_open])
+    return tuple([block for block in blocks if block.holds])
 
 
 def _calls() -> _Calls:
