@@ -10,21 +10,22 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Annotated, Any
 
 import httpx
 import pytest
 from celery.contrib.testing.worker import start_worker
+from fastapi import Depends
 from kit.awaited import Awaited
 from kit.pages import python_blocks, text
 from kit.places import PATIENCE_S, until
 
-from ticketlock import LockClient, LockName, aio
+from ticketlock import Lease, LockClient, LockName, aio
 from ticketlock.testing import MemoryDynamoDB
 
 PAGE = "docs/python.md"
 MANY = 8
-BILL, BILL_IN_A_TASK = "/orders/42/bill", "/orders/42/bill-in-a-task"
+BILL, BILL_IN_A_TASK, MIXED = "/orders/42/bill", "/orders/42/bill-in-a-task", "/mixed"
 BOTH = pytest.mark.parametrize("path", [BILL, BILL_IN_A_TASK], ids=["def", "async def"])
 
 
@@ -96,8 +97,8 @@ def page(memory: MemoryDynamoDB, locks: LockClient) -> Page:
     return run
 
 
-def answers(app: Any, path: str, requests: int = MANY) -> list[httpx.Response]:
-    """What FastAPI answers to so many requests at once."""
+def answers(app: Any, path: str, *, others: int = 0, has_begun: Callable[[], object] = bool) -> list[httpx.Response]:
+    """What FastAPI answers to a request, and to others that come while its work goes on."""
 
     async def main() -> list[httpx.Response]:
         server = httpx.ASGITransport(app, raise_app_exceptions=False)
@@ -105,17 +106,26 @@ def answers(app: Any, path: str, requests: int = MANY) -> list[httpx.Response]:
             app.router.lifespan_context(app),
             httpx.AsyncClient(transport=server, base_url="http://test") as http,
         ):
-            return await asyncio.gather(*(http.post(path) for _ in range(requests)))
+            first = asyncio.create_task(http.post(path))
+            while others and not has_begun() and not first.done():
+                await asyncio.sleep(0.005)
+            return await asyncio.gather(first, *(http.post(path) for _ in range(others)))
 
     return asyncio.run(main())
 
 
-@BOTH
+@pytest.mark.parametrize("path", [BILL, BILL_IN_A_TASK, MIXED], ids=["def", "async def", "def, and async def"])
 @pytest.mark.parametrize("wishes", ["record_wait=60", "record_wait=60, reentrant=True"], ids=["", "reentrant"])
 def test_requests_on_one_order_are_served_one_at_a_time(page: Page, locks: LockClient, path: str, wishes: str) -> None:
     service = page(wishes)
     service["bill"] = bills = Bills(locks)
-    answered = answers(service["app"], path)
+
+    # The thread that has entered the block is free again while a coroutine works.
+    @service["app"].post(MIXED)  # type: ignore[untyped-decorator]
+    async def mixed(lease: Annotated[Lease, Depends(partial(service["order_lock"], "42"))]) -> int:
+        return await asyncio.to_thread(bills, 42, lease.fencing_token)
+
+    answered = answers(service["app"], path, others=MANY - 1, has_begun=lambda: bills.tokens)
     assert [each.status_code for each in answered] == [200] * MANY
     assert bills.were_one_at_a_time(), bills.tokens
     assert sorted(each.json() for each in answered) == bills.tokens
@@ -125,7 +135,7 @@ def test_requests_on_one_order_are_served_one_at_a_time(page: Page, locks: LockC
 def test_a_request_that_waits_in_vain_is_answered_with_409(page: Page, locks: LockClient, path: str) -> None:
     service = page("record_wait=0")
     with locks.acquire("order-42"):
-        (answered,) = answers(service["app"], path, requests=1)
+        (answered,) = answers(service["app"], path)
     assert answered.status_code == 409
 
 
@@ -133,7 +143,7 @@ def test_a_request_that_waits_in_vain_is_answered_with_409(page: Page, locks: Lo
 def test_a_request_that_has_lost_its_lock_is_not_answered_with_200(page: Page, locks: LockClient, path: str) -> None:
     service = page()
     service["bill"] = lambda order_id, token: locks.table.force_release(LockName(f"order-{order_id}"), token)
-    (answered,) = answers(service["app"], path, requests=1)
+    (answered,) = answers(service["app"], path)
     assert answered.status_code == 500
 
 
