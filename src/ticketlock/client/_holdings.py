@@ -311,7 +311,7 @@ class Holdings(Generic[L]):
     def holds_of(self, who: object) -> Holds[L]:
         """What a task or thread holds now, for ``give_back_since``."""
         with self._mutex:
-            held = [lease for leases in self._held.values() for lease in leases]
+            held = [lease for leases in list(self._held.values()) for lease in leases]
         return [(lease, lease._again) for lease in held if lease._is_of(who)]
 
     def give_back_since(self, who: object, before: Holds[L]) -> Actions[None]:
@@ -402,7 +402,7 @@ class Holdings(Generic[L]):
     def under_work_of_others(self, caller: Caller) -> bool:
         """Whether blocks are open that the caller is not inside of."""
         with self._mutex:
-            held = [lease for leases in self._held.values() for lease in leases]
+            held = [lease for leases in list(self._held.values()) for lease in leases]
         own = [block.lease for block in caller.blocks]
         return any(lease._is_under_work() for lease in held if not any(lease is each for each in own))
 

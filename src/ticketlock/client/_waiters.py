@@ -295,7 +295,7 @@ class UnderWay:
     def _followed(self, actions: Actions[T], within_s: float) -> Actions[T]:
         with self._mutex:
             if len(self._began) >= _MOST_TRACKED:
-                self._began = {key: each for key, each in self._began.items() if each[0]() is not None}
+                self._began = {key: each for key, each in list(self._began.items()) if each[0]() is not None}
             self._began[id(actions)] = ref(actions), threading.get_ident(), within_s
         return actions
 
