@@ -264,7 +264,7 @@ ApplySlowly(o) ==  \* the service has decided a transaction, and has not applied
   /\ UNCHANGED late
 Applied == torn # None /\ ~torn.isRead /\ torn' = None /\ UNCHANGED <<lock, rows, me, late, faults, past>>
 TimeToLive ==  \* weeks after every lease has ended
-  /\ lock # None /\ Once("ttl") /\ lock' = None /\ lock.at < 0
+  /\ lock # None /\ Once("ttl") /\ lock' = None
   /\ \A h \in DOMAIN lock.holders : lock.holders[h].ends = LongOver
   /\ \A t \in DOMAIN rows : rows[t].ends = LongOver
   /\ UNCHANGED <<rows, me, late, torn, past>>
@@ -317,8 +317,10 @@ Exclusion == \/ Relying \subseteq Sharers /\ Cardinality(Relying) <= MostShared
              \/ Relying \cap Sharers = {} /\ Cardinality(Relying) <= Permits
 NoHolderEvicted == \A o \in Relying : o \in Holding(lock) /\ lock.holders[o].token = me[o].token
 NoRowEvicted == ~past.isEvicted
+IsMadeAgain == "ttl" \in Faults \ faults  \* a new lock item has none of the earlier tickets
 NoFreshTicketVoid ==  \* whose row is in time, and may be on its way
-  \A o \in Owners : me[o].pc = "minted" /\ me[o].ends >= 0 /\ lock # None => lock.voidUpTo < me[o].ticket
+  ~IsMadeAgain =>
+    \A o \in Owners : me[o].pc = "minted" /\ me[o].ends >= 0 /\ lock # None => lock.voidUpTo < me[o].ticket
 NoOvertaking == \A t \in DOMAIN rows : past.overtaken[t] <= 1
 IsLeaving(o) == IF me[o].ask = None THEN FALSE ELSE me[o].ask.op = "Withdraw"
 InTheQueue == {t \in Waiting : past.overtaken[t] >= 0 /\ ~IsLeaving(rows[t].owner)}  \* and whose row has never expired

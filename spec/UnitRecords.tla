@@ -17,7 +17,7 @@ VARIABLES
   sent,    \* by kind, the number of the last request
   told,    \* by kind, the number of the last one that was answered
   late,    \* copies of requests, and how many there were
-  wrong    \* whether a unit was rolled back for an owner that it did not have
+  wrong    \* the kinds of requests that have ended a unit of another owner, or closed a record after another end
 vars == <<stored, sent, told, late, wrong>>
 
 The == CHOOSE u \in Units : TRUE
@@ -31,17 +31,22 @@ Choices(op) ==
   CASE op = "Renew" -> {[r EXCEPT !.lease = n]}
     [] op \in {"AddKeys", "PutSavedRow"} -> {[r EXCEPT !.number = n]}
     [] op = "PutRowOfOwner" -> {[r EXCEPT !.until = n]}
-    [] op = "RollBackOfOwner" -> {[r EXCEPT !.owner = o] : o \in Owners}
-    [] op = "Close" -> IF h # None /\ h.state = "rolledBack" THEN {r} ELSE {}
+    [] op = "RollBack" -> {[r EXCEPT !.final = n]}
+    [] op = "RollBackOfOwner" -> {[r EXCEPT !.owner = o, !.final = Last + n] : o \in Owners}
+    [] op = "Close" -> IF h # None /\ h.state = "rolledBack" THEN {[r EXCEPT !.final = h.final]} ELSE {}
     [] op = "Forget" -> IF h # None /\ h.isClosed THEN {r} ELSE {}
     [] op = "CommitNatively" ->
          {[r EXCEPT !.keys = {Item}, !.seen = Item :> None, !.writes = Item :> "put"]}
     [] OTHER -> {r}
 
+IsWrong(r) ==
+  /\ head[The] # None
+  /\ \/ r.op = "RollBackOfOwner" /\ head[The].owner # r.owner
+     \/ r.op = "Close" /\ head[The].final # r.final  \* items of it may have marks
 Arrive(r) ==
   IF Allows(r)
   THEN /\ item' = [k \in Keys |-> NewItem(k, r)] /\ head' = [head EXCEPT ![The] = NewHead(r)] /\ row' = NewRow(r)
-       /\ wrong' = (wrong \/ (r.op = "RollBackOfOwner" /\ head[The].owner # r.owner))
+       /\ wrong' = IF IsWrong(r) THEN wrong \cup {r.op} ELSE wrong
        /\ UNCHANGED <<saved, receipt>>
   ELSE UNCHANGED <<stored, wrong>>
 
@@ -68,7 +73,7 @@ Init ==
   /\ \E v \in {Foreign, Unversioned} : item = [k \in Keys |-> Bare(v)]
   /\ \E o \in Owners \cup {None} : head = [u \in Units |-> [Pending EXCEPT !.owner = o]]
   /\ saved = None /\ receipt = <<>> /\ row = [keys |-> 0, saved |-> 0, until |-> 0]
-  /\ sent = [op \in Kinds |-> 0] /\ told = sent /\ late = [count |-> 0, are |-> {}] /\ wrong = FALSE
+  /\ sent = [op \in Kinds |-> 0] /\ told = sent /\ late = [count |-> 0, are |-> {}] /\ wrong = {}
 Next ==
   \/ \E op \in Kinds : Send(op)
   \/ \E r \in late.are : ArriveLate(r)
@@ -84,7 +89,8 @@ NoLeaseShortened ==
 WhatWasWrittenStays ==
   /\ "PutSavedRow" \in Kinds => row.saved >= told["PutSavedRow"]
   /\ "PutRowOfOwner" \in Kinds => row.until >= told["PutRowOfOwner"]
-OnlyUnitsOfTheOwner == ~wrong
+OnlyUnitsOfTheOwner == "RollBackOfOwner" \notin wrong
+OnlyAfterTheEndThatWasSeen == "Close" \notin wrong
 NewerFormatStays ==
   [][\A u \in Units :
        head[u] # None /\ head[u].format > 1 /\ head'[u] # None => head'[u].state = head[u].state]_vars

@@ -32,6 +32,7 @@ Request(op, u) ==
    name |-> None, receipt |-> None,    \* the unit's name, and its receipt that was read
    isResumed |-> FALSE, rev |-> 0,     \* whether it ends a saved unit, too, and at which revision
    lease |-> 0, owner |-> None,        \* of the head that it writes, or has read
+   final |-> 1,                        \* when that has ended; Units does not tell the times of ends apart
    number |-> 0, until |-> 0]          \* of rows, of a try, of what is put in place of a value; until when a row stays
 
 ----------------------------------------------------------------------------
@@ -62,7 +63,7 @@ Requires(r) ==
     [] r.op = "RollBackOfOwner" -> {"KNOWN_FORMAT", "HEAD_IS_PENDING", "OWNER_AS_ASKED"}
     [] r.op \in {"Finish", "Unmark", "Correct"} ->
          {"MARKED_BY_THE_UNIT"} \cup IF r.kind = "insert" THEN {"ONLY_HOLDS_A_PLACE"} ELSE {}
-    [] r.op = "Close" -> {"HEAD_IS_FINAL"}
+    [] r.op = "Close" -> {"ENDED_AS_I_SAW"}
     [] r.op = "Forget" -> {"HEAD_IS_CLOSED"}
     [] r.op = "GiveUpName" -> OfName(r)
     [] r.op = "Save" -> IF r.rev = 0 THEN {"NO_SUCH_ROW"} ELSE OfMyHead
@@ -96,7 +97,7 @@ Holds(c, r) ==  \* whether a condition of a request holds
     [] c = "LEASE_ENDS_BEFORE" -> h # None /\ h.lease < r.lease
     [] c = "LEASE_AS_I_SAW" -> h # None /\ h.lease = r.lease
     [] c = "OWNER_AS_ASKED" -> h # None /\ h.owner = r.owner
-    [] c = "HEAD_IS_FINAL" -> h # None /\ h.state \in {"committed", "rolledBack"}
+    [] c = "ENDED_AS_I_SAW" -> h # None /\ h.final = r.final
     [] c = "HEAD_IS_CLOSED" -> h # None /\ h.isClosed
     [] c = "MARKED_BY_THE_UNIT" -> \A k \in r.keys : ~NoMark(k) /\ item[k].mark.unit = r.unit
     [] c = "ONLY_HOLDS_A_PLACE" ->
@@ -126,15 +127,16 @@ NewItem(k, r) ==
          [] r.op = "Correct" -> Bare(IF r.kind = "insert" THEN Absent ELSE r.number)
          [] OTHER -> was
 
-Pending == [state |-> "pending", lease |-> 0, owner |-> None, isOver |-> FALSE, isClosed |-> FALSE, format |-> 1]
+Pending ==
+  [state |-> "pending", lease |-> 0, owner |-> None, final |-> 0, isOver |-> FALSE, isClosed |-> FALSE, format |-> 1]
 NewHead(r) ==
   LET h == head[r.unit]
       is == IF h = None THEN [Pending EXCEPT !.state = "no state"] ELSE h  \* an update makes what is not there
   IN
   CASE r.op = "Open" -> [Pending EXCEPT !.lease = r.lease]
     [] r.op = "Renew" -> [is EXCEPT !.lease = r.lease, !.isOver = FALSE]
-    [] r.op = "Commit" -> [is EXCEPT !.state = "committed"]
-    [] r.op \in RollingBack -> [is EXCEPT !.state = "rolledBack"]
+    [] r.op = "Commit" -> [is EXCEPT !.state = "committed", !.final = r.final]
+    [] r.op \in RollingBack -> [is EXCEPT !.state = "rolledBack", !.final = r.final]
     [] r.op = "Close" -> [is EXCEPT !.isClosed = TRUE]
     [] r.op = "Forget" -> is
     [] OTHER -> h

@@ -6,7 +6,7 @@ from zlib import compress
 
 import pytest
 from botocore.exceptions import ClientError
-from kit.crashes import crashes
+from kit.crashes import before_the_nth, crashes
 from kit.engines import engine_names, first_on
 from kit.units import MARK, THREADS_ONLY, Books, Key, Killed, Party, UnitsWorld, loaded, make_table, some_account
 from units.conftest import NEW, OLD, killed
@@ -102,6 +102,38 @@ def test_two_sweeps_beside_each_other_do_what_one_does(
         ann.units.sweep()
         books.clock.advance(COPIES_S + MARGIN_S)
     ann.units.sweep()
+    assert_ended(books, keys, is_committed=is_committed)
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_who_was_suspended_does_not_close_a_record_that_was_made_again(
+    books: Books, units_world: UnitsWorld, ann: Party, ben: Party, keys: list[Key], is_committed: bool
+) -> None:
+    unit = killed(units_world, keys, is_committed=is_committed)
+    marked = books.everything()
+
+    def made_again() -> None:
+        """Time to live deletes what Ben has closed; the unit's process was suspended as long, and goes on."""
+        ben.units.sweep()
+        assert "open" not in books.rows(unit)["head"], "closed"
+        books.empty()
+        days_ms = 2 * 24 * 3_600 * 1_000
+        books.clock.advance(days_ms / 1_000)
+        for use, items in marked.items():
+            for item in items:
+                again = {each: item[each] + days_ms for each in ("finalMs", "leaseUntilMs") if each in item}
+                books.write(use, {**item, **again})
+
+    ann.units.sweep()
+    books.clock.advance(LEASE_S + MARGIN_S)
+    ann.units.sweep()
+    books.clock.advance(COPIES_S + MARGIN_S)
+    before_the_nth(ann, 1, made_again, "UpdateItem")
+    ann.units.sweep()
+    assert "closed" not in books.rows(unit)["head"], "by Ann, who has seen another end"
+    for _ in range(2):
+        books.clock.advance(LEASE_S + COPIES_S + MARGIN_S)
+        ben.units.sweep()
     assert_ended(books, keys, is_committed=is_committed)
 
 

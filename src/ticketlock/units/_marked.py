@@ -259,6 +259,8 @@ class MarkedCommit:
         while True:
             yield from self._keep_lease()
             now: Moment = (yield Pause(0)).now
+            # If the decision is found applied, it is by an attempt of this request: an earlier one was refused.
+            self._head = replace(self._head, final_ms=now.latest_ms)
             deciding = self._deciding(now)
             checks = tuple(check(place, self._marks) for place in self._checked)
             beside = writes_beside(self._commit, now.latest_ms)

@@ -120,7 +120,10 @@ def close(records: UnitRecords, head: UnitRecord, now_ms: int) -> ForkingSteps[N
     A process that crashes in between leaves a closed head without TTL, by which a sweep finds the remaining rows.
     """
     if not head.is_closed:
-        yield records.close(head, now_ms)
+        reply: Reply = yield records.close(head, now_ms)
+        if not reply.applied:
+            # Others have closed it, and it is gone: its rows, if there are any, are those of a record made again.
+            return
     if head.has_rows:
         for reply in (yield Together(tuple(records.delete_rows(head)))):
             if isinstance(reply, TableError):

@@ -48,7 +48,7 @@ _HEAD = "head"
 # What an ended unit was saved with is of no more use.
 _WRITES = "writes"
 # Nothing else changes a head that has ended, and its format was read with its end.
-_OF_KNOWN_HEADS = (only_if.NO_SUCH_ROW, only_if.HEAD_IS_FINAL, only_if.HEAD_IS_CLOSED)
+_OF_KNOWN_HEADS = (only_if.NO_SUCH_ROW, only_if.ENDED_AS_I_SAW, only_if.HEAD_IS_CLOSED)
 _NAMES = {"#unit": "unit", "#state": "state", "#rev": "rev", "#lease": "leaseUntilMs", "#coordinator": "coordinator"}
 _STATES: Mapping[str, Any] = {
     ":pending": {"S": "pending"},
@@ -365,14 +365,18 @@ class UnitRecords:
         return self._write("Update", unit, every(*conditions), update=update, values=values)
 
     def close(self, head: UnitRecord, now_ms: int) -> Write:
-        """Close a record of which every item is finished; it may be deleted once none of its rows is left."""
+        """Close a record of which every item is finished; it may be deleted once none of its rows is left.
+
+        It requires the end that was seen: a process that is suspended for more than a day finds no record, or, if its
+        unit was suspended as long, one that was made again, of which items are not finished.
+        """
         removed = [_WRITES] if head.is_saved else []
         update = "SET closed = :yes"
         if not head.has_rows:
             update, removed = f"{update}, #ttl = :until", [*removed, "#open"]
         update += _removing(removed)
-        values = {":yes": {"BOOL": True}, ":until": _until(head, now_ms)}
-        return self._write("Update", head.unit, only_if.HEAD_IS_FINAL, update=update, values=values)
+        values = {":yes": {"BOOL": True}, ":until": _until(head, now_ms), ":seen_final": number(head.final_ms)}
+        return self._write("Update", head.unit, only_if.ENDED_AS_I_SAW, update=update, values=values)
 
     def forget(self, head: UnitRecord, now_ms: int) -> Write:
         """Let a closed record be deleted by time to live: none of its rows is left."""

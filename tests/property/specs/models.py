@@ -136,7 +136,7 @@ def records(name: str, *kinds: str, last: int = 2, copies: int = 1) -> Model:
         name=name,
         module="UnitRecords",
         constants=_texts(constants),
-        invariants=("WhatWasWrittenStays", "OnlyUnitsOfTheOwner", "EachHeadHasAState"),
+        invariants=("WhatWasWrittenStays", "OnlyUnitsOfTheOwner", "OnlyAfterTheEndThatWasSeen", "EachHeadHasAState"),
         properties=("NoLeaseShortened", "NoKeysForgotten", "NewerFormatStays", "ForeignStays"),
     )
 
@@ -216,6 +216,7 @@ WHOLE: tuple[Model, ...] = (
     records(
         "the head of a record, 2 late requests", "Renew", "RollBackOfOwner", "RollBack", "Close", "Forget", copies=2
     ),
+    records("a record that is made again, 2 late requests", "Open", "RollBack", "Close", "Forget", copies=2),
     records(
         "rows, and an update without a read", "AddKeys", "PutSavedRow", "PutRowOfOwner", "CommitNatively", copies=2
     ),
@@ -287,6 +288,9 @@ _CARELESS = replace(
 """Who writes an item beside units, without regard to marks, is promised only that no rollback undoes it."""
 _NAMED = units("a name", [("", PUT), ("", PUT)], names=(1, 2), give_ups=2, most_faults=0)
 _ENDED = records("the end of a record", "RollBack", "Close", "Forget")
+_AGAIN = replace(
+    records("a record that is made again", "Open", "RollBack", "Close"), invariants=("OnlyAfterTheEndThatWasSeen",)
+)
 _SAVED = units("a saved unit", [("", PUT), ("", PUT)], coordinators=(1, 2), most_faults=0)
 
 CONDITIONS_OF_LOCKS = (
@@ -336,7 +340,7 @@ CONDITIONS_OF_UNITS = (
     Needed("HEAD_IS_PENDING", "OnlyOnce", _CROSS),
     Needed("REV_AS_I_SAW", "OnlyOnce", _SAVED),
     Needed("LEASE_AS_I_SAW", "OnlyOnce", _CROSS),
-    Needed("HEAD_IS_FINAL", "EachHeadHasAState", _ENDED),
+    Needed("ENDED_AS_I_SAW", "OnlyAfterTheEndThatWasSeen", _AGAIN),
     Needed("HEAD_IS_CLOSED", "EachHeadHasAState", _ENDED),
     Needed("KNOWN_FORMAT", "NewerFormatStays", records("a rollback of a unit that was not read", "RollBack")),
     Needed("LEASE_ENDS_BEFORE", "NoLeaseShortened", records("renewals", "Renew")),

@@ -69,6 +69,7 @@ def _head(stored: Attributes | None) -> dict[str, Any] | None:
         "state": stored["state"]["S"] if "state" in stored else "no state",
         "lease": _integer(stored.get("leaseUntilMs")),
         "owner": stored["owner"]["S"] if "owner" in stored else None,
+        "final": _integer(stored.get("finalMs")),
         "isOver": False,
         "isClosed": "closed" in stored,
         "format": _integer(stored.get("format")),
@@ -105,6 +106,7 @@ _UNUSED: Mapping[str, Any] = {
     "rev": 0,
     "lease": 0,
     "owner": None,
+    "final": 0,
     "number": 0,
     "until": 0,
 }
@@ -251,15 +253,16 @@ def _note_head(made: dict[str, Any], action: Action) -> bool:
     elif action.kind == "ConditionCheck":
         made["op"] = "MarkWithHead"
     elif "#state = :committed" in sets:
-        made["op"] = "Commit"
+        made |= {"op": "Commit", "final": _integer(values[":now"])}
     elif "#state = :rolled_back" in sets:
         of_owner = "RollBackOfOwner" if ":owner" in values else "RollBack"
         made["op"] = "RollBackExpired" if ":seen_lease" in values else of_owner
         made |= {"lease": _integer(values.get(":seen_lease")), "owner": values.get(":owner", {}).get("S")}
+        made["final"] = _integer(values[":now"])
     elif "#lease = :lease" in sets:
         made |= {"op": "Renew", "lease": _integer(values[":lease"])}
     elif "closed = :yes" in sets:
-        made["op"] = "Close"
+        made |= {"op": "Close", "final": _integer(values[":seen_final"])}
     elif sets == ["#ttl = :until"]:
         made["op"] = "Forget"
     else:
@@ -317,6 +320,6 @@ def _renamed(value: Any, rename: Callable[[str, Any], Any], at: str = "") -> Any
         }
     if at in _OF_UNITS and isinstance(value, str):
         return rename("unit", value)
-    if at in ("lease", "until"):
+    if at in ("lease", "until", "final"):
         return rename("time", value)
     return rename("text", value) if at in ("name", "owner") else value
