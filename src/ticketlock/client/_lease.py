@@ -128,6 +128,7 @@ class Lease(BaseLease):
         """
         again = self._again
         try:
+            self._check_process()
             self._under_way.release(self._holdings.release(self, data_left, best_effort=best_effort))
         except BaseException as error:
             self._mark_interrupted(error, again)
