@@ -329,7 +329,7 @@ def test_a_resource_is_no_client_and_its_own_client_which_converts_values_is_not
     assert "boto3.client('dynamodb')" in str(refused.value)
 
 
-NO_TEXT: list[Any] = ["", 5, True, b"text", ["text"], "t" * 1_025, "\ud800"]
+NO_NAME: list[Any] = ["", 5.5, True, b"text", ["text"], "t" * 1_025, "\ud800"]
 NO_LEVEL: list[Any] = ["SERIALIZABLE", 5, True, []]
 NO_SECONDS: list[Any] = [-0.001, 900.001, 10**30, math.inf, -math.inf, math.nan, True, "10", [10], Decimal("NaN")]
 DAY_S = 24 * 3_600
@@ -353,7 +353,7 @@ FIELDS: dict[str, tuple[str, list[Any], Callable[[Any, Any], object]]] = {
         [DAY_S - 1, 366 * DAY_S + 1, math.nan, True, None, "30 days"],
         lambda ann, bad: Units("units", client=ann.client, keep_names_for=bad),
     ),
-    "begin(name)": ("name", NO_TEXT, lambda ann, bad: ann.units.begin(name=bad)),
+    "begin(name)": ("name", NO_NAME, lambda ann, bad: ann.units.begin(name=bad)),
     "begin(isolation)": ("isolation", [*NO_LEVEL, None], lambda ann, bad: ann.units.begin(isolation=bad)),
     "begin(timeout)": ("timeout", NO_SECONDS, lambda ann, bad: ann.units.begin(timeout=bad)),
     "begin(engine)": ("engine", ["", "both", 1, True, ["native"]], lambda ann, bad: ann.units.begin(engine=bad)),
@@ -370,7 +370,7 @@ FIELDS: dict[str, tuple[str, list[Any], Callable[[Any, Any], object]]] = {
     ),
     "transactional(isolation)": ("isolation", NO_LEVEL, lambda ann, bad: ann.units.transactional(isolation=bad)),
     "transactional(timeout)": ("timeout", NO_SECONDS, lambda ann, bad: ann.units.transactional(timeout=bad)),
-    "outcome(name)": ("name", [*NO_TEXT, None], lambda ann, bad: ann.units.outcome(name=bad)),
+    "outcome(name)": ("name", [*NO_NAME, None], lambda ann, bad: ann.units.outcome(name=bad)),
     "outcome(unit)": ("unit", ["", "u" * 25, 5, True, b"u"], lambda ann, bad: ann.units.outcome(unit=bad)),
     "outcome(both)": ("name", ["a"], lambda ann, bad: ann.units.outcome(name=bad, unit=bad)),
     "table": ("name", ["", None, 5, b"accounts", ["accounts"], "t" * 1_025], lambda ann, bad: ann.units.table(bad)),
