@@ -185,7 +185,7 @@ def test_a_save_that_was_not_answered_is_found_by_the_end_of_its_owner(
     assert len(ben.units.end_owner(owner)) == 1
 
 
-@pytest.mark.parametrize("owner", ["", 7, "o" * (LONGEST + 1)], ids=["empty", "a number", "too long"])
+@pytest.mark.parametrize("owner", ["", 7.5, "o" * (LONGEST + 1)], ids=["empty", "a fraction", "too long"])
 def test_what_can_be_no_owner_is_refused_by_a_save_and_by_an_end(ann: Party, owner: Any) -> None:
     unit = ann.begin()
     for ask in (lambda: unit.save(owner=owner), lambda: ann.units.end_owner(owner)):

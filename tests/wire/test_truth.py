@@ -133,9 +133,13 @@ class Scales:
         actions = driver.perform(request)
         if self.kind == "threads":
             return LockTable(self.table_name, client=self.client).drive(actions)
-        table = AsyncLockTable(self.table_name, None, SystemClocks())
-        table.open(self.client)
-        reply: Reply = self.loop.do(lambda: table.drive(actions))
+
+        async def perform() -> Reply:
+            table = AsyncLockTable(self.table_name, None, SystemClocks())
+            table.open(self.client)
+            return await table.drive(actions)
+
+        reply: Reply = self.loop.do(perform)
         return reply
 
 

@@ -147,7 +147,6 @@ _CONFIGURE = (
 # The callback task has timed out, or its execution has ended: no task waits for the answer.
 _TASK_IS_GONE = frozenset({"TaskTimedOut", "TaskDoesNotExist", "InvalidToken"})
 _EXECUTION_IS_UNKNOWN = "ExecutionDoesNotExist"
-_KEY_REFUSES = frozenset({"KmsAccessDeniedException", "KmsInvalidStateException"})
 _TRANSIENT_REASONS = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
 
 
@@ -457,11 +456,6 @@ def _meaning_of_answer(error: ClientError) -> Refusal | TryAgain | TableError:
     if code == "ResourceNotFoundException":
         return TableNotFound("there is no table of that name in this account and Region")
     return TableRefused(f"{code}: {response.get('Error', {}).get('Message', '')}")
-
-
-def key_refuses(error: ClientError) -> bool:
-    """Whether Step Functions could not use the key of an encrypted execution, for the caller or at all."""
-    return error.response.get("Error", {}).get("Code", "") in _KEY_REFUSES
 
 
 def _causes(reasons: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from botocore.exceptions import ClientError
-
 from ticketlock.errors import TableError
 from ticketlock.wire._actions import Actions, BrokenReply, Call, Item, StillRunning
 from ticketlock.wire._requests import Request
-from ticketlock.wire._sdk import key_refuses
+
+# Step Functions could not use the key of an encrypted execution, for the caller or at all.
+_KEY_REFUSES = frozenset({"KmsAccessDeniedException", "KmsInvalidStateException"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,9 @@ def _telling(operation: str, parameters: Mapping[str, Any], told: Mapping[str, s
     """
     try:
         return (yield Call("stepfunctions", operation, {**parameters, **told}))
-    except ClientError as error:
-        if not key_refuses(error):
+    except Exception as error:
+        # Only the SDK's errors of a service have a response.
+        if getattr(error, "response", {}).get("Error", {}).get("Code") not in _KEY_REFUSES:
             raise
     return (yield Call("stepfunctions", operation, parameters))
 
