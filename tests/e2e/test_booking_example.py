@@ -154,7 +154,7 @@ def test_a_state_that_fails_is_caught_and_the_unit_rolled_back(bookings: Booking
     trip.hotel = bookings.new("Offers", places=0)
     trip.start()
     ended = bookings.cloud.ended(trip.arn)
-    assert (ended.status, "places >= :one" in ended.cause) == ("FAILED", True), ended
+    assert (ended.status, "places >= 1" in ended.cause) == ("FAILED", True), ended
     assert trip.written == (PLACES, 0, BALANCE)
     [unit] = {each["unit"] for each in states_of(bookings, trip, "GiveUp")}
     assert bookings.outcome(unit) is Outcome.ROLLED_BACK
