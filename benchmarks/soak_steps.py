@@ -159,7 +159,7 @@ class Soak:
         while time.monotonic() < self._ends_at_s:
             way = random.choice(_WAYS)
             locks = self._client() if way == "closed" else shared
-            closing = threading.Timer(_impatient_s(), locks.close)
+            closing = threading.Timer(_impatient_s(), locks.close, kwargs={"wait": LEASE_S})
             wait_s = _impatient_s() if way in ("impatient", "cancelled") else None
             with self._waits(lock) as holds:
                 if way == "closed":
@@ -240,7 +240,7 @@ def _impatient_s() -> float:
 
 async def _closes(locks: aio.LockClient) -> None:
     await asyncio.sleep(_impatient_s())
-    await locks.close()
+    await locks.close(wait=LEASE_S)
 
 
 def measure(run: Run) -> None:
