@@ -354,12 +354,14 @@ class MarkedCommit:
             yield from self._finish(left)
 
     def _finish_together(self) -> ForkingSteps[list[Entry]]:
-        """Write new values in transactions. Returns those of which a transaction failed: each is written by itself."""
-        left = list[Entry]()
+        """Write new values in transactions. Returns those that are written by themselves: of a transaction that has
+        failed, and one that would be alone in its own.
+        """
         entries = iter(self._entries)
         batches = [list(islice(entries, len(batch))) for batch in that_fit_together(self._marked, MOST_ACTIONS)]
-        for some in chunks(batches, _AT_ONCE):
-            replies = yield Together(tuple(_together(list(map(self._finishing, batch))) for batch in some))
+        left = [entry for batch in batches if len(batch) == 1 for entry in batch]
+        for some in chunks([batch for batch in batches if len(batch) > 1], _AT_ONCE):
+            replies = yield Together(tuple(TransactWrite(tuple(map(self._finishing, batch))) for batch in some))
             for batch, reply in zip(some, replies, strict=True):
                 if isinstance(reply, TableError) or not reply.applied:
                     left += batch
