@@ -13,9 +13,7 @@ lock = TicketLock(stack, "Lock", removal_policy=RemovalPolicy.DESTROY)
 role = iam.Role(stack, "Role", assumed_by=iam.ServicePrincipal("states.amazonaws.com"))
 for number in range(MACHINES - 1):
     nothing = sfn.DefinitionBody.from_chainable(sfn.Pass(stack, f"Nothing{number}"))
-    lock.attach(
-        sfn.StateMachine(stack, f"Workflow{number}", role=role.without_policy_updates(), definition_body=nothing)
-    )
+    lock.attach(sfn.StateMachine(stack, f"Workflow{number}", role=role, definition_body=nothing))
 look = sfn.Wait(stack, "Look", time=sfn.WaitTime.seconds_path("$.seconds"))
 fragment = lock.serialize(stack, "Ship", look, entity="$.entity")
 last = sfn.StateMachine(stack, "Last", definition_body=sfn.DefinitionBody.from_chainable(fragment))
