@@ -138,7 +138,8 @@ def test_the_second_in_line_runs_if_the_holder_and_the_first_in_line_are_stopped
 ) -> None:
     """The execution that the first clean-up wakes may have ended by then: the second wakes again.
 
-    If it runs before its stop arrives, the two were not stopped together: its hold is left to its lease, of 60 s.
+    If it runs before its stop arrives, the two were not stopped together: its hold is left to its lease, of 60 s. So it
+    is if the event of its stop is lost, as EventBridge allows.
     """
     for number in range(TRIES):
         holder, first, behind = line_of_three(cloud, f"{entity}/{number}")
@@ -147,11 +148,11 @@ def test_the_second_in_line_runs_if_the_holder_and_the_first_in_line_are_stopped
         cloud.stop(holder)
         stopped_ms = cloud.stop(first)
 
-        if cloud.cleaned_up(first)["HoldsLeftToLease"]:
-            continue
         hand_over_s = seconds_until_held(cloud, behind, stopped_ms)
+        if not cloud.log_lines("clean_up", first) or cloud.cleaned_up(first)["HoldsLeftToLease"]:
+            continue
         measured("from the stop of the holder and the first in line to the hold of the second", hand_over_s)
         assert hand_over_s < LONGEST_HAND_OVER_S
         assert cloud.is_free(f"{entity}/{number}")
         return
-    pytest.fail(f"in {TRIES} tries the first in line was woken before it was stopped")
+    pytest.fail(f"in {TRIES} tries the first in line was woken before it was stopped, or its clean-up did not run")

@@ -153,6 +153,7 @@ def none_declared_void(
     read_step: int,
     now_ms: float,
     *,
+    last_ticket_ms: float,
     by: str,
 ) -> None:
     """No process declares a row void whose lease runs and that it has seen, nor a ticket whose row may still arrive.
@@ -160,11 +161,12 @@ def none_declared_void(
     Args:
         standing: the rows before, of those that wait.
         read_step: the step of the read that the request depends on.
+        last_ticket_ms: the latest time of a ticket that the item has ever had: it is not to go back.
     """
     if before is None or after is None or after.void_up_to == before.void_up_to:
         return
-    if now_ms - before.ticket_at_ms < JOIN_DEADLINE_MS:
-        raise Broken(f"no eviction: {by} declared a ticket void after {now_ms - before.ticket_at_ms:.0f} ms")
+    if now_ms - last_ticket_ms < JOIN_DEADLINE_MS:
+        raise Broken(f"no eviction: {by} declared a ticket void after {now_ms - last_ticket_ms:.0f} ms")
     for each in standing:
         is_declared = before.void_up_to < each.row.ticket <= after.void_up_to
         if is_declared and each.since < read_step and each.row.lease_until_ms >= now_ms:
@@ -358,6 +360,16 @@ def wait_not_too_short(waited_ms: float, record_wait_ms: int | None, clock_is_of
     """
     if record_wait_ms is None or waited_ms < record_wait_ms - clock_is_off_ms:
         raise Broken(f"liveness: a record wait of {record_wait_ms} ms was over after {waited_ms:.0f} ms")
+
+
+def was_closed(closed_ms: float, asked_ms: float) -> None:
+    """A caller that is told that the lock is closed has asked before it was opened again.
+
+    Args:
+        closed_ms: when the lock was closed last.
+    """
+    if closed_ms < asked_ms:
+        raise Broken("liveness: a caller was told that the lock is closed, and it was open all the time")
 
 
 def wait_not_too_long(waited_ms: float, record_wait_ms: int, clock_is_off_ms: float) -> None:

@@ -34,6 +34,7 @@ from kit.invariants import (
     told_that_it_has_left,
     wait_not_too_long,
     wait_not_too_short,
+    was_closed,
 )
 from property.caps import REAL, Caps
 from property.clocks import NO_POLL, Machine, Poll, TrueTime
@@ -112,6 +113,8 @@ class Checker:
         self.limits = {self.permits}
         self.seen = Seen(self.time, self.memory, self.lock)
         self._used_at_ms, self._struck_at_ms, self._asleep_ms = self.time.now_ms, -inf, 0.0
+        self._last_ticket_ms = -inf
+        self._closed_at_ms = -inf
 
     @property
     def item(self) -> LockItem | None:
@@ -122,6 +125,10 @@ class Checker:
     def rows(self) -> Mapping[int, Standing]:
         """The queue, by ticket."""
         return self.seen.rows
+
+    @property
+    def _is_closed(self) -> bool:
+        return self.item is not None and self.item.permits == 0
 
     # What the world reports.
 
@@ -152,10 +159,13 @@ class Checker:
         )
         self._meets_others()
 
-    def refused(self, machine: Machine) -> None:
-        """An acquisition has ended without the lock: its record wait is over."""
+    def refused(self, machine: Machine, *, is_closed: bool = False) -> None:
+        """An acquisition has ended without the lock: its record wait is over, or an operator has closed the lock."""
         asked = self.waiting[machine.name]
-        wait_not_too_short(self.time.now_ms - asked.since_ms, asked.record_wait_ms, asked.clock_is_off_ms)
+        if is_closed and self.reads_table:
+            was_closed(self.time.now_ms if self._is_closed else self._closed_at_ms, asked.since_ms)
+        else:
+            wait_not_too_short(self.time.now_ms - asked.since_ms, asked.record_wait_ms, asked.clock_is_off_ms)
         self._asks_for_the_wait(asked)
         if self.is_fair and asked.record_wait_ms == 0 and not asked.met_others:
             raise Broken(f"liveness: the lock had no holder and no waiter, and yet {asked.owner} was refused")
@@ -319,7 +329,9 @@ class Checker:
         no_eviction(self.item, gone, now_ms, by=sender.name)
         meant = {token for token, end in self.ends.items() if end.is_freed}
         no_holder_evicted(before, self.item, now_ms, by=sender.name, meant=meant)
-        none_declared_void(before, self.item, standing, polled, now_ms, by=sender.name)
+        self._last_ticket_ms = max(self._last_ticket_ms, before.ticket_at_ms) if before is not None else -inf
+        last_ticket_ms = self._last_ticket_ms
+        none_declared_void(before, self.item, standing, polled, now_ms, last_ticket_ms=last_ticket_ms, by=sender.name)
         self._follows_tickets(before, self.item, rows.keys() - self.rows.keys())
         if self.is_fair and gone:
             raise Broken(f"no eviction: no fault was injected, and yet {sender.name} gave its position up")
@@ -384,6 +396,8 @@ class Checker:
 
     def sees_table(self, step: int, by: str = "") -> None:
         """Read the items after a machine has changed them."""
+        if self._is_closed:
+            self._closed_at_ms = self.time.now_ms
         self.seen.refreshes(step)
         for holder in self.seen.ended:
             self._ends(holder, step, by, is_taken=self.seen.came > 0)

@@ -50,6 +50,10 @@ class Client:
         """A grant as its holder knows it."""
         return BaseLease(TABLE, Acquisition(claim, has_own_identity=has_own_identity), grant, self.machine)
 
+    def leaving(self, lease: BaseLease) -> Iterable[BaseLease]:
+        """What is to be released at the end of a hold: of a client that is being closed, what that releases at last."""
+        return self.holdings.at_last(self.holdings.close()) if self.holdings.is_closed else (lease,)
+
     # The table.
 
     identity = TABLE
@@ -111,11 +115,11 @@ def works(client: Client, lease: BaseLease, held: Hold, verbs: Iterable[Verb]) -
     held.ends()
     unheard = client.machine.unheard
     try:
-        yield from client.holdings.release(lease)
+        for each in client.leaving(lease):
+            yield from client.holdings.release(each)
+            checker.ended_well(held, is_sure=client.machine.unheard == unheard)
     except (LockLost, TableError) as error:
         checker.met(error, held)
-    else:
-        checker.ended_well(held, is_sure=client.machine.unheard == unheard)
 
 
 Script = Callable[[World, Machine, Driver], Actions[None]]

@@ -6,6 +6,7 @@ from contextlib import suppress
 from functools import partial
 
 from kit.invariants import LEASE_MS, MARGIN_MS, REQUESTS_MS, UNCERTAINTY_MS, Broken
+from property.chance import Chance
 from property.clocks import Machine
 from property.faults import Faults
 from property.operators import CLIENTS, EXTENDED_MS, Client, Script, Verb, contender, works
@@ -44,6 +45,23 @@ RECORD_WAITS_MS = (None, 0, 2_000, 30_000, 90_000)
 
 class Closed(Exception):
     """The client is closed while it waits, or its task is cancelled."""
+
+
+class _MayOutlastAClosing(Wait):
+    """A wait that chooses whether it outlasts a closed lock when it first finds it closed."""
+
+    chance: Chance
+    _outlasts: bool | None = None
+
+    @property
+    def waits_if_closed(self) -> bool:
+        if self._outlasts is None:
+            self._outlasts = self.chance.pick(2) == 0
+        return self._outlasts
+
+    @waits_if_closed.setter
+    def waits_if_closed(self, _: bool) -> None:
+        pass
 
 
 def client(rounds: int = 2) -> Script:
@@ -112,7 +130,7 @@ def at_once(
             world.next_polls.setdefault((seen.place.ticket, seen.fencing_token), machine.polled)
 
     line = WaitKey(TABLE, world.lock)
-    wait = Wait(
+    wait = _MayOutlastAClosing(
         claim,
         wait_ms,
         Pace(bounds),
@@ -121,6 +139,7 @@ def at_once(
         expects_others=others_wait,
         will_be_woken=partial(world.lines.will_release, line),
     )
+    wait.chance = world.chance
     wait.wake = partial(_wakes, machine, wait)
     machine.wait = wait
 
@@ -197,8 +216,8 @@ def hold(
     machine.wait = None
     try:
         grant = yield from acquisition
-    except RecordWaitExceeded:
-        checker.refused(machine)
+    except RecordWaitExceeded as error:
+        checker.refused(machine, is_closed=error.is_closed)
         _has_left(world, machine)
         return
     except (TableError, Closed) as error:
@@ -212,6 +231,9 @@ def hold(
         return
     client = Client(world, machine, driver)
     lease = client.holdings.keep(client.lease(claim, grant), machine)
+    if claim.owner == f"{machine.name}/2":
+        # Another thread closes it, and waits for its blocks.
+        client.holdings.close()
     yield from works(client, lease, checker.note_grant(machine, claim, grant, lease), verbs)
 
 

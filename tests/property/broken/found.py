@@ -246,6 +246,14 @@ FOUND = (
         Faults(),
     ),
     BrokenLock(
+        "a late mint that puts the time of the last ticket back",
+        "a late copy of a request that mints a ticket made the last ticket look old: a ticket that was minted since, whose "
+        "row was on its way, was declared void",
+        frozenset({"no eviction"}),
+        ((_writes, "mint_ticket", without(_writes.mint_ticket, _conditions.MY_TICKET_IS_THE_LATEST)),),
+        Faults(twice=150, late=50),
+    ),
+    BrokenLock(
         "a last try whose answer is ignored",
         "at the fifth refusal in a row the lock was taken, and its owner heard that it was not",
         frozenset({"told", "counts", "nothing left"}),
