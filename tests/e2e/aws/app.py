@@ -16,6 +16,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
@@ -93,6 +94,7 @@ class CheckedStack(Stack):
         units.attach(saves)
         for table in (lock.table, units.table):
             _without_backups(table)
+        encrypted = self._encrypted(lock)
         outputs = {
             "TableName": lock.table.table_name,
             "StateMachineArn": lock.state_machine.state_machine_arn,
@@ -108,6 +110,7 @@ class CheckedStack(Stack):
             "UnitsTableName": units.table.table_name,
             "SweeperName": units.sweeper.function_name,
             "SavesArn": saves.state_machine_arn,
+            "EncryptedArn": encrypted.state_machine_arn,
         }
         grants = {"Operator": lock.grant_read, "Client": lock.grant_use, "Units": units.grant_units}
         for name, grant in grants.items():
@@ -139,6 +142,22 @@ class CheckedStack(Stack):
         wait = sfn.Wait(self, "WaitForTheSave", time=sfn.WaitTime.seconds_path("$.seconds"))
         fail = sfn.Fail(self, "FailAfterTheSave", error=ERROR, cause="there is no more paint")
         return sfn.StateMachine(self, "Saves", definition_body=_of(wait.next(fail)))
+
+    def _encrypted(self, lock: TicketLock) -> sfn.StateMachine:
+        """A user's machine with a key of its own; a part of it waits under the lock for its input's seconds."""
+        work = sfn.Wait(self, "WaitUnderTheLock", time=sfn.WaitTime.seconds_path("$.seconds"))
+        machine = sfn.StateMachine(
+            self,
+            "Encrypted",
+            # The CDK's policy for the key names the machine.
+            state_machine_name=f"{self.stack_name}-encrypted",
+            encryption_configuration=sfn.CustomerManagedEncryptionConfiguration(
+                kms.Key(self, "Key", removal_policy=RemovalPolicy.DESTROY, pending_window=Duration.days(7))
+            ),
+            definition_body=_of(lock.serialize(self, "Part", work, entity="$.entity")),
+        )
+        lock.attach(machine)
+        return machine
 
     def _ends_of(self, *machines: sfn.StateMachine) -> sqs.Queue:
         """A queue for EventBridge's events of executions that have ended, as the clean-up gets them."""

@@ -15,7 +15,7 @@ from ticketlock_local.cloud.deploy import client_arguments
 from ticketlock_local.engines.emulator import Emulator
 
 # The first ones need cold functions, and the last one deletes the stack.
-_ORDER = ("speed", "beats", "failing", "transactions", "units", "grants", "bursts", "leaving")
+_ORDER = ("speed", "beats", "failing", "transactions", "units", "grants", "encrypted", "bursts", "leaving")
 _FOLDER = Path(__file__).parent
 _BURST_STARTS = 3
 # The width of the table if the output is not a terminal.
