@@ -79,9 +79,12 @@ def test_as_many_tables_as_the_sweepers_role_has_room_for_are_swept_and_one_more
         far, "Vpc", vpc_id="vpc-1", availability_zones=["a"], private_subnet_ids=["subnet-1"]
     )
     units = TransactionTables(far, "Units", encryption_key=kms.Key(far, "Key"), vpc=vpc)
-    # Whose permissions are not in policies.
-    elsewhere = iam.ServicePrincipal("ecs-tasks.amazonaws.com")
-    number, message = refused_after(lambda table: units.grant_units(elsewhere, table), far)
+
+    def swept(table):
+        # A grantee each, which has room.
+        units.grant_units(iam.User(table, "User"), table)
+
+    number, message = refused_after(swept, far)
     assert number == MOST_TABLES
     role = "Far/Units/Sweeper/FunctionRole"
     assert message.startswith(f"tables[0] is Far/Table{number}, for which the role {role} has no room in its inline ")
