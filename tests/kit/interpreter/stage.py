@@ -182,7 +182,7 @@ def stage(
     _observed.workflow.cache_clear()
     with StepFunctions(functions, dynamodb_endpoint=endpoint) as engine:
         environment = {"TABLE_NAME": table_name, "POWERTOOLS_LOG_LEVEL": "ERROR", "POWERTOOLS_SERVICE_NAME": "lock"}
-        environment |= {"STATE_MACHINE_ARN": SERIALIZE_ARN, "LEASE_SECONDS": str(LEASE_S)}
+        environment |= {"STATE_MACHINE_ARN": SERIALIZE_ARN, "LEASE_SECONDS": str(numbers.lease_s)}
         with patch.dict(os.environ, environment):
             continues = engine.machine("continue", substituted(continuing, table_name))
             machine = engine.machine("serialize", substituted(definition, table_name))

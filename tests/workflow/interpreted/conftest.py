@@ -82,7 +82,6 @@ def open_user(open_stage: Open, tmp_path_factory: pytest.TempPathFactory, monkey
         text = definition(name, shared)
         beside = open_stage(work, hand_over=hand_over, lease_s=USER_LEASE_S, **settings)
         monkeypatch.setenv("STATE_MACHINE_ARN", beside.machine.arn)
-        monkeypatch.setenv("LEASE_SECONDS", str(USER_LEASE_S))
         return user_stage(beside, name, text)
 
     return opened

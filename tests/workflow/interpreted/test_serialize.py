@@ -170,8 +170,10 @@ def test_a_nested_execution_past_its_time_out_is_stopped_and_the_lock_is_free(op
 
 @pytest.mark.shows("no heartbeat")
 def test_work_that_is_released_only_after_its_lease_fails(open_stage: Open) -> None:
-    stage = open_stage(**FIXED)
-    stage.function("Release").delay_s = LEASE_S + 2
+    lease_s = 8
+    stage = open_stage(heartbeat=False, lease_s=lease_s, work_timeout_s=lease_s - 2)
+    # Shorter than the state's own time-out.
+    stage.function("Release").delay_s = lease_s + 2
     outcome = stage.run(ENTITY)
     assert (outcome.status, outcome.error) == ("FAILED", "LockLost")
     assert stage.is_free(ENTITY)
