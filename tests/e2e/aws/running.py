@@ -13,7 +13,9 @@ from e2e.aws.own_stack import APP, LONGEST_DELETE_S, OwnStack
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _MANAGED_RULE = "StepFunctionsGetEventsForStepFunctionsExecutionRule"
 # https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch_concepts.html
-_KEPT_FOR_A_WHILE = "the run's metrics in CloudWatch and its traces in X-Ray, until they expire; its KMS key, for 7 days"
+_KEPT_FOR_A_WHILE = (
+    "the run's metrics in CloudWatch and its traces in X-Ray, until they expire; its KMS key, for 7 days"
+)
 
 Tell = Callable[[str], object]
 

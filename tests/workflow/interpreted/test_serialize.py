@@ -7,7 +7,7 @@ import pytest
 from kit.interpreter.harness import Work
 from kit.interpreter.lambda_server import ServiceError, function_arn
 from kit.interpreter.stage import CHILD_ARN, LEASE_S
-from workflow.interpreted.conftest import ENTITY, FIXED, Open, unreachable
+from workflow.interpreted.conftest import ENTITY, Open, unreachable
 
 pytestmark = pytest.mark.verify(
     "moto's interpreter waits in real time; `make test` asks the ways that most executions take"
