@@ -247,8 +247,8 @@ FOUND = (
     ),
     BrokenLock(
         "a late mint that puts the time of the last ticket back",
-        "a late copy of a request that mints a ticket made the last one look old: a ticket minted since, whose row was on "
-        "its way, was declared void",
+        "a late copy of a request that mints a ticket made the last one look old: a ticket minted since, whose row was "
+        "on its way, was declared void",
         frozenset({"no eviction"}),
         ((_writes, "mint_ticket", without(_writes.mint_ticket, _conditions.MY_TICKET_IS_THE_LATEST)),),
         Faults(twice=150, late=50),
