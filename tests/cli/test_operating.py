@@ -171,7 +171,7 @@ def test_on_a_terminal_the_reason_is_asked_for_unless_it_is_given(
 def test_a_limit_of_a_lock_without_earlier_users_is_unset_to_a_number(command: Command, entity: str) -> None:
     command.run("limit", entity, "5", "--yes")
     ended = command.run("limit", entity, "--unset", "--yes")
-    is_refused(ended, 2, f"ticketlock: no one had used the lock on '{entity}' before its limit was set: ")
+    is_refused(ended, 2, f"ticketlock: no one had used the lock on '{entity}' before its limit was set, so ")
     assert f"`ticketlock limit {entity} N --unset`; N is the number" in ended.err
     assert command.run("limit", entity, "1", "--unset", "--yes").exit_code == 0
     assert command.run("run", entity, "--no-wait", "--", "true").exit_code == 0
