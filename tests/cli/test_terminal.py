@@ -147,7 +147,7 @@ def test_a_waiter_shows_how_many_are_ahead_how_long_it_has_waited_and_who_holds(
 
 def test_a_waiter_shows_that_the_lock_is_closed(on_a_terminal: Open, locks: LockClient, entity: str) -> None:
     locks.table.set_limit(locks.lock(entity), 0)
-    session = on_a_terminal("ticketlock", "run", entity, "--", "echo", "inside")
+    session = on_a_terminal("ticketlock", "run", entity, "--wait-if-closed", "--", "echo", "inside")
     session.shows("next in line, [0-9]+ s; closed by an operator\x1b")
     locks.table.set_limit(locks.lock(entity), 1)
     session.shows("inside")

@@ -88,7 +88,7 @@ def test_the_cdk_code_of_a_page_synthesises(source: str) -> None:
     # What is not chained to anything yet can be.
     loose = {id(made): made for name, made in around.items() if name.startswith("unnamed")}
     for number, made in enumerate(loose.values()):
-        if isinstance(made, sfn.StateMachineFragment | sfn.State):
+        if isinstance(made, sfn.StateMachineFragment | sfn.State | sfn.Chain):
             body = sfn.DefinitionBody.from_chainable(made)
             machine = sfn.StateMachine(stack, f"Of{number}", definition_body=body)
             if "lock" in around:
