@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ticketlock.client._blocks import nearest
 from ticketlock.client._lease import Lease
@@ -34,6 +34,14 @@ class NamedLock(LockName):
     def __reduce__(self) -> tuple[type[LockName], tuple[str, str]]:
         # A copy, or what another process gets, is the name.
         return LockName, (self.entity, self.namespace)
+
+    # Type checkers are to see which attributes there are.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """The error of an attribute that is not there: those of a lease are what other libraries' locks have."""
+            of_lease = f"; acquire() returns a lease, which has {name}" if hasattr(Lease, name) else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{of_lease}")
 
     @property
     def _without_wait(self) -> dict[str, Any]:
