@@ -126,7 +126,7 @@ def test_a_lock_says_that_its_lease_has_what_other_libraries_locks_have(locks: L
         AttributeError, match=r"^'Lock' object has no attribute 'release'; acquire\(\) returns a lease, "
     ):
         locks.lock("entity").release()  # type: ignore[attr-defined]
-    with pytest.raises(AttributeError, match="no attribute 'owned'$"):
+    with pytest.raises(AttributeError, match=r"no attribute 'owned'$"):
         locks.lock("entity").owned()  # type: ignore[attr-defined]
 
 
