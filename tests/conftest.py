@@ -80,6 +80,7 @@ def memory(clock: ManualClock) -> MemoryDynamoDB:
 # not named come last.
 _LONGEST = (
     "e2e",
+    "property/specs",
     "property/units",
     "e2e/aws",
     "property",
