@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock.testing import ManualClock, MemoryDynamoDB
+from ticketlock.wire import _async_performer, _heartbeat
 
 # No test may reach an account, or use a profile's settings, by accident; a test that needs an endpoint names it.
 _NO_ACCOUNT = {
@@ -30,6 +31,9 @@ os.environ |= {
     "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "18,20",
     "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "true",
 }
+
+# How long a heartbeat sleeps at most: it cannot be told that a test has moved its clock.
+_heartbeat._LONGEST_WAIT_S = _async_performer._LONGEST_SLEEP_S = 0.1
 
 # Modules with assertions that several suites use: without these names pytest rewrites only those of test modules.
 pytest.register_assert_rewrite("kit.sentences")

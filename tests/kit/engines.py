@@ -78,10 +78,6 @@ def counting_engine_names() -> list[str]:
     return [name for name in engine_names() if name == "dynoxide"]
 
 
-OF_OTHERS_FIRST = "ministack"
-"""The third-party engine of `make test`: several processes reach it, and it is faster than moto."""
-
-
 def first_on(name: str, names: Sequence[str]) -> list[Any]:
     """Engines as parameters: `make test` uses this one, and the user's own; `make verify` the others."""
     later = pytest.mark.verify(f"the same was tested on {name}")

@@ -44,11 +44,13 @@ RARELY_CAUGHT = {
 }
 BEGINS_AT = {
     "a last try whose answer is ignored": 29,
+    "a late mint that puts the time of the last ticket back": 297,
     "a limit that hides a deployment": 89,
     "a limit without a number": 231,
     "a lock that was freed by force, and reported as not held": 77,
     "a record wait without an end": 28,
-    "a row that is put again": 135,
+    "a release that grants the lock to a waiter that has left": 67,
+    "a row that is put again": 380,
     "a second row of a waiter that a release grants the lock": 66,
     "a take-over of ten at most": 57,
     "a withdrawal that does nothing": 28,

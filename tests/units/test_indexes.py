@@ -10,7 +10,7 @@ import pytest
 from boto3.dynamodb.conditions import Attr, Key
 from botocore.exceptions import ClientError
 from kit.crashes import crashes
-from kit.engines import OF_OTHERS_FIRST, engine_names, engine_names_but_dynoxide, engine_names_but_moto, first_on
+from kit.engines import engine_names, engine_names_but_dynoxide, engine_names_but_moto, first_on
 from kit.units import THREADS_ONLY, VERSION, Books, Killed, Party, dumped, index, make_table, new_version
 
 from ticketlock.errors import InvalidUnitRequest, ItemTooLarge, UnitConflict
@@ -419,7 +419,7 @@ def test_a_filter_by_what_an_index_does_not_have_is_refused_as_dynamodb_refuses_
 
 
 @pytest.mark.parametrize("way", ["native", "marked"])
-@pytest.mark.parametrize("units_engine", first_on(OF_OTHERS_FIRST, ["moto", OF_OTHERS_FIRST]), indirect=True)
+@pytest.mark.parametrize("units_engine", first_on("ministack", ["moto", "ministack"]), indirect=True)
 @pytest.mark.parametrize(
     ("attribute", "bad"),
     [("by-owner", ""), ("by-owner", 5), ("by-owner", None), ("by-owner", "o" * 2_049), ("at", "5"), ("at", {5})],

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kit.engines import OF_OTHERS_FIRST, engine_names_but_moto, first_on
+from kit.engines import engine_names_but_moto, first_on
 from kit.units import MARK, Books, Key, Party, UnitsWorld, some_account, some_name
 
 from ticketlock.errors import ConditionFailed, InvalidUnitRequest, ItemTooLarge, UnitConflict
@@ -13,7 +13,7 @@ from ticketlock.units import READ_LOCK, Unit
 pytestmark = pytest.mark.shows("cost of units", "DynamoDB's statements", "unchanged items", "bad input")
 
 IN_HUNDREDS = pytest.mark.parametrize(
-    "units_engine", first_on(OF_OTHERS_FIRST, engine_names_but_moto()), indirect=True, scope="module"
+    "units_engine", first_on("memory", engine_names_but_moto()), indirect=True, scope="module"
 )
 ADD, TEN = "SET balance = balance + :n", {":n": 10}
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 
 import pytest
-from kit.engines import OF_OTHERS_FIRST, engine_names, engine_names_but_moto, first_on
+from kit.engines import engine_names, engine_names_but_moto, first_on
 from kit.units import MARK, THREADS_ONLY, Books, Key, Party, index, make_table, some_account, some_line, some_name
 
 from ticketlock.errors import InvalidUnitRequest, UnitTooLarge
@@ -14,7 +14,7 @@ from ticketlock.units import COMMITTED, UNCOMMITTED
 pytestmark = pytest.mark.shows("cost of units", "bad input")
 
 IN_HUNDREDS = pytest.mark.parametrize(
-    "units_engine", first_on(OF_OTHERS_FIRST, engine_names_but_moto()), indirect=True, scope="module"
+    "units_engine", first_on("memory", engine_names_but_moto()), indirect=True, scope="module"
 )
 
 ADD, SET, ONE = "SET balance = balance + :n", "SET balance = :n", {":n": 1}

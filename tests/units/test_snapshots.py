@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from kit.engines import OF_OTHERS_FIRST, engine_names_but_moto, first_on
+from kit.engines import engine_names_but_moto, first_on
 from kit.units import THREADS_ONLY, Books, Key, Party, UnitsWorld, some_account, some_line
 
 from ticketlock.errors import UnitConflict, UnitContended, UnitTooLarge
@@ -13,7 +13,7 @@ from ticketlock.units._snapshots import MOST_TRIES
 pytestmark = [pytest.mark.shows("strict serialisability", "cost of units"), THREADS_ONLY]
 
 IN_HUNDREDS = pytest.mark.parametrize(
-    "units_engine", first_on(OF_OTHERS_FIRST, engine_names_but_moto()), indirect=True, scope="module"
+    "units_engine", first_on("memory", engine_names_but_moto()), indirect=True, scope="module"
 )
 MOST = 100
 
