@@ -306,8 +306,8 @@ class Interrupted:
 
     @property
     def was_ignored(self) -> bool:
-        """Whether Python has ignored it, as everything that is raised in a generator expression which `all` closes."""
-        return self.where.endswith("<genexpr>") and not self.was_raised
+        """Whether Python has ignored it, as everything that is raised in a generator whose rest nobody asks for."""
+        return self.where.endswith(("<genexpr>", "that_fit_together")) and not self.was_raised
 
 
 def interrupted(work: Work, number: int) -> Interrupted:
