@@ -2,9 +2,11 @@
 
 import asyncio
 import contextvars
+import gc
 import logging
 import queue
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
@@ -426,3 +428,24 @@ def test_eight_requests_on_one_entity_are_served_one_at_a_time_by_two_threads(lo
 
     asyncio.run(main())
     assert len(set(tokens)) == 8
+
+
+def test_what_a_thread_had_at_hand_when_it_entered_and_left_a_block_is_not_kept(locks: LockClient) -> None:
+    class AtHand:
+        pass
+
+    gc.collect()
+    gc.disable()
+    try:
+        seen: list[weakref.ref[AtHand]] = []
+
+        def work() -> None:
+            at_hand = AtHand()
+            seen.append(weakref.ref(at_hand))
+            with locks.acquire("a"), locks.acquire("b"):
+                assert locks.try_acquire("c") is not None
+
+        work()
+        assert seen[0]() is None
+    finally:
+        gc.enable()

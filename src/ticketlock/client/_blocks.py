@@ -52,9 +52,13 @@ class Block:
         self.lease = lease
         self.who = running()
         self.is_open = True
-        # Frames, not their ids, which are reused; kept while the block is open.
-        self._calls = _calls()
-        self._by = _entering(self._calls)
+        calls = _calls()
+        by = _entering(calls)
+        self._is_in_a_stack = any(frame.f_code.co_name in _OF_STACKS for frame, _ in calls[:by])
+        # Frames, not their ids, which are reused; kept while the block is open. Only those of others: ours refer to the
+        # lease, and have ended.
+        self._calls = tuple([call for call in calls if not _is_between(call[0])])
+        self._by = sum(not _is_between(frame) for frame, _ in calls[:by])
 
     @property
     def holds(self) -> bool:
@@ -83,7 +87,7 @@ class Block:
                     number < self._by
                     or frames[frame] != entered_at
                     # A loop that enters one exit stack again and again is inside of all that it has entered.
-                    or (number == self._by and self._is_in_a_stack())
+                    or (number == self._by and self._is_in_a_stack)
                 )
         return False
 
@@ -91,9 +95,6 @@ class Block:
         """How many of the calls that have entered it have ended since."""
         frames = {frame for frame, _ in now}
         return next((number for number, (frame, _) in enumerate(self._calls) if frame in frames), float("inf"))
-
-    def _is_in_a_stack(self) -> bool:
-        return any(frame.f_code.co_name in _OF_STACKS for frame, _ in self._calls[: self._by])
 
 
 class Caller:
@@ -107,7 +108,11 @@ class Caller:
 
     def __init__(self) -> None:
         self.who = running()
-        own = [block for block in _still_open(_entered.get()) if block.who is self.who]
+        entered = _entered.get()
+        still_open = _still_open(entered)
+        if len(still_open) < len(entered):
+            _entered.set(still_open)
+        own = [block for block in still_open if block.who is self.who]
         now = _calls() if own and isinstance(self.who, threading.Thread) else None
         self.blocks = [block for block in own if now is None or block.is_around(now)]
         self.left_open = [block for block in own if block not in self.blocks]
@@ -138,7 +143,8 @@ def _still_open(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
 
 
 def _calls() -> _Calls:
-    frame: FrameType | None = sys._getframe(1)
+    """Those of the caller's caller: the caller keeps them, and would keep itself."""
+    frame: FrameType | None = sys._getframe(2)
     calls = []
     while frame is not None:
         calls.append((frame, frame.f_lasti))
@@ -149,11 +155,16 @@ def _calls() -> _Calls:
 def _entering(calls: _Calls) -> int:
     """Which of the calls has the block: not those that only pass it on to their callers."""
     for number, (frame, _) in enumerate(calls):
-        name, code = frame.f_globals.get("__name__"), frame.f_code
-        if name in _OURS or (name == "contextlib" and code.co_name in _OF_CONTEXTLIB):
+        if _is_between(frame):
             continue
         caller = calls[number + 1][0] if number + 1 < len(calls) else None
         is_a_managers = caller is not None and caller.f_globals.get("__name__") == "contextlib"
-        if not (code.co_flags & _GENERATOR and is_a_managers):
+        if not (frame.f_code.co_flags & _GENERATOR and is_a_managers):
             return number
     return len(calls)
+
+
+def _is_between(frame: FrameType) -> bool:
+    """Whether it is ours, or one of contextlib, which only passes the block on."""
+    name = frame.f_globals.get("__name__")
+    return name in _OURS or (name == "contextlib" and frame.f_code.co_name in _OF_CONTEXTLIB)
