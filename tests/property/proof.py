@@ -18,13 +18,11 @@ from property.every import KINDS, Kind, every
 from property.explore import run
 from property.failures import Counts, again
 from property.report import Hunt, Report, hunted
-from property.slices import Slices
+from property.slices import Slices, digest_of_code
 from property.stateful import RULED, found_by_hypothesis
 from property.units import proof as units
 from property.world import World
 from ticketlock_local.checkout import ROOT
-from ticketlock_local.errors import ReleaseError
-from ticketlock_local.release.commit import checked_out
 
 _RANDOM_FOR_EACH_RULED = 20
 
@@ -127,14 +125,6 @@ def locks_at_random(report: Report, pool: Executor, slices: Slices) -> None:
     )
 
 
-def _commit() -> str:
-    """The commit of the checkout; if it has changes that are not committed, the program ends."""
-    try:
-        return checked_out(ROOT).sha
-    except ReleaseError as error:
-        sys.exit(f"NO SLICES: {error}")
-
-
 def main() -> None:
     """Search; print the tables; fail if a promise was broken, or if broken code was not caught."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -142,14 +132,12 @@ def main() -> None:
     parser.add_argument("--schedules", type=int, default=100_000, help="random ones of each world")
     parser.add_argument("--from", dest="first", type=int, default=0, help="the first seed of those")
     parser.add_argument("--random", action="store_true", help="these alone, without all other parts")
-    parser.add_argument(
-        "--slices", type=Path, help="a file that keeps their results, of the commit that is checked out"
-    )
+    parser.add_argument("--slices", type=Path, help="a file that keeps their results, as long as the code is the same")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--figures", type=Path, help="a file for the figures, written if nothing failed")
     asked = parser.parse_args()
     report, began = Report(), time.perf_counter()
-    slices = Slices(asked.first, asked.schedules, asked.slices, "" if asked.slices is None else _commit())
+    slices = Slices(asked.first, asked.schedules, asked.slices, "" if asked.slices is None else digest_of_code(ROOT))
     with ProcessPoolExecutor(asked.workers) as pool:
         if asked.only != "units":
             (locks_at_random if asked.random else locks)(report, pool, slices)

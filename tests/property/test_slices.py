@@ -1,4 +1,4 @@
-"""Random schedules in slices: each range of seeds is searched once for a commit, and all add up."""
+"""Random schedules in slices: each range of seeds is searched once for some code, and all add up."""
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from property.report import Report
-from property.slices import Slices
+from property.slices import Slices, digest_of_code
 from property.units.proof import Found
 
 pytestmark = pytest.mark.verify("tests no part of the product")
@@ -36,7 +36,7 @@ def search(slices: Slices) -> tuple[list[int], Found]:
     return sorted(searches.seeds), total
 
 
-def test_what_was_searched_of_a_commit_is_not_searched_again_and_adds_up(tmp_path: Path) -> None:
+def test_what_was_searched_of_some_code_is_not_searched_again_and_adds_up(tmp_path: Path) -> None:
     file = tmp_path / "slices.jsonl"
     assert search(Slices(1_000, 500, file, "one"))[0] == list(range(1_000, 1_500))
     assert search(Slices(1_000, 500, file, "one"))[0] == []
@@ -45,7 +45,7 @@ def test_what_was_searched_of_a_commit_is_not_searched_again_and_adds_up(tmp_pat
     assert (total.schedules, total.steps, total.struck["late"], total.struck["twice"]) == (1_750, 17_500, 1_750, 0)
 
 
-def test_what_was_searched_of_another_commit_or_of_the_other_world_does_not_count(tmp_path: Path) -> None:
+def test_what_was_searched_of_other_code_or_of_the_other_world_does_not_count(tmp_path: Path) -> None:
     file = tmp_path / "slices.jsonl"
     search(Slices(0, 250, file, "one"))
     assert len(search(Slices(0, 250, file, "two"))[0]) == 250
@@ -53,6 +53,17 @@ def test_what_was_searched_of_another_commit_or_of_the_other_world_does_not_coun
         searches = Searches()
         list(Slices(0, 250, file, "one").parts("locks", pool, searches, Found.of))
     assert len(searches.seeds) == 250
+
+
+def test_a_digest_of_code_changes_with_the_product_and_not_with_pages(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    for name in ("src/lock.py", "requirements.txt", "README.md"):
+        (tmp_path / name).touch()
+    digest = digest_of_code(tmp_path)
+    (tmp_path / "README.md").write_text("more")
+    assert digest_of_code(tmp_path) == digest
+    (tmp_path / "src/lock.py").write_text("more")
+    assert digest_of_code(tmp_path) != digest
 
 
 def test_a_line_that_was_broken_off_is_searched_again(tmp_path: Path) -> None:

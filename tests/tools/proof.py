@@ -65,7 +65,7 @@ def main() -> None:
     """Run all parts, and write their figures."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--schedules", default="100000", help="random ones, of locks and of units each")
-    options.add_argument("--slices", help="a file with random ones of this commit that were searched before")
+    options.add_argument("--slices", help="a file with random ones of this code that were searched before")
     options.add_argument("--workers", type=int, default=2)
     asked = options.parse_args()
     os.environ["TICKETLOCK_TEST_FAULT_SEEDS"] = _FAULT_SEEDS
