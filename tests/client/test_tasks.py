@@ -415,6 +415,17 @@ def test_a_client_without_a_table_is_refused_when_it_is_opened(memory: MemoryDyn
         asyncio.run(enter())
 
 
+def test_the_task_of_an_acquisition_has_a_repr(locks: aio.LockClient) -> None:
+    async def shown() -> str:
+        async with locks:
+            task = asyncio.create_task(locks.acquire("order-42"))
+            text = repr(task)
+            await (await task).release()
+            return text
+
+    assert asyncio.run(shown()).startswith("<Task pending")
+
+
 @pytest.mark.parametrize("verb", ["acquire", "try_acquire"])
 def test_an_acquisition_is_neither_true_nor_false_and_warns_as_a_coroutine_does_if_it_is_neither_awaited_nor_closed(
     locks: aio.LockClient, memory: MemoryDynamoDB, verb: str
