@@ -39,7 +39,7 @@ class Asking(Coroutine[Any, Any, H]):
         return self._begin(Caller()).__await__()
 
     def __bool__(self) -> bool:
-        # The repr of a task asks it before Python 3.13, and asyncio.run that of its own.
+        # From Python 3.12 on the repr of a task asks it, and 3.12's asyncio.run asks for that of its own task.
         if sys._getframe(1).f_globals.get("__name__") == "asyncio.base_tasks":
             return True
         raise TypeError("an acquisition that was not awaited is neither true nor false: await it")

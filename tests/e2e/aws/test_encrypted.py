@@ -17,10 +17,7 @@ _NO_KEYS = "it encrypts nothing, and its keys refuse nothing"
 def test_a_part_of_an_encrypted_machine_is_woken_by_a_release(checked: Checked) -> tuple[bool, str]:
     """Let it park behind an execution of the lock's own machine, and stop that."""
     name = entity("encrypted-waiter")
-    holder = checked.nest(name, 3 * LEASE_S)
-    checked.wait_until_held(name, holder)
-    waiter = _starts(checked, name, 0)
-    checked.wait_until_parked(waiter)
+    holder, waiter = _parked(checked, name)
     checked.step_functions.stop_execution(executionArn=holder)
     began = time.monotonic()
     end = checked.ended(waiter)
@@ -36,10 +33,7 @@ def test_a_part_of_an_encrypted_machine_is_woken_by_a_release(checked: Checked) 
 def test_the_clean_up_removes_a_part_of_an_encrypted_machine_that_was_stopped(checked: Checked) -> tuple[bool, str]:
     """Stop one that waits, with an error and a cause."""
     name = entity("encrypted-stopped")
-    holder = checked.nest(name, 3 * LEASE_S)
-    checked.wait_until_held(name, holder)
-    waiter = _starts(checked, name, 0)
-    checked.wait_until_parked(waiter)
+    holder, waiter = _parked(checked, name)
     if not checked.lock(name).rows:
         raise NotSeen("it has no queue row")
     checked.step_functions.stop_execution(executionArn=waiter, error="Stopped", cause="by the checklist")
@@ -50,5 +44,10 @@ def test_the_clean_up_removes_a_part_of_an_encrypted_machine_that_was_stopped(ch
     return took_s < LEASE_S / 2, f"{took_s:.1f} s"
 
 
-def _starts(checked: Checked, name: str, seconds: int) -> str:
-    return checked.start({"entity": name, "seconds": seconds}, checked.outputs["EncryptedArn"])
+def _parked(checked: Checked, name: str) -> tuple[str, str]:
+    """An execution of the lock's own machine that holds, and one of the encrypted machine that is parked behind it."""
+    holder = checked.nest(name, 3 * LEASE_S)
+    checked.wait_until_held(name, holder)
+    waiter = checked.start({"entity": name, "seconds": 0}, checked.outputs["EncryptedArn"])
+    checked.wait_until_parked(waiter)
+    return holder, waiter
