@@ -9,8 +9,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from kit.engines import Engine, engine_named, first_on
@@ -25,6 +26,8 @@ from ticketlock.wire._requests import ForkingSteps
 
 SET = "SET balance = :balance"
 MOST_IN_A_TRANSACTION = 100
+
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="module", params=first_on("memory", ["memory", "ministack"]))  # moto is for one thread
@@ -276,11 +279,11 @@ class Finished:
         self.finished.append(name)
 
 
-def in_a_thread(work: Callable[[], object]) -> None:
+def in_a_thread(work: Callable[[], T]) -> T:
     """Work that must not hang, in a thread that can be traced."""
     pool = ThreadPoolExecutor(1)
     try:
-        pool.submit(work).result(PATIENCE_S)
+        return pool.submit(work).result(PATIENCE_S)
     finally:
         pool.shutdown(wait=False)
 
@@ -330,10 +333,7 @@ def at_each_opcode(does: Callable[[Finished], None], do: Callable[[Finished], ob
         made.behind.wait()
         return within.passed < opcode
 
-    def each() -> None:
-        assert next(at for at in count(1) if is_beyond(at)) > 1
-
-    in_a_thread(each)
+    assert next(at for at in count(1) if in_a_thread(partial(is_beyond, at))) > 1
 
 
 @DOES
