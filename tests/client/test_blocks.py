@@ -1,5 +1,6 @@
 """Who would wait for itself, and who holds a lock once more: a caller that is inside of a block of it, no other."""
 
+import _thread
 import asyncio
 import contextvars
 import gc
@@ -17,7 +18,7 @@ import pytest
 from kit.awaited import Awaited
 from kit.places import meanwhile, outcome, until
 
-from ticketlock import AlreadyHeld, Lease, LockClient, RecordWaitExceeded, aio
+from ticketlock import AlreadyHeld, Lease, LockClient, LockLost, LockName, RecordWaitExceeded, aio
 from ticketlock.testing import MemoryDynamoDB
 
 pytestmark = pytest.mark.shows("exclusion")
@@ -133,7 +134,108 @@ def test_a_reader_is_let_in_beside_a_reader_of_its_thread(locks: LockClient, thr
         run(partial(each.__exit__, None, None, None))
 
 
+def popped(locks: LockClient, reentrant: bool) -> ExitStack:
+    with ExitStack() as stack:
+        stack.enter_context(locks.acquire("order-42", reentrant=reentrant))
+        return stack.pop_all()
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_dispatcher_is_not_inside_of_the_stacks_that_it_hands_on(locks: LockClient, reentrant: bool) -> None:
+    handed = [popped(locks, reentrant)]
+    for _ in range(2):
+        stack = ExitStack()
+        with pytest.raises(RecordWaitExceeded):
+            stack.enter_context(locks.acquire("order-42", reentrant=reentrant))
+        with pytest.raises(RecordWaitExceeded):
+            popped(locks, reentrant)
+        handed.pop().close()
+        stack.enter_context(locks.acquire("order-42", reentrant=reentrant))
+        handed.append(stack)
+    handed.pop().close()
+    locks.acquire("order-42", record_wait=0).release()
+
+
+def test_what_a_pool_calls_when_a_job_is_done_is_not_inside_of_its_block(locks: LockClient) -> None:
+    """The callback runs in the frame that has called the job, at another place."""
+    seen: list[Any] = []
+    begun, may_end = threading.Event(), threading.Event()
+
+    def job() -> Lease:
+        begun.set()
+        may_end.wait(30)
+        return entered(locks)
+
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        done = pool.submit(job)
+        assert begun.wait(30)
+        done.add_done_callback(lambda _: seen.append(locks.try_acquire("order-42", reentrant=True)))
+        may_end.set()
+    assert seen == [None]
+    done.result().__exit__(None, None, None)
+
+
+def test_threads_that_python_did_not_start_are_callers_of_their_own(locks: LockClient) -> None:
+    """One object may stand for several of them, whose ids are reused."""
+    found: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    _thread.start_new_thread(lambda: found.put(entered(locks)), ())
+    first = found.get(timeout=30)
+    _thread.start_new_thread(lambda: found.put(locks.try_acquire("order-42", reentrant=True)), ())
+    assert found.get(timeout=30) is None
+    first.__exit__(None, None, None)
+
+
 # Objects.
+
+
+def test_a_lease_that_is_entered_several_times_is_freed_by_the_last_end(locks: LockClient) -> None:
+    lease = locks.acquire("order-42")
+    with lease:
+        with lease:
+            pass
+        assert lease.is_held()
+        with lease:
+            assert outcome(meanwhile(lambda: lease.__enter__().__exit__(None, None, None))) is None
+        assert lease.is_held()
+        assert locks.try_acquire("order-42", reentrant=True) is lease
+        lease.release()
+    assert not lease.is_held()
+    group = locks.acquire_all(["a", "b"])
+    with group:
+        with group:
+            pass
+        assert group.is_held()
+    assert not group.is_held()
+
+
+def test_each_end_of_a_lost_lease_that_was_entered_several_times_says_so(table: MemoryDynamoDB) -> None:
+    locks = LockClient("locks", client=table.client, heartbeat=False)
+    lease, stacks = locks.acquire("order-42"), [ExitStack(), ExitStack()]
+    for stack in stacks:
+        stack.enter_context(lease)
+    locks.table.force_release(LockName("order-42"), lease.fencing_token)
+    with pytest.raises(LockLost):
+        lease.renew()
+    for stack in stacks:
+        with pytest.raises(LockLost):
+            stack.close()
+    locks.close()
+
+
+def test_a_generator_that_is_dropped_ends_its_block(locks: LockClient) -> None:
+    lock = locks.lock("order-42")
+
+    def rows(hold: Any) -> Iterator[int]:
+        with hold:
+            yield 1
+
+    def first(hold: Any) -> int:
+        each = rows(hold)
+        return next(each)
+
+    for hold in (locks.acquire("order-42"), lock):
+        assert first(hold) == 1
+        assert not lock.locked()
 
 
 def test_who_holds_a_lease_as_an_object_waits_like_anybody_else_and_is_told(
@@ -305,6 +407,16 @@ def test_a_thread_that_is_given_a_copy_of_the_context_is_another_caller(locks: L
         assert outcome(meanwhile(lambda: context.run(locks.try_acquire, "order-42", reentrant=True))) is None
 
 
+def test_who_waits_in_a_loop_for_a_block_around_it_is_told(locks: LockClient, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        with pytest.raises(RecordWaitExceeded):
+            locks.acquire("order-42", reentrant=True)
+
+    with locks.acquire("order-42"):
+        asyncio.run(main())
+    assert "or the caller of its event loop" in caplog.text
+
+
 # Readers.
 
 
@@ -385,6 +497,70 @@ def test_a_lease_that_a_task_hands_to_another_leaves_it_waiting(table: MemoryDyn
         workers = [asyncio.create_task(worker(await locks.acquire("order-42", record_wait=30))) for _ in range(4)]
         tokens = await asyncio.gather(*workers)
         assert tokens == sorted(set(tokens))
+
+    in_a_loop(table, work)
+
+
+def test_a_worker_task_is_not_inside_of_blocks_that_its_jobs_have_handed_on(table: MemoryDynamoDB) -> None:
+    async def work(locks: aio.LockClient) -> None:
+        handed: list[Any] = []
+
+        async def by_hand() -> None:
+            handed.append(await locks.acquire("order-42", reentrant=True).__aenter__())
+
+        async def by_a_stack() -> None:
+            async with AsyncExitStack() as stack:
+                await stack.enter_async_context(locks.acquire("order-42", reentrant=True))
+                handed.append(stack.pop_all())
+
+        for job in (by_hand, by_a_stack):
+            await job()
+            for another in (by_hand, by_a_stack):
+                with pytest.raises(RecordWaitExceeded):
+                    await another()
+            await handed.pop().__aexit__(None, None, None)
+
+    in_a_loop(table, work)
+
+
+def test_an_async_generator_that_is_dropped_ends_its_block(table: MemoryDynamoDB) -> None:
+    async def work(locks: aio.LockClient) -> None:
+        async def rows(hold: Any) -> Any:
+            async with hold:
+                yield 1
+
+        async def first(hold: Any) -> Any:
+            each = rows(hold)
+            return await anext(each)
+
+        for hold in (locks.acquire("order-42"), locks.lock("order-42")):
+            assert await first(hold) == 1
+            async with locks.acquire("order-42", record_wait=30):
+                pass
+
+    in_a_loop(table, work)
+
+
+@pytest.mark.parametrize("of_a_stack", [False, True], ids=["generators", "stacks"])
+def test_each_block_of_a_shared_lock_for_tasks_releases_its_own_lease(table: MemoryDynamoDB, of_a_stack: bool) -> None:
+    async def work(locks: aio.LockClient) -> None:
+        lock = locks.lock("order-42", shared=True)
+
+        async def reading() -> Any:
+            async with lock as lease:
+                yield lease
+
+        if of_a_stack:
+            stacks = AsyncExitStack(), AsyncExitStack()
+            leases = [await stack.enter_async_context(lock) for stack in stacks]
+            await stacks[0].aclose()
+        else:
+            readings = reading(), reading()
+            leases = [await anext(each) for each in readings]
+            await readings[0].aclose()
+        assert [lease.is_held() for lease in leases] == [False, True]
+        await (stacks[1] if of_a_stack else readings[1]).aclose()
+        assert not leases[1].is_held()
 
     in_a_loop(table, work)
 

@@ -3,10 +3,12 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import pytest
 from kit.awaited import Awaited
+from kit.opcodes import AtOpcode
 from kit.places import meanwhile, outcome, until
 
 from ticketlock import ClientClosed, InvalidLockRequest, LockClient, LockLost, aio
@@ -69,6 +71,36 @@ def test_an_exception_of_a_block_whose_client_was_closed_passes_through(locks: L
 def test_a_group_whose_client_is_closed_says_so_at_its_end(locks: LockClient) -> None:
     with pytest.raises(LockLost, match="client was closed"), locks.acquire_all(["a", "b"]):
         locks.close()
+
+
+@pytest.mark.parametrize("as_a_group", [False, True])
+def test_a_client_that_a_signal_handler_closes_while_a_block_begins_keeps_the_block_from_it_or_is_told_at_its_end(
+    table: MemoryDynamoDB, as_a_group: bool
+) -> None:
+    ends = []
+    for number in count(1):
+        locks = LockClient("locks", client=table.client, heartbeat=False)
+        held = locks.acquire_all(["a", "b"]) if as_a_group else locks.acquire("a")
+        with AtOpcode(number, locks.close, ("client/_lease.py", "client/_base_lease.py")) as at:
+            try:
+                held.__enter__()
+            except LockLost:
+                ends.append("at its beginning")
+                continue
+        if at.passed < number:
+            break
+        with pytest.raises(LockLost, match="client was closed"):
+            held.__exit__(None, None, None)
+        ends.append("at its end")
+    held.release()
+    assert set(ends) == {"at its beginning", "at its end"}
+
+
+def test_who_enters_a_lease_of_a_client_that_was_closed_is_told_of_that(locks: LockClient) -> None:
+    lease = locks.acquire("order-42")
+    locks.close()
+    with pytest.raises(LockLost, match="its client was closed"), lease:
+        pytest.fail("entered")
 
 
 def test_a_lease_without_a_block_is_freed_without_a_word(locks: LockClient) -> None:

@@ -6,7 +6,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import wait
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -38,7 +38,9 @@ def test_a_client_that_is_closed_releases_what_one_thread_or_task_holds_with_one
     times, wishes, requests = HOLDS[how]
     wire = Wire()
     locks = place.client(wire=wire)
-    leases = [locks.acquire(entity, **wishes).__enter__() for _ in range(times)]
+    with ExitStack() as stack:
+        leases = [stack.enter_context(locks.acquire(entity, **wishes)) for _ in range(times)]
+        stack.pop_all()
     before = len(wire.sent)
     locks.close()
     # Again, which does nothing.

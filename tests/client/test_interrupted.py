@@ -6,7 +6,7 @@ client's own code after the other: every 53rd, or so. A step of 1 runs all of th
 
 import gc
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
 
@@ -216,7 +216,8 @@ def test_a_release_that_does_not_mark_its_lease_when_it_is_interrupted_is_caught
 def test_an_inner_block_in_whose_end_an_exception_is_raised_leaves_the_lock_to_the_outer_one() -> None:
     for number in AT_THE_BEGINNING:
         scene = Scene()
-        lease = scene.locks.acquire("a").__enter__()
+        stack = ExitStack()
+        lease = stack.enter_context(scene.locks.acquire("a"))
         again = scene.locks.acquire("a", reentrant=True)
         assert again is lease
         with suppress(Interrupt), AtOpcode(number, partial(interrupt, scene)) as at:
@@ -228,13 +229,13 @@ def test_an_inner_block_in_whose_end_an_exception_is_raised_leaves_the_lock_to_t
 
 
 def test_an_exception_during_a_reentrant_acquisition_keeps_the_outer_hold(step: int) -> None:
-    outer: list[Lease] = []
+    stack = ExitStack()
 
     def begin(scene: Scene) -> Work:
-        outer.append(scene.locks.acquire("a").__enter__())
+        stack.enter_context(scene.locks.acquire("a"))
         return lambda: scene.locks.acquire("a", reentrant=True)
 
     for scene in scenes(begin, interrupt, step):
-        outer.pop().release()
+        stack.close()
         assert scene.is_free()
         scene.locks.close()

@@ -1,6 +1,7 @@
 """A lock that is made once, and entered again and again; it, and a decorated function, work in a forked child."""
 
 import asyncio
+import copy
 import os
 import pickle
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import boto3
 import pytest
 from kit.awaited import Awaited
+from kit.places import meanwhile, outcome
 
 from ticketlock import AlreadyHeld, ClientClosed, InvalidLockRequest, LockClient, LockLost, LockName, aio, client_config
 from ticketlock.cli._local import serving
@@ -90,6 +92,24 @@ def test_each_block_of_a_shared_lock_releases_its_own_lease_on_whatever_thread_i
         assert all(lease is None or lease.is_held() for lease in leases)
 
 
+def test_a_block_that_is_left_by_hand_elsewhere_is_one_that_is_lost_before_one_that_is_held(locks: LockClient) -> None:
+    lock = locks.lock("order-42")
+    lost = ExitStack()
+    lease = outcome(meanwhile(lambda: lost.enter_context(lock)))
+    locks.table.force_release(lock.name, lease.fencing_token)
+    held = ExitStack()
+    live = held.enter_context(lock)
+    # What leaves them are other stacks than those that have entered them.
+    lost, held = lost.pop_all(), held.pop_all()
+    with pytest.raises(LockLost):
+        lease.renew()
+    with pytest.raises(LockLost):
+        outcome(meanwhile(lost.close))
+    assert live.is_held()
+    outcome(meanwhile(held.close))
+    assert not live.is_held()
+
+
 def test_an_exit_stack_and_reentrance_use_one_lock_several_times(locks: LockClient) -> None:
     lock = locks.lock("order-42", reentrant=True)
     with ExitStack() as stack:
@@ -106,6 +126,7 @@ def test_a_lock_is_its_name_wherever_a_name_is_taken(locks: LockClient) -> None:
     assert {lock, name} == {name}
     assert lock != locks.lock(42)
     assert type(pickle.loads(pickle.dumps(lock))) is LockName
+    assert copy.copy(lock) is copy.deepcopy(lock) is lock
     with locks.acquire(lock) as lease:
         assert lease.lock == name
     with lock:
@@ -130,6 +151,10 @@ def test_a_lock_says_that_its_lease_has_what_other_libraries_locks_have(locks: L
         lock.release()
     with pytest.raises(AttributeError, match=r"no attribute 'owned'$"):
         lock.owned()
+    with pytest.raises(AttributeError, match=r"^timeout of a lock cannot be set: "):
+        lock.timeout = 3
+    with pytest.raises(RuntimeError, match="was not entered"):
+        lock.__exit__(None, None, None)
 
 
 def test_a_lease_that_is_entered_a_second_time_says_how_to_do_that(locks: LockClient) -> None:

@@ -57,6 +57,8 @@ USES: dict[str, Callable[[Opened], Coroutine[Any, Any, object]]] = {
     "set_data": lambda it: it.lease.set_data("page 7"),
     "transact_write": lambda it: it.lease.transact_write([]),
     "release": lambda it: it.lease.release(),
+    "enter a lease": lambda it: it.enter(it.lease),
+    "enter a group": lambda it: it.enter(it.group),
     "the end of a block": lambda it: it.lease.__aexit__(None, None, None),
     "release of a group": lambda it: it.group.release(),
 }

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 from aiobotocore.config import AioConfig
@@ -43,13 +44,15 @@ class Loop:
         self._thread.join(_PATIENCE_S)
         self._loop.close()
 
-    def do(self, what: Callable[[], Any]) -> Any:
-        """Call something in the loop, in the task of this thread; await its result, if it is awaitable."""
+    def do(self, what: "Callable[[], Any] | _Block") -> Any:
+        """Call something in the loop, in the task of this thread; await its result, if it is awaitable. Or enter a
+        block there.
+        """
         self._is_not_here()
         done: Future[Any] = Future()
         if not hasattr(self._of_this_thread, "inbox"):
             self._of_this_thread.inbox = asyncio.Queue()
-            serving = _serve(self._of_this_thread.inbox, self._tasks)
+            serving = _serve_all(self._of_this_thread.inbox, self._tasks)
             asyncio.run_coroutine_threadsafe(serving, self._loop)
         self._loop.call_soon_threadsafe(self._of_this_thread.inbox.put_nowait, (what, done))
         return _in_this(self, done.result())
@@ -85,6 +88,7 @@ class InALoop:
     def __init__(self, loop: Loop, inner: Any) -> None:
         self._loop = loop
         self._inner = inner
+        self._blocks: list[_Block] = []
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
@@ -97,11 +101,13 @@ class InALoop:
         return call
 
     def __enter__(self) -> "InALoop":
-        self._loop.do(self._inner.__aenter__)
+        block = _Block(self._inner)
+        self._loop.do(block)
+        self._blocks.append(block)
         return self
 
     def __exit__(self, *raised: Any) -> None:
-        self._loop.do(lambda: self._inner.__aexit__(*raised))
+        self._loop.do(partial(self._blocks.pop().__aexit__, *raised))
 
     def __eq__(self, other: object) -> bool:
         return self._inner is (other._inner if isinstance(other, InALoop) else other)
@@ -113,12 +119,41 @@ class InALoop:
         return repr(self._inner)
 
 
-async def _serve(
-    inbox: "asyncio.Queue[tuple[Callable[[], Any], Future[Any]]]", tasks: "list[asyncio.Task[None] | None]"
-) -> None:
+class _Block:
+    """A block of a test, as one of ``async with`` in the task of its thread."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self._is_left = False
+
+    async def __aenter__(self) -> Any:
+        return await self._inner.__aenter__()
+
+    async def __aexit__(self, *raised: Any) -> Any:
+        """Once: a test may leave it in another thread, or out of order."""
+        if self._is_left:
+            return None
+        self._is_left = True
+        return await self._inner.__aexit__(*raised)
+
+
+_Inbox = asyncio.Queue[tuple[Any, Future[Any]]]
+
+
+async def _serve_all(inbox: _Inbox, tasks: "list[asyncio.Task[None] | None]") -> None:
     tasks.append(asyncio.current_task())
+    await _serve(inbox)
+
+
+async def _serve(inbox: _Inbox, block: _Block | None = None) -> tuple[BaseException | None, Future[Any]]:
+    """Call what a test asks for, until it leaves the block; with what exception it does."""
     while True:
         what, done = await inbox.get()
+        if isinstance(what, _Block):
+            await _serve_within(what, done, inbox)
+            continue
+        if block is not None and isinstance(what, partial) and what.func == block.__aexit__:
+            return what.args[1], done
         try:
             result = what()
             if inspect.isawaitable(result):
@@ -133,6 +168,26 @@ async def _serve(
             done.set_exception(error)
         else:
             done.set_result(result)
+
+
+async def _serve_within(block: _Block, done: Future[Any], inbox: _Inbox) -> None:
+    error: BaseException | None = None
+    try:
+        async with block:
+            done.set_result(None)
+            error, done = await _serve(inbox, block)
+            if error is not None:
+                raise error
+    except BaseException as raised:
+        if raised is error:
+            pass
+        elif isinstance(raised, asyncio.CancelledError):
+            done.cancel()
+            raise
+        else:
+            done.set_exception(raised)
+            return
+    done.set_result(None)
 
 
 def _in_this(loop: Loop, found: Any) -> Any:

@@ -8,8 +8,9 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from ticketlock.aio._lease import Lease, LeaseGroup
-from ticketlock.client._blocks import Caller
-from ticketlock.errors import TicketLockError
+from ticketlock.client._blocks import Block, Caller
+from ticketlock.client._lock import taken_out
+from ticketlock.errors import LockLost, TicketLockError
 from ticketlock.wire._actions import briefly
 
 H = TypeVar("H", covariant=True)
@@ -95,27 +96,29 @@ class Acquiring(Asking[E]):
 
     def __init__(self, begin: Callable[[Caller], Coroutine[Any, Any, E]]) -> None:
         super().__init__(begin)
-        self._entered: list[tuple[object, E]] = []
+        self._entered: list[tuple[Block, E]] = []
 
     async def __aenter__(self) -> E:
         try:
             held = await self
         except TicketLockError as error:
             raise briefly(error)  # noqa: B904  # the same error
-        held._enter()
-        self._entered.append((_current_task(), held))
+        try:
+            self._entered.append((held._enter(), held))
+        except LockLost:
+            await held._give_back()
+            raise
         return held
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        caller = _current_task()
-        # The last one that this task has entered; the last of all if it has entered none, for example if an exit stack
-        # was passed to another task.
-        own = [index for index, (task, _) in enumerate(self._entered) if task is caller]
-        _, held = self._entered.pop(own[-1] if own else -1)
+        entered = taken_out(self._entered, lambda each: each[0])
+        if entered is None:
+            raise RuntimeError("the acquisition was not entered")
+        block, held = entered
         try:
-            await held.__aexit__(kind, error, traceback)
+            await held._end_of_block(block, error)
         except TicketLockError as failed:
             raise briefly(failed)  # noqa: B904  # the same error
 

@@ -9,6 +9,7 @@ from ticketlock._checks import Seconds
 from ticketlock.aio._lock_table import LockTable, ToTheEnd
 from ticketlock.client._arguments import Acquisition
 from ticketlock.client._base_lease import BaseLease
+from ticketlock.client._blocks import Block
 from ticketlock.client._holdings import TRANSACTION_PATIENCE_S, Holdings
 from ticketlock.errors import LockLost
 from ticketlock.locks._outcomes import Grant
@@ -74,17 +75,20 @@ class Lease(BaseLease):
         await self._end(self._holdings.give_back(self))
 
     async def __aenter__(self) -> Self:
-        self._check_may_be_entered()
+        self._table.check_loop()
         self._enter()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._leave()
+        await self._end_of_block(None, error)
+
+    async def _end_of_block(self, block: Block | None, error: BaseException | None) -> None:
+        ends_it = self._leave(block)
         # In a forked child no loop runs.
         if not self._is_left():
-            await self._end(self._holdings.leave_block(self, error))
+            await self._end(self._holdings.leave_block(self, error, ends_it=ends_it))
 
     async def _end(self, actions: Actions[None]) -> None:
         self._table.check_loop()
@@ -113,30 +117,38 @@ class LeaseGroup:
         await self._each(lambda lease: self._holdings.release(lease))
 
     async def __aenter__(self) -> Self:
+        self._table.check_loop()
         # If all is well do not yield to the loop: a cancellation here would leave nothing to release the locks.
         try:
-            for lease in self.leases:
-                lease._check_may_be_entered()
+            self._enter()
         except LockLost:
             await self._each(lambda lease: self._holdings.release(lease, best_effort=True))
             raise
-        self._enter()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._leave()
+        await self._end_of_block(None, error)
+
+    async def _end_of_block(self, block: Block | None, error: BaseException | None) -> None:
+        ends_it = {
+            lease: lease._leave(block if block is not None and block.lease is lease else None)
+            for lease in reversed(self.leases)
+        }
         if not all(lease._is_left() for lease in self.leases):
-            await self._each(lambda lease: self._holdings.leave_block(lease, error))
+            await self._each(lambda lease: self._holdings.leave_block(lease, error, ends_it=ends_it[lease]))
 
-    def _enter(self) -> None:
-        for lease in self.leases:
-            lease._enter()
-
-    def _leave(self) -> None:
-        for lease in reversed(self.leases):
-            lease._leave()
+    def _enter(self) -> Block:
+        """Enter each, or none; return the block of the first one."""
+        blocks: list[Block] = []
+        try:
+            blocks.extend(lease._enter() for lease in self.leases)
+        except LockLost:
+            for block in blocks:
+                block.lease._leave(block)
+            raise
+        return blocks[0]
 
     async def _give_back(self) -> None:
         await self._each(self._holdings.give_back)

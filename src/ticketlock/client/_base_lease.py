@@ -12,7 +12,7 @@ from secrets import token_hex
 from typing import Any, Literal, TypeVar
 
 from ticketlock.client._arguments import Acquisition
-from ticketlock.client._blocks import Block, nearest
+from ticketlock.client._blocks import Block, being_left
 from ticketlock.errors import ClientClosed, InvalidLockRequest, LockLost, TicketLockError
 from ticketlock.locks import _fencing
 from ticketlock.locks._items import LockName
@@ -54,6 +54,8 @@ class BaseLease:
     _acquired_by: Callable[[], object] = staticmethod(lambda: None)
     # Whether its client was closed, which has freed the lock, while a block was open.
     _freed_under_work = False
+    # Whether its client, which is being closed, is about to free it: no block may begin.
+    _is_shut = False
     # Those that were entered and not left; another object after each change.
     _blocks: tuple[Block, ...] = ()
 
@@ -348,26 +350,52 @@ class BaseLease:
         with self._mutex:
             self._again = tuple(each for each in self._again if each is not claim)
 
-    def _enter(self) -> None:
-        """A block begins in which the caller holds it."""
+    def _enter(self) -> Block:
+        """A block begins in which the caller holds it.
+
+        Raises:
+            LockLost: the lease has ended.
+        """
         block = Block(self)
         with self._mutex:
             self._blocks = (*self._blocks, block)
-        block.enter()
+            block.enter()
+            # Last: from now on a close, for example in a signal handler, finds the block and tells it.
+            try:
+                self._check_may_be_entered()
+            except LockLost:
+                self._end_of(block)
+                raise
+        return block
 
-    def _leave(self) -> None:
-        """The caller leaves the block that it has entered; a forked child is in none."""
+    def _leave(self, block: Block | None = None) -> bool:
+        """The caller leaves a block, by default the one that it has entered; a forked child is in none.
+
+        Returns:
+            Whether the end of the block ends an acquisition. Blocks of one acquisition end it with the last one.
+        """
         if self._pid != os.getpid():
-            return
-        block = nearest(self._blocks)
-        if block is not None:
-            block.leave()
-            with self._mutex:
-                self._blocks = tuple([each for each in self._blocks if each is not block])
+            return True
+        left = block if block is not None else being_left(self._blocks)
+        if left is None:
+            return True
+        with self._mutex:
+            self._end_of(left)
+            return len(self._blocks) <= len(self._again)
+
+    def _end_of(self, block: Block) -> None:
+        block.leave()
+        self._blocks = tuple([each for each in self._blocks if each is not block])
 
     def _is_under_work(self) -> bool:
         """Whether somebody is inside of a block of it."""
         return self._state == "held" and any(block.is_open for block in self._blocks)
+
+    def _shut(self) -> bool:
+        """No block may begin any more, since its client is about to free it; return whether one is open."""
+        with self._mutex:
+            self._is_shut = True
+            return self._is_under_work()
 
     def _is_of(self, who: object) -> bool:
         """Whether a task or thread has acquired it, or entered a block of it."""
@@ -375,6 +403,8 @@ class BaseLease:
 
     def _check_may_be_entered(self) -> None:
         self._check_process()
+        if self._is_shut and self._state in ("held", "released"):
+            raise LockLost(f"{self._lost()}: its client was closed, which frees it")
         if self._state == "held":
             return
         if self._state == "released" and not self._was_taken:
@@ -405,12 +435,12 @@ class BaseLease:
             if self._state == "released":
                 self._state = "unreleased"
 
-    def _mark_interrupted(self, error: BaseException, again: tuple[Claim, ...]) -> None:
+    def _mark_interrupted(self, error: BaseException, again: tuple[Claim, ...] | None) -> None:
         """If an interrupt came before a release had changed anything, mark it: the lease is no longer renewed.
 
         Args:
             error: what the release has raised.
-            again: the reentrant acquisitions before it.
+            again: the reentrant acquisitions before it; None if it was not to end one.
         """
         if isinstance(error, TicketLockError) or self._is_left():
             return

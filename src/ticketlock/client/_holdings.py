@@ -181,8 +181,8 @@ class _SelfWait:
             for lease in self._outside(self._caller, lock):
                 if lease.owner in holders:
                     _log.warning(
-                        "waiting for %r, which this %s has acquired itself and not released: %r. If no one else "
-                        "releases it, this waits for itself",
+                        "waiting for %r, which this %s, or the caller of its event loop, has acquired itself and not "
+                        "released: %r. If no one else releases it, this waits for itself",
                         lock.entity,
                         "task" if self._caller.is_a_task else "thread",
                         lease,
@@ -394,7 +394,7 @@ class Holdings(Generic[L]):
 
     def _free_under_work(self, lease: L) -> None:
         """If somebody is inside of a block of a lease that is about to be freed, tell: the block's end raises."""
-        if self.tells_of_blocks and lease._is_under_work():
+        if lease._shut() and self.tells_of_blocks:
             lease._freed_under_work = True
             _log.error("%r is freed while a block still works under it: its client is closed", lease)
             self._heart.tell(lease, "lost")
@@ -665,8 +665,12 @@ class Holdings(Generic[L]):
         elif lease._mark_released() != "still held":
             self.forget(lease)
 
-    def leave_block(self, lease: L, error: BaseException | None) -> Actions[None]:
-        """The end of ``with``: an exception from the block takes precedence over a failed release."""
+    def leave_block(self, lease: L, error: BaseException | None, *, ends_it: bool) -> Actions[None]:
+        """The end of ``with``: an exception from the block takes precedence over a failed release.
+
+        Args:
+            ends_it: whether it ends an acquisition; otherwise another block of it is open.
+        """
         if lease._is_left():
             return
         if lease._freed_under_work:
@@ -675,6 +679,10 @@ class Holdings(Generic[L]):
                     f"the client was closed while this block held {lease.entity!r}, and has freed it: close(wait=...) "
                     "waits for blocks"
                 )
+            return
+        if not ends_it:
+            if error is None and lease._state == "lost":
+                raise lease._lost()
             return
         try:
             yield from self.release(lease, best_effort=error is not None)

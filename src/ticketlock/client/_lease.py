@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ticketlock._checks import Seconds
 from ticketlock.client._arguments import Acquisition
 from ticketlock.client._base_lease import BaseLease
+from ticketlock.client._blocks import Block
 from ticketlock.client._holdings import TRANSACTION_PATIENCE_S, Holdings
 from ticketlock.client._waiters import UnderWay
 from ticketlock.errors import LockLost
@@ -142,26 +143,36 @@ class Lease(BaseLease):
         self._under_way.release(self._holdings.give_back(self))
 
     def __enter__(self) -> Self:
-        self._check_may_be_entered()
-        try:
-            self._enter()
-        except BaseException as error:
-            # No one is in the block.
-            self.__exit__(type(error), error, None)
-            raise
+        self._begin()
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        block: Block | None = None,
     ) -> None:
-        again = self._again
+        again: tuple[Claim, ...] | None = self._again
         try:
-            self._leave()
+            ends_it = self._leave(block)
+            if not ends_it:
+                # It is renewed on, also after an interrupt.
+                again = None
             if self._is_left():
                 return
-            self._under_way.release(self._holdings.leave_block(self, error))
+            self._under_way.release(self._holdings.leave_block(self, error, ends_it=ends_it))
         except BaseException as raised:
             self._mark_interrupted(raised, again)
+            raise
+
+    def _begin(self) -> Block:
+        self._check_may_be_entered()
+        try:
+            return self._enter()
+        except BaseException as error:
+            # No one is in the block.
+            self.__exit__(type(error), error, None)
             raise
 
 
@@ -214,10 +225,10 @@ class LeaseGroup:
         before = None
         try:
             before = [lease._again for lease in self.leases]
-            self._leave()
+            ends_it = self._leave()
             if all(lease._is_left() for lease in self.leases):
                 return
-            self._each(lambda lease: self._holdings.leave_block(lease, error))
+            self._each(lambda lease: self._holdings.leave_block(lease, error, ends_it=ends_it[lease]))
         except BaseException as raised:
             self._mark_interrupted(raised, before)
             raise
@@ -226,9 +237,8 @@ class LeaseGroup:
         for lease in self.leases:
             lease._enter()
 
-    def _leave(self) -> None:
-        for lease in reversed(self.leases):
-            lease._leave()
+    def _leave(self) -> dict[Lease, bool]:
+        return {lease: lease._leave() for lease in reversed(self.leases)}
 
     def _mark_interrupted(self, error: BaseException, before: Sequence[tuple[Claim, ...]] | None) -> None:
         for at, lease in enumerate(self.leases):

@@ -1,13 +1,16 @@
 """A lock that is made once, and entered again and again: what other libraries call a lock."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TypeVar
 
-from ticketlock.client._blocks import nearest
+from ticketlock.client._blocks import Block, being_left
 from ticketlock.client._lease import Lease
 from ticketlock.locks._items import LockName
 from ticketlock.locks._outcomes import LockState
+
+E = TypeVar("E")
 
 
 class LocksOfThreads(Protocol):
@@ -19,7 +22,8 @@ class LocksOfThreads(Protocol):
 class NamedLock(LockName):
     """The name of a lock with what it is acquired with; equal to the plain name."""
 
-    __slots__ = ("_options",)
+    # An exit stack that has entered it is told by a weak reference.
+    __slots__ = ("__weakref__", "_options")
     _options: dict[str, Any]
 
     def __init__(self, name: LockName, options: Mapping[str, Any]) -> None:
@@ -32,8 +36,17 @@ class NamedLock(LockName):
     __hash__ = LockName.__hash__
 
     def __reduce__(self) -> tuple[type[LockName], tuple[str, str]]:
-        # A copy, or what another process gets, is the name.
+        # What another process gets is the name.
         return LockName, (self.entity, self.namespace)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, _: object) -> Self:
+        return self
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"{name} of a lock cannot be set: its options are given when it is made, or to acquire()")
 
     # Type checkers are to see which attributes there are.
     if not TYPE_CHECKING:
@@ -62,7 +75,7 @@ class Lock(NamedLock):
 
     __slots__ = ("_client", "_entered")
     _client: LocksOfThreads
-    _entered: list[Lease]
+    _entered: list[Block]
 
     def __init__(self, client: LocksOfThreads, name: LockName, options: Mapping[str, Any]) -> None:
         super().__init__(name, options)
@@ -89,22 +102,35 @@ class Lock(NamedLock):
 
     def __enter__(self) -> Lease:
         lease = self.acquire()
-        lease.__enter__()
+        block = lease._begin()
         try:
-            self._entered.append(lease)
+            self._entered.append(block)
         except BaseException as error:
-            lease.__exit__(type(error), error, None)
+            lease.__exit__(type(error), error, None, block)
             raise
         return lease
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        # Of several leases, as readers have them, the one that this very block has entered.
-        block = nearest([block for lease in self._entered for block in lease._blocks])
-        lease = block.lease if block is not None else self._entered[-1]
-        self._entered.remove(lease)
-        lease.__exit__(kind, error, traceback)
+        block = taken_out(self._entered, lambda each: each)
+        if block is None:
+            raise RuntimeError(f"the lock on {self.entity!r} was not entered")
+        lease: Lease = block.lease
+        lease.__exit__(kind, error, traceback, block)
+
+
+def taken_out(entered: list[E], block_of: Callable[[E], Block]) -> E | None:
+    """Remove what is being left here from all that was entered; None if there is none."""
+    while True:
+        # Copied in one step: other threads enter and leave at the same time.
+        every = {block_of(each): each for each in list(entered)}
+        block = being_left(every)
+        if block is None:
+            return None
+        with suppress(ValueError):
+            entered.remove(every[block])
+            return every[block]
 
 
 def is_locked(state: LockState) -> bool:
