@@ -1,6 +1,7 @@
 """A lock that is made once, and entered again and again; it, and a decorated function, work in a forked child."""
 
 import asyncio
+import datetime
 import os
 import pickle
 from collections.abc import Callable, Iterator
@@ -9,8 +10,11 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import boto3
+import botocore.session
 import pytest
+from botocore.credentials import RefreshableCredentials
 from kit.awaited import Awaited
+from kit.forked import another_thread_in, end_in_time
 
 from ticketlock import AlreadyHeld, ClientClosed, InvalidLockRequest, LockClient, LockLost, LockName, aio, client_config
 from ticketlock.cli._local import serving
@@ -183,6 +187,7 @@ def in_a_child(work: Callable[[], str]) -> str:
     reads, writes = os.pipe()
     child = os.fork()
     if child == 0:
+        end_in_time()
         try:
             said = work()
         except BaseException as error:
@@ -227,6 +232,24 @@ def test_a_decorated_function_and_a_lock_work_in_a_forked_child(
         assert in_a_child(lambda: str(locks.try_acquire("x"))).startswith("ClientClosed")
         locks.close()
         assert in_a_child(lambda: ship(42)).startswith("ClientClosed")
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_refreshes_the_credentials_of_boto3s_session_that_a_thread_of_its_parent_was_refreshing(
+    table: MemoryDynamoDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def provided(seconds: float) -> dict[str, str]:
+        ends = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=seconds)
+        return {"access_key": "k", "secret_key": "s", "token": "t", "expiry_time": ends.isoformat()}
+
+    session: Any = botocore.session.get_session()
+    session._credentials = RefreshableCredentials.create_from_metadata(provided(5), lambda: provided(3_600), "test")
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", boto3.Session(botocore_session=session, region_name="eu-west-1"))
+    with serving(table, port=0) as endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", endpoint)
+        lock = LockClient("locks", record_wait=30).lock("order-42")
+        with another_thread_in(session._credentials._refresh_lock):
+            assert in_a_child(lambda: str(lock.locked())) == "False"
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

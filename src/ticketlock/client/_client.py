@@ -436,10 +436,11 @@ class LockClient:
         if here is None:
             if self._holdings.is_closed:
                 raise ClientClosed("the client was closed")
-            settings = self._settings
-            clients = {name: made_again(settings[name]) for name in ("client", "step_functions")}
+            # Also if none was passed: boto3 would make one that shares its session's credentials with the parent.
+            clients = {"client": self._table.client, "step_functions": self._settings["step_functions"]}
+            again = {name: made_again(client) for name, client in clients.items()}
             # Another thread of the child may be as quick: one of the two stays.
-            here = self._in_children.setdefault(os.getpid(), type(self)(**{**settings, **clients}))
+            here = self._in_children.setdefault(os.getpid(), type(self)(**{**self._settings, **again}))
         return here
 
     def _holds(self) -> Holds[Lease]:
