@@ -10,7 +10,7 @@ from kit.awaited import Awaited
 from kit.places import meanwhile, outcome, until
 
 from ticketlock import ClientClosed, InvalidLockRequest, LockClient, LockLost, aio
-from ticketlock.testing import MemoryDynamoDB
+from ticketlock.testing import ManualClock, MemoryDynamoDB
 
 pytestmark = pytest.mark.shows("end of a client")
 
@@ -112,6 +112,44 @@ def test_the_end_of_with_waits_as_the_setting_says(table: MemoryDynamoDB) -> Non
     assert outcome(working.done)
     with pytest.raises(InvalidLockRequest, match="close_wait"):
         LockClient("locks", client=table.client, close_wait=-1)
+
+
+def test_a_wait_for_blocks_goes_by_the_clocks_of_a_test(memory: MemoryDynamoDB, clock: ManualClock) -> None:
+    locks = LockClient("locks", client=memory.client, clocks=clock, sleep=clock.sleep)
+    working = Working(locks)
+    began_s = clock.local_s
+    locks.close(wait=20)
+    assert clock.local_s - began_s == pytest.approx(20, abs=1)
+    working.may_end.set()
+    with pytest.raises(LockLost):
+        outcome(working.done)
+
+
+def test_a_wait_for_blocks_by_a_clock_that_stands_still_ends(memory: MemoryDynamoDB, clock: ManualClock) -> None:
+    locks = LockClient("locks", client=memory.client, clocks=clock)
+    working = Working(locks)
+    outcome(meanwhile(lambda: locks.close(wait=0.05)))
+    working.may_end.set()
+    with pytest.raises(LockLost):
+        outcome(working.done)
+
+
+def test_tasks_wait_for_blocks_by_the_clocks_of_a_test(memory: MemoryDynamoDB, clock: ManualClock) -> None:
+    async def main() -> float:
+        async def work(locks: aio.LockClient) -> None:
+            async with locks.acquire("order-42"):
+                await asyncio.sleep(300)
+
+        async with aio.LockClient("locks", client=memory.async_client, clocks=clock, close_wait=20) as locks:
+            working = asyncio.create_task(work(locks))
+            await asyncio.sleep(1)
+            began_s = clock.local_s
+        took_s = clock.local_s - began_s
+        with pytest.raises(LockLost):
+            await working
+        return took_s
+
+    assert clock.run(main()) == pytest.approx(20, abs=1)
 
 
 def test_tasks_that_still_work_at_the_end_of_async_with_are_told_or_waited_for(table: MemoryDynamoDB) -> None:

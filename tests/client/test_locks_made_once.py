@@ -235,6 +235,35 @@ def test_a_decorated_function_and_a_lock_work_in_a_forked_child(
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("close", [LockClient.close, LockClient.__exit__], ids=["close", "the end of with"])
+def test_closing_the_client_in_a_child_frees_what_its_lock_objects_hold_there(
+    table: MemoryDynamoDB, close: Callable[[LockClient], None]
+) -> None:
+    with serving(table, port=0) as endpoint:
+        keys = {"aws_access_key_id": "k", "aws_secret_access_key": "s", "region_name": "eu-west-1"}
+        session = boto3.Session(**keys)
+        client = session.client("dynamodb", config=client_config(), endpoint_url=endpoint)
+        locks = LockClient("locks", client=client, record_wait=30)
+        lock, parents = locks.lock("order-42"), locks.acquire("order-43")
+
+        def work() -> str:
+            lease = lock.acquire()
+            close(locks)
+            said = f"{lease.is_held()} "
+            try:
+                lock.acquire()
+            except ClientClosed as error:
+                said += str(error)
+            return said
+
+        assert in_a_child(work) == "False the client was closed"
+        assert not lock.locked()
+        assert parents.is_held()
+        lock.acquire(record_wait=0)
+        locks.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_child_refreshes_the_credentials_of_boto3s_session_that_a_thread_of_its_parent_was_refreshing(
     table: MemoryDynamoDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:

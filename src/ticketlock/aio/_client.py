@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from inspect import isawaitable
@@ -28,7 +27,7 @@ from ticketlock.client._arguments import (
     rest_s,
 )
 from ticketlock.client._blocks import Caller, running
-from ticketlock.client._holdings import BLOCKS_CHECKED_EVERY_S, HAS_LEFT, Holdings
+from ticketlock.client._holdings import HAS_LEFT, Holdings
 from ticketlock.client._waiters import lines_of_this_process
 from ticketlock.errors import ClientClosed, RecordWaitExceeded
 from ticketlock.locks._items import TICKET_DIGITS, Row, owner_id
@@ -315,9 +314,7 @@ class LockClient:
         # Until each waiter has left the queue. A cancellation ends this wait, not the tasks that it waits for.
         while under_way := {*self._waiters.values(), *self._to_the_end.under_way}:
             await asyncio.wait(under_way)
-        until_s = time.monotonic() + wait_s
-        while self._holdings.under_work_of_others(caller) and time.monotonic() < until_s:
-            await asyncio.sleep(BLOCKS_CHECKED_EVERY_S)
+        await self._table.drive(self._holdings.wait_for_blocks(caller, wait_s))
         leases = self._holdings.close()
         for lease in self._holdings.at_last(leases):
             await lease.release(best_effort=True)

@@ -25,7 +25,7 @@ from ticketlock.client._arguments import (
     rest_s,
 )
 from ticketlock.client._blocks import Caller, running
-from ticketlock.client._holdings import BLOCKS_CHECKED_EVERY_S, Holdings, Holds
+from ticketlock.client._holdings import Holdings, Holds
 from ticketlock.client._lease import Lease, LeaseGroup
 from ticketlock.client._lock import Lock
 from ticketlock.client._waiters import Latch, UnderWay, lines_of_this_process
@@ -390,15 +390,19 @@ class LockClient:
 
         It waits up to 10 s for releases that other threads have begun, and up to 2 s for waiters to leave their queues.
         If the table is unreachable it gives up after some seconds, and the remaining locks stay held until their leases
-        end. A signal handler may call it.
+        end. A signal handler may call it. In a forked child it closes the client that ``lock`` and ``serialized`` use
+        there.
         """
         if not self._holdings.is_of_this_process:
+            here = self._in_children.get(os.getpid())
+            if here is not None:
+                here.close(wait)
             return
         wait_s = self._close_wait_s if wait is None else close_wait_s("wait", wait)
         self._holdings.close()
         self._closing.open()
         self._holdings.wake_waiters()
-        self._wait_for_blocks(wait_s)
+        self._table.drive(self._holdings.wait_for_blocks(Caller(), wait_s))
         leases = self._holdings.close()
         for lease in self._holdings.at_last(leases):
             lease.release(best_effort=True)
@@ -418,11 +422,6 @@ class LockClient:
         self.close()
 
     # Private.
-
-    def _wait_for_blocks(self, seconds: float) -> None:
-        caller, until_s = Caller(), time.monotonic() + seconds
-        while self._holdings.under_work_of_others(caller) and time.monotonic() < until_s:
-            time.sleep(BLOCKS_CHECKED_EVERY_S)
 
     def _here(self) -> "LockClient":
         """This client; in a forked child one with the same settings, made at its first use there.
@@ -490,6 +489,9 @@ _holding: set[LockClient] = set()
 
 @atexit.register
 def _release_all() -> None:
-    for client in list(_clients):
+    clients = list(_clients)
+    for client in clients:
         client._holdings.tells_of_blocks = False
+    # In a forked child that of the parent closes one of these.
+    for client in clients:
         client.close(wait=0)

@@ -67,8 +67,7 @@ _log = logging.getLogger("ticketlock")
 _FAILS_FOR_MS = 5_000
 _OTHERS_FAILED = "other releases have failed for too long"
 TRANSACTION_PATIENCE_S = 10.0
-BLOCKS_CHECKED_EVERY_S = 0.01
-"""How often a client that is closed checks whether all blocks were left."""
+_BLOCKS_CHECKED_EVERY_MS = 10
 
 HAS_LEFT = (InvalidLockRequest, PermitsMismatch, RecordWaitExceeded, UnsupportedFormat)
 """The errors of an acquisition that has left nothing in the table."""
@@ -399,8 +398,18 @@ class Holdings(Generic[L]):
             _log.error("%r is freed while a block still works under it: its client is closed", lease)
             self._heart.tell(lease, "lost")
 
-    def under_work_of_others(self, caller: Caller) -> bool:
-        """Whether blocks are open that the caller is not inside of."""
+    def wait_for_blocks(self, caller: Caller, seconds: float) -> Actions[None]:
+        """Wait until all blocks are left, except those that the caller is inside of; for so long at most, by the clocks
+        or by the sleeps: nothing may move a test's clock.
+        """
+        began_ms, slept_ms = self._clocks.read().local_ms, 0
+        while self._under_work_of_others(caller):
+            if max(slept_ms, self._clocks.read().local_ms - began_ms) >= seconds * 1_000:
+                return
+            yield Sleep(_BLOCKS_CHECKED_EVERY_MS)
+            slept_ms += _BLOCKS_CHECKED_EVERY_MS
+
+    def _under_work_of_others(self, caller: Caller) -> bool:
         with self._mutex:
             held = [lease for leases in list(self._held.values()) for lease in leases]
         own = [block.lease for block in caller.blocks]
