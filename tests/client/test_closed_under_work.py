@@ -152,6 +152,46 @@ def test_tasks_wait_for_blocks_by_the_clocks_of_a_test(memory: MemoryDynamoDB, c
     assert clock.run(main()) == pytest.approx(20, abs=1)
 
 
+def test_a_block_holds_its_lock_once_more_until_the_client_frees_it(locks: LockClient) -> None:
+    with locks.acquire("order-42") as lease:
+        closing = meanwhile(lambda: locks.close(wait=30))
+        until(lambda: locks._holdings.is_closed)
+        with locks.acquire("order-42", reentrant=True) as once_more, locks.acquire_all(["order-42"], reentrant=True):
+            assert once_more is lease
+            with pytest.raises(ClientClosed):
+                locks.acquire_all(["order-42", "order-43"], reentrant=True)
+        assert lease.is_held()
+    outcome(closing)
+
+
+def test_a_block_whose_lock_was_freed_does_not_hold_it_once_more(locks: LockClient) -> None:
+    def work() -> None:
+        with locks.acquire("order-42"):
+            locks.close()
+            with pytest.raises(ClientClosed):
+                locks.acquire("order-42", reentrant=True)
+
+    with pytest.raises(LockLost):
+        work()
+
+
+def test_a_task_holds_the_lock_of_its_block_once_more_until_the_client_frees_it(table: MemoryDynamoDB) -> None:
+    async def main() -> None:
+        async with aio.LockClient("locks", client=Awaited(table)) as locks:
+            async with locks.acquire("order-42") as lease:
+                closing = asyncio.create_task(locks.close(wait=30))
+                while not locks._holdings.is_closed:
+                    await asyncio.sleep(0)
+                async with locks.acquire("order-42", reentrant=True) as once_more:
+                    assert once_more is lease
+                    with pytest.raises(ClientClosed):
+                        await locks.acquire("order-43", reentrant=True)
+                assert lease.is_held()
+            await closing
+
+    asyncio.run(main())
+
+
 def test_tasks_that_still_work_at_the_end_of_async_with_are_told_or_waited_for(table: MemoryDynamoDB) -> None:
     async def main(close_wait: float) -> tuple[bool, list[object]]:
         told: list[object] = []

@@ -240,9 +240,8 @@ def test_closing_the_client_in_a_child_frees_what_its_lock_objects_hold_there(
     table: MemoryDynamoDB, close: Callable[[LockClient], None]
 ) -> None:
     with serving(table, port=0) as endpoint:
-        keys = {"aws_access_key_id": "k", "aws_secret_access_key": "s", "region_name": "eu-west-1"}
-        session = boto3.Session(**keys)
-        client = session.client("dynamodb", config=client_config(), endpoint_url=endpoint)
+        keys: dict[str, Any] = {"aws_access_key_id": "k", "aws_secret_access_key": "s", "region_name": "eu-west-1"}
+        client = boto3.client("dynamodb", config=client_config(), endpoint_url=endpoint, **keys)
         locks = LockClient("locks", client=client, record_wait=30)
         lock, parents = locks.lock("order-42"), locks.acquire("order-43")
 

@@ -170,7 +170,7 @@ class LockClient:
         async def begin(caller: Caller) -> Lease:
             # Each `await` of it is a separate acquisition.
             terms = self._defaults.ask(lock, asked)
-            self._check_usable()
+            self._check_usable(reentrant=reentrant)
             held = await self._table.drive(self._holdings.held_by(caller, terms, reentrant=reentrant))
             if held is not None:
                 return held
@@ -335,8 +335,8 @@ class LockClient:
 
     # Private.
 
-    def _check_usable(self) -> None:
-        self._holdings.check_usable()
+    def _check_usable(self, *, reentrant: bool = False) -> None:
+        self._holdings.check_usable(reentrant=reentrant)
         self._table.check_loop()
         if self._table.client is None:
             raise ClientClosed("the client was not opened: use it in 'async with'")

@@ -239,7 +239,7 @@ class LockClient:
             wait_if_closed=wait_if_closed,
         )
         terms = self._defaults.ask(self._defaults.lock(entity, namespace), asked)
-        self._holdings.check_usable()
+        self._holdings.check_usable(reentrant=reentrant)
         caller = Caller()
         try:
             held = self._table.drive(self._holdings.held_by(caller, terms, reentrant=reentrant))
@@ -286,7 +286,7 @@ class LockClient:
                 or with ``owner`` kept until their leases end.
         """
         wait_ms = self._defaults.wait_ms(record_wait)
-        self._holdings.check_usable()
+        self._holdings.check_usable(reentrant=more.get("reentrant", False))
         began_ms = self._clocks.read().local_ms
         leases: list[Lease] = []
         before = self._holds()

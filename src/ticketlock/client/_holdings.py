@@ -221,6 +221,8 @@ class Holdings(Generic[L]):
         self._clocks = clocks
         self._process = OwnProcess()
         self._closed = False
+        # Whether a close has waited for blocks, and frees the locks.
+        self._frees = False
         # Not at the end of the process, with which its daemon threads end.
         self.tells_of_blocks = True
         # Re-entrant: a signal handler that closes the client may interrupt the thread that has this mutex.
@@ -234,10 +236,12 @@ class Holdings(Generic[L]):
         """Whether this process created the client, rather than being forked from the one that did."""
         return self._process.is_this
 
-    def check_usable(self) -> None:
-        """Refuse a client that was closed, or copied into a forked process."""
+    def check_usable(self, *, reentrant: bool = False) -> None:
+        """Refuse a client that was closed, or copied into a forked process; not a re-entrance, which ``held_by``
+        refuses once the locks are freed.
+        """
         self._process.check()
-        if self._closed:
+        if self._closed and not reentrant:
             raise ClientClosed("the client was closed")
 
     @property
@@ -248,6 +252,9 @@ class Holdings(Generic[L]):
     def held_by(self, caller: Caller, terms: Acquisition, *, reentrant: bool) -> Actions[L | None]:
         """Hold a lock once more if the caller is inside of a block that holds it; return its lease, or None if it is
         in none, or need not wait for itself.
+
+        Raises:
+            ClientClosed: the client was closed, and the lock would be acquired, or is freed.
         """
         claim = terms.claim
         leases = self._around(caller, claim.lock)
@@ -256,11 +263,17 @@ class Holdings(Generic[L]):
                 with suppress(LockLost):
                     yield from self.renew(lease)
         leases = [lease for lease in leases if lease.is_held()]
-        if not leases:
-            return None
-        innermost = leases[-1]
-        if reentrant and innermost.shared == claim.shared and innermost._hold_again(claim):
+        innermost = leases[-1] if leases else None
+        if (
+            innermost is not None
+            and reentrant
+            and innermost.shared == claim.shared
+            and self._hold_again(innermost, claim)
+        ):
             return innermost
+        self.check_usable()
+        if innermost is None:
+            return None
         if claim.permits > 1 or (claim.shared and innermost.shared):
             # `_SelfWait` refuses it if there turns out to be no room.
             return None
@@ -268,6 +281,11 @@ class Holdings(Generic[L]):
         if not innermost.is_held():
             return None
         raise _would_wait_for_itself(claim.lock)
+
+    def _hold_again(self, lease: L, claim: Claim) -> bool:
+        # A close frees a lease with all its acquisitions: none may come in between.
+        with self._mutex:
+            return not self._frees and lease._hold_again(claim)
 
     def _around(self, caller: Caller, lock: LockName) -> list[L]:
         """The leases of the blocks that a caller is inside of, the innermost last."""
@@ -380,6 +398,8 @@ class Holdings(Generic[L]):
         Once failed releases have taken too long in all, the remaining leases are forgotten.
         """
         failing = _Failing(self._clocks)
+        with self._mutex:
+            self._frees = True
         for lease in leases:
             lease._again = ()
             self._free_under_work(lease)
