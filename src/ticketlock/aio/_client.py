@@ -8,7 +8,7 @@ from inspect import isawaitable
 from typing import Any, Never, ParamSpec, Self, TypeVar
 
 from ticketlock._checks import Refusals, Seconds, boolean, whole_number
-from ticketlock._decorating import CallKey, KeyOf
+from ticketlock._decorating import KeyOf
 from ticketlock.aio._acquiring import Acquiring, Asking
 from ticketlock.aio._lease import Lease, LeaseGroup
 from ticketlock.aio._lock import Lock
@@ -20,7 +20,9 @@ from ticketlock.client._arguments import (
     Acquisition,
     Defaults,
     Entity,
+    EntityKey,
     check_arguments,
+    check_does_not_wait,
     check_no_owner,
     close_wait_s,
     refuse_unknown,
@@ -180,6 +182,7 @@ class LockClient:
 
     def try_acquire(self, entity: Entity, **more: Any) -> Asking[Lease | None]:
         """Take a lock if it is free; return None if it has a holder or a waiter."""
+        check_does_not_wait(more)
         at_once = self.acquire(entity, record_wait=0, **more).handed_on()
 
         async def begin(caller: Caller) -> Lease | None:
@@ -217,7 +220,7 @@ class LockClient:
         return Acquiring(begin)
 
     def serialized(
-        self, key: CallKey, *, lease_as: str | None = None, **options: Any
+        self, key: EntityKey, *, lease_as: str | None = None, **options: Any
     ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R]]]:
         """Decorate a coroutine function: its calls run one at a time per entity; see ``ticketlock.LockClient``.
 

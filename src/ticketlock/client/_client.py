@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Never, ParamSpec, Self, TypeVar
 
 from ticketlock._checks import Refusals, Seconds, boolean
-from ticketlock._decorating import CallKey, KeyOf
+from ticketlock._decorating import KeyOf
 from ticketlock.client._acquire import Wait, WaitEnded
 from ticketlock.client._arguments import (
     SERIALIZED,
@@ -18,7 +18,9 @@ from ticketlock.client._arguments import (
     Acquisition,
     Defaults,
     Entity,
+    EntityKey,
     check_arguments,
+    check_does_not_wait,
     check_no_owner,
     close_wait_s,
     refuse_unknown,
@@ -261,6 +263,7 @@ class LockClient:
             entity: what to lock.
             more: as in ``acquire``, except ``record_wait``.
         """
+        check_does_not_wait(more)
         try:
             return self.acquire(entity, record_wait=0, **more)
         except RecordWaitExceeded:
@@ -300,7 +303,7 @@ class LockClient:
             raise
 
     def serialized(
-        self, key: CallKey, *, lease_as: str | None = None, **options: Any
+        self, key: EntityKey, *, lease_as: str | None = None, **options: Any
     ) -> Callable[[Callable[P, R]], Callable[P, R]]:
         """Decorate a function, for example a Lambda handler: its calls run one at a time per entity.
 
