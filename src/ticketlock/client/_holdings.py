@@ -539,11 +539,12 @@ class Holdings(Generic[L]):
         if not wait.has_asked:
             return
         try:
-            yield from self._table.contending(
-                terms.claim,
-                lambda me: leave(me, wait.tickets, only_the_place=not terms.has_own_identity),
-                until_ms=wait.until_ms,
-            )
+            if not wait.has_left:
+                yield from self._table.contending(
+                    terms.claim,
+                    lambda me: leave(me, wait.tickets, only_the_place=not terms.has_own_identity),
+                    until_ms=wait.until_ms,
+                )
             self._lines.note_left(self._line(wait.lock), wait)
         except TicketLockError as error:
             _log.warning("the queue row of %r was not deleted, and stays until it expires: %s", terms.claim.lock, error)
