@@ -552,8 +552,9 @@ class Holdings(Generic[L]):
     def renew(self, lease: L, at_least_ms: int = 0) -> Actions[None]:
         """Give the grant a full new lease, or so long a one; an end that is later already stays.
 
-        It is not sent after the lease's end. If it was under way then, the lock is lost, whatever the table says, and
-        what it may have written is given up.
+        If it begins before the lease's end, it is not sent after it. If it was under way then, the lock is lost,
+        whatever the table says, and what it may have written is given up. If it begins after the end, and nobody was
+        told of it, the table says whether the lease is over.
         """
         before, kept_until_ms = lease._grant, lease._kept_until_ms()
         until_ms = lease._may_be_renewed_until_ms()
