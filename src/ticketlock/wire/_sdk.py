@@ -297,8 +297,9 @@ def _with_own_mutexes(credentials: Any) -> Any:
     # Deleted first: it must be there.
     del made._refresh_lock
     made._refresh_lock = threading.Lock()
-    fetcher: Any = copy.copy(getattr(made._refresh_using, "__self__", None))
+    fetcher: Any = getattr(made._refresh_using, "__self__", None)
     if isinstance(getattr(fetcher, "_source_credentials", None), RefreshableCredentials):
+        fetcher = copy.copy(fetcher)
         fetcher._source_credentials = _with_own_mutexes(fetcher._source_credentials)
         made._refresh_using = getattr(fetcher, made._refresh_using.__name__)
     return made
