@@ -11,10 +11,12 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Gene
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ticketlock._names import NAMES, AnyName, allowed_instead, like_a_template, plain
 from ticketlock.errors import TicketLockError
+
+K = TypeVar("K")
 
 CallKey = str | Callable[..., AnyName]
 
@@ -22,12 +24,13 @@ _DEEPEST = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Decorator:
-    """A decorator: how messages name it, and what they suggest instead.
+class Decorator(Generic[K]):
+    """A decorator: how messages name it, and what they suggest instead; and what its keys are.
 
     Attributes:
         name: the decorating method.
         key: its argument that takes the key.
+        key_of: the key that a value stands for which a callable has returned; None if it stands for none.
         refused: the error for an invalid key.
         for_threads, for_tasks: the classes that have the method.
         by_hand: what does the same without a decorator.
@@ -36,6 +39,7 @@ class Decorator:
 
     name: str
     key: str
+    key_of: Callable[[Any], K | None]
     refused: Callable[[str, object, str], TicketLockError]
     for_threads: str
     for_tasks: str
@@ -151,7 +155,7 @@ def _discard(result: Any) -> None:
         result.cancel()
 
 
-class KeyOf:
+class KeyOf(Generic[K]):
     """Computes the key of a function's call: the name of its entity, for example.
 
     Args:
@@ -159,7 +163,9 @@ class KeyOf:
         given: the argument that the decorator passes itself.
     """
 
-    def __init__(self, decorator: Decorator, key: CallKey, function: Callable[..., Any], given: str | None) -> None:
+    def __init__(
+        self, decorator: Decorator[K], key: str | Callable[..., Any], function: Callable[..., Any], given: str | None
+    ) -> None:
         self._decorator = decorator
         self._key = key
         of_all = inspect.signature(function)
@@ -167,19 +173,19 @@ class KeyOf:
         if isinstance(key, str):
             self._check_template(key, list(self._signature.parameters), _name_of(function))
 
-    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> K | str:
         """The key of a call."""
         if isinstance(self._key, str):
             bound = self._signature.bind(*args, **kwargs)
             bound.apply_defaults()
             return _Template(self._decorator).vformat(self._key, (), bound.arguments)
         key = self._key(*args, **kwargs)
-        found = plain(key)
+        found = self._decorator.key_of(key)
         if found is None:
             _discard(key)
             allowed = allowed_instead(key, f", of {_name_of(self._key)}")
             raise self._decorator.refused(self._decorator.key, key, allowed)
-        return str(found)
+        return found
 
     def _check_template(self, template: str, parameters: list[str], function: str) -> None:
         try:
@@ -227,7 +233,7 @@ def _like_a_path(constant: str, parameters: Collection[str]) -> str | None:
 class _Template(string.Formatter):
     """Fills in names only: the text form of any other object may differ from call to call."""
 
-    def __init__(self, decorator: Decorator) -> None:
+    def __init__(self, decorator: Decorator[Any]) -> None:
         super().__init__()
         self._decorator = decorator
 

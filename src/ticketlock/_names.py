@@ -5,6 +5,7 @@ import enum
 import numbers
 import operator
 import re
+import sys
 import uuid
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
@@ -15,9 +16,8 @@ AnyName = str | int | uuid.UUID | Decimal
 
 NAMES = "text, a whole number or a UUID"
 
-# No name is as long, and Python writes no numbers of many thousands of digits.
-_MOST_DIGITS = 2_048
-_TOO_LARGE = 10**_MOST_DIGITS
+# No name is longer.
+_MOST_DIGITS = 1_024
 
 
 def plain(given: Any) -> str | int | None:
@@ -38,7 +38,12 @@ def plain(given: Any) -> str | int | None:
         number = operator.index(given)
     else:
         return None
-    return None if number is None or abs(number) >= _TOO_LARGE else number
+    return None if number is None or abs(number) >= 10 ** _digits_written() else number
+
+
+def _digits_written() -> int:
+    """How many digits a name may have, and Python writes: a program may lower that to 640."""
+    return min(_MOST_DIGITS, sys.get_int_max_str_digits() or _MOST_DIGITS)
 
 
 def text_of(given: Any) -> str | None:

@@ -177,6 +177,20 @@ def test_a_limit_of_a_lock_without_earlier_users_is_unset_to_a_number(command: C
     assert command.run("run", entity, "--no-wait", "--", "true").exit_code == 0
 
 
+@pytest.mark.always("the one test in which a waiter of the command ends by a number of permits")
+def test_who_unsets_a_limit_is_warned_of_the_waiters_that_end_and_they_end_with_78(
+    command: Command, locks: LockClient, entity: str
+) -> None:
+    command.run("limit", entity, "0", "--yes")
+    waiter = command.start("run", entity, "--permits", "3", "--wait-if-closed", "--", "true")
+    until(lambda: waiters(locks, entity) == 1)
+    ended = command.run("limit", entity, "1", "--unset", "--yes")
+    assert ended.exit_code == 0
+    assert ended.err == "of its waiters 1 that asks for 3 permits will end, with PermitsMismatch\n"
+    is_refused(waiter.end(), 78, f"the lock on '{entity}' has 1 permit, not 3: all its users must ask")
+    assert waiters(locks, entity) == 0
+
+
 def test_a_waiter_is_removed_after_a_question_that_names_it(command: Command, locks: LockClient, entity: str) -> None:
     with locks.acquire(entity):
         waiter = command.start("run", entity, "--", "true")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from cli.left_units import AGO_S, left
-from cli.seen import EXECUTION, WRONG_WORDS
+from cli.seen import EXECUTION, WRONG_WORDS, printed
 from click.testing import CliRunner, Result
 from kit.opened import served
 from kit.units import Books
@@ -22,6 +22,7 @@ from ticketlock.cli._local import serving
 from ticketlock.cli._page import MOST_HOLDERS, MOST_LOCKS, MOST_UNITS, MOST_WAITERS, Scale, page
 from ticketlock.cli._reading import URGENT, Line, TableReader
 from ticketlock.cli._settings import CommandSettings
+from ticketlock.cli._show import state_tables
 from ticketlock.cli._units_reports import ListedUnit
 from ticketlock.cli._verdicts import judge
 from ticketlock.locks._items import Session
@@ -180,6 +181,16 @@ def test_the_stuck_lock_is_first_and_its_queue_is_in_order_with_ages_on_one_scal
     ]
     assert stuck.texts("code", "command")[0].startswith("ticketlock release order-42 --force --fencing-token ")
     assert [each.texts("small") for each in root.all("tbody") if "order-44" in each.text] == [["deploys 1.5"]]
+
+
+def test_a_lock_that_was_closed_before_its_first_use_has_the_command_that_show_prints(office: Office) -> None:
+    lock = LockName("order-42")
+    office.table.set_limit(lock, 0)
+    for owner in ("web-1:10", "web-2:20"):
+        office.comes(lock.entity, owner, permits=3)
+    (command,) = office.page().texts("code", "command")
+    assert command == "ticketlock limit order-42 3 --unset"
+    assert command in printed(state_tables(lock, office.table.inspect(lock)), 400)
 
 
 def test_the_counts_are_those_of_the_reading(office: Office) -> None:

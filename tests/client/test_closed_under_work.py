@@ -12,7 +12,7 @@ from kit.opcodes import AtOpcode
 from kit.places import meanwhile, outcome, until
 
 from ticketlock import ClientClosed, InvalidLockRequest, LockClient, LockLost, aio
-from ticketlock.testing import MemoryDynamoDB
+from ticketlock.testing import ManualClock, MemoryDynamoDB
 
 pytestmark = pytest.mark.shows("end of a client")
 
@@ -144,6 +144,84 @@ def test_the_end_of_with_waits_as_the_setting_says(table: MemoryDynamoDB) -> Non
     assert outcome(working.done)
     with pytest.raises(InvalidLockRequest, match="close_wait"):
         LockClient("locks", client=table.client, close_wait=-1)
+
+
+def test_a_wait_for_blocks_goes_by_the_clocks_of_a_test(memory: MemoryDynamoDB, clock: ManualClock) -> None:
+    locks = LockClient("locks", client=memory.client, clocks=clock, sleep=clock.sleep)
+    working = Working(locks)
+    began_s = clock.local_s
+    locks.close(wait=20)
+    assert clock.local_s - began_s == pytest.approx(20, abs=1)
+    working.may_end.set()
+    with pytest.raises(LockLost):
+        outcome(working.done)
+
+
+def test_a_wait_for_blocks_by_a_clock_that_stands_still_ends(memory: MemoryDynamoDB, clock: ManualClock) -> None:
+    locks = LockClient("locks", client=memory.client, clocks=clock)
+    working = Working(locks)
+    outcome(meanwhile(lambda: locks.close(wait=0.05)))
+    working.may_end.set()
+    with pytest.raises(LockLost):
+        outcome(working.done)
+
+
+def test_tasks_wait_for_blocks_by_the_clocks_of_a_test(memory: MemoryDynamoDB, clock: ManualClock) -> None:
+    async def main() -> float:
+        async def work(locks: aio.LockClient) -> None:
+            async with locks.acquire("order-42"):
+                await asyncio.sleep(300)
+
+        async with aio.LockClient("locks", client=memory.async_client, clocks=clock, close_wait=20) as locks:
+            working = asyncio.create_task(work(locks))
+            await asyncio.sleep(1)
+            began_s = clock.local_s
+        took_s = clock.local_s - began_s
+        with pytest.raises(LockLost):
+            await working
+        return took_s
+
+    assert clock.run(main()) == pytest.approx(20, abs=1)
+
+
+def test_a_block_holds_its_lock_once_more_until_the_client_frees_it(locks: LockClient) -> None:
+    with locks.acquire("order-42") as lease:
+        closing = meanwhile(lambda: locks.close(wait=30))
+        until(lambda: locks._holdings.is_closed)
+        with locks.acquire("order-42", reentrant=True) as once_more, locks.acquire_all(["order-42"], reentrant=True):
+            assert once_more is lease
+            with pytest.raises(ClientClosed):
+                locks.acquire_all(["order-42", "order-43"], reentrant=True)
+        assert lease.is_held()
+    outcome(closing)
+
+
+def test_a_block_whose_lock_was_freed_does_not_hold_it_once_more(locks: LockClient) -> None:
+    def work() -> None:
+        with locks.acquire("order-42"):
+            locks.close()
+            with pytest.raises(ClientClosed):
+                locks.acquire("order-42", reentrant=True)
+
+    with pytest.raises(LockLost):
+        work()
+
+
+def test_a_task_holds_the_lock_of_its_block_once_more_until_the_client_frees_it(table: MemoryDynamoDB) -> None:
+    async def main() -> None:
+        async with aio.LockClient("locks", client=Awaited(table)) as locks:
+            async with locks.acquire("order-42") as lease:
+                closing = asyncio.create_task(locks.close(wait=30))
+                while not locks._holdings.is_closed:
+                    await asyncio.sleep(0)
+                async with locks.acquire("order-42", reentrant=True) as once_more:
+                    assert once_more is lease
+                    with pytest.raises(ClientClosed):
+                        await locks.acquire("order-43", reentrant=True)
+                assert lease.is_held()
+            await closing
+
+    asyncio.run(main())
 
 
 def test_tasks_that_still_work_at_the_end_of_async_with_are_told_or_waited_for(table: MemoryDynamoDB) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kit.places import Moved, Wire, is_renewal, meanwhile, outcome, until
 
-from ticketlock import InvalidLockRequest, LockLost, OutcomeUnknown
+from ticketlock import InvalidLockRequest, LockLost, OutcomeUnknown, RequestNotApplied
 from ticketlock.testing import Fault
 
 pytestmark = pytest.mark.shows("exclusion", "liveness")
@@ -204,6 +204,19 @@ def test_a_renewal_that_is_answered_after_the_leases_end_is_given_up_and_the_loc
     assert ", lost>" in repr(lease)
     # Nobody waits for the end that the renewal asked for, and the next holder gets what was left before.
     assert moved.client().acquire(entity, record_wait=0).data_left == "page 7"
+
+
+@RENEWALS
+def test_a_renewal_that_begins_after_the_end_of_which_nobody_was_told_asks_the_table(
+    moved: Moved, entity: str, renew: Callable[[Any], object]
+) -> None:
+    lease = moved.client(heartbeat=False).acquire(entity)
+    moved.clock.advance(LEASE_S + 10)
+    with moved.time_flies(), moved.memory.outage(Fault.THROTTLED), pytest.raises(RequestNotApplied):
+        renew(lease)
+    assert not lease.is_held()
+    with pytest.raises(LockLost):
+        renew(lease)
 
 
 def test_a_heartbeat_that_is_answered_after_the_leases_end_is_given_up(moved: Moved, entity: str) -> None:

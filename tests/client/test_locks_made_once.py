@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import datetime
 import os
 import pickle
 from collections.abc import Callable, Iterator
@@ -10,9 +11,12 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import boto3
+import botocore.session
 import pytest
+from botocore.credentials import RefreshableCredentials
 from kit.awaited import Awaited
 from kit.places import meanwhile, outcome
+from kit.forked import another_thread_in, end_in_time
 
 from ticketlock import AlreadyHeld, ClientClosed, InvalidLockRequest, LockClient, LockLost, LockName, aio, client_config
 from ticketlock.cli._local import serving
@@ -208,6 +212,7 @@ def in_a_child(work: Callable[[], str]) -> str:
     reads, writes = os.pipe()
     child = os.fork()
     if child == 0:
+        end_in_time()
         try:
             said = work()
         except BaseException as error:
@@ -252,6 +257,52 @@ def test_a_decorated_function_and_a_lock_work_in_a_forked_child(
         assert in_a_child(lambda: str(locks.try_acquire("x"))).startswith("ClientClosed")
         locks.close()
         assert in_a_child(lambda: ship(42)).startswith("ClientClosed")
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("close", [LockClient.close, LockClient.__exit__], ids=["close", "the end of with"])
+def test_closing_the_client_in_a_child_frees_what_its_lock_objects_hold_there(
+    table: MemoryDynamoDB, close: Callable[[LockClient], None]
+) -> None:
+    with serving(table, port=0) as endpoint:
+        keys: dict[str, Any] = {"aws_access_key_id": "k", "aws_secret_access_key": "s", "region_name": "eu-west-1"}
+        client = boto3.client("dynamodb", config=client_config(), endpoint_url=endpoint, **keys)
+        locks = LockClient("locks", client=client, record_wait=30)
+        lock, parents = locks.lock("order-42"), locks.acquire("order-43")
+
+        def work() -> str:
+            lease = lock.acquire()
+            close(locks)
+            said = f"{lease.is_held()} "
+            try:
+                lock.acquire()
+            except ClientClosed as error:
+                said += str(error)
+            return said
+
+        assert in_a_child(work) == "False the client was closed"
+        assert not lock.locked()
+        assert parents.is_held()
+        lock.acquire(record_wait=0)
+        locks.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_refreshes_the_credentials_of_boto3s_session_that_a_thread_of_its_parent_was_refreshing(
+    table: MemoryDynamoDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def provided(seconds: float) -> dict[str, str]:
+        ends = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=seconds)
+        return {"access_key": "k", "secret_key": "s", "token": "t", "expiry_time": ends.isoformat()}
+
+    session: Any = botocore.session.get_session()
+    session._credentials = RefreshableCredentials.create_from_metadata(provided(5), lambda: provided(3_600), "test")
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", boto3.Session(botocore_session=session, region_name="eu-west-1"))
+    with serving(table, port=0) as endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", endpoint)
+        lock = LockClient("locks", record_wait=30).lock("order-42")
+        with another_thread_in(session._credentials._refresh_lock):
+            assert in_a_child(lambda: str(lock.locked())) == "False"
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -175,6 +175,18 @@ def test_a_key_is_a_name_as_of_acquire(entity_of: Call, key: Any, given: Any, en
     assert entity_of(key, given) == [entity]
 
 
+def test_a_key_may_be_the_name_of_a_lock_with_its_namespace_or_a_lock_object(locks: LockClient) -> None:
+    taken: list[LockName] = []
+
+    def work(*, lease: Any) -> None:
+        taken.append(lease.lock)
+
+    name, lock = LockName("order-42", "stock"), locks.lock("order-42", "stock")
+    for key in (lambda: name, lambda: lock):
+        decorated(locks, work, key, lease_as="lease")()
+    assert taken == [name, name]
+
+
 async def coroutine_key(order: Any) -> str:
     return str(order)
 

@@ -100,8 +100,9 @@ def test_polls_that_are_refused_are_logged_once_and_the_refusal_is_raised_in_the
     warnings = [each.getMessage() for each in caplog.records if "are refused" in each.getMessage()]
     assert len(warnings) == 1
     assert entity in warnings[0]
-    # It has left the queue.
+    # It has left the queue, and says nothing else.
     assert moved.table.inspect(LockName(entity)).rows == ()
+    assert "not deleted" not in caplog.text
     lease.release()
 
 

@@ -4,7 +4,9 @@ import asyncio
 import enum
 import math
 import pickle
+import sys
 import uuid
+from array import array
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 from datetime import timedelta
 from decimal import Decimal
@@ -256,12 +258,13 @@ def test_a_lock_is_not_resumed_with_a_heartbeat_that_is_neither_true_nor_false(
     assert moved.memory.sent == []
 
 
-NO_LISTS: list[Any] = [None, 42, "order-42", LockName("order-42"), b"ab", bytearray(b"ab"), memoryview(b"ab"), {"a": 1}]
+NO_LISTS: list[Any] = [None, 42, "order-42", LockName("order-42"), {"a": 1}]
+BYTES: list[Any] = [b"ab", bytearray(b"ab"), memoryview(b"ab"), array("B", b"ab"), array("b", b"ab")]
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [*NO_LISTS, [], ["a", "a"], [42, "42"], [None], ["a", True], [b"a", b"b"]],
+    [*NO_LISTS, *BYTES, [], ["a", "a"], [42, "42"], [None], ["a", True], [b"a", b"b"]],
     # Without the address of a memoryview.
     ids=lambda wrong: repr(wrong).partition(" at ")[0],
 )
@@ -271,6 +274,38 @@ def test_several_locks_are_refused_unless_they_are_a_list_of_different_entities_
     locks = moved.client()
     with pytest.raises(InvalidLockRequest):
         locks.acquire_all(wrong)
+    assert moved.memory.sent == []
+
+
+def test_an_array_of_numbers_is_a_list_of_entities(moved: Moved) -> None:
+    with moved.client().acquire_all(array("i", [7, 42])) as both:
+        assert [each.lock.entity for each in both.leases] == ["42", "7"]
+
+
+@pytest.fixture
+def python_writes_few_digits() -> Iterator[int]:
+    before, few = sys.get_int_max_str_digits(), 640
+    sys.set_int_max_str_digits(few)
+    yield few
+    sys.set_int_max_str_digits(before)
+
+
+def test_a_number_of_more_digits_than_a_name_has_or_python_writes_is_refused(
+    moved: Moved, python_writes_few_digits: int
+) -> None:
+    locks = moved.client()
+    locks.acquire(10 ** (python_writes_few_digits - 1))
+    for digits in (python_writes_few_digits + 1, 1_024, 1_501):
+        with pytest.raises(InvalidLockRequest, match="a number of fewer digits"):
+            locks.acquire(10 ** (digits - 1))
+
+
+def test_to_try_says_that_it_does_not_wait(moved: Moved) -> None:
+    locks = moved.client()
+    options: dict[str, Any] = {"record_wait": 3}
+    for ask in (partial(locks.try_acquire, "order-42"), locks.lock("order-42", record_wait=5).try_acquire):
+        with pytest.raises(TypeError, match=r"^try_acquire\(\) does not wait"):
+            ask(**options)
     assert moved.memory.sent == []
 
 

@@ -6,8 +6,11 @@ import re
 from typing import Any
 
 import pytest
+from kit.events import execution_arn, turn_of
 
-from ticketlock import InvalidLockRequest, TaskNotAllowed
+from ticketlock import InvalidLockRequest, LockTable, TaskNotAllowed
+from ticketlock.testing import MemoryDynamoDB
+from ticketlock.workflow import Workflow
 from ticketlock.workflow._turn import LockRequest
 
 FUNCTION = "arn:aws:lambda:eu-west-1:123456789012:function:work"
@@ -157,6 +160,15 @@ def test_work_input_that_cannot_be_passed_on_is_refused_by_name(what: str) -> No
         parsed(task={**TASK, "input": {"value": NO_JSON[what]}})
     # The reply of a function is UTF-8.
     assert str(refused.value).encode()
+
+
+@pytest.mark.parametrize("what", ["a number that is too large", "half a surrogate pair"])
+def test_work_input_that_cannot_be_passed_on_takes_no_lock(memory: MemoryDynamoDB, what: str) -> None:
+    workflow = Workflow(LockTable("locks", client=memory.client))
+    asked = {"entity": "order-42", "task": {**TASK, "input": {"value": NO_JSON[what]}}}
+    turn = turn_of(workflow, execution_arn(), asked)
+    assert turn["status"] == "InvalidLockRequest"
+    assert list(memory.items()) == []
 
 
 @pytest.mark.parametrize("value", [nested(499), 10**400, 1.7e308, "\U0001f600", None, [], {}])

@@ -2,14 +2,13 @@
 
 import asyncio
 import functools
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from inspect import isawaitable
 from typing import Any, Never, ParamSpec, Self, TypeVar
 
 from ticketlock._checks import Refusals, Seconds, boolean, whole_number
-from ticketlock._decorating import CallKey, KeyOf
+from ticketlock._decorating import KeyOf
 from ticketlock.aio._acquiring import Acquiring, Asking
 from ticketlock.aio._lease import Lease, LeaseGroup
 from ticketlock.aio._lock import Lock
@@ -21,14 +20,16 @@ from ticketlock.client._arguments import (
     Acquisition,
     Defaults,
     Entity,
+    EntityKey,
     check_arguments,
+    check_does_not_wait,
     check_no_owner,
     close_wait_s,
     refuse_unknown,
     rest_s,
 )
 from ticketlock.client._blocks import Caller, running
-from ticketlock.client._holdings import BLOCKS_CHECKED_EVERY_S, HAS_LEFT, Holdings
+from ticketlock.client._holdings import HAS_LEFT, Holdings
 from ticketlock.client._waiters import lines_of_this_process
 from ticketlock.errors import ClientClosed, RecordWaitExceeded
 from ticketlock.locks._items import TICKET_DIGITS, Row, owner_id
@@ -171,7 +172,7 @@ class LockClient:
         async def begin(caller: Caller) -> Lease:
             # Each `await` of it is a separate acquisition.
             terms = self._defaults.ask(lock, asked)
-            self._check_usable()
+            self._check_usable(reentrant=reentrant)
             held = await self._table.drive(self._holdings.held_by(caller, terms, reentrant=reentrant))
             if held is not None:
                 return held
@@ -181,6 +182,7 @@ class LockClient:
 
     def try_acquire(self, entity: Entity, **more: Any) -> Asking[Lease | None]:
         """Take a lock if it is free; return None if it has a holder or a waiter."""
+        check_does_not_wait(more)
         at_once = self.acquire(entity, record_wait=0, **more).handed_on()
 
         async def begin(caller: Caller) -> Lease | None:
@@ -218,7 +220,7 @@ class LockClient:
         return Acquiring(begin)
 
     def serialized(
-        self, key: CallKey, *, lease_as: str | None = None, **options: Any
+        self, key: EntityKey, *, lease_as: str | None = None, **options: Any
     ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R]]]:
         """Decorate a coroutine function: its calls run one at a time per entity; see ``ticketlock.LockClient``.
 
@@ -315,9 +317,7 @@ class LockClient:
         # Until each waiter has left the queue. A cancellation ends this wait, not the tasks that it waits for.
         while under_way := {*self._waiters.values(), *self._to_the_end.under_way}:
             await asyncio.wait(under_way)
-        until_s = time.monotonic() + wait_s
-        while self._holdings.under_work_of_others(caller) and time.monotonic() < until_s:
-            await asyncio.sleep(BLOCKS_CHECKED_EVERY_S)
+        await self._table.drive(self._holdings.wait_for_blocks(caller, wait_s))
         leases = self._holdings.close()
         for lease in self._holdings.at_last(leases):
             await lease.release(best_effort=True)
@@ -338,8 +338,8 @@ class LockClient:
 
     # Private.
 
-    def _check_usable(self) -> None:
-        self._holdings.check_usable()
+    def _check_usable(self, *, reentrant: bool = False) -> None:
+        self._holdings.check_usable(reentrant=reentrant)
         self._table.check_loop()
         if self._table.client is None:
             raise ClientClosed("the client was not opened: use it in 'async with'")

@@ -208,6 +208,7 @@ class Wait:
         saw_others: whether a poll found a holder, or a waiter before this one.
         refused: the refusal that the last poll met; None if it was answered.
         is_over: whether the wait was interrupted and is leaving the queue.
+        has_left: whether it has left the queue without the lock.
         sleeps: whether it sleeps between two polls, so that a release may wake it.
         wake: ends the present sleep; any thread may call it.
         contender: what sends its requests; None before the first one.
@@ -234,7 +235,7 @@ class Wait:
         self.expects_others = expects_others
         self.waits_if_closed = waits_if_closed
         self.refused: TableRefused | None = None
-        self.saw_others = self.is_over = self.sleeps = self.has_asked = False
+        self.saw_others = self.is_over = self.has_left = self.sleeps = self.has_asked = False
         self.until_ms: int | None = None
         self.wake: Callable[[], object] = _no_thread_sleeps
         self.contender: Contender | None = None
@@ -398,6 +399,7 @@ def acquire(me: Contender, wait: Wait) -> Steps[Grant]:
             won = yield from me.withdraw(found.place.ticket)
             if won is not None:
                 return won
+            wait.has_left = True
             if wait.refused is not None:
                 raise wait.refused
             raise wait_is_over(found) if is_over else is_closed(found)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ticketlock._checks import Refusals, Seconds, boolean, callback, duration_ms, text
 from ticketlock._decorating import Decorator, runs_when_called
-from ticketlock._names import AnyName
+from ticketlock._names import AnyName, text_of
 from ticketlock._value import value
 from ticketlock.client._acquire import PaceBounds
 from ticketlock.errors import InvalidLockRequest
@@ -21,15 +21,22 @@ from ticketlock.wire._actions import briefly
 Told = Callable[[Any], object]
 Entity = AnyName | LockName
 """What to lock: text, or an id with one text (a whole number is its digits); or the name of a lock."""
+EntityKey = str | Callable[..., Entity]
 
 _OWNER_NAME_BYTES = 512
 _HOUR_MS = 3_600_000
-_NO_LISTS = (str, bytes, bytearray, memoryview, Mapping)
+_NO_LISTS = (str, memoryview, Mapping)
 _OF_OTHER_LOCKS = frozenset({"blocking", "blocking_timeout", "timeout", "wait", "wait_timeout"})
 
-SERIALIZED = Decorator(
+
+def _entity_of(given: Any) -> str | LockName | None:
+    return given if isinstance(given, LockName) else text_of(given)
+
+
+SERIALIZED: Decorator[str | LockName] = Decorator(
     name="serialized",
     key="key",
+    key_of=_entity_of,
     refused=InvalidLockRequest,
     for_threads="ticketlock.LockClient",
     for_tasks="ticketlock.aio.LockClient",
@@ -167,7 +174,7 @@ class Defaults:
     def in_one_order(self, entities: Iterable[Entity], namespace: str | None) -> list[LockName]:
         """The names of several locks, in the order in which all callers take them."""
         # Bytes would be a list of numbers, and of a mapping only the keys would be locked.
-        if isinstance(entities, _NO_LISTS) or not isinstance(entities, Iterable):
+        if isinstance(entities, _NO_LISTS) or not isinstance(entities, Iterable) or _is_of_bytes(entities):
             raise InvalidLockRequest("entities", entities, "a list of entities")
         locks = []
         # No comprehension, which would be a frame of tracebacks.
@@ -188,6 +195,16 @@ def refuse_unknown(names: Iterable[str]) -> None:
     for name in sorted(names):
         ours = "; record_wait is how many seconds to wait at most, 0 not to wait" if name in _OF_OTHER_LOCKS else ""
         raise TypeError(f"acquire() got an unexpected keyword argument {name!r}{ours}")
+
+
+def check_does_not_wait(options: Mapping[str, Any]) -> None:
+    """Refuse a record wait for ``try_acquire``.
+
+    Raises:
+        TypeError: there is one.
+    """
+    if "record_wait" in options:
+        raise TypeError("try_acquire() does not wait, and takes no record_wait: acquire(record_wait=...) waits")
 
 
 def rest_s(record_wait_ms: int | None, waited_ms: int) -> float:
@@ -232,6 +249,15 @@ def _danger_ms(danger: Seconds, lease_ms: int, *, heartbeat: bool) -> int:
         allowed = f"up to {most_ms / 1_000} s, three quarters of the lease: the heartbeat renews it before that"
         raise InvalidLockRequest("danger", danger, allowed)
     return danger_ms
+
+
+def _is_of_bytes(given: Any) -> bool:
+    """Whether it has a buffer of single bytes, as bytes and some arrays have."""
+    try:
+        with memoryview(given) as buffer:
+            return buffer.itemsize == 1
+    except (BufferError, TypeError, ValueError):
+        return False
 
 
 def _plain(name: str, given: Any) -> Told | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Never, ParamSpec, Self, TypeVar
 
 from ticketlock._checks import Refusals, Seconds, boolean
-from ticketlock._decorating import CallKey, KeyOf
+from ticketlock._decorating import KeyOf
 from ticketlock.client._acquire import Wait, WaitEnded
 from ticketlock.client._arguments import (
     SERIALIZED,
@@ -18,14 +18,16 @@ from ticketlock.client._arguments import (
     Acquisition,
     Defaults,
     Entity,
+    EntityKey,
     check_arguments,
+    check_does_not_wait,
     check_no_owner,
     close_wait_s,
     refuse_unknown,
     rest_s,
 )
 from ticketlock.client._blocks import Caller, running
-from ticketlock.client._holdings import BLOCKS_CHECKED_EVERY_S, Holdings, Holds
+from ticketlock.client._holdings import Holdings, Holds
 from ticketlock.client._lease import Lease, LeaseGroup
 from ticketlock.client._lock import Lock
 from ticketlock.client._waiters import Latch, UnderWay, lines_of_this_process
@@ -239,7 +241,7 @@ class LockClient:
             wait_if_closed=wait_if_closed,
         )
         terms = self._defaults.ask(self._defaults.lock(entity, namespace), asked)
-        self._holdings.check_usable()
+        self._holdings.check_usable(reentrant=reentrant)
         caller = Caller()
         try:
             held = self._table.drive(self._holdings.held_by(caller, terms, reentrant=reentrant))
@@ -261,6 +263,7 @@ class LockClient:
             entity: what to lock.
             more: as in ``acquire``, except ``record_wait``.
         """
+        check_does_not_wait(more)
         try:
             return self.acquire(entity, record_wait=0, **more)
         except RecordWaitExceeded:
@@ -286,7 +289,7 @@ class LockClient:
                 or with ``owner`` kept until their leases end.
         """
         wait_ms = self._defaults.wait_ms(record_wait)
-        self._holdings.check_usable()
+        self._holdings.check_usable(reentrant=more.get("reentrant", False))
         began_ms = self._clocks.read().local_ms
         leases: list[Lease] = []
         before = self._holds()
@@ -300,7 +303,7 @@ class LockClient:
             raise
 
     def serialized(
-        self, key: CallKey, *, lease_as: str | None = None, **options: Any
+        self, key: EntityKey, *, lease_as: str | None = None, **options: Any
     ) -> Callable[[Callable[P, R]], Callable[P, R]]:
         """Decorate a function, for example a Lambda handler: its calls run one at a time per entity.
 
@@ -390,15 +393,19 @@ class LockClient:
 
         It waits up to 10 s for releases that other threads have begun, and up to 2 s for waiters to leave their queues.
         If the table is unreachable it gives up after some seconds, and the remaining locks stay held until their leases
-        end. A signal handler may call it.
+        end. A signal handler may call it. In a forked child it closes the client that ``lock`` and ``serialized`` use
+        there.
         """
         if not self._holdings.is_of_this_process:
+            here = self._in_children.get(os.getpid())
+            if here is not None:
+                here.close(wait)
             return
         wait_s = self._close_wait_s if wait is None else close_wait_s("wait", wait)
         self._holdings.close()
         self._closing.open()
         self._holdings.wake_waiters()
-        self._wait_for_blocks(wait_s)
+        self._table.drive(self._holdings.wait_for_blocks(Caller(), wait_s))
         leases = self._holdings.close()
         for lease in self._holdings.at_last(leases):
             lease.release(best_effort=True)
@@ -419,11 +426,6 @@ class LockClient:
 
     # Private.
 
-    def _wait_for_blocks(self, seconds: float) -> None:
-        caller, until_s = Caller(), time.monotonic() + seconds
-        while self._holdings.under_work_of_others(caller) and time.monotonic() < until_s:
-            time.sleep(BLOCKS_CHECKED_EVERY_S)
-
     def _here(self) -> "LockClient":
         """This client; in a forked child one with the same settings, made at its first use there.
 
@@ -436,10 +438,11 @@ class LockClient:
         if here is None:
             if self._holdings.is_closed:
                 raise ClientClosed("the client was closed")
-            settings = self._settings
-            clients = {name: made_again(settings[name]) for name in ("client", "step_functions")}
+            # Also if none was passed: boto3 would make one that shares its session's credentials with the parent.
+            clients = {"client": self._table.client, "step_functions": self._settings["step_functions"]}
+            again = {name: made_again(client) for name, client in clients.items()}
             # Another thread of the child may be as quick: one of the two stays.
-            here = self._in_children.setdefault(os.getpid(), type(self)(**{**settings, **clients}))
+            here = self._in_children.setdefault(os.getpid(), type(self)(**{**self._settings, **again}))
         return here
 
     def _holds(self) -> Holds[Lease]:
@@ -489,6 +492,9 @@ _holding: set[LockClient] = set()
 
 @atexit.register
 def _release_all() -> None:
-    for client in list(_clients):
+    clients = list(_clients)
+    for client in clients:
         client._holdings.tells_of_blocks = False
+    # In a forked child that of the parent closes one of these.
+    for client in clients:
         client.close(wait=0)

@@ -67,8 +67,7 @@ _log = logging.getLogger("ticketlock")
 _FAILS_FOR_MS = 5_000
 _OTHERS_FAILED = "other releases have failed for too long"
 TRANSACTION_PATIENCE_S = 10.0
-BLOCKS_CHECKED_EVERY_S = 0.01
-"""How often a client that is closed checks whether all blocks were left."""
+_BLOCKS_CHECKED_EVERY_MS = 10
 
 HAS_LEFT = (InvalidLockRequest, PermitsMismatch, RecordWaitExceeded, UnsupportedFormat)
 """The errors of an acquisition that has left nothing in the table."""
@@ -222,6 +221,8 @@ class Holdings(Generic[L]):
         self._clocks = clocks
         self._process = OwnProcess()
         self._closed = False
+        # Whether a close has waited for blocks, and frees the locks.
+        self._frees = False
         # Not at the end of the process, with which its daemon threads end.
         self.tells_of_blocks = True
         # Re-entrant: a signal handler that closes the client may interrupt the thread that has this mutex.
@@ -235,10 +236,12 @@ class Holdings(Generic[L]):
         """Whether this process created the client, rather than being forked from the one that did."""
         return self._process.is_this
 
-    def check_usable(self) -> None:
-        """Refuse a client that was closed, or copied into a forked process."""
+    def check_usable(self, *, reentrant: bool = False) -> None:
+        """Refuse a client that was closed, or copied into a forked process; not a re-entrance, which ``held_by``
+        refuses once the locks are freed.
+        """
         self._process.check()
-        if self._closed:
+        if self._closed and not reentrant:
             raise ClientClosed("the client was closed")
 
     @property
@@ -249,6 +252,9 @@ class Holdings(Generic[L]):
     def held_by(self, caller: Caller, terms: Acquisition, *, reentrant: bool) -> Actions[L | None]:
         """Hold a lock once more if the caller is inside of a block that holds it; return its lease, or None if it is
         in none, or need not wait for itself.
+
+        Raises:
+            ClientClosed: the client was closed, and the lock would be acquired, or is freed.
         """
         claim = terms.claim
         leases = self._around(caller, claim.lock)
@@ -257,11 +263,17 @@ class Holdings(Generic[L]):
                 with suppress(LockLost):
                     yield from self.renew(lease)
         leases = [lease for lease in leases if lease.is_held()]
-        if not leases:
-            return None
-        innermost = leases[-1]
-        if reentrant and innermost.shared == claim.shared and innermost._hold_again(claim):
+        innermost = leases[-1] if leases else None
+        if (
+            innermost is not None
+            and reentrant
+            and innermost.shared == claim.shared
+            and self._hold_again(innermost, claim)
+        ):
             return innermost
+        self.check_usable()
+        if innermost is None:
+            return None
         if claim.permits > 1 or (claim.shared and innermost.shared):
             # `_SelfWait` refuses it if there turns out to be no room.
             return None
@@ -269,6 +281,11 @@ class Holdings(Generic[L]):
         if not innermost.is_held():
             return None
         raise _would_wait_for_itself(claim.lock)
+
+    def _hold_again(self, lease: L, claim: Claim) -> bool:
+        # A close frees a lease with all its acquisitions: none may come in between.
+        with self._mutex:
+            return not self._frees and lease._hold_again(claim)
 
     def _around(self, caller: Caller, lock: LockName) -> list[L]:
         """The leases of the blocks that a caller is inside of, the innermost last."""
@@ -381,6 +398,8 @@ class Holdings(Generic[L]):
         Once failed releases have taken too long in all, the remaining leases are forgotten.
         """
         failing = _Failing(self._clocks)
+        with self._mutex:
+            self._frees = True
         for lease in leases:
             lease._again = ()
             self._free_under_work(lease)
@@ -399,8 +418,18 @@ class Holdings(Generic[L]):
             _log.error("%r is freed while a block still works under it: its client is closed", lease)
             self._heart.tell(lease, "lost")
 
-    def under_work_of_others(self, caller: Caller) -> bool:
-        """Whether blocks are open that the caller is not inside of."""
+    def wait_for_blocks(self, caller: Caller, seconds: float) -> Actions[None]:
+        """Wait until all blocks are left, except those that the caller is inside of; for so long at most, by the clocks
+        or by the sleeps: nothing may move a test's clock.
+        """
+        began_ms, slept_ms = self._clocks.read().local_ms, 0
+        while self._under_work_of_others(caller):
+            if max(slept_ms, self._clocks.read().local_ms - began_ms) >= seconds * 1_000:
+                return
+            yield Sleep(_BLOCKS_CHECKED_EVERY_MS)
+            slept_ms += _BLOCKS_CHECKED_EVERY_MS
+
+    def _under_work_of_others(self, caller: Caller) -> bool:
         with self._mutex:
             held = [lease for leases in list(self._held.values()) for lease in leases]
         own = [block.lease for block in caller.blocks]
@@ -510,11 +539,12 @@ class Holdings(Generic[L]):
         if not wait.has_asked:
             return
         try:
-            yield from self._table.contending(
-                terms.claim,
-                lambda me: leave(me, wait.tickets, only_the_place=not terms.has_own_identity),
-                until_ms=wait.until_ms,
-            )
+            if not wait.has_left:
+                yield from self._table.contending(
+                    terms.claim,
+                    lambda me: leave(me, wait.tickets, only_the_place=not terms.has_own_identity),
+                    until_ms=wait.until_ms,
+                )
             self._lines.note_left(self._line(wait.lock), wait)
         except TicketLockError as error:
             _log.warning("the queue row of %r was not deleted, and stays until it expires: %s", terms.claim.lock, error)
@@ -522,8 +552,9 @@ class Holdings(Generic[L]):
     def renew(self, lease: L, at_least_ms: int = 0) -> Actions[None]:
         """Give the grant a full new lease, or so long a one; an end that is later already stays.
 
-        It is not sent after the lease's end. If it was under way then, the lock is lost, whatever the table says, and
-        what it may have written is given up.
+        If it begins before the lease's end, it is not sent after it. If it was under way then, the lock is lost,
+        whatever the table says, and what it may have written is given up. If it begins after the end, and nobody was
+        told of it, the table says whether the lease is over.
         """
         before, kept_until_ms = lease._grant, lease._kept_until_ms()
         until_ms = lease._may_be_renewed_until_ms()

@@ -143,7 +143,7 @@ class LockTable(Performer):
 
         Raises:
             LockLost: the lease has expired, or the lock is not held with this token any more.
-            TableError: the table could not be used; the old lease still runs.
+            TableError: the table could not be used; the lease runs until its old end, or longer if a request arrived.
         """
         return self.contend(claim, lambda me: me.renew(fencing_token))
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ticketlock._checks import text, whole_number
 from ticketlock._decorating import CallKey, Decorator, KeyOf
+from ticketlock._names import text_of
 from ticketlock.errors import InvalidUnitRequest, TicketLockError, UnitConflict, UnitContended, UnitRolledBack
 from ticketlock.units._reading import Isolation
 from ticketlock.units._record import new_id
@@ -23,6 +24,7 @@ AGAIN = (UnitConflict, UnitContended, UnitRolledBack)
 TRANSACTIONAL = Decorator(
     name="transactional",
     key="name",
+    key_of=text_of,
     refused=InvalidUnitRequest,
     for_threads="ticketlock.units.Units",
     for_tasks="ticketlock.aio.Units",
@@ -116,7 +118,7 @@ class TransactionalFunction:
     """
 
     arguments: TransactionalArguments
-    name_of: KeyOf | None
+    name_of: KeyOf[str] | None
 
     def tries(
         self,

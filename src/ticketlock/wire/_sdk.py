@@ -9,6 +9,7 @@ The HTTP library's error inside does say: some of its classes are raised only wh
 import copy
 import platform
 import sys
+import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ import botocore
 from botocore import exceptions as sdk
 from botocore.client import BaseClient
 from botocore.config import Config
-from botocore.credentials import Credentials
+from botocore.credentials import Credentials, RefreshableCredentials
 from botocore.exceptions import BotoCoreError, ClientError, NoRegionError
 from botocore.parsers import ResponseParserError
 from botocore.validate import ParamValidator
@@ -95,6 +96,7 @@ _LIBRARIES = frozenset({"awscrt", "boto3", "botocore", "certifi", "dateutil", "i
 )
 
 _FIXED = (type(None), Credentials)
+_ACCOUNT = "AWS::Auth::AccountId"
 
 CONNECT_TIMEOUT_S = 1.0
 READ_TIMEOUT_S = 2.0
@@ -253,6 +255,7 @@ def made_again(client: Any) -> Any:
     if client is None:
         return None
     try:
+        _renew_credentials(client)
         endpoint = copy.copy(client._endpoint)
         session = copy.copy(endpoint.http_session)
         session._proxy_managers = {}
@@ -267,6 +270,38 @@ def made_again(client: Any) -> Any:
     # Not by `copy`, which asks an empty client for its methods.
     made = object.__new__(type(client))
     made.__dict__.update({**vars(client), "_endpoint": endpoint})
+    return made
+
+
+def _renew_credentials(client: Any) -> None:
+    """Replace a client's credentials by a copy: a thread of the parent may have been refreshing them at the fork, and
+    has their mutex for ever.
+
+    For this client and the one that is made of it, which share what signs by them, and what tells their account.
+    """
+    signer = client._request_signer
+    if isinstance(signer._credentials, RefreshableCredentials):
+        signer._credentials = made = _with_own_mutexes(signer._credentials)
+        builtins = client._ruleset_resolver._builtins
+        if _ACCOUNT in builtins:
+            builtins[_ACCOUNT] = made.get_deferred_property("account_id")
+
+
+def _with_own_mutexes(credentials: Any) -> Any:
+    """A copy of credentials; of a role's together with those by which it is assumed.
+
+    Raises:
+        AttributeError: this version of botocore has no mutex where others have it.
+    """
+    made = copy.copy(credentials)
+    # Deleted first: it must be there.
+    del made._refresh_lock
+    made._refresh_lock = threading.Lock()
+    fetcher: Any = getattr(made._refresh_using, "__self__", None)
+    if isinstance(getattr(fetcher, "_source_credentials", None), RefreshableCredentials):
+        fetcher = copy.copy(fetcher)
+        fetcher._source_credentials = _with_own_mutexes(fetcher._source_credentials)
+        made._refresh_using = getattr(fetcher, made._refresh_using.__name__)
     return made
 
 
