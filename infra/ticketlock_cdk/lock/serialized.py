@@ -65,7 +65,7 @@ class Serialized(sfn.StateMachineFragment):
                 f"id is {id!r}; allowed: 1 to 50 letters, digits, spaces and any of _.- since it is part of state names"
             )
         if _is_encoded_path(lock_path):
-            lock_path = sfn.FieldUtils.render_object({"lock": lock_path})["lock.$"]
+            [lock_path] = sfn.FieldUtils.find_referenced_paths({"lock": lock_path})
         if lock_path is not None and not _REFERENCE_PATH.fullmatch(lock_path):
             raise ValueError(f"lock_path is {lock_path!r}; allowed: a path of names, such as $.lock")
         request = _request(entity, namespace, record_wait, permits, shared)
